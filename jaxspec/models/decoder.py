@@ -1,0 +1,168 @@
+"""A dense decoder in Flax NNX, and the one pure function through which everything else runs it.
+
+`Decoder` owns parameters; `forward` is a function of explicit parameters, positions, mask and KV cache. Training, prefill,
+decoding, verification of a chain or a tree and the measurement of acceptance differ only in the mask and the cache they pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxspec.models.attention import KVSource, attend, attend_sequentially
+from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
+from jaxspec.models.dots import dot_rows
+from jaxspec.models.kv_cache import KVCache
+from jaxspec.models.rope import inverse_frequencies, rotate
+
+#: Nested dictionary of arrays: `embed`, `final_norm`, optionally `lm_head`, and `layers`, whose leaves have a leading layer axis.
+Params = dict[str, Any]
+
+#: Applied to the keys and values that a step writes, before anything reads them: (key or value, layer's codec parameters).
+KVCodec = Callable[[Array, Any], Array]
+
+
+class ForwardResult(NamedTuple):
+    """Logits of every token of the step, the KV it wrote, and (on request) the inputs of every matrix."""
+
+    logits: Float[Array, "batch token vocab"]
+    cache: KVCache
+    activations: dict[str, Array] | None = None
+
+
+class Layers(nnx.Module):
+    """All layers at once; each parameter carries a leading layer axis so that one `lax.scan` runs them."""
+
+    def __init__(self, config: DecoderConfig, *, rngs: nnx.Rngs):
+        depth = config.num_layers
+        for kind in MATRIX_KINDS:
+            rows, columns = config.matrix_shape(kind)
+            # Residual-writing matrices start smaller, so that depth does not grow the residual stream (GPT-2).
+            scale = columns**-0.5 * ((2 * depth) ** -0.5 if kind in ("o", "down") else 1.0)
+            value = scale * jax.random.normal(rngs.params(), (depth, rows, columns))
+            setattr(self, kind, nnx.Param(value))
+        self.attention_norm = nnx.Param(jnp.ones((depth, config.hidden_size)))
+        self.mlp_norm = nnx.Param(jnp.ones((depth, config.hidden_size)))
+        if config.qk_norm:
+            self.q_norm = nnx.Param(jnp.ones((depth, config.head_dim)))
+            self.k_norm = nnx.Param(jnp.ones((depth, config.head_dim)))
+
+
+class Decoder(nnx.Module):
+    """Parameters of a dense decoder (RMSNorm, RoPE, grouped-query attention, SwiGLU).
+
+    Matrices are stored as checkpoints store them, (output row, input column), so that a Wanda row is a row.
+    """
+
+    def __init__(self, config: DecoderConfig, *, rngs: nnx.Rngs):
+        self.embed = nnx.Param(0.02 * jax.random.normal(rngs.params(), (config.vocab_size, config.hidden_size)))
+        self.layers = Layers(config, rngs=rngs)
+        self.final_norm = nnx.Param(jnp.ones((config.hidden_size,)))
+        if not config.tie_embeddings:
+            head = jax.random.normal(rngs.params(), (config.vocab_size, config.hidden_size))
+            self.lm_head = nnx.Param(config.hidden_size**-0.5 * head)
+
+
+def init_params(config: DecoderConfig, key: Array) -> Params:
+    """Random parameters as a plain nested dictionary (the NNX state, split once)."""
+    return nnx.to_pure_dict(nnx.state(Decoder(config, rngs=nnx.Rngs(params=key)), nnx.Param))
+
+
+def abstract_params(config: DecoderConfig) -> Params:
+    """Shapes and dtypes of the parameters, without allocating them."""
+    return jax.eval_shape(lambda: init_params(config, jax.random.key(0)))
+
+
+def rms_norm(x: Array, weight: Array, eps: float) -> Array:
+    """Root-mean-square normalisation over the last axis, in float32 or wider (Zhang and Sennrich 2019)."""
+    wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    scale = jax.lax.rsqrt(jnp.mean(wide * wide, axis=-1, keepdims=True) + eps)
+    return (wide * scale).astype(x.dtype) * weight.astype(x.dtype)
+
+
+def forward(
+    params: Params,
+    config: DecoderConfig,
+    *,
+    tokens: Int[Array, "batch token"],
+    positions: Int[Array, "batch token"],
+    mask: Bool[Array, "batch token token"],
+    cache: KVCache | None = None,
+    cache_mask: Bool[Array, "batch token slot"] | None = None,
+    kv_codec: KVCodec | None = None,
+    kv_codec_params: Any = None,
+    dtype: Any = jnp.float32,
+    dot_dtype: Any = None,
+    keep_activations: bool = False,
+    frugal: bool = False,
+) -> ForwardResult:
+    """Run one step over `tokens`, which see the masked slots of `cache` and the masked tokens of the step itself.
+
+    Args:
+        params: as made by `init_params`.
+        config: static.
+        tokens, positions: "batch token"; any order, any repetition (a tree's siblings share a position).
+        mask: True where a token (row) sees a token of this step (column).
+        cache, cache_mask: earlier KV and which of its slots each token sees; both or neither.
+        kv_codec, kv_codec_params: applied to the new keys and values before anyone reads them; the leaves of
+            `kv_codec_params` carry a leading layer axis.
+        dtype: of activations. dot_dtype: of the operands of matrix products, `dtype` unless given (see `dot_rows`).
+        keep_activations: also return the input of each matrix group, "layer batch token column".
+        frugal: for training on CPUs: attend sequentially and recompute each layer in the backward pass.
+    Returns:
+        logits, the KV written by this step (not merged into `cache`), activations or None.
+    Raises:
+        ValueError: a cache without its mask, or the reverse.
+    """
+    if (cache is None) != (cache_mask is None):
+        raise ValueError("cache and cache_mask go together; one was given without the other")
+    frequency = inverse_frequencies(config)
+    batch, num_tokens = tokens.shape
+
+    def layer(x, inputs):
+        w, cached, codec_params = inputs
+        normed = rms_norm(x, w["attention_norm"], config.norm_eps)
+        split = lambda y: y.reshape(batch, num_tokens, -1, config.head_dim)
+        query, key, value = (split(dot_rows(normed, w[kind].astype(dtype), dot_dtype)) for kind in ("q", "k", "v"))
+        if config.qk_norm:
+            query = rms_norm(query, w["q_norm"], config.norm_eps)
+            key = rms_norm(key, w["k_norm"], config.norm_eps)
+        query, key = rotate(query, positions, frequency), rotate(key, positions, frequency)
+        if kv_codec is not None:
+            key, value = kv_codec(key, codec_params), kv_codec(value, codec_params)
+        sources = [KVSource(key, value, mask)]
+        if cached is not None:
+            assert cache_mask is not None
+            sources.insert(0, KVSource(cached.key.astype(dtype), cached.value.astype(dtype), cache_mask))
+        attended = attend_sequentially(query, sources, dot_dtype) if frugal else attend(query, sources)
+        x = x + dot_rows(attended, w["o"].astype(dtype), dot_dtype)
+        mlp_in = rms_norm(x, w["mlp_norm"], config.norm_eps)
+        inner = jax.nn.silu(dot_rows(mlp_in, w["gate"].astype(dtype), dot_dtype)) * dot_rows(mlp_in, w["up"].astype(dtype), dot_dtype)
+        x = x + dot_rows(inner, w["down"].astype(dtype), dot_dtype)
+        kept = {"qkv": normed, "o": attended, "gate_up": mlp_in, "down": inner} if keep_activations else None
+        return x, (KVCache(key=key, value=value), kept)
+
+    x = params["embed"].astype(dtype)[tokens]
+    body = jax.checkpoint(layer) if frugal else layer
+    x, (written, kept) = jax.lax.scan(body, x, (params["layers"], cache, kv_codec_params))
+    x = rms_norm(x, params["final_norm"], config.norm_eps)
+    head = params["embed"] if config.tie_embeddings else params["lm_head"]
+    return ForwardResult(logits=dot_rows(x, head.astype(dtype), dot_dtype), cache=written, activations=kept)
+
+
+def causal_mask(batch: int, num_tokens: int) -> Bool[Array, "batch token token"]:
+    """Each token sees itself and all before it."""
+    return jnp.broadcast_to(jnp.tril(jnp.ones((num_tokens, num_tokens), bool)), (batch, num_tokens, num_tokens))
+
+
+def forward_text(params: Params, config: DecoderConfig, tokens: Int[Array, "batch token"], **options) -> ForwardResult:
+    """`forward` over whole texts from position 0 with a causal mask and no cache."""
+    batch, num_tokens = tokens.shape
+    positions = jnp.broadcast_to(jnp.arange(num_tokens), tokens.shape)
+    mask = causal_mask(batch, num_tokens)
+    return forward(params, config, tokens=tokens, positions=positions, mask=mask, **options)

@@ -1,0 +1,53 @@
+"""Matrix products with narrow operands and wide sums, in the forward and the backward pass alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+def _contract(a: Array, b: Array, axis_a: int, axis_b: int, out_dtype: Any) -> Array:
+    dims = (((axis_a,), (axis_b,)), ((), ()))
+    return jax.lax.dot_general(a, b, dims, preferred_element_type=out_dtype)
+
+
+@jax.custom_vjp
+def _narrow_dot(x: Array, w: Array) -> Array:
+    return _narrow_dot_forward(x, w)[0]
+
+
+def _narrow_dot_forward(x: Array, w: Array):
+    x, w = x.astype(jnp.bfloat16), w.astype(jnp.bfloat16)
+    return _contract(x, w, 1, 1, jnp.float32), (x, w)
+
+
+def _narrow_dot_backward(saved, cotangent: Array):
+    x, w = saved
+    cotangent = cotangent.astype(jnp.bfloat16)
+    return _contract(cotangent, w, 1, 0, jnp.float32), _contract(cotangent, x, 0, 0, jnp.float32)
+
+
+_narrow_dot.defvjp(_narrow_dot_forward, _narrow_dot_backward)
+
+
+def dot_rows(
+    x: Float[Array, "*b column"], w: Float[Array, "row column"], dot_dtype: Any = None
+) -> Float[Array, "*b row"]:
+    """x W^T, with W as (output row, input column).
+
+    Args:
+        dot_dtype: None multiplies in x's own dtype. jnp.bfloat16 rounds both operands (and, going back, the cotangent)
+            to bfloat16 and sums in float32: matrix units need this form, and XLA on CPUs runs it four times faster
+            than bfloat16 sums.
+    Raises:
+        ValueError: another dot_dtype.
+    """
+    if dot_dtype is None or dot_dtype == x.dtype:
+        return jnp.einsum("...i,oi->...o", x, w)
+    if dot_dtype != jnp.bfloat16:
+        raise ValueError(f"dot_dtype is {dot_dtype}; allowed are None (the operands' own) and bfloat16")
+    flat = _narrow_dot(x.reshape(-1, x.shape[-1]), w)
+    return flat.reshape(*x.shape[:-1], w.shape[0]).astype(x.dtype)

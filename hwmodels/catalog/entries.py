@@ -1,0 +1,122 @@
+"""One catalog entry: a TOML file with a title and, for every field, a value and its source.
+
+title = "My accelerator"
+peak_flops_per_s = { value = 10e12, source = "data sheet, page 3" }
+...
+[memory]
+bandwidth_bytes_per_s = { value = 100e9, source = "assumed: …" }
+...
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import sys
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+
+class EntryError(ValueError):
+    """A catalog file is not what it should be: one line with the file, what came and what is allowed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """What a field's value must be, in words and as a test of a finite float."""
+
+    words: str
+    holds: Callable[[float], bool]
+
+
+POSITIVE = Rule("a positive number", lambda value: value > 0)
+NOT_NEGATIVE = Rule("a number >= 0", lambda value: value >= 0)
+SHARE = Rule("a number in (0, 1]", lambda value: 0 < value <= 1)
+COUNT = Rule("a positive whole number", lambda value: value > 0 and value.is_integer())
+FLAG = Rule("true or false", lambda value: value in (0.0, 1.0))
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """A file's content; fields of a TOML table carry its name before a dot, as in "memory.efficiency"."""
+
+    title: str
+    values: dict[str, float]
+    sources: dict[str, str]
+
+
+def near_matches(name: str, allowed: Iterable[str]) -> str:
+    """The part of an error message that helps with a slip of the keyboard; empty where nothing is near."""
+    near = difflib.get_close_matches(name, list(allowed), n=3)
+    return f" did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
+def parse_entry(text: str, rules: Mapping[str, Rule], *, where: str) -> Entry:
+    """Read an entry and check it against the rules of its fields.
+
+    Args:
+        text: the TOML file's content.
+        rules: field -> rule; the fields that the file must have, all of them and no others.
+        where: the file's name, for messages.
+    Raises:
+        EntryError: no valid TOML; a key unknown, missing or twice; a value that is no finite number or breaks its rule;
+            a source missing or empty.
+    """
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise EntryError(f"{where}: not valid TOML: {error}") from error
+    title = document.pop("title", None)
+    if not isinstance(title, str) or not title.strip():
+        raise EntryError(f'{where}: title is {title!r}; it must be a text: add a line title = "…" at the top')
+    fields = _flatten(document, {name.partition(".")[0] for name in rules if "." in name}, where)
+    for name in fields:
+        if name not in rules:
+            raise EntryError(
+                f"{where}: unknown key {name!r};{near_matches(name, rules)} allowed: title, {', '.join(rules)}"
+            )
+    for name in rules:
+        if name not in fields:
+            raise EntryError(f'{where}: {name} is missing; add {name} = {{ value = …, source = "…" }}')
+    return Entry(
+        title=title,
+        values={name: _value(fields[name], rule, f"{where}: {name}") for name, rule in rules.items()},
+        sources={name: _source(fields[name], f"{where}: {name}") for name in rules},
+    )
+
+
+def _flatten(document: dict[str, Any], tables: set[str], where: str) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for key, content in document.items():
+        if key not in tables:
+            fields[key] = content
+        elif isinstance(content, dict):
+            fields |= {f"{key}.{name}": field for name, field in content.items()}
+        else:
+            raise EntryError(f"{where}: {key} is {content!r}; it must be a table: write [{key}] above its fields")
+    return fields
+
+
+def _value(field: Any, rule: Rule, where: str) -> float:
+    if not isinstance(field, dict) or set(field) != {"value", "source"}:
+        raise EntryError(f'{where} is {field!r}; it must be {{ value = …, source = "…" }}')
+    value = field["value"]
+    # A flag is written as a TOML boolean and nothing else is: `true` bytes per second is a slip.
+    if not isinstance(value, (int, float)) or isinstance(value, bool) != (rule is FLAG):
+        raise EntryError(f"{where} is {value!r}; it must be {rule.words}")
+    # TOML integers have no bound, floats do.
+    number = float(value) if abs(value) <= sys.float_info.max else math.inf
+    if not math.isfinite(number) or not rule.holds(number):
+        raise EntryError(f"{where} is {value!r}; it must be {rule.words}")
+    return number
+
+
+def _source(field: Any, where: str) -> str:
+    source = field["source"]
+    if not isinstance(source, str) or not source.strip():
+        raise EntryError(
+            f'{where} has source {source!r}; it must be a text: where the number comes from, or "assumed: why"'
+        )
+    return source

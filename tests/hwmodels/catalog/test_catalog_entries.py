@@ -1,0 +1,60 @@
+import pytest
+
+from hwmodels.catalog.entries import COUNT, FLAG, NOT_NEGATIVE, POSITIVE, SHARE, EntryError, near_matches, parse_entry
+
+RULES = {"rate": POSITIVE, "latency_s": NOT_NEGATIVE, "memory.efficiency": SHARE, "layers": COUNT, "tied": FLAG}
+GOOD = """
+title = "A thing"
+rate = { value = 3e12, source = "sheet" }
+latency_s = { value = 0, source = "assumed: none" }
+layers = { value = 7, source = "config" }
+tied = { value = true, source = "config" }
+[memory]
+efficiency = { value = 0.5, source = "measured" }
+"""
+
+
+def test_reads_values_and_sources():
+    entry = parse_entry(GOOD, RULES, where="thing.toml")
+    assert entry.title == "A thing"
+    assert entry.values == {"rate": 3e12, "latency_s": 0.0, "memory.efficiency": 0.5, "layers": 7.0, "tied": 1.0}
+    assert entry.sources["memory.efficiency"] == "measured"
+    assert {type(value) for value in entry.values.values()} == {float}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("rate =", "rat =", r"unknown key 'rat'; did you mean 'rate'\? allowed: title, rate"),
+        ("efficiency =", "eficiency =", r"unknown key 'memory.eficiency'; did you mean 'memory.efficiency'"),
+        ('title = "A thing"', "", "title is None; it must be a text"),
+        ('latency_s = { value = 0, source = "assumed: none" }', "", "latency_s is missing; add latency_s = "),
+        ("[memory]\nefficiency =", "memory =", "unknown key 'memory.value'"),
+        ('[memory]\nefficiency = { value = 0.5, source = "measured" }', "memory = 3", r"memory is 3; .*\[memory\]"),
+        ("3e12", "-3e12", "rate is -3000000000000.0; it must be a positive number"),
+        ("3e12", "0", "rate is 0; it must be a positive number"),
+        ("3e12", "inf", "rate is inf; it must be a positive number"),
+        ("3e12", "1" + 400 * "0", "rate is 1000.*; it must be a positive number"),
+        ("3e12", "nan", "rate is nan; it must be a positive number"),
+        ("3e12", "true", "rate is True; it must be a positive number"),
+        ("3e12", '"fast"', "rate is 'fast'; it must be a positive number"),
+        ("value = 0,", "value = -1e-6,", "latency_s is -1e-06; it must be a number >= 0"),
+        ("0.5", "1.5", r"memory.efficiency is 1.5; it must be a number in \(0, 1\]"),
+        ("value = 7", "value = 7.5", "layers is 7.5; it must be a positive whole number"),
+        ("value = true", "value = 1", "tied is 1; it must be true or false"),
+        ('{ value = 3e12, source = "sheet" }', "3e12", "rate is 3000000000000.0; it must be { value"),
+        ('source = "sheet"', 'source = ""', "rate has source ''; it must be a text"),
+        ('source = "sheet"', "source = 4", "rate has source 4; it must be a text"),
+        ("rate =", "rate", "not valid TOML"),
+        ("layers =", 'rate = { value = 1, source = "again" }\nlayers =', "not valid TOML"),
+    ],
+)
+def test_says_what_is_wrong_in_one_line(old, new, message):
+    assert old in GOOD
+    with pytest.raises(EntryError, match=f"^thing.toml: {message}") as caught:
+        parse_entry(GOOD.replace(old, new, 1), RULES, where="thing.toml")
+    assert "\n" not in str(caught.value)
+
+
+def test_near_matches_may_be_none():
+    assert near_matches("zzz", ["rate"]) == ""

@@ -1,0 +1,143 @@
+"""A table that every catalog entry passes, and what happens to names and files that are none."""
+
+import dataclasses
+
+import jax
+import pytest
+
+from hwmodels import Architecture, Device, catalog, parameters, units
+
+DEVICES, ARCHITECTURES = catalog.device_names(), catalog.architecture_names()
+#: Words that a source may consist of besides a document's name; a bare "assumed" says nothing.
+SHORTEST_SOURCE = 12
+
+
+def test_names():
+    assert DEVICES == ("cassandra-npu", "jetson-agx-orin", "rtx-4090")
+    assert ARCHITECTURES == ("embedded", "llama-3.1-8b", "qwen3-4b", "qwen3-8b")
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_every_device(name):
+    device = catalog.device(name)
+    assert isinstance(device, Device)
+    assert all(type(leaf) is float for leaf in jax.tree.leaves(device))
+    assert min(jax.tree.leaves(dataclasses.replace(device, operator_latency_s=1.0))) > 0
+    # Bounds from a phone to a rack: a number in the wrong unit is off by a thousand.
+    assert 1 < device.peak_flops_per_s / units.TERA < 1e5
+    assert 10 < device.memory.bandwidth_bytes_per_s / units.GB < 1e5
+    assert 1 < device.memory.capacity_bytes / units.GB < 1e4
+    assert 0.1 < device.scratchpad_bytes / units.MB < 1e3
+    assert device.operator_latency_s < 1e-3
+    # Every processor of these has more arithmetic than memory: its ridge lies well right of 1 FLOP per byte.
+    assert 30 < device.peak_flops_per_s / device.memory.bandwidth_bytes_per_s < 1000
+    assert catalog.device_title(name)
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_every_number_of_a_device_has_a_source(name):
+    sources = catalog.device_sources(name)
+    fields = {
+        ".".join(entry.name for entry in path) for path, _ in jax.tree_util.tree_leaves_with_path(catalog.device(name))
+    }
+    assert set(sources) == fields
+    assert min(map(len, sources.values())) >= SHORTEST_SOURCE
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_every_architecture(name):
+    architecture = catalog.architecture(name)
+    assert isinstance(architecture, Architecture)
+    assert all(type(leaf) is float for leaf in jax.tree.leaves(architecture))
+    assert architecture.num_heads % architecture.num_kv_heads == 0
+    assert {architecture.tied_embeddings, architecture.qk_norm} <= {0.0, 1.0}
+    assert sum(parameters(architecture).values()) > 1e6
+    assert set(catalog.architecture_sources(name)) == set(vars(architecture))
+    assert min(map(len, catalog.architecture_sources(name).values())) >= SHORTEST_SOURCE
+    assert catalog.architecture_title(name)
+
+
+def test_the_npu_is_the_papers():
+    npu = catalog.device("cassandra-npu")
+    assert npu.peak_flops_per_s == 64 * units.TERA
+    assert npu.memory.bandwidth_bytes_per_s == 273 * units.GB
+    assert npu.memory.capacity_bytes == 128 * units.GIB
+    assert npu.scratchpad_bytes == 9 * units.MIB
+
+
+def test_the_gpus_numbers_follow_from_their_parts():
+    ada = catalog.device("rtx-4090")
+    # 512 tensor cores of 64 multiply-adds per clock at 2.52 GHz; 384 pins of 21 Gbit/s.
+    assert ada.peak_flops_per_s == pytest.approx(512 * 64 * 2 * 2.52e9, rel=1e-3)
+    assert ada.memory.bandwidth_bytes_per_s == pytest.approx(384 * 21e9 / 8)
+    orin = catalog.device("jetson-agx-orin")
+    # 64 tensor cores of 256 multiply-adds per clock at 1.3 GHz; 256 pins of 6.4 Gbit/s.
+    assert orin.peak_flops_per_s == pytest.approx(64 * 256 * 2 * 1.3e9, rel=5e-3)
+    assert orin.memory.bandwidth_bytes_per_s == pytest.approx(256 * 6.4e9 / 8)
+
+
+def test_names_in_any_case():
+    assert catalog.device(" RTX-4090 ") == catalog.device("rtx-4090")
+    assert catalog.architecture("Llama-3.1-8B") == catalog.architecture("llama-3.1-8b")
+
+
+@pytest.mark.parametrize(
+    ("lookup", "name", "message"),
+    [
+        (
+            catalog.device,
+            "rtx-4080",
+            "unknown device 'rtx-4080'; did you mean 'rtx-4090'? allowed: cassandra-npu, jetson-agx-orin, rtx-4090",
+        ),
+        (
+            catalog.architecture,
+            "",
+            "unknown architecture ''; allowed: embedded, llama-3.1-8b, qwen3-4b, qwen3-8b",
+        ),
+        (
+            catalog.device_sources,
+            "../rtx-4090",
+            "unknown device '../rtx-4090'; did you mean 'rtx-4090'? allowed: cassandra-npu, jetson-agx-orin, rtx-4090",
+        ),
+    ],
+)
+def test_unknown_names_say_what_is_allowed(lookup, name, message):
+    with pytest.raises(catalog.UnknownNameError) as caught:
+        lookup(name)
+    assert str(caught.value) == message
+    assert isinstance(caught.value, ValueError)
+
+
+MINE = """title = "Mine"
+peak_flops_per_s = { value = 10e12, source = "a guess for this test" }
+compute_efficiency = { value = 0.7, source = "a guess for this test" }
+scratchpad_bytes = { value = 2_000_000, source = "a guess for this test" }
+operator_latency_s = { value = 1e-6, source = "a guess for this test" }
+[memory]
+bandwidth_bytes_per_s = { value = 50e9, source = "a guess for this test" }
+efficiency = { value = 0.8, source = "a guess for this test" }
+capacity_bytes = { value = 8e9, source = "a guess for this test" }
+"""
+
+
+def test_device_from_a_file(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(MINE, encoding="utf-8")
+    device = catalog.device_from_file(path)
+    assert device.scratchpad_bytes == 2e6
+    assert device.memory.efficiency == 0.8
+    assert catalog.device_from_file(str(path)) == device
+
+
+def test_device_file_with_a_fault_is_named(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(MINE.replace("50e9", "-50e9"), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"mine.toml: memory.bandwidth_bytes_per_s is -5"):
+        catalog.device_from_file(path)
+
+
+def test_file_that_cannot_be_read(tmp_path):
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    for name in ("absent.toml", "binary.toml", "."):
+        with pytest.raises(catalog.EntryError, match="cannot be read as a text file"):
+            catalog.device_from_file(tmp_path / name)

@@ -1,0 +1,208 @@
+import dataclasses
+import itertools
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hwmodels import (
+    OPERATORS,
+    Workload,
+    catalog,
+    decode_operators,
+    draft_operators,
+    prefill_operators,
+    step_operators,
+    uniform_footprint,
+    uniform_weight_bits,
+    verify_operators,
+)
+
+BF16 = uniform_footprint(16)
+
+
+def by_name(array):
+    return dict(zip(OPERATORS, np.asarray(array, float), strict=True))
+
+
+def test_a_step_by_hand(small):
+    # 5 sequences, 2 new tokens each = 10 rows, 11 cached tokens each; 3 layers, hidden 10, ffn 21, 4 / 2 heads of 7.
+    work = step_operators(
+        dataclasses.replace(small, qk_norm=1.0),
+        tokens=2,
+        batch=5,
+        context_tokens=11,
+        weight_bits=uniform_weight_bits(6.0, ("q", "embed")),
+        kv_bits=4.0,
+    )
+    flops = by_name(work.flops)
+    assert flops["embed"] == 0
+    assert flops["q"] == 2 * 840 * 10  # 2 per weight and row
+    assert flops["k"] == flops["v"] == 2 * 420 * 10
+    assert flops["down"] == 2 * 630 * 10
+    assert flops["lm_head"] == 2 * 310 * 10
+    # One new token sees 12, the other 13: 12.5 on average; 2 products of 2 FLOPs on 4 * 7 elements, 3 layers.
+    assert flops["attention"] == pytest.approx(4 * 28 * 12.5 * 10 * 3)
+    # Per row and layer two norms of 10 and the 6 heads of 7; one more norm of 10 per row at the end; 4 FLOPs each.
+    assert flops["norm"] == 4 * (10 * 3 * (20 + 42) + 10 * 10)
+
+    weights = by_name(work.weight_bytes)
+    assert weights["embed"] == 10 * 10 * 6 / 8  # one row of 10 per token
+    assert weights["q"] == 840 * 6 / 8
+    assert weights["gate"] == 630 * 2
+    assert weights["norm"] == (70 + 42) * 2
+    assert weights["lm_head"] == 310 * 2
+    assert weights["attention"] == 0
+
+    kv = by_name(work.kv_bytes)
+    # 84 elements per token: 5 * 11 tokens read at 4 bits, 10 new ones written at 16.
+    assert kv.pop("attention") == 84 * (55 * 0.5 + 10 * 2)
+    assert set(kv.values()) == {0.0}
+
+    # 16-bit activations; 10 rows, 30 in the layers.
+    assert by_name(work.activation_bytes) == {
+        "embed": 2 * 10 * 10,
+        "q": 2 * 30 * (10 + 28),
+        "k": 0,
+        "v": 0,
+        "attention": 2 * 30 * (28 + 28),
+        "o": 2 * 30 * (28 + 10 + 10),
+        "gate": 2 * 30 * 10,
+        "up": 2 * 30 * 21,
+        "down": 2 * 30 * (21 + 10 + 10),
+        "norm": 2 * 2 * 10 * (2 * 30 + 10),
+        "lm_head": 2 * 10 * (10 + 31),
+    }
+    assert by_name(work.launches) == dict.fromkeys(OPERATORS, 3.0) | {"embed": 1, "norm": 7, "lm_head": 1}
+    np.testing.assert_allclose(work.memory_bytes, work.weight_bytes + work.kv_bytes + work.activation_bytes)
+
+
+def test_llama_reads_15_gb_per_decode_step():
+    # 8.03e9 parameters less the 0.525e9 of the embedding, of which one row is read; 2 bytes each.
+    work = decode_operators(catalog.architecture("llama-3.1-8b"), Workload(context_tokens=2048.0), footprint=BF16)
+    assert float(work.weight_bytes.sum()) == pytest.approx(2 * (8_030_261_248 - 525_336_576 + 4096), rel=1e-6)
+    assert float(work.weight_bytes.sum()) == pytest.approx(15.0e9, rel=2e-3)
+    # 131 kB per cached token, and as much for the new one.
+    assert float(work.kv_bytes.sum()) == pytest.approx(131_072 * 2049, rel=1e-6)
+    # 2 FLOPs per weight that multiplies: the rule of thumb of 2 * parameters, short of the embedding.
+    assert float(work.flops.sum()) == pytest.approx(2 * 7.505e9, rel=0.1)
+
+
+def test_chunked_prefill_costs_the_flops_of_its_decode_steps(small):
+    # An independent witness for causal attention: the new tokens one by one, each seeing one more.
+    context, tokens = 5, 7
+    arguments = {"batch": 3, "weight_bits": BF16.target_weight_bits, "kv_bits": 16}
+    together = step_operators(small, tokens=tokens, context_tokens=context, **arguments)
+    one_by_one = [step_operators(small, tokens=1, context_tokens=context + i, **arguments) for i in range(tokens)]
+    np.testing.assert_allclose(together.flops, sum(work.flops for work in one_by_one), rtol=1e-6)
+    # Activations, too, go with the rows; weights are what a longer pass saves.
+    np.testing.assert_allclose(together.activation_bytes, sum(w.activation_bytes for w in one_by_one), rtol=1e-6)
+    saved = sum(by_name(w.weight_bytes)["gate"] for w in one_by_one) / by_name(together.weight_bytes)["gate"]
+    assert saved == pytest.approx(tokens)
+
+
+def test_attention_flops_by_counting(small):
+    context, tokens, batch = 4, 3, 2
+    count = 0
+    for _, _, new, position, _ in itertools.product(
+        range(batch), range(3), range(tokens), range(context + tokens), range(4 * 7)
+    ):
+        if position <= context + new:
+            count += 4  # a multiply and an add, for the score and again for the value
+    work = step_operators(
+        small,
+        tokens=tokens,
+        batch=batch,
+        context_tokens=context,
+        weight_bits=BF16.target_weight_bits,
+        kv_bits=16,
+    )
+    assert by_name(work.flops)["attention"] == count
+
+
+def test_helpers_differ_in_tokens_widths_and_logits_only(small, workload, footprint):
+    target = {"weight_bits": footprint.target_weight_bits, "kv_bits": footprint.target_kv_bits}
+    here = {"batch": 3.0, "context_tokens": 117.0}
+    for helper, expected in [
+        (decode_operators(small, workload, footprint=footprint), step_operators(small, tokens=1, **here, **target)),
+        (
+            verify_operators(small, workload, footprint=footprint, verify_tokens=5),
+            step_operators(small, tokens=5, **here, **target),
+        ),
+        (
+            draft_operators(small, workload, footprint=footprint),
+            step_operators(small, tokens=1, **here, weight_bits=footprint.draft_weight_bits, kv_bits=6.3),
+        ),
+        (
+            prefill_operators(small, workload, footprint=footprint),
+            step_operators(small, tokens=53, batch=3, context_tokens=0, logit_tokens=1, **target),
+        ),
+    ]:
+        chex.assert_trees_all_close(helper, expected)
+
+
+def test_prefill_computes_logits_of_the_last_token_only(small, workload, footprint):
+    flops = by_name(prefill_operators(small, workload, footprint=footprint).flops)
+    assert flops["lm_head"] == 2 * 310 * 3  # three sequences
+    assert flops["gate"] == 2 * 630 * 3 * 53
+
+
+def test_tied_head_is_read_although_it_is_not_stored(small, workload):
+    tied = dataclasses.replace(small, tied_embeddings=1.0)
+    chex.assert_trees_all_equal(*(decode_operators(a, workload, footprint=BF16) for a in (small, tied)))
+
+
+@pytest.mark.parametrize(
+    ("bits", "message"),
+    [({"q": 4.0}, r"lacks kinds \['embed'"), (uniform_weight_bits(4) | {"gates": 4.0}, r"unknown ones \['gates'\]")],
+)
+def test_wrong_kinds_are_refused(small, bits, message):
+    with pytest.raises(ValueError, match=message):
+        step_operators(small, tokens=1, batch=1, context_tokens=0, weight_bits=bits, kv_bits=16)
+
+
+def test_integer_arguments_do_not_wrap_under_jit():
+    # 131072^2 tokens of attention alone are beyond 2^31.
+    work = jax.jit(
+        lambda tokens: step_operators(
+            catalog.architecture("llama-3.1-8b"),
+            tokens=tokens,
+            batch=8,
+            context_tokens=0,
+            weight_bits=BF16.target_weight_bits,
+            kv_bits=16,
+        )
+    )(131_072)
+    expected = 4 * 4096 * (131_073 / 2) * 131_072 * 8 * 32
+    assert by_name(work.flops)["attention"] == pytest.approx(expected, rel=1e-6)
+
+
+def test_vmap_over_tokens_and_batched_leaves_agree(small, workload, footprint):
+    lengths = jnp.array([1.0, 3.0, 8.0])
+
+    def verify(verify_tokens):
+        return verify_operators(small, workload, footprint=footprint, verify_tokens=verify_tokens)
+
+    mapped, broadcast = jax.vmap(verify)(lengths), verify(lengths)
+    assert mapped.flops.shape == (3, len(OPERATORS))
+    np.testing.assert_allclose(mapped.flops, broadcast.flops, rtol=1e-6)
+    np.testing.assert_allclose(mapped.flops[1], verify(3).flops, rtol=1e-6)
+
+
+def test_no_retrace_on_new_values(small, workload, footprint, jit_once):
+    traced = jit_once(lambda a, w, f: decode_operators(a, w, footprint=f))
+    trees = (small, workload, footprint)
+    traced(*trees)
+    traced(*jax.tree.map(lambda leaf: leaf * 1.5, trees))
+
+
+def test_gradient(small, workload, footprint, check_gradient):
+    def total(leaves):
+        architecture, workload, footprint = leaves
+        work = verify_operators(architecture, workload, footprint=footprint, verify_tokens=workload.batch)
+        prefill = prefill_operators(architecture, workload, footprint=footprint)
+        return sum(jnp.sum(jnp.log1p(leaf)) for leaf in jax.tree.leaves((work, prefill)))
+
+    check_gradient(total, (dataclasses.replace(small, qk_norm=0.3), workload, footprint))

@@ -1,0 +1,246 @@
+import dataclasses
+import itertools
+import operator
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hwmodels import (
+    Acceptance,
+    Workload,
+    best,
+    catalog,
+    cycle_time,
+    expected_log_speedup,
+    expected_tokens_iid,
+    smooth_best,
+    speculation_speedup,
+    step_time,
+    tokens_per_cycle,
+    uniform_footprint,
+)
+
+CONDITIONAL = np.array([0.9, 0.75, 0.8, 0.6])
+
+
+def enumerated_tokens(conditional):
+    """Expected tokens of a cycle by going through every outcome of the draft tokens."""
+    total = 0.0
+    for accepted in itertools.product((True, False), repeat=len(conditional)):
+        probability = np.prod([p if a else 1 - p for p, a in zip(conditional, accepted)])
+        run = next((i for i, a in enumerate(accepted) if not a), len(accepted))
+        total += probability * (run + 1)  # what was accepted before the first rejection, and the target's own token
+    return total
+
+
+def result_of(device, architecture, workload, footprint, conditional, temperature=0.0):
+    return speculation_speedup(
+        device,
+        architecture,
+        workload=workload,
+        footprint=footprint,
+        acceptance=Acceptance(conditional),
+        temperature=temperature,
+    )
+
+
+#: Compiled once for all tests of one shape: eagerly, each of some hundred small operations is compiled for itself.
+jitted_result_of = jax.jit(result_of)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 0.85, 1.0])
+def test_iid_tokens_by_enumeration(alpha):
+    for draft_length in range(6):
+        expected = enumerated_tokens([alpha] * draft_length)
+        assert float(expected_tokens_iid(alpha, draft_length)) == pytest.approx(expected, rel=1e-6)
+
+
+def test_tokens_per_cycle_by_enumeration():
+    # By hand for two positions: 1 + 0.9 + 0.9 * 0.75 = 2.575.
+    tokens = tokens_per_cycle(jnp.array(CONDITIONAL))
+    assert float(tokens[1]) == pytest.approx(2.575)
+    np.testing.assert_allclose(tokens, [enumerated_tokens(CONDITIONAL[: i + 1]) for i in range(4)], rtol=1e-6)
+
+
+def test_tokens_per_cycle_keeps_leading_axes():
+    table = jnp.array([CONDITIONAL, [1.0, 1.0, 0.0, 1.0]])
+    np.testing.assert_allclose(tokens_per_cycle(table)[1], [2.0, 3.0, 3.0, 3.0])
+    np.testing.assert_allclose(tokens_per_cycle(table)[0], tokens_per_cycle(table[0]), rtol=1e-6)
+
+
+def test_iid_is_the_constant_table():
+    np.testing.assert_allclose(
+        tokens_per_cycle(jnp.full(5, 0.7)), [expected_tokens_iid(0.7, n) for n in range(1, 6)], rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize(("alpha", "expected"), [(1.0, 15.0), (0.0, 1.0), (0.5, 3.5625)])
+def test_gradient_of_iid_tokens_by_hand(alpha, expected, x64):
+    # d/da of 1 + a + ... + a^5 is 1 + 2a + 3a^2 + 4a^3 + 5a^4; at 1 the closed form is 0 / 0.
+    # At a half: 1 + 1 + 0.75 + 0.5 + 0.3125.
+    assert float(jax.grad(expected_tokens_iid)(alpha, 5)) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("conditional", [CONDITIONAL, [1.0, 1.0, 1.0]])
+def test_gradient_of_tokens_per_cycle(conditional, check_gradient):
+    check_gradient(lambda c: jnp.sum(jnp.log(tokens_per_cycle(c))), jnp.array(conditional))
+
+
+def test_gradient_of_tokens_per_cycle_at_zero(x64):
+    # 1 + a + ab + abc by a is 1 + b + bc, by b is a + ac, by c is ab. A gradient through quotients would fail at b = 0.
+    a, b, c = 0.9, 0.0, 0.4
+    gradient = jax.grad(lambda x: tokens_per_cycle(x)[-1])(jnp.array([a, b, c]))
+    np.testing.assert_allclose(gradient, [1 + b + b * c, a + a * c, a * b], rtol=1e-12)
+
+
+def test_negative_draft_length_is_refused():
+    with pytest.raises(ValueError, match="draft_length is -1; it must be >= 0"):
+        expected_tokens_iid(0.5, -1)
+
+
+def test_cycle_is_draft_steps_and_one_verification(small, toy_device, workload, footprint):
+    cycle = cycle_time(toy_device, small, workload=workload, footprint=footprint, draft_length=4)
+    here = {"batch": 3.0, "context_tokens": 117.0}
+    draft = step_time(toy_device, small, tokens=1, weight_bits=footprint.draft_weight_bits, kv_bits=6.3, **here)
+    verify = step_time(toy_device, small, tokens=5, weight_bits=footprint.target_weight_bits, kv_bits=12.7, **here)
+    np.testing.assert_allclose(cycle.draft_step_s, draft.total_s, rtol=1e-6)
+    np.testing.assert_allclose(cycle.verify_s, verify.total_s, rtol=1e-6)
+    np.testing.assert_allclose(cycle.total_s, 4 * draft.total_s + verify.total_s, rtol=1e-6)
+
+
+def test_perfect_free_draft_gains_every_token_where_memory_binds(workload):
+    # A draft that reads almost nothing and is always right: a cycle of 4 costs one target step and yields 5 tokens.
+    footprint = dataclasses.replace(
+        uniform_footprint(16),
+        draft_weight_bits=jax.tree.map(lambda _: 1e-6, uniform_footprint(16).draft_weight_bits),
+        draft_kv_bits=1e-6,
+    )
+    device = dataclasses.replace(catalog.device("rtx-4090"), peak_flops_per_s=1e18)
+    # One short sequence: activations and the new tokens' KV are small beside the weights.
+    light = dataclasses.replace(workload, batch=1.0)
+    result = jitted_result_of(device, catalog.architecture("llama-3.1-8b"), light, footprint, np.ones(4))
+    assert float(result.speedup_vs_bf16_ar[4]) == pytest.approx(5.0, rel=0.01)
+
+
+def test_speedup_by_its_definition(small, toy_device, workload, footprint):
+    result = jitted_result_of(toy_device, small, workload, footprint, CONDITIONAL)
+    bf16 = cycle_time(toy_device, small, workload=workload, footprint=uniform_footprint(16), draft_length=0).total_s
+    stored = cycle_time(toy_device, small, workload=workload, footprint=footprint, draft_length=0).total_s
+    three = cycle_time(toy_device, small, workload=workload, footprint=footprint, draft_length=3).total_s
+    tokens = 1 + 0.9 + 0.9 * 0.75 + 0.9 * 0.75 * 0.8
+    np.testing.assert_allclose(result.draft_lengths, np.arange(5))
+    np.testing.assert_allclose(result.speedup_vs_bf16_ar[3], bf16 / (three / tokens), rtol=1e-6)
+    np.testing.assert_allclose(result.speedup_vs_stored_ar[3], stored / (three / tokens), rtol=1e-6)
+    np.testing.assert_allclose([result.ar_bf16_s, result.ar_stored_s], [bf16, stored], rtol=1e-6)
+
+
+def test_not_to_speculate_is_decoding_in_the_stored_format(small, toy_device, workload, footprint):
+    result = jitted_result_of(toy_device, small, workload, footprint, CONDITIONAL)
+    assert float(result.tokens_per_cycle[0]) == 1
+    assert float(result.speedup_vs_stored_ar[0]) == pytest.approx(1.0, rel=1e-6)
+    assert float(result.speedup_vs_bf16_ar[0]) == pytest.approx(float(result.ar_bf16_s / result.ar_stored_s), rel=1e-6)
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.lists(st.floats(0.0, 1.0), min_size=3, max_size=3), st.lists(st.floats(0.0, 1.0), min_size=3, max_size=3))
+def test_a_higher_acceptance_never_lowers_the_speedup(low, other):
+    # The acceptance has a leading axis here, so that both go through at once.
+    result = jitted_result_of(
+        catalog.device("jetson-agx-orin"),
+        catalog.architecture("qwen3-4b"),
+        Workload(batch=2.0, context_tokens=300.0),
+        uniform_footprint(8),
+        np.array([low, np.maximum(low, other)]),
+    )
+    assert np.all(result.speedup_vs_bf16_ar[1] >= result.speedup_vs_bf16_ar[0] * (1 - 1e-6))
+    assert best(result).speedup_vs_bf16_ar[1] >= best(result).speedup_vs_bf16_ar[0] * (1 - 1e-6)
+
+
+def test_best_is_the_highest_entry(small, toy_device, workload, footprint):
+    result = jitted_result_of(toy_device, small, workload, footprint, CONDITIONAL)
+    chosen = best(result)
+    i = int(np.argmax(result.speedup_vs_bf16_ar))
+    assert 0 < i < 4, "a case in which the best draft is neither the shortest nor the longest"
+    assert int(chosen.draft_length) == i
+    for field in ("tokens_per_cycle", "cycle_s", "speedup_vs_bf16_ar", "speedup_vs_stored_ar"):
+        assert getattr(chosen, field) == getattr(result, field)[i]
+
+
+def test_no_draft_pays_when_none_is_accepted(small, toy_device, workload, footprint):
+    chosen = best(jitted_result_of(toy_device, small, workload, footprint, np.array([0.0, 0.9, 0.9, 0.9])))
+    assert int(chosen.draft_length) == 0
+    assert float(chosen.speedup_vs_stored_ar) == pytest.approx(1.0, rel=1e-6)
+
+
+def test_best_takes_leading_axes(small, toy_device, workload, footprint):
+    table = np.array([CONDITIONAL, np.zeros(4), np.full(4, 0.99)])
+    together = best(jitted_result_of(toy_device, small, workload, footprint, table))
+    for i, row in enumerate(table):
+        alone = best(jitted_result_of(toy_device, small, workload, footprint, row))
+        chex.assert_trees_all_close(jax.tree.map(operator.itemgetter(i), together), alone, rtol=1e-6)
+
+
+def test_smooth_best_tends_to_the_best(small, toy_device, workload, footprint):
+    result = jitted_result_of(toy_device, small, workload, footprint, CONDITIONAL)
+    exact = float(jnp.log(best(result).speedup_vs_bf16_ar))
+    smooth = [float(smooth_best(result, temperature=t)) for t in (0.3, 0.1, 0.01, 0.0)]
+    assert smooth[0] > smooth[1] > smooth[2] >= smooth[3]
+    assert smooth[3] == pytest.approx(exact, rel=1e-6)
+    assert smooth[0] <= exact + 0.3 * np.log(5)
+    # The same by its other name: temperature times the log-sum-exp of log speedups over the temperature.
+    other = 0.1 * jax.nn.logsumexp(jnp.log(result.speedup_vs_bf16_ar) / 0.1)
+    assert smooth[1] == pytest.approx(float(other), rel=1e-5)
+
+
+def test_logits_choose_the_draft_length(small, toy_device, workload, footprint):
+    result = jitted_result_of(toy_device, small, workload, footprint, CONDITIONAL)
+    logs = np.log(result.speedup_vs_bf16_ar)
+    assert float(expected_log_speedup(result, jnp.zeros(5))) == pytest.approx(logs.mean(), rel=1e-5)
+    assert float(expected_log_speedup(result, jnp.array([0, 0, 0, 1e3, 0.0]))) == pytest.approx(logs[3], rel=1e-5)
+    slope = jax.grad(lambda logits: expected_log_speedup(result, logits))(jnp.zeros(5))
+    assert int(jnp.argmax(slope)) == int(best(result).draft_length)
+
+
+@pytest.mark.parametrize("conditional", [0.9, jnp.zeros((2, 0))])
+def test_acceptance_needs_positions(small, toy_device, workload, footprint, conditional):
+    with pytest.raises(ValueError, match=r"has shape .*; it needs a last axis of >= 1 positions"):
+        jitted_result_of(toy_device, small, workload, footprint, conditional)
+
+
+def test_speedup_does_not_depend_on_the_unit_of_time(small, toy_device, workload, footprint):
+    # Twice every rate, half every latency: the same speedups.
+    faster = dataclasses.replace(
+        toy_device,
+        peak_flops_per_s=2 * toy_device.peak_flops_per_s,
+        memory=dataclasses.replace(
+            toy_device.memory, bandwidth_bytes_per_s=2 * toy_device.memory.bandwidth_bytes_per_s
+        ),
+        operator_latency_s=toy_device.operator_latency_s / 2,
+    )
+    one, two = (jitted_result_of(d, small, workload, footprint, CONDITIONAL) for d in (toy_device, faster))
+    np.testing.assert_allclose(one.speedup_vs_bf16_ar, two.speedup_vs_bf16_ar, rtol=1e-5)
+    np.testing.assert_allclose(one.cycle_s, 2 * two.cycle_s, rtol=1e-5)
+
+
+def test_jit_vmap_and_no_retrace(small, toy_device, workload, footprint, jit_once):
+    traced = jit_once(jax.vmap(result_of, (0, None, None, None, None)))
+    devices = jax.tree.map(lambda leaf: leaf * jnp.array([1.0, 3.0]), toy_device)
+    for factor in (1.0, 0.7):
+        conditional = jnp.array(CONDITIONAL) * factor
+        results = traced(devices, small, workload, footprint, conditional)
+        alone = jitted_result_of(toy_device, small, workload, footprint, conditional)
+        chex.assert_trees_all_close(jax.tree.map(lambda leaf: leaf[0], results), alone, rtol=1e-5)
+
+
+def test_gradient_of_the_objective(small, toy_device, workload, footprint, check_gradient):
+    # Draft lengths are weighted smoothly; the roofline is exact, at a point away from its kinks.
+    def objective(x):
+        result = result_of(*x)
+        return smooth_best(result, temperature=0.1) + expected_log_speedup(result, jnp.arange(5.0))
+
+    check_gradient(objective, (toy_device, small, workload, footprint, jnp.array(CONDITIONAL)))

@@ -1,0 +1,1 @@
+"""The training of the embedded network: `python -m experiments.train_embedded`."""

@@ -24,9 +24,12 @@ from jaxspec.models.decoder import init_params
 
 
 def parse_arguments() -> argparse.Namespace:
+    """The command line."""
     parser = argparse.ArgumentParser(prog="python -m experiments.train_embedded", description=__doc__)
     parser.add_argument("--run", type=Path, default=Path("runs/train_embedded"), help="folder of the checkpoints")
-    parser.add_argument("--out", type=Path, help="folder for the weights; default: inside --run, nothing is overwritten")
+    parser.add_argument(
+        "--out", type=Path, help="folder for the weights; default: inside --run, nothing is overwritten"
+    )
     parser.add_argument("--stdlib", type=Path, default=standard_library(), help="folder of .py files to learn from")
     parser.add_argument("--steps", type=int, default=Recipe.steps, help="training steps (default %(default)s)")
     parser.add_argument("--seed", type=int, default=Recipe.seed)
@@ -36,6 +39,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def main() -> None:
+    """Train, or resume, then export and score."""
     args = parse_arguments()
     recipe = Recipe(steps=args.steps, seed=args.seed)
     corpus, held_out = training_bytes(args.stdlib), held_out_bytes(args.stdlib)
@@ -62,9 +66,7 @@ def main() -> None:
                 running = None
                 for step in range(first, recipe.steps):
                     window = recipe.window_at(step)
-                    tokens = sample_windows(
-                        corpus, recipe.seed, step, recipe.tokens_per_step // window, window + 1
-                    )
+                    tokens = sample_windows(corpus, recipe.seed, step, recipe.tokens_per_step // window, window + 1)
                     params, opt_state, loss = step_function(state["params"], state["opt_state"], tokens)
                     state = {"params": params, "opt_state": opt_state, "step": jnp.asarray(step + 1)}
                     bits = float(loss) / 0.6931471805599453
@@ -76,7 +78,8 @@ def main() -> None:
                             f"step {step + 1}: train {running:.3f} bits/byte, {time.monotonic() - started:.0f} s"
                         )
             manager.wait_until_finished()
-    score = bits_per_byte(state["params"], held_out)
+    stored = jax.tree.map(lambda x: x.astype(jnp.bfloat16).astype(jnp.float32), state["params"])
+    score = bits_per_byte(stored, held_out)
     out = args.out or args.run / "weights"
     export_directory(state["params"], EMBEDDED, out)
     facts = {

@@ -15,13 +15,13 @@ A byte-level decoder of the Llama family ({layers} layers, width {width}, {param
 scratch by `python -m experiments.train_embedded`. It exists so that jaxspec's measurements run on a real trained network on
 any machine, without a download. It is small: acceptance measured on it is the acceptance of *this* network.
 
-* **Data.** The source of Python's own standard library ({library:,} bytes of modules, {tests:,} bytes of their tests; {share:.0%}
-  of the windows from the modules), one byte per token, byte 0 before each file. PSF licence.
+* **Data.** The source of Python's own standard library ({library:,} bytes of modules, {tests:,} bytes of their tests;
+  {share:.0%} of the windows from the modules), one byte per token, byte 0 before each file. PSF licence.
 * **Held out**, never trained on, with their tests: {held_out}.
-* **Score.** {bits:.4f} bits per byte on the held-out modules (float32, bfloat16 weights rounded from the trained ones; each byte
-  scored once with at least 256 bytes of context). For comparison, `xz -9e` needs about 1.3 on the whole library at once.
-* **Training.** {steps} steps of {tokens} tokens, windows of {window} bytes, then {long_window} for the last {long_share:.0%}; Muon
-  (matrices) and Adam, peak rate {rate}; seed {seed}; on {machine}.
+* **Score.** {bits:.4f} bits per byte on the held-out modules (these bfloat16 weights, computed in float32; each byte scored
+  once with at least 256 bytes of context). For comparison, `xz -9e` needs about 1.3 on the whole library at once.
+* **Training.** {steps} steps of {tokens} tokens, windows of {window} bytes, then {long_window} for the last {long_share:.0%};
+  Muon (matrices) and Adam, peak rate {rate}, linear decay; seed {seed}; on {machine}.
 * **Limits.** It writes Python-like text, nothing more. Contexts beyond 512 bytes were never seen in training.
 """
 

@@ -31,7 +31,7 @@ EMBEDDED = DecoderConfig(
 class Recipe:
     """Everything that decides the weights, apart from the text."""
 
-    steps: int = 3000
+    steps: int = 2200
     tokens_per_step: int = 8192
     window: int = 256  # bytes; short windows first: attention is half the cost of a step on CPUs
     long_window: int = 512
@@ -43,6 +43,7 @@ class Recipe:
     seed: int = 0
 
     def window_at(self, step: int) -> int:
+        """Bytes per window at a step."""
         return self.long_window if step >= self.long_from * self.steps else self.window
 
 
@@ -63,7 +64,7 @@ def optimizer(recipe: Recipe) -> optax.GradientTransformation:
     """Muon for the matrices of the layers, Adam for the rest (Jordan et al. 2024), global clipping at 1."""
     rate = schedule(recipe)
 
-    def dimensions(params: Params) -> Any:
+    def dimensions(params: Any) -> Any:
         spec = MuonDimensionNumbers(reduction_axis=2, output_axis=1)
         is_matrix = lambda path, _: spec if getattr(path[-1], "key", None) in MATRIX_KINDS else None
         return jax.tree_util.tree_map_with_path(is_matrix, params)

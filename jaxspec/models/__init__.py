@@ -1,0 +1,28 @@
+"""Networks: a dense decoder as pure functions of explicit parameters, masks and KV caches; loading and saving."""
+
+from jaxspec.models.config import MATRIX_KINDS, DecoderConfig, RopeScaling
+from jaxspec.models.decoder import Decoder, ForwardResult, abstract_params, forward, forward_text, init_params
+from jaxspec.models.embedded import embedded_directory, load_model
+from jaxspec.models.hf_export import save_directory
+from jaxspec.models.hf_load import LoadedModel, load_directory
+from jaxspec.models.kv_cache import KVCache, empty_cache, write_cache
+
+__all__ = [
+    "MATRIX_KINDS",
+    "Decoder",
+    "DecoderConfig",
+    "ForwardResult",
+    "KVCache",
+    "LoadedModel",
+    "RopeScaling",
+    "abstract_params",
+    "embedded_directory",
+    "empty_cache",
+    "forward",
+    "forward_text",
+    "init_params",
+    "load_directory",
+    "load_model",
+    "save_directory",
+    "write_cache",
+]

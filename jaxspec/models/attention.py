@@ -14,8 +14,8 @@ from jaxspec.models.dots import dot_rows
 class KVSource(NamedTuple):
     """Keys, values, and which of them each query sees."""
 
-    key: Float[Array, "batch slot kv_head head_dim"]
-    value: Float[Array, "batch slot kv_head head_dim"]
+    key: Float[Array, "batch kv_head head_dim slot"]
+    value: Float[Array, "batch kv_head slot head_dim"]
     mask: Bool[Array, "batch token slot"]
 
 
@@ -27,18 +27,23 @@ def attend(
     A row whose masks are all False gets the mean of its values: finite, and never read by a caller that masks it.
     """
     batch, tokens, heads, head_dim = query.shape
-    kv_heads = sources[0].key.shape[2]
-    grouped = query.reshape(batch, tokens, kv_heads, heads // kv_heads, head_dim)
+    kv_heads = sources[0].key.shape[1]
+    groups = heads // kv_heads
+    grouped = query.reshape(batch, tokens, kv_heads, groups, head_dim).transpose(0, 2, 3, 1, 4)
+    grouped = grouped.reshape(batch, kv_heads, groups * tokens, head_dim)
     scores = []
     for source in sources:
-        score = jnp.einsum("btkgd,bskd->bkgts", grouped, source.key) * head_dim**-0.5
+        score = jnp.einsum("bkqd,bkds->bkqs", grouped, source.key) * head_dim**-0.5
+        score = score.reshape(batch, kv_heads, groups, tokens, -1)
         scores.append(jnp.where(source.mask[:, None, None], score, jnp.finfo(query.dtype).min))
     weights = jax.nn.softmax(jnp.concatenate(scores, axis=-1), axis=-1)
+    weights = weights.reshape(batch, kv_heads, groups * tokens, -1)
     output, start = jnp.zeros_like(grouped), 0
     for source in sources:
-        slots = source.key.shape[1]
-        output += jnp.einsum("bkgts,bskd->btkgd", weights[..., start : start + slots], source.value)
+        slots = source.value.shape[2]
+        output += jnp.einsum("bkqs,bksd->bkqd", weights[..., start : start + slots], source.value)
         start += slots
+    output = output.reshape(batch, kv_heads, groups, tokens, head_dim).transpose(0, 3, 1, 2, 4)
     return output.reshape(batch, tokens, heads * head_dim)
 
 
@@ -51,14 +56,14 @@ def attend_sequentially(
     training there, and memory linear in the batch. On a GPU `attend` is the faster one.
     """
     batch, tokens, heads, head_dim = query.shape
-    kv_heads = sources[0].key.shape[2]
+    kv_heads = sources[0].key.shape[1]
     groups = heads // kv_heads
-    key, value, mask = (jnp.concatenate(parts, axis=axis) for parts, axis in zip(zip(*sources), (1, 1, 2), strict=True))
+    key, value, mask = (jnp.concatenate(parts, axis=axis) for parts, axis in zip(zip(*sources), (3, 2, 2), strict=True))
     grouped = query.reshape(batch, tokens, kv_heads, groups, head_dim).transpose(0, 2, 3, 1, 4)
     pairs = (
         grouped.reshape(batch * kv_heads, groups * tokens, head_dim),
-        key.transpose(0, 2, 1, 3).reshape(batch * kv_heads, -1, head_dim),
-        value.transpose(0, 2, 3, 1).reshape(batch * kv_heads, head_dim, -1),
+        key.transpose(0, 1, 3, 2).reshape(batch * kv_heads, -1, head_dim),
+        value.transpose(0, 1, 3, 2).reshape(batch * kv_heads, head_dim, -1),
         jnp.repeat(mask, kv_heads, axis=0),
     )
 

@@ -20,15 +20,15 @@ from jaxspec.models.dots import dot_rows
 from jaxspec.models.kv_cache import KVCache
 from jaxspec.models.rope import inverse_frequencies, rotate
 
-#: Nested dictionary of arrays: `embed`, `final_norm`, optionally `lm_head`, and `layers`, whose leaves have a leading layer axis.
+#: Nested dictionary of arrays: `embed`, `final_norm`, optionally `lm_head`, and `layers`, whose leaves lead with a layer axis.
 Params = dict[str, Any]
 
-#: Applied to the keys and values that a step writes, before anything reads them: (key or value, layer's codec parameters).
-KVCodec = Callable[[Array, Any], Array]
+#: Applied to the keys and to the values that a step writes, before anything reads them.
+KVCodec = Callable[[Array], Array]
 
 
 class ForwardResult(NamedTuple):
-    """Logits of every token of the step, the KV it wrote, and (on request) the inputs of every matrix."""
+    """Logits of the step's tokens (from `logits_from` on), the KV it wrote, and (on request) the inputs of every matrix."""
 
     logits: Float[Array, "batch token vocab"]
     cache: KVCache
@@ -36,7 +36,7 @@ class ForwardResult(NamedTuple):
 
 
 class Layers(nnx.Module):
-    """All layers at once; each parameter carries a leading layer axis so that one `lax.scan` runs them."""
+    """All layers at once: each parameter carries a leading layer axis, so that compression treats a kind as one array."""
 
     def __init__(self, config: DecoderConfig, *, rngs: nnx.Rngs):
         depth = config.num_layers
@@ -80,7 +80,7 @@ def abstract_params(config: DecoderConfig) -> Params:
 
 def rms_norm(x: Array, weight: Array, eps: float) -> Array:
     """Root-mean-square normalisation over the last axis, in float32 or wider (Zhang and Sennrich 2019)."""
-    wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    wide = x.astype(jnp.float64 if x.dtype == jnp.float64 else jnp.float32)
     scale = jax.lax.rsqrt(jnp.mean(wide * wide, axis=-1, keepdims=True) + eps)
     return (wide * scale).astype(x.dtype) * weight.astype(x.dtype)
 
@@ -95,10 +95,10 @@ def forward(
     cache: KVCache | None = None,
     cache_mask: Bool[Array, "batch token slot"] | None = None,
     kv_codec: KVCodec | None = None,
-    kv_codec_params: Any = None,
     dtype: Any = jnp.float32,
     dot_dtype: Any = None,
     keep_activations: bool = False,
+    logits_from: int = 0,
     frugal: bool = False,
 ) -> ForwardResult:
     """Run one step over `tokens`, which see the masked slots of `cache` and the masked tokens of the step itself.
@@ -109,10 +109,10 @@ def forward(
         tokens, positions: "batch token"; any order, any repetition (a tree's siblings share a position).
         mask: True where a token (row) sees a token of this step (column).
         cache, cache_mask: earlier KV and which of its slots each token sees; both or neither.
-        kv_codec, kv_codec_params: applied to the new keys and values before anyone reads them; the leaves of
-            `kv_codec_params` carry a leading layer axis.
+        kv_codec: applied to the new keys and values before anyone reads them.
         dtype: of activations. dot_dtype: of the operands of matrix products, `dtype` unless given (see `dot_rows`).
         keep_activations: also return the input of each matrix group, "layer batch token column".
+        logits_from: static; first token of the step whose logits are wanted.
         frugal: for training on CPUs: attend sequentially and recompute each layer in the backward pass.
     Returns:
         logits, the KV written by this step (not merged into `cache`), activations or None.
@@ -124,8 +124,7 @@ def forward(
     frequency = inverse_frequencies(config)
     batch, num_tokens = tokens.shape
 
-    def layer(x, inputs):
-        w, cached, codec_params = inputs
+    def layer(x, w, cached):
         normed = rms_norm(x, w["attention_norm"], config.norm_eps)
         split = lambda y: y.reshape(batch, num_tokens, -1, config.head_dim)
         query, key, value = (split(dot_rows(normed, w[kind].astype(dtype), dot_dtype)) for kind in ("q", "k", "v"))
@@ -134,25 +133,42 @@ def forward(
             key = rms_norm(key, w["k_norm"], config.norm_eps)
         query, key = rotate(query, positions, frequency), rotate(key, positions, frequency)
         if kv_codec is not None:
-            key, value = kv_codec(key, codec_params), kv_codec(value, codec_params)
+            key, value = kv_codec(key), kv_codec(value)
+        key, value = key.transpose(0, 2, 3, 1), value.transpose(0, 2, 1, 3)
+        written = key, value
         sources = [KVSource(key, value, mask)]
         if cached is not None:
+            key, value = (part.astype(dtype) for part in cached)
             assert cache_mask is not None
-            sources.insert(0, KVSource(cached.key.astype(dtype), cached.value.astype(dtype), cache_mask))
+            sources.insert(0, KVSource(key, value, cache_mask))
         attended = attend_sequentially(query, sources, dot_dtype) if frugal else attend(query, sources)
         x = x + dot_rows(attended, w["o"].astype(dtype), dot_dtype)
         mlp_in = rms_norm(x, w["mlp_norm"], config.norm_eps)
-        inner = jax.nn.silu(dot_rows(mlp_in, w["gate"].astype(dtype), dot_dtype)) * dot_rows(mlp_in, w["up"].astype(dtype), dot_dtype)
+        inner = jax.nn.silu(dot_rows(mlp_in, w["gate"].astype(dtype), dot_dtype)) * dot_rows(
+            mlp_in, w["up"].astype(dtype), dot_dtype
+        )
         x = x + dot_rows(inner, w["down"].astype(dtype), dot_dtype)
         kept = {"qkv": normed, "o": attended, "gate_up": mlp_in, "down": inner} if keep_activations else None
-        return x, (KVCache(key=key, value=value), kept)
+        return x, written, kept
 
     x = params["embed"].astype(dtype)[tokens]
     body = jax.checkpoint(layer) if frugal else layer
-    x, (written, kept) = jax.lax.scan(body, x, (params["layers"], cache, kv_codec_params))
-    x = rms_norm(x, params["final_norm"], config.norm_eps)
+    all_written, recorded = [], []
+    # A plain loop, not `lax.scan`: a scan copies each layer's weights and cache out of their stacks in every step.
+    for i in range(config.num_layers):
+        weights = jax.tree.map(lambda leaf, i=i: leaf[i], params["layers"])
+        cached = None if cache is None else (cache.key[i], cache.value[i])
+        x, kv, kept = body(x, weights, cached)
+        all_written.append(kv)
+        recorded.append(kept)
+    x = rms_norm(x[:, logits_from:], params["final_norm"], config.norm_eps)
     head = params["embed"] if config.tie_embeddings else params["lm_head"]
-    return ForwardResult(logits=dot_rows(x, head.astype(dtype), dot_dtype), cache=written, activations=kept)
+    keys, values = zip(*all_written, strict=True)
+    return ForwardResult(
+        logits=dot_rows(x, head.astype(dtype), dot_dtype),
+        cache=KVCache(key=keys, value=values),
+        activations=jax.tree.map(lambda *leaves: jnp.stack(leaves), *recorded) if keep_activations else None,
+    )
 
 
 def causal_mask(batch: int, num_tokens: int) -> Bool[Array, "batch token token"]:

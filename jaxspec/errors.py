@@ -1,0 +1,11 @@
+"""The one exception that means: what came from outside cannot be used."""
+
+from __future__ import annotations
+
+
+class InputError(ValueError):
+    """Bad input: a file, a directory, an option or a value that a user gave.
+
+    The message is one line that says what came, what is allowed and what to do. The command line prints it alone and
+    exits with code 2; every other exception is our own bug and keeps its traceback.
+    """

@@ -1,0 +1,195 @@
+"""Open a Hugging Face directory as a network: configuration, parameters in their stored number format, tokenizer."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxspec.errors import InputError
+from jaxspec.models.checkpoint_files import STORED_DTYPES, CheckpointFiles, open_checkpoint, read_json_object
+from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
+from jaxspec.models.decoder import Params
+from jaxspec.models.families import EMBED_PATH, HEAD_PATH, HEAD_TENSOR, Family, decoder_config, family_of
+from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
+
+#: Buffers that older releases stored beside the weights; the network computes them from its configuration.
+_COMPUTED_SUFFIX = "rotary_emb.inv_freq"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LoadedModel:
+    """A network read from a directory.
+
+    Attributes:
+        config: static shape.
+        params: as made by `init_params`; each leaf has its stored dtype unless another was asked for.
+        family: the entry of the families' table that read it.
+        directory: where it came from.
+    """
+
+    config: DecoderConfig
+    params: Params
+    family: Family
+    directory: Path
+
+    @functools.cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The directory's tokenizer, opened at the first use, so that a network without one still runs on token ids.
+
+        Raises:
+            InputError: see `load_tokenizer`.
+        """
+        return load_tokenizer(self.directory, vocab_size=self.config.vocab_size)
+
+
+def load_directory(path: str | os.PathLike[str], *, dtype: Any = None) -> LoadedModel:
+    """Read config.json and the safetensors files of a directory, opening no pickle and going to no hub.
+
+    Weights are memory-mapped and copied once, tensor by tensor, into arrays with a leading layer axis.
+
+    Args:
+        path: a directory as `save_pretrained` writes it: Llama 3.x or Qwen3, one file or shards.
+        dtype: of all parameters: bfloat16, float16 or float32; None keeps what is stored.
+    Returns:
+        the network; its parameters lie on the default device.
+    Raises:
+        InputError: anything about the directory or `dtype` that cannot be used, in one line.
+    Departs: where config.json ties the head to the embedding and lm_head.weight is stored nevertheless, an equal copy
+        is dropped and another one is an error, since transformers 4 would tie them and transformers 5 would not.
+    """
+    wanted = _parameter_dtype(dtype)
+    directory = Path(path)
+    if not os.path.isdir(directory):  # unlike Path.is_dir, False for every path that cannot be one
+        raise InputError(
+            f"model directory {str(directory)!r} does not exist; needed is a folder with config.json and "
+            "model.safetensors: check the path"
+        )
+    raw = read_json_object(directory / "config.json")
+    try:
+        family, config = family_of(raw), decoder_config(raw)
+    except (NotImplementedError, ValueError) as error:
+        raise InputError(f"{directory / 'config.json'}: {error}; use a checkpoint of a known family") from error
+    with open_checkpoint(directory) as files:
+        stored = _stored_names(family, config, files, directory)
+        for leaf_path, names in stored.items():
+            _check_form(names, _tensor_shape(leaf_path, config), files, mixed=wanted is not None)
+        if config.tie_embeddings and HEAD_TENSOR in files.tensors:
+            _check_tied_head(files, family.tensors[EMBED_PATH])
+        params: Params = {}
+        for leaf_path, names in stored.items():
+            node = params
+            for key in leaf_path[:-1]:
+                node = node.setdefault(key, {})
+            stacked = _read_stacked(names, files, wanted)
+            node[leaf_path[-1]] = jnp.asarray(stacked if leaf_path[0] == "layers" else stacked[0])
+    return LoadedModel(config=config, params=params, family=family, directory=directory)
+
+
+def _parameter_dtype(dtype: Any) -> np.dtype | None:
+    if dtype is None:
+        return None
+    try:
+        wanted = np.dtype(dtype)
+    except TypeError:
+        wanted = None
+    if wanted not in STORED_DTYPES.values():
+        allowed = ", ".join(str(known) for known in STORED_DTYPES.values())
+        raise InputError(f"dtype {dtype!r} came; allowed are {allowed} or None: convert the parameters afterwards")
+    return wanted
+
+
+def _stored_names(
+    family: Family, config: DecoderConfig, files: CheckpointFiles, directory: Path
+) -> dict[tuple[str, ...], list[str]]:
+    """Parameter path -> its tensors, one per layer, all of them present and no other one left.
+
+    A tensor that nothing here computes with is an error, since without it the network would be another one.
+    """
+    patterns = family.tensors | ({} if config.tie_embeddings else {HEAD_PATH: HEAD_TENSOR})
+    stored: dict[tuple[str, ...], list[str]] = {}
+    for path, pattern in patterns.items():
+        stored[path] = []
+        # The first absent name ends the loop, so that a config.json which claims 10^12 layers costs nothing.
+        for layer in range(config.num_layers if path[0] == "layers" else 1):
+            name = pattern.format(layer=layer)
+            if name not in files.tensors:
+                raise InputError(
+                    f"{directory} has no tensor {name!r}, which its config.json needs: fetch all its files again"
+                )
+            stored[path].append(name)
+    known = {name for names in stored.values() for name in names} | ({HEAD_TENSOR} if config.tie_embeddings else set())
+    extra = sorted(name for name in files.tensors if name not in known and not name.endswith(_COMPUTED_SUFFIX))
+    if extra:
+        more = f" and {len(extra) - 1} more" if len(extra) > 1 else ""
+        raise InputError(
+            f"{files.tensors[extra[0]].path} has tensor {extra[0]!r}{more}, which this network does not compute with; "
+            "allowed are those that config.json asks for: use a checkpoint whose config.json and weights agree"
+        )
+    return stored
+
+
+def _tensor_shape(path: tuple[str, ...], config: DecoderConfig) -> tuple[int, ...]:
+    """Shape of one stored tensor, without the layer axis."""
+    kind = path[-1]
+    if kind in MATRIX_KINDS:
+        return config.matrix_shape(kind)
+    if kind in ("q_norm", "k_norm"):
+        return (config.head_dim,)
+    return (config.vocab_size, config.hidden_size) if path in (EMBED_PATH, HEAD_PATH) else (config.hidden_size,)
+
+
+def _check_form(names: list[str], shape: tuple[int, ...], files: CheckpointFiles, *, mixed: bool) -> None:
+    """All tensors of one leaf have this shape and a known number format, the same one unless `mixed` is allowed."""
+    first = files.tensors[names[0]]
+    for name in names:
+        tensor = files.tensors[name]
+        if tensor.dtype not in STORED_DTYPES:
+            raise InputError(
+                f"tensor {name!r} in {tensor.path} is stored as {tensor.dtype}; allowed are "
+                f"{', '.join(STORED_DTYPES)}: convert the checkpoint"
+            )
+        if tensor.shape != shape:
+            raise InputError(
+                f"tensor {name!r} in {tensor.path} has shape {tensor.shape}; its config.json needs {shape}: "
+                "use a checkpoint whose config.json and weights agree"
+            )
+        if tensor.dtype != first.dtype and not mixed:
+            raise InputError(
+                f"tensor {name!r} in {tensor.path} is stored as {tensor.dtype} but {names[0]!r} as {first.dtype}; "
+                "layers are stacked and must agree: load with an explicit dtype"
+            )
+
+
+def _read_stacked(names: list[str], files: CheckpointFiles, wanted: np.dtype | None) -> np.ndarray:
+    """Tensors of one form along a new leading axis; only one of them is held beside the result."""
+    first = files.tensors[names[0]]
+    out = np.empty((len(names), *first.shape), wanted or STORED_DTYPES[first.dtype])
+    for layer, name in enumerate(names):
+        tensor = files.read(name)
+        with np.errstate(all="ignore"):  # overflow is reported below; a NaN stays one
+            out[layer] = tensor
+        if out.dtype != tensor.dtype and not np.array_equal(np.isinf(out[layer]), np.isinf(tensor)):
+            raise InputError(
+                f"tensor {name!r} in {files.tensors[name].path} overflows {out.dtype}; every value must fit: "
+                "load as float32 or keep the stored dtype"
+            )
+    return out
+
+
+def _check_tied_head(files: CheckpointFiles, embedding_name: str) -> None:
+    """A head stored beside the embedding it is tied to is a copy of it."""
+    head, embedding = files.tensors[HEAD_TENSOR], files.tensors[embedding_name]
+    same_form = (head.shape, head.dtype) == (embedding.shape, embedding.dtype)
+    # Compared as bytes: a NaN equals its copy.
+    bits = lambda name: files.read(name).view(np.uint8)
+    if not same_form or not np.array_equal(bits(HEAD_TENSOR), bits(embedding_name)):
+        raise InputError(
+            f"config.json ties the head to the embedding, but {HEAD_TENSOR!r} in {head.path} differs from it; both "
+            "cannot hold: set tie_word_embeddings to false, or remove that tensor"
+        )

@@ -1,0 +1,125 @@
+"""From text to token ids and back: bytes as they are, or a `tokenizer.json` (optional package `tokenizers`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from jaxtyping import Int
+
+from jaxspec.errors import InputError
+
+
+class Tokenizer(Protocol):
+    """What a network needs of a tokenizer; ids lie in [0, vocab_size) of the network it was loaded for."""
+
+    def encode(self, text: str | bytes) -> Int[np.ndarray, " token"]:
+        """Token ids of a text, int32; bytes are UTF-8 unless the tokenizer's tokens are bytes."""
+        ...
+
+    def decode(self, ids: Any) -> str:
+        """Text of token ids; bytes that are no UTF-8 become U+FFFD, for ids may end inside a character."""
+        ...
+
+
+class ByteTokenizer:
+    """The identity on UTF-8 bytes: 256 tokens, none of them special."""
+
+    vocab_size = 256
+
+    def encode(self, text: str | bytes) -> Int[np.ndarray, " token"]:
+        """The bytes of `text` as int32 ids.
+
+        Raises:
+            InputError: a str with a lone surrogate, which has no UTF-8 form.
+        """
+        return np.frombuffer(_utf8(text), np.uint8).astype(np.int32)
+
+    def decode(self, ids: Any) -> str:
+        """The text of byte ids.
+
+        Raises:
+            InputError: an id outside [0, 256).
+        """
+        ids = np.asarray(ids, np.int64).reshape(-1)
+        if ids.size and not (ids.min() >= 0 and ids.max() < self.vocab_size):
+            raise InputError(
+                f"token ids from {ids.min()} to {ids.max()} came; a byte is 0 to 255: check the model's vocab_size"
+            )
+        return ids.astype(np.uint8).tobytes().decode("utf-8", errors="replace")
+
+
+class JsonTokenizer:
+    """A `tokenizer.json`.
+
+    Encoding adds the special tokens that the file's own post-processor adds (a begin-of-text token, say), since the
+    network was trained with them; decoding leaves special tokens out.
+
+    Raises:
+        InputError: the `tokenizers` package is missing, or the file is none of its own.
+    """
+
+    def __init__(self, path: Path, *, vocab_size: int):
+        try:
+            import tokenizers  # pyright: ignore[reportMissingImports] - optional
+        except ImportError as error:
+            raise InputError(
+                f"{path} needs the package tokenizers, which is not installed; run: pip install 'jaxspec[tokenizers]'"
+            ) from error
+        try:
+            self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
+        except Exception as error:  # the package raises bare Exception, with the reason in its text
+            reason = " ".join(str(error).split())
+            raise InputError(f"{path} is no readable tokenizer.json ({reason}); fetch it again") from error
+        # Settings of the last training run may lie in the file; they would cut long texts without a word.
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._path, self.vocab_size = path, vocab_size
+
+    def encode(self, text: str | bytes) -> Int[np.ndarray, " token"]:
+        """Ids of `text`, int32.
+
+        Raises:
+            InputError: bytes that are no UTF-8, or a token that the network has no embedding for.
+        """
+        try:
+            text = _utf8(text).decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(f"text is not UTF-8 ({error}); {self._path} takes UTF-8 only: convert the text") from error
+        ids = np.asarray(self._tokenizer.encode(text).ids, np.int32)
+        if ids.size and ids.max() >= self.vocab_size:
+            # An index beyond the embedding would be clamped silently inside jit.
+            raise InputError(
+                f"{self._path} gave token {ids.max()}; the network has {self.vocab_size}: "
+                "use the tokenizer it was trained with"
+            )
+        return ids
+
+    def decode(self, ids: Any) -> str:
+        """The text of ids, without special tokens."""
+        return self._tokenizer.decode(np.asarray(ids, np.int64).reshape(-1).tolist())
+
+
+def _utf8(text: str | bytes) -> bytes:
+    try:
+        return text.encode("utf-8") if isinstance(text, str) else bytes(text)
+    except UnicodeEncodeError as error:
+        raise InputError(f"text has no UTF-8 form ({error.reason} at {error.start}); give it as bytes") from error
+
+
+def load_tokenizer(directory: Path, *, vocab_size: int) -> Tokenizer:
+    """The tokenizer of a model directory: its tokenizer.json, or bytes where there is none and the vocabulary is 256.
+
+    Raises:
+        InputError: no tokenizer.json and another vocabulary; see also `JsonTokenizer`.
+    """
+    path = directory / "tokenizer.json"
+    if path.is_file():
+        return JsonTokenizer(path, vocab_size=vocab_size)
+    if vocab_size == ByteTokenizer.vocab_size:
+        return ByteTokenizer()
+    raise InputError(
+        f"{directory} has no tokenizer.json and a vocabulary of {vocab_size}; without the file only a vocabulary of "
+        f"{ByteTokenizer.vocab_size} (bytes) can be read: copy tokenizer.json from the model's release"
+    )

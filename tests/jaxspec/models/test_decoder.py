@@ -1,0 +1,298 @@
+import dataclasses
+from functools import partial
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxspec.models import decoder
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import abstract_params, causal_mask, init_params, rms_norm
+from jaxspec.models.kv_cache import empty_cache, write_cache
+
+CONFIG = DecoderConfig(
+    vocab_size=13,
+    hidden_size=20,
+    intermediate_size=14,
+    num_layers=2,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=6,
+    rope_theta=500.0,
+    qk_norm=True,
+)
+CLOSE = {"rtol": 2e-5, "atol": 2e-5}  # float32, logits of order 1
+
+# Compiling is what these tests spend their time on, and the networks are tiny.
+QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+STATIC = ("config", "kv_codec", "dtype", "dot_dtype", "keep_activations", "frugal")
+forward = jax.jit(decoder.forward, static_argnames=STATIC, compiler_options=QUICKLY)
+
+
+@pytest.fixture(autouse=True)
+def _exact_products():
+    with jax.default_matmul_precision("highest"):
+        yield
+
+
+def random_params(config=CONFIG, seed=0):
+    # From NumPy: `init_params` compiles a generator for every shape. Norm weights are random too.
+    rng = np.random.default_rng(seed)
+
+    def draw(leaf):
+        value = rng.standard_normal(leaf.shape, np.float32)
+        return jnp.asarray(1 + 0.3 * value if leaf.ndim < 3 and leaf.shape[0] != 13 else leaf.shape[-1] ** -0.5 * value)
+
+    return jax.tree.map(draw, abstract_params(config))
+
+
+PARAMS = random_params()
+TOKENS = np.random.default_rng(1).integers(13, size=(2, 9)).astype(np.int32)
+POSITIONS = np.broadcast_to(np.arange(9, dtype=np.int32), (2, 9))
+
+
+def run(tokens=TOKENS, positions=POSITIONS, mask=None, *, params=PARAMS, config=CONFIG, **options):
+    mask = causal_mask(*tokens.shape) if mask is None else mask
+    return forward(params, config, tokens=tokens, positions=positions, mask=mask, **options)
+
+
+def slots_first(cache):
+    """(keys, values), each "layer batch slot kv_head head_dim"."""
+    return np.moveaxis(np.stack(cache.key), 4, 2), np.moveaxis(np.stack(cache.value), 3, 2)
+
+
+def test_init_params_has_the_abstract_shapes_and_a_scale_that_keeps_activations_of_order_one():
+    params = jax.jit(init_params, static_argnums=0, compiler_options=QUICKLY)(CONFIG, jax.random.key(0))
+    chex.assert_trees_all_equal_shapes_and_dtypes(params, abstract_params(CONFIG))
+    np.testing.assert_allclose(np.std(params["layers"]["q"]), CONFIG.hidden_size**-0.5, rtol=0.1)
+    np.testing.assert_array_equal(params["final_norm"], 1)
+    assert np.std(run(params=params).logits) < 5
+
+
+def test_the_forward_of_texts_is_the_forward_with_a_causal_mask():
+    text = jax.jit(decoder.forward_text, static_argnums=1, compiler_options=QUICKLY)(PARAMS, CONFIG, TOKENS)
+    chex.assert_trees_all_close(text, run(), **CLOSE)
+    assert text.logits.shape == (2, 9, 13)
+    assert (text.cache.num_layers, text.cache.num_slots) == (2, 9)
+
+
+def test_shapes_of_a_large_model_follow_without_computing():
+    large = dataclasses.replace(CONFIG, vocab_size=151_936, hidden_size=4096, num_layers=36, num_heads=32, head_dim=128)
+    tokens = jax.ShapeDtypeStruct((3, 11), jnp.int32)
+    result = jax.eval_shape(lambda p, t: decoder.forward_text(p, large, t), abstract_params(large), tokens)
+    assert result.logits.shape == (3, 11, 151_936)
+    assert [value.shape for value in result.cache.value] == [(3, 2, 11, 128)] * 36
+
+
+def test_rms_norm_by_hand():
+    # Mean square of (3, 4) is 12.5; with eps 3.5 the divisor is 4.
+    np.testing.assert_allclose(rms_norm(jnp.array([3.0, 4.0]), jnp.array([2.0, -1.0]), 3.5), [1.5, -1.0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("first_slot", [(0, 0), (2, 4)])
+def test_token_by_token_with_a_cache_equals_all_at_once(first_slot):
+    # Sequence 1 starts two steps late, so that its offset in the cache and its position are not those of sequence 0.
+    first_slot, whole = np.array(first_slot), run().logits
+    cache, length = empty_cache(CONFIG, 2, 15), np.array([0, 0])
+    tokens = np.stack([np.pad(TOKENS[0], (0, 2)), np.pad(TOKENS[1], (2, 0))])
+    for step in range(11):
+        slots = np.arange(15)
+        seen = (slots >= first_slot[:, None]) & (slots < (first_slot + length)[:, None])
+        result = run(
+            tokens[:, step : step + 1],
+            length[:, None],
+            np.ones((2, 1, 1), bool),
+            cache=cache,
+            cache_mask=seen[:, None],
+        )
+        cache = write_cache(cache, result.cache, first_slot + length)
+        for sequence, active in enumerate((step < 9, step >= 2)):
+            if active:
+                np.testing.assert_allclose(result.logits[sequence, 0], whole[sequence, length[sequence]], **CLOSE)
+        length += np.array([step < 9, step >= 2])
+
+
+def test_the_order_of_tokens_in_a_step_does_not_matter():
+    # Permuting tokens, positions and both sides of the mask permutes the logits: rows have no place of their own.
+    order = np.random.default_rng(2).permutation(9)
+    mask = np.asarray(causal_mask(2, 9))
+    permuted = run(TOKENS[:, order], POSITIONS[:, order], mask[:, order][:, :, order])
+    whole = run()
+    np.testing.assert_allclose(permuted.logits, whole.logits[:, order], **CLOSE)
+    for part, other in zip(slots_first(permuted.cache), slots_first(whole.cache)):
+        np.testing.assert_allclose(part, other[:, :, order], **CLOSE)
+
+
+# A tree whose nodes come in no helpful order; -1 is the root's parent. Siblings share a position.
+PARENTS = np.array([3, 3, 0, -1, 0, 1, 2, 4, 1])
+
+
+def paths(parents):
+    """Each node's path from the root to itself."""
+
+    def path(node):
+        return [] if node < 0 else [*path(parents[node]), node]
+
+    return [path(node) for node in range(len(parents))]
+
+
+@pytest.mark.parametrize("prefix", [0, 3])
+def test_every_node_of_a_tree_gets_the_logits_of_its_own_path(prefix):
+    # The first `prefix` tokens of the text come through the cache, the tree hangs below them.
+    routes = paths(PARENTS)
+    depth = np.array([len(route) - 1 for route in routes])
+    assert len(np.unique(depth)) < len(depth)
+    mask = np.zeros((2, 9, 9), bool)
+    for node, route in enumerate(routes):
+        mask[:, node, route] = True
+    options = {}
+    if prefix:
+        cache = run().cache
+        slots = np.broadcast_to(np.arange(9) < prefix, (2, 9, 9))
+        options = {"cache": cache, "cache_mask": slots}
+    nodes = np.random.default_rng(3).integers(13, size=(2, 9)).astype(np.int32)
+    tree = run(nodes, np.broadcast_to(prefix + depth, (2, 9)), mask, **options)
+    for node, route in enumerate(routes):
+        text = np.concatenate([TOKENS[:, :prefix], nodes[:, route]], axis=1)
+        width = text.shape[1]
+        text = np.pad(text, ((0, 0), (0, 9 - width)))  # causal: what follows does not matter
+        np.testing.assert_allclose(tree.logits[:, node], run(text).logits[:, width - 1], **CLOSE)
+
+
+def test_positions_matter_and_only_their_differences():
+    shifted = run(positions=POSITIONS + 1000).logits
+    np.testing.assert_allclose(shifted, run().logits, rtol=1e-3, atol=1e-3)  # float32 angles of 1000 radians
+    assert np.abs(run(positions=2 * POSITIONS).logits - run().logits).max() > 0.1
+
+
+def test_the_codec_is_applied_before_anything_reads_keys_and_values():
+    # Rounding to multiples of a step; the written KV is on that grid, and a codec that keeps nothing leaves attention
+    # nothing to tell tokens by: its output is zero, and each logit depends on its own token alone.
+    coarse = run(kv_codec=_to_grid)
+    for part in slots_first(coarse.cache):
+        np.testing.assert_allclose(part / STEP, np.round(part / STEP), atol=1e-5)
+    np.testing.assert_array_equal(coarse.cache.value[0], _to_grid(run().cache.value[0]))
+    assert np.abs(coarse.logits - run().logits).max() > 1e-3
+    blind = run(kv_codec=jnp.zeros_like).logits
+    other = run(np.where(np.arange(9) == 4, TOKENS, 0), kv_codec=jnp.zeros_like).logits
+    np.testing.assert_allclose(blind[:, 4], other[:, 4], **CLOSE)
+
+
+STEP = 0.25
+
+
+def _to_grid(x):
+    return jnp.round(x / STEP) * STEP
+
+
+def test_kept_activations_are_the_inputs_of_the_matrices():
+    plain, kept = run(), run(keep_activations=True)
+    assert plain.activations is None
+    np.testing.assert_allclose(kept.logits, plain.logits, **CLOSE)
+    assert {name: value.shape for name, value in kept.activations.items()} == {
+        "qkv": (2, 2, 9, 20),
+        "o": (2, 2, 9, 24),
+        "gate_up": (2, 2, 9, 20),
+        "down": (2, 2, 9, 14),
+    }
+    np.testing.assert_allclose(
+        kept.activations["qkv"][0],
+        rms_norm(PARAMS["embed"][TOKENS], PARAMS["layers"]["attention_norm"][0], CONFIG.norm_eps),
+        **CLOSE,
+    )
+    values = jnp.einsum("lbti,loi->lbto", kept.activations["qkv"], PARAMS["layers"]["v"])
+    np.testing.assert_allclose(values.reshape(2, 2, 9, 2, 6), slots_first(kept.cache)[1], **CLOSE)
+
+
+@partial(jax.jit, static_argnames=("frugal", "dot_dtype"), compiler_options=QUICKLY)
+def loss_and_gradient(params, frugal=False, dot_dtype=None):
+    def loss(params):
+        logits = decoder.forward_text(params, CONFIG, TOKENS, frugal=frugal, dot_dtype=dot_dtype).logits
+        return jnp.mean(jax.nn.logsumexp(logits, -1) - logits[:, :, 3])
+
+    return jax.value_and_grad(loss)(params)
+
+
+def test_the_frugal_way_has_the_same_values_and_gradients():
+    chex.assert_trees_all_close(loss_and_gradient(PARAMS, frugal=True), loss_and_gradient(PARAMS), **CLOSE)
+
+
+def test_narrow_products_give_nearly_the_same_gradient():
+    wide, narrow = loss_and_gradient(PARAMS), loss_and_gradient(PARAMS, frugal=True, dot_dtype=jnp.bfloat16)
+    flat = lambda tree: np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
+    ours, exact = flat(narrow[1]), flat(wide[1])
+    assert np.linalg.norm(ours - exact) < 0.03 * np.linalg.norm(exact)
+
+
+def test_gradient_agrees_with_central_differences():
+    with jax.enable_x64(True):
+        params = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), PARAMS)
+
+        @partial(jax.jit, compiler_options=QUICKLY)
+        def loss_and_gradient(params):
+            logits = lambda params: decoder.forward_text(params, CONFIG, TOKENS, dtype=jnp.float64).logits
+            return jax.value_and_grad(lambda params: jnp.mean(logits(params)[:, :, 3] ** 2))(params)
+
+        _, gradient = loss_and_gradient(params)
+        for seed in range(4):
+            rng = np.random.default_rng(seed)
+            direction = jax.tree.map(lambda leaf, rng=rng: rng.standard_normal(leaf.shape), params)
+            up, down = (
+                loss_and_gradient(jax.tree.map(lambda p, d, step=step: p + step * d, params, direction))[0]
+                for step in (1e-5, -1e-5)
+            )
+            slope = float(up - down) / 2e-5
+            ours = sum(jax.tree.leaves(jax.tree.map(lambda g, d: float((g * d).sum()), gradient, direction)))
+            assert abs(ours - slope) < 1e-5 * abs(slope)
+
+
+def test_two_networks_under_vmap():
+    other = random_params(seed=9)
+    both = jax.tree.map(lambda a, b: jnp.stack([a, b]), PARAMS, other)
+    text = partial(decoder.forward_text, config=CONFIG, tokens=TOKENS)
+    mapped = jax.jit(jax.vmap(lambda params: text(params).logits), compiler_options=QUICKLY)(both)
+    np.testing.assert_allclose(mapped[0], run().logits, **CLOSE)
+    np.testing.assert_allclose(mapped[1], run(params=other).logits, **CLOSE)
+
+
+def test_new_values_are_not_traced_again():
+    chex.clear_trace_counter()
+    counted = jax.jit(chex.assert_max_traces(decoder.forward, n=1), static_argnames=STATIC, compiler_options=QUICKLY)
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        counted(
+            random_params(seed=seed),
+            dataclasses.replace(CONFIG),  # equal, not identical
+            tokens=rng.integers(13, size=(1, 2)),
+            positions=rng.integers(99, size=(1, 2)),
+            mask=rng.random((1, 2, 2)) < 0.5,
+            cache=jax.tree.map(partial(jnp.add, float(seed)), empty_cache(CONFIG, 1, 3)),
+            cache_mask=rng.random((1, 2, 3)) < 0.5,
+        )
+
+
+def test_everything_is_promoted_on_purpose():
+    narrow = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), PARAMS)
+    cache, seen = empty_cache(CONFIG, 2, 4, jnp.bfloat16), np.ones((2, 9, 4), bool)
+    for dtype in (jnp.float32, jnp.bfloat16):
+        with jax.numpy_dtype_promotion("strict"):
+            result = forward.eval_shape(
+                narrow,
+                CONFIG,
+                tokens=TOKENS,
+                positions=POSITIONS,
+                mask=causal_mask(2, 9),
+                dtype=dtype,
+                cache=cache,
+                cache_mask=seen,
+            )
+        assert {leaf.dtype for leaf in jax.tree.leaves(result)} == {jnp.dtype(dtype)}
+
+
+@pytest.mark.parametrize("given", ["cache", "cache_mask"])
+def test_a_cache_and_its_mask_go_together(given):
+    options = {"cache": empty_cache(CONFIG, 2, 4), "cache_mask": np.ones((2, 9, 4), bool)}
+    with pytest.raises(ValueError, match="go together"):
+        run(**{given: options[given]})

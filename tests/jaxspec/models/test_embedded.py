@@ -1,0 +1,73 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxspec.errors import InputError
+from jaxspec.models import embedded
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import abstract_params
+from jaxspec.models.hf_export import save_directory
+
+BYTES = DecoderConfig(
+    vocab_size=256, hidden_size=6, intermediate_size=4, num_layers=2, num_heads=2, num_kv_heads=1, head_dim=4
+)
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A stand-in for the package's own folder, without weights."""
+    monkeypatch.setattr(embedded, "__file__", str(tmp_path / "package" / "embedded.py"))
+    return tmp_path / "package" / "embedded"
+
+
+def save(directory, seed):
+    rng = np.random.default_rng(seed)
+    params = jax.tree.map(lambda leaf: rng.standard_normal(leaf.shape, np.float32), abstract_params(BYTES))
+    save_directory(params, BYTES, directory, max_positions=8)
+
+
+def test_missing_weights_say_how_to_get_them(package):
+    for name in ("config.json", "model.safetensors"):
+        with pytest.raises(InputError, match=rf"lacks.*{name}.*experiments\.train_embedded"):
+            embedded.load_model("embedded")
+    save(package, 0)
+    (package / "config.json").unlink()
+    with pytest.raises(InputError, match=r"lacks config\.json in"):
+        embedded.embedded_directory()
+
+
+def test_the_name_opens_the_package_and_a_path_a_directory(package, tmp_path, monkeypatch):
+    save(package, 0)
+    save(tmp_path / "embedded", 1)
+    monkeypatch.chdir(tmp_path)
+    assert embedded.embedded_directory() == package
+    own = embedded.load_model("embedded")
+    assert own.directory == package
+    for path in ("./embedded", tmp_path / "embedded"):
+        other = embedded.load_model(path, dtype=jnp.float32)
+        assert other.directory.resolve() == tmp_path / "embedded"
+        assert other.params["embed"].dtype == jnp.float32
+        assert not np.array_equal(other.params["embed"], own.params["embed"].astype(jnp.float32))
+
+
+def test_its_tokens_are_bytes(package):
+    save(package, 0)
+    tokenizer = embedded.load_model("embedded").tokenizer
+    np.testing.assert_array_equal(tokenizer.encode("é"), [0xC3, 0xA9])
+
+
+def test_what_is_neither_is_an_error():
+    with pytest.raises(InputError, match="'embeded' does not exist"):
+        embedded.load_model("embeded")
+
+
+def test_the_shipped_network_loads():
+    try:
+        embedded.embedded_directory()
+    except InputError as error:
+        pytest.skip(str(error))
+    model = embedded.load_model("embedded")
+    assert model.config.vocab_size == 256
+    assert model.params["embed"].dtype == jnp.bfloat16
+    assert sum(leaf.size for leaf in jax.tree.leaves(model.params)) == model.config.num_parameters()

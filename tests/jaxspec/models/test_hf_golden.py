@@ -1,0 +1,205 @@
+"""Logits of small random checkpoints against what transformers computed from them (tests/golden/make_hf_golden.py).
+
+"Within 2e-5" means: no logit of an array is further from its expected value than 2e-5 times the largest expected
+magnitude of that array.
+"""
+
+import dataclasses
+import functools
+import json
+import shutil
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxspec.models import decoder, kv_cache
+from jaxspec.models.config import MATRIX_KINDS
+from jaxspec.models.hf_load import load_directory
+from jaxspec.models.rope import inverse_frequencies
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "hf"
+# These tests spend their time on compiling: hence once per configuration and shape, one width for long texts and for
+# prefill, and no optimisation of tiny networks.
+QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+forward = jax.jit(decoder.forward, static_argnames="config", compiler_options=QUICKLY)
+forward_text = jax.jit(decoder.forward_text, static_argnames="config", compiler_options=QUICKLY)
+write_cache = jax.jit(kv_cache.write_cache)
+WIDTH = 33
+STEPS_OF_THREE = ("llama_scaled_tied", "qwen3_untied")
+
+CASES = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
+TOLERANCE = 2e-5
+
+
+@pytest.fixture(autouse=True)
+def _exact_products():
+    # Accelerators multiply float32 in fewer bits by default; what is tested is the network, not the device.
+    with jax.default_matmul_precision("highest"):
+        yield
+
+
+@functools.cache
+def loaded(case):
+    with np.load(GOLDEN / case / "expected.npz") as arrays:
+        return load_directory(GOLDEN / case), dict(arrays)
+
+
+def relative_error(actual, expected):
+    assert actual.shape == expected.shape
+    return float(np.abs(np.asarray(actual, np.float64) - expected).max() / np.abs(expected).max())
+
+
+def test_there_are_cases_of_both_families():
+    families = {loaded(case)[0].family.name for case in CASES}
+    assert families == {"llama", "qwen3"}
+    assert {loaded(case)[0].config.tie_embeddings for case in CASES} == {False, True}
+    assert {str(loaded(case)[0].params["embed"].dtype) for case in CASES} == {"float32", "bfloat16"}
+
+
+def run_wide(config, params, tokens, length):
+    """`tokens` cut or padded to WIDTH, of which the first `length[b]` of sequence b see each other."""
+    columns = np.arange(WIDTH)
+    padded = np.zeros((2, WIDTH), np.int32)
+    padded[:, : tokens.shape[1]] = tokens[:, :WIDTH]
+    mask = np.asarray(decoder.causal_mask(2, WIDTH)) & (columns < length[:, None])[:, None]
+    return forward(params, config, tokens=padded, positions=np.broadcast_to(columns, (2, WIDTH)), mask=mask)
+
+
+def wide_error(config, params, expected):
+    return relative_error(
+        run_wide(config, params, expected["tokens_33"], np.full(2, WIDTH)).logits, expected["logits_33"]
+    )
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_whole_texts_without_a_cache(case):
+    model, expected = loaded(case)
+    assert wide_error(model.config, model.params, expected) < TOLERANCE
+
+
+@pytest.mark.parametrize(("case", "length"), [("llama_scaled_tied", 7), ("qwen3_untied", 1)])
+def test_short_texts_without_a_cache(case, length):
+    model, expected = loaded(case)
+    logits = forward_text(model.params, model.config, expected[f"tokens_{length}"]).logits
+    assert relative_error(logits, expected[f"logits_{length}"]) < TOLERANCE
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_prefill_and_decoding_with_a_cache(case):
+    # Two sequences of different prompt length in one batch, each at its own offset in the cache, which must not matter.
+    # Prompts are padded; the padding is written to the cache, hidden by the mask, and overwritten.
+    model, expected = loaded(case)
+    tokens, length = expected["cached_tokens"], expected["prompt_lengths"]
+    first_slot = np.array([3, 1])
+    prefill = run_wide(model.config, model.params, tokens, length)
+    cache = kv_cache.empty_cache(model.config, 2, WIDTH + 4)
+    cache = write_cache(cache, prefill.cache, first_slot)
+    assert relative_error(prefill.logits[np.arange(2), length - 1], expected["prefill_logits"]) < TOLERANCE
+
+    decoded = []
+    for step in (1, 1, 1, 1, 3) if case in STEPS_OF_THREE else (1,) * 7:
+        slots = np.arange(cache.num_slots)
+        seen = (slots >= first_slot[:, None]) & (slots < (first_slot + length)[:, None])
+        result = forward(
+            model.params,
+            model.config,
+            tokens=np.stack([row[start : start + step] for row, start in zip(tokens, length)]),
+            positions=length[:, None] + np.arange(step),
+            mask=decoder.causal_mask(2, step),
+            cache=cache,
+            cache_mask=np.broadcast_to(seen[:, None], (2, step, cache.num_slots)),
+        )
+        cache = write_cache(cache, result.cache, first_slot + length)
+        length = length + step
+        decoded.append(np.asarray(result.logits))
+    assert relative_error(np.concatenate(decoded, axis=1), expected["cached_logits"]) < TOLERANCE
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_rotary_frequencies(case):
+    # float32 powers of two libraries differ in the last bit or two.
+    model, expected = loaded(case)
+    np.testing.assert_allclose(
+        inverse_frequencies(model.config), expected["inverse_frequencies"], rtol=4 * np.finfo(np.float32).eps
+    )
+
+
+def _heads_dealt_in_turn(config, params):
+    # Query head h reads KV head h mod num_kv_heads instead of h // (num_heads / num_kv_heads).
+    swap = lambda w: w.reshape(w.shape[0], -1, config.num_kv_heads, config.head_dim, w.shape[-1]).swapaxes(1, 2)
+    layers = dict(params["layers"])
+    layers["q"] = swap(layers["q"]).reshape(layers["q"].shape)
+    layers["o"] = swap(layers["o"].swapaxes(1, 2)).reshape(layers["o"].swapaxes(1, 2).shape).swapaxes(1, 2)
+    return config, params | {"layers": layers}
+
+
+def _without(leaf):
+    def mutate(config, params):
+        return config, params | {"layers": params["layers"] | {leaf: jnp.ones_like(params["layers"][leaf])}}
+
+    return mutate
+
+
+def _interleaved_rotation(config, params):
+    # As if the planes were (2i, 2i + 1): rows of q and k permuted into the other convention.
+    order = np.arange(config.head_dim).reshape(-1, 2).T.reshape(-1)
+    layers = dict(params["layers"])
+    for kind in ("q", "k"):
+        shape = layers[kind].shape
+        layers[kind] = layers[kind].reshape(shape[0], -1, config.head_dim, shape[-1])[:, :, order].reshape(shape)
+    return config, params | {"layers": layers}
+
+
+MUTANTS = {
+    "norm_eps": ("llama_grouped", lambda c, p: (dataclasses.replace(c, norm_eps=1e-6), p)),
+    "kv_groups": ("llama_grouped", _heads_dealt_in_turn),
+    "rotation_planes": ("llama_grouped", _interleaved_rotation),
+    "mlp_norm": ("llama_grouped", _without("mlp_norm")),
+    "rope_scaling": ("llama_scaled_tied", lambda c, p: (dataclasses.replace(c, rope_scaling=None), p)),
+    "rope_theta": ("qwen3_untied", lambda c, p: (dataclasses.replace(c, rope_theta=10_000.0), p)),
+    "no_qk_norm": ("qwen3_untied", lambda c, p: (dataclasses.replace(c, qk_norm=False), p)),
+    "q_norm": ("qwen3_tied_sharded", _without("q_norm")),
+    "k_norm": ("qwen3_tied_sharded", _without("k_norm")),
+    "layer_order": (
+        "qwen3_tied_sharded",
+        lambda c, p: (c, p | {"layers": jax.tree.map(lambda leaf: leaf[::-1], p["layers"])}),
+    ),
+    "gate_for_up": (
+        "llama_bfloat16",
+        lambda c, p: (c, p | {"layers": p["layers"] | {"gate": p["layers"]["up"], "up": p["layers"]["gate"]}}),
+    ),
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_the_comparison_sees_a_wrong_network(mutant):
+    case, mutate = MUTANTS[mutant]
+    model, expected = loaded(case)
+    config, params = mutate(model.config, model.params)
+    assert wide_error(config, params, expected) > 1000 * TOLERANCE
+
+
+def test_the_older_spelling_of_rotary_settings_is_the_same_network(tmp_path):
+    source = GOLDEN / "llama_scaled_tied"
+    raw = json.loads((source / "config.json").read_text())
+    rope = raw.pop("rope_parameters")
+    raw |= {"rope_theta": rope.pop("rope_theta"), "rope_scaling": rope, "torch_dtype": raw.pop("dtype")}
+    (tmp_path / "config.json").write_text(json.dumps(raw))
+    shutil.copy(source / "model.safetensors", tmp_path)
+    assert load_directory(tmp_path).config == load_directory(source).config
+
+
+def test_bfloat16_weights_upcast_at_loading_or_in_the_forward_pass_alike():
+    model, expected = loaded("llama_bfloat16")
+    wide = load_directory(GOLDEN / "llama_bfloat16", dtype=jnp.float32)
+    assert {leaf.dtype for leaf in jax.tree.leaves(wide.params)} == {jnp.dtype("float32")}
+    for kind in MATRIX_KINDS:
+        np.testing.assert_array_equal(wide.params["layers"][kind], model.params["layers"][kind].astype(jnp.float32))
+    tokens, length = expected["tokens_33"], np.full(2, WIDTH)
+    np.testing.assert_array_equal(
+        run_wide(wide.config, wide.params, tokens, length).logits,
+        run_wide(model.config, model.params, tokens, length).logits,
+    )

@@ -1,0 +1,109 @@
+"""Live comparison with transformers: `pytest -m oracle`, where torch and transformers are installed."""
+
+import copy
+import dataclasses
+import importlib.util
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxspec.models.decoder import abstract_params, forward_text
+from jaxspec.models.families import decoder_config
+from jaxspec.models.hf_export import save_directory
+from jaxspec.models.hf_load import load_directory
+from jaxspec.models.rope import inverse_frequencies
+
+# Their warnings are not ours to fix.
+pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore")]
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+TOLERANCE = 2e-5  # of the largest expected magnitude, as in test_hf_golden
+NAMES = ["llama_bfloat16", "llama_grouped", "llama_scaled_tied", "qwen3_tied_sharded", "qwen3_untied"]
+LENGTH = 33
+
+
+@pytest.fixture(scope="module")
+def maker():
+    """The script that made the golden files, as a module."""
+    pytest.importorskip("torch").set_num_threads(1)
+    pytest.importorskip("transformers")
+    spec = importlib.util.spec_from_file_location("make_hf_golden", GOLDEN / "make_hf_golden.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # its dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(autouse=True)
+def _exact_products():
+    with jax.default_matmul_precision("highest"):
+        yield
+
+
+def case_of(maker, name):
+    return next(case for case in maker.CASES if case.name == name)
+
+
+def assert_same_logits(directory, arrays):
+    model = load_directory(directory)
+    expected = arrays[f"logits_{LENGTH}"]
+    logits = np.asarray(forward_text(model.params, model.config, jnp.asarray(arrays[f"tokens_{LENGTH}"])).logits)
+    assert np.abs(logits - expected).max() < TOLERANCE * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_fresh_weights(maker, name, tmp_path):
+    case = dataclasses.replace(case_of(maker, name), seed=int(np.random.SeedSequence().entropy % 2**31))
+    print(f"seed {case.seed}")
+    assert_same_logits(tmp_path, maker.write_case(case, tmp_path))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_golden_files_are_reproduced(maker, name, tmp_path):
+    maker.write_case(case_of(maker, name), tmp_path)
+    assert maker.compare(case_of(maker, name), tmp_path, GOLDEN / "hf" / name) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_transformers_reads_what_we_write(maker, name, tmp_path):
+    # Our config.json and tensors, of random bfloat16 weights, computed by both.
+    config = load_directory(GOLDEN / "hf" / name).config
+    rng = np.random.default_rng(3)
+    params = jax.tree.map(lambda leaf: 0.3 * rng.standard_normal(leaf.shape, np.float32), abstract_params(config))
+    save_directory(params, config, tmp_path, max_positions=512)
+    assert_same_logits(tmp_path, maker.expected(tmp_path, seed=5))
+
+
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"num_key_value_heads": None},
+        {"rope_theta": 5e5},
+        {"rope_theta": 5e5, "rope_scaling": LLAMA3 | {"original_max_position_embeddings": 100}},
+        {"rope_scaling": LLAMA3, "max_position_embeddings": 77},
+        {"rope_scaling": LLAMA3 | {"original_max_position_embeddings": 33}, "original_max_position_embeddings": 55},
+        {"rope_parameters": LLAMA3 | {"rope_theta": 3e5}, "rope_theta": 7e5},
+        {"rope_parameters": {"rope_theta": 3e5}, "rope_scaling": LLAMA3},
+        {"rope_scaling": {"type": "default"}},
+        {"tie_word_embeddings": True, "rms_norm_eps": 1e-5, "head_dim": 20, "num_key_value_heads": 4},
+    ],
+)
+def test_config_json_is_read_alike(maker, family, changes):
+    sizes = {"vocab_size": 64, "hidden_size": 256, "intermediate_size": 48, "num_hidden_layers": 2}
+    raw = sizes | {"model_type": family, "num_attention_heads": 32} | changes
+    ours = decoder_config(raw)
+    theirs = maker.transformers.AutoConfig.for_model(**copy.deepcopy(raw))  # which it fills in
+    assert (ours.num_kv_heads, ours.head_dim) == (theirs.num_key_value_heads, theirs.head_dim)
+    assert (ours.norm_eps, ours.tie_embeddings) == (theirs.rms_norm_eps, theirs.tie_word_embeddings)
+    theirs.tie_word_embeddings, theirs.vocab_size = True, 8
+    rotary = maker.transformers.AutoModelForCausalLM.from_config(theirs).model.rotary_emb
+    np.testing.assert_allclose(inverse_frequencies(ours), rotary.inv_freq.numpy(), rtol=1e-6)

@@ -1,0 +1,70 @@
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from jaxspec.models.config import DecoderConfig, RopeScaling
+from jaxspec.models.rope import inverse_frequencies, rotate
+
+CONFIG = DecoderConfig(
+    vocab_size=5,
+    hidden_size=6,
+    intermediate_size=4,
+    num_layers=1,
+    num_heads=1,
+    num_kv_heads=1,
+    head_dim=8,
+    rope_theta=10_000.0,
+)
+
+
+def test_frequencies_by_hand():
+    # theta^(-2i/8) for i = 0..3.
+    np.testing.assert_allclose(inverse_frequencies(CONFIG), [1.0, 0.1, 0.01, 0.001], rtol=1e-6)
+
+
+def test_scaled_frequencies_by_hand():
+    # Wavelengths 2 pi (1, 10, 100, 1000) = 6.28, 62.8, 628, 6283 positions; original context 500, so that wavelengths
+    # below 500/4 = 125 are kept, above 500/1 divided by 8. Nothing falls between: only with low_freq_factor 0.5
+    # (above 1000 divided) does 628 blend, with weight (500/628.3 - 0.5) / (4 - 0.5).
+    scaling = RopeScaling(8.0, 1.0, 4.0, 500)
+    scaled = inverse_frequencies(dataclasses.replace(CONFIG, rope_scaling=scaling))
+    np.testing.assert_allclose(scaled, [1.0, 0.1, 0.01 / 8, 0.001 / 8], rtol=1e-6)
+    scaling = dataclasses.replace(scaling, low_freq_factor=0.5)
+    scaled = inverse_frequencies(dataclasses.replace(CONFIG, rope_scaling=scaling))
+    blend = (500 / (200 * math.pi) - 0.5) / 3.5
+    np.testing.assert_allclose(scaled, [1.0, 0.1, 0.01 * (blend + (1 - blend) / 8), 0.001 / 8], rtol=1e-6)
+
+
+def rotated(x, position):
+    return np.asarray(rotate(x, np.array([[position]]), inverse_frequencies(CONFIG)))
+
+
+def vector(seed):
+    return np.random.default_rng(seed).standard_normal((1, 1, 1, 8)).astype(np.float32)
+
+
+def test_a_quarter_turn_by_hand():
+    # Plane (0, 4) turns by 1 radian per position: the unit vector of axis 0 becomes (cos 3, sin 3) in that plane.
+    unit = np.zeros((1, 1, 1, 8), np.float32)
+    unit[..., 0] = 1
+    expected = np.zeros(8)
+    expected[[0, 4]] = math.cos(3), math.sin(3)
+    np.testing.assert_allclose(rotated(unit, 3)[0, 0, 0], expected, atol=1e-6)
+
+
+def test_position_zero_changes_nothing_and_no_position_changes_length():
+    np.testing.assert_array_equal(rotated(vector(0), 0), vector(0))
+    np.testing.assert_allclose(np.linalg.norm(rotated(vector(0), 777)), np.linalg.norm(vector(0)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("shift", [1, 40, 301])
+def test_products_depend_on_the_difference_of_positions_alone(shift):
+    product = lambda p, q: (rotated(vector(1), p) * rotated(vector(2), q)).sum()
+    np.testing.assert_allclose(product(7 + shift, 2 + shift), product(7, 2), rtol=1e-4)
+    assert abs(product(7, 2) - product(8, 2)) > 1e-2
+
+
+def test_dtype_is_kept():
+    assert rotate(vector(0).astype(np.float16), np.array([[5]]), inverse_frequencies(CONFIG)).dtype == np.float16

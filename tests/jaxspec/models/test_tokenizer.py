@@ -1,0 +1,109 @@
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from jaxspec.errors import InputError
+from jaxspec.models.tokenizer import ByteTokenizer, load_tokenizer
+
+#: Whole words, an unknown token, and a begin-of-text token that the file's post-processor puts in front.
+WORDS = {
+    "version": "1.0",
+    "truncation": {"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0},
+    "padding": None,
+    "added_tokens": [
+        {
+            "id": 0,
+            "content": "<s>",
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": False,
+            "special": True,
+        }
+    ],
+    "normalizer": None,
+    "pre_tokenizer": {"type": "WhitespaceSplit"},
+    "post_processor": {
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
+        "special_tokens": {"<s>": {"id": "<s>", "ids": [0], "tokens": ["<s>"]}},
+    },
+    "decoder": None,
+    "model": {"type": "WordLevel", "vocab": {"<s>": 0, "?": 1, "tree": 2, "draft": 3, "éé": 7}, "unk_token": "?"},
+}
+
+
+def test_bytes_are_their_own_ids():
+    tokenizer = ByteTokenizer()
+    ids = tokenizer.encode("aé\x00")
+    assert ids.dtype == np.int32
+    np.testing.assert_array_equal(ids, [97, 0xC3, 0xA9, 0])
+    np.testing.assert_array_equal(tokenizer.encode(bytes(range(256))), np.arange(256))
+    assert tokenizer.encode("").shape == (0,)
+
+
+def test_bytes_round_trip_and_half_a_character_decodes_to_the_replacement():
+    tokenizer = ByteTokenizer()
+    text = "def f(x):\n\treturn 'naïve — 漢字 🙂'\r\n\0"
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert tokenizer.decode([97, 0xC3]) == "a\ufffd"
+    assert tokenizer.decode(np.array([], np.int32)) == ""
+
+
+@pytest.mark.parametrize("ids", [[256], [-1], [3, 1000]])
+def test_ids_beyond_a_byte_are_refused(ids):
+    with pytest.raises(InputError, match="a byte is 0 to 255"):
+        ByteTokenizer().decode(ids)
+
+
+def test_a_lone_surrogate_is_refused():
+    with pytest.raises(InputError, match="no UTF-8 form"):
+        ByteTokenizer().encode("a\ud800")
+
+
+def test_a_directory_without_a_file_has_bytes_only_where_the_vocabulary_is_256(tmp_path):
+    assert isinstance(load_tokenizer(tmp_path, vocab_size=256), ByteTokenizer)
+    with pytest.raises(InputError, match=r"no tokenizer\.json and a vocabulary of 257"):
+        load_tokenizer(tmp_path, vocab_size=257)
+
+
+def test_a_missing_package_is_named(tmp_path, monkeypatch):
+    (tmp_path / "tokenizer.json").write_text(json.dumps(WORDS))
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    # Even with 256 tokens: the file is there, so bytes would be the wrong reading.
+    with pytest.raises(InputError, match=r"pip install 'jaxspec\[tokenizers\]'"):
+        load_tokenizer(tmp_path, vocab_size=256)
+
+
+class TestJson:
+    @pytest.fixture
+    def tokenizer(self, tmp_path):
+        pytest.importorskip("tokenizers")
+        (tmp_path / "tokenizer.json").write_text(json.dumps(WORDS))
+        return load_tokenizer(tmp_path, vocab_size=7)
+
+    def test_encodes_with_special_tokens_and_decodes_without(self, tokenizer):
+        ids = tokenizer.encode("tree draft tree")
+        assert ids.dtype == np.int32
+        np.testing.assert_array_equal(ids, [0, 2, 3, 2])  # not cut to the file's max_length of 2
+        assert tokenizer.decode(ids) == "tree draft tree"
+        np.testing.assert_array_equal(tokenizer.encode(b"tree draft tree"), ids)
+
+    def test_a_token_beyond_the_vocabulary_is_refused(self, tokenizer):
+        with pytest.raises(InputError, match="gave token 7; the network has 7"):
+            tokenizer.encode("éé")
+
+    def test_bytes_that_are_no_utf8_are_refused(self, tokenizer):
+        with pytest.raises(InputError, match="not UTF-8"):
+            tokenizer.encode(b"\xff")
+
+    @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"model": 3}', b"\xff\xfe"])
+    def test_a_damaged_file_is_one_line(self, content, tmp_path):
+        pytest.importorskip("tokenizers")
+        (tmp_path / "tokenizer.json").write_bytes(content)
+        with pytest.raises(InputError, match=r"tokenizer\.json") as caught:
+            load_tokenizer(tmp_path, vocab_size=7)
+        assert len(str(caught.value).splitlines()) == 1

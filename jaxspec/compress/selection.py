@@ -1,0 +1,107 @@
+"""Which values of a row a draft keeps: the hard choice by rank, the soft one by the margin to a moving threshold.
+
+Both prune the lowest-scored values of a row. The hard choice prunes round(p n) of n; the soft threshold lies half-way between
+the two ranks there, so that the soft mask tends to the hard one as the temperature falls.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Bool, Float, Int, UInt16
+
+#: How far (in log score) the threshold falls below a row's lowest score while p n runs from 1/2 down to 0.
+_FADE = 3.0
+
+#: Stands in for the logarithm of a zero score.
+_LOG_ZERO = -100.0
+
+
+@struct.dataclass
+class RankedScores:
+    """Scores of rows prepared once, for any pruning ratio.
+
+    Attributes:
+        log_score: natural logarithm of each value's importance.
+        ordered: the same, ascending within each row.
+        rank: position of each value in its row's ascending order; ties by position.
+    """
+
+    log_score: Float[Array, "*b row column"]
+    ordered: Float[Array, "*b row column"]
+    rank: Int[Array, "*b row column"]
+
+
+def rank_scores(score: Float[Array, "*b row column"]) -> RankedScores:
+    """Prepare non-negative scores."""
+    log_score = jnp.where(score > 0, jnp.log(jnp.where(score > 0, score, 1.0)), _LOG_ZERO)
+    order = jnp.argsort(log_score, axis=-1, stable=True)
+    return RankedScores(
+        log_score=log_score,
+        ordered=jnp.take_along_axis(log_score, order, axis=-1),
+        rank=jnp.argsort(order, axis=-1).astype(jnp.int32),
+    )
+
+
+def num_pruned(prune: Float[Array, "*b"] | float, columns: int) -> Int[Array, "*b"]:
+    """Values of a row of `columns` that a pruning ratio takes away."""
+    return jnp.round(jnp.asarray(prune) * columns).astype(jnp.int32)
+
+
+def hard_mask(scores: RankedScores, prune: Float[Array, "*b"]) -> Bool[Array, "*b row column"]:
+    """True where a value is kept; `prune` is one ratio for all rows of a matrix."""
+    return scores.rank >= num_pruned(prune, scores.rank.shape[-1])[..., None, None]
+
+
+def threshold(scores: RankedScores, prune: Float[Array, "*b"]) -> Float[Array, "*b row 1"]:
+    """Log score that separates pruned from kept, interpolated between ranks so that its gradient reaches the ratio.
+
+    Piecewise linear in `prune`; kinks where prune * columns is a half-integer (the gradient there is the right-hand one).
+    """
+    columns = scores.ordered.shape[-1]
+    place = jnp.asarray(prune) * columns - 0.5
+    index = jnp.clip(jnp.floor(place), 0, columns - 2)
+    # Not `clip` and `minimum`: they halve the gradient where their arguments are equal.
+    fading = place < 0
+    share = jnp.where(fading, 0.0, place - index)[..., None, None]
+    index = index.astype(jnp.int32)[..., None, None]
+    index = jnp.broadcast_to(index, (*scores.ordered.shape[:-1], 1))
+    low = jnp.take_along_axis(scores.ordered, index, axis=-1)
+    high = jnp.take_along_axis(scores.ordered, index + 1, axis=-1)
+    fade = jnp.where(fading, _FADE * 2.0 * place, 0.0)[..., None, None]
+    return low + share * (high - low) + fade
+
+
+def soft_mask(
+    scores: RankedScores, prune: Float[Array, "*b"], temperature: Float[Array, ""] | float
+) -> Float[Array, "*b row column"]:
+    """Sigmoid of the log-score margin over the temperature (> 0)."""
+    return jax.nn.sigmoid((scores.log_score - threshold(scores, prune)) / temperature)
+
+
+def keep_largest(magnitude: UInt16[Array, "*b column"], keep: Int[Array, "*b"]) -> Bool[Array, "*b column"]:
+    """Mask of the `keep` largest of each row, ties kept from the right (as `hard_mask` does), without sorting.
+
+    Bisection on the bit pattern: 16 comparisons of the row, where a sort of short rows costs many times that in a decoding
+    loop on a CPU.
+
+    Args:
+        magnitude: patterns whose integer order is the order of importance (bfloat16 with the sign cleared).
+        keep: 0 to the row's length.
+    """
+
+    def narrow(_, limits):
+        low, high = limits  # count(>= low) >= keep, count(>= high) < keep
+        middle = (low + high) // 2
+        enough = jnp.sum(magnitude.astype(jnp.int32) >= middle[..., None], axis=-1) >= keep
+        return jnp.where(enough, middle, low), jnp.where(enough, high, middle)
+
+    keep = jnp.broadcast_to(keep, magnitude.shape[:-1])
+    low = jnp.zeros(keep.shape, jnp.int32)
+    limit, _ = jax.lax.fori_loop(0, 17, narrow, (low, jnp.full_like(low, 1 << 16)))
+    wide = magnitude.astype(jnp.int32)
+    above, tied = wide > limit[..., None], wide == limit[..., None]
+    room = keep - jnp.sum(above, axis=-1)
+    from_right = jnp.cumsum(tied[..., ::-1], axis=-1)[..., ::-1]
+    return above | (tied & (from_right <= room[..., None]))

@@ -1,0 +1,195 @@
+"""Acceptance of a draft on known text, measured as decoding meets it: committed positions read the target's compressed KV,
+uncommitted ones the draft's own.
+
+One forward pass serves a whole text. It is cut into blocks of γ tokens; the first token of a block is a *root* (the last
+committed token of a cycle), and a token at depth d of its block sees the target's compressed KV before the root and the
+draft's KV from the root on, just as the d-th draft step of a cycle does. With γ passes at shifted offsets every position is a
+root once.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import Params, forward
+from jaxspec.models.kv_cache import KVCache, pad_cache
+from jaxspec.speculate.rules import token_distribution
+
+
+class TargetText(NamedTuple):
+    """Text with what the target says about its later part.
+
+    Attributes:
+        tokens: one more than there are queries; token t + 1 follows query t.
+        logits: the target's at the last queries; how many there are says where measuring begins.
+    """
+
+    tokens: Int[Array, "batch token_plus_1"]
+    logits: Float[Array, "batch query vocab"]
+
+    @property
+    def first(self) -> int:
+        """Earliest root: position of the first query that has logits."""
+        return self.tokens.shape[1] - 1 - self.logits.shape[1]
+
+
+class BlockPass(NamedTuple):
+    """What one pass measures at every (start, depth).
+
+    Attributes:
+        survival: P(draft tokens 1..d all accepted) from this root: the product over the depths before d of min(1, q/p) at the
+            text's own token, times the sum of min(p, q) at d. Unbiased where the text is drawn from the target at the same
+            temperature; exact under greedy decoding where the text is the target's own output.
+        kl: KL(p || q) at temperature 1, nats.
+        cross_entropy: of the draft on the text's next token at temperature 1, nats.
+    """
+
+    survival: Float[Array, "batch start depth"]
+    kl: Float[Array, "batch start depth"]
+    cross_entropy: Float[Array, "batch start depth"]
+
+
+def block_pass(
+    draft_params: Params,
+    config: DecoderConfig,
+    text: TargetText,
+    draft_cache: KVCache,
+    *,
+    offset: Int[Array, ""] | int,
+    block: int,
+    temperature: Float[Array, ""] | float = 1.0,
+    greedy: bool = False,
+) -> BlockPass:
+    """Measure one draft on text, with roots at text.first + offset, text.first + offset + block, ...
+
+    Args:
+        draft_cache: the target's KV of all queries, `text.tokens[:, :-1]`, compressed.
+        offset: 0 to block − 1, may be traced.
+        block: static; deepest draft length measured.
+        temperature, greedy: of decoding; see `token_distribution`.
+    Returns:
+        Arrays over queries // block − 1 starts (queries where block is 1): one fewer than fit, so that any offset does.
+    Raises:
+        ValueError: the text is too short for one block.
+    """
+    first, queries = text.first, text.logits.shape[1]
+    batch, slots = text.tokens.shape[0], text.tokens.shape[1] - 1
+    starts = queries // block - (block > 1)
+    if starts < 1:
+        raise ValueError(f"{queries} queries hold no block of {block} at any offset; use a longer text")
+    place = jnp.arange(queries)
+    root = jnp.where(place < offset, place, offset + (place - offset) // block * block)
+    committed = jnp.arange(slots)[None, :] < first + root[:, None]
+    own = (place[None, :] >= root[:, None]) & (place[None, :] <= place[:, None])
+    batched = lambda x: jnp.broadcast_to(x, (batch, *x.shape))
+    logits = forward(
+        draft_params,
+        config,
+        tokens=text.tokens[:, first:-1],
+        positions=batched(first + place),
+        mask=batched(own),
+        cache=draft_cache,
+        cache_mask=batched(committed),
+    ).logits
+
+    index = offset + jnp.arange(starts)[:, None] * block + jnp.arange(block)[None, :]
+    pick = lambda x: jnp.take(x, index, axis=1)  # "batch start depth ..."
+    logits, target_logits, next_token = pick(logits), pick(text.logits), pick(text.tokens[:, first + 1 :])[..., None]
+    at_next = lambda x: jnp.take_along_axis(x, next_token, axis=-1)[..., 0]
+    p = token_distribution(target_logits, temperature, greedy)
+    q = token_distribution(logits, temperature, greedy)
+    log_p, log_q = jax.nn.log_softmax(target_logits), jax.nn.log_softmax(logits)
+    p_next, q_next = at_next(p), at_next(q)
+    step = jnp.where(p_next > 0, jnp.minimum(q_next / jnp.where(p_next > 0, p_next, 1.0), 1.0), 0.0)
+    before = jnp.cumprod(jnp.concatenate([jnp.ones_like(step[..., :1]), step[..., :-1]], axis=-1), axis=-1)
+    return BlockPass(
+        survival=before * jnp.sum(jnp.minimum(p, q), axis=-1),
+        kl=jnp.sum(jnp.exp(log_p) * (log_p - log_q), axis=-1),
+        cross_entropy=-at_next(log_q),
+    )
+
+
+def all_starts(
+    draft_params: Params,
+    config: DecoderConfig,
+    text: TargetText,
+    draft_cache: KVCache,
+    *,
+    block: int,
+    temperature: Float[Array, ""] | float = 1.0,
+    greedy: bool = False,
+) -> Float[Array, "batch start depth"]:
+    """Survival from every position from `text.first` on, in order: `block` passes.
+
+    Depths that lie beyond the text's end hold meaningless numbers in [0, 1]: of `query` queries, all depths are valid at
+    starts up to query − block.
+    """
+    pad = ((0, 0), (0, 2 * block))
+    text = TargetText(jnp.pad(text.tokens, pad), jnp.pad(text.logits, (*pad, (0, 0))))
+    draft_cache = pad_cache(draft_cache, 2 * block)
+
+    def one(offset):
+        return block_pass(
+            draft_params,
+            config,
+            text,
+            draft_cache,
+            offset=offset,
+            block=block,
+            temperature=temperature,
+            greedy=greedy,
+        ).survival
+
+    survival = jax.lax.map(one, jnp.arange(block))  # "offset batch start depth"
+    batch, starts = survival.shape[1:3]
+    return survival.transpose(1, 2, 0, 3).reshape(batch, starts * block, block)
+
+
+class CycleStatistics(NamedTuple):
+    """Expected cycles and accepted tokens of decoding a known text with drafts of a fixed length.
+
+    Attributes:
+        cycles: expected cycles of each text.
+        survival: per text, sum over its cycles of P(tokens 1..d accepted); divided by `cycles` it is a mean.
+    """
+
+    cycles: Float[Array, " batch"]
+    survival: Float[Array, "batch depth"]
+
+
+def expected_cycles(survival: Float[Array, "batch start depth"], draft_length: int, num_tokens: int) -> CycleStatistics:
+    """Renewal of cycles along a text: where cycles start decides which roots count, and how often.
+
+    A cycle that starts at position t and accepts n tokens makes the next start at t + n + 1. Cycles start after refused
+    tokens, so roots are not spread evenly over the text: the plain mean over positions would be biased.
+
+    Args:
+        survival: from `all_starts`, whose first start is the prompt's last token.
+        draft_length: static, 1 to the depth of `survival`.
+        num_tokens: static; decoding ends with the cycle that reaches this many tokens.
+    Raises:
+        ValueError: fewer starts than tokens.
+    """
+    if survival.shape[1] < num_tokens:
+        raise ValueError(f"{survival.shape[1]} starts cannot tell about {num_tokens} tokens; measure a longer text")
+    depth = survival[..., :draft_length]
+    ends = jnp.concatenate([jnp.ones_like(depth[..., :1]), depth, jnp.zeros_like(depth[..., :1])], axis=-1)
+    exactly = ends[..., :-1] - ends[..., 1:]  # P(n accepted), n = 0..draft_length
+
+    def advance(visits, t):
+        visit = jnp.where(t < num_tokens, visits[:, 0], 0.0)
+        spread = visit[:, None] * jax.lax.dynamic_index_in_dim(exactly, t, axis=1, keepdims=False)
+        shifted = jnp.concatenate([visits[:, 1:], jnp.zeros_like(visits[:, :1])], axis=1)
+        return shifted + spread, visit
+
+    batch = survival.shape[0]
+    first = jnp.zeros((batch, draft_length + 1), survival.dtype).at[:, 0].set(1.0)
+    _, visits = jax.lax.scan(advance, first, jnp.arange(num_tokens))
+    visits = visits.T  # "batch start"
+    used = depth[:, : visits.shape[1]]
+    return CycleStatistics(cycles=jnp.sum(visits, axis=1), survival=jnp.einsum("bs,bsd->bd", visits, used))

@@ -1,0 +1,207 @@
+"""Chain speculative decoding of a real network: batched, inside one `lax.while_loop`, with explicit KV caches.
+
+A cycle drafts γ tokens one by one, verifies them with the root in one target step of static width, accepts a prefix and
+commits. The number drafted may vary at run time below the static width, so that all configurations, and the autoregressive
+baseline (which drafts nothing), run the same compiled step.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from jaxspec.compress.knobs import Knobs, uniform_knobs
+from jaxspec.compress.kv import compress_cache, round_kv
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import Params, causal_mask, forward
+from jaxspec.models.kv_cache import KVCache, empty_cache, write_cache
+from jaxspec.speculate.keys import Purpose, draw_keys
+from jaxspec.speculate.rules import token_distribution, verify_chain
+
+
+class Decoded(NamedTuple):
+    """Result of decoding a batch of prompts.
+
+    Attributes:
+        tokens: prompt, then what was generated; more than `num_tokens` where the last cycle ran over.
+        generated: tokens generated per prompt, `num_tokens` or a little more.
+        cycles: target steps per prompt, prefill not counted.
+        accepted_at: per prompt, cycles in which draft token d (first: index 0) was accepted.
+        margin: smallest gap between the two largest target logits at the tokens generated: how near a tie came.
+    """
+
+    tokens: Int[Array, "batch length"]
+    generated: Int[Array, " batch"]
+    cycles: Int[Array, " batch"]
+    accepted_at: Int[Array, "batch depth"]
+    margin: Float[Array, " batch"]
+
+
+class _State(NamedTuple):
+    tokens: Array
+    length: Array  # committed tokens; the last of them, the root, has no KV in the cache yet
+    target_cache: KVCache
+    draft_cache: KVCache
+    cycles: Array
+    accepted_at: Array
+    margin: Array
+
+
+def _top_gap(logits: Float[Array, "*b vocab"]) -> Float[Array, "*b"]:
+    top, _ = jax.lax.top_k(logits, 2)
+    return top[..., 0] - top[..., 1]
+
+
+def _before(length: Int[Array, " batch"], tokens: int, slots: int) -> Bool[Array, "batch token slot"]:
+    """Slots below `length`, for each token of a step."""
+    seen = jnp.arange(slots)[None, :] < length[:, None]
+    return jnp.broadcast_to(seen[:, None, :], (length.shape[0], tokens, slots))
+
+
+@partial(jax.jit, static_argnames=("config", "num_tokens", "width", "greedy"))
+def decode(
+    target_params: Params,
+    draft_params: Params,
+    prompts: Int[Array, "batch prompt"],
+    prompt_ids: Int[Array, " batch"],
+    knobs: Knobs,
+    draft_length: Int[Array, ""],
+    seed: Key[Array, ""],
+    temperature: Float[Array, ""],
+    *,
+    config: DecoderConfig,
+    num_tokens: int,
+    width: int,
+    greedy: bool,
+) -> Decoded:
+    """Decode every prompt to at least `num_tokens` new tokens.
+
+    Args:
+        target_params, draft_params: the draft's matrices may be anything of the same shape.
+        prompts: token ids; all prompts of a call have one length.
+        prompt_ids: names the prompts for random draws, so that results do not depend on batching.
+        knobs: only their KV part is used: how the draft reads committed KV.
+        draft_length: tokens drafted per cycle, 0 (autoregressive) to width − 1; may be traced.
+        temperature, greedy: greedy takes the largest logit and ignores the temperature.
+        width: static tokens per verification, root included.
+    """
+    batch, prompt_length = prompts.shape
+    # The last cycle may start at num_tokens − 1 and write a whole window.
+    slots = prompt_length + num_tokens + 2 * width
+    target = partial(forward, target_params, config, kv_codec=round_kv)
+    draft = partial(forward, draft_params, config)
+    depth = jnp.arange(width)
+
+    prefill = target(
+        tokens=prompts,
+        positions=jnp.broadcast_to(jnp.arange(prompt_length), prompts.shape),
+        mask=causal_mask(batch, prompt_length),
+    )
+    at_start = jnp.zeros(batch, jnp.int32)
+    empty = empty_cache(config, batch, slots)
+    state = _State(
+        tokens=jnp.zeros((batch, slots), jnp.int32).at[:, :prompt_length].set(prompts),
+        length=jnp.full(batch, prompt_length, jnp.int32),
+        target_cache=write_cache(empty, prefill.cache, at_start),
+        draft_cache=write_cache(empty, compress_cache(prefill.cache, knobs), at_start),
+        cycles=jnp.zeros(batch, jnp.int32),
+        accepted_at=jnp.zeros((batch, width - 1), jnp.int32),
+        margin=jnp.full(batch, jnp.inf),
+    )
+
+    def draft_one(i, carry):
+        """Token i of the chain; its predecessor's KV goes to the slot that verification will overwrite."""
+        chain, q, cache, root_slot = carry
+        slot = root_slot + i
+        result = draft(
+            tokens=jax.lax.dynamic_slice_in_dim(chain, i, 1, axis=1),
+            positions=slot[:, None],
+            mask=jnp.ones((batch, 1, 1), bool),
+            cache=cache,
+            cache_mask=_before(slot, 1, slots),
+        )
+        distribution = token_distribution(result.logits[:, 0], temperature, greedy)
+        keys = draw_keys(seed, Purpose.DRAFT, prompt_ids, slot + 1)
+        token = jax.vmap(jax.random.categorical)(keys, jnp.log(distribution)).astype(jnp.int32)
+        chain = jax.lax.dynamic_update_slice_in_dim(chain, token[:, None], i + 1, axis=1)
+        q = jax.lax.dynamic_update_slice_in_dim(q, distribution[:, None], i, axis=1)
+        return chain, q, write_cache(cache, result.cache, slot), root_slot
+
+    def cycle(state: _State) -> _State:
+        root_slot = state.length - 1
+        root = jnp.take_along_axis(state.tokens, root_slot[:, None], axis=1)
+        chain = jnp.zeros((batch, width + 1), jnp.int32).at[:, :1].set(root)
+        q = jnp.zeros((batch, width, config.vocab_size))
+        carry = (chain, q, state.draft_cache, root_slot)
+        chain, q, draft_cache, _ = jax.lax.fori_loop(0, draft_length, draft_one, carry)
+
+        positions = root_slot[:, None] + depth
+        verified = target(
+            tokens=chain[:, :width],
+            positions=positions,
+            mask=causal_mask(batch, width),
+            cache=state.target_cache,
+            cache_mask=_before(root_slot, width, slots),
+        )
+        p = token_distribution(verified.logits, temperature, greedy)
+        drafted = chain[:, 1:]
+        draw = lambda purpose, position: draw_keys(seed, purpose, prompt_ids, position)
+        uniforms = jnp.stack(
+            [jax.vmap(jax.random.uniform)(draw(Purpose.ACCEPT, positions[:, i] + 1)) for i in range(width)], axis=1
+        )
+        # One draw per cycle, named by the root's position, which no other cycle of this prompt shares.
+        next_keys = draw(Purpose.NEXT, root_slot)
+        verdict = jax.vmap(verify_chain, in_axes=(0, 0, 0, None, 0, 0))(
+            p, q, drafted, draft_length, uniforms, next_keys
+        )
+
+        active = state.length - prompt_length < num_tokens
+        new = jnp.where(depth == verdict.accepted[:, None], verdict.next_token[:, None], drafted)
+        write_tokens = jax.vmap(partial(jax.lax.dynamic_update_slice_in_dim, axis=0))
+        tokens = write_tokens(state.tokens, new.astype(jnp.int32), state.length)
+        committed = depth <= verdict.accepted[:, None]
+        gap = jnp.min(jnp.where(committed, _top_gap(verified.logits), jnp.inf), axis=1)
+        accepted = (depth[:-1] < verdict.accepted[:, None]).astype(jnp.int32)
+        return _State(
+            tokens=jnp.where(active[:, None], tokens, state.tokens),
+            length=jnp.where(active, state.length + verdict.accepted + 1, state.length),
+            # A finished sequence rewrites its own last window with the same values.
+            target_cache=write_cache(state.target_cache, verified.cache, root_slot),
+            draft_cache=write_cache(draft_cache, compress_cache(verified.cache, knobs), root_slot),
+            cycles=state.cycles + active.astype(jnp.int32),
+            accepted_at=state.accepted_at + accepted * active[:, None].astype(jnp.int32),
+            margin=jnp.where(active, jnp.minimum(state.margin, gap), state.margin),
+        )
+
+    unfinished = lambda state: jnp.any(state.length - prompt_length < num_tokens)
+    state = jax.lax.while_loop(unfinished, cycle, state)
+    return Decoded(
+        tokens=state.tokens,
+        generated=state.length - prompt_length,
+        cycles=state.cycles,
+        accepted_at=state.accepted_at,
+        margin=state.margin,
+    )
+
+
+def decode_autoregressively(
+    target_params: Params, prompts: Array, prompt_ids: Array, seed: Array, temperature: Array, *, config, **static
+) -> Decoded:
+    """Autoregressive decoding through the same compiled step at the same static width: the draft's place stays empty."""
+    knobs = uniform_knobs(config, weight_prune=0.0, weight_cut_bits=0.0, kv_cut_bits=0.0, draft_length=1)
+    return decode(
+        target_params,
+        target_params,
+        prompts,
+        prompt_ids,
+        knobs,
+        jnp.asarray(0),
+        seed,
+        temperature,
+        config=config,
+        **static,
+    )

@@ -1,0 +1,44 @@
+"""The objective that joins network and hardware, its gradient, the grid it is compared with, and the proof by decoding."""
+
+from jaxspec.tune.calibration import Calibration, calibrate, target_params
+from jaxspec.tune.gradient import AscentState, Recipe, ascend, ascend_once
+from jaxspec.tune.hard import Decoding, best_length, grid_knobs, measure_hard
+from jaxspec.tune.objective import (
+    DraftMeasurement,
+    Pricing,
+    conditional_acceptance,
+    expected_log_speedup,
+    footprint,
+    measure,
+    price,
+)
+from jaxspec.tune.proof import count_mismatches, decode_prompts, predict_cycles
+from jaxspec.tune.statistics import Interval, acceptance, gap_in_standard_errors, speedup_ratio
+
+__all__ = [
+    "AscentState",
+    "Calibration",
+    "Decoding",
+    "DraftMeasurement",
+    "Interval",
+    "Pricing",
+    "Recipe",
+    "acceptance",
+    "ascend",
+    "ascend_once",
+    "best_length",
+    "calibrate",
+    "conditional_acceptance",
+    "count_mismatches",
+    "decode_prompts",
+    "expected_log_speedup",
+    "footprint",
+    "gap_in_standard_errors",
+    "grid_knobs",
+    "measure",
+    "measure_hard",
+    "predict_cycles",
+    "price",
+    "speedup_ratio",
+    "target_params",
+]

@@ -1,0 +1,74 @@
+"""Everything about a network and its calibration text that tuning needs, computed once."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Int
+
+from jaxspec.compress.kv import RankedKV, rank_kv, round_kv
+from jaxspec.compress.weights import RankedMatrix, activation_norms, rank_weights
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import Params, forward_text
+from jaxspec.speculate.acceptance import TargetText
+
+
+@struct.dataclass
+class Calibration:
+    """A target with its ranked weights, and text with the target's logits and ranked KV.
+
+    Attributes:
+        params: float32 values of the stored bfloat16 parameters.
+        ranked: Wanda-ranked matrices by kind.
+        text: windows of calibration text.
+        kv: the target's KV of that text.
+        config: static.
+    """
+
+    params: Params
+    ranked: dict[str, RankedMatrix]
+    text: TargetText
+    kv: RankedKV
+    config: DecoderConfig = struct.field(pytree_node=False)
+
+    @property
+    def num_windows(self) -> int:
+        """Windows of calibration text."""
+        return self.text.tokens.shape[0]
+
+    def window(self, index: Int[Array, " batch"]) -> tuple[TargetText, RankedKV]:
+        """Some of the windows, by traced or static numbers."""
+        take = partial(jnp.take, indices=index, axis=0)
+        text = jax.tree.map(take, self.text)
+        kv = jax.tree.map(lambda x: jnp.take(x, index, axis=2), self.kv)
+        return text, kv
+
+
+def target_params(stored: Params) -> Params:
+    """Stored parameters rounded to bfloat16, as float32: the target that everything is compared with."""
+    return jax.tree.map(lambda x: jnp.asarray(x).astype(jnp.bfloat16).astype(jnp.float32), stored)
+
+
+@partial(jax.jit, static_argnames=("config", "first"))
+def calibrate(
+    params: Params, config: DecoderConfig, tokens: Int[Array, "batch token_plus_1"], *, first: int
+) -> Calibration:
+    """Run the target over the calibration text once.
+
+    Args:
+        params: from `target_params`.
+        tokens: windows of text; activation norms are taken over all of their tokens.
+        first: static; position of the first root: what comes before is context only.
+    """
+    result = forward_text(params, config, tokens[:, :-1], kv_codec=round_kv, keep_activations=True, logits_from=first)
+    assert result.activations is not None
+    return Calibration(
+        params=params,
+        ranked=rank_weights(params, activation_norms(result.activations)),
+        text=TargetText(tokens=tokens, logits=result.logits),
+        kv=rank_kv(result.cache),
+        config=config,
+    )

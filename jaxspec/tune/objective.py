@@ -1,0 +1,146 @@
+"""The objective: from knobs to acceptance, footprint and time per token in one differentiable program.
+
+Acceptance is measured on the network at hand; time is that of the priced architecture on the device. The two meet in the bits
+per weight of each matrix kind (the mean over layers, which all have the same size) and the conditional acceptance.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Float, Int
+
+from hwmodels import (
+    Acceptance,
+    Architecture,
+    Device,
+    Footprint,
+    SpeculationResult,
+    Workload,
+    speculation_speedup,
+    uniform_weight_bits,
+)
+from jaxspec.compress.footprint import BitsPerValue, PrunedExponents
+from jaxspec.compress.knobs import Knobs
+from jaxspec.compress.kv import hard_kv, soft_kv
+from jaxspec.compress.weights import hard_draft, soft_draft
+from jaxspec.models.config import MATRIX_KINDS
+from jaxspec.speculate.acceptance import block_pass
+from jaxspec.tune.calibration import Calibration
+
+#: What tuning may climb; the others may be constraints beside it.
+ObjectiveName = Literal["speedup", "kl", "bits_per_byte"]
+
+
+@struct.dataclass
+class Pricing:
+    """What a draft's time is predicted for."""
+
+    device: Device
+    architecture: Architecture
+    workload: Workload
+
+
+@struct.dataclass
+class DraftMeasurement:
+    """What one draft does on a batch of text; all leaves are differentiable in the knobs when it is soft.
+
+    Attributes:
+        survival: P(draft tokens 1..d all accepted), mean over the starts.
+        kl: KL(target || draft), nats per token.
+        cross_entropy: of the draft on the text, nats per token.
+        weight_bits: "layer kind"; kv_bits: "layer".
+    """
+
+    survival: Float[Array, " depth"]
+    kl: Float[Array, ""]
+    cross_entropy: Float[Array, ""]
+    weight_bits: BitsPerValue
+    kv_bits: BitsPerValue
+
+
+def conditional_acceptance(survival: Float[Array, "*b depth"]) -> Float[Array, "*b depth"]:
+    """P(token d accepted | all before accepted); 0 where nothing ever survives."""
+    before = jnp.concatenate([jnp.ones_like(survival[..., :1]), survival[..., :-1]], axis=-1)
+    return jnp.where(before > 0, survival / jnp.where(before > 0, before, 1.0), 0.0)
+
+
+def footprint(weight_bits: BitsPerValue, kv_bits: BitsPerValue) -> Footprint:
+    """Means over layers by kind; embeddings, norms and head stay at 16 bits."""
+
+    def by_kind(bits: Float[Array, "layer kind"]) -> dict[str, Array]:
+        return uniform_weight_bits(16.0) | dict(zip(MATRIX_KINDS, jnp.mean(bits, axis=0), strict=True))
+
+    return Footprint(
+        draft_weight_bits=by_kind(weight_bits.draft),
+        target_weight_bits=by_kind(weight_bits.target),
+        draft_kv_bits=jnp.mean(kv_bits.draft),
+        target_kv_bits=jnp.mean(kv_bits.target),
+    )
+
+
+def measure(
+    calibration: Calibration,
+    knobs: Knobs,
+    *,
+    windows: Int[Array, " batch"],
+    offset: Int[Array, ""] | int,
+    soft_temperature: Float[Array, ""] | float | None,
+    decode_temperature: Float[Array, ""] | float = 1.0,
+    greedy: bool = False,
+    pruned_exponents: PrunedExponents = "raw",
+) -> DraftMeasurement:
+    """Build the draft and run it once over some windows of calibration text.
+
+    Args:
+        windows: which windows.
+        offset: shifts the roots (see `block_pass`).
+        soft_temperature: of masks and blends; None builds the hard draft.
+        decode_temperature, greedy: of decoding.
+    """
+    text, kv = calibration.window(windows)
+    if soft_temperature is None:
+        draft = hard_draft(calibration.params, calibration.ranked, knobs, pruned_exponents)
+        cache, kv_bits = hard_kv(kv, knobs, pruned_exponents)
+    else:
+        draft = soft_draft(calibration.params, calibration.ranked, knobs, soft_temperature, pruned_exponents)
+        cache, kv_bits = soft_kv(kv, knobs, soft_temperature, pruned_exponents)
+    passed = block_pass(
+        draft.params,
+        calibration.config,
+        text,
+        cache,
+        offset=offset,
+        block=knobs.draft_length_logits.shape[0],
+        temperature=decode_temperature,
+        greedy=greedy,
+    )
+    return DraftMeasurement(
+        survival=jnp.mean(passed.survival, axis=(0, 1)),
+        kl=jnp.mean(passed.kl),
+        cross_entropy=jnp.mean(passed.cross_entropy),
+        weight_bits=draft.bits,
+        kv_bits=kv_bits,
+    )
+
+
+def price(
+    pricing: Pricing, measured: DraftMeasurement, temperature: Float[Array, ""] | float = 0.0
+) -> SpeculationResult:
+    """Speedups at every draft length from 0 (no speculation) on."""
+    return speculation_speedup(
+        pricing.device,
+        pricing.architecture,
+        workload=pricing.workload,
+        footprint=footprint(measured.weight_bits, measured.kv_bits),
+        acceptance=Acceptance(conditional=conditional_acceptance(measured.survival)),
+        temperature=temperature,
+    )
+
+
+def expected_log_speedup(result: SpeculationResult, logits: Float[Array, " gamma"]) -> Float[Array, ""]:
+    """Mean log speedup over 16-bit decoding, draft lengths 1, 2, ... weighted by softmax(logits)."""
+    return jnp.sum(jax.nn.softmax(logits) * jnp.log(result.speedup_vs_bf16_ar[1:]))

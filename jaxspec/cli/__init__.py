@@ -1,0 +1,5 @@
+"""The command line: `jaxspec tune | evaluate | predict | devices | models`."""
+
+from jaxspec.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,21 @@
+"""Runs: what the commands do, as functions: `tune(TuneConfig(...))`, `evaluate`, `predict`; run directories that resume."""
+
+from jaxspec.runs.config import EvaluateConfig, TuneConfig, build_config, read_toml
+from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.evaluation import evaluate
+from jaxspec.runs.prediction import predict, prediction_tables
+from jaxspec.runs.progress import Reporter
+from jaxspec.runs.tuning import tune
+
+__all__ = [
+    "EvaluateConfig",
+    "Reporter",
+    "RunDirectory",
+    "TuneConfig",
+    "build_config",
+    "evaluate",
+    "predict",
+    "prediction_tables",
+    "read_toml",
+    "tune",
+]

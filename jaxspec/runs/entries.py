@@ -1,0 +1,123 @@
+"""The parts of result.json that one configuration fills: counted, predicted, priced, each number with its status."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+import hwmodels
+from jaxspec.compress.knobs import Knobs, knobs_to_json
+from jaxspec.tune.hard import best_length
+from jaxspec.tune.objective import DraftMeasurement, Pricing, footprint
+from jaxspec.tune.statistics import acceptance, gap_in_standard_errors
+
+#: Result of decoding or predicting all prompts: arrays by name.
+Arrays = dict[str, np.ndarray]
+
+STATUS = {
+    "speedup_vs_bf16_ar": "predicted",
+    "speedup_vs_stored_ar": "predicted",
+    "acceptance": "measured",
+    "bits_per_weight": "measured",
+    "bits_per_weight_verify": "measured",
+    "bits_per_kv": "measured",
+    "draft_length": "input",
+    "tokens_per_cycle_predicted": "predicted",
+    "tokens_per_cycle_counted": "measured",
+    "kl": "measured",
+    "cycle": "predicted",
+    "operators": "predicted",
+    "roofline": "predicted",
+}
+
+
+@partial(jax.jit, static_argnames="draft_length")
+def _steps(pricing: Pricing, measured: DraftMeasurement, draft_length: int):
+    """Work and time of the four steps that a cycle and its baselines consist of."""
+    read = footprint(measured.weight_bits, measured.kv_bits)
+    shape, workload = pricing.architecture, pricing.workload
+    work = {
+        "draft": hwmodels.draft_operators(shape, workload, footprint=read),
+        "verify": hwmodels.verify_operators(shape, workload, footprint=read, verify_tokens=draft_length + 1.0),
+        "ar_bf16": hwmodels.decode_operators(shape, workload, footprint=hwmodels.uniform_footprint(16.0)),
+        "ar_stored": hwmodels.decode_operators(shape, workload, footprint=read),
+    }
+    return work, {name: hwmodels.work_time(pricing.device, step) for name, step in work.items()}
+
+
+def cycle_entry(pricing: Pricing, measured: DraftMeasurement, draft_length: int) -> dict[str, Any]:
+    """Times of a cycle and its baselines, time per operator, operating points on the roofline."""
+    work, time = jax.device_get(_steps(pricing, measured, draft_length))
+    total = {name: float(step.total_s) for name, step in time.items()}
+    return {
+        "cycle": {
+            "draft_step_s": total["draft"],
+            "verify_s": total["verify"],
+            "total_s": draft_length * total["draft"] + total["verify"],
+            "ar_bf16_s": total["ar_bf16"],
+            "ar_stored_s": total["ar_stored"],
+        },
+        "operators": {
+            name: dict(zip(hwmodels.OPERATORS, step.operator_s.tolist(), strict=True)) for name, step in time.items()
+        },
+        "roofline": {
+            name: {
+                "flop_per_byte": float(step.flops.sum() / step.memory_bytes.sum()),
+                "flops_per_s": float(step.flops.sum() / total[name]),
+            }
+            for name, step in work.items()
+        },
+    }
+
+
+def configuration_entry(
+    knobs: Knobs,
+    *,
+    measured: DraftMeasurement,
+    counted: Arrays,
+    predicted: Arrays,
+    pricing: Pricing,
+    seed: int,
+) -> dict[str, Any]:
+    """One configuration of result.json.
+
+    Args:
+        knobs: hard.
+        measured: of the hard draft on calibration text (its footprint, KL).
+        counted: from `decode_prompts`; predicted: from `predict_cycles`, of the same prompts.
+    """
+    length = knobs.draft_length
+    tokens, cycles = counted["generated"].astype(float), counted["cycles"].astype(float)
+    predicted_tokens = predicted["cycles"] + predicted["survival"].sum(axis=1)
+    error, gap = gap_in_standard_errors(tokens, cycles, predicted_tokens, predicted["cycles"], seed)
+    priced = cycle_entry(pricing, measured, length)
+    per_token_s = priced["cycle"]["total_s"] / (tokens.sum() / cycles.sum())
+    return {
+        "speedup_vs_bf16_ar": priced["cycle"]["ar_bf16_s"] / per_token_s,
+        "speedup_vs_stored_ar": priced["cycle"]["ar_stored_s"] / per_token_s,
+        "acceptance": acceptance(counted["accepted_at"], counted["cycles"], length),
+        "bits_per_weight": _priced_mean(measured.weight_bits.draft, pricing),
+        "bits_per_weight_verify": _priced_mean(measured.weight_bits.target, pricing),
+        "bits_per_kv": float(np.mean(measured.kv_bits.draft)),
+        "bits_per_kv_verify": float(np.mean(measured.kv_bits.target)),
+        "kl": float(measured.kl),
+        "draft_length": length,
+        "draft_length_predicted_best": best_length(pricing, measured)[0],
+        "tokens_per_cycle_predicted": float(predicted_tokens.sum() / predicted["cycles"].sum()),
+        "tokens_per_cycle_counted": float(tokens.sum() / cycles.sum()),
+        "tokens_per_cycle_standard_error": error,
+        "tokens_per_cycle_gap_in_standard_errors": gap,
+        "knobs": knobs_to_json(knobs),
+        "status": STATUS,
+        **priced,
+    }
+
+
+def _priced_mean(bits, pricing: Pricing) -> float:
+    """Bits per stored weight of the compressed matrices, kinds weighted by the priced architecture's parameters."""
+    stored = hwmodels.parameters(pricing.architecture)
+    share = np.asarray([float(stored[kind]) for kind in hwmodels.LAYER_MATRICES])
+    return float(np.mean(np.asarray(bits), axis=0) @ share / share.sum())

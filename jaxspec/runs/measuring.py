@@ -1,0 +1,233 @@
+"""What every command that runs a network does with hard drafts: calibrate, measure, decode, predict, make an entry."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from functools import cached_property
+from importlib.metadata import version
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxspec.compress.knobs import Knobs, knobs_to_json
+from jaxspec.compress.weights import hard_draft
+from jaxspec.models.decoder import Params
+from jaxspec.runs.config import CommonConfig
+from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.entries import configuration_entry
+from jaxspec.runs.files import to_json
+from jaxspec.runs.progress import Reporter
+from jaxspec.runs.setup import Setup, make_setup, resolve_pricing
+from jaxspec.runs.stages import Arrays, Stages
+from jaxspec.tune.calibration import Calibration, calibrate
+from jaxspec.tune.hard import Decoding, measure_hard
+from jaxspec.tune.objective import DraftMeasurement
+from jaxspec.tune.proof import CHUNK, continuation_length, count_mismatches, decode_prompts, predict_cycles
+from jaxspec.tune.statistics import speedup_ratio
+
+SCHEMA_VERSION = 1
+
+_GREEDY = Decoding(greedy=True, temperature=0.0)
+
+
+def versions() -> dict[str, str]:
+    """What the numbers were made with."""
+    packages = ("jaxspec", "jax", "jaxlib", "flax", "optax", "numpy", "orbax-checkpoint")
+    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
+
+
+class Measuring:
+    """A network, its text and its stages, for one run.
+
+    Attributes:
+        calibrate_on_own_text: measure drafts on the calibration text as it was written, not on the target's own
+            continuation of its prompts.
+    """
+
+    calibrate_on_own_text = False
+
+    def __init__(self, config: CommonConfig, directory: RunDirectory, reporter: Reporter):
+        self.settings, self.directory, self.reporter = config, directory, reporter
+        self.stages = Stages(directory.checkpoints)
+        self.setup: Setup = make_setup(config)
+        for note in self.setup.notes:
+            reporter.line(f"note: {note}")
+        # Names are resolved before any work, so that a misspelt device costs nothing.
+        self.pricings = {name: resolve_pricing(config, name, self.setup.config) for name in config.device}
+
+    @cached_property
+    def calibration(self) -> Calibration:
+        """Calibration text and everything ranked on it. Only the text is kept as a stage; the rest takes seconds."""
+        settings, setup = self.settings, self.setup
+        length = settings.prompt_tokens + continuation_length(settings.output_tokens)
+
+        def compute() -> Arrays:
+            if self.calibrate_on_own_text:
+                return {"tokens": setup.calibration_prompts}
+            with self._bar("continuing the calibration prompts", len(setup.calibration_prompts)) as bar:
+                decoded = decode_prompts(
+                    setup.params,
+                    None,
+                    setup.config,
+                    setup.calibration_prompts[:, : settings.prompt_tokens],
+                    num_tokens=continuation_length(settings.output_tokens),
+                    decoding=setup.decoding,
+                    seed=settings.seed,
+                    advance=bar.advance,
+                )
+            return {"tokens": decoded["tokens"][:, :length]}
+
+        tokens = self.stages.run("calibration_text", compute)["tokens"]
+        return calibrate(setup.params, setup.config, jnp.asarray(tokens), first=settings.prompt_tokens - 1)
+
+    def measure(self, knobs: Knobs) -> DraftMeasurement:
+        """The hard draft on calibration text."""
+        return measure_hard(self.calibration, knobs, self.setup.decoding, self.setup.pruned_exponents)
+
+    def draft_params(self, knobs: Knobs) -> Params:
+        """The hard draft's parameters, float32."""
+        params = hard_draft(self.setup.params, self.calibration.ranked, knobs, self.setup.pruned_exponents).params
+        return jax.tree.map(lambda x: x.astype(jnp.float32), params)
+
+    def decode_autoregressively(self, decoding: Decoding) -> Arrays:
+        """Held-out prompts without a draft, long enough for predictions at every start."""
+        setup, settings = self.setup, self.settings
+
+        def compute() -> Arrays:
+            with self._bar("decoding without a draft", len(setup.prompts)) as bar:
+                return decode_prompts(
+                    setup.params,
+                    None,
+                    setup.config,
+                    setup.prompts,
+                    num_tokens=continuation_length(settings.output_tokens),
+                    decoding=decoding,
+                    seed=settings.seed,
+                    advance=bar.advance,
+                )
+
+        return self.stages.run(f"decoded/{_way(decoding)}-autoregressive", compute)
+
+    def decode(self, knobs: Knobs, decoding: Decoding, what: str) -> Arrays:
+        """Held-out prompts with a hard draft. Stages are named by the knobs: what two devices share is decoded once."""
+        setup, settings = self.setup, self.settings
+
+        def compute() -> Arrays:
+            with self._bar(f"decoding with the {what} draft", len(setup.prompts)) as bar:
+                return decode_prompts(
+                    setup.params,
+                    self.draft_params(knobs),
+                    setup.config,
+                    setup.prompts,
+                    knobs=knobs,
+                    draft_length=knobs.draft_length,
+                    num_tokens=settings.output_tokens,
+                    decoding=decoding,
+                    seed=settings.seed,
+                    advance=bar.advance,
+                )
+
+        return self.stages.run(f"decoded/{_way(decoding)}-{_digest(knobs)}", compute)
+
+    def predict(self, knobs: Knobs, what: str) -> Arrays:
+        """Cycles of the held-out prompts, expected without decoding them."""
+        setup, settings = self.setup, self.settings
+
+        def compute() -> Arrays:
+            length = settings.prompt_tokens + continuation_length(settings.output_tokens)
+            texts = self.decode_autoregressively(setup.decoding)["tokens"][:, :length]
+            with self._bar(f"predicting tokens per cycle, {what}", len(texts)) as bar:
+                return predict_cycles(
+                    setup.params,
+                    self.draft_params(knobs),
+                    setup.config,
+                    texts,
+                    prompt_tokens=settings.prompt_tokens,
+                    num_tokens=settings.output_tokens,
+                    knobs=knobs,
+                    draft_length=knobs.draft_length,
+                    decoding=setup.decoding,
+                    advance=bar.advance,
+                )
+
+        return self.stages.run(f"predicted/{_way(setup.decoding)}-{_digest(knobs)}", compute)
+
+    def entry(self, device: str, chosen: dict[str, Knobs], *, hero: str) -> dict[str, Any]:
+        """One device's entry of result.json.
+
+        Args:
+            chosen: hard knobs by configuration.
+            hero: the configuration that is proven lossless and compared with the others.
+        """
+        settings, setup, pricing = self.settings, self.setup, self.pricings[device]
+        configurations, speeds = {}, {}
+        for name, knobs in chosen.items():
+            counted = self.decode(knobs, setup.decoding, name)
+            configurations[name] = configuration_entry(
+                knobs,
+                measured=self.measure(knobs),
+                counted=counted,
+                predicted=self.predict(knobs, name),
+                pricing=pricing,
+                seed=settings.seed,
+            )
+            speeds[name] = (counted["generated"], counted["cycles"], configurations[name]["cycle"]["total_s"])
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "model": {
+                "name": setup.model_name,
+                "parameters": setup.config.num_parameters(),
+                "vocabulary": setup.config.vocab_size,
+                "layers": setup.config.num_layers,
+            },
+            "architecture": settings.architecture,
+            "device": device,
+            "workload": {
+                "batch": settings.batch,
+                "context_tokens": settings.context,
+                "prompt_tokens": settings.prompt_tokens,
+                "output_tokens": settings.output_tokens,
+            },
+            "decoding": {
+                "temperature": settings.temperature,
+                "prompts": settings.prompts,
+                "prompt_tokens": settings.prompt_tokens,
+                "output_tokens": settings.output_tokens,
+            },
+            "scheme": settings.scheme,
+            "text": setup.text.source,
+            "seed": settings.seed,
+            "statement": f"acceptance measured on {setup.model_name}, cost predicted for {settings.architecture}",
+            "pays": configurations[hero]["speedup_vs_stored_ar"] > 1.0,
+            "configurations": configurations,
+            "ratios": {
+                f"{hero}_vs_{other}": speedup_ratio(speeds[hero], speeds[other], settings.seed)._asdict()
+                for other in chosen
+                if other != hero
+            },
+            "lossless": self._lossless(chosen[hero], hero),
+            "timing_s": dict(self.stages.timing_s),
+            "versions": versions(),
+        }
+
+    def _lossless(self, knobs: Knobs, what: str) -> dict[str, Any]:
+        """Greedy equality; where the run itself samples, greedy decoding is run for this alone."""
+        return count_mismatches(
+            self.decode(knobs, _GREEDY, what),
+            self.decode_autoregressively(_GREEDY),
+            self.settings.prompt_tokens,
+            self.settings.output_tokens,
+        )
+
+    def _bar(self, description: str, prompts: int):
+        return self.reporter.bar(description, -(-prompts // CHUNK))
+
+
+def _way(decoding: Decoding) -> str:
+    return "greedy" if decoding.greedy else "sampled"
+
+
+def _digest(knobs: Knobs) -> str:
+    return hashlib.sha256(to_json(knobs_to_json(knobs)).encode()).hexdigest()[:12]

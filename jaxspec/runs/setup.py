@@ -1,0 +1,168 @@
+"""From a configuration to the things it names: network, text, prompts, device and architecture."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from pathlib import Path
+
+import numpy as np
+
+from hwmodels import Architecture, Workload, catalog
+from jaxspec.compress.footprint import PrunedExponents
+from jaxspec.errors import InputError
+from jaxspec.models.checkpoint_files import read_json_object
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import Params
+from jaxspec.models.embedded import EMBEDDED_NAME, embedded_directory, load_model
+from jaxspec.models.families import decoder_config
+from jaxspec.runs.config import CommonConfig
+from jaxspec.text import TextSplit, load_text, windows
+from jaxspec.tune.calibration import target_params
+from jaxspec.tune.hard import Decoding
+from jaxspec.tune.objective import Pricing
+from jaxspec.tune.proof import continuation_length
+
+#: How each scheme stores the exponents of pruned values.
+SCHEMES: dict[str, PrunedExponents] = {"cassandra1": "raw", "cassandra1-coded": "coded"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Setup:
+    """A network with its text, ready to be measured.
+
+    Attributes:
+        params: the target, float32 values of bfloat16 weights.
+        prompts, calibration: int32 "count token", held-out prompts and calibration text.
+        bytes_per_token: of the calibration text.
+        notes: what the user should know about the input.
+    """
+
+    model_name: str
+    config: DecoderConfig
+    params: Params
+    text: TextSplit
+    prompts: np.ndarray
+    calibration_prompts: np.ndarray
+    decoding: Decoding
+    pruned_exponents: PrunedExponents
+    bytes_per_token: float
+    notes: tuple[str, ...]
+
+
+def _model_directory(model: str) -> Path:
+    return embedded_directory() if model == EMBEDDED_NAME else Path(model)
+
+
+def input_digests(config: CommonConfig) -> dict[str, str]:
+    """SHA-256 of the files that a configuration names, so that a resumed run cannot mix two versions of them."""
+    directory = _model_directory(config.model)
+    files = sorted(p for p in directory.glob("*") if p.suffix in (".json", ".safetensors"))
+    if config.text != "stdlib":
+        files.append(Path(config.text))
+    if any(not path.is_file() for path in files):
+        return {}  # the loaders say what is wrong with them
+    digests = {}
+    for path in files:
+        with path.open("rb") as stream:
+            digests[path.name] = hashlib.file_digest(stream, "sha256").hexdigest()
+    return digests
+
+
+def make_setup(config: CommonConfig) -> Setup:
+    """Load what the configuration names.
+
+    Raises:
+        InputError: anything missing, malformed or too small.
+    """
+    loaded = load_model(config.model)
+    text = load_text(config.text, loaded.tokenizer)
+    dtypes = {str(np.asarray(leaf).dtype) for leaf in _leaves(loaded.params)}
+    notes = []
+    if dtypes != {"bfloat16"}:
+        notes.append(
+            f"the checkpoint stores {', '.join(sorted(dtypes))}; target and draft are its values rounded to bfloat16"
+        )
+    prompts = windows(text.held_out, config.prompts, config.prompt_tokens, config.seed)
+    # Room for the continuation too: some objectives calibrate on the text's own.
+    length = config.prompt_tokens + continuation_length(config.output_tokens)
+    calibration = windows(text.calibration, config.calibration_prompts, length, config.seed)
+    sample = text.calibration[:4096]
+    return Setup(
+        model_name=config.model,
+        config=loaded.config,
+        params=target_params(loaded.params),
+        text=text,
+        prompts=prompts,
+        calibration_prompts=calibration,
+        decoding=Decoding(greedy=config.temperature == 0, temperature=config.temperature),
+        pruned_exponents=SCHEMES[config.scheme],
+        bytes_per_token=len(loaded.tokenizer.decode(sample).encode()) / max(len(sample), 1),
+        notes=tuple(notes),
+    )
+
+
+def _leaves(tree):
+    import jax
+
+    return jax.tree.leaves(tree)
+
+
+def architecture_of(config: DecoderConfig) -> Architecture:
+    """The shapes of a network, for the cost model."""
+    return Architecture(
+        num_layers=float(config.num_layers),
+        hidden_size=float(config.hidden_size),
+        intermediate_size=float(config.intermediate_size),
+        num_heads=float(config.num_heads),
+        num_kv_heads=float(config.num_kv_heads),
+        head_dim=float(config.head_dim),
+        vocab_size=float(config.vocab_size),
+        tied_embeddings=float(config.tie_embeddings),
+        qk_norm=float(config.qk_norm),
+    )
+
+
+def resolve_architecture(name: str, own: DecoderConfig | None) -> Architecture:
+    """ "own" (the network's shapes), a catalog name, or a Hugging Face config.json (or its directory).
+
+    Raises:
+        InputError: unknown name, unreadable file, a family that is not modelled.
+    """
+    if name == "own":
+        if own is None:
+            raise InputError("architecture 'own' needs a network; give a catalog name or a config.json")
+        return architecture_of(own)
+    path = Path(name)
+    if path.is_dir():
+        path = path / "config.json"
+    if path.is_file():
+        try:
+            return architecture_of(decoder_config(read_json_object(path)))
+        except NotImplementedError as error:
+            raise InputError(f"architecture {name!r}: {error}") from error
+        except ValueError as error:
+            raise InputError(f"architecture {name!r}: {error}") from error
+    try:
+        return catalog.architecture(name)
+    except catalog.UnknownNameError as error:
+        raise InputError(str(error)) from error
+
+
+def resolve_pricing(config: CommonConfig, device: str, own: DecoderConfig | None) -> Pricing:
+    """Device (catalog name or TOML file), architecture and workload.
+
+    Raises:
+        InputError: an unknown name or a malformed file.
+    """
+    try:
+        found = catalog.device_from_file(device) if device.endswith(".toml") else catalog.device(device)
+    except (catalog.UnknownNameError, catalog.EntryError) as error:
+        raise InputError(str(error)) from error
+    workload = Workload(
+        batch=float(config.batch),
+        context_tokens=float(config.context),
+        prompt_tokens=float(config.prompt_tokens),
+        output_tokens=float(config.output_tokens),
+    )
+    return Pricing(device=found, architecture=resolve_architecture(config.architecture, own), workload=workload)

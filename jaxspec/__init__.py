@@ -1,6 +1,6 @@
 """jaxspec: which draft to build for speculative decoding of a language model on a given device.
 
-The rooms: `formats` (bits), `models` (networks), `compress` (knobs to drafts), `speculate` (decoding and its acceptance), `tune`
-(the objective and its gradient), `runs` (the commands), `report`, `text`, `cli`. `hwmodels` is the hardware side.
+The rooms: `formats` (bits), `models` (networks), `compress` (knobs to drafts), `speculate` (decoding and its acceptance),
+`tune` (the objective and its gradient), `runs` (the commands), `report`, `text`, `cli`. `hwmodels` is the hardware side.
 Start with `jaxspec.runs`: `tune(TuneConfig())`.
 """

@@ -38,13 +38,13 @@ def _show(entries: list[dict], verbose: bool, what: str) -> None:
     from rich.table import Table
 
     console = Console()
-    columns = [key for key in entries[0]["values"] if any(entry["values"][key] for entry in entries)]
-    table = Table(title=f"{what} (status of every number: input)")
-    table.add_column("name")
-    for key in columns:
-        table.add_column(key, justify="right")
+    shown = [key for key in entries[0]["values"] if any(entry["values"][key] for entry in entries)]
+    table = Table(title=f"{what} (SI units; status of every number: input)")
+    table.add_column("")
     for entry in entries:
-        table.add_row(entry["name"], *(f"{entry['values'][key]:.4g}" for key in columns))
+        table.add_column(entry["name"], justify="right")
+    for key in shown:
+        table.add_row(key, *(f"{entry['values'][key]:.5g}" for entry in entries))
     console.print(table)
     for entry in entries if verbose else ():
         console.print(f"[bold]{entry['name']}[/bold]: {entry['title']}")

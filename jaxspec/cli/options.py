@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
+from jaxspec.files import to_json, write_text
 from jaxspec.runs.config import QUICK, CommonConfig, ConfigType, build_config, read_toml
-from jaxspec.runs.files import to_json, write_text
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -62,5 +62,9 @@ def bits_per_value(
 
 
 def soft_bitmap(prune: Float[Array, "*b"], temperature: Float[Array, ""] | float) -> Float[Array, "*b"]:
-    """Bits of bitmap per value: 0 without pruning, 1 with any, a fast rise between."""
+    """Bits of bitmap per value: 0 without pruning, 1 with any, a fast rise between.
+
+    Departs from the hard footprint where a ratio is above 0 but prunes less than half a value of a row: nothing is pruned
+    there and no bitmap is stored, yet this one tends to 1, so that its slope at 0 holds off ratios that do not pay.
+    """
     return -jnp.expm1(-prune / (_BITMAP_RISE * temperature))

@@ -135,25 +135,39 @@ def knobs_from_json(raw: dict, config: DecoderConfig) -> Knobs:
     if missing := allowed - set(raw):
         raise InputError(f"knob {sorted(missing)[0]!r} is missing; needed are {', '.join(sorted(allowed))}")
 
+    length = raw["draft_length"]
+    if isinstance(length, bool) or not (isinstance(length, int) or (isinstance(length, float) and length.is_integer())):
+        raise InputError(f"knob draft_length is {length!r}; allowed are whole numbers, 1 to {MAX_DRAFT_LENGTH}")
+
+    def spread(name: str, value, shape: tuple[int, ...]) -> np.ndarray:
+        try:
+            numbers = np.asarray(value)
+            if numbers.dtype.kind not in "iuf":
+                raise TypeError("not all of it is numbers")
+            return np.broadcast_to(numbers, shape)
+        except (TypeError, ValueError) as error:
+            layers = config.num_layers
+            raise InputError(
+                f"knob {name} does not fit a model of {layers} layers ({error}); give one number"
+            ) from error
+
+    def per_layer(name: str) -> Array:
+        return jnp.asarray(spread(name, raw[name], (config.num_layers,)), jnp.float32)
+
     def per_matrix(name: str) -> Array:
         value = raw[name]
         if isinstance(value, dict):
             if set(value) != set(MATRIX_KINDS):
                 raise InputError(f"knob {name} names {sorted(value)}; needed are {', '.join(MATRIX_KINDS)}")
-            value = np.transpose([np.broadcast_to(value[kind], config.num_layers) for kind in MATRIX_KINDS])
-        return jnp.asarray(np.broadcast_to(value, (config.num_layers, len(MATRIX_KINDS))), jnp.float32)
+            value = np.transpose([spread(name, value[kind], (config.num_layers,)) for kind in MATRIX_KINDS])
+        return jnp.asarray(spread(name, value, (config.num_layers, len(MATRIX_KINDS))), jnp.float32)
 
-    try:
-        knobs = dataclasses.replace(
-            uniform_knobs(config, draft_length=int(raw["draft_length"])),
-            weight_prune=per_matrix("weight_prune"),
-            weight_cut_bits=per_matrix("weight_cut_bits"),
-            kv_prune=jnp.asarray(np.broadcast_to(raw["kv_prune"], config.num_layers), jnp.float32),
-            kv_cut_bits=jnp.asarray(np.broadcast_to(raw["kv_cut_bits"], config.num_layers), jnp.float32),
-        )
-    except (TypeError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"knobs do not fit a model of {config.num_layers} layers ({error})") from error
+    knobs = dataclasses.replace(
+        uniform_knobs(config, draft_length=int(length)),
+        weight_prune=per_matrix("weight_prune"),
+        weight_cut_bits=per_matrix("weight_cut_bits"),
+        kv_prune=per_layer("kv_prune"),
+        kv_cut_bits=per_layer("kv_cut_bits"),
+    )
     check_knobs(knobs, config)
     return knobs

@@ -36,12 +36,11 @@ class RankedScores:
 def rank_scores(score: Float[Array, "*b row column"]) -> RankedScores:
     """Prepare non-negative scores."""
     log_score = jnp.where(score > 0, jnp.log(jnp.where(score > 0, score, 1.0)), _LOG_ZERO)
-    order = jnp.argsort(log_score, axis=-1, stable=True)
-    return RankedScores(
-        log_score=log_score,
-        ordered=jnp.take_along_axis(log_score, order, axis=-1),
-        rank=jnp.argsort(order, axis=-1).astype(jnp.int32),
-    )
+    place = jax.lax.broadcasted_iota(jnp.int32, log_score.shape, log_score.ndim - 1)
+    # One sort carries the places along; a second one, for the ranks, would cost as much again.
+    ordered, order = jax.lax.sort((log_score, place), num_keys=1, is_stable=True)
+    rank = jnp.put_along_axis(jnp.zeros_like(order), order, place, axis=-1, inplace=False)
+    return RankedScores(log_score=log_score, ordered=ordered, rank=rank)
 
 
 def num_pruned(prune: Float[Array, "*b"] | float, columns: int) -> Int[Array, "*b"]:

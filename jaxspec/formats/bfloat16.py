@@ -31,7 +31,7 @@ def from_bits(bits: UInt16[Array, "*b"]) -> BFloat16[Array, "*b"]:
     return jax.lax.bitcast_convert_type(bits, jnp.bfloat16)
 
 
-def split(x: BFloat16[Array, "*b"]) -> Fields:
+def split_fields(x: BFloat16[Array, "*b"]) -> Fields:
     """Sign, exponent and mantissa fields."""
     bits = to_bits(x)
     return Fields(
@@ -39,8 +39,8 @@ def split(x: BFloat16[Array, "*b"]) -> Fields:
     )
 
 
-def merge(fields: Fields) -> BFloat16[Array, "*b"]:
-    """Inverse of `split`."""
+def merge_fields(fields: Fields) -> BFloat16[Array, "*b"]:
+    """Inverse of `split_fields`."""
     sign, exponent, mantissa = (field.astype(jnp.uint16) for field in fields)
     return from_bits((sign << 15) | (exponent << 7) | mantissa)
 

@@ -67,12 +67,11 @@ class EvaluateConfig(CommonConfig):
 
 #: What `--quick` changes: a look at everything, with wider error bars.
 QUICK = {
-    "prompts": 24,
+    "prompts": 48,
     "output_tokens": 32,
     "calibration_prompts": 24,
-    "steps": 10,
-    "uniform_steps": 4,
-    "windows_per_step": 8,
+    "steps": 15,
+    "uniform_steps": 5,
 }
 
 #: Smallest and largest value of a number, where there is one.

@@ -5,12 +5,13 @@ from __future__ import annotations
 import fcntl
 import json
 import shutil
+import tomllib
 from pathlib import Path
 from typing import Any
 
 from jaxspec.errors import InputError
+from jaxspec.files import to_json, write_text
 from jaxspec.runs.config import CommonConfig, config_hash, read_toml, to_toml
-from jaxspec.runs.files import to_json, write_text
 
 #: Everything a run ever writes; `--force` removes these and nothing else.
 _CONTENTS = ("config.toml", "inputs.json", "checkpoints", "metrics.jsonl", "result.json", "report.html", "figures")
@@ -42,7 +43,7 @@ class RunDirectory:
         self.path = Path(out) if out is not None else Path("runs") / f"{command}-{config_hash(config)}"
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.path / ".lock").open("w")
+            self._lock = (self.path / ".lock").open("w")  # held as long as the run
         except OSError as error:
             raise InputError(
                 f"run directory {str(self.path)!r} cannot be written ({error.strerror}); give another one with --out"
@@ -51,10 +52,25 @@ class RunDirectory:
             # Freed by the operating system when the process ends, however it ends.
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            self.close()
             raise InputError(f"run directory {str(self.path)!r} is in use by another process; wait for it") from error
-        if force:
-            self._clear()
-        self._claim(config, inputs)
+        try:
+            if force:
+                self._clear()
+            self._claim(config, inputs)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> RunDirectory:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free the directory for another process; its files stay."""
+        self._lock.close()
 
     def _clear(self) -> None:
         for name in _CONTENTS:
@@ -67,7 +83,7 @@ class RunDirectory:
     def _claim(self, config: CommonConfig, inputs: dict[str, str]) -> None:
         settings, inputs_file = self.path / "config.toml", self.path / "inputs.json"
         if settings.exists():
-            theirs, ours = read_toml(settings), read_toml_text(to_toml(config))
+            theirs, ours = read_toml(settings), tomllib.loads(to_toml(config))
             differing = sorted(key for key in {*theirs, *ours} if theirs.get(key) != ours.get(key))
             if differing:
                 raise InputError(
@@ -105,10 +121,3 @@ class RunDirectory:
     def write_result(self, entries: list[dict[str, Any]]) -> None:
         """Write result.json; from then on the run counts as finished."""
         write_text(self.path / "result.json", to_json(entries))
-
-
-def read_toml_text(text: str) -> dict[str, Any]:
-    """Parsed TOML."""
-    import tomllib
-
-    return tomllib.loads(text)

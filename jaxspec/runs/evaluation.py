@@ -8,6 +8,7 @@ from typing import Any
 
 from jaxspec.compress.knobs import Knobs, knobs_from_json, uniform_knobs
 from jaxspec.errors import InputError
+from jaxspec.files import plain
 from jaxspec.models.config import DecoderConfig
 from jaxspec.runs.config import EvaluateConfig
 from jaxspec.runs.directory import RunDirectory
@@ -46,22 +47,22 @@ def evaluate(
         InputError: bad input; nothing is lost.
     """
     reporter = reporter or Reporter()
-    directory = RunDirectory("evaluate", config, inputs=input_digests(config), out=out, force=force)
-    if (finished := directory.finished()) is not None:
-        reporter.line(f"already finished: {directory.path} (--force starts anew)")
-        return finished, directory
-    run = Measuring(config, directory, reporter)
-    if config.knobs is None:
-        knobs = uniform_knobs(
-            run.setup.config,
-            weight_prune=config.weight_prune,
-            weight_cut_bits=config.weight_cut_bits,
-            kv_prune=config.kv_prune,
-            kv_cut_bits=config.kv_cut_bits,
-            draft_length=config.draft_length,
-        )
-    else:
-        knobs = read_tuned_knobs(config.knobs, run.setup.config)
-    entries = [run.entry(device, {"given": knobs}, hero="given") for device in run.pricings]
-    directory.write_result(entries)
-    return entries, directory
+    with RunDirectory("evaluate", config, inputs=input_digests(config), out=out, force=force) as directory:
+        if (finished := directory.finished()) is not None:
+            reporter.line(f"already finished: {directory.path} (--force starts anew)")
+            return finished, directory
+        run = Measuring(config, directory, reporter)
+        if config.knobs is None:
+            knobs = uniform_knobs(
+                run.setup.config,
+                weight_prune=config.weight_prune,
+                weight_cut_bits=config.weight_cut_bits,
+                kv_prune=config.kv_prune,
+                kv_cut_bits=config.kv_cut_bits,
+                draft_length=config.draft_length,
+            )
+        else:
+            knobs = read_tuned_knobs(config.knobs, run.setup.config)
+        entries = plain([run.entry(device, {"given": knobs}, hero="given") for device in run.pricings])
+        directory.write_result(entries)
+        return entries, directory

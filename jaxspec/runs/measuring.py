@@ -13,11 +13,11 @@ import jax.numpy as jnp
 
 from jaxspec.compress.knobs import Knobs, knobs_to_json
 from jaxspec.compress.weights import hard_draft
+from jaxspec.files import to_json
 from jaxspec.models.decoder import Params
 from jaxspec.runs.config import CommonConfig
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.entries import configuration_entry
-from jaxspec.runs.files import to_json
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.setup import Setup, make_setup, resolve_pricing
 from jaxspec.runs.stages import Arrays, Stages
@@ -124,6 +124,7 @@ class Measuring:
                     knobs=knobs,
                     draft_length=knobs.draft_length,
                     num_tokens=settings.output_tokens,
+                    room=continuation_length(settings.output_tokens),  # shares the compilation of plain decoding
                     decoding=decoding,
                     seed=settings.seed,
                     advance=bar.advance,

@@ -88,7 +88,7 @@ def predict(
                 pricing.architecture,
                 pricing.workload,
                 footprint=footprint,
-                verify_tokens=chosen.draft_length + 1.0,
+                verify_tokens=chosen.draft_length.astype(jnp.float32) + 1.0,
             ),
         }
         times = {name: hwmodels.work_time(pricing.device, step) for name, step in work.items()}

@@ -10,13 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxspec.compress.knobs import Knobs, harden, uniform_knobs
+from jaxspec.files import plain
+from jaxspec.report import write_report
 from jaxspec.runs.config import TuneConfig
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.measuring import Measuring
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.setup import input_digests
 from jaxspec.runs.stages import Arrays
-from jaxspec.tune.gradient import HISTORY, Recipe, ascend
+from jaxspec.tune.gradient import HISTORY, Goal, Plan, ascend
 from jaxspec.tune.hard import (
     GRID_CUT_BITS,
     GRID_PRUNE,
@@ -81,12 +83,8 @@ class Tuning(Measuring):
         winner = int(np.argmax([speedup for _, speedup in scores]))
         best_point = harden(points[winner], draft_length=scores[winner][0])
 
-        recipe = Recipe(
-            what="uniform",
-            steps=config.uniform_steps,
-            learning_rate=config.learning_rate,
+        goal = Goal(
             windows_per_step=config.windows_per_step,
-            seed=config.seed,
             objective=config.objective,
             max_kl=config.max_kl,
             max_bits_per_byte=config.max_bits_per_byte,
@@ -95,14 +93,15 @@ class Tuning(Measuring):
             decode_temperature=config.surrogate_temperature if setup.decoding.greedy else config.temperature,
             pruned_exponents=setup.pruned_exponents,
         )
-        soft = self._ascend(pricing, best_point, recipe, device)
+        plan = Plan(steps=config.uniform_steps, learning_rate=config.learning_rate, seed=config.seed, tied=True)
+        soft = self._ascend(pricing, best_point, goal, plan, device)
         # A soft pair lies between two whole numbers of bits; both, and the grid's winner, stand for election.
         whole = (jnp.floor(soft.weight_cut_bits), jnp.ceil(soft.weight_cut_bits))
         candidates = [dataclasses.replace(soft, weight_cut_bits=bits) for bits in whole]
         uniform = self._elect(pricing, [*candidates, best_point])
 
-        every = dataclasses.replace(recipe, what="every", steps=config.steps)
-        tuned = self._elect(pricing, [self._ascend(pricing, uniform, every, device), uniform])
+        plan = dataclasses.replace(plan, steps=config.steps, tied=False)
+        tuned = self._elect(pricing, [self._ascend(pricing, uniform, goal, plan, device), uniform])
         return {"default": default, "grid": best_point, "uniform": uniform, "tuned": tuned}
 
     def _with_best_length(self, knobs: Knobs, pricing: Pricing) -> tuple[Knobs, float]:
@@ -134,19 +133,19 @@ class Tuning(Measuring):
             elected.append(((-sum(excess), value), knobs))
         return max(elected, key=lambda pair: pair[0])[1]
 
-    def _ascend(self, pricing: Pricing, start: Knobs, recipe: Recipe, device: str) -> Knobs:
-        stage = {"uniform": "uniform", "every": "tuned"}[recipe.what]
-        description = {"uniform": "tuning one pair for all matrices", "every": "tuning every matrix"}[recipe.what]
+    def _ascend(self, pricing: Pricing, start: Knobs, goal: Goal, plan: Plan, device: str) -> Knobs:
+        stage = "uniform" if plan.tied else "tuned"
+        description = "tuning one pair for all matrices" if plan.tied else "tuning every matrix"
         name = f"ascent/{_slug(device)}-{stage}"
         fields = [field.name for field in dataclasses.fields(start)]
 
         def compute() -> Arrays:
             with (
                 self.stages.manager(name) as manager,
-                self.reporter.bar(f"{description} for {device}", recipe.steps) as bar,
+                self.reporter.bar(f"{description} for {device}", plan.steps) as bar,
             ):
                 on_step = lambda step, speedup: bar.jump(step, f"speedup {speedup:.3f}x")
-                knobs, history = ascend(self.calibration, pricing, start, recipe, manager=manager, on_step=on_step)
+                knobs, history = ascend(self.calibration, pricing, start, goal, plan, manager=manager, on_step=on_step)
             return {"history": history, **{field: getattr(knobs, field) for field in fields}}
 
         stored = self.stages.run(name, compute)
@@ -194,16 +193,14 @@ def tune(
     Raises:
         InputError: bad input; nothing is lost.
     """
-    from jaxspec.report import write_report
-
     reporter = reporter or Reporter()
-    directory = RunDirectory("tune", config, inputs=input_digests(config), out=out, force=force)
-    if (finished := directory.finished()) is not None:
-        reporter.line(f"already finished: {directory.path} (--force starts anew)")
-        return finished, directory
-    reporter.line(f"run directory {directory.path}; the same command resumes it")
-    run = Tuning(config, directory, reporter)
-    entries = run.run()
-    write_report(entries, run.metrics, directory.path)
-    directory.write_result(entries)
-    return entries, directory
+    with RunDirectory("tune", config, inputs=input_digests(config), out=out, force=force) as directory:
+        if (finished := directory.finished()) is not None:
+            reporter.line(f"already finished: {directory.path} (--force starts anew)")
+            return finished, directory
+        reporter.line(f"run directory {directory.path}; the same command resumes it")
+        run = Tuning(config, directory, reporter)
+        entries = plain(run.run())
+        write_report(entries, run.metrics, directory.path)
+        directory.write_result(entries)
+        return entries, directory

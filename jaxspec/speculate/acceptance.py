@@ -45,11 +45,15 @@ class BlockPass(NamedTuple):
         survival: P(draft tokens 1..d all accepted) from this root: the product over the depths before d of min(1, q/p) at the
             text's own token, times the sum of min(p, q) at d. Unbiased where the text is drawn from the target at the same
             temperature; exact under greedy decoding where the text is the target's own output.
+        survival_on_text: the same given that decoding put out this very text: the product of min(1, q/p) at the text's tokens
+            up to d. Its mean over texts is that of `survival`, with more noise; but only its products along a text are
+            right, because which tokens are refused and where the next cycle starts depend on each other.
         kl: KL(p || q) at temperature 1, nats.
         cross_entropy: of the draft on the text's next token at temperature 1, nats.
     """
 
     survival: Float[Array, "batch start depth"]
+    survival_on_text: Float[Array, "batch start depth"]
     kl: Float[Array, "batch start depth"]
     cross_entropy: Float[Array, "batch start depth"]
 
@@ -68,6 +72,7 @@ def block_pass(
     """Measure one draft on text, with roots at text.first + offset, text.first + offset + block, ...
 
     Args:
+        text: the draft computes in the type of its logits.
         draft_cache: the target's KV of all queries, `text.tokens[:, :-1]`, compressed.
         offset: 0 to block − 1, may be traced.
         block: static; deepest draft length measured.
@@ -95,6 +100,7 @@ def block_pass(
         mask=batched(own),
         cache=draft_cache,
         cache_mask=batched(committed),
+        dtype=text.logits.dtype,
     ).logits
 
     index = offset + jnp.arange(starts)[:, None] * block + jnp.arange(block)[None, :]
@@ -106,9 +112,11 @@ def block_pass(
     log_p, log_q = jax.nn.log_softmax(target_logits), jax.nn.log_softmax(logits)
     p_next, q_next = at_next(p), at_next(q)
     step = jnp.where(p_next > 0, jnp.minimum(q_next / jnp.where(p_next > 0, p_next, 1.0), 1.0), 0.0)
-    before = jnp.cumprod(jnp.concatenate([jnp.ones_like(step[..., :1]), step[..., :-1]], axis=-1), axis=-1)
+    on_text = jnp.cumprod(step, axis=-1)
+    before = jnp.concatenate([jnp.ones_like(step[..., :1]), on_text[..., :-1]], axis=-1)
     return BlockPass(
         survival=before * jnp.sum(jnp.minimum(p, q), axis=-1),
+        survival_on_text=on_text,
         kl=jnp.sum(jnp.exp(log_p) * (log_p - log_q), axis=-1),
         cross_entropy=-at_next(log_q),
     )
@@ -124,7 +132,7 @@ def all_starts(
     temperature: Float[Array, ""] | float = 1.0,
     greedy: bool = False,
 ) -> Float[Array, "batch start depth"]:
-    """Survival from every position from `text.first` on, in order: `block` passes.
+    """Survival, given the text, from every position from `text.first` on, in order: `block` passes.
 
     Depths that lie beyond the text's end hold meaningless numbers in [0, 1]: of `query` queries, all depths are valid at
     starts up to query − block.
@@ -143,7 +151,7 @@ def all_starts(
             block=block,
             temperature=temperature,
             greedy=greedy,
-        ).survival
+        ).survival_on_text
 
     survival = jax.lax.map(one, jnp.arange(block))  # "offset batch start depth"
     batch, starts = survival.shape[1:3]
@@ -154,7 +162,8 @@ class CycleStatistics(NamedTuple):
     """Expected cycles and accepted tokens of decoding a known text with drafts of a fixed length.
 
     Attributes:
-        cycles: expected cycles of each text.
+        cycles: expected cycles given that decoding puts out this text; over texts drawn from the target their mean is the
+            expected number of cycles.
         survival: per text, sum over its cycles of P(tokens 1..d accepted); divided by `cycles` it is a mean.
     """
 

@@ -62,7 +62,6 @@ def _before(length: Int[Array, " batch"], tokens: int, slots: int) -> Bool[Array
     return jnp.broadcast_to(seen[:, None, :], (length.shape[0], tokens, slots))
 
 
-@partial(jax.jit, static_argnames=("config", "num_tokens", "width", "greedy"))
 def decode(
     target_params: Params,
     draft_params: Params,
@@ -77,6 +76,7 @@ def decode(
     num_tokens: int,
     width: int,
     greedy: bool,
+    room: int | None = None,
 ) -> Decoded:
     """Decode every prompt to at least `num_tokens` new tokens.
 
@@ -88,10 +88,51 @@ def decode(
         draft_length: tokens drafted per cycle, 0 (autoregressive) to width − 1; may be traced.
         temperature, greedy: greedy takes the largest logit and ignores the temperature.
         width: static tokens per verification, root included.
+        room: static number of new tokens that the caches have slots for, `num_tokens` unless given. Calls that share it
+            share one compilation, whatever their `num_tokens`.
+    Raises:
+        ValueError: more tokens than room.
     """
+    room = num_tokens if room is None else room
+    if num_tokens > room:
+        raise ValueError(f"{num_tokens} tokens do not fit in room for {room}; give at least as much room")
+    return _decode(
+        target_params,
+        draft_params,
+        prompts,
+        prompt_ids,
+        knobs,
+        draft_length,
+        seed,
+        temperature,
+        jnp.asarray(num_tokens),
+        config=config,
+        room=room,
+        width=width,
+        greedy=greedy,
+    )
+
+
+@partial(jax.jit, static_argnames=("config", "room", "width", "greedy"))
+def _decode(
+    target_params: Params,
+    draft_params: Params,
+    prompts: Array,
+    prompt_ids: Array,
+    knobs: Knobs,
+    draft_length: Array,
+    seed: Array,
+    temperature: Array,
+    num_tokens: Array,
+    *,
+    config: DecoderConfig,
+    room: int,
+    width: int,
+    greedy: bool,
+) -> Decoded:
     batch, prompt_length = prompts.shape
-    # The last cycle may start at num_tokens − 1 and write a whole window.
-    slots = prompt_length + num_tokens + 2 * width
+    # The last cycle may start at room − 1 and write a whole window.
+    slots = prompt_length + room + 2 * width
     target = partial(forward, target_params, config, kv_codec=round_kv)
     draft = partial(forward, draft_params, config)
     depth = jnp.arange(width)
@@ -189,9 +230,22 @@ def decode(
 
 
 def decode_autoregressively(
-    target_params: Params, prompts: Array, prompt_ids: Array, seed: Array, temperature: Array, *, config, **static
+    target_params: Params,
+    prompts: Int[Array, "batch prompt"],
+    prompt_ids: Int[Array, " batch"],
+    seed: Key[Array, ""],
+    temperature: Float[Array, ""],
+    *,
+    config: DecoderConfig,
+    num_tokens: int,
+    width: int,
+    greedy: bool,
+    room: int | None = None,
 ) -> Decoded:
-    """Autoregressive decoding through the same compiled step at the same static width: the draft's place stays empty."""
+    """Autoregressive decoding through the same compiled step at the same static width: the draft's place stays empty.
+
+    Args: as for `decode`.
+    """
     knobs = uniform_knobs(config, weight_prune=0.0, weight_cut_bits=0.0, kv_cut_bits=0.0, draft_length=1)
     return decode(
         target_params,
@@ -203,5 +257,8 @@ def decode_autoregressively(
         seed,
         temperature,
         config=config,
-        **static,
+        num_tokens=num_tokens,
+        width=width,
+        greedy=greedy,
+        room=room,
     )

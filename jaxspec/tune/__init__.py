@@ -1,14 +1,14 @@
 """The objective that joins network and hardware, its gradient, the grid it is compared with, and the proof by decoding."""
 
 from jaxspec.tune.calibration import Calibration, calibrate, target_params
-from jaxspec.tune.gradient import AscentState, Recipe, ascend, ascend_once
+from jaxspec.tune.gradient import AscentState, Goal, Plan, ascend, ascend_once
 from jaxspec.tune.hard import Decoding, best_length, grid_knobs, measure_hard
 from jaxspec.tune.objective import (
     DraftMeasurement,
     Pricing,
     conditional_acceptance,
-    expected_log_speedup,
     footprint,
+    mean_log_speedup,
     measure,
     price,
 )
@@ -20,9 +20,10 @@ __all__ = [
     "Calibration",
     "Decoding",
     "DraftMeasurement",
+    "Goal",
     "Interval",
+    "Plan",
     "Pricing",
-    "Recipe",
     "acceptance",
     "ascend",
     "ascend_once",
@@ -31,10 +32,10 @@ __all__ = [
     "conditional_acceptance",
     "count_mismatches",
     "decode_prompts",
-    "expected_log_speedup",
     "footprint",
     "gap_in_standard_errors",
     "grid_knobs",
+    "mean_log_speedup",
     "measure",
     "measure_hard",
     "predict_cycles",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-import jax
 import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Float, Int
@@ -20,6 +19,7 @@ from hwmodels import (
     Footprint,
     SpeculationResult,
     Workload,
+    expected_log_speedup,
     speculation_speedup,
     uniform_weight_bits,
 )
@@ -141,6 +141,7 @@ def price(
     )
 
 
-def expected_log_speedup(result: SpeculationResult, logits: Float[Array, " gamma"]) -> Float[Array, ""]:
+def mean_log_speedup(result: SpeculationResult, logits: Float[Array, " gamma"]) -> Float[Array, ""]:
     """Mean log speedup over 16-bit decoding, draft lengths 1, 2, ... weighted by softmax(logits)."""
-    return jnp.sum(jax.nn.softmax(logits) * jnp.log(result.speedup_vs_bf16_ar[1:]))
+    never = jnp.full(1, -jnp.inf, logits.dtype)  # not to speculate is no knob, but an answer given at the end
+    return expected_log_speedup(result, jnp.concatenate([never, logits]))

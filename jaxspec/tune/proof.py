@@ -59,24 +59,29 @@ def decode_prompts(
     num_tokens: int,
     decoding: Decoding,
     seed: int,
+    room: int | None = None,
     advance=lambda: None,
 ) -> dict[str, np.ndarray]:
     """Decode all prompts; without a draft, autoregressively through the same step.
+
+    Args:
+        room: see `decode`.
 
     Returns:
         The fields of `Decoded`, over all prompts.
     """
     key = jax.random.key(seed)
     temperature = jnp.asarray(decoding.temperature, jnp.float32)
-    static = dict(config=config, num_tokens=num_tokens, width=WIDTH, greedy=decoding.greedy)
+    if draft is not None and knobs is None:
+        raise ValueError("a draft came without its knobs; give both, or neither to decode autoregressively")
+    shape: dict[str, Any] = {"config": config, "num_tokens": num_tokens, "room": room, "width": WIDTH}
     parts: list[tuple[Decoded, int]] = []
     for chunk, ids, count in _chunks(prompts):
-        if draft is None:
-            result = decode_autoregressively(target, chunk, ids, key, temperature, **static)
+        if draft is None or knobs is None:
+            result = decode_autoregressively(target, chunk, ids, key, temperature, greedy=decoding.greedy, **shape)
         else:
-            assert knobs is not None
             length = jnp.asarray(draft_length)
-            result = decode(target, draft, chunk, ids, knobs, length, key, temperature, **static)
+            result = decode(target, draft, chunk, ids, knobs, length, key, temperature, greedy=decoding.greedy, **shape)
         parts.append((jax.block_until_ready(result), count))
         advance()
     return _gather(parts)

@@ -1,4 +1,4 @@
-"""What every test of the hardware models runs under, and the check of gradients that they share."""
+"""What the tests of the hardware models share: small trees, a jit that traces once, and the check of gradients."""
 
 import jax
 import jax.numpy as jnp
@@ -6,12 +6,6 @@ import numpy as np
 import pytest
 
 from hwmodels import Architecture, Device, Footprint, MemoryTier, Workload, uniform_weight_bits
-
-
-@pytest.fixture(autouse=True)
-def strict_promotion():
-    with jax.numpy_dtype_promotion("strict"):
-        yield
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""Speed and memory, beside a peer measured in the same run: `python -m experiments.benchmarks`."""

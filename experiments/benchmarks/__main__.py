@@ -1,0 +1,44 @@
+"""`python -m experiments.benchmarks [NAME ...] [--json FILE]`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from experiments.benchmarks.cases import CASES
+from jaxspec.files import to_json, write_text
+
+
+def main() -> None:
+    """Run the named benchmarks, or all; failures stay in the table."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"out of {', '.join(CASES)}; default: all")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    if unknown := set(args.names) - set(CASES):
+        parser.error(f"unknown benchmark {sorted(unknown)[0]!r}; allowed are {', '.join(CASES)}")
+    rows = []
+    for name in args.names or CASES:
+        try:
+            rows.append(CASES[name]())
+        except Exception as error:  # a failed benchmark is a result too
+            rows.append({"name": name, "failed": f"{type(error).__name__}: {error}"})
+    table = Table(title="Benchmarks: ours beside a peer, same run, compile time left out")
+    for column in ("name", "workload", "ours", "peer", "unit", "ratio", "peer name"):
+        table.add_column(column)
+    for row in rows:
+        if "failed" in row:
+            table.add_row(row["name"], row["failed"])
+        else:
+            numbers = (f"{row['ours']:.4g}", f"{row['peer']:.4g}", row["unit"], f"{row['ratio']:.3g}")
+            table.add_row(row["name"], row["workload"], *numbers, row["peer_name"])
+    Console(width=160).print(table)
+    if args.json:
+        write_text(args.json, to_json({"schema_version": 1, "rows": rows}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What the main job must reach, measured: `python -m experiments.main_job`."""

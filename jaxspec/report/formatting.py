@@ -1,0 +1,72 @@
+"""Numbers as a person reads them: scaled units, few digits, "n/a" for what is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hwmodels.units import GB, GIGA, KB, MB, MEGA, MICRO, MILLI, TB, TERA
+from jaxspec.report.entries import lookup, number
+
+NOT_KNOWN = "n/a"
+
+#: Suffix of a field's name -> scales, largest first, with their units.
+_SCALES = {
+    "_flops_per_s": ((TERA, "TFLOP/s"), (GIGA, "GFLOP/s"), (MEGA, "MFLOP/s")),
+    "_bytes_per_s": ((TB, "TB/s"), (GB, "GB/s"), (MB, "MB/s")),
+    "_bytes": ((GB, "GB"), (MB, "MB"), (KB, "kB"), (1.0, "B")),
+    "_s": ((1.0, "s"), (MILLI, "ms"), (MICRO, "µs")),
+}
+
+
+def fixed(value: float | None, digits: int) -> str:
+    """A number with so many digits behind the point."""
+    return NOT_KNOWN if value is None else f"{value:.{digits}f}"
+
+
+def times(value: float | None, digits: int = 2) -> str:
+    """A factor, as in "2.40x"."""
+    return NOT_KNOWN if value is None else f"{value:.{digits}f}x"
+
+
+def quantity(name: str, value: float) -> str:
+    """A number in SI, in the unit that fits its size; the suffix of its field's name says which dimension it has."""
+    for suffix, scales in _SCALES.items():
+        if name.endswith(suffix):
+            scale, unit = next((pair for pair in scales if abs(value) >= pair[0]), scales[-1])
+            if value == 0:
+                scale, unit = scales[0]
+            return f"{value / scale:.4g} {unit}"
+    return f"{value:.4g}"
+
+
+def knobs_in_words(knobs: Mapping[str, Any] | None, what: str) -> str:
+    """The knobs of weights or KV in a few words, as in "40 % pruned, 4 bits cut".
+
+    Args:
+        knobs: as in result.json.
+        what: "weight" or "kv".
+    """
+    if not knobs:
+        return NOT_KNOWN
+    prune = _flat(lookup(knobs, f"{what}_prune"))
+    cut = _flat(lookup(knobs, f"{what}_cut_bits"))
+    if not prune or not cut:
+        return NOT_KNOWN
+    span_cut = _span(cut, ".3g")
+    bits = "bit" if span_cut == "1" else "bits"
+    return f"{_span([100.0 * value for value in prune], '.0f')} % pruned, {span_cut} {bits} cut"
+
+
+def _flat(values: Any) -> list[float]:
+    if isinstance(values, Mapping):
+        return [x for inner in values.values() for x in _flat(inner)]
+    if isinstance(values, (list, tuple)):
+        return [x for inner in values for x in _flat(inner)]
+    value = number(values)
+    return [] if value is None else [value]
+
+
+def _span(values: list[float], spec: str) -> str:
+    low, high = format(min(values), spec), format(max(values), spec)
+    return low if low == high else f"{low} to {high}"

@@ -1,0 +1,121 @@
+"""The answer in one sentence: what the tuned draft gains, or that no draft pays."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from jaxspec.report.entries import Entry, architecture_title, configurations, device_title, lookup, number
+from jaxspec.report.formatting import NOT_KNOWN, times
+
+#: Speedups come from float32; two that differ by less are equal.
+_TOLERANCE = 1e-6
+
+
+@dataclasses.dataclass(frozen=True)
+class Ratio:
+    """How much faster one configuration is than another, with its interval where one was computed."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def clear(self) -> bool:
+        """Whether the interval, where there is one, leaves out 1."""
+        return self.low is None or self.high is None or not self.low <= 1.0 <= self.high
+
+    @property
+    def interval(self) -> str:
+        """The interval in words; empty where there is none."""
+        return "" if self.low is None or self.high is None else f"{self.low:.2f} to {self.high:.2f}"
+
+    def __str__(self) -> str:
+        return times(self.value) + (f" ({self.interval})" if self.interval else "")
+
+
+def ratio(entry: Entry, other: str) -> Ratio | None:
+    """Predicted speed of the tuned configuration over another's; from the speedups where the entry holds no ratio."""
+    given = lookup(entry, "ratios", f"tuned_vs_{other}")
+    value = number(given, "ratio")
+    if value is not None:
+        return Ratio(value, number(given, "low"), number(given, "high"))
+    tuned, others = (number(entry, "configurations", name, "speedup_vs_bf16_ar") for name in ("tuned", other))
+    return Ratio(tuned / others) if tuned is not None and others else None
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """Whether to speculate at all.
+
+    Attributes:
+        best: the fastest configuration; None where no speedup is known.
+        speedup: its speedup over 16-bit autoregressive decoding.
+        stored_speedup: the same of autoregressive decoding, in the fastest of the configurations' stored formats.
+        pays: whether the fastest configuration beats that, and 16-bit decoding.
+    """
+
+    best: str | None
+    speedup: float | None
+    stored_speedup: float | None
+    pays: bool
+
+    @property
+    def choice(self) -> str:
+        """The draft that pays, in a word."""
+        if self.best is None:
+            return NOT_KNOWN
+        return self.best if self.pays else "none"
+
+
+def verdict(entry: Entry) -> Verdict:
+    """Compare the fastest draft with plain decoding of what is stored."""
+    speedups, stored = {}, []
+    for name, configuration in configurations(entry).items():
+        speedup = number(configuration, "speedup_vs_bf16_ar")
+        if speedup is None:
+            continue
+        speedups[name] = speedup
+        relative = number(configuration, "speedup_vs_stored_ar")
+        times_s = [number(configuration, "cycle", key) for key in ("ar_bf16_s", "ar_stored_s")]
+        if times_s[0] and times_s[1]:
+            stored.append(times_s[0] / times_s[1])
+        elif relative:
+            stored.append(speedup / relative)
+    if not speedups:
+        return Verdict(best=None, speedup=None, stored_speedup=None, pays=False)
+    best = max(speedups, key=lambda name: (speedups[name], name == "tuned"))
+    bar = max([1.0, *stored]) * (1.0 + _TOLERANCE)
+    return Verdict(best, speedups[best], max(stored, default=None), pays=speedups[best] > bar)
+
+
+def headline(entry: Entry) -> str:
+    """The device's answer in one or two plain sentences."""
+    where, answer = f"{architecture_title(entry)} on {device_title(entry)}", verdict(entry)
+    if answer.speedup is None:
+        return f"{where}: no speedup is known."
+    if not answer.pays:
+        sentence = (
+            f"{where}: no draft pays here. The best one ({answer.best}) is predicted to decode "
+            f"{times(answer.speedup)} as fast as 16-bit autoregressive decoding"
+        )
+        if answer.stored_speedup is None:
+            return sentence + "."
+        return f"{sentence}; plain decoding of a stored format reaches {times(answer.stored_speedup)}."
+    told = "tuned" if number(entry, "configurations", "tuned", "speedup_vs_bf16_ar") is not None else answer.best
+    speedup, stored = (
+        number(entry, "configurations", str(told), f"speedup_vs_{baseline}_ar") for baseline in ("bf16", "stored")
+    )
+    sentence = (
+        f"{where}: the {told} draft is predicted to decode {times(speedup)} as fast as 16-bit autoregressive decoding"
+    )
+    if stored is not None:
+        sentence += f" and {times(stored)} as fast as decoding of its own stored format"
+    if told != "tuned":
+        return sentence + "."
+    named = {"grid": "the best grid point", "default": "the default"}
+    compared = {name: found for name in named if (found := ratio(entry, name)) is not None}
+    parts = [
+        f"{found} the speed of {named[name]}{'' if found.clear else ', which is no clear difference'}"
+        for name, found in compared.items()
+    ]
+    return f"{sentence}; that is {' and '.join(parts)}." if parts else f"{sentence}."

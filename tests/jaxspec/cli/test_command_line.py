@@ -1,0 +1,163 @@
+import errno
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from jaxspec.cli import main
+from jaxspec.models import DecoderConfig, init_params, save_directory
+
+
+def run(capsys, *arguments):
+    with pytest.raises(SystemExit) as caught:
+        main([str(a) for a in arguments])
+    out, err = capsys.readouterr()
+    return caught.value.code or 0, out, err
+
+
+def refused(capsys, *arguments):
+    code, _, err = run(capsys, *arguments)
+    assert code == 2
+    last = err.strip().splitlines()[-1]
+    assert last.startswith("jaxspec: ")
+    assert "Traceback" not in err
+    return last
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    import jax
+
+    config = DecoderConfig(256, 16, 24, 1, 2, 1, 8)
+    directory = tmp_path_factory.mktemp("cli") / "model"
+    save_directory(init_params(config, jax.random.key(0)), config, directory, max_positions=64)
+    return directory
+
+
+@pytest.mark.parametrize("command", [(), ("tune",), ("evaluate",), ("predict",), ("devices",), ("models",)])
+def test_help_teaches(capsys, command):
+    code, out, _ = run(capsys, *command, "--help")
+    assert code == 0
+    assert "Usage: jaxspec" in out
+    assert len(out) > 200
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("tune", "--device", "rtx-409"), "did you mean 'rtx-4090'"),
+        (("tune", "--architecture", "lama-3.1-8b"), "did you mean 'llama-3.1-8b'"),
+        (("tune", "--model", "nowhere"), "nowhere"),
+        (("tune", "--text", "nowhere.txt"), "cannot be read"),
+        (("tune", "--config", "nowhere.toml"), "cannot be read"),
+        (("tune", "--batch", "0"), "batch is 0"),
+        (("tune", "--batch", "many"), "many"),
+        (("tune", "--temprature", "1"), "did you mean --temperature"),
+        (("tune", "--objective", "beauty"), "allowed are speedup, kl, bits_per_byte"),
+        (("evaluate", "--weight-prune", "0.96"), "weight_prune is 0.96; allowed is 0 to 0.95"),
+        (("evaluate", "--weight-cut-bits", "8"), "allowed is 0 to 7"),
+        (("evaluate", "--knobs", "nowhere.json"), "cannot be read"),
+        (("predict", "--acceptance", "1.2"), "allowed are numbers from 0 to 1"),
+        (("predict", "--acceptance", "x"), "numbers from 0 to 1"),
+        (("predict", "--draft-bits", "0"), "more than 0"),
+        (("predict", "--architecture", "own"), "needs a network"),
+        (("predict", "--device", "mine.toml"), "mine.toml"),
+        (("fly",), "fly"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(capsys, arguments, words):
+    assert words in refused(capsys, *arguments)
+
+
+def test_damaged_weights_are_bad_input(capsys, model, tmp_path):
+    for i, damage in enumerate((lambda b: b[: len(b) // 2], lambda b: b"\xff" * 8 + b[8:], lambda b: b"")):
+        broken = tmp_path / f"broken-{i}"
+        broken.mkdir()
+        (broken / "config.json").write_bytes((model / "config.json").read_bytes())
+        (broken / "model.safetensors").write_bytes(damage((model / "model.safetensors").read_bytes()))
+        assert "model.safetensors" in refused(capsys, "tune", "--model", broken)
+
+
+def test_a_directory_of_another_configuration_is_refused(capsys, tmp_path):
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "config.toml").write_text("seed = 7\n")
+    assert "another configuration" in refused(capsys, "tune", "--out", out)
+    assert (out / "config.toml").read_text() == "seed = 7\n"
+
+
+def test_an_unwritable_directory_is_refused(capsys, tmp_path):
+    (tmp_path / "file").write_text("")
+    assert "cannot be written" in refused(capsys, "tune", "--out", tmp_path / "file" / "run")
+
+
+def test_a_full_disk_is_one_line(capsys, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "result.json")
+
+    monkeypatch.setattr("jaxspec.cli.predict.write_json", full)
+    assert "No space left" in refused(capsys, "predict", "--json", "x.json")
+
+
+def test_our_own_bugs_keep_their_traceback(monkeypatch):
+    def broken(*_):
+        raise RuntimeError("ours")
+
+    monkeypatch.setattr("jaxspec.cli.predict.write_json", broken)
+    with pytest.raises(RuntimeError, match="ours"):
+        main(["predict", "--json", "x.json"])
+
+
+def test_predict_prints_and_writes_what_it_found(capsys, tmp_path):
+    code, out, _ = run(
+        capsys,
+        "predict",
+        "--device",
+        "rtx-4090,cassandra-npu",
+        "--acceptance",
+        "0.95",
+        "--json",
+        "p.json",
+        "--plot",
+        "p.png",
+    )
+    assert code == 0
+    entries = json.loads(Path("p.json").read_text())
+    assert [e["device"] for e in entries] == ["rtx-4090", "cassandra-npu"]
+    for entry in entries:
+        best = max(entry["by_draft_length"], key=lambda row: row["speedup_vs_bf16_ar"])
+        assert entry["draft_length"] == best["draft_length"]
+        assert f"{best['speedup_vs_bf16_ar']:.3f}x" in out
+        assert sum(entry["operators"]["ar_bf16"].values()) == pytest.approx(entry["ar_bf16_s"], rel=1e-5)
+    assert Path("p.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_no_draft_pays_is_an_answer(capsys):
+    code, out, _ = run(capsys, "predict", "--acceptance", "0.01", "--json", "p.json")
+    assert code == 0
+    assert "no draft pays here" in out
+    entry = json.loads(Path("p.json").read_text())[0]
+    assert entry["draft_length"] == 0
+    assert not entry["pays"]
+
+
+def test_a_config_json_is_an_architecture(capsys, model):
+    code, _, _ = run(capsys, "predict", "--architecture", model / "config.json", "--json", "p.json")
+    assert code == 0
+    assert run(capsys, "predict", "--architecture", model)[0] == 0
+
+
+@pytest.mark.parametrize(("command", "name"), [("devices", "jetson-agx-orin"), ("models", "qwen3-4b")])
+def test_catalogs_name_a_source_for_each_number(capsys, command, name):
+    code, out, _ = run(capsys, command, "--sources", "--json", "c.json")
+    assert code == 0
+    assert name in out
+    for entry in json.loads(Path("c.json").read_text()):
+        assert set(entry["sources"]) == set(entry["values"])
+        assert all(entry["sources"].values())

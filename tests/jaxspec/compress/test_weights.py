@@ -1,0 +1,166 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxspec.compress.knobs import Knobs
+from jaxspec.compress.selection import hard_mask
+from jaxspec.compress.weights import activation_norms, hard_draft, rank_weights, soft_draft
+from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
+
+# No two matrix shapes are equal but q's and o's, and no row has a power of two of columns.
+CONFIG = DecoderConfig(
+    vocab_size=7, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6
+)
+INPUT_SIZE = {"qkv": 18, "o": 18, "gate_up": 18, "down": 26}
+
+
+def random_knobs(seed, *, whole):
+    """Ratios away from half-way values of 18 and 26 columns, widths away from half-integers."""
+    rng = np.random.default_rng(seed)
+    matrices = (CONFIG.num_layers, len(MATRIX_KINDS))
+    cut = rng.integers(0, 8, matrices).astype(float)
+    columns = np.array([18, 18, 18, 18, 18, 18, 26])
+    # Either nothing at all or at least one value of a row: see `soft_bitmap` for what lies between.
+    pruned = np.floor(rng.uniform(0, 0.9, matrices) * columns)
+    pruned += 0 if whole else np.where(pruned > 0, rng.uniform(-0.3, 0.3, matrices), 0)
+    return Knobs(
+        weight_prune=jnp.asarray(pruned / columns, jnp.float32),
+        weight_cut_bits=jnp.asarray(
+            np.clip(cut + (0 if whole else rng.uniform(-0.3, 0.3, matrices)), 0, 7), jnp.float32
+        ),
+        kv_prune=jnp.zeros(CONFIG.num_layers),
+        kv_cut_bits=jnp.zeros(CONFIG.num_layers),
+        draft_length_logits=jnp.zeros(3),
+    )
+
+
+@pytest.fixture(scope="module")
+def norms():
+    rng = np.random.default_rng(4)
+    return {name: jnp.asarray(rng.uniform(0.3, 3, (2, size)), jnp.float32) for name, size in INPUT_SIZE.items()}
+
+
+@pytest.fixture(scope="module")
+def target(random_network):
+    return random_network(CONFIG, 0)
+
+
+@pytest.fixture(scope="module")
+def ranked(jit, target, norms):
+    return jit(rank_weights)(target, norms)
+
+
+@pytest.fixture(scope="module")
+def harden(jit, target, ranked):
+    """The hard draft of given knobs."""
+    compiled = jit(hard_draft, static_argnames="pruned_exponents")
+    return lambda knobs, pruned_exponents="raw": compiled(target, ranked, knobs, pruned_exponents=pruned_exponents)
+
+
+def bits_of(x):
+    return np.asarray(x.astype(jnp.bfloat16)).view(np.uint16)
+
+
+def test_wanda_ranks_by_hand():
+    # |W| x norm: [3 x 1, 1 x 2, 0.5 x 8] = [3, 2, 4] and [0.25 x 1, 2 x 2, 0.125 x 8] = [0.25, 4, 1]: magnitude alone would
+    # rank the rows (1, 0.5 below) and (0.125, 0.25 below) otherwise.
+    weight = jnp.array([[[3.0, -1.0, 0.5], [0.25, 2.0, -0.125]]])
+    params = {"layers": dict.fromkeys(MATRIX_KINDS, weight)}
+    norm = dict.fromkeys(INPUT_SIZE, jnp.array([[1.0, 2.0, 8.0]]))
+    scores = rank_weights(params, norm)["q"].scores
+    assert np.asarray(scores.rank)[0].tolist() == [[1, 0, 2], [0, 2, 1]]
+    np.testing.assert_allclose(np.exp(scores.ordered[0]), [[2, 3, 4], [0.25, 1, 4]], rtol=1e-6)
+    kept = hard_mask(scores, jnp.array([1 / 3]))
+    assert np.asarray(kept)[0].astype(int).tolist() == [[1, 0, 1], [0, 1, 1]]
+
+
+def test_each_matrix_is_ranked_with_the_norms_of_its_own_input():
+    weight = jnp.ones((1, 1, 3))
+    order = {"qkv": [0, 1, 2], "o": [1, 2, 0], "gate_up": [2, 0, 1], "down": [2, 1, 0]}
+    norms = {name: jnp.asarray([ranks], jnp.float32) + 1 for name, ranks in order.items()}
+    ranked = rank_weights({"layers": dict.fromkeys(MATRIX_KINDS, weight)}, norms)
+    feeds = {"q": "qkv", "k": "qkv", "v": "qkv", "o": "o", "gate": "gate_up", "up": "gate_up", "down": "down"}
+    for kind, name in feeds.items():
+        assert np.asarray(ranked[kind].scores.rank)[0, 0].tolist() == order[name]
+
+
+def test_activation_norms_by_hand():
+    # Two sequences of two tokens: channel 0 sees 3, 0, 4, 0, channel 1 sees 1, 1, 1, 1.
+    inputs = jnp.array([[[[3.0, 1.0], [0.0, 1.0]], [[4.0, 1.0], [0.0, 1.0]]]])
+    np.testing.assert_allclose(activation_norms({"qkv": inputs})["qkv"], [[5.0, 2.0]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_hard_draft_is_a_bitwise_part_of_the_target(target, norms, harden, seed):
+    knobs = random_knobs(seed, whole=True)
+    draft = harden(knobs).params
+    for i, kind in enumerate(MATRIX_KINDS):
+        stored, read = bits_of(target["layers"][kind]), bits_of(draft["layers"][kind])
+        np.testing.assert_array_equal(read & ~stored, 0)
+        score = (
+            np.abs(target["layers"][kind])
+            * {"o": norms["o"], "gate": norms["gate_up"], "up": norms["gate_up"], "down": norms["down"]}.get(
+                kind, norms["qkv"]
+            )[:, None]
+        )
+        rank = np.argsort(np.argsort(score, axis=-1, kind="stable"), axis=-1)
+        columns = stored.shape[-1]
+        for layer in range(2):
+            pruned = rank[layer] < round(float(knobs.weight_prune[layer, i]) * columns)
+            assert not np.any(read[layer][pruned])
+            cut = int(knobs.weight_cut_bits[layer, i])
+            np.testing.assert_array_equal(read[layer][~pruned], stored[layer][~pruned] >> cut << cut)
+
+
+def test_what_is_no_matrix_stays_as_it_is(target, harden):
+    draft = harden(random_knobs(3, whole=True)).params
+    assert jax.tree.structure(draft) == jax.tree.structure(target)
+    for name in ("embed", "lm_head", "final_norm"):
+        np.testing.assert_array_equal(draft[name], target[name])
+    for name in ("attention_norm", "mlp_norm"):
+        np.testing.assert_array_equal(draft["layers"][name], target["layers"][name])
+
+
+def test_without_compression_the_draft_is_the_target(target, harden):
+    knobs = jax.tree.map(jnp.zeros_like, random_knobs(4, whole=True))
+    draft = harden(knobs)
+    jax.tree.map(lambda d, t: np.testing.assert_array_equal(bits_of(d), bits_of(t)), draft.params, target)
+    np.testing.assert_array_equal(draft.bits.draft, draft.bits.target)
+
+
+@pytest.mark.parametrize("pruned_exponents", ["raw", "coded"])
+def test_soft_draft_tends_to_the_hard_one(jit, target, ranked, harden, pruned_exponents):
+    softly = jit(soft_draft, static_argnames="pruned_exponents")
+    for seed in (5, 6):
+        knobs = random_knobs(seed, whole=False)
+        hard = harden(knobs, pruned_exponents)
+        hard_values = jax.tree.map(lambda x: np.asarray(x, np.float32), hard.params)
+        distances = []
+        for temperature in (0.3, 1e-5):
+            soft = softly(target, ranked, knobs, temperature, pruned_exponents=pruned_exponents)
+            gap = jax.tree.map(
+                lambda s, h: float(np.max(np.abs(s - h))), (soft.params, soft.bits), (hard_values, hard.bits)
+            )
+            distances.append((max(jax.tree.leaves(gap[0])), max(jax.tree.leaves(gap[1]))))
+        assert distances[-1][0] < 1e-6 < 0.1 < distances[0][0]
+        assert distances[-1][1] < 1e-4 < 0.1 < distances[0][1]
+
+
+def test_bits_are_those_of_the_matrix_alone(harden):
+    knobs = random_knobs(7, whole=True)
+    bits = harden(knobs).bits
+    assert bits.draft.shape == bits.target.shape == (2, len(MATRIX_KINDS))
+    # The target reads bitmap, sign, mantissa and code of what is kept, and 16 bits of what is pruned; the draft less.
+    share = 1 - np.array(
+        [
+            [
+                round(float(knobs.weight_prune[layer, i]) * CONFIG.matrix_shape(kind)[1]) / CONFIG.matrix_shape(kind)[1]
+                for i, kind in enumerate(MATRIX_KINDS)
+            ]
+            for layer in range(2)
+        ]
+    )
+    np.testing.assert_allclose(
+        bits.target - bits.draft, share * np.asarray(knobs.weight_cut_bits) + (1 - share) * 16, rtol=1e-5
+    )

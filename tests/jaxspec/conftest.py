@@ -1,0 +1,104 @@
+"""What tests of drafts share: 64-bit types on request, random networks, and the check of gradients."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+
+from jaxspec.models.decoder import abstract_params
+
+# Compiling is what these tests spend their time on, and the networks are tiny.
+QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+
+
+@pytest.fixture(scope="session")
+def jit():
+    """`jax.jit` that compiles fast and runs slowly."""
+    return partial(jax.jit, compiler_options=QUICKLY)
+
+
+@pytest.fixture
+def x64():
+    with jax.enable_x64(True):
+        yield
+
+
+def random_network(config, seed, *, sharpness=1.0):
+    """Random float32 parameters with bfloat16 values; from NumPy, because `init_params` compiles for seconds.
+
+    Args:
+        sharpness: size of the logits: 0 for a uniform distribution, 3 for a confident one.
+    """
+    rng = np.random.default_rng(seed)
+
+    def draw(path, leaf):
+        name, value = path[-1].key, rng.standard_normal(leaf.shape, np.float32)
+        if name.endswith("norm"):
+            value = 1 + 0.2 * value
+        elif name != "embed":
+            value *= leaf.shape[-1] ** -0.5 * (sharpness if name == "lm_head" else 1.0)
+        return jnp.asarray(value.astype(jnp.bfloat16).astype(np.float32))
+
+    return jax.tree_util.tree_map_with_path(draw, abstract_params(config))
+
+
+@pytest.fixture(name="random_network", scope="session")
+def _random_network():
+    return random_network
+
+
+class GradientCheck:
+    """Gradient of a scalar function against finite differences, entry by entry; needs x64.
+
+    Each derivative must lie within 1e-2 of its difference quotient, or of a thousandth of the gradient's largest entry
+    where that is more. All runs under `jit` and `vmap`, and is compiled once for all points.
+
+    Args:
+        function: of a tree of 64-bit floats, and perhaps of arguments that are held fixed.
+    """
+
+    def __init__(self, function, *, step=1e-4):
+        self.step = step
+        over_points = lambda f: lambda points, fixed: jax.vmap(lambda point: f(point, *fixed))(points)
+        self.values = jax.jit(over_points(function), compiler_options=QUICKLY)
+        self.gradients = jax.jit(over_points(jax.grad(function)), compiler_options=QUICKLY)
+
+    def __call__(self, tree, *fixed, side=None):
+        """The gradient at a point, as a tree.
+
+        Args:
+            side: tree like `tree`: 0 for central differences, +1 and -1 for one-sided ones of the same order, at a kink or
+                at an end of a range. None: central everywhere.
+        """
+        point, unravel = ravel_pytree(tree)
+        assert point.dtype == jnp.float64
+        sides = np.zeros(point.size) if side is None else np.concatenate(list(map(np.ravel, jax.tree.leaves(side))))
+        one_sided = sides != 0
+        near, far = (np.diag(np.where(one_sided, k * sides, c)) for k, c in ((1, 1), (2, -1)))
+        points = point + self.step * np.concatenate([near, far, np.zeros((1, point.size))])
+        values = np.asarray(self.values(jax.vmap(unravel)(points), fixed))
+        near, far, here = values[: point.size], values[point.size : -1], values[-1]
+        # Central: (f(h) - f(-h)) / 2h. One-sided: (-3 f(0) + 4 f(h) - f(2h)) / 2h, mirrored on the left.
+        differences = np.where(one_sided, sides * (4 * near - 3 * here - far), near - far) / (2 * self.step)
+        gradient = jax.tree.map(lambda x: x[0], self.gradients(jax.vmap(unravel)(point[None]), fixed))
+        error = np.abs(ravel_pytree(gradient)[0] - differences)
+        allowed = 1e-2 * np.maximum(np.abs(differences), 1e-3 * np.max(np.abs(differences)))
+        worst = int(np.argmax(error - allowed))
+        assert np.all(error <= allowed), f"entry {worst}: off by {error[worst]} from {differences[worst]}"
+        assert np.any(differences != 0)
+        return gradient
+
+
+@pytest.fixture(scope="session")
+def gradient_check():
+    """For one function at several points, in tests that use `x64`."""
+    return GradientCheck
+
+
+@pytest.fixture
+def check_gradient(x64):
+    """For one function at one point."""
+    return lambda function, tree, *, side=None: GradientCheck(function)(tree, side=side)

@@ -1,0 +1,85 @@
+import json
+import math
+
+import numpy as np
+import pytest
+
+from jaxspec.errors import InputError
+from jaxspec.files import plain, to_json, write_text
+from jaxspec.runs.config import TuneConfig
+from jaxspec.runs.directory import RunDirectory
+
+
+def open_run(path, config=None, inputs=None, force=False):
+    return RunDirectory("tune", config or TuneConfig(), inputs=inputs or {"a": "1"}, out=path, force=force)
+
+
+def closed(run):
+    run.close()
+    return run
+
+
+def test_the_same_configuration_reopens_and_another_does_not(tmp_path):
+    closed(open_run(tmp_path / "r"))
+    closed(open_run(tmp_path / "r"))
+    with pytest.raises(InputError, match=r"another configuration \(differs in seed\)"):
+        open_run(tmp_path / "r", TuneConfig(seed=3))
+    closed(open_run(tmp_path / "r", TuneConfig(seed=3), force=True))
+    with pytest.raises(InputError, match="differs in seed"):
+        open_run(tmp_path / "r")
+
+
+def test_changed_inputs_are_noticed(tmp_path):
+    closed(open_run(tmp_path / "r"))
+    with pytest.raises(InputError, match="has changed since"):
+        open_run(tmp_path / "r", inputs={"a": "2"})
+
+
+def test_a_directory_in_use_is_refused(tmp_path):
+    first = open_run(tmp_path / "r")
+    with pytest.raises(InputError, match="in use by another process"):
+        open_run(tmp_path / "r")
+    first.close()
+    closed(open_run(tmp_path / "r"))
+
+
+def test_force_removes_a_runs_own_files_only(tmp_path):
+    run = open_run(tmp_path / "r")
+    run.write_result([{"x": 1}])
+    (run.path / "notes.txt").write_text("mine")
+    run.close()
+    run = open_run(tmp_path / "r", force=True)
+    assert run.finished() is None
+    assert (run.path / "notes.txt").read_text() == "mine"
+    run.close()
+
+
+def test_unwritable_places_are_bad_input(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be written"):
+        open_run(tmp_path / "file")
+    with pytest.raises(InputError, match="cannot be written"):
+        open_run(tmp_path / "file" / "below")
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "result.json").write_text("[]")
+    with pytest.raises(InputError, match=r"no config\.toml"):
+        open_run(tmp_path / "foreign")
+
+
+def test_results_come_back(tmp_path):
+    run = open_run(tmp_path / "r")
+    run.write_result([{"b": np.float32(0.5), "a": [math.nan, np.arange(2)]}])
+    assert run.finished() == [{"a": [None, [0, 1]], "b": 0.5}]
+    run.write_metrics([{"step": 1}, {"step": 2}])
+    assert [json.loads(line)["step"] for line in (run.path / "metrics.jsonl").read_text().splitlines()] == [1, 2]
+    run.close()
+
+
+def test_json_is_sorted_plain_and_whole(tmp_path):
+    assert to_json({"b": math.inf, "a": (np.int64(1), True)}) == '{\n  "a": [\n    1,\n    true\n  ],\n  "b": null\n}\n'
+    assert plain(np.bool_(True)) is True
+    write_text(tmp_path / "deep" / "x.txt", "one")
+    with pytest.raises(TypeError):
+        write_text(tmp_path / "deep" / "x.txt", 5)  # fails half-way: the old file stays, no part is left
+    assert [p.name for p in (tmp_path / "deep").iterdir()] == ["x.txt"]
+    assert (tmp_path / "deep" / "x.txt").read_text() == "one"

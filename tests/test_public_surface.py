@@ -1,0 +1,235 @@
+"""The tree as a whole: who may import whom, how long a module may be, and that every public name is explained.
+
+All checks read the sources, so that a wrapped function or a dataclass cannot show a docstring that nobody wrote.
+"""
+
+import ast
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LIBRARIES = ("hwmodels", "jaxspec")
+LONGEST_MODULE = 400
+
+#: Rooms of jaxspec that may use the hardware models: the objective and what lies above it.
+USERS_OF_HARDWARE = {"tune", "report", "cli", "runs"}
+
+
+def sources(root: Path, *tops: str) -> list[Path]:
+    return sorted(path for top in tops for path in (root / top).rglob("*.py"))
+
+
+def module_name(root: Path, path: Path) -> str:
+    parts = path.relative_to(root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def source_of(root: Path, module: str) -> Path | None:
+    folder = root.joinpath(*module.split("."))
+    return next((p for p in (folder / "__init__.py", folder.with_suffix(".py")) if p.is_file()), None)
+
+
+def origin(module: str, is_package: bool, node: ast.ImportFrom) -> str:
+    """The absolute name of what `from X import ...` reads."""
+    if not node.level:
+        return node.module or ""
+    parts = module.split(".")
+    parts = parts[: len(parts) - node.level + is_package]
+    return ".".join([*parts, *([node.module] if node.module else [])])
+
+
+def imported(root: Path, path: Path) -> set[str]:
+    """Everything a file imports, wherever in it, by absolute name; names taken from a module count as its parts."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = origin(module_name(root, path), path.name == "__init__.py", node)
+            found |= {base} | {f"{base}.{alias.name}" for alias in node.names}
+    return found
+
+
+def forbidden_imports(root: Path) -> list[str]:
+    found = []
+    for path in sources(root, *LIBRARIES):
+        top, *rooms = module_name(root, path).split(".")
+        forbidden = {"experiments"}
+        if top == "hwmodels":
+            forbidden |= {"jaxspec"}
+        elif not rooms or rooms[0] not in USERS_OF_HARDWARE:
+            forbidden |= {"hwmodels"}
+        wrong = {name.split(".")[0] for name in imported(root, path)} & forbidden
+        found += [f"{path.relative_to(root)} imports {name}" for name in sorted(wrong)]
+    return found
+
+
+def long_modules(root: Path) -> list[str]:
+    lengths = {
+        path: len(path.read_text(encoding="utf-8").splitlines()) for path in sources(root, *LIBRARIES, "experiments")
+    }
+    return [f"{path.relative_to(root)}: {n} lines" for path, n in lengths.items() if n > LONGEST_MODULE]
+
+
+def exports(path: Path) -> list[str]:
+    """The names in a file's `__all__`; none where it has none."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and [getattr(target, "id", "") for target in node.targets] == ["__all__"]:
+            return ast.literal_eval(node.value)
+    return []
+
+
+def packages(root: Path) -> list[str]:
+    """Every folder of the libraries that holds Python files."""
+    return sorted({path.parent.relative_to(root).as_posix().replace("/", ".") for path in sources(root, *LIBRARIES)})
+
+
+def explanation(root: Path, module: str, name: str) -> str | None:
+    """The docstring of a name where it is defined, or the `#:` comment above a constant; imports are followed."""
+    path = source_of(root, module)
+    if path is None:
+        return None
+    text = path.read_text(encoding="utf-8")
+    for node in ast.parse(text).body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and node.name == name:
+            return ast.get_docstring(node)
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                if (alias.asname or alias.name) == name:
+                    base = origin(module, path.name == "__init__.py", node)
+                    if part := source_of(root, f"{base}.{alias.name}"):
+                        return ast.get_docstring(ast.parse(part.read_text(encoding="utf-8")))
+                    return explanation(root, base, alias.name)
+        if isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if name in [getattr(target, "id", "") for target in targets]:
+                above = text.splitlines()[node.lineno - 2] if node.lineno > 1 else ""
+                return above.removeprefix("#:").strip() if above.startswith("#:") else None
+    return None
+
+
+def offered_modules(root: Path, package: str) -> set[str]:
+    """Names that a package's own file takes from the package itself: its submodules."""
+    init = root.joinpath(*package.split("."), "__init__.py")
+    nodes = [node for node in ast.parse(init.read_text(encoding="utf-8")).body if isinstance(node, ast.ImportFrom)]
+    return {alias.name for node in nodes if origin(package, True, node) == package for alias in node.names}
+
+
+def unexplained(root: Path) -> list[str]:
+    found = []
+    for package in packages(root):
+        init = source_of(root, package)
+        names = exports(init) if init else []
+        found += [f"{package}.{name}" for name in names if not explanation(root, package, name)]
+    return found
+
+
+def in_reference(root: Path) -> list[str]:
+    """What the API reference documents, in its order."""
+    text = (root / "docs" / "pages" / "api.md").read_text(encoding="utf-8")
+    return re.findall(r"^::: (\S+)$", text, flags=re.MULTILINE)
+
+
+def reference_gaps(root: Path) -> list[str]:
+    listed = in_reference(root)
+    missing = [f"{package} is missing" for package in packages(root) if package not in listed]
+    stale = [f"{name} does not exist" for name in listed if not source_of(root, name) and name not in packages(root)]
+    return missing + stale
+
+
+CHECKS = (forbidden_imports, long_modules, unexplained, reference_gaps)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_tree(check):
+    assert check(ROOT) == []
+
+
+@pytest.mark.parametrize("package", [p for p in packages(ROOT) if (s := source_of(ROOT, p)) and exports(s)])
+def test_public_names_are_what_they_seem(package):
+    module = importlib.import_module(package)
+    assert [name for name in module.__all__ if not hasattr(module, name)] == []
+    # A submodule imported later takes the place of a function of the same name.
+    modules = {name for name in module.__all__ if inspect.ismodule(getattr(module, name))}
+    assert modules == offered_modules(ROOT, package) & set(module.__all__)
+
+
+def test_something_is_public():
+    public = {package: exports(init) for package in packages(ROOT) if (init := source_of(ROOT, package))}
+    assert {"jaxspec.compress", "jaxspec.tune", "hwmodels.catalog"} <= set(packages(ROOT))
+    assert "step_operators" in public["hwmodels"]
+    assert not explanation(ROOT, "hwmodels", "no_such_name")
+
+
+# A small tree with one fault of each kind, and beside each fault a neighbour that is in order.
+FAULTY = {
+    "hwmodels/__init__.py": """
+from hwmodels.work import MOST, Bare, Told, bare, told
+from hwmodels import tools
+__all__ = ["MOST", "Bare", "Told", "bare", "missing", "told", "tools"]
+""",
+    "hwmodels/work.py": '''
+from dataclasses import dataclass
+from typing import NamedTuple
+MOST = 3
+class Told(NamedTuple):
+    """Said."""
+    x: int
+@dataclass
+class Bare:
+    x: int
+def told():
+    """Said."""
+def bare():
+    from jaxspec import tune
+''',
+    "hwmodels/tools.py": '"""Said."""\nimport jaxspec_tools\n',
+    "jaxspec/__init__.py": "from . import experiments_are_not_meant\n",
+    "jaxspec/tune/objective.py": "import hwmodels.work\n",
+    "jaxspec/compress/__init__.py": '#: Said.\nLEAST = 1\nNEXT = 2\n__all__ = ["LEAST", "NEXT"]\n',
+    "jaxspec/compress/cut.py": "from hwmodels.work import told\n",
+    "jaxspec/compress/deep/kv.py": "from ...tune import objective\nimport experiments.runs as r\n",
+    "jaxspec/compress/long.py": "x = 1\n" * 401,
+    "jaxspec/compress/edge.py": "x = 1\n" * 400,
+    "docs/pages/api.md": "::: hwmodels\n::: jaxspec\n::: jaxspec.compress\n::: jaxspec.tune\n::: jaxspec.gone\n",
+}
+
+
+@pytest.fixture
+def faulty(tmp_path):
+    for name, text in FAULTY.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_the_checks_find_each_fault_and_nothing_else(faulty):
+    assert forbidden_imports(faulty) == [
+        "hwmodels/work.py imports jaxspec",
+        "jaxspec/compress/cut.py imports hwmodels",
+        "jaxspec/compress/deep/kv.py imports experiments",
+    ]
+    assert long_modules(faulty) == ["jaxspec/compress/long.py: 401 lines"]
+    assert unexplained(faulty) == [
+        "hwmodels.MOST",
+        "hwmodels.Bare",
+        "hwmodels.bare",
+        "hwmodels.missing",
+        "jaxspec.compress.NEXT",
+    ]
+    assert reference_gaps(faulty) == ["jaxspec.compress.deep is missing", "jaxspec.gone does not exist"]
+
+
+def test_a_hidden_function_is_told_from_an_offered_module(faulty):
+    assert offered_modules(faulty, "hwmodels") == {"tools"}
+    assert offered_modules(faulty, "jaxspec") == {"experiments_are_not_meant"}
+
+
+def test_relative_imports_are_resolved(faulty):
+    assert "jaxspec.tune.objective" in imported(faulty, faulty / "jaxspec/compress/deep/kv.py")
+    assert "jaxspec.experiments_are_not_meant" in imported(faulty, faulty / "jaxspec/__init__.py")

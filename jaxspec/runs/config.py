@@ -34,7 +34,7 @@ class CommonConfig:
     prompts: int = 96  # held-out prompts that are decoded
     prompt_tokens: int = 128
     output_tokens: int = 64
-    calibration_prompts: int = 48
+    calibration_prompts: int = 96
     seed: int = 0
 
 
@@ -46,7 +46,7 @@ class TuneConfig(CommonConfig):
     max_kl: float | None = None  # nats per token: constraint beside the objective
     max_bits_per_byte: float | None = None  # constraint beside the objective
     draft_bits: float | None = None  # bits per weight: the budget under which KL or bits per byte are minimised
-    steps: int = 40  # of the gradient over all knobs
+    steps: int = 60  # of the gradient over all knobs
     uniform_steps: int = 15  # of the gradient over one pair for all matrices
     learning_rate: float = 0.03  # knobs scaled to [0, 1]
     windows_per_step: int = 16

@@ -8,13 +8,11 @@ from typing import Any
 
 from jaxspec.compress.knobs import Knobs, knobs_from_json, uniform_knobs
 from jaxspec.errors import InputError
-from jaxspec.files import plain
 from jaxspec.models.config import DecoderConfig
 from jaxspec.runs.config import EvaluateConfig
 from jaxspec.runs.directory import RunDirectory
-from jaxspec.runs.measuring import Measuring
+from jaxspec.runs.measuring import Measuring, carry_out
 from jaxspec.runs.progress import Reporter
-from jaxspec.runs.setup import input_digests
 
 
 def read_tuned_knobs(path: str, config: DecoderConfig) -> Knobs:
@@ -46,23 +44,24 @@ def evaluate(
     Raises:
         InputError: bad input; nothing is lost.
     """
-    reporter = reporter or Reporter()
-    with RunDirectory("evaluate", config, inputs=input_digests(config), out=out, force=force) as directory:
-        if (finished := directory.finished()) is not None:
-            reporter.line(f"already finished: {directory.path} (--force starts anew)")
-            return finished, directory
+
+    def work(directory: RunDirectory, reporter: Reporter) -> list[dict[str, Any]]:
         run = Measuring(config, directory, reporter)
-        if config.knobs is None:
-            knobs = uniform_knobs(
-                run.setup.config,
-                weight_prune=config.weight_prune,
-                weight_cut_bits=config.weight_cut_bits,
-                kv_prune=config.kv_prune,
-                kv_cut_bits=config.kv_cut_bits,
-                draft_length=config.draft_length,
-            )
-        else:
-            knobs = read_tuned_knobs(config.knobs, run.setup.config)
-        entries = plain([run.entry(device, {"given": knobs}, hero="given") for device in run.pricings])
-        directory.write_result(entries)
-        return entries, directory
+        knobs = _given_knobs(config, run.setup.config)
+        return [run.entry(device, {"given": knobs}, hero="given") for device in run.pricings]
+
+    return carry_out("evaluate", config, work, out=out, force=force, reporter=reporter)
+
+
+def _given_knobs(config: EvaluateConfig, network: DecoderConfig) -> Knobs:
+    """Those of an earlier run, or the same everywhere."""
+    if config.knobs is not None:
+        return read_tuned_knobs(config.knobs, network)
+    return uniform_knobs(
+        network,
+        weight_prune=config.weight_prune,
+        weight_cut_bits=config.weight_cut_bits,
+        kv_prune=config.kv_prune,
+        kv_cut_bits=config.kv_cut_bits,
+        draft_length=config.draft_length,
+    )

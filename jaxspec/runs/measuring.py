@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
+from collections.abc import Callable
 from functools import cached_property
 from importlib.metadata import version
 from typing import Any
@@ -13,13 +14,13 @@ import jax.numpy as jnp
 
 from jaxspec.compress.knobs import Knobs, knobs_to_json
 from jaxspec.compress.weights import hard_draft
-from jaxspec.files import to_json
+from jaxspec.files import plain, to_json
 from jaxspec.models.decoder import Params
 from jaxspec.runs.config import CommonConfig
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.entries import configuration_entry
 from jaxspec.runs.progress import Reporter
-from jaxspec.runs.setup import Setup, make_setup, resolve_pricing
+from jaxspec.runs.setup import Setup, input_digests, make_setup, resolve_pricing
 from jaxspec.runs.stages import Arrays, Stages
 from jaxspec.tune.calibration import Calibration, calibrate
 from jaxspec.tune.hard import Decoding, measure_hard
@@ -224,6 +225,33 @@ class Measuring:
 
     def _bar(self, description: str, prompts: int):
         return self.reporter.bar(description, -(-prompts // CHUNK))
+
+
+def carry_out(
+    command: str,
+    config: CommonConfig,
+    work: Callable[[RunDirectory, Reporter], list[dict[str, Any]]],
+    *,
+    out: str | None,
+    force: bool,
+    reporter: Reporter | None,
+) -> tuple[list[dict[str, Any]], RunDirectory]:
+    """Begin, resume or reprint a run.
+
+    Args:
+        work: makes the entries of result.json.
+    Returns:
+        The entries, in JSON's own types, and the directory (closed).
+    """
+    reporter = reporter or Reporter()
+    with RunDirectory(command, config, inputs=input_digests(config), out=out, force=force) as directory:
+        if (finished := directory.finished()) is not None:
+            reporter.line(f"already finished: {directory.path} (--force starts anew)")
+            return finished, directory
+        reporter.line(f"run directory {directory.path}; the same command resumes it")
+        entries = plain(work(directory, reporter))
+        directory.write_result(entries)
+        return entries, directory
 
 
 def _way(decoding: Decoding) -> str:

@@ -14,9 +14,8 @@ from jaxspec.files import plain
 from jaxspec.report import write_report
 from jaxspec.runs.config import TuneConfig
 from jaxspec.runs.directory import RunDirectory
-from jaxspec.runs.measuring import Measuring
+from jaxspec.runs.measuring import Measuring, carry_out
 from jaxspec.runs.progress import Reporter
-from jaxspec.runs.setup import input_digests
 from jaxspec.runs.stages import Arrays
 from jaxspec.tune.gradient import HISTORY, Goal, Plan, ascend
 from jaxspec.tune.hard import (
@@ -193,14 +192,11 @@ def tune(
     Raises:
         InputError: bad input; nothing is lost.
     """
-    reporter = reporter or Reporter()
-    with RunDirectory("tune", config, inputs=input_digests(config), out=out, force=force) as directory:
-        if (finished := directory.finished()) is not None:
-            reporter.line(f"already finished: {directory.path} (--force starts anew)")
-            return finished, directory
-        reporter.line(f"run directory {directory.path}; the same command resumes it")
+
+    def work(directory: RunDirectory, reporter: Reporter) -> list[dict[str, Any]]:
         run = Tuning(config, directory, reporter)
         entries = plain(run.run())
         write_report(entries, run.metrics, directory.path)
-        directory.write_result(entries)
-        return entries, directory
+        return entries
+
+    return carry_out("tune", config, work, out=out, force=force, reporter=reporter)

@@ -1,0 +1,271 @@
+import itertools
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxspec.compress.knobs import uniform_knobs
+from jaxspec.compress.kv import compress_cache, round_kv
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import forward, forward_text
+from jaxspec.models.kv_cache import empty_cache, write_cache
+from jaxspec.speculate.acceptance import TargetText, all_starts, block_pass, expected_cycles
+
+CONFIG = DecoderConfig(
+    vocab_size=11, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6
+)
+BATCH, QUERIES, FIRST = 2, 17, 3
+MEASURED = QUERIES - FIRST
+
+
+@pytest.fixture(scope="module")
+def target(random_network):
+    return random_network(CONFIG, 0, sharpness=3.0)
+
+
+@pytest.fixture(scope="module")
+def draft(target):
+    """The target with noise in its matrices: near enough to be accepted now and then."""
+    rng = np.random.default_rng(1)
+    noisy = {
+        name: value
+        + (0.25 * value.shape[-1] ** -0.5 if value.ndim == 3 else 0) * rng.standard_normal(value.shape, np.float32)
+        for name, value in target["layers"].items()
+    }
+    return target | {"layers": noisy}
+
+
+@pytest.fixture(scope="module")
+def run_target(jit, target):
+    """Logits and KV of whole texts."""
+    return jit(lambda tokens: forward_text(target, CONFIG, tokens, kv_codec=round_kv)[:2])
+
+
+@pytest.fixture(scope="module")
+def texts(run_target):
+    """By greedy: random text, and text that the target itself put out after three random tokens."""
+    tokens = np.random.default_rng(2).integers(11, size=(BATCH, QUERIES + 1)).astype(np.int32)
+    own = tokens.copy()
+    for place in range(FIRST, QUERIES):
+        own[:, place + 1] = np.argmax(run_target(own[:, :-1])[0][:, place], axis=-1)
+    result = {}
+    for greedy, chosen in ((False, tokens), (True, own)):
+        logits, cache = run_target(chosen[:, :-1])
+        knobs = uniform_knobs(CONFIG, kv_prune=0.3, kv_cut_bits=3.0)
+        result[greedy] = TargetText(jnp.asarray(chosen), logits[:, FIRST:]), compress_cache(cache, knobs)
+    return result
+
+
+@pytest.fixture(scope="module")
+def unrolled(jit, draft, texts):
+    """Logits of the draft, token by token as a cycle drafts them: greedy -> "batch start depth vocab"."""
+
+    @jit
+    def step(tokens, slot, cache):
+        result = forward(
+            draft,
+            CONFIG,
+            tokens=tokens,
+            positions=jnp.full((BATCH, 1), slot),
+            mask=jnp.ones((BATCH, 1, 1), bool),
+            cache=cache,
+            cache_mask=jnp.broadcast_to(jnp.arange(cache.num_slots) < slot, (BATCH, 1, cache.num_slots)),
+        )
+        return result.logits[:, 0], write_cache(cache, result.cache, jnp.full(BATCH, slot))
+
+    def unroll(text, committed, depth):
+        logits = np.full((BATCH, MEASURED, depth, CONFIG.vocab_size), np.nan, np.float32)
+        for start in range(MEASURED):
+            # Slots below the root hold the target's KV; what is drafted overwrites the others one by one.
+            cache = write_cache(empty_cache(CONFIG, BATCH, QUERIES), committed, jnp.zeros(BATCH, jnp.int32))
+            for i in range(min(depth, MEASURED - start)):
+                slot = FIRST + start + i
+                logits[:, start, i], cache = step(text.tokens[:, slot : slot + 1], jnp.asarray(slot), cache)
+        return logits
+
+    return {greedy: unroll(*texts[greedy], 4) for greedy in texts}
+
+
+def log_softmax(logits):
+    shifted = np.asarray(logits, np.float64) - np.max(logits, axis=-1, keepdims=True)
+    return shifted - np.log(np.sum(np.exp(shifted), axis=-1, keepdims=True))
+
+
+def distribution(logits, temperature, greedy):
+    if greedy:
+        return np.eye(logits.shape[-1])[np.argmax(logits, axis=-1)]
+    return np.exp(log_softmax(np.asarray(logits, np.float64) / temperature))
+
+
+def measured_slowly(text, draft_logits, depth, temperature, greedy):
+    """All of a block pass at every start, by loops in 64 bits."""
+    names = ("survival", "survival_on_text", "kl", "cross_entropy")
+    result = {name: np.full((BATCH, MEASURED, depth), np.nan) for name in names}
+    for b, start in itertools.product(range(BATCH), range(MEASURED - depth + 1)):
+        passed = 1.0
+        for d in range(depth):
+            p = distribution(text.logits[b, start + d], temperature, greedy)
+            q = distribution(draft_logits[b, start, d], temperature, greedy)
+            token = int(text.tokens[b, FIRST + start + d + 1])
+            result["survival"][b, start, d] = passed * np.minimum(p, q).sum()
+            passed *= min(1.0, q[token] / p[token]) if p[token] > 0 else 0.0
+            result["survival_on_text"][b, start, d] = passed
+            log_p, log_q = log_softmax(text.logits[b, start + d]), log_softmax(draft_logits[b, start, d])
+            result["kl"][b, start, d] = np.sum(np.exp(log_p) * (log_p - log_q))
+            result["cross_entropy"][b, start, d] = -log_q[token]
+    return result
+
+
+@pytest.mark.parametrize(("greedy", "temperature"), [(False, 0.7), (True, 1.0)])
+@pytest.mark.parametrize("block", [1, 3, 4])
+def test_a_block_pass_is_the_draft_unrolled_token_by_token(jit, draft, texts, unrolled, block, greedy, temperature):
+    text, cache = texts[greedy]
+    measure = jit(partial(block_pass, config=CONFIG, block=block, greedy=greedy))
+    slow = measured_slowly(text, unrolled[greedy], block, temperature, greedy)
+    starts = MEASURED // block - (block > 1)
+    for offset in range(block):
+        fast = measure(draft, text=text, draft_cache=cache, offset=jnp.asarray(offset), temperature=temperature)
+        roots = offset + block * np.arange(starts)
+        for name, values in fast._asdict().items():
+            assert values.shape == (BATCH, starts, block)
+            np.testing.assert_allclose(values, slow[name][:, roots], rtol=1e-3, atol=1e-5, err_msg=name)
+    survival = slow["survival"][~np.isnan(slow["survival"])]
+    assert survival.min() < 0.5 < 0.8 < survival.max()
+
+
+@pytest.mark.parametrize("greedy", [False, True])
+def test_all_starts_stand_in_the_order_of_the_text(jit, draft, texts, unrolled, greedy):
+    text, cache = texts[greedy]
+    block = 3
+    measure = jit(partial(all_starts, config=CONFIG, block=block, greedy=greedy))
+    survival = measure(draft, text=text, draft_cache=cache, temperature=0.9)
+    slow = measured_slowly(text, unrolled[greedy], block, 0.9, greedy)["survival_on_text"]
+    valid = MEASURED - block + 1
+    np.testing.assert_allclose(survival[:, :valid], slow[:, :valid], rtol=1e-3, atol=1e-5)
+    assert survival.shape[1] >= MEASURED
+    assert np.all((np.asarray(survival) >= 0) & (np.asarray(survival) <= 1))
+
+
+def test_the_targets_own_text_gives_certainty(jit, target, texts):
+    text, _ = texts[True]
+    exact = jit(lambda: forward_text(target, CONFIG, text.tokens[:, :-1], kv_codec=round_kv).cache)()
+    result = jit(partial(block_pass, config=CONFIG, block=3, greedy=True))(
+        target, text=text, draft_cache=exact, offset=jnp.asarray(1)
+    )
+    np.testing.assert_array_equal(result.survival, 1)
+    np.testing.assert_array_equal(result.survival_on_text, 1)
+    assert np.max(np.abs(result.kl)) < 1e-3  # but for the rounding of the target's KV, which the draft's own has not
+
+
+def test_a_text_shorter_than_two_blocks_is_refused(draft, texts):
+    text, cache = texts[False]
+    with pytest.raises(ValueError, match="14 queries hold no block of 8"):
+        block_pass(draft, CONFIG, text, cache, offset=0, block=8)
+
+
+def test_the_offset_may_change_without_compiling_again(draft, texts):
+    traces, (text, cache) = [], texts[False]
+
+    @jax.jit
+    def measure(offset, temperature):
+        traces.append(offset)
+        return block_pass(draft, CONFIG, text, cache, offset=offset, block=2, temperature=temperature)
+
+    for offset, temperature in ((0, 1.0), (1, 0.3)):
+        measure(jnp.asarray(offset), jnp.asarray(temperature))
+    assert len(traces) == 1
+
+
+# --- Renewal of cycles -------------------------------------------------------------------------------------------------
+
+
+def test_expected_cycles_by_hand():
+    # Certain outcomes, drafts of 2, 5 tokens: from 0 two are accepted (next start 3), there none (4), there one (6: done).
+    accepted = {0: 2, 3: 0, 4: 1}
+    survival = np.full((1, 6, 3), 0.123)
+    for start, count in accepted.items():
+        survival[0, start, :2] = np.arange(2) < count
+    result = expected_cycles(jnp.asarray(survival, jnp.float32), 2, 5)
+    np.testing.assert_array_equal(result.cycles, [3])
+    np.testing.assert_array_equal(result.survival, [[2, 1]])
+    # Half the time one of one is accepted: 1 + P(second cycle) + P(third): starts 0, 1 (1/2), 2 (1/2 + 1/4).
+    half = expected_cycles(jnp.full((1, 3, 1), 0.5), 1, 3)
+    np.testing.assert_allclose(half.cycles, [2.25])
+    np.testing.assert_allclose(half.survival, [[1.125]])
+
+
+def every_path(survival, draft_length, num_tokens, start=0):
+    """(probability, starts) of every way through the text."""
+    if start >= num_tokens:
+        yield 1.0, []
+        return
+    at_least = [1.0, *survival[start, :draft_length], 0.0]
+    for count in range(draft_length + 1):
+        for probability, starts in every_path(survival, draft_length, num_tokens, start + count + 1):
+            yield (at_least[count] - at_least[count + 1]) * probability, [start, *starts]
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize(("draft_length", "num_tokens"), [(1, 7), (2, 6), (3, 6), (3, 2)])
+def test_expected_cycles_by_following_every_path(draft_length, num_tokens):
+    survival = np.sort(np.random.default_rng(draft_length).random((3, 9, 3)), axis=-1)[..., ::-1]
+    result = expected_cycles(jnp.asarray(survival), draft_length, num_tokens)
+    for b in range(3):
+        paths = list(every_path(survival[b], draft_length, num_tokens))
+        np.testing.assert_allclose(sum(p for p, _ in paths), 1)
+        np.testing.assert_allclose(result.cycles[b], sum(p * len(starts) for p, starts in paths))
+        accepted = sum(p * survival[b, starts, :draft_length].sum(axis=0) for p, starts in paths)
+        np.testing.assert_allclose(result.survival[b], accepted)
+
+
+def test_expected_cycles_without_acceptance_and_with_certainty():
+    np.testing.assert_array_equal(expected_cycles(jnp.zeros((2, 9, 4)), 3, 7).cycles, 7)
+    np.testing.assert_array_equal(expected_cycles(jnp.ones((2, 9, 4)), 3, 7).cycles, 2)
+    np.testing.assert_array_equal(expected_cycles(jnp.ones((2, 9, 4)), 3, 9).cycles, 3)
+
+
+def test_a_text_with_fewer_starts_than_tokens_is_refused():
+    with pytest.raises(ValueError, match="6 starts cannot tell about 7 tokens"):
+        expected_cycles(jnp.ones((1, 6, 3)), 2, 7)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("concentration", [0.3, 1.0])
+def test_cycles_given_the_text_are_right_on_average(concentration):
+    """Sampled decoding with random tables: the mean over all texts is the expectation by the rules, exactly."""
+    vocab, draft_length, num_tokens = 3, 2, 4
+    length = num_tokens + draft_length
+    rng = np.random.default_rng(int(10 * concentration))
+    target, draft = (
+        [rng.dirichlet(np.full(vocab, concentration), size=(vocab,) * n) for n in range(length)] for _ in range(2)
+    )
+
+    # By the rules: mass[k] is the probability of each prefix with k drafts left in its cycle; k = 2 starts a new one.
+    mass, cycles = [0.0, 0.0, np.ones(())], 0.0
+    for p, q in zip(target[:num_tokens], draft):
+        cycles += mass[draft_length].sum()
+        overlap = np.minimum(p, q)
+        refused = 1 - overlap.sum(axis=-1, keepdims=True)
+        residual = np.maximum(p - q, 0) / np.maximum(p - q, 0).sum(axis=-1, keepdims=True)
+        fresh = np.asarray(mass[0])[..., None] * p
+        for left in (1, 2):
+            fresh = fresh + np.asarray(mass[left])[..., None] * refused * residual
+        mass = [np.asarray(mass[left])[..., None] * overlap for left in (1, 2)] + [fresh]
+
+    # By texts: what a pass over each of them says, weighted with its probability.
+    texts = np.array(list(itertools.product(range(vocab), repeat=length)))
+    place = lambda tables, n: np.broadcast_to(tables[n][tuple(texts[:, :n].T)], (len(texts), vocab))
+    at_token = lambda tables, n: np.take_along_axis(place(tables, n), texts[:, n : n + 1], axis=1)[:, 0]
+    weight = np.prod([at_token(target, n) for n in range(length)], axis=0)
+    step = np.stack([np.minimum(at_token(draft, n) / at_token(target, n), 1) for n in range(length)], axis=1)
+    overlap = [np.minimum(place(target, n), place(draft, n)).sum(axis=1) for n in range(length)]
+    on_text = np.stack([[step[:, n], step[:, n] * step[:, n + 1]] for n in range(num_tokens)]).transpose(2, 0, 1)
+    mean = lambda survival: np.dot(weight, expected_cycles(jnp.asarray(survival), draft_length, num_tokens).cycles)
+    np.testing.assert_allclose(mean(on_text), cycles, rtol=1e-12)
+
+    # The less noisy survival has the same mean at each start, but not along a text.
+    smooth = np.stack([[overlap[n], step[:, n] * overlap[n + 1]] for n in range(num_tokens)]).transpose(2, 0, 1)
+    np.testing.assert_allclose(np.einsum("t,tsd->sd", weight, smooth), np.einsum("t,tsd->sd", weight, on_text))
+    assert abs(mean(smooth) - cycles) > 1e-3

@@ -1,0 +1,315 @@
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from jaxspec.compress.knobs import uniform_knobs
+from jaxspec.compress.kv import compress_cache, round_kv
+from jaxspec.compress.weights import hard_draft, rank_weights
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import forward_text
+from jaxspec.speculate import chain
+from jaxspec.speculate.acceptance import TargetText, all_starts, expected_cycles
+from jaxspec.speculate.chain import decode, decode_autoregressively
+from jaxspec.speculate.keys import Purpose, draw_keys
+
+CONFIG = DecoderConfig(
+    vocab_size=13, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6
+)
+PROMPT, TOKENS, WIDTH = 6, 14, 5
+PROMPTS = np.random.default_rng(0).integers(13, size=(3, PROMPT)).astype(np.int32)
+IDS = np.array([40, 7, 311], np.int32)
+SEED = jax.random.key(5)
+EXACT_KV = {"kv_prune": 0.0, "kv_cut_bits": 0.0}
+STATIC = {"config": CONFIG, "num_tokens": TOKENS, "width": WIDTH}
+
+
+@pytest.fixture(scope="module")
+def target(random_network):
+    return random_network(CONFIG, 0, sharpness=3.0)
+
+
+@pytest.fixture(scope="module")
+def drafts(jit, target, random_network):
+    """Drafts and how they read committed KV, from the target itself to one that has hardly anything of it."""
+    norms = {name: jnp.ones((2, size)) for name, size in {"qkv": 18, "o": 18, "gate_up": 18, "down": 26}.items()}
+    # One type for all drafts, so that decoding compiles once.
+    widen = lambda params: jax.tree.map(lambda x: x.astype(jnp.float32), params)
+    prune = jit(lambda knobs: widen(hard_draft(target, rank_weights(target, norms), knobs).params))
+
+    def pruned(**knobs):
+        knobs = uniform_knobs(CONFIG, **knobs)
+        return prune(knobs), knobs
+
+    return {
+        "itself": (target, uniform_knobs(CONFIG, **EXACT_KV)),
+        "random": (random_network(CONFIG, 99, sharpness=3.0), uniform_knobs(CONFIG, kv_prune=0.5)),
+        "pruned": pruned(weight_prune=0.3, weight_cut_bits=4.0, kv_prune=0.2, kv_cut_bits=3.0),
+        "hardly any": pruned(weight_prune=0.95, weight_cut_bits=7.0, kv_prune=0.94, kv_cut_bits=7.0),
+    }
+
+
+@pytest.fixture(scope="module")
+def decode_greedily(target, drafts):
+    def run(name, draft_length, prompts=PROMPTS, ids=IDS, **static):
+        params, knobs = drafts[name]
+        length, temperature = jnp.asarray(draft_length), jnp.asarray(1.0, jnp.float32)
+        return decode(target, params, prompts, ids, knobs, length, SEED, temperature, greedy=True, **(STATIC | static))
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def autoregressive(target):
+    temperature = jnp.asarray(1.0, jnp.float32)
+    return decode_autoregressively(target, PROMPTS, IDS, SEED, temperature, greedy=True, **STATIC)
+
+
+@pytest.fixture(scope="module")
+def run_target(jit, target):
+    return jit(lambda tokens: forward_text(target, CONFIG, tokens, kv_codec=round_kv).logits)
+
+
+def test_autoregressive_decoding_takes_the_largest_logit_of_the_whole_text(run_target, autoregressive):
+    tokens = np.zeros((3, PROMPT + TOKENS), np.int32)
+    tokens[:, :PROMPT] = PROMPTS
+    margin = np.full(3, np.inf)
+    for place in range(PROMPT, PROMPT + TOKENS):
+        logits = np.asarray(run_target(tokens)[:, place - 1])
+        tokens[:, place] = np.argmax(logits, axis=-1)
+        margin = np.minimum(margin, np.ptp(np.sort(logits, axis=-1)[:, -2:], axis=-1))
+    np.testing.assert_array_equal(autoregressive.tokens[:, : PROMPT + TOKENS], tokens)
+    np.testing.assert_allclose(autoregressive.margin, margin, rtol=1e-2, atol=1e-3)
+    np.testing.assert_array_equal(autoregressive.cycles, TOKENS)
+    np.testing.assert_array_equal(autoregressive.generated, TOKENS)
+    assert len(np.unique(tokens[:, PROMPT:])) > 4  # no text of one token, which any draft might guess
+
+
+@pytest.mark.parametrize("draft_length", range(WIDTH))
+@pytest.mark.parametrize("name", ["itself", "random", "pruned", "hardly any"])
+def test_greedy_output_is_the_autoregressive_one_whatever_the_draft(
+    decode_greedily, autoregressive, name, draft_length
+):
+    result = decode_greedily(name, draft_length)
+    part = slice(0, PROMPT + TOKENS)
+    np.testing.assert_array_equal(result.tokens[:, part], autoregressive.tokens[:, part])
+    # Bookkeeping: each cycle yields its accepted tokens and one of the target's own; none goes on after the last token.
+    generated, cycles, accepted_at = (np.asarray(x) for x in (result.generated, result.cycles, result.accepted_at))
+    np.testing.assert_array_equal(generated, cycles + accepted_at.sum(axis=1))
+    assert np.all((generated >= TOKENS) & (generated < TOKENS + draft_length + 1))
+    assert np.all(np.diff(np.column_stack([cycles, accepted_at]), axis=1) <= 0)
+    assert not np.any(accepted_at[:, draft_length:])
+    # The last cycle may have gone on to a nearer tie.
+    assert np.all(result.margin <= autoregressive.margin + 1e-3)
+
+
+@pytest.mark.parametrize("draft_length", range(WIDTH))
+def test_the_target_as_its_own_draft_is_always_accepted(decode_greedily, draft_length):
+    result = decode_greedily("itself", draft_length)
+    np.testing.assert_array_equal(result.cycles, -(-TOKENS // (draft_length + 1)))
+    np.testing.assert_array_equal(result.generated, np.asarray(result.cycles) * (draft_length + 1))
+
+
+def test_a_draft_that_keeps_more_is_accepted_more(decode_greedily):
+    cycles = [int(np.sum(decode_greedily(name, 3).cycles)) for name in ("itself", "pruned", "random")]
+    assert cycles[0] < cycles[1] < cycles[2]
+
+
+def test_what_follows_the_text_is_not_touched(decode_greedily):
+    for name, draft_length in (("pruned", 4), ("itself", 3)):
+        result = decode_greedily(name, draft_length)
+        for row, generated in zip(np.asarray(result.tokens), np.asarray(result.generated)):
+            np.testing.assert_array_equal(row[PROMPT + generated + WIDTH :], 0)
+
+
+def test_predicted_cycles_are_the_counted_ones(jit, target, drafts, decode_greedily, run_target):
+    # The text is the target's own, longer than what is decoded, so that every start has all of its depths.
+    depth = WIDTH - 1
+    tokens = np.zeros((3, PROMPT + TOKENS + depth), np.int32)
+    tokens[:, :PROMPT] = PROMPTS
+    for place in range(PROMPT, tokens.shape[1]):
+        tokens[:, place] = np.argmax(run_target(tokens)[:, place - 1], axis=-1)
+
+    @jit
+    def predict(draft_params, knobs):
+        result = forward_text(target, CONFIG, tokens[:, :-1], kv_codec=round_kv, logits_from=PROMPT - 1)
+        survival = all_starts(
+            draft_params,
+            CONFIG,
+            TargetText(jnp.asarray(tokens), result.logits),
+            compress_cache(result.cache, knobs),
+            block=depth,
+            greedy=True,
+        )
+        return [expected_cycles(survival, length, TOKENS) for length in range(1, depth + 1)]
+
+    for name in drafts:
+        for length, predicted in enumerate(predict(*drafts[name]), start=1):
+            counted = decode_greedily(name, length)
+            np.testing.assert_array_equal(predicted.cycles, counted.cycles)
+            np.testing.assert_array_equal(predicted.survival, counted.accepted_at[:, :length])
+
+
+def test_new_values_compile_nothing(monkeypatch, decode_greedily):
+    decode_greedily("itself", 2)
+    traces = []
+    monkeypatch.setattr(chain, "empty_cache", lambda *_: traces.append(1))
+    decode_greedily("random", 0)
+    decode_greedily("hardly any", 4, prompts=(PROMPTS + 1) % 13, ids=IDS + 1)
+    decode_greedily("pruned", 3, num_tokens=5, room=TOKENS)
+    assert not traces
+
+
+def test_fewer_tokens_than_there_is_room_for(decode_greedily, autoregressive):
+    short = decode_greedily("pruned", 3, num_tokens=5, room=TOKENS)
+    np.testing.assert_array_equal(short.tokens[:, : PROMPT + 5], autoregressive.tokens[:, : PROMPT + 5])
+    assert np.all((short.generated >= 5) & (short.generated < 5 + 4))
+    with pytest.raises(ValueError, match="6 tokens do not fit in room for 5"):
+        decode_greedily("pruned", 3, num_tokens=6, room=5)
+
+
+# --- Random draws belong to a prompt and a position, not to a batch ------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def sample(jit, target, drafts):
+    params, knobs = drafts["pruned"]
+    # As a hard draft comes: matrices in bfloat16, which these values are already.
+    narrow = {name: x.astype(jnp.bfloat16) if x.ndim == 3 else x for name, x in params["layers"].items()}
+    params = params | {"layers": narrow}
+    run_jitted = jit(functools.partial(decode, greedy=False, **STATIC))
+
+    def run(rows=(0, 1, 2), *, ids=IDS, seed=SEED, draft_length=3):
+        rows, length, temperature = np.array(rows), jnp.asarray(draft_length), jnp.asarray(1.3, jnp.float32)
+        return run_jitted(target, params, PROMPTS[rows], ids[rows], knobs, length, seed, temperature)
+
+    return run
+
+
+def test_sampled_results_do_not_depend_on_batching(sample):
+    whole, part = sample(), sample((2, 1))
+    for together, apart in zip(whole[:-1], part[:-1]):  # all but the margin, which is no whole number
+        np.testing.assert_array_equal(together[np.array([2, 1])], apart)
+
+
+def test_draws_depend_on_prompt_id_and_seed(sample):
+    text = lambda result: np.asarray(result.tokens)[:, PROMPT : PROMPT + TOKENS].tolist()
+    base = text(sample())
+    assert text(sample()) == base
+    other_ids, other_seed = text(sample(ids=IDS + 1)), text(sample(seed=jax.random.key(6)))
+    assert all(a != b for a, b in zip(base, other_ids))
+    assert all(a != b for a, b in zip(base, other_seed))
+
+
+def test_each_kind_of_draw_has_its_own_purpose(monkeypatch, target):
+    drawn = []
+    monkeypatch.setattr(chain, "draw_keys", lambda *arguments: drawn.append(arguments[1]) or draw_keys(*arguments))
+    untraced = STATIC | {"room": TOKENS + 1}
+    run = functools.partial(decode, greedy=False, **untraced)
+    temperature = jnp.asarray(1.0, jnp.float32)
+    jax.eval_shape(run, target, target, PROMPTS, IDS, uniform_knobs(CONFIG), jnp.asarray(1), SEED, temperature)
+    assert set(drawn) == {Purpose.DRAFT, Purpose.ACCEPT, Purpose.NEXT}
+
+
+@pytest.mark.parametrize("draft_length", [0, 1, 4])
+def test_bookkeeping_of_sampled_cycles(sample, draft_length):
+    result = sample(draft_length=draft_length)
+    np.testing.assert_array_equal(result.generated, result.cycles + result.accepted_at.sum(axis=1))
+    assert np.all((result.generated >= TOKENS) & (result.generated < TOKENS + draft_length + 1))
+
+
+def test_greedy_results_do_not_depend_on_batching(jit, target, drafts, decode_greedily):
+    params, knobs = drafts["pruned"]
+    run = jit(functools.partial(decode, greedy=True, **STATIC))
+    alone = run(target, params, PROMPTS[1:2], IDS[1:2], knobs, jnp.asarray(3), SEED, jnp.asarray(1.0, jnp.float32))
+    for together, apart in zip(decode_greedily("pruned", 3)[:-1], alone[:-1]):
+        np.testing.assert_array_equal(together[1:2], apart)
+
+
+# --- Many samples of one prompt, on a vocabulary so small that every text can be listed ------------------------------------
+
+VOCAB, NEW, DRAFT_LENGTH, SAMPLES, TEMPERATURE = 4, 3, 2, 40_000, 0.8
+SMALL = DecoderConfig(
+    vocab_size=VOCAB, hidden_size=8, intermediate_size=10, num_layers=2, num_heads=2, num_kv_heads=1, head_dim=4
+)
+START = np.array([2, 0, 3], np.int32)
+
+
+@pytest.fixture(scope="module")
+def networks(random_network):
+    return random_network(SMALL, 3, sharpness=0.7), random_network(SMALL, 4, sharpness=0.7)
+
+
+@pytest.fixture(scope="module")
+def small_knobs():
+    return uniform_knobs(SMALL, kv_prune=0.3, kv_cut_bits=5.0)
+
+
+@pytest.fixture(scope="module")
+def sample_many(jit, networks, small_knobs):
+    run_jitted = jit(functools.partial(decode, config=SMALL, num_tokens=NEW, width=DRAFT_LENGTH + 1, greedy=False))
+
+    @functools.cache
+    def run(draft_length):
+        return run_jitted(
+            *networks,
+            np.broadcast_to(START, (SAMPLES, 3)),
+            np.arange(SAMPLES, dtype=np.int32),
+            small_knobs,
+            jnp.asarray(draft_length),
+            jax.random.key(11),
+            jnp.asarray(TEMPERATURE, jnp.float32),
+        )
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def exact(jit, networks, small_knobs):
+    """Probability of each text under the target, and its cycles and accepted tokens given that it comes out."""
+    new = np.array(list(itertools.product(range(VOCAB), repeat=NEW + DRAFT_LENGTH)), np.int32)
+    texts = np.concatenate([np.broadcast_to(START, (len(new), 3)), new], axis=1)
+
+    @jit
+    def run():
+        result = forward_text(networks[0], SMALL, texts[:, :-1], kv_codec=round_kv, logits_from=len(START) - 1)
+        survival = all_starts(
+            networks[1],
+            SMALL,
+            TargetText(jnp.asarray(texts), result.logits),
+            compress_cache(result.cache, small_knobs),
+            block=DRAFT_LENGTH,
+            temperature=TEMPERATURE,
+        )
+        return result.logits, expected_cycles(survival, DRAFT_LENGTH, NEW)
+
+    logits, statistics = run()
+    scaled = np.exp(np.asarray(logits, np.float64) / TEMPERATURE)
+    p = np.take_along_axis(scaled / scaled.sum(axis=-1, keepdims=True), texts[:, 3:, None], axis=-1)[..., 0]
+    return np.prod(p, axis=1), statistics
+
+
+@pytest.mark.parametrize("draft_length", [0, DRAFT_LENGTH])
+def test_sampled_texts_have_the_targets_distribution(sample_many, exact, draft_length):
+    probability = exact[0].reshape(VOCAB**NEW, -1).sum(axis=1)
+    new = np.asarray(sample_many(draft_length).tokens)[:, 3 : 3 + NEW]
+    counts = np.bincount(np.ravel_multi_index(tuple(new.T), (VOCAB,) * NEW), minlength=VOCAB**NEW)
+    expected = probability * SAMPLES
+    rare = expected < 10  # in one cell
+    counts, expected = (np.append(x[~rare], x[rare].sum()) for x in (counts, expected))
+    assert len(expected) > 30
+    assert stats.chi2.sf(np.sum((counts - expected) ** 2 / expected), len(expected) - 1) > 1e-4
+
+
+def test_sampled_cycles_are_the_predicted_ones(sample_many, exact):
+    probability, statistics = exact
+    result = sample_many(DRAFT_LENGTH)
+    counted = np.column_stack([result.cycles, result.accepted_at]).astype(np.float64)
+    predicted = probability @ np.column_stack([statistics.cycles, statistics.survival])
+    standard_error = counted.std(axis=0) / np.sqrt(SAMPLES)
+    assert np.all(np.abs(counted.mean(axis=0) - predicted) < 3 * standard_error)
+    assert 1.5 < predicted[0] < 2.5  # neither always nor never accepted

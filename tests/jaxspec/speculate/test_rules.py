@@ -1,0 +1,271 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from jaxspec.speculate.rules import (
+    acceptance_probability,
+    residual_distribution,
+    token_distribution,
+    verify_chain,
+)
+
+VOCAB, DRAFT_LENGTH = 5, 3
+
+
+# --- Exact enumeration -------------------------------------------------------------------------------------------------
+
+
+def conditional_tables(draw):
+    """P(next token | all before it) for each length of what came before: one axis per token."""
+    return [draw((VOCAB,) * length) for length in range(DRAFT_LENGTH + 1)]
+
+
+def dirichlet(rng, *, zeros=0.0):
+    def draw(lead):
+        weight = rng.exponential(size=(*lead, VOCAB)) * (rng.random((*lead, VOCAB)) >= zeros)
+        weight[..., 0] += weight.sum(axis=-1) == 0
+        return weight / weight.sum(axis=-1, keepdims=True)
+
+    return draw
+
+
+def one_hot(rng):
+    return lambda lead: np.eye(VOCAB)[rng.integers(VOCAB, size=lead)]
+
+
+def supported_on(tokens, rng):
+    def draw(lead):
+        weight = rng.exponential(size=(*lead, VOCAB)) * np.isin(np.arange(VOCAB), tokens)
+        return weight / weight.sum(axis=-1, keepdims=True)
+
+    return draw
+
+
+def table_cases():
+    rng = np.random.default_rng(0)
+    cases = {
+        "random": (dirichlet(rng), dirichlet(rng)),
+        "zeros in the draft": (dirichlet(rng), dirichlet(rng, zeros=0.5)),
+        "zeros in the target": (dirichlet(rng, zeros=0.5), dirichlet(rng)),
+        "zeros in both": (dirichlet(rng, zeros=0.5), dirichlet(rng, zeros=0.5)),
+        "nothing in common": (supported_on([0, 3], rng), supported_on([1, 2, 4], rng)),
+        "both greedy": (one_hot(rng), one_hot(rng)),
+        "a greedy draft": (dirichlet(rng), one_hot(rng)),
+    }
+    cases = {name: tuple(map(conditional_tables, pair)) for name, pair in cases.items()}
+    same = conditional_tables(dirichlet(rng))
+    return cases | {"equal": (same, same)}
+
+
+TABLES = table_cases()
+
+
+def output_distribution(target, draft, draft_length, accept, residual):
+    """Joint distribution of the first tokens of speculative decoding, from the rules alone.
+
+    Every way to an output is followed: `mass[k]` is the probability, for each prefix, that it has been committed with k
+    drafts left in its cycle. A drafted token that is refused is replaced and ends the cycle, and so does the bonus token.
+    """
+    mass = [np.zeros(()) for _ in range(draft_length)] + [np.ones(())]
+    for p, q in zip(map(jnp.asarray, target), map(jnp.asarray, draft)):
+        accepted = np.asarray(q * accept(p, q))
+        refused = 1.0 - accepted.sum(axis=-1, keepdims=True)
+        replaced = np.asarray(residual(p, q))
+        bonus = np.asarray(residual(p, jnp.zeros_like(q)))
+        fresh = mass[0][..., None] * bonus
+        for left in range(1, draft_length + 1):
+            fresh = fresh + mass[left][..., None] * refused * replaced
+        mass = [mass[left][..., None] * accepted for left in range(1, draft_length + 1)] + [fresh]
+    return sum(mass)
+
+
+def enumeration_error(target, draft, draft_length, accept=acceptance_probability, residual=residual_distribution):
+    """Largest error of any output's probability."""
+    exact = np.ones(())
+    for p in target:
+        exact = exact[..., None] * np.asarray(p)
+    return np.max(np.abs(output_distribution(target, draft, draft_length, accept, residual) - exact))
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("draft_length", [1, 2, 3])
+@pytest.mark.parametrize("case", TABLES)
+def test_output_has_the_targets_distribution(case, draft_length):
+    assert enumeration_error(*TABLES[case], draft_length) < 1e-6
+
+
+# Rules broken on purpose: the checks must notice.
+BROKEN_RULES = {
+    "refused tokens redrawn from the target": {"residual": lambda p, q: p},
+    "everything accepted": {"accept": lambda p, q: jnp.ones_like(p)},
+    "ratio upside down": {"accept": lambda p, q: jnp.minimum(q / p, 1.0)},
+    "accepted with p": {"accept": lambda p, q: p},
+    "residual the wrong way round": {"residual": lambda p, q: residual_distribution(q, p)},
+}
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("broken", BROKEN_RULES)
+def test_enumeration_notices_a_broken_rule(broken):
+    assert enumeration_error(*TABLES["random"], 2, **BROKEN_RULES[broken]) > 1e-3
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("case", TABLES)
+def test_accepted_share_is_the_overlap(case):
+    # Sum of q min(1, p / q) = sum of min(p, q) = 1 - total variation.
+    p, q = (np.asarray(table[1]) for table in TABLES[case])
+    accepted = np.sum(q * acceptance_probability(jnp.asarray(p), jnp.asarray(q)), axis=-1)
+    np.testing.assert_allclose(accepted, 1 - np.abs(p - q).sum(axis=-1) / 2, atol=1e-12)
+
+
+# --- The rules by hand -------------------------------------------------------------------------------------------------
+
+
+def test_rules_by_hand():
+    p, q = jnp.array([0.5, 0.3, 0.2, 0.0]), jnp.array([0.2, 0.6, 0.0, 0.2])
+    np.testing.assert_allclose(acceptance_probability(p, q), [1, 0.5, 1, 0], rtol=1e-6)
+    # Excess 0.3, 0, 0.2, 0.
+    np.testing.assert_allclose(residual_distribution(p, q), [0.6, 0, 0.4, 0], rtol=1e-6)
+    np.testing.assert_array_equal(residual_distribution(p, p), p)
+    np.testing.assert_allclose(residual_distribution(p, jnp.zeros(4)), p, rtol=1e-6)
+
+
+def test_token_distribution_by_hand():
+    logits = jnp.log(jnp.array([1.0, 4.0, 9.0]))
+    np.testing.assert_allclose(token_distribution(logits, 1.0, greedy=False), np.array([1, 4, 9]) / 14, rtol=1e-6)
+    np.testing.assert_allclose(token_distribution(logits, 2.0, greedy=False), np.array([1, 2, 3]) / 6, rtol=1e-6)
+    np.testing.assert_array_equal(token_distribution(jnp.array([1.0, 3.0, 3.0]), 0.1, greedy=True), [0, 1, 0])
+
+
+def test_verdicts_by_hand():
+    # Two drafted tokens: token 1 passes where u < 0.25 / 0.5, token 0 where u < 0.3 / 0.4; the third place is the bonus.
+    p = jnp.array([[0.5, 0.25, 0.25], [0.3, 0.1, 0.6], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0]])
+    q = jnp.array([[0.25, 0.5, 0.25], [0.4, 0.5, 0.1], [0.9, 0.1, 0.0], [0.0, 0.0, 0.0]])
+    drafted = jnp.array([1, 0, 2, 2])
+    verify = jax.jit(verify_chain)
+
+    def verdict(uniforms, draft_length):
+        result = verify(p, q, drafted, jnp.asarray(draft_length), jnp.array([*uniforms, 0.0, 0.0]), jax.random.key(3))
+        return int(result.accepted), int(result.next_token)
+
+    # Residuals: row 0 has only token 0 in excess, row 1 only token 2, row 2 without a draft only token 1.
+    assert verdict([0.51, 0.0], 2) == (0, 0)
+    assert verdict([0.49, 0.76], 2) == (1, 2)
+    assert verdict([0.49, 0.74], 2) == (2, 1)
+    # With one draft the second token is padding: the bonus comes from row 1 itself.
+    assert verdict([0.49, 0.0], 1)[0] == 1
+    assert verdict([0.0, 0.0], 0)[0] == 0
+
+
+def test_a_token_of_probability_zero_never_passes_and_an_underrated_one_always_does():
+    p, q = jnp.array([[0.0, 1.0], [0.5, 0.5]]), jnp.array([[0.7, 0.3], [0.0, 0.0]])
+    verify = lambda token, u: verify_chain(
+        p, q, jnp.array([token, 0]), jnp.asarray(1), jnp.array([u, 0.0]), jax.random.key(0)
+    )
+    assert verify(0, 0.0).accepted == 0
+    assert verify(1, float(np.nextafter(np.float32(1), np.float32(0)))).accepted == 1
+
+
+# --- Sampling ----------------------------------------------------------------------------------------------------------
+
+SAMPLES, CHUNKS, WIDE_VOCAB = 1_000_000, 10, 25
+
+
+def verify_with(accept, residual):
+    """Chain verification in plain steps from any pair of rules: a witness of `verify_chain`, and the place of broken ones."""
+
+    def verify(target, draft, drafted, draft_length, uniforms, key):
+        width = target.shape[0]
+        accepted = jnp.asarray(0)
+        for i in range(width):
+            passes = uniforms[i] < accept(target[i], draft[i])[drafted[i]]
+            accepted += jnp.where((accepted == i) & (i < draft_length) & passes, 1, 0)
+        after = residual(target[accepted], draft[accepted] * jnp.where(accepted < draft_length, 1.0, 0.0))
+        return accepted, jax.random.categorical(key, jnp.log(after))
+
+    return verify
+
+
+def chi_square_p_value(verify, *, chunks=CHUNKS, draft_length=2, seed=0):
+    """Of the transitions in many verified chains, against a target and a draft that are random Markov chains.
+
+    Wherever the rules stop, each token put out must follow its predecessor with the target's probability.
+    """
+    rng = np.random.default_rng(1)
+    target, draft = rng.dirichlet(np.full(WIDE_VOCAB, 0.7), size=(2, WIDE_VOCAB)).astype(np.float32)
+    target = (target + 2e-3) / (target + 2e-3).sum(axis=1, keepdims=True)  # no cell with an expectation near zero
+    p_table, q_table = jnp.asarray(target), jnp.asarray(draft)
+    q_steps = jnp.cumsum(q_table, axis=1)
+    width, chunk = draft_length + 1, SAMPLES // CHUNKS
+
+    @jax.jit
+    def count(key):
+        root_key, draft_key, accept_key, next_key = jax.random.split(key, 4)
+        chain = [jax.random.randint(root_key, (chunk,), 0, WIDE_VOCAB)]
+        for u in jax.random.uniform(draft_key, (draft_length, chunk)):
+            drawn = jnp.sum(q_steps[chain[-1]] <= u[:, None], axis=1)
+            chain.append(jnp.minimum(drawn, WIDE_VOCAB - 1))
+        chain = jnp.stack(chain, axis=1)
+        drafted = jnp.concatenate([chain[:, 1:], jnp.zeros_like(chain[:, :1])], axis=1)
+        uniforms = jax.random.uniform(accept_key, (chunk, width))
+        keys = jax.random.split(next_key, chunk)
+        accepted, next_token = jax.vmap(verify, in_axes=(0, 0, 0, None, 0, 0))(
+            p_table[chain], q_table[chain], drafted, jnp.asarray(draft_length), uniforms, keys
+        )
+        put_out = jnp.where(jnp.arange(width) == accepted[:, None], next_token[:, None], drafted)
+        seen = jnp.arange(width) <= accepted[:, None]
+        return jnp.zeros((WIDE_VOCAB, WIDE_VOCAB), jnp.int32).at[chain, put_out].add(seen.astype(jnp.int32))
+
+    counts = sum(np.asarray(count(key), np.int64) for key in jax.random.split(jax.random.key(seed), chunks))
+    expected = counts.sum(axis=1, keepdims=True) * target.astype(np.float64)
+    assert expected.min() > 10
+    statistic = np.sum((counts - expected) ** 2 / expected)
+    return stats.chi2.sf(statistic, WIDE_VOCAB * (WIDE_VOCAB - 1))
+
+
+def test_a_million_samples_have_the_targets_distribution():
+    assert chi_square_p_value(verify_chain) > 1e-4
+
+
+@pytest.mark.parametrize(
+    "broken", ["refused tokens redrawn from the target", "everything accepted", "ratio upside down"]
+)
+def test_a_tenth_of_them_notices_a_broken_rule(broken):
+    rules = {"accept": acceptance_probability, "residual": residual_distribution} | BROKEN_RULES[broken]
+    assert chi_square_p_value(verify_with(**rules), chunks=CHUNKS // 10) < 1e-9
+
+
+def test_verification_is_that_of_the_rules_step_by_step(jit):
+    rng = np.random.default_rng(5)
+    p, q = (rng.dirichlet(np.full(6, 0.5), size=(300, 4)).astype(np.float32) for _ in range(2))
+    drafted, uniforms = rng.integers(6, size=(300, 4)), rng.random((300, 4)).astype(np.float32)
+    keys = jax.random.split(jax.random.key(9), 300)
+    plain = verify_with(acceptance_probability, residual_distribution)
+    both = [jit(jax.vmap(verify, in_axes=(0, 0, 0, None, 0, 0))) for verify in (verify_chain, plain)]
+    seen = set()
+    for length in range(4):
+        verdict, (accepted, next_token) = (f(p, q, drafted, jnp.asarray(length), uniforms, keys) for f in both)
+        np.testing.assert_array_equal(verdict.accepted, accepted)
+        np.testing.assert_array_equal(verdict.next_token, next_token)
+        assert np.max(verdict.accepted) <= length
+        seen |= set(np.asarray(verdict.accepted).tolist())
+    assert seen == {0, 1, 2, 3}
+
+
+def test_draft_length_is_no_reason_to_compile_again():
+    traces = []
+
+    @jax.jit
+    def verify(*arguments):
+        traces.append(arguments)
+        return verify_chain(*arguments)
+
+    rows = jnp.full((3, 2), 0.5)
+    for length in (0, 1, 2):
+        verify(
+            rows, rows, jnp.zeros(3, jnp.int32), jnp.asarray(length), jnp.full(3, 0.1 * length), jax.random.key(length)
+        )
+    assert len(traces) == 1

@@ -1,0 +1,78 @@
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+
+from jaxspec.compress.kv import round_kv
+from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
+from jaxspec.models.decoder import forward_text
+from jaxspec.tune.calibration import calibrate, target_params
+
+CONFIG = DecoderConfig(
+    vocab_size=11, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6
+)
+FIRST = 4
+TOKENS = np.random.default_rng(1).integers(11, size=(3, 13)).astype(np.int32)
+
+
+@pytest.fixture(scope="module")
+def target(random_network):
+    return random_network(CONFIG, 0)
+
+
+@pytest.fixture(scope="module")
+def calibration(target):
+    return calibrate(target, CONFIG, TOKENS, first=FIRST)
+
+
+@pytest.fixture(scope="module")
+def text(jit, target):
+    return jit(lambda: forward_text(target, CONFIG, TOKENS[:, :-1], kv_codec=round_kv, keep_activations=True))()
+
+
+def test_target_is_what_bfloat16_stores():
+    stored = {"a": np.array([1.00390625, -3.1415927], np.float64), "b": jnp.array([1.5], jnp.bfloat16)}
+    result = target_params(stored)
+    np.testing.assert_array_equal(result["a"], np.array(stored["a"], ml_dtypes.bfloat16).astype(np.float32))
+    assert {x.dtype for x in jax.tree.leaves(result)} == {jnp.dtype(jnp.float32)}
+
+
+def test_text_has_the_targets_logits_from_the_first_root_on(calibration, text):
+    assert calibration.num_windows == 3
+    assert calibration.text.first == FIRST
+    np.testing.assert_array_equal(calibration.text.tokens, TOKENS)
+    np.testing.assert_allclose(calibration.text.logits, text.logits[:, FIRST:], rtol=1e-3, atol=1e-4)
+
+
+def test_kv_is_the_stored_one_of_all_queries(calibration, text):
+    # One KV head: a row is a token's head.
+    keys = np.stack(text.cache.key)[:, :, 0].transpose(0, 1, 3, 2)
+    values = np.stack(text.cache.value)[:, :, 0]
+    rows = np.stack([keys, values], axis=1).astype(ml_dtypes.bfloat16)
+    stored = np.asarray(calibration.kv.bits).view(ml_dtypes.bfloat16)
+    assert stored.shape == (2, 2, 3, 12, 6)
+    np.testing.assert_allclose(stored.astype(np.float32), rows.astype(np.float32), rtol=2**-7, atol=1e-6)
+
+
+def test_weights_are_ranked_by_wanda_scores_of_the_text(calibration, target, text):
+    feeds = {"q": "qkv", "k": "qkv", "v": "qkv", "o": "o", "gate": "gate_up", "up": "gate_up", "down": "down"}
+    for kind in MATRIX_KINDS:
+        inputs = np.asarray(text.activations[feeds[kind]], np.float64)
+        norm = np.sqrt(np.sum(inputs**2, axis=(1, 2)))
+        score = np.abs(np.asarray(target["layers"][kind], np.float64)) * norm[:, None]
+        ranked = calibration.ranked[kind]
+        np.testing.assert_allclose(np.exp(ranked.scores.log_score), score, rtol=1e-3)
+        np.testing.assert_array_equal(
+            np.asarray(ranked.bits).view(ml_dtypes.bfloat16).astype(np.float32), target["layers"][kind]
+        )
+
+
+def test_windows_are_taken_by_number(calibration):
+    text, kv = calibration.window(jnp.array([2, 0]))
+    np.testing.assert_array_equal(text.tokens, TOKENS[[2, 0]])
+    np.testing.assert_array_equal(text.logits, calibration.text.logits[np.array([2, 0])])
+    for part, whole in ((kv.bits, calibration.kv.bits), (kv.scores.rank, calibration.kv.scores.rank)):
+        np.testing.assert_array_equal(part, whole[:, :, np.array([2, 0])])
+    assert text.first == FIRST
+    assert kv.num_kv_heads == 1

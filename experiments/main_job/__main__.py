@@ -28,12 +28,14 @@ DEVICES = ("rtx-4090", "jetson-agx-orin", "cassandra-npu")
 BARS = {"tuned_vs_grid": 1.06, "tuned_vs_uniform": 1.03, "tuned_vs_default": 1.12}
 
 
-def tuned_rows(seeds: list[int], prompts: int, out: Path, reporter: Reporter) -> list[dict[str, Any]]:
+def tuned_rows(
+    seeds: list[int], all_devices: list[str], prompts: int, out: Path, reporter: Reporter
+) -> list[dict[str, Any]]:
     """One row per seed, way of decoding and device."""
     rows = []
     for seed in seeds:
         for temperature in (0.0, 1.0) if seed == seeds[0] else (0.0,):
-            devices = DEVICES if temperature == 0 else DEVICES[:1]
+            devices = tuple(all_devices if temperature == 0 else all_devices[:1])
             config = TuneConfig(device=devices, prompts=prompts, seed=seed, temperature=temperature)
             entries, _ = tune(config, out=str(out / f"seed-{seed}-temperature-{temperature:g}"), reporter=reporter)
             for entry in entries:
@@ -103,7 +105,7 @@ def show(rows: list[dict[str, Any]], equality: list[dict[str, Any]]) -> None:
             f"{row['lossless']['mismatches']} of {row['lossless']['tokens']}",
         )
     console.print(table)
-    for device in DEVICES:
+    for device in dict.fromkeys(row["device"] for row in rows):
         greedy = [row for row in rows if row["device"] == device and row["temperature"] == 0]
         for name, bar in BARS.items():
             ratios = np.asarray([row["ratios"][name]["ratio"] for row in greedy])
@@ -120,12 +122,13 @@ def main() -> None:
     """Run, show, write."""
     parser = argparse.ArgumentParser(prog="python -m experiments.main_job", description=__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--devices", nargs="+", default=list(DEVICES))
     parser.add_argument("--prompts", type=int, default=200)
     parser.add_argument("--out", type=Path, default=Path("runs/main_job"))
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     reporter = Reporter()
-    rows = tuned_rows(args.seeds, args.prompts, args.out, reporter)
+    rows = tuned_rows(args.seeds, args.devices, args.prompts, args.out, reporter)
     equality = equality_rows(args.prompts, args.out, reporter)
     show(rows, equality)
     if args.json:

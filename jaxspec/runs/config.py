@@ -67,7 +67,7 @@ class EvaluateConfig(CommonConfig):
 
 #: What `--quick` changes: a look at everything, with wider error bars.
 QUICK = {
-    "prompts": 48,
+    "prompts": 24,
     "output_tokens": 32,
     "calibration_prompts": 24,
     "steps": 15,

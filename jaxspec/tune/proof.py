@@ -19,7 +19,7 @@ from jaxspec.speculate.chain import Decoded, decode, decode_autoregressively
 from jaxspec.tune.hard import Decoding
 
 #: Prompts decoded together. One compiled shape serves every number of prompts, and results do not depend on it.
-CHUNK = 48
+CHUNK = 24
 
 #: Static width of every verification: whatever is drafted, and for autoregressive decoding too.
 WIDTH = MAX_DRAFT_LENGTH + 1

@@ -26,7 +26,7 @@ def main() -> None:
             rows.append(CASES[name]())
         except Exception as error:  # a failed benchmark is a result too
             rows.append({"name": name, "failed": f"{type(error).__name__}: {error}"})
-    table = Table(title="Benchmarks: ours beside a peer, same run, compile time left out")
+    table = Table(title="Benchmarks: ours beside a peer in the same run; compile time left out, but for cold starts")
     for column in ("name", "workload", "ours", "peer", "unit", "ratio", "peer name"):
         table.add_column(column)
     for row in rows:

@@ -19,7 +19,7 @@ from hwmodels import catalog
 from jaxspec.compress import MAX_DRAFT_LENGTH, uniform_knobs
 from jaxspec.runs import Reporter, RunDirectory, TuneConfig
 from jaxspec.runs.measuring import Measuring
-from jaxspec.tune import Decoding
+from jaxspec.tune import Decoding, decode_prompts
 
 
 def design_points() -> dict[str, Any]:
@@ -82,7 +82,7 @@ def design_points() -> dict[str, Any]:
 
 def acceptance() -> dict[str, Any]:
     """Acceptance of one draft at every position of held-out text: block passes against decoding it."""
-    config = TuneConfig(prompts=48, device=("rtx-4090",))
+    config = TuneConfig(prompts=48, calibration_prompts=48)
     with tempfile.TemporaryDirectory() as folder:
         directory = RunDirectory("benchmark", config, inputs={}, out=folder)
         run = Measuring(config, directory, Reporter())
@@ -91,7 +91,6 @@ def acceptance() -> dict[str, Any]:
         run.measure(knobs)
         ours = median_s(lambda: run.measure(knobs))
         draft = run.draft_params(knobs)
-        from jaxspec.tune import decode_prompts
 
         def decoded():
             return decode_prompts(

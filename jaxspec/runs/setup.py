@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 from pathlib import Path
 
+import jax
 import numpy as np
 
 from hwmodels import Architecture, Workload, catalog
@@ -77,7 +78,7 @@ def make_setup(config: CommonConfig) -> Setup:
     """
     loaded = load_model(config.model)
     text = load_text(config.text, loaded.tokenizer)
-    dtypes = {str(np.asarray(leaf).dtype) for leaf in _leaves(loaded.params)}
+    dtypes = {str(np.asarray(leaf).dtype) for leaf in jax.tree.leaves(loaded.params)}
     notes = []
     if dtypes != {"bfloat16"}:
         notes.append(
@@ -100,12 +101,6 @@ def make_setup(config: CommonConfig) -> Setup:
         bytes_per_token=len(loaded.tokenizer.decode(sample).encode()) / max(len(sample), 1),
         notes=tuple(notes),
     )
-
-
-def _leaves(tree):
-    import jax
-
-    return jax.tree.leaves(tree)
 
 
 def architecture_of(config: DecoderConfig) -> Architecture:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -87,7 +88,7 @@ class Tuning(Measuring):
             objective=config.objective,
             max_kl=config.max_kl,
             max_bits_per_byte=config.max_bits_per_byte,
-            draft_bits=self._draft_budget(),
+            draft_bits=self._draft_budget,
             bytes_per_token=setup.bytes_per_token,
             decode_temperature=config.surrogate_temperature if setup.decoding.greedy else config.temperature,
             pruned_exponents=setup.pruned_exponents,
@@ -106,6 +107,7 @@ class Tuning(Measuring):
     def _with_best_length(self, knobs: Knobs, pricing: Pricing) -> tuple[Knobs, float]:
         return with_best_length(self.calibration, knobs, pricing, self.setup.decoding, self.setup.pruned_exponents)
 
+    @cached_property
     def _draft_budget(self) -> float | None:
         """Bits per weight to keep to: given, or those of the default where quality alone is the objective."""
         if self.config.draft_bits is not None or self.config.objective == "speedup":
@@ -117,7 +119,7 @@ class Tuning(Measuring):
 
         A candidate that oversteps a limit loses to any that oversteps it less.
         """
-        config, budget, elected = self.config, self._draft_budget(), []
+        config, budget, elected = self.config, self._draft_budget, []
         for candidate in candidates:
             knobs, speedup = self._with_best_length(candidate, pricing)
             measured = self.measure(knobs)

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, UInt16
 
-from jaxspec.formats.bfloat16 import MANTISSA_BITS, from_bits, high_part
+from jaxspec.formats.patterns import BFLOAT16, from_bits
+from jaxspec.formats.truncation import high_part
 
 
 class Blend(NamedTuple):
@@ -29,7 +30,7 @@ def blend(cut_bits: Float[Array, "*b"], temperature: Float[Array, ""] | float) -
     The weight is sigmoid((fraction − 1/2) / temperature), rescaled to run from exactly 0 to exactly 1: without the rescaling
     the blend would jump at whole numbers. Kinks at whole numbers; the gradient there is the right-hand one (at 7 the left).
     """
-    low = jnp.clip(jnp.floor(cut_bits), 0, MANTISSA_BITS - 1)
+    low = jnp.clip(jnp.floor(cut_bits), 0, BFLOAT16.mantissa_bits - 1)
     bottom, top = jax.nn.sigmoid(-0.5 / temperature), jax.nn.sigmoid(0.5 / temperature)
     raw = jax.nn.sigmoid((cut_bits - low - 0.5) / temperature)
     return Blend(low.astype(jnp.int32), (raw - bottom) / (top - bottom))
@@ -37,6 +38,6 @@ def blend(cut_bits: Float[Array, "*b"], temperature: Float[Array, ""] | float) -
 
 def soft_truncate(bits: UInt16[Array, "*b"], mix: Blend, dtype=jnp.float32) -> Float[Array, "*b"]:
     """Blend of the two truncations of stored patterns; `mix` broadcasts against them."""
-    low = from_bits(high_part(bits, mix.low)).astype(dtype)
-    high = from_bits(high_part(bits, mix.low + 1)).astype(dtype)
+    low = from_bits(high_part(bits, mix.low), BFLOAT16).astype(dtype)
+    high = from_bits(high_part(bits, mix.low + 1), BFLOAT16).astype(dtype)
     return low + mix.weight * (high - low)

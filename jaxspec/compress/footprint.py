@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float, UInt16
 
-from jaxspec.formats.bfloat16 import EXPONENT_BITS, MANTISSA_BITS, TOTAL_BITS
+from jaxspec.formats.patterns import BFLOAT16
 from jaxspec.formats.unary import mean_code_length, weighted_counts
 
 #: How the exponents of pruned values are stored: as they are (Cassandra, V-A: "without any further transformation"), or
@@ -50,14 +50,14 @@ def bits_per_value(
         bitmap: bits of bitmap per value, 0 to 1.
     Source: Cassandra, IV-B; the 13.9 and 11.85 bits of the 40 %/4-bit point follow with a unary length of 2.85.
     """
-    exponent = (bits >> MANTISSA_BITS) & 0xFF
+    exponent = (bits >> BFLOAT16.mantissa_bits) & 0xFF
     share = jnp.mean(kept, axis=-1)
     code = mean_code_length(weighted_counts(exponent, kept))
-    draft = bitmap + share * (1 + code + MANTISSA_BITS - cut_bits)
+    draft = bitmap + share * (1 + code + BFLOAT16.mantissa_bits - cut_bits)
     if pruned_exponents == "raw":
-        pruned = jnp.asarray(float(TOTAL_BITS), draft.dtype)
+        pruned = jnp.asarray(float(BFLOAT16.total_bits), draft.dtype)
     else:
-        pruned = TOTAL_BITS - EXPONENT_BITS + mean_code_length(weighted_counts(exponent, 1 - kept))
+        pruned = BFLOAT16.total_bits - BFLOAT16.exponent_bits + mean_code_length(weighted_counts(exponent, 1 - kept))
     return BitsPerValue(draft=draft, target=draft + share * cut_bits + (1 - share) * pruned)
 
 

@@ -15,7 +15,8 @@ from jaxspec.compress.cut import blend, soft_truncate
 from jaxspec.compress.footprint import BitsPerValue, PrunedExponents, bits_per_value, soft_bitmap
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.selection import RankedScores, hard_mask, keep_largest, num_pruned, rank_scores, soft_mask
-from jaxspec.formats.bfloat16 import from_bits, high_part, to_bits
+from jaxspec.formats.patterns import BFLOAT16, from_bits, to_bits
+from jaxspec.formats.truncation import high_part
 from jaxspec.models.kv_cache import KVCache
 
 
@@ -87,7 +88,7 @@ def hard_kv(kv: RankedKV, knobs: Knobs, pruned_exponents: PrunedExponents = "raw
     """The bit-exact compressed cache, and bits per stored element of each layer."""
     cut = jnp.round(knobs.kv_cut_bits).astype(jnp.int32)
     kept = hard_mask(kv.scores, _rows(kv.scores, knobs.kv_prune))
-    values = jnp.where(kept, from_bits(high_part(kv.bits, _per_layer(cut))).astype(jnp.float32), 0.0)
+    values = jnp.where(kept, from_bits(high_part(kv.bits, _per_layer(cut)), BFLOAT16).astype(jnp.float32), 0.0)
     lead = kv.bits.shape[0]
     bitmap = (num_pruned(knobs.kv_prune, kept.shape[-1]) > 0).astype(jnp.float32)
     bits = bits_per_value(
@@ -108,5 +109,5 @@ def compress_cache(cache: KVCache, knobs: Knobs) -> KVCache:
     keep = rows.shape[-1] - num_pruned(knobs.kv_prune, rows.shape[-1])
     kept = keep_largest(bits & 0x7FFF, keep[:, None, None, None])
     cut = jnp.round(knobs.kv_cut_bits).astype(jnp.int32)
-    values = jnp.where(kept, from_bits(high_part(bits, _per_layer(cut))).astype(rows.dtype), 0)
+    values = jnp.where(kept, from_bits(high_part(bits, _per_layer(cut)), BFLOAT16).astype(rows.dtype), 0)
     return _as_cache(values, cache.key[0].shape[1])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jaxtyping import Array, Bool, Float, Int, UInt16
+from jaxtyping import Array, Bool, Float, Int, UInt16, UInt32
 
 #: How far (in log score) the threshold falls below a row's lowest score while p n runs from 1/2 down to 0.
 _FADE = 3.0
@@ -33,9 +33,14 @@ class RankedScores:
     rank: Int[Array, "*b row column"]
 
 
+def log_of(score: Float[Array, "*b"]) -> Float[Array, "*b"]:
+    """Logarithm of non-negative scores; a large negative number for zero."""
+    return jnp.where(score > 0, jnp.log(jnp.where(score > 0, score, 1.0)), _LOG_ZERO)
+
+
 def rank_scores(score: Float[Array, "*b row column"]) -> RankedScores:
     """Prepare non-negative scores."""
-    log_score = jnp.where(score > 0, jnp.log(jnp.where(score > 0, score, 1.0)), _LOG_ZERO)
+    log_score = log_of(score)
     place = jax.lax.broadcasted_iota(jnp.int32, log_score.shape, log_score.ndim - 1)
     # One sort carries the places along; a second one, for the ranks, would cost as much again.
     ordered, order = jax.lax.sort((log_score, place), num_keys=1, is_stable=True)
@@ -79,28 +84,39 @@ def soft_mask(
     return jax.nn.sigmoid((scores.log_score - threshold(scores, prune)) / temperature)
 
 
-def keep_largest(magnitude: UInt16[Array, "*b column"], keep: Int[Array, "*b"]) -> Bool[Array, "*b column"]:
+def ordered_pattern(log_score: Float[Array, "*b"]) -> UInt32[Array, "*b"]:
+    """Integers in the order of float32 values, for `keep_largest`."""
+    bits = jax.lax.bitcast_convert_type(log_score, jnp.uint32)
+    return jnp.where(bits >> 31 > 0, ~bits, bits | jnp.uint32(1 << 31))
+
+
+def keep_largest(
+    magnitude: UInt16[Array, "*b column"] | UInt32[Array, "*b column"], keep: Int[Array, "*b"]
+) -> Bool[Array, "*b column"]:
     """Mask of the `keep` largest of each row, ties kept from the right (as `hard_mask` does), without sorting.
 
-    Bisection on the bit pattern: 16 comparisons of the row, where a sort of short rows costs many times that in a decoding
-    loop on a CPU.
+    Bisection on the bit pattern: a comparison of the row per bit, where a sort of short rows costs many times that in a
+    decoding loop on a CPU, and one of long rows five times.
 
     Args:
-        magnitude: patterns whose integer order is the order of importance (bfloat16 with the sign cleared).
+        magnitude: patterns whose integer order is the order of importance (bfloat16 with the sign cleared, or
+            `ordered_pattern`); the largest 32-bit pattern, a NaN's, must not occur.
         keep: 0 to the row's length.
     """
+    narrow_pattern = magnitude.dtype == jnp.uint16
+    dtype, rounds, top = (jnp.int32, 17, 1 << 16) if narrow_pattern else (jnp.uint32, 33, (1 << 32) - 1)
+    wide = magnitude.astype(dtype)
 
     def narrow(_, limits):
         low, high = limits  # count(>= low) >= keep, count(>= high) < keep
-        middle = (low + high) // 2
-        enough = jnp.sum(magnitude.astype(jnp.int32) >= middle[..., None], axis=-1) >= keep
+        middle = low + (high - low) // 2
+        enough = jnp.sum(wide >= middle[..., None], axis=-1, dtype=jnp.int32) >= keep
         return jnp.where(enough, middle, low), jnp.where(enough, high, middle)
 
     keep = jnp.broadcast_to(keep, magnitude.shape[:-1])
-    low = jnp.zeros(keep.shape, jnp.int32)
-    limit, _ = jax.lax.fori_loop(0, 17, narrow, (low, jnp.full_like(low, 1 << 16)))
-    wide = magnitude.astype(jnp.int32)
+    low = jnp.zeros(keep.shape, dtype)
+    limit, _ = jax.lax.fori_loop(0, rounds, narrow, (low, jnp.full_like(low, top)))
     above, tied = wide > limit[..., None], wide == limit[..., None]
-    room = keep - jnp.sum(above, axis=-1)
-    from_right = jnp.cumsum(tied[..., ::-1], axis=-1)[..., ::-1]
+    room = keep - jnp.sum(above, axis=-1, dtype=jnp.int32)
+    from_right = jnp.cumsum(tied[..., ::-1], axis=-1, dtype=jnp.int32)[..., ::-1]
     return above | (tied & (from_right <= room[..., None]))

@@ -13,13 +13,13 @@ from jaxspec.compress.cut import blend, soft_truncate
 from jaxspec.compress.footprint import BitsPerValue, PrunedExponents, bits_per_value, soft_bitmap
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.selection import RankedScores, hard_mask, num_pruned, rank_scores, soft_mask
-from jaxspec.formats.bfloat16 import to_bits
+from jaxspec.formats.patterns import to_bits
 from jaxspec.formats.split import draft_values, split_tensor
 from jaxspec.models.config import MATRIX_KINDS
 from jaxspec.models.decoder import Params
 
 #: Which recorded input feeds each matrix (see `forward(keep_activations=True)`).
-_INPUT_OF = {"q": "qkv", "k": "qkv", "v": "qkv", "o": "o", "gate": "gate_up", "up": "gate_up", "down": "down"}
+INPUT_OF = {"q": "qkv", "k": "qkv", "v": "qkv", "o": "o", "gate": "gate_up", "up": "gate_up", "down": "down"}
 
 
 @struct.dataclass
@@ -55,7 +55,7 @@ def rank_weights(params: Params, norms: dict[str, Float[Array, "layer column"]])
 
     def one(kind: str) -> RankedMatrix:
         weight = params["layers"][kind]
-        score = jnp.abs(weight.astype(jnp.float32)) * norms[_INPUT_OF[kind]][:, None, :]
+        score = jnp.abs(weight.astype(jnp.float32)) * norms[INPUT_OF[kind]][:, None, :]
         return RankedMatrix(bits=to_bits(weight.astype(jnp.bfloat16)), scores=rank_scores(score))
 
     return {kind: one(kind) for kind in MATRIX_KINDS}

@@ -1,31 +1,57 @@
-"""Number formats, bit for bit: fields of bfloat16, truncation, speculation and verification data, code lengths."""
+"""Number formats, bit for bit, a module each: `formats.huffman.encode(...)`, `formats.mx.decode(...)`.
 
-from jaxspec.formats.bfloat16 import (
-    Fields,
-    from_bits,
-    high_part,
-    low_part,
-    merge_fields,
-    split_fields,
-    to_bits,
-    truncate,
+Patterns: `patterns`, `fields`, `truncation`, `split` (a draft inside its target), `entropy`, `bit_packing`. Sparse values:
+`bitmap`. Exponents: `unary`, `unary_decode`, `huffman`, `huffman_streams`, `huffman_cam`. Blocks with shared exponents: `mx`,
+`mx_truncated`. Integers: `bit_slices`, `group_quantization`, `code_tables`, `tile_layout`; `exp_table`. Memory: `superblock`,
+`superblock_order`. Files: `container`.
+"""
+
+from jaxspec.formats import (
+    bit_packing,
+    bit_slices,
+    bitmap,
+    code_tables,
+    container,
+    entropy,
+    exp_table,
+    fields,
+    group_quantization,
+    huffman,
+    huffman_cam,
+    huffman_streams,
+    mx,
+    mx_truncated,
+    patterns,
+    split,
+    superblock,
+    superblock_order,
+    tile_layout,
+    truncation,
+    unary,
+    unary_decode,
 )
-from jaxspec.formats.split import SplitTensor, draft_values, join_tensor, split_tensor
-from jaxspec.formats.unary import mean_code_length, weighted_counts
 
 __all__ = [
-    "Fields",
-    "SplitTensor",
-    "draft_values",
-    "from_bits",
-    "high_part",
-    "join_tensor",
-    "low_part",
-    "mean_code_length",
-    "merge_fields",
-    "split_fields",
-    "split_tensor",
-    "to_bits",
-    "truncate",
-    "weighted_counts",
+    "bit_packing",
+    "bit_slices",
+    "bitmap",
+    "code_tables",
+    "container",
+    "entropy",
+    "exp_table",
+    "fields",
+    "group_quantization",
+    "huffman",
+    "huffman_cam",
+    "huffman_streams",
+    "mx",
+    "mx_truncated",
+    "patterns",
+    "split",
+    "superblock",
+    "superblock_order",
+    "tile_layout",
+    "truncation",
+    "unary",
+    "unary_decode",
 ]

@@ -1,12 +1,15 @@
-"""Speculation data and verification data of a bfloat16 tensor: disjoint, and together the stored tensor bit for bit."""
+"""Speculation data and verification data of a tensor: disjoint, and together the stored tensor bit for bit."""
 
 from __future__ import annotations
 
 import jax.numpy as jnp
 from flax import struct
-from jaxtyping import Array, BFloat16, Bool, Int, UInt16
+from jaxtyping import Array, Bool, Float, Int, UInt
 
-from jaxspec.formats.bfloat16 import from_bits, high_part, low_part, to_bits
+from jaxspec.formats.patterns import NumberFormat, format_of, from_bits, to_bits
+from jaxspec.formats.truncation import high_part, low_part
+
+__all__ = ["SplitTensor", "draft_values", "join_tensor", "split_tensor"]
 
 
 @struct.dataclass
@@ -17,29 +20,41 @@ class SplitTensor:
         kept: the bitmap; True where a value is speculation data.
         speculation: high bits of the kept values, zero elsewhere: the draft's values as they stand.
         verification: everything else: the cut bits of the kept values, the pruned values whole.
+        number_format: static; of the stored tensor.
     """
 
     kept: Bool[Array, "*b"]
-    speculation: UInt16[Array, "*b"]
-    verification: UInt16[Array, "*b"]
+    speculation: UInt[Array, "*b"]
+    verification: UInt[Array, "*b"]
+    number_format: NumberFormat = struct.field(pytree_node=False)
 
 
-def split_tensor(x: BFloat16[Array, "*b"], kept: Bool[Array, "*b"], cut_bits: Int[Array, "*b"] | int) -> SplitTensor:
-    """Divide a tensor by a bitmap and a number of cut mantissa bits (0 to 7, broadcast against x)."""
+def split_tensor(x: Float[Array, "*b"], kept: Bool[Array, "*b"], cut_bits: Int[Array, "*b"] | int) -> SplitTensor:
+    """Divide a tensor by a bitmap and a number of cut mantissa bits.
+
+    Args:
+        x: bfloat16, float16 or float32.
+        cut_bits: 0 to the format's mantissa bits, broadcast against x; it may be traced.
+    Raises:
+        ValueError: int8 or another dtype, or a cut that is known and out of range.
+    """
+    number_format = format_of(x.dtype)
     bits = to_bits(x)
-    zero = jnp.uint16(0)
+    zero = jnp.zeros((), bits.dtype)
     return SplitTensor(
         kept=kept,
-        speculation=jnp.where(kept, high_part(bits, cut_bits), zero),
-        verification=jnp.where(kept, low_part(bits, cut_bits), bits),
+        speculation=jnp.where(kept, high_part(bits, cut_bits, number_format=number_format), zero),
+        verification=jnp.where(kept, low_part(bits, cut_bits, number_format=number_format), bits),
+        number_format=number_format,
     )
 
 
-def draft_values(parts: SplitTensor) -> BFloat16[Array, "*b"]:
+def draft_values(parts: SplitTensor) -> Float[Array, "*b"]:
     """What the draft computes with: speculation data, zero-filled."""
-    return from_bits(parts.speculation)
+    return from_bits(parts.speculation, parts.number_format)
 
 
-def join_tensor(parts: SplitTensor) -> BFloat16[Array, "*b"]:
+def join_tensor(parts: SplitTensor) -> Float[Array, "*b"]:
     """The stored tensor, bit for bit."""
-    return from_bits(jnp.where(parts.kept, parts.speculation | parts.verification, parts.verification))
+    whole = jnp.where(parts.kept, parts.speculation | parts.verification, parts.verification)
+    return from_bits(whole, parts.number_format)

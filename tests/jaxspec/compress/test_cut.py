@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from jaxspec.compress.cut import Blend, blend, soft_truncate
-from jaxspec.formats.bfloat16 import truncate
+from jaxspec.formats.truncation import truncate
 
 VALUES = np.random.default_rng(0).standard_normal((5, 17)).astype(ml_dtypes.bfloat16)
 BITS = jnp.asarray(VALUES.view(np.uint16))

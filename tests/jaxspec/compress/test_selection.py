@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from jaxspec.compress.selection import hard_mask, keep_largest, num_pruned, rank_scores, soft_mask, threshold
-from jaxspec.formats.bfloat16 import from_bits
+from jaxspec.formats.patterns import BFLOAT16, from_bits
 
 COLUMNS = 19
 RATIOS = np.concatenate([np.arange(0, 0.96, 0.05), np.random.default_rng(0).uniform(0, 0.95, 20)]).astype(np.float32)
@@ -49,7 +49,7 @@ def test_bisection_keeps_what_the_ranks_keep(distinct):
     # Patterns of normal bfloat16 values and of zero: arithmetic on CPUs takes subnormal ones for zero.
     patterns = np.append(rng.integers(0x0080, 0x7F80, size=distinct - 1), 0)
     magnitude = rng.choice(patterns, size=(40, 13)).astype(np.uint16)
-    scores = rank_scores(jnp.asarray(from_bits(jnp.asarray(magnitude)), jnp.float32)[:, None, :])
+    scores = rank_scores(jnp.asarray(from_bits(jnp.asarray(magnitude), BFLOAT16), jnp.float32)[:, None, :])
     bisect = jax.jit(keep_largest)
     for pruned in range(14):
         ranked = hard_mask(scores, jnp.full(40, pruned / 13))[:, 0]

@@ -6,15 +6,29 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from jaxspec.formats.unary import CODEBOOK_ENTRY_BITS, NUM_SYMBOLS, mean_code_length, weighted_counts
+from jaxspec.formats.unary import (
+    CODEBOOK_ENTRY_BITS,
+    MAX_STREAM_BYTES,
+    NUM_SYMBOLS,
+    build_codebook,
+    code_length_counts,
+    code_length_variance,
+    encode,
+    encoded_bits,
+    mean_code_length,
+    mean_length,
+    weighted_counts,
+)
 
 
 def counts_of(*values):
     return jnp.zeros(NUM_SYMBOLS).at[jnp.array([3, 200, 0, 91, 255, 17])[: len(values)]].set(jnp.array(values, float))
 
 
-def encoded_bits(symbols):
+def bits_written_out(symbols):
     """Bits of a stream that is written out: the symbols as 1, 01, 001, ... by falling frequency, and the codebook."""
     ranking = collections.Counter(np.asarray(symbols).tolist()).most_common()
     code = {symbol: "0" * rank + "1" for rank, (symbol, _) in enumerate(ranking)}
@@ -60,7 +74,7 @@ def test_no_other_ranking_is_shorter(seed):
 def test_length_is_that_of_a_stream_written_out():
     symbols = gaussian_exponents(0, rows=3, columns=333)
     length = mean_code_length(weighted_counts(jnp.asarray(symbols), jnp.ones(symbols.shape)))
-    np.testing.assert_allclose(length, [encoded_bits(row) / 333 for row in symbols], rtol=1e-5)
+    np.testing.assert_allclose(length, [bits_written_out(row) / 333 for row in symbols], rtol=1e-5)
 
 
 def test_weighted_counts_are_those_of_bincount():
@@ -88,3 +102,150 @@ def test_gradient_by_the_weights_of_values(check_gradient):
     symbols = symbols.at[0, 5].set(60)
     weights = jnp.asarray(rng.uniform(0.05, 0.9, size=(2, 41)))
     check_gradient(lambda w: jnp.sum(mean_code_length(weighted_counts(symbols, w)) * jnp.array([1.0, -0.7])), weights)
+
+
+def codewords(symbols, ranking):
+    """The stream as text, from the symbols in order of their ranks."""
+    return "".join("0" * ranking.index(symbol) + "1" for symbol in np.asarray(symbols).tolist())
+
+
+def as_text(stream):
+    """The stored bits as text, padding included."""
+    return "".join(f"{byte:08b}" for byte in np.asarray(stream.data).tolist())
+
+
+def test_codebook_by_hand():
+    # Five times 91, three times 17 and 200 (a tie: the lower symbol first), once 0; then what never occurs, by value.
+    counts = jnp.zeros(NUM_SYMBOLS, jnp.int32).at[jnp.array([200, 91, 17, 0])].set(jnp.array([3, 5, 3, 1]))
+    codebook = build_codebook(counts)
+    rest = [symbol for symbol in range(256) if symbol not in (0, 17, 91, 200)]
+    assert np.asarray(codebook.symbols).tolist() == [91, 17, 200, 0, *rest]
+    assert int(codebook.size) == 4
+    np.testing.assert_array_equal(codebook.symbols[codebook.rank_of.astype(int)], np.arange(256))
+    assert codebook.symbols.dtype == codebook.rank_of.dtype == jnp.uint8
+
+
+@pytest.mark.parametrize("dtype", [jnp.int32, jnp.uint32, jnp.float32])
+def test_codebooks_of_rows_under_vmap(dtype):
+    # Unsigned counts must not wrap around when they are ranked, and ties abound.
+    counts = np.random.default_rng(2).integers(4, size=(3, NUM_SYMBOLS))
+    codebooks = jax.jit(jax.vmap(build_codebook))(jnp.asarray(counts, dtype))
+    for row, symbols, size in zip(counts, codebooks.symbols, codebooks.size):
+        assert np.asarray(symbols).tolist() == sorted(range(256), key=lambda symbol: (-row[symbol], symbol))
+        assert size == np.count_nonzero(row)
+
+
+def test_codebook_wants_256_counts():
+    with pytest.raises(ValueError, match=r"256 symbols.*\(3, 255\)"):
+        build_codebook(jnp.zeros((3, 255)))
+
+
+def test_stream_by_hand():
+    # Ranks: 91 is 0, 17 is 1, 200 is 2. 200, 91, 200, 17 are 001 1 001 01 = 0011 0010 1000 0000: nine bits.
+    codebook = build_codebook(jnp.zeros(NUM_SYMBOLS).at[jnp.array([91, 17, 200])].set(jnp.array([4.0, 3.0, 2.0])))
+    stream = encode(jnp.array([200, 91, 200, 17], jnp.uint8), codebook, capacity_bytes=3)
+    assert np.asarray(stream.data).tolist() == [0x32, 0x80, 0]
+    assert int(stream.num_bits) == 9
+
+
+@settings(max_examples=25)
+@given(size=st.sampled_from([0, 1, 2, 7, 61]), distinct=st.sampled_from([1, 2, 9, 256]), seed=st.integers(0, 2**32 - 1))
+def test_stream_is_the_codewords_written_out(size, distinct, seed):
+    rng = np.random.default_rng(seed)
+    symbols = rng.choice(rng.permutation(256)[:distinct], size=size).astype(np.uint8)
+    counts = np.bincount(symbols, minlength=256)
+    codebook = build_codebook(jnp.asarray(counts))
+    expected = codewords(symbols, sorted(range(256), key=lambda symbol: (-counts[symbol], symbol)))
+    # Too few bytes for some of the longest, more than needed elsewhere.
+    stream = jax.jit(encode, static_argnames="capacity_bytes")(jnp.asarray(symbols), codebook, capacity_bytes=80)
+    assert as_text(stream) == expected.ljust(640, "0")[:640]
+    assert int(stream.num_bits) == int(encoded_bits(jnp.asarray(symbols), codebook)) == len(expected)
+    assert len(expected) == round(float(mean_length(jnp.asarray(counts, jnp.float32))) * size)
+
+
+def test_a_stream_that_does_not_fit_says_so_and_keeps_its_start():
+    symbols = jnp.asarray(gaussian_exponents(3, rows=1, columns=65)[0], jnp.uint8)
+    codebook = build_codebook(jnp.bincount(symbols, length=256))
+    whole = encode(symbols, codebook, capacity_bytes=100)
+    cut = encode(symbols, codebook, capacity_bytes=11)
+    assert cut.num_bits == whole.num_bits > 88
+    np.testing.assert_array_equal(cut.data, whole.data[:11])
+    assert encode(symbols, codebook, capacity_bytes=0).num_bits == whole.num_bits
+
+
+def test_streams_of_rows_under_vmap():
+    symbols = jnp.asarray(gaussian_exponents(4, rows=3, columns=45), jnp.uint8)
+    codebooks = jax.vmap(build_codebook)(weighted_counts(symbols, jnp.ones(symbols.shape)))
+    rows = jax.jit(jax.vmap(lambda row, codebook: encode(row, codebook, capacity_bytes=40)))(symbols, codebooks)
+    for i in range(3):
+        alone = encode(symbols[i], jax.tree.map(lambda x, i=i: x[i], codebooks), capacity_bytes=40)
+        np.testing.assert_array_equal(rows.data[i], alone.data)
+        assert rows.num_bits[i] == alone.num_bits
+
+
+@pytest.mark.parametrize("capacity", [-1, MAX_STREAM_BYTES + 1])
+def test_capacity_out_of_range(capacity):
+    with pytest.raises(ValueError, match=f"capacity_bytes is {capacity}, allowed"):
+        encode(jnp.zeros(3, jnp.uint8), build_codebook(jnp.ones(NUM_SYMBOLS)), capacity_bytes=capacity)
+
+
+def test_bits_are_exact_up_to_the_longest_stream_and_never_wrap_around():
+    # Equal counts rank by value, so that symbol 255 takes 256 bits: 2**23 of them would be 2**31 bits.
+    codebook = build_codebook(jnp.ones(NUM_SYMBOLS))
+    symbols = jnp.full(2**23 + 77, 255, jnp.uint8)
+    bits = jax.jit(encoded_bits)
+    assert int(bits(symbols[: 2**23 - 999], codebook)) == 256 * (2**23 - 999)
+    assert int(bits(symbols, codebook)) == 2**31 - 1
+    # 2**24 and some would have come round to a small positive number.
+    assert int(bits(jnp.concatenate([symbols, symbols]), codebook)) == 2**31 - 1
+
+
+def test_mean_and_variance_by_hand():
+    # Lengths 1 (five times), 2 (three times), 3 (once): mean 14/9, mean square (5 + 12 + 9)/9, variance 26/9 − (14/9)² = 38/81.
+    counts = counts_of(3, 1, 5)
+    np.testing.assert_allclose(mean_length(counts), 14 / 9, rtol=1e-6)
+    np.testing.assert_allclose(code_length_variance(counts), 38 / 81, rtol=1e-6)
+    assert np.asarray(code_length_counts(counts))[:4].tolist() == [5, 3, 1, 0]
+
+
+def test_mean_and_variance_at_the_ends():
+    assert mean_length(jnp.zeros(NUM_SYMBOLS)) == code_length_variance(jnp.zeros(NUM_SYMBOLS)) == 0
+    assert mean_length(counts_of(7)) == 1
+    assert code_length_variance(counts_of(7)) == 0
+    # All equally frequent: uniform on 1 to 256, of mean 257/2 and variance (256² − 1)/12.
+    np.testing.assert_allclose(mean_length(jnp.full((2, NUM_SYMBOLS), 3.0)), 257 / 2, rtol=1e-6)
+    np.testing.assert_allclose(code_length_variance(jnp.full((2, NUM_SYMBOLS), 3.0)), (256**2 - 1) / 12, rtol=1e-6)
+
+
+@pytest.mark.parametrize("seed", [4, 5, 6])
+def test_mean_and_variance_of_gaussian_weights(seed):
+    # The model: Gaussian rows, scales log-normal with deviation 0.3 about 0.02. Cassandra prints 2.85 bits for real weights.
+    symbols = gaussian_exponents(seed).reshape(-1)
+    counts = jnp.asarray(np.bincount(symbols, minlength=256), jnp.float32)
+    ranking = [symbol for symbol, _ in collections.Counter(symbols.tolist()).most_common()]
+    length_of = {symbol: rank + 1 for rank, symbol in enumerate(ranking)}
+    lengths = np.array([length_of[symbol] for symbol in symbols.tolist()])
+    assert abs(float(mean_length(counts)) - 2.85) < 0.06
+    np.testing.assert_allclose(mean_length(counts), lengths.mean(), rtol=1e-5)
+    np.testing.assert_allclose(code_length_variance(counts), lengths.var(), rtol=1e-4)
+    # The codebook is what the two means differ by.
+    difference = mean_code_length(counts) - mean_length(counts)
+    np.testing.assert_allclose(difference, CODEBOOK_ENTRY_BITS * len(ranking) / symbols.size, rtol=1e-2)
+
+
+@pytest.mark.parametrize("statistic", [mean_length, code_length_variance, mean_code_length])
+def test_gradient_by_counts_at_a_kink_and_away_from_it(statistic, check_gradient):
+    # Symbols 9 and 40 tie. The gradient is that of 9 before 40: 9 may grow and 40 may shrink without changing it.
+    where = jnp.array([200, 9, 40, 131, 3])
+    counts = jnp.array([0.5, 4.25, 4.25, 2.5, 8.0])
+    function = lambda c: statistic(jnp.zeros(NUM_SYMBOLS, c.dtype).at[where].set(c))
+    check_gradient(function, counts, side=jnp.array([0, 1, -1, 0, 0]))
+
+
+def test_gradient_where_a_codebook_entry_begins_to_fade(x64):
+    counts = jnp.array([4.0, 1.0])
+    function = lambda c: mean_code_length(jnp.zeros(NUM_SYMBOLS).at[jnp.array([7, 5])].set(c))
+    at = lambda c: (4.0 + 2 * c + 8 * (1 + min(c, 1.0))) / (4.0 + c)
+    # Half-way between the two one-sided slopes.
+    slopes = [(at(1.0 + step) - at(1.0)) / step for step in (1e-6, -1e-6)]
+    np.testing.assert_allclose(jax.grad(function)(counts)[1], np.mean(slopes), rtol=1e-4)

@@ -1,0 +1,87 @@
+"""Truncation of mantissas: the high bits that a draft reads, and the low bits that only the target reads.
+
+Source: Cassandra, IV-B (mantissa truncation: toward zero, no rounding, so that the draft's bits are a part of the target's).
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, UInt
+
+from jaxspec.formats.patterns import NumberFormat, format_of, from_bits, to_bits
+
+__all__ = ["expected_bits", "high_part", "low_part", "num_bits", "truncate"]
+
+
+def high_part(
+    bits: UInt[Array, "*b"], cut_bits: Int[Array, "*b"] | int, *, number_format: NumberFormat | None = None
+) -> UInt[Array, "*b"]:
+    """The patterns with their lowest `cut_bits` bits zeroed: what the draft reads.
+
+    Args:
+        bits: patterns of bfloat16, float16 or float32.
+        cut_bits: 0 to the number of mantissa bits, an integer or an integer array that broadcasts against `bits`; it may be
+            traced. Beyond the mantissa it would cut exponents.
+        number_format: of the patterns, if a cut that is known before tracing is to be checked against its mantissa.
+    Raises:
+        ValueError: patterns of 8 bits, which are integers, or of another width than the format's; a cut out of range.
+    """
+    _check(bits.dtype, cut_bits, number_format)
+    everything = jnp.asarray(jnp.iinfo(bits.dtype).max, bits.dtype)
+    return bits & (everything << jnp.asarray(cut_bits).astype(bits.dtype)).astype(bits.dtype)
+
+
+def low_part(
+    bits: UInt[Array, "*b"], cut_bits: Int[Array, "*b"] | int, *, number_format: NumberFormat | None = None
+) -> UInt[Array, "*b"]:
+    """The cut bits: what only the target reads. `high_part | low_part` is the pattern; see `high_part`."""
+    return bits ^ high_part(bits, cut_bits, number_format=number_format)
+
+
+def truncate(x: Float[Array, "*b"], cut_bits: Int[Array, "*b"] | int) -> Float[Array, "*b"]:
+    """The values with their lowest mantissa bits zeroed: rounded toward zero; a NaN with low payload becomes an infinity.
+
+    Args:
+        x: bfloat16, float16 or float32.
+        cut_bits: 0 to the number of mantissa bits, broadcast against x; it may be traced.
+    Raises:
+        ValueError: int8 or another dtype, or a cut that is known and out of range.
+    """
+    number_format = format_of(x.dtype)
+    return from_bits(high_part(to_bits(x), cut_bits, number_format=number_format), number_format)
+
+
+def num_bits(number_format: NumberFormat, cut_bits: Int[Array, "*b"] | int) -> Int[Array, "*b"] | int:
+    """Bits of a truncated value: what is left of sign, exponent and mantissa.
+
+    Raises:
+        ValueError: an integer format, or a cut that is known and out of range.
+    """
+    _check(number_format.bits_dtype, cut_bits, number_format)
+    return number_format.total_bits - cut_bits
+
+
+def expected_bits(number_format: NumberFormat, cut_bits: Float[Array, "*b"] | float) -> Float[Array, "*b"] | float:
+    """Mean bits of a value at a fractional cut, which is the mean over values: linear, with slope -1 and no kinks."""
+    _check(number_format.bits_dtype, cut_bits, number_format)
+    return number_format.total_bits - cut_bits
+
+
+def _check(dtype: np.dtype, cut_bits: Array | float, number_format: NumberFormat | None) -> None:
+    if dtype not in (np.uint16, np.uint32):
+        raise ValueError(
+            f"patterns of dtype {dtype} hold no mantissa (int8 has none); allowed are those of bfloat16, float16 and "
+            "float32. Cut the bits of integers with fields.split"
+        )
+    if number_format is None:
+        return
+    if dtype != number_format.bits_dtype:
+        raise ValueError(f"patterns of dtype {dtype} are not {number_format.name}, which is {number_format.bits_dtype}")
+    # Arrays of JAX may be traced, and reading concrete ones would wait for the device.
+    known = isinstance(cut_bits, (int, float, np.number, np.ndarray))
+    if known and not np.all((np.asarray(cut_bits) >= 0) & (np.asarray(cut_bits) <= number_format.mantissa_bits)):
+        raise ValueError(
+            f"cut_bits is {cut_bits}; {number_format.name} has {number_format.mantissa_bits} mantissa bits, so that "
+            f"0 to {number_format.mantissa_bits} may be cut"
+        )

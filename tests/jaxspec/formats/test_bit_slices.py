@@ -1,0 +1,262 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxspec.formats import bit_slices
+
+VALUES = np.arange(-128, 128, dtype=np.int8)
+weights = VALUES.astype(int)
+READINGS = ("truncation", "rounding", "augmentation")
+
+by_width = pytest.mark.parametrize("draft_bits", [2, 3, 4, 5, 6])
+by_reading = pytest.mark.parametrize("reading", READINGS)
+
+encode = jax.jit(bit_slices.encode, static_argnames="group_size")
+decode = jax.jit(bit_slices.decode)
+split = jax.jit(bit_slices.split, static_argnames="draft_bits")
+join = jax.jit(bit_slices.join)
+augmented_operand = jax.jit(bit_slices.augmented_operand)
+exact_operand = jax.jit(bit_slices.exact_operand)
+round_slice = jax.jit(bit_slices.round_slice, static_argnames="draft_bits")
+read_draft = jax.jit(bit_slices.read_draft, static_argnames=("reading", "draft_bits"))
+decode_draft = jax.jit(bit_slices.decode_draft, static_argnames=("reading", "draft_bits"))
+mean_squared_error = jax.jit(bit_slices.mean_squared_error, static_argnames="reading")
+
+
+def draft_errors(reading, draft_bits):
+    """Weight minus what the draft takes it for, of all 256 weights."""
+    result = read_draft(jnp.asarray(VALUES), reading, draft_bits=draft_bits)
+    assert result.dtype == jnp.int16
+    return weights - np.asarray(result, int)
+
+
+def test_by_hand():
+    # -83 = 16 · (-6) + 13. Cut: -96. Augmented: field 2 · (-6) + 1 = -11 of 5 bits, worth 8 · -11 = -88. Rounded: -5, -80,
+    # with the residual -3.
+    slices = split(jnp.asarray([-83], jnp.int8))
+    assert (slices.msb.tolist(), slices.lsb.tolist()) == ([-6], [13])
+    augmented, exact = augmented_operand(slices), exact_operand(slices)
+    assert (augmented.field.tolist(), augmented.value.tolist()) == ([-11], [-88])
+    assert (exact.field.tolist(), exact.value.tolist()) == ([-12], [-96])
+    rounded = round_slice(jnp.asarray([-83], jnp.int8))
+    assert [part.tolist() for part in rounded] == [[-5], [-3], [False]]
+
+
+@by_width
+def test_slices_are_the_quotient_and_the_remainder_and_join_again(draft_bits):
+    slices = split(jnp.asarray(VALUES), draft_bits=draft_bits)
+    size = 2 ** (8 - draft_bits)
+    assert (slices.msb.dtype, slices.lsb.dtype) == (jnp.int8, jnp.uint8)
+    np.testing.assert_array_equal(slices.msb, weights // size)
+    np.testing.assert_array_equal(slices.lsb, weights % size)
+    # All patterns of either slice occur: no bit is stored in vain.
+    assert (slices.msb.min(), slices.msb.max()) == (-(2 ** (draft_bits - 1)), 2 ** (draft_bits - 1) - 1)
+    assert (slices.lsb.min(), slices.lsb.max()) == (0, size - 1)
+    joined = join(slices)
+    assert joined.dtype == jnp.int8
+    np.testing.assert_array_equal(joined, VALUES)
+
+
+@by_width
+def test_error_ranges_of_all_weights(draft_bits):
+    size = 2 ** (8 - draft_bits)
+    cut, rounded, augmented = (draft_errors(reading, draft_bits) for reading in READINGS)
+    assert (cut.min(), cut.max()) == (0, size - 1)
+    assert (augmented.min(), augmented.max()) == (-size // 2, size // 2 - 1)
+    # Rounding has the augmented range where the slice is wide enough, and the cut one above.
+    held = weights >= 128 - size // 2
+    assert (rounded[~held].min(), rounded[~held].max()) == (-size // 2, size // 2 - 1)
+    assert (rounded[held].min(), rounded[held].max()) == (size // 2, size - 1)
+
+
+def test_four_bits_err_as_printed():
+    # ELMoE-3D, 4.3: truncation [0, 15]; rounding [-8, 7], here without the weights from 120 up; Fig. 8: augmentation too.
+    ranges = [(errors.min(), errors.max()) for errors in (draft_errors(reading, 4) for reading in READINGS)]
+    assert ranges == [(0, 15), (-8, 15), (-8, 7)]
+    assert draft_errors("rounding", 4)[weights < 120].max() == 7
+
+
+@by_width
+def test_operands_are_bits_behind_the_slice(draft_bits):
+    slices = split(jnp.asarray(VALUES), draft_bits=draft_bits)
+    for operand, last in ((augmented_operand(slices), "1"), (exact_operand(slices), "0")):
+        for m, field, value in zip(slices.msb.tolist(), operand.field.tolist(), operand.value.tolist()):
+            pattern = format(m % 2**draft_bits, f"0{draft_bits}b") + last
+            unsigned = int(pattern, 2)
+            assert field == unsigned - 2 ** (draft_bits + 1) * (pattern[0] == "1")
+            assert value == field * 2 ** (7 - draft_bits)
+    exact = np.asarray(exact_operand(slices).value, int)
+    np.testing.assert_array_equal(exact + np.asarray(slices.lsb, int), weights)
+
+
+@by_width
+def test_where_a_rounded_residual_fits(draft_bits):
+    size = 2 ** (8 - draft_bits)
+    rounded = round_slice(jnp.asarray(VALUES), draft_bits=draft_bits)
+    # Nearest multiple, ties up, in Python; at most the largest of the slice.
+    nearest = [
+        min(max(range(-130, 131), key=lambda m: (-abs(w - size * m), m)), 2 ** (draft_bits - 1) - 1) for w in weights
+    ]
+    np.testing.assert_array_equal(rounded.msb, nearest)
+    np.testing.assert_array_equal(rounded.residual, weights - size * np.array(nearest))
+    # It fits where the low bits are below half, or where the slice was held: half of the weights and half a slice's step.
+    np.testing.assert_array_equal(rounded.fits, (weights % size < size // 2) | (weights >= 128 - size // 2))
+    assert np.sum(rounded.fits) == 128 + size // 2
+    # One bit more, as NestQuant stores, would do.
+    assert -size <= np.min(rounded.residual)
+    assert np.max(rounded.residual) < size
+
+
+@by_width
+@by_reading
+def test_mean_squared_error_is_that_of_all_weights(draft_bits, reading):
+    errors = draft_errors(reading, draft_bits)
+    if reading == "rounding":
+        errors = errors[weights < 128 - 2 ** (7 - draft_bits)]
+        # Without the last half step of the slice; and without the first, so that each low part occurs equally often.
+        errors = errors[2 ** (7 - draft_bits) :]
+    closed = mean_squared_error(jnp.float32(draft_bits), reading)
+    np.testing.assert_allclose(closed, np.mean(errors.astype(float) ** 2), rtol=1e-6)
+
+
+def test_augmentation_errs_a_quarter_of_truncation():
+    # By hand at 4 bits: 15 · 31 / 6 = 77.5 against (256 + 2) / 12 = 21.5.
+    assert float(mean_squared_error(jnp.float32(4), "truncation")) == 77.5
+    assert float(mean_squared_error(jnp.float32(4))) == 21.5
+    widths = jnp.linspace(2, 6, 9)
+    ratio = mean_squared_error(widths, "truncation") / mean_squared_error(widths)
+    assert np.all((ratio > 7 / 3 - 0.01) & (ratio < 4))
+    # More bits, less error.
+    for reading in READINGS:
+        assert np.all(np.diff(mean_squared_error(widths, reading)) < 0)
+
+
+def test_encoding_by_hand():
+    # Largest magnitude 2.54: scale 0.02, in float16 0x251F = 0.0200043. 1.0 / 0.02 = 50; 0.009 / 0.02 = 0.45 -> 0;
+    # 0.011 / 0.02 = 0.55 -> 1. Decoding multiplies with the stored scale.
+    x = np.zeros((1, 32), np.float32)
+    x[0, :4] = [1.0, -2.54, 0.009, 0.011]
+    groups = encode(jnp.asarray(x))
+    assert np.asarray(groups.values)[0, :5].tolist() == [50, -127, 0, 1, 0]
+    assert np.asarray(groups.scales).view(np.uint16).tolist() == [[0x251F]]
+    np.testing.assert_allclose(decode(groups)[0, :2], [50 * 0.0200043, -127 * 0.0200043], rtol=1e-5)
+
+
+def test_encoding_is_the_plain_one():
+    x = np.random.default_rng(1).normal(0.02, 1, (40, 3, 24)).astype(np.float32)
+    groups = encode(jnp.asarray(x.reshape(40, 72)), group_size=24)
+    scale = np.abs(x).max(-1) / np.float32(127)
+    y = (x * (np.float32(1) / scale)[..., None]).astype(np.float64)
+    np.testing.assert_array_equal(groups.values, (np.sign(y) * np.floor(np.abs(y) + 0.5)).reshape(40, 72))
+    np.testing.assert_array_equal(groups.scales, scale.astype(np.float16))
+    # -128 never occurs, so either sign reaches as far.
+    assert (groups.values.min(), groups.values.max()) == (-127, 127)
+    decoded = (
+        np.asarray(groups.values, np.float32).reshape(x.shape) * scale.astype(np.float16).astype(np.float32)[..., None]
+    )
+    np.testing.assert_array_equal(decode(groups), decoded.reshape(40, 72))
+
+
+@by_reading
+def test_drafts_use_the_targets_scales(reading):
+    x = np.random.default_rng(2).normal(0.01, 0.6, (5, 96)).astype(np.float32)
+    groups = encode(jnp.asarray(x))
+    draft = jax.jit(bit_slices.decode_draft, static_argnums=1, static_argnames="draft_bits")(
+        groups, reading, draft_bits=3
+    )
+    scales = np.repeat(np.asarray(groups.scales, np.float32), 32, axis=-1)
+    np.testing.assert_array_equal(
+        draft, np.asarray(read_draft(groups.values, reading, draft_bits=3), np.float32) * scales
+    )
+
+
+def test_augmented_drafts_are_nearer_to_gaussian_weights():
+    x = np.random.default_rng(3).normal(0, 0.02, (64, 96)).astype(np.float32)
+    groups = encode(jnp.asarray(x))
+    target = np.asarray(decode(groups), np.float64)
+    error = {r: np.mean((np.asarray(decode_draft(groups, r)) - target) ** 2) for r in READINGS}
+    step = np.repeat(np.asarray(groups.scales, np.float64), 32, axis=-1)
+    # Low bits of real weights are nearly uniform, so the closed forms hold on them too.
+    for reading in ("truncation", "augmentation"):
+        closed = float(mean_squared_error(jnp.float32(4), reading))
+        np.testing.assert_allclose(error[reading], closed * np.mean(step**2), rtol=0.05)
+    assert error["augmentation"] < 1.05 * error["rounding"] < 0.4 * error["truncation"]
+
+
+@by_width
+def test_sizes(draft_bits):
+    groups = jax.eval_shape(lambda x: bit_slices.encode(x, group_size=24), jnp.zeros((5, 72)))
+    sizes = bit_slices.num_bits(groups, draft_bits=draft_bits)
+    assert sizes == (360 * draft_bits + 15 * 16, 360 * (8 - draft_bits))
+    assert sum(sizes) == bit_slices.group_quantization.num_bits(
+        jax.eval_shape(lambda x: bit_slices.group_quantization.encode(x, "int8", group_size=24), jnp.zeros((5, 72)))
+    )
+    expected = bit_slices.expected_bits(jnp.float32(360), jnp.float32(draft_bits), group_size=24)
+    np.testing.assert_allclose(expected, sizes, rtol=1e-6)
+
+
+def test_expected_size_is_linear_between_widths():
+    at = lambda bits: np.array(bit_slices.expected_bits(jnp.float32(96), jnp.float32(bits)))
+    np.testing.assert_allclose(at(3.25), 0.75 * at(3) + 0.25 * at(4), rtol=1e-6)
+    # What moves between the slices does not vanish.
+    assert at(3.25).sum() == 96 * 8.5
+
+
+def test_gradients(check_gradient):
+    tree = {"n": jnp.array([41.0, 3.5, 8.0]), "b": jnp.array([2.0, 4.0, 5.7])}
+
+    def total(t):
+        sizes = bit_slices.expected_bits(t["n"], t["b"])
+        errors = [bit_slices.mean_squared_error(t["b"], reading) for reading in READINGS]
+        return jnp.sum(sizes.draft - 0.3 * sizes.rest) + sum(jnp.sum(e) * k for e, k in zip(errors, (0.1, 1.0, -2.0)))
+
+    check_gradient(total, tree)
+
+
+@settings(max_examples=5)
+@given(
+    lead=st.sampled_from([(), (1,), (3,), (2, 3), (0,)]),
+    groups=st.integers(0, 3),
+    size=st.integers(1, 37),
+    draft_bits=st.integers(2, 6),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_any_shape(lead, groups, size, draft_bits, seed):
+    x = np.random.default_rng(seed).normal(0.1, 1, (*lead, groups * size)).astype(np.float32)
+    encoded = encode(jnp.asarray(x), group_size=size)
+    assert encoded.scales.shape == (*lead, groups)
+    slices = split(encoded.values, draft_bits=draft_bits)
+    np.testing.assert_array_equal(join(slices), encoded.values)
+    assert decode(encoded).shape == x.shape
+    assert sum(bit_slices.num_bits(encoded, draft_bits=draft_bits)) == x.size * 8 + x.size // size * 16
+
+
+def test_vmap_and_gradient_through_the_scales(jit):
+    x = np.random.default_rng(5).normal(size=(3, 32)).astype(np.float32)
+    gradient = jit(jax.vmap(jax.grad(lambda row: jnp.sum(bit_slices.decode_draft(bit_slices.encode(row))))))(
+        jnp.asarray(x)
+    )
+    groups = encode(jnp.asarray(x))
+    place = np.abs(x).argmax(-1)
+    expected = np.zeros(x.shape)
+    total = np.asarray(read_draft(groups.values), float).sum(-1)
+    expected[range(3), place] = total * np.asarray(groups.scales, float)[:, 0] / x[range(3), place]
+    np.testing.assert_allclose(gradient, expected, rtol=3e-3)
+
+
+def test_what_is_refused():
+    values = np.zeros(4, np.int8)
+    for draft_bits in (1, 7):
+        with pytest.raises(ValueError, match=f"draft_bits {draft_bits}; allowed are 2 to 6"):
+            bit_slices.split(values, draft_bits=draft_bits)
+    with pytest.raises(ValueError, match=r"int16.*encode"):
+        bit_slices.split(values.astype(np.int16))
+    with pytest.raises(ValueError, match=r"'ceiling'.*truncation"):
+        bit_slices.read_draft(values, "ceiling")
+    with pytest.raises(ValueError, match="'ceiling'"):
+        bit_slices.mean_squared_error(jnp.float32(4), "ceiling")
+    with pytest.raises(ValueError, match="100 elements in groups of 32"):
+        bit_slices.encode(np.zeros((2, 100), np.float32))

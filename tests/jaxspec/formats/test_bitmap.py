@@ -1,0 +1,227 @@
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxspec.formats import bitmap
+
+any_mask = {
+    "shape": st.sampled_from([(0,), (1,), (7,), (8,), (13,), (0, 3), (3, 0), (2, 9), (2, 0, 5), (2, 3, 17)]),
+    "density": st.sampled_from([0.0, 0.3, 0.6, 1.0]),
+    "seed": st.integers(0, 2**32 - 1),
+}
+
+
+def random_mask(shape, density, seed):
+    return np.random.default_rng(seed).random(shape) < density
+
+
+def rows_of(array):
+    """All rows, with their leading index."""
+    return [(lead, array[lead]) for lead in np.ndindex(array.shape[:-1])]
+
+
+def test_bitmap_by_hand():
+    # 1011 0001 and 1, padded: 0xB1, 0x80.
+    mask = jnp.array([1, 0, 1, 1, 0, 0, 0, 1, 1], bool)
+    assert np.asarray(bitmap.pack(mask)).tolist() == [0xB1, 0x80]
+    np.testing.assert_array_equal(bitmap.unpack(jnp.array([0xB1, 0x80], jnp.uint8), length=9), mask)
+
+
+@settings(max_examples=25)
+@given(**any_mask)
+def test_bitmap_of_any_shape(shape, density, seed):
+    mask = random_mask(shape, density, seed)
+    packed = bitmap.pack(jnp.asarray(mask))
+    assert packed.shape == (*shape[:-1], math.ceil(shape[-1] / 8))
+    assert packed.dtype == jnp.uint8
+    for lead, row in rows_of(mask):
+        text = "".join("01"[int(kept)] for kept in row)
+        assert "".join(f"{byte:08b}" for byte in np.asarray(packed[lead]).tolist()) == text.ljust(
+            -(-len(text) // 8) * 8, "0"
+        )
+    np.testing.assert_array_equal(bitmap.unpack(packed, length=shape[-1]), mask)
+    assert 8 * packed.size == bitmap.num_bits(shape)
+
+
+@pytest.mark.parametrize("length", [8, 17, -1])
+def test_a_length_that_was_not_packed(length):
+    with pytest.raises(ValueError, match=f"a bitmap of {length} values"):
+        bitmap.unpack(jnp.zeros((3, 2), jnp.uint8), length=length)
+
+
+def test_blocks_by_hand():
+    # Blocks of 4: 1011, 0001, 1.
+    mask = jnp.array([1, 0, 1, 1, 0, 0, 0, 1, 1], bool)
+    assert np.asarray(bitmap.block_counts(mask, block_size=4)).tolist() == [3, 1, 1]
+    assert np.asarray(bitmap.block_offsets(mask, block_size=4)).tolist() == [0, 3, 4]
+
+
+@settings(max_examples=25)
+@given(**any_mask, block_size=st.sampled_from([1, 3, 8, 100]))
+def test_blocks_of_any_shape(shape, density, seed, block_size):
+    mask = random_mask(shape, density, seed)
+    counts = bitmap.block_counts(jnp.asarray(mask), block_size=block_size)
+    offsets = bitmap.block_offsets(jnp.asarray(mask), block_size=block_size)
+    starts = range(0, shape[-1], block_size)
+    assert counts.shape == offsets.shape == (*shape[:-1], len(starts))
+    for lead, row in rows_of(mask):
+        assert np.asarray(counts[lead]).tolist() == [int(row[start : start + block_size].sum()) for start in starts]
+        assert np.asarray(offsets[lead]).tolist() == [int(row[:start].sum()) for start in starts]
+
+
+def test_a_block_can_be_entered_at_its_offset():
+    # What offsets are for: the third block alone, from its bits and its place among the kept values.
+    rng = np.random.default_rng(8)
+    values, mask = rng.integers(1, 99, 50), rng.random(50) < 0.6
+    kept = bitmap.sparsify(jnp.asarray(values), jnp.asarray(mask), capacity=50).values
+    start = int(bitmap.block_offsets(jnp.asarray(mask), block_size=16)[2])
+    block = bitmap.desparsify(kept[start:], jnp.asarray(mask[32:48]))
+    np.testing.assert_array_equal(block, np.where(mask, values, 0)[32:48])
+
+
+def test_sparse_values_by_hand():
+    values, mask = jnp.array([[5, 6, 7, 8], [1, 2, 3, 4]]), jnp.array([[0, 1, 1, 0], [1, 0, 1, 1]], bool)
+    sparse = bitmap.sparsify(values, mask, capacity=3)
+    assert np.asarray(sparse.values).tolist() == [[6, 7, 0], [1, 3, 4]]
+    assert np.asarray(sparse.num_kept).tolist() == [2, 3]
+    back = bitmap.desparsify(sparse.values, mask, fill=-9)
+    assert np.asarray(back).tolist() == [[-9, 6, 7, -9], [1, -9, 3, 4]]
+    flat = bitmap.sparsify(values.reshape(-1), mask.reshape(-1), capacity=5)
+    assert np.asarray(flat.values).tolist() == [6, 7, 1, 3, 4]
+
+
+@settings(max_examples=40)
+@given(**any_mask, capacity=st.sampled_from([0, 6, 20]), dtype=st.sampled_from([np.uint16, np.float32]))
+def test_sparse_values_of_any_shape(shape, density, seed, capacity, dtype):
+    mask = random_mask(shape, density, seed)
+    values = np.random.default_rng(seed + 1).integers(1, 120, shape).astype(dtype)
+    sparse = jax.jit(bitmap.sparsify, static_argnames="capacity")(values, mask, capacity=capacity)
+    back = jax.jit(bitmap.desparsify)(sparse.values, mask, fill=3)
+    assert sparse.values.shape == (*shape[:-1], capacity)
+    assert sparse.values.dtype == back.dtype == dtype
+    for lead, row in rows_of(mask):
+        kept = values[lead][row]
+        assert sparse.num_kept[lead] == len(kept)
+        stored = [*kept[:capacity].tolist(), *[0] * (capacity - len(kept))]
+        assert np.asarray(sparse.values[lead]).tolist() == stored
+        # Only the first `capacity` kept values come back.
+        here = row & (np.cumsum(row) <= capacity)
+        np.testing.assert_array_equal(back[lead], np.where(here, values[lead], dtype(3)))
+
+
+def test_patterns_survive_bit_for_bit():
+    # All 16-bit patterns, and float32 NaNs with payloads, one of them signalling.
+    mask = jnp.asarray(np.random.default_rng(1).random(1 << 16) < 0.7)
+    there_and_back = jax.jit(lambda v: bitmap.desparsify(bitmap.sparsify(v, mask, capacity=50_000).values, mask))
+    patterns = np.random.default_rng(0).permutation(1 << 16).astype(np.uint16)
+    np.testing.assert_array_equal(there_and_back(jnp.asarray(patterns)), np.where(mask, patterns, 0))
+    floats = (patterns.astype(np.uint32) << 16 | 0x1234).view(np.float32)
+    back = np.asarray(there_and_back(jnp.asarray(floats))).view(np.uint32)
+    np.testing.assert_array_equal(back, np.where(mask, floats.view(np.uint32), 0))
+
+
+def test_rows_under_vmap_and_jit_as_in_one_call():
+    mask = jnp.asarray(random_mask((5, 23), 0.5, 4))
+    values = jnp.arange(115).reshape(5, 23)
+    together = bitmap.sparsify(values, mask, capacity=11)
+    apart = jax.jit(jax.vmap(lambda v, m: bitmap.sparsify(v, m, capacity=11)))(values, mask)
+    for one, other in zip(together, apart):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(
+        jax.vmap(bitmap.desparsify)(apart.values, mask), bitmap.desparsify(together.values, mask)
+    )
+
+
+def test_gradients_reach_what_is_kept_and_nothing_else(check_gradient):
+    mask = jnp.asarray(random_mask((3, 7), 0.6, 11))
+    weights = jnp.asarray(np.random.default_rng(2).standard_normal((3, 7)))
+
+    def function(values):
+        sparse = bitmap.sparsify(values, mask, capacity=4)
+        return jnp.sum(weights * bitmap.desparsify(sparse.values**2, mask))
+
+    gradient = check_gradient(function, jnp.asarray(np.random.default_rng(3).uniform(1, 2, (3, 7))))
+    np.testing.assert_array_equal(np.asarray(gradient) != 0, mask & (np.cumsum(mask, axis=1) <= 4))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: bitmap.block_counts(jnp.ones(3, bool), block_size=0), "block_size is 0"),
+        (lambda: bitmap.sparsify(jnp.ones(3), jnp.ones((1, 3), bool), capacity=2), "one shape"),
+        (lambda: bitmap.sparsify(jnp.ones(3), jnp.ones(3, bool), capacity=-1), "capacity is -1"),
+        (lambda: bitmap.desparsify(jnp.ones(3), jnp.ones((1, 3), bool)), "leading axes"),
+        (lambda: bitmap.num_bits((3, 5), offset_bits=4), "without block_size"),
+        (lambda: bitmap.num_bits((3, 5), block_size=2, offset_bits=-4), "offset_bits is -4"),
+        (lambda: bitmap.expected_bits(jnp.ones(2), 3.0, block_size=0), "block_size is 0"),
+    ],
+)
+def test_what_is_wrong_is_said(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_bits_by_hand():
+    # Two rows of 13 values: 2 bytes each. With blocks of 5, three offsets per row, each able to hold 13: 4 bits.
+    assert bitmap.num_bits((2, 13)) == 2 * 16
+    assert bitmap.num_bits((2, 13), block_size=5) == 2 * (16 + 3 * 4)
+    assert bitmap.num_bits((2, 13), block_size=5, offset_bits=10) == 2 * (16 + 3 * 10)
+    assert bitmap.num_bits((15,), block_size=15) == 16 + 4
+    assert bitmap.num_bits((16,), block_size=15) == 16 + 2 * 5
+    assert bitmap.num_bits((0, 13)) == bitmap.num_bits((4, 0)) == 0
+
+
+def test_expected_bits_are_those_of_a_tensor_that_is_stored():
+    # 4096 values per row, of which exactly 0.375 are pruned, 5.25 bits each; offsets of 16 bits every 64 values.
+    kept_bits, rows, length = 5.25, 3, 4096
+    stored = bitmap.num_bits((rows, length), block_size=64, offset_bits=16) + rows * length * 0.625 * kept_bits
+    expected = bitmap.expected_bits(jnp.float32(0.375), kept_bits, block_size=64, offset_bits=16)
+    np.testing.assert_allclose(expected, stored / (rows * length), rtol=1e-6)
+    # Without offsets: the bitmap alone, the bitmap and all values.
+    np.testing.assert_allclose(bitmap.expected_bits(jnp.array([1.0, 0.0]), kept_bits), [1.0, 6.25], rtol=1e-6)
+
+
+def test_gradient_of_expected_bits(check_gradient):
+    at = {"prune": jnp.array([0.0, 0.4, 1.0]), "bits": jnp.array([3.0, 5.1, 16.0])}
+    weights = jnp.array([1.0, -0.3, 2.0])
+    function = lambda x: jnp.sum(weights * bitmap.expected_bits(x["prune"], x["bits"], block_size=7) ** 2)
+    check_gradient(function, at, side={"prune": jnp.array([1, 0, -1]), "bits": jnp.zeros(3)})
+
+
+def test_cheapest_index_by_hand():
+    # H(½) = 1, H(¼) = ½ + ¾ log2(4/3), both ends 0.
+    expected = [0, 0.25 * 2 + 0.75 * math.log2(4 / 3), 1, 0.25 * 2 + 0.75 * math.log2(4 / 3), 0]
+    np.testing.assert_allclose(
+        bitmap.cheapest_index_bits(jnp.array([0.0, 0.25, 0.5, 0.75, 1.0])), expected, rtol=1e-6, atol=0
+    )
+    # Close to an end: H(d) = d log2(e/d) but for a share of d/2.
+    np.testing.assert_allclose(
+        bitmap.cheapest_index_bits(jnp.float32(1e-6)), 1e-6 * math.log2(math.e / 1e-6), rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("kept", [1, 30, 700, 1900])
+def test_cheapest_index_counts_the_masks_there_are(kept):
+    # log2 of the number of masks of n values with k kept is n H(k/n), less at most log2(n + 1).
+    masks = math.log2(math.comb(2000, kept))
+    bound = 2000 * float(bitmap.cheapest_index_bits(jnp.float32(kept / 2000)))
+    assert masks <= bound * (1 + 1e-5) <= masks + math.log2(2001)
+
+
+def test_gradient_of_the_cheapest_index(check_gradient):
+    weights = jnp.array([1.0, 0.7, -2.0, 1.3])
+    check_gradient(lambda d: weights @ bitmap.cheapest_index_bits(d), jnp.array([0.01, 0.3, 0.6, 0.98]))
+
+
+def test_gradient_of_the_cheapest_index_at_its_ends():
+    slope = jax.jit(jax.vmap(jax.grad(bitmap.cheapest_index_bits)))(jnp.array([0.0, 0.5, 1.0]))
+    assert np.asarray(slope).tolist() == [np.inf, 0.0, -np.inf]
+    # Second derivative −1 / (d (1 − d) ln 2).
+    np.testing.assert_allclose(
+        jax.grad(jax.grad(bitmap.cheapest_index_bits))(0.2), -1 / (0.2 * 0.8 * math.log(2)), rtol=1e-5
+    )

@@ -1,0 +1,178 @@
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxspec.formats import fields
+from jaxspec.formats.patterns import to_bits
+
+PATTERNS = np.arange(1 << 16, dtype=np.uint16)
+PARTITIONS = ["1-5-5-5", "1-4-4-7", "4-4-4-4", "8-8", "1-8-7", "16", "2-3-11", "15-1"]
+
+
+# Compiling is what these tests spend their time on.
+QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+measure = jax.jit(fields.entropies, static_argnums=1, compiler_options=QUICKLY)
+
+
+def as_text(pattern, widths):
+    """Fields by cutting the written-out binary number."""
+    text, cut = format(int(pattern), f"0{sum(widths)}b"), np.cumsum([0, *widths])
+    return [int(text[a:b], 2) for a, b in itertools.pairwise(cut)]
+
+
+def entropy(values):
+    counts = np.unique(values, return_counts=True)[1]
+    share = counts / counts.sum()
+    return -np.sum(share * np.log2(share))
+
+
+@st.composite
+def partitions(draw):
+    """Any division of 8, 16 or 32 bits."""
+    total = draw(st.sampled_from([8, 16, 32]))
+    cuts = draw(st.sets(st.integers(1, total - 1), max_size=5))
+    return tuple(int(width) for width in np.diff([0, *sorted(cuts), total]))
+
+
+def test_fields_by_hand():
+    # -1.40625 = -(1 + 13/32) = -(1 + 52/128), exponent 0 + 127 = 0x7F.
+    bits = to_bits(jnp.asarray(-1.40625, jnp.bfloat16))
+    assert [int(field) for field in fields.split(bits, (1, 8, 7))] == [1, 127, 52]
+    assert [int(field) for field in fields.split(bits, (1, 4, 4, 7))] == [1, 7, 15, 52]
+    # 5.3125 = 2^2 (1 + 336/1024), exponent 2 + 15 = 17, 336 = 01010 10000b.
+    bits = to_bits(jnp.asarray(5.3125, jnp.float16))
+    assert [int(field) for field in fields.split(bits, (1, 5, 5, 5))] == [0, 17, 10, 16]
+    # -90 = 0xA6 in two's complement.
+    assert [int(field) for field in fields.split(to_bits(jnp.asarray(-90, jnp.int8)), (4, 4))] == [10, 6]
+
+
+@pytest.mark.parametrize("text", PARTITIONS)
+def test_merging_undoes_splitting_of_all_patterns(text):
+    widths = fields.parse_widths(text)
+    parts = jax.jit(fields.split, static_argnums=1)(jnp.asarray(PATTERNS), widths)
+    assert [part.dtype for part in parts] == [np.uint8 if width <= 8 else np.uint16 for width in widths]
+    np.testing.assert_array_equal(jax.jit(fields.merge, static_argnums=1)(parts, widths), PATTERNS)
+    some = PATTERNS[::331]
+    expected = np.transpose([as_text(pattern, widths) for pattern in some])
+    for part, column in zip(parts, expected):
+        np.testing.assert_array_equal(part[::331], column)
+
+
+@settings(max_examples=20)
+@given(
+    widths=partitions(),
+    shape=st.sampled_from([(), (0,), (1,), (7,), (2, 0, 3), (3, 5)]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_any_partition_and_shape(widths, shape, seed):
+    total = sum(widths)
+    bits = np.random.default_rng(seed).integers(1 << total, size=shape, dtype=f"uint{total}")
+    parts = fields.split(jnp.asarray(bits), widths)
+    assert len(parts) == len(widths)
+    assert all(part.shape == shape and np.all(np.asarray(part) < 1 << width) for part, width in zip(parts, widths))
+    merged = fields.merge(parts, widths)
+    assert merged.dtype == bits.dtype
+    np.testing.assert_array_equal(merged, bits)
+    for index in list(np.ndindex(shape))[:3]:
+        assert [int(part[index]) for part in parts] == as_text(bits[index], widths)
+
+
+def test_widths_are_read_from_text():
+    assert fields.parse_widths("1-5-5-5") == (1, 5, 5, 5)
+    assert fields.parse_widths("16") == (16,)
+    assert fields.parse_widths("1-8-23") == (1, 8, 23)
+
+
+@pytest.mark.parametrize("text", ["", "1-", "-1-8", "1--8", "1-0-15", "1.5-6.5", "a-b", "1 5 5 5", "+1-7"])
+def test_other_text_is_refused(text):
+    with pytest.raises(ValueError, match="is no partition; write positive widths"):
+        fields.parse_widths(text)
+
+
+@pytest.mark.parametrize("widths", [(1, 8, 8), (1, 8, 6), (16, 0), (17, -1), ()])
+def test_wrong_widths_are_refused(widths):
+    with pytest.raises(ValueError, match="positive and sum to 16"):
+        fields.split(jnp.zeros(2, jnp.uint16), widths)
+
+
+@pytest.mark.parametrize("widths", [(1, 8), (16, 0), (8, 8, 1), (33,), ()])
+def test_fields_that_make_no_pattern_are_refused(widths):
+    with pytest.raises(ValueError, match="positive and sum to 8 or 16 or 32"):
+        fields.merge((jnp.zeros(2, jnp.uint8),) * len(widths), widths)
+
+
+def test_fields_without_widths_are_refused():
+    with pytest.raises(ValueError, match="2 fields came with 3 widths"):
+        fields.merge((jnp.zeros(2, jnp.uint8),) * 2, (1, 8, 7))
+
+
+def test_entropies_by_hand():
+    # 0x3F80 x 2, 0xBF80, 0x4040: signs 3:1 is 0.8113 bits, exponents 127 x 3 and 128 the same, mantissas 0 x 3 and 64 too.
+    bits = jnp.array([0x3F80, 0xBF80, 0x3F80, 0x4040], jnp.uint16)
+    quarter = 2 - 0.75 * math.log2(3)
+    np.testing.assert_allclose(measure(bits, (1, 8, 7)), [quarter] * 3, rtol=1e-6)
+    # Bytes: 3F, BF, 3F, 40 is 1.5 bits; 80 x 3 and 40 again 0.8113. The whole pattern: 1.5 bits.
+    np.testing.assert_allclose(measure(bits, (8, 8)), [1.5, quarter], rtol=1e-6)
+    np.testing.assert_allclose(measure(bits, (16,)), [1.5], rtol=1e-6)
+
+
+@pytest.mark.parametrize("text", PARTITIONS[:4])
+def test_entropies_of_gaussian_values(text):
+    values = (0.02 * np.random.default_rng(0).standard_normal((31, 97))).astype(ml_dtypes.bfloat16)
+    widths = fields.parse_widths(text)
+    measured = measure(jnp.asarray(values.view(np.uint16)), widths)
+    parts = np.transpose([as_text(pattern, widths) for pattern in values.view(np.uint16).reshape(-1)])
+    np.testing.assert_allclose(measured, [entropy(part) for part in parts], rtol=1e-5, atol=1e-6)
+    # Fields that are coded apart never cost less than the pattern as a whole, nor more than their width.
+    assert np.sum(measured) >= entropy(values.view(np.uint16)) - 1e-4
+    assert np.all(np.asarray(measured) <= np.asarray(widths) + 1e-5)
+
+
+@pytest.mark.parametrize("widths", [(1, 8, 23), (32,)])
+def test_entropies_of_wide_fields(widths):
+    # Each of 50 patterns several times, runs of different lengths, in no order; some differ by one.
+    rng = np.random.default_rng(1)
+    patterns = rng.integers(1 << 32, size=50, dtype=np.uint32)
+    patterns[:9] = 0x00FF_FFFC + np.arange(9)
+    bits = rng.permutation(np.repeat(patterns, np.arange(1, 51)))
+    parts = np.transpose([as_text(pattern, widths) for pattern in bits])
+    measured = measure(jnp.asarray(bits).reshape(5, 255), widths)
+    np.testing.assert_allclose(measured, [entropy(part) for part in parts], rtol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(0,), (1,), (1, 300)])
+def test_one_pattern_has_no_entropy(shape):
+    bits = jnp.full(shape, 0xDEADBEEF, jnp.uint32)
+    np.testing.assert_array_equal(measure(bits, (8, 3, 21)), np.zeros(3))
+
+
+def test_all_patterns_have_the_entropy_of_their_widths():
+    np.testing.assert_allclose(measure(jnp.asarray(PATTERNS), (1, 4, 4, 7)), [1, 4, 4, 7], rtol=1e-6)
+
+
+def test_entropies_of_each_row():
+    bits = np.random.default_rng(2).integers(1 << 16, size=(3, 41), dtype=np.uint16) & np.uint16(0x83C1)
+    by_row = jax.jit(jax.vmap(lambda row: fields.entropies(row, (1, 8, 7))))(jnp.asarray(bits))
+    for row, measured in zip(bits, by_row):
+        parts = np.transpose([as_text(pattern, (1, 8, 7)) for pattern in row])
+        np.testing.assert_allclose(measured, [entropy(part) for part in parts], rtol=1e-5)
+
+
+def test_raw_bits():
+    assert fields.num_bits((3, 5), (1, 5, 5, 5)) == 240
+    assert fields.num_bits((), (4, 4)) == 8
+    assert fields.num_bits((70_000, 70_000), (1, 8, 23)) == 32 * 70_000**2
+
+
+def test_expected_bits_are_those_of_the_measured_field(check_gradient):
+    # Exponents 127 x 3 and 128: shares 3/4 and 1/4.
+    np.testing.assert_allclose(fields.expected_bits(jnp.array([0.75, 0.25, 0.0])), 2 - 0.75 * math.log2(3), rtol=1e-6)
+    logits = jnp.asarray(np.random.default_rng(3).standard_normal((2, 6)))
+    check_gradient(lambda x: jnp.sum(fields.expected_bits(jax.nn.softmax(x)) * jnp.array([1.0, -0.4])), logits)

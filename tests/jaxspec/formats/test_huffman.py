@@ -1,0 +1,291 @@
+import itertools
+from fractions import Fraction
+from functools import partial
+
+import constriction
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxspec.formats import huffman
+
+# The halves of a Fibonacci tree are as unequal as they can be: 15 symbols want 14 bits.
+FIBONACCI = np.array([1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610])
+
+
+def brute_force(counts, max_length):
+    """Fewest bits of any lengths that satisfy Kraft's inequality, all vectors tried."""
+    used = [count for count in counts if count]
+    feasible = (
+        lengths
+        for lengths in itertools.product(range(1, max_length + 1), repeat=len(used))
+        if sum(Fraction(1, 1 << length) for length in lengths) <= 1
+    )
+    return min(sum(n * length for n, length in zip(used, lengths)) for lengths in feasible)
+
+
+def coin_collector(counts, max_length):
+    """Fewest bits by the coins of Larmore and Hirschberg: each symbol has one coin of each value 2^-1 ... 2^-max_length.
+
+    Coins of the smallest value are paired, cheapest first, and the pairs put among the coins of twice the value, until pairs
+    are worth 1; n - 1 of these are bought. Every package carries its symbols along.
+    """
+    coins = [(int(count), (symbol,)) for symbol, count in enumerate(counts) if count]
+    packages = []
+    for _ in range(max_length):
+        coins_and_packages = sorted(coins + packages)
+        pairs = zip(coins_and_packages[0::2], coins_and_packages[1::2])
+        packages = [(first[0] + second[0], first[1] + second[1]) for first, second in pairs]
+    return sum(cost for cost, _ in packages[: len(coins) - 1])
+
+
+def kraft(lengths):
+    return sum(Fraction(1, 1 << int(length)) for length in lengths if length)
+
+
+def bits_of(counts, **options):
+    return huffman.num_bits(counts, huffman.code_lengths(np.asarray(counts), **options))
+
+
+def bit_string(code, symbol):
+    return format(int(code.codewords[symbol]), f"0{int(code.lengths[symbol])}b")
+
+
+def test_lengths_by_hand():
+    # 1 + 2 = 3, 3 + 3 = 6, 6 + 7 = 13: the 7 is one step below the root, the symbol of count 3 two, the others three.
+    np.testing.assert_array_equal(huffman.code_lengths(np.array([3, 0, 1, 7, 2])), [2, 0, 3, 1, 3])
+    assert bits_of([3, 0, 1, 7, 2]) == 6 + 3 + 7 + 6
+
+
+def test_limited_lengths_by_hand():
+    # The best code of 1, 1, 2, 4 has lengths 3, 3, 2, 1 (14 bits); two bits leave nothing but 2, 2, 2, 2 (16 bits).
+    assert bits_of([4, 1, 2, 1]) == 14
+    np.testing.assert_array_equal(huffman.code_lengths(np.array([4, 1, 2, 1]), max_length=2), [2, 2, 2, 2])
+
+
+@pytest.mark.parametrize("max_length", [2, 3, 4])
+def test_no_code_of_up_to_five_symbols_is_shorter(max_length):
+    rng = np.random.default_rng(max_length)
+    for size in range(2, min(5, 1 << max_length) + 1):
+        for largest in (2, 9, 300):
+            counts = rng.integers(1, largest, size=size, endpoint=True)
+            assert bits_of(counts, max_length=max_length) == brute_force(counts, max_length), counts
+
+
+@pytest.mark.parametrize("max_length", [4, 5, 7, 11, 14])
+def test_limited_lengths_are_those_of_the_coin_collector(max_length):
+    rng = np.random.default_rng(max_length)
+    counts = [FIBONACCI, rng.permutation(FIBONACCI), rng.integers(0, 40, size=16), rng.geometric(0.03, size=13) ** 3]
+    for these in counts:
+        lengths = huffman.code_lengths(these, max_length=max_length)
+        assert lengths.max() <= max_length
+        assert huffman.num_bits(these, lengths) == coin_collector(these, max_length)
+    # The limit costs something, or this would test nothing.
+    assert (bits_of(FIBONACCI, max_length=max_length) > bits_of(FIBONACCI, max_length=32)) == (max_length < 14)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_unlimited_length_is_that_of_another_library(seed):
+    rng = np.random.default_rng(seed)
+    counts = [FIBONACCI, rng.integers(1, 9, size=37), rng.geometric(0.05, size=61), np.array([3, 3, 3, 3, 3, 1, 17])][
+        seed % 4
+    ]
+    counts = rng.permutation(counts)
+    tree = constriction.symbol.huffman.EncoderHuffmanTree(counts.astype(float))
+    encoder = constriction.symbol.QueueEncoder()
+    for symbol in np.repeat(np.arange(counts.size), counts):
+        encoder.encode_symbol(int(symbol), tree)
+    _, bits = encoder.get_compressed_and_bitrate()
+    assert bits_of(counts, max_length=20) == bits
+
+
+@given(st.lists(st.integers(0, 60), max_size=40), st.integers(6, 12))
+def test_lengths_of_any_counts(counts, max_length):
+    counts = np.array(counts, np.int64)
+    lengths = huffman.code_lengths(counts, max_length=max_length)
+    used = counts > 0
+    assert lengths.dtype == np.uint8
+    assert lengths.shape == counts.shape
+    np.testing.assert_array_equal(lengths > 0, used)
+    assert lengths.max(initial=0) <= max_length
+    if used.sum() > 1:
+        # No codeword is left over, and the rarer of two symbols has the longer codeword.
+        assert kraft(lengths) == 1
+        order = np.argsort(counts[used], kind="stable")
+        assert np.all(np.diff(lengths[used][order].astype(int)) <= 0)
+        # Entropy's bounds: the mean is at most one bit above it when nothing is limited.
+        share = counts[used] / counts.sum()
+        entropy = -np.sum(share * np.log2(share))
+        assert entropy - 1e-9 <= huffman.mean_length(counts, lengths)
+        assert huffman.mean_length(counts, huffman.code_lengths(counts, max_length=32)) < entropy + 1
+
+
+def test_a_longer_limit_is_never_worse():
+    bits = [bits_of(FIBONACCI, max_length=max_length) for max_length in range(4, 19)]
+    assert all(after <= before for before, after in itertools.pairwise(bits))
+    assert bits[10:] == [bits[10]] * len(bits[10:])
+
+
+@pytest.mark.parametrize("counts", [[7], [0, 0, 7, 0]])
+def test_a_lone_symbol_takes_one_bit(counts):
+    assert bits_of(counts) == 7
+    code = huffman.code_of_lengths(huffman.code_lengths(np.array(counts)), max_length=3)
+    table = huffman.decoding_table(code)
+    # Its codeword is 0: windows that begin with a one match nothing.
+    np.testing.assert_array_equal(table.lengths, [1, 1, 1, 1, 0, 0, 0, 0])
+    np.testing.assert_array_equal(table.symbols, [np.argmax(counts)] * 4 + [0] * 4)
+
+
+@pytest.mark.parametrize("counts", [[], [0], [0, 0, 0]])
+def test_no_symbol_no_codeword(counts):
+    lengths = huffman.code_lengths(np.array(counts, np.int64))
+    np.testing.assert_array_equal(lengths, np.zeros(len(counts)))
+    assert huffman.mean_length(np.array(counts, np.int64), lengths) == 0
+    assert not huffman.decoding_table(huffman.code_of_lengths(lengths, max_length=2)).lengths.any()
+
+
+@pytest.mark.parametrize("max_length", [1, 3, 8])
+def test_as_many_symbols_as_the_limit_allows(max_length):
+    counts = np.random.default_rng(max_length).integers(1, 1000, size=1 << max_length) ** 3
+    np.testing.assert_array_equal(huffman.code_lengths(counts, max_length=max_length), max_length)
+    with pytest.raises(ValueError, match="raise max_length"):
+        huffman.code_lengths(np.append(counts, 1), max_length=max_length)
+
+
+def test_all_bytes():
+    counts = np.random.default_rng(3).geometric(0.01, size=256) ** 2
+    lengths = huffman.code_lengths(counts, max_length=11)
+    assert huffman.num_bits(counts, lengths) == coin_collector(counts, 11)
+    assert kraft(lengths) == 1
+
+
+@pytest.mark.parametrize("size", [12, 40_000])
+def test_huge_counts_are_exact(size):
+    # Differences of one in counts of 1e12, and so many absent symbols that their sentinels might overflow.
+    counts = np.zeros(size, np.int64)
+    counts[[1, 4, 5, 8, 11]] = 10**12 + np.array([3, 0, 1, 2, 0])
+    lengths = huffman.code_lengths(counts, max_length=32)
+    # Of five nearly equal symbols the two rarest (the two of exactly 1e12) get three bits.
+    np.testing.assert_array_equal(lengths[[1, 4, 5, 8, 11]], [2, 3, 2, 2, 3])
+    assert huffman.num_bits(counts, lengths) == 12 * 10**12 + 2 * (3 + 1 + 2)
+    assert np.count_nonzero(lengths) == 5
+
+
+def test_fibonacci_lengths_reach_the_longest_window():
+    counts = [1, 1]
+    while len(counts) < 33:
+        counts.append(counts[-1] + counts[-2])
+    lengths = huffman.code_lengths(np.array(counts), max_length=32)
+    np.testing.assert_array_equal(lengths, [32, *range(32, 0, -1)])
+    code = huffman.code_of_lengths(lengths, max_length=32)
+    # One after the other 0, 10, 110, ...: 31 ones and a zero, 32 ones.
+    assert int(code.codewords[0]) == (1 << 32) - 2
+    assert int(code.codewords[1]) == (1 << 32) - 1
+
+
+def test_canonical_codewords_by_hand():
+    code = huffman.code_of_lengths(np.array([3, 2, 0, 1, 3]), max_length=5)
+    assert [bit_string(code, symbol) for symbol in (3, 1, 0, 4)] == ["0", "10", "110", "111"]
+    assert code.codewords[2] == 0
+    assert code.lengths.dtype == jnp.uint8
+    assert code.codewords.dtype == jnp.uint32
+
+
+@given(st.lists(st.integers(0, 30), min_size=2, max_size=33))
+def test_codewords_are_canonical_and_the_table_decodes_them(counts):
+    code = huffman.code_of_lengths(huffman.code_lengths(np.array(counts), max_length=7), max_length=7)
+    words = {symbol: bit_string(code, symbol) for symbol in range(len(counts)) if counts[symbol]}
+    assert sorted(words, key=lambda symbol: (len(words[symbol]), symbol)) == sorted(words, key=words.get)
+    table = huffman.decoding_table(code)
+    for window in range(1 << 7):
+        matches = [symbol for symbol in words if format(window, "07b").startswith(words[symbol])]
+        found = [int(table.symbols[window])] if table.lengths[window] else []
+        assert found == matches
+        assert int(table.lengths[window]) == (len(words[matches[0]]) if matches else 0)
+
+
+def test_errors_say_what_to_do():
+    with pytest.raises(ValueError, match="non-negative"):
+        huffman.code_lengths(np.array([3, -1]))
+    with pytest.raises(ValueError, match="vector"):
+        huffman.code_lengths(np.ones((2, 3), int))
+    with pytest.raises(ValueError, match="bincount"):
+        huffman.code_lengths(np.array([0.5, 0.5]))
+    for max_length in (0, 33):
+        with pytest.raises(ValueError, match="1 to 32"):
+            huffman.code_lengths(np.array([3, 1]), max_length=max_length)
+        with pytest.raises(ValueError, match="1 to 32"):
+            huffman.expected_bits(jnp.array([3.0, 1.0]), max_length=max_length)
+    with pytest.raises(ValueError, match="limit the code"):
+        huffman.code_of_lengths(np.array([1, 5, 5]), max_length=4)
+    with pytest.raises(ValueError, match="Kraft"):
+        huffman.code_of_lengths(np.array([1, 2, 2, 9]))
+
+
+COUNTS = {
+    "skewed": [41.0, 3.0, 0.7, 19.0, 9.5, 0.2],
+    "flat": [1.0, 1.1, 0.93, 1.04, 0.97, 1.21, 0.88],
+    "with absent ones": [0.0, 5.0, 0.0, 1.3, 0.4, 0.0],
+    "two": [0.3, 11.0],
+    "one": [0.0, 7.5],
+    "none": [0.0, 0.0, 0.0],
+}
+
+
+@pytest.mark.parametrize("max_length", [3, 12])
+@pytest.mark.parametrize("name", COUNTS)
+def test_expected_bits_is_the_mean_of_the_exact_code(jit, name, max_length):
+    counts = np.array(COUNTS[name])
+    whole = np.round(counts * 1000).astype(int)
+    expected = huffman.mean_length(whole, huffman.code_lengths(whole, max_length=max_length))
+    found = jit(partial(huffman.expected_bits, max_length=max_length))(jnp.asarray(counts))
+    np.testing.assert_allclose(found, expected, rtol=3e-6)
+
+
+def test_expected_bits_of_many_symbols_under_vmap(jit):
+    counts = np.random.default_rng(0).geometric(0.04, size=(7, 150)) ** 2
+    counts[:, ::3] = 0
+    found = jit(jax.vmap(huffman.expected_bits))(jnp.asarray(counts, jnp.float32))
+    expected = [huffman.mean_length(row, huffman.code_lengths(row)) for row in counts]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_expected_bits_at_the_ends(jit):
+    means = {max_length: jit(partial(huffman.expected_bits, max_length=max_length)) for max_length in (1, 3)}
+    assert means[3](jnp.zeros(0)) == 0
+    np.testing.assert_array_equal(jit(jax.grad(partial(huffman.expected_bits, max_length=3)))(jnp.zeros(3)), 0)
+    # Three symbols do not fit one bit: no number, rather than a wrong one; absent ones take no place.
+    assert jnp.isnan(means[1](jnp.array([1.0, 2.0, 3.0])))
+    assert means[1](jnp.array([1.0, 0.0, 3.0])) == 1
+    # What appears needs a codeword: one of two equal symbols gives up half of its room.
+    np.testing.assert_allclose(means[3](jnp.array([0.5, 0.5, 2e-8])), 1.5, rtol=1e-6)
+    assert means[3](jnp.array([0.5, 0.5, 0.5e-8])) == 1
+
+
+@pytest.mark.parametrize("max_length", [3, 12])
+@pytest.mark.parametrize("name", ["skewed", "flat", "two"])
+def test_gradient_of_expected_bits(gradient_check, x64, jit, name, max_length):
+    counts = jnp.asarray(COUNTS[name])
+    assert counts.dtype == jnp.float64
+    if name == "two":
+        # Either symbol always takes one bit, whatever the counts.
+        np.testing.assert_allclose(jit(jax.grad(huffman.expected_bits))(counts), 0, atol=1e-12)
+        return
+    gradient_check(lambda c: huffman.expected_bits(c, max_length=max_length))(counts)
+
+
+def test_gradient_at_a_kink_is_a_slope_of_one_side(x64, jit):
+    # Lengths 2, 2, 2, 2 and 1, 2, 3, 3 both take 10 bits; the second is better as soon as the 2 grows.
+    counts, step = jnp.array([2.0, 1.0, 1.0, 1.0]), 1e-5
+    mean = partial(huffman.expected_bits, max_length=3)
+    moves = step * jnp.concatenate([jnp.eye(4), -jnp.eye(4)])
+    slopes = jit(lambda: jax.vmap(lambda move: (mean(counts + move) - mean(counts)) / jnp.sum(move))(moves))()
+    gradient = jit(jax.grad(mean))(counts)
+    right, left = slopes[:4], slopes[4:]
+    # The mean is the least of linear functions, hence concave: slopes fall from left to right.
+    assert np.all(right - 1e-4 <= gradient)
+    assert np.all(gradient <= left + 1e-4)
+    assert left[0] - right[0] > 0.05

@@ -1,0 +1,226 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxspec.formats.superblock_order import Layout, choose_layout, read_order
+
+ordered = jax.jit(read_order, static_argnames=("layout", "num_blocks"))
+
+
+def controller(group_bits, layout, num_blocks):
+    """The rule, one slot and one group after the other."""
+    num_types, num_groups = len(group_bits), len(group_bits[0])
+    remaining = [sum(row) for row in group_bits]
+    buffered, group, slot = [0] * num_types, 0, 0
+    types, skips, starved, peak = [], [0] * num_types, [0] * num_types, [0] * num_types
+
+    def ready():
+        return group < num_groups and all(have >= row[group] for have, row in zip(buffered, group_bits))
+
+    while True:
+        while ready():
+            buffered = [have - row[group] for have, row in zip(buffered, group_bits)]
+            group += 1
+        if group == num_groups or len(types) == num_blocks:
+            break
+        passed = [0] * num_types
+        for _ in range(layout.blocks_per_superblock):
+            kind = layout.slots[slot]
+            slot = (slot + 1) % layout.blocks_per_superblock
+            if remaining[kind] > 0 and buffered[kind] <= 8 * layout.limit_bytes:
+                skips = [a + b for a, b in zip(skips, passed)]
+                break
+            passed[kind] += remaining[kind] > 0
+        else:
+            # A whole cycle without a block. The slot is where it was; the first type that the decoder waits for is served.
+            waiting = [k for k in range(num_types) if buffered[k] < group_bits[k][group]]
+            turns = range(slot, slot + layout.blocks_per_superblock)
+            turns = [s for s in turns if layout.slots[s % layout.blocks_per_superblock] in waiting]
+            if not turns:
+                break
+            kind = layout.slots[turns[0] % layout.blocks_per_superblock]
+            slot = (turns[0] + 1) % layout.blocks_per_superblock
+            starved[kind] += 1
+        types.append(kind)
+        buffered[kind] += 8 * layout.block_bytes
+        remaining[kind] -= 8 * layout.block_bytes
+        peak[kind] = max(peak[kind], buffered[kind])
+    return types, skips, starved, peak, group
+
+
+def blocks_needed(group_bits, layout):
+    return sum(-(-sum(row) // (8 * layout.block_bytes)) for row in group_bits)
+
+
+def test_slots_by_hand():
+    # Three turns at 1/6, 3/6, 5/6 of the cycle, two at 1/4, 3/4.
+    assert Layout(blocks=(2, 3, 0)).slots == (1, 0, 1, 0, 1)
+    # Both in the middle: the lower type first.
+    assert Layout(blocks=(1, 1)).slots == (0, 1)
+    assert Layout(blocks=(3, 5, 8)).blocks_per_superblock == 16
+
+
+@pytest.mark.parametrize(
+    ("stream_bytes", "blocks", "expected"),
+    [
+        # In proportion.
+        ((1, 5, 10), 16, (1, 5, 10)),
+        # Quotas 1.4, 2.1, 3.5: five blocks whole, and the largest remainders are those of the last and of the first.
+        ((14, 21, 35), 7, (1, 2, 4)),
+        # Quotas 0.02, 1.995, 5.985: the first is raised to one, the second lacks the most.
+        ((1, 100, 300), 8, (1, 2, 5)),
+        # Three are raised to one, and the last returns two.
+        ((1, 1, 1, 97), 5, (1, 1, 1, 2)),
+        # Nothing of a type, no slot.
+        ((0, 30, 10), 3, (0, 2, 1)),
+    ],
+)
+def test_layout_by_hand(stream_bytes, blocks, expected):
+    layout = choose_layout(stream_bytes, block_bytes=96, blocks_per_superblock=blocks)
+    assert layout == Layout(blocks=expected, block_bytes=96, limit_bytes=96)
+
+
+@settings(max_examples=60)
+@given(
+    sizes=st.lists(st.integers(0, 10**9), min_size=1, max_size=6).filter(any),
+    spare=st.integers(0, 30),
+)
+def test_layout_gives_out_every_block_nearly_in_proportion(sizes, spare):
+    present = sum(size > 0 for size in sizes)
+    layout = choose_layout(sizes, blocks_per_superblock=present + spare)
+    assert layout.blocks_per_superblock == present + spare
+    for size, count in zip(sizes, layout.blocks):
+        assert (count > 0) == (size > 0)
+        # Above its quota by less than one, or raised to one.
+        assert count < size / sum(sizes) * (present + spare) + 1 or count == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Layout(blocks=()), "blocks is"),
+        (lambda: Layout(blocks=(0, 0)), "blocks is"),
+        (lambda: Layout(blocks=(3, -1)), "blocks is"),
+        (lambda: Layout(blocks=(1,), block_bytes=0), "block_bytes is 0"),
+        (lambda: Layout(blocks=(1,), limit_bytes=-1), "limit_bytes -1"),
+        (lambda: choose_layout([]), "at least one above 0"),
+        (lambda: choose_layout([0, 0]), "at least one above 0"),
+        (lambda: choose_layout([3, -1]), "sizes >= 0"),
+        (lambda: choose_layout([3, 0, 1, 1], blocks_per_superblock=2), "at least the 3 types"),
+        (lambda: read_order(jnp.ones((3, 4), int), Layout(blocks=(1, 1)), num_blocks=2), "one row for each of 2 types"),
+        (lambda: read_order(jnp.ones((2, 0), int), Layout(blocks=(1, 1)), num_blocks=2), "and a group"),
+        (lambda: read_order(jnp.ones((1, 4), int), Layout(blocks=(1,)), num_blocks=-1), "num_blocks is -1"),
+        (lambda: read_order(jnp.ones((1, 4), int), Layout(blocks=(1,)), num_blocks=2**21), "split the tensor"),
+    ],
+)
+def test_what_is_wrong_is_said(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_order_without_skips_by_hand():
+    # Blocks and limit of one byte, slots 1 0 1, four groups of 2 and 6 bits. In turn: 8 bits of type 1; 8 of type 0, and one
+    # group is done, leaving 6 and 2; 8 more of type 1 make 10, a second group is done, leaving 4 and 4; 8 more make 12.
+    group_bits = jnp.array([[2] * 4, [6] * 4])
+    order = read_order(group_bits, Layout(blocks=(1, 2), block_bytes=1, limit_bytes=1), num_blocks=5)
+    assert np.asarray(order.types).tolist() == [1, 0, 1, 1, -1]
+    assert np.asarray(order.blocks_read).tolist() == [1, 3]
+    assert np.asarray(order.peak_bits).tolist() == [8, 12]
+    assert np.asarray(order.skips).tolist() == np.asarray(order.starved).tolist() == [0, 0]
+    assert order.groups == 4
+    assert order.complete
+
+
+def test_skips_by_hand():
+    # Slots 0 1 and 24 groups of 1 and 7 bits. After the blocks 0 1 0 1, two groups are done and 14 bits of type 0 wait: it is
+    # skipped, while each block of type 1 lets one group go on, at 14, 13, 12, 11, 10. The seventh block of type 1 makes 56
+    # bits, eight groups, and 8 bits wait: the limit, not more, so that type 0 has its last block. Then only type 1 is left.
+    group_bits = jnp.array([[1] * 24, [7] * 24])
+    order = read_order(group_bits, Layout(blocks=(1, 1), block_bytes=1, limit_bytes=1), num_blocks=24)
+    assert np.asarray(order.types).tolist() == [0, 1, 0, 1, 1, 1, 1, 1, 1, 0] + [1] * 14
+    assert np.asarray(order.skips).tolist() == [5, 0]
+    assert np.asarray(order.peak_bits).tolist() == [16, 14]
+    assert order.complete
+
+
+def test_starvation_by_hand():
+    # A group takes 20 bits of type 0, which is skipped above 8. Both have a block, type 0 (at 8, not above) a second one;
+    # then it is over the limit and yet what the decoder waits for. So it is for its last block but not for the one before.
+    group_bits = jnp.array([[20, 20], [2, 2]])
+    order = read_order(group_bits, Layout(blocks=(1, 1), block_bytes=1, limit_bytes=1), num_blocks=6)
+    assert np.asarray(order.types).tolist() == [0, 1, 0, 0, 0, 0]
+    assert np.asarray(order.starved).tolist() == [2, 0]
+    assert np.asarray(order.peak_bits).tolist() == [24, 8]
+    assert order.complete
+
+
+LAYOUTS = [
+    Layout(blocks=(1, 3, 2), block_bytes=3, limit_bytes=5),
+    Layout(blocks=(2, 1, 4), block_bytes=5, limit_bytes=2),
+    Layout(blocks=(1, 1, 1), block_bytes=1, limit_bytes=0),
+]
+
+
+@settings(max_examples=40)
+@given(layout=st.sampled_from(LAYOUTS), most=st.sampled_from([1, 6, 30, 90]), seed=st.integers(0, 2**32 - 1))
+def test_order_is_that_of_a_controller_that_goes_slot_by_slot(layout, most, seed):
+    rng = np.random.default_rng(seed)
+    group_bits = rng.integers(0, 1 + rng.integers(0, most + 1, size=(3, 1)), size=(3, 19))
+    # More blocks than needed for some, fewer for others.
+    order = ordered(jnp.asarray(group_bits), layout, num_blocks=70)
+    types, skips, starved, peak, groups = controller(group_bits.tolist(), layout, 70)
+    assert np.asarray(order.types).tolist() == types + [-1] * (70 - len(types))
+    assert np.asarray(order.blocks_read).tolist() == [types.count(kind) for kind in range(3)]
+    assert np.asarray(order.skips).tolist() == skips
+    assert np.asarray(order.starved).tolist() == starved
+    assert np.asarray(order.peak_bits).tolist() == peak
+    assert int(order.groups) == groups
+    assert bool(order.complete) == (groups == 19)
+    # Not more than the limit and a block waits if each group stays below the limit; and blocks are exactly enough.
+    needed = blocks_needed(group_bits.tolist(), layout)
+    assert bool(order.complete) == (needed <= 70)
+    if group_bits.max() <= 8 * layout.limit_bytes:
+        assert starved == [0, 0, 0]
+        assert max(peak) <= 8 * (layout.limit_bytes + layout.block_bytes)
+    if order.complete:
+        assert len(types) == needed
+
+
+def test_a_type_without_a_slot_is_never_served():
+    order = read_order(jnp.array([[3, 3], [0, 1]]), Layout(blocks=(2, 0), block_bytes=1), num_blocks=4)
+    assert np.asarray(order.types).tolist() == [0, -1, -1, -1]
+    assert order.groups == 1
+    assert not order.complete
+
+
+def test_groups_without_data_need_no_block():
+    order = read_order(jnp.zeros((2, 3), int), Layout(blocks=(1, 2)), num_blocks=2)
+    assert np.asarray(order.types).tolist() == [-1, -1]
+    assert order.complete
+    assert read_order(jnp.zeros((2, 3), int), Layout(blocks=(1, 2)), num_blocks=0).complete
+
+
+def test_many_tensors_under_vmap():
+    group_bits = jnp.asarray(np.random.default_rng(3).integers(0, 40, size=(4, 3, 11)))
+    run = functools.partial(read_order, layout=LAYOUTS[0], num_blocks=60)
+    together = jax.jit(jax.vmap(run))(group_bits)
+    for i in range(4):
+        alone = run(group_bits[i])
+        for one, other in zip(together, alone):
+            np.testing.assert_array_equal(one[i], other)
+
+
+def test_a_layout_off_proportion_skips_more():
+    # 6 bits of type 1 for each bit of type 0. The more slots type 0 is given beyond its seventh, the more it is skipped.
+    group_bits = jnp.array([[9] * 400, [54] * 400])
+    skips = [
+        int(ordered(group_bits, Layout(blocks=(count, 6), block_bytes=16, limit_bytes=16), num_blocks=197).skips[0])
+        for count in (1, 2, 4, 8)
+    ]
+    assert skips[0] == 0
+    assert sorted(set(skips)) == skips

@@ -1,0 +1,247 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxspec.formats import code_tables, tile_layout
+from jaxspec.formats import group_quantization as gq
+from jaxspec.formats.code_tables import FP4, INT4, IQ4_NL, NF4
+
+to_tiles = jax.jit(tile_layout.to_tiles)
+from_tiles = jax.jit(tile_layout.from_tiles, static_argnames="shape")
+encode = jax.jit(tile_layout.encode, static_argnames=("scheme", "group_size"))
+decode = jax.jit(tile_layout.decode)
+encode_groups = jax.jit(gq.encode, static_argnames="scheme")
+decode_groups = jax.jit(gq.decode)
+pack = jax.jit(tile_layout.pack_super_groups)
+unpack = jax.jit(tile_layout.unpack_super_groups)
+decode_registers = jax.jit(tile_layout.decode_super_groups, static_argnames="table")
+
+RAGGED = (70, 45)
+
+
+def place(row, column, rows):
+    """Index of an element: tile by tile down the columns of tiles, two rows interleaved inside (M-2)."""
+    tile = (column // 32) * -(-rows // 32) + row // 32
+    r, c = row % 32, column % 32
+    return 1024 * tile + 64 * (r // 2) + 2 * c + r % 2
+
+
+def test_by_hand():
+    # Rows 0 and 1 of the first tile alternate; row 2 begins at 64. Below 70 rows lie three tiles to a column of tiles, so
+    # column 32 begins at 3072, and element (33, 40) at 1024 · 4 + 2 · 8 + 1 = 4113.
+    matrix = np.arange(70 * 45, dtype=np.int32).reshape(RAGGED) + 1
+    flat = np.asarray(to_tiles(jnp.asarray(matrix)))
+    assert flat.shape == (96 * 64,)
+    assert flat[:4].tolist() == [matrix[0, 0], matrix[1, 0], matrix[0, 1], matrix[1, 1]]
+    assert flat[64] == matrix[2, 0]
+    assert flat[3072] == matrix[0, 32]
+    assert flat[4113] == matrix[33, 40]
+
+
+@pytest.mark.parametrize("shape", [RAGGED, (32, 96), (1, 33), (65, 1)])
+def test_every_element_lies_where_the_formula_says(shape):
+    matrix = np.random.default_rng(0).permutation(np.prod(shape)).reshape(shape).astype(np.int32) + 1
+    expected = np.zeros(np.prod(tile_layout.padded_shape(shape)), np.int32)
+    for row, column in np.ndindex(shape):
+        expected[place(row, column, shape[0])] = matrix[row, column]
+    np.testing.assert_array_equal(to_tiles(jnp.asarray(matrix)), expected)
+
+
+def test_a_group_of_32_is_two_rows_by_sixteen_columns():
+    rows, columns = np.indices((64, 96), np.int32)
+    rows, columns = (np.asarray(to_tiles(jnp.asarray(index))).reshape(-1, 32) for index in (rows, columns))
+    assert np.all(rows.min(1) % 2 == 0)
+    assert np.all(columns.min(1) % 16 == 0)
+    for group_rows, group_columns in zip(rows, columns):
+        block = {(r, c) for r in range(2) for c in range(16)}
+        assert set(zip(group_rows - group_rows.min(), group_columns - group_columns.min())) == block
+
+
+def test_two_rows_are_the_transposed_two_by_32_matrix():
+    # Fig. 4: "the same layout as the transposed 2 × 32 sub-matrix".
+    tile = np.random.default_rng(1).normal(size=(32, 32)).astype(np.float16)
+    flat = np.asarray(to_tiles(jnp.asarray(tile)))
+    for pair in range(16):
+        np.testing.assert_array_equal(flat[64 * pair : 64 * pair + 64], tile[2 * pair : 2 * pair + 2].T.reshape(-1))
+
+
+@settings(max_examples=8)
+@given(
+    shape=st.sampled_from([(0, 5), (1, 1), (31, 33), (64, 32), (5, 100), (97, 2)]),
+    lead=st.sampled_from([(), (3,), (0,), (2, 1)]),
+    dtype=st.sampled_from([np.float32, np.float16, np.uint8]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_there_and_back(shape, lead, dtype, seed):
+    matrix = np.random.default_rng(seed).integers(1, 200, (*lead, *shape)).astype(dtype)
+    flat = to_tiles(jnp.asarray(matrix))
+    padded = tile_layout.padded_shape(shape)
+    assert flat.shape == (*lead, padded[0] * padded[1])
+    back = from_tiles(flat, shape=shape)
+    assert back.dtype == dtype
+    np.testing.assert_array_equal(back, matrix)
+    assert np.count_nonzero(flat) == matrix.size
+
+
+def test_padding_overhead():
+    # 70 × 45 fills 96 × 64: 6144 / 3150 - 1.
+    assert tile_layout.padded_shape(RAGGED) == (96, 64)
+    np.testing.assert_allclose(tile_layout.padding_overhead(RAGGED), 6144 / 3150 - 1)
+    assert tile_layout.padding_overhead((64, 96)) == 0
+    assert tile_layout.padding_overhead((0, 7)) == 0
+    assert tile_layout.padding_overhead((1, 1)) == 1023
+
+
+@pytest.mark.parametrize("scheme", ["q8_0", IQ4_NL], ids=["q8_0", "iq4_nl"])
+def test_quantization_is_that_of_blocks(scheme):
+    matrix = np.random.default_rng(2).normal(0.01, 1, RAGGED).astype(np.float32)
+    quantized = encode(jnp.asarray(matrix), scheme)
+    padded = np.pad(matrix, [(0, 26), (0, 19)])
+    decoded = np.zeros_like(padded)
+    for row in range(0, 96, 2):
+        for column in range(0, 64, 16):
+            block = padded[row : row + 2, column : column + 16]
+            group = gq.decode(
+                jax.jit(gq.encode, static_argnames="scheme")(jnp.asarray(block.T.reshape(-1)), scheme=scheme)
+            )
+            decoded[row : row + 2, column : column + 16] = np.asarray(group).reshape(16, 2).T
+    np.testing.assert_array_equal(decode(quantized), decoded[:70, :45])
+    assert quantized.shape == RAGGED
+
+
+def test_gaussian_weights_err_as_in_rows():
+    # Table 4 of the paper finds the same accuracy; here the mean squared error of equal weights in either grouping.
+    matrix = np.random.default_rng(3).normal(0, 0.02, (128, 160)).astype(np.float32)
+    tiles = np.mean((np.asarray(decode(encode(matrix, "q4_0"))) - matrix) ** 2)
+    rows = np.mean((np.asarray(decode_groups(encode_groups(matrix, "q4_0"))) - matrix) ** 2)
+    np.testing.assert_allclose(tiles, rows, rtol=0.03)
+
+
+def test_sizes():
+    shapes = jax.eval_shape(tile_layout.encode, jnp.zeros(RAGGED))
+    assert tile_layout.num_bits(shapes) == 6144 * 4.5
+    bits = tile_layout.expected_bits(RAGGED, jnp.float32(4))
+    assert float(bits) == 6144 * 4.5
+    assert float(tile_layout.expected_bits((64, 32), jnp.float32(8), group_size=16)) == 2048 * 9
+
+
+def test_gradient_of_the_expected_size(check_gradient):
+    tree = {"b": jnp.array([2.0, 4.3]), "g": jnp.array([32.0, 11.5])}
+    gradient = check_gradient(lambda t: jnp.sum(tile_layout.expected_bits(RAGGED, t["b"], group_size=t["g"])), tree)
+    np.testing.assert_allclose(gradient["b"], 6144)
+
+
+def test_a_register_by_hand():
+    # Element 64p + e is the low half of byte 2e + p, element 128 + 64p + e the high half.
+    codes = np.zeros(256, np.uint8)
+    codes[[0, 1, 64, 70, 128, 200]] = [3, 5, 7, 9, 11, 13]
+    packed = np.asarray(pack(jnp.asarray(codes)))
+    assert packed.shape == (1, 128)
+    # Byte 0: 3 low and 11 high (e = 0, p = 0); byte 1: 7; byte 2: 5; byte 13: 9; byte 17 (200 = 128 + 64 + 8): 13 high.
+    assert packed[0, [0, 1, 2, 13, 17]].tolist() == [3 + 16 * 11, 7, 5, 9, 16 * 13]
+    assert np.count_nonzero(packed) == 5
+
+
+def test_every_code_of_a_register_lies_where_it_should():
+    codes = np.random.default_rng(4).integers(16, size=(2, 768), dtype=np.uint8)
+    packed = np.asarray(pack(jnp.asarray(codes)))
+    assert packed.shape == (2, 3, 128)
+    for lead, i in np.ndindex(codes.shape):
+        high, p, e = i % 256 // 128, i % 128 // 64, i % 64
+        assert packed[lead, i // 256, 2 * e + p] >> (4 * high) & 15 == codes[lead, i]
+    np.testing.assert_array_equal(unpack(jnp.asarray(packed)), codes)
+
+
+@pytest.mark.parametrize("shape", [(0,), (256,), (3, 0), (2, 3, 512)])
+def test_registers_there_and_back(shape):
+    codes = np.random.default_rng(5).integers(16, size=shape, dtype=np.uint8)
+    packed = pack(jnp.asarray(codes))
+    assert packed.shape == (*shape[:-1], shape[-1] // 256, 128)
+    np.testing.assert_array_equal(unpack(packed), codes)
+
+
+def test_any_register_survives():
+    registers = np.random.default_rng(6).integers(256, size=(3, 128), dtype=np.uint8)
+    np.testing.assert_array_equal(pack(unpack(jnp.asarray(registers))), registers)
+
+
+def test_lookup():
+    table = np.random.default_rng(7).normal(size=(2, 16)).astype(np.float16)
+    indices = np.random.default_rng(8).integers(256, size=(2, 128), dtype=np.uint8)
+    result = np.asarray(jax.jit(tile_layout.vlut16)(jnp.asarray(indices), jnp.asarray(table)))
+    assert result.shape == (2, 2, 64)
+    for lead, register, lane in np.ndindex(result.shape):
+        assert result[lead, register, lane] == table[lead, indices[lead, 2 * lane + register] % 16]
+    # One table for all.
+    shared = tile_layout.vlut16(jnp.asarray(indices), jnp.asarray(table[1]))
+    np.testing.assert_array_equal(shared[1], result[1])
+
+
+def test_scales_reach_the_lanes_of_their_groups():
+    scales = np.array([[0.5, -3, 7, 11], [2, 4, 8, 16]], np.float16)
+    result = np.asarray(jax.jit(tile_layout.broadcast_scales)(jnp.asarray(scales)))
+    np.testing.assert_array_equal(result.reshape(2, 128), np.repeat(scales, 32, axis=-1))
+    # The indices are four bits each and the same for all registers.
+    assert set(tile_layout._SCALE_INDICES.tolist()) == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("table", [INT4, FP4, NF4, IQ4_NL], ids=lambda table: table.name)
+def test_registers_decode_as_groups_do(table):
+    x = np.random.default_rng(9).normal(0.05, 0.7, (2, 512)).astype(np.float32)
+    quantized = encode_groups(jnp.asarray(x), table)
+    result = decode_registers(pack(quantized.codes), quantized.scales, table=table)
+    assert result.dtype == jnp.float16
+    # Float16 level times float16 scale, exact in float32, rounded once.
+    levels = np.array(table.levels).astype(np.float16).astype(np.float32)[np.asarray(quantized.codes)]
+    product = levels * np.repeat(np.asarray(quantized.scales, np.float32), 32, axis=-1)
+    np.testing.assert_array_equal(result, product.astype(np.float16))
+
+
+def test_a_quantized_matrix_comes_back_from_registers():
+    matrix = np.random.default_rng(10).normal(0.02, 1, RAGGED).astype(np.float32)
+    quantized = encode(jnp.asarray(matrix), "q4_0")
+    registers = pack(quantized.groups.codes)
+    # 1152 bits to a super-group: a register of codes and eight scales.
+    assert tile_layout.num_bits(quantized) == registers.size * 8 + quantized.groups.scales.size * 16
+    assert quantized.groups.scales.size == 8 * registers.shape[0]
+    flat = decode_registers(registers, quantized.groups.scales)
+    expected = np.asarray(decode(quantized)).astype(np.float16)
+    np.testing.assert_array_equal(from_tiles(flat, shape=RAGGED), expected)
+
+
+def test_vmap_is_the_whole():
+    matrices = np.random.default_rng(11).normal(0.1, 1, (3, 40, 33)).astype(np.float32)
+    batched = jax.vmap(encode)(jnp.asarray(matrices))
+    whole = encode(jnp.asarray(matrices))
+    np.testing.assert_array_equal(batched.groups.codes, whole.groups.codes)
+    np.testing.assert_array_equal(jax.vmap(decode)(batched), decode(whole))
+    registers = pack(whole.groups.codes)
+    np.testing.assert_array_equal(
+        jax.vmap(decode_registers)(registers, whole.groups.scales), decode_registers(registers, whole.groups.scales)
+    )
+
+
+def test_gradient_passes_the_permutation_unchanged(jit):
+    weight = np.random.default_rng(12).normal(size=(96 * 64,)).astype(np.float32)
+    gradient = jit(jax.grad(lambda m: jnp.sum(weight * tile_layout.to_tiles(m) ** 2)))(jnp.full(RAGGED, 1.5))
+    expected = [[3 * weight[place(row, column, 70)] for column in range(45)] for row in range(70)]
+    np.testing.assert_allclose(gradient, expected, rtol=1e-6)
+
+
+def test_what_is_refused():
+    with pytest.raises(ValueError, match="6100 elements; a 70 by 45 matrix has 6144"):
+        tile_layout.from_tiles(np.zeros(6100), shape=RAGGED)
+    with pytest.raises(ValueError, match="groups of 96; allowed are divisors of 1024"):
+        tile_layout.encode(np.zeros(RAGGED, np.float32), "int8", group_size=96)
+    with pytest.raises(ValueError, match="300 codes; super-groups have 256"):
+        tile_layout.pack_super_groups(np.zeros(300, np.uint8))
+    with pytest.raises(ValueError, match="128 bytes"):
+        tile_layout.unpack_super_groups(np.zeros((2, 127), np.uint8))
+    with pytest.raises(ValueError, match="give eight to each"):
+        tile_layout.decode_super_groups(np.zeros((2, 128), np.uint8), np.zeros(15, np.float16))
+    with pytest.raises(ValueError, match="8 scales; one lookup broadcasts 4"):
+        tile_layout.broadcast_scales(np.zeros(8, np.float16))
+    assert code_tables.NUM_LEVELS == 16

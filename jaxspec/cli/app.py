@@ -14,6 +14,9 @@ _COMMANDS = {
     "tune": "jaxspec.cli.tune",
     "evaluate": "jaxspec.cli.evaluate",
     "predict": "jaxspec.cli.predict",
+    "pack": "jaxspec.cli.containers",
+    "unpack": "jaxspec.cli.containers",
+    "inspect": "jaxspec.cli.containers",
     "devices": "jaxspec.cli.catalogs",
     "models": "jaxspec.cli.catalogs",
 }
@@ -43,6 +46,7 @@ def cli() -> None:
     jaxspec tune --quick                          the same in under a minute, with wider error bars
     jaxspec predict --acceptance 0.9 --draft-bits 4.5      no network: shapes, device, acceptance
     jaxspec evaluate --weight-prune 0.3 --weight-cut-bits 5
+    jaxspec pack DIR -o model.jspk                a lossless container with the draft inside; unpack, inspect
     jaxspec devices                               what may stand behind --device
 
     Exit codes: 0 done ("no draft pays" is an answer), 1 our own bug, 2 bad input, 130 interrupted and resumable.

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from jaxspec.files import to_json, write_text
-from jaxspec.runs.config import QUICK, CommonConfig, ConfigType, build_config, read_toml
+from jaxspec.runs.config import QUICK, CommonConfig, CommonType, build_config, read_toml
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -38,6 +38,7 @@ _NETWORK = [
     click.option("--force", is_flag=True, help="Start the run directory anew."),
 ]
 
+#: `--json FILE`, the same on every command.
 json_option = click.option("--json", "json_file", type=click.Path(), help="Also write the result to this file.")
 
 
@@ -50,11 +51,13 @@ def _apply(options: list[Callable]) -> Callable[[Function], Function]:
     return decorate
 
 
+#: What is priced, and on what.
 pricing_options = _apply(_PRICING)
+#: Which network runs on which text, and where results go.
 network_options = _apply([*_NETWORK, json_option])
 
 
-def resolve(kind: type[ConfigType], flags: dict[str, Any], config_file: str | None, quick: bool) -> ConfigType:
+def resolve(kind: type[CommonType], flags: dict[str, Any], config_file: str | None, quick: bool) -> CommonType:
     """Flag over file over (quick) default."""
     import dataclasses
 

@@ -4,7 +4,7 @@ from jaxspec.models.config import MATRIX_KINDS, DecoderConfig, RopeScaling
 from jaxspec.models.decoder import Decoder, ForwardResult, abstract_params, forward, forward_text, init_params
 from jaxspec.models.embedded import embedded_directory, load_model
 from jaxspec.models.hf_export import save_directory
-from jaxspec.models.hf_load import LoadedModel, load_directory
+from jaxspec.models.hf_load import LoadedModel, load_container, load_directory
 from jaxspec.models.kv_cache import KVCache, empty_cache, write_cache
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "forward",
     "forward_text",
     "init_params",
+    "load_container",
     "load_directory",
     "load_model",
     "save_directory",

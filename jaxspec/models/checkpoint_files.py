@@ -7,13 +7,14 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import ml_dtypes
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from jaxspec.errors import InputError
+from jaxspec.formats.container import Container, Part
 
 #: Names of the stored number formats that a network may have, as safetensors spells them.
 STORED_DTYPES = {"F32": np.dtype(np.float32), "F16": np.dtype(np.float16), "BF16": np.dtype(ml_dtypes.bfloat16)}
@@ -31,6 +32,41 @@ class StoredTensor(NamedTuple):
     path: Path
     shape: tuple[int, ...]
     dtype: str
+
+
+class TensorTable(Protocol):
+    """Named tensors of a checkpoint, wherever they lie.
+
+    Attributes:
+        tensors: name -> description.
+    """
+
+    tensors: dict[str, StoredTensor]
+
+    def read(self, name: str) -> np.ndarray:
+        """One tensor, of a stored dtype."""
+        ...
+
+
+class ContainerFiles:
+    """All tensors of an open container, as its target or as its draft."""
+
+    def __init__(self, container: Container, part: Part):
+        self._container = container
+        self._part: Part = part
+        self.tensors = {
+            name: StoredTensor(container.path, tensor.form.shape, tensor.form.dtype)
+            for name, tensor in container.tensors.items()
+        }
+
+    def read(self, name: str) -> np.ndarray:
+        """One tensor, decoded.
+
+        Raises:
+            InputError: the container is damaged.
+        """
+        stored = self.tensors[name]
+        return self._container.read(name, self._part).view(STORED_DTYPES[stored.dtype]).reshape(stored.shape)
 
 
 class CheckpointFiles:
@@ -85,10 +121,22 @@ def read_json_object(path: Path) -> dict[str, Any]:
         InputError: no such file, no JSON, or JSON that is not an object.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        return json_object(path.read_bytes(), path)
     except FileNotFoundError as error:
         raise InputError(f"{path} does not exist; a Hugging Face directory has one: fetch it") from error
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}); check the path and its permissions") from error
+
+
+def json_object(text: bytes, path: Path) -> dict[str, Any]:
+    """The object that a JSON text is; `path` says where it came from.
+
+    Raises:
+        InputError: no JSON, or JSON that is not an object.
+    """
+    try:
+        content = json.loads(text.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise InputError(
             f"{path} is no readable JSON ({reason}); it must hold a JSON object: fetch it again"

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from jaxspec.errors import InputError
-from jaxspec.models.hf_load import LoadedModel, load_directory
+from jaxspec.formats.container import SUFFIX, Part
+from jaxspec.models.hf_load import LoadedModel, load_container, load_directory
 
 #: The name that stands for the network of this package, wherever a model is asked for.
 EMBEDDED_NAME = "embedded"
@@ -31,15 +32,22 @@ def embedded_directory() -> Path:
     return directory
 
 
-def load_model(name_or_path: str | os.PathLike[str], *, dtype: Any = None) -> LoadedModel:
-    """The embedded network for "embedded", otherwise the Hugging Face directory of that path.
+def load_model(name_or_path: str | os.PathLike[str], *, part: Part = "target", dtype: Any = None) -> LoadedModel:
+    """The embedded network for "embedded", a container for a path ending in .jspk, otherwise a Hugging Face directory.
 
     A directory of one's own called `embedded` is `./embedded`.
 
     Args:
+        part: "target", or of a container "draft".
         dtype: as for `load_directory`.
 
     Raises:
-        InputError: see `embedded_directory` and `load_directory`.
+        InputError: see `embedded_directory`, `load_directory` and `load_container`; a draft asked of something else.
     """
+    if str(name_or_path).endswith(SUFFIX) and not os.path.isdir(name_or_path):
+        return load_container(name_or_path, part=part, dtype=dtype)
+    if part != "target":
+        raise InputError(
+            f"part {part!r} of {str(name_or_path)!r} came; only a container has a draft: jaxspec pack makes one"
+        )
     return load_directory(embedded_directory() if name_or_path == EMBEDDED_NAME else name_or_path, dtype=dtype)

@@ -1,4 +1,4 @@
-"""Open a Hugging Face directory as a network: configuration, parameters in their stored number format, tokenizer."""
+"""Open a Hugging Face directory, or a container packed from one, as a network: configuration, parameters, tokenizer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxspec.errors import InputError
-from jaxspec.models.checkpoint_files import STORED_DTYPES, CheckpointFiles, open_checkpoint, read_json_object
+from jaxspec.formats.container import Container, Part
+from jaxspec.models.checkpoint_files import (
+    STORED_DTYPES,
+    ContainerFiles,
+    TensorTable,
+    json_object,
+    open_checkpoint,
+    read_json_object,
+)
 from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.families import EMBED_PATH, HEAD_PATH, HEAD_TENSOR, Family, decoder_config, family_of
@@ -30,17 +38,21 @@ class LoadedModel:
         config: static shape.
         params: as made by `init_params`; each leaf has its stored dtype unless another was asked for.
         family: the entry of the families' table that read it.
-        directory: where it came from.
+        directory: where it came from; the file, for a container.
+        part: "draft" if the parameters are those of a container's draft.
+        bytes_read: of a container, for these parameters; None for a directory.
     """
 
     config: DecoderConfig
     params: Params
     family: Family
     directory: Path
+    part: Part = "target"
+    bytes_read: int | None = None
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
-        """The directory's tokenizer, opened at the first use, so that a network without one still runs on token ids.
+        """The checkpoint's tokenizer, opened at the first use, so that a network without one still runs on token ids.
 
         Raises:
             InputError: see `load_tokenizer`.
@@ -70,25 +82,66 @@ def load_directory(path: str | os.PathLike[str], *, dtype: Any = None) -> Loaded
             f"model directory {str(directory)!r} does not exist; needed is a folder with config.json and "
             "model.safetensors: check the path"
         )
-    raw = read_json_object(directory / "config.json")
-    try:
-        family, config = family_of(raw), decoder_config(raw)
-    except (NotImplementedError, ValueError) as error:
-        raise InputError(f"{directory / 'config.json'}: {error}; use a checkpoint of a known family") from error
+    family, config = _network(read_json_object(directory / "config.json"), directory / "config.json")
     with open_checkpoint(directory) as files:
-        stored = _stored_names(family, config, files, directory)
-        for leaf_path, names in stored.items():
-            _check_form(names, _tensor_shape(leaf_path, config), files, mixed=wanted is not None)
-        if config.tie_embeddings and HEAD_TENSOR in files.tensors:
-            _check_tied_head(files, family.tensors[EMBED_PATH])
-        params: Params = {}
-        for leaf_path, names in stored.items():
-            node = params
-            for key in leaf_path[:-1]:
-                node = node.setdefault(key, {})
-            stacked = _read_stacked(names, files, wanted)
-            node[leaf_path[-1]] = jnp.asarray(stacked if leaf_path[0] == "layers" else stacked[0])
+        params = _read_params(family, config, files, directory, wanted)
     return LoadedModel(config=config, params=params, family=family, directory=directory)
+
+
+def load_container(path: str | os.PathLike[str], *, part: Part = "target", dtype: Any = None) -> LoadedModel:
+    """Open a container (see `jaxspec.formats.container`) as the network that was packed, or as its draft.
+
+    Args:
+        part: "draft" reads the draft's sections of the file and no others; `bytes_read` says how many bytes that took.
+        dtype: as for `load_directory`.
+    Raises:
+        InputError: the file is no whole container, holds no network of a known family, or has no draft.
+    """
+    wanted = _parameter_dtype(dtype)
+    with Container(path) as container:
+        if part == "draft" and not container.has_draft:
+            raise InputError(
+                f"{container.path} was packed with scheme {container.scheme!r}, which has no draft; open the target, "
+                "or pack it with cassandra1"
+            )
+        content = container.read_file("config.json")
+        if content is None:
+            raise InputError(f"{container.path} holds no config.json; pack it together with the weights to open it")
+        name = container.path / "config.json"
+        family, config = _network(json_object(content, name), name)
+        files = ContainerFiles(container, part)
+        params = _read_params(family, config, files, container.path, wanted)
+        bytes_read = container.bytes_read
+    return LoadedModel(
+        config=config, params=params, family=family, directory=container.path, part=part, bytes_read=bytes_read
+    )
+
+
+def _network(raw: dict[str, Any], path: Path) -> tuple[Family, DecoderConfig]:
+    """What a config.json describes."""
+    try:
+        return family_of(raw), decoder_config(raw)
+    except (NotImplementedError, ValueError) as error:
+        raise InputError(f"{path}: {error}; use a checkpoint of a known family") from error
+
+
+def _read_params(
+    family: Family, config: DecoderConfig, files: TensorTable, source: Path, wanted: np.dtype | None
+) -> Params:
+    """Check that the tensors are those of the network, then read them."""
+    stored = _stored_names(family, config, files, source)
+    for leaf_path, names in stored.items():
+        _check_form(names, _tensor_shape(leaf_path, config), files, mixed=wanted is not None)
+    if config.tie_embeddings and HEAD_TENSOR in files.tensors:
+        _check_tied_head(files, family.tensors[EMBED_PATH])
+    params: Params = {}
+    for leaf_path, names in stored.items():
+        node = params
+        for key in leaf_path[:-1]:
+            node = node.setdefault(key, {})
+        stacked = _read_stacked(names, files, wanted)
+        node[leaf_path[-1]] = jnp.asarray(stacked if leaf_path[0] == "layers" else stacked[0])
+    return params
 
 
 def _parameter_dtype(dtype: Any) -> np.dtype | None:
@@ -105,7 +158,7 @@ def _parameter_dtype(dtype: Any) -> np.dtype | None:
 
 
 def _stored_names(
-    family: Family, config: DecoderConfig, files: CheckpointFiles, directory: Path
+    family: Family, config: DecoderConfig, files: TensorTable, directory: Path
 ) -> dict[tuple[str, ...], list[str]]:
     """Parameter path -> its tensors, one per layer, all of them present and no other one left.
 
@@ -144,7 +197,7 @@ def _tensor_shape(path: tuple[str, ...], config: DecoderConfig) -> tuple[int, ..
     return (config.vocab_size, config.hidden_size) if path in (EMBED_PATH, HEAD_PATH) else (config.hidden_size,)
 
 
-def _check_form(names: list[str], shape: tuple[int, ...], files: CheckpointFiles, *, mixed: bool) -> None:
+def _check_form(names: list[str], shape: tuple[int, ...], files: TensorTable, *, mixed: bool) -> None:
     """All tensors of one leaf have this shape and a known number format, the same one unless `mixed` is allowed."""
     first = files.tensors[names[0]]
     for name in names:
@@ -166,7 +219,7 @@ def _check_form(names: list[str], shape: tuple[int, ...], files: CheckpointFiles
             )
 
 
-def _read_stacked(names: list[str], files: CheckpointFiles, wanted: np.dtype | None) -> np.ndarray:
+def _read_stacked(names: list[str], files: TensorTable, wanted: np.dtype | None) -> np.ndarray:
     """Tensors of one form along a new leading axis; only one of them is held beside the result."""
     first = files.tensors[names[0]]
     out = np.empty((len(names), *first.shape), wanted or STORED_DTYPES[first.dtype])
@@ -182,7 +235,7 @@ def _read_stacked(names: list[str], files: CheckpointFiles, wanted: np.dtype | N
     return out
 
 
-def _check_tied_head(files: CheckpointFiles, embedding_name: str) -> None:
+def _check_tied_head(files: TensorTable, embedding_name: str) -> None:
     """A head stored beside the embedding it is tied to is a copy of it."""
     head, embedding = files.tensors[HEAD_TENSOR], files.tensors[embedding_name]
     same_form = (head.shape, head.dtype) == (embedding.shape, embedding.dtype)

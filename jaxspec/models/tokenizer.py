@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Int
 
 from jaxspec.errors import InputError
+from jaxspec.formats.container import SUFFIX, Container
 
 
 class Tokenizer(Protocol):
@@ -60,7 +61,7 @@ class JsonTokenizer:
         InputError: the `tokenizers` package is missing, or the file is none of its own.
     """
 
-    def __init__(self, path: Path, *, vocab_size: int):
+    def __init__(self, content: bytes, path: Path, *, vocab_size: int):
         try:
             import tokenizers  # pyright: ignore[reportMissingImports] - optional
         except ImportError as error:
@@ -68,7 +69,7 @@ class JsonTokenizer:
                 f"{path} needs the package tokenizers, which is not installed; run: pip install 'jaxspec[tokenizers]'"
             ) from error
         try:
-            self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
+            self._tokenizer = tokenizers.Tokenizer.from_buffer(content)
         except Exception as error:  # the package raises bare Exception, with the reason in its text
             reason = " ".join(str(error).split())
             raise InputError(f"{path} is no readable tokenizer.json ({reason}); fetch it again") from error
@@ -109,14 +110,19 @@ def _utf8(text: str | bytes) -> bytes:
 
 
 def load_tokenizer(directory: Path, *, vocab_size: int) -> Tokenizer:
-    """The tokenizer of a model directory: its tokenizer.json, or bytes where there is none and the vocabulary is 256.
+    """The tokenizer of a directory or container: its tokenizer.json, or bytes where there is none and the vocabulary is 256.
 
     Raises:
         InputError: no tokenizer.json and another vocabulary; see also `JsonTokenizer`.
     """
     path = directory / "tokenizer.json"
-    if path.is_file():
-        return JsonTokenizer(path, vocab_size=vocab_size)
+    if str(directory).endswith(SUFFIX) and directory.is_file():
+        with Container(directory) as container:
+            content = container.read_file(path.name)
+    else:
+        content = path.read_bytes() if path.is_file() else None
+    if content is not None:
+        return JsonTokenizer(content, path, vocab_size=vocab_size)
     if vocab_size == ByteTokenizer.vocab_size:
         return ByteTokenizer()
     raise InputError(

@@ -99,7 +99,9 @@ _LIMITS: dict[str, tuple[float, float]] = {
     "draft_length": (1, 8),
 }
 
-ConfigType = TypeVar("ConfigType", bound=CommonConfig)
+#: A frozen dataclass of settings; and one of a command that runs a network.
+ConfigType = TypeVar("ConfigType")
+CommonType = TypeVar("CommonType", bound=CommonConfig)
 
 
 def _coerce(name: str, value: Any, annotation: Any) -> Any:

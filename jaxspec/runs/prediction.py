@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,6 +10,7 @@ import jax.numpy as jnp
 
 import hwmodels
 from jaxspec.errors import InputError
+from jaxspec.report.save import save_figure
 from jaxspec.runs.config import CommonConfig, build_config
 from jaxspec.runs.setup import resolve_pricing
 
@@ -187,10 +186,4 @@ def prediction_figure(entries: list[dict[str, Any]], path: str) -> None:
     right.set(ylabel="time of one step, ms (predicted)")
     right.tick_params(axis="x", labelsize=6)
     right.legend(fontsize=6, ncols=2)
-    partial = Path(path).with_name(f".{Path(path).name}.part")
-    try:
-        figure.savefig(partial, format=Path(path).suffix.lstrip(".") or "png")
-    except ValueError as error:
-        partial.unlink(missing_ok=True)
-        raise InputError(f"plot {path!r} cannot be written ({error}); end it in .png, .svg or .pdf") from error
-    os.replace(partial, path)
+    save_figure(figure, path)

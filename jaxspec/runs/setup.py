@@ -57,8 +57,8 @@ def _model_directory(model: str) -> Path:
 
 def input_digests(config: CommonConfig) -> dict[str, str]:
     """SHA-256 of the files that a configuration names, so that a resumed run cannot mix two versions of them."""
-    directory = _model_directory(config.model)
-    files = sorted(p for p in directory.glob("*") if p.suffix in (".json", ".safetensors"))
+    place = _model_directory(config.model)
+    files = sorted(p for p in place.glob("*") if p.suffix in (".json", ".safetensors")) if place.is_dir() else [place]
     if config.text != "stdlib":
         files.append(Path(config.text))
     if any(not path.is_file() for path in files):

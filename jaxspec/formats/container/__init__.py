@@ -1,0 +1,34 @@
+"""Containers: checkpoints packed without loss, each tensor coded, and the draft's bits apart from the target's."""
+
+from jaxspec.formats.container.codec import Chunk, Codec, CodecError, Part, Selection
+from jaxspec.formats.container.layout import SUFFIX, VERSION, Section
+from jaxspec.formats.container.opened import Container
+from jaxspec.formats.container.packing import Division, Packed, pack
+from jaxspec.formats.container.schemes import SCHEMES, Scheme, scheme
+from jaxspec.formats.container.source import Checkpoint, SafetensorsFile, open_checkpoint
+from jaxspec.formats.container.tensors import StoredTensor, TensorForm
+from jaxspec.formats.container.unpacking import unpack
+
+__all__ = [
+    "SCHEMES",
+    "SUFFIX",
+    "VERSION",
+    "Checkpoint",
+    "Chunk",
+    "Codec",
+    "CodecError",
+    "Container",
+    "Division",
+    "Packed",
+    "Part",
+    "SafetensorsFile",
+    "Scheme",
+    "Section",
+    "Selection",
+    "StoredTensor",
+    "TensorForm",
+    "open_checkpoint",
+    "pack",
+    "scheme",
+    "unpack",
+]

@@ -1,0 +1,133 @@
+"""What a codec of tensors is, and the codec that leaves bytes as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+
+from jaxspec.formats.container.tensors import TensorForm
+
+__all__ = ["Chunk", "Codec", "CodecError", "Part", "Raw", "Selection"]
+
+#: Which part of a tensor a section belongs to: what a draft reads, or what only the target reads.
+Part = Literal["draft", "target"]
+
+
+class CodecError(ValueError):
+    """Sections that do not fit their tensor; readers say in which file."""
+
+
+class Chunk(NamedTuple):
+    """Consecutive elements of a tensor.
+
+    Attributes:
+        patterns: "element" unsigned integers (see `PATTERN_DTYPES`).
+        kept: "element" True where a draft keeps a value; None for codecs without a draft.
+    """
+
+    patterns: np.ndarray
+    kept: np.ndarray | None = None
+
+
+class Selection(NamedTuple):
+    """What of a matrix its draft reads.
+
+    Attributes:
+        kept_per_row: values of each row that the draft keeps.
+        cut_bits: low mantissa bits that it does without.
+    """
+
+    kept_per_row: int
+    cut_bits: int
+
+
+class Codec(Protocol):
+    """Codes the chunks of one tensor. What `plan` returns is stored as JSON and given back to every other method."""
+
+    #: As the directory names it.
+    name: str
+    #: Whether `decode` gives back the patterns that `encode` was given.
+    lossless: bool
+
+    def unit(self, form: TensorForm) -> int:
+        """Elements that a chunk must hold a multiple of."""
+        ...
+
+    def plan(
+        self, form: TensorForm, chunks: Callable[[], Iterable[Chunk]], selection: Selection | None
+    ) -> dict[str, Any] | None:
+        """Code tables and parameters for a tensor; None where it is better left as it is."""
+        ...
+
+    def encode(self, coding: dict[str, Any], form: TensorForm, chunk: Chunk) -> dict[str, np.ndarray]:
+        """Sections of a chunk by role."""
+        ...
+
+    def decode(self, coding: dict[str, Any], form: TensorForm, count: int, sections: dict[str, bytes]) -> np.ndarray:
+        """The patterns of a chunk of `count` elements.
+
+        Raises:
+            CodecError: the sections do not fit.
+        """
+        ...
+
+    def draft(self, coding: dict[str, Any], form: TensorForm, count: int, sections: dict[str, bytes]) -> np.ndarray:
+        """The patterns that a draft computes with, from the sections of the draft's part alone.
+
+        Raises:
+            CodecError: the sections do not fit.
+        """
+        ...
+
+    def part(self, role: str) -> Part:
+        """Which part a section of this role belongs to."""
+        ...
+
+
+def take(sections: dict[str, bytes], role: str, dtype: np.dtype | type | str, count: int | None = None) -> np.ndarray:
+    """A section as a vector of little-endian numbers.
+
+    Raises:
+        CodecError: it is missing, or has another length.
+    """
+    content = sections.get(role)
+    size = np.dtype(dtype).itemsize
+    if content is None or len(content) % size or (count is not None and len(content) != count * size):
+        have = "none" if content is None else f"{len(content)} bytes"
+        raise CodecError(
+            f"section {role!r} should hold {'whole numbers' if count is None else count * size}, has {have}"
+        )
+    return np.frombuffer(content, dtype)
+
+
+class Raw:
+    """Bytes as they are; both parts read all of them."""
+
+    name = "raw"
+    lossless = True
+
+    def unit(self, form: TensorForm) -> int:
+        """Any number of elements."""
+        return 1
+
+    def plan(
+        self, form: TensorForm, chunks: Callable[[], Iterable[Chunk]], selection: Selection | None
+    ) -> dict[str, Any]:
+        """Nothing to plan."""
+        return {}
+
+    def encode(self, coding: dict[str, Any], form: TensorForm, chunk: Chunk) -> dict[str, np.ndarray]:
+        """One section."""
+        return {"bytes": chunk.patterns}
+
+    def decode(self, coding: dict[str, Any], form: TensorForm, count: int, sections: dict[str, bytes]) -> np.ndarray:
+        """The section."""
+        return take(sections, "bytes", form.pattern_dtype, count)
+
+    draft = decode
+
+    def part(self, role: str) -> Part:
+        """A tensor that is not divided belongs to the draft, which needs it whole; the target reads the draft's part too."""
+        return "draft"

@@ -1,0 +1,132 @@
+"""Safetensors checkpoints as the bytes they are: headers kept word for word, tensors read in pieces from a memory map."""
+
+from __future__ import annotations
+
+import json
+import mmap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from jaxspec.errors import InputError
+from jaxspec.formats.container.tensors import TensorForm
+
+__all__ = ["Checkpoint", "SafetensorsFile", "open_checkpoint"]
+
+_INDEX = "model.safetensors.index.json"
+
+#: Files beside the weights that belong to a checkpoint, and the most bytes that one of them may have.
+_BESIDE = (".json", ".txt", ".model", ".jinja")
+_MOST_BESIDE_BYTES = 1 << 26
+
+
+class SafetensorsFile:
+    """One file of weights.
+
+    Attributes:
+        header: its first bytes, up to where the data begin.
+        tensors: what it holds, in the order of the data.
+    """
+
+    def __init__(self, path: Path):
+        """Open and check a file.
+
+        Raises:
+            InputError: it does not exist or is no whole safetensors file.
+        """
+        self.path = path
+        try:
+            with safe_open(path, framework="np"):  # checks sizes, offsets and names
+                pass
+            with path.open("rb") as file:
+                length = int.from_bytes(file.read(8), "little")
+                file.seek(0)
+                self.header = file.read(8 + length)
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except (SafetensorError, OSError, ValueError) as error:
+            reason = " ".join(str(error).split())
+            raise InputError(f"{path} is no whole safetensors file ({reason}); fetch it again") from error
+        entries = json.loads(self.header[8:])
+        entries.pop("__metadata__", None)
+        placed = sorted((entry["data_offsets"][0], name, entry) for name, entry in entries.items())
+        self.tensors: list[TensorForm] = []
+        self._starts: dict[str, int] = {}
+        for start, name, entry in placed:
+            size = entry["data_offsets"][1] - start
+            self.tensors.append(TensorForm(name, entry["dtype"], tuple(entry["shape"]), size))
+            self._starts[name] = len(self.header) + start
+
+    def read(self, form: TensorForm, first: int, count: int) -> np.ndarray:
+        """Elements `first` to `first + count` of a tensor, as patterns, without copying."""
+        dtype = form.pattern_dtype
+        return np.frombuffer(self._map, dtype, count, self._starts[form.name] + first * dtype.itemsize)
+
+    def release(self) -> None:
+        """Tell the system that the pages read so far may go."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED)
+
+
+class Checkpoint(NamedTuple):
+    """What is packed: weights, and the small files that belong to them by name."""
+
+    files: list[SafetensorsFile]
+    beside: dict[str, bytes]
+
+    def tensors(self) -> Iterator[tuple[SafetensorsFile, TensorForm]]:
+        """All tensors, file by file, in the order of the data."""
+        for file in self.files:
+            for form in file.tensors:
+                yield file, form
+
+
+def _beside(folder: Path, wanted: str | None) -> dict[str, bytes]:
+    found = {}
+    for path in sorted(folder.iterdir()):
+        fits = path.suffix in _BESIDE if wanted is None else path.name in wanted
+        if fits and path.is_file() and path.stat().st_size <= _MOST_BESIDE_BYTES:
+            found[path.name] = path.read_bytes()
+    return found
+
+
+#: What a single file of weights takes along, so that the container can be opened as a network.
+_NETWORK_FILES = "config.json generation_config.json tokenizer.json tokenizer_config.json special_tokens_map.json"
+
+
+def open_checkpoint(path: Path) -> Checkpoint:
+    """A safetensors file, a folder with one or with shards, or the index of shards.
+
+    Raises:
+        InputError: there is no such thing, or a file is missing or damaged.
+    """
+    if path.is_file() and path.name.endswith(".index.json"):
+        path = path.parent
+    if path.is_file():
+        return Checkpoint([SafetensorsFile(path)], _beside(path.parent, _NETWORK_FILES))
+    if not path.is_dir():
+        raise InputError(
+            f"{str(path)!r} does not exist; needed is a safetensors file or a folder with some: check the path"
+        )
+    names = sorted(p.name for p in path.glob("*.safetensors"))
+    if (path / _INDEX).is_file():
+        try:
+            listed = set(json.loads((path / _INDEX).read_text(encoding="utf-8"))["weight_map"].values())
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise InputError(f"{path / _INDEX} is no readable index ({error}); fetch it again") from error
+        missing = sorted(str(name) for name in listed - set(names))
+        if missing:
+            raise InputError(f"{path} lacks {missing[0]}, which its index names; all shards must be there: fetch it")
+        names = sorted(listed)
+    if not names:
+        raise InputError(f"{path} has no .safetensors file; pickled weights are never opened: convert them first")
+    files = [SafetensorsFile(path / name) for name in names]
+    seen: dict[str, Path] = {}
+    for file in files:
+        for form in file.tensors:
+            if form.name in seen:
+                raise InputError(f"tensor {form.name!r} is in both {seen[form.name]} and {file.path}; one may hold it")
+            seen[form.name] = file.path
+    return Checkpoint(files, _beside(path, None))

@@ -1,0 +1,167 @@
+"""One tensor of a container: its entry in the directory, checked, and its division into chunks."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxspec.errors import InputError
+from jaxspec.formats.container.layout import Section, damaged
+
+__all__ = [
+    "CHUNK_ELEMENTS",
+    "NAMED_FIELDS",
+    "PATTERN_DTYPES",
+    "StoredTensor",
+    "TensorForm",
+    "chunk_elements",
+    "padded_length",
+]
+
+#: Elements that are coded at once: enough that jitted code runs at speed, few enough that their results stay in memory that
+#: the allocator hands out again (above 32 MB it maps fresh pages for every chunk, which took half the time of decoding).
+CHUNK_ELEMENTS = 1 << 22
+
+#: Unsigned integers that hold one element of a dtype, by safetensors' spelling; other dtypes are bytes.
+PATTERN_DTYPES = {
+    "F8_E4M3": np.dtype("<u1"),
+    "F8_E5M2": np.dtype("<u1"),
+    "BF16": np.dtype("<u2"),
+    "F16": np.dtype("<u2"),
+    "F32": np.dtype("<u4"),
+}
+
+#: Named fields of the known number formats, most significant first; the mantissa of float32 in two halves of the pattern.
+NAMED_FIELDS = {
+    "F8_E4M3": {"sign": 1, "exponent": 4, "mantissa": 3},
+    "F8_E5M2": {"sign": 1, "exponent": 5, "mantissa": 2},
+    "BF16": {"sign": 1, "exponent": 8, "mantissa": 7},
+    "F16": {"sign": 1, "exponent": 5, "mantissa": 10},
+    "F32": {"sign": 1, "exponent": 8, "mantissa_high": 7, "mantissa_low": 16},
+}
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class TensorForm(NamedTuple):
+    """What a tensor is, whatever its coding.
+
+    Attributes:
+        dtype: safetensors' spelling.
+        bytes: of the tensor as it was.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    bytes: int
+
+    @property
+    def pattern_dtype(self) -> np.dtype:
+        """Of the chunks that codecs work on; bytes where the dtype is not a known number format."""
+        return PATTERN_DTYPES.get(self.dtype, np.dtype("u1"))
+
+    @property
+    def elements(self) -> int:
+        """Chunks are counted in these."""
+        return self.bytes // self.pattern_dtype.itemsize
+
+    @property
+    def columns(self) -> int:
+        """Length of a row: the last axis."""
+        return self.shape[-1] if self.shape else 1
+
+
+def chunk_elements(unit: int) -> int:
+    """Elements per chunk, a multiple of `unit` (a whole row, say)."""
+    return max(1, CHUNK_ELEMENTS // unit) * unit
+
+
+def padded_length(length: int) -> int:
+    """The next of few lengths: arrays that differ a little from chunk to chunk would each compile their decoder anew."""
+    step = max(256, 1 << max(0, length.bit_length() - 3))
+    return -(-length // step) * step
+
+
+class StoredTensor(NamedTuple):
+    """An entry of the directory.
+
+    Attributes:
+        file: index into the directory's list of files.
+        sha256: of the tensor as unpacking gives it.
+        draft_sha256: of the values that a draft computes with.
+        codec: name; `coding` is what that codec wrote about this tensor.
+        chunk_elements: elements per chunk but the last.
+        chunks: of each chunk, role -> section.
+    """
+
+    form: TensorForm
+    file: int
+    sha256: str
+    draft_sha256: str
+    codec: str
+    coding: dict[str, Any]
+    chunk_elements: int
+    chunks: list[dict[str, Section]]
+
+    def listed(self) -> dict[str, Any]:
+        """The entry as JSON."""
+        whole = self.form._asdict() | self._asdict()
+        del whole["form"]
+        return whole
+
+    def counts(self) -> Iterator[int]:
+        """Elements of each chunk."""
+        for start in range(0, self.form.elements, self.chunk_elements):
+            yield min(self.chunk_elements, self.form.elements - start)
+
+
+def parse_tensor(listed: Any, num_files: int, section: Callable[[Any], Section], path: Path) -> StoredTensor:
+    """An entry of the directory, checked for what can be checked without its bytes.
+
+    Args:
+        section: turns a listed section into one that lies within the file.
+    Raises:
+        InputError: anything amiss.
+    """
+    try:
+        form = TensorForm(listed["name"], listed["dtype"], tuple(listed["shape"]), listed["bytes"])
+        whole = lambda x: type(x) is int and 0 <= x < 1 << 62
+        good = (
+            isinstance(form.name, str)
+            and isinstance(form.dtype, str)
+            and len(form.shape) <= 64
+            and all(whole(x) for x in (*form.shape, form.bytes, listed["file"], listed["chunk_elements"]))
+            and listed["file"] < num_files
+            and listed["chunk_elements"] > 0
+            and _DIGEST.fullmatch(listed["sha256"]) is not None
+            and _DIGEST.fullmatch(listed["draft_sha256"]) is not None
+            and isinstance(listed["codec"], str)
+            and isinstance(listed["coding"], dict)
+            and isinstance(listed["chunks"], list)
+        )
+        known = PATTERN_DTYPES.get(form.dtype)
+        good = good and (known is None or math.prod(form.shape) * known.itemsize == form.bytes)
+        good = good and len(listed["chunks"]) == -(-form.elements // listed["chunk_elements"])
+        if not good:
+            raise ValueError("a field is out of range")
+        chunks = [{str(role): section(where) for role, where in chunk.items()} for chunk in listed["chunks"]]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(damaged(path, f"an entry of its directory cannot be read ({error!r})")) from error
+    return StoredTensor(
+        form,
+        listed["file"],
+        listed["sha256"],
+        listed["draft_sha256"],
+        listed["codec"],
+        listed["coding"],
+        listed["chunk_elements"],
+        chunks,
+    )

@@ -1,0 +1,75 @@
+"""Unpacks a container into the files that were packed, byte for byte where the scheme is lossless."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from jaxspec.errors import InputError
+from jaxspec.formats.container.layout import damaged
+from jaxspec.formats.container.opened import Container
+
+__all__ = ["unpack"]
+
+
+def unpack(
+    container: Container,
+    out: Path,
+    *,
+    force: bool = False,
+    on_bytes: Callable[[int, str], None] = lambda count, name: None,
+) -> list[Path]:
+    """Write the checkpoint, each file whole or none at all: all are written beside their names, then renamed.
+
+    Args:
+        out: a folder; or, if it ends in .safetensors and the container holds one file of weights, that file alone.
+        force: replace files that are there.
+        on_bytes: called after each piece with its bytes and its tensor's name.
+    Returns:
+        the files written.
+    Raises:
+        InputError: the container is damaged, or a file is there already.
+    """
+    single = out.suffix == ".safetensors"
+    if single and len(container.files) != 1:
+        raise InputError(f"{container.path} holds {len(container.files)} files of weights; give a folder as --out")
+    folder = out.parent if single else out
+    weights = [out] if single else [folder / name for name, _ in container.files]
+    others = [] if single else list(container.beside)
+    targets = weights + [folder / name for name in others]
+    if len(set(targets)) != len(targets):
+        raise InputError(damaged(container.path, "two of its files have one name"))
+    if not force and (there := [path for path in targets if path.exists()]):
+        raise InputError(f"{there[0]} is there already; give another --out, or --force to replace it")
+    made = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = {path: path.with_name(f".{path.name}.{os.getpid()}.part") for path in targets}
+    try:
+        for index, path in enumerate(weights):
+            with partial[path].open("wb") as file:
+                _write_weights(container, index, file, on_bytes)
+        for name in others:
+            partial[folder / name].write_bytes(container.read_file(name) or b"")
+        for path in targets:
+            os.replace(partial[path], path)
+    finally:
+        for path in partial.values():
+            path.unlink(missing_ok=True)
+        if made and not any(folder.iterdir()):
+            folder.rmdir()
+    return targets
+
+
+def _write_weights(container: Container, index: int, file: BinaryIO, on_bytes: Callable[[int, str], None]) -> None:
+    """Header, then the tensors in the order of their data, which is the directory's."""
+    file.write(container.read_header(index))
+    for name, tensor in container.tensors.items():
+        if tensor.file != index:
+            continue
+        for patterns in container.chunks(name):
+            file.write(np.ascontiguousarray(patterns).view(np.uint8).data)
+            on_bytes(patterns.nbytes, name)

@@ -1,0 +1,56 @@
+"""Writes a container section by section, under a temporary name until it is whole."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+from jaxspec.formats.container.layout import ALIGNMENT, PRELUDE_BYTES, Section, directory_bytes, write_prelude
+
+__all__ = ["ContainerWriter"]
+
+
+class ContainerWriter:
+    """A container that is being written; leaving the `with` block without `finish` leaves no file behind."""
+
+    def __init__(self, path: Path):
+        """Open a temporary file beside `path`, whose folder is made if need be."""
+        self._path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+        self._file: BinaryIO = self._partial.open("wb")
+        self._place = self._file.write(bytes(PRELUDE_BYTES))
+
+    def __enter__(self) -> ContainerWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+        self._partial.unlink(missing_ok=True)
+
+    def add(self, content: Any) -> Section:
+        """Append a section: bytes, or anything with a buffer of contiguous bytes."""
+        view = memoryview(content).cast("B") if memoryview(content).nbytes else memoryview(b"")
+        self._file.write(bytes(-self._place % ALIGNMENT))
+        offset = self._place + -self._place % ALIGNMENT
+        self._file.write(view)
+        self._place = offset + view.nbytes
+        return Section(offset, view.nbytes, zlib.crc32(view))
+
+    def finish(self, directory: dict[str, Any]) -> int:
+        """Write the directory, give the file its name, and say how many bytes it has."""
+        text = directory_bytes(directory)
+        offset = self._place
+        self._file.write(text)
+        self._file.seek(0)
+        self._file.write(write_prelude(text, offset))
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        os.replace(self._partial, self._path)
+        return offset + len(text)

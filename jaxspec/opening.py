@@ -1,0 +1,27 @@
+"""Opens a network for whoever starts from `import jaxspec`, without making that import heavy."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from jaxspec.models import LoadedModel
+
+
+def load(
+    path: str | os.PathLike[str], *, part: Literal["target", "draft"] = "target", dtype: Any = None
+) -> LoadedModel:
+    """A network by name or path: "embedded", a Hugging Face directory, or a container that `jaxspec pack` wrote.
+
+    Args:
+        part: "draft" opens the draft inside a container, and reads no byte of the file that only the target needs.
+        dtype: of all parameters; None keeps what is stored.
+    Returns:
+        configuration, parameters, tokenizer; for a container also the number of bytes that were read.
+    Raises:
+        InputError: anything about the path that cannot be used, in one line.
+    """
+    from jaxspec.models import load_model
+
+    return load_model(path, part=part, dtype=dtype)

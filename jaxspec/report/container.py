@@ -1,0 +1,199 @@
+"""What `jaxspec inspect` shows: tables for a terminal, and a figure."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from rich import box
+from rich.table import Table
+
+from jaxspec.errors import InputError
+from jaxspec.report.figures.style import INK, legend_below, new_figure, styled
+from jaxspec.report.formatting import fixed, quantity, times
+
+#: Colours of sections: the draft's warm, the target's cool, so that the divide shows.
+_SECTION_COLOURS = {
+    "bitmap": "#e69f00",
+    "sign": "#f0c35a",
+    "exponent": "#d55e00",
+    "scale": "#d55e00",
+    "high": "#cc79a7",
+    "low": "#56b4e9",
+    "pruned": "#0072b2",
+    "pruned_exponent": "#004f7d",
+    "pruned_rest": "#0072b2",
+    "bytes": "#999999",
+    "field1": "#d55e00",
+    "field2": "#cc79a7",
+    "field3": "#009e73",
+    "field4": "#f0e442",
+    "plane0": "#56b4e9",
+    "plane1": "#0072b2",
+}
+
+#: Sections that a draft does not read.
+_TARGET_ONLY = {"low", "pruned", "pruned_exponent", "pruned_rest"}
+
+#: Tensors that a figure shows; the largest come first.
+_MOST_BARS = 48
+
+
+def tensor_table(summary: dict[str, Any], *, every: bool = False) -> Table:
+    """One row per kind of tensor (names that differ in a number only, means over them), or one per tensor."""
+    packed = "scheme" in summary
+    entries = summary["tensors"] if every else grouped(summary["tensors"])
+    table = Table(title=_title(summary), caption=_caption(summary), box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("tensor", overflow="fold", min_width=20)
+    columns = ["form"]
+    columns += ["entropy"] if any(entry.get("entropy") for entry in entries) else []
+    columns += ["codec", "target\nbits", "draft\nbits", "ratio"] if packed else []
+    for heading in columns:
+        table.add_column(heading, justify="left" if heading in ("form", "codec") else "right", no_wrap=True)
+    for entry in entries:
+        entropy = entry.get("entropy")
+        cells = {
+            "form": f"{entry['dtype']} {'x'.join(map(str, entry['shape'])) or 'scalar'}",
+            "entropy": fixed(sum(entropy.values()), 2) if entropy else "",
+        }
+        if packed:
+            cells |= {
+                "codec": entry["codec"],
+                "target\nbits": fixed(entry["target_bits_per_weight"], 2),
+                "draft\nbits": fixed(entry["draft_bits_per_weight"], 2),
+                "ratio": times(entry["ratio"]),
+            }
+        count = f" ({entry['count']})" if entry.get("count", 1) > 1 else ""
+        table.add_row(entry["name"] + count, *(cells[heading] for heading in columns))
+    return table
+
+
+def grouped(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Tensors whose names differ in a number only, and that have one form and codec, as one entry of means."""
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for entry in entries:
+        pattern = re.sub(r"(?<=\.)\d+(?=\.)", "*", entry["name"])
+        groups.setdefault((pattern, entry["dtype"], *entry["shape"], entry.get("codec")), []).append(entry)
+    merged = []
+    for (name, *_), members in groups.items():
+        keys = ("ratio", "target_bits_per_weight", "draft_bits_per_weight")
+        sections = [member["bits_by_section"] for member in members if "bits_by_section" in member]
+        roles = sorted({role for found in sections for role in found})
+        entropy = [member["entropy"] for member in members if member.get("entropy")]
+        merged.append(
+            members[0]
+            | {key: _mean([member.get(key) for member in members]) for key in keys}
+            | {"bytes": sum(member["bytes"] for member in members)}
+            | {"bits_by_section": {role: _mean([found.get(role, 0.0) for found in sections]) for role in roles}}
+            | {"name": name if len(members) > 1 else members[0]["name"], "count": len(members)}
+            | {"entropy": {key: _mean([e[key] for e in entropy]) for key in entropy[0]} if entropy else None}
+        )
+    return merged
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _title(summary: dict[str, Any]) -> str:
+    if "scheme" not in summary:
+        return f"{summary['checkpoint']}: {quantity('_bytes', summary['tensor_bytes'])} of tensors, not packed"
+    kind = "lossless" if summary["lossless"] else "NOT lossless"
+    return f"{summary['container']}: scheme {summary['scheme']}, {kind}, {quantity('_bytes', summary['file_bytes'])}"
+
+
+def _caption(summary: dict[str, Any]) -> str:
+    if "scheme" not in summary:
+        return (
+            "entropy in bits per value (measured): below it no code of that field alone can go; pack with: jaxspec pack"
+        )
+    line = (
+        f"measured: {fixed(summary['target_bits_per_weight'], 3)} bits per weight, ratio {times(summary['ratio'], 3)}"
+    )
+    if summary["draft_bits_per_weight"] is not None:
+        line += f"; the draft reads {fixed(summary['draft_bits_per_weight'], 3)} bits per weight"
+    return line
+
+
+def code_tables(summary: dict[str, Any], name: str) -> list[Table]:
+    """Codewords of one tensor: symbol, bits.
+
+    Raises:
+        InputError: no such tensor, or one without codes.
+    """
+    entry = next((entry for entry in summary["tensors"] if entry["name"] == name), None)
+    if entry is None:
+        near = ", ".join(entry["name"] for entry in summary["tensors"][:3])
+        raise InputError(f"tensor {name!r} is not in this file; there are {near}, ...: see jaxspec inspect")
+    if not entry.get("code_tables"):
+        raise InputError(f"tensor {name!r} has no code tables: it is stored as {entry.get('codec', 'bytes')}")
+    tables = []
+    for what, lengths in entry["code_tables"].items():
+        table = Table(title=f"{name}: {what}, {len(lengths)} symbols")
+        table.add_column("symbols", overflow="fold")
+        table.add_column("bits each", justify="right")
+        by_length: dict[int, list[str]] = {}
+        for symbol, bits in lengths.items():
+            by_length.setdefault(bits, []).append(symbol)
+        for bits, symbols in sorted(by_length.items()):
+            table.add_row(" ".join(symbols), str(bits))
+        tables.append(table)
+    return tables
+
+
+@styled
+def container_figure(summary: dict[str, Any]) -> Figure | None:
+    """Bits per weight by section, beside the entropy; one bar per kind of tensor, the largest kinds first."""
+    entries = grouped([entry for entry in summary["tensors"] if entry["elements"]])
+    if not entries:
+        return None
+    packed = "scheme" in summary
+    shown = sorted(entries, key=lambda entry: -entry["bytes"])[:_MOST_BARS]
+    subtitle = f"{_title(summary)}. {_caption(summary)}."
+    if len(entries) > len(shown):
+        subtitle += f" The {len(shown)} largest of {len(entries)} kinds of tensors."
+    figure = new_figure("Bits per stored weight", subtitle, height_inches=2.6 + 0.3 * len(shown))
+    axes = figure.add_subplot()
+    axes.grid(True, axis="x")
+    place = np.arange(len(shown))
+    if packed:
+        _stack(axes, shown, place)
+    for index, entry in enumerate(shown):
+        if entry.get("entropy"):
+            total = sum(entry["entropy"].values())
+            axes.plot(total, index, "k|", markersize=9, label="entropy of the fields, summed" if index == 0 else None)
+    axes.set_yticks(place, [_short(entry) for entry in shown], fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xlabel("bits per weight (measured)")
+    legend_below(figure, axes, columns=4)
+    return figure
+
+
+def _stack(axes: Any, shown: list[dict[str, Any]], place: np.ndarray) -> None:
+    roles = [role for role in _SECTION_COLOURS if any(role in entry["bits_by_section"] for entry in shown)]
+    divided = any(role in _TARGET_ONLY for role in roles)
+    labels = {
+        role: f"{role} ({'target only' if role in _TARGET_ONLY else 'draft'})" if divided else role for role in roles
+    }
+    left = np.zeros(len(shown))
+    for role in roles:
+        width = np.array([entry["bits_by_section"].get(role, 0.0) for entry in shown])
+        axes.barh(
+            place,
+            width,
+            left=left,
+            height=0.75,
+            color=_SECTION_COLOURS[role],
+            edgecolor=INK,
+            linewidth=0.2,
+            label=labels[role],
+        )
+        left += width
+
+
+def _short(entry: dict[str, Any], longest: int = 40) -> str:
+    name = entry["name"] if len(entry["name"]) <= longest else f"...{entry['name'][3 - longest :]}"
+    return name if entry["count"] == 1 else f"{name} ({entry['count']})"

@@ -1,0 +1,129 @@
+"""Which values of each matrix the draft inside a container keeps: by Wanda where the network can be run, else by magnitude."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from fnmatch import fnmatchcase
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+
+from jaxspec.compress.knobs import Knobs
+from jaxspec.compress.selection import keep_largest, log_of, num_pruned, ordered_pattern
+from jaxspec.compress.weights import INPUT_OF, activation_norms
+from jaxspec.errors import InputError
+from jaxspec.formats.container import Selection, TensorForm
+from jaxspec.models.config import MATRIX_KINDS
+from jaxspec.models.decoder import forward_text
+from jaxspec.models.hf_load import LoadedModel
+from jaxspec.text import load_text, windows
+from jaxspec.tune.calibration import target_params
+
+#: Tensors that stay whole unless they are matrices of a known network: embeddings and heads, by the names of common families.
+WHOLE_TENSORS = ("*embed*", "*lm_head*", "*wte*", "*wpe*", "*head.weight", "*router*")
+
+_VALUE_DTYPES = {"BF16": ml_dtypes.bfloat16, "F16": np.float16}
+
+#: Windows of calibration text that one pass of the network takes.
+_WINDOWS_PER_PASS = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class MatrixDivision:
+    """The same rule for every matrix, with knobs and activation norms of its own where they are known.
+
+    Attributes:
+        weight_prune, weight_cut_bits: of matrices that `knobs` does not name.
+        knobs: tensor name -> pruning ratio and cut bits.
+        norms: tensor name -> L2 norm of each input channel; without, the score of a value is its magnitude.
+        only: tensor names that are divided; None: all two-dimensional ones of 16-bit floating point but `WHOLE_TENSORS`.
+    """
+
+    weight_prune: float
+    weight_cut_bits: int
+    knobs: dict[str, tuple[float, int]]
+    norms: dict[str, np.ndarray]
+    only: frozenset[str] | None = None
+
+    def selection(self, form: TensorForm) -> Selection | None:
+        """How much of a tensor the draft reads; None for tensors that stay whole."""
+        if len(form.shape) != 2 or form.dtype not in _VALUE_DTYPES:
+            return None
+        if self.only is not None and form.name not in self.only:
+            return None
+        if self.only is None and any(fnmatchcase(form.name, pattern) for pattern in WHOLE_TENSORS):
+            return None
+        prune, cut_bits = self.knobs.get(form.name, (self.weight_prune, self.weight_cut_bits))
+        return Selection(form.columns - int(num_pruned(prune, form.columns)), cut_bits)
+
+    def keep(self, form: TensorForm, rows: np.ndarray, kept_per_row: int) -> np.ndarray:
+        """The values of largest score in each row; ties from the right."""
+        norms = self.norms.get(form.name, np.ones(form.columns, np.float32))
+        values = jnp.asarray(rows.view(_VALUE_DTYPES[form.dtype]))
+        return np.asarray(_keep(values, jnp.asarray(norms), jnp.asarray(kept_per_row)))
+
+
+@jax.jit
+def _keep(values: jax.Array, norms: jax.Array, kept_per_row: jax.Array) -> jax.Array:
+    # The scores are those of `rank_weights`, so that a packed draft keeps what `hard_draft` keeps.
+    score = jnp.abs(values.astype(jnp.float32)) * norms
+    return keep_largest(ordered_pattern(log_of(score)), kept_per_row)
+
+
+def matrix_names(model: LoadedModel) -> dict[str, tuple[int, str]]:
+    """Tensor name -> layer and kind, of every matrix of a network."""
+    return {
+        model.family.tensors["layers", kind].format(layer=layer): (layer, kind)
+        for kind in MATRIX_KINDS
+        for layer in range(model.config.num_layers)
+    }
+
+
+def named_knobs(model: LoadedModel, knobs: Knobs) -> dict[str, tuple[float, int]]:
+    """Pruning ratio and whole cut bits of each matrix by its tensor's name."""
+    prune, cut = np.asarray(knobs.weight_prune), np.round(np.asarray(knobs.weight_cut_bits)).astype(int)
+    place = {kind: index for index, kind in enumerate(MATRIX_KINDS)}
+    return {
+        name: (float(prune[layer, place[kind]]), int(cut[layer, place[kind]]))
+        for name, (layer, kind) in matrix_names(model).items()
+    }
+
+
+def measured_norms(
+    model: LoadedModel, text: str, *, num_windows: int, window_tokens: int, seed: int
+) -> dict[str, np.ndarray]:
+    """Norm of each matrix's input channels over windows of calibration text, by the tensor's name.
+
+    Raises:
+        InputError: the text cannot be used, or the network is larger than this machine's memory.
+    """
+    parameters = sum(leaf.size for leaf in jax.tree.leaves(model.params))
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if 8 * parameters > memory:
+        raise InputError(
+            f"running this network of {parameters / 1e9:.1f} G parameters for its activations takes about "
+            f"{8 * parameters / 1e9:.0f} GB, this machine has {memory / 1e9:.0f}: pack with --importance magnitude"
+        )
+    split = load_text(text, model.tokenizer)
+    tokens = windows(split.calibration, num_windows, window_tokens, seed)
+    params = target_params(model.params)
+    squares: dict[str, np.ndarray] = {}
+    for first in range(0, num_windows, _WINDOWS_PER_PASS):
+        norms = _norms(params, jnp.asarray(tokens[first : first + _WINDOWS_PER_PASS]), config=model.config)
+        found = {group: np.square(np.asarray(norm, np.float64)) for group, norm in norms.items()}
+        squares = {group: squares.get(group, 0) + found[group] for group in found}
+    return {
+        name: np.sqrt(squares[INPUT_OF[kind]][layer]).astype(np.float32)
+        for name, (layer, kind) in matrix_names(model).items()
+    }
+
+
+@partial(jax.jit, static_argnames="config")
+def _norms(params, tokens, *, config):
+    result = forward_text(params, config, tokens, keep_activations=True, logits_from=tokens.shape[1] - 1)
+    assert result.activations is not None
+    return activation_norms(result.activations)

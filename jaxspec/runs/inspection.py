@@ -1,0 +1,140 @@
+"""`jaxspec inspect`: what a container or a checkpoint is made of, tensor by tensor."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxspec.formats.container import SUFFIX, Container, StoredTensor, TensorForm, open_checkpoint
+from jaxspec.formats.container.field_codec import field_counts
+from jaxspec.formats.container.schemes import CODECS
+from jaxspec.formats.container.tensors import CHUNK_ELEMENTS, NAMED_FIELDS
+from jaxspec.formats.entropy import entropy_bits
+from jaxspec.runs.progress import Reporter
+
+SCHEMA_VERSION = 1
+
+
+def inspect_file(path: str, *, reporter: Reporter | None = None) -> dict[str, Any]:
+    """Describe a container, or a checkpoint that could become one, with the entropies of every tensor.
+
+    Returns:
+        what `describe` says (of a checkpoint: what holds before packing), each tensor with its `entropy`.
+    Raises:
+        InputError: no such file, or a damaged one.
+    """
+    reporter = reporter or Reporter()
+    if path.endswith(SUFFIX) and not Path(path).is_dir():
+        with Container(path) as container:
+            summary = describe(container)
+            with reporter.bar(f"reading {Path(path).name}, tensors", len(container.tensors)) as bar:
+                for entry in summary["tensors"]:
+                    form = container.tensors[entry["name"]].form
+                    entry["entropy"] = entropies(form, container.chunks(entry["name"]))
+                    bar.advance(entry["name"])
+        return summary
+    checkpoint = open_checkpoint(Path(path))
+    entries = []
+    pairs = list(checkpoint.tensors())
+    with reporter.bar(f"reading {Path(path).name}, tensors", len(pairs)) as bar:
+        for file, form in pairs:
+            starts = range(0, form.elements, CHUNK_ELEMENTS)
+            chunks = (file.read(form, first, min(CHUNK_ELEMENTS, form.elements - first)) for first in starts)
+            entries.append(_form_entry(form) | {"entropy": entropies(form, chunks)})
+            file.release()
+            bar.advance(form.name)
+    total = sum(entry["bytes"] for entry in entries)
+    return {"schema_version": SCHEMA_VERSION, "checkpoint": path, "tensor_bytes": total, "tensors": entries}
+
+
+def describe(container: Container) -> dict[str, Any]:
+    """A container from its directory alone.
+
+    Returns:
+        sizes in bytes and in bits per stored weight: `target_bits_per_weight` counts all sections of a tensor,
+        `draft_bits_per_weight` the draft's; `ratio` is uncompressed over stored.
+    """
+    entries = [_container_entry(tensor) for tensor in container.tensors.values()]
+    total, stored = (sum(entry[key] for entry in entries) for key in ("bytes", "stored_bytes"))
+    elements = sum(entry["elements"] for entry in entries)
+    drafted = sum(entry["draft_bytes"] for entry in entries)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "container": str(container.path),
+        "scheme": container.scheme,
+        "options": container.options,
+        "lossless": container.lossless,
+        "file_bytes": container.path.stat().st_size,
+        "tensor_bytes": total,
+        "ratio": _over(total, stored),
+        "target_bits_per_weight": _over(8 * stored, elements),
+        "draft_bits_per_weight": _over(8 * drafted, elements) if container.has_draft else None,
+        "status": "measured",
+        "tensors": entries,
+    }
+
+
+def entropies(form: TensorForm, chunks: Iterable[np.ndarray]) -> dict[str, float] | None:
+    """Shannon entropy of each named field in bits per value; None for dtypes without fields."""
+    named = NAMED_FIELDS.get(form.dtype)
+    if named is None or not form.elements:
+        for _ in chunks:  # a container's checks are at the end of its chunks
+            pass
+        return None
+    counts = field_counts(chunks, tuple(named.values()))
+    return {name: float(entropy_bits(jnp.asarray(count, jnp.float32))) for name, count in zip(named, counts)}
+
+
+def _over(numerator: float, denominator: float) -> float | None:
+    return numerator / denominator if denominator else None
+
+
+def _form_entry(form: TensorForm) -> dict[str, Any]:
+    return {
+        "name": form.name,
+        "dtype": form.dtype,
+        "shape": list(form.shape),
+        "bytes": form.bytes,
+        "elements": form.elements,
+    }
+
+
+def _container_entry(tensor: StoredTensor) -> dict[str, Any]:
+    by_role: Counter[str] = Counter()
+    for chunk in tensor.chunks:
+        for role, section in chunk.items():
+            by_role[role] += section.length
+    stored = sum(by_role.values())
+    codec = CODECS[tensor.codec]
+    drafted = sum(length for role, length in by_role.items() if codec.part(role) == "draft")
+    elements = tensor.form.elements
+    return _form_entry(tensor.form) | {
+        "codec": tensor.codec,
+        "sha256": tensor.sha256,
+        "stored_bytes": stored,
+        "draft_bytes": drafted,
+        "ratio": _over(tensor.form.bytes, stored),
+        "target_bits_per_weight": _over(8 * stored, elements),
+        "draft_bits_per_weight": _over(8 * drafted, elements),
+        "bits_by_section": {role: 8 * length / elements for role, length in sorted(by_role.items())}
+        if elements
+        else {},
+        "code_tables": _code_tables(tensor.coding),
+    }
+
+
+def _code_tables(coding: dict[str, Any]) -> dict[str, dict[str, int]]:
+    """Bits of each symbol's codeword, by what is coded."""
+    tables = {}
+    for index, text in sorted(coding.get("code_lengths", {}).items()):
+        lengths = bytes.fromhex(text)
+        tables[f"field{index}"] = {str(symbol): bits for symbol, bits in enumerate(lengths) if bits}
+    for key in ("codebook", "pruned_codebook"):
+        if key in coding:
+            tables[key] = {str(symbol): rank + 1 for rank, symbol in enumerate(bytes.fromhex(coding[key]))}
+    return tables

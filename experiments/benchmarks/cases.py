@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import subprocess
 import sys
@@ -128,4 +129,20 @@ def cold_start() -> dict[str, Any]:
     return row("cold_start", workload, whole, quick, "the same with --quick", "s", quick / whole)
 
 
-CASES = {"design_points": design_points, "acceptance": acceptance, "cold_start": cold_start}
+def lossless() -> list[dict[str, Any]]:
+    """Decoding and packing of 64 M bfloat16 weights on one core, beside constriction, zipnn, pcodec, NumPy and gzip."""
+    command = [sys.executable, "-m", "experiments.benchmarks.lossless"]
+    found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout)
+    exact = found["exact_huffman_bits"]["varied"]
+    rows = []
+    for ours, peer in found["pairs"]:
+        bits = f"{ours['bits_per_weight']:.3f} against {peer['bits_per_weight']:.3f} bits per weight"
+        workload = f"{ours['name'].removeprefix('ours: ')}; {bits}, exact Huffman of the exponents {exact:.3f}"
+        ratio = ours["rate"] / peer["rate"]
+        rows.append(
+            row("lossless", workload, ours["rate"], peer["rate"], peer["name"], "MB/s of bfloat16, one core", ratio)
+        )
+    return rows + [{"name": "lossless", "failed": reason} for reason in found["absent"]]
+
+
+CASES = {"design_points": design_points, "acceptance": acceptance, "cold_start": cold_start, "lossless": lossless}

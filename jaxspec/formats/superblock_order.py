@@ -195,7 +195,7 @@ def read_order(group_bits: Int32[Array, "type group"], layout: Layout, *, num_bl
         kind = jnp.where(served, kinds[first], -1)
 
         arrived = (kind_index == kind).astype(jnp.int32)
-        skipped = (jnp.arange(slots.size) < first) & (left & over)[kinds] & served & ~starving
+        skipped = (jnp.arange(slots.size) < first) & (left & over)[kinds] & ~starving
         blocks_read = state.blocks_read + arrived
         filled = buffered + arrived * block_bits
         return _State(

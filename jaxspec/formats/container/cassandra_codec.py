@@ -11,6 +11,7 @@ Source: Cassandra, IV-A and IV-B; pruned values "without any further transformat
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -128,7 +129,9 @@ class CassandraCodec:
         if self.lossless:
             exponents = _read_unary(sections, "exponent", shape.kept, shape.codebook("codebook"))
             return _with_exponent(elements, exponents, shape.number_format)
-        scale = take(sections, "scale", np.uint8, shape.elements // mx_truncated.BLOCK_SIZE)
+        # Like every empty section, the scales of a draft that keeps nothing are left out.
+        blocks = shape.elements // mx_truncated.BLOCK_SIZE
+        scale = take(sections, "scale", np.uint8, blocks) if blocks else np.zeros(0, np.uint8)
         return _from_shared(elements, scale, shape)
 
     def _pruned(self, shape: _Shape, sections: dict[str, bytes]) -> np.ndarray:
@@ -150,7 +153,7 @@ class _Shape:
             raise CodecError(f"a tensor of {form.dtype} and shape {form.shape} cannot be coded so")
         self.width = number_format.mantissa_bits if lossless else mx_truncated.MANTISSA_BITS
         if not (type(per_row) is int and 0 <= per_row <= form.columns and type(cut) is int and 0 <= cut <= self.width):
-            raise CodecError(f"{per_row} kept values per row and {cut} cut bits cannot be")
+            raise CodecError(f"{reprlib.repr(per_row)} kept values per row and {reprlib.repr(cut)} cut bits cannot be")
         if form.columns == 0 or count % form.columns:
             raise CodecError(f"a chunk of {count} values has no whole rows of {form.columns}")
         self.coding, self.count, self.cut, self.number_format = coding, count, cut, number_format

@@ -107,5 +107,6 @@ def directory_bytes(directory: dict[str, Any]) -> bytes:
 
 
 def damaged(path: Path, reason: str) -> str:
-    """The one line about a file that cannot be trusted."""
+    """The one line about a file that cannot be trusted, whatever of it the reason quotes."""
+    reason = "".join(character if character.isprintable() else " " for character in reason[:300])
     return f"{path} is a damaged container ({reason}); nothing of it was used: copy or pack it again"

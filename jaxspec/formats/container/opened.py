@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import reprlib
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -78,9 +79,10 @@ class Container:
 
     def _plain_name(self, name: Any) -> str:
         """A file name that cannot leave the folder it is written to."""
-        good = isinstance(name, str) and 0 < len(name.encode("utf-8", "replace")) < 256
-        if not good or name != os.path.basename(name) or name in (".", "..") or "\\" in name or "\0" in name:
-            raise InputError(damaged(self.path, f"it names a file {str(name)[:60]!r}"))
+        # No surrogate and no control character is printable.
+        good = isinstance(name, str) and name.isprintable() and 0 < len(name.encode()) < 256
+        if not good or name != os.path.basename(name) or name in (".", "..") or "\\" in name:
+            raise InputError(damaged(self.path, f"it names a file {reprlib.repr(name)}"))
         return name
 
     def __enter__(self) -> Container:

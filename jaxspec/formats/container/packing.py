@@ -65,12 +65,13 @@ def pack(
         on_bytes: called after each piece with its bytes and its tensor's name.
     """
     entries: list[StoredTensor] = []
+    chosen = division if scheme.has_draft else None
     with ContainerWriter(out) as writer:
         headers = {file.path: writer.add(file.header) for file in checkpoint.files}
         beside = {name: list(writer.add(content)) for name, content in checkpoint.beside.items()}
         for file, form in checkpoint.tensors():
             index = checkpoint.files.index(file)
-            entries.append(_pack_tensor(writer, file, index, form, scheme.codec, division, on_bytes))
+            entries.append(_pack_tensor(writer, file, index, form, scheme.codec, chosen, on_bytes))
             file.release()
         directory = {
             "scheme": scheme_name,
@@ -107,14 +108,18 @@ def _pack_tensor(
         codec, coding, selection = Raw(), {}, None
         step = chunk_elements(1)
     whole, draft, listed = hashlib.sha256(), hashlib.sha256(), []
+    divided = False
     for chunk in chunks():
         sections = codec.encode(coding, form, chunk)
         listed.append({role: writer.add(content) for role, content in sections.items()})
         decoded, drafted = _proved(codec, coding, form, chunk, sections)
         whole.update(decoded.view(np.uint8).data)
-        draft.update(drafted.view(np.uint8).data)
+        if drafted is not decoded:
+            divided = True
+            draft.update(drafted.view(np.uint8).data)
         on_bytes(chunk.patterns.nbytes, form.name)
-    return StoredTensor(form, index, whole.hexdigest(), draft.hexdigest(), codec.name, coding, step, listed)
+    digests = whole.hexdigest(), (draft if divided else whole).hexdigest()
+    return StoredTensor(form, index, *digests, codec.name, coding, step, listed)
 
 
 def _kept(
@@ -142,9 +147,9 @@ def _proved(
     if codec.lossless and not np.array_equal(decoded, chunk.patterns):
         raise AssertionError(f"tensor {form.name!r} does not survive the codec {codec.name}; this is a bug in it")
     parts = {role: content for role, content in stored.items() if codec.part(role) == "draft"}
-    same = len(parts) == len(stored) and codec.lossless
-    drafted = decoded if same else codec.draft(coding, form, chunk.patterns.size, parts)
-    return decoded, np.ascontiguousarray(drafted)
+    if codec.decode == codec.draft:
+        return decoded, decoded
+    return decoded, np.ascontiguousarray(codec.draft(coding, form, chunk.patterns.size, parts))
 
 
 def sections_of(entries: Iterable[StoredTensor]) -> Iterator[Section]:

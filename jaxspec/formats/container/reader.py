@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import reprlib
 import zlib
 from pathlib import Path
 from types import TracebackType
@@ -83,7 +84,7 @@ class ContainerReader:
             section = Section(*listed)
             if section.offset >= PRELUDE_BYTES and section.offset + section.length <= self._sections_end:
                 return section
-        raise InputError(damaged(self.path, f"its directory lists a section {str(listed)[:60]} outside the file"))
+        raise InputError(damaged(self.path, f"its directory lists a section {reprlib.repr(listed)} outside the file"))
 
     def read(self, section: Section) -> bytes:
         """The bytes of a section.

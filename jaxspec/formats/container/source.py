@@ -38,6 +38,8 @@ class SafetensorsFile:
             InputError: it does not exist or is no whole safetensors file.
         """
         self.path = path
+        if not path.name.isprintable():
+            raise InputError(f"the file name {path.name!r} has characters that cannot be printed: rename it")
         try:
             with safe_open(path, framework="np"):  # checks sizes, offsets and names
                 pass
@@ -83,17 +85,23 @@ class Checkpoint(NamedTuple):
                 yield file, form
 
 
-def _beside(folder: Path, wanted: str | None) -> dict[str, bytes]:
+def _beside(folder: Path, wanted: tuple[str, ...] | None) -> dict[str, bytes]:
     found = {}
     for path in sorted(folder.iterdir()):
-        fits = path.suffix in _BESIDE if wanted is None else path.name in wanted
+        fits = path.name.isprintable() and (path.suffix in _BESIDE if wanted is None else path.name in wanted)
         if fits and path.is_file() and path.stat().st_size <= _MOST_BESIDE_BYTES:
             found[path.name] = path.read_bytes()
     return found
 
 
 #: What a single file of weights takes along, so that the container can be opened as a network.
-_NETWORK_FILES = "config.json generation_config.json tokenizer.json tokenizer_config.json special_tokens_map.json"
+_NETWORK_FILES = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+)
 
 
 def open_checkpoint(path: Path) -> Checkpoint:

@@ -155,7 +155,7 @@ def parse_tensor(listed: Any, num_files: int, section: Callable[[Any], Section],
         if isinstance(error, InputError):
             raise
         raise InputError(damaged(path, f"an entry of its directory cannot be read ({error!r})")) from error
-    return StoredTensor(
+    tensor = StoredTensor(
         form,
         listed["file"],
         listed["sha256"],
@@ -165,3 +165,7 @@ def parse_tensor(listed: Any, num_files: int, section: Callable[[Any], Section],
         listed["chunk_elements"],
         chunks,
     )
+    # Every codec takes at least a bit per element; one that claims more of them would have memory reserved for nothing.
+    if any(count > 8 * sum(where.length for where in chunk.values()) for count, chunk in zip(tensor.counts(), chunks)):
+        raise InputError(damaged(path, f"tensor {form.name!r} has more elements than its sections have bits"))
+    return tensor

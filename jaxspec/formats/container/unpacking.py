@@ -45,9 +45,15 @@ def unpack(
         raise InputError(damaged(container.path, "two of its files have one name"))
     if not force and (there := [path for path in targets if path.exists()]):
         raise InputError(f"{there[0]} is there already; give another --out, or --force to replace it")
+    if folders := [path for path in targets if path.is_dir()]:
+        raise InputError(f"{folders[0]} is a folder, where a file would be written; give another --out")
     made = not folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
-    partial = {path: path.with_name(f".{path.name}.{os.getpid()}.part") for path in targets}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be made a folder ({error.strerror}); give another --out") from error
+    # Numbered, because a name of 255 bytes takes no prefix.
+    partial = {path: folder / f".{os.getpid()}.{index}.part" for index, path in enumerate(targets)}
     try:
         for index, path in enumerate(weights):
             with partial[path].open("wb") as file:

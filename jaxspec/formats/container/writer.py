@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import zlib
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
+from jaxspec.errors import InputError
 from jaxspec.formats.container.layout import ALIGNMENT, PRELUDE_BYTES, Section, directory_bytes, write_prelude
 
 __all__ = ["ContainerWriter"]
@@ -17,11 +19,20 @@ class ContainerWriter:
     """A container that is being written; leaving the `with` block without `finish` leaves no file behind."""
 
     def __init__(self, path: Path):
-        """Open a temporary file beside `path`, whose folder is made if need be."""
+        """Open a temporary file beside `path`, whose folder is made if need be.
+
+        Raises:
+            InputError: no file can be written there.
+        """
         self._path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
         self._partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-        self._file: BinaryIO = self._partial.open("wb")
+        try:
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file: BinaryIO = self._partial.open("wb")
+        except OSError as error:
+            raise InputError(f"{path} cannot be written ({error.strerror}); give another --out") from error
         self._place = self._file.write(bytes(PRELUDE_BYTES))
 
     def __enter__(self) -> ContainerWriter:
@@ -30,8 +41,10 @@ class ContainerWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
-        self._partial.unlink(missing_ok=True)
+        try:
+            self._file.close()  # which fails once more where the disk is full
+        finally:
+            self._partial.unlink(missing_ok=True)
 
     def add(self, content: Any) -> Section:
         """Append a section: bytes, or anything with a buffer of contiguous bytes."""

@@ -40,7 +40,10 @@ def model(tmp_path_factory):
     return directory
 
 
-@pytest.mark.parametrize("command", [(), ("tune",), ("evaluate",), ("predict",), ("devices",), ("models",)])
+COMMANDS = ("tune", "evaluate", "predict", "pack", "unpack", "inspect", "devices", "models")
+
+
+@pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS)])
 def test_help_teaches(capsys, command):
     code, out, _ = run(capsys, *command, "--help")
     assert code == 0

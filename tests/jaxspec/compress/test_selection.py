@@ -4,7 +4,16 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from jaxspec.compress.selection import hard_mask, keep_largest, num_pruned, rank_scores, soft_mask, threshold
+from jaxspec.compress.selection import (
+    hard_mask,
+    keep_largest,
+    log_of,
+    num_pruned,
+    ordered_pattern,
+    rank_scores,
+    soft_mask,
+    threshold,
+)
 from jaxspec.formats.patterns import BFLOAT16, from_bits
 
 COLUMNS = 19
@@ -62,6 +71,21 @@ def test_bisection_takes_a_number_per_row_and_the_largest_patterns():
     magnitude = jnp.asarray([[0x7FFF, 0, 0x7F80, 1], [5, 5, 5, 5], [0, 0, 0, 0]], jnp.uint16)
     kept = np.asarray(keep_largest(magnitude, jnp.array([2, 3, 1]))).astype(int).tolist()
     assert kept == [[1, 0, 1, 0], [0, 1, 1, 1], [0, 0, 0, 1]]
+
+
+@pytest.mark.parametrize("distinct", [1, 2, 5, 30_000])
+def test_bisection_on_scores_keeps_what_the_ranks_keep(distinct):
+    rng = np.random.default_rng(distinct)
+    # Over 60 orders of magnitude, zeros among them, so that logarithms of both signs and ties occur.
+    some = np.append(np.exp(rng.uniform(-70, 70, distinct - 1)), 0).astype(np.float32)
+    score = jnp.asarray(rng.choice(some, size=(20, 17)))
+    scores = rank_scores(score[:, None, :])
+    pattern = ordered_pattern(log_of(score))
+    assert np.array_equal(np.argsort(pattern, kind="stable"), np.argsort(scores.log_score[:, 0], kind="stable"))
+    bisect = jax.jit(keep_largest)
+    for pruned in range(18):
+        ranked = hard_mask(scores, jnp.full(20, pruned / 17))[:, 0]
+        np.testing.assert_array_equal(bisect(pattern, jnp.asarray(17 - pruned)), ranked)
 
 
 @pytest.mark.parametrize("prune", [0.0, 0.01, 0.137, 0.33, 0.4, 0.62, 0.9, 0.95])

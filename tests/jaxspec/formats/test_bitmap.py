@@ -32,7 +32,7 @@ def test_bitmap_by_hand():
     np.testing.assert_array_equal(bitmap.unpack(jnp.array([0xB1, 0x80], jnp.uint8), length=9), mask)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(**any_mask)
 def test_bitmap_of_any_shape(shape, density, seed):
     mask = random_mask(shape, density, seed)
@@ -61,7 +61,7 @@ def test_blocks_by_hand():
     assert np.asarray(bitmap.block_offsets(mask, block_size=4)).tolist() == [0, 3, 4]
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(**any_mask, block_size=st.sampled_from([1, 3, 8, 100]))
 def test_blocks_of_any_shape(shape, density, seed, block_size):
     mask = random_mask(shape, density, seed)
@@ -95,7 +95,7 @@ def test_sparse_values_by_hand():
     assert np.asarray(flat.values).tolist() == [6, 7, 1, 3, 4]
 
 
-@settings(max_examples=40)
+@settings(max_examples=16)
 @given(**any_mask, capacity=st.sampled_from([0, 6, 20]), dtype=st.sampled_from([np.uint16, np.float32]))
 def test_sparse_values_of_any_shape(shape, density, seed, capacity, dtype):
     mask = random_mask(shape, density, seed)

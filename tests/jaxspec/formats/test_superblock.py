@@ -1,4 +1,5 @@
 import collections
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,12 @@ from hypothesis import strategies as st
 
 from jaxspec.formats import bitmap, superblock, unary
 from jaxspec.formats.superblock import Layout, read_order
+
+# Compiling is what these tests spend their time on.
+QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+ordered = jax.jit(read_order, static_argnames=("layout", "num_blocks"), compiler_options=QUICKLY)
+packed_by = jax.jit(superblock.pack, static_argnames="layout", compiler_options=QUICKLY)
+unpacked_by = jax.jit(superblock.unpack, static_argnames=("layout", "stream_bytes"), compiler_options=QUICKLY)
 
 GROUP = 16
 MANTISSA_BITS = 3
@@ -102,11 +109,11 @@ def test_a_reader_that_knows_no_order_decodes_what_the_writer_packed(limit_bytes
     stream_bits = group_bits.sum(axis=1).tolist()
     layout = superblock.choose_layout(stream_bits, block_bytes=8, blocks_per_superblock=7, limit_bytes=limit_bytes)
     num_blocks = superblock.num_blocks(stream_bits, layout)
-    order = read_order(jnp.asarray(group_bits), layout, num_blocks=num_blocks)
+    order = ordered(jnp.asarray(group_bits), layout, num_blocks=num_blocks)
     assert order.complete
     assert int(order.skips.sum()) > 0
 
-    packed = superblock.pack(streams, order, layout=layout)
+    packed = packed_by(streams, order, layout=layout)
     assert 8 * packed.size == superblock.num_bits(stream_bits, layout)
     memory = np.asarray(packed).reshape(-1, layout.block_bytes)
     reader = Reader(memory, layout, [-(-bits // 64) for bits in stream_bits], ranking)
@@ -121,7 +128,7 @@ def test_a_reader_that_knows_no_order_decodes_what_the_writer_packed(limit_bytes
     # All blocks but the padding of the last superblock have been read, each in its turn.
     assert len(reader.memory) == len(memory) - num_blocks
 
-    unpacked = superblock.unpack(packed, order, layout=layout, stream_bytes=[stream.size for stream in streams])
+    unpacked = unpacked_by(packed, order, layout=layout, stream_bytes=tuple(stream.size for stream in streams))
     for stream, back in zip(streams, unpacked):
         np.testing.assert_array_equal(back, stream)
 
@@ -130,15 +137,15 @@ def test_superblocks_by_hand():
     # Slots 1 0 1, blocks of 2 bytes. Type 0 has 3 bytes, type 1 five: five blocks, the last of each padded, and a sixth empty.
     layout = Layout(blocks=(1, 2), block_bytes=2, limit_bytes=2)
     group_bits = jnp.array([[8] * 3, [8, 16, 16]])
-    order = read_order(group_bits, layout, num_blocks=5)
+    order = ordered(group_bits, layout, num_blocks=5)
     # 1: 16 bits. 0: 16 bits, one group done, 8 and 8 wait. 1: 24, a second group, 0 and 8. 1: 24 wait. 0: all done.
     assert np.asarray(order.types).tolist() == [1, 0, 1, 1, 0]
     streams = (jnp.array([1, 2, 3], jnp.uint8), jnp.array([11, 12, 13, 14, 15], jnp.uint8))
-    packed = superblock.pack(streams, order, layout=layout)
+    packed = packed_by(streams, order, layout=layout)
     expected = [[[11, 12], [1, 2], [13, 14]], [[15, 0], [3, 0], [0, 0]]]
     assert np.asarray(packed).tolist() == expected
     assert packed.dtype == jnp.uint8
-    back = superblock.unpack(packed, order, layout=layout, stream_bytes=(3, 5))
+    back = unpacked_by(packed, order, layout=layout, stream_bytes=(3, 5))
     assert [np.asarray(stream).tolist() for stream in back] == [[1, 2, 3], [11, 12, 13, 14, 15]]
     assert superblock.num_blocks([24, 40], layout) == 5
     assert superblock.num_bits([24, 40], layout) == 96
@@ -150,7 +157,7 @@ LAYOUT = Layout(blocks=(1, 3, 2), block_bytes=3, limit_bytes=4)
 SIZES = (40, 67, 1)
 
 
-@jax.jit
+@functools.partial(jax.jit, compiler_options=QUICKLY)
 def there_and_back(group_bits, streams):
     order = read_order(group_bits, LAYOUT, num_blocks=43)
     packed = superblock.pack(streams, order, layout=LAYOUT)
@@ -186,7 +193,7 @@ def test_tensors_under_vmap():
 
 
 def test_what_is_wrong_is_said():
-    order = read_order(jnp.ones((3, 4), int), LAYOUT, num_blocks=7)
+    order = ordered(jnp.ones((3, 4), int), LAYOUT, num_blocks=7)
     with pytest.raises(ValueError, match="2 streams came, the layout has 3 types"):
         superblock.pack((jnp.zeros(3, jnp.uint8),) * 2, order, layout=LAYOUT)
     for shape, sizes in (((1, 6, 3), (3, 3, 3)), ((2, 6, 3), (3, 3))):

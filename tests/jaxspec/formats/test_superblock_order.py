@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from jaxspec.formats.superblock_order import Layout, choose_layout, read_order
 
-ordered = jax.jit(read_order, static_argnames=("layout", "num_blocks"))
+# Compiling is what these tests spend their time on.
+QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+ordered = jax.jit(read_order, static_argnames=("layout", "num_blocks"), compiler_options=QUICKLY)
 
 
 def controller(group_bits, layout, num_blocks):
@@ -60,7 +62,8 @@ def blocks_needed(group_bits, layout):
 def test_slots_by_hand():
     # Three turns at 1/6, 3/6, 5/6 of the cycle, two at 1/4, 3/4.
     assert Layout(blocks=(2, 3, 0)).slots == (1, 0, 1, 0, 1)
-    # Both in the middle: the lower type first.
+    # 1/2 against 1/6, 1/2, 5/6: both have a turn in the middle, the lower type first.
+    assert Layout(blocks=(1, 3)).slots == (1, 0, 1, 1)
     assert Layout(blocks=(1, 1)).slots == (0, 1)
     assert Layout(blocks=(3, 5, 8)).blocks_per_superblock == 16
 
@@ -127,7 +130,7 @@ def test_order_without_skips_by_hand():
     # Blocks and limit of one byte, slots 1 0 1, four groups of 2 and 6 bits. In turn: 8 bits of type 1; 8 of type 0, and one
     # group is done, leaving 6 and 2; 8 more of type 1 make 10, a second group is done, leaving 4 and 4; 8 more make 12.
     group_bits = jnp.array([[2] * 4, [6] * 4])
-    order = read_order(group_bits, Layout(blocks=(1, 2), block_bytes=1, limit_bytes=1), num_blocks=5)
+    order = ordered(group_bits, Layout(blocks=(1, 2), block_bytes=1, limit_bytes=1), num_blocks=5)
     assert np.asarray(order.types).tolist() == [1, 0, 1, 1, -1]
     assert np.asarray(order.blocks_read).tolist() == [1, 3]
     assert np.asarray(order.peak_bits).tolist() == [8, 12]
@@ -141,7 +144,7 @@ def test_skips_by_hand():
     # skipped, while each block of type 1 lets one group go on, at 14, 13, 12, 11, 10. The seventh block of type 1 makes 56
     # bits, eight groups, and 8 bits wait: the limit, not more, so that type 0 has its last block. Then only type 1 is left.
     group_bits = jnp.array([[1] * 24, [7] * 24])
-    order = read_order(group_bits, Layout(blocks=(1, 1), block_bytes=1, limit_bytes=1), num_blocks=24)
+    order = ordered(group_bits, Layout(blocks=(1, 1), block_bytes=1, limit_bytes=1), num_blocks=24)
     assert np.asarray(order.types).tolist() == [0, 1, 0, 1, 1, 1, 1, 1, 1, 0] + [1] * 14
     assert np.asarray(order.skips).tolist() == [5, 0]
     assert np.asarray(order.peak_bits).tolist() == [16, 14]
@@ -152,7 +155,7 @@ def test_starvation_by_hand():
     # A group takes 20 bits of type 0, which is skipped above 8. Both have a block, type 0 (at 8, not above) a second one;
     # then it is over the limit and yet what the decoder waits for. So it is for its last block but not for the one before.
     group_bits = jnp.array([[20, 20], [2, 2]])
-    order = read_order(group_bits, Layout(blocks=(1, 1), block_bytes=1, limit_bytes=1), num_blocks=6)
+    order = ordered(group_bits, Layout(blocks=(1, 1), block_bytes=1, limit_bytes=1), num_blocks=6)
     assert np.asarray(order.types).tolist() == [0, 1, 0, 0, 0, 0]
     assert np.asarray(order.starved).tolist() == [2, 0]
     assert np.asarray(order.peak_bits).tolist() == [24, 8]
@@ -192,14 +195,14 @@ def test_order_is_that_of_a_controller_that_goes_slot_by_slot(layout, most, seed
 
 
 def test_a_type_without_a_slot_is_never_served():
-    order = read_order(jnp.array([[3, 3], [0, 1]]), Layout(blocks=(2, 0), block_bytes=1), num_blocks=4)
+    order = ordered(jnp.array([[3, 3], [0, 1]]), Layout(blocks=(2, 0), block_bytes=1), num_blocks=4)
     assert np.asarray(order.types).tolist() == [0, -1, -1, -1]
     assert order.groups == 1
     assert not order.complete
 
 
 def test_groups_without_data_need_no_block():
-    order = read_order(jnp.zeros((2, 3), int), Layout(blocks=(1, 2)), num_blocks=2)
+    order = ordered(jnp.zeros((2, 3), int), Layout(blocks=(1, 2)), num_blocks=2)
     assert np.asarray(order.types).tolist() == [-1, -1]
     assert order.complete
     assert read_order(jnp.zeros((2, 3), int), Layout(blocks=(1, 2)), num_blocks=0).complete
@@ -207,8 +210,8 @@ def test_groups_without_data_need_no_block():
 
 def test_many_tensors_under_vmap():
     group_bits = jnp.asarray(np.random.default_rng(3).integers(0, 40, size=(4, 3, 11)))
-    run = functools.partial(read_order, layout=LAYOUTS[0], num_blocks=60)
-    together = jax.jit(jax.vmap(run))(group_bits)
+    run = functools.partial(ordered, layout=LAYOUTS[0], num_blocks=60)
+    together = jax.vmap(run)(group_bits)
     for i in range(4):
         alone = run(group_bits[i])
         for one, other in zip(together, alone):
@@ -220,7 +223,7 @@ def test_a_layout_off_proportion_skips_more():
     group_bits = jnp.array([[9] * 400, [54] * 400])
     skips = [
         int(ordered(group_bits, Layout(blocks=(count, 6), block_bytes=16, limit_bytes=16), num_blocks=197).skips[0])
-        for count in (1, 2, 4, 8)
+        for count in (1, 3, 8)
     ]
     assert skips[0] == 0
     assert sorted(set(skips)) == skips

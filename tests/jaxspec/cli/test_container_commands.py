@@ -1,0 +1,109 @@
+"""`pack`, `inspect` and `unpack` as a user calls them."""
+
+import json
+
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from jaxspec.cli import main
+
+
+def run(capsys, *arguments):
+    with pytest.raises(SystemExit) as caught:
+        main([str(a) for a in arguments])
+    out, err = capsys.readouterr()
+    return caught.value.code or 0, out, err
+
+
+def refused(capsys, *arguments):
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    last = err.strip().splitlines()[-1]
+    assert last.startswith("jaxspec: ")
+    assert "Traceback" not in err
+    return last
+
+
+@pytest.fixture(autouse=True)
+def checkpoint(tmp_path, monkeypatch):
+    """A file of weights in the working directory, and its bytes."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(5)
+    tensors = {
+        "layers.0.w": rng.standard_normal((50, 70)).astype(ml_dtypes.bfloat16),
+        "layers.1.w": rng.standard_normal((50, 70)).astype(ml_dtypes.bfloat16),
+        "ids": np.arange(11),
+    }
+    save_file(tensors, "weights.safetensors", metadata={"made": "by hand"})
+    return (tmp_path / "weights.safetensors").read_bytes()
+
+
+def test_there_and_back(capsys, tmp_path, checkpoint):
+    code, out, _ = run(capsys, "pack", "weights.safetensors", "--scheme", "huffman", "--json", "packed.json")
+    assert code == 0
+    assert "layers.*.w (2)" in out
+    assert json.loads((tmp_path / "packed.json").read_text())["scheme"] == "huffman"
+    code, out, _ = run(capsys, "inspect", "weights.jspk", "--plot", "bits.png", "--json", "inspected.json", "--all")
+    assert code == 0
+    assert "layers.1.w" in out
+    entries = json.loads((tmp_path / "inspected.json").read_text())["tensors"]
+    assert {e["name"]: bool(e["entropy"]) for e in entries} == {"layers.0.w": True, "layers.1.w": True, "ids": False}
+    assert (tmp_path / "bits.png").read_bytes().startswith(b"\x89PNG")
+    code, out, _ = run(capsys, "inspect", "weights.jspk", "--tensor", "layers.1.w")
+    assert code == 0
+    assert "bits each" in out
+    code, out, _ = run(capsys, "unpack", "weights.jspk", "-o", "back.safetensors")
+    assert code == 0
+    assert (tmp_path / "back.safetensors").read_bytes() == checkpoint
+    code, out, _ = run(capsys, "inspect", "back.safetensors")
+    assert code == 0
+    assert "not packed" in " ".join(out.split())
+
+
+def test_settings_may_come_from_a_file_and_flags_win(capsys, tmp_path):
+    (tmp_path / "pack.toml").write_text('model = "weights.safetensors"\nscheme = "huffllm"\nseed = 3\n')
+    code, _, _ = run(capsys, "pack", "--config", "pack.toml", "--json", "a.json", "-o", "a.jspk")
+    assert code == 0
+    assert json.loads((tmp_path / "a.json").read_text())["scheme"] == "huffllm"
+    code, _, _ = run(capsys, "pack", "--config", "pack.toml", "--scheme", "raw", "--json", "b.json", "-o", "b.jspk")
+    assert code == 0
+    assert json.loads((tmp_path / "b.json").read_text())["scheme"] == "raw"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("pack", "nowhere"), "does not exist"),
+        (("pack", "weights.safetensors", "--scheme", "zip"), "allowed are huffman"),
+        (("pack", "weights.safetensors", "--weight-prune", "1"), "0 to 0.95"),
+        (("pack", "weights.safetensors", "--importance", "guess"), "auto, wanda, magnitude"),
+        (("pack", "weights.safetensors", "--importance", "wanda"), "none of a known family"),
+        (("pack", "weights.safetensors", "-o", "."), "there already"),
+        (("unpack", "nowhere.jspk", "-o", "x"), "cannot be opened"),
+        (("unpack", "weights.safetensors", "-o", "x"), "no container"),
+        (("inspect", "nowhere"), "does not exist"),
+        (("pack", "weights.safetensors", "--sheme", "raw"), "did you mean --scheme"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(capsys, tmp_path, arguments, words):
+    before = sorted(tmp_path.iterdir())
+    assert words in refused(capsys, *arguments)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_container_is_a_model_wherever_one_is_asked_for(capsys):
+    assert "cannot be opened" in refused(capsys, "tune", "--model", "nowhere.jspk")
+    run(capsys, "pack", "weights.safetensors", "--scheme", "raw")
+    assert "holds no config.json" in refused(capsys, "tune", "--model", "weights.jspk")
+
+
+def test_a_damaged_container_is_refused_whole(capsys, tmp_path):
+    run(capsys, "pack", "weights.safetensors", "--scheme", "huffman")
+    content = bytearray((tmp_path / "weights.jspk").read_bytes())
+    content[len(content) // 3] ^= 4
+    (tmp_path / "weights.jspk").write_bytes(content)
+    assert "damaged" in refused(capsys, "unpack", "weights.jspk", "-o", "out")
+    assert not (tmp_path / "out").exists()
+    assert "damaged" in refused(capsys, "inspect", "weights.jspk")

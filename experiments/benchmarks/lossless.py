@@ -70,12 +70,18 @@ def ours_huffman(patterns: np.ndarray) -> Contender:
     """Exponents from Huffman streams (at most 12 bits a codeword), put together with sign and mantissa."""
     import jax.numpy as jnp
 
-    from jaxspec.formats.huffman import code_lengths, code_of_lengths
-    from jaxspec.formats.huffman_streams import decode_bfloat16, encode, entries, num_bits, num_steps
+    from jaxspec.formats.huffman_streams import (
+        code_of_symbols,
+        decode_bfloat16,
+        encode,
+        entries,
+        num_bits,
+        num_steps,
+    )
 
     exponents = ((patterns >> 7) & 0xFF).astype(np.uint8)
     beside = ((patterns >> 8) & 0x80 | patterns & 0x7F).astype(np.uint8)
-    code = code_of_lengths(code_lengths(np.bincount(exponents, minlength=256)))
+    code = code_of_symbols(np.bincount(exponents, minlength=256))
     table = entries(code, shift=7)
     chunks, bits = [], 0
     for first in range(0, patterns.size, CHUNK):

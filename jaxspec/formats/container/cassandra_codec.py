@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxspec.formats import bit_packing, mx_truncated, unary
-from jaxspec.formats.container.codec import Chunk, CodecError, Part, Selection, take
+from jaxspec.formats.container.codec import Chunk, CodecError, Part, Selection, occurrences, take
 from jaxspec.formats.container.tensors import TensorForm, padded_length
 from jaxspec.formats.patterns import BFLOAT16, FLOAT16, NumberFormat, from_bits
 from jaxspec.formats.unary_decode import decode_lanes
@@ -62,8 +62,8 @@ class CassandraCodec:
             return coding if number_format == BFLOAT16 else None
         counts = np.zeros((2, unary.NUM_SYMBOLS), np.int64)
         for chunk in chunks():
-            both = _exponents(chunk.patterns, number_format) + unary.NUM_SYMBOLS * _mask(chunk)
-            counts += np.bincount(both, minlength=counts.size).reshape(counts.shape)
+            both = _exponents(chunk.patterns, number_format) | (_mask(chunk).astype(np.uint16) << 8)
+            counts += occurrences(both, counts.size).reshape(counts.shape)
         coding["codebook"] = _ranking(counts[1])
         if self._pruned_coded:
             coding["pruned_codebook"] = _ranking(counts[0])

@@ -86,6 +86,18 @@ class Codec(Protocol):
         ...
 
 
+#: Values that are counted at once.
+_COUNTED = 1 << 18
+
+
+def occurrences(values: np.ndarray, num_values: int) -> np.ndarray:
+    """How often each of 0 to num_values - 1 occurs, int64; in pieces, since NumPy counts a copy in 64 bits."""
+    counts = np.zeros(num_values, np.int64)
+    for first in range(0, values.size, _COUNTED):
+        counts += np.bincount(values[first : first + _COUNTED], minlength=num_values)
+    return counts
+
+
 def take(sections: dict[str, bytes], role: str, dtype: np.dtype | type | str, count: int | None = None) -> np.ndarray:
     """A section as a vector of little-endian numbers.
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxspec.formats import bit_packing, fields
-from jaxspec.formats.container.codec import Chunk, CodecError, Part, Selection, take
+from jaxspec.formats.container.codec import Chunk, CodecError, Part, Selection, occurrences, take
 from jaxspec.formats.container.tensors import CHUNK_ELEMENTS, PATTERN_DTYPES, TensorForm, padded_length
 from jaxspec.formats.huffman import MAX_CODE_LENGTH, HuffmanCode, code_lengths, code_of_lengths, num_bits
 from jaxspec.formats.huffman_streams import (
@@ -138,7 +138,7 @@ def field_counts(chunks: Iterable[np.ndarray], widths: tuple[int, ...]) -> list[
     bits = sum(widths)
     for chunk in chunks:
         parts = [chunk] if bits <= 16 else [(chunk >> 16).astype(np.uint16), (chunk & 0xFFFF).astype(np.uint16)]
-        found = [np.bincount(part, minlength=1 << min(bits, 16)) for part in parts]
+        found = [occurrences(part, 1 << min(bits, 16)) for part in parts]
         halves = [a + b for a, b in zip(halves, found)] if halves else found
     counts, ends = [], list(accumulate(widths))
     for width, end in zip(widths, ends):

@@ -6,7 +6,6 @@ import hashlib
 import os
 import reprlib
 from collections.abc import Iterator
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -163,10 +162,3 @@ class Container:
             whole[place : place + patterns.size] = patterns
             place += patterns.size
         return np.empty(0, form.pattern_dtype) if whole is None else whole
-
-
-def container_path(path: str | os.PathLike[str]) -> Path | None:
-    """The path if it names a container, by its ending."""
-    from jaxspec.formats.container.layout import SUFFIX
-
-    return Path(path) if str(path).endswith(SUFFIX) else None

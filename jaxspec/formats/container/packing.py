@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from jaxspec.formats.container.codec import Chunk, Codec, Raw, Selection
-from jaxspec.formats.container.layout import Section
 from jaxspec.formats.container.schemes import Scheme
 from jaxspec.formats.container.source import Checkpoint, SafetensorsFile
 from jaxspec.formats.container.tensors import StoredTensor, TensorForm, chunk_elements
@@ -72,7 +71,6 @@ def pack(
         for file, form in checkpoint.tensors():
             index = checkpoint.files.index(file)
             entries.append(_pack_tensor(writer, file, index, form, scheme.codec, chosen, on_bytes))
-            file.release()
         directory = {
             "scheme": scheme_name,
             "options": options or {},
@@ -102,6 +100,7 @@ def _pack_tensor(
         for first in range(0, form.elements, step):
             patterns = file.read(form, first, min(step, form.elements - first))
             yield Chunk(patterns, _kept(form, patterns, first, division, selection, masks))
+            file.release()
 
     coding = codec.plan(form, chunks, selection)
     if coding is None:
@@ -150,10 +149,3 @@ def _proved(
     if codec.decode == codec.draft:
         return decoded, decoded
     return decoded, np.ascontiguousarray(codec.draft(coding, form, chunk.patterns.size, parts))
-
-
-def sections_of(entries: Iterable[StoredTensor]) -> Iterator[Section]:
-    """All sections of some tensors."""
-    for entry in entries:
-        for chunk in entry.chunks:
-            yield from chunk.values()

@@ -4,25 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
+from command_calls import refused, run
 
 from jaxspec.cli import main
 from jaxspec.models import DecoderConfig, init_params, save_directory
-
-
-def run(capsys, *arguments):
-    with pytest.raises(SystemExit) as caught:
-        main([str(a) for a in arguments])
-    out, err = capsys.readouterr()
-    return caught.value.code or 0, out, err
-
-
-def refused(capsys, *arguments):
-    code, _, err = run(capsys, *arguments)
-    assert code == 2
-    last = err.strip().splitlines()[-1]
-    assert last.startswith("jaxspec: ")
-    assert "Traceback" not in err
-    return last
 
 
 @pytest.fixture(autouse=True)

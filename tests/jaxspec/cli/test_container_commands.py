@@ -5,25 +5,8 @@ import json
 import ml_dtypes
 import numpy as np
 import pytest
+from command_calls import refused, run
 from safetensors.numpy import save_file
-
-from jaxspec.cli import main
-
-
-def run(capsys, *arguments):
-    with pytest.raises(SystemExit) as caught:
-        main([str(a) for a in arguments])
-    out, err = capsys.readouterr()
-    return caught.value.code or 0, out, err
-
-
-def refused(capsys, *arguments):
-    code, out, err = run(capsys, *arguments)
-    assert (code, out) == (2, "")
-    last = err.strip().splitlines()[-1]
-    assert last.startswith("jaxspec: ")
-    assert "Traceback" not in err
-    return last
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""The command line: `jaxspec tune | evaluate | predict | devices | models`."""
+"""The command line: `jaxspec tune | evaluate | predict | pack | unpack | inspect | devices | models`."""
 
 from jaxspec.cli.app import main
 

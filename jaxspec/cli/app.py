@@ -21,6 +21,9 @@ _COMMANDS = {
     "models": "jaxspec.cli.catalogs",
 }
 
+#: True of every command: runs keep their stages, all other files appear whole or not at all.
+_INTERRUPTED = "interrupted; nothing is half-written, and the same command goes on (a run from its last stage)"
+
 #: Failures of the disk, not ours: said in one line.
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS}
 
@@ -74,9 +77,9 @@ def main(arguments: list[str] | None = None) -> None:
     except InputError as error:
         _fail(str(error), 2)
     except click.exceptions.Abort:
-        _fail("interrupted; the same command resumes", 130)
+        _fail(_INTERRUPTED, 130)
     except KeyboardInterrupt:
-        _fail("interrupted; the same command resumes", 130)
+        _fail(_INTERRUPTED, 130)
     except click.NoSuchOption as error:
         hint = f"; did you mean {' or '.join(error.possibilities)}?" if error.possibilities else ""
         _fail(f"no such option {error.option_name}{hint}; see jaxspec --help", 2)
@@ -86,5 +89,5 @@ def main(arguments: list[str] | None = None) -> None:
         if (refusal := _disk_error(error)) is None:
             raise
         where = f" {refusal.filename!r}" if refusal.filename else ""
-        _fail(f"cannot write{where} ({refusal.strerror}); free the disk or give another --out, then resume", 2)
+        _fail(f"cannot write{where} ({refusal.strerror}); free the disk or give another --out, then run it again", 2)
     sys.exit(0)

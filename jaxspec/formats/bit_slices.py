@@ -1,6 +1,6 @@
 """INT8 weights in an MSB and an LSB slice: the draft reads the first, with its missing low bits augmented, the target both.
 
-Source: ELMoE-3D (arXiv:2604.14626), 4.3 and Fig. 8 (E-7), where both slices have 4 bits; here the MSB slice may have 2 to 6.
+Source: ELMoE-3D (arXiv:2604.14626), 4.3 and Fig. 8, where both slices have 4 bits; here the MSB slice may have 2 to 6.
 
 With b draft bits and L = 2^(8−b), an INT8 weight w is L·m + l: m signed in b bits, l in 0 to L − 1. The draft may take m for:
 
@@ -197,7 +197,7 @@ def mean_squared_error(draft_bits: Float[Array, "*b"], reading: Reading = "augme
 
     Raises:
         ValueError: unknown reading.
-    Source: derived from E-7; times the squared scale it is the error of a weight.
+    Source: derived from the algebra of the slices; times the squared scale it is the error of a weight.
     """
     if reading not in get_args(Reading):
         raise ValueError(f"reading {reading!r}; allowed are {get_args(Reading)}")

@@ -68,6 +68,7 @@ def block_counts(mask: Bool[Array, "*b n"], *, block_size: int) -> Int32[Array, 
     """Kept values in each block of `block_size` neighbours; the last block may be shorter."""
     _check_block(block_size)
     length = mask.shape[-1]
+    _check_length(length)
     num_blocks = -(-length // block_size)
     padded = jnp.pad(mask, [(0, 0)] * (mask.ndim - 1) + [(0, num_blocks * block_size - length)])
     return jnp.sum(padded.reshape(*mask.shape[:-1], num_blocks, block_size), axis=-1, dtype=jnp.int32)
@@ -127,6 +128,7 @@ def desparsify(
 
 def _place(mask: Bool[Array, "*b n"]) -> Int32[Array, "*b n"]:
     """Ones before each bit of the row."""
+    _check_length(mask.shape[-1])
     ones = mask.astype(jnp.int32)
     return jnp.cumsum(ones, axis=-1) - ones
 
@@ -202,6 +204,13 @@ def _cheapest_index_bits_jvp(primals, tangents):
     density = jnp.asarray(density)
     slope = (jnp.log1p(-density) - jnp.log(density)) / math.log(2)
     return cheapest_index_bits(density), slope * tangent
+
+
+def _check_length(length: int) -> None:
+    if length >= 1 << 31:
+        raise ValueError(
+            f"rows of {length} values came; their ones are counted in int32, so cut rows below 2^31 values"
+        )
 
 
 def _check_block(block_size: int) -> None:

@@ -1,6 +1,6 @@
 """Sixteen-entry tables for 4-bit codes (INT4, FP4, NF4, IQ4_NL): encoding to the nearest entry, decoding by lookup.
 
-Source: "Scaling LLM Test-Time Compute with Mobile NPU on Smartphones", 5.2.2 (M-6): a 16-entry lookup turns 4-bit codes into
+Source: "Scaling LLM Test-Time Compute with Mobile NPU on Smartphones", 5.2.2: a 16-entry lookup turns 4-bit codes into
 values, so that another code needs other table contents only. The entries' own sources stand beside them.
 """
 

@@ -1,6 +1,6 @@
 """Exponentials of non-positive float16 values from a table of 32,768 entries, and the softmax that uses it.
 
-Source: "Scaling LLM Test-Time Compute with Mobile NPU on Smartphones", 5.2.1 (M-8) and Algorithm 1 (M-10).
+Source: "Scaling LLM Test-Time Compute with Mobile NPU on Smartphones", 5.2.1 and Algorithm 1.
 
 In a safe softmax no input of exp is positive, so the sign bit says nothing: the other 15 bits are the index, and twice the
 index is a byte offset of 16 bits, which is as far as the gather instruction reaches. The table fills 64 KiB.

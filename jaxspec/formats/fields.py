@@ -4,7 +4,7 @@ A partition is written as its widths: 1-8-7 (sign, exponent and mantissa of bflo
 splits of float16 and bfloat16), 8-8 (bytes), 4-4 (nibbles of int8). Entropies of the fields are measured apart and may be
 added: the sum is what coding each field alone costs at least, never less than the entropy of the whole pattern.
 
-Source: Huff-LLM, 3.1 and its splits (H-2, H-4 of the equations).
+Source: Huff-LLM, 3.1 and its splits.
 """
 
 from __future__ import annotations
@@ -47,8 +47,12 @@ def split(bits: UInt[Array, "*b"], widths: Sequence[int]) -> tuple[UInt[Array, "
     Returns:
         One array for each width, in the smallest unsigned dtype that holds it.
     Raises:
-        ValueError: the widths do not make up the pattern's width.
+        ValueError: the widths do not make up the pattern's width, or signed integers, which are values and not patterns.
     """
+    if not jnp.issubdtype(bits.dtype, jnp.unsignedinteger):
+        raise ValueError(
+            f"patterns of dtype {bits.dtype} came; allowed are uint8, uint16 and uint32: use patterns.to_bits"
+        )
     total = jnp.iinfo(bits.dtype).bits
     _check(widths, f"patterns of dtype {bits.dtype}", {total})
     below = np.cumsum(np.append(np.asarray(widths)[1:], 0)[::-1])[::-1]

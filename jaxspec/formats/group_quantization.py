@@ -1,6 +1,6 @@
 """Integer codes with one float16 scale per group: llama.cpp's Q4_0 and Q8_0 to the byte, symmetric INT4/INT8, code tables.
 
-Source: "Scaling LLM Test-Time Compute with Mobile NPU on Smartphones", 5.1.2 and 7.1 (M-4); the arithmetic and the bytes are
+Source: "Scaling LLM Test-Time Compute with Mobile NPU on Smartphones", 5.1.2 and 7.1; the arithmetic and the bytes are
 those of llama.cpp, ggml-quants.c (`quantize_row_q4_0_ref`, `quantize_row_q8_0_ref`) and ggml-common.h (`block_q4_0`).
 
 A group's scale d is stored in float16, but its codes come from x · (1/d) with d in float32, as there. What float16 does to d:

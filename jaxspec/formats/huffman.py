@@ -109,8 +109,10 @@ def code_of_lengths(lengths: Any, *, max_length: int = MAX_CODE_LENGTH) -> Huffm
     """The canonical code with these lengths (0: no codeword).
 
     Raises:
-        ValueError: a length above `max_length`, or lengths that no prefix code has (Kraft's sum above 1).
+        ValueError: a length above `max_length`, lengths that no prefix code has (Kraft's sum above 1), or a width out of
+            range.
     """
+    _check_width(max_length)
     lengths = np.asarray(lengths)
     if lengths.size and int(lengths.max(initial=0)) > max_length:
         raise ValueError(

@@ -8,7 +8,7 @@ holds a whole codeword at the start of each cycle: one symbol per cycle, without
 A column of the array has such a decoder, and a bank of its weight buffer, for each coded group of bits; sign and raw groups
 are passed through.
 
-Source: Huff-LLM, 3.1 (splits), 3.2 and its appendix's decoder figure (H-4, H-5 of the equations).
+Source: Huff-LLM, 3.1 (splits), 3.2 and its appendix's decoder figure.
 Departs: the paper does not say how a register is first filled. Here one word is read before the first cycle.
 """
 

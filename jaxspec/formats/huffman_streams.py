@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxtyping import Array, Bool, UInt, UInt16, UInt32
+from jaxtyping import Array, Bool, Float, UInt, UInt16, UInt32
 
 from jaxspec.formats.huffman import MAX_CODE_LENGTH, HuffmanCode, code_lengths, code_of_lengths, decoding_table
 
@@ -30,6 +30,7 @@ __all__ = [
     "decode_pairs",
     "encode",
     "entries",
+    "expected_bits",
     "num_bits",
     "num_lanes",
     "num_steps",
@@ -41,6 +42,9 @@ MOST_LANES = 1024
 SYMBOLS_PER_LANE = 4096
 
 _WORD_BITS = 32
+
+#: Bit addresses are uint32.
+_TOO_MANY_WORDS = 1 << 27
 
 
 @struct.dataclass
@@ -66,11 +70,13 @@ class DecodedPairs:
     """What decoding gave.
 
     Attributes:
-        pairs: two symbols per entry, the first in the low half, each as its table entry holds it.
-        complete: every lane ended in its last word; False means the streams do not belong to this table.
+        pairs: two symbols per entry, the first in the low half, each as its table entry holds it; from `decode` the
+            symbols in order.
+        complete: every lane ended in its last word; False means the streams do not belong to this table. True is no proof: what
+            is lost or wrong by less than a lane's padding may go unnoticed.
     """
 
-    pairs: UInt32[Array, "step lane"]
+    pairs: UInt32[Array, "step lane"] | UInt16[Array, " n"]
     complete: Bool[Array, ""]
 
 
@@ -89,30 +95,60 @@ def num_bits(streams: HuffmanStreams) -> int:
     return _WORD_BITS * int(np.sum(np.asarray(streams.word_counts, np.int64))) + 16 * streams.word_counts.size
 
 
+def expected_bits(
+    num_symbols: Float[Array, "*b"] | float, mean_bits: Float[Array, "*b"] | float, *, lanes: int
+) -> Float[Array, "*b"] | float:
+    """Bits that streams of so many symbols take on average: codewords, half a word of padding a lane, the word counts.
+
+    Bilinear, so its gradient is exact everywhere; the padding is that of many symbols a lane.
+
+    Args:
+        mean_bits: of a symbol's codeword (`huffman.expected_bits`).
+        lanes: static.
+    """
+    return num_symbols * mean_bits + lanes * ((_WORD_BITS - 1) / 2 + 16)
+
+
 def encode(
     symbols: UInt[Array, " n"], code: HuffmanCode, *, lanes: int | None = None, capacity_words: int | None = None
 ) -> HuffmanStreams:
-    """Streams of symbols that all have codewords (a symbol without one is left out, and decoding says incomplete).
+    """Streams of symbols that all have codewords.
 
     Args:
-        symbols: "n" uint8 or uint16, any n; the last step is filled up with a shortest codeword.
-        lanes: static; None takes `num_lanes`.
+        symbols: "n" uint8 or uint16, any n; the last step is filled up with a shortest codeword. One without a codeword is
+            left out; what follows in its lane then moves up, which decoding need not notice: make the code from the symbols.
+        lanes: static, at least 1; None takes `num_lanes`.
         capacity_words: static length of `words`; None has room for the longest code. Words past it are lost.
     Raises:
-        ValueError: codewords longer than 16 bits: two would not fit a window.
+        ValueError: codewords longer than 16 bits (two would not fit a window), no lane, or so many words that their bits are
+            not counted in uint32.
     """
     if code.max_length > _WORD_BITS // 2:
         raise ValueError(f"codewords of up to {code.max_length} bits came; at most 16 are allowed: limit the code")
     lanes = num_lanes(symbols.size) if lanes is None else lanes
+    if lanes < 1:
+        raise ValueError(f"lanes is {lanes}; symbols are dealt to at least one")
     steps = num_steps(symbols.size, lanes)
     room = lanes * -(-2 * steps * code.max_length // _WORD_BITS)
-    return _encode(symbols, code, lanes, steps, room if capacity_words is None else capacity_words)
+    capacity = room if capacity_words is None else capacity_words
+    _check_capacity(capacity)
+    return _encode(symbols, code, lanes, steps, capacity)
+
+
+def _check_capacity(num_words: int) -> None:
+    if num_words >= _TOO_MANY_WORDS:
+        raise ValueError(
+            f"{num_words} words came; less than 2^27 are addressed bit by bit: split the tensor, or reserve less"
+        )
 
 
 @partial(jax.jit, static_argnums=(2, 3, 4))
 def _encode(symbols, code, lanes: int, steps: int, capacity: int) -> HuffmanStreams:
-    lengths = code.lengths.astype(jnp.uint32)
-    table = (lengths << 16) | code.codewords
+    # Behind the alphabet is one more entry, without codeword, for symbols that are not in it.
+    lengths = jnp.pad(code.lengths, (0, 1)).astype(jnp.uint32)
+    table = (lengths << 16) | jnp.pad(code.codewords, (0, 1))
+    if code.lengths.size <= jnp.iinfo(symbols.dtype).max:
+        symbols = jnp.minimum(symbols, code.lengths.size)
     shortest = jnp.argmin(jnp.where(lengths > 0, lengths, jnp.uint32(99)))
     filled = jnp.full(steps * lanes * 2, shortest.astype(symbols.dtype)).at[: symbols.size].set(symbols)
     dealt = filled.reshape(steps, lanes, 2)
@@ -138,7 +174,7 @@ def _encode(symbols, code, lanes: int, steps: int, capacity: int) -> HuffmanStre
         state = jnp.where(flush, word, full), fill & 31, place + flush.astype(jnp.uint32), words
         return state, None
 
-    # One word more than fits: where nothing is written, it is written there.
+    # Where a lane has nothing to write, it writes behind the last word, i.e. nowhere.
     start = (zeros, zeros, starts, jnp.zeros(capacity, jnp.uint32))
     (word, fill, place, words), _ = jax.lax.scan(step, start, dealt)
     words = words.at[jnp.where(fill > 0, place, capacity)].set(word, mode="drop", unique_indices=True)
@@ -170,10 +206,16 @@ def decode_pairs(
         rest: "step lane ..." other bits of the same elements, joined to the symbols while they are at hand.
         steps: static.
         join: static; maps a step's pairs and its part of `rest` to what is returned.
+    Raises:
+        ValueError: 2^27 words or more.
     """
     low = jnp.uint32(0xFFFF)
     free = _WORD_BITS - (table.shape[0].bit_length() - 1)
     words, starts = streams.words, streams.starts
+    _check_capacity(words.shape[0])
+    if not words.shape[0]:
+        # A decoder looks at a word also where there is none.
+        words = jnp.zeros(1, jnp.uint32)
 
     def look(index):
         # Indices never leave the table; those into the words are clamped in damaged streams.

@@ -141,7 +141,7 @@ class _Magnitude(NamedTuple):
 
 
 def encode(x: Float[Array, "*b column"], element: ElementFormat, *, block_size: int = BLOCK_SIZE) -> MXTensor:
-    """Round values to an MX format along the last axis.
+    """Round values to an MX format along the last axis; a step function of them, through which no gradient passes.
 
     Args:
         x: float32, bfloat16 or float16.

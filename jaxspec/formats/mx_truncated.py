@@ -21,7 +21,7 @@ Choices where the paper is silent:
   lose what they would lose beside a value of 2^128. A truncated NaN may become an infinity, as in `truncation`. Nothing can be
   raised where values are traced.
 
-Source: Cassandra, IV-B, Fig. 5(a), and V-A, "Decoder #N" (C-8 of the equations).
+Source: Cassandra, IV-B, Fig. 5(a), and V-A, "Decoder #N".
 """
 
 from __future__ import annotations
@@ -225,10 +225,14 @@ def num_bits(
     Returns:
         int32 counts per row.
     Raises:
-        ValueError: no axis to block, or a static value out of range.
+        ValueError: no axis to block, a static value out of range, or a row whose bits int32 might not count.
     """
     _check(kept.shape, block_size, mantissa_bits)
     columns = kept.shape[-1]
+    blocks = -(-columns // block_size)
+    most = columns + blocks * (EXPONENT_BITS + block_size * max(1 + mantissa_bits, BFLOAT16.total_bits))
+    if most >= 1 << 31:
+        raise ValueError(f"rows of {columns} values may take {most} bits; less than 2^31 are counted: split the rows")
     count = jnp.sum(kept, axis=-1, dtype=jnp.int32)
     stored = (count + (block_size - 1)) // block_size * block_size
     bitmap = jnp.where(count < columns, columns, 0)

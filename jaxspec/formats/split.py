@@ -50,7 +50,7 @@ def split_tensor(x: Float[Array, "*b"], kept: Bool[Array, "*b"], cut_bits: Int[A
 
 
 def draft_values(parts: SplitTensor) -> Float[Array, "*b"]:
-    """What the draft computes with: speculation data, zero-filled."""
+    """What the draft computes with: speculation data, zero-filled. No gradient passes, as bits are cut from patterns."""
     return from_bits(parts.speculation, parts.number_format)
 
 

@@ -46,16 +46,18 @@ def pack(
     """
     if len(streams) != layout.num_types:
         raise ValueError(f"{len(streams)} streams came, the layout has {layout.num_types} types")
-    blocks = jnp.concatenate(
-        [jnp.pad(stream, (0, -stream.size % layout.block_bytes)).reshape(-1, layout.block_bytes) for stream in streams]
-    )
+    rows = [
+        jnp.pad(stream, (0, -stream.size % layout.block_bytes)).reshape(-1, layout.block_bytes) for stream in streams
+    ]
+    # One more row, of zeros, for memory behind the last block.
+    blocks = jnp.concatenate([*rows, jnp.zeros((1, layout.block_bytes), jnp.uint8)])
     size = layout.blocks_per_superblock
     source = jnp.pad(
         _source_rows(order, [stream.size for stream in streams], layout),
         (0, -order.types.size % size),
-        constant_values=blocks.shape[0],
+        constant_values=blocks.shape[0] - 1,
     )
-    return blocks.at[source].get(mode="fill", fill_value=0).reshape(-1, size, layout.block_bytes)
+    return blocks[source].reshape(-1, size, layout.block_bytes)
 
 
 def unpack(
@@ -96,9 +98,11 @@ def _source_rows(order: ReadOrder, stream_bytes: Sequence[int], layout: Layout) 
     kinds = jnp.arange(layout.num_types, dtype=jnp.int32)
     mine = order.types[:, None] == kinds
     # The n-th block of a type in memory is the n-th block of its stream.
-    nth = jnp.sum(jnp.where(mine, jnp.cumsum(mine.astype(jnp.int32), axis=0), 0), axis=1) - 1
+    nth = jnp.sum(jnp.where(mine, jnp.cumsum(mine.astype(jnp.int32), axis=0), 0), axis=1, dtype=jnp.int32) - 1
     here = (order.types >= 0) & (nth < jnp.asarray(rows)[order.types])
-    return jnp.where(here, jnp.asarray(np.cumsum(rows) - rows)[order.types] + nth, jnp.int32(rows.sum()))
+    return jnp.where(
+        here, jnp.asarray(np.cumsum(rows, dtype=np.int32) - rows)[order.types] + nth, jnp.int32(rows.sum())
+    )
 
 
 def num_blocks(stream_bits: Sequence[int], layout: Layout) -> int:

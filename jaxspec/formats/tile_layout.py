@@ -1,7 +1,7 @@
 """Weights in the order of the HMX matrix unit: tiles with interleaved rows, quantized there in 2 × 16 blocks and super-groups.
 
-Source: "Scaling LLM Test-Time Compute with Mobile NPU on Smartphones": layout 3.1.2 and Fig. 4 (M-2), tile groups 5.1.1 (M-3),
-super-groups 5.1.2 and Fig. 7 (M-5), lookups 5.2.2 (M-6).
+Source: "Scaling LLM Test-Time Compute with Mobile NPU on Smartphones": layout 3.1.2 and Fig. 4, tile groups 5.1.1,
+super-groups 5.1.2 and Fig. 7, lookups 5.2.2.
 
 A tile is 32 × 32. Inside it, two rows are interleaved: offset(r, c) = 64⌊r/2⌋ + 2c + (r mod 2). Tiles follow one another down
 the columns of tiles. So 32 consecutive elements are 2 rows by 16 columns, and they form a quantization group. Eight groups
@@ -142,7 +142,7 @@ def expected_bits(
 
     The padded size is a step function of the shape, which is static: no gradient is given by it.
     """
-    values = jnp.asarray(math.prod(padded_shape(shape)), jnp.result_type(code_bits))
+    values = jnp.asarray(math.prod(padded_shape(shape)), jnp.result_type(code_bits, 1.0))
     return group_quantization.expected_bits(values, code_bits, group_size=group_size)
 
 
@@ -156,7 +156,9 @@ def pack_super_groups(codes: UInt8[Array, "*b n"]) -> UInt8[Array, "*b super 128
         codes: 0 to 15; n a multiple of 256, which whole tiles always give.
     Raises:
         ValueError: n no multiple of 256.
-    Departs: Fig. 7 does not print the order inside the register; this is the one that needs no shuffle after the lookup.
+    Departs: Fig. 7 does not print the order inside the register; this is the one that needs no shuffle after the lookup. The
+        paper has no separate arrays of codes and of scales, because of its prefetching: a super-group's scales lie beside its
+        codes. The bits are as many.
     """
     if codes.shape[-1] % SUPER_GROUP:
         raise ValueError(f"{codes.shape[-1]} codes; super-groups have {SUPER_GROUP}: pad to a multiple of it")

@@ -25,11 +25,15 @@ def high_part(
             traced. Beyond the mantissa it would cut exponents.
         number_format: of the patterns, if a cut that is known before tracing is to be checked against its mantissa.
     Raises:
-        ValueError: patterns of 8 bits, which are integers, or of another width than the format's; a cut out of range.
+        ValueError: patterns of 8 bits, which are integers, or of another width than the format's; a cut out of range, or
+            fractional.
     """
     _check(bits.dtype, cut_bits, number_format)
+    cut = jnp.asarray(cut_bits)
+    if not jnp.issubdtype(cut.dtype, jnp.integer):
+        raise ValueError(f"cut_bits of dtype {cut.dtype} came; whole bits are cut: round them, or blend two whole cuts")
     everything = jnp.asarray(jnp.iinfo(bits.dtype).max, bits.dtype)
-    return bits & (everything << jnp.asarray(cut_bits).astype(bits.dtype)).astype(bits.dtype)
+    return bits & (everything << cut.astype(bits.dtype)).astype(bits.dtype)
 
 
 def low_part(
@@ -41,6 +45,8 @@ def low_part(
 
 def truncate(x: Float[Array, "*b"], cut_bits: Int[Array, "*b"] | int) -> Float[Array, "*b"]:
     """The values with their lowest mantissa bits zeroed: rounded toward zero; a NaN with low payload becomes an infinity.
+
+    A step function of the values; the gradient given is zero everywhere.
 
     Args:
         x: bfloat16, float16 or float32.

@@ -5,6 +5,7 @@ Source: Cassandra, IV-B and Fig. 5 (1, 01, 001, ...). The parallel decoders are 
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -40,6 +41,9 @@ _TOO_MANY_BITS = (1 << 31) - 1
 
 #: Codewords whose lengths (256 bits at most) are summed exactly in int32, far from overflow.
 _SUM_BLOCK = 1 << 20
+
+#: Weights that are added up one by one: beyond 2**24 a float32 counter would no longer move.
+_COUNT_BLOCK = 1 << 12
 
 
 class Codebook(NamedTuple):
@@ -119,13 +123,21 @@ def _lengths(symbols: UInt8[Array, " n"], codebook: Codebook) -> Int32[Array, " 
 
 
 def weighted_counts(symbols: Int[Array, "*b n"], weights: Float[Array, "*b n"]) -> Float[Array, "*b symbol"]:
-    """Occurrences of each of the 256 exponents, each value counted with its weight (0 to 1)."""
-    lead = symbols.shape[:-1]
-    flat = symbols.reshape(-1, symbols.shape[-1]).astype(jnp.int32)
-    rows = jnp.arange(flat.shape[0], dtype=jnp.int32)[:, None] * NUM_SYMBOLS
-    counts = jnp.zeros(flat.shape[0] * NUM_SYMBOLS, weights.dtype)
-    counts = counts.at[(flat + rows).reshape(-1)].add(weights.reshape(-1))
-    return counts.reshape(*lead, NUM_SYMBOLS)
+    """Occurrences of each of the 256 exponents, each value counted with its weight (0 to 1).
+
+    Added up in blocks, in float32 at least, so that long rows are counted as well as short ones; linear in the weights.
+    """
+    *lead, length = symbols.shape
+    size = max(1, min(length, _COUNT_BLOCK))
+    blocks = -(-length // size)
+    # What fills the last block has the weight 0.
+    filled = [(0, 0)] * len(lead) + [(0, blocks * size - length)]
+    flat = jnp.pad(symbols, filled).reshape(math.prod(lead) * blocks, size).astype(jnp.int32)
+    dtype = jnp.float64 if weights.dtype == jnp.float64 else jnp.float32
+    wide = jnp.pad(weights, filled).reshape(flat.shape).astype(dtype)
+    block = jnp.arange(flat.shape[0], dtype=jnp.int32)[:, None]
+    counts = jnp.zeros((flat.shape[0], NUM_SYMBOLS), dtype).at[block, flat].add(wide)
+    return jnp.sum(counts.reshape(*lead, blocks, NUM_SYMBOLS), axis=-2)
 
 
 def code_length_counts(counts: Float[Array, "*b symbol"]) -> Float[Array, "*b length"]:

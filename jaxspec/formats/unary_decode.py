@@ -191,12 +191,12 @@ class _EntryPoints(NamedTuple):
 def _entry_points(data: UInt8[Array, " capacity"], number: Int32[Array, " lane"]) -> _EntryPoints:
     """Bit behind the `number`-th one (the first is number 1), the start for number 0; and how many ones there are."""
     blocks = jnp.pad(data, (0, _ENTRY_BLOCK - data.size % _ENTRY_BLOCK)).reshape(-1, _ENTRY_BLOCK)
-    ones = jnp.sum(jax.lax.population_count(blocks).astype(jnp.int32), axis=1)
+    ones = jnp.sum(jax.lax.population_count(blocks), axis=1, dtype=jnp.int32)
     through = jnp.cumsum(ones)
     block = jnp.minimum(jnp.searchsorted(through, number).astype(jnp.int32), ones.size - 1)
     missing = number - (through[block] - ones[block])
     ones_through_bit = jnp.cumsum(jnp.unpackbits(blocks[block], axis=1).astype(jnp.int32), axis=1)
-    behind = block * (8 * _ENTRY_BLOCK) + jnp.sum((ones_through_bit < missing[:, None]).astype(jnp.int32), axis=1) + 1
+    behind = block * (8 * _ENTRY_BLOCK) + jnp.sum(ones_through_bit < missing[:, None], axis=1, dtype=jnp.int32) + 1
     return _EntryPoints(position=jnp.where(number > 0, behind, 0), num_ones=through[-1])
 
 

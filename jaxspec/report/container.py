@@ -49,7 +49,9 @@ def tensor_table(summary: dict[str, Any], *, every: bool = False) -> Table:
     table.add_column("tensor", overflow="fold", min_width=20)
     columns = ["form"]
     columns += ["entropy"] if any(entry.get("entropy") for entry in entries) else []
-    columns += ["codec", "target\nbits", "draft\nbits", "ratio"] if packed else []
+    columns += ["codec", "target\nbits"] if packed else []
+    columns += ["draft\nbits"] if packed and summary["draft_bits_per_weight"] is not None else []
+    columns += ["ratio"] if packed else []
     for heading in columns:
         table.add_column(heading, justify="left" if heading in ("form", "codec") else "right", no_wrap=True)
     for entry in entries:

@@ -3,19 +3,25 @@
 from jaxspec.runs.config import EvaluateConfig, TuneConfig, build_config, read_toml
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.evaluation import evaluate
+from jaxspec.runs.inspection import inspect_file
+from jaxspec.runs.packing import PackConfig, pack_checkpoint, unpack_container
 from jaxspec.runs.prediction import predict, prediction_tables
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.tuning import tune
 
 __all__ = [
     "EvaluateConfig",
+    "PackConfig",
     "Reporter",
     "RunDirectory",
     "TuneConfig",
     "build_config",
     "evaluate",
+    "inspect_file",
+    "pack_checkpoint",
     "predict",
     "prediction_tables",
     "read_toml",
     "tune",
+    "unpack_container",
 ]

@@ -15,6 +15,7 @@ from jaxspec.formats.container.field_codec import field_counts
 from jaxspec.formats.container.schemes import CODECS
 from jaxspec.formats.container.tensors import CHUNK_ELEMENTS, NAMED_FIELDS
 from jaxspec.formats.entropy import entropy_bits
+from jaxspec.models.embedded import EMBEDDED_NAME, embedded_directory
 from jaxspec.runs.progress import Reporter
 
 SCHEMA_VERSION = 1
@@ -29,6 +30,7 @@ def inspect_file(path: str, *, reporter: Reporter | None = None) -> dict[str, An
         InputError: no such file, or a damaged one.
     """
     reporter = reporter or Reporter()
+    path = str(embedded_directory()) if path == EMBEDDED_NAME else path
     if path.endswith(SUFFIX) and not Path(path).is_dir():
         with Container(path) as container:
             summary = describe(container)
@@ -59,10 +61,10 @@ def describe(container: Container) -> dict[str, Any]:
         sizes in bytes and in bits per stored weight: `target_bits_per_weight` counts all sections of a tensor,
         `draft_bits_per_weight` the draft's; `ratio` is uncompressed over stored.
     """
-    entries = [_container_entry(tensor) for tensor in container.tensors.values()]
+    entries = [_container_entry(tensor, container.has_draft) for tensor in container.tensors.values()]
     total, stored = (sum(entry[key] for entry in entries) for key in ("bytes", "stored_bytes"))
     elements = sum(entry["elements"] for entry in entries)
-    drafted = sum(entry["draft_bytes"] for entry in entries)
+    drafted = sum(entry["draft_bytes"] or 0 for entry in entries)
     return {
         "schema_version": SCHEMA_VERSION,
         "container": str(container.path),
@@ -104,7 +106,7 @@ def _form_entry(form: TensorForm) -> dict[str, Any]:
     }
 
 
-def _container_entry(tensor: StoredTensor) -> dict[str, Any]:
+def _container_entry(tensor: StoredTensor, has_draft: bool) -> dict[str, Any]:
     by_role: Counter[str] = Counter()
     for chunk in tensor.chunks:
         for role, section in chunk.items():
@@ -117,10 +119,10 @@ def _container_entry(tensor: StoredTensor) -> dict[str, Any]:
         "codec": tensor.codec,
         "sha256": tensor.sha256,
         "stored_bytes": stored,
-        "draft_bytes": drafted,
+        "draft_bytes": drafted if has_draft else None,
         "ratio": _over(tensor.form.bytes, stored),
         "target_bits_per_weight": _over(8 * stored, elements),
-        "draft_bits_per_weight": _over(8 * drafted, elements),
+        "draft_bits_per_weight": _over(8 * drafted, elements) if has_draft else None,
         "bits_by_section": {role: 8 * length / elements for role, length in sorted(by_role.items())}
         if elements
         else {},

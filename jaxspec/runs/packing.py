@@ -84,11 +84,18 @@ def pack_checkpoint(
     if chosen.has_draft:
         division, used = _division(config, source, reporter)
         options |= {k: v for k, v in dataclasses.asdict(config).items() if k not in ("model", "scheme")} | used
+        # A container goes to other machines; the places of files on this one do not.
+        options |= {key: options[key] and Path(options[key]).name for key in ("knobs", "text")}
     started = time.perf_counter()
     with _byte_bar(reporter, f"packing {source.name} ({config.scheme})", checkpoint) as advance:
         packed = pack(checkpoint, target, config.scheme, chosen, division=division, options=options, on_bytes=advance)
     with Container(target) as container:
         summary = describe(container)
+    if chosen.has_draft and all(entry["codec"] == "raw" for entry in summary["tensors"]):
+        reporter.line(
+            f"note: {config.scheme} divides two-dimensional tensors of BF16 or F16 (cassandra2: BF16) and found none; the "
+            "draft is as large as the target"
+        )
     return summary | {"timing_s": {"pack": time.perf_counter() - started}, "tensor_bytes": packed.tensor_bytes}
 
 

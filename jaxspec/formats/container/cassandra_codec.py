@@ -263,8 +263,10 @@ def _read_unary(sections: dict[str, bytes], role: str, count: int, ranked: np.nd
     if not count:
         return np.zeros(0, np.uint8)
     data = take(sections, role, np.uint8)
-    if data.size * 8 < count or not data[-1]:
-        raise CodecError(f"section {role!r} of {data.size} bytes ends in zeros or is too short for {count} codewords")
+    # A codeword has one one; counting them first spares the decoder, which is compiled anew for every count.
+    ones = int(np.bitwise_count(data).sum())
+    if ones != count or not data[-1]:
+        raise CodecError(f"section {role!r} of {data.size} bytes has {ones} codewords, not {count}, or ends in zeros")
     # The stream ends with the last one; its number of bits is not stored.
     num_bits = 8 * data.size - (int(data[-1]) & -int(data[-1])).bit_length() + 1
     padded = np.zeros(padded_length(data.size), np.uint8)

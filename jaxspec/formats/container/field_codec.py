@@ -83,30 +83,35 @@ class FieldCodec:
     def plan(
         self, form: TensorForm, chunks: Callable[[], Iterable[Chunk]], selection: Selection | None
     ) -> dict[str, Any] | None:
-        """Code lengths of each field that is worth coding; None where none is."""
+        """Code lengths of each field that is worth coding, and values of those that never change; None where none is."""
         partition = self._partitions.get(form.dtype)
         if partition is None or not form.elements:
             return None
         counts = field_counts((chunk.patterns for chunk in chunks()), partition.widths)
-        codes = {}
+        codes, constants = {}, {}
         for index in partition.coded:
+            if np.count_nonzero(counts[index]) == 1:
+                constants[str(index)] = int(np.argmax(counts[index]))
+                continue
             lengths = code_lengths(counts[index], max_length=MAX_CODE_LENGTH)
             offsets = 32 * num_lanes(min(form.elements, CHUNK_ELEMENTS)) * -(-form.elements // CHUNK_ELEMENTS)
             cost = num_bits(counts[index], lengths) + offsets + 8 * len(lengths)
             if cost <= (1 - _LEAST_SAVING) * form.elements * partition.widths[index]:
                 codes[str(index)] = bytes(lengths.tolist()).hex()
-        return {"widths": list(partition.widths), "code_lengths": codes} if codes else None
+        if not codes and not constants:
+            return None
+        return {"widths": list(partition.widths), "code_lengths": codes, "constants": constants}
 
     def encode(self, coding: dict[str, Any], form: TensorForm, chunk: Chunk) -> dict[str, np.ndarray]:
         """A section for each field or plane; a coded one begins with the word count of each lane (uint16)."""
-        widths, codes = _read_coding(coding, chunk.patterns.dtype)
+        widths, codes, constants = _read_coding(coding, chunk.patterns.dtype)
         patterns, sections = jnp.asarray(chunk.patterns), {}
         for index, code in codes.items():
             streams = encode(_field(patterns, widths, index), code)
             word_counts = np.asarray(streams.word_counts)
             words = np.asarray(streams.words)[: int(word_counts.sum())]
             sections[f"field{index}"] = np.concatenate([word_counts.astype("<u2").view("u1"), words.view("u1")])
-        for plane in _planes(widths, codes):
+        for plane in _planes(widths, {*codes, *constants}):
             sections[plane.role] = np.asarray(_plane(patterns, widths, plane))
         return sections
 
@@ -116,9 +121,9 @@ class FieldCodec:
         Raises:
             CodecError: the sections do not fit.
         """
-        widths, codes = _read_coding(coding, form.pattern_dtype)
-        planes = _planes(widths, codes)
-        if widths == _BFLOAT16 and tuple(codes) == (1,):
+        widths, codes, constants = _read_coding(coding, form.pattern_dtype)
+        planes = _planes(widths, {*codes, *constants})
+        if widths == _BFLOAT16 and tuple(codes) == (1,) and not constants:
             return _decode_bfloat16(codes[1], count, sections)
         # Everything is measured before any of it is decoded, so that a wrong count costs no memory.
         stored = {plane.role: take(sections, plane.role, *_plane_form(plane, count)) for plane in planes}
@@ -126,6 +131,8 @@ class FieldCodec:
         values: dict[int, jax.Array] = {}
         for index, code in codes.items():
             values[index] = _checked(decode(streams[index], entries(code), num_symbols=count))
+        for index, symbol in constants.items():
+            values[index] = jnp.full(count, symbol, jnp.uint16)
         packed = {role: jnp.asarray(content) for role, content in stored.items()}
         return np.asarray(_merge(values, packed, widths, tuple(planes), count))
 
@@ -151,8 +158,16 @@ def field_counts(chunks: Iterable[np.ndarray], widths: tuple[int, ...]) -> list[
     return counts
 
 
-def _read_coding(coding: dict[str, Any], dtype: np.dtype) -> tuple[tuple[int, ...], dict[int, HuffmanCode]]:
-    """Widths and codes of a plan that may come from a damaged file."""
+class _Coding(NamedTuple):
+    """A plan, checked: widths, codes of the coded fields, values of the constant ones."""
+
+    widths: tuple[int, ...]
+    codes: dict[int, HuffmanCode]
+    constants: dict[int, int]
+
+
+def _read_coding(coding: dict[str, Any], dtype: np.dtype) -> _Coding:
+    """A plan that may come from a damaged file."""
     try:
         widths = tuple(coding["widths"])
         fields.parse_widths("-".join(map(str, widths)))
@@ -164,11 +179,19 @@ def _read_coding(coding: dict[str, Any], dtype: np.dtype) -> tuple[tuple[int, ..
             if lengths.size != 1 << widths[int(key)] or not lengths.any():
                 raise ValueError(f"{lengths.size} code lengths for field {key}")
             codes[int(key)] = code_of_lengths(lengths, max_length=MAX_CODE_LENGTH)
-        if max(plane.width for plane in _planes(widths, codes)) > 16:
-            raise ValueError("a plane of more than 16 bits")
+        constants = {int(key): symbol for key, symbol in coding["constants"].items()}
+        if not {*codes, *constants} <= set(range(len(widths))):
+            raise ValueError("it names a field that is not there")
+        for index, symbol in constants.items():
+            if index in codes or type(symbol) is not int or not 0 <= symbol < 1 << min(16, widths[index]):
+                raise ValueError(f"field {index} cannot be {symbol!r} throughout")
+        widest = [plane.width for plane in _planes(widths, {*codes, *constants})]
+        # Something must be stored of every element, or a few bytes could claim any number of them.
+        if max(widest, default=0) > 16 or not (widest or codes):
+            raise ValueError("no plane, or one of more than 16 bits")
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         raise CodecError(f"the coding of the fields cannot be read ({error})") from error
-    return widths, codes
+    return _Coding(widths, codes, constants)
 
 
 def _decode_bfloat16(code: HuffmanCode, count: int, sections: dict[str, bytes]) -> np.ndarray:

@@ -138,7 +138,7 @@ def parse_tensor(listed: Any, num_files: int, section: Callable[[Any], Section],
             and len(form.shape) <= 64
             and all(whole(x) for x in (*form.shape, form.bytes, listed["file"], listed["chunk_elements"]))
             and listed["file"] < num_files
-            and listed["chunk_elements"] > 0
+            and 0 < listed["chunk_elements"] <= max(CHUNK_ELEMENTS, form.columns)
             and _DIGEST.fullmatch(listed["sha256"]) is not None
             and _DIGEST.fullmatch(listed["draft_sha256"]) is not None
             and isinstance(listed["codec"], str)

@@ -43,11 +43,11 @@ def unpack(
     targets = weights + [folder / name for name in others]
     if len(set(targets)) != len(targets):
         raise InputError(damaged(container.path, "two of its files have one name"))
-    if not force and (there := [path for path in targets if path.exists()]):
+    if not force and (there := [path for path in targets if os.path.exists(path)]):
         raise InputError(f"{there[0]} is there already; give another --out, or --force to replace it")
-    if folders := [path for path in targets if path.is_dir()]:
+    if folders := [path for path in targets if os.path.isdir(path)]:
         raise InputError(f"{folders[0]} is a folder, where a file would be written; give another --out")
-    made = not folder.exists()
+    made = not os.path.exists(folder)  # unlike Path.exists, False for every path that cannot be one
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

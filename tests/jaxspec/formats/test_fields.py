@@ -102,6 +102,11 @@ def test_wrong_widths_are_refused(widths):
         fields.split(jnp.zeros(2, jnp.uint16), widths)
 
 
+def test_signed_integers_are_refused():
+    with pytest.raises(ValueError, match=r"dtype int8 came.*patterns.to_bits"):
+        fields.split(jnp.zeros(2, jnp.int8), (4, 4))
+
+
 @pytest.mark.parametrize("widths", [(1, 8), (16, 0), (8, 8, 1), (33,), ()])
 def test_fields_that_make_no_pattern_are_refused(widths):
     with pytest.raises(ValueError, match="positive and sum to 8 or 16 or 32"):

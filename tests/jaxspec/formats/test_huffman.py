@@ -221,6 +221,9 @@ def test_errors_say_what_to_do():
             huffman.expected_bits(jnp.array([3.0, 1.0]), max_length=max_length)
     with pytest.raises(ValueError, match="limit the code"):
         huffman.code_of_lengths(np.array([1, 5, 5]), max_length=4)
+    for max_length in (0, 33):
+        with pytest.raises(ValueError, match="1 to 32"):
+            huffman.code_of_lengths(np.array([1, 1]), max_length=max_length)
     with pytest.raises(ValueError, match="Kraft"):
         huffman.code_of_lengths(np.array([1, 2, 2, 9]))
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxspec.formats import huffman, huffman_cam
@@ -17,7 +17,9 @@ HAND_CODE = huffman.code_of_lengths(np.array([{9: 1, 4: 2, 1: 3, 30: 3}.get(s, 0
 BITS = {FLOAT16: (lambda x: x.astype(np.float16)), BFLOAT16: (lambda x: x.astype(ml_dtypes.bfloat16))}
 
 # Compiling is what these tests spend their time on.
-quick_jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+quick_jit = partial(
+    jax.jit, compiler_options={"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+)
 encode_bank = quick_jit(huffman_cam.encode_bank, static_argnames="capacity_words")
 decode = quick_jit(huffman_cam.decode, static_argnames=("num_symbols", "register_bits"))
 
@@ -138,7 +140,8 @@ def test_decoder_does_what_bit_strings_do(register_bits, max_length):
 
 
 # Each number of symbols is compiled once.
-@given(st.integers(0, 10**6), st.sampled_from([1, 2, 45, 90]), st.sampled_from([32, 64]))
+@settings(max_examples=50)
+@given(st.integers(0, 10**6), st.sampled_from([1, 45, 90]), st.sampled_from([32, 64]))
 def test_any_symbols_come_back(seed, num_symbols, register_bits):
     rng = np.random.default_rng(seed)
     code = random_code(rng, max_length=9)

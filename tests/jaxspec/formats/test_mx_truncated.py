@@ -291,7 +291,15 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(ValueError, match="rounding is 'up'"):
         mx.encode(x, rounding="up")
     with pytest.raises(ValueError, match="bitmap of 3 columns came with rows of 2"):
-        mx.decode(mx.encode(x), jnp.ones(3, bool))
+        mx.decode(encode(x), jnp.ones(3, bool))
     for cut_bits in (-1, 9, np.array([0, 9])):
         with pytest.raises(ValueError, match="0 to 8 of the mantissa may be cut"):
-            mx.split(mx.encode(x), cut_bits)
+            mx.split(encode(x), cut_bits)
+
+
+def test_rows_whose_bits_int32_does_not_count_are_refused():
+    count = lambda columns: jax.eval_shape(lambda kept: mx.num_bits(kept, 3), jax.ShapeDtypeStruct((2, columns), bool))
+    # One bit of bitmap, at most 16 of a value and a quarter of a shared exponent: 17.25 bits a value.
+    assert count(int(2**31 / 17.25) - 32).draft.dtype == jnp.int32
+    with pytest.raises(ValueError, match="split the rows"):
+        count(int(2**31 / 17.25) + 32)

@@ -234,3 +234,23 @@ def test_gradient_of_expected_bits(check_gradient):
     gradient = check_gradient(function, at, side={"mean": jnp.array([[0, 0, 0], [1, 0, 0]]), "values": jnp.zeros(2)})
     # One more bit per value costs one bit for each value.
     np.testing.assert_allclose(gradient["mean"], weights[:, None] * at["values"][:, None] * np.ones(3))
+
+
+@pytest.mark.parametrize("num_blocks", [0, 3, 7])
+def test_streams_without_bytes_pack_to_zeros(num_blocks):
+    streams = (jnp.zeros(0, jnp.uint8),) * 3
+    order = ordered(jnp.zeros((3, 4), int), LAYOUT, num_blocks=num_blocks)
+    packed = superblock.pack(streams, order, layout=LAYOUT)
+    np.testing.assert_array_equal(packed, np.zeros((-(-num_blocks // 6), 6, 3)))
+    back = superblock.unpack(packed, order, layout=LAYOUT, stream_bytes=(0, 0, 0))
+    assert [stream.shape for stream in back] == [(0,)] * 3
+
+
+def test_there_and_back_with_64_bit_types_on(x64):
+    rng = np.random.default_rng(4)
+    group_bits = jnp.asarray(rng.integers(0, 9, size=(3, 23)) * np.array([[1], [2], [0]]), jnp.int32)
+    streams = tuple(jnp.asarray(rng.integers(256, size=size), jnp.uint8) for size in SIZES)
+    order, _, back = there_and_back(group_bits, streams)
+    assert int(jnp.sum(order.blocks_read)) > 0
+    for stream, restored, blocks in zip(streams, back, np.asarray(order.blocks_read)):
+        np.testing.assert_array_equal(restored, np.where(np.arange(stream.size) < 3 * blocks, stream, 0))

@@ -165,3 +165,13 @@ def test_integers_are_refused():
 def test_patterns_of_another_format_are_refused():
     with pytest.raises(ValueError, match="uint16 are not float32"):
         high_part(jnp.ones(3, jnp.uint16), 2, number_format=FLOAT32)
+
+
+@pytest.mark.parametrize("cut_bits", [2.7, np.float32(2), jnp.array([1.0, 3.0])])
+def test_fractional_cuts_are_refused(cut_bits):
+    with pytest.raises(ValueError, match="whole bits are cut"):
+        truncate(jnp.ones(2), cut_bits)
+
+
+def test_truncation_gives_no_gradient():
+    np.testing.assert_array_equal(jax.grad(lambda x: jnp.sum(truncate(x, 5)))(jnp.array([1.3, -0.7])), np.zeros(2))

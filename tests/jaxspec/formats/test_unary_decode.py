@@ -19,17 +19,18 @@ REVERSED = Codebook(
 
 #: Streams of one capacity share what is compiled, and compiling is what these tests spend their time on.
 CAPACITY = 300
-
+QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 quick_decode, quick_decode_lanes = (
     jax.jit(
         decoder,
         static_argnames=("num_symbols", width),
-        compiler_options={"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True},
+        compiler_options=QUICKLY,
     )
     for decoder, width in ((decode, "chunk_bits"), (decode_lanes, "num_lanes"))
 )
-quick_encode = jax.jit(encode, static_argnames="capacity_bytes")
+quick_encode = jax.jit(encode, static_argnames="capacity_bytes", compiler_options=QUICKLY)
+quick_codebook = jax.jit(build_codebook, compiler_options=QUICKLY)
 DECODERS = {
     "chunks of 8": quick_decode,
     "chunks of 5": functools.partial(quick_decode, chunk_bits=5),
@@ -155,12 +156,19 @@ def test_every_number_of_lanes_finds_the_same_symbols(num_lanes, num_symbols):
 def test_decoders_invert_the_encoder(size, distinct, seed):
     rng = np.random.default_rng(seed)
     symbols = jnp.asarray(rng.choice(rng.permutation(256)[:distinct], size=size), jnp.uint8)
-    codebook = build_codebook(jnp.bincount(symbols, length=256))
+    codebook = quick_codebook(jnp.asarray(np.bincount(symbols, minlength=256)))
     stream = quick_encode(symbols, codebook, capacity_bytes=CAPACITY if size < 130 else 2200)
     for decoder in (DECODERS["chunks of 5"], DECODERS["3 lanes"]):
         decoded = decoder(stream, codebook, num_symbols=size)
         np.testing.assert_array_equal(decoded.symbols, symbols)
         assert decoded.complete
+
+
+@each_decoder
+def test_with_64_bit_types_on(decoder, x64):
+    decoded = decoder(stream_of_ranks([4, 0, 13]), REVERSED, num_symbols=3)
+    assert np.asarray(decoded.symbols).tolist() == [251, 255, 242]
+    assert decoded.complete
 
 
 @each_decoder

@@ -1,0 +1,408 @@
+"""Whatever a file holds, reading it ends in the tensors that were packed or in one line."""
+
+import copy
+import gc
+import json
+import os
+import zlib
+
+import numpy as np
+import pytest
+from container_samples import directory_of, pack_to, signed_again, tensor, weights, write_checkpoint
+
+from jaxspec.errors import InputError
+from jaxspec.formats.container import SCHEMES, Container, unpack
+from jaxspec.formats.container.layout import directory_bytes, write_prelude
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory):
+    """Of each scheme: the bytes of a small container, and its tensors as target."""
+    folder = tmp_path_factory.mktemp("packed")
+    tensors = [
+        tensor("matrix", "BF16", weights((20, 61), seed=1)),
+        tensor("vector", "BF16", weights((1220,), seed=2)),
+        tensor("bias", "F32", np.arange(3, dtype=np.uint32).reshape(3, 1)),
+    ]
+    source = write_checkpoint(folder / "source" / "model.safetensors", tensors)
+    (folder / "source" / "config.json").write_text("{}")
+    found = {}
+    for scheme_name in SCHEMES:
+        pack_to(folder / "a.jspk", source.parent, scheme_name)
+        with Container(folder / "a.jspk") as container:
+            target = {name: container.read(name) for name in container.tensors}
+        found[scheme_name] = (folder / "a.jspk").read_bytes(), target
+    return found
+
+
+def read_all(path, folder=None):
+    """Every tensor as target, after every tensor as draft; and unpacked, where a folder is given."""
+    with Container(path) as container:
+        for name in container.tensors:
+            container.read(name, "draft")
+        for name in container.beside:
+            container.read_file(name)
+        for index in range(len(container.files)):
+            container.read_header(index)
+        target = {name: container.read(name) for name in container.tensors}
+        if folder is not None:
+            unpack(container, folder)
+        return target
+
+
+def or_one_line(path, folder=None):
+    """The tensors, or the one line of an InputError; any other exception is a defect."""
+    try:
+        return read_all(path, folder)
+    except InputError as error:
+        message = str(error)
+    assert message.isprintable()
+    assert len(message) < 1000
+    assert str(path) in message
+    return message
+
+
+def same(found, target):
+    return found.keys() == target.keys() and all(found[name].tobytes() == target[name].tobytes() for name in target)
+
+
+def refused(path, content, match=None):
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=match) as caught:
+        read_all(path)
+    message = str(caught.value)
+    assert message.isprintable()
+    assert str(path) in message
+    return message
+
+
+def covered(content):
+    """Which bytes mean something: prelude, directory and sections, without what lies between."""
+    directory, offset = directory_of(content)
+    meaning = np.zeros(len(content), bool)
+    meaning[:64] = meaning[offset:] = True
+    listed = [*directory["beside"].values(), *(entry["header"] for entry in directory["files"])]
+    listed += [where for entry in directory["tensors"] for chunk in entry["chunks"] for where in chunk.values()]
+    for place, length, _ in listed:
+        meaning[place : place + length] = True
+    return meaning
+
+
+@pytest.mark.parametrize(("scheme_name", "step"), [("raw", 1), ("huffman", 7), ("cassandra1", 53)])
+def test_every_changed_byte_is_noticed(packed, scheme_name, step, tmp_path):
+    content, target = packed[scheme_name]
+    meaning = covered(content)
+    assert 0.8 < meaning.mean() < 1
+    rng = np.random.default_rng(0)
+    path = tmp_path / "a.jspk"
+    for place in [*range(64), *range(64, len(content), step)]:
+        changed = bytearray(content)
+        changed[place] ^= 1 << rng.integers(8)
+        path.write_bytes(changed)
+        found = or_one_line(path)
+        assert isinstance(found, str) == bool(meaning[place]), place
+        assert isinstance(found, str) or same(found, target)
+
+
+@pytest.mark.parametrize("scheme_name", SCHEMES)
+def test_what_is_cut_or_longer_is_refused(packed, scheme_name, tmp_path):
+    content, target = packed[scheme_name]
+    path = tmp_path / "a.jspk"
+    for length in [*range(70), *range(70, len(content), 97), len(content) - 1]:
+        refused(path, content[:length])
+    for more in (b"\0", b"\n", content):
+        refused(path, content + more, "damaged")
+    refused(path, b"\0" + content, "is no container")
+    path.write_bytes(content)
+    assert same(read_all(path, tmp_path / "out"), target)
+
+
+def test_bytes_are_not_taken_from_a_file_that_shrank(packed, tmp_path):
+    content, _ = packed["raw"]
+    path = tmp_path / "a.jspk"
+    path.write_bytes(content)
+    with Container(path) as container:
+        os.truncate(path, 2000)
+        with pytest.raises(InputError, match=r"damaged container \(it ends \d+ bytes early\)"):
+            container.read("matrix")
+
+
+def test_other_files_are_no_containers(packed, tmp_path):
+    content, _ = packed["raw"]
+    path = tmp_path / "a.jspk"
+    refused(path, b"", "is no container: it does not begin as one")
+    refused(path, b"PK\x03\x04 a zip file", "is no container")
+    # A transfer as text changes the ends of lines, which is what the magic is there to show.
+    refused(path, content.replace(b"\r\n", b"\n"), "is no container")
+    refused(path, content.replace(b"\n", b"\r\n"), "is no container")
+    refused(path, content[:63], "ends after 63 bytes")
+    with pytest.raises(InputError, match="cannot be opened"):
+        Container(tmp_path)
+    with pytest.raises(InputError, match="cannot be opened"):
+        Container(tmp_path / "absent.jspk")
+    with pytest.raises(InputError, match="cannot be opened"):
+        Container("nul\0.jspk")
+
+
+@pytest.mark.parametrize("version", [0, 2, 2**32 - 1])
+def test_another_version_is_named(packed, version, tmp_path):
+    content, _ = packed["raw"]
+    changed = content[:8] + version.to_bytes(4, "little") + content[12:]
+    message = refused(tmp_path / "a.jspk", changed, f"layout version {version}; this release reads 1")
+    assert "damaged" not in message
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"[]", b"7", b"{", b'"x"', b"\xff\xfe{}", b"[" * 100_000, b'{"a": 1e999}', b"{}"]
+)
+def test_a_directory_that_is_none(packed, text, tmp_path):
+    content, _ = packed["raw"]
+    _, offset = directory_of(content)
+    refused(tmp_path / "a.jspk", write_prelude(text, offset) + content[64:offset] + text, "damaged")
+
+
+def nested(depth):
+    found: list = []
+    for _ in range(depth):
+        found = [found]
+    return found
+
+
+#: What may stand where a directory has something else.
+ODD_VALUES = [None, True, -1, 1.5, 1e308, 1 << 61, 1 << 63, 10**4000, "", "é\n\x1b[2J\ud800", "x" * 5000, [], {}, [[]]]
+
+
+def places(value, path=()):
+    """Where a JSON value has values, as paths of keys."""
+    yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield from places(inner, (*path, key))
+
+
+def with_value(directory, path, value):
+    """A copy with another value at a place; `KeyError` as the value leaves the place out."""
+    if not path:
+        return value
+    changed = copy.deepcopy(directory)
+    inner = changed
+    for key in path[:-1]:
+        inner = inner[key]
+    if value is KeyError:
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = value
+    return changed
+
+
+def signed_text(content, directory):
+    """As `signed_again`, for directories that `directory_bytes` would refuse to write: surrogates escaped."""
+    _, offset = directory_of(content)
+    text = json.dumps(directory).encode()
+    return write_prelude(text, offset) + content[64:offset] + text
+
+
+@pytest.mark.parametrize("scheme_name", SCHEMES)
+def test_odd_values_everywhere_in_the_directory(packed, scheme_name, tmp_path):
+    content, target = packed[scheme_name]
+    directory, _ = directory_of(content)
+    # One tensor and one file: the others have the same fields.
+    directory["tensors"] = directory["tensors"][:1]
+    name = directory["tensors"][0]["name"]
+    path, rng, refusals = tmp_path / "a.jspk", np.random.default_rng(3), 0
+    for place in places(directory):
+        values = [ODD_VALUES[i] for i in rng.choice(len(ODD_VALUES), size=5, replace=False)]
+        for value in [*values, KeyError]:
+            if value is KeyError and not place:
+                continue
+            path.write_bytes(signed_text(content, with_value(directory, place, value)))
+            found = or_one_line(path)
+            refusals += isinstance(found, str)
+            if isinstance(found, dict) and name in found:
+                assert found[name].tobytes() == target[name].tobytes() or "shape" in place, (place, value)
+            elif isinstance(found, dict):
+                assert {"tensors", "name"} & set(place), (place, value)
+    assert refusals > 100
+
+
+@pytest.mark.parametrize("depth", [10, 900, 940, 960, 970, 975, 980, 985, 990, 995, 5000])
+def test_deep_nesting_is_one_line_too(packed, depth, tmp_path):
+    """At some depth JSON can just be read, and what is read can just not be shown."""
+    content, _ = packed["cassandra1"]
+    directory, offset = directory_of(content)
+    for place in (("scheme",), ("files", 0, "header"), ("tensors", 0, "coding", "cut_bits"), ("beside", "config.json")):
+        marked = directory_bytes(with_value(directory, place, "MARK"))
+        text = marked.replace(b'"MARK"', b"[" * depth + b"]" * depth)
+        refused(tmp_path / "a.jspk", write_prelude(text, offset) + content[64:offset] + text)
+
+
+HOSTILE_NAMES = ["../x", "/etc/passwd", "a/b", "..", ".", "", "a\0b", "a\\b", "a\nb", "\ud800", "x" * 256, "é" * 128, 7]
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES)
+def test_names_cannot_leave_the_folder(packed, name, tmp_path):
+    content, _ = packed["raw"]
+    directory, _ = directory_of(content)
+    for_file = with_value(directory, ("files", 0, "name"), name)
+    beside = with_value(directory, ("beside",), {str(name): directory["beside"]["config.json"]})
+    (tmp_path / "deep").mkdir()
+    for changed in (for_file, beside) if isinstance(name, str) else (for_file,):
+        path = tmp_path / "a.jspk"
+        path.write_bytes(signed_text(content, changed))
+        assert "it names a file" in or_one_line(path, tmp_path / "deep" / "out")
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["a.jspk", "deep"]
+
+
+def test_long_names_unpack(packed, tmp_path):
+    content, _ = packed["raw"]
+    name = "é" * 121 + ".safetensors"
+    changed = with_value(directory_of(content)[0], ("files", 0, "name"), name)
+    (tmp_path / "a.jspk").write_bytes(signed_again(content, changed))
+    with Container(tmp_path / "a.jspk") as container:
+        assert unpack(container, tmp_path / "out")[0].name == name
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["config.json", name]
+
+
+def test_two_files_of_one_name_are_not_unpacked(packed, tmp_path):
+    content, _ = packed["raw"]
+    changed = with_value(directory_of(content)[0], ("files", 0, "name"), "config.json")
+    (tmp_path / "a.jspk").write_bytes(signed_again(content, changed))
+    assert "two of its files have one name" in or_one_line(tmp_path / "a.jspk", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def change(content, edit):
+    """A container whose directory was edited in place and signed."""
+    directory, _ = directory_of(content)
+    edit(directory["tensors"], directory)
+    return signed_again(content, directory)
+
+
+def _swap_sections(tensors, _):
+    chunk = tensors[0]["chunks"][0]
+    chunk["sign"], chunk["bitmap"] = chunk["bitmap"], chunk["sign"]
+
+
+def _claim(elements):
+    """One byte per element is listed, and many more elements."""
+
+    def edit(tensors, _):
+        tensors[0] |= {"dtype": "BF16", "shape": [1, elements], "bytes": 2 * elements, "chunk_elements": elements}
+        tensors[0]["coding"] |= {"kept_per_row": elements}
+
+    return edit
+
+
+def _many_chunks(tensors, _):
+    """The first chunk is sound; after it come more than there can be."""
+    entry = tensors[0]
+    entry |= {"shape": [20 << 40, 61], "bytes": 2 * (61 * 20 << 40), "chunks": entry["chunks"] + [{}] * 3}
+    entry["chunk_elements"] = entry["bytes"] // 2 // 4
+
+
+@pytest.mark.parametrize(
+    ("edit", "match"),
+    [
+        (_swap_sections, "should hold 153, has 93|bitmap"),
+        (_claim(1 << 20), "more elements than its sections have bits"),
+        (_claim(1 << 60), "more elements than its sections have bits"),
+        (_many_chunks, "out of range"),
+        (lambda tensors, _: tensors[0]["chunks"][0].pop("sign"), "'sign' should hold .* has none"),
+        (lambda tensors, _: tensors[0]["chunks"][0].pop("pruned"), "'pruned' should hold .* has none"),
+        (lambda tensors, _: tensors[0]["chunks"].append({}), "out of range"),
+        (lambda tensors, _: tensors[0].update(chunk_elements=1), "out of range"),
+        (lambda tensors, _: tensors[0].update(shape=[61, 20]), "another number|has no whole rows|damaged"),
+        (lambda tensors, _: tensors[0].update(shape=[1220]), r"shape \(1220,\) cannot be coded so"),
+        (lambda tensors, _: tensors[0].update(dtype="F32"), "out of range"),
+        (lambda tensors, _: tensors[0].update(dtype="F16"), "damaged"),
+        (lambda tensors, _: tensors[0].update(codec="huffman"), "coding of the fields cannot be read"),
+        (lambda tensors, _: tensors[0].update(codec="zip"), "listed twice, or by 'zip'"),
+        (lambda tensors, _: tensors[0].update(sha256="0" * 64), "another SHA-256"),
+        (lambda tensors, _: tensors[0].update(draft_sha256="0" * 64), "another SHA-256"),
+        (lambda tensors, _: tensors[0].update(sha256="0" * 63 + "\n"), "out of range"),
+        (lambda tensors, _: tensors[0]["coding"].update(kept_per_row=36), "bitmap keeps another number"),
+        (lambda tensors, _: tensors[0]["coding"].update(kept_per_row=62), "62 kept values per row"),
+        (lambda tensors, _: tensors[0]["coding"].update(cut_bits=3), "'high' should hold"),
+        (lambda tensors, _: tensors[0]["coding"].update(cut_bits=8), "8 cut bits cannot be"),
+        (lambda tensors, _: tensors[0]["coding"].update(cut_bits="4\n"), "cannot be"),
+        (lambda tensors, _: tensors[0]["coding"].update(codebook="787878"), "lists an exponent twice"),
+        (lambda tensors, _: tensors[0]["coding"].update(codebook="zz"), "its codebook cannot be read"),
+        (lambda tensors, _: tensors[0]["coding"].update(codebook=""), "does not hold 740 codewords"),
+        (lambda tensors, _: tensors.append(tensors[0]), "listed twice"),
+        (
+            lambda tensors, _: tensors.extend(tensors[0] | {"name": f"copy {i}"} for i in range(3)),
+            "its sections overlap",
+        ),
+        (lambda _, whole: whole.update(scheme="zip"), "scheme 'zip' is unknown"),
+        (lambda _, whole: whole.update(tensors={}), "no list of tensors"),
+        (lambda _, whole: whole["files"][0]["header"].__setitem__(0, 1 << 40), "outside the file"),
+        (lambda _, whole: whole["files"][0]["header"].__setitem__(0, 0), "outside the file"),
+    ],
+)
+def test_a_directory_that_lies(packed, edit, match, tmp_path):
+    refused(tmp_path / "a.jspk", change(packed["cassandra1"][0], edit), match)
+
+
+@pytest.mark.parametrize(
+    ("edit", "match"),
+    [
+        (lambda coding: coding.update(widths=[1, 7, 8]), "128|256|code lengths|should hold"),
+        (lambda coding: coding.update(widths=[1, 8, 8]), "do not make up"),
+        (lambda coding: coding.update(widths=[1, 8, 7, 0]), "no partition"),
+        (lambda coding: coding.update(widths=None), "cannot be read"),
+        (lambda coding: coding.update(code_lengths={}), "should hold 2440, has 1220 bytes"),
+        (lambda coding: coding.update(code_lengths={"3": "01"}), "cannot be read"),
+        (lambda coding: coding["code_lengths"].update({"1": "01" * 256}), "overlap"),
+        (lambda coding: coding["code_lengths"].update({"1": "00" * 256}), "code lengths for field 1"),
+        (lambda coding: coding["code_lengths"].update({"1": "0d" * 256}), "at most 12"),
+        (lambda coding: coding["code_lengths"].update({"1": "0c" * 256}), "does not end where|another SHA-256"),
+        (lambda coding: coding["code_lengths"].update({"0": "0101"}), "should hold|has none|too few"),
+        (lambda coding: coding["code_lengths"].update({"-2": coding["code_lengths"]["1"]}), "damaged"),
+    ],
+)
+def test_a_coding_that_lies(packed, edit, match, tmp_path):
+    content = change(packed["huffman"][0], lambda tensors, _: edit(tensors[0]["coding"]))
+    refused(tmp_path / "a.jspk", content, match)
+
+
+def replace_section(content, tensor_name, role, new):
+    """A section with other bytes of the same length, and its checksum."""
+    directory, _ = directory_of(content)
+    chunk = next(e for e in directory["tensors"] if e["name"] == tensor_name)["chunks"][0]
+    place, length, _ = chunk[role]
+    old = np.frombuffer(content[place : place + length], np.uint8)
+    new = new(old).astype(np.uint8).tobytes()
+    assert len(new) == length
+    chunk[role][2] = zlib.crc32(new)
+    return signed_again(content[:place] + new + content[place + length :], directory)
+
+
+@pytest.mark.parametrize("scheme_name", SCHEMES)
+def test_sections_that_lie_give_no_wrong_values(packed, scheme_name, tmp_path):
+    """Other bytes with a right checksum: what they decode to is compared with the tensor's own digest."""
+    content, _ = packed[scheme_name]
+    rng, path = np.random.default_rng(4), tmp_path / "a.jspk"
+    directory, _ = directory_of(content)
+    for entry in directory["tensors"]:
+        for role in entry["chunks"][0]:
+            for new in (
+                lambda old: old * 0,
+                lambda old: old * 0 + 255,
+                lambda old: old[::-1].copy(),
+                lambda old: np.roll(old, 1),
+                lambda old: rng.integers(256, size=old.size),
+            ):
+                changed = replace_section(content, entry["name"], role, new)
+                if changed[64:] != content[64:]:
+                    refused(path, changed, "damaged")
+
+
+def test_a_refused_file_is_closed(packed, tmp_path):
+    content, _ = packed["raw"]
+    path = tmp_path / "a.jspk"
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    changed = [content[:50], content[:-1], change(content, lambda _, whole: whole.pop("files"))]
+    for damaged in [*changed, change(content, lambda tensors, _: tensors.append(tensors[0]))]:
+        refused(path, damaged)
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -135,8 +135,9 @@ def weighted_counts(symbols: Int[Array, "*b n"], weights: Float[Array, "*b n"]) 
     flat = jnp.pad(symbols, filled).reshape(math.prod(lead) * blocks, size).astype(jnp.int32)
     dtype = jnp.float64 if weights.dtype == jnp.float64 else jnp.float32
     wide = jnp.pad(weights, filled).reshape(flat.shape).astype(dtype)
-    block = jnp.arange(flat.shape[0], dtype=jnp.int32)[:, None]
-    counts = jnp.zeros((flat.shape[0], NUM_SYMBOLS), dtype).at[block, flat].add(wide)
+    # One index per value: two of them would take twice as long.
+    place = flat + jnp.arange(flat.shape[0], dtype=jnp.int32)[:, None] * NUM_SYMBOLS
+    counts = jnp.zeros(flat.shape[0] * NUM_SYMBOLS, dtype).at[place.reshape(-1)].add(wide.reshape(-1))
     return jnp.sum(counts.reshape(*lead, blocks, NUM_SYMBOLS), axis=-2)
 
 

@@ -1,0 +1,124 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hwmodels.memory import CACHE_BLOCK_BYTES, superblock_traffic
+
+
+def test_by_hand():
+    # Three streams in superblocks of 7 blocks of 96 bytes: 3/2 for their ends and 6/2 for the last superblock: 432 bytes.
+    streams = jnp.array([700.0, 2500.0, 4000.0])
+    traffic = superblock_traffic(
+        streams, blocks_per_superblock=7, block_bytes=96, useful_share=jnp.array([1.0, 1.0, 0.25])
+    )
+    assert float(traffic.payload_bytes) == 7200
+    assert float(traffic.moved_bytes) == 7632
+    assert float(traffic.useful_bytes) == 4200
+    assert float(traffic.efficiency) == pytest.approx(4200 / 7632)
+    assert float(traffic.padding_overhead) == pytest.approx(432 / 7200)
+    assert float(traffic.access_bytes) == 672
+    # Five tensors have five such ends.
+    assert (
+        float(superblock_traffic(streams, blocks_per_superblock=7, block_bytes=96, num_tensors=5).moved_bytes) == 9360
+    )
+    assert float(superblock_traffic(streams, blocks_per_superblock=7).moved_bytes) == 7200 + 4.5 * CACHE_BLOCK_BYTES
+
+
+def moved_exactly(stream_bytes, block_bytes, blocks_per_superblock):
+    blocks = sum(-(-size // block_bytes) for size in stream_bytes)
+    return -(-blocks // blocks_per_superblock) * blocks_per_superblock * block_bytes
+
+
+@pytest.mark.parametrize(("block_bytes", "blocks", "streams"), [(96, 7, 3), (5, 11, 4), (128, 1, 1)])
+def test_is_the_mean_of_exact_sizes(block_bytes, blocks, streams):
+    # Sizes spread evenly over whole superblocks. They end at whole bytes, so that a block lacks half a byte less than its half;
+    # the standard error is 2 % of a superblock.
+    rng = np.random.default_rng(block_bytes)
+    period = block_bytes * blocks
+    sizes = 3 * period + rng.integers(0, 5 * period, size=(3000, streams))
+    exact = np.mean([moved_exactly(row.tolist(), block_bytes, blocks) - row.sum() for row in sizes])
+    mean = jnp.asarray(sizes.mean(axis=0), jnp.float32)
+    model = superblock_traffic(mean, blocks_per_superblock=blocks, block_bytes=block_bytes)
+    padding = float(model.moved_bytes - model.payload_bytes)
+    assert padding - streams / 2 == pytest.approx(exact, abs=0.03 * period)
+
+
+def test_limits():
+    streams = jnp.array([3e3, 5e3])
+    efficiency = lambda streams, blocks, size: float(
+        superblock_traffic(streams, blocks_per_superblock=blocks, block_bytes=size).efficiency
+    )
+    # Long streams and small blocks waste nothing; nothing to read is of no use.
+    assert efficiency(streams * 1e6, 16, 128) == pytest.approx(1, abs=1e-6)
+    assert efficiency(streams, 16, 1e-4) == pytest.approx(1, abs=1e-6)
+    assert efficiency(0 * streams, 16, 128) == 0
+    blocks = jnp.linspace(2, 40, 9)
+    by_blocks = superblock_traffic(streams, blocks_per_superblock=blocks).efficiency
+    assert np.all(np.diff(by_blocks) < 0)
+    assert np.all(np.diff(superblock_traffic(streams, blocks_per_superblock=8, block_bytes=16 * blocks).efficiency) < 0)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.floats(0, 1e7), min_size=3, max_size=3), st.floats(3, 64), st.floats(1, 4096), st.floats(0, 1))
+def test_what_is_of_use_is_less_than_what_is_moved(streams, blocks, block_bytes, share):
+    traffic = superblock_traffic(
+        jnp.array(streams), blocks_per_superblock=blocks, block_bytes=block_bytes, useful_share=share
+    )
+    assert float(traffic.useful_bytes) <= float(traffic.payload_bytes) < float(traffic.moved_bytes) * (1 + 1e-6)
+    assert 0 <= float(traffic.efficiency) < 1 + 1e-6
+    # Moving only what is of use, at the efficiency, is moving everything.
+    if share > 0.01 and traffic.payload_bytes > 1:
+        assert float(traffic.useful_bytes / traffic.efficiency) == pytest.approx(float(traffic.moved_bytes), rel=1e-5)
+
+
+def function(x):
+    traffic = superblock_traffic(
+        x["streams"],
+        blocks_per_superblock=x["blocks"],
+        block_bytes=x["bytes"],
+        useful_share=x["share"],
+        num_tensors=x["tensors"],
+    )
+    return jnp.sum(traffic.efficiency + 1e-4 * traffic.moved_bytes + traffic.access_bytes / 500)
+
+
+def test_gradient(check_gradient):
+    at = {
+        "streams": jnp.array([[700.0, 2500.0, 4000.0], [30.0, 9.0, 0.5]]),
+        "blocks": jnp.array([7.0, 5.5]),
+        "bytes": jnp.array([96.0, 3.0]),
+        "share": jnp.array([1.0, 0.4, 0.7]),
+        "tensors": jnp.array(2.0),
+    }
+    check_gradient(function, at)
+
+
+def test_gradient_without_payload(check_at_ends):
+    point = {"streams": jnp.zeros((2, 3)), "blocks": 7.0, "bytes": 96.0, "share": 1.0, "tensors": 1.0}
+    point = {name: jnp.broadcast_to(value, (2, 3) if name == "streams" else (2,)) for name, value in point.items()}
+    directions = {name: jnp.zeros_like(value) for name, value in point.items()}
+    directions["streams"] = jnp.array([[1.0, 0.0, 0.0], [0.0, 2.0, 1.0]])
+    slopes = check_at_ends(function, point, directions)
+    # The first byte is moved together with 4.5 blocks of padding.
+    np.testing.assert_allclose(slopes, np.array([1, 3]) * (1 / (4.5 * 96) + 1e-4), rtol=1e-6)
+
+
+def test_batches_broadcast_and_new_values_do_not_retrace(jit_once):
+    streams, sizes = jnp.array([[700.0, 2500.0], [90.0, 31.0]]), jnp.array([[96.0], [128.0], [17.0]])
+    together = superblock_traffic(streams, blocks_per_superblock=6, block_bytes=sizes)
+    assert together.moved_bytes.shape == together.payload_bytes.shape == together.access_bytes.shape == (3, 2)
+    one = lambda streams, size: superblock_traffic(streams, blocks_per_superblock=6, block_bytes=size).efficiency
+    mapped = jax.vmap(jax.vmap(one, (0, None)), (None, 0))(streams, sizes[:, 0])
+    np.testing.assert_allclose(together.efficiency, mapped, rtol=1e-6)
+    traced = jit_once(one)
+    for i in range(3):
+        assert float(traced(streams[1], sizes[i, 0])) == pytest.approx(float(mapped[i, 1]), rel=1e-6)
+
+
+@pytest.mark.parametrize("streams", [jnp.zeros((2, 0)), 5.0])
+def test_no_streams_are_refused(streams):
+    with pytest.raises(ValueError, match="stream_bytes has shape"):
+        superblock_traffic(streams, blocks_per_superblock=16)

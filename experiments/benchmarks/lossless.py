@@ -207,7 +207,7 @@ def zipnn_bytes(patterns: np.ndarray) -> Contender:
 
 def pcodec_numbers(patterns: np.ndarray) -> Contender:
     """The package pcodec (Rust), which takes the patterns for 16-bit integers."""
-    from pcodec import ChunkConfig, standalone  # pyright: ignore[reportMissingImports] - optional
+    from pcodec import ChunkConfig, standalone  # pyright: ignore - optional, and without types
 
     stored = standalone.simple_compress(patterns, ChunkConfig())
 
@@ -238,14 +238,13 @@ def file_rates(patterns: np.ndarray) -> list[tuple[dict[str, Any], dict[str, Any
             times: dict[str, float] = {}
             for _ in range(2):  # the first compiles
                 started = time.perf_counter()
-                made = pack(open_checkpoint(source), packed, name, scheme(name), division=division)
+                pack(open_checkpoint(source), packed, name, scheme(name), division=division)
                 times["pack"] = time.perf_counter() - started
                 started = time.perf_counter()
                 with Container(packed) as container:
                     unpack(container, Path(folder) / "out.safetensors", force=True)
                 times["unpack"] = time.perf_counter() - started
             bits = 8 * packed.stat().st_size / patterns.size
-            assert made.file_bytes == packed.stat().st_size
             for what, seconds in times.items():
                 pairs.append((_result(f"ours: {what} {name}, file to file", patterns.size, seconds, bits), peers[what]))
     return pairs

@@ -72,6 +72,7 @@ def refused(path, content, match=None):
         read_all(path)
     message = str(caught.value)
     assert message.isprintable()
+    assert len(message) < 1000
     assert str(path) in message
     return message
 
@@ -315,6 +316,8 @@ def _many_chunks(tensors, _):
         (lambda tensors, _: tensors[0].update(shape=[1220]), r"shape \(1220,\) cannot be coded so"),
         (lambda tensors, _: tensors[0].update(dtype="F32"), "out of range"),
         (lambda tensors, _: tensors[0].update(dtype="F16"), "damaged"),
+        (lambda tensors, _: tensors[0].update(dtype="x\n\x1b", chunk_elements=2440), "a tensor of x .*cannot be coded"),
+        (lambda tensors, _: tensors[0].update(dtype="x" * 5000, chunk_elements=2440), "a tensor of xxx"),
         (lambda tensors, _: tensors[0].update(codec="huffman"), "coding of the fields cannot be read"),
         (lambda tensors, _: tensors[0].update(codec="zip"), "listed twice, or by 'zip'"),
         (lambda tensors, _: tensors[0].update(sha256="0" * 64), "another SHA-256"),
@@ -356,6 +359,14 @@ def test_a_directory_that_lies(packed, edit, match, tmp_path):
         (lambda coding: coding["code_lengths"].update({"1": "00" * 256}), "code lengths for field 1"),
         (lambda coding: coding["code_lengths"].update({"1": "0d" * 256}), "at most 12"),
         (lambda coding: coding["code_lengths"].update({"1": "0c" * 256}), "does not end where|another SHA-256"),
+        (lambda coding: coding.update(constants={"1": 120}), "field 1 cannot be 120 throughout"),
+        (lambda coding: coding.update(constants={"2": 128}), "field 2 cannot be 128 throughout"),
+        (lambda coding: coding.update(constants={"2": True}), "field 2 cannot be True throughout"),
+        (lambda coding: coding.update(constants={"3": 0}), "a field that is not there"),
+        (lambda coding: coding.update(constants={"0": 0, "2": 0}), "another SHA-256"),
+        (lambda coding: coding.update(constants={"0": 0}), "'plane0' should hold"),
+        (lambda coding: coding.update(constants={"0": 0, "1": 1, "2": 2}, code_lengths={}), "no plane"),
+        (lambda coding: coding.update(constants=[0]), "cannot be read"),
         (lambda coding: coding["code_lengths"].update({"0": "0101"}), "should hold|has none|too few"),
         (lambda coding: coding["code_lengths"].update({"-2": coding["code_lengths"]["1"]}), "damaged"),
     ],

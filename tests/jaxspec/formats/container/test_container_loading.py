@@ -25,10 +25,18 @@ TINY = DecoderConfig(
 
 
 class OfMatrices(ByMagnitude):
-    """Divides the matrices of the layers and nothing else."""
+    """Divides matrices of the layers: all, or those of one kind."""
+
+    def __init__(self, kept=0.6, cut_bits=4, kind=""):
+        super().__init__(kept, cut_bits)
+        self.kind = kind
 
     def selection(self, form):
-        return super().selection(form) if "_proj" in form.name else None
+        return super().selection(form) if f"{self.kind}_proj" in form.name else None
+
+
+#: Every shape takes a second to compile; the second scheme with a draft differs in how pruned values are stored.
+DIVIDED = {"cassandra1": "", "cassandra1-coded": "gate"}
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +44,8 @@ def shipped(tmp_path_factory):
     """The network of this package by its name, and folders of containers of it by scheme."""
     folder = tmp_path_factory.mktemp("shipped")
     for scheme_name in LOSSLESS:
-        pack_to(folder / f"{scheme_name}.jspk", embedded_directory(), scheme_name, OfMatrices())
+        division = OfMatrices(kind=DIVIDED.get(scheme_name, ""))
+        pack_to(folder / f"{scheme_name}.jspk", embedded_directory(), scheme_name, division)
     return jaxspec.load("embedded"), folder
 
 
@@ -90,8 +99,8 @@ def test_bytes_read_are_those_of_the_file(shipped):
     sizes = {scheme_name: (folder / f"{scheme_name}.jspk").stat().st_size for scheme_name in LOSSLESS}
     assert sizes["huffman"] < 0.75 * sizes["raw"]
     assert sizes["huffllm"] < 0.75 * sizes["raw"]
-    assert sizes["cassandra1-coded"] < 0.85 * sizes["raw"]
-    assert sizes["cassandra1"] < sizes["raw"]
+    assert sizes["cassandra1"] < 0.9 * sizes["raw"]
+    assert sizes["cassandra1-coded"] < sizes["raw"]
 
 
 @pytest.mark.parametrize("scheme_name", ["cassandra1", "cassandra1-coded"])
@@ -104,7 +113,7 @@ def test_the_draft_is_smaller_and_a_part_of_the_target(shipped, scheme_name):
         jax.tree_util.tree_leaves_with_path(draft.params), jax.tree.leaves(expected.params)
     ):
         found, stored = np.asarray(leaf).view(np.uint16), np.asarray(target).view(np.uint16)
-        if key_path[0].key == "layers" and found.ndim == 3:
+        if key_path[0].key == "layers" and found.ndim == 3 and DIVIDED[scheme_name] in key_path[1].key:
             rows = stored.reshape(-1, stored.shape[-1])
             mask = largest_of_rows(rows, rows.shape, round(0.6 * rows.shape[1])).reshape(stored.shape)
             np.testing.assert_array_equal(found, np.where(mask, stored & 0xFFF0, 0))
@@ -116,7 +125,7 @@ def test_the_draft_is_smaller_and_a_part_of_the_target(shipped, scheme_name):
     with Container(path) as container:
         assert draft.bytes_read == opening + sum(section.length for section in container.sections("draft"))
     # 1 bit of bitmap, and of 0.6 of the values 1 + 3 bits and about 3 of exponent: far from 16.
-    assert draft.bytes_read < 0.5 * jaxspec.load(path).bytes_read
+    assert scheme_name != "cassandra1" or draft.bytes_read < 0.5 * jaxspec.load(path).bytes_read
 
 
 def test_another_dtype_of_the_parameters(shipped):

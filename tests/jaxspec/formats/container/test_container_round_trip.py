@@ -49,7 +49,7 @@ def test_every_pattern_of_16_bits(scheme_name, tmp_path):
     """NaN payloads, infinities, signed zeros and subnormal values, in rows and in a vector."""
     shuffled = np.random.default_rng(0).permutation(ALL_PATTERNS)
     tensors = [
-        tensor("matrix", "BF16", shuffled.reshape(128, 512)),
+        tensor("matrix", "BF16", shuffled.reshape(512, 128)),
         tensor("half", "F16", shuffled.reshape(512, 128)),
         tensor("vector", "BF16", ALL_PATTERNS),
         tensor("half vector", "F16", ALL_PATTERNS),
@@ -62,7 +62,7 @@ def test_every_pattern_of_16_bits(scheme_name, tmp_path):
     assert codecs["matrix"] == codecs["half"] == (scheme_name if scheme_name.startswith("cassandra") else "raw")
 
 
-@pytest.mark.parametrize("scheme_name", LOSSLESS)
+@pytest.mark.parametrize("scheme_name", ["huffman", "huffllm"])
 def test_every_pattern_among_ordinary_weights(scheme_name, tmp_path):
     """What is rare has long codewords: each pattern once among many values of few exponents."""
     tensors = []
@@ -74,8 +74,7 @@ def test_every_pattern_among_ordinary_weights(scheme_name, tmp_path):
     path = assert_survives(source, tmp_path, scheme_name)
     codecs = {entry["name"]: entry["codec"] for entry in directory_of(path.read_bytes())[0]["tensors"]}
     for name in ("a", "b"):
-        assert codecs[f"{name} matrix"] == scheme_name
-        assert codecs[f"{name} vector"] == (scheme_name if scheme_name.startswith("huff") else "raw")
+        assert codecs[f"{name} matrix"] == codecs[f"{name} vector"] == scheme_name
 
 
 @pytest.mark.parametrize(("kept", "cut_bits"), [(0.0, 0), (1 / 3, 7), (1.0, 0), (1.0, 7)])

@@ -1,0 +1,163 @@
+"""A fixed piece of the fuzzing of containers, and proof that it would find what it looks for."""
+
+import collections
+import json
+import os
+from functools import partial
+
+import jax
+import numpy as np
+import pytest
+from odd_cases import setup_of_odd_cases, setup_that_fails
+
+from experiments.fuzz_container import __main__ as command
+from experiments.fuzz_container import checking
+from experiments.fuzz_container.checking import run_case
+from experiments.fuzz_container.lies import mutated_and_signed
+from experiments.fuzz_container.mutations import mutated
+from experiments.fuzz_container.samples import build_samples
+from experiments.fuzz_container.workers import Result, run_cases
+from jaxspec.formats.container import SCHEMES, Container
+from jaxspec.formats.container import opened as opened_module
+from jaxspec.formats.container import reader as reader_module
+
+
+@pytest.fixture(scope="module")
+def samples():
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield build_samples()
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture
+def run(samples, tmp_path):
+    return partial(run_case, samples, 20, tmp_path)
+
+
+def test_samples_cover_every_scheme(samples, tmp_path):
+    assert {sample.name for sample in samples} > set(SCHEMES)
+    for sample in samples:
+        (tmp_path / "a.jspk").write_bytes(sample.content)
+        with Container(tmp_path / "a.jspk") as container:
+            assert container.scheme == sample.name.split()[0]
+            # Each codec has something to do, and several chunks where it should.
+            assert {tensor.codec for tensor in container.tensors.values()} == {container.scheme, "raw"}
+            most = max(len(tensor.chunks) for tensor in container.tensors.values())
+            assert (most > 1) == sample.name.endswith("in chunks")
+        assert checking.examine(tmp_path / "a.jspk", sample, signed=False, unpacked=tmp_path / "out") == "intact"
+        assert (sample.files is None) == (sample.name == "cassandra2")
+
+
+def test_three_hundred_cases(run):
+    results = [run(case) for case in range(300)]
+    assert not [result for result in results if result.failed]
+    outcomes = collections.Counter((result.label.endswith(", signed"), result.outcome) for result in results)
+    assert outcomes[False, "refused"] > 80
+    assert outcomes[True, "refused"] > 80
+    # Some changes touch what nobody reads, and some only what their own digest covers.
+    assert 2 < outcomes[True, "intact"] < 80
+    assert outcomes[False, "other"] == 0
+
+
+def test_cases_come_again(samples):
+    for case in (3, 8, 41):
+        first, again = (checking.change(samples, 5, case) for _ in range(2))
+        assert first == again
+        assert checking.change(samples, 6, case)[1] != first[1]
+
+
+def test_changes_that_are_signed_pass_the_checksums(samples, tmp_path):
+    """What refuses them is never the directory's digest nor a section's checksum."""
+    changed = 0
+    for seed in range(60):
+        content, done = mutated_and_signed(samples[2].content, np.random.default_rng(seed))
+        (tmp_path / "a.jspk").write_bytes(content)
+        changed += content != samples[2].content
+        message = checking.refusal(tmp_path / "a.jspk")
+        assert "checksum" not in message, done
+    assert changed > 45
+
+
+def test_changes_that_are_not_signed_are_changes(samples):
+    differ = [mutated(samples[1].content, np.random.default_rng(seed))[0] != samples[1].content for seed in range(40)]
+    assert np.mean(differ) > 0.9
+
+
+def found_soon(run, outcome):
+    """Whether one of the first cases has this outcome, and those before it none that is a defect."""
+    first = next(result for result in map(run, range(100)) if result.failed)
+    return first.outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("defect", "outcome"),
+    [
+        (lambda name: np.zeros(3, np.uint16), "wrong"),
+        (lambda name: {}[name], "raised"),
+        (lambda name: np.ones(1 << 27, np.uint8), "memory"),
+    ],
+)
+def test_planted_defects_are_found(run, monkeypatch, defect, outcome):
+    read = Container.read
+
+    def with_defect(self, name, part="target"):
+        found = read(self, name, part)
+        broken = defect(name) if name == "counts" else found
+        return found if outcome == "memory" else broken
+
+    monkeypatch.setattr(Container, "read", with_defect)
+    assert found_soon(run, outcome)
+
+
+def test_slow_cases_are_found(run, monkeypatch):
+    monkeypatch.setattr(checking, "MOST_SECONDS", 0.0)
+    assert run(0).outcome == "slow"
+
+
+def test_long_messages_are_found(run, monkeypatch):
+    monkeypatch.setattr(opened_module, "damaged", lambda path, reason: f"{path}\n{reason}")
+    monkeypatch.setattr(reader_module, "damaged", lambda path, reason: f"{path}\n{reason}")
+    assert found_soon(run, "wrong")
+
+
+def test_workers_that_hang_or_die_are_results(capfd):
+    results = list(run_cases(setup_of_odd_cases, range(1, 13), workers=2, seconds_per_case=1.0, cases_per_worker=6))
+    assert sorted(result.case for result in results) == list(range(1, 13))
+    failed = {result.case: result.outcome for result in results if result.failed}
+    assert failed == {3: "hung", 5: "died", 7: "died", 9: "wrong"}
+    assert "exit code 7" in next(result.detail for result in results if result.case == 5)
+    assert "KeyError: 7" in capfd.readouterr().err
+
+
+def test_workers_that_do_not_start_are_an_error():
+    with pytest.raises(RuntimeError, match="did not get ready"):
+        list(run_cases(setup_that_fails, range(3), workers=1, seconds_per_case=1.0))
+
+
+def test_the_command_writes_what_it_found(samples, tmp_path, monkeypatch, capsys):
+    def few(setup, cases, **_):
+        yield from (Result(case, "huffman, signed", "refused", "", 0.5, 9) for case in cases)
+        yield Result(7, "huffman, signed", "raised", "KeyError: 'x' after: shape", 0.1, 5)
+
+    monkeypatch.setattr(command, "build_samples", lambda: samples)
+    monkeypatch.setattr(command, "run_cases", few)
+    monkeypatch.setattr("sys.argv", ["fuzz", "--cases", "7", "--seed", "3", "--json", str(tmp_path / "a.json")])
+    with pytest.raises(SystemExit) as stopped:
+        command.main()
+    assert stopped.value.code == 1
+    found = json.loads((tmp_path / "a.json").read_text())
+    assert found["outcomes"] == [
+        {"kind": "huffman, signed", "outcome": "raised", "cases": 1},
+        {"kind": "huffman, signed", "outcome": "refused", "cases": 7},
+    ]
+    assert found["failed"] == 1
+    assert found["failures"][0]["detail"] == "KeyError: 'x' after: shape"
+    output = capsys.readouterr()
+    assert "case 7 of seed 3: raised" in output.err
+    assert "7 damaged containers, seed 3: 1" in output.out
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_cases():
+    result = command.fuzz(100_000, 0, workers=os.cpu_count() or 1)
+    assert not result["failures"]

@@ -1,8 +1,18 @@
 """Hardware models: what a step of a language model executes, and how long a device takes for it."""
 
 from hwmodels import catalog
-from hwmodels.architecture import KINDS, LAYER_MATRICES, Architecture, kv_elements_per_token, parameters
-from hwmodels.device import Device, MemoryTier
+from hwmodels.architecture import (
+    ALL_LAYER_MATRICES,
+    KINDS,
+    LAYER_MATRICES,
+    Architecture,
+    AttentionShape,
+    attention_shape,
+    cached_tokens,
+    kv_elements_per_token,
+    parameters,
+)
+from hwmodels.device import Chip, ComputeUnit, Device, MemoryTier
 from hwmodels.interface import (
     Acceptance,
     DraftPlan,
@@ -13,15 +23,21 @@ from hwmodels.interface import (
     uniform_weight_bits,
 )
 from hwmodels.operators import (
+    EXPERT_OPERATORS,
+    MATRIX_OPERATORS,
     OPERATORS,
+    MatrixShapes,
     OperatorWork,
+    StoredBytes,
     decode_operators,
     draft_operators,
     prefill_operators,
     step_operators,
+    touched_experts,
     verify_operators,
 )
-from hwmodels.roofline import compute_time, memory_time, operator_time, smooth_maximum
+from hwmodels.roofline import compute_time, decoding_time, launch_time, memory_time, operator_time, traffic_by_memory
+from hwmodels.smoothing import smooth_maximum
 from hwmodels.speculation import (
     BestDraft,
     CycleTime,
@@ -37,31 +53,43 @@ from hwmodels.speculation import (
 from hwmodels.step import StepTime, step_time, work_time
 
 __all__ = [
+    "ALL_LAYER_MATRICES",
+    "EXPERT_OPERATORS",
     "KINDS",
     "LAYER_MATRICES",
+    "MATRIX_OPERATORS",
     "OPERATORS",
     "Acceptance",
     "Architecture",
+    "AttentionShape",
     "BestDraft",
+    "Chip",
+    "ComputeUnit",
     "CycleTime",
     "Device",
     "DraftPlan",
     "Footprint",
+    "MatrixShapes",
     "MemoryTier",
     "OperatorWork",
     "SpeculationResult",
     "StepTime",
+    "StoredBytes",
     "Workload",
+    "attention_shape",
     "best",
+    "cached_tokens",
     "catalog",
     "chain_plan",
     "compute_time",
     "cycle_time",
     "decode_operators",
+    "decoding_time",
     "draft_operators",
     "expected_log_speedup",
     "expected_tokens_iid",
     "kv_elements_per_token",
+    "launch_time",
     "memory_time",
     "operator_time",
     "parameters",
@@ -72,6 +100,8 @@ __all__ = [
     "step_operators",
     "step_time",
     "tokens_per_cycle",
+    "touched_experts",
+    "traffic_by_memory",
     "uniform_footprint",
     "uniform_weight_bits",
     "verify_operators",

@@ -1,56 +1,91 @@
-"""Roofline time of an operator: the slower of computing and moving, with a smooth maximum for gradients."""
+"""Roofline time of an operator: the slowest of computing, moving and decoding, with a smooth maximum for gradients."""
 
 from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
+from hwmodels.decoders.decode_cost import decode_time, fill_time
 from hwmodels.device import Device
-from hwmodels.operators import OperatorWork
+from hwmodels.memory.tiers import place_in_order, seconds_per_byte
+from hwmodels.operators import EXPERT_OPERATORS, OPERATORS, MatrixShapes, OperatorWork
 from hwmodels.scalars import Number, as_float
+from hwmodels.smoothing import smooth_maximum
+
+_IS_EXPERT = np.array([name in EXPERT_OPERATORS for name in OPERATORS])
 
 
-def smooth_maximum(values: Float[Array, "... n"], temperature: Number = 0.0) -> Float[Array, "*b"]:
-    """Maximum over the last axis, smoothed without a scale: the p-norm at p = 1 / temperature.
-
-    Homogeneous of degree 1 (twice the values, twice the result), which a log-sum-exp is not. Exceeds the maximum by a
-    factor of at most n ** temperature; at temperature 1 it is the sum.
+def compute_time(device: Device, work: OperatorWork, *, temperature: Number = 0.0) -> Float[Array, "... operator"]:
+    """Seconds of each operator's arithmetic: products of matrices as the matrix unit has it, the rest at the roof's rate.
 
     Args:
-        values: "*b n", >= 0, any unit.
-        temperature: "*b" or one number, in [0, 1]; 0 is the exact maximum. May be traced.
-    Returns:
-        "*b", in the unit of `values`.
-    Gradient: at temperature 0, entries that share the maximum share the gradient equally (a subgradient), as they do in
-        the limit; also where all values are zero. By the temperature: 0 at temperature 0, right unless entries tie.
+        device: leaves "*b".
+        work: "*b operator".
+        temperature: one number in [0, 1], of tile counts; 0 is exact.
     """
-    values, temperature = jnp.asarray(as_float(values)), jnp.asarray(as_float(temperature))
-    exact = jnp.max(values, axis=-1)
-    # The p-norm does not depend on the scale taken out of it, so the scale may be a constant to the gradient.
-    scale = jax.lax.stop_gradient(exact)
-    # Where the smooth form is not used it is fed numbers at which its gradient is finite: NaN times 0 would be NaN.
-    smooth = (temperature > 0) & (scale > 0)
-    temperature, scale = jnp.where(smooth, temperature, 1.0), jnp.where(smooth, scale, 1.0)
-    ratios = jnp.where(smooth[..., None], values / scale[..., None], 1.0)
-    norm = jnp.sum(ratios ** (1.0 / temperature)[..., None], axis=-1) ** temperature
-    return jnp.where(smooth, scale * norm, exact)
-
-
-def compute_time(device: Device, work: OperatorWork) -> Float[Array, "... operator"]:
-    """Seconds to execute each operator's FLOPs at the rate that the device reaches."""
     rate_flops_per_s = as_float(device.peak_flops_per_s) * as_float(device.compute_efficiency)
-    return work.flops / jnp.asarray(rate_flops_per_s)[..., None]
+    roof_s = work.flops / jnp.asarray(rate_flops_per_s)[..., None]
+    if device.matrix_unit is None:
+        return roof_s
+    unit, shapes = jax.tree.map(_per_operator, device.matrix_unit), _shapes(work)
+    product_s = unit.product_time(
+        shapes.m, shapes.k, shapes.n, weight_bits=shapes.weight_bits, temperature=as_float(temperature)
+    )
+    return jnp.where(shapes.products > 0, product_s * shapes.products * work.launches, roof_s)
 
 
-def memory_time(device: Device, work: OperatorWork) -> Float[Array, "... operator"]:
-    """Seconds to move each operator's bytes, each of them once, at the bandwidth that the memory reaches."""
-    rate_bytes_per_s = as_float(device.memory.bandwidth_bytes_per_s) * as_float(device.memory.efficiency)
-    return work.memory_bytes / jnp.asarray(rate_bytes_per_s)[..., None]
+def memory_time(device: Device, work: OperatorWork, *, temperature: Number = 0.0) -> Float[Array, "... operator"]:
+    """Seconds to move each operator's bytes, each of them once.
+
+    With one memory all bytes stream from it. With several, KV, dense weights and experts fill them in this order, spread
+    over the layers evenly, so that an operator reads its share of a class from each; activations stay in the first.
+
+    Args:
+        device: leaves "*b".
+        work: "*b operator".
+        temperature: one number in [0, 1], of the maximum over memories that work at the same time.
+    Gradient: kinks where a memory is just full.
+    """
+    share = _share_in_use(device, work, temperature)
+    bytes_by_tier = traffic_by_memory(device, work)
+    seconds = [
+        moved * seconds_per_byte(jax.tree.map(_per_operator, tier), active_share=share)
+        for moved, tier in zip(jnp.unstack(bytes_by_tier, axis=-1), (device.memory, *device.spill), strict=True)
+    ]
+    if not device.spill:
+        return seconds[0]
+    tier_s = jnp.stack(jnp.broadcast_arrays(*seconds), axis=-1)
+    return jnp.sum(tier_s, axis=-1) if device.schedule == "serial" else smooth_maximum(tier_s, temperature)
+
+
+def traffic_by_memory(device: Device, work: OperatorWork) -> Float[Array, "... operator tier"]:
+    """Bytes that each operator moves to and from each memory, the first memory first; see `memory_time`."""
+    if not device.spill:
+        return work.memory_bytes[..., None]
+    tiers = (device.memory, *device.spill)
+    if work.stored is None:
+        raise ValueError(
+            "the work does not say what is stored, which several memories need; build it with step_operators"
+        )
+    stored = jnp.stack(jnp.broadcast_arrays(work.stored.kv, work.stored.dense, work.stored.experts), axis=-1)
+    placed = place_in_order(tiers, stored).stored_bytes
+    share = placed / jnp.where(stored > 0, stored, 1.0)[..., None]
+    # What is stored nowhere moves nothing; its share is put in the first memory so that shares always sum to one.
+    first = jnp.arange(len(tiers)) == 0
+    share = jnp.where((stored > 0)[..., None], share, first.astype(share.dtype))
+    kv, dense, experts = (share[..., None, i, :] for i in range(3))
+    weights = jnp.where(_IS_EXPERT[:, None], experts, dense)
+    return (
+        work.kv_bytes[..., None] * kv
+        + work.weight_bytes[..., None] * weights
+        + work.activation_bytes[..., None] * first.astype(share.dtype)
+    )
 
 
 def operator_time(device: Device, work: OperatorWork, *, temperature: Number = 0.0) -> Float[Array, "... operator"]:
-    """Seconds of each operator: computing and moving overlap fully, launches do not.
+    """Seconds of each operator: computing, moving and decoding overlap fully, launches do not.
 
     Args:
         device: leaves "*b".
@@ -62,7 +97,67 @@ def operator_time(device: Device, work: OperatorWork, *, temperature: Number = 0
     Source: Williams, Waterman, Patterson 2009, doi:10.1145/1498765.1498785, per operator instead of per program.
     Departs: a fixed latency per launch is added.
     """
-    times = jnp.stack(jnp.broadcast_arrays(compute_time(device, work), memory_time(device, work)), axis=-1)
-    busy = smooth_maximum(times, temperature)
-    latency_s = jnp.asarray(as_float(device.operator_latency_s))[..., None] * work.launches
-    return busy + jnp.where(busy > 0, latency_s, 0.0)
+    times = [
+        compute_time(device, work, temperature=temperature),
+        memory_time(device, work, temperature=temperature),
+    ]
+    if device.decoder is not None:
+        times.append(decoding_time(device, work, temperature=temperature))
+    busy = smooth_maximum(jnp.stack(jnp.broadcast_arrays(*times), axis=-1), temperature)
+    return busy + jnp.where(busy > 0, launch_time(device, work), 0.0)
+
+
+def decoding_time(device: Device, work: OperatorWork, *, temperature: Number = 0.0) -> Float[Array, "... operator"]:
+    """Seconds in which the decoders decode what each operator reads in fewer than 16 bits; 0 without decoders.
+
+    Of the decoder's two limits only that of symbols per cycle is seen: how many bits of a value are code of variable length
+    is not known from its width. Each element passes the decoder once, also at the edge of an array.
+    """
+    if device.decoder is None:
+        return jnp.zeros_like(work.flops)
+    decoder = jax.tree.map(_per_operator, device.decoder)
+    return decode_time(decoder, coded_bytes(device, work), 0.0, temperature=temperature)
+
+
+def coded_bytes(device: Device, work: OperatorWork) -> Float[Array, "... operator"]:
+    """Decoded bytes that each operator gets from the device's decoders."""
+    if work.coded_elements is None:
+        raise ValueError(
+            "the work does not say what is coded, which a device with a decoder needs; build it with step_operators"
+        )
+    return work.coded_elements * _per_operator(device.decoder.symbol_bytes)
+
+
+def launch_time(device: Device, work: OperatorWork) -> Float[Array, "... operator"]:
+    """Seconds of each operator's launches, which overlap with nothing: also a decoder's way to its first symbol."""
+    latency_s = _per_operator(device.operator_latency_s)
+    if device.matrix_unit is not None:
+        unit, shapes = jax.tree.map(_per_operator, device.matrix_unit), _shapes(work)
+        own_s = unit.launch_time(shapes.m, shapes.k, shapes.n, weight_bits=shapes.weight_bits)
+        latency_s = latency_s + jnp.where(shapes.products > 0, own_s, 0.0)
+    if device.decoder is not None:
+        fill_s = fill_time(jax.tree.map(_per_operator, device.decoder))
+        latency_s = latency_s + jnp.where(coded_bytes(device, work) > 0, fill_s, 0.0)
+    return latency_s * work.launches
+
+
+def _share_in_use(device: Device, work: OperatorWork, temperature: Number) -> Number:
+    """Share of the processing elements that work on each operator, which slows down memories coupled with them."""
+    share_in_use = getattr(device.matrix_unit, "share_in_use", None)
+    if share_in_use is None:
+        return 1.0
+    unit, shapes = jax.tree.map(_per_operator, device.matrix_unit), _shapes(work)
+    share = unit.share_in_use(shapes.k, shapes.n, temperature=as_float(temperature))
+    return jnp.where(shapes.products > 0, share, 1.0)
+
+
+def _shapes(work: OperatorWork) -> MatrixShapes:
+    if work.shapes is None:
+        raise ValueError(
+            "the work has no shapes, which a device with a matrix unit needs; build it with step_operators"
+        )
+    return work.shapes
+
+
+def _per_operator(value: Number) -> Float[Array, "... 1"]:
+    return jnp.asarray(as_float(value))[..., None]

@@ -27,3 +27,11 @@ def as_float(value: Number) -> Leaf:
         return float(value)
     array = jnp.asarray(value)
     return array if jnp.issubdtype(array.dtype, jnp.inexact) else array.astype(float)
+
+
+def either(condition: Any, then: Number, otherwise: Number) -> Leaf:
+    """`then` where the condition holds, else `otherwise`: like `jnp.where`, but with Python numbers it is no array operation,
+    and so exact beyond 2^24."""
+    if isinstance(condition, bool):
+        return then if condition else otherwise
+    return jnp.where(condition, then, otherwise)

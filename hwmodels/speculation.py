@@ -10,9 +10,9 @@ from jaxtyping import Array, Float, Int
 from hwmodels.architecture import Architecture
 from hwmodels.device import Device
 from hwmodels.interface import UNCOMPRESSED_BITS, Acceptance, Footprint, Workload, chain_plan, uniform_footprint
-from hwmodels.operators import decode_operators, draft_operators, verify_operators
-from hwmodels.roofline import smooth_maximum
+from hwmodels.operators import decode_step, draft_operators, draft_step, stack_steps, verify_operators
 from hwmodels.scalars import Number, as_float
+from hwmodels.smoothing import smooth_maximum
 from hwmodels.step import work_time
 
 
@@ -133,23 +133,25 @@ def speculation_speedup(
     tokens = jnp.concatenate([jnp.ones_like(tokens[..., :1]), tokens], axis=-1)
     draft_lengths = jnp.arange(tokens.shape[-1], dtype=tokens.dtype)
 
-    def total_s(draft_length):
-        return cycle_time(
-            device,
-            architecture,
-            workload=workload,
-            footprint=footprint,
-            draft_length=draft_length,
-            temperature=temperature,
-        ).total_s
-
-    def ar_s(target):
-        return work_time(
-            device, decode_operators(architecture, workload, footprint=target), temperature=temperature
-        ).total_s
-
-    cycle_s = jnp.broadcast_to(jax.vmap(total_s)(draft_lengths), tokens.shape)
-    ar_bf16_s, ar_stored_s = ar_s(uniform_footprint(UNCOMPRESSED_BITS)), ar_s(footprint)
+    # Steps of all kinds and lengths through one map: 16-bit decoding, a draft step, verifications of 1, 2, ... tokens.
+    uncompressed = uniform_footprint(UNCOMPRESSED_BITS)
+    steps = stack_steps(
+        [
+            decode_step(workload, footprint=uncompressed),
+            draft_step(workload, footprint=footprint),
+            decode_step(workload, footprint=footprint),
+        ]
+    )
+    which = jnp.concatenate([jnp.array([0, 1]), jnp.full(draft_lengths.shape, 2)])
+    verify_tokens = draft_lengths + 1.0
+    new_tokens = jnp.concatenate([jnp.ones_like(verify_tokens[:2]), verify_tokens])
+    steps = jax.tree.map(lambda leaf: leaf[which], steps).replace(
+        tokens=new_tokens, logit_tokens=new_tokens, visible_new_tokens=(new_tokens + 1.0) / 2.0
+    )
+    step_s = jax.vmap(lambda s: work_time(device, s.operators(architecture), temperature=temperature).total_s)(steps)
+    ar_bf16_s, draft_s, verify_s = step_s[0], step_s[1], step_s[2:]
+    ar_stored_s = verify_s[0]
+    cycle_s = jnp.broadcast_to(draft_lengths * draft_s + verify_s, tokens.shape)
     return SpeculationResult(
         draft_lengths=draft_lengths,
         tokens_per_cycle=tokens,

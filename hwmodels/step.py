@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from hwmodels.architecture import Architecture
 from hwmodels.device import Device
 from hwmodels.operators import OperatorWork, step_operators
-from hwmodels.roofline import compute_time, memory_time, operator_time
+from hwmodels.roofline import compute_time, decoding_time, memory_time, operator_time
 from hwmodels.scalars import Number
 
 
@@ -23,6 +23,7 @@ class StepTime:
     operator_s: Float[Array, "... operator"]  # roofline time, launches included; sums to total_s
     compute_s: Float[Array, "... operator"]  # if only arithmetic took time
     memory_s: Float[Array, "... operator"]  # if only traffic took time
+    decoding_s: Float[Array, "... operator"]  # if only decoding took time
 
 
 def work_time(device: Device, work: OperatorWork, *, temperature: Number = 0.0) -> StepTime:
@@ -37,8 +38,9 @@ def work_time(device: Device, work: OperatorWork, *, temperature: Number = 0.0) 
     return StepTime(
         total_s=jnp.sum(operator_s, axis=-1),
         operator_s=operator_s,
-        compute_s=compute_time(device, work),
-        memory_s=memory_time(device, work),
+        compute_s=compute_time(device, work, temperature=temperature),
+        memory_s=memory_time(device, work, temperature=temperature),
+        decoding_s=decoding_time(device, work, temperature=temperature),
     )
 
 

@@ -1,4 +1,4 @@
-"""Huff-LLM's compression tables: `python -m experiments.huffllm [--json FILE] [--out FOLDER]`. A few seconds."""
+"""Huff-LLM's tables: `python -m experiments.huffllm [--json FILE] [--out FOLDER]`. A quarter of a minute."""
 
 from __future__ import annotations
 
@@ -6,24 +6,31 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from experiments.huffllm.compression import reproduce
+from experiments.huffllm import hardware, savings
+from experiments.huffllm.chips import bits_by_model
+from experiments.huffllm.compression import cell_label, reproduce
+from experiments.huffllm.savings_model import FITTED_BOUNDS, Fitted
 from jaxspec.files import to_json, write_text
 
+_WIDTH = 140
 
-def _label(row: dict[str, Any]) -> str:
-    conditions = row["conditions"]
-    if row["table"] == "entropy_splits":
-        return f"{conditions['split']}, {conditions['field_name']}"
-    return " ".join(conditions[key] for key in ("model", "number_format") if key in conditions)
+
+def run(seed: int) -> dict[str, Any]:
+    """Compression, then savings with its bits per weight, then roofline and areas with the numbers fitted there."""
+    result = reproduce(seed=seed)
+    own = bits_by_model(result["rows"], "model_value")
+    saved = savings.reproduce(own, bits_by_model(result["rows"], "paper_value"))
+    chip = hardware.reproduce(own, Fitted(**saved["own"]["fitted"]))
+    rows = [*result["rows"], *saved["rows"], *chip["rows"]]
+    return {**result, "rows": rows, "savings": saved, "hardware": chip}
 
 
 def show(result: dict[str, Any]) -> None:
-    """Tables on standard output."""
-    console = Console(width=140)
+    """Compression tables on standard output."""
+    console = Console(width=_WIDTH)
     for key, summary in result["summary"].items():
         paper, name = key.split("/")
         table = Table(title=f"{paper} {name}: {summary['covered']} of {summary['cells']} cells")
@@ -32,7 +39,7 @@ def show(result: dict[str, Any]) -> None:
         for row in result["rows"]:
             if (row["paper"], row["table"]) == (paper, name):
                 numbers = (f"{row['paper_value']:.2f}", f"{row['model_value']:.3f}", f"{row['relative_error']:.2%}")
-                table.add_row(_label(row), row["metric"], *numbers, row["status"], row["note"])
+                table.add_row(cell_label(row), row["metric"], *numbers, row["status"], row["note"])
         console.print(table)
         spread = lambda errors: f"median {errors['median']:.2%}, max {errors['max']:.2%} ({errors['cells']} cells)"
         for status, errors in summary["relative_error"].items():
@@ -51,35 +58,82 @@ def show(result: dict[str, Any]) -> None:
     console.print("\n".join(result["missed_bars"]) or "All bars are met.")
 
 
-def plot(result: dict[str, Any], path: Path) -> None:
-    """Bars of printed and modelled values: entropies of the fields, bits per weight of the models."""
+def show_savings(saved: dict[str, Any]) -> None:
+    """Tables of savings, errors in percentage points, and what was fitted."""
+    console = Console(width=_WIDTH)
+    for source, words in (("own", "own compression"), ("printed", "printed ratios")):
+        part = saved[source]
+        table = Table(title=f"Savings, bits per weight from {words}: mean (largest) absolute error in points")
+        for column in ("cells of", "number", "model", "constants", "order right/tied/wrong", "cells in doubt"):
+            table.add_column(column, justify="left" if column == "cells of" else "right")
+        for name, compared in part["by_table"].items():
+            table.add_row(name, *_compared(compared), _points(compared["in_doubt"]))
+        for metric, sets in part["by_metric"].items():
+            for name, compared in sets.items():
+                table.add_row(f"{metric}: {name}", *_compared(compared), "")
+        console.print(table)
+        for metric, compared in part["transferred"].items():
+            words = f"{_points(compared['model'])}; constants fitted where it was: {_points(compared['constants'])}"
+            console.print(f"  {metric}, predicted on fitted architectures: {words}")
+        for metric, by_benchmark in part["leave_one_benchmark_out"].items():
+            words = "; ".join(
+                f"{name} {_points(compared['model'])}, constants {_points(compared['constants'])}"
+                for name, compared in by_benchmark.items()
+            )
+            console.print(f"  {metric}, benchmark left out: {words}")
+        for name, value in part["fitted"].items():
+            low, high = FITTED_BOUNDS[name]
+            console.print(f"  fitted: {name} = {value:.4g}, within {low:.2g} to {high:.2g}")
+        console.print("  " + ("; ".join(savings.missed_bars(saved, source)) or "All bars are met.") + "\n")
+
+
+def show_hardware(chip: dict[str, Any]) -> None:
+    """Roofline, areas and CAMs."""
+    console = Console(width=_WIDTH)
+    table = Table(title="Weight-stationary array, Llama-3.2-3B, MMLU")
+    for column in ("GB/s", "time saved", "energy saved"):
+        table.add_column(column, justify="right")
+    for bandwidth, time, energy in zip(*chip["roofline"].values(), strict=True):
+        table.add_row(f"{bandwidth}", f"{time:.2f} %", f"{energy:.2f} %")
+    console.print(table)
+    for row in chip["rows"]:
+        words = f"paper {row['paper_value']:.4g}, model {row['model_value']:.4g} {row['unit']}"
+        console.print(f"  {row['table']}, {row['metric']}: {words} ({row['relative_error']:.1%}) {row['note']}")
+    growth = ", ".join(f"{bits}: {percent:.1f} %" for bits, percent in chip["cam_percent"].items())
+    console.print(f"  decoders of 15 bits over 128 elements, by bits per symbol: {growth}")
+
+
+def _points(errors: dict[str, float]) -> str:
+    return f"{errors['mean']:.2f} ({errors['max']:.2f}), {errors['cells']} cells" if errors["cells"] else "none"
+
+
+def _compared(compared: dict[str, Any]) -> tuple[str, ...]:
+    ours, constants = compared["model"], compared["constants"]
+    if not ours["cells"]:
+        return "0", "", "", ""
+    order = "/".join(str(count) for count in compared["order"].values())
+    spread = lambda errors: f"{errors['mean']:.2f} ({errors['max']:.2f})"
+    return str(ours["cells"]), spread(ours), spread(constants), order
+
+
+def plot(result: dict[str, Any], folder: Path) -> None:
+    """All figures as PNG."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    panels = (
-        ("entropy_splits", "entropy", "bits per field"),
-        ("compression_ratios", "bits_per_param", "bits per weight"),
-    )
-    figure, axes = plt.subplots(1, 2, figsize=(13, 4.5), width_ratios=(2, 3), layout="constrained")
-    for axis, (table, metric, label) in zip(axes, panels):
-        rows = [row for row in result["rows"] if (row["table"], row["metric"]) == (table, metric)]
-        place = np.arange(len(rows))
-        axis.bar(place - 0.2, [row["paper_value"] for row in rows], 0.4, label="printed", color="0.7")
-        colours = ["tab:orange" if row["status"] == "calibrated" else "tab:blue" for row in rows]
-        axis.bar(place + 0.2, [row["model_value"] for row in rows], 0.4, color=colours)
-        # Empty bars, for the legend only.
-        for name, colour in (("calibrated", "tab:orange"), ("predicted", "tab:blue")):
-            if any(row["status"] == name for row in rows):
-                axis.bar(0, 0, 0, label=f"model, {name}", color=colour)
-        axis.set_xticks(place, [_label(row) for row in rows], rotation=60, ha="right", fontsize=8)
-        axis.set_ylabel(label)
-        axis.set_ylim(0, 1.15 * max(row["paper_value"] for row in rows))
-        axis.legend(ncols=3, fontsize=8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    from experiments.huffllm import figures
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, figure in (
+        ("compression", figures.compression_figure(result["rows"])),
+        ("savings", figures.savings_figure(result["rows"])),
+        ("roofline", figures.roofline_figure(result["hardware"])),
+        ("cam", figures.cam_figure(result["hardware"])),
+    ):
+        figure.savefig(folder / f"huffllm_{name}.png", dpi=150)
+        plt.close(figure)
 
 
 def main() -> None:
@@ -87,14 +141,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m experiments.huffllm", description=__doc__)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--out", type=Path, help="folder for the plot; none is drawn without it")
+    parser.add_argument("--out", type=Path, help="folder for the plots; none are drawn without it")
     args = parser.parse_args()
-    result = reproduce(seed=args.seed)
+    result = run(args.seed)
     show(result)
+    show_savings(result["savings"])
+    show_hardware(result["hardware"])
     if args.out:
-        plot(result, args.out / "huffllm_compression.png")
+        plot(result, args.out)
     if args.json:
-        write_text(args.json, to_json({"schema_version": 1, **result}))
+        # The savings' rows stand among all rows.
+        saved = {key: value for key, value in result["savings"].items() if key != "rows"}
+        write_text(args.json, to_json({"schema_version": 1, **result, "savings": saved}))
 
 
 if __name__ == "__main__":

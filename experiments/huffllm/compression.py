@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from experiments.huffllm.weights_model import (
 from jaxspec.formats import fields
 from jaxspec.formats.huffman import MAX_CODE_LENGTH
 
-__all__ = ["BARS", "calibrate", "explain_gap", "missed_bars", "reproduce"]
+__all__ = ["BARS", "calibrate", "cell_label", "explain_gap", "missed_bars", "reproduce"]
 
 DATA = Path(__file__).parent / "data"
 FORMATS = {"FP16": "float16", "BF16": "bfloat16"}
@@ -172,6 +172,14 @@ def _summary(rows: list[dict[str, Any]], table: str, cells: int, fitted: dict[st
         # The first of them is a constant, wherever there is more than one cell.
         "beats_simplest": all(ours[k] < next(iter(peers.values()))[k] for k in ("median", "max")),
     }
+
+
+def cell_label(row: Mapping[str, Any]) -> str:
+    """A row of the compression tables in a few words."""
+    conditions = row["conditions"]
+    if row["table"] == "entropy_splits":
+        return f"{conditions['split']}, {conditions['field_name']}"
+    return " ".join(conditions[key] for key in ("model", "number_format") if key in conditions)
 
 
 def explain_gap(llama: np.ndarray, *, column_weights: int = 4096) -> list[dict[str, Any]]:

@@ -1,6 +1,12 @@
 """Devices and architectures as data, each number beside its source."""
 
 from hwmodels.catalog.entries import EntryError
+from hwmodels.catalog.huggingface import (
+    ConfigReading,
+    architecture_from_config,
+    architecture_from_config_file,
+    read_config,
+)
 from hwmodels.catalog.loader import (
     UnknownNameError,
     architecture,
@@ -15,9 +21,12 @@ from hwmodels.catalog.loader import (
 )
 
 __all__ = [
+    "ConfigReading",
     "EntryError",
     "UnknownNameError",
     "architecture",
+    "architecture_from_config",
+    "architecture_from_config_file",
     "architecture_names",
     "architecture_sources",
     "architecture_title",
@@ -26,4 +35,5 @@ __all__ = [
     "device_names",
     "device_sources",
     "device_title",
+    "read_config",
 ]

@@ -35,6 +35,7 @@ POSITIVE = Rule("a positive number", lambda value: value > 0)
 NOT_NEGATIVE = Rule("a number >= 0", lambda value: value >= 0)
 SHARE = Rule("a number in (0, 1]", lambda value: 0 < value <= 1)
 COUNT = Rule("a positive whole number", lambda value: value > 0 and value.is_integer())
+WHOLE = Rule("a whole number >= 0", lambda value: value >= 0 and value.is_integer())
 FLAG = Rule("true or false", lambda value: value in (0.0, 1.0))
 
 
@@ -53,13 +54,14 @@ def near_matches(name: str, allowed: Iterable[str]) -> str:
     return f" did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
-def parse_entry(text: str, rules: Mapping[str, Rule], *, where: str) -> Entry:
+def parse_entry(text: str, rules: Mapping[str, Rule], *, where: str, optional: frozenset[str] = frozenset()) -> Entry:
     """Read an entry and check it against the rules of its fields.
 
     Args:
         text: the TOML file's content.
         rules: field -> rule; the fields that the file must have, all of them and no others.
         where: the file's name, for messages.
+        optional: fields among them that the file may lack; those it lacks are in neither values nor sources.
     Raises:
         EntryError: no valid TOML; a key unknown, missing or twice; a value that is no finite number or breaks its rule;
             a source missing or empty.
@@ -78,12 +80,12 @@ def parse_entry(text: str, rules: Mapping[str, Rule], *, where: str) -> Entry:
                 f"{where}: unknown key {name!r};{near_matches(name, rules)} allowed: title, {', '.join(rules)}"
             )
     for name in rules:
-        if name not in fields:
+        if name not in fields and name not in optional:
             raise EntryError(f'{where}: {name} is missing; add {name} = {{ value = …, source = "…" }}')
     return Entry(
         title=title,
-        values={name: _value(fields[name], rule, f"{where}: {name}") for name, rule in rules.items()},
-        sources={name: _source(fields[name], f"{where}: {name}") for name in rules},
+        values={name: read_value(fields[name], rules[name], f"{where}: {name}") for name in rules if name in fields},
+        sources={name: read_source(fields[name], f"{where}: {name}") for name in rules if name in fields},
     )
 
 
@@ -99,7 +101,8 @@ def _flatten(document: dict[str, Any], tables: set[str], where: str) -> dict[str
     return fields
 
 
-def _value(field: Any, rule: Rule, where: str) -> float:
+def read_value(field: Any, rule: Rule, where: str) -> float:
+    """The value of { value = …, source = … }, checked. Raises EntryError, which begins with `where`."""
     if not isinstance(field, dict) or set(field) != {"value", "source"}:
         raise EntryError(f'{where} is {field!r}; it must be {{ value = …, source = "…" }}')
     value = field["value"]
@@ -113,7 +116,8 @@ def _value(field: Any, rule: Rule, where: str) -> float:
     return number
 
 
-def _source(field: Any, where: str) -> str:
+def read_source(field: Any, where: str) -> str:
+    """The source of { value = …, source = … }. Raises EntryError, which begins with `where`."""
     source = field["source"]
     if not isinstance(source, str) or not source.strip():
         raise EntryError(

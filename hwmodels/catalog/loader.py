@@ -7,39 +7,10 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from hwmodels.architecture import Architecture
-from hwmodels.catalog.entries import (
-    COUNT,
-    FLAG,
-    NOT_NEGATIVE,
-    POSITIVE,
-    SHARE,
-    Entry,
-    EntryError,
-    near_matches,
-    parse_entry,
-)
-from hwmodels.device import Device, MemoryTier
-
-_DEVICE_RULES = {
-    "peak_flops_per_s": POSITIVE,
-    "compute_efficiency": SHARE,
-    "scratchpad_bytes": POSITIVE,
-    "operator_latency_s": NOT_NEGATIVE,
-    "memory.bandwidth_bytes_per_s": POSITIVE,
-    "memory.efficiency": SHARE,
-    "memory.capacity_bytes": POSITIVE,
-}
-_ARCHITECTURE_RULES = {
-    "num_layers": COUNT,
-    "hidden_size": COUNT,
-    "intermediate_size": COUNT,
-    "num_heads": COUNT,
-    "num_kv_heads": COUNT,
-    "head_dim": COUNT,
-    "vocab_size": COUNT,
-    "tied_embeddings": FLAG,
-    "qk_norm": FLAG,
-}
+from hwmodels.catalog.architecture_entries import checked_architecture, parse_architecture
+from hwmodels.catalog.device_entries import DeviceEntry, parse_device
+from hwmodels.catalog.entries import Entry, EntryError, near_matches
+from hwmodels.device import Device
 
 
 class UnknownNameError(ValueError):
@@ -62,7 +33,7 @@ def device(name: str) -> Device:
     Raises:
         UnknownNameError: no such device.
     """
-    return _device(_device_entry(name))
+    return _device_entry(name).device
 
 
 def architecture(name: str) -> Architecture:
@@ -71,7 +42,7 @@ def architecture(name: str) -> Architecture:
     Raises:
         UnknownNameError: no such architecture.
     """
-    return Architecture(**_architecture_entry(name).values)
+    return checked_architecture(_architecture_entry(name).values, where=name)
 
 
 def device_title(name: str) -> str:
@@ -95,7 +66,7 @@ def architecture_sources(name: str) -> dict[str, str]:
 
 
 def device_from_file(path: str | Path) -> Device:
-    """A device from a TOML file in the catalog's format (see `hwmodels.catalog.entries`).
+    """A device from a TOML file in the catalog's format (see `hwmodels.catalog.device_entries`).
 
     Raises:
         EntryError: the file cannot be read, or its content is not a device.
@@ -106,22 +77,15 @@ def device_from_file(path: str | Path) -> Device:
         raise EntryError(
             f"{path}: cannot be read as a text file in UTF-8: {error}; give the path of a device's TOML file"
         ) from error
-    return _device(parse_entry(text, _DEVICE_RULES, where=str(path)))
+    return parse_device(text, where=str(path)).device
 
 
-def _device(entry: Entry) -> Device:
-    prefix = "memory."
-    memory = {name.removeprefix(prefix): value for name, value in entry.values.items() if name.startswith(prefix)}
-    compute = {name: value for name, value in entry.values.items() if not name.startswith(prefix)}
-    return Device(memory=MemoryTier(**memory), **compute)
-
-
-def _device_entry(name: str) -> Entry:
-    return parse_entry(_read("devices", name), _DEVICE_RULES, where=name)
+def _device_entry(name: str) -> DeviceEntry:
+    return parse_device(_read("devices", name), where=name)
 
 
 def _architecture_entry(name: str) -> Entry:
-    return parse_entry(_read("architectures", name), _ARCHITECTURE_RULES, where=name)
+    return parse_architecture(_read("architectures", name), where=name)
 
 
 def _folder(section: str) -> Traversable:

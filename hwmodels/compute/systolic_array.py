@@ -33,8 +33,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from hwmodels.compute.folds import Whole, as_whole, ceil_div, smooth_ceil_div
-from hwmodels.roofline import smooth_maximum
+from hwmodels.interface import UNCOMPRESSED_BITS
 from hwmodels.scalars import Leaf, Number, as_float
+from hwmodels.smoothing import smooth_maximum
 
 __all__ = [
     "CONVENTIONS",
@@ -90,6 +91,30 @@ class SystolicArray:
         ):
             if value not in allowed:
                 raise ValueError(f"{name} {value!r} is unknown; choose one of {', '.join(allowed)}")
+
+    @property
+    def peak_flops_per_s(self) -> Leaf:
+        """Rate with all elements busy, "*b"; a multiply-add counts 2."""
+        return 2.0 * as_float(self.rows) * as_float(self.columns) * as_float(self.frequency_hz)
+
+    def product_time(
+        self, m: Number, k: Number, n: Number, *, weight_bits: Number = UNCOMPRESSED_BITS, temperature: Number = 0.0
+    ) -> Float[Array, "*b"]:
+        """Seconds of an m x k by k x n product, the slower of array and buffers; arguments as `gemm_cost` takes them.
+
+        Weights are decoded before the buffer: `weight_bits` changes nothing here.
+        """
+        from hwmodels.compute.systolic_cost import gemm_cost  # which is about arrays, and so imports this module
+
+        del weight_bits
+        return gemm_cost(self, m, k, n, temperature=temperature).total_s
+
+    def launch_time(
+        self, m: Number, k: Number, n: Number, *, weight_bits: Number = UNCOMPRESSED_BITS
+    ) -> Float[Array, "*b"]:
+        """Nothing: what a product waits for is counted in its cycles."""
+        del m, k, n, weight_bits
+        return jnp.zeros(())
 
 
 class Mapping(NamedTuple):

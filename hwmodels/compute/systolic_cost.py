@@ -14,8 +14,8 @@ from jaxtyping import Array, Float
 from hwmodels.compute.systolic_array import OnChipBuffer, SystolicArray, elapsed_cycles
 from hwmodels.compute.systolic_buffers import PARTIAL_SUM_BITS, buffer_traffic, smooth_buffer_elements
 from hwmodels.interface import UNCOMPRESSED_BITS
-from hwmodels.roofline import smooth_maximum
 from hwmodels.scalars import Number, as_float
+from hwmodels.smoothing import smooth_maximum
 
 __all__ = ["COMBINATIONS", "GemmCost", "gemm_cost"]
 

@@ -13,8 +13,6 @@ from hwmodels.memory.lru import (
 from hwmodels.memory.superblocks import CACHE_BLOCK_BYTES, SuperblockTraffic, superblock_traffic
 from hwmodels.memory.tiers import (
     Placement,
-    Schedule,
-    Tier,
     TrafficCost,
     half_efficiency_bytes,
     place_in_order,
@@ -28,9 +26,7 @@ __all__ = [
     "CACHE_BLOCK_BYTES",
     "CacheHits",
     "Placement",
-    "Schedule",
     "SuperblockTraffic",
-    "Tier",
     "TrafficCost",
     "characteristic_time",
     "distinct_items",

@@ -9,7 +9,6 @@ Source: ELMoE-3D, 5.1 (coupled and decoupled bandwidth), 7.1 (what lies in which
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
 
 import flax.struct
 import jax
@@ -17,15 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from hwmodels.device import MemoryTier
-from hwmodels.roofline import smooth_maximum
+from hwmodels.device import MemoryTier, Schedule
 from hwmodels.scalars import Leaf, Number, as_float
+from hwmodels.smoothing import smooth_maximum
 from hwmodels.units import BITS_PER_BYTE
 
 __all__ = [
     "Placement",
-    "Schedule",
-    "Tier",
     "TrafficCost",
     "half_efficiency_bytes",
     "place_in_order",
@@ -34,23 +31,6 @@ __all__ = [
     "traffic_by_tier",
     "traffic_cost",
 ]
-
-#: "overlapped": all tiers at once, the slowest decides. "serial": one after the other.
-Schedule: TypeAlias = Literal["overlapped", "serial"]
-
-
-@flax.struct.dataclass
-class Tier(MemoryTier):
-    """A memory with the cost of its accesses. Every field but `coupled` is a leaf, "*b".
-
-    Coupled: each compute unit has its own part of the banks, so that the bandwidth is that of the units in use.
-    """
-
-    access_latency_s: Leaf = 0.0  # from a request to its data, >= 0
-    outstanding_accesses: Leaf = 1.0  # under way at the same time, which hides their latency, > 0
-    given_half_bytes: Leaf = None  # access that reaches half the bandwidth, >= 0; None: as the latency has it
-    energy_j_per_bit: Leaf = 0.0  # of moving a bit, >= 0
-    coupled: bool = flax.struct.field(pytree_node=False, default=False)
 
 
 @flax.struct.dataclass
@@ -84,7 +64,7 @@ class TrafficCost:
         return jnp.sum(self.tier_j, axis=-1)
 
 
-def half_efficiency_bytes(tier: Tier) -> Leaf:
+def half_efficiency_bytes(tier: MemoryTier) -> Leaf:
     """Size of an access that reaches half the bandwidth, "*b", in bytes: as given, or by Little's law.
 
     With n accesses under way, a bytes each take latency / n + a / bandwidth: half of the bandwidth at a = bandwidth *
@@ -96,7 +76,7 @@ def half_efficiency_bytes(tier: Tier) -> Leaf:
 
 
 def seconds_per_byte(
-    tier: Tier, access_bytes: Number = float("inf"), *, active_share: Number = 1.0
+    tier: MemoryTier, access_bytes: Number = float("inf"), *, active_share: Number = 1.0
 ) -> Float[Array, "*b"]:
     """Time that one byte of an access occupies the tier: 1 / (bandwidth * a / (a + a_half)).
 
@@ -113,7 +93,7 @@ def seconds_per_byte(
 
 
 def place_in_order(
-    tiers: Sequence[Tier], size_bytes: Float[Array, "*b class"], *, order: Sequence[int] | None = None
+    tiers: Sequence[MemoryTier], size_bytes: Float[Array, "*b class"], *, order: Sequence[int] | None = None
 ) -> Placement:
     """Fill the tiers one after the other with the classes one after the other; what does not fit spills into the next tier.
 
@@ -150,7 +130,7 @@ def place_in_order(
 
 
 def place_softly(
-    tiers: Sequence[Tier],
+    tiers: Sequence[MemoryTier],
     size_bytes: Float[Array, "*b class"],
     logits: Float[Array, "*b class tier"],
     *,
@@ -188,7 +168,7 @@ def traffic_by_tier(placement: Placement, reads: Number) -> Float[Array, "*b cla
 
 
 def traffic_cost(
-    tiers: Sequence[Tier],
+    tiers: Sequence[MemoryTier],
     traffic_bytes: Float[Array, "*b class tier"],
     *,
     schedule: Schedule,
@@ -228,17 +208,17 @@ def traffic_cost(
     return TrafficCost(total_s=total_s, tier_s=tier_s, tier_j=tier_j)
 
 
-def _bandwidth(tier: Tier) -> Leaf:
+def _bandwidth(tier: MemoryTier) -> Leaf:
     """What streams reach with all compute units in use."""
     return as_float(tier.bandwidth_bytes_per_s) * as_float(tier.efficiency)
 
 
-def _capacities(tiers: Sequence[Tier], dtype: jnp.dtype) -> Float[Array, "*b tier"]:
+def _capacities(tiers: Sequence[MemoryTier], dtype: jnp.dtype) -> Float[Array, "*b tier"]:
     capacities = [jnp.asarray(as_float(tier.capacity_bytes)).astype(dtype) for tier in tiers]
     return jnp.stack(jnp.broadcast_arrays(*capacities), axis=-1)
 
 
-def _sizes(tiers: Sequence[Tier], size_bytes: Number) -> Float[Array, "*b class"]:
+def _sizes(tiers: Sequence[MemoryTier], size_bytes: Number) -> Float[Array, "*b class"]:
     sizes = jnp.asarray(as_float(size_bytes))
     if not tiers or sizes.ndim == 0 or sizes.shape[-1] == 0:
         raise ValueError(f"{len(tiers)} tiers and sizes of shape {sizes.shape} came; both need at least one")

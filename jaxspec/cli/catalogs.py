@@ -2,84 +2,131 @@
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 import click
 
 from jaxspec.cli.options import json_option, write_json
 
 
-def _flat(tree, prefix: str = "") -> dict[str, float]:
-    """Leaves of nested dataclasses by dotted name."""
-    values: dict[str, float] = {}
-    for field in dataclasses.fields(tree):
-        value = getattr(tree, field.name)
-        name = prefix + field.name
-        values |= _flat(value, name + ".") if dataclasses.is_dataclass(value) else {name: float(value)}
-    return values
-
-
 def _entries(names, get, title, sources) -> list[dict]:
-    return [
-        {
-            "schema_version": 1,
-            "name": name,
-            "title": title(name),
-            "values": _flat(get(name)),
-            "sources": sources(name),
-            "status": "input",
-        }
-        for name in names
-    ]
+    """One entry per name; values are the numbers that have a source, by dotted name."""
+    import jax
+
+    from hwmodels.sensitivity import leaf_names
+
+    entries = []
+    for name in names:
+        tree = get(name)
+        values = {key: float(leaf) for key, leaf in zip(leaf_names(tree), jax.tree.leaves(tree), strict=True)}
+        given = sources(name)
+        entries.append(
+            {
+                "schema_version": 1,
+                "name": name,
+                "title": title(name),
+                "values": {key: value for key, value in values.items() if key in given},
+                "sources": given,
+                "status": "input",
+            }
+        )
+    return entries
 
 
-def _show(entries: list[dict], verbose: bool, what: str) -> None:
+def _show(title: str, rows: dict[str, dict[str, str]], entries: list[dict], verbose: bool) -> None:
+    """A row per entry, and with `verbose` every number with its source."""
     from rich.console import Console
     from rich.table import Table
 
     console = Console()
-    shown = [key for key in entries[0]["values"] if any(entry["values"][key] for entry in entries)]
-    table = Table(title=f"{what} (SI units; status of every number: input)")
-    table.add_column("")
-    for entry in entries:
-        table.add_column(entry["name"], justify="right")
-    for key in shown:
-        table.add_row(key, *(f"{entry['values'][key]:.5g}" for entry in entries))
+    table = Table(title=title)
+    table.add_column("", no_wrap=True)
+    columns = dict.fromkeys(column for cells in rows.values() for column in cells)
+    for column in columns:
+        table.add_column(column, justify="right")
+    for name, cells in rows.items():
+        table.add_row(name, *(cells.get(column, "") for column in columns))
     console.print(table)
     for entry in entries if verbose else ():
         console.print(f"[bold]{entry['name']}[/bold]: {entry['title']}")
         for key, source in entry["sources"].items():
-            console.print(f"  {key}: {source}", highlight=False, soft_wrap=True)
+            console.print(
+                f"  {key} = {entry['values'].get(key, '')}: {source}", highlight=False, soft_wrap=True, markup=False
+            )
+
+
+def _device_row(device: Any) -> dict[str, str]:
+    from hwmodels.units import GB, MB, TERA
+
+    unit = device.matrix_unit
+    return {
+        "TFLOP/s": f"{device.peak_flops_per_s / TERA:.4g}",
+        "matrix unit": "roofline" if unit is None else type(unit).__name__,
+        "memory, GB/s": " + ".join(f"{tier.bandwidth_bytes_per_s / GB:.4g}" for tier in (device.memory, *device.spill)),
+        "GB": " + ".join(f"{tier.capacity_bytes / GB:.4g}" for tier in (device.memory, *device.spill)),
+        "on chip, MB": f"{device.scratchpad_bytes / MB:.4g}",
+        "decoder": "" if device.decoder is None else f"{device.decoder.count:.0f} {device.decoder.kind}",
+        "energy": "" if device.chip is None else "yes",
+    }
+
+
+def _model_row(architecture: Any) -> dict[str, str]:
+    from hwmodels import kv_elements_per_token, parameters
+    from hwmodels.units import GIGA, KB
+
+    stored = parameters(architecture)
+    experts = sum(float(stored[kind]) for kind in ("expert_gate", "expert_up", "expert_down"))
+    total = float(sum(stored.values()))
+    share = architecture.experts_per_token / architecture.num_experts if architecture.num_experts else 0.0
+    attention = (
+        "latent" if architecture.kv_lora_rank else f"{architecture.num_heads:.0f}/{architecture.num_kv_heads:.0f}"
+    )
+    window = f"{architecture.window_tokens:.0f} in {architecture.num_window_layers:.0f}"
+    return {
+        "parameters, 1e9": f"{total / GIGA:.3f}",
+        "active": f"{(total - (1 - share) * experts) / GIGA:.3f}" if experts else "all",
+        "layers": f"{architecture.num_layers:.0f}",
+        "hidden": f"{architecture.hidden_size:.0f}",
+        "heads/kv": attention,
+        "experts": f"{architecture.experts_per_token:.0f} of {architecture.num_experts:.0f}" if experts else "",
+        "window": f"{window} layers" if architecture.num_window_layers else "",
+        "KV, kB/token": f"{2 * float(kv_elements_per_token(architecture)) / KB:.1f}",
+    }
+
+
+def _catalog_command(
+    what: str, kind: str, row: Callable[[Any], dict[str, str]], *, sources: bool, json_file: str | None
+) -> None:
+    from hwmodels import catalog
+
+    get = getattr(catalog, kind)
+    names = getattr(catalog, f"{kind}_names")()
+    entries = _entries(names, get, getattr(catalog, f"{kind}_title"), getattr(catalog, f"{kind}_sources"))
+    write_json(json_file, entries)
+    hint = "" if sources else "; --sources: every number and where it comes from"
+    _show(f"{what} (status of every number: input{hint})", {name: row(get(name)) for name in names}, entries, sources)
 
 
 @click.command()
-@click.option("--sources", is_flag=True, help="Also print where each number comes from.")
+@click.option("--sources", is_flag=True, help="Also print every number (SI units) and where it comes from.")
 @json_option
 def devices(sources: bool, json_file: str | None) -> None:
-    """List the devices that --device knows, with every number (SI units) and its source."""
-    from hwmodels import catalog
-
-    entries = _entries(catalog.device_names(), catalog.device, catalog.device_title, catalog.device_sources)
-    write_json(json_file, entries)
-    _show(entries, sources, "Devices")
+    """List the devices that --device knows. Each of their numbers has a source; --sources prints them."""
+    _catalog_command("Devices", "device", _device_row, sources=sources, json_file=json_file)
 
 
 @click.command()
-@click.option("--sources", is_flag=True, help="Also print where each number comes from.")
+@click.option("--sources", is_flag=True, help="Also print every number and where it comes from.")
 @json_option
 def models(sources: bool, json_file: str | None) -> None:
-    """List the architectures that --architecture knows, and the network that ships with the package."""
+    """List the architectures that --architecture knows, and the networks that --model runs."""
     from rich.console import Console
 
-    from hwmodels import catalog
     from jaxspec.models.families import FAMILIES
 
-    entries = _entries(
-        catalog.architecture_names(), catalog.architecture, catalog.architecture_title, catalog.architecture_sources
-    )
-    write_json(json_file, entries)
-    _show(entries, sources, "Architectures, by shape")
+    _catalog_command("Architectures, by shape", "architecture", _model_row, sources=sources, json_file=json_file)
     Console().print(
-        "--model: 'embedded' (ships with weights), or a Hugging Face directory of the families "
-        f"{', '.join(sorted(FAMILIES))} (config.json and safetensors)."
+        "--architecture also takes any Hugging Face config.json. --model: 'embedded' (ships with weights), or a Hugging "
+        f"Face directory of the families {', '.join(sorted(FAMILIES))} (config.json and safetensors)."
     )

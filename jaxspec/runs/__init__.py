@@ -5,7 +5,7 @@ from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.evaluation import evaluate
 from jaxspec.runs.inspection import inspect_file
 from jaxspec.runs.packing import PackConfig, pack_checkpoint, unpack_container
-from jaxspec.runs.prediction import predict, prediction_tables
+from jaxspec.runs.prediction import predict
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.tuning import tune
 
@@ -20,7 +20,6 @@ __all__ = [
     "inspect_file",
     "pack_checkpoint",
     "predict",
-    "prediction_tables",
     "read_toml",
     "tune",
     "unpack_container",

@@ -1,20 +1,35 @@
-"""`jaxspec predict`: shapes, device, footprint and acceptance in; times and speedups out. No network is run."""
+"""`jaxspec predict`: shapes, device, scheme and acceptance in; times, energy, memory and sensitivities out. Runs no network."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 import hwmodels
+from hwmodels.design_point import DesignPoint, PricedStep, Steps, design_point, priced_steps
+from hwmodels.sensitivity import elasticities
+from jaxspec.compress.scheme_widths import Widths, scheme_footprint, scheme_widths
 from jaxspec.errors import InputError
-from jaxspec.report.save import save_figure
 from jaxspec.runs.config import CommonConfig, build_config
 from jaxspec.runs.setup import resolve_pricing
+from jaxspec.tune.objective import Pricing
 
 _MAX_LENGTH = 64
+
+#: Cassandra's default point, 40 % pruned and 4 bits cut with a mean unary codeword of 2.85 bits: what widths are without a
+#: scheme.
+_CASSANDRA = Widths(5.11, 13.9, 6.85, 10.85, lossless=True)
+
+#: Batches at which "speculate or not" is asked.
+_BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+#: Smoothing of elasticities, so that two limits that are nearly equal both show.
+_SENSITIVITY_TEMPERATURE = 0.02
 
 
 def _conditional(acceptance: str, max_draft_length: int) -> list[float]:
@@ -29,161 +44,206 @@ def _conditional(acceptance: str, max_draft_length: int) -> list[float]:
     return numbers * max_draft_length if len(numbers) == 1 else numbers
 
 
+def _widths(scheme: str | None, cuts: dict[str, float], given: dict[str, float | None]) -> Widths:
+    """The scheme's widths, or Cassandra's point; numbers that the user gives win."""
+    base = _CASSANDRA if scheme is None else scheme_widths(scheme, **cuts)
+    widths = base._replace(**{name: bits for name, bits in given.items() if bits is not None})
+    for name, bits in widths._asdict().items():
+        if name != "lossless" and not (math.isfinite(bits) and 0 < bits <= 64):
+            raise InputError(f"{name} is {bits:g} bits; allowed is more than 0 to 64")
+    return widths
+
+
 def predict(
     *,
     architecture: str | None = None,
     device: str | None = None,
     batch: int | None = None,
     context: int | None = None,
+    prompt_tokens: int | None = None,
+    scheme: str | None = None,
+    weight_prune: float = 0.4,
+    weight_cut_bits: float = 4.0,
+    kv_prune: float = 0.0,
+    kv_cut_bits: float = 4.0,
     acceptance: str = "0.8",
-    draft_bits: float = 5.11,
-    verify_bits: float = 13.9,
-    draft_kv_bits: float = 6.85,
-    verify_kv_bits: float = 10.85,
+    draft_bits: float | None = None,
+    verify_bits: float | None = None,
+    draft_kv_bits: float | None = None,
+    verify_kv_bits: float | None = None,
     max_draft_length: int = 8,
 ) -> list[dict[str, Any]]:
     """One entry per device.
 
     Args:
+        scheme: of `WIDTH_SCHEMES`; its widths follow from the four knobs. Without one, Cassandra's default point.
         acceptance: alpha_token, or one conditional per position.
         draft_bits, verify_bits: per weight of the layers' matrices; embeddings, norms and head are read at 16.
     Raises:
         InputError: a name, a number or a file that cannot be used.
     """
-    widths = dict(
-        draft_bits=draft_bits, verify_bits=verify_bits, draft_kv_bits=draft_kv_bits, verify_kv_bits=verify_kv_bits
-    )
-    for name, bits in widths.items():
-        if not (math.isfinite(bits) and 0 < bits <= 64):
-            raise InputError(f"{name} is {bits:g}; allowed is more than 0 to 64 bits")
-    config = build_config(
-        CommonConfig, {"architecture": architecture, "device": device, "batch": batch, "context": context}
-    )
+    cuts = dict(weight_prune=weight_prune, weight_cut_bits=weight_cut_bits, kv_prune=kv_prune, kv_cut_bits=kv_cut_bits)
+    given = dict(draft_weight=draft_bits, target_weight=verify_bits, draft_kv=draft_kv_bits, target_kv=verify_kv_bits)
+    widths = _widths(scheme, cuts, given)
+    settings = {"architecture": architecture, "device": device, "batch": batch, "context": context}
+    config = build_config(CommonConfig, settings | {"prompt_tokens": prompt_tokens})
     conditional = _conditional(acceptance, max_draft_length)
-    footprint = hwmodels.Footprint(
-        draft_weight_bits=hwmodels.uniform_weight_bits(draft_bits, hwmodels.LAYER_MATRICES),
-        target_weight_bits=hwmodels.uniform_weight_bits(verify_bits, hwmodels.LAYER_MATRICES),
-        draft_kv_bits=draft_kv_bits,
-        target_kv_bits=verify_kv_bits,
-    )
-    pricings = [resolve_pricing(config, name, None) for name in config.device]
-
-    @jax.jit
-    def run(pricing):
-        result = hwmodels.speculation_speedup(
-            pricing.device,
-            pricing.architecture,
-            acceptance=hwmodels.Acceptance(conditional=jnp.asarray(conditional)),
-            workload=pricing.workload,
-            footprint=footprint,
-        )
-        chosen = hwmodels.best(result)
-        work = {
-            "ar_bf16": hwmodels.decode_operators(
-                pricing.architecture, pricing.workload, footprint=hwmodels.uniform_footprint(16.0)
-            ),
-            "draft": hwmodels.draft_operators(pricing.architecture, pricing.workload, footprint=footprint),
-            "verify": hwmodels.verify_operators(
-                pricing.architecture,
-                pricing.workload,
-                footprint=footprint,
-                verify_tokens=chosen.draft_length.astype(jnp.float32) + 1.0,
-            ),
-        }
-        times = {name: hwmodels.work_time(pricing.device, step) for name, step in work.items()}
-        return result, chosen, times
-
     entries = []
-    for name, pricing in zip(config.device, pricings, strict=True):
-        result, chosen, times = jax.device_get(run(pricing))
-        entries.append(
-            {
-                "schema_version": 1,
-                "architecture": config.architecture,
-                "device": name,
-                "workload": {"batch": config.batch, "context_tokens": config.context},
-                "footprint": widths,
-                "acceptance": {"conditional": conditional},
-                "draft_length": int(chosen.draft_length),
-                "pays": int(chosen.draft_length) > 0,
-                "speedup_vs_bf16_ar": float(chosen.speedup_vs_bf16_ar),
-                "speedup_vs_stored_ar": float(chosen.speedup_vs_stored_ar),
-                "tokens_per_cycle": float(chosen.tokens_per_cycle),
-                "cycle_s": float(chosen.cycle_s),
-                "ar_bf16_s": float(result.ar_bf16_s),
-                "ar_stored_s": float(result.ar_stored_s),
-                "by_draft_length": [
-                    {
-                        "draft_length": i,
-                        "tokens_per_cycle": float(result.tokens_per_cycle[i]),
-                        "cycle_s": float(result.cycle_s[i]),
-                        "speedup_vs_bf16_ar": float(result.speedup_vs_bf16_ar[i]),
-                        "speedup_vs_stored_ar": float(result.speedup_vs_stored_ar[i]),
-                    }
-                    for i in range(len(conditional) + 1)
-                ],
-                "operators": {
-                    step: dict(zip(hwmodels.OPERATORS, time.operator_s.tolist(), strict=True))
-                    for step, time in times.items()
-                },
-                "status": {"acceptance": "input", "footprint": "input", "everything else": "predicted"},
-            }
-        )
+    for name in config.device:
+        priced = _price(resolve_pricing(config, name, None), widths, jnp.asarray(conditional))
+        entries.append(_entry(config, name, scheme, widths, conditional, priced))
     return entries
 
 
-def prediction_tables(entries: list[dict[str, Any]]) -> list[Any]:
-    """Two tables per device: speedup by draft length, time per operator."""
-    from rich.table import Table
-
-    tables = []
-    for entry in entries:
-        head = f"{entry['architecture']} on {entry['device']}"
-        verdict = f"best: {entry['draft_length']} drafted tokens" if entry["pays"] else "no draft pays here"
-        table = Table(title=f"{head}: {verdict}", caption="acceptance and footprint: input; the rest: predicted")
-        for column in ("draft length", "tokens/cycle", "cycle, ms", "vs 16-bit AR", "vs stored AR"):
-            table.add_column(column, justify="right")
-        for row in entry["by_draft_length"]:
-            mark = "bold" if row["draft_length"] == entry["draft_length"] else None
-            table.add_row(
-                str(row["draft_length"]),
-                f"{row['tokens_per_cycle']:.3f}",
-                f"{row['cycle_s'] * 1e3:.3f}",
-                f"{row['speedup_vs_bf16_ar']:.3f}x",
-                f"{row['speedup_vs_stored_ar']:.3f}x",
-                style=mark,
-            )
-        tables.append(table)
-        table = Table(title=f"{head}: time per operator, ms (predicted)")
-        table.add_column("operator")
-        for step in entry["operators"]:
-            table.add_column(step, justify="right")
-        for operator in hwmodels.OPERATORS:
-            table.add_row(operator, *(f"{times[operator] * 1e3:.3f}" for times in entry["operators"].values()))
-        table.add_row("total", *(f"{sum(times.values()) * 1e3:.3f}" for times in entry["operators"].values()))
-        tables.append(table)
-    return tables
+@dataclasses.dataclass(frozen=True)
+class _Priced:
+    result: hwmodels.SpeculationResult
+    point: DesignPoint
+    steps: Steps
+    elasticity: dict[str, dict[str, np.ndarray]]
+    by_batch: DesignPoint
 
 
-def prediction_figure(entries: list[dict[str, Any]], path: str) -> None:
-    """Speedup over draft length, and time per operator, for each device; the suffix of `path` names the format."""
-    from matplotlib.figure import Figure
+def _price(pricing: Pricing, widths: Widths, conditional: jax.Array) -> _Priced:
+    """Three programs: compiled as one they take longer than one by one."""
+    arguments = pricing, tuple(widths[:4]), conditional
+    result, point, steps = jax.device_get(_point(*arguments))
+    return _Priced(
+        result, point, steps, jax.device_get(_elasticities(*arguments)), jax.device_get(_batches(*arguments))
+    )
 
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    for entry in entries:
-        rows = entry["by_draft_length"]
-        lengths, speedups = [r["draft_length"] for r in rows], [r["speedup_vs_bf16_ar"] for r in rows]
-        left.plot(lengths, speedups, marker="o", label=entry["device"])
-    left.set(xlabel="draft length (0: autoregressive)", ylabel="speedup over 16-bit AR (predicted)")
-    left.legend()
-    bottom = [0.0] * (3 * len(entries))
-    bars = [f"{step}\n{entry['device']}" for entry in entries for step in entry["operators"]]
-    for operator in hwmodels.OPERATORS:
-        heights = [times[operator] * 1e3 for entry in entries for times in entry["operators"].values()]
-        right.bar(bars, heights, bottom=bottom, label=operator)
-        bottom = [b + h for b, h in zip(bottom, heights, strict=True)]
-    right.set(ylabel="time of one step, ms (predicted)")
-    right.tick_params(axis="x", labelsize=6)
-    right.legend(fontsize=6, ncols=2)
-    save_figure(figure, path)
+
+def _parts(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array) -> dict[str, Any]:
+    footprint = scheme_footprint(Widths(*bits, lossless=True))
+    return {"footprint": footprint, "acceptance": hwmodels.Acceptance(conditional=conditional)}
+
+
+@jax.jit
+def _point(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array):
+    device, shape, workload = pricing.device, pricing.architecture, pricing.workload
+    parts = _parts(pricing, bits, conditional)
+    result = hwmodels.speculation_speedup(device, shape, workload=workload, **parts)
+    point = design_point(device, shape, workload=workload, result=result, **parts)
+    length = point.draft_length.astype(conditional.dtype)
+    footprint = parts["footprint"]
+    steps = priced_steps(device, shape, workload=workload, footprint=footprint, draft_length=length)
+    return result, point, steps
+
+
+@jax.jit
+def _elasticities(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array):
+    parts = _parts(pricing, bits, conditional)
+    names = ["speedup_vs_bf16_ar", "tokens_per_s"]
+    if pricing.device.chip is not None:
+        names.append("energy_per_token_j")
+
+    def metrics(device: hwmodels.Device) -> dict[str, Any]:
+        smooth = design_point(
+            device, pricing.architecture, workload=pricing.workload, temperature=_SENSITIVITY_TEMPERATURE, **parts
+        )
+        return {name: getattr(smooth, name) for name in names}
+
+    return elasticities(metrics, pricing.device)
+
+
+@jax.jit
+def _batches(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array) -> DesignPoint:
+    parts = _parts(pricing, bits, conditional)
+    device = pricing.device.replace(chip=None)  # no energy here
+
+    def with_batch(batch: jax.Array) -> DesignPoint:
+        return design_point(device, pricing.architecture, workload=pricing.workload.replace(batch=batch), **parts)
+
+    return jax.vmap(with_batch)(jnp.asarray(_BATCHES, conditional.dtype))
+
+
+def _entry(
+    config: CommonConfig, device: str, scheme: str | None, widths: Widths, conditional: list[float], priced: _Priced
+) -> dict[str, Any]:
+    result, point, steps = priced.result, priced.point, priced.steps
+    named = {field.name: getattr(steps, field.name) for field in dataclasses.fields(steps)}
+    footprint_status = "predicted" if scheme else "input"
+    return {
+        "schema_version": 1,
+        "architecture": config.architecture,
+        "device": device,
+        "scheme": scheme,
+        "lossless": widths.lossless,
+        "workload": {
+            "batch": config.batch,
+            "context_tokens": config.context,
+            "prompt_tokens": config.prompt_tokens,
+        },
+        "footprint": {
+            "draft_bits": widths.draft_weight,
+            "verify_bits": widths.target_weight,
+            "draft_kv_bits": widths.draft_kv,
+            "verify_kv_bits": widths.target_kv,
+        },
+        "acceptance": {"conditional": conditional},
+        "pays": int(point.draft_length) > 0,
+        **{field: _number(getattr(point, field)) for field in (f.name for f in dataclasses.fields(point))},
+        "draft_length": int(point.draft_length),
+        "by_draft_length": [
+            {
+                "draft_length": i,
+                "tokens_per_cycle": float(result.tokens_per_cycle[i]),
+                "cycle_s": float(result.cycle_s[i]),
+                "speedup_vs_bf16_ar": float(result.speedup_vs_bf16_ar[i]),
+                "speedup_vs_stored_ar": float(result.speedup_vs_stored_ar[i]),
+            }
+            for i in range(len(conditional) + 1)
+        ],
+        "by_batch": [
+            {
+                "batch": batch,
+                "draft_length": int(priced.by_batch.draft_length[i]),
+                "speedup_vs_bf16_ar": float(priced.by_batch.speedup_vs_bf16_ar[i]),
+                "speedup_vs_stored_ar": float(priced.by_batch.speedup_vs_stored_ar[i]),
+                "tokens_per_s": float(priced.by_batch.tokens_per_s[i]),
+                "fits": bool(priced.by_batch.held_bytes[i] <= priced.by_batch.capacity_bytes[i]),
+            }
+            for i, batch in enumerate(_BATCHES)
+        ],
+        "fits": bool(point.held_bytes <= point.capacity_bytes),
+        "operators": {
+            name: dict(zip(hwmodels.OPERATORS, step.time.operator_s.tolist(), strict=True))
+            for name, step in named.items()
+        },
+        "steps": {name: _step(step) for name, step in named.items()},
+        "sensitivity": {
+            metric: {leaf: float(value) for leaf, value in found.items() if abs(value) > 1e-6}
+            for metric, found in priced.elasticity.items()
+        },
+        "status": {"acceptance": "input", "footprint": footprint_status, "everything else": "predicted"},
+    }
+
+
+def _step(step: PricedStep) -> dict[str, Any]:
+    """Totals of a step: work, what limits it, energy by component."""
+    work, time, energy = step.work, step.time, step.energy
+    totals = {
+        "total_s": float(time.total_s),
+        "compute_s": float(time.compute_s.sum()),
+        "memory_s": float(time.memory_s.sum()),
+        "decoding_s": float(time.decoding_s.sum()),
+        "flops": float(work.flops.sum()),
+        "weight_bytes": float(work.weight_bytes.sum()),
+        "kv_bytes": float(work.kv_bytes.sum()),
+        "activation_bytes": float(work.activation_bytes.sum()),
+        "launches": float(work.launches.sum()),
+        "energy_j": None,
+    }
+    if energy is not None:
+        totals["energy_j"] = {
+            "arithmetic": float(energy.arithmetic_j),
+            "memory": [float(x) for x in energy.memory_j],
+            "decoder": float(energy.decoder_j),
+            "static": float(energy.static_j),
+            "total": float(energy.total_j),
+        }
+    return totals
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)

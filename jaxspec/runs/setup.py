@@ -12,11 +12,9 @@ import numpy as np
 from hwmodels import Architecture, Workload, catalog
 from jaxspec.compress.footprint import PrunedExponents
 from jaxspec.errors import InputError
-from jaxspec.models.checkpoint_files import read_json_object
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.embedded import EMBEDDED_NAME, embedded_directory, load_model
-from jaxspec.models.families import decoder_config
 from jaxspec.runs.config import CommonConfig
 from jaxspec.text import TextSplit, load_text, windows
 from jaxspec.tune.calibration import target_params
@@ -128,15 +126,10 @@ def resolve_architecture(name: str, own: DecoderConfig | None) -> Architecture:
         if own is None:
             raise InputError("architecture 'own' needs a network; give a catalog name or a config.json")
         return architecture_of(own)
-    path = Path(name)
-    if path.is_dir():
-        path = path / "config.json"
-    if path.is_file():
+    if Path(name).exists():
         try:
-            return architecture_of(decoder_config(read_json_object(path)))
-        except NotImplementedError as error:
-            raise InputError(f"architecture {name!r}: {error}") from error
-        except ValueError as error:
+            return catalog.architecture_from_config_file(name)
+        except (NotImplementedError, ValueError) as error:
             raise InputError(f"architecture {name!r}: {error}") from error
     try:
         return catalog.architecture(name)

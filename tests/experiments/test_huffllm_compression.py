@@ -187,7 +187,11 @@ def test_command(monkeypatch, capsys, tmp_path, result):
     assert "NOT reproduced" not in text
     assert "All bars are met." in text
     assert "base_scale = " in text
+    assert "fitted: exposed_load_share = " in text
     written = json.loads((tmp_path / "a" / "r.json").read_text(encoding="utf-8"))
     assert written["schema_version"] == 1
-    assert len(written["rows"]) == 56
-    assert (tmp_path / "b" / "huffllm_compression.png").stat().st_size > 10_000
+    # Compression, savings, and what else is printed of the hardware.
+    assert len(written["rows"]) == 56 + 204 + 4
+    assert len(written["savings"]["rows_printed_ratio"]) == 204
+    for name in ("compression", "savings", "roofline", "cam"):
+        assert (tmp_path / "b" / f"huffllm_{name}.png").stat().st_size > 10_000

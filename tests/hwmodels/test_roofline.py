@@ -52,6 +52,13 @@ def test_tends_to_the_maximum():
     assert excess[0] > 0.1
 
 
+def test_a_temperature_as_small_as_rounding_is_the_maximum():
+    # 1/12 divided by itself came out an ulp below 1, and that to the power of 2e9 is 0.
+    values = jnp.asarray([1 / 12, 11.164 / 30], jnp.float32)
+    for temperature in (4.84e-10, 1e-8, 1e-6):
+        assert float(smooth_maximum(values, temperature)) == pytest.approx(11.164 / 30, rel=1e-5)
+
+
 def test_gradient(check_gradient):
     # 2 and 1.999 are closer than many a temperature, but further apart than the step of the differences.
     values = np.array([[1.3, 2.0, 0.7], [2.0, 1.999, 0.0], [0.0, 5.0, 0.0]])
@@ -100,19 +107,19 @@ def test_temperature_may_be_traced_and_mapped_through_zero(jit_once):
 
 
 def test_operator_time_by_hand(toy_device):
-    # 7.2e12 FLOP/s and 2.7e11 bytes/s are reached. gate: 7.2e6 FLOP take 1 us, 5.4e5 bytes 2 us. up: 3 us against 1 us.
-    work = work_of(gate=(7.2e6, 5.4e5, 3), up=(2.16e7, 2.7e5, 3), lm_head=(0, 2.7e5, 1))
+    # 7.2e12 FLOP/s and 2.7e11 bytes/s are reached. gate_up: 7.2e6 FLOP take 1 us, 5.4e5 bytes 2 us. down: 3 us against 1 us.
+    work = work_of(gate_up=(7.2e6, 5.4e5, 3), down=(2.16e7, 2.7e5, 3), lm_head=(0, 2.7e5, 1))
     time_s = dict(zip(OPERATORS, np.asarray(operator_time(toy_device, work), float)))
-    assert time_s["gate"] == pytest.approx(2e-6 + 3 * 2e-9, rel=1e-6)
-    assert time_s["up"] == pytest.approx(3e-6 + 3 * 2e-9, rel=1e-6)
+    assert time_s["gate_up"] == pytest.approx(2e-6 + 3 * 2e-9, rel=1e-6)
+    assert time_s["down"] == pytest.approx(3e-6 + 3 * 2e-9, rel=1e-6)
     assert time_s["lm_head"] == pytest.approx(1e-6 + 2e-9, rel=1e-6)
-    assert time_s["q"] == 0
-    assert compute_time(toy_device, work)[OPERATORS.index("gate")] == pytest.approx(1e-6)
-    assert memory_time(toy_device, work)[OPERATORS.index("gate")] == pytest.approx(2e-6)
+    assert time_s["qkv"] == 0
+    assert compute_time(toy_device, work)[OPERATORS.index("gate_up")] == pytest.approx(1e-6)
+    assert memory_time(toy_device, work)[OPERATORS.index("gate_up")] == pytest.approx(2e-6)
 
 
 def test_no_work_takes_no_launch(toy_device):
-    idle = work_of(q=(0.0, 0.0, 5))
+    idle = work_of(qkv=(0.0, 0.0, 5))
     assert np.all(operator_time(toy_device, idle, temperature=0.3) == 0)
 
 
@@ -124,7 +131,7 @@ def test_all_kinds_of_bytes_count_alike(toy_device):
 
 
 def test_batched_devices_broadcast(toy_device):
-    work = work_of(gate=(7.2e6, 5.4e5, 3))
+    work = work_of(gate_up=(7.2e6, 5.4e5, 3))
     devices = jax.tree.map(lambda leaf: leaf * jnp.array([1.0, 2.0]), toy_device)
     mapped = jax.vmap(operator_time, (0, None))(devices, work)
     np.testing.assert_allclose(operator_time(devices, work), mapped, rtol=1e-6)
@@ -133,6 +140,7 @@ def test_batched_devices_broadcast(toy_device):
 @pytest.mark.parametrize("temperature", [0.0, 0.1])
 def test_gradient_of_operator_time(toy_device, temperature, check_gradient):
     work = jax.tree.map(
-        lambda leaf: leaf.astype(float), work_of(gate=(7.2e6, 5.4e5, 3), up=(2.16e7, 2.7e5, 3), o=(7.2e6, 2.5e5, 2))
+        lambda leaf: leaf.astype(float),
+        work_of(gate_up=(7.2e6, 5.4e5, 3), down=(2.16e7, 2.7e5, 3), o=(7.2e6, 2.5e5, 2)),
     )
     check_gradient(lambda x: jnp.sum(operator_time(*x, temperature=temperature)), (toy_device, work))

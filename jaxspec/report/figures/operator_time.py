@@ -23,16 +23,19 @@ from jaxspec.report.figures.style import (
 )
 
 #: Neighbours differ in lightness as well as in hue; attention projections are blue, the feed-forward network warm.
-_COLOURS = {
+OPERATOR_COLOURS = {
     "embed": "#6e6e6e",
-    "q": BLUE,
-    "k": SKY,
-    "v": "#1d4f78",
+    "qkv": BLUE,
+    "latent": SKY,
     "attention": GREEN,
     "o": "#9ed2f0",
-    "gate": VERMILLION,
-    "up": ORANGE,
+    "gate_up": VERMILLION,
     "down": YELLOW,
+    "router": "#1d4f78",
+    "expert_gate_up": ORANGE,
+    "expert_down": "#f6d9a8",
+    "shared_gate_up": "#8c3b00",
+    "shared_down": "#c9a227",
     "norm": "#9b9b9b",
     "lm_head": PURPLE,
 }
@@ -62,7 +65,7 @@ def operator_time_figure(entry: Entry, compared: tuple[str, ...] = ("default", "
             width = parts.get(operator, 0.0)
             if width <= 0:
                 continue
-            colour = _COLOURS.get(operator, _OTHER)
+            colour = OPERATOR_COLOURS.get(operator, _OTHER)
             axes.barh(
                 row,
                 width / scale,

@@ -58,3 +58,14 @@ def test_says_what_is_wrong_in_one_line(old, new, message):
 
 def test_near_matches_may_be_none():
     assert near_matches("zzz", ["rate"]) == ""
+
+
+def test_optional_fields_may_be_missing_but_not_wrong():
+    optional = frozenset({"latency_s", "memory.efficiency"})
+    text = GOOD.replace('latency_s = { value = 0, source = "assumed: none" }', "")
+    entry = parse_entry(text, RULES, where="thing.toml", optional=optional)
+    assert set(entry.values) == set(entry.sources) == set(RULES) - {"latency_s"}
+    with pytest.raises(EntryError, match="layers is missing"):
+        parse_entry(text.replace('layers = { value = 7, source = "config" }', ""), RULES, where="x", optional=optional)
+    with pytest.raises(EntryError, match=r"memory\.efficiency is 2\.5"):
+        parse_entry(text.replace("0.5", "2.5"), RULES, where="x", optional=optional)

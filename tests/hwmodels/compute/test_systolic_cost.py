@@ -10,7 +10,7 @@ from systolic_samples import SOME_KINDS, array_of
 from hwmodels.compute.systolic_array import cycles, smooth_cycles
 from hwmodels.compute.systolic_buffers import smooth_buffer_elements
 from hwmodels.compute.systolic_cost import COMBINATIONS, gemm_cost
-from hwmodels.roofline import smooth_maximum
+from hwmodels.smoothing import smooth_maximum
 
 RATES = ("frequency_hz", "bandwidth_bytes_per_s")
 ENERGIES = ("mac_energy_j", "access_energy_j")

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from hwmodels import MemoryTier, OperatorWork, memory_time
 from hwmodels.memory import (
-    Tier,
     half_efficiency_bytes,
     place_in_order,
     place_softly,
@@ -19,7 +18,7 @@ from hwmodels.memory import (
     traffic_cost,
 )
 
-NEAR = Tier(
+NEAR = MemoryTier(
     bandwidth_bytes_per_s=80.0,
     efficiency=0.5,
     capacity_bytes=10.0,
@@ -28,8 +27,10 @@ NEAR = Tier(
     energy_j_per_bit=0.25,
     coupled=True,
 )
-FAR = Tier(bandwidth_bytes_per_s=10.0, efficiency=0.8, capacity_bytes=7.0, given_half_bytes=6.0, energy_j_per_bit=3.0)
-LAST = Tier(bandwidth_bytes_per_s=2.0, efficiency=1.0, capacity_bytes=4.0)
+FAR = MemoryTier(
+    bandwidth_bytes_per_s=10.0, efficiency=0.8, capacity_bytes=7.0, given_half_bytes=6.0, energy_j_per_bit=3.0
+)
+LAST = MemoryTier(bandwidth_bytes_per_s=2.0, efficiency=1.0, capacity_bytes=4.0)
 
 
 def test_rate_of_a_tier_by_hand():
@@ -47,7 +48,7 @@ def test_rate_of_a_tier_by_hand():
 
 def test_a_tier_is_a_memory_like_any_other(toy_device):
     # A device may have it as its memory, and the roofline of plain streams is the same.
-    tier = Tier(**dataclasses.asdict(toy_device.memory))
+    tier = MemoryTier(**dataclasses.asdict(toy_device.memory))
     assert isinstance(tier, MemoryTier)
     zeros = jnp.zeros(3)
     traffic = jnp.array([3e5, 0.0, 7.1e8])
@@ -87,7 +88,7 @@ def greedy(capacities, sizes, order):
 
 
 def tiers_of(capacities):
-    return [Tier(bandwidth_bytes_per_s=1.0, efficiency=1.0, capacity_bytes=capacity) for capacity in capacities]
+    return [MemoryTier(bandwidth_bytes_per_s=1.0, efficiency=1.0, capacity_bytes=capacity) for capacity in capacities]
 
 
 # Small whole numbers: ties and zeros of all kinds occur.
@@ -211,7 +212,7 @@ def random_tiers(draw, sort=False):
 
 
 def unstack(fields):
-    return [Tier(**{name: value[i] for name, value in fields.items()}, coupled=i == 0) for i in range(3)]
+    return [MemoryTier(**{name: value[i] for name, value in fields.items()}, coupled=i == 0) for i in range(3)]
 
 
 @jax.jit
@@ -270,7 +271,8 @@ def test_more_room_is_never_slower_where_tiers_are_used_in_turn_and_the_fastest_
 def test_overlapped_more_room_may_be_slower():
     # 9 bytes over tiers of 6 and 3 bytes/s: 6 and 3 take one second, all 9 in the faster one 1.5.
     tiers = [
-        Tier(bandwidth_bytes_per_s=rate, efficiency=1.0, capacity_bytes=room) for rate, room in ((6.0, 6.0), (3.0, 9.0))
+        MemoryTier(bandwidth_bytes_per_s=rate, efficiency=1.0, capacity_bytes=room)
+        for rate, room in ((6.0, 6.0), (3.0, 9.0))
     ]
     time = lambda tiers: float(
         traffic_cost(tiers, place_in_order(tiers, jnp.array([9.0])).stored_bytes, schedule="overlapped").total_s

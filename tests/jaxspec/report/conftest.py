@@ -52,9 +52,9 @@ def configuration(name, layers):
         # 16-bit decoding takes 1.17 times as long as that of the stored format.
         "cycle": {"draft_step_s": 3e-3, "verify_s": 11e-3, "ar_bf16_s": 11.7e-3, "ar_stored_s": 10e-3},
         "operators": {
-            "draft": {"q": 0.4e-3, "gate": draft * 1e-3, "lm_head": 1e-3},
-            "verify": {"q": 1.1e-3, "gate": verify * 1e-3, "lm_head": 1.2e-3},
-            "ar_bf16": {"q": 1.3e-3, "attention": 0.2e-3, "gate": 15e-3, "lm_head": 1.1e-3},
+            "draft": {"qkv": 0.4e-3, "gate_up": draft * 1e-3, "lm_head": 1e-3},
+            "verify": {"qkv": 1.1e-3, "gate_up": verify * 1e-3, "lm_head": 1.2e-3},
+            "ar_bf16": {"qkv": 1.3e-3, "attention": 0.2e-3, "gate_up": 15e-3, "lm_head": 1.1e-3},
         },
         "roofline": {
             "draft": {"flop_per_byte": 16 / draft, "flops_per_s": 15e12 / draft},

@@ -255,18 +255,18 @@ def test_operator_bars_add_up(make_entry):
     # ms: 1.3 + 0.2 + 15 + 1.1; 0.4 + 5.11 + 1; 0.4 + 3.64 + 1; 1.1 + 13.91 + 1.2; 1.1 + 13.34 + 1.2
     assert ends == pytest.approx({0: 17.6, 1: 6.51, 2: 5.04, 3: 16.21, 4: 15.64})
     assert {"17.6 ms", "6.51 ms", "5.04 ms", "16.2 ms", "15.6 ms"} <= set(texts(figure))
-    assert legend(figure) == ["q", "attention", "gate", "lm_head"]
+    assert legend(figure) == ["qkv", "attention", "gate_up", "lm_head"]
     assert axes.get_xlabel() == "time of one step (ms, predicted)"
 
 
 def test_operator_bars_in_microseconds_and_without_data(make_entry):
     entry = make_entry()
     for found in entry["configurations"].values():
-        found["operators"] = {"draft": {"q": 2e-6, "new": 3e-6}, "verify": {"q": None}}
+        found["operators"] = {"draft": {"qkv": 2e-6, "new": 3e-6}, "verify": {"qkv": None}}
     figure = figures.operator_time_figure(entry)
     assert figure.axes[0].get_xlabel() == "time of one step (µs, predicted)"
     assert len(figure.axes[0].get_yticklabels()) == 2
-    assert legend(figure) == ["q", "new"]
+    assert legend(figure) == ["qkv", "new"]
     for found in entry["configurations"].values():
         del found["operators"]
     assert figures.operator_time_figure(entry) is None

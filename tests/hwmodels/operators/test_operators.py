@@ -39,8 +39,7 @@ def test_a_step_by_hand(small):
     )
     flops = by_name(work.flops)
     assert flops["embed"] == 0
-    assert flops["q"] == 2 * 840 * 10  # 2 per weight and row
-    assert flops["k"] == flops["v"] == 2 * 420 * 10
+    assert flops["qkv"] == 2 * (840 + 2 * 420) * 10  # 2 per weight and row
     assert flops["down"] == 2 * 630 * 10
     assert flops["lm_head"] == 2 * 310 * 10
     # One new token sees 12, the other 13: 12.5 on average; 2 products of 2 FLOPs on 4 * 7 elements, 3 layers.
@@ -50,8 +49,8 @@ def test_a_step_by_hand(small):
 
     weights = by_name(work.weight_bytes)
     assert weights["embed"] == 10 * 10 * 6 / 8  # one row of 10 per token
-    assert weights["q"] == 840 * 6 / 8
-    assert weights["gate"] == 630 * 2
+    assert weights["qkv"] == 840 * 6 / 8 + 2 * 420 * 2
+    assert weights["gate_up"] == 2 * 630 * 2
     assert weights["norm"] == (70 + 42) * 2
     assert weights["lm_head"] == 310 * 2
     assert weights["attention"] == 0
@@ -62,20 +61,18 @@ def test_a_step_by_hand(small):
     assert set(kv.values()) == {0.0}
 
     # 16-bit activations; 10 rows, 30 in the layers.
-    assert by_name(work.activation_bytes) == {
+    assert by_name(work.activation_bytes) == dict.fromkeys(OPERATORS, 0.0) | {
         "embed": 2 * 10 * 10,
-        "q": 2 * 30 * (10 + 28),
-        "k": 0,
-        "v": 0,
+        "qkv": 2 * 30 * (10 + 28),
         "attention": 2 * 30 * (28 + 28),
         "o": 2 * 30 * (28 + 10 + 10),
-        "gate": 2 * 30 * 10,
-        "up": 2 * 30 * 21,
+        "gate_up": 2 * 30 * (10 + 21),
         "down": 2 * 30 * (21 + 10 + 10),
         "norm": 2 * 2 * 10 * (2 * 30 + 10),
         "lm_head": 2 * 10 * (10 + 31),
     }
-    assert by_name(work.launches) == dict.fromkeys(OPERATORS, 3.0) | {"embed": 1, "norm": 7, "lm_head": 1}
+    dense = dict.fromkeys(("qkv", "attention", "o", "gate_up", "down"), 3.0)
+    assert by_name(work.launches) == dict.fromkeys(OPERATORS, 0.0) | dense | {"embed": 1, "norm": 7, "lm_head": 1}
     np.testing.assert_allclose(work.memory_bytes, work.weight_bytes + work.kv_bytes + work.activation_bytes)
 
 
@@ -99,7 +96,7 @@ def test_chunked_prefill_costs_the_flops_of_its_decode_steps(small):
     np.testing.assert_allclose(together.flops, sum(work.flops for work in one_by_one), rtol=1e-6)
     # Activations, too, go with the rows; weights are what a longer pass saves.
     np.testing.assert_allclose(together.activation_bytes, sum(w.activation_bytes for w in one_by_one), rtol=1e-6)
-    saved = sum(by_name(w.weight_bytes)["gate"] for w in one_by_one) / by_name(together.weight_bytes)["gate"]
+    saved = sum(by_name(w.weight_bytes)["o"] for w in one_by_one) / by_name(together.weight_bytes)["o"]
     assert saved == pytest.approx(tokens)
 
 
@@ -133,7 +130,15 @@ def test_helpers_differ_in_tokens_widths_and_logits_only(small, workload, footpr
         ),
         (
             draft_operators(small, workload, footprint=footprint),
-            step_operators(small, tokens=1, **here, weight_bits=footprint.draft_weight_bits, kv_bits=6.3),
+            step_operators(
+                small,
+                tokens=1,
+                **here,
+                weight_bits=footprint.draft_weight_bits,
+                kv_bits=6.3,
+                stored_weight_bits=footprint.target_weight_bits,
+                stored_kv_bits=12.7,
+            ),
         ),
         (
             prefill_operators(small, workload, footprint=footprint),
@@ -146,12 +151,14 @@ def test_helpers_differ_in_tokens_widths_and_logits_only(small, workload, footpr
 def test_prefill_computes_logits_of_the_last_token_only(small, workload, footprint):
     flops = by_name(prefill_operators(small, workload, footprint=footprint).flops)
     assert flops["lm_head"] == 2 * 310 * 3  # three sequences
-    assert flops["gate"] == 2 * 630 * 3 * 53
+    assert flops["gate_up"] == 2 * 2 * 630 * 3 * 53
 
 
 def test_tied_head_is_read_although_it_is_not_stored(small, workload):
     tied = dataclasses.replace(small, tied_embeddings=1.0)
-    chex.assert_trees_all_equal(*(decode_operators(a, workload, footprint=BF16) for a in (small, tied)))
+    tied_work, work = (decode_operators(a, workload, footprint=BF16) for a in (tied, small))
+    assert float(work.stored.dense - tied_work.stored.dense) == 2 * 310
+    chex.assert_trees_all_equal(tied_work.replace(stored=work.stored), work)
 
 
 @pytest.mark.parametrize(

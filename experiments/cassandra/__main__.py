@@ -1,0 +1,89 @@
+"""Cassandra's area and power: `python -m experiments.cassandra [--json FILE]`. A few seconds."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from experiments.cassandra import units
+from experiments.cassandra.area_power import reproduce
+from jaxspec.files import to_json, write_text
+
+
+def show(result: dict[str, Any]) -> None:
+    """Tables on standard output."""
+    console = Console(width=140)
+    for key, summary in result["summary"].items():
+        paper, name = key.split("/")
+        table = Table(title=f"{paper} {name}: {summary['covered']} cells")
+        for column in ("cell", "metric", "paper", "model", "error", "status", "note"):
+            table.add_column(column, justify="right" if column in ("paper", "model", "error") else "left")
+        for row in result["rows"]:
+            if (row["paper"], row["table"]) == (paper, name):
+                label = row["conditions"].get("module") or row["conditions"].get("device", "NPU")
+                numbers = (f"{row['paper_value']:g}", f"{row['model_value']:.4g}", f"{row['relative_error']:.2%}")
+                table.add_row(label, row["metric"], *numbers, row["status"], row["note"])
+        console.print(table)
+        spread = lambda errors: f"median {errors['median']:.2%}, max {errors['max']:.2%} ({errors['cells']} cells)"
+        for status, errors in summary["relative_error"].items():
+            console.print(f"  {status}: {spread(errors)}{': no prediction' if status == 'input' else ''}")
+        console.print(
+            f"  compared: {spread(summary['compared'])}, {summary['compared']['rounded']} round to what is printed"
+        )
+        for predictor, errors in summary["simplest_predictors"].items():
+            console.print(f"  instead, {predictor}: {spread(errors)}")
+        verdict = "agrees better than the simplest predictors"
+        if not summary["tested"]:
+            verdict = "no test: as many fitted numbers as cells"
+        elif not summary["beats_simplest"]:
+            verdict = "NOT reproduced: a simpler predictor is as good"
+        fitted = ", ".join(f"{number} = {value:.4g}" for number, value in summary["fitted"].items()) or "nothing"
+        console.print(f"  {verdict}; fitted: {fitted}\n")
+    _show_units(console, result)
+    console.print("\n".join(result["missed_bars"]) or "All bars are met.")
+
+
+def _show_units(console: Console, result: dict[str, Any]) -> None:
+    table = Table(title="Figures of a unit: Table V over the number of units (input)")
+    for column in ("module", "unit", "count", "area, um^2", "power, uW", "note"):
+        table.add_column(column)
+    for entry in result["per_unit"]:
+        figures = (f"{entry['count']:,.0f}", f"{entry['area_m2'] * 1e12:.4g}", f"{entry['power_w'] * 1e6:.4g}")
+        table.add_row(entry["module"], entry["unit"], *figures, entry["note"])
+    console.print(table)
+    table = Table(title=f"Decoders for 1024 bytes per cycle, codewords of {units.MEAN_CODE_BITS} bits (printed: 40)")
+    for column in ("counters of 8 bits", "bytes per cycle", "in 8 shares of 128 bytes", "together"):
+        table.add_column(column, justify="right")
+    for entry in result["counters"][:8]:
+        rate = f"{entry['decoded_bytes_per_cycle']:.2f}"
+        table.add_row(str(entry["counters"]), rate, str(entry["decoders_in_shares"]), str(entry["decoders_together"]))
+    console.print(table)
+    for name, value in result["shares"].items():
+        console.print(f"  encoder and decoder: {name}: {value:.3f}" if "sum" not in name else f"  {name}: {value:.2f}")
+    for bound in result["bounds"]:
+        line = f"  {bound['device']}: drafting from memory needs {bound['decoders_for_memory']} decoders of 1 GHz (assumed)"
+        if "die_mm2" in bound:
+            low, high = bound["percent_ideally_scaled"], bound["percent_unscaled"]
+            line += f"; the NPU's units are {low:.3f} to {high:.2f} % of the die"
+        console.print(line)
+    for entry in result["checks"]:
+        console.print(f"  {entry['item']}: {entry['value']:.4g} {entry['unit']}")
+
+
+def main() -> None:
+    """Run, show, write."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.cassandra", description=__doc__)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    result = reproduce()
+    show(result)
+    if args.json:
+        write_text(args.json, to_json({"schema_version": 1, **result}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""What a description of a network must satisfy, wherever it comes from: field by field, and between fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hwmodels.architecture import Architecture
+from hwmodels.catalog.entries import COUNT, FLAG, NOT_NEGATIVE, WHOLE, Entry, EntryError, Rule, parse_entry
+
+__all__ = ["ARCHITECTURE_RULES", "checked_architecture", "parse_architecture"]
+
+#: A network without these is none; every other field may be left at the default of `Architecture`.
+_REQUIRED: dict[str, Rule] = {
+    "num_layers": COUNT,
+    "hidden_size": COUNT,
+    "intermediate_size": WHOLE,
+    "num_heads": COUNT,
+    "num_kv_heads": COUNT,
+    "head_dim": COUNT,
+    "vocab_size": COUNT,
+    "tied_embeddings": FLAG,
+    "qk_norm": FLAG,
+}
+_OPTIONAL: dict[str, Rule] = {
+    "gated_ffn": FLAG,
+    "norms_per_layer": WHOLE,
+    # An average over layers: those that are mixtures of experts may have others than those that are not.
+    "vectors_per_layer": NOT_NEGATIVE,
+    "vectors_outside_layers": WHOLE,
+    "learned_positions": WHOLE,
+    "num_moe_layers": WHOLE,
+    "num_experts": WHOLE,
+    "experts_per_token": WHOLE,
+    "expert_intermediate_size": WHOLE,
+    "shared_intermediate_size": WHOLE,
+    "kv_lora_rank": WHOLE,
+    "q_lora_rank": WHOLE,
+    "rope_head_dim": WHOLE,
+    "v_head_dim": WHOLE,
+    "num_window_layers": WHOLE,
+    "window_tokens": WHOLE,
+    "sink_tokens": WHOLE,
+}
+
+#: Field -> rule, for all fields of `Architecture`.
+ARCHITECTURE_RULES = _REQUIRED | _OPTIONAL
+
+#: (switch, dependents): where the switch is not 0 the dependents must not be either, and the other way round.
+_TOGETHER = (
+    ("num_moe_layers", ("num_experts", "experts_per_token", "expert_intermediate_size")),
+    ("kv_lora_rank", ("rope_head_dim", "v_head_dim")),
+    ("num_window_layers", ("window_tokens",)),
+)
+#: (field, what it needs): the first may be above 0 only where the second is.
+_NEEDS = (
+    ("shared_intermediate_size", "num_moe_layers"),
+    ("q_lora_rank", "kv_lora_rank"),
+    ("sink_tokens", "num_window_layers"),
+)
+_AT_MOST = (
+    ("num_moe_layers", "num_layers"),
+    ("num_window_layers", "num_layers"),
+    ("experts_per_token", "num_experts"),
+    ("num_kv_heads", "num_heads"),
+)
+
+
+def parse_architecture(text: str, *, where: str) -> Entry:
+    """Read and check an architecture's TOML entry; only the fields of `_REQUIRED` must be there.
+
+    Raises:
+        EntryError: see `parse_entry`; fields that do not fit together.
+    """
+    entry = parse_entry(text, ARCHITECTURE_RULES, where=where, optional=frozenset(_OPTIONAL))
+    checked_architecture(entry.values, where=where)
+    return entry
+
+
+def checked_architecture(values: Mapping[str, float], *, where: str) -> Architecture:
+    """The architecture of these values, each of which already satisfies its own rule.
+
+    Raises:
+        EntryError: two fields do not fit together.
+    """
+    architecture = Architecture(**values)
+    sizes = vars(architecture)
+
+    def fault(first: str, second: str, allowed: str) -> EntryError:
+        numbers = f"{first} is {sizes[first]:g} and {second} is {sizes[second]:g}"
+        return EntryError(f"{where}: {numbers}; {allowed}")
+
+    for small, large in _AT_MOST:
+        if sizes[small] > sizes[large]:
+            raise fault(small, large, f"{small} must be at most {large}")
+    for switch, dependents in _TOGETHER:
+        for dependent in dependents:
+            if (sizes[switch] > 0) != (sizes[dependent] > 0):
+                raise fault(switch, dependent, "both must be 0 or neither")
+    for field, need in _NEEDS:
+        if sizes[field] > 0 and not sizes[need] > 0:
+            raise fault(field, need, f"{field} above 0 needs {need} above 0")
+    if sizes["num_heads"] % sizes["num_kv_heads"]:
+        raise fault("num_heads", "num_kv_heads", "key-value heads must divide heads")
+    if sizes["num_moe_layers"] < sizes["num_layers"] and not sizes["intermediate_size"] > 0:
+        raise fault("num_moe_layers", "intermediate_size", "layers without experts need intermediate_size above 0")
+    return architecture

@@ -1,0 +1,225 @@
+"""A device's TOML entry: which tables and fields it may have, and the tree that they make.
+
+Beside the numbers of `Device` a file may have the tables [chip], [matrix_unit] and [decoder] and any number of [[spill]]
+memories. A matrix unit says its `kind`, and has the fields of that kind's class in `hwmodels.compute`:
+
+[matrix_unit]
+kind = "systolic_array"
+rows = { value = 128, source = "…" }
+[matrix_unit.weight_buffer]
+…
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hwmodels.catalog.entries import (
+    NOT_NEGATIVE,
+    POSITIVE,
+    SHARE,
+    EntryError,
+    Rule,
+    near_matches,
+    read_source,
+    read_value,
+)
+from hwmodels.compute.fpga_array import FpgaArray
+from hwmodels.compute.matrix_vector_npu import SCHEDULES, MatrixVectorNpu
+from hwmodels.compute.near_memory import NearMemoryUnit
+from hwmodels.compute.systolic_array import CONVENTIONS, DATAFLOWS, OnChipBuffer, SystolicArray
+from hwmodels.compute.vector_units import VectorUnits
+from hwmodels.decoders.decoder import DECODER_KINDS, PLACES, Decoder
+from hwmodels.device import Chip, Device, MemoryTier
+
+__all__ = ["DeviceEntry", "parse_device"]
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceEntry:
+    """A file's content; sources by dotted field name, as in "memory.efficiency" or "spill.0.capacity_bytes"."""
+
+    title: str
+    device: Device
+    sources: dict[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Form:
+    """What a table may hold: numbers by rule (those not required have a default), texts, tables within."""
+
+    build: Callable[..., Any]
+    required: Mapping[str, Rule] = dataclasses.field(default_factory=dict)
+    optional: Mapping[str, Rule] = dataclasses.field(default_factory=dict)
+    texts: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)  # the first is the default
+    tables: Mapping[str, _Form] = dataclasses.field(default_factory=dict)  # all required
+    flags: tuple[str, ...] = ()
+
+
+def _positive(*names: str) -> dict[str, Rule]:
+    return dict.fromkeys(names, POSITIVE)
+
+
+_MEMORY = _Form(
+    MemoryTier,
+    required=_positive("bandwidth_bytes_per_s", "capacity_bytes") | {"efficiency": SHARE},
+    optional={
+        "access_latency_s": NOT_NEGATIVE,
+        "outstanding_accesses": POSITIVE,
+        "given_half_bytes": NOT_NEGATIVE,
+        "energy_j_per_bit": NOT_NEGATIVE,
+    },
+    flags=("coupled",),
+)
+_CHIP = _Form(Chip, required={"energy_j_per_flop": NOT_NEGATIVE, "static_power_w": NOT_NEGATIVE, "area_m2": POSITIVE})
+_DECODER = _Form(
+    Decoder,
+    required=_positive("frequency_hz"),
+    # Not code_bits_per_cycle: a device's step does not know how many bits of a value are code; see `decoding_time`.
+    optional=_positive("symbols_per_cycle", "symbol_bytes", "count")
+    | dict.fromkeys(("area_m2", "power_w", "symbol_energy_j", "latency_cycles"), NOT_NEGATIVE),
+    texts={"kind": tuple(kind for kind in DECODER_KINDS if kind != "none"), "place": tuple(PLACES)},
+)
+_BUFFER = _Form(
+    OnChipBuffer, required=_positive("bandwidth_bytes_per_s", "access_bytes") | {"access_energy_j": NOT_NEGATIVE}
+)
+_VECTOR_UNITS = _Form(
+    VectorUnits,
+    required=_positive(
+        "units", "packets_per_s", "register_weights", "lookup_packets", "gather_elements", "gather_packets"
+    )
+    | {"scale_packets": NOT_NEGATIVE},
+    optional={"code_bits": POSITIVE, "metadata_bits": NOT_NEGATIVE},
+)
+_UNITS = {
+    "systolic_array": _Form(
+        SystolicArray,
+        required=_positive("rows", "columns", "frequency_hz") | {"mac_energy_j": NOT_NEGATIVE},
+        texts={"dataflow": DATAFLOWS, "convention": ("huffllm", *(c for c in CONVENTIONS if c != "huffllm"))},
+        tables={"input_buffer": _BUFFER, "weight_buffer": _BUFFER, "output_buffer": _BUFFER},
+    ),
+    "matrix_vector_npu": _Form(
+        MatrixVectorNpu,
+        required=_positive("peak_flops_per_s", "tile_rows", "tile_depth", "tile_columns", "dma_bytes_per_s"),
+        optional={"converted_below_bits": POSITIVE, "launch_latency_s": NOT_NEGATIVE},
+        texts={"schedule": SCHEDULES},
+        tables={"vector": _VECTOR_UNITS},
+    ),
+    "fpga_array": _Form(
+        FpgaArray,
+        required=_positive("rows", "columns", "frequency_hz"),
+        optional=_positive("macs_per_pe", "packing", "packed_below_bits", "parallel_tokens")
+        | {"efficiency": SHARE, "launch_latency_s": NOT_NEGATIVE},
+    ),
+    "near_memory": _Form(
+        NearMemoryUnit,
+        required=_positive("pes", "reuse", "block_depth", "block_columns", "frequency_hz"),
+        optional={"slice_bits": POSITIVE, "metadata_bits": NOT_NEGATIVE, "launch_latency_s": NOT_NEGATIVE},
+    ),
+}
+_DEVICE = _Form(
+    Device,
+    required=_positive("peak_flops_per_s", "scratchpad_bytes")
+    | {"compute_efficiency": SHARE, "operator_latency_s": NOT_NEGATIVE},
+    texts={"schedule": ("overlapped", "serial")},
+    tables={"memory": _MEMORY},
+)
+
+
+def parse_device(text: str, *, where: str) -> DeviceEntry:
+    """Read a device's TOML entry.
+
+    Args:
+        text: the file's content.
+        where: the file's name, for messages.
+    Raises:
+        EntryError: no valid TOML; a key unknown or missing; a value that is no finite number or breaks its rule; a source
+            missing or empty; a kind that is not modelled.
+    """
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise EntryError(f"{where}: not valid TOML: {error}") from error
+    title = document.pop("title", None)
+    if not isinstance(title, str) or not title.strip():
+        raise EntryError(f'{where}: title is {title!r}; it must be a text: add a line title = "…" at the top')
+    reader = _Reader(where)
+    extra: dict[str, Any] = {}
+    if "chip" in document:
+        extra["chip"] = reader.read(document.pop("chip"), _CHIP, "chip")
+    if "decoder" in document:
+        extra["decoder"] = reader.read(document.pop("decoder"), _DECODER, "decoder")
+    if "matrix_unit" in document:
+        extra["matrix_unit"] = reader.unit(document.pop("matrix_unit"))
+    if "spill" in document:
+        spill = document.pop("spill")
+        if not isinstance(spill, list):
+            raise EntryError(f"{where}: spill is {spill!r}; write [[spill]] above the fields of each memory")
+        extra["spill"] = tuple(reader.read(one, _MEMORY, f"spill.{i}") for i, one in enumerate(spill))
+    device = reader.read(document, _DEVICE, "", also=("title", "chip", "decoder", "matrix_unit", "spill"))
+    return DeviceEntry(title=title, device=device.replace(**extra), sources=reader.sources)
+
+
+class _Reader:
+    """Reads tables of one file and gathers the sources of their numbers."""
+
+    def __init__(self, where: str):
+        self.where = where
+        self.sources: dict[str, str] = {}
+
+    def unit(self, table: Any) -> Any:
+        """The matrix unit of the kind that its table names."""
+        if not isinstance(table, dict):
+            raise EntryError(f"{self.where}: matrix_unit is {table!r}; it must be a table: write [matrix_unit]")
+        table = dict(table)
+        kind = table.pop("kind", None)
+        if kind not in _UNITS:
+            near = near_matches(kind, _UNITS) if isinstance(kind, str) else ""
+            raise EntryError(f"{self.where}: matrix_unit.kind is {kind!r};{near} allowed: {', '.join(_UNITS)}")
+        return self.read(table, _UNITS[kind], "matrix_unit")
+
+    def read(self, table: Any, form: _Form, prefix: str, also: tuple[str, ...] = ()) -> Any:
+        """The tree of a table; `also` are keys that the file may have beside the form's."""
+        if not isinstance(table, dict):
+            raise EntryError(
+                f"{self.where}: {prefix} is {table!r}; it must be a table: write [{prefix}] above its fields"
+            )
+        dot = f"{prefix}." if prefix else ""
+        numbers = {**form.required, **form.optional}
+        allowed = (*form.required, *form.optional, *form.flags, *form.texts, *form.tables)
+        for key in table:
+            if key not in allowed:
+                shown = (*(dot + name for name in self._leaves(form)), *also)
+                raise EntryError(
+                    f"{self.where}: unknown key {dot + key!r};{near_matches(dot + key, shown)} "
+                    f"allowed: {', '.join(shown)}"
+                )
+        for key in form.required:
+            if key not in table:
+                raise EntryError(
+                    f'{self.where}: {dot + key} is missing; add {dot + key} = {{ value = …, source = "…" }}'
+                )
+        values: dict[str, Any] = {}
+        for key, rule in numbers.items():
+            if key in table:
+                name = f"{self.where}: {dot + key}"
+                values[key] = read_value(table[key], rule, name)
+                self.sources[dot + key] = read_source(table[key], name)
+        for key in form.flags:
+            if key in table and not isinstance(table[key], bool):
+                raise EntryError(f"{self.where}: {dot + key} is {table[key]!r}; it must be true or false")
+        values |= {key: table[key] for key in form.flags if key in table}
+        for key, choices in form.texts.items():
+            if (text := table.get(key, choices[0])) not in choices:
+                raise EntryError(f"{self.where}: {dot + key} is {text!r}; allowed: {', '.join(choices)}")
+            values[key] = text
+        for key, inner in form.tables.items():
+            values[key] = self.read(table.get(key, {}), inner, dot + key)
+        return form.build(**values)
+
+    def _leaves(self, form: _Form) -> list[str]:
+        own = [*form.required, *form.optional, *form.flags, *form.texts]
+        return own + [f"{table}.{name}" for table, inner in form.tables.items() for name in self._leaves(inner)]

@@ -1,0 +1,218 @@
+"""An architecture from any Hugging Face config.json, for pricing: sizes alone, no weights.
+
+What decides the sizes is read; what decides values only (rotary settings, activations, scales of logits) is not, and how
+the weights are stored (`quantization_config`) is another knob. Counts of parameters are exact, biases and norms included,
+and are those of the network that decodes: extra heads that predict further tokens are left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hwmodels.architecture import Architecture
+from hwmodels.catalog.architecture_entries import checked_architecture
+from hwmodels.catalog.entries import EntryError, near_matches
+from hwmodels.catalog.huggingface_families import FAMILIES
+from hwmodels.catalog.huggingface_family import LLAMA_LIKE, Family
+from hwmodels.catalog.huggingface_settings import Settings, shown
+from hwmodels.catalog.huggingface_sizes import architecture_values
+
+__all__ = ["ConfigReading", "architecture_from_config", "architecture_from_config_file", "read_config"]
+
+#: Parts of a key's name -> the feature that a key with such a name announces, in any family, unless null, false or 0.
+_UNMODELLED = {
+    "is_encoder_decoder": "an encoder beside the decoder",
+    "encoder_layers": "an encoder beside the decoder",
+    "cross_attention": "cross attention",
+    "mamba": "state-space layers",
+    "ssm_": "state-space layers",
+    "state_size": "state-space layers",
+    "linear_attn": "linear attention",
+    "linear_key_head": "linear attention",
+    "linear_num_": "linear attention",
+    "conv_kernel": "convolution layers",
+    "index_topk": "attention to selected tokens",
+    "kv_shared_layers": "layers that share their cache",
+    "hidden_size_per_layer_input": "embeddings per layer",
+    "altup": "alternating updates",
+    "attention_chunk_size": "chunked attention",
+    "block_configs": "layers of different shapes",
+}
+_EXTRA_PREDICTION_KEYS = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_layers", "num_mtp_modules")
+
+#: Keys of towers that see or hear, which only a network with a `text_config` may have: there they can be told apart.
+_TOWERS = ("vision_config", "audio_config", "speech_config")
+
+_SIZES = (
+    *("num_hidden_layers", "hidden_size", "intermediate_size"),
+    *("num_attention_heads", "num_key_value_heads", "vocab_size"),
+)
+#: What an unknown family must state to be read as a Llama-like decoder.
+_LLAMA_NEEDS = (*_SIZES, "tie_word_embeddings", "hidden_act", "rms_norm_eps")
+#: What else it may state without being another kind of network. Every other key may announce one.
+_LLAMA_MAY_HAVE = {
+    *("_attn_implementation", "_name_or_path", "architectures", "auto_map", "dtype", "id2label", "initializer_range"),
+    *("label2id", "model_type", "output_attentions", "output_hidden_states", "pretraining_tp", "quantization_config"),
+    *("return_dict", "torch_dtype", "transformers_version", "use_cache"),
+    *("attention_bias", "head_dim", "mlp_bias"),
+    *("attention_dropout", "embedding_dropout", "residual_dropout"),
+    *("bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id"),
+    *("max_position_embeddings", "original_max_position_embeddings", "partial_rotary_factor"),
+    *("rope_parameters", "rope_scaling", "rope_theta"),
+}
+
+#: Sizes without which a file is taken for damaged, even where the family has a default.
+_ALWAYS_STATED = ("num_hidden_layers", "hidden_size")
+
+
+class ConfigReading(NamedTuple):
+    """What config.json describes.
+
+    Attributes:
+        architecture: every leaf a float.
+        notes: what a user should know: what was left out, what was assumed.
+    """
+
+    architecture: Architecture
+    notes: tuple[str, ...]
+
+
+def architecture_from_config(raw: Mapping[str, Any]) -> Architecture:
+    """The architecture that a parsed config.json describes; see `read_config`."""
+    return read_config(raw).architecture
+
+
+def architecture_from_config_file(path: str | Path) -> Architecture:
+    """The architecture that a config.json describes; see `read_config`.
+
+    Args:
+        path: the file, or the folder that holds it.
+    Raises:
+        EntryError: the file cannot be read or is no JSON object; see `read_config`.
+        NotImplementedError: see `read_config`.
+    """
+    path = Path(path)
+    path = path / "config.json" if path.is_dir() else path
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        problem = " ".join(str(error).split())
+        raise EntryError(f"{path}: cannot be read as JSON: {problem}; give the path of a config.json") from error
+    return read_config(raw, where=str(path)).architecture
+
+
+def read_config(raw: Mapping[str, Any], *, where: str = "config.json") -> ConfigReading:
+    """Read a parsed config.json: of a known family, or of one that is Llama-like by every key that it has.
+
+    A key that the file lacks has the default of its family's configuration class in transformers, except the number of
+    layers and the hidden size, which must be stated. Of a multimodal network its `text_config` is read.
+
+    Args:
+        where: the file's name, for messages.
+    Raises:
+        EntryError: no JSON object; a needed key is missing; a value is of the wrong kind or out of range; sizes do not
+            fit together.
+        NotImplementedError: a feature that `Architecture` cannot describe, or a key of an unknown family that may be one.
+    """
+    if not isinstance(raw, Mapping):
+        raise EntryError(f"{where}: is {shown(raw)}; it must be a JSON object, as Hugging Face's config.json is")
+    notes: list[str] = []
+    nested = raw.get("text_config")
+    if nested is not None:
+        raw = _text_part(raw, nested, where, notes)
+        where = f"{where}: text_config"
+    name = raw.get("model_type")
+    if not isinstance(name, str) or not name:
+        raise EntryError(
+            f"{where}: model_type is {shown(name)}; it must be a text such as {', '.join(list(FAMILIES)[:3])}"
+        )
+    _refuse_unmodelled(raw, where)
+    family = FAMILIES.get(name)
+    if family is None:
+        family = _llama_like(raw, name, where, notes)
+    settings = Settings(raw, family.defaults, family.spellings, where)
+    if nested is None:
+        for key in _ALWAYS_STATED:
+            if not settings.stated(key):
+                raise settings.error(key, "is missing; a config.json states it")
+        for key in _TOWERS:
+            if raw.get(key):
+                raise NotImplementedError(
+                    f"{where}: {key} beside the decoder's own sizes is not modelled; allowed is a text_config of its own"
+                )
+    _check_fixed(settings, family, name)
+    assumed = [f"{key} = {family.defaults[key]}" for key in _SIZES if _silent(settings, family, key)]
+    if assumed:
+        notes.append(f"not stated, so as the family {name} has it: {', '.join(assumed)}")
+    for key in _EXTRA_PREDICTION_KEYS:
+        if settings.get(key):
+            notes.append(f"{key} is {shown(settings.get(key))}: layers that predict further tokens are not counted")
+    return ConfigReading(checked_architecture(architecture_values(settings, family), where=where), tuple(notes))
+
+
+def _text_part(raw: Mapping[str, Any], nested: Any, where: str, notes: list[str]) -> dict[str, Any]:
+    if not isinstance(nested, Mapping):
+        raise EntryError(f"{where}: text_config is {shown(nested)}; it must be an object")
+    others = [
+        key for key in raw if isinstance(key, str) and key.endswith("_config") and raw[key] and key != "text_config"
+    ]
+    left_out = [key for key in others if key != "quantization_config"]
+    notes.append(
+        f"the text decoder of {shown(raw.get('model_type'))}, as its text_config describes it"
+        + (f"; {', '.join(left_out)} not counted" if left_out else "")
+    )
+    _refuse_unmodelled(raw, where)
+    # The head belongs to the whole network, whose own word on it counts.
+    outer = {key: raw[key] for key in ("tie_word_embeddings",) if raw.get(key) is not None}
+    return {**nested, **outer}
+
+
+def _refuse_unmodelled(raw: Mapping[str, Any], where: str) -> None:
+    for key, value in raw.items():
+        if not value or not isinstance(key, str):
+            continue
+        for part, feature in _UNMODELLED.items():
+            if part in key:
+                raise NotImplementedError(
+                    f"{where}: {key} is {shown(value)}: {feature}, which is not modelled; allowed is a decoder without it"
+                )
+
+
+def _llama_like(raw: Mapping[str, Any], name: str, where: str, notes: list[str]) -> Family:
+    known = f"known families: {', '.join(FAMILIES)}"
+    near = near_matches(name[:40], FAMILIES).strip()
+    unknown = f"{where}: model_type {shown(name)} is not known" + (f" ({near})" if near else "")
+    missing = [key for key in _LLAMA_NEEDS if raw.get(key) is None]
+    if missing:
+        raise NotImplementedError(f"{unknown}, and without {', '.join(missing)} it is not Llama-like; {known}")
+    allowed = {*_LLAMA_NEEDS, *_LLAMA_MAY_HAVE}
+    odd = [str(key) for key, value in raw.items() if key not in allowed and value not in (None, False)]
+    if odd:
+        raise NotImplementedError(
+            f"{unknown}, and {shown(odd)} may change its shape; a Llama-like decoder has none; {known}"
+        )
+    if raw["hidden_act"] not in ("silu", "swish"):
+        raise NotImplementedError(
+            f"{unknown}, and its hidden_act is {shown(raw['hidden_act'])}; a Llama-like decoder has 'silu'; {known}"
+        )
+    notes.append(
+        f"model_type {shown(name)} is not known: read as a Llama-like decoder, as every key of the file allows"
+    )
+    return LLAMA_LIKE
+
+
+def _check_fixed(settings: Settings, family: Family, name: str) -> None:
+    for key, value in family.must_equal.items():
+        # Equal and of the same kind: 1 is not true.
+        stated = settings.get(key)
+        if stated is not None and (stated != value or isinstance(stated, bool) != isinstance(value, bool)):
+            raise NotImplementedError(
+                f"{settings.where}: {name} with {key} = {shown(stated)} is not modelled; allowed is {value!r}"
+            )
+
+
+def _silent(settings: Settings, family: Family, key: str) -> bool:
+    return family.defaults.get(key) is not None and not settings.stated(key)

@@ -1,0 +1,98 @@
+"""What may differ from one Hugging Face model family to another, as far as sizes and counts of parameters go."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from hwmodels.catalog.huggingface_settings import Settings
+
+__all__ = ["LLAMA_LIKE", "Experts", "Family", "Switch", "Windows"]
+
+#: A property that all networks of a family have or lack, or the key of config.json that says which.
+Switch = bool | str
+
+
+@dataclasses.dataclass(frozen=True)
+class Windows:
+    """Which layers see a sliding window only, where `layer_types` does not say it.
+
+    Attributes:
+        pattern: "all"; "all_but_every_nth", n being `sliding_window_pattern`; "from_layer" and "every_other_up_to_layer",
+            the layer being `max_window_layers`.
+        enabled: a key that turns them on; windows without such a key are on where `sliding_window` is not null.
+    """
+
+    pattern: Literal["all", "all_but_every_nth", "from_layer", "every_other_up_to_layer"]
+    enabled: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Experts:
+    """Which layers are mixtures of experts, and what one has beside its matrices.
+
+    Attributes:
+        layers: "all"; "after_dense", after `first_k_dense_replace` dense ones, unless `mlp_layer_types` says which;
+            "every_nth", n being `decoder_sparse_step`, without those in `mlp_only_layers`.
+        size: the key of an expert's intermediate size.
+        shared: the key of the shared experts' intermediate size, all together; or of their number.
+        correction_bias: one stored number per expert, which corrects the router's scores.
+        biases: of the router and of the experts' matrices.
+        shared_gate: a vector that weighs the shared expert.
+    """
+
+    layers: Literal["all", "after_dense", "every_nth"]
+    size: str = "moe_intermediate_size"
+    shared: Literal["n_shared_experts", "shared_expert_intermediate_size", "shared_intermediate_size"] | None = None
+    correction_bias: bool = False
+    biases: bool = False
+    shared_gate: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """One model family.
+
+    Attributes:
+        defaults: key -> value where a file lacks the key. A `num_key_value_heads`, `head_dim` or `intermediate_size` of
+            None is derived: as many as heads; hidden size by heads; four hidden sizes.
+        spellings: usual key -> other spellings of this family, its own last.
+        norms_per_layer: of the residual stream.
+        norm_biases: norms have biases beside their scales.
+        qk_norm: "head": one scale for all heads; "all": a scale of its own for every element of all heads; "optional_…":
+            where `use_qk_norm` is true.
+        gated_ffn: three matrices rather than two.
+        qkv_bias, o_bias, ffn_bias, head_bias: vectors added to what the matrices give.
+        grouped_queries: `num_key_value_heads` may be stated; otherwise there are as many as query heads, always.
+        free_head_dim: `head_dim` may be stated; otherwise it is the hidden size by heads, always.
+        latent: multi-head latent attention.
+        learned_sinks: one stored number per head.
+        learned_positions: rows of the position table beyond `max_position_embeddings`; None: no table.
+        embedding_norm: a norm right after the embedding.
+        must_equal: keys that select what is not modelled, with the only value that is.
+    """
+
+    defaults: Mapping[str, Any]
+    spellings: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    norms_per_layer: int | Callable[[Settings], int] = 2
+    norm_biases: Switch = False
+    qk_norm: Literal["none", "head", "all", "optional_head", "optional_all"] = "none"
+    gated_ffn: bool = True
+    qkv_bias: Switch = False
+    o_bias: Switch = False
+    ffn_bias: Switch = False
+    head_bias: Switch = False
+    grouped_queries: bool = True
+    free_head_dim: bool = True
+    latent: bool = False
+    learned_sinks: bool = False
+    learned_positions: int | None = None
+    embedding_norm: bool = False
+    experts: Experts | None = None
+    windows: Windows | None = None
+    must_equal: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+#: A network with nothing but what Llama has; what an unknown family is read as.
+LLAMA_LIKE = Family(defaults={}, qkv_bias="attention_bias", o_bias="attention_bias", ffn_bias="mlp_bias")

@@ -1,0 +1,100 @@
+"""A parsed config.json as values of known kinds: each read says in one line what came and what is allowed."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Mapping
+from typing import Any
+
+from hwmodels.catalog.entries import EntryError
+
+__all__ = ["Settings", "shown"]
+
+#: Beyond any network; keeps products of sizes finite, and a mistyped exponent from being priced.
+LARGEST_SIZE = 2**40
+LARGEST_LAYERS = 2**16
+
+
+def shown(value: Any) -> str:
+    """A value of any kind, short and on one line."""
+    try:
+        return " ".join(reprlib.repr(value).split())
+    except ValueError:  # Python prints no integer of thousands of digits
+        return f"a {type(value).__name__} too long to show"
+
+
+class Settings:
+    """Values of one config.json, with its family's defaults behind them.
+
+    A family may spell a key in its own way, or in several: every lookup is by the usual name, and messages name the
+    spelling that the file has.
+    """
+
+    def __init__(
+        self, raw: Mapping[str, Any], defaults: Mapping[str, Any], spellings: Mapping[str, tuple[str, ...]], where: str
+    ):
+        self._raw, self._defaults, self._spellings, self.where = raw, defaults, spellings, where
+
+    def stated(self, key: str) -> bool:
+        """Whether the file itself has the key, null or not."""
+        return self._find(key)[1]
+
+    def get(self, key: str) -> Any:
+        """The value, of whatever kind; null where neither the file nor the family has one."""
+        spelling, found = self._find(key)
+        return self._raw[spelling] if found else self._defaults.get(key)
+
+    def size(self, key: str, *, least: int = 1, most: int = LARGEST_SIZE) -> int:
+        """A whole number in [least, most]; raises EntryError."""
+        value = self.get(key)
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            state = f"is {shown(value)}" if value is not None or self.stated(key) else "is missing"
+            raise self.error(key, f"{state}; it must be a whole number from {least} to {most}")
+        return value
+
+    def optional_size(self, key: str, *, least: int = 1) -> int | None:
+        """A whole number, or None where the value is null; raises EntryError."""
+        return None if self.get(key) is None else self.size(key, least=least)
+
+    def flag(self, key: str) -> bool:
+        """True or false; null counts as false. Raises EntryError."""
+        value = self.get(key)
+        if value is not None and not isinstance(value, bool):
+            raise self.error(key, f"is {shown(value)}; it must be true or false")
+        return bool(value)
+
+    def names(self, key: str) -> list[str] | None:
+        """A list of texts, one per layer, or None where the value is null; raises EntryError."""
+        value = self.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
+            raise self.error(key, f"is {shown(value)}; it must be a list of texts, one per layer")
+        layers = self.size("num_hidden_layers", most=LARGEST_LAYERS)
+        if len(value) != layers:
+            raise self.error(key, f"has {len(value)} entries for {layers} layers; it must have one per layer")
+        return value
+
+    def layer_numbers(self, key: str) -> set[int]:
+        """The distinct layers that a list names, empty where it is null; numbers beyond the last layer are dropped, as
+        there is nothing that they could mean. Raises EntryError.
+        """
+        value = [] if self.get(key) is None else self.get(key)
+        if not isinstance(value, list) or not all(isinstance(n, int) and not isinstance(n, bool) for n in value):
+            raise self.error(key, f"is {shown(value)}; it must be a list of layers' numbers")
+        layers = self.size("num_hidden_layers", most=LARGEST_LAYERS)
+        return {number for number in value if 0 <= number < layers}
+
+    def error(self, key: str, problem: str) -> EntryError:
+        """A fault of one key, to be raised."""
+        return EntryError(f"{self.where}: {self._find(key)[0]} {problem}")
+
+    def _find(self, key: str) -> tuple[str, bool]:
+        """The spelling that the file has, or the usual one; and whether the file has any."""
+        spellings = (key, *self._spellings.get(key, ()))
+        present = [name for name in spellings if name in self._raw]
+        if len({shown(self._raw[name]) for name in present}) > 1:
+            values = ", ".join(f"{name} = {shown(self._raw[name])}" for name in present)
+            raise EntryError(f"{self.where}: {values}: these name one thing and differ; keep one of them")
+        # A family's own spelling comes last and is the one that its users know.
+        return (present[0], True) if present else (spellings[-1], False)

@@ -1,0 +1,233 @@
+"""The sizes and counts that a config.json states or implies, by the rules of its family."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hwmodels.catalog.huggingface_family import Family, Switch
+from hwmodels.catalog.huggingface_settings import LARGEST_LAYERS, Settings, shown
+
+__all__ = ["architecture_values"]
+
+_FULL, _SLIDING = "full_attention", "sliding_attention"
+
+
+def architecture_values(settings: Settings, family: Family) -> dict[str, float]:
+    """Field of `Architecture` -> value, each right in itself; whether they fit together is not checked here.
+
+    Raises:
+        EntryError: a value is missing, of the wrong kind or out of range.
+        NotImplementedError: layers of another kind than full or sliding attention; embeddings of another width.
+    """
+    layers = settings.size("num_hidden_layers", most=LARGEST_LAYERS)
+    hidden, vocab = settings.size("hidden_size"), settings.size("vocab_size")
+    attention, experts = _attention(settings, family, hidden), _experts(settings, family, layers)
+    intermediate = _intermediate_size(settings, family, hidden)
+    projected = settings.optional_size("word_embed_proj_dim")
+    if projected not in (None, hidden):
+        raise NotImplementedError(
+            f"{settings.where}: word_embed_proj_dim is {projected} and hidden_size {hidden}: embeddings of another width are "
+            "not modelled; allowed are equal ones"
+        )
+    rule = family.norms_per_layer
+    norms = rule if isinstance(rule, int) else rule(settings)
+
+    norm_bias = hidden * _on(settings, family.norm_biases)
+    vectors = layers * (norms * norm_bias + attention.vectors)
+    matrices = 1 + family.gated_ffn
+    dense_layers = layers - experts.layers
+    vectors += dense_layers * (matrices * intermediate + hidden) * _on(settings, family.ffn_bias)
+    vectors += experts.layers * experts.vectors(hidden, matrices)
+    outside = norm_bias + vocab * _on(settings, family.head_bias)
+    if family.embedding_norm:
+        outside += hidden + norm_bias
+    positions = 0
+    if family.learned_positions is not None:
+        positions = settings.size("max_position_embeddings") + family.learned_positions
+    window_layers, window = _windows(settings, family, layers)
+    values = {
+        "num_layers": layers,
+        "hidden_size": hidden,
+        "intermediate_size": intermediate,
+        "num_heads": attention.heads,
+        "num_kv_heads": attention.kv_heads,
+        "head_dim": attention.head_dim,
+        "vocab_size": vocab,
+        "tied_embeddings": settings.flag("tie_word_embeddings"),
+        "qk_norm": attention.qk_norm,
+        "gated_ffn": family.gated_ffn,
+        "norms_per_layer": norms,
+        "vectors_per_layer": vectors / layers,
+        "vectors_outside_layers": outside,
+        "learned_positions": positions,
+        "num_moe_layers": experts.layers,
+        "num_experts": experts.experts,
+        "experts_per_token": experts.per_token,
+        "expert_intermediate_size": experts.size,
+        "shared_intermediate_size": experts.shared,
+        "num_window_layers": window_layers,
+        "window_tokens": window,
+    }
+    return {name: float(value) for name, value in (values | attention.latent).items()}
+
+
+def _intermediate_size(settings: Settings, family: Family, hidden: int) -> int:
+    if family.experts is not None and family.experts.layers == "all":
+        return 0  # the key is the experts' size
+    derived = family.defaults.get("intermediate_size", 0) is None
+    return (
+        settings.optional_size("intermediate_size") if derived else settings.size("intermediate_size")
+    ) or 4 * hidden
+
+
+class _Attention(NamedTuple):
+    heads: int
+    kv_heads: int
+    head_dim: int
+    qk_norm: bool
+    vectors: int  # per layer, beside the scales of norms head by head
+    latent: dict[str, int]
+
+
+class _Experts(NamedTuple):
+    layers: int = 0
+    experts: int = 0
+    per_token: int = 0
+    size: int = 0
+    shared: int = 0
+    correction_bias: bool = False
+    biases: bool = False
+    shared_gate: bool = False
+
+    def vectors(self, hidden: int, matrices: int) -> int:
+        """Stored elements of vectors per layer of experts."""
+        of_experts = self.experts * (1 + matrices * self.size + hidden) if self.biases else 0
+        return of_experts + self.experts * self.correction_bias + hidden * self.shared_gate
+
+
+def _on(settings: Settings, switch: Switch) -> bool:
+    return switch if isinstance(switch, bool) else settings.flag(switch)
+
+
+def _attention(settings: Settings, family: Family, hidden: int) -> _Attention:
+    heads = settings.size("num_attention_heads")
+    if family.latent:
+        return _latent_attention(settings, family, hidden, heads)
+    kv_heads = _kv_heads(settings, family, heads)
+    head_dim = settings.optional_size("head_dim")
+    if head_dim is None or not family.free_head_dim:
+        if hidden % heads:
+            remedy = ", or head_dim stated" if family.free_head_dim else ""
+            problem = f"is {hidden}, which {heads} heads do not divide; it must be a multiple of them{remedy}"
+            raise settings.error("hidden_size", problem)
+        if head_dim not in (None, hidden // heads):
+            raise settings.error(
+                "head_dim", f"is {head_dim}; in this family it is hidden_size / heads = {hidden // heads}"
+            )
+        head_dim = hidden // heads
+    query, key_value = heads * head_dim, kv_heads * head_dim
+    norm = family.qk_norm
+    if norm.startswith("optional"):
+        norm = norm.removeprefix("optional_") if settings.flag("use_qk_norm") else "none"
+    vectors = (query + 2 * key_value) * _on(settings, family.qkv_bias) + hidden * _on(settings, family.o_bias)
+    if norm == "all":
+        # An architecture that normalises has one scale for all query heads and one for all key heads; this has more.
+        vectors += query + key_value - 2 * head_dim
+    vectors += heads * family.learned_sinks
+    return _Attention(heads, kv_heads, head_dim, norm != "none", vectors, {})
+
+
+def _kv_heads(settings: Settings, family: Family, heads: int) -> int:
+    # Some families share one head by `multi_query`, or have as many as query heads.
+    if "multi_query" in family.defaults and not settings.flag("new_decoder_architecture"):
+        return 1 if settings.flag("multi_query") else heads
+    stated = settings.optional_size("num_key_value_heads")
+    if not family.grouped_queries and stated not in (None, heads):
+        raise settings.error("num_key_value_heads", f"is {stated}; this family has as many as query heads, {heads}")
+    return stated or heads
+
+
+def _latent_attention(settings: Settings, family: Family, hidden: int, heads: int) -> _Attention:
+    rank, query_rank = settings.size("kv_lora_rank"), settings.optional_size("q_lora_rank", least=0) or 0
+    rotated = settings.size("qk_rope_head_dim")
+    latent = {
+        "kv_lora_rank": rank,
+        "q_lora_rank": query_rank,
+        "rope_head_dim": rotated,
+        "v_head_dim": settings.size("v_head_dim"),
+    }
+    # Only what projects from and to the residual stream has biases.
+    biases = (query_rank + rank + rotated + hidden) * settings.flag("attention_bias")
+    return _Attention(heads, heads, settings.size("qk_nope_head_dim"), False, biases, latent)
+
+
+def _experts(settings: Settings, family: Family, layers: int) -> _Experts:
+    rule = family.experts
+    if rule is None:
+        return _Experts()
+    count = settings.optional_size("num_experts", least=0) or 0
+    moe_layers = _expert_layers(settings, rule.layers, layers) if count else 0
+    if not moe_layers:
+        if rule.layers == "all":
+            raise settings.error("num_experts", f"is {count}; every layer of this family has at least one")
+        return _Experts()
+    size = settings.size(rule.size)
+    shared = 0
+    if rule.shared == "n_shared_experts":
+        shared = size * (settings.optional_size("n_shared_experts", least=0) or 0)
+    elif rule.shared is not None:
+        shared = settings.optional_size(rule.shared, least=0) or 0
+    return _Experts(
+        layers=moe_layers,
+        experts=count,
+        per_token=settings.size("num_experts_per_tok"),
+        size=size,
+        shared=shared,
+        correction_bias=rule.correction_bias,
+        biases=rule.biases,
+        shared_gate=rule.shared_gate,
+    )
+
+
+def _expert_layers(settings: Settings, rule: str, layers: int) -> int:
+    if rule == "all":
+        return layers
+    if rule == "every_nth":
+        step = settings.size("decoder_sparse_step")
+        dense = settings.layer_numbers("mlp_only_layers")
+        return layers // step - sum((number + 1) % step == 0 for number in dense)
+    kinds = settings.names("mlp_layer_types")
+    if kinds is None:
+        return layers - min(layers, settings.optional_size("first_k_dense_replace", least=0) or 0)
+    if not set(kinds) <= {"dense", "sparse"}:
+        raise settings.error("mlp_layer_types", f"is {shown(kinds)}; each entry must be 'dense' or 'sparse'")
+    return kinds.count("sparse")
+
+
+def _windows(settings: Settings, family: Family, layers: int) -> tuple[int, int]:
+    """Layers with a sliding window, and its length."""
+    kinds = settings.names("layer_types")
+    if kinds is not None:
+        others = sorted(set(kinds) - {_FULL, _SLIDING})
+        if others:
+            raise NotImplementedError(
+                f"{settings.where}: layer_types has {shown(others)}, which are not modelled; allowed: {_FULL}, {_SLIDING}"
+            )
+        count = kinds.count(_SLIDING)
+    else:
+        count = _window_layers(settings, family, layers)
+    return (count, settings.size("sliding_window")) if count else (0, 0)
+
+
+def _window_layers(settings: Settings, family: Family, layers: int) -> int:
+    rule = family.windows
+    if rule is None or settings.get("sliding_window") is None:
+        return 0
+    if rule.enabled is not None and not settings.flag(rule.enabled):
+        return 0
+    if rule.pattern == "all":
+        return layers
+    if rule.pattern == "all_but_every_nth":
+        return layers - layers // settings.size("sliding_window_pattern")
+    first = min(layers, settings.size("max_window_layers", least=0))
+    return layers - first if rule.pattern == "from_layer" else (first + 1) // 2

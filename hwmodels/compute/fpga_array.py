@@ -1,0 +1,102 @@
+"""An FPGA's array of processing elements, as FlightLLM arranges them for decoding.
+
+A processing element (PE) multiplies one weight by one activation per cycle, more if it holds several multipliers. Rows of
+PEs lie over the summed dimension k, columns over the outputs n. In its vector mode the whole array works on one token at a
+time, so that x tokens take x times as long: the processing rate r behind the compute roof P_max = 1 / r. In its matrix mode
+the columns are split into groups, each with a token of its own: with fewer tokens than groups the others idle, so this pays
+only from as many tokens up as there are groups, and more than the vector mode only where n does not fill the columns.
+
+    seconds = ceil(m / groups) * ceil(k / rows) * ceil(n / (columns / groups)) / frequency
+
+Source: "Boosting the Performance of Tree-Based Speculative Decoding of LLMs on FPGAs", III-A, Eq. (1), Table IV.
+Departs: the paper gives the sides of the arrays, no more. Which side lies over k and which over n, both modes, and one 16-bit
+    product per PE and cycle are ours; at 225 MHz that puts the compute roof of 16-bit Llama-3.1-8B where Table IV has the best
+    verification lengths of short contexts, on three boards of four (U250 is bound by memory beyond them).
+"""
+
+from __future__ import annotations
+
+import flax.struct
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from hwmodels.compute.folds import smooth_ceil_div
+from hwmodels.compute.weight_slices import share_narrower
+from hwmodels.interface import UNCOMPRESSED_BITS
+from hwmodels.scalars import Leaf, Number, as_float
+
+__all__ = ["FpgaArray", "seconds_per_token"]
+
+
+@flax.struct.dataclass
+class FpgaArray:
+    """A grid of processing elements. Every field is a leaf, "*b"."""
+
+    rows: Leaf  # PEs over k, >= 1
+    columns: Leaf  # PEs over n, >= 1
+    frequency_hz: Leaf  # > 0
+    macs_per_pe: Leaf = 1.0  # 16-bit products of a PE in a cycle, summed within it, > 0
+    packing: Leaf = 1.0  # narrow weights that share a multiplier, each for another output, >= 1
+    packed_below_bits: Leaf = 10.0  # weights of fewer stored bits are packed; 10 admits 8-bit ones with their scales
+    parallel_tokens: Leaf = 1.0  # tokens side by side, each with its share of the columns, in [1, columns]
+    efficiency: Leaf = 1.0  # share of the cycles in which the array does not wait for itself, in (0, 1]
+    launch_latency_s: Leaf = 0.0  # of one product's start: instructions, filling and draining, >= 0
+
+    @property
+    def peak_flops_per_s(self) -> Leaf:
+        """Rate with all PEs busy on the narrowest weights, "*b"; a multiply-add counts 2."""
+        return 2.0 * _macs_per_s(self, as_float(self.packing))
+
+    def product_time(
+        self, m: Number, k: Number, n: Number, *, weight_bits: Number = UNCOMPRESSED_BITS, temperature: Number = 0.0
+    ) -> Float[Array, "*b"]:
+        """Seconds of arithmetic of an m x k by k x n product.
+
+        Args:
+            m, k, n: "*b", > 0, real; m counts tokens.
+            weight_bits: "*b", > 0; bits stored per weight, which decide on packing only.
+            temperature: "*b", in [0, 1], of the tile counts and of the limit of packing; 0 is exact.
+        Returns:
+            "*b", s; m times `seconds_per_token` where rows and columns divide the sizes, more elsewhere.
+        Gradient: right for every input; at temperature 0 the tile counts are constants, also over m: see `smooth_ceil_div`.
+        """
+        packing = _packing(self, weight_bits, temperature)
+        columns = as_float(self.columns) / as_float(self.parallel_tokens) * packing
+        passes = smooth_ceil_div(m, self.parallel_tokens, temperature)
+        row_folds = smooth_ceil_div(k, as_float(self.rows) * as_float(self.macs_per_pe), temperature)
+        column_folds = smooth_ceil_div(n, columns, temperature)
+        cycles_per_s = as_float(self.frequency_hz) * as_float(self.efficiency)
+        return passes * row_folds * column_folds / cycles_per_s
+
+    def launch_time(
+        self, m: Number, k: Number, n: Number, *, weight_bits: Number = UNCOMPRESSED_BITS
+    ) -> Float[Array, "*b"]:
+        """Seconds per launch that overlap with nothing, the same for every shape."""
+        del m, k, n, weight_bits
+        return jnp.asarray(as_float(self.launch_latency_s))
+
+
+def seconds_per_token(
+    array: FpgaArray, weights: Number, *, weight_bits: Number = UNCOMPRESSED_BITS, temperature: Number = 0.0
+) -> Float[Array, "*b"]:
+    """Time r of one token in a network whose matrices the array's sides divide: x tokens take x r.
+
+    Args:
+        array: leaves "*b".
+        weights: "*b", > 0; weights that each token meets.
+        weight_bits: "*b", > 0; bits stored per weight, which decide on packing only.
+        temperature: "*b", in [0, 1], of the limit of packing.
+    Source: tree speculation on FPGAs, Eq. (1): P_max = 1 / r, and Eq. (14), T_v(x) = (x / x_R) T_v(1).
+    """
+    rate = _macs_per_s(array, _packing(array, weight_bits, temperature)) * as_float(array.efficiency)
+    return jnp.asarray(as_float(weights) / rate)
+
+
+def _packing(array: FpgaArray, weight_bits: Number, temperature: Number) -> Float[Array, "*b"]:
+    narrow = share_narrower(weight_bits, array.packed_below_bits, temperature)
+    return 1.0 + (as_float(array.packing) - 1.0) * narrow
+
+
+def _macs_per_s(array: FpgaArray, packing: Leaf) -> Leaf:
+    pes = as_float(array.rows) * as_float(array.columns)
+    return pes * as_float(array.macs_per_pe) * packing * as_float(array.frequency_hz)

@@ -1,0 +1,111 @@
+"""A grid of processing elements (PEs) with vector multipliers, such as Simba: buffers in every PE, one global buffer.
+
+Each PE has some vector MACs, each of which multiplies a vector of inputs with one column of its weights and adds up: in one
+cycle a PE works on 1 row of inputs, `vector_width` places along k and `vector_macs` columns of n. The two sides of the grid
+are laid along m, k or n, both along the same or each along another; a product takes the best of the nine ways:
+
+    cycles = ceil(m / M) * ceil(k / (vector_width * K)) * ceil(n / (vector_macs * N)),    M * K * N = rows * columns
+
+Weights enter the grid through its *weight lanes*, a weight each per cycle, and stay in a PE's registers while its rows of
+inputs pass ("local weight stationary"). Where a decoder sits between weight memory and multipliers there is one per lane.
+
+Source: Huff-LLM, 2.2 and the table Simba_specs.
+Departs: the paper prints neither the global buffer nor how PEs are fed; both are arguments here. What moves to and from DRAM,
+    and how products are cut so that tiles fit, is `hwmodels.compute.vector_mapper`.
+"""
+
+from __future__ import annotations
+
+import flax.struct
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from hwmodels.compute.folds import smooth_ceil_div
+from hwmodels.interface import UNCOMPRESSED_BITS
+from hwmodels.scalars import Leaf, Number, as_float
+
+__all__ = ["DIMENSIONS", "SPREADS", "VectorArray", "assignment_cycles", "weight_load_time"]
+
+#: Dimensions of a product: rows of the inputs (tokens), the summed one, columns of the weights.
+DIMENSIONS = ("m", "k", "n")
+
+#: All ways to lay the grid: the dimension along its rows, that along its columns.
+SPREADS = tuple((rows, columns) for rows in DIMENSIONS for columns in DIMENSIONS)
+
+_ROWS_ALONG = np.array([[d == rows for d in DIMENSIONS] for rows, _ in SPREADS])
+_COLUMNS_ALONG = np.array([[d == columns for d in DIMENSIONS] for _, columns in SPREADS])
+
+
+@flax.struct.dataclass
+class VectorArray:
+    """Processing elements with vector MACs. Every field is a leaf, "*b"."""
+
+    pe_rows: Leaf  # >= 1
+    pe_columns: Leaf  # >= 1
+    vector_macs: Leaf  # in a PE, each for another column of the weights, >= 1
+    vector_width: Leaf  # products that one of them adds up in a cycle, >= 1
+    frequency_hz: Leaf  # > 0
+    weight_buffer_bytes: Leaf  # of each PE, > 0
+    input_buffer_bytes: Leaf  # of each PE, > 0
+    accumulator_buffer_bytes: Leaf  # of each PE, > 0
+    global_buffer_bytes: Leaf  # shared, for inputs and partial sums, >= 0
+    weight_lanes: Leaf  # weights that enter the grid in a cycle, > 0
+    launch_latency_s: Leaf = 0.0  # of one product's start, >= 0
+
+    @property
+    def peak_flops_per_s(self) -> Leaf:
+        """Rate with all multipliers busy, "*b"; a multiply-add counts 2."""
+        pes = as_float(self.pe_rows) * as_float(self.pe_columns)
+        return 2.0 * pes * as_float(self.vector_macs) * as_float(self.vector_width) * as_float(self.frequency_hz)
+
+    def product_time(
+        self, m: Number, k: Number, n: Number, *, weight_bits: Number = UNCOMPRESSED_BITS, temperature: Number = 0.0
+    ) -> Float[Array, "*b"]:
+        """Seconds of arithmetic of an m x k by k x n product, with the grid laid in the best way.
+
+        Args:
+            m, k, n: "*b", > 0, real.
+            weight_bits: not used: weights are multiplied in full width.
+            temperature: "*b", in [0, 1], of the counts; 0 is exact.
+        Returns:
+            "*b", s.
+        Gradient: that of the best way; a kink where two are as good. At temperature 0 the counts are constants: see
+            `smooth_ceil_div`.
+        """
+        del weight_bits
+        return jnp.min(assignment_cycles(self, m, k, n, temperature), axis=-1) / as_float(self.frequency_hz)
+
+    def launch_time(
+        self, m: Number, k: Number, n: Number, *, weight_bits: Number = UNCOMPRESSED_BITS
+    ) -> Float[Array, "*b"]:
+        """Seconds per launch that overlap with nothing, the same for every shape."""
+        del m, k, n, weight_bits
+        return jnp.asarray(as_float(self.launch_latency_s))
+
+
+def assignment_cycles(
+    array: VectorArray, m: Number, k: Number, n: Number, temperature: Number = 0.0
+) -> Float[Array, "*b spread"]:
+    """Cycles of a product for each of the ways in `SPREADS` to lay the grid.
+
+    Args:
+        array: leaves "*b".
+        m, k, n: "*b", > 0, real.
+        temperature: "*b", in [0, 1], of the counts; 0 is exact.
+    Returns:
+        "*b spread", each at least m k n over the number of multipliers.
+    """
+    leaves = (1.0, array.vector_width, array.vector_macs, array.pe_rows, array.pe_columns, m, k, n, temperature)
+    one, width, macs, rows, columns, m, k, n, temperature = (jnp.asarray(as_float(x))[..., None] for x in leaves)
+    along = lambda which, side: jnp.where(which, side, 1.0)
+    tiles = jnp.ones(len(SPREADS))
+    for d, (extent, step) in enumerate(((m, one), (k, width), (n, macs))):
+        step = step * along(_ROWS_ALONG[:, d], rows) * along(_COLUMNS_ALONG[:, d], columns)
+        tiles = tiles * smooth_ceil_div(extent, step, temperature)
+    return tiles
+
+
+def weight_load_time(array: VectorArray, k: Number, n: Number) -> Float[Array, "*b"]:
+    """Seconds in which all weights of a k x n matrix enter the grid once, through all its lanes, "*b"."""
+    return jnp.asarray(as_float(k) * as_float(n) / (as_float(array.weight_lanes) * as_float(array.frequency_hz)))

@@ -1,0 +1,217 @@
+"""A decoder as hardware: how many symbols per cycle it delivers, and how many of them a consumer needs.
+
+One unit has two limits: symbols that it can put out per cycle, and bits of the coded stream that it can parse per cycle. Which
+of them holds depends on the data. Codes of fixed length (MX, table lookup) and one-symbol-per-cycle decoders (Huffman) know the
+first only; a unary decoder knows the second, and is the slower the longer the codewords are.
+
+Source: Cassandra, V-A (decoders), V-B (where they sit, how many); Huff-LLM, 3.2 (one symbol per cycle at the array's edge).
+Departs: a queue between parsing and output is taken to be deep enough that only means count. Superblocks keep it short.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import flax.struct
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from hwmodels.compute.folds import Whole, smooth_ceil_div
+from hwmodels.decoders.exact import exact_counts, round_up
+from hwmodels.scalars import Leaf, Number, as_float
+from hwmodels.smoothing import smooth_maximum
+from hwmodels.units import BITS_PER_BYTE
+
+__all__ = [
+    "DECODER_KINDS",
+    "LEVELS",
+    "PLACES",
+    "Decoder",
+    "bits_at",
+    "cycles_per_symbol",
+    "decoded_bytes_per_cycle",
+    "decoded_bytes_per_s",
+    "decoders_needed",
+    "is_coded_at",
+    "no_decoder",
+    "smooth_decoders_needed",
+]
+
+DECODER_KINDS = ("none", "unary", "mx", "huffman_cam", "lut")
+
+#: Memories that a place divides: off chip, and the last one on chip (L2 cache or scratchpad).
+LEVELS = ("dram", "on_chip")
+
+#: Where decoders sit, and at which levels the data are therefore still coded.
+PLACES = {
+    "l2": ("dram", "on_chip"),  # between a GPU's L2 cache and the interconnect
+    "dma": ("dram",),  # in an NPU's DMA, before the scratchpad
+    "array_edge": ("dram", "on_chip"),  # between the weight buffer and the first row of elements
+}
+
+#: Leaves are rounded, and so are their products: a shortfall of this many units of the last place is none.
+_ROUNDING_UNITS = 4.0
+
+
+@flax.struct.dataclass
+class Decoder:
+    """Units of one kind, working side by side; every number is a leaf, "*b".
+
+    Raises:
+        ValueError: `kind` is not in `DECODER_KINDS` or `place` not in `PLACES`.
+    """
+
+    frequency_hz: Leaf  # > 0
+    symbols_per_cycle: Leaf = math.inf  # that one unit puts out, > 0; infinite where only parsing limits it
+    code_bits_per_cycle: Leaf = math.inf  # that one unit parses, > 0; infinite where codes have a fixed length
+    symbol_bytes: Leaf = 2.0  # of a decoded symbol, > 0
+    count: Leaf = 1.0  # units, > 0
+    area_m2: Leaf = 0.0  # of one unit, >= 0
+    power_w: Leaf = 0.0  # of one unit while it decodes, >= 0
+    symbol_energy_j: Leaf = 0.0  # in addition, of each symbol, >= 0
+    latency_cycles: Leaf = 0.0  # from a coded symbol to its value, >= 0; hidden but for the first
+    kind: str = flax.struct.field(pytree_node=False, default="none")
+    place: str = flax.struct.field(pytree_node=False, default="dma")
+
+    def __post_init__(self) -> None:
+        for name, value, allowed in (("kind", self.kind, DECODER_KINDS), ("place", self.place, tuple(PLACES))):
+            if value not in allowed:
+                raise ValueError(f"{name} {value!r} is unknown; choose one of {', '.join(allowed)}")
+
+    @property
+    def total_area_m2(self) -> Leaf:
+        """Area of all units, "*b"."""
+        return as_float(self.count) * as_float(self.area_m2)
+
+
+def no_decoder(*, place: str = "dma") -> Decoder:
+    """Data that are stored as they are used: no time, no area, no energy."""
+    return Decoder(frequency_hz=1.0, kind="none", place=place)
+
+
+def is_coded_at(decoder: Decoder, level: str) -> bool:
+    """Whether data lie coded in a memory; never without a decoder.
+
+    Raises:
+        ValueError: `level` is not in `LEVELS`.
+    """
+    if level not in LEVELS:
+        raise ValueError(f"level {level!r} is unknown; choose one of {', '.join(LEVELS)}")
+    return decoder.kind != "none" and level in PLACES[decoder.place]
+
+
+def bits_at(decoder: Decoder, level: str, coded_bits: Number) -> Leaf:
+    """Bits that a value takes in a memory: `coded_bits` ("*b") before the decoder, those of a symbol behind it.
+
+    Raises:
+        ValueError: `level` is not in `LEVELS`.
+    """
+    return as_float(coded_bits) if is_coded_at(decoder, level) else as_float(decoder.symbol_bytes) * BITS_PER_BYTE
+
+
+def cycles_per_symbol(decoder: Decoder, code_bits: Number, temperature: Number = 0.0) -> Float[Array, "*b"]:
+    """Cycles that one unit takes for a symbol: the slower of putting out and parsing.
+
+    Args:
+        decoder: leaves "*b".
+        code_bits: "*b", >= 0; mean bits to be parsed per symbol put out. Symbols that need none (pruned ones, which the
+            bitmap restores) lower the mean.
+        temperature: "*b" or one number, in [0, 1], of the smooth maximum; 0 is exact.
+    Returns:
+        "*b", >= 0; 0 where neither limit exists.
+    Gradient: right everywhere but at the kink where both limits are equal, at temperature 0; see `smooth_maximum`.
+    """
+    put_out = 1.0 / as_float(decoder.symbols_per_cycle)
+    parsed = as_float(code_bits) / as_float(decoder.code_bits_per_cycle)
+    return smooth_maximum(jnp.stack(jnp.broadcast_arrays(put_out, parsed), axis=-1), temperature)
+
+
+def decoded_bytes_per_cycle(decoder: Decoder, code_bits: Number, temperature: Number = 0.0) -> Float[Array, "*b"]:
+    """Decoded bytes that one unit delivers per cycle, "*b"; infinite without a decoder. Arguments: `cycles_per_symbol`."""
+    return as_float(decoder.symbol_bytes) / cycles_per_symbol(decoder, code_bits, temperature)
+
+
+def decoded_bytes_per_s(decoder: Decoder, code_bits: Number, temperature: Number = 0.0) -> Float[Array, "*b"]:
+    """Decoded bytes that all units deliver per second, "*b". Arguments: `cycles_per_symbol`."""
+    unit = decoded_bytes_per_cycle(decoder, code_bits, temperature)
+    return unit * (as_float(decoder.count) * as_float(decoder.frequency_hz))
+
+
+def decoders_needed(
+    decoder: Decoder, demand_bytes_per_cycle: Number, code_bits: Number, *, partitions: Number = 1
+) -> Whole:
+    """The smallest number of units that never stalls a consumer, exactly, on the host.
+
+    Args:
+        decoder: leaves "*b"; its `count` does not matter.
+        demand_bytes_per_cycle: "*b", >= 0; decoded bytes that the consumer takes per cycle of the decoder.
+        code_bits: "*b", >= 0; mean bits to be parsed per symbol.
+        partitions: "*b", whole >= 1; equal shares of the demand, none of which can use another's units.
+    Returns:
+        "*b", whole >= 0; a Python integer where all are single numbers, int64 otherwise. 0 without demand or without limits.
+    Raises:
+        ValueError: a number is traced, negative or not finite, a rate is not positive, or `partitions` is not whole.
+    Source: Cassandra, V-B and VI-D, in words.
+    Departs: numbers are taken as their decimals are written, so that 40 units of 25.6 bytes are enough for 1024.
+    """
+    arguments = {
+        "symbols_per_cycle": decoder.symbols_per_cycle,
+        "code_bits_per_cycle": decoder.code_bits_per_cycle,
+        "symbol_bytes": decoder.symbol_bytes,
+        "demand_bytes_per_cycle": demand_bytes_per_cycle,
+        "code_bits": code_bits,
+        "partitions": partitions,
+    }
+    limits = ("symbols_per_cycle", "code_bits_per_cycle")
+    return exact_counts(
+        _units,
+        arguments,
+        positive=(*limits, "symbol_bytes", "partitions"),
+        whole=("partitions",),
+        may_be_infinite=limits,
+    )
+
+
+def _units(written: dict[str, Fraction]) -> int:
+    symbols = written["demand_bytes_per_cycle"] / written["symbol_bytes"] / written["partitions"]
+    work = {"symbols_per_cycle": symbols, "code_bits_per_cycle": symbols * written["code_bits"]}
+    units = max((round_up(work[limit], written[limit]) for limit in work if limit in written), default=0)
+    return int(written["partitions"]) * units
+
+
+def smooth_decoders_needed(
+    decoder: Decoder,
+    demand_bytes_per_cycle: Number,
+    code_bits: Number,
+    *,
+    partitions: Number = 1.0,
+    temperature: Number = 0.0,
+) -> Float[Array, "*b"]:
+    """The number of units that keep up with a consumer, relaxed from whole numbers (temperature 0) towards the quotient (1).
+
+    Args:
+        decoder, demand_bytes_per_cycle, code_bits, partitions: as of `decoders_needed`; real numbers, may be traced.
+        temperature: "*b" or one number, in [0, 1], of the rounding and of the maximum over both limits.
+    Returns:
+        "*b". At temperature 0 that of `decoders_needed`, where the quotient is not within a few units of the last place
+        above a whole number: there rounding decides, and no unit is added for it.
+    Gradient: that of `smooth_ceil_div` for the limit that holds; at temperature 0 it is 0.
+    """
+    partitions = as_float(partitions)
+    demand = jnp.asarray(as_float(demand_bytes_per_cycle))
+    symbols = demand / as_float(decoder.symbol_bytes) / partitions
+    needed = [
+        _smooth_quotient(symbols, decoder.symbols_per_cycle, temperature),
+        _smooth_quotient(symbols * as_float(code_bits), decoder.code_bits_per_cycle, temperature),
+    ]
+    return jnp.asarray(partitions) * smooth_maximum(jnp.stack(jnp.broadcast_arrays(*needed), axis=-1), temperature)
+
+
+def _smooth_quotient(work: Float[Array, "*b"], rate: Leaf, temperature: Number) -> Float[Array, "*b"]:
+    rate = jnp.asarray(as_float(rate))
+    counts = (work > 0) & jnp.isfinite(rate)
+    # What is not used is fed numbers at which the gradient is finite: NaN times 0 would be NaN.
+    work, rate = jnp.where(counts, work, 1.0), jnp.where(counts, rate, 1.0)
+    slack = 1.0 - _ROUNDING_UNITS * float(jnp.finfo(work.dtype).eps)
+    return jnp.where(counts, smooth_ceil_div(slack * work, rate, temperature), 0.0)

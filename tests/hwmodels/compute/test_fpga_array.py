@@ -1,0 +1,117 @@
+import itertools
+import random
+
+import numpy as np
+import pytest
+import unit_checks
+
+from hwmodels.compute.fpga_array import FpgaArray, seconds_per_token
+
+
+def seconds_of(unit, m, k, n, weight_bits=16.0):
+    return float(unit_checks.product_time(unit, m, k, n, weight_bits, 0.0))
+
+
+SIZES = ((5.0, 26.0, 47.0), (4.0, 33.0, 59.0))
+
+
+def array_of(**changes):
+    array = FpgaArray(rows=5.0, columns=6.0, frequency_hz=2.3e8, launch_latency_s=1.1e-6)
+    return array.replace(**changes)
+
+
+PACKED = array_of(packing=2.0, macs_per_pe=1.5, efficiency=0.9, parallel_tokens=3.0)
+
+
+def test_by_hand():
+    # 3 x 11 by 11 x 13 on 5 x 6: 3 folds of k, 3 of n, a cycle each for every one of 3 tokens.
+    assert seconds_of(array_of(), 3, 11, 13) == pytest.approx(27 / 2.3e8)
+    # Two products per PE over k: 2 folds. Three tokens at a time on 2 columns each: 7 folds of n, one pass.
+    wide = array_of(macs_per_pe=2.0, parallel_tokens=3.0)
+    assert seconds_of(wide, 3, 11, 13) == pytest.approx(14 / 2.3e8)
+    # Pairs of 8-bit weights share a multiplier, so 6 columns give 12 outputs: 2 folds; 16-bit ones do not.
+    packed = array_of(packing=2.0, efficiency=0.5)
+    assert seconds_of(packed, 3, 11, 13, 8.5) == pytest.approx(2 * 18 / 2.3e8)
+    assert seconds_of(packed, 3, 11, 13) == pytest.approx(2 * 27 / 2.3e8)
+    assert (array_of().peak_flops_per_s, packed.peak_flops_per_s) == (2 * 30 * 2.3e8, 4 * 30 * 2.3e8)
+
+
+def simulate(m, k, n, tokens, narrow):
+    """Cycle by cycle on 4 x 6 PEs, in groups of columns: which products are done, and that none is done twice."""
+    done = np.zeros((m, k, n), int)
+    outputs = 6 // tokens * (2 if narrow else 1)
+    cycles = 0
+    for first, depth, column in itertools.product(range(0, m, tokens), range(0, k, 4), range(0, n, outputs)):
+        for token in range(first, min(first + tokens, m)):
+            done[token, depth : depth + 4, column : column + outputs] += 1
+        cycles += 1
+    assert np.all(done == 1)
+    return cycles
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 3, 6])
+def test_cycle_by_cycle(tokens):
+    draw = random.Random(tokens)
+    array = array_of(rows=4.0, packing=2.0, parallel_tokens=float(tokens))
+    for m in (*range(1, 18), 33, 63, 64):
+        k, n = draw.randint(1, 24), draw.randint(1, 36)
+        for bits in (8.5, 16.0):
+            seconds = float(unit_checks.product_time(array, m, k, n, bits, 0.0))
+            assert seconds * 2.3e8 == pytest.approx(simulate(m, k, n, tokens, bits < 10), rel=1e-5), (m, k, n, bits)
+
+
+def test_tokens_take_as_many_times_as_long():
+    # Sides that divide the sizes: x tokens take x r, for odd x as for even ones.
+    tokens = np.arange(1, 65)
+    array = array_of(efficiency=0.7)
+    rate_s = float(seconds_per_token(array, 35 * 48))
+    assert rate_s == pytest.approx(35 * 48 / 30 / (2.3e8 * 0.7))
+    np.testing.assert_allclose(unit_checks.product_time(array, tokens, 35, 48, 16.0, 0.0), tokens * rate_s, rtol=1e-5)
+    # Relaxed, whole numbers of tokens take no less.
+    np.testing.assert_allclose(unit_checks.product_time(array, tokens, 35, 48, 16.0, 0.4), tokens * rate_s, rtol=1e-5)
+    # Elsewhere they take longer, by the same factor for each.
+    seconds = unit_checks.product_time(array, tokens, 36, 49, 16.0, 0.0)
+    np.testing.assert_allclose(seconds / tokens, seconds[0], rtol=1e-5)
+    assert float(seconds[0]) > 1.1 * float(seconds_per_token(array, 36 * 49))
+
+
+def test_matrix_mode_pays_from_its_token_count_on():
+    tokens = np.arange(1, 13)
+    vector, matrix = (
+        unit_checks.product_time(array_of(parallel_tokens=groups), tokens, 35, 48, 16.0, 0.0) for groups in (1.0, 3.0)
+    )
+    assert np.all(matrix[:2] > vector[:2])
+    np.testing.assert_allclose(matrix[2::3], vector[2::3], rtol=1e-6)
+    # Few outputs leave columns idle in vector mode.
+    assert seconds_of(array_of(parallel_tokens=3.0), 3, 35, 2) == pytest.approx(seconds_of(array_of(), 3, 35, 2) / 3)
+
+
+def test_narrow_weights_change_the_rate_and_the_peak_is_theirs():
+    array = array_of(packing=2.0)
+    assert float(seconds_per_token(array, 1e6)) == pytest.approx(
+        2 * float(seconds_per_token(array, 1e6, weight_bits=8.5))
+    )
+    assert 2e6 / float(seconds_per_token(array, 1e6, weight_bits=8.5)) == pytest.approx(array.peak_flops_per_s)
+
+
+@pytest.mark.parametrize("array", [array_of(), PACKED])
+def test_protocol(array):
+    unit_checks.check_never_faster_than_the_peak(array, SIZES)
+    unit_checks.check_rates_and_latencies(array, SIZES, ["frequency_hz"])
+    unit_checks.check_more_work_takes_no_less_time(array, SIZES)
+    unit_checks.check_temperature_to_zero(array, SIZES)
+
+
+def test_traced_once_and_batched():
+    unit_checks.check_traced_once(PACKED, SIZES)
+    unit_checks.check_leaves_may_be_batches(PACKED, SIZES)
+
+
+def test_gradient(check_gradient):
+    # A limit within reach of one of the widths, so that packing is partial there.
+    array = PACKED.replace(rows=5.3, columns=6.1, parallel_tokens=2.9, packed_below_bits=13.5)
+
+    def rates(array, m, k, n, bits, temperatures):
+        return seconds_per_token(array, k * n, weight_bits=bits, temperature=temperatures) * 1e6
+
+    unit_checks.check_slopes(array, SIZES, check_gradient, rates)

@@ -1,0 +1,166 @@
+import itertools
+import random
+
+import jax
+import numpy as np
+import pytest
+import unit_checks
+
+from hwmodels.compute import matrix_vector_npu
+from hwmodels.compute.matrix_vector_npu import SCHEDULES, MatrixVectorNpu
+from hwmodels.compute.vector_units import VectorUnits
+
+SIZES = ((6.0, 7.0, 23.0), (4.0, 9.0, 61.0))
+RATES = ("peak_flops_per_s", "dma_bytes_per_s", "vector.packets_per_s")
+
+
+def seconds_of(npu, m, k, n, weight_bits=16.0):
+    return float(unit_checks.product_time(npu, m, k, n, weight_bits, 0.0))
+
+
+def npu_of(schedule="pipelined", **changes):
+    """Tiles of 4 x 3 by 3 x 2: a product of two tiles takes 48 operations, 1 ns; 6 weights are converted in 0.6 ns."""
+    vector = VectorUnits(
+        units=2.0,
+        packets_per_s=1e10,
+        register_weights=3.0,
+        lookup_packets=2.0,
+        scale_packets=4.0,
+        gather_elements=5.0,
+        gather_packets=17.0,
+    )
+    npu = MatrixVectorNpu(
+        peak_flops_per_s=48e9,
+        tile_rows=4.0,
+        tile_depth=3.0,
+        tile_columns=2.0,
+        vector=vector,
+        dma_bytes_per_s=7.5e9,
+        launch_latency_s=3e-7,
+        schedule=schedule,
+    )
+    return npu.replace(**changes)
+
+
+stage_times = unit_checks.compiled(matrix_vector_npu.stage_times)
+both_schedules = pytest.mark.parametrize("schedule", SCHEDULES)
+
+
+def test_by_hand():
+    # 5 x 7 by 7 x 3: 2 tiles of m, 3 of k, 2 strips. Multiplying 2 * 3 * 2 ns. Six tiles of weights: of 4.5 bits in 6 packets
+    # per register and unit, 36 / 3 * 6 / 2e10 s; 36 * 4.5 / 8 bytes at 7.5 GB/s.
+    stages = stage_times(npu_of(), 5, 7, 3, weight_bits=4.5)
+    np.testing.assert_allclose(stages, [12e-9, 3.6e-9, 2.7e-9], rtol=1e-6)
+    assert seconds_of(npu_of("serial"), 5, 7, 3, 4.5) == pytest.approx(18.3e-9)
+    # Pipelined: the first strip goes through all stages in 9.15 ns, the second adds the 6 ns of its multiplications.
+    assert seconds_of(npu_of(), 5, 7, 3, 4.5) == pytest.approx(15.15e-9)
+    # 8.5 bits take two lookups, 8 packets in place of 6; 16 bits none at all.
+    assert float(stage_times(npu_of(), 5, 7, 3, weight_bits=8.5).vector_s) == pytest.approx(4.8e-9)
+    assert float(stage_times(npu_of(), 5, 7, 3, weight_bits=16).vector_s) == 0
+    assert seconds_of(npu_of("serial"), 5, 7, 3) == pytest.approx(12e-9 + 36 * 2 / 7.5e9)
+
+
+def simulate(schedule, m, k, n, bits):
+    """Tile by tile: every stage takes the next tile, or strip, when it is free and the stage before has finished it."""
+    inputs, weights = np.arange(m * k).reshape(m, k) % 11 - 4, np.arange(k * n).reshape(k, n) % 13 - 5
+    result = np.zeros((m, n), int)
+    # Seconds of one tile in each stage, as `npu_of` says.
+    copy_s, convert_s, multiply_s = 6 * bits / 8 / 7.5e9, 0.6e-9 * (bits < 16), 1e-9
+    dma_free = vector_free = matrix_free = 0.0
+    for column in range(0, n, 2):
+        if schedule == "serial":
+            dma_free = matrix_free
+        for _ in range(0, k, 3):
+            dma_free += copy_s
+        vector_free = max(vector_free, dma_free)
+        for _ in range(0, k, 3):
+            vector_free += convert_s
+        matrix_free = max(matrix_free, vector_free)
+        for row, depth in itertools.product(range(0, m, 4), range(0, k, 3)):
+            block = inputs[row : row + 4, depth : depth + 3] @ weights[depth : depth + 3, column : column + 2]
+            result[row : row + 4, column : column + 2] += block
+            matrix_free += multiply_s
+    np.testing.assert_array_equal(result, inputs @ weights)
+    return matrix_free
+
+
+@both_schedules
+def test_tile_by_tile(schedule):
+    draw = random.Random(schedule)
+    npu = npu_of(schedule)
+    shapes = [(m, draw.randint(1, 18), draw.randint(1, 12)) for m in (*range(1, 18), *range(1, 18), 24)]
+    for m, k, n in shapes:
+        for bits in (3.7, 4.5, 16.0):
+            seconds = seconds_of(npu, m, k, n, bits)
+            assert seconds == pytest.approx(simulate(schedule, m, k, n, bits), rel=1e-5), (m, k, n, bits)
+
+
+def test_idle_rows_cost_nothing_and_a_further_tile_does():
+    # Table 2's rates: up to 32 tokens take the same time, of which one token uses 1/32.
+    hexagon = npu_of(peak_flops_per_s=12.03254e12, tile_rows=32.0, tile_depth=32.0, tile_columns=32.0)
+    tokens = np.array([1.0, 3.0, 17.0, 31.0, 32.0, 33.0, 64.0, 65.0])
+    matrix_s = np.asarray(stage_times(hexagon, tokens, 1536, 8960, weight_bits=16).matrix_s)
+    np.testing.assert_allclose(matrix_s / matrix_s[0], [1, 1, 1, 1, 1, 2, 2, 3], rtol=1e-6)
+    useful_s = 2 * tokens * 1536 * 8960 / 12.03254e12
+    np.testing.assert_allclose(useful_s[:5] / matrix_s[:5], tokens[:5] / 32, rtol=1e-6)
+
+
+def test_weights_are_copied_and_converted_once_whatever_the_tokens():
+    one, many = (stage_times(npu_of(), m, 70, 31, weight_bits=4.5) for m in (1, 170))
+    assert (one.vector_s, one.dma_s) == (many.vector_s, many.dma_s)
+    assert float(many.matrix_s) == pytest.approx(43 * float(one.matrix_s))
+
+
+def test_schedules():
+    m, k, n, bits, temperatures = unit_checks.grid(SIZES)
+    pipelined, serial = (unit_checks.product_time(npu_of(s), m, k, n, bits, temperatures) for s in SCHEDULES)
+    exact = temperatures == 0
+    assert np.all(pipelined[exact] <= serial[exact] * (1 + 1e-6))
+    # A single strip has nothing to overlap with; at temperature 1 nothing overlaps.
+    np.testing.assert_allclose(
+        pipelined[(n <= 2) | (temperatures == 1)], serial[(n <= 2) | (temperatures == 1)], rtol=1e-5
+    )
+    # Many strips: the slowest stage alone.
+    stages = stage_times(npu_of(), 3, 7, 10**5, weight_bits=4.5)
+    assert seconds_of(npu_of(), 3, 7, 10**5, 4.5) == pytest.approx(float(max(stages)), rel=1e-4)
+
+
+def test_an_infinite_dma_takes_no_time():
+    npu = npu_of(dma_bytes_per_s=float("inf"))
+    assert float(stage_times(npu, 5, 7, 3, weight_bits=4.5).dma_s) == 0
+    slopes = jax.jit(jax.grad(lambda npu: npu.product_time(5.0, 7.0, 3.0, weight_bits=4.5, temperature=0.3)))(npu)
+    assert all(np.isfinite(leaf) for leaf in jax.tree.leaves(slopes))
+
+
+def test_conversion_ends_smoothly_below_the_limit():
+    bits = np.linspace(15, 16.5, 60, dtype=np.float32)
+    vector_s = stage_times(npu_of(), 3, 7, 9, weight_bits=bits, temperature=0.4).vector_s
+    assert np.all(vector_s[bits >= 16] == 0)
+    assert np.all(vector_s[bits < 15.6] > 0)
+    assert np.max(np.abs(np.diff(vector_s))) < 0.2 * np.max(vector_s)
+
+
+@both_schedules
+def test_protocol(schedule):
+    npu = npu_of(schedule)
+    unit_checks.check_never_faster_than_the_peak(npu, SIZES)
+    unit_checks.check_rates_and_latencies(npu, SIZES, RATES)
+    unit_checks.check_more_work_takes_no_less_time(npu, SIZES)
+    unit_checks.check_temperature_to_zero(npu, SIZES)
+
+
+@both_schedules
+def test_traced_once_and_batched(schedule):
+    unit_checks.check_traced_once(npu_of(schedule), SIZES)
+    unit_checks.check_leaves_may_be_batches(npu_of(schedule), SIZES)
+
+
+def test_gradient(check_gradient):
+    # One of the three temperatures is 1, at which pipelined is serial.
+    unit_checks.check_slopes(npu_of(), SIZES, check_gradient)
+
+
+def test_schedule_is_static_and_known():
+    assert len(jax.tree.leaves(npu_of())) == 16
+    with pytest.raises(ValueError, match=r"schedule 'overlapped' is unknown; choose one of pipelined, serial$"):
+        npu_of("overlapped")

@@ -1,0 +1,133 @@
+import itertools
+import random
+
+import numpy as np
+import pytest
+import unit_checks
+
+from hwmodels.compute.near_memory import NearMemoryUnit, active_share, weight_fetches
+from hwmodels.device import MemoryTier
+from hwmodels.memory.tiers import seconds_per_byte
+
+
+def seconds_of(unit, m, k, n, weight_bits=16.0):
+    return float(unit_checks.product_time(unit, m, k, n, weight_bits, 0.0))
+
+
+SIZES = ((4.0, 17.0, 50.0), (3.0, 22.0, 71.0))
+BONDED = NearMemoryUnit(
+    pes=5.0,
+    reuse=7.0,
+    block_depth=4.0,
+    block_columns=3.0,
+    frequency_hz=1.3e9,
+    slice_bits=4.0,
+    launch_latency_s=2e-7,
+)
+#: Each activation on its own, 8-bit weights whole.
+IN_BANK = BONDED.replace(reuse=1.0, slice_bits=8.0, pes=3.0)
+
+share, product_seconds = unit_checks.compiled(active_share), unit_checks.product_time
+
+
+def test_by_hand():
+    # 9 x 10 by 10 x 8: 3 x 3 blocks on 5 PEs go round in 2; 9 activations are 2 passes of 7; 8.5 bits are 2 slices.
+    assert seconds_of(BONDED, 9, 10, 8, 8.5) == pytest.approx(8 / 1.3e9)
+    assert seconds_of(BONDED, 9, 10, 8, 4.5) == pytest.approx(4 / 1.3e9)
+    # In the banks 9 blocks go round 3 PEs in 3, for each of 9 activations; narrow weights save nothing.
+    assert seconds_of(IN_BANK, 9, 10, 8, 8.5) == pytest.approx(27 / 1.3e9)
+    assert seconds_of(IN_BANK, 9, 10, 8, 4.5) == pytest.approx(27 / 1.3e9)
+    assert float(share(BONDED, 10, 8)) == pytest.approx(9 / 10)
+    assert float(share(IN_BANK, 10, 8)) == 1
+    assert BONDED.peak_flops_per_s == pytest.approx(2 * 5 * 84 * 1.3e9)
+
+
+@pytest.mark.parametrize(("pes", "tops"), [(16, 524), (32, 1048)])
+def test_printed_throughput_of_bonded_elements(pes, tops):
+    # ELMoE-3D, Table 1: 16 x 32 x 32 multipliers at 1 GHz in each; W8A8 is half.
+    unit = NearMemoryUnit(
+        pes=float(pes), reuse=16.0, block_depth=32.0, block_columns=32.0, frequency_hz=1e9, slice_bits=4.0
+    )
+    assert unit.peak_flops_per_s == pytest.approx(tops * 1e12, rel=1e-3)
+    for bits, rate in ((4.5, 1.0), (8.5, 0.5)):
+        seconds = seconds_of(unit, 16, 2048, 768, bits)
+        assert 2 * 16 * 2048 * 768 / seconds == pytest.approx(rate * unit.peak_flops_per_s)
+
+
+def simulate(unit, m, k, n, slices):
+    """Blocks dealt out like cards, each PE through its own: cycles until the last is done, and each PE's blocks."""
+    done = np.zeros((m, k, n), int)
+    pes, reuse = int(unit.pes), int(unit.reuse)
+    hands = [[] for _ in range(pes)]
+    for i, block in enumerate(itertools.product(range(0, k, 4), range(0, n, 3))):
+        hands[i % pes].append(block)
+    cycles = [0] * pes
+    for pe, hand in enumerate(hands):
+        for (depth, column), first in itertools.product(hand, range(0, m, reuse)):
+            done[first : first + reuse, depth : depth + 4, column : column + 3] += 1
+            cycles[pe] += slices
+    assert np.all(done == 1)
+    return cycles, [len(hand) for hand in hands]
+
+
+@pytest.mark.parametrize("unit", [BONDED, IN_BANK, BONDED.replace(pes=2.0, reuse=3.0)])
+def test_block_by_block(unit):
+    draw = random.Random(str(unit))
+    for m in (*range(1, 18), *range(1, 18), 33):
+        k, n = draw.randint(1, 24), draw.randint(1, 18)
+        slices = 2 if unit.slice_bits == 4 else 1
+        cycles, blocks = simulate(unit, m, k, n, slices)
+        assert float(product_seconds(unit, m, k, n, 8.5, 0.0)) == pytest.approx(max(cycles) / 1.3e9), (m, k, n)
+        used = float(share(unit, k, n))
+        assert used == pytest.approx(sum(cycles) / (len(cycles) * max(cycles))), (k, n)
+        # A tier coupled to the PEs is as slow as the fullest bank.
+        tier = MemoryTier(bandwidth_bytes_per_s=5e10, efficiency=0.97, capacity_bytes=1e9, coupled=True)
+        traffic_s = sum(blocks) * 12 * float(seconds_per_byte(tier, active_share=used))
+        assert traffic_s == pytest.approx(max(blocks) * 12 / (5e10 * 0.97 / len(blocks)), rel=1e-5)
+
+
+def test_no_reuse_means_a_pass_for_each_activation():
+    tokens = np.arange(1, 18)
+    passes = product_seconds(IN_BANK, tokens, 40, 30, 8.5, 0.0) / product_seconds(IN_BANK, 1, 40, 30, 8.5, 0.0)
+    np.testing.assert_allclose(passes, tokens, rtol=1e-6)
+    np.testing.assert_array_equal([float(weight_fetches(IN_BANK, m)) for m in (1, 17)], [1, 17])
+    # Relaxed, 9 activations are 9/7 of a pass of 7.
+    assert float(weight_fetches(BONDED, 9.0, 1.0)) == pytest.approx(9 / 7)
+    some = product_seconds(BONDED, tokens, 40, 30, 8.5, 0.0) / product_seconds(BONDED, 1, 40, 30, 8.5, 0.0)
+    np.testing.assert_allclose(some, [1] * 7 + [2] * 7 + [3] * 3, rtol=1e-6)
+
+
+def test_share_of_small_and_large_products():
+    # One block occupies one of five; many rounds occupy nearly all of the time.
+    assert float(share(BONDED, 4, 3)) == pytest.approx(1 / 5)
+    assert float(share(BONDED, 16, 3)) == pytest.approx(4 / 5)
+    assert float(share(BONDED, 24, 3)) == pytest.approx(6 / 10)
+    assert float(share(BONDED, 4004, 300)) > 0.99
+
+
+def test_relaxed_share_stays_a_share():
+    for temperature in (1e-6, 0.1, 0.7, 1.0):
+        for k, n in itertools.product((0.7, 4, 9, 33), (1, 8, 31)):
+            relaxed = float(share(BONDED, k, n, temperature=temperature))
+            assert 0 < relaxed <= 1 + 1e-6
+    assert float(share(BONDED, 10, 8, temperature=1e-6)) == pytest.approx(float(share(BONDED, 10, 8)), rel=1e-3)
+
+
+@pytest.mark.parametrize("unit", [BONDED, IN_BANK])
+def test_protocol(unit):
+    unit_checks.check_never_faster_than_the_peak(unit, SIZES)
+    unit_checks.check_rates_and_latencies(unit, SIZES, ["frequency_hz"])
+    unit_checks.check_more_work_takes_no_less_time(unit, SIZES)
+    unit_checks.check_temperature_to_zero(unit, SIZES)
+
+
+def test_traced_once_and_batched():
+    unit_checks.check_traced_once(BONDED, SIZES)
+    unit_checks.check_leaves_may_be_batches(BONDED, SIZES)
+
+
+def test_gradient(check_gradient):
+    def shares(unit, m, k, n, bits, temperatures):
+        return active_share(unit, k, n, temperature=temperatures)
+
+    unit_checks.check_slopes(BONDED.replace(pes=4.7, reuse=2.3, block_depth=3.9), SIZES, check_gradient, shares)

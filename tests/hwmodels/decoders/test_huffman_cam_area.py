@@ -1,0 +1,97 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hwmodels.decoders.decode_cost import decode_time
+from hwmodels.decoders.decoder import decoded_bytes_per_cycle, decoders_needed
+from hwmodels.decoders.huffman_cam import (
+    ReferenceCam,
+    area_overhead,
+    cam_bits,
+    cam_entries,
+    decoder_area,
+    huffman_cam_decoder,
+)
+
+REFERENCE = ReferenceCam(area_m2=1199.3e-12, symbol_bits=5.0, max_code_bits=12.0)
+
+
+def test_by_hand():
+    assert float(cam_entries(5)) == 32
+    # 32 entries of 12 bits; a code of 27 symbols leaves five out.
+    assert float(cam_bits(5, 12)) == 384
+    assert float(cam_bits(5, 12, entries=27)) == 324
+    np.testing.assert_allclose(decoder_area(REFERENCE, symbol_bits=5, max_code_bits=12), 1199.3e-12, rtol=1e-6)
+    # 128 entries of 15 bits: 5 times the bits.
+    np.testing.assert_allclose(decoder_area(REFERENCE, symbol_bits=7, max_code_bits=15), 5 * 1199.3e-12, rtol=1e-6)
+    # If a fifth of it is register and shifter, four fifths grow.
+    part_fixed = REFERENCE.replace(fixed_share=0.2)
+    np.testing.assert_allclose(
+        decoder_area(part_fixed, symbol_bits=7, max_code_bits=15), (0.2 + 0.8 * 5) * 1199.3e-12, rtol=1e-6
+    )
+
+
+def test_overhead_from_the_printed_areas():
+    # 1199.3 / (128 * 484) per decoder; Huff-LLM prints 6.13 %, which is none of these.
+    sizes = dict(rows=128, columns=128, pe_area_m2=484e-12)
+    np.testing.assert_allclose(100 * area_overhead(1199.3e-12, **sizes), 1.936, atol=5e-4)
+    np.testing.assert_allclose(100 * area_overhead(1199.3e-12, decoders_per_column=3, **sizes), 5.808, atol=5e-4)
+    # A column more brings its own decoders, a row more shares them.
+    fewer = area_overhead(1199.3e-12, rows=128, columns=77, pe_area_m2=484e-12)
+    np.testing.assert_allclose(fewer, area_overhead(1199.3e-12, **sizes), rtol=1e-6)
+    shorter = area_overhead(1199.3e-12, rows=64, columns=77, pe_area_m2=484e-12)
+    np.testing.assert_allclose(shorter, 2 * fewer, rtol=1e-6)
+
+
+def test_overhead_by_summing_an_array():
+    rows, columns, decoders, area, element = 5, 7, 3, 0.9, 0.11
+    of_elements = sum(element for _ in range(rows) for _ in range(columns))
+    of_decoders = sum(area for _ in range(columns) for _ in range(decoders))
+    np.testing.assert_allclose(
+        area_overhead(area, rows=rows, columns=columns, pe_area_m2=element, decoders_per_column=decoders),
+        of_decoders / of_elements,
+        rtol=1e-6,
+    )
+
+
+def test_area_grows_quickly_with_the_symbol():
+    areas = np.asarray(decoder_area(REFERENCE, symbol_bits=jnp.arange(4.0, 9.0), max_code_bits=12.0))
+    np.testing.assert_allclose(areas[1:] / areas[:-1], 2, rtol=1e-6)
+    part_fixed = np.asarray(
+        decoder_area(REFERENCE.replace(fixed_share=0.3), symbol_bits=jnp.arange(4.0, 9.0), max_code_bits=12.0)
+    )
+    assert np.all(np.diff(part_fixed) > 0)
+    assert np.all(part_fixed[1:] / part_fixed[:-1] < 2)
+
+
+def test_one_weight_per_cycle_and_column():
+    # 96 columns at 700 MHz take 96 weights of 2 bytes per cycle, whatever their codewords are.
+    device = huffman_cam_decoder(columns=96.0, frequency_hz=7e8, module_area_m2=3 * 1199.3e-12)
+    for code_bits in (1.0, 5.0, 31.0):
+        assert float(decoded_bytes_per_cycle(device, code_bits)) == 2
+        np.testing.assert_allclose(decode_time(device, 2 * 96 * 7e8, code_bits), 1)
+    assert decoders_needed(device, 96 * 2, 11.0) == 96
+    assert (device.kind, device.place) == ("huffman_cam", "array_edge")
+    np.testing.assert_allclose(device.total_area_m2, 96 * 3 * 1199.3e-12)
+
+
+def test_gradients(check_gradient):
+    check_gradient(
+        lambda t: area_overhead(
+            decoder_area(t[0], symbol_bits=t[1], max_code_bits=t[2]),
+            rows=t[3],
+            columns=t[4],
+            pe_area_m2=t[5],
+            decoders_per_column=t[6],
+        ),
+        (ReferenceCam(1199.3e-12, 5.0, 12.0, 0.2), 6.3, 13.0, 128.0, 96.0, 484e-12, 3.0),
+    )
+
+
+def test_batches_and_one_trace(jit_once):
+    area = jit_once(lambda n, length: decoder_area(REFERENCE, symbol_bits=n, max_code_bits=length))
+    for n, length in ((4.0, 9.0), (5.0, 12.0), (7.5, 15.0)):
+        np.testing.assert_allclose(area(n, length), 1199.3e-12 * 2 ** (n - 5) * length / 12, rtol=1e-6)
+    lengths = jnp.array([9.0, 12.0, 15.0])
+    batched = jax.vmap(lambda length: decoder_area(REFERENCE, symbol_bits=6, max_code_bits=length))(lengths)
+    np.testing.assert_allclose(batched, 1199.3e-12 * 2 * lengths / 12, rtol=1e-6)

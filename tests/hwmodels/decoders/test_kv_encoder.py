@@ -1,0 +1,133 @@
+import dataclasses
+import math
+import random
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hwmodels.decoders import Encoder
+from hwmodels.decoders.encoder import (
+    encode_energy,
+    encode_time,
+    encoders_needed,
+    smooth_encoders_needed,
+    step_time_with_encoding,
+)
+
+UNITS = Encoder(frequency_hz=3e8, values_per_cycle=4.0, count=3.0, area_m2=2e-8, power_w=0.02, latency_cycles=60.0)
+
+LEAVES = [field.name for field in dataclasses.fields(UNITS)]
+
+
+def test_by_hand():
+    # 120,000 values over 3 units of 4 per cycle: 10,000 cycles, 60 more for the last, at 300 MHz.
+    np.testing.assert_allclose(encode_time(UNITS, 120_000), 10_060 / 3e8, rtol=1e-6)
+    assert float(encode_time(UNITS, 0)) == 0
+    np.testing.assert_allclose(encode_energy(UNITS, 120_000), 0.02 * 30_000 / 3e8, rtol=1e-6)
+    np.testing.assert_allclose(UNITS.total_area_m2, 6e-8)
+    # A step of 5,060 cycles leaves 5,000, in which a unit encodes 20,000.
+    step_s = 5060 / 3e8
+    assert encoders_needed(UNITS, 119_000, step_s) == 6
+    np.testing.assert_allclose(step_time_with_encoding(UNITS, 120_000, step_s), 10_060 / 3e8, rtol=1e-6)
+    six = dataclasses.replace(UNITS, count=6.0)
+    np.testing.assert_allclose(step_time_with_encoding(six, 119_000, step_s), step_s, rtol=1e-6)
+    assert encoders_needed(UNITS, 0, step_s) == 0
+
+
+def test_cycle_by_cycle():
+    draw = random.Random(8)
+    for _ in range(50):
+        rate, values, cycles = draw.randint(1, 7), draw.randint(1, 5000), draw.randint(40, 900)
+        latency = draw.randint(0, 30)
+        device = Encoder(frequency_hz=1.0, values_per_cycle=rate, latency_cycles=latency)
+
+        def done_in_time(units, rate=rate, values=values, cycles=cycles, latency=latency):
+            left, cycle = values, 0
+            while left > 0 and cycle <= cycles:
+                left, cycle = left - units * rate, cycle + 1
+            return cycle + latency <= cycles
+
+        needed = encoders_needed(device, values, cycles)
+        assert done_in_time(needed)
+        assert not done_in_time(needed - 1) or needed == 1
+
+
+smooth = jax.jit(smooth_encoders_needed)
+
+
+@given(st.integers(1, 10**6), st.integers(1, 50), st.integers(1, 4000))
+def test_smooth_counts_tend_to_exact_ones(values, rate, cycles):
+    device = Encoder(frequency_hz=1.0, values_per_cycle=float(rate))
+    needed = encoders_needed(device, values, cycles)
+    assert needed == math.ceil(values / (rate * cycles))
+    assert float(smooth(device, float(values), float(cycles))) == needed
+    quotient = values / (rate * cycles)
+    for t in (0.01, 0.5, 1.0):
+        assert quotient * (1 - 1e-6) <= float(smooth(device, float(values), float(cycles), temperature=t)) <= needed
+
+
+def test_few_encoders_are_enough():
+    # The cache of a token against reading a model of thousands of times as many weights, at equal rates.
+    weights, values = 8_000_000_000, 65_536
+    device = Encoder(frequency_hz=1e9, values_per_cycle=1.0)
+    step_s = weights / 1e12
+    assert encoders_needed(device, values, step_s) == 1
+    np.testing.assert_allclose(step_time_with_encoding(device, values, step_s), step_s)
+
+
+def test_gradients(check_gradient):
+    # The latency is long here, so that its gradient is not lost beside the others. Encoding is slower, and then the step.
+    temperatures = jnp.array([0.0, 0.2, 1.0])
+    slow, step_s = dataclasses.replace(UNITS, latency_cycles=6000.0), jnp.array([[12_000 / 3e8], [19_000 / 3e8]])
+
+    def everything(tree):
+        device, values, step = tree
+        times = step_time_with_encoding(device, values, step, temperature=temperatures)
+        counts = smooth_encoders_needed(device, values, step, temperature=temperatures[1:])
+        return jnp.sum(times) * 1e4 + jnp.sum(counts) + encode_energy(device, values) * 1e4
+
+    check_gradient(everything, (slow, 119_000.0, step_s))
+
+
+def test_one_trace():
+    @jax.jit
+    @chex.assert_max_traces(n=1)
+    def total(device, values, step_s, temperature):
+        return step_time_with_encoding(device, values, step_s, temperature=temperature)
+
+    for i, name in enumerate(LEAVES):
+        total(dataclasses.replace(UNITS, **{name: getattr(UNITS, name) * 1.1}), 1e5 + i, 1e-5, 0.1)
+
+
+def test_batches():
+    # Each row changes another leaf.
+    factors = 1.0 + 0.37 * jnp.eye(len(LEAVES))
+    batch = dataclasses.replace(UNITS, **{name: getattr(UNITS, name) * factors[i] for i, name in enumerate(LEAVES)})
+    everything = lambda device: jnp.stack(
+        [
+            step_time_with_encoding(device, 1e5, 2e-5, temperature=0.1),
+            smooth_encoders_needed(device, 1e5, 2e-5, temperature=0.1),
+            encode_energy(device, 1e5),
+            jnp.asarray(device.total_area_m2 * 1e8),
+        ]
+    )
+    one = jax.jit(everything)
+    row = lambda i: jax.tree.map(lambda leaf: leaf[i], batch)
+    singly = np.array([one(row(i)) for i in range(len(LEAVES))])
+    assert np.all(np.any(np.abs(singly / np.asarray(one(UNITS)) - 1) > 1e-6, axis=1))
+    for batched in (jax.jit(jax.vmap(everything))(batch), one(batch).T):
+        np.testing.assert_allclose(batched, singly, rtol=1e-6)
+
+
+def test_wrong_values():
+    with pytest.raises(ValueError, match="not longer than the encoder's latency"):
+        encoders_needed(UNITS, 10, 50 / 3e8)
+    with pytest.raises(ValueError, match="values_per_cycle is"):
+        encoders_needed(dataclasses.replace(UNITS, values_per_cycle=0.0), 10, 1.0)
+    with pytest.raises(ValueError, match="traced"):
+        jax.jit(lambda values: encoders_needed(UNITS, values, 1.0))(10.0)

@@ -1,0 +1,121 @@
+"""Every device of the catalog with networks of every kind: what holds whatever computes and remembers."""
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hwmodels import OPERATORS, catalog, compute_time, memory_time, step_operators, uniform_weight_bits, work_time
+from hwmodels.roofline import traffic_by_memory
+
+DEVICES = catalog.device_names()
+NETWORKS = ("llama-3.2-1b", "qwen3-30b-a3b", "deepseek-v2-lite", "gpt-oss-20b", "opt-2.7b")
+#: Fields whose growth makes hardware slower; all other numbers of a device are rates, shares or capacities.
+SLOWER = ("latency_s", "packets", "half_bytes", "gather_packets", "code_bits", "slice_bits", "metadata_bits")
+
+_step = jax.jit(
+    lambda architecture, tokens, batch, context, bits: step_operators(
+        architecture,
+        tokens=tokens,
+        batch=batch,
+        context_tokens=context,
+        weight_bits=uniform_weight_bits(bits),
+        kv_bits=bits,
+    )
+)
+_price = jax.jit(work_time)
+
+
+def work(network, tokens=5.0, batch=1.0, context=777.0, bits=16.0):
+    return _step(catalog.architecture(network), tokens, batch, context, bits)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.sampled_from(DEVICES),
+    st.sampled_from(NETWORKS),
+    st.integers(1, 17),
+    st.integers(1, 5),
+    st.sampled_from([4.5, 8.5, 13.9, 16.0]),
+)
+def test_no_step_beats_the_bounds(name, network, tokens, batch, bits):
+    device, moved = catalog.device(name), work(network, float(tokens), float(batch), 777.0, bits)
+    time = _price(device, moved)
+    assert np.all(np.isfinite(time.operator_s))
+    peak = max(device.peak_flops_per_s, getattr(device.matrix_unit, "peak_flops_per_s", 0.0))
+    tiers = (device.memory, *device.spill)
+    # Not faster than all FLOPs at the peak, nor than all bytes over all memories at once.
+    assert float(time.total_s) >= float(moved.flops.sum()) / peak * (1 - 1e-5)
+    bandwidth = sum(tier.bandwidth_bytes_per_s for tier in tiers)
+    assert float(time.total_s) >= float(moved.memory_bytes.sum()) / bandwidth * (1 - 1e-5)
+    np.testing.assert_array_less(0.0, np.asarray(time.operator_s)[np.asarray(moved.flops) > 0])
+    np.testing.assert_allclose(traffic_by_memory(device, moved).sum(-1), moved.memory_bytes, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_twice_the_clock_and_bandwidth_is_half_the_time(name):
+    device = catalog.device(name)
+
+    def faster(path, leaf):
+        field = path[-1].name
+        if field in ("peak_flops_per_s", "bandwidth_bytes_per_s", "frequency_hz", "packets_per_s", "dma_bytes_per_s"):
+            return 2.0 * leaf
+        return leaf / 2.0 if field.endswith("latency_s") else leaf
+
+    twice = jax.tree_util.tree_map_with_path(faster, device)
+    for network in NETWORKS[:2]:
+        moved = work(network)
+        slow, fast = _price(device, moved), _price(twice, moved)
+        np.testing.assert_allclose(fast.operator_s, np.asarray(slow.operator_s) / 2, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_more_bandwidth_never_lengthens_a_step(name):
+    device, moved = catalog.device(name), work("qwen3-30b-a3b")
+    times = []
+    for factor in (1.0, 1.3, 4.0):
+        faster = device.replace(
+            memory=device.memory.replace(bandwidth_bytes_per_s=device.memory.bandwidth_bytes_per_s * factor)
+        )
+        times.append(float(_price(faster, moved).total_s))
+    assert times == sorted(times, reverse=True)
+
+
+@pytest.mark.parametrize("name", ["alveo-v80", "elmoe3d-hb4", "hexagon-v75"])
+def test_gradient_through_each_kind_of_unit(name, check_gradient):
+    device, moved = catalog.device(name), work("llama-3.2-1b")
+    moved = jax.tree.map(lambda leaf: leaf.astype(float), moved)
+    # Tile counts relaxed, so that no leaf is piecewise constant; sides that divide nothing, so that none stands on a step.
+    leaves, treedef = jax.tree.flatten(device)
+    device = treedef.unflatten([leaf * (1.03 + 0.007 * i) for i, leaf in enumerate(leaves)])
+    # Counts of thousands of tiles bend within a thousandth of a tile: a change of 1e-4 would jump over a tenth of one.
+    check_gradient(lambda d: work_time(d, moved, temperature=0.2).total_s, device, step=1e-8)
+
+
+def test_a_bank_without_work_does_not_help():
+    # 32 x 32 weights are one block: 15 of 16 banks idle, and a coupled memory gives a sixteenth of its rate.
+    device = catalog.device("elmoe3d-hb4")
+    moved = work("llama-3.2-1b")
+    i = OPERATORS.index("o")
+    narrow = moved.replace(
+        shapes=moved.shapes.replace(k=moved.shapes.k.at[i].set(32.0), n=moved.shapes.n.at[i].set(32.0))
+    )
+    assert float(memory_time(device, narrow)[i]) == pytest.approx(16 * float(memory_time(device, moved)[i]), rel=1e-5)
+
+
+def test_a_matrix_unit_prices_products_and_the_roof_the_rest():
+    device, moved = catalog.device("alveo-v80"), work("llama-3.2-1b", tokens=7.0)
+    busy = compute_time(device, moved)
+    i, j = OPERATORS.index("down"), OPERATORS.index("norm")
+    # 7 tokens one after the other, 16 layers, 8192 x 2048 weights over 128 x 128 elements.
+    assert float(busy[i]) == pytest.approx(7 * 16 * 8192 * 2048 / 128**2 / 225e6, rel=1e-5)
+    assert float(busy[j]) == pytest.approx(float(moved.flops[j]) / device.peak_flops_per_s, rel=1e-5)
+
+
+def test_work_without_shapes_is_refused():
+    moved = work("llama-3.2-1b").replace(shapes=None, stored=None)
+    with pytest.raises(ValueError, match="no shapes"):
+        compute_time(catalog.device("alveo-v80"), moved)
+    with pytest.raises(ValueError, match="does not say what is stored"):
+        traffic_by_memory(catalog.device("elmoe3d-hb4"), moved)

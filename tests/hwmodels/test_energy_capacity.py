@@ -1,0 +1,187 @@
+"""Energy of a step, what must be held, the longest context, and elasticities."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hwmodels import (
+    ALL_LAYER_MATRICES,
+    Chip,
+    MemoryTier,
+    Workload,
+    catalog,
+    decode_operators,
+    parameters,
+    uniform_footprint,
+    uniform_weight_bits,
+    work_time,
+)
+from hwmodels.capacity import held_bytes, longest_context
+from hwmodels.decoders import Decoder
+from hwmodels.energy import step_energy
+from hwmodels.roofline import traffic_by_memory
+from hwmodels.sensitivity import elasticities, leaf_names
+
+BITS = uniform_weight_bits(16.0)
+CHIP = Chip(energy_j_per_flop=0.7e-12, static_power_w=3.0, area_m2=9e-5)
+
+
+@pytest.fixture
+def near_and_far(toy_device):
+    near = MemoryTier(bandwidth_bytes_per_s=3e11, efficiency=0.9, capacity_bytes=3000.0, energy_j_per_bit=1e-12)
+    far = MemoryTier(bandwidth_bytes_per_s=5e10, efficiency=0.8, capacity_bytes=1e9, energy_j_per_bit=4e-12)
+    return toy_device.replace(memory=near, spill=(far,), chip=CHIP)
+
+
+def test_energy_by_hand(small, toy_device, workload):
+    memory = toy_device.memory.replace(energy_j_per_bit=5e-12)
+    work = decode_operators(small, workload, footprint=uniform_footprint(16))
+    energy = step_energy(toy_device.replace(memory=memory, chip=CHIP), work, time_s=2e-6)
+    assert float(energy.arithmetic_j) == pytest.approx(float(work.flops.sum()) * 0.7e-12)
+    assert float(energy.memory_j[0]) == pytest.approx(float(work.memory_bytes.sum()) * 8 * 5e-12)
+    assert float(energy.static_j) == pytest.approx(6e-6)
+    parts = energy.arithmetic_j + energy.memory_j.sum() + energy.static_j + energy.decoder_j
+    assert float(energy.total_j) == pytest.approx(float(parts))
+
+
+def test_energy_without_a_chip_is_refused(small, toy_device, workload):
+    with pytest.raises(ValueError, match=r"has no chip.*give it a \[chip\]"):
+        step_energy(toy_device, decode_operators(small, workload, footprint=uniform_footprint(16)), time_s=1.0)
+
+
+def test_traffic_goes_where_tensors_lie(small, near_and_far, workload):
+    # KV: 84 elements, 3 sequences, 118 tokens with the new one, 2 bytes: 59 kB; 3 kB of it lie near, all weights far.
+    work = decode_operators(small, workload, footprint=uniform_footprint(16))
+    by_memory = np.asarray(traffic_by_memory(near_and_far, work), float)
+    share = 3000 / (84 * 3 * 118 * 2)
+    kv, weights, activations = (float(x.sum()) for x in (work.kv_bytes, work.weight_bytes, work.activation_bytes))
+    assert by_memory.sum() == pytest.approx(kv + weights + activations, rel=1e-6)
+    assert by_memory[:, 0].sum() == pytest.approx(share * kv + activations, rel=1e-6)
+    assert by_memory[:, 1].sum() == pytest.approx((1 - share) * kv + weights, rel=1e-6)
+
+
+def test_a_second_memory_that_nothing_needs_changes_nothing(small, near_and_far, workload):
+    work = decode_operators(small, workload, footprint=uniform_footprint(16))
+    roomy = near_and_far.replace(memory=near_and_far.memory.replace(capacity_bytes=1e9))
+    np.testing.assert_allclose(
+        work_time(roomy, work).operator_s, work_time(roomy.replace(spill=()), work).operator_s, rtol=1e-6
+    )
+
+
+def test_serial_memories_are_never_faster_than_overlapped_ones(small, near_and_far, workload):
+    work = decode_operators(small, workload, footprint=uniform_footprint(16))
+    serial = work_time(near_and_far.replace(schedule="serial"), work)
+    overlapped = work_time(near_and_far, work)
+    assert np.all(serial.memory_s >= overlapped.memory_s)
+    assert float(serial.total_s) > float(overlapped.total_s)
+
+
+def test_gradient_with_two_memories(small, near_and_far, workload, check_gradient):
+    # Endless room and tiny memories: the borders of what fits lie elsewhere.
+    def total(device):
+        work = decode_operators(small, workload, footprint=uniform_footprint(16))
+        time = work_time(device, work, temperature=0.1).total_s
+        return time + 1e3 * step_energy(device, work, time_s=time).total_j
+
+    check_gradient(total, near_and_far)
+
+
+def test_held_bytes_by_hand(small):
+    held = held_bytes(small, batch=5, context_tokens=11, weight_bits=BITS, kv_bits=4)
+    assert float(held.kv) == 84 * 55 / 2
+    assert float(held.weights) == 2 * sum(parameters(small).values())
+    assert float(held.total) == float(held.kv + held.weights)
+
+
+@pytest.mark.parametrize("window_layers", [0.0, 2.0])
+@pytest.mark.parametrize("context", [3.0, 7.0, 50.0])
+def test_longest_context_inverts_what_is_held(small, window_layers, context):
+    shape = dataclasses.replace(small, num_window_layers=window_layers, window_tokens=6.0, sink_tokens=1.0)
+    arguments = {"batch": 5, "weight_bits": BITS, "kv_bits": 4}
+    held = held_bytes(shape, context_tokens=context, **arguments)
+    assert float(longest_context(shape, budget_bytes=held.total, **arguments)) == pytest.approx(context, rel=1e-3)
+
+
+def test_longest_context_at_the_ends(small):
+    arguments = {"batch": 1, "weight_bits": BITS, "kv_bits": 16}
+    assert float(longest_context(small, budget_bytes=10.0, **arguments)) == 0
+    windows = dataclasses.replace(small, num_window_layers=3.0, window_tokens=6.0)
+    room = held_bytes(windows, context_tokens=100.0, **arguments).total
+    assert float(longest_context(windows, budget_bytes=room * 1.01, **arguments)) == np.inf
+    gradient = jax.grad(lambda b: longest_context(small, budget_bytes=b, **arguments))(1e6)
+    assert float(gradient) == pytest.approx(1 / 168)
+
+
+def test_llama_on_24_gb():
+    # 16.06 GB of weights leave 7.94 GB: 60,573 tokens of 131,072 bytes.
+    shape = catalog.architecture("llama-3.1-8b")
+    longest = longest_context(shape, budget_bytes=24e9, batch=1, weight_bits=BITS, kv_bits=16)
+    assert float(longest) == pytest.approx((24e9 - 2 * 8_030_261_248) / 131_072, rel=1e-4)
+
+
+def test_elasticities_by_hand(near_and_far):
+    def metric(device):
+        return device.memory.bandwidth_bytes_per_s**3 / device.spill[0].efficiency + 0.0 * device.peak_flops_per_s
+
+    found = elasticities(metric, near_and_far)
+    assert float(found["memory.bandwidth_bytes_per_s"]) == pytest.approx(3)
+    assert float(found["spill.0.efficiency"]) == pytest.approx(-1)
+    assert float(found["peak_flops_per_s"]) == 0
+    assert list(found) == leaf_names(near_and_far)
+
+
+def test_an_infinite_leaf_has_no_elasticity():
+    found = elasticities(lambda tree: tree["a"] + 1.0 / tree["b"], {"a": 2.0, "b": jnp.inf})
+    assert float(found["b"]) == 0
+    assert float(found["a"]) == pytest.approx(1)
+
+
+def test_elasticities_of_a_decode_step_sum_to_minus_one():
+    # Time is homogeneous in rates and latencies together: rates up and latencies down by 1 % make it 1 % shorter.
+    device = catalog.device("rtx-4090").replace(operator_latency_s=2e-6)
+    work = decode_operators(catalog.architecture("llama-3.1-8b"), Workload(), footprint=uniform_footprint(16))
+    found = elasticities(lambda device: work_time(device, work, temperature=0.05).total_s, device)
+    rates = found["peak_flops_per_s"] + found["memory.bandwidth_bytes_per_s"] - found["operator_latency_s"]
+    assert float(rates) == pytest.approx(-1, rel=1e-4)
+    assert float(found["operator_latency_s"]) > 0.01
+
+
+def test_decoders_hold_up_a_step_when_there_are_too_few(small, toy_device, workload, footprint):
+    work = decode_operators(small, workload, footprint=footprint)
+    # All matrices and the KV are read in 13.9 and 12.7 bits; embedding rows, vectors and head too.
+    coded = float(work.coded_elements.sum())
+    weights = sum(parameters(small).values()) - 310 + 30
+    assert coded == pytest.approx(weights + 84 * 3 * 117)
+    decoder = Decoder(frequency_hz=1e9, symbols_per_cycle=2.0, count=3.0, power_w=4e-3, latency_cycles=5.0, kind="mx")
+    slow, none = work_time(toy_device.replace(decoder=decoder), work), work_time(toy_device, work)
+    assert float(slow.decoding_s.sum()) == pytest.approx(coded / 6e9, rel=1e-6)
+    launches = float(work.launches[np.asarray(work.coded_elements) > 0].sum())
+    busy = np.maximum(np.maximum(slow.compute_s, slow.memory_s), slow.decoding_s)
+    fixed = toy_device.operator_latency_s * float(work.launches.sum()) + 5e-9 * launches
+    assert float(slow.total_s) == pytest.approx(busy.sum() + fixed, rel=1e-5)
+    assert float(slow.total_s) > float(none.total_s)
+    many = work_time(toy_device.replace(decoder=decoder.replace(count=1e6, latency_cycles=0.0)), work)
+    assert float(many.total_s) == pytest.approx(float(none.total_s), rel=1e-6)
+    # A unit works for half a nanosecond on a symbol.
+    energy = step_energy(toy_device.replace(decoder=decoder, chip=CHIP), work, time_s=slow.total_s)
+    assert float(energy.decoder_j) == pytest.approx(coded * 0.5e-9 * 4e-3, rel=1e-5)
+
+
+def test_uncompressed_values_pass_no_decoder(small, toy_device, workload):
+    work = decode_operators(small, workload, footprint=uniform_footprint(16))
+    device = toy_device.replace(decoder=Decoder(frequency_hz=1.0, symbols_per_cycle=1.0, kind="unary"))
+    assert float(work_time(device, work).total_s) == float(work_time(toy_device, work).total_s)
+
+
+def test_cassandras_decoders_keep_up_with_its_memory():
+    # 40 units deliver 1024 bytes per cycle; the memory brings 273 GB/s of values at 5.11 bits: 855 GB/s decoded.
+    device, shape = catalog.device("cassandra-npu"), catalog.architecture("llama-3.1-8b")
+    widths = uniform_weight_bits(5.11, ALL_LAYER_MATRICES)
+    work = decode_operators(shape, Workload(), footprint=uniform_footprint(16).replace(target_weight_bits=widths))
+    with_decoders, without = work_time(device, work), work_time(device.replace(decoder=None), work)
+    assert float(with_decoders.total_s) == pytest.approx(float(without.total_s))
+    few = device.replace(decoder=device.decoder.replace(count=10.0))
+    assert float(work_time(few, work).total_s) > 1.5 * float(without.total_s)

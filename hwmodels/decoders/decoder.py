@@ -38,6 +38,7 @@ __all__ = [
     "smooth_decoders_needed",
 ]
 
+#: What a decoder undoes.
 DECODER_KINDS = ("none", "unary", "mx", "huffman_cam", "lut")
 
 #: Memories that a place divides: off chip, and the last one on chip (L2 cache or scratchpad).

@@ -14,6 +14,7 @@ _COMMANDS = {
     "tune": "jaxspec.cli.tune",
     "evaluate": "jaxspec.cli.evaluate",
     "predict": "jaxspec.cli.predict",
+    "sweep": "jaxspec.cli.sweep",
     "pack": "jaxspec.cli.containers",
     "unpack": "jaxspec.cli.containers",
     "inspect": "jaxspec.cli.containers",
@@ -48,6 +49,7 @@ def cli() -> None:
     jaxspec tune --device rtx-4090,jetson-agx-orin,cassandra-npu
     jaxspec tune --quick                          the same in under a minute, with wider error bars
     jaxspec predict --acceptance 0.9 --draft-bits 4.5      no network: shapes, device, acceptance
+    jaxspec sweep --example > sweep.toml; jaxspec sweep sweep.toml     any numbers, every combination, to Parquet
     jaxspec evaluate --weight-prune 0.3 --weight-cut-bits 5
     jaxspec pack DIR -o model.jspk                a lossless container with the draft inside; unpack, inspect
     jaxspec devices                               what may stand behind --device

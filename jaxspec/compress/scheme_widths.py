@@ -14,13 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hwmodels import ALL_LAYER_MATRICES, Footprint, uniform_weight_bits
 from jaxspec.compress.footprint import PrunedExponents, bits_per_value
 from jaxspec.errors import InputError
 from jaxspec.formats import bit_slices, group_quantization, huffman, mx, mx_truncated
 from jaxspec.formats.fields import split
 
-__all__ = ["WIDTH_SCHEMES", "Widths", "scheme_footprint", "scheme_widths"]
+__all__ = ["WIDTH_SCHEMES", "Widths", "scheme_widths"]
 
 #: Values of the model: enough for a hundredth of a bit, few enough for a blink.
 _ROWS, _COLUMNS = 64, 2048
@@ -77,16 +76,6 @@ def scheme_widths(
         if not 0 <= value <= high:
             raise InputError(f"{name} is {value:g}; allowed is 0 to {high:g}")
     return WIDTH_SCHEMES[scheme].widths(_Cut(weight_prune, weight_cut_bits), _Cut(kv_prune, kv_cut_bits))
-
-
-def scheme_footprint(widths: Widths) -> Footprint:
-    """The footprint of these widths: all matrices of the layers, experts among them."""
-    return Footprint(
-        draft_weight_bits=uniform_weight_bits(widths.draft_weight, ALL_LAYER_MATRICES),
-        target_weight_bits=uniform_weight_bits(widths.target_weight, ALL_LAYER_MATRICES),
-        draft_kv_bits=widths.draft_kv,
-        target_kv_bits=widths.target_kv,
-    )
 
 
 def _patterns() -> np.ndarray:

@@ -7,6 +7,8 @@ from jaxspec.runs.inspection import inspect_file
 from jaxspec.runs.packing import PackConfig, pack_checkpoint, unpack_container
 from jaxspec.runs.prediction import predict
 from jaxspec.runs.progress import Reporter
+from jaxspec.runs.sweep import read_sweep, sweep
+from jaxspec.runs.sweep_config import SweepConfig, read_sweep_config
 from jaxspec.runs.tuning import tune
 
 __all__ = [
@@ -14,13 +16,17 @@ __all__ = [
     "PackConfig",
     "Reporter",
     "RunDirectory",
+    "SweepConfig",
     "TuneConfig",
     "build_config",
     "evaluate",
     "inspect_file",
     "pack_checkpoint",
     "predict",
+    "read_sweep",
+    "read_sweep_config",
     "read_toml",
+    "sweep",
     "tune",
     "unpack_container",
 ]

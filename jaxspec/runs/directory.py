@@ -14,7 +14,10 @@ from jaxspec.files import to_json, write_text
 from jaxspec.runs.config import CommonConfig, config_hash, read_toml, to_toml
 
 #: Everything a run ever writes; `--force` removes these and nothing else.
-_CONTENTS = ("config.toml", "inputs.json", "checkpoints", "metrics.jsonl", "result.json", "report.html", "figures")
+_CONTENTS = (
+    *("config.toml", "inputs.json", "checkpoints", "metrics.jsonl", "result.json", "report.html", "figures"),
+    "sweep.parquet",
+)
 
 
 class RunDirectory:

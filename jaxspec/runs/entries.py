@@ -11,7 +11,7 @@ import numpy as np
 import hwmodels
 from jaxspec.compress.knobs import Knobs, knobs_to_json
 from jaxspec.tune.hard import best_length
-from jaxspec.tune.objective import DraftMeasurement, Pricing, footprint
+from jaxspec.tune.objective import EXPERT_STANDS_FOR, DraftMeasurement, Pricing, footprint
 from jaxspec.tune.statistics import acceptance, gap_in_standard_errors
 
 #: Result of decoding or predicting all prompts: arrays by name.
@@ -123,6 +123,8 @@ def configuration_entry(
 
 def _priced_mean(bits, pricing: Pricing) -> float:
     """Bits per stored weight of the compressed matrices, kinds weighted by the priced architecture's parameters."""
-    stored = hwmodels.parameters(pricing.architecture)
-    share = np.asarray([float(stored[kind]) for kind in hwmodels.LAYER_MATRICES])
+    stored = {kind: float(count) for kind, count in hwmodels.parameters(pricing.architecture).items()}
+    for kind, stands_for in EXPERT_STANDS_FOR.items():
+        stored[stands_for] += stored[kind] + stored["shared"] / len(EXPERT_STANDS_FOR)
+    share = np.asarray([stored[kind] for kind in hwmodels.LAYER_MATRICES])
     return float(np.mean(np.asarray(bits), axis=0) @ share / share.sum())

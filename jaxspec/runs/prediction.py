@@ -13,10 +13,10 @@ import numpy as np
 import hwmodels
 from hwmodels.design_point import DesignPoint, PricedStep, Steps, design_point, priced_steps
 from hwmodels.sensitivity import elasticities
-from jaxspec.compress.scheme_widths import Widths, scheme_footprint, scheme_widths
+from jaxspec.compress.scheme_widths import Widths, scheme_widths
 from jaxspec.errors import InputError
 from jaxspec.runs.config import CommonConfig, build_config
-from jaxspec.runs.setup import resolve_pricing
+from jaxspec.runs.setup import resolve_pricing, scheme_footprint
 from jaxspec.tune.objective import Pricing
 
 _MAX_LENGTH = 64

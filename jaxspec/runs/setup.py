@@ -9,8 +9,9 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from hwmodels import Architecture, Workload, catalog
+from hwmodels import ALL_LAYER_MATRICES, Architecture, Footprint, Workload, catalog, uniform_weight_bits
 from jaxspec.compress.footprint import PrunedExponents
+from jaxspec.compress.scheme_widths import Widths
 from jaxspec.errors import InputError
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
@@ -154,3 +155,13 @@ def resolve_pricing(config: CommonConfig, device: str, own: DecoderConfig | None
         output_tokens=float(config.output_tokens),
     )
     return Pricing(device=found, architecture=resolve_architecture(config.architecture, own), workload=workload)
+
+
+def scheme_footprint(widths: Widths) -> Footprint:
+    """The footprint of these widths: all matrices of the layers, experts among them."""
+    return Footprint(
+        draft_weight_bits=uniform_weight_bits(widths.draft_weight, ALL_LAYER_MATRICES),
+        target_weight_bits=uniform_weight_bits(widths.target_weight, ALL_LAYER_MATRICES),
+        draft_kv_bits=widths.draft_kv,
+        target_kv_bits=widths.target_kv,
+    )

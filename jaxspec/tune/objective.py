@@ -35,6 +35,10 @@ from jaxspec.tune.calibration import Calibration
 ObjectiveName = Literal["speedup", "kl", "bits_per_byte"]
 
 
+#: Routed experts' matrices and the dense ones that they are stored like.
+EXPERT_STANDS_FOR = {"expert_gate": "gate", "expert_up": "up", "expert_down": "down"}
+
+
 @struct.dataclass
 class Pricing:
     """What a draft's time is predicted for."""
@@ -69,10 +73,16 @@ def conditional_acceptance(survival: Float[Array, "*b depth"]) -> Float[Array, "
 
 
 def footprint(weight_bits: BitsPerValue, kv_bits: BitsPerValue) -> Footprint:
-    """Means over layers by kind; embeddings, norms and head stay at 16 bits."""
+    """Means over layers by kind; embeddings, norms, routers and head stay at 16 bits.
+
+    Experts, where the priced network has them, are stored as the feed-forward matrices of the network that runs.
+    """
 
     def by_kind(bits: Float[Array, "layer kind"]) -> dict[str, Array]:
-        return uniform_weight_bits(16.0) | dict(zip(MATRIX_KINDS, jnp.mean(bits, axis=0), strict=True))
+        dense = dict(zip(MATRIX_KINDS, jnp.mean(bits, axis=0), strict=True))
+        experts = {kind: dense[stands_for] for kind, stands_for in EXPERT_STANDS_FOR.items()}
+        shared = (dense["gate"] + dense["up"] + dense["down"]) / 3.0
+        return uniform_weight_bits(16.0) | dense | experts | {"shared": shared}
 
     return Footprint(
         draft_weight_bits=by_kind(weight_bits.draft),

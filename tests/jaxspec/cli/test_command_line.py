@@ -25,7 +25,7 @@ def model(tmp_path_factory):
     return directory
 
 
-COMMANDS = ("tune", "evaluate", "predict", "pack", "unpack", "inspect", "devices", "models")
+COMMANDS = ("tune", "evaluate", "predict", "sweep", "pack", "unpack", "inspect", "devices", "models")
 
 
 @pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS)])
@@ -56,6 +56,10 @@ def test_help_teaches(capsys, command):
         (("predict", "--draft-bits", "0"), "more than 0"),
         (("predict", "--architecture", "own"), "needs a network"),
         (("predict", "--device", "mine.toml"), "mine.toml"),
+        (("predict", "--scheme", "zip"), "allowed are bf16"),
+        (("predict", "--scheme", "cassandra1", "--weight-prune", "1"), "allowed is 0 to 0.95"),
+        (("sweep",), "--example prints one"),
+        (("sweep", "absent.toml"), "cannot be read"),
         (("fly",), "fly"),
     ],
 )

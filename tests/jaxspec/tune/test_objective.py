@@ -49,6 +49,17 @@ def pricing():
     return Pricing(device, architecture, Workload(batch=2.0, context_tokens=900.0))
 
 
+def test_experts_are_stored_like_feed_forward_matrices():
+    bits = jnp.arange(2.0 * len(MATRIX_KINDS)).reshape(2, -1) / 2 + 1
+    found = footprint(BitsPerValue(bits, bits + 3), BitsPerValue(jnp.array([5.0, 6.0]), jnp.array([9.0, 10.0])))
+    draft = found.draft_weight_bits
+    assert set(draft) == set(KINDS)
+    assert (draft["expert_gate"], draft["expert_down"]) == (draft["gate"], draft["down"])
+    assert float(draft["shared"]) == pytest.approx(float(draft["gate"] + draft["up"] + draft["down"]) / 3)
+    assert draft["router"] == draft["norm"] == draft["embed"] == draft["lm_head"] == 16
+    assert float(found.target_weight_bits["expert_up"]) == pytest.approx(float(draft["up"]) + 3)
+
+
 def interior_knobs(seed):
     """Ratios away from half-way values of a row, widths away from whole numbers and half-integers."""
     rng = np.random.default_rng(seed)

@@ -1,0 +1,115 @@
+"""Points that no other point beats in two results, gathered chunk by chunk, and their figure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from jaxspec.errors import InputError
+from jaxspec.report.figures.style import BLUE, INK, VERMILLION, new_figure, styled
+from jaxspec.report.save import save_figure
+
+__all__ = ["ParetoFront", "is_pareto"]
+
+#: Points drawn beside the front.
+_CLOUD = 4000
+
+
+def is_pareto(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Which points no other point beats, less being better in both; of equal points the first.
+
+    Args:
+        x, y: "point".
+    Returns:
+        bool "point"; never a point with a NaN.
+    """
+    order = np.lexsort((y, x))
+    order = order[~(np.isnan(x) | np.isnan(y))[order]]
+    sorted_y = y[order]
+    before = np.minimum.accumulate(np.concatenate([[np.inf], sorted_y[:-1]]))
+    keep = np.zeros(len(x), bool)
+    keep[order[sorted_y < before]] = True
+    return keep
+
+
+class ParetoFront:
+    """The front of a sweep: columns `x` and `y`, each better when "low" or "high"."""
+
+    def __init__(self, x: str, y: str, better_x: str = "low", better_y: str = "high"):
+        self.axes = {"x": x, "y": y, "better_x": better_x, "better_y": better_y}
+        self._signs = (1.0 if better_x == "low" else -1.0, 1.0 if better_y == "low" else -1.0)
+        self._front: dict[str, np.ndarray] = {}
+        self._cloud: list[np.ndarray] = []
+        self._seen = 0
+        self.best: dict[str, Any] = {}
+
+    def check_columns(self, allowed: Iterable[str]) -> None:
+        """Raises InputError if an axis of the front is no column of numbers."""
+        numbers = [name for name in allowed if name not in ("architecture", "device")]
+        for key in ("x", "y"):
+            if self.axes[key] not in numbers:
+                raise InputError(f"pareto.{key} is {self.axes[key]!r}; allowed are {', '.join(numbers)}")
+
+    def add(self, columns: dict[str, np.ndarray]) -> None:
+        """Take in more points."""
+        joined = {
+            name: np.concatenate([self._front[name], values]) if self._front else np.asarray(values)
+            for name, values in columns.items()
+        }
+        x, y = (sign * np.asarray(joined[self.axes[key]], float) for key, sign in zip("xy", self._signs))
+        keep = is_pareto(x, y)
+        self._front = {name: values[keep] for name, values in joined.items()}
+        new = np.stack([np.asarray(columns[self.axes[key]], float) for key in "xy"], axis=-1)
+        step = max(1, len(new) * (len(self._cloud) + 1) // _CLOUD)
+        self._cloud.append(new[::step])
+        self._seen += len(new)
+        for name in ("speedup_vs_bf16_ar", "tokens_per_s"):
+            values = np.asarray(columns[name], float)
+            if len(values) and not np.all(np.isnan(values)):
+                i = int(np.nanargmax(values))
+                if name not in self.best or values[i] > self.best[name][name]:
+                    self.best[name] = {key: _plain(column[i]) for key, column in columns.items()}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The front's points, by x."""
+        order = np.argsort(self._front[self.axes["x"]]) if self._front else []
+        return [{name: _plain(values[i]) for name, values in self._front.items()} for i in order]
+
+    def save(self, path: Path) -> None:
+        """Write the figure."""
+        figure = self._figure()
+        assert figure is not None
+        save_figure(figure, path)
+
+    @styled
+    def _figure(self) -> Figure | None:
+        x, y = self.axes["x"], self.axes["y"]
+        figure = new_figure(
+            f"{y} against {x}",
+            f"{self._seen:,} design points (axes: input; results: predicted); better: {self.axes['better_x']} {x}, "
+            f"{self.axes['better_y']} {y}; {len(self.rows())} points that no other beats",
+            height_inches=5.0,
+        )
+        axes = figure.add_subplot()
+        cloud = np.concatenate(self._cloud) if self._cloud else np.zeros((0, 2))
+        axes.plot(
+            cloud[:, 0], cloud[:, 1], ".", color=BLUE, markersize=2.5, alpha=0.35, label="design points (a sample)"
+        )
+        rows = self.rows()
+        front = np.array([[row[x], row[y]] for row in rows], float).reshape(-1, 2)
+        axes.plot(front[:, 0], front[:, 1], "o-", color=VERMILLION, markersize=4, linewidth=1.2, label="front")
+        for i, values in enumerate((front[:, 0], front[:, 1])):
+            if len(values) and values.min() > 0 and values.max() > 20 * values.min():
+                (axes.set_xscale if i == 0 else axes.set_yscale)("log")
+        axes.grid(True, which="both", color=INK)
+        axes.set(xlabel=x, ylabel=y)
+        axes.legend()
+        return figure
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value

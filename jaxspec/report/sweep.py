@@ -1,0 +1,36 @@
+"""The table of `jaxspec sweep`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.table import Table
+
+__all__ = ["sweep_table"]
+
+_ROWS = 20
+
+
+def sweep_table(result: dict[str, Any]) -> Table:
+    """The Pareto front, at most twenty of its points, evenly taken."""
+    axes, rows = result["pareto"]["axes"], result["pareto"]["points"]
+    results = ("draft_length", "speedup_vs_bf16_ar", "tokens_per_s")
+    shown = list(dict.fromkeys([axes["x"], axes["y"], *_varied(rows), *results]))
+    table = Table(
+        title=f"Pareto front: {axes['better_x']} {axes['x']}, {axes['better_y']} {axes['y']}",
+        caption=f"{len(rows)} of {result['points']:,} points (axes: input; results: predicted)",
+    )
+    for name in shown:
+        table.add_column(name, justify="right")
+    step = max(1, -(-len(rows) // _ROWS))
+    for row in rows[::step]:
+        table.add_row(
+            *(f"{row[name]:.5g}" if isinstance(row[name], (int, float)) else str(row[name]) for name in shown)
+        )
+    return table
+
+
+def _varied(rows: list[dict[str, Any]]) -> list[str]:
+    """Columns of axes that differ along the front; axes have dots in their names, results have none."""
+    names = [name for name in (rows[0] if rows else {}) if "." in name or name in ("architecture", "device")]
+    return [name for name in names if len({row[name] for row in rows}) > 1]

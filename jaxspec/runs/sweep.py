@@ -1,0 +1,230 @@
+"""`jaxspec sweep`: every combination of the axes through one compiled program, to Parquet."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import hwmodels
+from hwmodels.design_point import DesignPoint, design_point
+from hwmodels.sensitivity import leaf_names
+from jaxspec.compress.scheme_widths import Widths, scheme_widths
+from jaxspec.errors import InputError
+from jaxspec.files import plain
+from jaxspec.report.pareto import ParetoFront
+from jaxspec.runs.config import CommonConfig, build_config
+from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.progress import Reporter
+from jaxspec.runs.setup import resolve_pricing, scheme_footprint
+from jaxspec.runs.sweep_config import SweepConfig, axis_values, near
+
+__all__ = ["COLUMNS", "evaluate_points", "read_sweep", "sweep"]
+
+#: Points of one call of the compiled program: large enough to fill the cores, small enough for their caches.
+CHUNK = 32_768
+
+#: Result columns, in this order, behind the columns of the axes.
+COLUMNS = tuple(field.name for field in dataclasses.fields(DesignPoint))
+
+#: Where the figure looks unless told: the widest choice that every sweep has.
+_PARETO = {"x": "held_bytes", "y": "tokens_per_s", "better_x": "low", "better_y": "high"}
+
+
+def sweep(
+    config: SweepConfig,
+    *,
+    out: str | Path | None = None,
+    force: bool = False,
+    reporter: Reporter | None = None,
+) -> dict[str, Any]:
+    """Evaluate a sweep into its run directory: sweep.parquet, pareto.png, result.json. A finished one is read again.
+
+    Returns:
+        the content of result.json: numbers of points, the best ones, the Pareto front.
+    Raises:
+        InputError: an unknown name, or a directory that belongs to another sweep.
+    """
+    reporter = reporter or Reporter()
+    directory = RunDirectory("sweep", config, inputs=_digests(config), out=out, force=force)
+    with directory:
+        if (finished := directory.finished()) is not None and (directory.path / "sweep.parquet").exists():
+            reporter.line(f"finished before: {directory.path} (--force starts it anew)")
+            return finished
+        result = plain(_run(config, directory.path, reporter))
+        directory.write_result(result)
+        return result
+
+
+def read_sweep(path: str | Path) -> dict[str, np.ndarray]:
+    """Columns of a sweep by name.
+
+    Args:
+        path: the Parquet file, or the run directory that holds it.
+    Raises:
+        InputError: no such file, or none of ours.
+    """
+    path = Path(path)
+    path = path / "sweep.parquet" if path.is_dir() else path
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise InputError(
+            f"sweep {str(path)!r} cannot be read: {error}; give a run directory or its .parquet"
+        ) from error
+    return {name: table.column(name).to_numpy() for name in table.column_names}
+
+
+def _digests(config: SweepConfig) -> dict[str, str]:
+    """SHA-256 of the files among the names, so that a finished sweep is not taken for one of changed files."""
+    files = [path for name in (*config.architecture, *config.device) if (path := Path(name)).is_file()]
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def _run(config: SweepConfig, folder: Path, reporter: Reporter) -> dict[str, Any]:
+    axes = {name: axis_values(config, name) for name in config.axes}
+    per_pair = int(np.prod([len(values) for values in axes.values()]))
+    pairs = [(shape, device) for shape in config.architecture for device in config.device]
+    bases = [_base(config, shape, device) for shape, device in pairs]
+    front = ParetoFront(**(_PARETO | config.pareto))
+    front.check_columns(("architecture", "device", *axes, *COLUMNS))
+    partial = folder / f".sweep.parquet.{os.getpid()}.part"
+    total = 0
+    try:
+        schema = _schema(config, tuple(axes))
+        with (
+            pq.ParquetWriter(partial, schema, compression="zstd") as writer,
+            reporter.bar("design points", -(-per_pair // CHUNK) * len(pairs)) as bar,
+        ):
+            for (shape, device), base in zip(pairs, bases, strict=True):
+                names = {"architecture": shape, "device": device}
+                for chunk in _chunks(base, axes, per_pair, config.max_draft_length):
+                    count = len(next(iter(chunk.values())))
+                    columns = {name: np.full(count, value) for name, value in names.items()} | chunk
+                    writer.write_table(pa.table(columns, schema=schema))
+                    front.add(columns)
+                    total += count
+                    bar.advance(f"{total:,}")
+        os.replace(partial, folder / "sweep.parquet")
+    finally:
+        partial.unlink(missing_ok=True)
+    front.save(folder / "figures" / "pareto.png")
+    return {
+        "schema_version": 1,
+        "points": total,
+        "columns": list(schema.names),
+        "pareto": {"axes": front.axes, "points": front.rows()},
+        "best": front.best,
+        "status": {"axes": "input", "everything else": "predicted"},
+        "directory": str(folder),
+    }
+
+
+def _base(config: SweepConfig, architecture: str, device: str) -> dict[str, Any]:
+    """The tree whose leaves axes are named by, at its values before any axis changes them."""
+    pricing = resolve_pricing(build_config(CommonConfig, {"architecture": architecture}), device, None)
+    widths = scheme_widths(config.scheme)
+    base = {
+        "acceptance": {"alpha_token": 0.8},
+        "architecture": pricing.architecture,
+        "device": pricing.device,
+        "footprint": {
+            "draft_kv_bits": widths.draft_kv,
+            "draft_weight_bits": widths.draft_weight,
+            "target_kv_bits": widths.target_kv,
+            "target_weight_bits": widths.target_weight,
+        },
+        "workload": pricing.workload,
+    }
+    _check_names(config, base, device)
+    leaves, treedef = jax.tree.flatten(base)
+    return treedef.unflatten([config.set.get(name, leaf) for name, leaf in zip(leaf_names(base), leaves, strict=True)])
+
+
+def _check_names(config: SweepConfig, base: dict[str, Any], device: str) -> None:
+    names = leaf_names(base)
+    for kind in ("axes", "set"):
+        for name in getattr(config, kind):
+            if name not in names:
+                raise InputError(
+                    f"{kind}.{name} is no number of a design point on {device};{near(name, names)} "
+                    f"allowed are {', '.join(names)}"
+                )
+    if both := sorted(set(config.axes) & set(config.set)):
+        raise InputError(f"{', '.join(both)} is both an axis and set; take it out of one of them")
+
+
+def _chunks(
+    base: dict[str, Any], axes: dict[str, np.ndarray], points: int, max_draft_length: int
+) -> Iterator[dict[str, np.ndarray]]:
+    """Columns of axes and results, chunk by chunk; every call has the same shape, so that results do not depend on it."""
+    shape = tuple(len(values) for values in axes.values())
+    for start in range(0, points, CHUNK):
+        count = min(CHUNK, points - start)
+        # The last chunk repeats its last point.
+        places = np.unravel_index(np.minimum(start + np.arange(CHUNK), points - 1), shape)
+        varied = {name: values[place] for (name, values), place in zip(axes.items(), places, strict=True)}
+        found = evaluate_points(base, varied, max_draft_length=max_draft_length)
+        columns = {name: values[:count] for name, values in varied.items()}
+        yield columns | {name: values[:count] for name, values in found.items()}
+
+
+def evaluate_points(
+    base: dict[str, Any], varied: dict[str, np.ndarray], *, max_draft_length: int
+) -> dict[str, np.ndarray]:
+    """Results of design points that differ from `base` in some leaves.
+
+    Args:
+        base: tree of single numbers: acceptance, architecture, device, footprint, workload.
+        varied: dotted name of a leaf -> "point".
+        max_draft_length: static.
+    Returns:
+        name of `COLUMNS` -> "point", NaN where the device does not say (energy).
+    """
+    leaves, treedef = jax.tree.flatten(base)
+    names = leaf_names(base)
+    axes = tuple(0 if name in varied else None for name in names)
+    values = tuple(jnp.asarray(varied.get(name, leaf), jnp.float32) for name, leaf in zip(names, leaves, strict=True))
+    found = jax.device_get(_evaluate(values, treedef=treedef, axes=axes, max_draft_length=max_draft_length))
+    count = len(next(iter(varied.values())))
+    columns = {name: getattr(found, name) for name in COLUMNS}
+    return {
+        name: np.full(count, np.nan, np.float32) if column is None else np.broadcast_to(column, count)
+        for name, column in columns.items()
+    }
+
+
+def _one(tree: dict[str, Any], max_draft_length: int) -> DesignPoint:
+    bits = tree["footprint"]
+    widths = Widths(
+        bits["draft_weight_bits"], bits["target_weight_bits"], bits["draft_kv_bits"], bits["target_kv_bits"], True
+    )
+    return design_point(
+        tree["device"],
+        tree["architecture"],
+        workload=tree["workload"],
+        footprint=scheme_footprint(widths),
+        acceptance=hwmodels.Acceptance(jnp.full(max_draft_length, tree["acceptance"]["alpha_token"])),
+    )
+
+
+@jax.jit(static_argnames=("treedef", "axes", "max_draft_length"))
+def _evaluate(values: tuple[jax.Array, ...], *, treedef: Any, axes: tuple[int | None, ...], max_draft_length: int):
+    return jax.vmap(lambda values: _one(treedef.unflatten(values), max_draft_length), in_axes=(axes,))(values)
+
+
+def _schema(config: SweepConfig, axes: tuple[str, ...]) -> pa.Schema:
+    fields = [pa.field(name, pa.string()) for name in ("architecture", "device")]
+    fields += [pa.field(name, pa.float64()) for name in axes]
+    fields += [pa.field(name, pa.int32() if name == "draft_length" else pa.float32()) for name in COLUMNS]
+    statuses = {f"status:{name}": "input" for name in axes} | {f"status:{name}": "predicted" for name in COLUMNS}
+    return pa.schema(fields, metadata={"schema_version": "1", "scheme": config.scheme} | statuses)

@@ -1,0 +1,100 @@
+"""`jaxspec predict` as a function: every part of an entry against the hardware models, and its tables and figure."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import hwmodels
+from hwmodels import catalog
+from jaxspec.report import prediction_figure, prediction_tables
+from jaxspec.runs import predict
+
+
+@pytest.fixture(scope="module")
+def entry():
+    (found,) = predict(
+        architecture="llama-3.2-1b",
+        device="cassandra-npu",
+        acceptance="0.9,0.7,0.5",
+        scheme="cassandra1",
+        batch=3,
+        context=700,
+    )
+    return found
+
+
+def test_steps_are_those_of_the_hardware_models(entry):
+    device, shape = catalog.device("cassandra-npu"), catalog.architecture("llama-3.2-1b")
+    workload = hwmodels.Workload(batch=3.0, context_tokens=700.0)
+    work = hwmodels.decode_operators(shape, workload, footprint=hwmodels.uniform_footprint(16))
+    step = entry["steps"]["ar_bf16"]
+    assert step["total_s"] == pytest.approx(float(hwmodels.work_time(device, work).total_s), rel=1e-5)
+    assert step["flops"] == pytest.approx(float(work.flops.sum()), rel=1e-6)
+    assert step["energy_j"]["total"] == pytest.approx(
+        step["energy_j"]["arithmetic"] + sum(step["energy_j"]["memory"]) + step["energy_j"]["static"], rel=1e-5
+    )
+    assert step["energy_j"]["decoder"] == 0  # nothing is coded in 16 bits
+    assert entry["steps"]["draft"]["energy_j"]["decoder"] > 0
+    assert entry["steps"]["prefill"]["flops"] > 50 * step["flops"]
+
+
+def test_cycle_and_energy_follow_from_the_steps(entry):
+    length, steps = entry["draft_length"], entry["steps"]
+    assert 0 < length <= 3
+    assert entry["cycle_s"] == pytest.approx(length * steps["draft"]["total_s"] + steps["verify"]["total_s"], rel=1e-5)
+    cycle_j = length * steps["draft"]["energy_j"]["total"] + steps["verify"]["energy_j"]["total"]
+    assert entry["energy_per_token_j"] == pytest.approx(cycle_j / entry["tokens_per_cycle"] / 3, rel=1e-5)
+    assert entry["tokens_per_cycle"] == pytest.approx(1 + np.cumprod([0.9, 0.7, 0.5])[:length].sum(), rel=1e-6)
+    for row in entry["by_draft_length"]:
+        assert row["speedup_vs_stored_ar"] <= entry["speedup_vs_stored_ar"] * (1 + 1e-6)
+
+
+def test_sensitivities_are_slopes(entry):
+    found = entry["sensitivity"]["tokens_per_s"]
+    device = catalog.device("cassandra-npu")
+    from hwmodels.sensitivity import leaf_names
+
+    assert set(found) <= set(leaf_names(device))
+    # Decoding is bound by the memory: rates add up to one, and one percent of bandwidth is one percent of speed.
+    assert found["memory.bandwidth_bytes_per_s"] == pytest.approx(1, abs=0.02)
+    energy = entry["sensitivity"]["energy_per_token_j"]
+    assert energy["memory.energy_j_per_bit"] > 0.5
+
+
+def test_speculation_pays_less_in_larger_batches(entry):
+    speedups = [row["speedup_vs_stored_ar"] for row in entry["by_batch"]]
+    assert all(a >= b - 1e-6 for a, b in itertools.pairwise(speedups))
+    assert min(speedups) >= 1  # not to speculate is one of the choices
+
+
+def test_memory_of_the_network_as_stored(entry):
+    stored = hwmodels.parameters(catalog.architecture("llama-3.2-1b"))
+    matrices = sum(stored[kind] for kind in hwmodels.LAYER_MATRICES)
+    rest = sum(stored.values()) - matrices
+    kv = 3 * 700 * hwmodels.kv_elements_per_token(catalog.architecture("llama-3.2-1b"))
+    expected = (
+        matrices * entry["footprint"]["verify_bits"] + rest * 16 + kv * entry["footprint"]["verify_kv_bits"]
+    ) / 8
+    assert entry["held_bytes"] == pytest.approx(expected, rel=1e-5)
+    assert entry["fits"]
+
+
+def test_tables_and_figure_show_it(entry):
+    titles = [str(table.title) for table in prediction_tables([entry])]
+    assert len(titles) == 5
+    assert "best:" in titles[0]
+    figure = prediction_figure([entry, entry])
+    assert figure is not None
+    drawn = [axes for part in figure.subfigs for axes in part.axes]
+    assert len(drawn) == 8
+    heights = [line.get_ydata() for line in drawn[0].lines if len(line.get_ydata()) == 4]
+    np.testing.assert_allclose(heights[0], [row["speedup_vs_bf16_ar"] for row in entry["by_draft_length"]])
+
+
+def test_a_device_without_energy_says_so():
+    (found,) = predict(architecture="llama-3.2-1b", device="rtx-4090", acceptance="0.5")
+    assert found["energy_per_token_j"] is None
+    assert found["steps"]["draft"]["energy_j"] is None
+    assert "energy_per_token_j" not in found["sensitivity"]
+    assert found["status"]["footprint"] == "input"

@@ -1,0 +1,184 @@
+"""`jaxspec sweep`: names and ranges of axes, results against design points one by one, the Pareto front, files."""
+
+import importlib
+import itertools
+import json
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hwmodels
+from hwmodels import catalog
+from hwmodels.design_point import design_point
+from jaxspec.compress.scheme_widths import scheme_widths
+from jaxspec.errors import InputError
+from jaxspec.report.pareto import is_pareto
+from jaxspec.runs.setup import scheme_footprint
+from jaxspec.runs.sweep import read_sweep, sweep
+from jaxspec.runs.sweep_config import EXAMPLE, SweepConfig, axis_values, read_sweep_config
+
+#: The package has a function of this name.
+sweep_module = importlib.import_module("jaxspec.runs.sweep")
+
+AXES = {
+    "device.memory.bandwidth_bytes_per_s": {"from": 1e11, "to": 9e11, "points": 3, "scale": "log"},
+    "workload.batch": [1, 3],
+    "acceptance.alpha_token": [0.55, 0.9],
+}
+CONFIG = SweepConfig(
+    axes=AXES,
+    architecture=("llama-3.2-1b", "qwen3-30b-a3b"),
+    device=("rtx-4090", "cassandra-npu"),
+    set={"workload.context_tokens": 300.0},
+    max_draft_length=3,
+)
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    # Twelve points per pair in chunks of five: the last one is padded.
+    monkeypatch.setattr(sweep_module, "CHUNK", 5)
+
+
+def test_every_point_is_the_design_point(tmp_path, small_chunks):
+    result = sweep(CONFIG, out=tmp_path / "run")
+    columns = read_sweep(tmp_path / "run")
+    assert result["points"] == len(columns["tokens_per_s"]) == 48
+    widths = scheme_footprint(scheme_widths("cassandra1"))
+    pairs = itertools.product(CONFIG.architecture, CONFIG.device)
+    axes = itertools.product(np.geomspace(1e11, 9e11, 3), (1.0, 3.0), (0.55, 0.9))
+    points = list(itertools.product(pairs, axes))
+    for row in (0, 7, 13, 30, 47):
+        (shape, name), (bandwidth, batch, alpha) = points[row]
+        assert columns["architecture"][row] == shape
+        assert columns["device"][row] == name
+        assert columns["workload.batch"][row] == batch
+        device = catalog.device(name)
+        device = device.replace(memory=device.memory.replace(bandwidth_bytes_per_s=bandwidth))
+        expected = design_point(
+            device,
+            catalog.architecture(shape),
+            workload=hwmodels.Workload(batch=batch, context_tokens=300.0),
+            footprint=widths,
+            acceptance=hwmodels.Acceptance(jnp.full(3, alpha)),
+        )
+        for key in ("tokens_per_s", "speedup_vs_stored_ar", "held_bytes", "draft_length"):
+            assert columns[key][row] == pytest.approx(float(getattr(expected, key)), rel=1e-5)
+        energy = columns["energy_per_token_j"][row]
+        assert np.isnan(energy) if name == "rtx-4090" else energy > 0
+    assert (tmp_path / "run" / "figures" / "pareto.png").stat().st_size > 5000
+    assert not list((tmp_path / "run").glob("*.part"))
+
+
+def test_a_finished_sweep_is_read_again_and_another_one_refused(tmp_path, small_chunks, monkeypatch):
+    first = sweep(CONFIG, out=tmp_path)
+    monkeypatch.setattr(sweep_module, "_run", None)  # would fail if it were called
+    assert json.dumps(sweep(CONFIG, out=tmp_path), sort_keys=True) == json.dumps(first, sort_keys=True)
+    with pytest.raises(InputError, match="differs in architecture, axes"):
+        sweep(SweepConfig(axes={"workload.batch": [1]}), out=tmp_path)
+
+
+def test_an_interrupted_sweep_leaves_no_half_file(tmp_path, small_chunks, monkeypatch):
+    calls = []
+
+    def fails(*arguments, **keywords):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return evaluate(*arguments, **keywords)
+
+    evaluate = sweep_module.evaluate_points
+    monkeypatch.setattr(sweep_module, "evaluate_points", fails)
+    with pytest.raises(KeyboardInterrupt):
+        sweep(CONFIG, out=tmp_path)
+    assert not list(tmp_path.glob("*.parquet"))
+    assert not list(tmp_path.glob(".*.part"))
+
+
+def test_the_front_has_no_point_that_another_beats(tmp_path, small_chunks):
+    result = sweep(
+        SweepConfig(axes=AXES, pareto={"x": "workload.batch", "y": "cycle_s", "better_y": "low"}), out=tmp_path
+    )
+    columns = read_sweep(tmp_path)
+    x, y = columns["workload.batch"], columns["cycle_s"]
+    for row in result["pareto"]["points"]:
+        a, b = row["workload.batch"], row["cycle_s"]
+        assert not np.any((x <= a) & (y <= b) & ((x < a) | (y < b)))
+    assert result["best"]["tokens_per_s"]["tokens_per_s"] == columns["tokens_per_s"].max()
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6) | st.just(None)), max_size=25))
+def test_pareto_by_comparing_all_pairs(points):
+    x = np.array([p[0] for p in points], float)
+    y = np.array([np.nan if p[1] is None else p[1] for p in points], float)
+    keep = is_pareto(x, y)
+    for i in range(len(points)):
+        better = (x <= x[i]) & (y <= y[i]) & ((x < x[i]) | (y < y[i]))
+        twin_before = np.any((x[:i] == x[i]) & (y[:i] == y[i]))
+        assert keep[i] == (not np.isnan(y[i]) and not np.any(better) and not twin_before)
+
+
+def test_the_example_is_valid(tmp_path):
+    (tmp_path / "sweep.toml").write_text(EXAMPLE)
+    config = read_sweep_config(tmp_path / "sweep.toml")
+    assert len(axis_values(config, "device.memory.bandwidth_bytes_per_s")) == 24
+    np.testing.assert_allclose(axis_values(config, "footprint.draft_weight_bits"), np.linspace(3, 8, 11))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("device = 'rtx-4090'", "axes are missing"),
+        ("devices = ['x']\n[axes]\n'workload.batch' = [1]", "unknown key 'devices'; did you mean 'device'"),
+        ("[axes]\n'workload.batch' = []", "is empty"),
+        ("[axes]\n'workload.batch' = [1, 'two']", "must be a finite number"),
+        ("[axes]\n'workload.batch' = [nan]", "must be a finite number"),
+        ("[axes]\n'workload.batch' = { from = 1, to = 2 }", "give a list of numbers or"),
+        ("[axes]\n'workload.batch' = { from = 0, to = 2, points = 3, scale = 'log' }", "needs numbers above 0"),
+        ("[axes]\n'workload.batch' = { from = 1, to = 2, points = 3, scale = 'cubic' }", "allowed are linear, log"),
+        ("[axes]\n'a' = { from = 1, to = 2, points = 60_000_000 }", "whole numbers from 1"),
+        (
+            "[axes]\n'a' = { from = 1, to = 2, points = 9_000 }\n'b' = { from = 1, to = 2, points = 9_000 }",
+            "81,000,000 points",
+        ),
+        ("max_draft_length = 0\n[axes]\n'workload.batch' = [1]", "from 1 to 64"),
+        ("scheme = 'zip'\n[axes]\n'workload.batch' = [1]", "scheme is 'zip'; allowed are bf16"),
+        ("[axes]\n'workload.batch' = [1]\n[pareto]\nx = 'a'", "give x and y"),
+        ("[axes]\n'workload.batch' = [1]\n[set]\n'workload.context_tokens' = true", "finite number"),
+    ],
+)
+def test_files_that_are_no_sweep(tmp_path, text, message):
+    (tmp_path / "sweep.toml").write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_sweep_config(tmp_path / "sweep.toml")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"axes": {"device.memory.bandwith": [1.0]}}, "did you mean 'device.memory.bandwidth_bytes_per_s'"),
+        ({"set": {"workload.batch": 2.0}}, "both an axis and set"),
+        ({"pareto": {"x": "speed", "y": "tokens_per_s"}}, "pareto.x is 'speed'; allowed are device.memory"),
+        ({"device": ("rtx",)}, "unknown device 'rtx'"),
+    ],
+)
+def test_names_that_no_design_point_has(tmp_path, changes, message):
+    with pytest.raises(InputError, match=message):
+        sweep(SweepConfig(**({"axes": AXES} | changes)), out=tmp_path)
+    assert not list(tmp_path.glob("*.parquet"))
+
+
+def test_a_changed_device_file_is_another_sweep(tmp_path, small_chunks):
+    text = (Path(catalog.__file__).parent / "devices" / "rtx-4090.toml").read_text(encoding="utf-8")
+    mine = tmp_path / "mine.toml"
+    mine.write_text(text)
+    config = SweepConfig(axes={"workload.batch": [1.0]}, device=(str(mine),))
+    sweep(config, out=tmp_path / "run")
+    mine.write_text(text.replace("1008e9", "2016e9"))
+    with pytest.raises(InputError, match="has changed"):
+        sweep(config, out=tmp_path / "run")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import flax.struct
 
@@ -52,6 +52,25 @@ class ComputeUnit(Protocol):
         ...
 
 
+@runtime_checkable
+class WorkUnit(Protocol):
+    """A compute unit that prices whole operators on its device, traffic included: a calibrated GPU."""
+
+    overlap_temperature: float  # of the smooth maximum over computing, moving and decoding
+
+    def operator_compute_time(self, device: Device, work: Any, roof_s: Any, *, temperature: Number = ...) -> Any:
+        """Seconds, "*b operator", of arithmetic; `roof_s` is what the device's roof says."""
+        ...
+
+    def streaming_share(self, device: Device, work: Any) -> Any:
+        """Share of the first memory's bandwidth that each operator reaches, "*b operator"."""
+        ...
+
+    def operator_launch_time(self, device: Device, work: Any) -> Any:
+        """Seconds of one launch of each operator, "*b operator"."""
+        ...
+
+
 @flax.struct.dataclass
 class Device:
     """A processor with its memories. Every field is a leaf, "*b", or a tree of leaves: any of them may be swept or
@@ -69,7 +88,7 @@ class Device:
     spill: tuple[
         MemoryTier, ...
     ] = ()  # takes what the memory before it cannot hold: KV first, then weights, then experts
-    matrix_unit: Any = None  # a ComputeUnit
+    matrix_unit: Any = None  # a ComputeUnit or a WorkUnit
     decoder: Any = None  # a hwmodels.decoders.Decoder, where weights are stored compressed
     chip: Chip | None = None  # None: energy and area are not known
     schedule: Schedule = flax.struct.field(pytree_node=False, default="overlapped")  # of the memories

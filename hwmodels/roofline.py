@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from hwmodels.decoders.decode_cost import decode_time, fill_time
-from hwmodels.device import Device
+from hwmodels.device import Device, WorkUnit
 from hwmodels.memory.tiers import place_in_order, seconds_per_byte
 from hwmodels.operators import EXPERT_OPERATORS, OPERATORS, MatrixShapes, OperatorWork
 from hwmodels.scalars import Number, as_float
@@ -29,6 +29,8 @@ def compute_time(device: Device, work: OperatorWork, *, temperature: Number = 0.
     roof_s = work.flops / jnp.asarray(rate_flops_per_s)[..., None]
     if device.matrix_unit is None:
         return roof_s
+    if isinstance(device.matrix_unit, WorkUnit):
+        return device.matrix_unit.operator_compute_time(device, work, roof_s, temperature=temperature)
     unit, shapes = jax.tree.map(_per_operator, device.matrix_unit), _shapes(work)
     product_s = unit.product_time(
         shapes.m, shapes.k, shapes.n, weight_bits=shapes.weight_bits, temperature=as_float(temperature)
@@ -50,9 +52,12 @@ def memory_time(device: Device, work: OperatorWork, *, temperature: Number = 0.0
     """
     share = _share_in_use(device, work, temperature)
     bytes_by_tier = traffic_by_memory(device, work)
+    tiers = [jax.tree.map(_per_operator, tier) for tier in (device.memory, *device.spill)]
+    if isinstance(device.matrix_unit, WorkUnit):
+        tiers[0] = tiers[0].replace(efficiency=device.matrix_unit.streaming_share(device, work))
     seconds = [
-        moved * seconds_per_byte(jax.tree.map(_per_operator, tier), active_share=share)
-        for moved, tier in zip(jnp.unstack(bytes_by_tier, axis=-1), (device.memory, *device.spill), strict=True)
+        moved * seconds_per_byte(tier, active_share=share)
+        for moved, tier in zip(jnp.unstack(bytes_by_tier, axis=-1), tiers, strict=True)
     ]
     if not device.spill:
         return seconds[0]
@@ -103,6 +108,9 @@ def operator_time(device: Device, work: OperatorWork, *, temperature: Number = 0
     ]
     if device.decoder is not None:
         times.append(decoding_time(device, work, temperature=temperature))
+    if isinstance(device.matrix_unit, WorkUnit):
+        # Its numbers were fitted with this smoothing: less of it would be another model.
+        temperature = jnp.maximum(as_float(temperature), device.matrix_unit.overlap_temperature)
     busy = smooth_maximum(jnp.stack(jnp.broadcast_arrays(*times), axis=-1), temperature)
     return busy + jnp.where(busy > 0, launch_time(device, work), 0.0)
 
@@ -131,7 +139,9 @@ def coded_bytes(device: Device, work: OperatorWork) -> Float[Array, "... operato
 def launch_time(device: Device, work: OperatorWork) -> Float[Array, "... operator"]:
     """Seconds of each operator's launches, which overlap with nothing: also a decoder's way to its first symbol."""
     latency_s = _per_operator(device.operator_latency_s)
-    if device.matrix_unit is not None:
+    if isinstance(device.matrix_unit, WorkUnit):
+        latency_s = device.matrix_unit.operator_launch_time(device, work)
+    elif device.matrix_unit is not None:
         unit, shapes = jax.tree.map(_per_operator, device.matrix_unit), _shapes(work)
         own_s = unit.launch_time(shapes.m, shapes.k, shapes.n, weight_bits=shapes.weight_bits)
         latency_s = latency_s + jnp.where(shapes.products > 0, own_s, 0.0)

@@ -17,6 +17,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from hwmodels.catalog.calibrated import calibrated_names, calibrated_unit, calibration_record
 from hwmodels.catalog.entries import (
     NOT_NEGATIVE,
     POSITIVE,
@@ -27,6 +28,7 @@ from hwmodels.catalog.entries import (
     read_source,
     read_value,
 )
+from hwmodels.compute.calibrated_gpu import CalibratedGpu
 from hwmodels.compute.fpga_array import FpgaArray
 from hwmodels.compute.matrix_vector_npu import SCHEDULES, MatrixVectorNpu
 from hwmodels.compute.near_memory import NearMemoryUnit
@@ -34,6 +36,7 @@ from hwmodels.compute.systolic_array import CONVENTIONS, DATAFLOWS, OnChipBuffer
 from hwmodels.compute.vector_units import VectorUnits
 from hwmodels.decoders.decoder import DECODER_KINDS, PLACES, Decoder
 from hwmodels.device import Chip, Device, MemoryTier
+from hwmodels.sensitivity import leaf_names
 
 __all__ = ["DeviceEntry", "parse_device"]
 
@@ -176,10 +179,30 @@ class _Reader:
             raise EntryError(f"{self.where}: matrix_unit is {table!r}; it must be a table: write [matrix_unit]")
         table = dict(table)
         kind = table.pop("kind", None)
-        if kind not in _UNITS:
-            near = near_matches(kind, _UNITS) if isinstance(kind, str) else ""
-            raise EntryError(f"{self.where}: matrix_unit.kind is {kind!r};{near} allowed: {', '.join(_UNITS)}")
+        if kind == "calibrated_gpu":
+            return self.calibrated(table)
+        if not isinstance(kind, str) or kind not in _UNITS:
+            allowed = (*_UNITS, "calibrated_gpu")
+            near = near_matches(kind, allowed) if isinstance(kind, str) else ""
+            raise EntryError(f"{self.where}: matrix_unit.kind is {kind!r};{near} allowed: {', '.join(allowed)}")
         return self.read(table, _UNITS[kind], "matrix_unit")
+
+    def calibrated(self, table: dict[str, Any]) -> CalibratedGpu:
+        """A calibrated GPU, by the name of its calibration; its fitted numbers have that calibration as their source."""
+        form = _Form(dict, required=_positive("multiprocessors"), texts={"calibration": calibrated_names()})
+        if "calibration" not in table:
+            raise EntryError(
+                f"{self.where}: matrix_unit.calibration is missing; allowed: {', '.join(form.texts['calibration'])}"
+            )
+        values = self.read(table, form, "matrix_unit")
+        name = values["calibration"]
+        unit = calibrated_unit(name, multiprocessors=values["multiprocessors"])
+        record = calibration_record(name)
+        tables = [entry["table"] for entry in record["formats"].values()] + [record["attention"]["table"]]
+        source = f"calibrated: {', '.join(dict.fromkeys(tables))}; hwmodels/catalog/calibrated/{name}.toml"
+        for leaf in leaf_names(unit):
+            self.sources.setdefault(f"matrix_unit.{leaf}", source)
+        return unit
 
     def read(self, table: Any, form: _Form, prefix: str, also: tuple[str, ...] = ()) -> Any:
         """The tree of a table; `also` are keys that the file may have beside the form's."""

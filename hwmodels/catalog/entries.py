@@ -23,6 +23,10 @@ class EntryError(ValueError):
     """A catalog file is not what it should be: one line with the file, what came and what is allowed."""
 
 
+class UnknownNameError(ValueError):
+    """No catalog entry has this name: one line with what came, what is near, and all that is allowed."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Rule:
     """What a field's value must be, in words and as a test of a finite float."""

@@ -9,12 +9,8 @@ from pathlib import Path
 from hwmodels.architecture import Architecture
 from hwmodels.catalog.architecture_entries import checked_architecture, parse_architecture
 from hwmodels.catalog.device_entries import DeviceEntry, parse_device
-from hwmodels.catalog.entries import Entry, EntryError, near_matches
+from hwmodels.catalog.entries import Entry, EntryError, UnknownNameError, near_matches
 from hwmodels.device import Device
-
-
-class UnknownNameError(ValueError):
-    """No catalog entry has this name: one line with what came, what is near, and all that is allowed."""
 
 
 def device_names() -> tuple[str, ...]:

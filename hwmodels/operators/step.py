@@ -55,10 +55,11 @@ def step_operators(
         ValueError: a mapping of widths lacks a kind or names one that does not exist.
     """
     a = jax.tree.map(as_float, architecture)
-    tokens, batch, context, kv_bits = (as_float(value) for value in (tokens, batch, context_tokens, kv_bits))
+    tokens, batch, context = as_float(tokens), as_float(batch), as_float(context_tokens)
+    kv_bits_read = as_float(kv_bits)
     bits = _widths(weight_bits, "weight_bits")
     held_bits = bits if stored_weight_bits is None else _widths(stored_weight_bits, "stored_weight_bits")
-    held_kv_bits = kv_bits if stored_kv_bits is None else as_float(stored_kv_bits)
+    held_kv_bits = kv_bits_read if stored_kv_bits is None else as_float(stored_kv_bits)
     rows = batch * tokens
     logit_rows = rows if logit_tokens is None else batch * as_float(logit_tokens)
 
@@ -73,14 +74,14 @@ def step_operators(
         for name, kinds in read.items()
     }
     kv_read = batch * kv_elements_per_token(a) * cached_tokens(a, context)
-    coded["attention"] = either(kv_bits < UNCOMPRESSED_BITS, kv_read, 0.0)
+    coded["attention"] = either(kv_bits_read < UNCOMPRESSED_BITS, kv_read, 0.0)
     attention = attention_work(
         a,
         tokens=tokens,
         batch=batch,
         context_tokens=context,
         visible_new_tokens=(tokens + 1.0) / 2.0 if visible_new_tokens is None else as_float(visible_new_tokens),
-        kv_bits=kv_bits,
+        kv_bits=kv_bits_read,
     )
     launches = _launches(a)
     shapes = _shapes(a, attention, elements, launches, rows=rows, logit_rows=logit_rows, batch=batch)
@@ -152,12 +153,12 @@ def _shapes(
         "shared_down": a.shared_intermediate_size,
         "lm_head": a.hidden_size,
     }
-    outer_rows = dict.fromkeys(inner, rows) | {
+    outer_rows: dict[str, Leaf] = {name: rows for name in inner} | {
         "expert_gate_up": expert_rows,
         "expert_down": expert_rows,
         "lm_head": logit_rows,
     }
-    shapes = {}
+    shapes: dict[str, tuple[Leaf, Leaf, Leaf, Leaf]] = {}
     for name, k in inner.items():
         products = touched if name.startswith("expert") else 1.0
         # All weights of the operator over its launches, products and rows of weights: the columns of one product.

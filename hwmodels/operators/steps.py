@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import flax.struct
@@ -42,7 +43,7 @@ def stack_steps(steps: Sequence[StepShape]) -> StepShape:
 def prefill_step(workload: Workload, *, footprint: Footprint) -> StepShape:
     """The prompt through the target, from an empty cache; only each sequence's last token reaches the head."""
     tokens = as_float(workload.prompt_tokens)
-    return _target_step(workload, footprint, tokens).replace(context_tokens=0.0, logit_tokens=1.0)
+    return dataclasses.replace(_target_step(workload, footprint, tokens), context_tokens=0.0, logit_tokens=1.0)
 
 
 def decode_step(workload: Workload, *, footprint: Footprint) -> StepShape:
@@ -64,7 +65,7 @@ def draft_step(
         visible_new_tokens: "*b", see `step_operators`; siblings do not see each other, so 1 for the nodes of one depth.
     """
     step = _target_step(workload, footprint, as_float(tokens), visible_new_tokens)
-    return step.replace(weight_bits=footprint.draft_weight_bits, kv_bits=footprint.draft_kv_bits)
+    return dataclasses.replace(step, weight_bits=footprint.draft_weight_bits, kv_bits=footprint.draft_kv_bits)
 
 
 def verify_step(

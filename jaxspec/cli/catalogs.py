@@ -36,11 +36,12 @@ def _entries(names, get, title, sources) -> list[dict]:
 
 def _show(title: str, rows: dict[str, dict[str, str]], entries: list[dict], verbose: bool) -> None:
     """A row per entry, and with `verbose` every number with its source."""
+    from rich import box
     from rich.console import Console
     from rich.table import Table
 
     console = Console()
-    table = Table(title=title)
+    table = Table(title=title, box=box.SIMPLE)
     table.add_column("", no_wrap=True)
     columns = dict.fromkeys(column for cells in rows.values() for column in cells)
     for column in columns:
@@ -56,18 +57,27 @@ def _show(title: str, rows: dict[str, dict[str, str]], entries: list[dict], verb
             )
 
 
-def _device_row(device: Any) -> dict[str, str]:
-    from hwmodels.units import GB, MB, TERA
+#: Class of a matrix unit -> what the table calls it.
+_UNITS = {
+    "CalibratedGpu": "calibrated",
+    "FpgaArray": "FPGA array",
+    "MatrixVectorNpu": "tiles+vector",
+    "NearMemoryUnit": "at banks",
+    "SystolicArray": "systolic",
+}
 
-    unit = device.matrix_unit
+
+def _device_row(device: Any) -> dict[str, str]:
+    from hwmodels.units import GB, TERA
+
+    unit = type(device.matrix_unit).__name__
+    tiers = (device.memory, *device.spill)
     return {
-        "TFLOP/s": f"{device.peak_flops_per_s / TERA:.4g}",
-        "matrix unit": "roofline" if unit is None else type(unit).__name__,
-        "memory, GB/s": " + ".join(f"{tier.bandwidth_bytes_per_s / GB:.4g}" for tier in (device.memory, *device.spill)),
-        "GB": " + ".join(f"{tier.capacity_bytes / GB:.4g}" for tier in (device.memory, *device.spill)),
-        "on chip, MB": f"{device.scratchpad_bytes / MB:.4g}",
-        "decoder": "" if device.decoder is None else f"{device.decoder.count:.0f} {device.decoder.kind}",
-        "energy": "" if device.chip is None else "yes",
+        "TFLOP/s": f"{device.peak_flops_per_s / TERA:.3g}",
+        "products": "roofline" if device.matrix_unit is None else _UNITS.get(unit, unit),
+        "GB/s": "+".join(f"{tier.bandwidth_bytes_per_s / GB:.4g}" for tier in tiers),
+        "GB": "+".join(f"{tier.capacity_bytes / GB:.3g}" for tier in tiers),
+        "decoders": "" if device.decoder is None else f"{device.decoder.count:.0f}",
     }
 
 

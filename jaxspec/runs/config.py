@@ -161,12 +161,12 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         raise InputError(f"configuration {str(path)!r} is no valid TOML ({error}); mend it") from error
 
 
-def to_toml(config: CommonConfig) -> str:
-    """The complete configuration; settings without a value are left out."""
+def to_toml(config: Any) -> str:
+    """A complete configuration, any dataclass of settings; those without a value are left out."""
     settings = {key: value for key, value in dataclasses.asdict(config).items() if value is not None}
     return tomli_w.dumps(settings)
 
 
-def config_hash(config: CommonConfig) -> str:
+def config_hash(config: Any) -> str:
     """Twelve hexadecimal digits that name a resolved configuration."""
     return hashlib.sha256(to_toml(config).encode()).hexdigest()[:12]

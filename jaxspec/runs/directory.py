@@ -12,6 +12,7 @@ from typing import Any
 from jaxspec.errors import InputError
 from jaxspec.files import to_json, write_text
 from jaxspec.runs.config import CommonConfig, config_hash, read_toml, to_toml
+from jaxspec.runs.sweep_config import SweepConfig
 
 #: Everything a run ever writes; `--force` removes these and nothing else.
 _CONTENTS = (
@@ -30,7 +31,7 @@ class RunDirectory:
     def __init__(
         self,
         command: str,
-        config: CommonConfig,
+        config: CommonConfig | SweepConfig,
         *,
         inputs: dict[str, str],
         out: str | Path | None = None,
@@ -83,7 +84,7 @@ class RunDirectory:
             else:
                 target.unlink(missing_ok=True)
 
-    def _claim(self, config: CommonConfig, inputs: dict[str, str]) -> None:
+    def _claim(self, config: CommonConfig | SweepConfig, inputs: dict[str, str]) -> None:
         settings, inputs_file = self.path / "config.toml", self.path / "inputs.json"
         if settings.exists():
             theirs, ours = read_toml(settings), tomllib.loads(to_toml(config))

@@ -149,10 +149,11 @@ def _elasticities(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Ar
 @jax.jit
 def _batches(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array) -> DesignPoint:
     parts = _parts(pricing, bits, conditional)
-    device = pricing.device.replace(chip=None)  # no energy here
+    device = dataclasses.replace(pricing.device, chip=None)  # no energy here
 
     def with_batch(batch: jax.Array) -> DesignPoint:
-        return design_point(device, pricing.architecture, workload=pricing.workload.replace(batch=batch), **parts)
+        workload = dataclasses.replace(pricing.workload, batch=batch)
+        return design_point(device, pricing.architecture, workload=workload, **parts)
 
     return jax.vmap(with_batch)(jnp.asarray(_BATCHES, conditional.dtype))
 

@@ -79,7 +79,7 @@ def footprint(weight_bits: BitsPerValue, kv_bits: BitsPerValue) -> Footprint:
     """
 
     def by_kind(bits: Float[Array, "layer kind"]) -> dict[str, Array]:
-        dense = dict(zip(MATRIX_KINDS, jnp.mean(bits, axis=0), strict=True))
+        dense: dict[str, Array] = dict(zip(MATRIX_KINDS, jnp.mean(bits, axis=0), strict=True))
         experts = {kind: dense[stands_for] for kind, stands_for in EXPERT_STANDS_FOR.items()}
         shared = (dense["gate"] + dense["up"] + dense["down"]) / 3.0
         return uniform_weight_bits(16.0) | dense | experts | {"shared": shared}

@@ -1,0 +1,238 @@
+"""Kernel tables of the optional package `aiconfigurator-core`: measured times of single GPU kernels, read where they lie.
+
+The package (Apache-2.0, about 114 MB, Python 3.11 to 3.13) holds a folder per system, engine and version; nothing of it is
+copied. Rows of the same conditions, measured by several of an engine's kernels, are each kept.
+
+Source: github.com/ai-dynamo/aiconfigurator, Parquet files under systems/data.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.resources
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "FORMAT_BITS",
+    "MULTIPROCESSORS",
+    "AttentionTable",
+    "DataSheet",
+    "GemmTable",
+    "KernelTableError",
+    "TableName",
+    "attention_table",
+    "data_sheet",
+    "gemm_formats",
+    "gemm_table",
+    "list_tables",
+]
+
+#: Formats of matrix products whose activations have 16 bits -> bits per weight.
+FORMAT_BITS = {"bfloat16": 16.0, "int8_wo": 8.0, "int4_wo": 4.0}
+
+#: Multiprocessors by system, which the package's own data sheets lack; from the vendors' data sheets.
+MULTIPROCESSORS = {
+    "a100_pcie": 108,
+    "a100_sxm": 108,
+    "a30": 56,
+    "b200_sxm": 148,
+    "b300_sxm": 148,
+    "b60": 20,  # Xe cores
+    "gb200": 152,
+    "gb300": 152,
+    "h100_pcie": 114,
+    "h100_sxm": 132,
+    "h200_sxm": 132,
+    "l4": 58,
+    "l40s": 142,
+    "rtx_pro_6000_server": 188,
+}
+
+_FILES = {"gemm": "gemm_perf.parquet", "attention": "generation_attention_perf.parquet"}
+_INSTALL = "pip install aiconfigurator-core pyarrow (about 114 MB, Python 3.11 to 3.13)"
+
+
+class KernelTableError(RuntimeError):
+    """A kernel table cannot be read: one line with what is missing and what to do."""
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class TableName:
+    """One table: a system (GPU), the engine whose kernels ran, its version, and "gemm" or "attention"."""
+
+    system: str
+    engine: str
+    version: str
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.system}/{self.engine}/{self.version}"
+
+
+@dataclasses.dataclass(frozen=True)
+class DataSheet:
+    """What a data sheet says of a GPU."""
+
+    peak_flops_per_s: float  # dense bfloat16
+    bandwidth_bytes_per_s: float
+    multiprocessors: float
+
+
+@dataclasses.dataclass(frozen=True)
+class GemmTable:
+    """Times of m x k by k x n products, "row"."""
+
+    m: npt.NDArray[np.float64]
+    k: npt.NDArray[np.float64]
+    n: npt.NDArray[np.float64]
+    seconds: npt.NDArray[np.float64]
+    weight_bits: float
+
+
+@dataclasses.dataclass(frozen=True)
+class AttentionTable:
+    """Times of decoding attention, one new token per sequence, 16-bit keys and values, "row"."""
+
+    batch: npt.NDArray[np.float64]
+    num_heads: npt.NDArray[np.float64]
+    num_kv_heads: npt.NDArray[np.float64]
+    head_dim: npt.NDArray[np.float64]
+    context_tokens: npt.NDArray[np.float64]  # the new token included
+    seconds: npt.NDArray[np.float64]
+
+
+def list_tables(*, root: str | Path | None = None) -> tuple[TableName, ...]:
+    """All tables, sorted.
+
+    Args:
+        root: folder that holds "data" and the data sheets; that of the installed package unless given.
+    Raises:
+        KernelTableError: the package is not installed, or the folder has no tables.
+    """
+    base = _systems(root) / "data"
+    found = [
+        TableName(path.parents[3].name, path.parents[1].name, path.parents[0].name, kind)
+        for kind, file in _FILES.items()
+        for path in base.glob(f"*/{kind}/*/*/{file}")
+    ]
+    if not found:
+        raise KernelTableError(f"{base} holds no kernel tables; {_INSTALL}")
+    return tuple(sorted(found))
+
+
+def data_sheet(system: str, *, multiprocessors: float | None = None, root: str | Path | None = None) -> DataSheet:
+    """A system's data sheet, from the package's YAML file.
+
+    Args:
+        multiprocessors: for a system that `MULTIPROCESSORS` lacks.
+    Raises:
+        KernelTableError: no such system, a number is missing from its file, or its multiprocessors are unknown.
+    """
+    path = _systems(root) / f"{system}.yaml"
+    if not path.is_file():
+        raise KernelTableError(f"no data sheet {path.name}; known: {', '.join(sorted(_known_systems(path.parent)))}")
+    text = path.read_text(encoding="utf-8")
+    numbers = {}
+    for key in ("bfloat16_tc_flops", "mem_bw"):
+        # Two numbers of a flat file are not worth a YAML library.
+        match = re.search(rf"^\s+{key}:\s*([0-9.eE+]+)", text, flags=re.MULTILINE)
+        if match is None:
+            raise KernelTableError(f"{path} has no {key}; choose another system")
+        numbers[key] = float(match[1])
+    count = multiprocessors if multiprocessors is not None else MULTIPROCESSORS.get(system)
+    if count is None:
+        raise KernelTableError(f"the number of multiprocessors of {system} is unknown; give it (--multiprocessors)")
+    return DataSheet(numbers["bfloat16_tc_flops"], numbers["mem_bw"], float(count))
+
+
+def gemm_formats(table: TableName, *, root: str | Path | None = None) -> tuple[str, ...]:
+    """Those of `FORMAT_BITS` that a table holds. Raises KernelTableError."""
+    formats = set(_columns(table, ["gemm_dtype"], root)["gemm_dtype"].tolist())
+    return tuple(name for name in FORMAT_BITS if name in formats)
+
+
+def gemm_table(
+    table: TableName,
+    weight_format: str = "bfloat16",
+    *,
+    k_range: tuple[float, float] = (1024, 32768),
+    n_range: tuple[float, float] = (1024, 65536),
+    root: str | Path | None = None,
+) -> GemmTable:
+    """Products of one format, of weight matrices within the ranges (ends included).
+
+    Raises:
+        KernelTableError: the table cannot be read or holds no such rows.
+    """
+    if weight_format not in FORMAT_BITS:
+        raise KernelTableError(f"format {weight_format!r} is not modelled; choose one of {', '.join(FORMAT_BITS)}")
+    columns = _columns(table, ["gemm_dtype", "m", "k", "n", "latency"], root)
+    k, n, latency = columns["k"], columns["n"], columns["latency"]
+    used = (columns["gemm_dtype"] == weight_format) & (latency > 0)
+    used &= (k >= k_range[0]) & (k <= k_range[1]) & (n >= n_range[0]) & (n <= n_range[1])
+    if not used.any():
+        held = ", ".join(gemm_formats(table, root=root)) or "none that is modelled"
+        raise KernelTableError(f"{table} holds no {weight_format} products of such sizes; formats there: {held}")
+    m, k, n, milliseconds = (columns[name][used].astype(np.float64) for name in ("m", "k", "n", "latency"))
+    return GemmTable(m, k, n, milliseconds * 1e-3, FORMAT_BITS[weight_format])
+
+
+def attention_table(table: TableName, *, root: str | Path | None = None) -> AttentionTable:
+    """Decoding attention over all cached tokens (no sliding window) with 16-bit keys and values.
+
+    Raises:
+        KernelTableError: the table cannot be read or holds no such rows.
+    """
+    names = ["batch_size", "num_heads", "num_key_value_heads", "head_dim", "isl", "step", "kv_cache_dtype", "latency"]
+    columns = _columns(table, names, root, optional=["window_size"])
+    used = (columns["kv_cache_dtype"] == "bfloat16") & (columns["latency"] > 0)
+    if "window_size" in columns:
+        used &= columns["window_size"] == 0
+    if not used.any():
+        raise KernelTableError(f"{table} holds no attention over 16-bit keys and values; choose another engine")
+    batch, heads, kv_heads, head_dim, new, cached, _, milliseconds = (
+        columns[name][used].astype(np.float64) if name != "kv_cache_dtype" else None for name in names
+    )
+    return AttentionTable(batch, heads, kv_heads, head_dim, cached + new, milliseconds * 1e-3)  # pyright: ignore
+
+
+def _systems(root: str | Path | None) -> Path:
+    if root is not None:
+        return Path(root)
+    try:
+        return Path(str(importlib.resources.files("aiconfigurator_core"))) / "systems"
+    except ModuleNotFoundError as error:
+        raise KernelTableError(f"the kernel tables are not installed; {_INSTALL}") from error
+
+
+def _known_systems(folder: Path) -> list[str]:
+    return [path.stem for path in folder.glob("*.yaml") if "mem_bw:" in path.read_text(encoding="utf-8")]
+
+
+def _columns(
+    table: TableName, names: Sequence[str], root: str | Path | None, optional: Sequence[str] = ()
+) -> dict[str, npt.NDArray]:
+    path = _systems(root) / "data" / table.system / table.kind / table.engine / table.version / _FILES[table.kind]
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ModuleNotFoundError as error:
+        raise KernelTableError(f"reading kernel tables needs pyarrow; {_INSTALL}") from error
+    try:
+        present = pyarrow.parquet.read_schema(path).names
+        missing = [name for name in names if name not in present]
+        if missing:
+            raise KernelTableError(f"{path} lacks the columns {', '.join(missing)}; it is no {table.kind} table")
+        wanted = [*names, *(name for name in optional if name in present)]
+        read = pyarrow.parquet.read_table(path, columns=wanted)
+    except FileNotFoundError as error:
+        near = sorted({str(t) for t in list_tables(root=root) if t.kind == table.kind and t.system == table.system})
+        raise KernelTableError(f"no {table.kind} table {table}; there are: {', '.join(near) or 'none'}") from error
+    except pyarrow.ArrowInvalid as error:
+        raise KernelTableError(f"{path} is no Parquet file: {error}") from error
+    return {name: read[name].to_numpy() for name in wanted}

@@ -1,0 +1,238 @@
+"""Fit the numbers of a time model to measured times, by robust least squares on the logarithm of their ratio.
+
+A model is any pure function predict(parameters: dict of name -> number, conditions: dict of name -> array) -> seconds that JAX
+can differentiate. All parameters are positive and are fitted as logarithms, within bounds, in double precision.
+
+Source: scipy.optimize.least_squares ("trf", loss soft_l1); standard errors by the sandwich of an M-estimator, summed within
+groups (Huber 1967; Liang, Zeger 1986): times of one shape err together, and each counts as little new evidence.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Fit", "Interval", "Parameter", "fit", "prediction_interval", "residual_table"]
+
+#: Seconds of every condition, given the parameters by name.
+Predict: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, Any]], Any]
+
+Numbers: TypeAlias = npt.NDArray[np.float64]
+
+#: A parameter this near to its bound, in logarithms, is taken to lie on it.
+_AT_BOUND = 1e-3
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """A positive number to fit: where the search starts, and between which bounds it stays.
+
+    Raises:
+        ValueError: not 0 < lower <= start <= upper, or lower = upper.
+    """
+
+    name: str
+    start: float
+    lower: float
+    upper: float
+
+    def __post_init__(self) -> None:
+        if not (0 < self.lower <= self.start <= self.upper and self.lower < self.upper):
+            raise ValueError(
+                f"parameter {self.name}: start {self.start} and bounds {self.lower}, {self.upper} "
+                "must satisfy 0 < lower <= start <= upper and lower < upper"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit:
+    """Fitted parameters and how well they are known; of a parameter on a bound nothing is known but that.
+
+    Attributes:
+        estimates: name -> value.
+        standard_errors: name -> standard error in the parameter's unit; NaN on a bound.
+        at_bound: names whose estimate lies on a bound.
+        correlation: "parameter parameter", of the logarithms of the estimates; NaN rows on a bound.
+        log_covariance: "parameter parameter", of the logarithms; 0 rows on a bound.
+        scatter: robust standard deviation of log(predicted / measured).
+        predicted, log_residuals: "row", of the rows fitted to.
+        converged: whether the solver met its tolerances; if not, the numbers are the best found.
+        evaluations: of the model.
+    """
+
+    estimates: dict[str, float]
+    standard_errors: dict[str, float]
+    at_bound: tuple[str, ...]
+    correlation: Numbers
+    log_covariance: Numbers
+    scatter: float
+    predicted: Numbers
+    log_residuals: Numbers
+    converged: bool
+    evaluations: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Interval:
+    """Predicted times and the interval that covers a new measurement with the given probability, "row"."""
+
+    predicted: Numbers
+    lower: Numbers
+    upper: Numbers
+
+
+def fit(
+    predict: Predict,
+    parameters: Sequence[Parameter],
+    conditions: Mapping[str, npt.ArrayLike],
+    measured_s: npt.ArrayLike,
+    *,
+    loss_scale: float = 0.02,
+    groups: npt.ArrayLike | None = None,
+    max_evaluations: int = 200,
+) -> Fit:
+    """Parameters that bring predicted times nearest to measured ones, as ratios.
+
+    Args:
+        predict: the model; see the module's heading.
+        parameters: what to fit; more rows than parameters are needed.
+        conditions: name -> "row".
+        measured_s: "row", > 0.
+        loss_scale: > 0; residuals of log ratio well below it count squared, well above it in proportion.
+        groups: "row", labels of rows whose errors may depend on each other; each row is its own group unless given.
+        max_evaluations: of the model; the solver stops there.
+    Raises:
+        ValueError: no more rows than parameters, lengths that differ, or a time that is not positive and finite.
+    """
+    measured = np.asarray(measured_s, np.float64)
+    rows = {name: np.asarray(values, np.float64) for name, values in conditions.items()}
+    _check_rows(rows, measured, len(parameters))
+    from scipy.optimize import least_squares
+
+    names = [parameter.name for parameter in parameters]
+    log_lower, log_upper = (np.log([getattr(p, side) for p in parameters]) for side in ("lower", "upper"))
+    log_start = np.clip(np.log([p.start for p in parameters]), log_lower + 1e-9, log_upper - 1e-9)
+    with jax.enable_x64(True):
+        residuals, jacobian = _residual_functions(predict, names, rows, measured)
+        solved = least_squares(
+            residuals,
+            log_start,
+            jac=jacobian,  # pyright: ignore[reportArgumentType]
+            bounds=(log_lower, log_upper),
+            method="trf",
+            loss="soft_l1",
+            f_scale=loss_scale,
+            x_scale=1.0,
+            max_nfev=max_evaluations,
+        )
+        at_bound = (solved.x - log_lower < _AT_BOUND) | (log_upper - solved.x < _AT_BOUND)
+        log_residuals, slopes = residuals(solved.x), jacobian(solved.x)
+    covariance = _sandwich(slopes, log_residuals, loss_scale, at_bound, groups)
+    deviations = np.sqrt(np.diag(covariance))
+    estimates = np.exp(solved.x)
+    deviations = np.where(at_bound, np.nan, deviations)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        correlation = covariance / np.outer(deviations, deviations)
+    return Fit(
+        estimates=dict(zip(names, map(float, estimates))),
+        standard_errors=dict(zip(names, map(float, estimates * deviations))),
+        at_bound=tuple(name for name, bound in zip(names, at_bound) if bound),
+        correlation=correlation,
+        log_covariance=covariance,
+        # Of a normal distribution the median absolute deviation is 0.6745 standard deviations.
+        scatter=float(np.median(np.abs(log_residuals)) / 0.6745),
+        predicted=measured * np.exp(log_residuals),
+        log_residuals=log_residuals,
+        converged=bool(solved.success),
+        evaluations=int(solved.nfev),
+    )
+
+
+def prediction_interval(
+    fitted: Fit, predict: Predict, conditions: Mapping[str, npt.ArrayLike], *, coverage: float = 0.95
+) -> Interval:
+    """Times of new conditions, with the uncertainty of the parameters and the scatter of measurements about the model.
+
+    Args:
+        fitted: of the same model.
+        conditions: name -> "row".
+        coverage: in (0, 1).
+    Returns:
+        "row" each, s; intervals are symmetric in the logarithm, and normal there.
+    Raises:
+        ValueError: coverage out of range.
+    """
+    if not 0 < coverage < 1:
+        raise ValueError(f"coverage is {coverage}; it must lie between 0 and 1, as in 0.95")
+    from scipy.stats import norm
+
+    rows = {name: np.asarray(values, np.float64) for name, values in conditions.items()}
+    with jax.enable_x64(True):
+        logs, jacobian = _residual_functions(predict, list(fitted.estimates), rows, np.ones(()))
+        at = np.log(list(fitted.estimates.values()))
+        log_predicted, slopes = logs(at), jacobian(at)
+    variance = np.einsum("rp,pq,rq->r", slopes, fitted.log_covariance, slopes) + fitted.scatter**2
+    reach = norm.ppf(0.5 + coverage / 2) * np.sqrt(variance)
+    return Interval(np.exp(log_predicted), np.exp(log_predicted - reach), np.exp(log_predicted + reach))
+
+
+def residual_table(
+    conditions: Mapping[str, npt.ArrayLike], measured_s: npt.ArrayLike, predicted_s: npt.ArrayLike, *, worst: int = 20
+) -> list[dict[str, float]]:
+    """The rows that the model misses by most, each with its conditions, times and relative error."""
+    measured, predicted = np.asarray(measured_s, np.float64), np.asarray(predicted_s, np.float64)
+    error = predicted / measured - 1
+    order = np.argsort(-np.abs(np.log(predicted / measured)), kind="stable")[:worst]
+    columns = {name: np.asarray(values, np.float64) for name, values in conditions.items()}
+    columns |= {"measured_s": measured, "predicted_s": predicted, "relative_error": error}
+    return [{name: float(values[row]) for name, values in columns.items()} for row in order]
+
+
+def _residual_functions(
+    predict: Predict, names: list[str], rows: Mapping[str, Numbers], measured: Numbers
+) -> tuple[Callable[[Numbers], Numbers], Callable[[Numbers], Numbers]]:
+    """log(predicted / measured) and its derivatives by the logarithms of the parameters."""
+    inputs = {name: jnp.asarray(values) for name, values in rows.items()}
+
+    def logs(log_values: jax.Array) -> jax.Array:
+        values = jnp.exp(log_values)
+        return jnp.log(predict({name: values[i] for i, name in enumerate(names)}, inputs) / measured)
+
+    compiled, derivative = jax.jit(logs), jax.jit(jax.jacfwd(logs))
+    return lambda x: np.asarray(compiled(jnp.asarray(x))), lambda x: np.asarray(derivative(jnp.asarray(x)))
+
+
+def _sandwich(
+    slopes: Numbers, residuals: Numbers, scale: float, at_bound: npt.NDArray[np.bool_], groups: npt.ArrayLike | None
+) -> Numbers:
+    free = ~at_bound
+    weights = 1.0 / np.sqrt(1.0 + (residuals / scale) ** 2)
+    inside = slopes[:, free]
+    curvature = inside.T @ (weights[:, None] * inside)
+    scores = inside * (weights * residuals)[:, None]
+    if groups is not None:
+        _, index = np.unique(np.asarray(groups), return_inverse=True)
+        sums = np.zeros((int(index.max()) + 1, inside.shape[1]))
+        np.add.at(sums, index, scores)
+        scores = sums
+    # A pseudo-inverse: what the rows say nothing about gets no error at all only where its slope is 0.
+    inverse = np.linalg.pinv(curvature, hermitian=True)
+    covariance = np.zeros((len(at_bound),) * 2)
+    covariance[np.ix_(free, free)] = inverse @ (scores.T @ scores) @ inverse
+    return covariance
+
+
+def _check_rows(rows: Mapping[str, Numbers], measured: Numbers, num_parameters: int) -> None:
+    lengths = {name: values.shape for name, values in rows.items() if values.shape != measured.shape}
+    if measured.ndim != 1 or lengths:
+        raise ValueError(f"measured_s has shape {measured.shape} and conditions {lengths}; all must be of one length")
+    if len(measured) <= num_parameters:
+        raise ValueError(f"{len(measured)} rows for {num_parameters} parameters; measure more conditions")
+    if not np.all(np.isfinite(measured) & (measured > 0)):
+        raise ValueError("measured_s holds times that are not positive and finite; leave those rows out")

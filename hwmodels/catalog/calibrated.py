@@ -1,0 +1,136 @@
+"""GPUs whose matrix products and attention are calibrated to measured kernels: `calibrated_gpu("a100-sxm")`.
+
+Each file below `calibrated/` is written by `python -m experiments.silicon`: a data sheet, for every weight format the eight
+fitted numbers with the table, its version and the errors, and the numbers of decoding attention. None is edited by hand.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.resources
+import tomllib
+from importlib.resources.abc import Traversable
+from typing import Any
+
+import numpy as np
+
+from hwmodels.catalog.entries import EntryError, UnknownNameError, near_matches
+from hwmodels.compute.calibrated_gpu import CalibratedGpu
+from hwmodels.compute.gpu import GemmCoefficients, GpuGemm
+from hwmodels.compute.gpu_attention import GpuAttention
+
+__all__ = [
+    "calibrated_attention",
+    "calibrated_gpu",
+    "calibrated_names",
+    "calibrated_unit",
+    "calibration_record",
+    "with_data_sheet",
+]
+
+_SHEET = ("peak_flops_per_s", "bandwidth_bytes_per_s", "multiprocessors")
+
+
+def calibrated_names() -> tuple[str, ...]:
+    """Names of all calibrated GPUs, sorted."""
+    return tuple(sorted(f.name.removesuffix(".toml") for f in _folder().iterdir() if f.name.endswith(".toml")))
+
+
+def calibrated_gpu(name: str) -> GpuGemm:
+    """Matrix products of a calibrated GPU, with every weight format that was measured on it.
+
+    Raises:
+        UnknownNameError: no such GPU.
+        EntryError: its file is damaged.
+    """
+    record = calibration_record(name)
+    try:
+        formats = sorted(record["formats"].values(), key=lambda entry: entry["weight_bits"])
+        sheet = {field: float(record["data_sheet"][field]) for field in _SHEET}
+        numbers = {
+            field: np.array([entry["coefficients"][field] for entry in formats], np.float32)
+            for field in GemmCoefficients.__dataclass_fields__
+        }
+        widths = tuple(float(entry["weight_bits"]) for entry in formats)
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(name, error) from error
+    return GpuGemm(**sheet, coefficients=GemmCoefficients(**numbers), weight_widths=widths)
+
+
+def calibrated_unit(name: str, *, multiprocessors: float) -> CalibratedGpu:
+    """Products and attention of a calibrated GPU as the matrix unit of a device, whose data sheet may be another's.
+
+    Args:
+        multiprocessors: of the device.
+    Raises:
+        UnknownNameError: no such GPU.
+        EntryError: its file is damaged.
+    """
+    gemm, attention = calibrated_gpu(name), calibrated_attention(name)
+    formats = tuple(
+        GemmCoefficients(**{field: float(values[i]) for field, values in vars(gemm.coefficients).items()})
+        for i in range(len(gemm.weight_widths))
+    )
+    return CalibratedGpu(
+        multiprocessors=multiprocessors,
+        formats=formats,
+        attention=dataclasses.replace(attention, bandwidth_bytes_per_s=None),
+        weight_widths=gemm.weight_widths,
+        overlap_temperature=gemm.overlap_temperature,
+    )
+
+
+def calibrated_attention(name: str) -> GpuAttention:
+    """Decoding attention of a calibrated GPU.
+
+    Raises:
+        UnknownNameError: no such GPU.
+        EntryError: its file is damaged, or has no attention.
+    """
+    record = calibration_record(name)
+    try:
+        numbers = {field: float(value) for field, value in record["attention"]["coefficients"].items()}
+        return GpuAttention(bandwidth_bytes_per_s=float(record["data_sheet"]["bandwidth_bytes_per_s"]), **numbers)
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(name, error) from error
+
+
+def calibration_record(name: str) -> dict[str, Any]:
+    """A calibrated GPU's whole file: tables, versions, splits, standard errors, errors by range, baselines.
+
+    Raises:
+        UnknownNameError: no such GPU.
+    """
+    slug, allowed = name.strip().lower(), calibrated_names()
+    if slug not in allowed:
+        raise UnknownNameError(
+            f"unknown calibrated GPU {name!r};{near_matches(slug, allowed)} allowed: {', '.join(allowed)}"
+        )
+    return tomllib.loads((_folder() / f"{slug}.toml").read_text(encoding="utf-8"))
+
+
+def with_data_sheet(
+    unit: GpuGemm, *, peak_flops_per_s: float, bandwidth_bytes_per_s: float, multiprocessors: float
+) -> GpuGemm:
+    """A GPU that nobody measured, from a calibrated sibling of its architecture and its own data sheet.
+
+    Args:
+        unit: the sibling; its fitted shares, costs and latencies are taken over.
+        peak_flops_per_s, bandwidth_bytes_per_s, multiprocessors: as in `GpuGemm`.
+    """
+    return dataclasses.replace(
+        unit,
+        peak_flops_per_s=peak_flops_per_s,
+        bandwidth_bytes_per_s=bandwidth_bytes_per_s,
+        multiprocessors=multiprocessors,
+    )
+
+
+def _folder() -> Traversable:
+    return importlib.resources.files("hwmodels.catalog") / "calibrated"
+
+
+def _damaged(name: str, error: Exception) -> EntryError:
+    return EntryError(
+        f"calibrated/{name}.toml lacks or misstates {error}; write it again with python -m experiments.silicon"
+    )

@@ -1,0 +1,274 @@
+"""Matrix products on a GPU: a data sheet, and for each weight format eight numbers fitted to measured kernels.
+
+One product of m x k activations by k x n weights takes, in seconds,
+
+    t      = launch + (memory^4 + arithmetic^4)^(1/4)
+    memory = (n k w + m k a + 2 m n) / (memory_efficiency · bandwidth)         w, a: bytes per weight, per activation
+    arithmetic = max(soft minimum over tilings of tiling time, 2 m n k / peak)
+    tiling = waves · sag · tile · (k / S + prologue) + [S > 1] 4 S m n / bandwidth
+    waves  = w' + wave_rounding · (ceil(w') - w'),   w' = ceil(m / Tm) · ceil(n / Tn) · S / multiprocessors
+    tile   = sqrt((2 Tm Tn / compute_efficiency)^2 + (operand_cost · (a Tm + w Tn))^2) · multiprocessors / peak
+    sag    = (1 + 2 m n k / 1e10)^sag_exponent
+    launch = launch_s + split_s · q^2 / (q^2 + 2) / (1 + (n / (48 multiprocessors))^2) + depth_s · log2(1 + q)
+             + switch_s / (1 + (6 / m)^3) + row_cost · n k w / bandwidth · m / (m + 4),   q = k / 1024
+
+over the tilings Tm in 16, 32, 64, 128; Tn in 64, 128, 256; S in 1, 4 parts of k (whose partial sums of 4 bytes are written
+and read, half of it within the cache). What the terms are for: sums too deep for the few tiles of a narrow product are split,
+which needs a second kernel (split_s); kernels of packed weights go along k instead (depth_s), and change from vector to matrix
+instructions within the first rows (switch_s), which at 16 bits costs streaming instead (row_cost); sag is the clock that gives
+way under load. The soft minimum is (sum of t^-16)^(-1/16).
+
+Eight numbers per format are fitted. `split_s`, `sag_exponent` and `row_cost` belong to 16-bit weights, whose
+`prologue_elements` is 200; `depth_s`, `switch_s` and a fitted `prologue_elements` to packed ones. What a format lacks is 0.
+
+Source: form and constants chosen on the GEMM tables of aiconfigurator-core 0.12.0; numbers by `experiments.silicon`.
+Departs: weights stream from DRAM. What a cache still holds of them from the last call is not modelled.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from hwmodels.compute.folds import smooth_ceil_div
+from hwmodels.roofline import smooth_maximum
+from hwmodels.scalars import Leaf, Number, as_float
+from hwmodels.units import BITS_PER_BYTE
+
+__all__ = ["TILINGS", "GemmCoefficients", "GpuGemm", "at_width", "gemm_time", "stack_widths"]
+
+_TILE_ROWS, _TILE_COLUMNS, _SPLITS = (16.0, 32.0, 64.0, 128.0), (64.0, 128.0, 256.0), (1.0, 4.0)
+
+#: Rows and columns of an output tile and parts of k, among which the kernel library is taken to choose.
+TILINGS = tuple((rows, columns, parts) for rows in _TILE_ROWS for columns in _TILE_COLUMNS for parts in _SPLITS)
+
+_ACTIVATION_BYTES = 2.0
+_OUTPUT_BYTES = 2.0
+_SAG_FLOPS = 1e10
+_DEPTH_ELEMENTS = 1024.0
+_SPLIT_COLUMNS_PER_MULTIPROCESSOR = 48.0
+_SWITCH_ROWS = 6.0
+_VECTOR_ROWS = 4.0
+#: Bytes of DRAM traffic per partial sum: 4 written and 4 read, half of them in the cache.
+_PARTIAL_SUM_BYTES = 4.0
+
+_Ceiling: TypeAlias = Callable[[Leaf, Leaf], Leaf]
+
+
+@flax.struct.dataclass
+class GemmCoefficients:
+    """The fitted numbers of one weight format, or of several stacked along a last axis "*b width"; all >= 0."""
+
+    launch_s: Leaf  # fixed time of a launch
+    split_s: Leaf  # further time where k is split over multiprocessors that would idle
+    depth_s: Leaf  # further time per doubling of k
+    switch_s: Leaf  # further time from vector to matrix instructions
+    row_cost: (
+        Leaf  # further time of streaming from vector to matrix instructions, in reads of the weights at full bandwidth
+    )
+    memory_efficiency: Leaf  # share of the bandwidth that streaming reaches, in (0, 1]
+    compute_efficiency: (
+        Leaf  # share of the peak that a large tile reaches; may exceed 1, as the soft minimum undercuts it
+    )
+    operand_cost: Leaf  # FLOP forgone per operand byte brought to a multiprocessor
+    wave_rounding: Leaf  # share of the last, partly filled wave that is waited for, in [0, 1]
+    sag_exponent: Leaf
+    prologue_elements: Leaf  # time of a tile before its first product, in elements of k
+
+
+@flax.struct.dataclass
+class GpuGemm:
+    """A GPU's data sheet and the coefficients of each weight format; leaves "*b", those of `coefficients` "*b width".
+
+    Raises:
+        ValueError: `weight_widths` is empty or not increasing.
+    """
+
+    peak_flops_per_s: Leaf  # dense 16-bit matrix products of the data sheet, > 0; a multiply-add counts 2
+    bandwidth_bytes_per_s: Leaf  # of the data sheet, > 0
+    multiprocessors: Leaf  # > 0
+    coefficients: GemmCoefficients
+    #: Bits per weight of the formats, as the coefficients' last axis has them, increasing.
+    weight_widths: tuple[float, ...] = flax.struct.field(pytree_node=False, default=(16.0,))
+    #: Of the smooth maximum that joins arithmetic and memory; the coefficients were fitted with it.
+    overlap_temperature: float = flax.struct.field(pytree_node=False, default=0.25)
+
+    def __post_init__(self) -> None:
+        widths = self.weight_widths
+        if not widths or any(one >= next_one for one, next_one in itertools.pairwise(widths)):
+            raise ValueError(
+                f"weight_widths {widths} must be one or more increasing numbers of bits, as in (4.0, 16.0)"
+            )
+
+    @property
+    def memory_efficiency(self) -> Leaf:
+        """Share of the bandwidth that the widest format's kernels reach."""
+        return at_width(self, self.weight_widths[-1]).memory_efficiency
+
+    def product_time(
+        self, m: Number, k: Number, n: Number, *, weight_bits: Number = 16.0, temperature: Number = 0.0
+    ) -> Float[Array, "*b"]:
+        """Seconds of arithmetic alone of one m x k by k x n product; see `product_time` of the module."""
+        return _product_time(self, m, k, n, weight_bits=weight_bits, temperature=temperature)
+
+    def launch_time(self, m: Number, k: Number, n: Number, *, weight_bits: Number = 16.0) -> Float[Array, "*b"]:
+        """Seconds of one launch that overlap with nothing.
+
+        Args:
+            m, k, n: "*b", > 0, real.
+            weight_bits: "*b", > 0.
+        Gradient: smooth.
+        """
+        m, k, n, bits = (jnp.asarray(as_float(value)) for value in (m, k, n, weight_bits))
+        c = at_width(self, weight_bits)
+        weights_s = n * k * (bits / (BITS_PER_BYTE * as_float(self.bandwidth_bytes_per_s)))
+        q = k / _DEPTH_ELEMENTS
+        columns = n / (_SPLIT_COLUMNS_PER_MULTIPROCESSOR * as_float(self.multiprocessors))
+        cube = m * m * m
+        return (
+            c.launch_s
+            + c.split_s * (q * q / (q * q + 2.0)) / (1.0 + columns * columns)
+            + c.depth_s * (jnp.log1p(q) / math.log(2.0))
+            + c.switch_s * (cube / (cube + _SWITCH_ROWS**3))
+            + c.row_cost * weights_s * (m / (m + _VECTOR_ROWS))
+        )
+
+
+def stack_widths(formats: Sequence[GemmCoefficients]) -> GemmCoefficients:
+    """Coefficients of several formats (leaves "*b") as one tree with leaves "*b width", in the order given."""
+    return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf, float) for leaf in leaves], axis=-1), *formats)
+
+
+def at_width(unit: GpuGemm, weight_bits: Number) -> GemmCoefficients:
+    """Coefficients at any width: those of a format at its width, those of the nearest one outside all widths.
+
+    Between two widths each coefficient rises or falls from one format's value to the other's along 3 u^2 - 2 u^3.
+
+    Args:
+        unit: coefficients "*b width".
+        weight_bits: "*b", > 0.
+    Returns:
+        leaves "*b".
+    Gradient: continuous, and 0 by `weight_bits` at the widths themselves: a kernel does not change there.
+    """
+    widths = unit.weight_widths
+    if isinstance(weight_bits, (int, float)) and (weight_bits in widths or not widths[0] < weight_bits < widths[-1]):
+        nearest = min(range(len(widths)), key=lambda index: abs(widths[index] - weight_bits))
+        return jax.tree.map(lambda leaf: jnp.asarray(as_float(leaf))[..., nearest], unit.coefficients)
+    bits = jnp.asarray(as_float(weight_bits))
+    shares = [jnp.clip((bits - low) / (high - low), 0.0, 1.0) for low, high in itertools.pairwise(widths)]
+    shares = [share * share * (3.0 - 2.0 * share) for share in shares]
+
+    def joined(leaf: Leaf) -> Leaf:
+        leaf = jnp.asarray(as_float(leaf))
+        steps = (share * (leaf[..., i + 1] - leaf[..., i]) for i, share in enumerate(shares))
+        return sum(steps, start=leaf[..., 0])
+
+    return jax.tree.map(joined, unit.coefficients)
+
+
+def gemm_time(
+    unit: GpuGemm,
+    m: Number,
+    k: Number,
+    n: Number,
+    *,
+    weight_bits: Number = 16.0,
+    activation_bits: Number = 16.0,
+    temperature: Number = 0.0,
+) -> Float[Array, "*b"]:
+    """Seconds of one whole product, its operands and its result from and to DRAM: what the coefficients were fitted to.
+
+    Args:
+        unit: leaves "*b".
+        m, k, n: "*b", > 0, real.
+        weight_bits, activation_bits: "*b", > 0; bits read per weight and per activation.
+        temperature: "*b", in [0, 1]; of the tile counts, as in `GpuGemm.product_time`.
+    Gradient: as `GpuGemm.product_time`.
+    """
+    m, k, n, weight_bits, activation_bits = (as_float(value) for value in (m, k, n, weight_bits, activation_bits))
+    moved = (n * k * weight_bits + m * k * activation_bits) / BITS_PER_BYTE + _OUTPUT_BYTES * m * n
+    memory = moved / (at_width(unit, weight_bits).memory_efficiency * as_float(unit.bandwidth_bytes_per_s))
+    arithmetic = unit.product_time(m, k, n, weight_bits=weight_bits, temperature=temperature)
+    times = jnp.stack(jnp.broadcast_arrays(arithmetic, memory), axis=-1)
+    return smooth_maximum(times, unit.overlap_temperature) + unit.launch_time(m, k, n, weight_bits=weight_bits)
+
+
+def _product_time(
+    unit: GpuGemm, m: Number, k: Number, n: Number, *, weight_bits: Number, temperature: Number
+) -> Float[Array, "*b"]:
+    """Seconds of arithmetic, as the module's heading has it.
+
+    Args:
+        unit: leaves "*b".
+        m, k, n: "*b", > 0, real.
+        weight_bits: "*b", > 0.
+        temperature: "*b", in [0, 1]; 0 counts tiles and waves exactly, above they are smooth (`smooth_ceil_div`). A Python 0
+            is faster than a traced one.
+    Returns:
+        "*b", at least 2 m n k / peak.
+    Gradient: continuous at temperature > 0, but for a kink where the peak is reached. At 0 the counts are constants.
+    """
+    m, k, n, bits = (jnp.asarray(as_float(value)) for value in (m, k, n, weight_bits))
+    peak, bandwidth, processors = map(
+        as_float, (unit.peak_flops_per_s, unit.bandwidth_bytes_per_s, unit.multiprocessors)
+    )
+    c = at_width(unit, weight_bits)
+    exact = isinstance(temperature, (int, float)) and temperature == 0
+    ceiling: _Ceiling = _exact_ceiling if exact else lambda one, other: smooth_ceil_div(one, other, temperature)
+
+    flops = 2.0 * m * n * k
+    sag = jnp.exp(c.sag_exponent * jnp.log1p(flops / _SAG_FLOPS))
+    # Loops over the tilings, not an axis: the compiler makes one vectorised pass over the batch of it.
+    row_tiles = {rows: ceiling(m, rows) for rows in _TILE_ROWS}
+    column_tiles = {columns: ceiling(n, columns) for columns in _TILE_COLUMNS}
+    elements = {parts: (k / parts + c.prologue_elements) * sag / peak for parts in _SPLITS}
+    partial_sums = {parts: m * n * (_PARTIAL_SUM_BYTES * parts / bandwidth) if parts > 1 else 0.0 for parts in _SPLITS}
+    times = []
+    for rows in _TILE_ROWS:
+        for columns in _TILE_COLUMNS:
+            products = 2.0 * rows * columns / c.compute_efficiency
+            operands = c.operand_cost * (_ACTIVATION_BYTES * rows + bits * (columns / BITS_PER_BYTE))
+            tile = jnp.sqrt(products * products + operands * operands)
+            tiles = row_tiles[rows] * column_tiles[columns]
+            for parts in _SPLITS:
+                # Waves times multiprocessors, so that nothing is divided twice.
+                filled, parts_tiles = ceiling(tiles * parts, processors) * processors, tiles * parts
+                occupied = parts_tiles + c.wave_rounding * (filled - parts_tiles)
+                times.append(occupied * tile * elements[parts] + partial_sums[parts])
+    return jnp.maximum(_soft_minimum(times), flops / peak)
+
+
+def _exact_ceiling(one: Leaf, other: Leaf) -> Leaf:
+    """Tiles that cover an extent; constant to the gradient, as ceil is."""
+    count = jnp.ceil(one / other)
+    # XLA multiplies by the inverse of a constant, which may come out just above a whole number.
+    return jnp.where((count - 1.0) * other >= one, count - 1.0, count)
+
+
+def _soft_minimum(times: Sequence[Leaf]) -> Leaf:
+    """(sum of t^-16)^(-1/16): libraries choose well but not perfectly; 24 equal times give 0.82 of one.
+
+    A sixteenth power is four squarings, and its root four square roots.
+    """
+    times = jnp.broadcast_arrays(*times)
+    least = times[0]
+    for time in times[1:]:
+        least = jnp.minimum(least, time)
+    least = jax.lax.stop_gradient(least)
+    total = jnp.zeros_like(least)
+    for time in times:
+        share = least / time
+        for _ in range(4):
+            share = share * share
+        total = total + share
+    for _ in range(4):
+        total = jnp.sqrt(total)
+    return least / total

@@ -1,0 +1,84 @@
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hwmodels.calibrate.attention import predict_attention
+from hwmodels.calibrate.gemm import predict_gemm
+from hwmodels.calibrate.kernel_tables import DataSheet
+
+sys.path.append(str(Path(__file__).parents[2] / "hwmodels" / "calibrate"))
+from kernel_samples import attention_columns, gemm_columns, write_tables
+
+silicon = importlib.import_module("experiments.silicon.__main__")
+
+SHEET = DataSheet(3e14, 2e12, 101.0)
+GEMM = {
+    "launch_s": 3e-6,
+    "memory_efficiency": 0.8,
+    "compute_efficiency": 0.85,
+    "operand_cost": 40.0,
+    "wave_rounding": 0.4,
+    "split_s": 2e-6,
+    "sag_exponent": 0.04,
+    "row_cost": 0.1,
+}
+ATTENTION = {"launch_s": 9e-6, "depth_s": 6e-7, "memory_efficiency": 0.85, "ramp": 0.8, "ramp_s": 3e-5}
+
+
+@pytest.fixture
+def tables(tmp_path):
+    gemm = gemm_columns(lambda m, k, n: np.asarray(predict_gemm(SHEET, 16.0)(GEMM, {"m": m, "k": k, "n": n})))
+    attention = attention_columns(
+        lambda b, s, h: predict_attention(SHEET)(
+            ATTENTION, {"batch": b, "context_tokens": s, "num_kv_heads": h, "head_dim": 128.0 + 0 * b}
+        )
+    )
+    return write_tables(tmp_path, gemm, attention)
+
+
+def run(monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["silicon", *map(str, arguments)])
+    return silicon.main()
+
+
+def test_a_gpu_that_nobody_named(tables, monkeypatch, capsys, tmp_path):
+    before = {path: path.read_text() for path in silicon._CATALOG_FOLDER.iterdir()}
+    target = tmp_path / "out.json"
+    options = ("--gpu", "toy/engine/1.0", "--tables", tables, "--multiprocessors", 101, "--json", target)
+    assert run(monkeypatch, *options, "--out", tmp_path / "plots") == 0
+    result = json.loads(target.read_text())
+    entry = result["gpus"]["toy/engine/1.0"]
+    assert entry["formats"]["bfloat16"]["errors"]["half of the shapes, held out"]["mean"] < 0.01
+    assert entry["attention"]["errors"]["held out"]["mean"] < 0.01
+    assert entry["attention"]["coefficients"]["launch_s"] == pytest.approx(9e-6, rel=0.02)
+    assert len(list((tmp_path / "plots").glob("*.png"))) == 1
+    assert "toy/engine/1.0 bfloat16" in capsys.readouterr().out
+    assert before == {path: path.read_text() for path in silicon._CATALOG_FOLDER.iterdir()}
+
+
+def test_list_and_errors(tables, monkeypatch, capsys):
+    assert run(monkeypatch, "--list", "--tables", tables) == 0
+    assert "gemm      toy/engine/1.0" in capsys.readouterr().out
+    for name, message in (("toy", "see --list"), ("toy/engine/2", "there are: toy/engine/1.0")):
+        assert run(monkeypatch, "--gpu", name, "--tables", tables) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_a_decoding_step_of_the_catalog():
+    checks = {check["gpu"]: check for check in silicon.decode_checks()}
+    assert 1.7 < next(c for c in silicon.decode_checks() if c["batch"] == 1)["speedup_4_bits"] < 2.1
+    assert checks["rtx-4090 from l40s"]["total_s"] == pytest.approx(16.8e-3, rel=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("aiconfigurator_core") is None, reason="needs aiconfigurator-core")
+def test_the_package_as_it_is_installed():
+    from experiments.silicon.refit import refit
+    from hwmodels.calibrate.kernel_tables import TableName
+
+    found = refit(TableName("a100_sxm", "trtllm", "1.0.0", "gemm"), "int4_wo")
+    assert max(found.half_errors) < 0.08

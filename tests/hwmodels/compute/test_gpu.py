@@ -1,0 +1,190 @@
+import math
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hwmodels.compute.gpu import TILINGS, GemmCoefficients, GpuGemm, at_width, gemm_time, stack_widths
+
+
+def coefficients(**changes):
+    numbers = {
+        "launch_s": 4e-6,
+        "split_s": 1.1e-6,
+        "depth_s": 0.0,
+        "switch_s": 0.0,
+        "memory_efficiency": 0.77,
+        "compute_efficiency": 0.97,
+        "operand_cost": 48.0,
+        "wave_rounding": 0.7,
+        "sag_exponent": 0.02,
+        "prologue_elements": 190.0,
+        "row_cost": 0.04,
+    }
+    return GemmCoefficients(**(numbers | changes))
+
+
+PACKED = coefficients(split_s=0.0, depth_s=4.7e-6, switch_s=5e-6, sag_exponent=0.0, row_cost=0.0, memory_efficiency=0.9)
+
+
+def unit_of(*formats, widths=(16.0,), **changes):
+    sheet = {"peak_flops_per_s": 3.1e14, "bandwidth_bytes_per_s": 2.1e12, "multiprocessors": 107.0} | changes
+    return GpuGemm(**sheet, coefficients=stack_widths(formats or [coefficients()]), weight_widths=widths)
+
+
+# Each compiled once: outside of jit a product is 300 small operations.
+product = jax.jit(lambda unit, m, k, n, bits=16.0: unit.product_time(m, k, n, weight_bits=bits))
+smooth_product = jax.jit(lambda unit, m, k, n, t: unit.product_time(m, k, n, temperature=t))
+whole = jax.jit(lambda unit, m, k, n, bits=16.0: gemm_time(unit, m, k, n, weight_bits=bits))
+
+
+def witness(unit, c, m, k, n, weight_bits):
+    """The heading of the module, number by number, in double precision."""
+    peak, bandwidth, processors = unit.peak_flops_per_s, unit.bandwidth_bytes_per_s, unit.multiprocessors
+    w = weight_bits / 8
+    sag = (1 + 2 * m * n * k / 1e10) ** c.sag_exponent
+    total = 0.0
+    for rows, columns, parts in TILINGS:
+        tile = math.hypot(2 * rows * columns / c.compute_efficiency, c.operand_cost * (2 * rows + w * columns))
+        filled = math.ceil(m / rows) * math.ceil(n / columns) * parts / processors
+        waves = filled + c.wave_rounding * (math.ceil(filled) - filled)
+        time = waves * sag * tile * processors / peak * (k / parts + c.prologue_elements)
+        total += (time + (4 * parts * m * n / bandwidth if parts > 1 else 0)) ** -16
+    arithmetic = max(total ** (-1 / 16), 2 * m * n * k / peak)
+    q = k / 1024
+    launch = c.launch_s + c.split_s * q**2 / (q**2 + 2) / (1 + (n / (48 * processors)) ** 2)
+    launch += c.depth_s * math.log2(1 + q) + c.switch_s / (1 + (6 / m) ** 3)
+    launch += c.row_cost * n * k * w / bandwidth * m / (m + 4)
+    memory = (n * k * w + 2 * m * k + 2 * m * n) / (c.memory_efficiency * bandwidth)
+    return arithmetic, launch, (arithmetic**4 + memory**4) ** 0.25 + launch
+
+
+SHAPES = [(1, 4096, 6144), (5, 1536, 1100), (17, 14336, 4096), (130, 3000, 28672), (2049, 8192, 5121)]
+
+
+@pytest.mark.parametrize(("m", "k", "n"), SHAPES)
+@pytest.mark.parametrize(("c", "bits"), [(coefficients(), 16.0), (PACKED, 4.0)])
+def test_against_plain_python(m, k, n, c, bits):
+    unit = unit_of(c, widths=(bits,))
+    arithmetic, launch, total = witness(unit, c, m, k, n, bits)
+    assert float(product(unit, float(m), k, n, bits)) == pytest.approx(arithmetic, rel=1e-4)
+    assert float(unit.launch_time(m, k, n, weight_bits=bits)) == pytest.approx(launch, rel=1e-5)
+    assert float(whole(unit, float(m), k, n, bits)) == pytest.approx(total, rel=1e-4)
+
+
+def test_by_hand():
+    # Without operands, prologue, sag or rounding a tiling takes its filled tiles' FLOP: 96 rows fill 6 x 16 or 3 x 32 but
+    # 2 x 64 and 1 x 128; 512 columns fill all. Of 24 tilings the 6 unsplit ones of 16 and 32 rows take 2·96·512·K / F, the
+    # 3 each of 64 and 128 rows 4/3 of that; partial sums make the split ones take twice and more: 2^-16 is nothing.
+    c = coefficients(
+        operand_cost=0.0, prologue_elements=0.0, sag_exponent=0.0, wave_rounding=0.0, compute_efficiency=0.5
+    )
+    unit = unit_of(c, bandwidth_bytes_per_s=1e9)
+    exact = 2 * 96 * 512 * 3000 / 3.1e14 / 0.5 * (6 + 6 * (3 / 4) ** 16) ** (-1 / 16)
+    assert float(unit.product_time(96, 3000, 512)) == pytest.approx(exact, rel=1e-5)
+
+
+def test_whole_waves_are_counted_exactly():
+    # 107 multiprocessors, 107 tiles of 128 x 256: one wave, not two, whatever the division rounds to.
+    c = coefficients(wave_rounding=1.0, operand_cost=1e5)
+    one, more = (float(unit_of(c).product_time(128, 4096, 256 * tiles)) for tiles in (107, 108))
+    assert more > 1.02 * one
+    jitted = jax.jit(lambda n: GpuGemm(3.1e14, 2.1e12, 107.0, stack_widths([c])).product_time(128, 4096, n))
+    assert float(jitted(256.0 * 107)) == pytest.approx(one, rel=1e-5)
+
+
+SIZES = st.floats(1.0, 3e4)
+
+
+@settings(max_examples=40)
+@given(m=st.integers(1, 5000), k=SIZES, n=SIZES, temperature=st.sampled_from([0.0, 0.2]))
+def test_never_faster_than_the_peak(m, k, n, temperature):
+    unit = unit_of(coefficients(compute_efficiency=1.25, operand_cost=0.1, prologue_elements=0.0))
+    assert float(smooth_product(unit, float(m), k, n, temperature)) >= 2 * m * k * n / 3.1e14 * (1 - 1e-5)
+
+
+@settings(max_examples=40)
+@given(m=st.integers(1, 300), k=SIZES, n=SIZES, bits=st.sampled_from([4.0, 11.0, 16.0]))
+def test_twice_the_rates_and_half_the_latencies_halve_the_time(m, k, n, bits):
+    unit = unit_of(PACKED, coefficients(), widths=(4.0, 16.0))
+    c = unit.coefficients
+    latencies = {name: getattr(c, name) / 2 for name in ("launch_s", "split_s", "depth_s", "switch_s")}
+    fast = unit.replace(peak_flops_per_s=6.2e14, bandwidth_bytes_per_s=4.2e12, coefficients=c.replace(**latencies))
+    once, half = (whole(u, float(m), k, n, bits) for u in (unit, fast))
+    assert float(half) == pytest.approx(float(once) / 2, rel=1e-5)
+
+
+@settings(max_examples=40)
+@given(m=st.integers(1, 300), k=SIZES, n=SIZES)
+def test_a_faster_device_is_not_slower(m, k, n):
+    slow = float(whole(unit_of(), float(m), k, n))
+    for field, value in (("peak_flops_per_s", 3.5e14), ("bandwidth_bytes_per_s", 2.5e12)):
+        assert float(whole(unit_of(**{field: value}), float(m), k, n)) <= slow * (1 + 1e-6)
+    for field, value in (("memory_efficiency", 0.8), ("compute_efficiency", 1.0), ("launch_s", 3e-6)):
+        assert float(whole(unit_of(coefficients(**{field: value})), float(m), k, n)) <= slow * (1 + 1e-6)
+
+
+@settings(max_examples=40)
+@given(m=st.integers(1, 300), k=SIZES, n=SIZES, more=st.floats(1.0, 2.0))
+def test_more_work_takes_longer(m, k, n, more):
+    unit = unit_of()
+    once = float(product(unit, float(m), k, n))
+    grown = ((m * more, k, n), (m, k * more, n), (m, k, n * more))
+    assert all(float(product(unit, *map(float, sizes))) >= once * (1 - 1e-5) for sizes in grown)
+
+
+def test_smooth_counts_tend_to_the_exact_ones():
+    unit = unit_of()
+    exact = float(unit.product_time(17.0, 4096.0, 5000.0))
+    gaps = [abs(float(unit.product_time(17.0, 4096.0, 5000.0, temperature=t)) / exact - 1) for t in (0.3, 1e-2, 1e-4)]
+    assert gaps[0] > gaps[1] > gaps[2]
+    assert gaps[2] < 1e-3
+    traced = jax.jit(lambda t: unit.product_time(17.0, 4096.0, 5000.0, temperature=t))(0.0)
+    assert float(traced) == pytest.approx(exact, rel=1e-6)
+
+
+def test_widths_are_met_and_joined():
+    middle = coefficients(launch_s=9e-6)
+    unit = unit_of(PACKED, middle, coefficients(), widths=(4.0, 8.0, 16.0))
+    for bits, c in ((4.0, PACKED), (8.0, middle), (16.0, coefficients()), (2.0, PACKED), (20.0, coefficients())):
+        for given_bits in (bits, jnp.float32(bits)):
+            chex.assert_trees_all_close(at_width(unit, given_bits), jax.tree.map(jnp.float32, c), rtol=1e-5, atol=1e-12)
+    # Half way all are the mean; a quarter of the way 3/16 - 2/64 = 5/32 of the step is taken.
+    assert float(at_width(unit, 12.0).launch_s) == pytest.approx((9e-6 + 4e-6) / 2, rel=1e-5)
+    assert float(at_width(unit, 5.0).launch_s) == pytest.approx(4e-6 + 5e-6 * 5 / 32, rel=1e-5)
+    launches = at_width(unit, jnp.linspace(4, 16, 97)).launch_s
+    assert np.all(np.diff(launches[:33]) >= 0)
+    assert np.all(np.diff(launches[32:]) <= 0)
+    assert float(unit.memory_efficiency) == pytest.approx(0.77)
+    with pytest.raises(ValueError, match="increasing"):
+        unit_of(PACKED, middle, widths=(8.0, 4.0))
+
+
+@pytest.mark.parametrize(("m", "k", "n", "temperature"), [(3.3, 4100.0, 6100.0, 0.0), (150.0, 1700.0, 3100.0, 0.2)])
+def test_gradient(m, k, n, temperature, check_gradient):
+    unit = unit_of(PACKED, coefficients(), widths=(4.0, 16.0))
+    check_gradient(lambda u: gemm_time(u, m, k, n, weight_bits=11.0, temperature=temperature), unit, step=1e-6)
+    if temperature:
+        check_gradient(
+            lambda x: gemm_time(unit, x[0], x[1], x[2], weight_bits=x[3], temperature=temperature),
+            [m, k, n, 11.0],
+            step=1e-6,
+        )
+
+
+def test_batches_and_one_trace(jit_once):
+    m, k, n = (np.array(sizes, float) for sizes in zip(*SHAPES))
+    once = jit_once(lambda u, m: u.product_time(m, k, n))
+    for peak in (1e14, 3e14):
+        unit = unit_of(peak_flops_per_s=peak)
+        alone = [float(unit.product_time(*shape)) for shape in SHAPES]
+        np.testing.assert_allclose(once(unit, m), alone, rtol=1e-4)
+    units = jax.tree.map(
+        lambda *leaves: jnp.stack(jnp.broadcast_arrays(*leaves)), unit_of(), unit_of(coefficients(launch_s=1e-6))
+    )
+    times = jax.vmap(lambda u: gemm_time(u, 7.0, 4096.0, 4096.0))(units)
+    assert float(times[0] - times[1]) == pytest.approx(3e-6, rel=1e-3)

@@ -65,6 +65,7 @@ class DesignPoint:
     longest_context_tokens: Float[Array, "*b"]  # per sequence, with this batch
     energy_per_token_j: Float[Array, "*b"] | None  # per token and sequence
     energy_per_token_ar_bf16_j: Float[Array, "*b"] | None
+    area_m2: Float[Array, "*b"] | None  # of the chip with its decoders
 
 
 def priced_steps(
@@ -163,4 +164,12 @@ def design_point(
         longest_context_tokens=longest_context(architecture, budget_bytes=capacity, batch=batch, **stored),
         energy_per_token_j=energy,
         energy_per_token_ar_bf16_j=ar_energy,
+        area_m2=_area(device),
     )
+
+
+def _area(device: Device) -> Array | None:
+    if device.chip is None:
+        return None
+    decoders = 0.0 if device.decoder is None else device.decoder.total_area_m2
+    return jnp.asarray(as_float(device.chip.area_m2) + decoders)

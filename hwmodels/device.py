@@ -91,4 +91,5 @@ class Device:
     matrix_unit: Any = None  # a ComputeUnit or a WorkUnit
     decoder: Any = None  # a hwmodels.decoders.Decoder, where weights are stored compressed
     chip: Chip | None = None  # None: energy and area are not known
+    kv_traffic_factor: Leaf = 1.0  # bytes that attention moves per byte of KV cache, > 0; 1 reads each once
     schedule: Schedule = flax.struct.field(pytree_node=False, default="overlapped")  # of the memories

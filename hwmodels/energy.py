@@ -55,6 +55,14 @@ def step_energy(device: Device, work: OperatorWork, *, time_s: Number) -> StepEn
         axis=-1,
     )
     arithmetic_j = jnp.sum(work.flops, axis=-1) * chip.energy_j_per_flop
+    product_energy = getattr(device.matrix_unit, "product_energy", None)
+    if product_energy is not None and work.shapes is not None:
+        # The unit knows what a product takes, its buffers included; the chip's figure is for the rest.
+        s = work.shapes
+        unit = jax.tree.map(lambda leaf: jnp.asarray(as_float(leaf))[..., None], device.matrix_unit)
+        products_j = unit.product_energy(s.m, s.k, s.n, weight_bits=s.weight_bits) * s.products * work.launches
+        rest_j = jnp.where(s.products > 0, 0.0, work.flops) * chip.energy_j_per_flop
+        arithmetic_j = jnp.sum(jnp.where(s.products > 0, products_j, rest_j), axis=-1)
     decoder_j = jnp.zeros_like(arithmetic_j)
     if device.decoder is not None:
         decoder_j = decode_energy(device.decoder, jnp.sum(coded_bytes(device, work), axis=-1), 0.0)

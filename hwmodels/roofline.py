@@ -67,8 +67,9 @@ def memory_time(device: Device, work: OperatorWork, *, temperature: Number = 0.0
 
 def traffic_by_memory(device: Device, work: OperatorWork) -> Float[Array, "... operator tier"]:
     """Bytes that each operator moves to and from each memory, the first memory first; see `memory_time`."""
+    kv_bytes = work.kv_bytes * _per_operator(device.kv_traffic_factor)
     if not device.spill:
-        return work.memory_bytes[..., None]
+        return (work.weight_bytes + kv_bytes + work.activation_bytes)[..., None]
     tiers = (device.memory, *device.spill)
     if work.stored is None:
         raise ValueError(
@@ -83,7 +84,7 @@ def traffic_by_memory(device: Device, work: OperatorWork) -> Float[Array, "... o
     kv, dense, experts = (share[..., None, i, :] for i in range(3))
     weights = jnp.where(_IS_EXPERT[:, None], experts, dense)
     return (
-        work.kv_bytes[..., None] * kv
+        kv_bytes[..., None] * kv
         + work.weight_bytes[..., None] * weights
         + work.activation_bytes[..., None] * first.astype(share.dtype)
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -11,7 +12,7 @@ from jaxtyping import Array, Float
 
 from hwmodels.scalars import as_float
 
-__all__ = ["elasticities", "leaf_names"]
+__all__ = ["elasticities", "finite_elasticities", "leaf_names"]
 
 Tree = TypeVar("Tree")
 
@@ -47,6 +48,36 @@ def elasticities(metrics: Callable[[Tree], Any], tree: Tree) -> Any:
         return dict(zip(names, products, strict=True))
 
     return jax.tree.map(by_name, jacobian, is_leaf=lambda node: isinstance(node, list))
+
+
+def finite_elasticities(
+    metrics: Callable[[Tree], Any], tree: Tree, *, names: Sequence[str], change: float = 0.1
+) -> Any:
+    """Elasticities of numbers that a derivative says nothing of, such as the sides of an array: tiles are counted in steps.
+
+    log(metric at leaf * (1 + change) / metric at leaf / (1 + change)) / (2 log(1 + change)).
+
+    Args:
+        metrics: as `elasticities` takes it; need not be differentiable.
+        tree: leaves are single numbers.
+        names: static; of the leaves that are changed, as `leaf_names` has them.
+        change: static, > 0.
+    Returns:
+        in the form of `metrics`: name of the leaf -> elasticity.
+    """
+    leaves, treedef = jax.tree.flatten(tree)
+    values = jnp.stack([jnp.asarray(as_float(leaf)) for leaf in leaves])
+    known = leaf_names(tree)
+    chosen = jnp.asarray([known.index(name) for name in names])
+
+    def at(which: Array, factor: Array) -> Any:
+        changed = values.at[which].multiply(factor)
+        return jax.tree.map(jnp.log, metrics(treedef.unflatten(list(changed))))
+
+    factors = jnp.asarray([1.0 + change, 1.0 / (1.0 + change)])
+    found = jax.vmap(lambda which: jax.vmap(lambda factor: at(which, factor))(factors))(chosen)
+    step = 2.0 * math.log1p(change)
+    return jax.tree.map(lambda logs: dict(zip(names, (logs[:, 0] - logs[:, 1]) / step, strict=True)), found)
 
 
 def _name(path: tuple[Any, ...]) -> str:

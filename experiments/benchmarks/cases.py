@@ -15,7 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import hwmodels
+from experiments.benchmarks.hardware import decode_steps, matrix_units
 from experiments.benchmarks.harness import median_s, row
+from experiments.benchmarks.model_peers import model_peers
 from hwmodels import catalog
 from jaxspec.compress import MAX_DRAFT_LENGTH, uniform_knobs
 from jaxspec.runs import Reporter, RunDirectory, TuneConfig
@@ -145,4 +147,12 @@ def lossless() -> list[dict[str, Any]]:
     return rows + [{"name": "lossless", "failed": reason} for reason in found["absent"]]
 
 
-CASES = {"design_points": design_points, "acceptance": acceptance, "cold_start": cold_start, "lossless": lossless}
+CASES = {
+    "design_points": design_points,
+    "decode_steps": decode_steps,
+    "matrix_units": matrix_units,
+    "model_peers": model_peers,
+    "acceptance": acceptance,
+    "cold_start": cold_start,
+    "lossless": lossless,
+}

@@ -38,7 +38,7 @@ from hwmodels.decoders.decoder import DECODER_KINDS, PLACES, Decoder
 from hwmodels.device import Chip, Device, MemoryTier
 from hwmodels.sensitivity import leaf_names
 
-__all__ = ["DeviceEntry", "parse_device"]
+__all__ = ["DeviceEntry", "number_rules", "parse_device"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,6 +127,7 @@ _DEVICE = _Form(
     Device,
     required=_positive("peak_flops_per_s", "scratchpad_bytes")
     | {"compute_efficiency": SHARE, "operator_latency_s": NOT_NEGATIVE},
+    optional=_positive("kv_traffic_factor"),
     texts={"schedule": ("overlapped", "serial")},
     tables={"memory": _MEMORY},
 )
@@ -144,7 +145,7 @@ def parse_device(text: str, *, where: str) -> DeviceEntry:
     """
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise EntryError(f"{where}: not valid TOML: {error}") from error
     title = document.pop("title", None)
     if not isinstance(title, str) or not title.strip():
@@ -164,6 +165,27 @@ def parse_device(text: str, *, where: str) -> DeviceEntry:
         extra["spill"] = tuple(reader.read(one, _MEMORY, f"spill.{i}") for i, one in enumerate(spill))
     device = reader.read(document, _DEVICE, "", also=("title", "chip", "decoder", "matrix_unit", "spill"))
     return DeviceEntry(title=title, device=device.replace(**extra), sources=reader.sources)
+
+
+def number_rules(device: Device) -> dict[str, Rule]:
+    """What each number of a device must be, by dotted name; fitted numbers of a calibrated GPU are >= 0."""
+    forms = {"": _DEVICE, "memory": _MEMORY, "chip": _CHIP, "decoder": _DECODER}
+    forms |= {f"spill.{i}": _MEMORY for i in range(len(device.spill))}
+    units = {form.build: form for form in _UNITS.values()}
+    unit = units.get(type(device.matrix_unit))
+    if unit is not None:
+        forms["matrix_unit"] = unit
+    rules: dict[str, Rule] = {}
+    for prefix, form in forms.items():
+        rules |= _named_rules(form, f"{prefix}." if prefix else "")
+    return {name: rules.get(name, NOT_NEGATIVE) for name in leaf_names(device)}
+
+
+def _named_rules(form: _Form, prefix: str) -> dict[str, Rule]:
+    rules = {prefix + name: rule for name, rule in {**form.required, **form.optional}.items()}
+    for table, inner in form.tables.items():
+        rules |= _named_rules(inner, f"{prefix}{table}.")
+    return rules
 
 
 class _Reader:

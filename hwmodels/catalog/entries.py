@@ -35,6 +35,9 @@ class Rule:
     holds: Callable[[float], bool]
 
 
+#: Sizes that single precision holds with room for products; other numbers are slips.
+SMALLEST, LARGEST = 1e-30, 1e30
+
 POSITIVE = Rule("a positive number", lambda value: value > 0)
 NOT_NEGATIVE = Rule("a number >= 0", lambda value: value >= 0)
 SHARE = Rule("a number in (0, 1]", lambda value: 0 < value <= 1)
@@ -72,7 +75,7 @@ def parse_entry(text: str, rules: Mapping[str, Rule], *, where: str, optional: f
     """
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise EntryError(f"{where}: not valid TOML: {error}") from error
     title = document.pop("title", None)
     if not isinstance(title, str) or not title.strip():
@@ -115,7 +118,8 @@ def read_value(field: Any, rule: Rule, where: str) -> float:
         raise EntryError(f"{where} is {value!r}; it must be {rule.words}")
     # TOML integers have no bound, floats do.
     number = float(value) if abs(value) <= sys.float_info.max else math.inf
-    if not math.isfinite(number) or not rule.holds(number):
+    in_range = number == 0 or SMALLEST <= abs(number) <= LARGEST
+    if not in_range or not rule.holds(number):
         raise EntryError(f"{where} is {value!r}; it must be {rule.words}")
     return number
 

@@ -109,6 +109,15 @@ class SystolicArray:
         del weight_bits
         return gemm_cost(self, m, k, n, temperature=temperature).total_s
 
+    def product_energy(
+        self, m: Number, k: Number, n: Number, *, weight_bits: Number = UNCOMPRESSED_BITS
+    ) -> Float[Array, "*b"]:
+        """Joules of an m x k by k x n product: elements and buffers; see `gemm_cost`."""
+        from hwmodels.compute.systolic_cost import gemm_cost  # as above
+
+        del weight_bits
+        return gemm_cost(self, m, k, n).total_j
+
     def launch_time(
         self, m: Number, k: Number, n: Number, *, weight_bits: Number = UNCOMPRESSED_BITS
     ) -> Float[Array, "*b"]:

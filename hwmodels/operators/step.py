@@ -153,7 +153,7 @@ def _shapes(
         "shared_down": a.shared_intermediate_size,
         "lm_head": a.hidden_size,
     }
-    outer_rows: dict[str, Leaf] = {name: rows for name in inner} | {
+    outer_rows: dict[str, Leaf] = dict.fromkeys(inner, rows) | {
         "expert_gate_up": expert_rows,
         "expert_down": expert_rows,
         "lm_head": logit_rows,

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from jaxspec.errors import InputError
 from jaxspec.files import to_json, write_text
 from jaxspec.runs.config import QUICK, CommonConfig, CommonType, build_config, read_toml
 
@@ -69,7 +70,10 @@ def resolve(kind: type[CommonType], flags: dict[str, Any], config_file: str | No
 def write_json(path: str | None, result: Any) -> None:
     """Write --json, whole or not at all."""
     if path:
-        write_text(Path(path), to_json(result))
+        try:
+            write_text(Path(path), to_json(result))
+        except OSError as error:
+            raise InputError(f"--json {path!r} cannot be written ({error.strerror}); give another file") from error
 
 
 __all__ = ["CommonConfig", "json_option", "network_options", "pricing_options", "resolve", "write_json"]

@@ -14,7 +14,7 @@ from jaxspec.cli.options import json_option, pricing_options, write_json
 @click.option(
     "--scheme",
     help="How weights and KV are stored: bf16, cassandra1, cassandra1-coded, cassandra2, huffman, huffllm, bit-slices, "
-    "q4-draft, q8_0, q4_0, mxfp8, mxfp4. Widths are counted on Gaussian weights. Default: Cassandra's printed point.",
+    "q8_0, q4_0, mxfp8, mxfp4. Widths are counted on Gaussian weights. Default: Cassandra's printed point.",
 )
 @click.option("--weight-prune", type=float, default=0.4, help="Share of weights that the scheme's draft lacks.")
 @click.option("--weight-cut-bits", type=float, default=4.0, help="Mantissa bits of weights that it lacks.")

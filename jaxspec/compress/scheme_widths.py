@@ -155,12 +155,6 @@ def _sliced(weight: _Cut, kv: _Cut) -> Widths:
     return Widths(draft, draft + rest, 16.0, 16.0, lossless=False)
 
 
-def _quantized_draft(weight: _Cut, kv: _Cut) -> Widths:
-    del weight, kv
-    draft = float(group_quantization.expected_bits(1.0, 4.0))  # type: ignore[arg-type]
-    return Widths(draft, 16.0, 16.0, 16.0, lossless=True)
-
-
 #: Scheme -> what it is and how its widths follow.
 WIDTH_SCHEMES = {
     "bf16": _Scheme("nothing compressed; the draft is the target", _weights_only(lambda: 16.0, lossless=True)),
@@ -177,7 +171,6 @@ WIDTH_SCHEMES = {
         _weights_only(lambda: _huffman((1, 4, 4, 7), (1, 2)), lossless=True),
     ),
     "bit-slices": _Scheme("8-bit weights, the draft reads the upper half (ELMoE-3D)", _sliced),
-    "q4-draft": _Scheme("a 4-bit copy drafts for the 16-bit target", _quantized_draft),
     "q8_0": _Scheme(
         "8-bit groups of 32",
         _weights_only(lambda: float(group_quantization.expected_bits(1.0, 8.0)), lossless=False),  # type: ignore[arg-type]

@@ -37,7 +37,7 @@ def is_pareto(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 class ParetoFront:
-    """The front of a sweep: columns `x` and `y`, each better when "low" or "high"."""
+    """The front of a sweep among the points that fit: columns `x` and `y`, each better when "low" or "high"."""
 
     def __init__(self, x: str, y: str, better_x: str = "low", better_y: str = "high"):
         self.axes = {"x": x, "y": y, "better_x": better_x, "better_y": better_y}
@@ -45,6 +45,7 @@ class ParetoFront:
         self._front: dict[str, np.ndarray] = {}
         self._cloud: list[np.ndarray] = []
         self._seen = 0
+        self.fitting = 0
         self.best: dict[str, Any] = {}
 
     def check_columns(self, allowed: Iterable[str]) -> None:
@@ -55,7 +56,12 @@ class ParetoFront:
                 raise InputError(f"pareto.{key} is {self.axes[key]!r}; allowed are {', '.join(numbers)}")
 
     def add(self, columns: dict[str, np.ndarray]) -> None:
-        """Take in more points."""
+        """Take in more points; those that do not fit their memory are counted and left out."""
+        new_count = len(columns["fits"])
+        self._seen += new_count
+        fits = np.asarray(columns["fits"], bool)
+        columns = {name: np.asarray(values)[fits] for name, values in columns.items()}
+        self.fitting += int(fits.sum())
         joined = {
             name: np.concatenate([self._front[name], values]) if self._front else np.asarray(values)
             for name, values in columns.items()
@@ -66,7 +72,6 @@ class ParetoFront:
         new = np.stack([np.asarray(columns[self.axes[key]], float) for key in "xy"], axis=-1)
         step = max(1, len(new) * (len(self._cloud) + 1) // _CLOUD)
         self._cloud.append(new[::step])
-        self._seen += len(new)
         for name in ("speedup_vs_bf16_ar", "tokens_per_s"):
             values = np.asarray(columns[name], float)
             if len(values) and not np.all(np.isnan(values)):
@@ -90,8 +95,9 @@ class ParetoFront:
         x, y = self.axes["x"], self.axes["y"]
         figure = new_figure(
             f"{y} against {x}",
-            f"{self._seen:,} design points (axes: input; results: predicted); better: {self.axes['better_x']} {x}, "
-            f"{self.axes['better_y']} {y}; {len(self.rows())} points that no other beats",
+            f"{self._seen:,} design points (axes: input; results: predicted), of which {self.fitting:,} fit their memory and "
+            f"are shown; better: {self.axes['better_x']} {x}, {self.axes['better_y']} {y}; {len(self.rows())} points that no "
+            "other beats",
             height_inches=5.0,
         )
         axes = figure.add_subplot()

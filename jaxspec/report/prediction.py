@@ -42,12 +42,14 @@ def _columns(table: Table, *names: str) -> Table:
 def _lengths(entry: dict[str, Any]) -> Table:
     verdict = f"best: {entry['draft_length']} drafted tokens" if entry["pays"] else "no draft pays here"
     scheme = "" if entry["scheme"] is None else f", {entry['scheme']}"
-    loss = "" if entry["lossless"] else "; the target is changed: not lossless"
-    bits = entry["footprint"]
+    loss = "; the target is changed: not lossless" if entry["lossless"] is False else ""
+    if not entry["ar_bf16_fits"]:
+        loss += "; the 16-bit network does not fit the device: read that column as what a larger memory would give"
+    bits, status = entry["footprint"], entry["status"]["footprint"]
     table = Table(
         title=f"{_head(entry)}{scheme}: {verdict}",
-        caption=f"draft {bits['draft_bits']:.2f}, verification {bits['verify_bits']:.2f} bits per weight "
-        f"({entry['status']['footprint']}){loss}; acceptance: input; the rest: predicted",
+        caption=f"draft {bits['draft_bits']:.2f} ({status['draft_bits']}), verification {bits['verify_bits']:.2f} "
+        f"({status['verify_bits']}) bits per weight{loss}; acceptance: input; the rest: predicted",
     )
     _columns(table, "draft length", "tokens/cycle", "cycle, ms", "vs 16-bit AR", "vs stored AR")
     for row in entry["by_draft_length"]:
@@ -83,6 +85,8 @@ def _steps(entry: dict[str, Any]) -> Table:
             f"{step['kv_bytes'] / GB:.3f}",
             "not known" if energy is None else f"{energy['total'] / MILLI:.1f}",
         )
+    if entry["area_m2"] is not None:
+        table.caption = f"{table.caption}; chip with decoders {entry['area_m2'] * 1e6:.1f} mm2"
     if entry["energy_per_token_j"] is not None:
         energy, plain = entry["energy_per_token_j"], entry["energy_per_token_ar_bf16_j"]
         table.caption = f"{table.caption}; {energy / MILLI:.1f} mJ per token against {plain / MILLI:.1f} of 16-bit AR"
@@ -104,7 +108,8 @@ def _operators(entry: dict[str, Any]) -> Table:
 def _sensitivity(entry: dict[str, Any]) -> Table:
     table = Table(
         title=f"{_head(entry)}: what to change in the hardware",
-        caption="percent by which a result grows if the number grows by one percent (predicted)",
+        caption="percent by which a result grows if the number grows by one percent; of a matrix unit, whose tiles are "
+        "counted in steps, the mean slope between 10 % less and more (predicted)",
     )
     table.add_column("number of the device")
     found = entry["sensitivity"]

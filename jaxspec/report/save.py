@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -17,13 +18,15 @@ def save_figure(figure: Figure, path: str | Path) -> None:
         InputError: a format that cannot be written.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.part")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(partial, format=path.suffix.lstrip(".") or "png")
+        os.replace(partial, path)
     except ValueError as error:
         raise InputError(f"plot {str(path)!r} cannot be written ({error}); end it in .png, .svg or .pdf") from error
-    else:
-        os.replace(partial, path)
+    except OSError as error:
+        raise InputError(f"plot {str(path)!r} cannot be written ({error.strerror}); give another file") from error
     finally:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink()

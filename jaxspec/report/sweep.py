@@ -18,7 +18,8 @@ def sweep_table(result: dict[str, Any]) -> Table:
     shown = list(dict.fromkeys([axes["x"], axes["y"], *_varied(rows), *results]))
     table = Table(
         title=f"Pareto front: {axes['better_x']} {axes['x']}, {axes['better_y']} {axes['y']}",
-        caption=f"{len(rows)} of {result['points']:,} points (axes: input; results: predicted)",
+        caption=f"{len(rows)} of {result['points']:,} points, of which {result['points_that_fit']:,} fit their memory "
+        "(axes: input; results: predicted)",
     )
     for name in shown:
         table.add_column(name, justify="right")

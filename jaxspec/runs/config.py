@@ -157,7 +157,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"configuration {str(path)!r} cannot be read ({error.strerror}); give a TOML file") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, or numbers beyond what Python reads
         raise InputError(f"configuration {str(path)!r} is no valid TOML ({error}); mend it") from error
 
 

@@ -99,7 +99,7 @@ class RunDirectory:
                 f"directory {str(self.path)!r} holds {', '.join(foreign)} but no config.toml; give another --out"
             )
         write_text(settings, to_toml(config))
-        if inputs_file.exists() and json.loads(inputs_file.read_text(encoding="utf-8")) != inputs:
+        if inputs_file.exists() and self._json(inputs_file) != inputs:
             raise InputError(
                 f"the model or the text has changed since run directory {str(self.path)!r} was begun; "
                 "give another --out, or --force to start it anew"
@@ -113,10 +113,16 @@ class RunDirectory:
 
     def finished(self) -> Any:
         """The parsed result of a finished run, else None."""
+        result = self.path / "result.json"
+        return self._json(result) if result.exists() else None
+
+    def _json(self, path: Path) -> Any:
         try:
-            return json.loads((self.path / "result.json").read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return None
+            return json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise InputError(
+                f"{str(path)!r} is damaged ({error}); give another --out, or --force to start it anew"
+            ) from error
 
     def write_metrics(self, lines: list[dict[str, Any]]) -> None:
         """Replace metrics.jsonl, one object per line."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from functools import partial
 from typing import Any
 
 import jax
@@ -12,7 +13,7 @@ import numpy as np
 
 import hwmodels
 from hwmodels.design_point import DesignPoint, PricedStep, Steps, design_point, priced_steps
-from hwmodels.sensitivity import elasticities
+from hwmodels.sensitivity import elasticities, finite_elasticities, leaf_names
 from jaxspec.compress.scheme_widths import Widths, scheme_widths
 from jaxspec.errors import InputError
 from jaxspec.runs.config import CommonConfig, build_config
@@ -47,7 +48,8 @@ def _conditional(acceptance: str, max_draft_length: int) -> list[float]:
 def _widths(scheme: str | None, cuts: dict[str, float], given: dict[str, float | None]) -> Widths:
     """The scheme's widths, or Cassandra's point; numbers that the user gives win."""
     base = _CASSANDRA if scheme is None else scheme_widths(scheme, **cuts)
-    widths = base._replace(**{name: bits for name, bits in given.items() if bits is not None})
+    own = {name: bits for name, bits in given.items() if bits is not None}
+    widths = base._replace(**own)
     for name, bits in widths._asdict().items():
         if name != "lossless" and not (math.isfinite(bits) and 0 < bits <= 64):
             raise InputError(f"{name} is {bits:g} bits; allowed is more than 0 to 64")
@@ -85,13 +87,15 @@ def predict(
     cuts = dict(weight_prune=weight_prune, weight_cut_bits=weight_cut_bits, kv_prune=kv_prune, kv_cut_bits=kv_cut_bits)
     given = dict(draft_weight=draft_bits, target_weight=verify_bits, draft_kv=draft_kv_bits, target_kv=verify_kv_bits)
     widths = _widths(scheme, cuts, given)
+    names = dict(zip(given, ("draft_bits", "verify_bits", "draft_kv_bits", "verify_kv_bits"), strict=True))
+    overridden = {names[name] for name, bits in given.items() if bits is not None}
     settings = {"architecture": architecture, "device": device, "batch": batch, "context": context}
     config = build_config(CommonConfig, settings | {"prompt_tokens": prompt_tokens})
     conditional = _conditional(acceptance, max_draft_length)
     entries = []
     for name in config.device:
         priced = _price(resolve_pricing(config, name, None), widths, jnp.asarray(conditional))
-        entries.append(_entry(config, name, scheme, widths, conditional, priced))
+        entries.append(_entry(config, name, scheme, widths, conditional, priced, overridden))
     return entries
 
 
@@ -137,13 +141,17 @@ def _elasticities(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Ar
     if pricing.device.chip is not None:
         names.append("energy_per_token_j")
 
-    def metrics(device: hwmodels.Device) -> dict[str, Any]:
-        smooth = design_point(
-            device, pricing.architecture, workload=pricing.workload, temperature=_SENSITIVITY_TEMPERATURE, **parts
-        )
+    def metrics(device: hwmodels.Device, temperature: float = _SENSITIVITY_TEMPERATURE) -> dict[str, Any]:
+        smooth = design_point(device, pricing.architecture, workload=pricing.workload, temperature=temperature, **parts)
         return {name: getattr(smooth, name) for name in names}
 
-    return elasticities(metrics, pricing.device)
+    # Of a matrix unit, tiles and waves are counted in steps: a derivative at one of them says nothing of the next.
+    counted = [name for name in leaf_names(pricing.device) if name.startswith("matrix_unit.")]
+    found = elasticities(metrics, pricing.device)
+    if not counted:
+        return found
+    finite = finite_elasticities(partial(metrics, temperature=0.0), pricing.device, names=counted)
+    return {name: found[name] | finite[name] for name in names}
 
 
 @jax.jit
@@ -159,28 +167,37 @@ def _batches(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array) 
 
 
 def _entry(
-    config: CommonConfig, device: str, scheme: str | None, widths: Widths, conditional: list[float], priced: _Priced
+    config: CommonConfig,
+    device: str,
+    scheme: str | None,
+    widths: Widths,
+    conditional: list[float],
+    priced: _Priced,
+    overridden: set[str],
 ) -> dict[str, Any]:
     result, point, steps = priced.result, priced.point, priced.steps
     named = {field.name: getattr(steps, field.name) for field in dataclasses.fields(steps)}
-    footprint_status = "predicted" if scheme else "input"
+    bits = {
+        "draft_bits": widths.draft_weight,
+        "verify_bits": widths.target_weight,
+        "draft_kv_bits": widths.draft_kv,
+        "verify_kv_bits": widths.target_kv,
+    }
+    status = {name: "predicted" if scheme and name not in overridden else "input" for name in bits}
+    ar_bytes = sum(float(x) for x in vars(steps.ar_bf16.work.stored).values())
     return {
         "schema_version": 1,
         "architecture": config.architecture,
         "device": device,
         "scheme": scheme,
-        "lossless": widths.lossless,
+        # Whether numbers of the user's own stand for a lossless code nobody knows.
+        "lossless": None if overridden & {"verify_bits", "verify_kv_bits"} else widths.lossless,
         "workload": {
             "batch": config.batch,
             "context_tokens": config.context,
             "prompt_tokens": config.prompt_tokens,
         },
-        "footprint": {
-            "draft_bits": widths.draft_weight,
-            "verify_bits": widths.target_weight,
-            "draft_kv_bits": widths.draft_kv,
-            "verify_kv_bits": widths.target_kv,
-        },
+        "footprint": bits,
         "acceptance": {"conditional": conditional},
         "pays": int(point.draft_length) > 0,
         **{field: _number(getattr(point, field)) for field in (f.name for f in dataclasses.fields(point))},
@@ -207,6 +224,8 @@ def _entry(
             for i, batch in enumerate(_BATCHES)
         ],
         "fits": bool(point.held_bytes <= point.capacity_bytes),
+        "ar_bf16_held_bytes": ar_bytes,
+        "ar_bf16_fits": bool(ar_bytes <= point.capacity_bytes),
         "operators": {
             name: dict(zip(hwmodels.OPERATORS, step.time.operator_s.tolist(), strict=True))
             for name, step in named.items()
@@ -216,7 +235,7 @@ def _entry(
             metric: {leaf: float(value) for leaf, value in found.items() if abs(value) > 1e-6}
             for metric, found in priced.elasticity.items()
         },
-        "status": {"acceptance": "input", "footprint": footprint_status, "everything else": "predicted"},
+        "status": {"acceptance": "input", "footprint": status, "everything else": "predicted"},
     }
 
 

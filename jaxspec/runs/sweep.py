@@ -26,7 +26,7 @@ from jaxspec.runs.config import CommonConfig, build_config
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.setup import resolve_pricing, scheme_footprint
-from jaxspec.runs.sweep_config import SweepConfig, axis_values, near
+from jaxspec.runs.sweep_config import SweepConfig, axis_values, check_numbers, number_rules
 
 __all__ = ["COLUMNS", "evaluate_points", "read_sweep", "sweep"]
 
@@ -34,7 +34,7 @@ __all__ = ["COLUMNS", "evaluate_points", "read_sweep", "sweep"]
 CHUNK = 32_768
 
 #: Result columns, in this order, behind the columns of the axes.
-COLUMNS = tuple(field.name for field in dataclasses.fields(DesignPoint))
+COLUMNS = (*(field.name for field in dataclasses.fields(DesignPoint)), "fits")
 
 #: Where the figure looks unless told: the widest choice that every sweep has.
 _PARETO = {"x": "held_bytes", "y": "tokens_per_s", "better_x": "low", "better_y": "high"}
@@ -55,12 +55,14 @@ def sweep(
         InputError: an unknown name, or a directory that belongs to another sweep.
     """
     reporter = reporter or Reporter()
+    plan = _plan(config)  # before a directory is claimed: a slip in the file must not tie it to one
     directory = RunDirectory("sweep", config, inputs=_digests(config), out=out, force=force)
     with directory:
         if (finished := directory.finished()) is not None and (directory.path / "sweep.parquet").exists():
+            read_sweep(directory.path)
             reporter.line(f"finished before: {directory.path} (--force starts it anew)")
             return finished
-        result = plain(_run(config, directory.path, reporter))
+        result = plain(_run(config, plan, directory.path, reporter))
         directory.write_result(result)
         return result
 
@@ -77,7 +79,7 @@ def read_sweep(path: str | Path) -> dict[str, np.ndarray]:
     path = path / "sweep.parquet" if path.is_dir() else path
     try:
         table = pq.read_table(path)
-    except (OSError, pa.ArrowInvalid) as error:
+    except (OSError, ValueError) as error:  # Arrow's own are both
         raise InputError(
             f"sweep {str(path)!r} cannot be read: {error}; give a run directory or its .parquet"
         ) from error
@@ -86,17 +88,32 @@ def read_sweep(path: str | Path) -> dict[str, np.ndarray]:
 
 def _digests(config: SweepConfig) -> dict[str, str]:
     """SHA-256 of the files among the names, so that a finished sweep is not taken for one of changed files."""
-    files = [path for name in (*config.architecture, *config.device) if (path := Path(name)).is_file()]
+    paths = [Path(name) for name in (*config.architecture, *config.device)]
+    files = [path for path in (*paths, *(path / "config.json" for path in paths)) if path.is_file()]
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def _run(config: SweepConfig, folder: Path, reporter: Reporter) -> dict[str, Any]:
+@dataclasses.dataclass(frozen=True)
+class _Plan:
+    """A sweep whose names and numbers are known to be right."""
+
+    axes: dict[str, np.ndarray]
+    pairs: list[tuple[str, str]]
+    bases: list[dict[str, Any]]
+
+
+def _plan(config: SweepConfig) -> _Plan:
     axes = {name: axis_values(config, name) for name in config.axes}
-    per_pair = int(np.prod([len(values) for values in axes.values()]))
     pairs = [(shape, device) for shape in config.architecture for device in config.device]
     bases = [_base(config, shape, device) for shape, device in pairs]
+    ParetoFront(**(_PARETO | config.pareto)).check_columns((*axes, *COLUMNS))
+    return _Plan(axes, pairs, bases)
+
+
+def _run(config: SweepConfig, plan: _Plan, folder: Path, reporter: Reporter) -> dict[str, Any]:
+    axes, pairs, bases = plan.axes, plan.pairs, plan.bases
+    per_pair = int(np.prod([len(values) for values in axes.values()]))
     front = ParetoFront(**(_PARETO | config.pareto))
-    front.check_columns(("architecture", "device", *axes, *COLUMNS))
     partial = folder / f".sweep.parquet.{os.getpid()}.part"
     total = 0
     try:
@@ -121,6 +138,7 @@ def _run(config: SweepConfig, folder: Path, reporter: Reporter) -> dict[str, Any
     return {
         "schema_version": 1,
         "points": total,
+        "points_that_fit": front.fitting,
         "columns": list(schema.names),
         "pareto": {"axes": front.axes, "points": front.rows()},
         "best": front.best,
@@ -145,22 +163,9 @@ def _base(config: SweepConfig, architecture: str, device: str) -> dict[str, Any]
         },
         "workload": pricing.workload,
     }
-    _check_names(config, base, device)
+    check_numbers(config, number_rules(pricing.architecture, pricing.device), device)
     leaves, treedef = jax.tree.flatten(base)
     return treedef.unflatten([config.set.get(name, leaf) for name, leaf in zip(leaf_names(base), leaves, strict=True)])
-
-
-def _check_names(config: SweepConfig, base: dict[str, Any], device: str) -> None:
-    names = leaf_names(base)
-    for kind in ("axes", "set"):
-        for name in getattr(config, kind):
-            if name not in names:
-                raise InputError(
-                    f"{kind}.{name} is no number of a design point on {device};{near(name, names)} "
-                    f"allowed are {', '.join(names)}"
-                )
-    if both := sorted(set(config.axes) & set(config.set)):
-        raise InputError(f"{', '.join(both)} is both an axis and set; take it out of one of them")
 
 
 def _chunks(
@@ -196,7 +201,9 @@ def evaluate_points(
     values = tuple(jnp.asarray(varied.get(name, leaf), jnp.float32) for name, leaf in zip(names, leaves, strict=True))
     found = jax.device_get(_evaluate(values, treedef=treedef, axes=axes, max_draft_length=max_draft_length))
     count = len(next(iter(varied.values())))
-    columns = {name: getattr(found, name) for name in COLUMNS}
+    columns = {name: getattr(found, name) for name in COLUMNS if name != "fits"}
+    columns["fits"] = found.held_bytes <= found.capacity_bytes
+    columns = {name: columns[name] for name in COLUMNS}
     return {
         name: np.full(count, np.nan, np.float32) if column is None else np.broadcast_to(column, count)
         for name, column in columns.items()
@@ -225,6 +232,7 @@ def _evaluate(values: tuple[jax.Array, ...], *, treedef: Any, axes: tuple[int | 
 def _schema(config: SweepConfig, axes: tuple[str, ...]) -> pa.Schema:
     fields = [pa.field(name, pa.string()) for name in ("architecture", "device")]
     fields += [pa.field(name, pa.float64()) for name in axes]
-    fields += [pa.field(name, pa.int32() if name == "draft_length" else pa.float32()) for name in COLUMNS]
+    kinds = {"draft_length": pa.int32(), "fits": pa.bool_()}
+    fields += [pa.field(name, kinds.get(name, pa.float32())) for name in COLUMNS]
     statuses = {f"status:{name}": "input" for name in axes} | {f"status:{name}": "predicted" for name in COLUMNS}
     return pa.schema(fields, metadata={"schema_version": "1", "scheme": config.scheme} | statuses)

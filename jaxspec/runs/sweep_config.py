@@ -4,23 +4,38 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from hwmodels import Architecture, Device, Workload
+from hwmodels.catalog import device_entries
+from hwmodels.catalog.architecture_entries import ARCHITECTURE_RULES
+from hwmodels.catalog.entries import COUNT, FLAG, LARGEST, NOT_NEGATIVE, POSITIVE, SMALLEST, WHOLE, Rule
+from hwmodels.sensitivity import leaf_names
 from jaxspec.compress.scheme_widths import WIDTH_SCHEMES
 from jaxspec.errors import InputError
 from jaxspec.runs.config import read_toml
 
-__all__ = ["EXAMPLE", "MAX_POINTS", "SweepConfig", "axis_values", "read_sweep_config"]
+__all__ = [
+    "EXAMPLE",
+    "MAX_POINTS",
+    "SweepConfig",
+    "axis_values",
+    "check_numbers",
+    "number_rules",
+    "read_sweep_config",
+]
 
 #: More points than this take hours, and their file gigabytes.
 MAX_POINTS = 50_000_000
 
 _SCALES = ("linear", "log")
+
+_WIDTH = Rule("more than 0 to 64 bits", lambda value: 0 < value <= 64)
+_CHANCE = Rule("a number from 0 to 1", lambda value: 0 <= value <= 1)
 
 #: A sweep to begin with, printed by `jaxspec sweep --example`.
 EXAMPLE = """\
@@ -81,7 +96,7 @@ def read_sweep_config(path: str | Path) -> SweepConfig:
                 raise InputError(f"{path}: {key} is {raw[key]!r}; give a name or a list of names")
             settings[key] = tuple(dict.fromkeys(names))
     if "scheme" in raw:
-        if raw["scheme"] not in WIDTH_SCHEMES:
+        if not isinstance(raw["scheme"], str) or raw["scheme"] not in WIDTH_SCHEMES:
             raise InputError(f"{path}: scheme is {raw['scheme']!r}; allowed are {', '.join(WIDTH_SCHEMES)}")
         settings["scheme"] = raw["scheme"]
     if "max_draft_length" in raw:
@@ -132,6 +147,47 @@ def axis_values(config: SweepConfig, name: str, *, where: str = "sweep") -> np.n
     return np.linspace(low, high, points)
 
 
+def number_rules(architecture: Architecture, device: Device) -> dict[str, Rule]:
+    """What each number of a design point must be, by dotted name. Counts may be fractions here."""
+    shape = {f"architecture.{name}": relaxed(ARCHITECTURE_RULES[name]) for name in leaf_names(architecture)}
+    workload = {f"workload.{field.name}": POSITIVE for field in dataclasses.fields(Workload)}
+    workload["workload.context_tokens"] = NOT_NEGATIVE
+    widths = ("draft_kv_bits", "draft_weight_bits", "target_kv_bits", "target_weight_bits")
+    return (
+        shape
+        | workload
+        | {f"device.{name}": rule for name, rule in device_entries.number_rules(device).items()}
+        | {f"footprint.{name}": _WIDTH for name in widths}
+        | {"acceptance.alpha_token": _CHANCE}
+    )
+
+
+def relaxed(rule: Rule) -> Rule:
+    """A rule of whole numbers or flags for real ones between."""
+    return {COUNT: POSITIVE, WHOLE: NOT_NEGATIVE, FLAG: _CHANCE}.get(rule, rule)
+
+
+def check_numbers(config: SweepConfig, rules: dict[str, Rule], device: str) -> None:
+    """Every name is one of `rules`, and every value satisfies its rule.
+
+    Raises:
+        InputError: otherwise, or a name is both an axis and set.
+    """
+    values = {f"axes.{name}": axis_values(config, name) for name in config.axes}
+    values |= {f"set.{name}": np.array([value]) for name, value in config.set.items()}
+    for where, numbers in values.items():
+        name = where.partition(".")[2]
+        if name not in rules:
+            raise InputError(
+                f"{where} is no number of a design point on {device};{near(name, rules)} allowed are {', '.join(rules)}"
+            )
+        for value in numbers.tolist():
+            if not rules[name].holds(value):
+                raise InputError(f"{where} is {value:g}; it must be {rules[name].words}")
+    if both := sorted(set(config.axes) & set(config.set)):
+        raise InputError(f"{', '.join(both)} is both an axis and set; take it out of one of them")
+
+
 def near(name: str, allowed: Iterable[str]) -> str:
     """The part of an error message that helps with a slip of the keyboard."""
     found = difflib.get_close_matches(name, list(allowed), n=3, cutoff=0.5)
@@ -139,8 +195,11 @@ def near(name: str, allowed: Iterable[str]) -> str:
 
 
 def _number(value: Any, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise InputError(f"{where} is {value!r}; it must be a finite number")
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    # TOML integers have no bound; comparisons work with all of them, and are false for NaN.
+    if not number or not (value == 0 or SMALLEST <= abs(value) <= LARGEST):
+        shown = repr(value) if len(repr(value)) < 40 else "a number of many digits"
+        raise InputError(f"{where} is {shown}; it must be a finite number, 0 or of size {SMALLEST:g} to {LARGEST:g}")
     return float(value)
 
 

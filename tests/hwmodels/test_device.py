@@ -5,7 +5,7 @@ from hwmodels import Device
 
 
 def test_every_field_is_a_leaf(toy_device):
-    assert len(jax.tree.leaves(toy_device)) == 10  # an access that half fills the bandwidth is not given, and so none
+    assert len(jax.tree.leaves(toy_device)) == 11  # an access that half fills the bandwidth is not given, and so none
 
 
 def test_frozen(toy_device):

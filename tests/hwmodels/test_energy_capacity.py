@@ -20,10 +20,12 @@ from hwmodels import (
     work_time,
 )
 from hwmodels.capacity import held_bytes, longest_context
+from hwmodels.compute.systolic_array import OnChipBuffer, SystolicArray
+from hwmodels.compute.systolic_cost import gemm_cost
 from hwmodels.decoders import Decoder
 from hwmodels.energy import step_energy
 from hwmodels.roofline import traffic_by_memory
-from hwmodels.sensitivity import elasticities, leaf_names
+from hwmodels.sensitivity import elasticities, finite_elasticities, leaf_names
 
 BITS = uniform_weight_bits(16.0)
 CHIP = Chip(energy_j_per_flop=0.7e-12, static_power_w=3.0, area_m2=9e-5)
@@ -185,3 +187,53 @@ def test_cassandras_decoders_keep_up_with_its_memory():
     assert float(with_decoders.total_s) == pytest.approx(float(without.total_s))
     few = device.replace(decoder=device.decoder.replace(count=10.0))
     assert float(work_time(few, work).total_s) > 1.5 * float(without.total_s)
+
+
+def test_finite_elasticities_by_hand():
+    # Steps of a ceiling: the derivative is 0, the mean slope is not.
+    found = finite_elasticities(
+        lambda t: {"y": jnp.ceil(40.0 / t["a"]) * t["b"] ** 2}, {"a": 4.0, "b": 3.0}, names=("a", "b")
+    )
+    assert float(found["y"]["b"]) == pytest.approx(2, rel=1e-5)
+    # 40 / 4.4 = 9.09 and 40 / 3.636 = 11 (just above, in single precision 11.000001 may round up to 12).
+    assert float(found["y"]["a"]) in (
+        pytest.approx((np.log(10) - np.log(11)) / np.log(1.21), rel=1e-4),
+        pytest.approx((np.log(10) - np.log(12)) / np.log(1.21), rel=1e-4),
+    )
+
+
+def test_a_systolic_array_charges_its_own_energies(small, toy_device, workload):
+    buffer = OnChipBuffer(bandwidth_bytes_per_s=1e12, access_bytes=4.0, access_energy_j=3e-12)
+    array = SystolicArray(
+        rows=6.0,
+        columns=5.0,
+        frequency_hz=1e9,
+        mac_energy_j=2e-12,
+        input_buffer=buffer,
+        weight_buffer=buffer,
+        output_buffer=buffer,
+    )
+    device = toy_device.replace(matrix_unit=array, chip=CHIP)
+    work = decode_operators(small, workload, footprint=uniform_footprint(16))
+    energy = step_energy(device, work, time_s=1.0)
+    shapes = work.shapes
+    own = gemm_cost(array, shapes.m, shapes.k, shapes.n).total_j * shapes.products * work.launches
+    rest = np.where(np.asarray(shapes.products) > 0, 0.0, np.asarray(work.flops)).sum() * 0.7e-12
+    expected = float(jnp.sum(jnp.where(shapes.products > 0, own, 0.0))) + rest
+    assert float(energy.arithmetic_j) == pytest.approx(expected, rel=1e-5)
+
+
+def test_kv_that_is_read_more_than_once(small, toy_device, workload):
+    work = decode_operators(small, workload, footprint=uniform_footprint(16))
+    twice = toy_device.replace(kv_traffic_factor=2.0)
+    more = traffic_by_memory(twice, work).sum() - traffic_by_memory(toy_device, work).sum()
+    assert float(more) == pytest.approx(float(work.kv_bytes.sum()), rel=1e-5)
+
+
+@pytest.mark.parametrize(("context", "tokens_per_s"), [(128, 40.09), (2048, 31.66), (4096, 25.86), (16384, 12.32)])
+def test_an_fpga_board_decodes_as_printed(context, tokens_per_s):
+    # Autoregressive rows of the FPGA paper's Table I, to which the board's two numbers are calibrated.
+    work = decode_operators(
+        catalog.architecture("llama-3.1-8b"), Workload(context_tokens=float(context)), footprint=uniform_footprint(16)
+    )
+    assert 1 / float(work_time(catalog.device("alveo-v80"), work).total_s) == pytest.approx(tokens_per_s, rel=5e-3)

@@ -34,13 +34,13 @@ def test_every_device(name):
     # Of a fitted format some terms are absent.
     assert min(numbers[name] for name in given if not name.startswith("matrix_unit.formats")) > 0
     # Bounds from a phone to a rack: a number in the wrong unit is off by a thousand.
-    assert 1 < device.peak_flops_per_s / units.TERA < 1e5
+    assert 0.5 < device.peak_flops_per_s / units.TERA < 1e5
     assert 10 < device.memory.bandwidth_bytes_per_s / units.GB < 1e5
     assert 1 < device.memory.capacity_bytes / units.GB < 1e4
     assert 0.1 < device.scratchpad_bytes / units.MB < 1e3
     assert device.operator_latency_s < 1e-3
-    # Ridge points from bank-level processing in memory, which has 2 FLOP per byte, to an accelerator on a phone's memory.
-    assert 1 < device.peak_flops_per_s / device.memory.bandwidth_bytes_per_s < 1e4
+    # Ridge points from bank-level processing in memory, which has 1 FLOP per byte at 16 bits, to an accelerator on a phone's memory.
+    assert 0.9 < device.peak_flops_per_s / device.memory.bandwidth_bytes_per_s < 1e4
     assert catalog.device_title(name)
 
 

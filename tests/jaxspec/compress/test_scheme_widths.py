@@ -21,7 +21,6 @@ def test_group_formats_by_hand():
     assert scheme_widths("q8_0")[:2] == (8.5, 8.5)
     assert scheme_widths("mxfp4")[:2] == (4.25, 4.25)
     assert scheme_widths("bit-slices")[:2] == (4.5, 8.5)
-    assert scheme_widths("q4-draft")[:2] == (4.5, 16.0)
 
 
 def test_huffman_lies_between_entropy_and_entropy_plus_one():

@@ -136,8 +136,8 @@ def test_the_example_is_valid(tmp_path):
         ("device = 'rtx-4090'", "axes are missing"),
         ("devices = ['x']\n[axes]\n'workload.batch' = [1]", "unknown key 'devices'; did you mean 'device'"),
         ("[axes]\n'workload.batch' = []", "is empty"),
-        ("[axes]\n'workload.batch' = [1, 'two']", "must be a finite number"),
-        ("[axes]\n'workload.batch' = [nan]", "must be a finite number"),
+        ("[axes]\n'workload.batch' = [1, 'two']", "finite number"),
+        ("[axes]\n'workload.batch' = [nan]", "finite number"),
         ("[axes]\n'workload.batch' = { from = 1, to = 2 }", "give a list of numbers or"),
         ("[axes]\n'workload.batch' = { from = 0, to = 2, points = 3, scale = 'log' }", "needs numbers above 0"),
         ("[axes]\n'workload.batch' = { from = 1, to = 2, points = 3, scale = 'cubic' }", "allowed are linear, log"),
@@ -182,3 +182,53 @@ def test_a_changed_device_file_is_another_sweep(tmp_path, small_chunks):
     mine.write_text(text.replace("1008e9", "2016e9"))
     with pytest.raises(InputError, match="has changed"):
         sweep(config, out=tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("axes", "message"),
+    [
+        ({"workload.batch": [1.0, -4.0]}, "axes.workload.batch is -4; it must be a positive number"),
+        ({"acceptance.alpha_token": [1.5]}, "it must be a number from 0 to 1"),
+        ({"footprint.draft_weight_bits": [0.0]}, "more than 0 to 64 bits"),
+        ({"device.memory.bandwidth_bytes_per_s": [0.0]}, "a positive number"),
+        ({"device.memory.efficiency": [1.2]}, r"a number in \(0, 1\]"),
+        ({"architecture.num_layers": [-1.0]}, "a positive number"),
+        ({"device.matrix_unit.rows": [0.0]}, "a positive number"),
+        ({"device.matrix_unit.bows": [1.0]}, "did you mean 'device.matrix_unit.rows'"),
+    ],
+)
+def test_impossible_numbers_are_refused_before_a_directory_is_claimed(tmp_path, axes, message):
+    with pytest.raises(InputError, match=message):
+        sweep(SweepConfig(axes=axes, device=("alveo-v80",)), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_points_that_do_not_fit_are_neither_best_nor_on_the_front(tmp_path, small_chunks):
+    config = SweepConfig(
+        axes={"workload.batch": [1.0, 8.0, 512.0]}, architecture=("llama-2-13b",), device=("rtx-4090",)
+    )
+    result = sweep(config, out=tmp_path)
+    columns = read_sweep(tmp_path)
+    assert columns["fits"].tolist() == [True, False, False]
+    assert result["points_that_fit"] == 1
+    assert result["best"]["tokens_per_s"]["workload.batch"] == 1.0
+    assert [row["workload.batch"] for row in result["pareto"]["points"]] == [1.0]
+
+
+def test_a_sweep_of_which_nothing_fits(tmp_path, small_chunks):
+    config = SweepConfig(axes={"workload.batch": [512.0]}, architecture=("llama-2-13b",), device=("rtx-4090",))
+    result = sweep(config, out=tmp_path)
+    assert result["points_that_fit"] == 0
+    assert result["pareto"]["points"] == []
+    assert result["best"] == {}
+
+
+def test_a_damaged_run_is_named(tmp_path, small_chunks):
+    config = SweepConfig(axes={"workload.batch": [1.0]})
+    sweep(config, out=tmp_path)
+    (tmp_path / "sweep.parquet").write_bytes(b"PAR1 nothing of the kind")
+    with pytest.raises(InputError, match="cannot be read"):
+        sweep(config, out=tmp_path)
+    (tmp_path / "result.json").write_text("{")
+    with pytest.raises(InputError, match="is damaged"):
+        sweep(config, out=tmp_path)

@@ -1,0 +1,247 @@
+"""Design points per second of the hardware models: whole decode steps, and each kind of matrix unit.
+
+    python -m experiments.benchmarks decode_steps matrix_units
+
+A point is one decode step: work of all operators, their times on matrix unit, memories and decoder, and the step's energy.
+Every leaf of device, network, workload and footprint differs from point to point, and every timed call gets other points than
+the one before. A chunk of points goes through one jitted `vmap`; rates are medians over calls, the best one beside them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import hwmodels
+from experiments.benchmarks.harness import row
+from hwmodels import catalog
+from hwmodels.compute.calibrated_gpu import CalibratedGpu
+from hwmodels.compute.systolic_array import OnChipBuffer, SystolicArray
+from hwmodels.energy import step_energy
+
+#: Points of one call. Values and gradients of this many, 6 MB, stay in the caches; four times as many are a third slower.
+CHUNK = 1 << 13
+
+#: Timed calls of each function.
+REPEATS = 40
+
+#: Points per second below which sweeps and tuning are no longer interactive.
+TARGETS = {"forward": 1e6, "value and gradient": 3e5}
+
+#: Of the smooth maxima in the gradients that tuning takes.
+TEMPERATURE = 0.05
+
+#: What stands in for 0 in a leaf that has to vary: too small to matter as a time, an energy or a count.
+_NEARLY_ZERO = 1e-12
+
+
+class Point(NamedTuple):
+    """What one decode step is priced from."""
+
+    device: hwmodels.Device
+    architecture: hwmodels.Architecture
+    workload: hwmodels.Workload
+    footprint: hwmodels.Footprint
+
+
+class Rate(NamedTuple):
+    """Points per second of a function."""
+
+    median: float
+    best: float
+    first_call_s: float  # tracing and compiling, and one call
+
+
+def decode_device() -> hwmodels.Device:
+    """A device with all parts: two memories, a decoder limited by symbols and by code bits, and a known energy."""
+    device, spill = catalog.device("cassandra-npu"), catalog.device("elmoe3d-hb8").spill
+    decoder = dataclasses.replace(device.decoder, code_bits_per_cycle=64.0)
+    # Small enough that many of the networks need the second memory as well.
+    memory = dataclasses.replace(device.memory, capacity_bytes=1e10)
+    return dataclasses.replace(device, memory=memory, spill=spill, decoder=decoder)
+
+
+def systolic_device() -> hwmodels.Device:
+    """An array of as many elements as the device has multiply-adds per cycle, with buffers that keep up."""
+    buffer = OnChipBuffer(bandwidth_bytes_per_s=1e12, access_bytes=32.0, access_energy_j=1e-11)
+    array = SystolicArray(128.0, 256.0, 1e9, 1e-12, buffer, buffer, buffer)
+    return dataclasses.replace(catalog.device("cassandra-npu"), matrix_unit=array)
+
+
+#: Matrix unit -> a device that has it.
+UNIT_DEVICES: dict[str, Callable[[], hwmodels.Device]] = {
+    "GPU, calibrated, a100-sxm-80gb": lambda: catalog.device("a100-sxm-80gb"),
+    "systolic array 128 x 256": systolic_device,
+    "FPGA array, alveo-v80": lambda: catalog.device("alveo-v80"),
+    "matrix-vector NPU, hexagon-v75": lambda: catalog.device("hexagon-v75"),
+    "near-memory unit, elmoe3d-hb8": lambda: catalog.device("elmoe3d-hb8"),
+}
+
+
+def draw_points(
+    count: int,
+    *,
+    device: hwmodels.Device,
+    seed: int,
+    networks: Sequence[str] = (),
+    batch: tuple[float, float] = (1, 33),
+) -> Point:
+    """Points around a device, each with one of the networks (all of the catalog unless named) and its own of everything."""
+    rng = np.random.default_rng([seed, count])
+
+    def between(low: float, high: float) -> jax.Array:
+        return jnp.asarray(rng.uniform(low, high, count), jnp.float32)
+
+    def scattered(values: np.ndarray, low: float = 0.8, high: float = 1.0) -> jax.Array:
+        """Below the values, so that shares stay at most 1."""
+        if not values.any():
+            values = np.full_like(values, _NEARLY_ZERO)
+        factors = rng.uniform(low, high, values.shape)
+        return jnp.asarray(values * factors, jnp.float32)
+
+    def repeated(leaf: Any) -> np.ndarray:
+        leaf = np.asarray(leaf, np.float64)
+        return np.broadcast_to(leaf, (count, *leaf.shape))
+
+    entries = [catalog.architecture(name) for name in networks or catalog.architecture_names()]
+    which = rng.integers(len(entries), size=count)
+    drawn = jax.tree.map(lambda *leaves: np.array(leaves, np.float64)[which], *entries)
+    # More layers of all kinds together than of any one kind.
+    architecture = dataclasses.replace(
+        jax.tree.map(scattered, drawn), num_layers=scattered(drawn.num_layers, 1.0, 1.25)
+    )
+    draft_widths, target_widths = ({kind: between(3, 16) for kind in hwmodels.KINDS} for _ in range(2))
+    return Point(
+        device=jax.tree.map(lambda leaf: scattered(repeated(leaf)), device),
+        architecture=architecture,
+        workload=hwmodels.Workload(between(*batch), between(100, 9000), between(10, 900), between(10, 900)),
+        footprint=hwmodels.Footprint(draft_widths, target_widths, between(3, 16), between(3, 16)),
+    )
+
+
+def decode_cost(point: Point, temperature: float = 0.0) -> tuple[jax.Array, jax.Array]:
+    """Seconds and joules of one decode step; 0 J where the device's energy is not known."""
+    work = hwmodels.decode_operators(point.architecture, point.workload, footprint=point.footprint)
+    seconds = hwmodels.work_time(point.device, work, temperature=temperature).total_s
+    if point.device.chip is None:
+        return seconds, jnp.zeros_like(seconds)
+    return seconds, step_energy(point.device, work, time_s=seconds).total_j
+
+
+def log_energy_delay(point: Point, temperature: float = 0.0) -> jax.Array:
+    """Natural logarithm of time and energy multiplied: one number to differentiate by every leaf."""
+    seconds, joules = decode_cost(point, temperature)
+    return jnp.log(seconds) + jnp.log(joules)
+
+
+def measure(function: Callable[[Any], Any], chunks: Sequence[Any], *, repeats: int = REPEATS) -> Rate:
+    """Rate of a function of one point over chunks of them in turn, results awaited; compiling is timed apart.
+
+    Raises:
+        AssertionError: new values were traced anew, or a result is not finite.
+    """
+    traces = 0
+
+    def counted(point: Any) -> Any:
+        nonlocal traces
+        traces += 1
+        return function(point)
+
+    many = jax.jit(jax.vmap(counted))
+    started = time.perf_counter()
+    results = jax.block_until_ready(many(chunks[0]))
+    first_call_s = time.perf_counter() - started
+    assert all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(results)), "a result is not finite"
+    times = []
+    for repeat in range(repeats):
+        chunk = chunks[repeat % len(chunks)]
+        started = time.perf_counter()
+        jax.block_until_ready(many(chunk))
+        times.append(time.perf_counter() - started)
+    assert traces == 1, f"{traces} traces, though only values changed"
+    count = jax.tree.leaves(chunks[0])[0].shape[0]
+    return Rate(count / float(np.median(times)), count / min(times), first_call_s)
+
+
+def decode_steps(chunk: int = CHUNK, repeats: int = REPEATS) -> list[dict[str, Any]]:
+    """Decode steps on a device with all parts: times and energies, and gradients by every leaf, against the targets."""
+    chunks = [draw_points(chunk, device=decode_device(), seed=seed) for seed in range(3)]
+    leaves = len(jax.tree.leaves(chunks[0]))
+    cases: list[tuple[str, str, Callable[[Point], Any]]] = [
+        ("forward", "exact", decode_cost),
+        ("forward", f"temperature {TEMPERATURE}", lambda point: decode_cost(point, TEMPERATURE)),
+        ("value and gradient", "exact", jax.value_and_grad(log_energy_delay)),
+        (
+            "value and gradient",
+            f"temperature {TEMPERATURE}",
+            jax.value_and_grad(lambda point: log_energy_delay(point, TEMPERATURE)),
+        ),
+    ]
+    rows = []
+    for what, maximum, function in cases:
+        rate, target = measure(function, chunks, repeats=repeats), TARGETS[what]
+        workload = f"{what}, {maximum}: {leaves} leaves vary, {told(rate, chunk)}"
+        rows.append(measured_row("decode_steps", workload, rate, target, "target", rate.median / target))
+    return rows
+
+
+def matrix_units(chunk: int = CHUNK, repeats: int = REPEATS) -> list[dict[str, Any]]:
+    """The same steps with each kind of matrix unit, against the same device by its roofline alone."""
+    rows: list[dict[str, Any]] = []
+    for name, make in UNIT_DEVICES.items():
+        try:
+            device = make()
+            check_unit(device)
+            with_unit, without = (
+                measure(decode_cost, [draw_points(chunk, device=one, seed=seed) for seed in range(3)], repeats=repeats)
+                for one in (device, dataclasses.replace(device, matrix_unit=None))
+            )
+        except Exception as error:  # the other units are measured all the same
+            rows.append({"name": "matrix_units", "failed": f"{name}: {type(error).__name__}: {error}"})
+            continue
+        ratio = with_unit.median / without.median
+        rows.append(
+            measured_row(
+                "matrix_units", f"{name}: {told(with_unit, chunk)}", with_unit, without.median, "roofline", ratio
+            )
+        )
+    return rows
+
+
+def check_unit(device: hwmodels.Device) -> None:
+    """A step's products take as long as the unit says that they take one by one.
+
+    Raises:
+        AssertionError: they do not.
+    """
+    workload, footprint = hwmodels.Workload(batch=3.0), hwmodels.uniform_footprint(5.0)
+    work = hwmodels.decode_operators(catalog.architecture("llama-3.1-8b"), workload, footprint=footprint)
+    assert work.shapes is not None
+    found = hwmodels.compute_time(device, work)
+    unit = device.matrix_unit
+    unit = unit.gemm(device) if isinstance(unit, CalibratedGpu) else unit
+    for name in ("qkv", "down", "lm_head"):
+        place = hwmodels.OPERATORS.index(name)
+        m, k, n, bits = (leaf[place] for leaf in (work.shapes.m, work.shapes.k, work.shapes.n, work.shapes.weight_bits))
+        alone = unit.product_time(m, k, n, weight_bits=bits) * work.launches[place]
+        assert np.isclose(found[place], alone, rtol=1e-4), f"{name} takes {found[place]:.3g} s, alone {alone:.3g} s"
+
+
+def measured_row(name: str, workload: str, rate: Rate, peer: float, peer_name: str, ratio: float) -> dict[str, Any]:
+    """A line of the result, with the best call, the first one and the machine's load beside the median."""
+    found = row(name, workload, rate.median, peer, peer_name, "points/s", ratio)
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else math.nan
+    return found | {"best": rate.best, "first_call_s": rate.first_call_s, "load": load}
+
+
+def told(rate: Rate, chunk: int) -> str:
+    """What the table says of a rate beside its median."""
+    return f"chunks of {chunk}, best {rate.best:.3g}, first call {rate.first_call_s:.1f} s"

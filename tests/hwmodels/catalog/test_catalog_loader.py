@@ -39,7 +39,7 @@ def test_every_device(name):
     assert 1 < device.memory.capacity_bytes / units.GB < 1e4
     assert 0.1 < device.scratchpad_bytes / units.MB < 1e3
     assert device.operator_latency_s < 1e-3
-    # Ridge points from bank-level processing in memory, which has 1 FLOP per byte at 16 bits, to an accelerator on a phone's memory.
+    # Ridge points from processing in banks, 1 FLOP per byte at 16 bits, to an accelerator on a phone's memory.
     assert 0.9 < device.peak_flops_per_s / device.memory.bandwidth_bytes_per_s < 1e4
     assert catalog.device_title(name)
 

@@ -33,6 +33,7 @@ from hwmodels.compute.fpga_array import FpgaArray
 from hwmodels.compute.matrix_vector_npu import SCHEDULES, MatrixVectorNpu
 from hwmodels.compute.near_memory import NearMemoryUnit
 from hwmodels.compute.systolic_array import CONVENTIONS, DATAFLOWS, OnChipBuffer, SystolicArray
+from hwmodels.compute.vector_array import VectorArray
 from hwmodels.compute.vector_units import VectorUnits
 from hwmodels.decoders.decoder import DECODER_KINDS, PLACES, Decoder
 from hwmodels.device import Chip, Device, MemoryTier
@@ -121,6 +122,22 @@ _UNITS = {
         NearMemoryUnit,
         required=_positive("pes", "reuse", "block_depth", "block_columns", "frequency_hz"),
         optional={"slice_bits": POSITIVE, "metadata_bits": NOT_NEGATIVE, "launch_latency_s": NOT_NEGATIVE},
+    ),
+    "vector_array": _Form(
+        VectorArray,
+        required=_positive(
+            "pe_rows",
+            "pe_columns",
+            "vector_macs",
+            "vector_width",
+            "frequency_hz",
+            "weight_buffer_bytes",
+            "input_buffer_bytes",
+            "accumulator_buffer_bytes",
+            "weight_lanes",
+        )
+        | {"global_buffer_bytes": NOT_NEGATIVE},
+        optional={"launch_latency_s": NOT_NEGATIVE},
     ),
 }
 _DEVICE = _Form(

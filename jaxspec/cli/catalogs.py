@@ -64,6 +64,7 @@ _UNITS = {
     "MatrixVectorNpu": "tiles+vector",
     "NearMemoryUnit": "at banks",
     "SystolicArray": "systolic",
+    "VectorArray": "vector array",
 }
 
 

@@ -1,0 +1,114 @@
+"""Devices from TOML: every optional part, and every way in which a part can be wrong."""
+
+import pytest
+
+from hwmodels.catalog import EntryError
+from hwmodels.catalog.device_entries import number_rules, parse_device
+from hwmodels.compute.systolic_array import SystolicArray
+from hwmodels.compute.vector_array import VectorArray
+from hwmodels.sensitivity import leaf_names
+
+
+def number(value):
+    return f'{{ value = {value}, source = "a guess for this test" }}'
+
+
+def table(name, **fields):
+    lines = [f"[{name}]" if name else ""]
+    for key, value in fields.items():
+        lines.append(f"{key} = {value if isinstance(value, str) else number(value)}")
+    return "\n".join(lines) + "\n"
+
+
+BASE = 'title = "Mine"\n' + table(
+    "", peak_flops_per_s=1e13, compute_efficiency=0.7, scratchpad_bytes=2e6, operator_latency_s=1e-6
+)
+MEMORY = table("memory", bandwidth_bytes_per_s=5e10, efficiency=0.8, capacity_bytes=8e9)
+SPILL = "[[spill]]\n" + table(
+    "", bandwidth_bytes_per_s=1e10, efficiency=0.9, capacity_bytes=6e10, energy_j_per_bit=4e-12
+)
+BUFFER = dict(bandwidth_bytes_per_s=1e12, access_bytes=4.0, access_energy_j=0.0)
+SYSTOLIC = table(
+    "matrix_unit", kind='"systolic_array"', dataflow='"os"', rows=12, columns=10, frequency_hz=1e9, mac_energy_j=0
+) + ("".join(table(f"matrix_unit.{name}_buffer", **BUFFER) for name in ("input", "weight", "output")))
+VECTOR = table(
+    "matrix_unit",
+    kind='"vector_array"',
+    pe_rows=3,
+    pe_columns=5,
+    vector_macs=2,
+    vector_width=7,
+    frequency_hz=2e9,
+    weight_buffer_bytes=3e4,
+    input_buffer_bytes=8e3,
+    accumulator_buffer_bytes=3e3,
+    global_buffer_bytes=0,
+    weight_lanes=11,
+)
+DECODER = table("decoder", kind='"huffman_cam"', place='"array_edge"', frequency_hz=1e9, symbols_per_cycle=1, count=10)
+CHIP = table("chip", energy_j_per_flop=5e-13, static_power_w=0, area_m2=1e-5)
+
+
+def test_all_parts_together():
+    entry = parse_device(BASE + MEMORY + SYSTOLIC + DECODER + CHIP + SPILL + SPILL, where="mine.toml")
+    device = entry.device
+    assert isinstance(device.matrix_unit, SystolicArray)
+    assert device.matrix_unit.dataflow == "os"
+    assert device.matrix_unit.convention == "huffllm"
+    assert device.matrix_unit.weight_buffer.access_bytes == 4
+    assert len(device.spill) == 2
+    assert device.spill[1].energy_j_per_bit == 4e-12
+    assert (device.decoder.kind, device.decoder.place, device.decoder.count) == ("huffman_cam", "array_edge", 10)
+    assert device.chip.area_m2 == 1e-5
+    assert set(entry.sources.values()) == {"a guess for this test"}
+    assert set(number_rules(device)) == set(leaf_names(device)) >= set(entry.sources)
+
+
+def test_a_vector_array():
+    device = parse_device(BASE + MEMORY + VECTOR, where="mine.toml").device
+    assert isinstance(device.matrix_unit, VectorArray)
+    assert device.matrix_unit.peak_flops_per_s == 2 * 15 * 14 * 2e9
+    # 1 x 14 by 14 x 10 with 15 elements of 7 x 2: k takes 2, n takes 5 of them, or a grid of 3 x 5 laid over k and n.
+    assert float(device.matrix_unit.product_time(1.0, 14.0, 10.0)) == pytest.approx(1 / 2e9)
+    assert not number_rules(device)["matrix_unit.pe_rows"].holds(0.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (BASE, "memory.bandwidth_bytes_per_s is missing"),
+        (BASE + "memory = 3\n", "memory is 3; it must be a table"),
+        (
+            BASE + MEMORY + table("matrix_unit", kind='"systolic"'),
+            "matrix_unit.kind is 'systolic'; did you mean 'systolic_array'",
+        ),
+        (BASE + MEMORY + "[matrix_unit]\nkind = ['fpga_array']\n", r"matrix_unit.kind is \['fpga_array'\]"),
+        (BASE + MEMORY + "[matrix_unit]\nrows = 3\n", "matrix_unit.kind is None"),
+        ("matrix_unit = 3\n" + BASE + MEMORY, "matrix_unit is 3; it must be a table"),
+        (BASE + MEMORY + SYSTOLIC.replace('"os"', '"wos"'), "matrix_unit.dataflow is 'wos'; allowed: ws, os, is"),
+        (
+            BASE + MEMORY + SYSTOLIC.replace("rows", "row"),
+            "unknown key 'matrix_unit.row'; did you mean 'matrix_unit.rows'",
+        ),
+        (BASE + MEMORY + VECTOR.replace("value = 11", "value = -11"), "matrix_unit.weight_lanes is -11"),
+        (BASE + MEMORY + VECTOR.replace("value = 11", "value = inf"), "matrix_unit.weight_lanes is inf"),
+        (BASE + MEMORY + VECTOR.replace("value = 11", "value = 1e-200"), "matrix_unit.weight_lanes is 1e-200"),
+        (BASE + MEMORY + DECODER.replace("huffman_cam", "none"), "decoder.kind is 'none'; allowed: unary, mx"),
+        (BASE + MEMORY + DECODER + "code_bits_per_cycle = 3\n", "unknown key 'decoder.code_bits_per_cycle'"),
+        ("spill = 3\n" + BASE + MEMORY, r"spill is 3; write \[\[spill\]\]"),
+        (
+            BASE + MEMORY + SPILL.replace("efficiency", "eficiency"),
+            "unknown key 'spill.0.eficiency'; did you mean 'spill.0.eff",
+        ),
+        (BASE + MEMORY + "coupled = 1\n", "memory.coupled is 1; it must be true or false"),
+        ('schedule = "none"\n' + BASE + MEMORY, "schedule is 'none'; allowed: overlapped, serial"),
+        (BASE + MEMORY + CHIP.replace("area_m2", "area"), "unknown key 'chip.area'"),
+        ("x = " + "[" * 10_000, "not valid TOML"),
+        ("x = " + "1" * 5000, "not valid TOML"),
+    ],
+)
+def test_faults_are_named_in_one_line(text, message):
+    with pytest.raises(EntryError, match=message) as caught:
+        parse_device(text, where="mine.toml")
+    assert str(caught.value).startswith("mine.toml: ")
+    assert "\n" not in str(caught.value)

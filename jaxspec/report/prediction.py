@@ -85,6 +85,12 @@ def _steps(entry: dict[str, Any]) -> Table:
             f"{step['kv_bytes'] / GB:.3f}",
             "not known" if energy is None else f"{energy['total'] / MILLI:.1f}",
         )
+    if entry["decoders"] is not None:
+        found = entry["decoders"]
+        table.caption = (
+            f"{table.caption}; {found['count']:.0f} decoders, of which a draft step needs {found['needed_by_draft']} not to "
+            f"wait and a verification {found['needed_by_verify']}"
+        )
     if entry["area_m2"] is not None:
         table.caption = f"{table.caption}; chip with decoders {entry['area_m2'] * 1e6:.1f} mm2"
     if entry["energy_per_token_j"] is not None:

@@ -14,6 +14,7 @@ import numpy as np
 import hwmodels
 from hwmodels.design_point import DesignPoint, PricedStep, Steps, design_point, priced_steps
 from hwmodels.sensitivity import elasticities, finite_elasticities, leaf_names
+from hwmodels.step import StepTime
 from jaxspec.compress.scheme_widths import Widths, scheme_widths
 from jaxspec.errors import InputError
 from jaxspec.runs.config import CommonConfig, build_config
@@ -94,8 +95,9 @@ def predict(
     conditional = _conditional(acceptance, max_draft_length)
     entries = []
     for name in config.device:
-        priced = _price(resolve_pricing(config, name, None), widths, jnp.asarray(conditional))
-        entries.append(_entry(config, name, scheme, widths, conditional, priced, overridden))
+        pricing = resolve_pricing(config, name, None)
+        priced = _price(pricing, widths, jnp.asarray(conditional))
+        entries.append(_entry(config, name, scheme, widths, conditional, priced, overridden, pricing))
     return entries
 
 
@@ -174,6 +176,7 @@ def _entry(
     conditional: list[float],
     priced: _Priced,
     overridden: set[str],
+    pricing: Pricing,
 ) -> dict[str, Any]:
     result, point, steps = priced.result, priced.point, priced.steps
     named = {field.name: getattr(steps, field.name) for field in dataclasses.fields(steps)}
@@ -231,6 +234,7 @@ def _entry(
             for name, step in named.items()
         },
         "steps": {name: _step(step) for name, step in named.items()},
+        "decoders": _decoders(pricing, priced.steps),
         "sensitivity": {
             metric: {leaf: float(value) for leaf, value in found.items() if abs(value) > 1e-6}
             for metric, found in priced.elasticity.items()
@@ -263,6 +267,21 @@ def _step(step: PricedStep) -> dict[str, Any]:
             "total": float(energy.total_j),
         }
     return totals
+
+
+def _decoders(pricing: Pricing, steps: Steps) -> dict[str, Any] | None:
+    """How many decoders the device has, and how many no operator of a step would wait for."""
+    if pricing.device.decoder is None:
+        return None
+    count = float(pricing.device.decoder.count)
+
+    def needed(time: StepTime) -> int:
+        busy = np.maximum(time.compute_s, time.memory_s)
+        share = np.divide(time.decoding_s, busy, out=np.zeros_like(busy), where=busy > 0)
+        # A unit is not added for a rounding error.
+        return math.ceil(count * float(share.max()) * (1.0 - 1e-6))
+
+    return {"count": count, "needed_by_draft": needed(steps.draft.time), "needed_by_verify": needed(steps.verify.time)}
 
 
 def _number(value: Any) -> float | None:

@@ -50,6 +50,16 @@ def test_cycle_and_energy_follow_from_the_steps(entry):
         assert row["speedup_vs_stored_ar"] <= entry["speedup_vs_stored_ar"] * (1 + 1e-6)
 
 
+def test_decoders_needed_by_a_step(entry):
+    # The memory brings 273 GB/s of values at the draft's width; a unit puts out 12.8 of them per nanosecond.
+    bits = min(entry["footprint"]["draft_bits"], entry["footprint"]["draft_kv_bits"])
+    assert entry["decoders"]["count"] == 40
+    needed = 273e9 * 8 / bits / 12.8e9
+    # Activations come with the weights, so that a little less is decoded.
+    assert 0.9 * needed < entry["decoders"]["needed_by_draft"] <= needed + 1
+    assert entry["decoders"]["needed_by_verify"] < entry["decoders"]["needed_by_draft"]
+
+
 def test_sensitivities_are_slopes(entry):
     found = entry["sensitivity"]["tokens_per_s"]
     device = catalog.device("cassandra-npu")
@@ -99,3 +109,4 @@ def test_a_device_without_energy_says_so():
     assert "energy_per_token_j" not in found["sensitivity"]
     assert set(found["status"]["footprint"].values()) == {"input"}
     assert found["area_m2"] is None
+    assert found["decoders"] is None

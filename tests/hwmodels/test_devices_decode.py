@@ -48,7 +48,8 @@ def test_no_step_beats_the_bounds(name, network, tokens, batch, bits):
     bandwidth = sum(tier.bandwidth_bytes_per_s for tier in tiers)
     assert float(time.total_s) >= float(moved.memory_bytes.sum()) / bandwidth * (1 - 1e-5)
     np.testing.assert_array_less(0.0, np.asarray(time.operator_s)[np.asarray(moved.flops) > 0])
-    np.testing.assert_allclose(traffic_by_memory(device, moved).sum(-1), moved.memory_bytes, rtol=1e-5)
+    expected = moved.weight_bytes + device.kv_traffic_factor * moved.kv_bytes + moved.activation_bytes
+    np.testing.assert_allclose(traffic_by_memory(device, moved).sum(-1), expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", DEVICES)

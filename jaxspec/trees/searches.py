@@ -1,0 +1,267 @@
+"""Searches whose trees grow node by node: one numbering of nodes holds the tree of every size.
+
+Each search returns a `RankedTree` whose nodes are in the order in which it adds them, so that the tree of n nodes is its
+first n: `RankedTree(tree.parent[:n], tree.rank[:n])`. All run on the host, once; `expected_tokens_by_size` prices every size.
+
+Source: Boosting the Performance of Tree-Based Speculative Decoding of LLMs on FPGAs, III-C (prior score) and
+    IV-E (width and depth).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Num
+
+from jaxspec.trees.optimal_tree import RankedTree
+from jaxspec.trees.topology import ROOT
+
+__all__ = [
+    "depth_first_growth",
+    "expected_tokens_by_size",
+    "greedy_growth",
+    "maximal_tree",
+    "prior_score_growth",
+    "prior_scores",
+    "width_first_growth",
+]
+
+
+def _checked(tree: RankedTree) -> tuple[RankedTree, np.ndarray]:
+    """The tree as arrays, and each node's depth, 1 for children of the root."""
+    parent, rank = np.asarray(tree.parent), np.asarray(tree.rank)
+    if parent.ndim != 1 or parent.shape != rank.shape:
+        raise ValueError(
+            f"parent has shape {parent.shape} and rank {rank.shape}; give one whole number of each for every node"
+        )
+    depth = np.zeros(parent.size, np.int64)
+    for node, above in enumerate(parent.tolist()):
+        if not ROOT <= above < node:
+            raise ValueError(
+                f"parent[{node}] is {above}; allowed are {ROOT} (the root) to {node - 1}: number parents first"
+            )
+        depth[node] = 1 + (depth[above] if above != ROOT else 0)
+    if len(set(zip(parent.tolist(), rank.tolist()))) < parent.size or (parent.size and rank.min() < 0):
+        raise ValueError("two children of one parent have the same rank, or a rank is negative; siblings are 0, 1, ...")
+    return RankedTree(parent, rank), depth
+
+
+def _in_order(tree: RankedTree, order: Sequence[int] | np.ndarray) -> RankedTree:
+    """The same tree with its nodes renumbered: the first of `order` becomes node 0."""
+    kept = np.asarray(order, np.int64)
+    place = np.zeros(kept.size, np.int64)
+    place[kept] = np.arange(kept.size)
+    above = tree.parent[kept]
+    return RankedTree(np.where(above == ROOT, ROOT, place[above]).astype(np.int64), tree.rank[kept].astype(np.int64))
+
+
+def maximal_tree(num_nodes: int, *, depth: int, max_branching: int | None = None) -> RankedTree:
+    """The tree that a prior-score search prunes: nodes spread evenly over its levels.
+
+    Level d gets num_nodes // depth nodes, the first num_nodes % depth levels one more, and what a level cannot hold goes to
+    the next. A level's nodes are those with the smallest product of (1 + rank) along their path, ties in the order of their
+    parents: parents the draft prefers get more children, as if the chance of a rank fell like 1 / (1 + rank).
+
+    Args:
+        num_nodes: >= 1, x_m of the paper, without the root.
+        depth: >= 1, levels.
+        max_branching: most children of a node; unlimited unless given.
+    Returns:
+        Nodes level by level, within a level by falling preference.
+    Raises:
+        ValueError: fewer nodes than levels, a limit below 1, or limits that leave nodes over.
+    Source: III-C, which says "evenly distributed across levels" and no more.
+    Departs: the choice of parents and ranks is ours.
+    """
+    if not 1 <= depth <= num_nodes:
+        raise ValueError(f"depth is {depth}; {num_nodes} nodes can have 1 to {num_nodes} levels")
+    if max_branching is not None and max_branching < 1:
+        raise ValueError(f"max_branching is {max_branching}; it must be at least 1, or None for no limit")
+    parent: list[int] = []
+    rank: list[int] = []
+    level, owed = [(ROOT, 1)], 0  # nodes of the level above with their products
+    for index in range(depth):
+        owed += num_nodes // depth + (index < num_nodes % depth)
+        ranks = range(owed if max_branching is None else min(owed, max_branching))
+        candidates = sorted((product * (1 + r), place, r) for place, (_, product) in enumerate(level) for r in ranks)[
+            :owed
+        ]
+        next_level = []
+        for product, place, r in candidates:
+            next_level.append((len(parent), product))
+            parent.append(level[place][0])
+            rank.append(r)
+        level, owed = next_level, owed - len(candidates)
+    if owed:
+        raise ValueError(
+            f"{owed} of {num_nodes} nodes have no place in {depth} levels of branching {max_branching}; allow more of either"
+        )
+    return RankedTree(np.array(parent, np.int64), np.array(rank, np.int64))
+
+
+def prior_scores(tree: RankedTree, deepest_accepted: Int[np.ndarray, " cycle"]) -> Int[np.ndarray, " node"]:
+    """In how many cycles each node's token was accepted.
+
+    Args:
+        tree: verified in every cycle.
+        deepest_accepted: "cycle", the last accepted node of each cycle, −1 where none was; all above it count as accepted.
+    Returns:
+        "node", int64.
+    Raises:
+        ValueError: a malformed tree, or a node that it has not.
+    Source: III-C, the score list.
+    """
+    tree, _ = _checked(tree)
+    last, size = np.asarray(deepest_accepted).ravel(), tree.parent.size
+    if last.size and not (np.issubdtype(last.dtype, np.integer) and last.min() >= ROOT and last.max() < size):
+        raise ValueError(f"deepest_accepted must be whole numbers from {ROOT} (none) to {size - 1}, the last node")
+    score = np.bincount(last.astype(np.int64) + 1, minlength=size + 1)[1:].astype(np.int64)
+    for node in range(size - 1, -1, -1):
+        if tree.parent[node] != ROOT:
+            score[tree.parent[node]] += score[node]
+    return score
+
+
+def prior_score_growth(tree: RankedTree, score: Num[np.ndarray, " node"]) -> RankedTree:
+    """The maximal tree's nodes by falling score, none before its parent.
+
+    Scores that count acceptances never exceed the parent's, and the order is then the plain sort of the paper, ties in the
+    tree's own numbering. Any other scores (estimates, differences) are kept connected: the next node is the one with the
+    highest score among those whose parent is in.
+
+    Args:
+        tree: of x_m nodes, as from `maximal_tree`.
+        score: "node", finite.
+    Raises:
+        ValueError: a malformed tree, another number of scores, or a score that is not finite.
+    Source: III-C, the top x of the score list.
+    """
+    tree, _ = _checked(tree)
+    scores = np.asarray(score)
+    if scores.shape != tree.parent.shape or not np.isfinite(scores).all():
+        raise ValueError(f"score has shape {scores.shape}; give one finite number for each of {tree.parent.size} nodes")
+    children: list[list[int]] = [[] for _ in range(tree.parent.size + 1)]
+    for node, above in enumerate(tree.parent.tolist()):
+        children[above].append(node)  # those of the root, −1, are last
+    falling = [-value for value in scores.tolist()]
+    frontier = [(falling[node], node) for node in children[ROOT]]
+    heapq.heapify(frontier)
+    order: list[int] = []
+    while frontier:
+        _, node = heapq.heappop(frontier)
+        order.append(node)
+        for child in children[node]:
+            heapq.heappush(frontier, (falling[child], child))
+    return _in_order(tree, order)
+
+
+def width_first_growth(tree: RankedTree) -> RankedTree:
+    """Nodes of a fixed shape level by level, within a level in the shape's own numbering.
+
+    Raises:
+        ValueError: a malformed tree.
+    Source: IV-E, "fills nodes level by level within a fixed tree shape". The shape is not printed; `maximal_tree` is ours.
+    """
+    tree, depth = _checked(tree)
+    return _in_order(tree, np.argsort(depth, kind="stable"))
+
+
+def depth_first_growth(tree: RankedTree) -> RankedTree:
+    """Nodes of a fixed shape down its levels in turn: each a level below the last, and from the deepest back to the first.
+
+    In each level the first node that is left and whose parent is in comes next; a level that has none is passed over.
+
+    Raises:
+        ValueError: a malformed tree.
+    Source: IV-E, "if the k-th node is at level m, the (k+1)-th goes to level m+1".
+    Departs: what follows the deepest level, and which node of a level, is not printed; both are ours.
+    """
+    tree, depth = _checked(tree)
+    levels = [np.flatnonzero(depth == d).tolist() for d in range(1, int(depth.max(initial=0)) + 1)]
+    placed = np.zeros(tree.parent.size + 1, bool)
+    placed[ROOT] = True
+    order: list[int] = []
+    while len(order) < tree.parent.size:
+        for level in levels:
+            ready = next((node for node in level if placed[tree.parent[node]]), None)
+            if ready is not None:
+                level.remove(ready)
+                placed[ready] = True
+                order.append(ready)
+    return _in_order(tree, order)
+
+
+def greedy_growth(
+    accept: Float[np.ndarray, "depth rank"], num_nodes: int, *, max_branching: int | None = None
+) -> RankedTree:
+    """Grow a tree by the node most likely to be reached and accepted, from a table of independent chances.
+
+    The best tree of every size in this model, because no node is likelier than its parent (see `optimal_tree`).
+
+    Args:
+        accept: "depth rank", in [0, 1]; P(child of that rank accepted | parent accepted), in any order of ranks.
+        num_nodes: >= 0, without the root; its depth limits the tree.
+        max_branching: most children of a node, 1 to the table's ranks (the default).
+    Raises:
+        ValueError: a table that is not a matrix of chances, a limit outside its range, or more nodes than there are.
+    Source: EAGLE-2, arXiv:2406.16858, 4.1 and 4.2 (expand and rerank by the product of confidences along the path).
+    Departs: the table's chances instead of the draft's confidences, so that the tree is static.
+    """
+    table = np.asarray(accept, np.float64)
+    if table.ndim != 2 or 0 in table.shape or not ((table >= 0) & (table <= 1)).all():
+        raise ValueError(f"accept has shape {table.shape}; it must be a matrix, depth by rank, of chances from 0 to 1")
+    branching = table.shape[1] if max_branching is None else max_branching
+    if not 1 <= branching <= table.shape[1]:
+        raise ValueError(f"max_branching is {branching}; the table allows 1 to {table.shape[1]}")
+    ranks = np.argsort(-table, axis=1, kind="stable")[:, :branching]
+    parent: list[int] = []
+    rank: list[int] = []
+    # (−chance to be reached and accepted, depth, parent, place among siblings, −the parent's); equal chances: shallow first.
+    frontier = [(-table[0, ranks[0, 0]], 0, ROOT, 0, -1.0)]
+    while len(parent) < num_nodes and frontier:
+        reached, depth, above, place, parent_reached = heapq.heappop(frontier)
+        node = len(parent)
+        parent.append(above)
+        rank.append(int(ranks[depth, place]))
+        # A sibling is no likelier than this node, and a child neither: no other candidates arise.
+        if place + 1 < branching:
+            sibling = parent_reached * table[depth, ranks[depth, place + 1]]
+            heapq.heappush(frontier, (sibling, depth, above, place + 1, parent_reached))
+        if depth + 1 < table.shape[0]:
+            heapq.heappush(frontier, (reached * table[depth + 1, ranks[depth + 1, 0]], depth + 1, node, 0, reached))
+    if len(parent) < num_nodes or num_nodes < 0:
+        raise ValueError(
+            f"num_nodes is {num_nodes}; depth {table.shape[0]} and branching {branching} allow 0 to {len(parent)}"
+        )
+    return RankedTree(np.array(parent, np.int64), np.array(rank, np.int64))
+
+
+def expected_tokens_by_size(tree: RankedTree, accept: Float[Array, "*b depth rank"]) -> Float[Array, "*b count"]:
+    """Tokens per cycle of every prefix of a tree, under independent acceptance.
+
+    Args:
+        tree: static, n nodes.
+        accept: "*b depth rank", in [0, 1], as in `greedy_growth`; differentiable.
+    Returns:
+        "*b count", for 0 to n nodes: 1 plus the sum over nodes of the product of chances along their path.
+    Raises:
+        ValueError: a malformed tree, or one deeper or wider than the table.
+    """
+    tree, depth = _checked(tree)
+    table = jnp.asarray(accept)
+    levels, width = int(depth.max(initial=0)), int(tree.rank.max(initial=-1)) + 1
+    if table.ndim < 2 or levels > table.shape[-2] or width > table.shape[-1]:
+        raise ValueError(f"accept has shape {table.shape}; the tree needs {levels} depths and {width} ranks at least")
+    # Rank of each node's ancestor in each level, itself included; −1 below the node.
+    path = np.full((tree.parent.size, levels), -1, np.int64)
+    for node, above in enumerate(tree.parent.tolist()):
+        if above != ROOT:
+            path[node] = path[above]
+        path[node, depth[node] - 1] = tree.rank[node]
+    chances = table[..., np.arange(levels)[None, :], np.maximum(path, 0)]  # "*b node level"
+    reached = jnp.prod(jnp.where(path >= 0, chances, jnp.ones_like(chances)), axis=-1)
+    start = jnp.ones_like(table[..., :1, 0])
+    return jnp.concatenate([start, 1 + jnp.cumsum(reached, axis=-1)], axis=-1)

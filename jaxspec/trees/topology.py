@@ -1,0 +1,273 @@
+"""Draft trees as arrays: parent, depth and rank of every node, padded to a common size.
+
+Nodes are numbered from 0 so that parents come before their children. The root is not a node: it is the last committed token.
+A node's rank says which of the draft's guesses it is, 0 for the likeliest, so that the ranks from the root down, its path,
+name a node. Siblings have different ranks; ranks may be left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import flax.struct
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int, Int32
+
+__all__ = [
+    "PADDING",
+    "ROOT",
+    "Tree",
+    "check_tree",
+    "children_table",
+    "is_node",
+    "most_children",
+    "one_tree",
+    "pad_tree",
+    "parent_list",
+    "ranked_before",
+    "sibling_position",
+    "stack_trees",
+    "tree_from_parents",
+    "tree_from_paths",
+    "tree_paths",
+    "unstack_trees",
+]
+
+#: Parent of a node that follows the last committed token.
+ROOT = -1
+
+#: Parent, depth and rank of what only fills the arrays; an absent child in a children table.
+PADDING = -2
+
+
+@flax.struct.dataclass
+class Tree:
+    """One tree, or several of one padded size along leading axes.
+
+    What runs under `jit` takes one tree, as it is built here or on the device; `vmap` for more.
+    """
+
+    parent: Int[Array, "*b node"]  # ROOT or an earlier node
+    depth: Int[Array, "*b node"]  # 1 for children of the root
+    rank: Int[Array, "*b node"]  # from 0
+    num_nodes: Int[Array, "*b"]  # the first so many are nodes, all others PADDING
+
+    @property
+    def size(self) -> int:
+        """Nodes that there is room for, padding included; static."""
+        return self.parent.shape[-1]
+
+
+def tree_from_parents(
+    parent: Sequence[int] | Int[np.ndarray, " node"],
+    *,
+    rank: Sequence[int] | Int[np.ndarray, " node"] | None = None,
+    size: int | None = None,
+) -> Tree:
+    """A tree from its parent list, on the host.
+
+    Args:
+        parent: "node", each `ROOT` or an earlier node.
+        rank: "node", from 0, different among siblings; without it siblings rank in the order of their numbers.
+        size: nodes to pad to; without it, as many as there are.
+    Raises:
+        ValueError: no node, a parent that is not an earlier node, siblings of one rank, or more nodes than the size.
+    """
+    parents = _whole_numbers("parent", parent)
+    depth = np.zeros(parents.size, np.int64)
+    counted = np.zeros(parents.size, np.int64)
+    children = np.zeros(parents.size + 1, np.int64)
+    for node, above in enumerate(parents.tolist()):
+        if not ROOT <= above < node:
+            raise ValueError(
+                f"parent[{node}] is {above}; allowed are {ROOT} (the root) to {node - 1}: number parents first"
+            )
+        depth[node] = 1 + (depth[above] if above != ROOT else 0)
+        counted[node] = children[above + 1]
+        children[above + 1] += 1
+    ranks = counted if rank is None else _whole_numbers("rank", rank)
+    if ranks.shape != parents.shape:
+        raise ValueError(f"rank has {ranks.size} entries for {parents.size} nodes; give one per node")
+    _check_ranks(parents, ranks)
+    return _padded(parents, depth, ranks, parents.size if size is None else size)
+
+
+def tree_from_paths(paths: Iterable[Sequence[int]], *, size: int | None = None) -> Tree:
+    """A tree from the paths of its nodes, on the host.
+
+    Args:
+        paths: ranks from the root down, (0,), (0, 2), ..., one path per node, in any order. Nodes are numbered by depth,
+            then by path.
+        size: nodes to pad to; without it, as many as there are.
+    Raises:
+        ValueError: no path, an empty one, one given twice, a negative rank, or a path whose parent is missing.
+    """
+    ordered = sorted((tuple(path) for path in paths), key=lambda path: (len(path), path))
+    number: dict[tuple[int, ...], int] = {(): ROOT}
+    for node, path in enumerate(ordered):
+        if path in number:
+            raise ValueError(f"path {path} is {'that of the root' if not path else 'there twice'}; give each node once")
+        if path[:-1] not in number:
+            raise ValueError(f"path {path} has no parent; add the path {path[:-1]}")
+        number[path] = node
+    return tree_from_parents(
+        [number[path[:-1]] for path in ordered], rank=[path[-1] for path in ordered if path], size=size
+    )
+
+
+def tree_paths(tree: Tree) -> list[tuple[int, ...]]:
+    """The path of every node in the order of their numbers: ranks from the root down, on the host."""
+    check_tree(tree)
+    found: list[tuple[int, ...]] = []
+    for above, rank in zip(parent_list(tree), np.asarray(tree.rank).tolist()):
+        found.append((*(found[above] if above != ROOT else ()), rank))
+    return found
+
+
+def parent_list(tree: Tree) -> list[int]:
+    """Parents without the padding, on the host: what `hwmodels.tree_speculation` takes."""
+    return np.asarray(tree.parent)[: int(tree.num_nodes)].tolist()
+
+
+def pad_tree(tree: Tree, *, size: int) -> Tree:
+    """The same tree with room for `size` nodes, on the host.
+
+    Raises:
+        ValueError: an invalid tree, or more nodes than the size.
+    """
+    check_tree(tree)
+    nodes = int(tree.num_nodes)
+    parent, depth, rank = (np.asarray(leaf)[:nodes] for leaf in (tree.parent, tree.depth, tree.rank))
+    return _padded(parent, depth, rank, size)
+
+
+def stack_trees(trees: Sequence[Tree], *, size: int | None = None) -> Tree:
+    """Trees along a new leading axis, padded to the largest of them or to `size`, on the host.
+
+    Raises:
+        ValueError: no tree, an invalid one, or one of more nodes than the size.
+    """
+    if not trees:
+        raise ValueError("there is no tree to stack; give at least one")
+    common = max(int(tree.num_nodes) for tree in trees) if size is None else size
+    padded = [pad_tree(tree, size=common) for tree in trees]
+    return Tree(
+        parent=jnp.stack([tree.parent for tree in padded]),
+        depth=jnp.stack([tree.depth for tree in padded]),
+        rank=jnp.stack([tree.rank for tree in padded]),
+        num_nodes=jnp.stack([tree.num_nodes for tree in padded]),
+    )
+
+
+def unstack_trees(trees: Tree) -> list[Tree]:
+    """The trees along the leading axis, each with its padding."""
+    return [
+        Tree(parent=trees.parent[i], depth=trees.depth[i], rank=trees.rank[i], num_nodes=trees.num_nodes[i])
+        for i in range(trees.parent.shape[0])
+    ]
+
+
+def is_node(tree: Tree) -> Bool[Array, " node"]:
+    """Where the arrays of one tree hold a node and not padding."""
+    return jnp.arange(one_tree(tree).size, dtype=jnp.int32) < jnp.asarray(tree.num_nodes, jnp.int32)
+
+
+def ranked_before(tree: Tree) -> Bool[Array, "node node"]:
+    """For each node (first axis), which nodes are siblings of a smaller rank; none for padding."""
+    parent, rank = jnp.asarray(one_tree(tree).parent), jnp.asarray(tree.rank)
+    siblings = (parent[:, None] == parent[None, :]) & is_node(tree)[:, None]
+    return siblings & (rank[None, :] < rank[:, None])
+
+
+def sibling_position(tree: Tree) -> Int32[Array, " node"]:
+    """How many siblings of each node have a smaller rank: its rank, where no rank is left out; padding gives 0."""
+    return jnp.sum(ranked_before(tree), axis=1, dtype=jnp.int32)
+
+
+def children_table(tree: Tree, *, max_children: int | None = None) -> Int32[Array, "token child"]:
+    """Children of the root (row 0) and of each node i (row i + 1), by rising rank, then `PADDING`.
+
+    Args:
+        tree: one tree; works under `jit` and `vmap`.
+        max_children: static; columns, as many as a node may have children; without it, the padded size. Further children
+            are left out.
+    Raises:
+        ValueError: `max_children` below 1, or more than one tree.
+    """
+    size = one_tree(tree).size
+    columns = size if max_children is None else max_children
+    if columns < 1:
+        raise ValueError(f"max_children is {columns}; it must be at least 1")
+    row = jnp.where(is_node(tree), jnp.asarray(tree.parent, jnp.int32) + 1, size + 1)  # padding falls out of the table
+    table = jnp.full((size + 1, columns), PADDING, jnp.int32)
+    return table.at[row, sibling_position(tree)].set(jnp.arange(size, dtype=jnp.int32), mode="drop")
+
+
+def most_children(tree: Tree) -> int:
+    """Children that the root or a node has at most, over all trees of a stack, on the host."""
+    parents = np.asarray(tree.parent)
+    rows = parents.reshape(-1, parents.shape[-1])
+    return max(int(np.bincount(row[row != PADDING] + 1).max()) for row in rows)
+
+
+def check_tree(tree: Tree) -> None:
+    """Check one tree that was built on the device, on the host.
+
+    Raises:
+        ValueError: what is wrong first: shapes, number of nodes, a parent, a depth, a rank or padding.
+    """
+    one_tree(tree)
+    parent, depth, rank = (np.asarray(leaf) for leaf in (tree.parent, tree.depth, tree.rank))
+    nodes = int(tree.num_nodes)
+    if not parent.shape == depth.shape == rank.shape:
+        raise ValueError(
+            f"parent, depth and rank have shapes {parent.shape}, {depth.shape}, {rank.shape}; make them equal"
+        )
+    if not 1 <= nodes <= parent.size:
+        raise ValueError(f"num_nodes is {nodes}; allowed are 1 to the {parent.size} that there is room for")
+    again = tree_from_parents(parent[:nodes], rank=rank[:nodes], size=parent.size)
+    wrong = np.flatnonzero(depth[:nodes] != np.asarray(again.depth)[:nodes])
+    if wrong.size:
+        node = int(wrong[0])
+        raise ValueError(f"depth[{node}] is {depth[node]}; its parent makes it {int(again.depth[node])}")
+    if any(np.any(leaf[nodes:] != PADDING) for leaf in (parent, depth, rank)):
+        raise ValueError(f"entries from {nodes} on are not all {PADDING} (padding); fill them or raise num_nodes")
+
+
+def one_tree(tree: Tree) -> Tree:
+    """The tree itself, if it is one and not several.
+
+    Raises:
+        ValueError: more axes than "node".
+    """
+    if jnp.ndim(tree.parent) != 1:
+        raise ValueError(f"parent has shape {jnp.shape(tree.parent)}; give one tree, and use vmap for several")
+    return tree
+
+
+def _whole_numbers(name: str, values: Sequence[int] | np.ndarray) -> np.ndarray:
+    array = np.asarray(values)
+    if array.ndim != 1 or array.size == 0 or not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"{name} is {values!r}; it must be a list of one or more whole numbers")
+    return array.astype(np.int64)
+
+
+def _check_ranks(parents: np.ndarray, ranks: np.ndarray) -> None:
+    """Ranks are not negative and differ among siblings."""
+    seen: dict[tuple[int, int], int] = {}
+    for node, (above, rank) in enumerate(zip(parents.tolist(), ranks.tolist())):
+        if rank < 0:
+            raise ValueError(f"rank[{node}] is {rank}; ranks count from 0")
+        if (above, rank) in seen:
+            raise ValueError(
+                f"nodes {seen[above, rank]} and {node} are siblings of rank {rank}; give them different ranks"
+            )
+        seen[above, rank] = node
+
+
+def _padded(parent: np.ndarray, depth: np.ndarray, rank: np.ndarray, size: int) -> Tree:
+    if size < parent.size:
+        raise ValueError(f"size is {size} for {parent.size} nodes; it must be at least that")
+    fill = lambda values: jnp.asarray(np.pad(values, (0, size - values.size), constant_values=PADDING), jnp.int32)
+    return Tree(parent=fill(parent), depth=fill(depth), rank=fill(rank), num_nodes=jnp.asarray(parent.size, jnp.int32))

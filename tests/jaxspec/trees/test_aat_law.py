@@ -1,0 +1,172 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import curve_fit
+
+from jaxspec.errors import InputError
+from jaxspec.trees.aat_law import (
+    AATLaw,
+    average_accepted_tokens,
+    curve_interval,
+    fit_aat_law,
+    marginal_tokens,
+    r_squared,
+)
+
+LAW = AATLaw(intercept=0.7, log_slope=0.9, shift=-1.3)
+
+
+def curve(x, a=0.7, b=0.9, c=-1.3):
+    return a + b * np.log(np.asarray(x, np.float64) - c)
+
+
+def test_a_law_by_hand():
+    # With C = 2 - 1/e and x = 2, ln(x - C) = -1: AAT = 3 - 0.5. At x = C + e it is 3 + 0.5, and the derivative is 0.5 / e.
+    law = AATLaw(intercept=3.0, log_slope=0.5, shift=2 - np.exp(-1))
+    assert float(average_accepted_tokens(law, 2)) == pytest.approx(2.5, rel=1e-6)
+    assert float(average_accepted_tokens(law, law.shift + np.e)) == pytest.approx(3.5, rel=1e-6)
+    assert float(marginal_tokens(law, law.shift + np.e)) == pytest.approx(0.5 / np.e, rel=1e-6)
+    assert np.isnan(average_accepted_tokens(law, 1.5))
+
+
+@pytest.mark.parametrize(("a", "b", "c"), [(0.7, 0.9, -1.3), (1.9, 0.41, 2.7), (-3.0, 2.2, -14.0), (2.0, -0.3, 0.4)])
+def test_exact_points_give_the_law_back(a, b, c):
+    x = np.array([3, 5, 11, 24, 61])
+    fit = fit_aat_law(x, curve(x, a, b, c))
+    np.testing.assert_allclose([fit.law.intercept, fit.law.log_slope, fit.law.shift], [a, b, c], rtol=1e-5)
+    assert not fit.shift_at_bound
+    assert fit.residual_scatter < 1e-6
+    assert fit.degrees_of_freedom == 2
+    held_out = np.array([4, 17, 40])
+    assert r_squared(fit.law, held_out, curve(held_out, a, b, c)) == pytest.approx(1, abs=1e-9)
+
+
+def test_three_points_fix_the_law_but_not_its_errors():
+    x = np.array([2, 9, 40])
+    fit = fit_aat_law(x, curve(x))
+    np.testing.assert_allclose([fit.law.intercept, fit.law.log_slope, fit.law.shift], [0.7, 0.9, -1.3], rtol=1e-4)
+    assert np.isnan(fit.intervals).all()
+    assert np.isnan(curve_interval(fit, [5]).upper).all()
+    known = fit_aat_law(x, curve(x), standard_error=0.02)
+    assert np.isfinite(known.intervals).all()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_estimates_and_errors_agree_with_curve_fit(weighted):
+    rng = np.random.default_rng(4)
+    x = np.array([2, 4, 7, 7, 13, 25, 38, 64])
+    error = rng.uniform(0.01, 0.05, x.size)
+    tokens = curve(x) + error * rng.standard_normal(x.size)
+    model = lambda x, a, b, c: a + b * np.log(x - c)
+    sigma = dict(sigma=error, absolute_sigma=True) if weighted else {}
+    expected, covariance = curve_fit(model, x, tokens, p0=[0.7, 0.9, -1.0], **sigma)
+    fit = fit_aat_law(x, tokens, standard_error=error if weighted else None)
+    np.testing.assert_allclose([fit.law.intercept, fit.law.log_slope, fit.law.shift], expected, rtol=1e-4)
+    np.testing.assert_allclose(fit.covariance, covariance, rtol=2e-3)
+    # Interval: 1.959964 standard errors where they are given, t with 5 degrees (2.570582) where not.
+    half = (fit.intervals[1, 1] - fit.intervals[1, 0]) / 2
+    assert half / fit.standard_errors.log_slope == pytest.approx(1.959964 if weighted else 2.570582, rel=1e-5)
+
+
+def test_intervals_cover_as_often_as_they_say():
+    rng = np.random.default_rng(7)
+    x = np.array([2, 4, 8, 15, 27, 44, 64])
+    repeats, hits, band = 200, np.zeros(3), 0
+    for _ in range(repeats):
+        fit = fit_aat_law(x, curve(x) + 0.02 * rng.standard_normal(x.size), confidence=0.8)
+        hits += (fit.intervals[:, 0] <= [0.7, 0.9, -1.3]) & (fit.intervals[:, 1] >= [0.7, 0.9, -1.3])
+        at = curve_interval(fit, [20.0])
+        band += bool(at.lower[0] <= curve(20.0) <= at.upper[0])
+    # Four standard errors of a count of 200 at 0.8 are 0.113.
+    assert np.all(np.abs(hits / repeats - 0.8) < 0.113)
+    assert abs(band / repeats - 0.8) < 0.113
+
+
+def test_c_stays_below_the_smallest_length():
+    # A straight line wants C at minus infinity; a jump after the first point wants C at that point.
+    line = fit_aat_law([3, 10, 20, 31], [1.5, 2.2, 3.2, 4.3])
+    assert line.shift_at_bound
+    assert r_squared(line.law, [5, 15], [1.7, 2.7]) > 0.999
+    jump = fit_aat_law([5, 6, 20, 40], [-9.0, 3.0, 3.05, 3.1])
+    assert jump.shift_at_bound
+    assert jump.law.shift < 5
+    assert np.isnan(jump.standard_errors.shift)
+    assert np.isnan(jump.intervals[2]).all()
+    assert np.isfinite(jump.intervals[:2]).all()
+    assert np.isfinite(curve_interval(jump, [5, 9]).upper).all()
+
+
+def test_weights_follow_the_errors():
+    x = np.array([2, 5, 9, 20, 50])
+    tokens = curve(x) + np.array([0, 0, 0.5, 0, 0])
+    fit = fit_aat_law(x, tokens, standard_error=[0.01, 0.01, 10.0, 0.01, 0.01])
+    np.testing.assert_allclose(fit.law.log_slope, 0.9, rtol=1e-3)
+    assert fit.degrees_of_freedom == np.inf
+
+
+def test_r_squared_by_hand():
+    # Law: the constant 2. Points 1 and 4: residuals 1 and 4 (squared), mean 2.5, variance sum 4.5.
+    law = AATLaw(intercept=2.0, log_slope=0.0, shift=0.5)
+    assert r_squared(law, [2, 3], [1.0, 4.0]) == pytest.approx(1 - 5 / 4.5)
+
+
+def test_constant_tokens_leave_c_unknown():
+    fit = fit_aat_law([2, 4, 9, 30], [1.6, 1.6, 1.6, 1.6])
+    assert fit.law.log_slope == pytest.approx(0, abs=1e-9)
+    assert np.isnan(fit.r_squared)
+
+
+@pytest.mark.parametrize(
+    ("x", "tokens", "options", "words"),
+    [
+        ([2, 3], [1.5, 1.8], {}, "2 different"),
+        ([2, 3, 3], [1.5, 1.8, 1.9], {}, "2 different"),
+        ([2, 3, 4], [1.5, 1.8], {}, "shape"),
+        ([0, 3, 4], [1.5, 1.8, 2.0], {}, "below 1"),
+        ([2, 3, 4], [1.5, np.nan, 2.0], {}, "finite"),
+        ([2, 3, 4], [1.5, 1.8, 2.0], {"standard_error": [0.1, 0.0, 0.1]}, "positive"),
+        ([2, 3, 4], [1.5, 1.8, 2.0], {"standard_error": [0.1, 0.1]}, "3 of them"),
+        ([2, 3, 4], [1.5, 1.8, 2.0], {"confidence": 1.0}, "confidence"),
+        ([], [], {}, "0 different"),
+    ],
+)
+def test_bad_points_are_one_line(x, tokens, options, words):
+    with pytest.raises(InputError, match=words) as caught:
+        fit_aat_law(x, tokens, **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_lengths_at_or_below_c_are_refused_on_the_host():
+    law = AATLaw(intercept=1.0, log_slope=1.0, shift=3.0)
+    with pytest.raises(InputError, match="above"):
+        r_squared(law, [3, 5], [1.0, 2.0])
+    with pytest.raises(InputError, match="points that differ"):
+        r_squared(law, [4, 5], [2.0, 2.0])
+    fit = fit_aat_law([5, 9, 20, 33], curve([5, 9, 20, 33], c=4.0))
+    with pytest.raises(InputError, match="fitted C"):
+        curve_interval(fit, [3.5, 8])
+
+
+def test_gradients_in_the_length_and_in_the_law(check_gradient):
+    point = {"law": AATLaw(*(jnp.asarray(v) for v in (0.7, 0.9, -1.3))), "x": jnp.asarray([1.5, 6.25, 40.0])}
+    weight = jnp.asarray([0.3, -1.0, 2.0])
+    check_gradient(lambda p: jnp.sum(weight * average_accepted_tokens(p["law"], p["x"])), point)
+    check_gradient(lambda p: jnp.sum(weight * marginal_tokens(p["law"], p["x"])), point)
+    slope = jax.vmap(jax.grad(lambda x: average_accepted_tokens(point["law"], x)))(point["x"])
+    np.testing.assert_allclose(slope, marginal_tokens(point["law"], point["x"]), rtol=1e-12)
+
+
+def test_batches_of_laws_under_jit_without_retracing():
+    traces = []
+
+    @jax.jit
+    def predict(law, x):
+        traces.append(None)
+        return average_accepted_tokens(law, x)
+
+    laws = AATLaw(*(jnp.asarray(v, jnp.float32)[:, None] for v in ([0.7, 1.1], [0.9, 0.5], [-1.3, 0.2])))
+    for x in (np.arange(2, 9), np.arange(3, 10)):
+        got = predict(laws, jnp.asarray(x, jnp.int32))
+        np.testing.assert_allclose(got, [curve(x), curve(x, 1.1, 0.5, 0.2)], rtol=1e-5)
+    assert len(traces) == 1

@@ -1,0 +1,211 @@
+import itertools
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hwmodels.tree_speculation import expected_tree_tokens, tree_shape
+from jaxspec.trees.optimal_tree import RankedTree, optimal_tree, optimal_trees, tree_capacity
+from jaxspec.trees.searches import greedy_growth
+
+
+def brute_force(table, nodes, max_branching):
+    """Most expected tokens over all sets of `nodes` nodes that are trees, any ranks, in plain Python.
+
+    A node is its path of ranks; sets grow by one node whose parent is in, and each set is visited once.
+    """
+    depth, width = table.shape
+    trees = {frozenset()}
+    for _ in range(nodes):
+        grown = set()
+        for tree in trees:
+            for parent in [(), *tree]:
+                children = sum(len(node) == len(parent) + 1 and node[: len(parent)] == parent for node in tree)
+                if len(parent) == depth or children == max_branching:
+                    continue
+                grown |= {tree | {(*parent, r)} for r in range(width) if (*parent, r) not in tree}
+        trees = grown
+    worth = lambda node: np.prod([table[d, r] for d, r in enumerate(node)])
+    return max((1 + sum(map(worth, tree)) for tree in trees), default=None)
+
+
+def tokens(tree, table):
+    """Of a tree with ranks, in plain Python."""
+    depth, reached = [], []
+    for above, rank in zip(tree.parent.tolist(), tree.rank.tolist()):
+        depth.append(depth[above] + 1 if above != -1 else 0)
+        reached.append(float(table[depth[-1]][rank]) * (reached[above] if above != -1 else 1.0))
+    return 1 + sum(reached)
+
+
+def test_by_hand():
+    # Ranks out of order: at depth 1 chances 0.2 and 0.6, at depth 2 0.5 and 0.1. One node: 0.6. Two: 0.6 + 0.6 * 0.5 = 0.9, not
+    # 0.8. Three: 0.9 + 0.2. Four: + 0.2 * 0.5 = 0.1. Five: + 0.6 * 0.1. Six: + 0.2 * 0.1; no more fit.
+    table = jnp.asarray([[0.2, 0.6], [0.5, 0.1]], jnp.float32)
+    found = optimal_trees(table, max_nodes=6)
+    np.testing.assert_allclose(found.expected_tokens, [1, 1.6, 1.9, 2.1, 2.2, 2.26, 2.28], rtol=1e-6)
+    tree = optimal_tree(found, 4)
+    # Level by level: rank 1 then rank 0 below the root, each with its rank 0.
+    assert tree.parent.tolist() == [-1, -1, 0, 1]
+    assert tree.rank.tolist() == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("shape", "max_branching", "seed"), [((2, 3), 3, 0), ((3, 2), 2, 1), ((3, 3), 2, 2), ((4, 2), 1, 3), ((1, 5), 4, 4)]
+)
+def test_equals_brute_force_up_to_five_nodes(jit, x64, shape, max_branching, seed):
+    rng = np.random.default_rng(seed)
+    size = min(5, tree_capacity(shape[0], max_branching))
+    solve = jit(partial(optimal_trees, max_nodes=size, max_branching=max_branching))
+    for table in rng.uniform(size=(3, *shape)):
+        found = solve(table)
+        expected = [brute_force(table, n, max_branching) for n in range(size + 1)]
+        np.testing.assert_allclose(found.expected_tokens, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("zeros", [0.0, 0.4])
+@pytest.mark.parametrize(
+    ("shape", "options"), [((5, 4), {}), ((7, 6), {"max_depth": 3, "max_branching": 2}), ((3, 9), {})]
+)
+def test_trees_traced_back_are_valid_and_worth_what_is_said(jit, x64, shape, options, zeros):
+    rng = np.random.default_rng(11)
+    table = rng.uniform(size=shape) * (rng.uniform(size=shape) >= zeros)
+    depth, branching = options.get("max_depth", shape[0]), options.get("max_branching", shape[1])
+    size = min(37, tree_capacity(depth, branching))
+    found = jax.device_get(jit(partial(optimal_trees, max_nodes=size, **options))(table))
+    for n in range(size + 1):
+        tree = optimal_tree(found, n)
+        assert tree.parent.size == n
+        assert tokens(tree, table) == pytest.approx(found.expected_tokens[n], rel=1e-12)
+        if n:
+            levels = tree_shape(tree.parent).depth
+            assert levels.max() <= depth
+            assert np.all(np.diff(levels) >= 0)
+            assert np.unique(tree.parent, return_counts=True)[1].max() <= branching
+            assert len(set(zip(tree.parent.tolist(), tree.rank.tolist()))) == n
+    by_hardware_model = expected_tree_tokens(tree.parent, jnp.asarray(table[levels - 1, tree.rank]))
+    assert float(by_hardware_model) == pytest.approx(found.expected_tokens[-1], rel=1e-12)
+
+
+@pytest.mark.parametrize(("depth", "width", "branching"), [(5, 4, 4), (4, 3, 2), (1, 4, 3), (3, 1, 1)])
+def test_agrees_with_greedy_growth(jit, depth, width, branching):
+    size = min(21, tree_capacity(depth, branching))
+    solve = jit(partial(optimal_trees, max_nodes=size, max_branching=branching))
+
+    @given(seed=st.integers(0, 999), ties=st.booleans())
+    def check(seed, ties):
+        table = np.random.default_rng(seed).uniform(size=(depth, width)).astype(np.float32)
+        table = np.round(2 * table) / 2 if ties else table  # chances 0, 1/2, 1
+        greedy = greedy_growth(table, size, max_branching=branching)
+        found = jax.device_get(solve(table))
+        for n in range(size + 1):
+            prefix = RankedTree(greedy.parent[:n], greedy.rank[:n])
+            assert tokens(prefix, table) == pytest.approx(float(found.expected_tokens[n]), rel=1e-5)
+
+    check()
+
+
+def test_limits(jit):
+    solve = lambda table, **options: jit(partial(optimal_trees, **options))(table)
+    table = jnp.asarray(np.random.default_rng(5).uniform(0.1, 0.9, (6, 5)), jnp.float32)
+    free = np.asarray(solve(table, max_nodes=30).expected_tokens)
+    assert np.all(np.diff(free) > 0)
+    assert np.all(np.diff(free, 2) <= 1e-6)  # each further node is worth less
+    for options in ({"max_depth": 2}, {"max_branching": 2}):
+        bound = np.asarray(solve(table, max_nodes=30, **options).expected_tokens)
+        assert np.all(bound <= free + 1e-6)
+        assert bound[30] < free[30] - 1e-3
+    # Chains only: the best rank of every depth.
+    chain = solve(table, max_nodes=6, max_branching=1).expected_tokens
+    np.testing.assert_allclose(chain[1:], 1 + np.cumsum(np.cumprod(np.max(table, axis=1))), rtol=1e-6)
+    # Stars only: the best ranks of the first depth.
+    star = solve(table, max_nodes=5, max_depth=1).expected_tokens
+    np.testing.assert_allclose(star[1:], 1 + np.cumsum(np.sort(table[0])[::-1]), rtol=1e-6)
+    assert solve(table, max_nodes=0).expected_tokens.tolist() == [1.0]
+    nothing = solve(jnp.zeros((3, 2)), max_nodes=9)
+    assert np.all(np.asarray(nothing.expected_tokens) == 1)
+    assert [optimal_tree(nothing, n).parent.size for n in range(10)] == list(range(10))
+
+
+def test_gradient_is_that_of_the_tree_returned(gradient_check, jit, x64):
+    table = jnp.asarray(np.random.default_rng(9).uniform(0.05, 0.95, (4, 3)))
+    solve = partial(optimal_trees, max_nodes=12)
+    check = gradient_check(lambda t, weight: jnp.dot(weight, solve(t).expected_tokens))
+    check(table, jnp.asarray(np.random.default_rng(10).standard_normal(13)))
+    # At zero and at one, one-sided; the rank of chance 0 is last and stays it.
+    edge = table.at[0, 1].set(0.0).at[1, 2].set(1.0)
+    check(edge, jax.nn.one_hot(11, 13), side=jnp.zeros_like(table).at[0, 1].set(1).at[1, 2].set(-1))
+    # Two trees of one node are equal, a kink: the gradient is that of the one returned, not of their mean.
+    tied = table.at[0].set(jnp.asarray([0.4, 0.7, 0.7]))
+    for at, n in ((table, 7), (tied, 1)):
+        tree = optimal_tree(solve(at), n)
+        depth = tree_shape(tree.parent).depth
+        fixed = jax.grad(lambda t: expected_tree_tokens(tree.parent, t[depth - 1, tree.rank]))(at)  # noqa: B023
+        np.testing.assert_allclose(check.gradients(at[None], (jax.nn.one_hot(n, 13),))[0], fixed, rtol=1e-12)
+
+
+def test_batches_and_traces(jit):
+    tables = jnp.asarray(np.random.default_rng(3).uniform(size=(3, 4, 3)), jnp.float32)
+    traces = []
+
+    @jit
+    @jax.vmap
+    def solve(table):
+        traces.append(None)
+        return optimal_trees(table, max_nodes=17)
+
+    batch = solve(tables)
+    solve(tables + 0.0)
+    assert len(traces) == 1
+    single = jit(partial(optimal_trees, max_nodes=17))
+    for i, table in enumerate(tables):
+        alone = single(table)
+        np.testing.assert_allclose(batch.expected_tokens[i], alone.expected_tokens, rtol=1e-6)
+        one = jax.tree.map(lambda leaf, i=i: leaf[i], batch)
+        assert tokens(optimal_tree(one, 17), table) == pytest.approx(float(alone.expected_tokens[17]), rel=1e-5)
+    with pytest.raises(ValueError, match="batch"):
+        optimal_tree(batch, 3)
+
+
+def test_a_large_search_reaches_what_greedy_growth_does():
+    table = np.random.default_rng(0).dirichlet(np.full(33, 0.3), 10)[:, :32].astype(np.float32)
+    found = jax.jit(partial(optimal_trees, max_nodes=128))(table)
+    greedy = greedy_growth(table, 128)
+    for n in (1, 50, 128):
+        reached = tokens(RankedTree(greedy.parent[:n], greedy.rank[:n]), table)
+        assert reached == pytest.approx(float(found.expected_tokens[n]), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "words"),
+    [
+        (np.zeros((2, 3, 2)), {"max_nodes": 2}, "matrix"),
+        (np.zeros((2, 0)), {"max_nodes": 0}, "matrix"),
+        (np.zeros((2, 3), np.int32), {"max_nodes": 2}, "float"),
+        (np.zeros((2, 3)), {"max_nodes": 13}, "0 to 12"),
+        (np.zeros((2, 3)), {"max_nodes": -1}, "0 to 12"),
+        (np.zeros((2, 3)), {"max_nodes": 2, "max_depth": 3}, "1 to 2"),
+        (np.zeros((2, 3)), {"max_nodes": 2, "max_branching": 0}, "1 to 3"),
+    ],
+)
+def test_bad_tables_and_limits(table, options, words):
+    table = table.astype(np.float32) if table.dtype == np.float64 else table
+    with pytest.raises(ValueError, match=words):
+        optimal_trees(jnp.asarray(table), **options)
+
+
+def test_sizes_outside_the_search():
+    found = optimal_trees(jnp.full((2, 2), 0.3), max_nodes=4)
+    for size in (-1, 5):
+        with pytest.raises(ValueError, match="0 to 4"):
+            optimal_tree(found, size)
+
+
+def test_capacity():
+    assert tree_capacity(3, 2) == 14
+    assert tree_capacity(5, 1) == 5
+    assert tree_capacity(2, 3) == len([p for d in (1, 2) for p in itertools.product(range(3), repeat=d)])

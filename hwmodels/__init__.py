@@ -3,6 +3,7 @@
 from hwmodels import catalog
 from hwmodels.architecture import (
     ALL_LAYER_MATRICES,
+    EXPERT_MATRICES,
     KINDS,
     LAYER_MATRICES,
     Architecture,
@@ -54,6 +55,7 @@ from hwmodels.step import StepTime, step_time, work_time
 
 __all__ = [
     "ALL_LAYER_MATRICES",
+    "EXPERT_MATRICES",
     "EXPERT_OPERATORS",
     "KINDS",
     "LAYER_MATRICES",

@@ -33,8 +33,11 @@ KINDS = (
 #: The matrices of one dense layer: what a draft may compress. Embeddings, norms and head usually stay 16-bit.
 LAYER_MATRICES = ("q", "k", "v", "o", "gate", "up", "down")
 
+#: The matrices of routed experts.
+EXPERT_MATRICES = ("expert_gate", "expert_up", "expert_down")
+
 #: The matrices of any layer, experts included.
-ALL_LAYER_MATRICES = (*LAYER_MATRICES, "expert_gate", "expert_up", "expert_down", "shared")
+ALL_LAYER_MATRICES = (*LAYER_MATRICES, *EXPERT_MATRICES, "shared")
 
 
 @flax.struct.dataclass

@@ -11,7 +11,7 @@ from hwmodels.decoders.decode_cost import decode_energy
 from hwmodels.device import Device
 from hwmodels.operators import OperatorWork
 from hwmodels.roofline import coded_bytes, traffic_by_memory
-from hwmodels.scalars import Number, as_float
+from hwmodels.scalars import Number, as_float, with_last_axis
 from hwmodels.units import BITS_PER_BYTE
 
 __all__ = ["StepEnergy", "step_energy"]
@@ -59,7 +59,7 @@ def step_energy(device: Device, work: OperatorWork, *, time_s: Number) -> StepEn
     if product_energy is not None and work.shapes is not None:
         # The unit knows what a product takes, its buffers included; the chip's figure is for the rest.
         s = work.shapes
-        unit = jax.tree.map(lambda leaf: jnp.asarray(as_float(leaf))[..., None], device.matrix_unit)
+        unit = with_last_axis(device.matrix_unit)
         products_j = unit.product_energy(s.m, s.k, s.n, weight_bits=s.weight_bits) * s.products * work.launches
         rest_j = jnp.where(s.products > 0, 0.0, work.flops) * chip.energy_j_per_flop
         arithmetic_j = jnp.sum(jnp.where(s.products > 0, products_j, rest_j), axis=-1)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import jax
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -11,7 +12,7 @@ from hwmodels.decoders.decode_cost import decode_time, fill_time
 from hwmodels.device import Device, WorkUnit
 from hwmodels.memory.tiers import place_in_order, seconds_per_byte
 from hwmodels.operators import EXPERT_OPERATORS, OPERATORS, MatrixShapes, OperatorWork
-from hwmodels.scalars import Number, as_float
+from hwmodels.scalars import Number, as_float, with_last_axis
 from hwmodels.smoothing import smooth_maximum
 
 _IS_EXPERT = np.array([name in EXPERT_OPERATORS for name in OPERATORS])
@@ -31,7 +32,7 @@ def compute_time(device: Device, work: OperatorWork, *, temperature: Number = 0.
         return roof_s
     if isinstance(device.matrix_unit, WorkUnit):
         return device.matrix_unit.operator_compute_time(device, work, roof_s, temperature=temperature)
-    unit, shapes = jax.tree.map(_per_operator, device.matrix_unit), _shapes(work)
+    unit, shapes = with_last_axis(device.matrix_unit), _shapes(work)
     product_s = unit.product_time(
         shapes.m, shapes.k, shapes.n, weight_bits=shapes.weight_bits, temperature=as_float(temperature)
     )
@@ -52,9 +53,9 @@ def memory_time(device: Device, work: OperatorWork, *, temperature: Number = 0.0
     """
     share = _share_in_use(device, work, temperature)
     bytes_by_tier = traffic_by_memory(device, work)
-    tiers = [jax.tree.map(_per_operator, tier) for tier in (device.memory, *device.spill)]
+    tiers = [with_last_axis(tier) for tier in (device.memory, *device.spill)]
     if isinstance(device.matrix_unit, WorkUnit):
-        tiers[0] = tiers[0].replace(efficiency=device.matrix_unit.streaming_share(device, work))
+        tiers[0] = dataclasses.replace(tiers[0], efficiency=device.matrix_unit.streaming_share(device, work))
     seconds = [
         moved * seconds_per_byte(tier, active_share=share)
         for moved, tier in zip(jnp.unstack(bytes_by_tier, axis=-1), tiers, strict=True)
@@ -67,7 +68,7 @@ def memory_time(device: Device, work: OperatorWork, *, temperature: Number = 0.0
 
 def traffic_by_memory(device: Device, work: OperatorWork) -> Float[Array, "... operator tier"]:
     """Bytes that each operator moves to and from each memory, the first memory first; see `memory_time`."""
-    kv_bytes = work.kv_bytes * _per_operator(device.kv_traffic_factor)
+    kv_bytes = work.kv_bytes * with_last_axis(device.kv_traffic_factor)
     if not device.spill:
         return (work.weight_bytes + kv_bytes + work.activation_bytes)[..., None]
     tiers = (device.memory, *device.spill)
@@ -124,7 +125,7 @@ def decoding_time(device: Device, work: OperatorWork, *, temperature: Number = 0
     """
     if device.decoder is None:
         return jnp.zeros_like(work.flops)
-    decoder = jax.tree.map(_per_operator, device.decoder)
+    decoder = with_last_axis(device.decoder)
     return decode_time(decoder, coded_bytes(device, work), 0.0, temperature=temperature)
 
 
@@ -134,20 +135,20 @@ def coded_bytes(device: Device, work: OperatorWork) -> Float[Array, "... operato
         raise ValueError(
             "the work does not say what is coded, which a device with a decoder needs; build it with step_operators"
         )
-    return work.coded_elements * _per_operator(device.decoder.symbol_bytes)
+    return work.coded_elements * with_last_axis(device.decoder.symbol_bytes)
 
 
 def launch_time(device: Device, work: OperatorWork) -> Float[Array, "... operator"]:
     """Seconds of each operator's launches, which overlap with nothing: also a decoder's way to its first symbol."""
-    latency_s = _per_operator(device.operator_latency_s)
+    latency_s = with_last_axis(device.operator_latency_s)
     if isinstance(device.matrix_unit, WorkUnit):
         latency_s = device.matrix_unit.operator_launch_time(device, work)
     elif device.matrix_unit is not None:
-        unit, shapes = jax.tree.map(_per_operator, device.matrix_unit), _shapes(work)
+        unit, shapes = with_last_axis(device.matrix_unit), _shapes(work)
         own_s = unit.launch_time(shapes.m, shapes.k, shapes.n, weight_bits=shapes.weight_bits)
         latency_s = latency_s + jnp.where(shapes.products > 0, own_s, 0.0)
     if device.decoder is not None:
-        fill_s = fill_time(jax.tree.map(_per_operator, device.decoder))
+        fill_s = fill_time(with_last_axis(device.decoder))
         latency_s = latency_s + jnp.where(coded_bytes(device, work) > 0, fill_s, 0.0)
     return latency_s * work.launches
 
@@ -157,7 +158,7 @@ def _share_in_use(device: Device, work: OperatorWork, temperature: Number) -> Nu
     share_in_use = getattr(device.matrix_unit, "share_in_use", None)
     if share_in_use is None:
         return 1.0
-    unit, shapes = jax.tree.map(_per_operator, device.matrix_unit), _shapes(work)
+    unit, shapes = with_last_axis(device.matrix_unit), _shapes(work)
     share = unit.share_in_use(shapes.k, shapes.n, temperature=as_float(temperature))
     return jnp.where(shapes.products > 0, share, 1.0)
 
@@ -168,7 +169,3 @@ def _shapes(work: OperatorWork) -> MatrixShapes:
             "the work has no shapes, which a device with a matrix unit needs; build it with step_operators"
         )
     return work.shapes
-
-
-def _per_operator(value: Number) -> Float[Array, "... 1"]:
-    return jnp.asarray(as_float(value))[..., None]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
+import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Num
@@ -13,6 +14,9 @@ Number: TypeAlias = Num[ArrayLike, "..."]
 
 #: A field of a tree: a `Number`. Not typed as one, because the same tree also carries vmap axes or shardings.
 Leaf: TypeAlias = Any
+
+
+Tree = TypeVar("Tree")
 
 
 def as_float(value: Number) -> Leaf:
@@ -27,6 +31,11 @@ def as_float(value: Number) -> Leaf:
         return float(value)
     array = jnp.asarray(value)
     return array if jnp.issubdtype(array.dtype, jnp.inexact) else array.astype(float)
+
+
+def with_last_axis(tree: Tree) -> Tree:
+    """The same tree with leaves "*b 1": so that they broadcast against "*b operator" and the like."""
+    return jax.tree.map(lambda leaf: jnp.asarray(as_float(leaf))[..., None], tree)
 
 
 def either(condition: Any, then: Number, otherwise: Number) -> Leaf:

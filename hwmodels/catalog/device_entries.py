@@ -13,7 +13,6 @@ rows = { value = 128, source = "…" }
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -27,6 +26,7 @@ from hwmodels.catalog.entries import (
     near_matches,
     read_source,
     read_value,
+    titled_document,
 )
 from hwmodels.compute.calibrated_gpu import CalibratedGpu
 from hwmodels.compute.fpga_array import FpgaArray
@@ -160,13 +160,7 @@ def parse_device(text: str, *, where: str) -> DeviceEntry:
         EntryError: no valid TOML; a key unknown or missing; a value that is no finite number or breaks its rule; a source
             missing or empty; a kind that is not modelled.
     """
-    try:
-        document = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise EntryError(f"{where}: not valid TOML: {error}") from error
-    title = document.pop("title", None)
-    if not isinstance(title, str) or not title.strip():
-        raise EntryError(f'{where}: title is {title!r}; it must be a text: add a line title = "…" at the top')
+    title, document = titled_document(text, where)
     reader = _Reader(where)
     extra: dict[str, Any] = {}
     if "chip" in document:

@@ -55,10 +55,26 @@ class Entry:
     sources: dict[str, str]
 
 
-def near_matches(name: str, allowed: Iterable[str]) -> str:
-    """The part of an error message that helps with a slip of the keyboard; empty where nothing is near."""
-    near = difflib.get_close_matches(name, list(allowed), n=3)
+def near_matches(name: str, allowed: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """The part of an error message that helps with a slip of the keyboard; empty where nothing is near.
+
+    Args:
+        cutoff: similarity that counts as near, in [0, 1].
+    """
+    near = difflib.get_close_matches(name, list(allowed), n=3, cutoff=cutoff)
     return f" did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
+def titled_document(text: str, where: str) -> tuple[str, dict[str, Any]]:
+    """A file's title and the rest of its content. Raises EntryError: no valid TOML, or no title."""
+    try:
+        document = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise EntryError(f"{where}: not valid TOML: {error}") from error
+    title = document.pop("title", None)
+    if not isinstance(title, str) or not title.strip():
+        raise EntryError(f'{where}: title is {title!r}; it must be a text: add a line title = "…" at the top')
+    return title, document
 
 
 def parse_entry(text: str, rules: Mapping[str, Rule], *, where: str, optional: frozenset[str] = frozenset()) -> Entry:
@@ -73,13 +89,7 @@ def parse_entry(text: str, rules: Mapping[str, Rule], *, where: str, optional: f
         EntryError: no valid TOML; a key unknown, missing or twice; a value that is no finite number or breaks its rule;
             a source missing or empty.
     """
-    try:
-        document = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise EntryError(f"{where}: not valid TOML: {error}") from error
-    title = document.pop("title", None)
-    if not isinstance(title, str) or not title.strip():
-        raise EntryError(f'{where}: title is {title!r}; it must be a text: add a line title = "…" at the top')
+    title, document = titled_document(text, where)
     fields = _flatten(document, {name.partition(".")[0] for name in rules if "." in name}, where)
     for name in fields:
         if name not in rules:

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from hwmodels.device import MemoryTier, Schedule
-from hwmodels.scalars import Leaf, Number, as_float
+from hwmodels.scalars import Leaf, Number, as_float, with_last_axis
 from hwmodels.smoothing import smooth_maximum
 from hwmodels.units import BITS_PER_BYTE
 
@@ -198,7 +198,7 @@ def traffic_cost(
         )
     if schedule not in ("overlapped", "serial"):
         raise ValueError(f"schedule is {schedule!r}; allowed are 'overlapped' and 'serial'")
-    tiers = jax.tree.map(lambda leaf: jnp.asarray(as_float(leaf))[..., None], tuple(tiers))
+    tiers = with_last_axis(tuple(tiers))
     share = jnp.asarray(as_float(active_share))[..., None]
     seconds = [seconds_per_byte(tier, access_bytes, active_share=share) for tier in tiers]
     tier_s = jnp.sum(traffic * jnp.stack(jnp.broadcast_arrays(*seconds), axis=-1), axis=-2)

@@ -7,7 +7,15 @@ from collections.abc import Mapping
 import jax
 import jax.numpy as jnp
 
-from hwmodels.architecture import KINDS, Architecture, attention_shape, cached_tokens, kv_elements_per_token, parameters
+from hwmodels.architecture import (
+    EXPERT_MATRICES,
+    KINDS,
+    Architecture,
+    attention_shape,
+    cached_tokens,
+    kv_elements_per_token,
+    parameters,
+)
 from hwmodels.interface import UNCOMPRESSED_BITS
 from hwmodels.operators.activations import activation_bytes, norm_flops
 from hwmodels.operators.attention import AttentionWork, attention_work
@@ -16,8 +24,6 @@ from hwmodels.operators.weights import weights_read
 from hwmodels.operators.work import MATRIX_OPERATORS, MatrixShapes, OperatorWork, StoredBytes, over_operators
 from hwmodels.scalars import Leaf, Number, as_float, either
 from hwmodels.units import BITS_PER_BYTE
-
-_EXPERT_KINDS = ("expert_gate", "expert_up", "expert_down")
 
 
 def step_operators(
@@ -97,7 +103,7 @@ def step_operators(
     stored = parameters(a)
     held = {kind: stored[kind] * held_bits[kind] / BITS_PER_BYTE for kind in KINDS}
     kv_elements = batch * kv_elements_per_token(a) * cached_tokens(a, context + tokens)
-    experts = sum(held[kind] for kind in _EXPERT_KINDS)
+    experts = sum(held[kind] for kind in EXPERT_MATRICES)
     return OperatorWork(
         flops=over_operators(flops),
         weight_bytes=over_operators(weight_bytes),
@@ -107,7 +113,7 @@ def step_operators(
         shapes=MatrixShapes(m, k, n, products, over_operators(weight_bits_read, UNCOMPRESSED_BITS)),
         stored=StoredBytes(
             kv=jnp.asarray(kv_elements * held_kv_bits / BITS_PER_BYTE),
-            dense=jnp.asarray(sum(held[kind] for kind in KINDS if kind not in _EXPERT_KINDS)),
+            dense=jnp.asarray(sum(held[kind] for kind in KINDS if kind not in EXPERT_MATRICES)),
             experts=jnp.asarray(experts),
         ),
         coded_elements=over_operators(coded),

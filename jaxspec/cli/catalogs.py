@@ -83,11 +83,11 @@ def _device_row(device: Any) -> dict[str, str]:
 
 
 def _model_row(architecture: Any) -> dict[str, str]:
-    from hwmodels import kv_elements_per_token, parameters
+    from hwmodels import EXPERT_MATRICES, kv_elements_per_token, parameters
     from hwmodels.units import GIGA, KB
 
     stored = parameters(architecture)
-    experts = sum(float(stored[kind]) for kind in ("expert_gate", "expert_up", "expert_down"))
+    experts = sum(float(stored[kind]) for kind in EXPERT_MATRICES)
     total = float(sum(stored.values()))
     share = architecture.experts_per_token / architecture.num_experts if architecture.num_experts else 0.0
     attention = (

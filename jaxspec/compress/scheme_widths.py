@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxspec.compress.footprint import PrunedExponents, bits_per_value
+from jaxspec.compress.knobs import RANGES
 from jaxspec.errors import InputError
 from jaxspec.formats import bit_slices, group_quantization, huffman, mx, mx_truncated
 from jaxspec.formats.fields import split
@@ -67,14 +68,11 @@ def scheme_widths(
     """
     if scheme not in WIDTH_SCHEMES:
         raise InputError(f"scheme is {scheme!r}; allowed are {', '.join(WIDTH_SCHEMES)}")
-    for name, value, high in (
-        ("weight prune", weight_prune, 0.95),
-        ("weight cut bits", weight_cut_bits, 7.0),
-        ("kv prune", kv_prune, 0.95),
-        ("kv cut bits", kv_cut_bits, 7.0),
-    ):
-        if not 0 <= value <= high:
-            raise InputError(f"{name} is {value:g}; allowed is 0 to {high:g}")
+    knobs = dict(weight_prune=weight_prune, weight_cut_bits=weight_cut_bits, kv_prune=kv_prune, kv_cut_bits=kv_cut_bits)
+    for name, value in knobs.items():
+        low, high = RANGES[name]
+        if not low <= value <= high:
+            raise InputError(f"{name.replace('_', ' ')} is {value:g}; allowed is {low:g} to {high:g}")
     return WIDTH_SCHEMES[scheme].widths(_Cut(weight_prune, weight_cut_bits), _Cut(kv_prune, kv_cut_bits))
 
 

@@ -100,20 +100,21 @@ class _Plan:
     axes: dict[str, np.ndarray]
     pairs: list[tuple[str, str]]
     bases: list[dict[str, Any]]
+    front: ParetoFront
 
 
 def _plan(config: SweepConfig) -> _Plan:
     axes = {name: axis_values(config, name) for name in config.axes}
     pairs = [(shape, device) for shape in config.architecture for device in config.device]
     bases = [_base(config, shape, device) for shape, device in pairs]
-    ParetoFront(**(_PARETO | config.pareto)).check_columns((*axes, *COLUMNS))
-    return _Plan(axes, pairs, bases)
+    front = ParetoFront(**(_PARETO | config.pareto))
+    front.check_columns((*axes, *COLUMNS))
+    return _Plan(axes, pairs, bases, front)
 
 
 def _run(config: SweepConfig, plan: _Plan, folder: Path, reporter: Reporter) -> dict[str, Any]:
-    axes, pairs, bases = plan.axes, plan.pairs, plan.bases
+    axes, pairs, bases, front = plan.axes, plan.pairs, plan.bases, plan.front
     per_pair = int(np.prod([len(values) for values in axes.values()]))
-    front = ParetoFront(**(_PARETO | config.pareto))
     partial = folder / f".sweep.parquet.{os.getpid()}.part"
     total = 0
     try:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ import numpy as np
 from hwmodels import Architecture, Device, Workload
 from hwmodels.catalog import device_entries
 from hwmodels.catalog.architecture_entries import ARCHITECTURE_RULES
-from hwmodels.catalog.entries import COUNT, FLAG, LARGEST, NOT_NEGATIVE, POSITIVE, SMALLEST, WHOLE, Rule
+from hwmodels.catalog.entries import COUNT, FLAG, LARGEST, NOT_NEGATIVE, POSITIVE, SMALLEST, WHOLE, Rule, near_matches
 from hwmodels.sensitivity import leaf_names
 from jaxspec.compress.scheme_widths import WIDTH_SCHEMES
 from jaxspec.errors import InputError
@@ -33,6 +31,9 @@ __all__ = [
 MAX_POINTS = 50_000_000
 
 _SCALES = ("linear", "log")
+
+#: Names are long and alike: less similarity than in the catalog is a slip here.
+_NEAR = 0.5
 
 _WIDTH = Rule("more than 0 to 64 bits", lambda value: 0 < value <= 64)
 _CHANCE = Rule("a number from 0 to 1", lambda value: 0 <= value <= 1)
@@ -85,7 +86,8 @@ def read_sweep_config(path: str | Path) -> SweepConfig:
     fields = {field.name for field in dataclasses.fields(SweepConfig)}
     for key in raw:
         if key not in fields:
-            raise InputError(f"{path}: unknown key {key!r};{near(key, fields)} allowed are {', '.join(sorted(fields))}")
+            hint = near_matches(key, fields, cutoff=_NEAR)
+            raise InputError(f"{path}: unknown key {key!r};{hint} allowed are {', '.join(sorted(fields))}")
     if not isinstance(raw.get("axes"), dict) or not raw["axes"]:
         raise InputError(f"{path}: axes are missing; add a table [axes] with one number to vary, see --example")
     settings: dict[str, Any] = {"axes": raw["axes"]}
@@ -178,20 +180,15 @@ def check_numbers(config: SweepConfig, rules: dict[str, Rule], device: str) -> N
     for where, numbers in values.items():
         name = where.partition(".")[2]
         if name not in rules:
+            hint = near_matches(name, rules, cutoff=_NEAR)
             raise InputError(
-                f"{where} is no number of a design point on {device};{near(name, rules)} allowed are {', '.join(rules)}"
+                f"{where} is no number of a design point on {device};{hint} allowed are {', '.join(rules)}"
             )
         for value in numbers.tolist():
             if not rules[name].holds(value):
                 raise InputError(f"{where} is {value:g}; it must be {rules[name].words}")
     if both := sorted(set(config.axes) & set(config.set)):
         raise InputError(f"{', '.join(both)} is both an axis and set; take it out of one of them")
-
-
-def near(name: str, allowed: Iterable[str]) -> str:
-    """The part of an error message that helps with a slip of the keyboard."""
-    found = difflib.get_close_matches(name, list(allowed), n=3, cutoff=0.5)
-    return f" did you mean {' or '.join(map(repr, found))}?" if found else ""
 
 
 def _number(value: Any, where: str) -> float:

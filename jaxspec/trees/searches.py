@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Num
 
 from jaxspec.trees.optimal_tree import RankedTree
-from jaxspec.trees.topology import ROOT
+from jaxspec.trees.topology import ROOT, node_depths
 
 __all__ = [
     "depth_first_growth",
@@ -37,13 +37,7 @@ def _checked(tree: RankedTree) -> tuple[RankedTree, np.ndarray]:
         raise ValueError(
             f"parent has shape {parent.shape} and rank {rank.shape}; give one whole number of each for every node"
         )
-    depth = np.zeros(parent.size, np.int64)
-    for node, above in enumerate(parent.tolist()):
-        if not ROOT <= above < node:
-            raise ValueError(
-                f"parent[{node}] is {above}; allowed are {ROOT} (the root) to {node - 1}: number parents first"
-            )
-        depth[node] = 1 + (depth[above] if above != ROOT else 0)
+    depth = node_depths(parent)
     if len(set(zip(parent.tolist(), rank.tolist()))) < parent.size or (parent.size and rank.min() < 0):
         raise ValueError("two children of one parent have the same rank, or a rank is negative; siblings are 0, 1, ...")
     return RankedTree(parent, rank), depth

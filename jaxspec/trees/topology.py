@@ -22,6 +22,7 @@ __all__ = [
     "children_table",
     "is_node",
     "most_children",
+    "node_depths",
     "one_tree",
     "pad_tree",
     "parent_list",
@@ -59,6 +60,22 @@ class Tree:
         return self.parent.shape[-1]
 
 
+def node_depths(parent: Int[np.ndarray, " node"]) -> Int[np.ndarray, " node"]:
+    """Depth of each node, 1 for children of the root, on the host.
+
+    Raises:
+        ValueError: a parent that is neither `ROOT` nor an earlier node.
+    """
+    depth = np.zeros(parent.size, np.int64)
+    for node, above in enumerate(parent.tolist()):
+        if not ROOT <= above < node:
+            raise ValueError(
+                f"parent[{node}] is {above}; allowed are {ROOT} (the root) to {node - 1}: number parents first"
+            )
+        depth[node] = 1 + (depth[above] if above != ROOT else 0)
+    return depth
+
+
 def tree_from_parents(
     parent: Sequence[int] | Int[np.ndarray, " node"],
     *,
@@ -75,15 +92,10 @@ def tree_from_parents(
         ValueError: no node, a parent that is not an earlier node, siblings of one rank, or more nodes than the size.
     """
     parents = _whole_numbers("parent", parent)
-    depth = np.zeros(parents.size, np.int64)
+    depth = node_depths(parents)
     counted = np.zeros(parents.size, np.int64)
     children = np.zeros(parents.size + 1, np.int64)
     for node, above in enumerate(parents.tolist()):
-        if not ROOT <= above < node:
-            raise ValueError(
-                f"parent[{node}] is {above}; allowed are {ROOT} (the root) to {node - 1}: number parents first"
-            )
-        depth[node] = 1 + (depth[above] if above != ROOT else 0)
         counted[node] = children[above + 1]
         children[above + 1] += 1
     ranks = counted if rank is None else _whole_numbers("rank", rank)

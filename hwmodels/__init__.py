@@ -20,6 +20,7 @@ from hwmodels.interface import (
     Footprint,
     Workload,
     chain_plan,
+    tree_plan,
     uniform_footprint,
     uniform_weight_bits,
 )
@@ -104,6 +105,7 @@ __all__ = [
     "tokens_per_cycle",
     "touched_experts",
     "traffic_by_memory",
+    "tree_plan",
     "uniform_footprint",
     "uniform_weight_bits",
     "verify_operators",

@@ -1,8 +1,18 @@
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
-from hwmodels import KINDS, LAYER_MATRICES, Acceptance, DraftPlan, chain_plan, uniform_footprint, uniform_weight_bits
+from hwmodels import (
+    KINDS,
+    LAYER_MATRICES,
+    Acceptance,
+    DraftPlan,
+    chain_plan,
+    tree_plan,
+    uniform_footprint,
+    uniform_weight_bits,
+)
 
 
 def test_uniform_footprint_reads_everything_alike():
@@ -33,9 +43,26 @@ def test_kind_of_plan_is_static_and_lengths_are_leaves():
     assert plans.verify_tokens.tolist() == [1.0, 2.0, 3.0]
 
 
+def test_a_tree_steps_once_per_depth_and_verifies_all_nodes():
+    plan = tree_plan(np.array([-1, -1, 0, 2, 1]))
+    assert (plan.kind, plan.draft_length, plan.verify_tokens) == ("tree", 3.0, 6.0)
+    assert plan.parent == (-1, -1, 0, 2, 1)
+    assert jax.tree.structure(plan) != jax.tree.structure(tree_plan([-1, -1, 0, 2, 2]))
+
+
+@pytest.mark.parametrize("parent", [[], [0], [-1, 1], [-1, -2], [-1, 0.5], [[-1]]])
+def test_what_is_no_tree_is_refused(parent):
+    with pytest.raises(ValueError, match="parent"):
+        tree_plan(parent)
+
+
 def test_other_kinds_of_plan_are_not_modelled():
-    with pytest.raises(NotImplementedError, match=r"'tree'.*chain_plan"):
+    with pytest.raises(NotImplementedError, match=r"'moe'.*chain_plan"):
+        DraftPlan(draft_length=3, verify_tokens=8, kind="moe")
+    with pytest.raises(ValueError, match="only trees have parents"):
         DraftPlan(draft_length=3, verify_tokens=8, kind="tree")
+    with pytest.raises(ValueError, match="only trees have parents"):
+        DraftPlan(draft_length=3, verify_tokens=4, parent=(-1, 0, 1))
 
 
 def test_trees_map_over_placeholders():

@@ -11,38 +11,22 @@ from rich.table import Table
 
 from experiments.cassandra import units
 from experiments.cassandra.area_power import reproduce
+from experiments.reproduction import show_tables
 from jaxspec.files import to_json, write_text
 
 
 def show(result: dict[str, Any]) -> None:
     """Tables on standard output."""
     console = Console(width=140)
-    for key, summary in result["summary"].items():
-        paper, name = key.split("/")
-        table = Table(title=f"{paper} {name}: {summary['covered']} cells")
-        for column in ("cell", "metric", "paper", "model", "error", "status", "note"):
-            table.add_column(column, justify="right" if column in ("paper", "model", "error") else "left")
-        for row in result["rows"]:
-            if (row["paper"], row["table"]) == (paper, name):
-                label = row["conditions"].get("module") or row["conditions"].get("device", "NPU")
-                numbers = (f"{row['paper_value']:g}", f"{row['model_value']:.4g}", f"{row['relative_error']:.2%}")
-                table.add_row(label, row["metric"], *numbers, row["status"], row["note"])
-        console.print(table)
-        spread = lambda errors: f"median {errors['median']:.2%}, max {errors['max']:.2%} ({errors['cells']} cells)"
-        for status, errors in summary["relative_error"].items():
-            console.print(f"  {status}: {spread(errors)}{': no prediction' if status == 'input' else ''}")
-        console.print(
-            f"  compared: {spread(summary['compared'])}, {summary['compared']['rounded']} round to what is printed"
-        )
-        for predictor, errors in summary["simplest_predictors"].items():
-            console.print(f"  instead, {predictor}: {spread(errors)}")
-        verdict = "agrees better than the simplest predictors"
-        if not summary["tested"]:
-            verdict = "no test: as many fitted numbers as cells"
-        elif not summary["beats_simplest"]:
-            verdict = "NOT reproduced: a simpler predictor is as good"
-        fitted = ", ".join(f"{number} = {value:.4g}" for number, value in summary["fitted"].items()) or "nothing"
-        console.print(f"  {verdict}; fitted: {fitted}\n")
+    show_tables(
+        console,
+        result,
+        label=lambda row: row["conditions"].get("module") or row["conditions"].get("device", "NPU"),
+        paper_format="g",
+        model_format=".4g",
+        title="{covered} cells",
+        agrees="agrees better than the simplest predictors",
+    )
     _show_units(console, result)
     console.print("\n".join(result["missed_bars"]) or "All bars are met.")
 

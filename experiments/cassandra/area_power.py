@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from experiments.cassandra import units
 from experiments.cassandra.consequences import bounds, checks
 from experiments.cassandra.units import BFLOAT16_MACS, MM2, npu_decoder, npu_encoder, printed, printed_value
+from experiments.reproduction import beats, predictor_errors, spread_by_status, spread_of, table_row
 from hwmodels.decoders import decode_cost, decoder
 
 __all__ = ["BARS", "missed_bars", "reproduce"]
@@ -61,18 +60,17 @@ def per_unit() -> list[dict[str, Any]]:
 
 
 def _row(cell: dict[str, str], table: str, value: float, status: str, note: str, paper: float) -> dict[str, Any]:
-    return {
-        "paper": "cassandra",
-        "table": table,
-        "conditions": {k: v for k, v in cell.items() if k in ("module", "device", "conditions", "claim_id") and v},
-        "metric": cell.get("metric") or cell["quantity"],
-        "unit": cell["unit"],
-        "paper_value": paper,
-        "model_value": value,
-        "relative_error": abs(value - paper) / abs(paper),
-        "status": status,
-        "note": note,
-    }
+    return table_row(
+        "cassandra",
+        table,
+        {k: v for k, v in cell.items() if k in ("module", "device", "conditions", "claim_id") and v},
+        metric=cell.get("metric") or cell["quantity"],
+        unit=cell["unit"],
+        paper_value=paper,
+        model_value=value,
+        status=status,
+        note=note,
+    )
 
 
 def _table_rows() -> list[dict[str, Any]]:
@@ -146,10 +144,6 @@ def _other_rows() -> list[dict[str, Any]]:
     ]
 
 
-def _spread_of(errors: list[float]) -> dict[str, float]:
-    return {"cells": len(errors), "median": float(np.median(errors)), "max": float(np.max(errors))}
-
-
 def _rounds_to(value: float, paper: float) -> bool:
     """Whether a value, rounded to the digits of a printed one, is it."""
     _, _, decimals = f"{paper:g}".partition(".")
@@ -181,25 +175,21 @@ def _summary(rows: list[dict[str, Any]], table: str, cells: int) -> dict[str, An
         predictors = {"sum of the printed ratios": lambda row: shares()["area, sum of printed ratios"]}
         fitted = {}
     for name, predict in predictors.items():
-        simplest[name] = [abs(predict(row) / row["paper_value"] - 1) for row in compared]
-    ours = _spread_of([row["relative_error"] for row in compared])
+        simplest[name] = predictor_errors(compared, predict)
+    ours = spread_of([row["relative_error"] for row in compared])
     ours["rounded"] = sum(_rounds_to(row["model_value"], row["paper_value"]) for row in compared)
-    peers = {name: _spread_of(errors) for name, errors in simplest.items()}
-    by_status = {
-        status: [row["relative_error"] for row in rows if row["status"] == status]
-        for status in ("input", "calibrated", "predicted")
-    }
+    peers = {name: spread_of(errors) for name, errors in simplest.items()}
     # One fitted number to one cell tests nothing.
     tested = len(compared) > len(fitted)
     return {
         "cells": cells,
         "covered": len(rows),
-        "relative_error": {status: _spread_of(errors) for status, errors in by_status.items() if errors},
+        "relative_error": spread_by_status(rows),
         "compared": ours,
         "fitted": fitted,
         "simplest_predictors": peers,
         "tested": tested,
-        "beats_simplest": tested and all(ours[k] < peer[k] for peer in peers.values() for k in ("median", "max")),
+        "beats_simplest": tested and all(beats(ours, peer) for peer in peers.values()),
     }
 
 

@@ -10,11 +10,11 @@ decoders, and the shares are assumed. All that the two printed numbers say for t
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 from pathlib import Path
 from typing import Any
 
+from experiments.reproduction import printed_cells
 from hwmodels.decoders.decoder import Decoder, decoded_bytes_per_cycle, decoders_needed
 from hwmodels.decoders.encoder import Encoder
 from hwmodels.decoders.unary import unary_decoder
@@ -56,8 +56,7 @@ COUNTERS = 5
 
 def printed(name: str) -> list[dict[str, str]]:
     """Rows of a table as they are in the file."""
-    with (DATA / f"cassandra_{name}.csv").open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    return printed_cells(DATA / f"cassandra_{name}.csv")
 
 
 def printed_value(name: str, metric: str, **conditions: str) -> float:

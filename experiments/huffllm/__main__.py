@@ -13,6 +13,7 @@ from experiments.huffllm import hardware, savings
 from experiments.huffllm.chips import bits_by_model
 from experiments.huffllm.compression import cell_label, reproduce
 from experiments.huffllm.savings_model import FITTED_BOUNDS, Fitted
+from experiments.reproduction import show_tables
 from jaxspec.files import to_json, write_text
 
 _WIDTH = 140
@@ -31,24 +32,7 @@ def run(seed: int) -> dict[str, Any]:
 def show(result: dict[str, Any]) -> None:
     """Compression tables on standard output."""
     console = Console(width=_WIDTH)
-    for key, summary in result["summary"].items():
-        paper, name = key.split("/")
-        table = Table(title=f"{paper} {name}: {summary['covered']} of {summary['cells']} cells")
-        for column in ("cell", "metric", "paper", "model", "error", "status", "note"):
-            table.add_column(column, justify="right" if column in ("paper", "model", "error") else "left")
-        for row in result["rows"]:
-            if (row["paper"], row["table"]) == (paper, name):
-                numbers = (f"{row['paper_value']:.2f}", f"{row['model_value']:.3f}", f"{row['relative_error']:.2%}")
-                table.add_row(cell_label(row), row["metric"], *numbers, row["status"], row["note"])
-        console.print(table)
-        spread = lambda errors: f"median {errors['median']:.2%}, max {errors['max']:.2%} ({errors['cells']} cells)"
-        for status, errors in summary["relative_error"].items():
-            console.print(f"  {status}: {spread(errors)}")
-        for predictor, errors in summary["simplest_predictors"].items():
-            console.print(f"  instead, {predictor}: {spread(errors)}")
-        verdict = "reproduced" if summary["beats_simplest"] else "NOT reproduced: a simpler predictor is as good"
-        fitted = ", ".join(f"{number} = {value:.4g}" for number, value in summary["fitted"].items())
-        console.print(f"  {verdict}; fitted: {fitted}\n")
+    show_tables(console, result, label=cell_label)
     table = Table(title="Llama in FP16: from the entropies' sum (paper: 10.61) to Huffman bits (paper: 10.96)")
     table.add_column("item")
     table.add_column("bits per weight", justify="right")

@@ -6,7 +6,6 @@ mantissa of Llama-3-8B in the split 1-5-5-5). They then hold for all families; w
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,6 +22,15 @@ from experiments.huffllm.weights_model import (
     family_of,
     stored_patterns,
     weights,
+)
+from experiments.reproduction import (
+    beats,
+    constant_errors,
+    predictor_errors,
+    printed_cells,
+    spread_by_status,
+    spread_of,
+    table_row,
 )
 from jaxspec.formats import fields
 from jaxspec.formats.huffman import MAX_CODE_LENGTH
@@ -79,27 +87,24 @@ def calibrate(normals: Normals) -> ScaleModel:
 
 
 def _printed(name: str) -> list[dict[str, str]]:
-    with (DATA / f"huffllm_{name}.csv").open(encoding="utf-8", newline="") as file:
-        return [row for row in csv.DictReader(file) if row["status"] == "printed"]
+    return printed_cells(DATA / f"huffllm_{name}.csv")
 
 
 def _row(cell: dict[str, str], table: str, model_value: float, status: str, note: str) -> dict[str, Any]:
-    paper_value = float(cell["value"])
     conditions = {
         k: v for k, v in cell.items() if k not in ("status", "metric", "value", "unit", "note", "source_label")
     }
-    return {
-        "paper": "huffllm",
-        "table": table,
-        "conditions": conditions,
-        "metric": cell["metric"],
-        "unit": cell["unit"],
-        "paper_value": paper_value,
-        "model_value": model_value,
-        "relative_error": abs(model_value - paper_value) / abs(paper_value),
-        "status": status,
-        "note": note,
-    }
+    return table_row(
+        "huffllm",
+        table,
+        conditions,
+        metric=cell["metric"],
+        unit=cell["unit"],
+        paper_value=float(cell["value"]),
+        model_value=model_value,
+        status=status,
+        note=note,
+    )
 
 
 def _entropy_rows(llama: np.ndarray) -> list[dict[str, Any]]:
@@ -133,44 +138,30 @@ def _unary_row(llama_bfloat16: np.ndarray) -> dict[str, Any]:
     return {**_row(cell, "fig6", length, "predicted", "fitted to another paper's entropies"), "paper": "cassandra"}
 
 
-def _spread_of(errors: list[float]) -> dict[str, float]:
-    return {"cells": len(errors), "median": float(np.median(errors)), "max": float(np.max(errors))}
-
-
-def _constant(rows: list[dict[str, Any]], *keys: str) -> list[float]:
-    """Errors of the median of the paper's own cells, one for each metric (and value of further conditions)."""
-    group = lambda row: (row["metric"], *(row["conditions"][key] for key in keys))
-    medians = {g: np.median([r["paper_value"] for r in rows if group(r) == g]) for g in {group(row) for row in rows}}
-    return [abs(medians[group(row)] - row["paper_value"]) / row["paper_value"] for row in rows]
-
-
 def _summary(rows: list[dict[str, Any]], table: str, cells: int, fitted: dict[str, float]) -> dict[str, Any]:
     rows = [row for row in rows if row["table"] == table]
-    by_status = {
-        status: [r["relative_error"] for r in rows if r["status"] == status] for status in ("calibrated", "predicted")
-    }
     simplest = {}
     if table == "entropy_splits":
-        simplest["one constant"] = _constant(rows)
+        simplest["one constant"] = constant_errors(rows)
         width = lambda row: float(row["conditions"]["field_bits"])
-        simplest["no compression: the field's width"] = [abs(width(r) / r["paper_value"] - 1) for r in rows]
+        simplest["no compression: the field's width"] = predictor_errors(rows, width)
     elif table == "compression_ratios":
-        simplest["one constant per metric"] = _constant(rows)
-        simplest["one constant per metric and number format"] = _constant(rows, "number_format")
+        simplest["one constant per metric"] = constant_errors(rows)
+        simplest["one constant per metric and number format"] = constant_errors(rows, "number_format")
     else:
         # Another paper's entropy is the lower bound of this length.
-        simplest["the exponent's entropy"] = [abs(FITTED_CELLS["exponent"] / r["paper_value"] - 1) for r in rows]
-    ours = _spread_of([row["relative_error"] for row in rows])
-    peers = {name: _spread_of(errors) for name, errors in simplest.items()}
+        simplest["the exponent's entropy"] = predictor_errors(rows, lambda row: FITTED_CELLS["exponent"])
+    ours = spread_of([row["relative_error"] for row in rows])
+    peers = {name: spread_of(errors) for name, errors in simplest.items()}
     return {
         "cells": cells,
         "covered": len(rows),
-        "relative_error": {status: _spread_of(errors) for status, errors in by_status.items() if errors},
+        "relative_error": spread_by_status(rows),
         "relative_error_all": ours,
         "fitted": fitted,
         "simplest_predictors": peers,
         # The first of them is a constant, wherever there is more than one cell.
-        "beats_simplest": all(ours[k] < next(iter(peers.values()))[k] for k in ("median", "max")),
+        "beats_simplest": beats(ours, next(iter(peers.values()))),
     }
 
 

@@ -10,12 +10,9 @@ makes 1.94 %, three 5.81 %.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from experiments.huffllm.chips import BENCHMARK_TOKENS
 from experiments.huffllm.savings_model import (
@@ -27,6 +24,7 @@ from experiments.huffllm.savings_model import (
     prefill_time,
     work,
 )
+from experiments.reproduction import printed_cells, table_row
 from hwmodels.interface import UNCOMPRESSED_BITS
 from hwmodels.units import BITS_PER_BYTE, GIGA, MICRO
 
@@ -73,12 +71,16 @@ def crossover_gbps(weight_bits: float, fitted: Fitted, *, points: float = 1.0) -
     return high
 
 
+def _printed_areas() -> dict[tuple[str, str], float]:
+    cells = printed_cells(DATA / "huffllm_area.csv")
+    return {(cell["component"], cell["metric"]): float(cell["value"]) for cell in cells}
+
+
 def area() -> dict[str, float]:
     """Printed areas by component and metric, and the overheads that follow, in percent of the array."""
     from hwmodels.decoders.huffman_cam import area_overhead
 
-    with (DATA / "huffllm_area.csv").open(encoding="utf-8", newline="") as file:
-        printed = {(row["component"], row["metric"]): float(row["value"]) for row in csv.DictReader(file)}
+    printed = _printed_areas()
     decoder, element = printed["HD", "area"] * MICRO**2, printed["systolic array PE", "area"] * MICRO**2
     overhead = lambda decoders: (
         100 * float(area_overhead(decoder, rows=128, columns=128, pe_area_m2=element, decoders_per_column=decoders))
@@ -97,8 +99,7 @@ def cam_growth() -> dict[int, float]:
     """
     from hwmodels.decoders.huffman_cam import ReferenceCam, area_overhead, decoder_area
 
-    with (DATA / "huffllm_area.csv").open(encoding="utf-8", newline="") as file:
-        printed = {(row["component"], row["metric"]): float(row["value"]) for row in csv.DictReader(file)}
+    printed = _printed_areas()
     longest = printed["HD", "L_max"]
     reference = ReferenceCam(area_m2=printed["HD", "area"] * MICRO**2, symbol_bits=5.0, max_code_bits=longest)
     growth = {}
@@ -169,15 +170,13 @@ def _array_rate() -> float:
 
 
 def _row(table: str, conditions: dict[str, Any], metric: str, unit: str, paper: float, ours: float) -> dict[str, Any]:
-    return {
-        "paper": "huffllm",
-        "table": table,
-        "conditions": conditions,
-        "metric": metric,
-        "unit": unit,
-        "paper_value": paper,
-        "model_value": ours,
-        "relative_error": float(np.abs(ours - paper) / paper),
-        "status": "predicted",
-        "note": "",
-    }
+    return table_row(
+        "huffllm",
+        table,
+        conditions,
+        metric=metric,
+        unit=unit,
+        paper_value=paper,
+        model_value=ours,
+        status="predicted",
+    )

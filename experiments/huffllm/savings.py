@@ -15,7 +15,6 @@ Cells that the paper contradicts itself are marked and kept out of the errors th
 
 from __future__ import annotations
 
-import csv
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ from scipy.optimize import least_squares
 
 from experiments.huffllm.chips import BENCHMARK_TOKENS
 from experiments.huffllm.savings_model import FITTED_BOUNDS, Case, Fitted, energy_saving, latency_saving
+from experiments.reproduction import printed_cells, table_row
 
 __all__ = [
     "BARS",
@@ -80,9 +80,7 @@ def cells(printed_bits: Mapping[str, float]) -> list[Cell]:
     found: list[Cell] = []
     seen: set[tuple[str, Case]] = set()
     for name, table in _FILES.items():
-        with (DATA / f"huffllm_{name}.csv").open(encoding="utf-8", newline="") as file:
-            rows = [row for row in csv.DictReader(file) if row["status"] == "printed"]
-        for row in rows:
+        for row in printed_cells(DATA / f"huffllm_{name}.csv"):
             architecture = _ARCHITECTURE.get((row["architecture"], row["dataflow"]), "simba WS")
             benchmark = "ArcEasy" if row["benchmark"] == "Arceasy" else row["benchmark"]
             case = Case(row["model"], BENCHMARK_TOKENS[benchmark], float(row["bandwidth_gbps"]), architecture)
@@ -291,15 +289,14 @@ def _row(cell: Cell, value: float, bits: float) -> dict[str, Any]:
         "architecture": cell.case.architecture,
         "bits_per_weight": round(bits, 3),
     }
-    return {
-        "paper": "huffllm",
-        "table": cell.table,
-        "conditions": conditions,
-        "metric": cell.metric,
-        "unit": "percent",
-        "paper_value": cell.saving,
-        "model_value": value,
-        "relative_error": abs(value - cell.saving) / cell.saving,
-        "status": "calibrated" if _is_fitted(cell) else "predicted",
-        "note": cell.doubt,
-    }
+    return table_row(
+        "huffllm",
+        cell.table,
+        conditions,
+        metric=cell.metric,
+        unit="percent",
+        paper_value=cell.saving,
+        model_value=value,
+        status="calibrated" if _is_fitted(cell) else "predicted",
+        note=cell.doubt,
+    )

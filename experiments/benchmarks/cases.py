@@ -18,6 +18,7 @@ import hwmodels
 from experiments.benchmarks.hardware import decode_steps, matrix_units
 from experiments.benchmarks.harness import median_s, row
 from experiments.benchmarks.model_peers import model_peers
+from experiments.benchmarks.trees import tree_search, tree_simulation
 from hwmodels import catalog
 from jaxspec.compress import MAX_DRAFT_LENGTH, uniform_knobs
 from jaxspec.runs import Reporter, RunDirectory, TuneConfig
@@ -155,4 +156,6 @@ CASES = {
     "acceptance": acceptance,
     "cold_start": cold_start,
     "lossless": lossless,
+    "tree_simulation": tree_simulation,
+    "tree_search": tree_search,
 }

@@ -1,5 +1,6 @@
 """Draft trees: topologies as arrays, their attention masks, well-known trees, and the tokens they gain, simulated and exact."""
 
+from jaxspec.trees.acceptance_laws import AcceptanceLaw, AcceptanceLawFit, Falloff, fit_acceptance_law, law_table
 from jaxspec.trees.masks import ancestor_steps, tree_mask, tree_positions, verification_mask, verification_positions
 from jaxspec.trees.public_trees import (
     PUBLIC_TREES,
@@ -9,6 +10,17 @@ from jaxspec.trees.public_trees import (
     k_ary_paths,
     public_tree,
     star_paths,
+)
+from jaxspec.trees.rank_traces import (
+    UNKNOWN,
+    AATBySize,
+    AcceptedPath,
+    RankTraces,
+    TextCycles,
+    aat_by_size,
+    accepted_nodes,
+    cycles_along_text,
+    prior_scores_from_traces,
 )
 from jaxspec.trees.simulation import (
     MAX_TRIALS,
@@ -22,6 +34,10 @@ from jaxspec.trees.simulation import (
     simulate_walks,
     tokens_variance,
 )
+from jaxspec.trees.simulation_grid import GridTokens, simulate_grid
+from jaxspec.trees.soft_search import PricedTree, SizedTrees, search_sizes, search_with_price
+from jaxspec.trees.soft_trees import NodePaths, log_rate, node_paths, sized_inclusion, soft_depth, soft_inclusion
+from jaxspec.trees.text_ratios import PairedDifference, RatioOfTotals, paired_difference, ratio_of_totals
 from jaxspec.trees.topology import (
     PADDING,
     ROOT,
@@ -39,34 +55,69 @@ from jaxspec.trees.topology import (
     tree_paths,
     unstack_trees,
 )
+from jaxspec.trees.trace_statistics import AcceptanceTable, acceptance_table, node_reach, simulate_traces
 
 __all__ = [
     "MAX_TRIALS",
     "PADDING",
     "PUBLIC_TREES",
     "ROOT",
+    "UNKNOWN",
+    "AATBySize",
+    "AcceptanceLaw",
+    "AcceptanceLawFit",
+    "AcceptanceTable",
+    "AcceptedPath",
+    "Falloff",
+    "GridTokens",
+    "NodePaths",
+    "PairedDifference",
+    "PricedTree",
     "PublicTree",
+    "RankTraces",
+    "RatioOfTotals",
     "SimulatedTokens",
+    "SizedTrees",
+    "TextCycles",
     "Tree",
+    "aat_by_size",
+    "acceptance_table",
+    "accepted_nodes",
     "ancestor_steps",
     "chain_like_paths",
     "chain_paths",
     "check_tree",
     "children_table",
+    "cycles_along_text",
     "depth_survival",
     "expected_tokens",
+    "fit_acceptance_law",
     "is_node",
     "k_ary_paths",
+    "law_table",
+    "log_rate",
     "most_children",
     "node_acceptance",
     "node_draw_probability",
+    "node_paths",
+    "node_reach",
     "pad_tree",
+    "paired_difference",
     "parent_list",
+    "prior_scores_from_traces",
     "public_tree",
+    "ratio_of_totals",
     "reach_probability",
+    "search_sizes",
+    "search_with_price",
     "sibling_position",
+    "simulate_grid",
     "simulate_nodes",
+    "simulate_traces",
     "simulate_walks",
+    "sized_inclusion",
+    "soft_depth",
+    "soft_inclusion",
     "stack_trees",
     "star_paths",
     "tokens_variance",

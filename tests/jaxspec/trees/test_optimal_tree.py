@@ -55,7 +55,8 @@ def test_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("shape", "max_branching", "seed"), [((2, 3), 3, 0), ((3, 2), 2, 1), ((3, 3), 2, 2), ((4, 2), 1, 3), ((1, 5), 4, 4)]
+    ("shape", "max_branching", "seed"),
+    [((2, 3), 3, 0), ((3, 2), 2, 1), ((3, 3), 2, 2), ((4, 2), 1, 3), ((1, 5), 4, 4), ((5, 4), 4, 5)],
 )
 def test_equals_brute_force_up_to_five_nodes(jit, x64, shape, max_branching, seed):
     rng = np.random.default_rng(seed)

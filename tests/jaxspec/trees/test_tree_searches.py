@@ -166,18 +166,18 @@ def test_gradient_of_prices(check_gradient):
 
 def test_no_search_beats_the_programme_in_its_own_model(jit, x64):
     rng = np.random.default_rng(21)
-    solve = jit(lambda t: optimal_trees(t, max_nodes=40).expected_tokens)
+    solve = jit(lambda t: optimal_trees(t, max_nodes=63).expected_tokens)
     gaps = {"width": [], "depth": [], "prior": [], "greedy": []}
     for _ in range(8):
         table = np.sort(rng.dirichlet(np.full(9, 0.4), 5)[:, :8], axis=1)[:, ::-1]
         table = rng.permuted(table, axis=1) if rng.uniform() < 0.3 else table
-        shape = maximal_tree(40, depth=5)
+        shape = maximal_tree(63, depth=5, max_branching=8)
         reach = np.diff(expected_tokens_by_size(shape, jnp.asarray(table)))
         grown = {
             "width": width_first_growth(shape),
             "depth": depth_first_growth(shape),
             "prior": prior_score_growth(shape, reach),
-            "greedy": greedy_growth(table, 40),
+            "greedy": greedy_growth(table, 63),
         }
         best = np.asarray(solve(table))
         values = {name: np.asarray(expected_tokens_by_size(tree, jnp.asarray(table))) for name, tree in grown.items()}

@@ -1,0 +1,283 @@
+"""What any tree would have gained on texts that a draft was run along once.
+
+A trace holds, for a root in a text and each distance after it, the rank (0 for the likeliest) that the draft gave to the
+text's own token, all tokens between having been drafted as the text has them. Under greedy decoding the text is the target's
+own, and a node is accepted exactly if its path of ranks is the beginning of the root's rank path. So the accepted path of any
+static tree is the longest beginning that is in the tree, and a trace prices every tree exactly, without a network.
+
+Decoding visits some of a text's roots only: after a root at which a tokens were accepted, the next is a + 1 tokens on.
+
+Source: Boosting the Performance of Tree-Based Speculative Decoding of LLMs on FPGAs, III-C (scores from accepted nodes) and
+    IV-E (AAT curves of growing trees).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Int, Int32
+
+from jaxspec.errors import InputError
+from jaxspec.trees.optimal_tree import RankedTree
+from jaxspec.trees.searches import prior_scores
+from jaxspec.trees.text_ratios import RatioOfTotals, ratio_of_totals
+from jaxspec.trees.topology import ROOT, Tree, is_node, one_tree, tree_from_parents
+
+__all__ = [
+    "UNKNOWN",
+    "AATBySize",
+    "AcceptedPath",
+    "RankTraces",
+    "TextCycles",
+    "aat_by_size",
+    "accepted_nodes",
+    "checked_traces",
+    "count_nodes",
+    "cycles_along_text",
+    "known_roots",
+    "path_nodes",
+    "prior_scores_from_traces",
+    "recorded_roots",
+]
+
+#: Rank of a token that lies beyond the end of its text; it matches no node.
+UNKNOWN = -1
+
+
+@struct.dataclass
+class RankTraces:
+    """Rank paths of the roots of some texts.
+
+    Attributes:
+        rank: "text start depth", at [t, s, d] the rank of the token that is d + 1 after the root, once s tokens were generated;
+            `UNKNOWN` beyond the text's end.
+        num_starts: "text", the first so many roots of each text were recorded; what comes later only fills the arrays.
+    """
+
+    rank: Int[Array, "text start depth"]
+    num_starts: Int[Array, " text"]
+
+
+class AcceptedPath(NamedTuple):
+    """Where a tree's accepted path ends.
+
+    Attributes:
+        depth: drafted tokens accepted; the cycle gains one more.
+        node: the last accepted node, `ROOT` where none was.
+        known: the path ends for its ranks; otherwise it ends because the next rank is `UNKNOWN` though the tree goes on.
+    """
+
+    depth: Int32[Array, "*b"]
+    node: Int32[Array, "*b"]
+    known: Bool[Array, "*b"]
+
+
+class TextCycles(NamedTuple):
+    """What decoding counts along each text.
+
+    Attributes:
+        cycles: verifications.
+        generated: tokens; the last cycle may run over what was asked for.
+        accepted: cycles in which each node was accepted; 0 for padding.
+        complete: all cycles were recorded, and all their paths known. Elsewhere decoding may count otherwise.
+    """
+
+    cycles: Int32[Array, " text"]
+    generated: Int32[Array, " text"]
+    accepted: Int32[Array, "text node"]
+    complete: Bool[Array, " text"]
+
+
+class AATBySize(NamedTuple):
+    """Tokens per cycle of every beginning of a growing tree.
+
+    Attributes:
+        verification_length: 2 to nodes + 1, the root included.
+        cycles, generated, complete: of each size along each text, as in `TextCycles`.
+        aat: tokens over cycles; NaN for sizes at which a text is not complete.
+    """
+
+    verification_length: Int32[Array, " size"]
+    cycles: Int32[Array, "size text"]
+    generated: Int32[Array, "size text"]
+    complete: Bool[Array, "size text"]
+    aat: RatioOfTotals
+
+
+def accepted_nodes(tree: Tree, rank_path: Int[Array, "*b depth"]) -> AcceptedPath:
+    """The longest beginning of each rank path that is in the tree.
+
+    Args:
+        tree: one tree; works under `jit` and `vmap`.
+        rank_path: "*b depth", as `RankTraces.rank`.
+    Raises:
+        ValueError: more than one tree, or no depth.
+    """
+    path = jnp.asarray(rank_path)
+    return _ends(tree, path, path_nodes(tree, path), jnp.asarray(tree.num_nodes, jnp.int32))
+
+
+def cycles_along_text(tree: Tree, traces: RankTraces, *, num_tokens: Int[ArrayLike, "*text"]) -> TextCycles:
+    """The cycles in which greedy decoding with a static tree generates each text: exactly what it counts.
+
+    Args:
+        tree: one tree; works under `jit` and `vmap`.
+        num_tokens: to generate, of all texts or of each; may be traced. Ranks should be known for the tree's depth beyond it.
+    Raises:
+        ValueError: more than one tree, or malformed traces.
+    """
+    traces = checked_traces(traces)
+    nodes = path_nodes(tree, traces.rank)
+    ends = _ends(tree, traces.rank, nodes, jnp.asarray(tree.num_nodes, jnp.int32))
+    visited, generated, complete = _renewal(ends, traces, num_tokens)
+    cycles = jnp.sum(visited, axis=-1, dtype=jnp.int32)
+    return TextCycles(cycles, generated, count_nodes(nodes, visited, tree), complete)
+
+
+def aat_by_size(growth: RankedTree, traces: RankTraces, *, num_tokens: Int[ArrayLike, "*text"]) -> AATBySize:
+    """Tokens per cycle of the first 1, 2, ... nodes of a growing tree, by the cycles that decoding performs.
+
+    Args:
+        growth: on the host, one or more nodes in the order in which they are added, as the searches return them.
+        traces, num_tokens: as for `cycles_along_text`.
+    Raises:
+        ValueError: a malformed tree, or malformed traces.
+    Source: IV-E, Fig. 6.
+    """
+    tree = tree_from_parents(growth.parent, rank=growth.rank)
+    return _aat_by_size(tree, checked_traces(traces), jnp.asarray(num_tokens, jnp.int32))
+
+
+@jax.jit
+def _aat_by_size(tree: Tree, traces: RankTraces, num_tokens: Array) -> AATBySize:
+    nodes = path_nodes(tree, traces.rank)
+    sizes = jnp.arange(1, tree.size + 1, dtype=jnp.int32)
+
+    def of_size(size: Array) -> tuple[Array, Array, Array]:
+        visited, generated, complete = _renewal(_ends(tree, traces.rank, nodes, size), traces, num_tokens)
+        return jnp.sum(visited, axis=-1, dtype=jnp.int32), generated, complete
+
+    cycles, generated, complete = jax.vmap(of_size)(sizes)
+    aat = ratio_of_totals(generated, cycles)
+    whole = jnp.all(complete, axis=-1)
+    refuse = lambda value: jnp.where(whole.reshape(-1, *[1] * (value.ndim - 1)), value, jnp.nan)
+    return AATBySize(sizes + 1, cycles, generated, complete, RatioOfTotals(*map(refuse, aat)))
+
+
+def prior_scores_from_traces(
+    tree: RankedTree, traces: RankTraces, *, num_tokens: Int[ArrayLike, "*text"] | None = None
+) -> Int[np.ndarray, " node"]:
+    """In how many cycles each node of a maximal tree was accepted, on the host.
+
+    Args:
+        num_tokens: decode so many of each text with the maximal tree, as the paper does; None counts every root of every text
+            once, which uses all that was recorded.
+    Raises:
+        ValueError: a malformed tree, or malformed traces.
+        InputError: a text that ends before so many tokens are decoded.
+    Source: III-C, the score list.
+    """
+    maximal, traces = tree_from_parents(tree.parent, rank=tree.rank), checked_traces(traces)
+    ends = jax.jit(accepted_nodes)(maximal, traces.rank)
+    if num_tokens is None:
+        counted = known_roots(maximal, traces)
+    else:
+        counted, _, complete = jax.jit(_renewal)(ends, traces, num_tokens)
+        if not bool(jnp.all(complete)):
+            short = int(jnp.argmin(complete))
+            raise InputError(
+                f"text {short} ends before {np.max(num_tokens)} tokens are decoded; record more of it or ask for fewer"
+            )
+    return prior_scores(tree, np.asarray(ends.node)[np.asarray(counted)])
+
+
+def checked_traces(traces: RankTraces) -> RankTraces:
+    """The traces as int32 arrays.
+
+    Raises:
+        ValueError: wrong axes, an empty one, or numbers that are not whole.
+    """
+    rank, starts = jnp.asarray(traces.rank), jnp.asarray(traces.num_starts)
+    whole = all(jnp.issubdtype(leaf.dtype, jnp.integer) for leaf in (rank, starts))
+    if rank.ndim != 3 or 0 in rank.shape or starts.shape != rank.shape[:1] or not whole:
+        raise ValueError(
+            f"rank has shape {rank.shape} and num_starts {starts.shape}; their axes are text, start, depth and text, and they "
+            "hold whole numbers"
+        )
+    return RankTraces(rank=rank.astype(jnp.int32), num_starts=starts.astype(jnp.int32))
+
+
+def recorded_roots(traces: RankTraces) -> Bool[Array, "text start"]:
+    """Where the arrays hold a root and do not only fill."""
+    return jnp.arange(traces.rank.shape[1], dtype=jnp.int32)[None, :] < traces.num_starts[:, None]
+
+
+def known_roots(tree: Tree, traces: RankTraces) -> Bool[Array, "text start"]:
+    """Roots whose ranks are known down to the tree's depth."""
+    deepest = jnp.max(jnp.where(is_node(tree), jnp.asarray(tree.depth, jnp.int32), 0))
+    known = jnp.cumprod((traces.rank != UNKNOWN).astype(jnp.int32), axis=2)
+    known_depth = jnp.sum(known, axis=2, dtype=jnp.int32)
+    return recorded_roots(traces) & (known_depth >= deepest)
+
+
+def path_nodes(tree: Tree, rank_path: Int[Array, "*b depth"]) -> Int32[Array, "*b depth"]:
+    """The accepted node of each depth; the tree's padded size from where the path has left the tree.
+
+    Along a path the numbers of nodes rise, so that the path in the tree of the first n nodes is its part below n.
+    """
+    if rank_path.ndim == 0 or rank_path.shape[-1] == 0:
+        raise ValueError(f"rank_path has shape {rank_path.shape}; its last axis is depth, 1 or more")
+    size = one_tree(tree).size
+    parent = jnp.where(is_node(tree), jnp.asarray(tree.parent, jnp.int32), size + 1)  # padding is nobody's child
+    node_rank = jnp.asarray(tree.rank, jnp.int32)
+
+    def descend(above: Array, rank: Array) -> tuple[Array, Array]:
+        is_next = (parent == above[..., None]) & (node_rank == rank[..., None])
+        found = jnp.where(jnp.any(is_next, axis=-1), jnp.argmax(is_next, axis=-1).astype(jnp.int32), size)
+        return found, found
+
+    start = jnp.full(rank_path.shape[:-1], ROOT, jnp.int32)
+    _, nodes = jax.lax.scan(descend, start, jnp.moveaxis(rank_path.astype(jnp.int32), -1, 0))
+    return jnp.moveaxis(nodes, 0, -1)
+
+
+def _ends(tree: Tree, rank_path: Array, nodes: Int32[Array, "*b depth"], size: Int32[Array, ""]) -> AcceptedPath:
+    """Ends of the paths in the tree of the first `size` nodes."""
+    depth = jnp.sum(nodes < size, axis=-1, dtype=jnp.int32)
+    before = jnp.concatenate([jnp.full_like(nodes[..., :1], ROOT), nodes], axis=-1)
+    last = jnp.take_along_axis(before, depth[..., None], axis=-1)[..., 0]
+    ahead = jnp.concatenate([rank_path, jnp.full_like(rank_path[..., :1], UNKNOWN)], axis=-1)
+    next_rank = jnp.take_along_axis(ahead, depth[..., None], axis=-1)[..., 0]
+    row = jnp.where(is_node(tree), jnp.asarray(tree.parent, jnp.int32) + 1, tree.size + 1)
+    numbers = jnp.arange(tree.size, dtype=jnp.int32)
+    first_child = jnp.full(tree.size + 1, tree.size, jnp.int32).at[row].min(numbers, mode="drop")
+    goes_on = first_child[last + 1] < size
+    return AcceptedPath(depth, last, jnp.logical_not((next_rank == UNKNOWN) & goes_on))
+
+
+def _renewal(ends: AcceptedPath, traces: RankTraces, num_tokens: ArrayLike) -> tuple[Array, Array, Array]:
+    """Which roots decoding visits ("text start"), the tokens generated and whether all was known ("text")."""
+    asked = jnp.broadcast_to(jnp.asarray(num_tokens, jnp.int32), traces.num_starts.shape)
+    starts = jnp.arange(traces.rank.shape[1], dtype=jnp.int32)
+
+    def visit(carry: tuple[Array, Array], inputs: tuple[Array, Array, Array]):
+        next_root, all_known = carry
+        start, depth, known = inputs
+        here = (next_root == start) & (start < asked) & (start < traces.num_starts)
+        return (jnp.where(here, start + depth + 1, next_root), all_known & (known | ~here)), here
+
+    begin = jnp.zeros(asked.shape, jnp.int32), jnp.ones(asked.shape, bool)
+    (generated, all_known), visited = jax.lax.scan(visit, begin, (starts, ends.depth.T, ends.known.T))
+    return visited.T, generated, all_known & (generated >= asked)
+
+
+def count_nodes(nodes: Int32[Array, "text start depth"], counted: Bool[Array, "text start"], tree: Tree) -> Array:
+    """How often each node lies on a counted path, "text node"."""
+    where = jnp.where(counted[:, :, None], nodes, tree.size)
+    text = jnp.arange(nodes.shape[0], dtype=jnp.int32)[:, None, None]
+    return jnp.zeros((nodes.shape[0], tree.size), jnp.int32).at[text, where].add(1, mode="drop")

@@ -1,4 +1,4 @@
-"""Train the embedded network: `python -m experiments.train_embedded`.
+"""Train the embedded network, or the small one that drafts for it: `python -m experiments.train_embedded`.
 
 Stops and starts: every checkpoint holds parameters, optimiser state and step, and the text of a step depends on the seed and
 the step alone, so a killed run goes on where it was. Takes about an hour on two CPU cores, minutes on a GPU.
@@ -8,80 +8,72 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 import platform
-import time
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-import orbax.checkpoint as ocp
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from experiments.draft_agreement import agreement_lines, embedded_agreement
 from experiments.train_embedded.corpus import held_out_bytes, sample_windows, standard_library, training_bytes
 from experiments.train_embedded.export import export_directory, write_model_card
-from experiments.train_embedded.train import EMBEDDED, Recipe, bits_per_byte, make_step
+from experiments.train_embedded.loop import run_steps
+from experiments.train_embedded.train import RECIPES, SHAPES, bits_per_byte, make_step
 from jaxspec.models.decoder import init_params
+from jaxspec.speculate.drafts.network_draft import NetworkDraft
 
 
 def parse_arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m experiments.train_embedded", description=__doc__)
-    parser.add_argument("--run", type=Path, default=Path("runs/train_embedded"), help="folder of the checkpoints")
+    parser.add_argument(
+        "--shape", choices=SHAPES, default="embedded", help="the embedded network (default) or the small draft for it"
+    )
+    parser.add_argument(
+        "--run", type=Path, help="folder of the checkpoints (default runs/train_embedded; small: runs/train_small)"
+    )
     parser.add_argument(
         "--out", type=Path, help="folder for the weights; default: inside --run, nothing is overwritten"
     )
     parser.add_argument("--stdlib", type=Path, default=standard_library(), help="folder of .py files to learn from")
-    parser.add_argument("--steps", type=int, default=Recipe.steps, help="training steps (default %(default)s)")
-    parser.add_argument("--seed", type=int, default=Recipe.seed)
+    parser.add_argument("--steps", type=int, help="training steps (default: the shape's own recipe)")
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--checkpoint-every", type=int, default=100)
     parser.add_argument("--export-only", action="store_true", help="write the newest checkpoint's weights and stop")
-    return parser.parse_args()
+    args = parser.parse_args()
+    args.run = args.run or Path("runs/train_embedded" if args.shape == "embedded" else f"runs/train_{args.shape}")
+    return args
 
 
 def main() -> None:
     """Train, or resume, then export and score."""
     args = parse_arguments()
-    recipe = Recipe(steps=args.steps, seed=args.seed)
+    config, recipe = SHAPES[args.shape], RECIPES[args.shape]
+    recipe = dataclasses.replace(recipe, steps=args.steps or recipe.steps, seed=args.seed)
     corpus, held_out = training_bytes(args.stdlib), held_out_bytes(args.stdlib)
-    init, step_function = make_step(recipe)
-    params = init_params(EMBEDDED, jax.random.key(recipe.seed))
-    state = {"params": params, "opt_state": init(params), "step": jnp.asarray(0)}
-    options = ocp.CheckpointManagerOptions(max_to_keep=2)
-    with ocp.CheckpointManager((args.run / "checkpoints").absolute(), options=options) as manager:
-        if manager.latest_step() is not None:
-            abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, state)
-            state = manager.restore(manager.latest_step(), args=ocp.args.StandardRestore(abstract))
-        first = int(state["step"])
-        if not args.export_only:
-            started = time.monotonic()
-            columns = (
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeElapsedColumn(),
-                TimeRemainingColumn(),
-            )
-            with Progress(*columns) as progress:
-                task = progress.add_task("training", total=recipe.steps, completed=first)
-                running = None
-                for step in range(first, recipe.steps):
-                    window = recipe.window_at(step)
-                    tokens = sample_windows(corpus, recipe.seed, step, recipe.tokens_per_step // window, window + 1)
-                    params, opt_state, loss = step_function(state["params"], state["opt_state"], tokens)
-                    state = {"params": params, "opt_state": opt_state, "step": jnp.asarray(step + 1)}
-                    bits = float(loss) / 0.6931471805599453
-                    running = bits if running is None else 0.98 * running + 0.02 * bits
-                    progress.update(task, completed=step + 1, description=f"training, {running:.3f} bits/byte")
-                    if (step + 1) % args.checkpoint_every == 0 or step + 1 == recipe.steps:
-                        manager.save(step + 1, args=ocp.args.StandardSave(state))
-                        progress.console.print(
-                            f"step {step + 1}: train {running:.3f} bits/byte, {time.monotonic() - started:.0f} s"
-                        )
-            manager.wait_until_finished()
+    init, step_function = make_step(recipe, config)
+    params = init_params(config, jax.random.key(recipe.seed))
+
+    def batch_at(step):
+        window = recipe.window_at(step)
+        return sample_windows(corpus, recipe.seed, step, recipe.tokens_per_step // window, window + 1)
+
+    state = run_steps(
+        args.run / "checkpoints",
+        params,
+        init(params),
+        step_function,
+        batch_at,
+        steps=0 if args.export_only else recipe.steps,
+        checkpoint_every=args.checkpoint_every,
+        scale=1 / math.log(2),
+        unit="bits/byte",
+    )
     stored = jax.tree.map(lambda x: x.astype(jnp.bfloat16).astype(jnp.float32), state["params"])
-    score = bits_per_byte(stored, held_out)
+    score = bits_per_byte(stored, held_out, config=config)
     out = args.out or args.run / "weights"
-    export_directory(state["params"], EMBEDDED, out)
+    export_directory(state["params"], config, out)
     facts = {
         "steps": int(state["step"]),
         "bits_per_byte": score,
@@ -89,7 +81,9 @@ def main() -> None:
         "recipe": dataclasses.asdict(recipe),
         "machine": f"{jax.default_backend()}, Python {platform.python_version()}, jax {jax.__version__}",
     }
-    write_model_card(out, EMBEDDED, facts)
+    if args.shape != "embedded":
+        facts["agreement"] = agreement_lines(embedded_agreement(NetworkDraft(config), stored))
+    write_model_card(out, args.shape, config, facts)
     print(f"held out: {score:.4f} bits per byte over {held_out.size} bytes; weights in {out}")
 
 

@@ -1,4 +1,4 @@
-"""Training of the embedded network: the schedule, the optimiser, one step, and the held-out score."""
+"""Training of the embedded networks: the schedule, the optimiser, one step, and the held-out score."""
 
 from __future__ import annotations
 
@@ -26,6 +26,18 @@ EMBEDDED = DecoderConfig(
     head_dim=64,
 )
 
+#: A draft for it that shares nothing with it but the alphabet: a tenth of the parameters. Two layers, since one cannot
+#: look up what followed the last time, which is what code repeats.
+SMALL = DecoderConfig(
+    vocab_size=256,
+    hidden_size=128,
+    intermediate_size=192,
+    num_layers=2,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=32,
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
@@ -47,6 +59,11 @@ class Recipe:
         return self.long_window if step >= self.long_from * self.steps else self.window
 
 
+#: What --shape may be.
+SHAPES = {"embedded": EMBEDDED, "small": SMALL}
+RECIPES = {"embedded": Recipe(), "small": Recipe(steps=1700)}
+
+
 def schedule(recipe: Recipe) -> optax.Schedule:
     """Warm-up, plateau, linear decay to zero: the plateau's checkpoints can be trained on for longer."""
     decay_start = int(recipe.decay_from * recipe.steps)
@@ -61,13 +78,13 @@ def schedule(recipe: Recipe) -> optax.Schedule:
 
 
 def optimizer(recipe: Recipe) -> optax.GradientTransformation:
-    """Muon for the matrices of the layers, Adam for the rest (Jordan et al. 2024), global clipping at 1."""
+    """Muon for the matrices of layers (and of a draft head), Adam for the rest (Jordan et al. 2024), global clipping at 1."""
     rate = schedule(recipe)
 
     def dimensions(params: Any) -> Any:
-        spec = MuonDimensionNumbers(reduction_axis=2, output_axis=1)
-        is_matrix = lambda path, _: spec if getattr(path[-1], "key", None) in MATRIX_KINDS else None
-        return jax.tree_util.tree_map_with_path(is_matrix, params)
+        specs: dict[Any, Any] = dict.fromkeys(MATRIX_KINDS, MuonDimensionNumbers(reduction_axis=2, output_axis=1))
+        specs["fc"] = MuonDimensionNumbers(reduction_axis=1, output_axis=0)  # of a draft head, which has one
+        return jax.tree_util.tree_map_with_path(lambda path, _: specs.get(getattr(path[-1], "key", None)), params)
 
     return optax.chain(
         optax.clip_by_global_norm(1.0),
@@ -81,27 +98,34 @@ def optimizer(recipe: Recipe) -> optax.GradientTransformation:
     )
 
 
-def mean_loss(params: Params, tokens: jax.Array, frugal: bool) -> jax.Array:
+def mean_loss(params: Params, tokens: jax.Array, frugal: bool, config: DecoderConfig = EMBEDDED) -> jax.Array:
     """Mean next-byte cross-entropy in nats over a batch of windows, operands of products in bfloat16."""
     options = dict(dot_dtype=jnp.bfloat16, frugal=True) if frugal else {}
-    logits = forward_text(params, EMBEDDED, tokens[:, :-1], **options).logits
+    logits = forward_text(params, config, tokens[:, :-1], **options).logits
     return optax.softmax_cross_entropy_with_integer_labels(logits, tokens[:, 1:]).mean()
 
 
-def make_step(recipe: Recipe):
+def make_step(recipe: Recipe, config: DecoderConfig = EMBEDDED):
     """The jitted, donated training step (params, optimiser state, tokens) -> (params, optimiser state, loss)."""
     transform = optimizer(recipe)
     frugal = jax.default_backend() == "cpu"
 
     def step(params, opt_state, tokens):
-        loss, gradient = jax.value_and_grad(mean_loss)(params, tokens, frugal)
+        loss, gradient = jax.value_and_grad(mean_loss)(params, tokens, frugal, config)
         updates, opt_state = transform.update(gradient, opt_state, params)
         return optax.apply_updates(params, updates), opt_state, loss
 
     return transform.init, jax.jit(step, donate_argnums=(0, 1))
 
 
-def bits_per_byte(params: Params, text: np.ndarray, window: int = 512, stride: int = 256, batch: int = 16) -> float:
+def bits_per_byte(
+    params: Params,
+    text: np.ndarray,
+    window: int = 512,
+    stride: int = 256,
+    batch: int = 16,
+    config: DecoderConfig = EMBEDDED,
+) -> float:
     """Held-out cross-entropy of `text`, in bits per byte, float32.
 
     Windows overlap: each byte is scored once, with at least window − stride bytes of context (but for the first ones).
@@ -114,7 +138,7 @@ def bits_per_byte(params: Params, text: np.ndarray, window: int = 512, stride: i
 
     @jax.jit
     def nats(params, rows, scored):
-        logits = forward_text(params, EMBEDDED, rows[:, :-1]).logits[:, -stride:]
+        logits = forward_text(params, config, rows[:, :-1]).logits[:, -stride:]
         loss = optax.softmax_cross_entropy_with_integer_labels(logits, rows[:, 1:][:, -stride:])
         return jnp.sum(loss * scored)
 

@@ -2,7 +2,9 @@
 
 from jaxspec.models.config import MATRIX_KINDS, DecoderConfig, RopeScaling
 from jaxspec.models.decoder import Decoder, ForwardResult, abstract_params, forward, forward_text, init_params
-from jaxspec.models.embedded import embedded_directory, load_model
+from jaxspec.models.draft_head import TargetEnds, head_forward, head_logits, init_head_params, target_ends
+from jaxspec.models.embedded import embedded_directory, load_draft_head, load_model
+from jaxspec.models.head_files import LoadedHead, save_head
 from jaxspec.models.hf_export import save_directory
 from jaxspec.models.hf_load import LoadedModel, load_container, load_directory
 from jaxspec.models.kv_cache import KVCache, empty_cache, write_cache
@@ -13,17 +15,25 @@ __all__ = [
     "DecoderConfig",
     "ForwardResult",
     "KVCache",
+    "LoadedHead",
     "LoadedModel",
     "RopeScaling",
+    "TargetEnds",
     "abstract_params",
     "embedded_directory",
     "empty_cache",
     "forward",
     "forward_text",
+    "head_forward",
+    "head_logits",
+    "init_head_params",
     "init_params",
     "load_container",
     "load_directory",
+    "load_draft_head",
     "load_model",
     "save_directory",
+    "save_head",
+    "target_ends",
     "write_cache",
 ]

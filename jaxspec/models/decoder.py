@@ -28,10 +28,12 @@ KVCodec = Callable[[Array], Array]
 
 
 class ForwardResult(NamedTuple):
-    """Logits of the step's tokens (from `logits_from` on), the KV it wrote, and (on request) the inputs of every matrix."""
+    """Logits of the step's tokens (from `logits_from` on), the KV it wrote, what the last layer put out for each of its tokens
+    (before the final norm), and (on request) the inputs of every matrix."""
 
     logits: Float[Array, "batch token vocab"]
     cache: KVCache
+    hidden: Float[Array, "batch token hidden"]
     activations: dict[str, Array] | None = None
 
 
@@ -85,6 +87,77 @@ def rms_norm(x: Array, weight: Array, eps: float) -> Array:
     return (wide * scale).astype(x.dtype) * weight.astype(x.dtype)
 
 
+class LayerResult(NamedTuple):
+    """What a layer puts out, the keys and values it wrote (in the layouts of `KVCache`), and its matrices' inputs or None."""
+
+    output: Float[Array, "batch token hidden"]
+    written: tuple[Array, Array]
+    activations: dict[str, Array] | None
+
+
+def decoder_layer(
+    x: Float[Array, "batch token hidden"],
+    weights: dict[str, Array],
+    config: DecoderConfig,
+    *,
+    positions: Int[Array, "batch token"],
+    mask: Bool[Array, "batch token token"],
+    cached: tuple[Array, Array] | None = None,
+    cache_mask: Bool[Array, "batch token slot"] | None = None,
+    kv_codec: KVCodec | None = None,
+    dot_dtype: Any = None,
+    keep_activations: bool = False,
+    frugal: bool = False,
+) -> LayerResult:
+    """One layer: attention and feed-forward, each after a norm and added to its input. It computes in the type of `x`.
+
+    Args:
+        weights: of this layer alone, without the layer axis.
+        cached: keys and values of this layer's cache, seen as `cache_mask` says; the others as for `forward`.
+    """
+    batch, num_tokens, _ = x.shape
+    dtype = x.dtype
+    normed = rms_norm(x, weights["attention_norm"], config.norm_eps)
+    split = lambda y: y.reshape(batch, num_tokens, -1, config.head_dim)
+    query, key, value = (split(dot_rows(normed, weights[kind].astype(dtype), dot_dtype)) for kind in ("q", "k", "v"))
+    if config.qk_norm:
+        query = rms_norm(query, weights["q_norm"], config.norm_eps)
+        key = rms_norm(key, weights["k_norm"], config.norm_eps)
+    frequency = inverse_frequencies(config)
+    query, key = rotate(query, positions, frequency), rotate(key, positions, frequency)
+    if kv_codec is not None:
+        key, value = kv_codec(key), kv_codec(value)
+    key, value = key.transpose(0, 2, 3, 1), value.transpose(0, 2, 1, 3)
+    written = key, value
+    sources = [KVSource(key, value, mask)]
+    if cached is not None:
+        key, value = (part.astype(dtype) for part in cached)
+        assert cache_mask is not None
+        sources.insert(0, KVSource(key, value, cache_mask))
+    attended = attend_sequentially(query, sources, dot_dtype) if frugal else attend(query, sources)
+    x = x + dot_rows(attended, weights["o"].astype(dtype), dot_dtype)
+    mlp_in = rms_norm(x, weights["mlp_norm"], config.norm_eps)
+    inner = jax.nn.silu(dot_rows(mlp_in, weights["gate"].astype(dtype), dot_dtype)) * dot_rows(
+        mlp_in, weights["up"].astype(dtype), dot_dtype
+    )
+    x = x + dot_rows(inner, weights["down"].astype(dtype), dot_dtype)
+    kept = {"qkv": normed, "o": attended, "gate_up": mlp_in, "down": inner} if keep_activations else None
+    return LayerResult(x, written, kept)
+
+
+def unembed(
+    hidden: Float[Array, "*b hidden"], params: Params, config: DecoderConfig, dot_dtype: Any = None
+) -> Float[Array, "*b vocab"]:
+    """Logits of what the last layer puts out: final norm and LM head.
+
+    Args:
+        params: only `final_norm` and `lm_head` (tied: `embed`) are read.
+    """
+    head = params["embed"] if config.tie_embeddings else params["lm_head"]
+    normed = rms_norm(hidden, params["final_norm"], config.norm_eps)
+    return dot_rows(normed, head.astype(hidden.dtype), dot_dtype)
+
+
 def forward(
     params: Params,
     config: DecoderConfig,
@@ -121,35 +194,21 @@ def forward(
     """
     if (cache is None) != (cache_mask is None):
         raise ValueError("cache and cache_mask go together; one was given without the other")
-    frequency = inverse_frequencies(config)
-    batch, num_tokens = tokens.shape
 
-    def layer(x, w, cached):
-        normed = rms_norm(x, w["attention_norm"], config.norm_eps)
-        split = lambda y: y.reshape(batch, num_tokens, -1, config.head_dim)
-        query, key, value = (split(dot_rows(normed, w[kind].astype(dtype), dot_dtype)) for kind in ("q", "k", "v"))
-        if config.qk_norm:
-            query = rms_norm(query, w["q_norm"], config.norm_eps)
-            key = rms_norm(key, w["k_norm"], config.norm_eps)
-        query, key = rotate(query, positions, frequency), rotate(key, positions, frequency)
-        if kv_codec is not None:
-            key, value = kv_codec(key), kv_codec(value)
-        key, value = key.transpose(0, 2, 3, 1), value.transpose(0, 2, 1, 3)
-        written = key, value
-        sources = [KVSource(key, value, mask)]
-        if cached is not None:
-            key, value = (part.astype(dtype) for part in cached)
-            assert cache_mask is not None
-            sources.insert(0, KVSource(key, value, cache_mask))
-        attended = attend_sequentially(query, sources, dot_dtype) if frugal else attend(query, sources)
-        x = x + dot_rows(attended, w["o"].astype(dtype), dot_dtype)
-        mlp_in = rms_norm(x, w["mlp_norm"], config.norm_eps)
-        inner = jax.nn.silu(dot_rows(mlp_in, w["gate"].astype(dtype), dot_dtype)) * dot_rows(
-            mlp_in, w["up"].astype(dtype), dot_dtype
+    def layer(x, weights, cached):
+        return decoder_layer(
+            x,
+            weights,
+            config,
+            positions=positions,
+            mask=mask,
+            cached=cached,
+            cache_mask=cache_mask,
+            kv_codec=kv_codec,
+            dot_dtype=dot_dtype,
+            keep_activations=keep_activations,
+            frugal=frugal,
         )
-        x = x + dot_rows(inner, w["down"].astype(dtype), dot_dtype)
-        kept = {"qkv": normed, "o": attended, "gate_up": mlp_in, "down": inner} if keep_activations else None
-        return x, written, kept
 
     x = params["embed"].astype(dtype)[tokens]
     body = jax.checkpoint(layer) if frugal else layer
@@ -161,12 +220,11 @@ def forward(
         x, kv, kept = body(x, weights, cached)
         all_written.append(kv)
         recorded.append(kept)
-    x = rms_norm(x[:, logits_from:], params["final_norm"], config.norm_eps)
-    head = params["embed"] if config.tie_embeddings else params["lm_head"]
     keys, values = zip(*all_written, strict=True)
     return ForwardResult(
-        logits=dot_rows(x, head.astype(dtype), dot_dtype),
+        logits=unembed(x[:, logits_from:], params, config, dot_dtype),
         cache=KVCache(key=keys, value=values),
+        hidden=x,
         activations=jax.tree.map(lambda *leaves: jnp.stack(leaves), *recorded) if keep_activations else None,
     )
 

@@ -29,6 +29,9 @@ from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
 #: Buffers that older releases stored beside the weights; the network computes them from its configuration.
 _COMPUTED_SUFFIX = "rotary_emb.inv_freq"
 
+#: Parameter path of the matrix with which a draft head mixes token and hidden state.
+FC_PATH = ("fc",)
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LoadedModel:
@@ -75,7 +78,7 @@ def load_directory(path: str | os.PathLike[str], *, dtype: Any = None) -> Loaded
     Departs: where config.json ties the head to the embedding and lm_head.weight is stored nevertheless, an equal copy
         is dropped and another one is an error, since transformers 4 would tie them and transformers 5 would not.
     """
-    wanted = _parameter_dtype(dtype)
+    wanted = parameter_dtype(dtype)
     directory = Path(path)
     if not os.path.isdir(directory):  # unlike Path.is_dir, False for every path that cannot be one
         raise InputError(
@@ -97,7 +100,7 @@ def load_container(path: str | os.PathLike[str], *, part: Part = "target", dtype
     Raises:
         InputError: the file is no whole container, holds no network of a known family, or has no draft.
     """
-    wanted = _parameter_dtype(dtype)
+    wanted = parameter_dtype(dtype)
     with Container(path) as container:
         if part == "draft" and not container.has_draft:
             raise InputError(
@@ -128,12 +131,37 @@ def _network(raw: dict[str, Any], path: Path) -> tuple[Family, DecoderConfig]:
 def _read_params(
     family: Family, config: DecoderConfig, files: TensorTable, source: Path, wanted: np.dtype | None
 ) -> Params:
-    """Check that the tensors are those of the network, then read them."""
-    stored = _stored_names(family, config, files, source)
-    for leaf_path, names in stored.items():
-        _check_form(names, _tensor_shape(leaf_path, config), files, mixed=wanted is not None)
+    """The parameters of a network; a head that is tied to the embedding may be stored beside it."""
+    patterns = family.tensors | ({} if config.tie_embeddings else {HEAD_PATH: HEAD_TENSOR})
+    copies = {HEAD_TENSOR} if config.tie_embeddings else set()
+    params = read_tensors(patterns, config, files, source, wanted, copies=copies)
     if config.tie_embeddings and HEAD_TENSOR in files.tensors:
         _check_tied_head(files, family.tensors[EMBED_PATH])
+    return params
+
+
+def read_tensors(
+    patterns: dict[tuple[str, ...], str],
+    config: DecoderConfig,
+    files: TensorTable,
+    source: Path,
+    wanted: np.dtype | None = None,
+    *,
+    copies: set[str] | frozenset[str] = frozenset(),
+) -> Params:
+    """Check that the tensors are those of the patterns, then read them.
+
+    Args:
+        patterns: parameter path -> tensor name, with `{layer}` in those of layers.
+        source: what errors call the checkpoint.
+        wanted: dtype of all parameters; None keeps what is stored.
+        copies: tensors that may be there and are not read.
+    Raises:
+        InputError: a tensor is missing, left over, of another shape or of an unknown number format.
+    """
+    stored = _stored_names(patterns, copies, config, files, source)
+    for leaf_path, names in stored.items():
+        _check_form(names, _tensor_shape(leaf_path, config), files, mixed=wanted is not None)
     params: Params = {}
     for leaf_path, names in stored.items():
         node = params
@@ -144,7 +172,12 @@ def _read_params(
     return params
 
 
-def _parameter_dtype(dtype: Any) -> np.dtype | None:
+def parameter_dtype(dtype: Any) -> np.dtype | None:
+    """The number format that parameters are asked in.
+
+    Raises:
+        InputError: none that checkpoints have.
+    """
     if dtype is None:
         return None
     try:
@@ -158,13 +191,16 @@ def _parameter_dtype(dtype: Any) -> np.dtype | None:
 
 
 def _stored_names(
-    family: Family, config: DecoderConfig, files: TensorTable, directory: Path
+    patterns: dict[tuple[str, ...], str],
+    copies: set[str] | frozenset[str],
+    config: DecoderConfig,
+    files: TensorTable,
+    directory: Path,
 ) -> dict[tuple[str, ...], list[str]]:
     """Parameter path -> its tensors, one per layer, all of them present and no other one left.
 
     A tensor that nothing here computes with is an error, since without it the network would be another one.
     """
-    patterns = family.tensors | ({} if config.tie_embeddings else {HEAD_PATH: HEAD_TENSOR})
     stored: dict[tuple[str, ...], list[str]] = {}
     for path, pattern in patterns.items():
         stored[path] = []
@@ -176,7 +212,7 @@ def _stored_names(
                     f"{directory} has no tensor {name!r}, which its config.json needs: fetch all its files again"
                 )
             stored[path].append(name)
-    known = {name for names in stored.values() for name in names} | ({HEAD_TENSOR} if config.tie_embeddings else set())
+    known = {name for names in stored.values() for name in names} | copies
     extra = sorted(name for name in files.tensors if name not in known and not name.endswith(_COMPUTED_SUFFIX))
     if extra:
         more = f" and {len(extra) - 1} more" if len(extra) > 1 else ""
@@ -194,6 +230,8 @@ def _tensor_shape(path: tuple[str, ...], config: DecoderConfig) -> tuple[int, ..
         return config.matrix_shape(kind)
     if kind in ("q_norm", "k_norm"):
         return (config.head_dim,)
+    if path == FC_PATH:
+        return (config.hidden_size, 2 * config.hidden_size)
     return (config.vocab_size, config.hidden_size) if path in (EMBED_PATH, HEAD_PATH) else (config.hidden_size,)
 
 

@@ -68,3 +68,11 @@ def pad_cache(cache: KVCache, slots: int) -> KVCache:
         key=tuple(jnp.pad(key, ((0, 0), (0, 0), (0, 0), (0, slots))) for key in cache.key),
         value=tuple(jnp.pad(value, ((0, 0), (0, 0), (0, slots), (0, 0))) for value in cache.value),
     )
+
+
+def take_slots(cache: KVCache, slots: Int[Array, "batch place"]) -> KVCache:
+    """The cache of some of its slots, in their order, for each sequence."""
+    return KVCache(
+        key=tuple(jnp.take_along_axis(key, slots[:, None, None, :], axis=3) for key in cache.key),
+        value=tuple(jnp.take_along_axis(value, slots[:, None, :, None], axis=2) for value in cache.value),
+    )

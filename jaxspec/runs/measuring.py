@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from importlib.metadata import version
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxspec.compress.knobs import Knobs, knobs_to_json
 from jaxspec.compress.weights import hard_draft
@@ -22,15 +23,17 @@ from jaxspec.runs.entries import configuration_entry
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.setup import Setup, input_digests, make_setup, resolve_pricing
 from jaxspec.runs.stages import Arrays, Stages
+from jaxspec.speculate.chunks import CHUNK
 from jaxspec.tune.calibration import Calibration, calibrate
 from jaxspec.tune.hard import Decoding, measure_hard
 from jaxspec.tune.objective import DraftMeasurement
-from jaxspec.tune.proof import CHUNK, continuation_length, count_mismatches, decode_prompts, predict_cycles
+from jaxspec.tune.proof import continuation_length, count_mismatches, decode_prompts, predict_cycles
 from jaxspec.tune.statistics import speedup_ratio
 
 SCHEMA_VERSION = 1
 
-_GREEDY = Decoding(greedy=True, temperature=0.0)
+#: What losslessness is proven with, however a run decodes.
+GREEDY = Decoding(greedy=True, temperature=0.0)
 
 
 def versions() -> dict[str, str]:
@@ -58,11 +61,15 @@ class Measuring:
         # Names are resolved before any work, so that a misspelt device costs nothing.
         self.pricings = {name: resolve_pricing(config, name, self.setup.config) for name in config.device}
 
+    @property
+    def continuation_tokens(self) -> int:
+        """Tokens that the target puts out after a prompt where drafts are measured at every start."""
+        return continuation_length(self.settings.output_tokens)
+
     @cached_property
-    def calibration(self) -> Calibration:
-        """Calibration text and everything ranked on it. Only the text is kept as a stage; the rest takes seconds."""
+    def calibration_text(self) -> np.ndarray:
+        """Calibration prompts with what the target puts out after them; "text token". A stage."""
         settings, setup = self.settings, self.setup
-        length = settings.prompt_tokens + continuation_length(settings.output_tokens)
 
         def compute() -> Arrays:
             if self.calibrate_on_own_text:
@@ -73,15 +80,20 @@ class Measuring:
                     None,
                     setup.config,
                     setup.calibration_prompts[:, : settings.prompt_tokens],
-                    num_tokens=continuation_length(settings.output_tokens),
+                    num_tokens=self.continuation_tokens,
                     decoding=setup.decoding,
                     seed=settings.seed,
                     advance=bar.advance,
                 )
-            return {"tokens": decoded["tokens"][:, :length]}
+            return {"tokens": decoded["tokens"][:, : settings.prompt_tokens + self.continuation_tokens]}
 
-        tokens = self.stages.run("calibration_text", compute)["tokens"]
-        return calibrate(setup.params, setup.config, jnp.asarray(tokens), first=settings.prompt_tokens - 1)
+        return self.stages.run("calibration_text", compute)["tokens"]
+
+    @cached_property
+    def calibration(self) -> Calibration:
+        """Calibration text and everything ranked on it, which takes seconds and is no stage."""
+        setup, first = self.setup, self.settings.prompt_tokens - 1
+        return calibrate(setup.params, setup.config, jnp.asarray(self.calibration_text), first=first)
 
     def measure(self, knobs: Knobs) -> DraftMeasurement:
         """The hard draft on calibration text."""
@@ -103,13 +115,13 @@ class Measuring:
                     None,
                     setup.config,
                     setup.prompts,
-                    num_tokens=continuation_length(settings.output_tokens),
+                    num_tokens=self.continuation_tokens,
                     decoding=decoding,
                     seed=settings.seed,
                     advance=bar.advance,
                 )
 
-        return self.stages.run(f"decoded/{_way(decoding)}-autoregressive", compute)
+        return self.stages.run(f"decoded/{way_of(decoding)}-autoregressive", compute)
 
     def decode(self, knobs: Knobs, decoding: Decoding, what: str) -> Arrays:
         """Held-out prompts with a hard draft. Stages are named by the knobs: what two devices share is decoded once."""
@@ -125,20 +137,20 @@ class Measuring:
                     knobs=knobs,
                     draft_length=knobs.draft_length,
                     num_tokens=settings.output_tokens,
-                    room=continuation_length(settings.output_tokens),  # shares the compilation of plain decoding
+                    room=self.continuation_tokens,  # shares the compilation of plain decoding
                     decoding=decoding,
                     seed=settings.seed,
                     advance=bar.advance,
                 )
 
-        return self.stages.run(f"decoded/{_way(decoding)}-{_digest(knobs)}", compute)
+        return self.stages.run(f"decoded/{way_of(decoding)}-{_digest(knobs)}", compute)
 
     def predict(self, knobs: Knobs, what: str) -> Arrays:
         """Cycles of the held-out prompts, expected without decoding them."""
         setup, settings = self.setup, self.settings
 
         def compute() -> Arrays:
-            length = settings.prompt_tokens + continuation_length(settings.output_tokens)
+            length = settings.prompt_tokens + self.continuation_tokens
             texts = self.decode_autoregressively(setup.decoding)["tokens"][:, :length]
             with self._bar(f"predicting tokens per cycle, {what}", len(texts)) as bar:
                 return predict_cycles(
@@ -154,28 +166,11 @@ class Measuring:
                     advance=bar.advance,
                 )
 
-        return self.stages.run(f"predicted/{_way(setup.decoding)}-{_digest(knobs)}", compute)
+        return self.stages.run(f"predicted/{way_of(setup.decoding)}-{_digest(knobs)}", compute)
 
-    def entry(self, device: str, chosen: dict[str, Knobs], *, hero: str) -> dict[str, Any]:
-        """One device's entry of result.json.
-
-        Args:
-            chosen: hard knobs by configuration.
-            hero: the configuration that is proven lossless and compared with the others.
-        """
-        settings, setup, pricing = self.settings, self.setup, self.pricings[device]
-        configurations, speeds = {}, {}
-        for name, knobs in chosen.items():
-            counted = self.decode(knobs, setup.decoding, name)
-            configurations[name] = configuration_entry(
-                knobs,
-                measured=self.measure(knobs),
-                counted=counted,
-                predicted=self.predict(knobs, name),
-                pricing=pricing,
-                seed=settings.seed,
-            )
-            speeds[name] = (counted["generated"], counted["cycles"], configurations[name]["cycle"]["total_s"])
+    def head(self, device: str) -> dict[str, Any]:
+        """What every entry of result.json begins with: what ran, what was priced, with which settings, in which time."""
+        settings, setup = self.settings, self.setup
         return {
             "schema_version": SCHEMA_VERSION,
             "model": {
@@ -202,6 +197,31 @@ class Measuring:
             "text": setup.text.source,
             "seed": settings.seed,
             "statement": f"acceptance measured on {setup.model_name}, cost predicted for {settings.architecture}",
+            "timing_s": dict(self.stages.timing_s),
+            "versions": versions(),
+        }
+
+    def entry(self, device: str, chosen: dict[str, Knobs], *, hero: str) -> dict[str, Any]:
+        """One device's entry of result.json.
+
+        Args:
+            chosen: hard knobs by configuration.
+            hero: the configuration that is proven lossless and compared with the others.
+        """
+        settings, setup, pricing = self.settings, self.setup, self.pricings[device]
+        configurations, speeds = {}, {}
+        for name, knobs in chosen.items():
+            counted = self.decode(knobs, setup.decoding, name)
+            configurations[name] = configuration_entry(
+                knobs,
+                measured=self.measure(knobs),
+                counted=counted,
+                predicted=self.predict(knobs, name),
+                pricing=pricing,
+                seed=settings.seed,
+            )
+            speeds[name] = (counted["generated"], counted["cycles"], configurations[name]["cycle"]["total_s"])
+        return self.head(device) | {
             "pays": configurations[hero]["speedup_vs_stored_ar"] > 1.0,
             "configurations": configurations,
             "ratios": {
@@ -210,15 +230,13 @@ class Measuring:
                 if other != hero
             },
             "lossless": self._lossless(chosen[hero], hero),
-            "timing_s": dict(self.stages.timing_s),
-            "versions": versions(),
         }
 
     def _lossless(self, knobs: Knobs, what: str) -> dict[str, Any]:
         """Greedy equality; where the run itself samples, greedy decoding is run for this alone."""
         return count_mismatches(
-            self.decode(knobs, _GREEDY, what),
-            self.decode_autoregressively(_GREEDY),
+            self.decode(knobs, GREEDY, what),
+            self.decode_autoregressively(GREEDY),
             self.settings.prompt_tokens,
             self.settings.output_tokens,
         )
@@ -235,16 +253,19 @@ def carry_out(
     out: str | None,
     force: bool,
     reporter: Reporter | None,
+    inputs: Mapping[str, str] | None = None,
 ) -> tuple[list[dict[str, Any]], RunDirectory]:
     """Begin, resume or reprint a run.
 
     Args:
         work: makes the entries of result.json.
+        inputs: digests of files that the configuration names beside the model and the text.
     Returns:
         The entries, in JSON's own types, and the directory (closed).
     """
     reporter = reporter or Reporter()
-    with RunDirectory(command, config, inputs=input_digests(config), out=out, force=force) as directory:
+    digests = input_digests(config) | dict(inputs or {})
+    with RunDirectory(command, config, inputs=digests, out=out, force=force) as directory:
         if (finished := directory.finished()) is not None:
             reporter.line(f"already finished: {directory.path} (--force starts anew)")
             return finished, directory
@@ -254,7 +275,8 @@ def carry_out(
         return entries, directory
 
 
-def _way(decoding: Decoding) -> str:
+def way_of(decoding: Decoding) -> str:
+    """How tokens are chosen, in names of stages."""
     return "greedy" if decoding.greedy else "sampled"
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key
 
 from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.kv import compress_cache, round_kv
@@ -21,6 +21,7 @@ from jaxspec.models.decoder import Params, causal_mask, forward
 from jaxspec.models.kv_cache import KVCache, empty_cache, write_cache
 from jaxspec.speculate.keys import Purpose, draw_keys
 from jaxspec.speculate.rules import token_distribution, verify_chain
+from jaxspec.speculate.steps import slots_before, top_gap
 
 
 class Decoded(NamedTuple):
@@ -49,17 +50,6 @@ class _State(NamedTuple):
     cycles: Array
     accepted_at: Array
     margin: Array
-
-
-def _top_gap(logits: Float[Array, "*b vocab"]) -> Float[Array, "*b"]:
-    top, _ = jax.lax.top_k(logits, 2)
-    return top[..., 0] - top[..., 1]
-
-
-def _before(length: Int[Array, " batch"], tokens: int, slots: int) -> Bool[Array, "batch token slot"]:
-    """Slots below `length`, for each token of a step."""
-    seen = jnp.arange(slots)[None, :] < length[:, None]
-    return jnp.broadcast_to(seen[:, None, :], (length.shape[0], tokens, slots))
 
 
 def decode(
@@ -163,7 +153,7 @@ def _decode(
             positions=slot[:, None],
             mask=jnp.ones((batch, 1, 1), bool),
             cache=cache,
-            cache_mask=_before(slot, 1, slots),
+            cache_mask=slots_before(slot, 1, slots),
         )
         distribution = token_distribution(result.logits[:, 0], temperature, greedy)
         keys = draw_keys(seed, Purpose.DRAFT, prompt_ids, slot + 1)
@@ -186,7 +176,7 @@ def _decode(
             positions=positions,
             mask=causal_mask(batch, width),
             cache=state.target_cache,
-            cache_mask=_before(root_slot, width, slots),
+            cache_mask=slots_before(root_slot, width, slots),
         )
         p = token_distribution(verified.logits, temperature, greedy)
         drafted = chain[:, 1:]
@@ -205,7 +195,7 @@ def _decode(
         write_tokens = jax.vmap(partial(jax.lax.dynamic_update_slice_in_dim, axis=0))
         tokens = write_tokens(state.tokens, new.astype(jnp.int32), state.length)
         committed = depth <= verdict.accepted[:, None]
-        gap = jnp.min(jnp.where(committed, _top_gap(verified.logits), jnp.inf), axis=1)
+        gap = jnp.min(jnp.where(committed, top_gap(verified.logits), jnp.inf), axis=1)
         accepted = (depth[:-1] < verdict.accepted[:, None]).astype(jnp.int32)
         return _State(
             tokens=jnp.where(active[:, None], tokens, state.tokens),

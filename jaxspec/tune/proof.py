@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
 
 from jaxspec.compress.knobs import MAX_DRAFT_LENGTH, Knobs
 from jaxspec.compress.kv import compress_cache, round_kv
@@ -16,10 +15,8 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
 from jaxspec.speculate.acceptance import TargetText, all_starts, expected_cycles
 from jaxspec.speculate.chain import Decoded, decode, decode_autoregressively
+from jaxspec.speculate.chunks import gather, prompt_chunks
 from jaxspec.tune.hard import Decoding
-
-#: Prompts decoded together. One compiled shape serves every number of prompts, and results do not depend on it.
-CHUNK = 24
 
 #: Static width of every verification: whatever is drafted, and for autoregressive decoding too.
 WIDTH = MAX_DRAFT_LENGTH + 1
@@ -31,21 +28,6 @@ TIE_MARGIN = 1e-3
 def continuation_length(output_tokens: int) -> int:
     """Tokens to decode autoregressively so that drafts can be measured at every start within `output_tokens`."""
     return output_tokens + WIDTH
-
-
-def _chunks(prompts: np.ndarray) -> list[tuple[Int[Array, "chunk prompt"], Int[Array, " chunk"], int]]:
-    """Prompts in chunks of CHUNK, the last one padded with copies; their ids, and how many are real."""
-    chunks = []
-    for start in range(0, len(prompts), CHUNK):
-        part = prompts[start : start + CHUNK]
-        index = np.arange(CHUNK) % len(part)
-        chunks.append((jnp.asarray(part[index]), jnp.asarray(start + index), len(part)))
-    return chunks
-
-
-def _gather(parts: list[tuple[Any, int]]) -> dict[str, np.ndarray]:
-    kept = [jax.tree.map(lambda x, count=count: np.asarray(x)[:count], result._asdict()) for result, count in parts]
-    return jax.tree.map(lambda *x: np.concatenate(x), *kept)
 
 
 def decode_prompts(
@@ -76,7 +58,7 @@ def decode_prompts(
         raise ValueError("a draft came without its knobs; give both, or neither to decode autoregressively")
     shape: dict[str, Any] = {"config": config, "num_tokens": num_tokens, "room": room, "width": WIDTH}
     parts: list[tuple[Decoded, int]] = []
-    for chunk, ids, count in _chunks(prompts):
+    for chunk, ids, count in prompt_chunks(prompts):
         if draft is None or knobs is None:
             result = decode_autoregressively(target, chunk, ids, key, temperature, greedy=decoding.greedy, **shape)
         else:
@@ -84,7 +66,7 @@ def decode_prompts(
             result = decode(target, draft, chunk, ids, knobs, length, key, temperature, greedy=decoding.greedy, **shape)
         parts.append((jax.block_until_ready(result), count))
         advance()
-    return _gather(parts)
+    return gather(parts)
 
 
 @partial(jax.jit, static_argnames=("config", "first", "greedy"))
@@ -122,14 +104,14 @@ def predict_cycles(
         "cycles" and "survival" of `CycleStatistics`, over all texts.
     """
     parts = []
-    for chunk, _, count in _chunks(texts):
+    for chunk, _, count in prompt_chunks(texts):
         temperature = jnp.asarray(max(decoding.temperature, 1e-6), jnp.float32)
         survival = _survival(
             target, draft, chunk, knobs, temperature, config=config, first=prompt_tokens - 1, greedy=decoding.greedy
         )
         parts.append((jax.block_until_ready(expected_cycles(survival, draft_length, num_tokens)), count))
         advance()
-    return _gather(parts)
+    return gather(parts)
 
 
 def count_mismatches(

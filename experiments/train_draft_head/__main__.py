@@ -1,0 +1,92 @@
+"""Train the draft head of a byte-level network: `python -m experiments.train_draft_head`.
+
+Stops and starts, as `python -m experiments.train_embedded` does. The network is frozen; the text is what the embedded network
+was trained on. Takes about half an hour on two CPU cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import platform
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.draft_agreement import PROMPT_TOKENS, PROMPTS, SEED, agreement_lines, measure_agreement
+from experiments.train_draft_head.export import write_head_card
+from experiments.train_draft_head.train import HeadRecipe, make_head_step
+from experiments.train_embedded.corpus import sample_windows, standard_library, training_bytes
+from experiments.train_embedded.loop import run_steps
+from jaxspec.models.draft_head import init_head_params
+from jaxspec.models.embedded import load_model
+from jaxspec.models.head_files import load_head, save_head
+from jaxspec.speculate.drafts.head_draft import HeadDraft, HeadDraftParams
+from jaxspec.text.windows import load_text, windows
+
+
+def parse_arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.train_draft_head", description=__doc__)
+    parser.add_argument(
+        "--model", default="embedded", help="the target; its tokens must be bytes (default %(default)s)"
+    )
+    parser.add_argument("--run", type=Path, default=Path("runs/train_draft_head"), help="folder of the checkpoints")
+    parser.add_argument("--out", type=Path, help="folder for the head; default: inside --run, nothing is overwritten")
+    parser.add_argument("--stdlib", type=Path, default=standard_library(), help="folder of .py files to learn from")
+    parser.add_argument("--steps", type=int, default=HeadRecipe.steps, help="training steps (default %(default)s)")
+    parser.add_argument("--seed", type=int, default=HeadRecipe.seed)
+    parser.add_argument("--checkpoint-every", type=int, default=50)
+    parser.add_argument("--export-only", action="store_true", help="write the newest checkpoint's weights and stop")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Train, or resume, then export and measure."""
+    args = parse_arguments()
+    recipe = HeadRecipe(steps=args.steps, seed=args.seed)
+    corpus = training_bytes(args.stdlib)
+    target = load_model(args.model, dtype=jnp.float32)
+    config = dataclasses.replace(target.config, num_layers=1)
+    init, step_function = make_head_step(recipe, config, target.params, target.config)
+    head = init_head_params(config, jax.random.key(recipe.seed))
+
+    def batch_at(step):
+        window = recipe.window_at(step)
+        tokens = sample_windows(corpus, recipe.seed, step, recipe.tokens_per_step // window, window + 1)
+        return tokens, np.int32(3 * step % recipe.root_every)  # every offset in turn, neighbours apart
+
+    state = run_steps(
+        args.run / "checkpoints",
+        head,
+        init(head),
+        step_function,
+        batch_at,
+        steps=0 if args.export_only else recipe.steps,
+        checkpoint_every=args.checkpoint_every,
+        scale=1.0,
+        unit="nats of KL and feature error",
+    )
+    out = args.out or args.run / "weights"
+    save_head(state["params"], config, out, target=target.params, max_positions=recipe.long_window)
+    # As it is stored, as it will be read: bfloat16, computed in float32.
+    stored = load_head(out, target, dtype=jnp.float32)
+    prompts = windows(load_text("stdlib", target.tokenizer).held_out, PROMPTS, PROMPT_TOKENS, SEED)
+    params = HeadDraftParams(head=stored.params, ends=stored.ends)
+    agreement = measure_agreement(target.params, target.config, HeadDraft(stored.config), params, prompts)
+    facts = {
+        "steps": int(state["step"]),
+        "parameters": sum(leaf.size for leaf in jax.tree.leaves(stored.params)),
+        "agreement": agreement_lines(agreement),
+        "training_bytes": {name: int(part.size) for name, part in corpus.items()},
+        "recipe": dataclasses.asdict(recipe),
+        "machine": f"{jax.default_backend()}, Python {platform.python_version()}, jax {jax.__version__}",
+    }
+    write_head_card(out, config, facts)
+    print(f"held out: {facts['agreement']}\nhead in {out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""A draft head as a directory: config.json, which names the target by its weights, and one safetensors file."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from safetensors.numpy import save_file
+
+from jaxspec.errors import InputError
+from jaxspec.models.checkpoint_files import open_checkpoint, read_json_object
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import Params
+from jaxspec.models.draft_head import TargetEnds, check_head_config, target_ends
+from jaxspec.models.families import decoder_config
+from jaxspec.models.hf_export import config_json, family_for, lookup
+from jaxspec.models.hf_load import FC_PATH, LoadedModel, parameter_dtype, read_tensors
+
+__all__ = ["HEAD_MODEL_TYPE", "LoadedHead", "load_head", "save_head", "weights_sha256"]
+
+#: `model_type` of a head's config.json.
+HEAD_MODEL_TYPE = "jaxspec_draft_head"
+_TARGET_KEY = "target_weights_sha256"
+
+#: Parameter path -> tensor name, of what a head has beside its layer.
+_OWN_TENSORS = {
+    ("embed_norm",): "embed_norm.weight",
+    ("hidden_norm",): "hidden_norm.weight",
+    FC_PATH: "fc.weight",
+}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LoadedHead:
+    """A draft head read from a directory.
+
+    Attributes:
+        config: static shape: the target's sizes outside, the head's own inside, one layer.
+        params: as made by `init_head_params`.
+        ends: of the target that it was loaded for.
+        directory: where it came from.
+    """
+
+    config: DecoderConfig
+    params: Params
+    ends: TargetEnds
+    directory: Path
+
+
+def weights_sha256(params: Params) -> str:
+    """What tells one network's weights from another's, whatever file, sharding or wider dtype they come in.
+
+    Returns:
+        SHA-256 in hex over all parameters in the order of their paths: path, shape, values as little-endian float32.
+    """
+    digest = hashlib.sha256()
+
+    def add(path: str, node: Any) -> None:
+        if isinstance(node, dict):
+            for key in sorted(node):
+                add(f"{path}/{key}", node[key])
+            return
+        digest.update(f"{path} {tuple(map(int, node.shape))}\n".encode())
+        # Layer by layer: the wide copy of a whole stack need not fit.
+        for part in node if node.ndim == 3 else [node]:
+            digest.update(np.ascontiguousarray(np.asarray(part), "<f4").tobytes())
+
+    add("", params)
+    return digest.hexdigest()
+
+
+def _patterns(config: DecoderConfig) -> dict[tuple[str, ...], str]:
+    layer = {path: name for path, name in family_for(config).tensors.items() if path[0] == "layers"}
+    return _OWN_TENSORS | layer
+
+
+def save_head(params: Params, config: DecoderConfig, out: Path, *, target: Params, max_positions: int) -> None:
+    """Write `out`/config.json and `out`/model.safetensors in bfloat16; each file appears whole or not at all.
+
+    Args:
+        target: parameters of the network that the head was trained on.
+    """
+    check_head_config(config)
+    out.mkdir(parents=True, exist_ok=True)
+    stored = lambda path: np.asarray(jnp.asarray(lookup(params, path), jnp.bfloat16))
+    tensors = {
+        name.format(layer=0): np.ascontiguousarray(stored(path)[0] if path[0] == "layers" else stored(path))
+        for path, name in _patterns(config).items()
+    }
+    raw = {
+        "model_type": HEAD_MODEL_TYPE,
+        _TARGET_KEY: weights_sha256(target),
+        "network": config_json(config, max_positions=max_positions),
+    }
+    partial = out / "model.safetensors.part"
+    save_file(tensors, partial, metadata={"format": "pt"})
+    partial.chmod(0o644)  # save_file makes it private to the writer
+    os.replace(partial, out / "model.safetensors")
+    partial = out / "config.json.part"
+    partial.write_text(json.dumps(raw, indent=2, sort_keys=True) + "\n")
+    os.replace(partial, out / "config.json")
+
+
+def load_head(path: str | os.PathLike[str], target: LoadedModel, *, dtype: Any = None) -> LoadedHead:
+    """Read a head for the network that it was trained on.
+
+    Args:
+        path: a directory as `save_head` writes it.
+        target: its weights, in a dtype that holds the stored ones exactly.
+        dtype: of the head's parameters: bfloat16, float16 or float32; None keeps what is stored.
+    Raises:
+        InputError: anything about the directory that cannot be used, or another target, in one line.
+    """
+    wanted = parameter_dtype(dtype)
+    directory = Path(path)
+    if not os.path.isdir(directory):
+        raise InputError(
+            f"draft head directory {str(directory)!r} does not exist; needed is a folder with config.json and "
+            "model.safetensors: check the path"
+        )
+    config, trained_on = _head_config(directory / "config.json")
+    found = weights_sha256(target.params)
+    if found != trained_on:
+        raise InputError(
+            f"the draft head in {directory} was trained on weights with SHA-256 {trained_on[:12]}...; those of "
+            f"{target.directory} have {found[:12]}...: use the target that it belongs to, or train another head with "
+            "`python -m experiments.train_draft_head`"
+        )
+    for name in ("hidden_size", "vocab_size"):
+        own, needed = getattr(config, name), getattr(target.config, name)
+        if own != needed:
+            raise InputError(f"{directory / 'config.json'} has {name} {own}; the target has {needed}: fetch it again")
+    with open_checkpoint(directory) as files:
+        params = read_tensors(_patterns(config), config, files, directory, wanted)
+    return LoadedHead(config=config, params=params, ends=target_ends(target.params, target.config), directory=directory)
+
+
+def _head_config(path: Path) -> tuple[DecoderConfig, str]:
+    """A head's shape, and its target's hash."""
+    raw = read_json_object(path)
+    if raw.get("model_type") != HEAD_MODEL_TYPE:
+        raise InputError(
+            f"{path} has model_type {raw.get('model_type')!r}; a draft head has {HEAD_MODEL_TYPE!r}: give a directory "
+            "that `python -m experiments.train_draft_head` wrote"
+        )
+    network, trained_on = raw.get("network"), raw.get(_TARGET_KEY)
+    if not isinstance(network, dict):
+        raise InputError(f"{path} has network {network!r}; it must be an object: fetch it again")
+    if not isinstance(trained_on, str) or not re.fullmatch(r"[0-9a-f]{64}", trained_on):
+        raise InputError(f"{path} has {_TARGET_KEY} {trained_on!r}; it must be 64 hex digits: fetch it again")
+    try:
+        config = decoder_config(network)
+        check_head_config(config)
+    except (NotImplementedError, ValueError) as error:
+        raise InputError(f"{path}: {error}; use a draft head of a known shape") from error
+    return config, trained_on

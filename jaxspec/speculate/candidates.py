@@ -1,0 +1,61 @@
+"""A draft's candidates after each token it was asked about: its likeliest, or sampled without replacement."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key
+
+from jaxspec.speculate.tree_rules import sample_candidates
+
+__all__ = ["CandidateLaw", "Candidates", "propose"]
+
+#: How candidates are chosen: see `jaxspec.speculate.tree_rules`.
+CandidateLaw: TypeAlias = Literal["top", "sampled"]
+
+
+class Candidates(NamedTuple):
+    """Tokens that a draft proposes after some tokens, and how likely it holds them.
+
+    Attributes:
+        tokens: all different, rank 0 first.
+        distribution: what they were sampled from; None where they are the likeliest.
+        log_probability: the draft's, of each.
+    """
+
+    tokens: Int[Array, "batch token candidate"]
+    distribution: Float[Array, "batch token vocab"] | None
+    log_probability: Float[Array, "batch token candidate"]
+
+
+def propose(
+    logits: Float[Array, "batch token vocab"],
+    keys: Key[Array, "batch token"] | None,
+    temperature: Float[Array, ""] | float,
+    *,
+    count: int,
+    law: CandidateLaw,
+) -> Candidates:
+    """The first `count` candidates after each token.
+
+    Args:
+        keys: one per token, read only where candidates are sampled.
+        temperature: of the distribution that is sampled from; the likeliest tokens are those of the logits themselves, with
+            their probabilities at temperature 1.
+    Raises:
+        ValueError: more candidates than the vocabulary has tokens.
+    """
+    if not 1 <= count <= logits.shape[-1]:
+        raise ValueError(f"{count} candidates came; a vocabulary of {logits.shape[-1]} allows 1 to that many")
+    if law == "top":
+        log_q = jax.nn.log_softmax(logits, axis=-1)
+        best, tokens = jax.lax.top_k(log_q, count)
+        return Candidates(tokens.astype(jnp.int32), None, best)
+    distribution = jax.nn.softmax(logits / temperature, axis=-1)
+    one = lambda q, key: sample_candidates(q, key, count)
+    assert keys is not None
+    tokens = jax.vmap(jax.vmap(one))(distribution, keys).astype(jnp.int32)
+    chance = jnp.take_along_axis(distribution, tokens, axis=-1)
+    return Candidates(tokens, distribution, jnp.log(chance))

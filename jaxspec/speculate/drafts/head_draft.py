@@ -1,0 +1,126 @@
+"""A draft head on the target's hidden states as a draft: true states at committed positions, its own predictions after them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Float
+
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import Params, causal_mask
+from jaxspec.models.draft_head import TargetEnds, check_head_config, head_forward, head_logits
+from jaxspec.models.kv_cache import KVCache, empty_cache, write_cache
+from jaxspec.speculate.drafts.interface import Committed, Level, Root
+from jaxspec.speculate.drafts.self_draft import tree_slots
+from jaxspec.speculate.steps import slots_before
+
+__all__ = ["HeadDraft", "HeadDraftParams", "HeadMemory"]
+
+
+class HeadDraftParams(NamedTuple):
+    """The head's own parameters, and the parts of the target that it shares."""
+
+    head: Params
+    ends: TargetEnds
+
+
+@struct.dataclass
+class HeadMemory:
+    """What a head remembers.
+
+    Attributes:
+        cache: one layer. Place t has slot t: it holds what the head made of the token at position t + 1, so that token
+            number n of a cycle has the slot before the root's position, + n.
+        hidden: predicted hidden state of each numbered token of the cycle.
+        logits: of the token after the root.
+    """
+
+    cache: KVCache
+    hidden: Float[Array, "batch number hidden"]
+    logits: Float[Array, "batch vocab"]
+
+
+@dataclasses.dataclass(frozen=True)
+class HeadDraft:
+    """A draft of one decoder layer between the target's embedding and its LM head.
+
+    The root's place is the last one of what was committed: `commit` computes what `open` gives.
+
+    Raises:
+        NotImplementedError: see `check_head_config`.
+    Source: see `head_forward`.
+    """
+
+    config: DecoderConfig
+
+    def __post_init__(self) -> None:
+        check_head_config(self.config)
+
+    def empty(self, params: HeadDraftParams, batch: int, slots: int, numbers: int) -> HeadMemory:
+        """See `Draft.empty`."""
+        del params
+        return HeadMemory(
+            cache=empty_cache(self.config, batch, slots + numbers),
+            hidden=jnp.zeros((batch, numbers, self.config.hidden_size)),
+            logits=jnp.zeros((batch, self.config.vocab_size)),
+        )
+
+    def commit(self, params: HeadDraftParams, memory: HeadMemory, committed: Committed) -> HeadMemory:
+        """See `Draft.commit`."""
+        batch, places = committed.tokens.shape
+        place = jnp.arange(places)
+        valid = place[None, :] < committed.valid[:, None]
+        result = head_forward(
+            params.head,
+            self.config,
+            ends=params.ends,
+            tokens=committed.tokens,
+            # Padding is masked, but 0 times what is not finite would still not be 0.
+            hidden=jnp.where(valid[..., None], committed.hidden, 0),
+            positions=committed.start[:, None] + place,
+            mask=causal_mask(batch, places),
+            cache=memory.cache,
+            cache_mask=slots_before(committed.start, places, memory.cache.num_slots),
+        )
+        root = jnp.take_along_axis(result.hidden, committed.valid[:, None, None] - 1, axis=1)
+        return HeadMemory(
+            cache=write_cache(memory.cache, result.cache, committed.start),
+            hidden=memory.hidden.at[:, :1].set(root),
+            logits=head_logits(root[:, 0], params.ends, self.config),
+        )
+
+    def open(
+        self, params: HeadDraftParams, memory: HeadMemory, root: Root
+    ) -> tuple[Float[Array, "batch vocab"], HeadMemory]:
+        """See `Draft.open`."""
+        del params, root
+        return memory.logits, memory
+
+    def extend(
+        self, params: HeadDraftParams, memory: HeadMemory, root: Root, level: Level
+    ) -> tuple[Float[Array, "batch token vocab"], HeadMemory]:
+        """See `Draft.extend`."""
+        batch, tokens = level.tokens.shape
+        place = root.position - 1
+        result = head_forward(
+            params.head,
+            self.config,
+            ends=params.ends,
+            tokens=level.tokens,
+            hidden=jnp.take_along_axis(memory.hidden, level.parent[:, :, None], axis=1),
+            positions=place[:, None] + level.depth,
+            # Tokens of one level are not above each other.
+            mask=jnp.broadcast_to(jnp.eye(tokens, dtype=bool), (batch, tokens, tokens)),
+            cache=memory.cache,
+            cache_mask=tree_slots(place, level.ancestors, memory.cache.num_slots),
+        )
+        memory = dataclasses.replace(
+            memory,
+            cache=write_cache(memory.cache, result.cache, place + level.first),
+            hidden=jax.lax.dynamic_update_slice_in_dim(memory.hidden, result.hidden, level.first, axis=1),
+        )
+        return head_logits(result.hidden, params.ends, self.config), memory

@@ -1,0 +1,103 @@
+"""What a draft is to tree decoding: four pure functions of its parameters and of a memory that it owns.
+
+A cycle of decoding tells the draft what was committed (`commit`), asks it about the root (`open`), then about one level of the
+tree after another (`extend`). Nothing else is asked, so that a compressed copy of the target, another network, a head on the
+target's hidden states and a lookup in the text are all the same to decoding, and to the measurement of what they are worth.
+
+Positions count tokens of the text from 0. The root is the last committed token; the target has not processed it yet, so that
+what the target says of it (KV, hidden state) is known only after the next verification.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxspec.models.kv_cache import KVCache
+
+__all__ = ["Committed", "Draft", "Level", "Memory", "Root"]
+
+#: What a draft remembers: any pytree of arrays.
+Memory = Any
+
+
+class Committed(NamedTuple):
+    """Tokens that have become part of the text, with what the target said when it processed the ones before them.
+
+    Place i of the window is position start + i. The old root is at `start`, the new one at start + valid, and it is
+    `tokens[:, valid − 1]`. After a prompt of P tokens, start is 0 and valid P − 1.
+
+    Attributes:
+        tokens: at place i, the token at position start + i + 1.
+        hidden: at place i, the target's last hidden state (before its final norm) at position start + i.
+        cache: the target's KV of the window, slot i for place i.
+        start: position of place 0.
+        valid: how many places are valid, 1 to the window's size; what stands behind them is padding, and may be written to
+            memory where the next commitment overwrites it.
+    """
+
+    tokens: Int[Array, "batch place"]
+    hidden: Float[Array, "batch place hidden"]
+    cache: KVCache
+    start: Int[Array, " batch"]
+    valid: Int[Array, " batch"]
+
+
+class Root(NamedTuple):
+    """The last committed token."""
+
+    token: Int[Array, " batch"]
+    position: Int[Array, " batch"]
+
+
+class Level(NamedTuple):
+    """Drafted tokens that are expanded together: inner nodes of one depth.
+
+    Within a cycle, tokens that the draft is asked about have numbers: 0 is the root, then come the nodes in the order of the
+    levels. Numbers may be left out. A level's last tokens may be padding: a later level then uses their numbers again.
+
+    Attributes:
+        tokens: "batch token".
+        first: number of the first; the others follow.
+        depth: of each after the root, >= 1: it stands at the root's position + depth.
+        parent: number of each one's parent, an earlier level's or 0.
+        ancestors: at [.., token, number], which of the numbers are above the token, the root among them, itself not. Padding
+            has none.
+    """
+
+    tokens: Int[Array, "batch token"]
+    first: Int[Array, ""]
+    depth: Int[Array, "batch token"]
+    parent: Int[Array, "batch token"]
+    ancestors: Bool[Array, "batch token number"]
+
+
+class Draft(Protocol):
+    """A draft: static (hashable), with its numbers in `params`, a pytree that every function gets first."""
+
+    def empty(self, params: Any, batch: int, slots: int, numbers: int) -> Memory:
+        """Memory of no text.
+
+        Args:
+            slots: static; positions that are ever committed or drafted, padding included, are below it.
+            numbers: static; numbers of drafted tokens within a cycle, padding included, are below it.
+        """
+        ...
+
+    def commit(self, params: Any, memory: Memory, committed: Committed) -> Memory:
+        """Take in what was committed. Called once for the prompt, then once per cycle.
+
+        A sequence that has finished is committed again and again from the same position: what comes of it is not used.
+        """
+        ...
+
+    def open(self, params: Any, memory: Memory, root: Root) -> tuple[Float[Array, "batch vocab"], Memory]:
+        """Logits of the token after the root, and the memory with the root as token number 0."""
+        ...
+
+    def extend(
+        self, params: Any, memory: Memory, root: Root, level: Level
+    ) -> tuple[Float[Array, "batch token vocab"], Memory]:
+        """Logits of the tokens after a level's, and the memory with the level."""
+        ...

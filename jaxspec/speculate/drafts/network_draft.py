@@ -1,0 +1,102 @@
+"""Another network as a draft: any one of the target's vocabulary, usually a smaller one, with KV of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Bool, Float
+
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import Params, causal_mask, forward, unembed
+from jaxspec.models.kv_cache import KVCache, empty_cache, write_cache
+from jaxspec.speculate.drafts.interface import Committed, Level, Root
+from jaxspec.speculate.drafts.self_draft import tree_slots
+from jaxspec.speculate.steps import slots_before
+
+__all__ = ["NetworkDraft", "NetworkMemory"]
+
+
+@struct.dataclass
+class NetworkMemory:
+    """What another network remembers.
+
+    Attributes:
+        cache: its own KV; token number n of a cycle has the root's slot + n.
+        logits: of the token after the root.
+    """
+
+    cache: KVCache
+    logits: Float[Array, "batch vocab"]
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkDraft:
+    """A draft that shares the target's vocabulary and nothing else; its parameters are those of `forward`.
+
+    What was committed is computed anew, in one step, rather than kept from drafting: the root's own place comes last in it, so
+    that `open` has nothing to compute. The text's first token never reaches a draft and is left out: slot 0 stays unseen.
+
+    Source: Leviathan et al. 2023, arXiv:2211.17192 (a smaller network drafts); SpecInfer, Miao et al. 2024 (a tree of it).
+    """
+
+    config: DecoderConfig
+
+    def empty(self, params: Params, batch: int, slots: int, numbers: int) -> NetworkMemory:
+        """See `Draft.empty`."""
+        del params
+        return NetworkMemory(
+            # A window of commitments reaches one slot further than its places.
+            cache=empty_cache(self.config, batch, slots + numbers + 1),
+            logits=jnp.zeros((batch, self.config.vocab_size)),
+        )
+
+    def commit(self, params: Params, memory: NetworkMemory, committed: Committed) -> NetworkMemory:
+        """See `Draft.commit`."""
+        batch, places = committed.tokens.shape
+        first = committed.start + 1
+        result = forward(
+            params,
+            self.config,
+            tokens=committed.tokens,
+            positions=first[:, None] + jnp.arange(places),
+            mask=causal_mask(batch, places),
+            cache=memory.cache,
+            cache_mask=_but_the_first(slots_before(first, places, memory.cache.num_slots)),
+            logits_from=places,  # none: a prompt's would be many, and one is needed
+        )
+        root = jnp.take_along_axis(result.hidden, committed.valid[:, None, None] - 1, axis=1)[:, 0]
+        return NetworkMemory(
+            cache=write_cache(memory.cache, result.cache, first), logits=unembed(root, params, self.config)
+        )
+
+    def open(
+        self, params: Params, memory: NetworkMemory, root: Root
+    ) -> tuple[Float[Array, "batch vocab"], NetworkMemory]:
+        """See `Draft.open`."""
+        del params, root
+        return memory.logits, memory
+
+    def extend(
+        self, params: Params, memory: NetworkMemory, root: Root, level: Level
+    ) -> tuple[Float[Array, "batch token vocab"], NetworkMemory]:
+        """See `Draft.extend`."""
+        batch, tokens = level.tokens.shape
+        result = forward(
+            params,
+            self.config,
+            tokens=level.tokens,
+            positions=root.position[:, None] + level.depth,
+            # Tokens of one level are not above each other.
+            mask=jnp.broadcast_to(jnp.eye(tokens, dtype=bool), (batch, tokens, tokens)),
+            cache=memory.cache,
+            cache_mask=_but_the_first(tree_slots(root.position, level.ancestors, memory.cache.num_slots)),
+        )
+        cache = write_cache(memory.cache, result.cache, root.position + level.first)
+        return result.logits, dataclasses.replace(memory, cache=cache)
+
+
+def _but_the_first(seen: Bool[Array, "batch token slot"]) -> Bool[Array, "batch token slot"]:
+    """What is seen, less slot 0."""
+    return seen & (jnp.arange(seen.shape[-1]) > 0)

@@ -1,0 +1,92 @@
+"""The target's own compressed copy as a draft: it reads the target's KV, compressed, at all committed positions."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxspec.compress.knobs import Knobs
+from jaxspec.compress.kv import compress_cache
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import Params, forward
+from jaxspec.models.kv_cache import KVCache, empty_cache, write_cache
+from jaxspec.speculate.drafts.interface import Committed, Level, Root
+from jaxspec.speculate.steps import slots_before
+
+__all__ = ["SelfDraft", "SelfDraftParams", "tree_slots"]
+
+
+class SelfDraftParams(NamedTuple):
+    """The compressed matrices, and how committed KV is read (only the knobs' KV part is used)."""
+
+    network: Params
+    knobs: Knobs
+
+
+@dataclasses.dataclass(frozen=True)
+class SelfDraft:
+    """A draft of the target's own shape. Its memory is a KV cache in which token number n of a cycle has the root's slot + n.
+
+    Source: Cassandra (self-speculative decoding); what uncommitted tokens see is decided in
+        docs/decisions/0001-uncommitted-draft-kv.md.
+    """
+
+    config: DecoderConfig
+
+    def empty(self, params: SelfDraftParams, batch: int, slots: int, numbers: int) -> KVCache:
+        """See `Draft.empty`."""
+        del params
+        return empty_cache(self.config, batch, slots + numbers)
+
+    def commit(self, params: SelfDraftParams, memory: KVCache, committed: Committed) -> KVCache:
+        """See `Draft.commit`."""
+        return write_cache(memory, compress_cache(committed.cache, params.knobs), committed.start)
+
+    def open(self, params: SelfDraftParams, memory: KVCache, root: Root) -> tuple[Float[Array, "batch vocab"], KVCache]:
+        """See `Draft.open`."""
+        batch = root.token.shape[0]
+        result = forward(
+            params.network,
+            self.config,
+            tokens=root.token[:, None],
+            positions=root.position[:, None],
+            mask=jnp.ones((batch, 1, 1), bool),
+            cache=memory,
+            cache_mask=slots_before(root.position, 1, memory.num_slots),
+        )
+        return result.logits[:, 0], write_cache(memory, result.cache, root.position)
+
+    def extend(
+        self, params: SelfDraftParams, memory: KVCache, root: Root, level: Level
+    ) -> tuple[Float[Array, "batch token vocab"], KVCache]:
+        """See `Draft.extend`."""
+        batch, tokens = level.tokens.shape
+        result = forward(
+            params.network,
+            self.config,
+            tokens=level.tokens,
+            positions=root.position[:, None] + level.depth,
+            # Tokens of one level are not above each other.
+            mask=jnp.broadcast_to(jnp.eye(tokens, dtype=bool), (batch, tokens, tokens)),
+            cache=memory,
+            cache_mask=tree_slots(root.position, level.ancestors, memory.num_slots),
+        )
+        return result.logits, write_cache(memory, result.cache, root.position + level.first)
+
+
+def tree_slots(
+    root_position: Int[Array, " batch"], ancestors: Bool[Array, "batch token number"], slots: int
+) -> Bool[Array, "batch token slot"]:
+    """Slots that a level's tokens see in a cache where token number n has slot root_position + n.
+
+    Those below the root's are committed and seen by all.
+    """
+    batch, tokens, numbers = ancestors.shape
+    number = jnp.arange(slots)[None, :] - root_position[:, None]
+    inside = (number >= 0) & (number < numbers)
+    place = jnp.broadcast_to(jnp.clip(number, 0, numbers - 1)[:, None, :], (batch, tokens, slots))
+    above = jnp.take_along_axis(ancestors, place, axis=2) & inside[:, None, :]
+    return above | slots_before(root_position, tokens, slots)

@@ -1,0 +1,202 @@
+"""From a draft to a tree of drafted tokens of a given shape: the draft is asked level by level.
+
+Each node gets the draft's candidate of its rank after its parent.
+
+Source: SpecInfer, Miao et al. 2024 (static expansion).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from jaxspec.speculate.candidates import CandidateLaw, Candidates, propose
+from jaxspec.speculate.drafts.interface import Draft, Level, Memory, Root
+from jaxspec.speculate.keys import Purpose, draw_keys
+from jaxspec.trees.masks import tree_mask
+from jaxspec.trees.topology import Tree, is_node
+
+__all__ = ["DraftedTree", "Drafter", "Levels", "TreeLimits", "draft_tree", "in_levels", "tree_limits"]
+
+
+@dataclasses.dataclass(frozen=True)
+class TreeLimits:
+    """Static sizes within which trees share one compilation.
+
+    Attributes:
+        nodes: padded size; a verification takes one token more.
+        depth: levels.
+        ranks: candidates after a node: the largest rank and one.
+        width: inner nodes of one level, the tokens of a draft step.
+    """
+
+    nodes: int
+    depth: int
+    ranks: int
+    width: int
+
+    @property
+    def numbers(self) -> int:
+        """Numbers of drafted tokens, root and padding included."""
+        return 1 + self.nodes + self.width
+
+
+class DraftedTree(NamedTuple):
+    """A tree of drafted tokens for each sequence.
+
+    Attributes:
+        tree: leaves "batch node".
+        tokens: of the nodes.
+        candidates: after the root (row 0) and each node i (row i + 1), rank 0 first; rows of leaves are not to be read.
+        distribution: what candidates were sampled from; None where they are the likeliest.
+    """
+
+    tree: Tree
+    tokens: Int[Array, "batch node"]
+    candidates: Int[Array, "batch token candidate"]
+    distribution: Float[Array, "batch token vocab"] | None
+
+
+def tree_limits(tree: Tree) -> TreeLimits:
+    """The sizes of one tree, or the largest of a stack, on the host."""
+    rows = [np.atleast_2d(np.asarray(leaf)) for leaf in (tree.parent, tree.depth, tree.rank)]
+    width = 1
+    for parent, depth in zip(rows[0], rows[1]):
+        inner = np.unique(parent[parent >= 0])
+        width = max(width, int(np.bincount(depth[inner]).max()) if inner.size else 1)
+    return TreeLimits(
+        nodes=tree.size, depth=max(1, int(rows[1].max())), ranks=max(1, int(rows[2].max()) + 1), width=width
+    )
+
+
+class Levels(NamedTuple):
+    """A tree renumbered level by level, inner nodes before leaves, so that what is expanded together is contiguous.
+
+    Attributes:
+        tree: the renumbered tree.
+        number: the old number of each new node.
+        first: first node of depth 1, 2, ...
+        inner: nodes with children of each depth.
+        levels: depth of the tree.
+    """
+
+    tree: Tree
+    number: Int[Array, " node"]
+    first: Int[Array, " depth"]
+    inner: Int[Array, " depth"]
+    levels: Int[Array, ""]
+
+
+def in_levels(tree: Tree, depth: int) -> Levels:
+    """Renumber one tree.
+
+    Args:
+        depth: static; bounds the tree's.
+    """
+    node = is_node(tree)
+    has_child = jnp.zeros(tree.size, bool).at[jnp.where(node & (tree.parent >= 0), tree.parent, tree.size)]
+    has_child = has_child.set(True, mode="drop")
+    order = jnp.lexsort((jnp.logical_not(has_child), jnp.where(node, tree.depth, jnp.iinfo(jnp.int32).max)))
+    place = jnp.zeros(tree.size, jnp.int32).at[order].set(jnp.arange(tree.size, dtype=jnp.int32))
+    parent = jnp.where(tree.parent >= 0, place[jnp.maximum(tree.parent, 0)], tree.parent)[order]
+    at_depth = lambda weight: (
+        jnp.zeros(depth, jnp.int32).at[jnp.where(node, tree.depth - 1, depth)].add(weight, mode="drop")
+    )
+    count = at_depth(jnp.ones(tree.size, jnp.int32))
+    return Levels(
+        tree=Tree(parent=parent, depth=tree.depth[order], rank=tree.rank[order], num_nodes=tree.num_nodes),
+        number=order.astype(jnp.int32),
+        first=jnp.cumsum(count) - count,
+        inner=at_depth(has_child.astype(jnp.int32)),
+        levels=jnp.sum(count > 0, dtype=jnp.int32),
+    )
+
+
+class Drafter(NamedTuple):
+    """A draft in one cycle: what asking it needs, apart from its memory.
+
+    Attributes:
+        ranks: static; candidates after each token.
+        law: static; how they are chosen.
+    """
+
+    draft: Draft
+    params: Any
+    root: Root
+    seed: Key[Array, ""]
+    prompt_ids: Int[Array, " batch"]
+    temperature: Float[Array, ""]
+    ranks: int
+    law: CandidateLaw
+
+    def _keys(self, depth: Int[Array, ""] | int, numbers: Int[Array, " token"]) -> Key[Array, "batch token"] | None:
+        if self.law == "top":
+            return None
+        at_depth = draw_keys(self.seed, Purpose.DRAFT, self.prompt_ids, self.root.position + depth + 1)
+        return jax.vmap(lambda key: jax.vmap(lambda number: jax.random.fold_in(key, number))(numbers))(at_depth)
+
+    def open(self, memory: Memory) -> tuple[Candidates, Memory]:
+        """Candidates after the root, "batch 1 ..."."""
+        logits, memory = self.draft.open(self.params, memory, self.root)
+        keys = self._keys(0, jnp.zeros(1, jnp.int32))
+        return propose(logits[:, None], keys, self.temperature, count=self.ranks, law=self.law), memory
+
+    def extend(self, memory: Memory, level: Level, depth: Int[Array, ""]) -> tuple[Candidates, Memory]:
+        """Candidates after each token of a level."""
+        logits, memory = self.draft.extend(self.params, memory, self.root, level)
+        keys = self._keys(depth, level.first + jnp.arange(level.tokens.shape[1]))
+        return propose(logits, keys, self.temperature, count=self.ranks, law=self.law), memory
+
+
+def draft_tree(
+    draft: Draft,
+    params: Any,
+    memory: Memory,
+    root: Root,
+    levels: Levels,
+    seed: Key[Array, ""],
+    prompt_ids: Int[Array, " batch"],
+    temperature: Float[Array, ""],
+    *,
+    limits: TreeLimits,
+    law: CandidateLaw,
+) -> tuple[DraftedTree, Memory]:
+    """Draft a tree of a given shape, the same for all sequences; the draft steps once per level."""
+    drafter = Drafter(draft, params, root, seed, prompt_ids, temperature, limits.ranks, law)
+    batch, tree = root.token.shape[0], levels.tree
+    proposed, memory = drafter.open(memory)
+    rows = lambda first: jnp.zeros((batch, limits.numbers, first.shape[2]), first.dtype).at[:, :1].set(first)
+    table = jax.tree.map(rows, (proposed.tokens, proposed.distribution))
+    above = tree_mask(tree) & jnp.logical_not(jnp.eye(tree.size, dtype=bool))
+    above = jnp.pad(above, ((0, 0), (1, limits.width))).at[:, 0].set(True)  # node, number
+    parent_row, rank = jnp.maximum(tree.parent + 1, 0), jnp.maximum(tree.rank, 0)
+    node_tokens = lambda candidates: candidates[:, parent_row, rank]
+
+    def expand(depth, carry):
+        table, memory = carry
+        first = levels.first[depth - 1]
+        node = jnp.minimum(first + jnp.arange(limits.width), tree.size - 1)
+        live = jnp.arange(limits.width) < levels.inner[depth - 1]
+        batched = lambda x: jnp.broadcast_to(x, (batch, *x.shape))
+        level = Level(
+            tokens=node_tokens(table[0])[:, node],
+            first=first + 1,
+            depth=batched(jnp.full(limits.width, depth, jnp.int32)),
+            parent=batched(jnp.where(live, parent_row[node], 0)),
+            ancestors=batched(above[node] & live[:, None]),
+        )
+        proposed, memory = drafter.extend(memory, level, depth)
+        write = partial(jax.lax.dynamic_update_slice_in_dim, start_index=first + 1, axis=1)
+        return jax.tree.map(write, table, (proposed.tokens, proposed.distribution)), memory
+
+    (candidates, distribution), memory = jax.lax.fori_loop(1, levels.levels, expand, (table, memory))
+    tokens = node_tokens(candidates)
+    kept = jax.tree.map(lambda x: x[:, : tree.size + 1], (candidates, distribution))
+    batched = jax.tree.map(lambda x: jnp.broadcast_to(x, (batch, *jnp.shape(x))), tree)
+    return DraftedTree(batched, tokens, *kept), memory

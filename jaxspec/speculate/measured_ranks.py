@@ -1,0 +1,110 @@
+"""How a draft ranks a text's own tokens, from every root on: all that a static tree's acceptance depends on.
+
+A tree's node is accepted if the draft gave the rank on its path to each of the target's tokens. Under greedy decoding the
+target's tokens are its text, so that these ranks say of any tree, without running a network again, which tokens are accepted in
+every cycle. At a temperature the same holds in expectation for text that the target sampled, with candidates that are the
+draft's likeliest tokens.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from jaxspec.compress.kv import round_kv
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import Params, forward_text
+from jaxspec.models.kv_cache import take_slots
+from jaxspec.speculate.drafts.interface import Committed, Draft, Level, Root
+from jaxspec.trees.rank_traces import UNKNOWN, RankTraces
+
+__all__ = ["measure_ranks", "rank_of"]
+
+
+def rank_of(logits: Float[Array, "*b vocab"], token: Int[Array, "*b"]) -> Int[Array, "*b"]:
+    """How many tokens come before a token, largest logit first and the smaller number first among equals: as `top_k` sorts."""
+    own = jnp.take_along_axis(logits, token[..., None], axis=-1)
+    first = jnp.arange(logits.shape[-1]) < token[..., None]
+    return jnp.sum((logits > own) | ((logits == own) & first), axis=-1, dtype=jnp.int32)
+
+
+@partial(jax.jit, static_argnames=("draft", "config", "prompt_tokens", "depth"))
+def measure_ranks(
+    target_params: Params,
+    draft_params: Any,
+    texts: Int[Array, "batch token"],
+    *,
+    draft: Draft,
+    config: DecoderConfig,
+    prompt_tokens: int,
+    depth: int,
+) -> RankTraces:
+    """Ranks of the texts' tokens at every start, along chains that the text itself is.
+
+    The draft meets just what decoding lets it meet: after each root it reads the target's word on committed tokens and its
+    own on the drafted ones.
+
+    Args:
+        texts: prompts and what the target put out after them.
+        draft: static, with its parameters.
+        prompt_tokens: static, >= 2; the first root is the last of them.
+        depth: static, >= 1; drafted tokens after a root.
+    Returns:
+        One start for every token that the text has after the prompt; `UNKNOWN` beyond the text's end.
+    Raises:
+        ValueError: a prompt of less than two tokens, a text without more, or no depth.
+    """
+    batch, length = texts.shape
+    if not 2 <= prompt_tokens < length:
+        raise ValueError(f"prompt_tokens is {prompt_tokens}; texts of {length} tokens allow 2 to {length - 1}")
+    if depth < 1:
+        raise ValueError(f"depth is {depth}; it must be at least 1")
+    heard = forward_text(target_params, config, texts, kv_codec=round_kv)
+    padded = jnp.pad(texts, ((0, 0), (0, depth)))
+    numbers = depth + 1
+    at = lambda position: jnp.full(batch, position, jnp.int32)
+
+    def committed(start, places):
+        slots = jnp.broadcast_to(start + jnp.arange(places), (batch, places))
+        return Committed(
+            tokens=jnp.take_along_axis(texts, slots + 1, axis=1),
+            hidden=jnp.take_along_axis(heard.hidden, slots[..., None], axis=1),
+            cache=take_slots(heard.cache, slots),
+            start=at(start),
+            valid=at(places),
+        )
+
+    memory = draft.empty(draft_params, batch, length + depth + 1, numbers)
+    memory = draft.commit(draft_params, memory, committed(0, prompt_tokens - 1))
+
+    def from_root(memory, position):
+        root = Root(padded[:, position], at(position))
+        logits, drafted = draft.open(draft_params, memory, root)
+        first = rank_of(logits, padded[:, position + 1])
+
+        def deeper(drafted, d):
+            level = Level(
+                tokens=padded[:, position + d][:, None],
+                first=d,
+                depth=jnp.full((batch, 1), d, jnp.int32),
+                parent=jnp.full((batch, 1), d - 1, jnp.int32),
+                ancestors=jnp.broadcast_to(jnp.arange(numbers) < d, (batch, 1, numbers)),
+            )
+            logits, drafted = draft.extend(draft_params, drafted, root, level)
+            return drafted, rank_of(logits[:, 0], padded[:, position + d + 1])
+
+        # What was drafted is forgotten: the memory goes on from what is committed.
+        _, later = jax.lax.scan(deeper, drafted, jnp.arange(1, depth))
+        ranks = jnp.concatenate([first[None], later])
+        known = position + 1 + jnp.arange(depth) < length
+        # The window of one place that tells the next root; the last root has none.
+        start = jnp.minimum(position, length - 2)
+        return draft.commit(draft_params, memory, committed(start, 1)), jnp.where(known[:, None], ranks, UNKNOWN)
+
+    _, ranks = jax.lax.scan(from_root, memory, jnp.arange(prompt_tokens - 1, length - 1))
+    starts = length - prompt_tokens
+    return RankTraces(rank=ranks.transpose(2, 0, 1), num_starts=jnp.full(batch, starts, jnp.int32))

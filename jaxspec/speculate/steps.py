@@ -1,0 +1,21 @@
+"""Small pieces that all decoding loops share: what a step sees of a cache, and how near a tie its logits are."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+__all__ = ["slots_before", "top_gap"]
+
+
+def top_gap(logits: Float[Array, "*b vocab"]) -> Float[Array, "*b"]:
+    """Largest minus second largest logit."""
+    top, _ = jax.lax.top_k(logits, 2)
+    return top[..., 0] - top[..., 1]
+
+
+def slots_before(length: Int[Array, " batch"], tokens: int, slots: int) -> Bool[Array, "batch token slot"]:
+    """Slots below `length`, for each token of a step."""
+    seen = jnp.arange(slots)[None, :] < length[:, None]
+    return jnp.broadcast_to(seen[:, None, :], (length.shape[0], tokens, slots))

@@ -1,0 +1,265 @@
+import dataclasses
+import json
+import re
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from jaxspec.errors import InputError
+from jaxspec.models import embedded
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import abstract_params, causal_mask, forward_text
+from jaxspec.models.draft_head import (
+    abstract_head_params,
+    head_forward,
+    head_logits,
+    init_head_params,
+    target_ends,
+)
+from jaxspec.models.head_files import load_head, save_head, weights_sha256
+from jaxspec.models.hf_export import save_directory
+from jaxspec.models.hf_load import load_directory
+
+TARGET = DecoderConfig(
+    vocab_size=13, hidden_size=12, intermediate_size=10, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=6
+)
+# Its own sizes inside, the target's outside.
+HEAD = dataclasses.replace(TARGET, num_layers=1, num_heads=3, num_kv_heads=1, head_dim=4, intermediate_size=7)
+
+
+def bfloat16_values(abstract, seed):
+    """Random parameters that survive storage in bfloat16."""
+    rng = np.random.default_rng(seed)
+    draw = lambda leaf: jnp.asarray((0.4 * rng.standard_normal(leaf.shape)).astype(jnp.bfloat16).astype(np.float32))
+    return jax.tree.map(draw, abstract)
+
+
+@pytest.fixture(scope="module")
+def head():
+    return bfloat16_values(abstract_head_params(HEAD), 1)
+
+
+@pytest.fixture(scope="module")
+def target_params():
+    return bfloat16_values(abstract_params(TARGET), 2)
+
+
+def unit(x):
+    return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + 1e-5)
+
+
+def silu(x):
+    return x / (1 + np.exp(-x))
+
+
+def test_one_place_by_hand(head, target_params):
+    # One place alone attends to itself with weight 1, so that attention is its value, once per query head, through `o`.
+    token, rng = 5, np.random.default_rng(3)
+    hidden = rng.standard_normal(12).astype(np.float32)
+    ends = target_ends(target_params, TARGET)
+    w = jax.tree.map(lambda leaf: np.asarray(leaf[0], np.float64), head["layers"])
+    embedded_token = unit(np.asarray(ends.embed[token], np.float64)) * np.asarray(head["embed_norm"])
+    x = np.asarray(head["fc"], np.float64) @ np.concatenate([embedded_token, unit(hidden) * head["hidden_norm"]])
+    value = w["v"] @ (unit(x) * w["attention_norm"])
+    x = x + w["o"] @ np.tile(value, 3)
+    inner = unit(x) * w["mlp_norm"]
+    x = x + w["down"] @ (silu(w["gate"] @ inner) * (w["up"] @ inner))
+    with jax.default_matmul_precision("highest"):
+        result = head_forward(
+            head,
+            HEAD,
+            ends=ends,
+            tokens=jnp.array([[token]]),
+            hidden=jnp.asarray(hidden)[None, None],
+            positions=jnp.array([[17]]),
+            mask=jnp.ones((1, 1, 1), bool),
+        )
+        logits = head_logits(result.hidden, ends, HEAD)
+    np.testing.assert_allclose(result.hidden[0, 0], x, rtol=1e-4, atol=1e-5)
+    wanted = np.asarray(ends.lm_head, np.float64) @ (unit(x) * np.asarray(ends.final_norm))
+    np.testing.assert_allclose(logits[0, 0], wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_the_targets_own_last_states_give_its_own_logits(jit, target_params):
+    # Whoever predicts the hidden state exactly predicts the distribution exactly.
+    tokens = np.random.default_rng(4).integers(13, size=(2, 5)).astype(np.int32)
+    said = jit(forward_text, static_argnums=1)(target_params, TARGET, tokens)
+    logits = head_logits(said.hidden, target_ends(target_params, TARGET), HEAD)
+    np.testing.assert_allclose(logits, said.logits, rtol=1e-5, atol=1e-5)
+
+
+def test_a_tied_target_shares_its_embedding(target_params):
+    tied = dataclasses.replace(TARGET, tie_embeddings=True)
+    ends = target_ends({k: v for k, v in target_params.items() if k != "lm_head"}, tied)
+    np.testing.assert_array_equal(ends.lm_head, ends.embed)
+    assert not np.array_equal(target_ends(target_params, TARGET).lm_head, ends.embed)
+    # The head's own config may say either: it reads the ends.
+    hidden = jnp.ones((1, 12))
+    logits = [head_logits(hidden, ends, dataclasses.replace(HEAD, tie_embeddings=tie)) for tie in (False, True)]
+    np.testing.assert_array_equal(*logits)
+
+
+def test_it_sees_what_the_masks_say(head, target_params):
+    ends, rng = target_ends(target_params, TARGET), np.random.default_rng(5)
+    inputs = lambda: (rng.integers(13, size=(2, 4)).astype(np.int32), rng.standard_normal((2, 4, 12), np.float32))
+    tokens, hidden = inputs()
+    run = jax.jit(lambda tokens, hidden, mask: head_forward(
+        head, HEAD, ends=ends, tokens=tokens, hidden=hidden, positions=jnp.arange(4) + jnp.array([[3], [8]]), mask=mask
+    ).hidden)  # fmt: skip
+    whole = run(tokens, hidden, causal_mask(2, 4))
+    other_tokens, other_hidden = inputs()
+    early = np.arange(4) < 2
+    after = run(
+        np.where(early, tokens, other_tokens), np.where(early[:, None], hidden, other_hidden), causal_mask(2, 4)
+    )
+    np.testing.assert_array_equal(after[:, :2], whole[:, :2])
+    assert not np.allclose(after[:, 2], whole[:, 2], atol=1e-3)
+    alone = run(tokens, hidden, jnp.broadcast_to(jnp.eye(4, dtype=bool), (2, 4, 4)))
+    assert not np.allclose(alone[:, 3], whole[:, 3], atol=1e-3)
+
+
+def test_shapes_and_errors(head, target_params):
+    made = jax.eval_shape(lambda: init_head_params(HEAD, jax.random.key(0)))
+    assert made["fc"].shape == (12, 24)
+    assert made["layers"]["q"].shape == (1, 12, 12)
+    with pytest.raises(NotImplementedError, match="2 layers"):
+        init_head_params(TARGET, jax.random.key(0))
+    with pytest.raises(ValueError, match="go together"):
+        head_forward(
+            head,
+            HEAD,
+            ends=target_ends(target_params, TARGET),
+            tokens=jnp.zeros((1, 1), jnp.int32),
+            hidden=jnp.zeros((1, 1, 12)),
+            positions=jnp.zeros((1, 1), jnp.int32),
+            mask=jnp.ones((1, 1, 1), bool),
+            cache_mask=jnp.ones((1, 1, 3), bool),
+        )
+
+
+# Files.
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory, head, target_params):
+    folder = tmp_path_factory.mktemp("head")
+    save_directory(target_params, TARGET, folder / "target", max_positions=32)
+    save_head(head, HEAD, folder / "head", target=target_params, max_positions=32)
+    return folder
+
+
+@pytest.fixture
+def copy(written, tmp_path):
+    shutil.copytree(written / "head", tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def test_what_is_written_is_read(written, head):
+    target = load_directory(written / "target")
+    read = load_head(written / "head", target)
+    assert read.config == HEAD
+    assert jax.tree.structure(read.params) == jax.tree.structure(head)
+    for own, stored in zip(jax.tree.leaves(head), jax.tree.leaves(read.params)):
+        assert stored.dtype == jnp.bfloat16
+        np.testing.assert_array_equal(stored.astype(jnp.float32), own)
+    np.testing.assert_array_equal(read.ends.lm_head, target.params["lm_head"])
+    assert load_head(written / "head", target, dtype=jnp.float32).params["fc"].dtype == jnp.float32
+
+
+def test_the_hash_knows_weights_and_not_how_they_are_stored(written, target_params):
+    stored = load_directory(written / "target")
+    assert weights_sha256(stored.params) == weights_sha256(target_params) != weights_sha256({})
+    # One last bit of one weight, and two matrices of one shape in each other's place.
+    nudged = target_params | {"embed": jnp.asarray(np.nextafter(np.asarray(target_params["embed"]), 9, dtype="f4"))}
+    swapped = target_params | {"embed": target_params["lm_head"], "lm_head": target_params["embed"]}
+    assert len({weights_sha256(params) for params in (target_params, nudged, swapped)}) == 3
+
+
+def test_another_target_is_refused(written):
+    target = load_directory(written / "target")
+    other = dataclasses.replace(target, params=target.params | {"embed": -target.params["embed"]})
+    with pytest.raises(InputError, match=r"trained on weights with SHA-256 \w{12}.*: use the target") as error:
+        load_head(written / "head", other)
+    assert "\n" not in str(error.value)
+
+
+def change(path, edit):
+    raw = json.loads(path.read_text())
+    edit(raw)
+    path.write_text(json.dumps(raw))
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda raw: raw.update(model_type="llama"), "has model_type 'llama'; a draft head has"),
+        (lambda raw: raw.pop("network"), "has network None; it must be an object"),
+        (lambda raw: raw.update(target_weights_sha256="abc"), "'abc'; it must be 64 hex digits"),
+        (lambda raw: raw["network"].update(num_hidden_layers=2), "2 layers is not modelled"),
+        (lambda raw: raw["network"].update(hidden_size=10), "hidden_size 10; the target has 12"),
+        (lambda raw: raw["network"].update(vocab_size=14), "vocab_size 14; the target has 13"),
+        (lambda raw: raw["network"].update(intermediate_size=8), "has shape (7, 12); its config.json needs (8, 12)"),
+        (lambda raw: raw["network"].pop("hidden_size"), "hidden_size"),
+    ],
+)
+def test_a_wrong_config_is_one_line(written, copy, edit, message):
+    change(copy / "config.json", edit)
+    with pytest.raises(InputError, match=re.escape(message)) as error:
+        load_head(copy, load_directory(written / "target"))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda tensors: tensors.pop("fc.weight"), "no tensor 'fc.weight'"),
+        (lambda tensors: tensors.update({"lm_head.weight": tensors["fc.weight"]}), "has tensor 'lm_head.weight'"),
+        (lambda tensors: tensors.update({"fc.weight": tensors["fc.weight"].T.copy()}), "has shape (24, 12)"),
+    ],
+)
+def test_wrong_tensors_are_one_line(written, copy, edit, message):
+    tensors = load_file(copy / "model.safetensors")
+    edit(tensors)
+    save_file(tensors, copy / "model.safetensors")
+    with pytest.raises(InputError, match=re.escape(message)) as error:
+        load_head(copy, load_directory(written / "target"))
+    assert "\n" not in str(error.value)
+
+
+def test_missing_files_say_how_to_get_them(written, copy, tmp_path, monkeypatch):
+    target = load_directory(written / "target")
+    with pytest.raises(InputError, match="'nowhere' does not exist"):
+        embedded.load_draft_head("nowhere", target)
+    with pytest.raises(InputError, match="dtype 'int8'"):
+        embedded.load_draft_head(copy, target, dtype="int8")
+    (copy / "model.safetensors").unlink()
+    with pytest.raises(InputError, match="has no weights"):
+        load_head(copy, target)
+    monkeypatch.setattr(embedded, "__file__", str(tmp_path / "package" / "embedded.py"))
+    with pytest.raises(InputError, match=r"draft head lacks.*experiments\.train_draft_head"):
+        embedded.load_draft_head("embedded-head", target)
+    with pytest.raises(InputError, match=r"small network lacks.*--shape small"):
+        embedded.load_model("embedded-small")
+    shutil.copytree(written / "head", tmp_path / "package" / "embedded_head")
+    assert embedded.load_draft_head("embedded-head", target).config == HEAD
+
+
+def test_the_shipped_drafts_load():
+    try:
+        for name in ("embedded", "embedded-small", "embedded-head"):
+            embedded.embedded_directory(name)
+    except InputError as error:
+        pytest.skip(str(error))
+    target, small = embedded.load_model("embedded"), embedded.load_model("embedded-small")
+    head = embedded.load_draft_head("embedded-head", target)
+    assert small.config.vocab_size == head.config.vocab_size == target.config.vocab_size
+    assert small.config.num_parameters() < target.config.num_parameters() / 5
+    for directory in (small.directory, head.directory):
+        assert (directory / "model.safetensors").stat().st_size < 2_000_000
+        assert "Score" in (directory / "README.md").read_text()
+    with pytest.raises(InputError, match="trained on weights"):
+        embedded.load_draft_head("embedded-head", small)

@@ -1,0 +1,356 @@
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from jaxspec.compress.knobs import uniform_knobs
+from jaxspec.compress.kv import round_kv
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import forward_text
+from jaxspec.speculate import tree as tree_decoding
+from jaxspec.speculate.chain import decode
+from jaxspec.speculate.drafts import NGramDraft, NGramParams, SelfDraft, SelfDraftParams
+from jaxspec.speculate.expansion import TreeLimits, in_levels, tree_limits
+from jaxspec.speculate.growing_tree import GrowingTree
+from jaxspec.speculate.keys import Purpose, draw_keys
+from jaxspec.speculate.measured_ranks import measure_ranks, rank_of
+from jaxspec.speculate.tree import autoregressive_tree, decode_tree
+from jaxspec.trees import (
+    PADDING,
+    chain_like_paths,
+    chain_paths,
+    pad_tree,
+    parent_list,
+    star_paths,
+    tree_from_parents,
+    tree_from_paths,
+    tree_paths,
+)
+from jaxspec.trees.rank_traces import cycles_along_text
+
+# As many tokens as a star of 64 has leaves, and a few more.
+CONFIG = DecoderConfig(
+    vocab_size=67, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6
+)
+PROMPT, TOKENS = 6, 12
+LIMITS = TreeLimits(nodes=64, depth=64, ranks=64, width=64)
+PROMPTS = np.random.default_rng(0).integers(67, size=(3, PROMPT)).astype(np.int32)
+IDS = np.array([40, 7, 311], np.int32)
+SEED = jax.random.key(5)
+ONE = np.float32(1.0)
+
+
+@pytest.fixture(scope="module")
+def target(random_network):
+    return random_network(CONFIG, 0, sharpness=3.0)
+
+
+@pytest.fixture(scope="module")
+def drafts(target, random_network):
+    """From the target itself, over one that is nearly it, to one that has nothing of it, and one without a network."""
+    other = random_network(CONFIG, 99, sharpness=3.0)
+    blend = jax.tree.map(lambda a, b: a + 0.3 * (b - a), target, other)
+    network = SelfDraft(CONFIG)
+    exact = uniform_knobs(CONFIG, kv_prune=0.0, kv_cut_bits=0.0)
+    return {
+        "itself": (network, SelfDraftParams(target, exact)),
+        "near": (network, SelfDraftParams(blend, uniform_knobs(CONFIG, kv_prune=0.2, kv_cut_bits=3.0))),
+        "random": (network, SelfDraftParams(other, uniform_knobs(CONFIG, kv_prune=0.5))),
+        "lookup": (NGramDraft(CONFIG.vocab_size, longest=3), NGramParams()),
+    }
+
+
+@pytest.fixture(scope="module")
+def run(jit, target, drafts):
+    compiled = {}
+
+    def of(
+        name, tree, *, limits=LIMITS, num_tokens=TOKENS, room=TOKENS, prompts=PROMPTS, ids=IDS, greedy=True, law="top"
+    ):
+        draft, params = drafts[name]
+        growing = tree if isinstance(tree, GrowingTree) else None
+        if growing is not None:
+            tree, limits = None, TreeLimits(growing.nodes, growing.depth, growing.branches, growing.frontier)
+        static = dict(draft=draft, config=CONFIG, room=room, greedy=greedy, limits=limits, law=law, growing=growing)
+        if tuple(static.items()) not in compiled:
+            compiled[tuple(static.items())] = jit(functools.partial(tree_decoding._decode.__wrapped__, **static))
+        decode_quickly = compiled[tuple(static.items())]
+        return decode_quickly(target, params, prompts, ids, tree, SEED, ONE, jnp.asarray(num_tokens))
+
+    return of
+
+
+@pytest.fixture(scope="module")
+def autoregressive(run):
+    """Longer than what trees decode, for ranks beyond the last cycle."""
+    return np.asarray(run("itself", autoregressive_tree(LIMITS)).tokens)[:, : PROMPT + TOKENS]
+
+
+def padded(tree):
+    return pad_tree(tree, size=LIMITS.nodes)
+
+
+SHAPES = {
+    "chain of 64": chain_paths(64),
+    "star of 64": star_paths(64),
+    "chain-like": chain_like_paths(64),
+    "one node": chain_paths(1),
+    "late ranks": ((5,), (63,), (5, 7), (5, 0), (63, 1), (63, 1, 2)),
+}
+
+
+@pytest.mark.parametrize("name", ["itself", "near", "random", "lookup"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_greedy_output_is_the_autoregressive_one(run, autoregressive, name, shape):
+    tree = padded(tree_from_paths(SHAPES[shape]))
+    result = run(name, tree)
+    check(result, tree, autoregressive)
+
+
+def check(result, tree, autoregressive):
+    np.testing.assert_array_equal(np.asarray(result.tokens)[:, : PROMPT + TOKENS], autoregressive)
+    generated, cycles, accepted_at, accepted = (
+        np.asarray(x) for x in (result.generated, result.cycles, result.accepted_at, result.accepted_nodes)
+    )
+    # Each cycle yields its accepted tokens and one of the target's own; none goes on after the last token.
+    np.testing.assert_array_equal(generated, cycles + accepted_at.sum(axis=1))
+    assert np.all((generated >= TOKENS) & (generated < TOKENS + LIMITS.depth + 1))
+    # A node is accepted with its parent, and at most one at each depth.
+    depth = np.asarray(tree.depth)
+    for node, above in enumerate(parent_list(tree)):
+        assert np.all(accepted[:, node] <= (accepted[:, above] if above >= 0 else cycles))
+    np.testing.assert_array_equal(accepted[:, depth == PADDING], 0)
+    for level in range(1, LIMITS.depth + 1):
+        np.testing.assert_array_equal(accepted[:, depth == level].sum(axis=1), accepted_at[:, level - 1])
+
+
+@st.composite
+def trees(draw):
+    """Any tree of 1 to 64 nodes, numbered in any order that has parents first, with ranks left out."""
+    size = draw(st.integers(1, 64))
+    reach = draw(st.sampled_from([1, 3, 64]))  # 1: chains; 64: bushes
+    parent = [draw(st.integers(max(-1, node - reach), node - 1)) for node in range(size)]
+    used = {}
+    rank = []
+    for above in parent:
+        taken = used.setdefault(above, set())
+        free = [r for r in range(64) if r not in taken]
+        taken.add(free[draw(st.integers(0, min(2, len(free) - 1)))] if draw(st.booleans()) else free[0])
+        rank.append((taken - {r for a, r in zip(parent, rank) if a == above}).pop())
+    return tree_from_parents(parent, rank=rank, size=64)
+
+
+@settings(max_examples=40)
+@given(tree=trees(), name=st.sampled_from(["itself", "near", "random", "lookup"]))
+def test_greedy_output_is_the_autoregressive_one_for_any_tree(run, autoregressive, tree, name):
+    check(run(name, tree), tree, autoregressive)
+
+
+def test_the_target_as_its_own_draft_accepts_the_whole_trunk(run):
+    for length in (1, 3, 5):
+        result = run("itself", padded(tree_from_paths(chain_paths(length))))
+        np.testing.assert_array_equal(result.cycles, -(-TOKENS // (length + 1)))
+
+
+def test_better_drafts_and_larger_trees_need_fewer_cycles(run):
+    cycles = lambda name, paths: int(np.sum(run(name, padded(tree_from_paths(paths))).cycles))
+    chain_like = chain_like_paths(32)
+    assert cycles("itself", chain_like) < cycles("near", chain_like) < cycles("random", chain_like)
+    assert cycles("near", chain_like) < cycles("near", chain_paths(1)) < 3 * TOKENS
+
+
+def test_a_chain_decodes_as_the_chain_decoder_does(target, drafts, run):
+    draft_params, knobs = drafts["near"][1]
+    chain = decode(
+        target,
+        draft_params,
+        PROMPTS,
+        IDS,
+        knobs,
+        jnp.asarray(4),
+        SEED,
+        ONE,
+        config=CONFIG,
+        num_tokens=TOKENS,
+        width=5,
+        greedy=True,
+    )
+    tree = run("near", padded(tree_from_paths(chain_paths(4))))
+    np.testing.assert_array_equal(tree.cycles, chain.cycles)
+    np.testing.assert_array_equal(tree.accepted_at[:, :4], chain.accepted_at)
+
+
+@pytest.mark.parametrize("name", ["near", "lookup"])
+def test_ranks_along_the_text_tell_every_cycle(jit, run, target, drafts, name):
+    draft, params = drafts[name]
+    paths = [*chain_like_paths(20), (0, 3), (7,), (7, 0)]
+    tree = tree_from_paths(paths)
+    limits = tree_limits(tree)
+    longer = dict(num_tokens=TOKENS + limits.depth + 1, room=TOKENS + limits.depth + 1)
+    texts = run(name, autoregressive_tree(LIMITS), **longer).tokens[:, : PROMPT + TOKENS + limits.depth + 1]
+    static = dict(draft=draft, config=CONFIG, prompt_tokens=PROMPT, depth=limits.depth)
+    traces = jit(functools.partial(measure_ranks.__wrapped__, **static))(target, params, texts)
+    predicted = cycles_along_text(tree, traces, num_tokens=TOKENS)
+    counted = run(name, padded(tree))
+    assert np.all(predicted.complete)
+    np.testing.assert_array_equal(predicted.cycles, counted.cycles)
+    np.testing.assert_array_equal(predicted.generated, counted.generated)
+    np.testing.assert_array_equal(predicted.accepted, counted.accepted_nodes[:, : tree.size])
+    assert np.sum(counted.accepted_nodes) > 3
+
+
+def test_rank_breaks_ties_as_top_k_does():
+    logits = jnp.array([[0.5, 2.0, 0.5, 2.0, -1.0]])
+    order = np.asarray(jax.lax.top_k(logits, 5)[1])[0]
+    for rank, token in enumerate(order):
+        assert int(rank_of(logits, jnp.array([token]))[0]) == rank
+
+
+GROWING = GrowingTree(nodes=10, depth=4, branches=3, frontier=2)
+
+
+@pytest.mark.parametrize("name", ["itself", "near", "lookup"])
+def test_growing_trees_decode_the_same_text(run, autoregressive, name):
+    result = run(name, GROWING)
+    np.testing.assert_array_equal(np.asarray(result.tokens)[:, : PROMPT + TOKENS], autoregressive)
+    np.testing.assert_array_equal(result.generated, result.cycles + np.sum(result.accepted_at, axis=1))
+    if name == "itself":
+        np.testing.assert_array_equal(result.cycles, -(-TOKENS // 5))  # the trunk of depth 4 is among the likeliest
+
+
+def test_growing_trees_beyond_their_candidates():
+    with pytest.raises(ValueError, match="give 9 candidates at most"):
+        GrowingTree(nodes=10, depth=2, branches=3, frontier=2)
+    with pytest.raises(ValueError, match="depth is 0"):
+        GrowingTree(nodes=1, depth=0)
+
+
+def test_levels_put_inner_nodes_first():
+    # Node 0 is a leaf of depth 1, node 1 has children 3 and 2 (depth 2), node 3 has child 4 (depth 3).
+    tree = pad_tree(tree_from_parents([-1, -1, 1, 1, 3], rank=[0, 2, 5, 0, 1]), size=7)
+    levels = in_levels(tree, 4)
+    np.testing.assert_array_equal(levels.number[:5], [1, 0, 3, 2, 4])
+    np.testing.assert_array_equal(levels.tree.parent, [-1, -1, 0, 0, 2, PADDING, PADDING])
+    np.testing.assert_array_equal(levels.first[:3], [0, 2, 4])
+    np.testing.assert_array_equal(levels.inner, [1, 1, 0, 0])
+    assert int(levels.levels) == 3
+    assert tree_limits(tree) == TreeLimits(nodes=7, depth=3, ranks=6, width=1)
+    assert set(tree_paths(levels.tree)) == set(tree_paths(tree))
+
+
+# --- Draws ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("law", ["top", "sampled"])
+def test_sampled_results_do_not_depend_on_batching(run, law):
+    tree = tree_from_paths(chain_like_paths(12))
+    limits = tree_limits(tree)
+    whole = run("near", tree, limits=limits, greedy=False, law=law)
+    rows = np.array([2, 1])
+    part = run("near", tree, limits=limits, greedy=False, law=law, prompts=PROMPTS[rows], ids=IDS[rows])
+    for together, apart in zip(whole[:-1], part[:-1]):
+        np.testing.assert_array_equal(together[rows], apart)
+    np.testing.assert_array_equal(whole.generated, whole.cycles + np.sum(whole.accepted_at, axis=1))
+
+
+def test_each_kind_of_draw_has_its_own_purpose(monkeypatch, target, drafts):
+    drawn = []
+    spy = lambda *arguments: drawn.append(arguments[1]) or draw_keys(*arguments)
+    monkeypatch.setattr(tree_decoding, "draw_keys", spy)
+    monkeypatch.setattr("jaxspec.speculate.expansion.draw_keys", spy)
+    draft, params = drafts["near"]
+    tree = tree_from_paths(chain_paths(2))
+    arguments = (target, params, PROMPTS, IDS, tree, SEED, ONE)
+    static = dict(
+        draft=draft, config=CONFIG, room=3, greedy=False, law="sampled", limits=tree_limits(tree), growing=None
+    )
+    jax.eval_shape(functools.partial(tree_decoding._decode.__wrapped__, **static), *arguments, jnp.asarray(3))
+    assert set(drawn) == {Purpose.DRAFT, Purpose.ACCEPT, Purpose.NEXT}
+
+
+def test_errors_say_what_came(target, drafts):
+    draft, params = drafts["lookup"]
+    tree = tree_from_paths(chain_paths(2))
+    call = lambda tree=tree, prompts=PROMPTS, **options: decode_tree(
+        target,
+        params,
+        prompts,
+        IDS,
+        tree,
+        SEED,
+        ONE,
+        **(dict(draft=draft, config=CONFIG, num_tokens=4, greedy=True) | options),
+    )
+    with pytest.raises(ValueError, match="4 tokens do not fit in room for 3"):
+        call(room=3)
+    with pytest.raises(ValueError, match="sampled candidates with greedy decoding"):
+        call(law="sampled")
+    with pytest.raises(ValueError, match="sampled candidates with a growing tree"):
+        call(GROWING, law="sampled", greedy=False)
+    with pytest.raises(ValueError, match="'best'; they are chosen as 'top' or 'sampled'"):
+        call(law="best")
+    with pytest.raises(ValueError, match=r"depth 2.*pad it or raise them"):
+        call(limits=TreeLimits(2, 1, 1, 1))
+    with pytest.raises(ValueError, match="prompts have shape"):
+        call(prompts=PROMPTS[:, :1])
+    with pytest.raises(ValueError, match="68 candidates came"):
+        call(tree_from_parents([-1], rank=[67]))
+
+
+# --- Many samples of one prompt, on a vocabulary so small that every text can be listed ------------------------------------
+
+VOCAB, NEW, SAMPLES, TEMPERATURE = 4, 3, 40_000, 0.8
+SMALL = DecoderConfig(
+    vocab_size=VOCAB, hidden_size=8, intermediate_size=10, num_layers=2, num_heads=2, num_kv_heads=1, head_dim=4
+)
+START = np.array([2, 0, 3], np.int32)
+
+
+@pytest.fixture(scope="module")
+def networks(random_network):
+    return random_network(SMALL, 3, sharpness=0.7), random_network(SMALL, 4, sharpness=0.7)
+
+
+@pytest.fixture(scope="module")
+def text_probability(jit, networks):
+    new = np.array(list(itertools.product(range(VOCAB), repeat=NEW)), np.int32)
+    texts = np.concatenate([np.broadcast_to(START, (len(new), 3)), new], axis=1)
+    run = jit(lambda: forward_text(networks[0], SMALL, texts[:, :-1], kv_codec=round_kv, logits_from=2).logits)
+    scaled = np.exp(np.asarray(run(), np.float64) / TEMPERATURE)
+    p = np.take_along_axis(scaled / scaled.sum(axis=-1, keepdims=True), texts[:, 3:, None], axis=-1)[..., 0]
+    return np.prod(p, axis=1)
+
+
+@pytest.mark.parametrize("shape", ["top", "sampled", "growing"])
+def test_sampled_texts_have_the_targets_distribution(networks, text_probability, shape):
+    tree = tree_from_paths([(0,), (1,), (0, 0), (0, 2), (1, 1)])
+    if shape == "growing":
+        tree = GrowingTree(nodes=4, depth=2, branches=2, frontier=2)
+    result = decode_tree(
+        networks[0],
+        SelfDraftParams(networks[1], uniform_knobs(SMALL, kv_prune=0.3, kv_cut_bits=5.0)),
+        np.broadcast_to(START, (SAMPLES, 3)),
+        np.arange(SAMPLES, dtype=np.int32),
+        tree,
+        jax.random.key(11),
+        np.float32(TEMPERATURE),
+        draft=SelfDraft(SMALL),
+        config=SMALL,
+        num_tokens=NEW,
+        greedy=False,
+        law="sampled" if shape == "sampled" else "top",
+    )
+    new = np.asarray(result.tokens)[:, 3 : 3 + NEW]
+    counts = np.bincount(np.ravel_multi_index(tuple(new.T), (VOCAB,) * NEW), minlength=VOCAB**NEW)
+    expected = text_probability * SAMPLES
+    rare = expected < 10  # in one cell
+    counts, expected = (np.append(x[~rare], x[rare].sum()) for x in (counts, expected))
+    assert len(expected) > 30
+    assert stats.chi2.sf(np.sum((counts - expected) ** 2 / expected), len(expected) - 1) > 1e-4
+    assert 1.1 < np.mean(result.cycles) < 2.9  # neither always nor never accepted

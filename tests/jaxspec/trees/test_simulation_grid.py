@@ -96,6 +96,15 @@ def test_no_trace_for_new_values():
     assert sizes[0] == sizes[2]
 
 
+@pytest.mark.parametrize(
+    ("trees", "tables", "options", "words"),
+    [
+        (TREES[0], TABLES, {}, "stack_trees"),
+        (stack_trees(TREES), TABLES[0], {}, "context, task, depth and rank"),
+        (stack_trees(TREES), TABLES, {"cells_at_once": 0}, "at least 1"),
+        (stack_trees(TREES), TABLES, {"num_trials": 0}, "num_trials is 0"),
+    ],
+)
 def test_what_is_refused(trees, tables, options, words):
     with pytest.raises(ValueError, match=words):
         simulate_grid(trees, tables, jax.random.key(0), **({"num_trials": 5} | options))

@@ -73,10 +73,11 @@ def embedded_agreement(draft: Draft, draft_params: Any) -> Agreement:
 
 
 def agreement_lines(agreement: Agreement) -> str:
-    """Lines of a model card."""
+    """Lines of a model card, which go on from a sentence that says on which text."""
     row = lambda values: ", ".join(f"{float(value):.3f}" for value in values)
     return (
-        f"top-1 agreement with the embedded network at depths 1 to {DEPTH} given its own tokens before:\n"
-        f"  {row(agreement.given_target)}; at that depth and all before it: {row(agreement.survival)}\n"
-        f"  (greedy; {PROMPTS} prompts of {PROMPT_TOKENS} bytes, {NEW_TOKENS} bytes each, {agreement.roots} roots)."
+        f"the likeliest tokens agree at depths 1 to {DEPTH}\n"
+        f"  in {row(agreement.given_target)} of the cases, the network's own tokens before them given, and in\n"
+        f"  {row(agreement.survival)} together with all before them\n"
+        f"  (greedy; {PROMPTS} prompts of {PROMPT_TOKENS} bytes, {NEW_TOKENS} bytes after each, {agreement.roots} roots)."
     )

@@ -51,9 +51,8 @@ def write_model_card(out: Path, shape: str, config: DecoderConfig, facts: dict) 
     recipe = facts["recipe"]
     comparison = "For comparison, `xz -9e` needs about 1.3 on the whole library at once."
     if "agreement" in facts:
-        comparison = (
-            f"As a draft, on text\n  that the embedded network wrote after prompts from them, {facts['agreement']}"
-        )
+        wrote = "on text that the embedded network wrote after prompts from there"
+        comparison = f"As a draft, {wrote},\n  {facts['agreement']}"
     text = (_OPENINGS[shape] + _CARD).format(
         comparison=comparison,
         layers=config.num_layers,

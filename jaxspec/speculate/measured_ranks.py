@@ -75,6 +75,7 @@ def measure_ranks(
             hidden=jnp.take_along_axis(heard.hidden, slots[..., None], axis=1),
             cache=take_slots(heard.cache, slots),
             start=at(start),
+            before=jnp.take_along_axis(texts, slots[:, :1], axis=1)[:, 0],
             valid=at(places),
         )
 

@@ -191,6 +191,7 @@ def _decode(
         hidden=prefill.hidden[:, :-1],
         cache=take_slots(prefill.cache, jnp.broadcast_to(jnp.arange(prompt_length - 1), (batch, prompt_length - 1))),
         start=at_start,
+        before=prompts[:, 0],
         valid=jnp.full(batch, prompt_length - 1, jnp.int32),
     )
     memory = draft.empty(draft_params, batch, slots, numbers)
@@ -243,6 +244,7 @@ def _decode(
             hidden=by_row(verified.hidden),
             cache=take_slots(verified.cache, rows),
             start=root_slot,
+            before=root.token,
             valid=verdict.accepted + 1,
         )
         write_tokens = jax.vmap(partial(jax.lax.dynamic_update_slice_in_dim, axis=0))

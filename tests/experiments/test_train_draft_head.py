@@ -54,6 +54,7 @@ def drafted_chain(head, ends, tokens, hidden, root_place):
         hidden=hidden,
         cache=KVCache((), ()),
         start=jnp.zeros(BATCH, jnp.int32),
+        before=tokens[:, 0],
         valid=jnp.full(BATCH, count),
     )
     memory = draft.commit(params, memory, window)

@@ -33,6 +33,7 @@ class Committed(NamedTuple):
         hidden: at place i, the target's last hidden state (before its final norm) at position start + i.
         cache: the target's KV of the window, slot i for place i.
         start: position of place 0.
+        before: the token at `start`: of a text, its first; later, the old root.
         valid: how many places are valid, 1 to the window's size; what stands behind them is padding, and may be written to
             memory where the next commitment overwrites it.
     """
@@ -41,6 +42,7 @@ class Committed(NamedTuple):
     hidden: Float[Array, "batch place hidden"]
     cache: KVCache
     start: Int[Array, " batch"]
+    before: Int[Array, " batch"]
     valid: Int[Array, " batch"]
 
 

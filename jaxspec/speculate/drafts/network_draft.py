@@ -6,7 +6,7 @@ import dataclasses
 
 import jax.numpy as jnp
 from flax import struct
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, causal_mask, forward, unembed
@@ -36,7 +36,8 @@ class NetworkDraft:
     """A draft that shares the target's vocabulary and nothing else; its parameters are those of `forward`.
 
     What was committed is computed anew, in one step, rather than kept from drafting: the root's own place comes last in it, so
-    that `open` has nothing to compute. The text's first token never reaches a draft and is left out: slot 0 stays unseen.
+    that `open` has nothing to compute. The old root is computed once more with it: a text's first token, which nothing else
+    tells, is then no special case.
 
     Source: Leviathan et al. 2023, arXiv:2211.17192 (a smaller network drafts); SpecInfer, Miao et al. 2024 (a tree of it).
     """
@@ -55,20 +56,19 @@ class NetworkDraft:
     def commit(self, params: Params, memory: NetworkMemory, committed: Committed) -> NetworkMemory:
         """See `Draft.commit`."""
         batch, places = committed.tokens.shape
-        first = committed.start + 1
         result = forward(
             params,
             self.config,
-            tokens=committed.tokens,
-            positions=first[:, None] + jnp.arange(places),
-            mask=causal_mask(batch, places),
+            tokens=jnp.concatenate([committed.before[:, None], committed.tokens], axis=1),
+            positions=committed.start[:, None] + jnp.arange(places + 1),
+            mask=causal_mask(batch, places + 1),
             cache=memory.cache,
-            cache_mask=_but_the_first(slots_before(first, places, memory.cache.num_slots)),
-            logits_from=places,  # none: a prompt's would be many, and one is needed
+            cache_mask=slots_before(committed.start, places + 1, memory.cache.num_slots),
+            logits_from=places + 1,  # none: a prompt's would be many, and one is needed
         )
-        root = jnp.take_along_axis(result.hidden, committed.valid[:, None, None] - 1, axis=1)[:, 0]
+        root = jnp.take_along_axis(result.hidden, committed.valid[:, None, None], axis=1)[:, 0]
         return NetworkMemory(
-            cache=write_cache(memory.cache, result.cache, first), logits=unembed(root, params, self.config)
+            cache=write_cache(memory.cache, result.cache, committed.start), logits=unembed(root, params, self.config)
         )
 
     def open(
@@ -91,12 +91,7 @@ class NetworkDraft:
             # Tokens of one level are not above each other.
             mask=jnp.broadcast_to(jnp.eye(tokens, dtype=bool), (batch, tokens, tokens)),
             cache=memory.cache,
-            cache_mask=_but_the_first(tree_slots(root.position, level.ancestors, memory.cache.num_slots)),
+            cache_mask=tree_slots(root.position, level.ancestors, memory.cache.num_slots),
         )
         cache = write_cache(memory.cache, result.cache, root.position + level.first)
         return result.logits, dataclasses.replace(memory, cache=cache)
-
-
-def _but_the_first(seen: Bool[Array, "batch token slot"]) -> Bool[Array, "batch token slot"]:
-    """What is seen, less slot 0."""
-    return seen & (jnp.arange(seen.shape[-1]) > 0)

@@ -66,10 +66,11 @@ class NGramDraft:
         return NGramMemory(text=none(slots), tokens=none(numbers), parent=none(numbers))
 
     def commit(self, params: NGramParams, memory: NGramMemory, committed: Committed) -> NGramMemory:
-        """See `Draft.commit`. The text's first token is never told and stands as token 0, which hardly any vote meets."""
+        """See `Draft.commit`."""
         del params
         write = jax.vmap(jax.lax.dynamic_update_slice_in_dim, in_axes=(0, 0, 0, None))
-        return memory._replace(text=write(memory.text, committed.tokens.astype(jnp.int32), committed.start + 1, 0))
+        tokens = jnp.concatenate([committed.before[:, None], committed.tokens], axis=1).astype(jnp.int32)
+        return memory._replace(text=write(memory.text, tokens, committed.start, 0))
 
     def open(
         self, params: NGramParams, memory: NGramMemory, root: Root

@@ -105,13 +105,13 @@ def head_on_branch(params, text, hidden, root, branch):
 
 @partial(jax.jit, compiler_options=QUICKLY)
 def network_over_all(params, tokens):
-    positions = 1 + jnp.arange(LENGTH)[None]
+    positions = jnp.arange(LENGTH)[None]
     return forward(params, SMALL, tokens=tokens[None], positions=positions, mask=causal_mask(1, LENGTH)).logits[0]
 
 
 def network_on_branch(params, text, hidden, root, branch):
-    """The same of another network: plain text, but for its first token."""
-    tokens = np.concatenate([text[1 : root + 1], branch])
+    """The same of another network: plain text."""
+    tokens = np.concatenate([text[: root + 1], branch])
     return np.asarray(network_over_all(params, padded_to_length(tokens)))[len(tokens) - 1]
 
 
@@ -174,7 +174,9 @@ def window_of(rng, text, hidden, start, places, valid, *, junk):
     states = np.take_along_axis(hidden, place[..., None], axis=1)
     states = np.where(padded[..., None], junk(states.shape), states)
     empty = KVCache(key=(), value=())  # the target's KV, which neither draft reads
-    return Committed(tokens.astype(np.int32), states.astype(np.float32), empty, start, np.asarray(valid, np.int32))
+    before = np.take_along_axis(text, start[:, None], axis=1)[:, 0].astype(np.int32)
+    valid = np.asarray(valid, np.int32)
+    return Committed(tokens.astype(np.int32), states.astype(np.float32), empty, start, before, valid)
 
 
 # One compilation per draft and shape; tests count how often these are traced.

@@ -1,0 +1,145 @@
+"""Ranks of a draft along the embedded network's text, at several context lengths, on calibration and on held-out prompts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxspec.compress.knobs import uniform_knobs
+from jaxspec.compress.weights import hard_draft
+from jaxspec.models.embedded import EMBEDDED_NAME, load_model
+from jaxspec.models.hf_load import LoadedModel
+from jaxspec.runs.config import EvaluateConfig
+from jaxspec.runs.progress import Reporter
+from jaxspec.runs.tree_drafts import NamedDraft, make_draft, self_draft
+from jaxspec.runs.tree_measuring import record_ranks
+from jaxspec.speculate.chunks import CHUNK
+from jaxspec.text import load_text, windows
+from jaxspec.trees.rank_traces import RankTraces
+from jaxspec.tune.calibration import calibrate, target_params
+from jaxspec.tune.hard import Decoding
+from jaxspec.tune.proof import decode_prompts
+
+__all__ = ["Recorded", "Settings", "Target", "load_target", "make_named_draft", "pooled", "record"]
+
+GREEDY = Decoding(greedy=True, temperature=0.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What is measured."""
+
+    contexts: tuple[int, ...] = (64, 128, 256, 384)  # tokens of a prompt
+    prompts: int = 96  # held out, at each context
+    calibration_prompts: int = 384  # at each context: late nodes are rarely accepted, and few texts order them badly
+    output_tokens: int = 64  # decoded after each
+    nodes: int = 63  # of the maximal tree, without the root
+    depth: int = 8  # its levels
+    seed: int = 0
+
+    @property
+    def chunks(self) -> int:
+        """Chunks of prompts over both splits and all contexts."""
+        return len(self.contexts) * sum(-(-count // CHUNK) for count in (self.prompts, self.calibration_prompts))
+
+    @property
+    def recorded_tokens(self) -> int:
+        """Tokens after a prompt, so that the last cycle's ranks are known down to the tree's depth."""
+        return self.output_tokens + self.depth + 1
+
+
+class Target(NamedTuple):
+    """The embedded network with its text by context and split: prompts and their greedy continuation."""
+
+    loaded: LoadedModel
+    params: Any
+    texts: dict[tuple[int, str], np.ndarray]
+
+
+class Recorded(NamedTuple):
+    """Ranks of one draft, at one context or (None) at all of them."""
+
+    context: int | None
+    calibration: RankTraces
+    held_out: RankTraces
+
+
+def pooled(parts: Sequence[Recorded]) -> Recorded:
+    """All contexts together."""
+    join = lambda *leaves: jnp.concatenate(leaves)
+    return Recorded(
+        None,
+        jax.tree.map(join, *(part.calibration for part in parts)),
+        jax.tree.map(join, *(part.held_out for part in parts)),
+    )
+
+
+def load_target(settings: Settings, reporter: Reporter) -> Target:
+    """The network, and its continuation of all prompts."""
+    loaded = load_model(EMBEDDED_NAME)
+    params = target_params(loaded.params)
+    text = load_text("stdlib", loaded.tokenizer)
+    texts = {}
+    with reporter.bar("continuing the prompts", settings.chunks) as bar:
+        for context in settings.contexts:
+            for split, tokens, count in (
+                ("calibration", text.calibration, settings.calibration_prompts),
+                ("held_out", text.held_out, settings.prompts),
+            ):
+                decoded = decode_prompts(
+                    params,
+                    None,
+                    loaded.config,
+                    windows(tokens, count, context, settings.seed),
+                    num_tokens=settings.recorded_tokens,
+                    decoding=GREEDY,
+                    seed=settings.seed,
+                    advance=bar.advance,
+                )
+                texts[context, split] = decoded["tokens"][:, : context + settings.recorded_tokens]
+    return Target(loaded, params, texts)
+
+
+def make_named_draft(name: str, target: Target) -> NamedDraft:
+    """A draft by name; "self" is compressed as `jaxspec evaluate` does unless told otherwise."""
+    if name != "self":
+        return make_draft(name, target.loaded)
+    config, default = target.loaded.config, EvaluateConfig()
+    knobs = uniform_knobs(
+        config,
+        weight_prune=default.weight_prune,
+        weight_cut_bits=default.weight_cut_bits,
+        kv_prune=default.kv_prune,
+        kv_cut_bits=default.kv_cut_bits,
+    )
+    context = min(context for context, _ in target.texts)
+    text = jnp.asarray(target.texts[context, "calibration"])
+    ranked = calibrate(target.params, config, text, first=context - 1).ranked
+    compressed = hard_draft(target.params, ranked, knobs).params
+    return self_draft(config, jax.tree.map(lambda x: x.astype(jnp.float32), compressed), knobs)
+
+
+def record(target: Target, draft: NamedDraft, settings: Settings, reporter: Reporter) -> list[Recorded]:
+    """Ranks on both splits, for every context."""
+    found = []
+    with reporter.bar(f"ranks of {draft.name}", settings.chunks) as bar:
+        for context in settings.contexts:
+            traces = {
+                split: record_ranks(
+                    target.params,
+                    target.loaded.config,
+                    draft,
+                    target.texts[context, split],
+                    prompt_tokens=context,
+                    depth=settings.depth,
+                    advance=bar.advance,
+                )
+                for split in ("calibration", "held_out")
+            }
+            found.append(Recorded(context, **traces))
+    return found

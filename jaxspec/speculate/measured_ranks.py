@@ -79,8 +79,11 @@ def measure_ranks(
             valid=at(places),
         )
 
-    memory = draft.empty(draft_params, batch, length + depth + 1, numbers)
-    memory = draft.commit(draft_params, memory, committed(0, prompt_tokens - 1))
+    # The barrier keeps XLA from computing, at compile time, what an empty memory makes of the prompt.
+    memory, first_place = jax.lax.optimization_barrier(
+        (draft.empty(draft_params, batch, length + depth + 1, numbers), jnp.zeros((), jnp.int32))
+    )
+    memory = draft.commit(draft_params, memory, committed(first_place, prompt_tokens - 1))
 
     def from_root(memory, position):
         root = Root(padded[:, position], at(position))

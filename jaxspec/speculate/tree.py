@@ -185,7 +185,10 @@ def _decode(
         positions=jnp.broadcast_to(jnp.arange(prompt_length), prompts.shape),
         mask=causal_mask(batch, prompt_length),
     )
-    at_start = jnp.zeros(batch, jnp.int32)
+    # The barrier keeps XLA from computing, at compile time, what an empty memory makes of the prompt.
+    memory, at_start = jax.lax.optimization_barrier(
+        (draft.empty(draft_params, batch, slots, numbers), jnp.zeros(batch, jnp.int32))
+    )
     committed = Committed(
         tokens=prompts[:, 1:],
         hidden=prefill.hidden[:, :-1],
@@ -194,7 +197,6 @@ def _decode(
         before=prompts[:, 0],
         valid=jnp.full(batch, prompt_length - 1, jnp.int32),
     )
-    memory = draft.empty(draft_params, batch, slots, numbers)
     state = _State(
         tokens=jnp.zeros((batch, slots), jnp.int32).at[:, :prompt_length].set(prompts),
         length=jnp.full(batch, prompt_length, jnp.int32),

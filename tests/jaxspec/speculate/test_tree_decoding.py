@@ -39,6 +39,7 @@ CONFIG = DecoderConfig(
     vocab_size=67, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6
 )
 PROMPT, TOKENS = 6, 12
+ROOM = 24  # the same for all, so that they share a compilation; ranks need some tokens more than are decoded
 LIMITS = TreeLimits(nodes=64, depth=64, ranks=64, width=64)
 PROMPTS = np.random.default_rng(0).integers(67, size=(3, PROMPT)).astype(np.int32)
 IDS = np.array([40, 7, 311], np.int32)
@@ -71,7 +72,7 @@ def run(jit, target, drafts):
     compiled = {}
 
     def of(
-        name, tree, *, limits=LIMITS, num_tokens=TOKENS, room=TOKENS, prompts=PROMPTS, ids=IDS, greedy=True, law="top"
+        name, tree, *, limits=LIMITS, num_tokens=TOKENS, room=ROOM, prompts=PROMPTS, ids=IDS, greedy=True, law="top"
     ):
         draft, params = drafts[name]
         growing = tree if isinstance(tree, GrowingTree) else None
@@ -192,8 +193,8 @@ def test_ranks_along_the_text_tell_every_cycle(jit, run, target, drafts, name):
     paths = [*chain_like_paths(20), (0, 3), (7,), (7, 0)]
     tree = tree_from_paths(paths)
     limits = tree_limits(tree)
-    longer = dict(num_tokens=TOKENS + limits.depth + 1, room=TOKENS + limits.depth + 1)
-    texts = run(name, autoregressive_tree(LIMITS), **longer).tokens[:, : PROMPT + TOKENS + limits.depth + 1]
+    longer = TOKENS + limits.depth + 1
+    texts = run(name, autoregressive_tree(LIMITS), num_tokens=longer).tokens[:, : PROMPT + longer]
     static = dict(draft=draft, config=CONFIG, prompt_tokens=PROMPT, depth=limits.depth)
     traces = jit(functools.partial(measure_ranks.__wrapped__, **static))(target, params, texts)
     predicted = cycles_along_text(tree, traces, num_tokens=TOKENS)
@@ -252,7 +253,8 @@ def test_sampled_results_do_not_depend_on_batching(run, law):
     tree = tree_from_paths(chain_like_paths(12))
     limits = tree_limits(tree)
     whole = run("near", tree, limits=limits, greedy=False, law=law)
-    rows = np.array([2, 1])
+    # Another place and other neighbours, at the same size: nothing is compiled anew.
+    rows = np.array([2, 1, 1])
     part = run("near", tree, limits=limits, greedy=False, law=law, prompts=PROMPTS[rows], ids=IDS[rows])
     for together, apart in zip(whole[:-1], part[:-1]):
         np.testing.assert_array_equal(together[rows], apart)
@@ -328,23 +330,25 @@ def text_probability(jit, networks):
 
 
 @pytest.mark.parametrize("shape", ["top", "sampled", "growing"])
-def test_sampled_texts_have_the_targets_distribution(networks, text_probability, shape):
+def test_sampled_texts_have_the_targets_distribution(jit, networks, text_probability, shape):
     tree = tree_from_paths([(0,), (1,), (0, 0), (0, 2), (1, 1)])
     if shape == "growing":
         tree = GrowingTree(nodes=4, depth=2, branches=2, frontier=2)
-    result = decode_tree(
+    growing = tree if isinstance(tree, GrowingTree) else None
+    limits = (
+        TreeLimits(growing.nodes, growing.depth, growing.branches, growing.frontier) if growing else tree_limits(tree)
+    )
+    static = dict(draft=SelfDraft(SMALL), config=SMALL, room=NEW, greedy=False, limits=limits, growing=growing)
+    law = "sampled" if shape == "sampled" else "top"
+    result = jit(functools.partial(tree_decoding._decode.__wrapped__, law=law, **static))(
         networks[0],
         SelfDraftParams(networks[1], uniform_knobs(SMALL, kv_prune=0.3, kv_cut_bits=5.0)),
         np.broadcast_to(START, (SAMPLES, 3)),
         np.arange(SAMPLES, dtype=np.int32),
-        tree,
+        None if growing else tree,
         jax.random.key(11),
         np.float32(TEMPERATURE),
-        draft=SelfDraft(SMALL),
-        config=SMALL,
-        num_tokens=NEW,
-        greedy=False,
-        law="sampled" if shape == "sampled" else "top",
+        jnp.asarray(NEW),
     )
     new = np.asarray(result.tokens)[:, 3 : 3 + NEW]
     counts = np.bincount(np.ravel_multi_index(tuple(new.T), (VOCAB,) * NEW), minlength=VOCAB**NEW)

@@ -30,6 +30,9 @@ TASK_CONTEXT = 128
 
 TREE_CONTEXT = 1024
 
+#: Of Table II, the task whose cells are also in Table I.
+_TABLE_ONE_TASK = "Gov-Report"
+
 #: Models of Fig. 4 by their names in the catalog.
 MODELS = {
     "Vicuna-v1.5-7B": "vicuna-7b",
@@ -60,7 +63,10 @@ def tasks() -> Table:
         task, metric = names.index(cell["benchmark"]), cell["metric"]
         own, unified = found.own, np.asarray(found.speedup)
         values = {"best_verification_length": own.length, "best_speedup": own.speedup, "unified_speedup": unified}
-        status = "calibrated" if metric == "best_speedup" else "predicted"
+        # Gov-Report's cells are Table I's. Where the unified length is the task's own, its gain was fitted to that speedup.
+        same = metric == "unified_speedup" and float(own.length[task]) == float(found.unified.length)
+        fitted_to = metric == "best_speedup" or same or cell["benchmark"] == _TABLE_ONE_TASK
+        status = "calibrated" if fitted_to else "predicted"
         rows.append(paper_row(cell, name, float(np.asarray(values[metric])[task]), status))
     compared = [row for row in rows if row["status"] == "predicted"]
     simple = lambda row: (

@@ -45,6 +45,7 @@ def prove(
     """Decode held-out prompts with one tree: what is counted, and what the ranks said."""
     nodes = min(PROOF_NODES, settings.nodes)
     tree = tree_from_parents(growth.parent[:nodes], rank=growth.rank[:nodes])
+    assert recorded.context is not None, "prompts of several lengths cannot be decoded together"
     texts = target.texts[recorded.context, "held_out"]
     counted = decode_prompts_with_tree(
         target.params,

@@ -6,6 +6,7 @@ has not been), and predicts the hidden state at t + 1; the target's own final no
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -144,5 +145,6 @@ def head_logits(
     hidden: Float[Array, "*b hidden"], ends: TargetEnds, config: DecoderConfig, dot_dtype: Any = None
 ) -> Float[Array, "*b vocab"]:
     """What the target would say after a token with this hidden state."""
-    params = {"final_norm": ends.final_norm, "lm_head": ends.lm_head, "embed": ends.embed}
-    return unembed(hidden, params, config, dot_dtype)
+    # A tied head is in `lm_head` already, whatever the head's own shape says of ties.
+    untied = dataclasses.replace(config, tie_embeddings=False)
+    return unembed(hidden, {"final_norm": ends.final_norm, "lm_head": ends.lm_head}, untied, dot_dtype)

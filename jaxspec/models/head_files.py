@@ -133,7 +133,7 @@ def load_head(path: str | os.PathLike[str], target: LoadedModel, *, dtype: Any =
             f"{target.directory} have {found[:12]}...: use the target that it belongs to, or train another head with "
             "`python -m experiments.train_draft_head`"
         )
-    for name in ("hidden_size", "vocab_size"):
+    for name in ("hidden_size", "vocab_size", "norm_eps"):
         own, needed = getattr(config, name), getattr(target.config, name)
         if own != needed:
             raise InputError(f"{directory / 'config.json'} has {name} {own}; the target has {needed}: fetch it again")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,8 +60,10 @@ def make_draft(name: str, target: LoadedModel) -> NamedDraft:
     """
     if name == "ngram":
         return NamedDraft(name, NGramDraft(target.config.vocab_size), NGramParams(), None)
+    if name == "self":
+        raise InputError("draft 'self' is the target, compressed on calibration text; make it with self_draft")
     folder = Path(name)
-    if name not in DRAFT_NAMES and not folder.is_dir():
+    if name not in DRAFT_NAMES and not (name and os.path.isdir(name)):  # `Path.is_dir` raises on names too long for one
         raise InputError(
             f"draft {name!r} is unknown; give {', '.join(DRAFT_NAMES)}, or a directory of a network or head"
         )

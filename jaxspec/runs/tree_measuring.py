@@ -33,7 +33,7 @@ def record_ranks(
     depth: int,
     advance: Callable[[], None] = lambda: None,
 ) -> RankTraces:
-    """`measure_ranks` over all texts, chunk by chunk; on the host."""
+    """`measure_ranks` over all texts, of which there is one or more, chunk by chunk."""
     parts = []
     for chunk, _, count in prompt_chunks(texts):
         traces = measure_ranks(
@@ -58,7 +58,7 @@ def decode_prompts_with_tree(
     room: int | None = None,
     advance: Callable[[], None] = lambda: None,
 ) -> dict[str, np.ndarray]:
-    """`decode_tree` over all prompts, chunk by chunk.
+    """`decode_tree` over all prompts, of which there is one or more, chunk by chunk.
 
     Returns:
         The fields of `DecodedTrees`, over all prompts.

@@ -50,9 +50,10 @@ def propose(
     if not 1 <= count <= logits.shape[-1]:
         raise ValueError(f"{count} candidates came; a vocabulary of {logits.shape[-1]} allows 1 to that many")
     if law == "top":
-        log_q = jax.nn.log_softmax(logits, axis=-1)
-        best, tokens = jax.lax.top_k(log_q, count)
-        return Candidates(tokens.astype(jnp.int32), None, best)
+        # By the logits: their logarithms of probability may tie where they differ.
+        _, tokens = jax.lax.top_k(logits, count)
+        log_q = jnp.take_along_axis(jax.nn.log_softmax(logits, axis=-1), tokens, axis=-1)
+        return Candidates(tokens.astype(jnp.int32), None, log_q)
     distribution = jax.nn.softmax(logits / temperature, axis=-1)
     one = lambda q, key: sample_candidates(q, key, count)
     assert keys is not None

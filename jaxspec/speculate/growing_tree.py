@@ -56,7 +56,7 @@ class GrowingTree:
     @property
     def numbers(self) -> int:
         """Numbers of drafted tokens within a cycle, root included: what the draft expands, not what is verified."""
-        return 1 + (self.depth - 1) * self.frontier
+        return 1 + max(1, self.depth - 1) * self.frontier
 
 
 def draft_growing_tree(
@@ -76,10 +76,14 @@ def draft_growing_tree(
     pool = growing.depth * per_level
     proposed, memory = drafter.open(memory)
     # The root's candidates stand in a level of their own, of which the rest is impossible.
-    joint = jnp.full((batch, pool), -jnp.inf).at[:, :branches].set(proposed.log_probability[:, 0])
+    joint = (
+        jnp.full((batch, pool), -jnp.inf, proposed.log_probability.dtype)
+        .at[:, :branches]
+        .set(proposed.log_probability[:, 0])
+    )
     tokens = jnp.zeros((batch, pool), jnp.int32).at[:, :branches].set(proposed.tokens[:, 0])
     number_of = jnp.zeros((batch, pool), jnp.int32)  # of the parent
-    expanded = jnp.zeros((batch, max(1, (growing.depth - 1) * k)), jnp.int32)  # number − 1 -> its place in the pool
+    expanded = jnp.zeros((batch, growing.numbers - 1), jnp.int32)  # number − 1 -> its place in the pool
     above = jnp.zeros((batch, growing.numbers, growing.numbers), bool)  # at [.., number, number above it]
 
     def expand(depth, carry):

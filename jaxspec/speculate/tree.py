@@ -93,11 +93,12 @@ def decode_tree(
         draft_params: of `draft`.
         prompts: token ids, two or more each; all prompts of a call have one length.
         prompt_ids: names the prompts for random draws, so that results do not depend on batching.
-        tree: one tree for all prompts, or how trees grow.
+        tree: one tree for all prompts, or how trees grow; not traced: decoding compiles on its own.
         temperature, greedy: greedy takes the largest logit and ignores the temperature.
         draft: static.
         law: how candidates are chosen; greedy decoding and growing trees take the draft's likeliest ("top").
-        limits: static sizes, those of the tree unless given; trees of one size within the same limits share one compilation.
+        limits: static sizes, those of the tree unless given; trees of one size within the same limits share one compilation. A
+            growing tree has its own.
         room: static number of new tokens that the caches have slots for, `num_tokens` unless given.
     Raises:
         ValueError: more tokens than room, a malformed tree, one beyond the limits, prompts of one token, or sampled candidates
@@ -116,6 +117,8 @@ def decode_tree(
         raise ValueError(f"sampled candidates with {'greedy decoding' if greedy else 'a growing tree'}: use law='top'")
     fixed = None if isinstance(tree, GrowingTree) else tree
     if isinstance(tree, GrowingTree):
+        if limits is not None:
+            raise ValueError(f"limits {limits} came with a growing tree, which has its own; leave them out")
         limits = TreeLimits(tree.nodes, tree.depth, tree.branches, tree.frontier)
     else:
         limits = _checked_limits(tree, limits)
@@ -205,7 +208,7 @@ def _decode(
         cycles=jnp.zeros(batch, jnp.int32),
         accepted_at=jnp.zeros((batch, limits.depth), jnp.int32),
         accepted_nodes=jnp.zeros((batch, limits.nodes), jnp.int32),
-        margin=jnp.full(batch, jnp.inf),
+        margin=jnp.full(batch, jnp.inf, jnp.float32),
     )
 
     def cycle(state: _State) -> _State:

@@ -184,7 +184,7 @@ def search_with_price(
         order = _order(paths, row)
         soft_size = float(row.sum())
         # Near a corner of the price a node more or less matters, and inclusions need not be all 0 or 1.
-        for size in {int(np.sum(_connected(paths, row) > 0.5)), math.floor(soft_size), math.ceil(soft_size)}:
+        for size in {0, int(np.sum(_connected(paths, row) > 0.5)), math.floor(soft_size), math.ceil(soft_size)}:
             kept = order[:size]
             depth = int(paths.level[kept].max(initial=-1)) + 1
             tokens = 1 + float(np.asarray(chances)[kept].sum())

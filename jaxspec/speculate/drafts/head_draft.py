@@ -65,8 +65,8 @@ class HeadDraft:
         del params
         return HeadMemory(
             cache=empty_cache(self.config, batch, slots + numbers),
-            hidden=jnp.zeros((batch, numbers, self.config.hidden_size)),
-            logits=jnp.zeros((batch, self.config.vocab_size)),
+            hidden=jnp.zeros((batch, numbers, self.config.hidden_size), jnp.float32),
+            logits=jnp.zeros((batch, self.config.vocab_size), jnp.float32),
         )
 
     def commit(self, params: HeadDraftParams, memory: HeadMemory, committed: Committed) -> HeadMemory:

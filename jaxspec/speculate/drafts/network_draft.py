@@ -50,7 +50,7 @@ class NetworkDraft:
         return NetworkMemory(
             # A window of commitments reaches one slot further than its places.
             cache=empty_cache(self.config, batch, slots + numbers + 1),
-            logits=jnp.zeros((batch, self.config.vocab_size)),
+            logits=jnp.zeros((batch, self.config.vocab_size), jnp.float32),
         )
 
     def commit(self, params: Params, memory: NetworkMemory, committed: Committed) -> NetworkMemory:

@@ -46,9 +46,9 @@ class NGramDraft:
 
     Attributes:
         vocab_size: tokens of the target.
-        longest: tokens of agreement that count, >= 1.
+        longest: tokens of agreement that count, 1 to 16: votes stay finite.
     Raises:
-        ValueError: a number below 1.
+        ValueError: a number out of range.
     """
 
     vocab_size: int
@@ -58,6 +58,8 @@ class NGramDraft:
         for name in ("vocab_size", "longest"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.longest > 16:
+            raise ValueError(f"longest is {self.longest}; allowed are 1 to 16")
 
     def empty(self, params: NGramParams, batch: int, slots: int, numbers: int) -> NGramMemory:
         """See `Draft.empty`."""

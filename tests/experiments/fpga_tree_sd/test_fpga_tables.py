@@ -160,6 +160,19 @@ def test_what_is_not_reproduced_says_so(result):
     # The right side of Llama-3.1-8B all the same: smaller heads are cheaper to draft with.
     for row in rows(result, "fig4_average_speedup"):
         assert 2.44 < row["model_value"] < 1.2 * row["paper_value"]
+    # What was fitted to, in this table or in Table I, is no prediction; nor is a speedup at the length it was fitted at.
+    table = rows(result, "table2_task_consistency", "best_speedup")
+    assert {row["status"] for row in table} == {"calibrated"}
+    unified_length = result["summary"][NAME + "table2_task_consistency"]["unified_length"]
+    for length, unified in zip(
+        rows(result, "table2_task_consistency", "best_verification_length"),
+        rows(result, "table2_task_consistency", "unified_speedup"),
+        strict=True,
+    ):
+        in_table_one = length["conditions"]["benchmark"] == "Gov-Report"
+        assert length["status"] == ("calibrated" if in_table_one else "predicted")
+        same = in_table_one or length["model_value"] == unified_length
+        assert unified["status"] == ("calibrated" if same else "predicted")
     # One number per task, and its speedup with one length for all within 2.5 %.
     unified = rows(result, "table2_task_consistency", "unified_speedup")
     assert max(row["relative_error"] for row in unified) < 0.025

@@ -201,6 +201,7 @@ def change(path, edit):
         (lambda raw: raw.update(target_weights_sha256="abc"), "'abc'; it must be 64 hex digits"),
         (lambda raw: raw["network"].update(num_hidden_layers=2), "2 layers is not modelled"),
         (lambda raw: raw["network"].update(hidden_size=10), "hidden_size 10; the target has 12"),
+        (lambda raw: raw["network"].update(rms_norm_eps=0.5), "norm_eps 0.5; the target has 1e-05"),
         (lambda raw: raw["network"].update(vocab_size=14), "vocab_size 14; the target has 13"),
         (lambda raw: raw["network"].update(intermediate_size=8), "has shape (7, 12); its config.json needs (8, 12)"),
         (lambda raw: raw["network"].pop("hidden_size"), "hidden_size"),

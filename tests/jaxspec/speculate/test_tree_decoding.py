@@ -14,6 +14,7 @@ from jaxspec.compress.kv import round_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import forward_text
 from jaxspec.speculate import tree as tree_decoding
+from jaxspec.speculate.candidates import propose
 from jaxspec.speculate.chain import decode
 from jaxspec.speculate.drafts import NGramDraft, NGramParams, SelfDraft, SelfDraftParams
 from jaxspec.speculate.expansion import TreeLimits, in_levels, tree_limits
@@ -206,6 +207,13 @@ def test_ranks_along_the_text_tell_every_cycle(jit, run, target, drafts, name):
     assert np.sum(counted.accepted_nodes) > 3
 
 
+def test_candidates_are_ranked_by_logits_though_their_logarithms_tie():
+    logits = jnp.array([[[1e-3, 1e-3 + 2e-9, 5.0, -1.0]]])
+    proposed = propose(logits, None, 1.0, count=4, law="top").tokens[0, 0]
+    for rank, token in enumerate(np.asarray(proposed)):
+        assert int(rank_of(logits[0], jnp.array([token]))[0]) == rank
+
+
 def test_rank_breaks_ties_as_top_k_does():
     logits = jnp.array([[0.5, 2.0, 0.5, 2.0, -1.0]])
     order = np.asarray(jax.lax.top_k(logits, 5)[1])[0]
@@ -223,6 +231,28 @@ def test_growing_trees_decode_the_same_text(run, autoregressive, name):
     np.testing.assert_array_equal(result.generated, result.cycles + np.sum(result.accepted_at, axis=1))
     if name == "itself":
         np.testing.assert_array_equal(result.cycles, -(-TOKENS // 5))  # the trunk of depth 4 is among the likeliest
+
+
+@pytest.mark.parametrize(
+    "growing",
+    [
+        GrowingTree(nodes=3, depth=1, branches=4, frontier=8),  # no level below the root
+        GrowingTree(nodes=9, depth=3, branches=2, frontier=5),  # more nodes to expand than there are at first
+        GrowingTree(nodes=1, depth=2, branches=1, frontier=1),
+    ],
+)
+def test_growing_trees_of_odd_shapes(run, autoregressive, growing):
+    result = run("lookup", growing)
+    np.testing.assert_array_equal(np.asarray(result.tokens)[:, : PROMPT + TOKENS], autoregressive)
+    assert not np.any(np.asarray(result.accepted_at)[:, growing.depth :])
+
+
+def test_growing_trees_take_the_precision_of_the_draft(target, drafts, x64):
+    draft, params = drafts["near"]
+    decode_growing = functools.partial(decode_tree, draft=draft, config=CONFIG, num_tokens=3, greedy=True)
+    with jax.numpy_dtype_promotion("standard"):  # numbers of 64 bits meet those of 32
+        shapes = jax.eval_shape(lambda *given: decode_growing(*given, GROWING, SEED, ONE), target, params, PROMPTS, IDS)
+    assert shapes.margin.dtype == jnp.float32
 
 
 def test_growing_trees_beyond_their_candidates():
@@ -295,6 +325,8 @@ def test_errors_say_what_came(target, drafts):
         call(law="sampled")
     with pytest.raises(ValueError, match="sampled candidates with a growing tree"):
         call(GROWING, law="sampled", greedy=False)
+    with pytest.raises(ValueError, match="came with a growing tree, which has its own"):
+        call(GROWING, limits=LIMITS)
     with pytest.raises(ValueError, match="'best'; they are chosen as 'top' or 'sampled'"):
         call(law="best")
     with pytest.raises(ValueError, match=r"depth 2.*pad it or raise them"):

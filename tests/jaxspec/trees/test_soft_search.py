@@ -185,6 +185,16 @@ def test_size_and_depth_are_found_by_gradient(full_tree, solve, name):
 
 
 @pytest.mark.usefixtures("_promotes")
+def test_no_tree_where_only_a_small_one_would_be_cheaper():
+    # A price that saturates: every soft run goes on to grow, and none of them ends without nodes.
+    star = RankedTree(np.full(8, -1), np.arange(8))
+    price = lambda length, depth: 1.0 + 1.2 * jnp.tanh(6.0 * depth)
+    found = search_with_price(star, np.full(8, 0.1), price, steps=60)
+    assert found.tree.parent.size == 0
+    assert found.expected_tokens / found.price == pytest.approx(1.0)
+
+
+@pytest.mark.usefixtures("_promotes")
 def test_no_tree_where_drafting_does_not_pay():
     reach = np.array([0.3, 0.2, 0.1, 0.1, 0.1, 0.05])
     found = search_with_price(RAGGED, reach, lambda length, depth: length + depth, steps=60)

@@ -13,6 +13,7 @@ from jaxspec.errors import InputError
 _COMMANDS = {
     "tune": "jaxspec.cli.tune",
     "evaluate": "jaxspec.cli.evaluate",
+    "tree": "jaxspec.cli.tree",
     "predict": "jaxspec.cli.predict",
     "sweep": "jaxspec.cli.sweep",
     "pack": "jaxspec.cli.containers",
@@ -51,6 +52,7 @@ def cli() -> None:
     jaxspec predict --acceptance 0.9 --draft-bits 4.5      no network: shapes, device, acceptance
     jaxspec sweep --example > sweep.toml; jaxspec sweep sweep.toml     any numbers, every combination, to Parquet
     jaxspec evaluate --weight-prune 0.3 --weight-cut-bits 5
+    jaxspec tree --device rtx-4090,alveo-v80      the draft tree to verify, at every context length
     jaxspec pack DIR -o model.jspk                a lossless container with the draft inside; unpack, inspect
     jaxspec devices                               what may stand behind --device
 

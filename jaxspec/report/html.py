@@ -1,19 +1,14 @@
-"""The report: one page that needs nothing but itself, and its figures as files."""
+"""The report of a tuning run: one page that needs nothing but itself, and its figures as files."""
 
 from __future__ import annotations
 
-import importlib.resources
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jinja2
-from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
-from jaxspec.files import write_text
-from jaxspec.report.entries import STATUSES, Entry, architecture_title, device_name, device_title, lookup
+from jaxspec.report.entries import Entry
 from jaxspec.report.figures import (
     acceptance_figure,
     convergence_figure,
@@ -22,8 +17,8 @@ from jaxspec.report.figures import (
     roofline_figure,
     tokens_figure,
 )
+from jaxspec.report.page import Page, render_page, write_page
 from jaxspec.report.section import section
-from jaxspec.report.svg import figure_svg, inline_svg
 
 #: The complete, resolved configuration lies beside the report.
 DEFAULT_COMMAND = "jaxspec tune --config config.toml"
@@ -40,6 +35,12 @@ _CAPTIONS = {
     "roofline": "A step is a mixture of operators, so its point may lie below the roof although each operator touches it.",
     "operator_time": "One bar is one step; a cycle is several draft steps and one verification.",
 }
+
+_CLOSING = (
+    "Smooth masks and bit widths serve the search only: every number of a configuration is that of the hard, bit-exact one. "
+    "Speedups of a configuration take the tokens per cycle that were counted in decoding held-out prompts, and predicted "
+    "times; those of grid points, and of every step of the search, take the acceptance on calibration text."
+)
 
 
 def write_report(
@@ -62,17 +63,7 @@ def write_report(
     Returns:
         The path of the page.
     """
-    out_dir = Path(out_dir)
-    figures = _all_figures(entries, metrics)
-    for slug, by_name in zip(_slugs(entries), figures):
-        for name, svg in by_name.items():
-            write_text(out_dir / "figures" / f"{slug}-{name}.svg", svg)
-    beside = out_dir / "config.toml"
-    if config_toml is None and beside.is_file():
-        config_toml = beside.read_text(encoding="utf-8")
-    page = out_dir / "report.html"
-    write_text(page, _render(entries, figures, command=command, config_toml=config_toml))
-    return page
+    return write_page(_page(metrics, command), entries, out_dir, config_toml=config_toml)
 
 
 def report_html(
@@ -83,7 +74,7 @@ def report_html(
     config_toml: str | None = None,
 ) -> str:
     """The page as text; arguments as in `write_report`."""
-    return _render(entries, _all_figures(entries, metrics), command=command, config_toml=config_toml)
+    return render_page(_page(metrics, command), entries, config_toml=config_toml)
 
 
 def draw_figures(entry: Entry, metrics: Sequence[Mapping[str, Any]]) -> dict[str, Figure]:
@@ -99,55 +90,13 @@ def draw_figures(entry: Entry, metrics: Sequence[Mapping[str, Any]]) -> dict[str
     return {name: figure for name, figure in drawn.items() if figure is not None}
 
 
-def _all_figures(entries: Sequence[Entry], metrics: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    return [{name: figure_svg(figure) for name, figure in draw_figures(entry, metrics).items()} for entry in entries]
-
-
-def _slugs(entries: Iterable[Entry]) -> list[str]:
-    """A name for each entry that is safe in file names and in ids, and unlike the others."""
-    slugs: list[str] = []
-    for entry in entries:
-        base = re.sub(r"[^a-z0-9]+", "-", device_name(entry).lower()).strip("-") or "device"
-        slug, count = base, 1
-        while slug in slugs:
-            count += 1
-            slug = f"{base}-{count}"
-        slugs.append(slug)
-    return slugs
-
-
-def _render(
-    entries: Sequence[Entry], figures: Sequence[Mapping[str, str]], *, command: str, config_toml: str | None
-) -> str:
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    source = importlib.resources.files("jaxspec.report").joinpath("template.html.j2").read_text(encoding="utf-8")
-    return environment.from_string(source).render(
-        title=", ".join(dict.fromkeys(f"{architecture_title(e)} on {device_title(e)}" for e in entries)) or "no device",
-        statuses=STATUSES,
-        sections=[
-            section(entry) | {"id": slug, "figures": _inline(slug, svgs)}
-            for entry, slug, svgs in zip(entries, _slugs(entries), figures)
-        ],
-        versions=_versions(entries),
+def _page(metrics: Sequence[Mapping[str, Any]], command: str) -> Page:
+    return Page(
+        heading="Which draft pays?",
+        summary=("tuned vs bf16 AR", "tuned vs stored AR", "tuned vs grid", "tuned vs default", "draft that pays"),
+        section=section,
+        figures=lambda entry: draw_figures(entry, metrics),
+        captions=_CAPTIONS,
+        closing=_CLOSING,
         command=command,
-        config_toml=config_toml,
     )
-
-
-def _inline(slug: str, svgs: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Figures for the page, with their captions."""
-    found = []
-    for name, svg in svgs.items():
-        element = inline_svg(svg, prefix=f"{slug}-{name}", label=str(escape(_CAPTIONS[name])))
-        found.append({"svg": Markup(element), "caption": _CAPTIONS[name]})
-    return found
-
-
-def _versions(entries: Sequence[Entry]) -> list[tuple[str, str]]:
-    found: dict[str, list[str]] = {}
-    for entry in entries:
-        for name, version in (lookup(entry, "versions") or {}).items():
-            found.setdefault(str(name), []).append(str(version))
-    return [(name, " / ".join(dict.fromkeys(values))) for name, values in sorted(found.items())]

@@ -57,10 +57,10 @@ def section(entry: Entry) -> dict[str, Any]:
         "choice": answer.choice,
         "rows": _rows(entry),
         "ratios": _ratios(entry),
-        "lossless": _lossless(entry),
+        "lossless": lossless_in_words(entry),
         "device_data": [(d.field, quantity(d.field, d.value), d.source) for d in device_data(entry)],
-        "settings": _settings(entry),
-        "timing": _timing(entry),
+        "settings": settings(entry),
+        "timing": timing(entry),
         "summary": [
             *((times(number(tuned, f"speedup_vs_{baseline}_ar")), "") for baseline in ("bf16", "stored")),
             *((times(found.value), found.interval) if found else (NOT_KNOWN, "") for found in compared),
@@ -110,7 +110,7 @@ def _ratios(entry: Entry) -> list[tuple[str, str, str]]:
     ]
 
 
-def _lossless(entry: Entry) -> dict[str, Any]:
+def lossless_in_words(entry: Entry) -> dict[str, Any]:
     """The proof that drafts change speed and nothing else, in a line."""
     prompts, tokens, mismatches = (number(entry, "lossless", key) for key in ("prompts", "tokens", "mismatches"))
     if mismatches is None:
@@ -126,7 +126,7 @@ def _lossless(entry: Entry) -> dict[str, Any]:
     return {"state": "holds", "text": said}
 
 
-def _settings(entry: Entry) -> list[tuple[str, str]]:
+def settings(entry: Entry) -> list[tuple[str, str]]:
     """What the result holds for."""
     found: list[tuple[str, Any]] = [("model", model_title(entry)), ("note", lookup(entry, "model", "note"))]
     found += [(name, lookup(entry, name)) for name in ("architecture", "device", "scheme", "objective", "text", "seed")]
@@ -140,7 +140,7 @@ def _plain(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _timing(entry: Entry) -> list[tuple[str, str]]:
+def timing(entry: Entry) -> list[tuple[str, str]]:
     """Seconds by kind of stage: what stands before a slash in the stages' names."""
     totals: dict[str, float] = {}
     for stage, seconds in numbers(entry, "timing_s").items():

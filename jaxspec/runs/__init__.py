@@ -1,6 +1,6 @@
 """Runs: what the commands do, as functions: `tune(TuneConfig(...))`, `evaluate`, `predict`; run directories that resume."""
 
-from jaxspec.runs.config import EvaluateConfig, TuneConfig, build_config, read_toml
+from jaxspec.runs.config import EvaluateConfig, TreeConfig, TuneConfig, build_config, read_toml
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.evaluation import evaluate
 from jaxspec.runs.inspection import inspect_file
@@ -9,6 +9,7 @@ from jaxspec.runs.prediction import predict
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.sweep import read_sweep, sweep
 from jaxspec.runs.sweep_config import SweepConfig, read_sweep_config
+from jaxspec.runs.tree_search import search_tree
 from jaxspec.runs.tuning import tune
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Reporter",
     "RunDirectory",
     "SweepConfig",
+    "TreeConfig",
     "TuneConfig",
     "build_config",
     "evaluate",
@@ -26,6 +28,7 @@ __all__ = [
     "read_sweep",
     "read_sweep_config",
     "read_toml",
+    "search_tree",
     "sweep",
     "tune",
     "unpack_container",

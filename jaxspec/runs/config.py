@@ -17,6 +17,7 @@ from jaxspec.errors import InputError
 
 Scheme = Literal["cassandra1", "cassandra1-coded"]
 Objective = Literal["speedup", "kl", "bits_per_byte"]
+Search = Literal["prior", "width", "depth", "greedy"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +66,21 @@ class EvaluateConfig(CommonConfig):
     knobs: str | None = None  # result.json whose tuned knobs are taken instead
 
 
+@dataclasses.dataclass(frozen=True)
+class TreeConfig(CommonConfig):
+    """`jaxspec tree`."""
+
+    draft: str = "self"  # "self", "ngram", "embedded-head", "embedded-small", or a directory of a network or head
+    weight_prune: float = 0.4  # the knobs of draft "self", the same everywhere
+    weight_cut_bits: float = 4.0
+    kv_prune: float = 0.0
+    kv_cut_bits: float = 4.0
+    nodes: int = 32  # of the largest tree; its verification takes one token more
+    depth: int = 8  # drafted tokens below one another, at most
+    search: Search = "prior"  # how trees grow
+    contexts: tuple[int, ...] = (128, 512, 2048, 4096, 8192, 16384)  # cached tokens to decide at, beside `context`
+
+
 #: What `--quick` changes: a look at everything, with wider error bars.
 QUICK = {
     "prompts": 24,
@@ -72,6 +88,8 @@ QUICK = {
     "calibration_prompts": 24,
     "steps": 15,
     "uniform_steps": 5,
+    "nodes": 16,
+    "depth": 6,
 }
 
 #: Smallest and largest value of a number, where there is one.
@@ -97,6 +115,9 @@ _LIMITS: dict[str, tuple[float, float]] = {
     "kv_prune": (0, 0.95),
     "kv_cut_bits": (0, 7),
     "draft_length": (1, 8),
+    "nodes": (1, 512),
+    "depth": (1, 64),
+    "contexts": (0, 10_000_000),
 }
 
 #: A frozen dataclass of settings; and one of a command that runs a network.
@@ -113,6 +134,8 @@ def _coerce(name: str, value: Any, annotation: Any) -> Any:
         if value not in arguments:
             raise InputError(f"{name} is {value!r}; allowed are {', '.join(map(str, arguments))}")
         return value
+    if origin is tuple and arguments[0] is int:
+        return _whole_numbers(name, value)
     if origin is tuple:
         items = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
         if not isinstance(items, (list, tuple)) or not items or not all(isinstance(i, str) and i for i in items):
@@ -122,10 +145,28 @@ def _coerce(name: str, value: Any, annotation: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, allowed):
         raise InputError(f"{name} is {value!r}; it must be of type {annotation.__name__}")
     value = annotation(value)
-    low, high = _LIMITS.get(name, (float("-inf"), float("inf")))
-    if not isinstance(value, str) and not low <= value <= high:
-        raise InputError(f"{name} is {value:g}; allowed is {low:g} to {high:g}")
+    if not isinstance(value, str):
+        _check_limits(name, value)
     return value
+
+
+def _check_limits(name: str, value: float) -> None:
+    low, high = _LIMITS.get(name, (float("-inf"), float("inf")))
+    if not low <= value <= high:
+        raise InputError(f"{name} is {value:g}; allowed is {low:g} to {high:g}")
+
+
+def _whole_numbers(name: str, value: Any) -> tuple[int, ...]:
+    """Rising, each once; from a list, or from text with commas."""
+    try:
+        items = [int(part) for part in value.split(",")] if isinstance(value, str) else list(value)
+    except (TypeError, ValueError):
+        items = []
+    if not items or any(isinstance(item, bool) or not isinstance(item, int) for item in items):
+        raise InputError(f"{name} is {value!r}; give one or more whole numbers, separated by commas")
+    for item in items:
+        _check_limits(name, item)
+    return tuple(sorted(set(items)))
 
 
 def build_config(kind: type[ConfigType], *layers: dict[str, Any]) -> ConfigType:

@@ -1,0 +1,73 @@
+"""Speedup and best verification length along the context."""
+
+from __future__ import annotations
+
+from matplotlib.figure import Figure
+
+from jaxspec.report.entries import Entry, lookup, provenance
+from jaxspec.report.figures.style import BLUE, GREEN, INK, VERMILLION, legend_below, new_figure, styled
+
+__all__ = ["contexts_figure"]
+
+#: Ratio of two contexts whose labels would touch.
+_NEAR = 1.3
+
+
+@styled
+def contexts_figure(entry: Entry) -> Figure | None:
+    """Above: predicted speedups of what was decided; below: how many tokens to verify."""
+    rows = lookup(entry, "contexts") or []
+    if not rows:
+        return None
+    figure = new_figure("What pays as the context grows", provenance(entry), height_inches=5.4)
+    speed, length = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+    contexts = [row["context_tokens"] for row in rows]
+    decisions = [row["decision"] for row in rows]
+    for axes in (speed, length):
+        axes.grid(True)
+    for baseline, title, colour, marker in (("bf16", "16-bit", BLUE, "o"), ("stored", "stored", GREEN, "s")):
+        speed.plot(
+            contexts,
+            [found[f"speedup_vs_{baseline}_ar"] for found in decisions],
+            color=colour,
+            marker=marker,
+            label=f"decision over {title} AR",
+        )
+    speed.plot(
+        contexts,
+        [found["best_tree"]["speedup_vs_stored_ar"] for found in decisions],
+        color=VERMILLION,
+        marker="x",
+        linestyle=":",
+        label="best tree over stored AR, whether it pays or not",
+    )
+    speed.axhline(1.0, color=INK, linewidth=0.9)
+    speed.set_ylabel("speedup (predicted)")
+    speed.set_ylim(bottom=0.0)
+    length.step(contexts, [found["verification_length"] for found in decisions], where="mid", color=BLUE, alpha=0.5)
+    for context, found in zip(contexts, decisions):
+        said = str(found["verification_length"]) if found["speculate"] else "AR"
+        length.plot(context, found["verification_length"], marker="o", color=BLUE)
+        length.annotate(said, (context, found["verification_length"]), (0, 7), textcoords="offset points", ha="center")
+    length.set_ylabel("verified tokens")
+    length.set_xlabel("context (cached tokens)")
+    length.set_ylim(0, max(found["verification_length"] for found in decisions) * 1.25 + 2)
+    if contexts[0] > 0:
+        length.set_xscale("log", base=2)
+    else:  # which has no logarithm
+        length.set_xscale("symlog", base=2, linthresh=min([c for c in contexts if c > 0], default=1))
+    length.margins(x=0.06)
+    length.set_xticks(contexts, _apart(contexts))
+    length.minorticks_off()
+    legend_below(figure, speed, columns=3)
+    return figure
+
+
+def _apart(contexts: list[int]) -> list[str]:
+    """Labels; none where the one before is too near to be told apart."""
+    labels, last = [], None
+    for context in contexts:
+        free = last is None or context >= _NEAR * last
+        labels.append(f"{context:,}" if free else "")
+        last = context if free else last
+    return labels

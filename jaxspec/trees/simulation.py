@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int32, Key
+from jaxtyping import Array, Float, Int32, Key, UInt32
 
 from jaxspec.trees.masks import ancestor_steps
 from jaxspec.trees.topology import PADDING, Tree, children_table, is_node, one_tree, ranked_before, sibling_position
@@ -279,9 +279,20 @@ def _simulate(walk: _Walk, key: Array, size: int, num_trials: int, dtype: jnp.dt
     return SimulatedTokens(mean=1 + gained, standard_error=error, survivors=survivors)
 
 
+def _random_words(key: Array, rows: int, trials: int) -> UInt32[Array, "row trial"]:
+    """Random bits, all words that the generator puts out: `jax.random.bits` folds each pair of them into one.
+
+    Keys that are split off are the generator's plain output.
+    """
+    per_call = jax.random.key_data(key).shape[-1]
+    calls = -(-rows * trials // per_call)
+    words = jax.random.key_data(jax.random.split(key, calls))  # "call word"
+    return jnp.concatenate([words[:, i] for i in range(per_call)])[: rows * trials].reshape(rows, trials)
+
+
 def _draws(key: Array, number: Array, trials: int) -> Int32[Array, " trial"]:
     """Whole numbers below 2^24, all equally likely."""
-    bits = jax.random.bits(jax.random.fold_in(key, number), (trials,), jnp.uint32)
+    bits = _random_words(jax.random.fold_in(key, number), 1, trials)[0]
     return (bits >> jnp.uint32(32 - _DRAW_BITS)).astype(jnp.int32)
 
 
@@ -291,7 +302,7 @@ def _word_draws(key: Array, number: Array, trials: int) -> Int32[Array, "node tr
     Each is a whole number below 2^24, all equally likely. The lower 8 bits are shared by the nodes of a trial: they decide
     only where the upper 16 equal those of the threshold, which for two nodes at once happens once in 2^32 trials.
     """
-    bits = jax.random.bits(jax.random.fold_in(key, number), (_WORD // 2 + 1, trials), jnp.uint32)
+    bits = _random_words(jax.random.fold_in(key, number), _WORD // 2 + 1, trials)
     own, shared = bits[:-1], bits[-1] & jnp.uint32(0xFF)
     upper = jnp.concatenate([own >> jnp.uint32(16), own & jnp.uint32(0xFFFF)])
     return ((upper << jnp.uint32(8)) | shared).astype(jnp.int32)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,16 @@ from experiments.tree_search.recording import (
     Recorded,
     Settings,
     Target,
+    compressed_target,
     load_target,
-    make_named_draft,
     pooled,
     record,
 )
+from jaxspec.errors import InputError
 from jaxspec.files import to_json, write_text
-from jaxspec.models.embedded import HEAD_NAME, SMALL_NAME
+from jaxspec.models.embedded import EMBEDDED_NAME, HEAD_NAME, SMALL_NAME, load_model
 from jaxspec.runs.progress import Reporter
-from jaxspec.runs.tree_drafts import NamedDraft
+from jaxspec.runs.tree_drafts import NamedDraft, make_draft
 from jaxspec.runs.tree_measuring import decode_prompts_with_tree
 from jaxspec.trees.optimal_tree import RankedTree
 from jaxspec.trees.rank_traces import cycles_along_text
@@ -72,10 +74,13 @@ def prove(
 
 def run(drafts: list[str], settings: Settings, reporter: Reporter) -> dict[str, Any]:
     """All drafts on the same texts."""
-    target = load_target(settings, reporter)
+    loaded = load_model(EMBEDDED_NAME)
+    # Before any work, so that a misspelt name costs nothing.
+    known = {name: make_draft(name, loaded) for name in drafts if name != "self"}
+    target = load_target(loaded, settings, reporter)
     result: dict[str, Any] = {"settings": dataclasses.asdict(settings), "drafts": {}}
     for name in drafts:
-        draft = make_named_draft(name, target)
+        draft = known[name] if name in known else compressed_target(target)
         recorded = record(target, draft, settings, reporter)
         growths = [tree_growths(part, settings) for part in recorded]
         entries = [compare(part, growth, settings) for part, growth in zip(recorded, growths, strict=True)]
@@ -133,6 +138,15 @@ def plot(result: dict[str, Any], folder: Path) -> None:
             figure.savefig(folder / f"tree_search_{stem}_{what}.png", dpi=150)
 
 
+def _at_least(least: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not text.strip().isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} came; give a whole number from {least}")
+        return int(text)
+
+    return read
+
+
 def main() -> None:
     """Run, show, write."""
     default = Settings()
@@ -146,26 +160,36 @@ def main() -> None:
         default=f"{SMALL_NAME},{HEAD_NAME},ngram",
         help="drafts, separated by commas: names, or directories of a network or head (default %(default)s)",
     )
-    parser.add_argument("--context", default=",".join(map(str, default.contexts)), help="default %(default)s")
     parser.add_argument(
-        "--prompts", type=int, default=default.prompts, help="held out, per context; default %(default)s"
+        "--context",
+        type=lambda text: tuple(map(_at_least(2), text.split(","))),
+        default=",".join(map(str, default.contexts)),
+        help="tokens of a prompt, several separated by commas; default %(default)s",
     )
     parser.add_argument(
-        "--calibration-prompts", type=int, default=default.calibration_prompts, help="per context; default %(default)s"
+        "--prompts", type=_at_least(1), default=default.prompts, help="held out, per context; default %(default)s"
     )
-    parser.add_argument("--seed", type=int, default=default.seed)
+    parser.add_argument(
+        "--calibration-prompts",
+        type=_at_least(1),
+        default=default.calibration_prompts,
+        help="per context; default %(default)s",
+    )
+    parser.add_argument("--seed", type=_at_least(0), default=default.seed)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--out", type=Path, help="folder for the plots; none are drawn without it")
     args = parser.parse_args()
-    contexts = tuple(int(part) for part in args.context.split(","))
     settings = dataclasses.replace(
         default,
-        contexts=contexts,
+        contexts=args.context,
         prompts=args.prompts,
         calibration_prompts=args.calibration_prompts,
         seed=args.seed,
     )
-    result = run(args.draft.split(","), settings, Reporter())
+    try:
+        result = run(args.draft.split(","), settings, Reporter())
+    except InputError as error:
+        parser.error(str(error))
     show(result)
     if args.out:
         plot(result, args.out)

@@ -12,11 +12,10 @@ import numpy as np
 
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.weights import hard_draft
-from jaxspec.models.embedded import EMBEDDED_NAME, load_model
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.runs.config import EvaluateConfig
 from jaxspec.runs.progress import Reporter
-from jaxspec.runs.tree_drafts import NamedDraft, make_draft, self_draft
+from jaxspec.runs.tree_drafts import NamedDraft, self_draft
 from jaxspec.runs.tree_measuring import record_ranks
 from jaxspec.speculate.chunks import CHUNK
 from jaxspec.text import load_text, windows
@@ -25,7 +24,7 @@ from jaxspec.tune.calibration import calibrate, target_params
 from jaxspec.tune.hard import Decoding
 from jaxspec.tune.proof import decode_prompts
 
-__all__ = ["Recorded", "Settings", "Target", "load_target", "make_named_draft", "pooled", "record"]
+__all__ = ["Recorded", "Settings", "Target", "compressed_target", "load_target", "pooled", "record"]
 
 GREEDY = Decoding(greedy=True, temperature=0.0)
 
@@ -79,9 +78,8 @@ def pooled(parts: Sequence[Recorded]) -> Recorded:
     )
 
 
-def load_target(settings: Settings, reporter: Reporter) -> Target:
+def load_target(loaded: LoadedModel, settings: Settings, reporter: Reporter) -> Target:
     """The network, and its continuation of all prompts."""
-    loaded = load_model(EMBEDDED_NAME)
     params = target_params(loaded.params)
     text = load_text("stdlib", loaded.tokenizer)
     texts = {}
@@ -105,10 +103,8 @@ def load_target(settings: Settings, reporter: Reporter) -> Target:
     return Target(loaded, params, texts)
 
 
-def make_named_draft(name: str, target: Target) -> NamedDraft:
-    """A draft by name; "self" is compressed as `jaxspec evaluate` does unless told otherwise."""
-    if name != "self":
-        return make_draft(name, target.loaded)
+def compressed_target(target: Target) -> NamedDraft:
+    """The draft "self", compressed as `jaxspec evaluate` does unless told otherwise."""
     config, default = target.loaded.config, EvaluateConfig()
     knobs = uniform_knobs(
         config,

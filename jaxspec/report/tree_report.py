@@ -81,6 +81,7 @@ def tree_section(entry: Entry) -> dict[str, Any]:
         "headline": title,
         "pays": bool(lookup(entry, "pays")),
         "provenance": provenance(entry),
+        "corner": "context",
         "columns": [f"{row['context_tokens']:,}" for row in rows],
         "best": None,
         "choice": length_in_words(own) if own else "none",

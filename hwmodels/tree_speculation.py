@@ -87,7 +87,7 @@ def expected_tree_tokens(
     Raises:
         ValueError: a parent that is not an earlier node, or another number of nodes.
     """
-    tree_shape(parent)
+    node_depths(parent)  # refuses what is no tree
     chances = jnp.asarray(as_float(node_acceptance))
     if chances.ndim == 0 or chances.shape[-1] != len(parent):
         raise ValueError(f"node_acceptance has shape {chances.shape}; its last axis must be the {len(parent)} nodes")

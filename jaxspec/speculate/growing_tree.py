@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from jaxspec.speculate.drafts.interface import Draft, Level, Memory, Root
-from jaxspec.speculate.expansion import DraftedTree, Drafter
+from jaxspec.speculate.expansion import DraftedTree, Drafter, TreeLimits
 from jaxspec.trees.topology import PADDING, ROOT, Tree
 
 __all__ = ["GrowingTree", "draft_growing_tree"]
@@ -52,6 +52,11 @@ class GrowingTree:
             level = min(self.frontier, level * self.branches)
         if self.nodes > most:
             raise ValueError(f"nodes is {self.nodes}; depth, branches and frontier give {most} candidates at most")
+
+    @property
+    def limits(self) -> TreeLimits:
+        """Static sizes of the trees that come of it."""
+        return TreeLimits(nodes=self.nodes, depth=self.depth, ranks=self.branches, width=self.frontier)
 
     @property
     def numbers(self) -> int:

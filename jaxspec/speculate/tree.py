@@ -119,7 +119,7 @@ def decode_tree(
     if isinstance(tree, GrowingTree):
         if limits is not None:
             raise ValueError(f"limits {limits} came with a growing tree, which has its own; leave them out")
-        limits = TreeLimits(tree.nodes, tree.depth, tree.branches, tree.frontier)
+        limits = tree.limits
     else:
         limits = _checked_limits(tree, limits)
     return _decode(

@@ -12,7 +12,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, causal_mask, forward, unembed
 from jaxspec.models.kv_cache import KVCache, empty_cache, write_cache
 from jaxspec.speculate.drafts.interface import Committed, Level, Root
-from jaxspec.speculate.drafts.self_draft import tree_slots
+from jaxspec.speculate.drafts.self_draft import forward_level
 from jaxspec.speculate.steps import slots_before
 
 __all__ = ["NetworkDraft", "NetworkMemory"]
@@ -82,16 +82,5 @@ class NetworkDraft:
         self, params: Params, memory: NetworkMemory, root: Root, level: Level
     ) -> tuple[Float[Array, "batch token vocab"], NetworkMemory]:
         """See `Draft.extend`."""
-        batch, tokens = level.tokens.shape
-        result = forward(
-            params,
-            self.config,
-            tokens=level.tokens,
-            positions=root.position[:, None] + level.depth,
-            # Tokens of one level are not above each other.
-            mask=jnp.broadcast_to(jnp.eye(tokens, dtype=bool), (batch, tokens, tokens)),
-            cache=memory.cache,
-            cache_mask=tree_slots(root.position, level.ancestors, memory.cache.num_slots),
-        )
-        cache = write_cache(memory.cache, result.cache, root.position + level.first)
-        return result.logits, dataclasses.replace(memory, cache=cache)
+        logits, cache = forward_level(params, self.config, memory.cache, root, level)
+        return logits, dataclasses.replace(memory, cache=cache)

@@ -16,7 +16,7 @@ from jaxspec.models.kv_cache import KVCache, empty_cache, write_cache
 from jaxspec.speculate.drafts.interface import Committed, Level, Root
 from jaxspec.speculate.steps import slots_before
 
-__all__ = ["SelfDraft", "SelfDraftParams", "tree_slots"]
+__all__ = ["SelfDraft", "SelfDraftParams", "forward_level", "tree_slots"]
 
 
 class SelfDraftParams(NamedTuple):
@@ -63,18 +63,25 @@ class SelfDraft:
         self, params: SelfDraftParams, memory: KVCache, root: Root, level: Level
     ) -> tuple[Float[Array, "batch token vocab"], KVCache]:
         """See `Draft.extend`."""
-        batch, tokens = level.tokens.shape
-        result = forward(
-            params.network,
-            self.config,
-            tokens=level.tokens,
-            positions=root.position[:, None] + level.depth,
-            # Tokens of one level are not above each other.
-            mask=jnp.broadcast_to(jnp.eye(tokens, dtype=bool), (batch, tokens, tokens)),
-            cache=memory,
-            cache_mask=tree_slots(root.position, level.ancestors, memory.num_slots),
-        )
-        return result.logits, write_cache(memory, result.cache, root.position + level.first)
+        return forward_level(params.network, self.config, memory, root, level)
+
+
+def forward_level(
+    params: Params, config: DecoderConfig, cache: KVCache, root: Root, level: Level
+) -> tuple[Float[Array, "batch token vocab"], KVCache]:
+    """Logits after a level's tokens, and the cache with them: token number n of a cycle has the root's slot + n."""
+    batch, tokens = level.tokens.shape
+    result = forward(
+        params,
+        config,
+        tokens=level.tokens,
+        positions=root.position[:, None] + level.depth,
+        # Tokens of one level are not above each other.
+        mask=jnp.broadcast_to(jnp.eye(tokens, dtype=bool), (batch, tokens, tokens)),
+        cache=cache,
+        cache_mask=tree_slots(root.position, level.ancestors, cache.num_slots),
+    )
+    return result.logits, write_cache(cache, result.cache, root.position + level.first)
 
 
 def tree_slots(

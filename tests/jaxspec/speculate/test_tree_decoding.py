@@ -78,7 +78,7 @@ def run(jit, target, drafts):
         draft, params = drafts[name]
         growing = tree if isinstance(tree, GrowingTree) else None
         if growing is not None:
-            tree, limits = None, TreeLimits(growing.nodes, growing.depth, growing.branches, growing.frontier)
+            tree, limits = None, growing.limits
         static = dict(draft=draft, config=CONFIG, room=room, greedy=greedy, limits=limits, law=law, growing=growing)
         if tuple(static.items()) not in compiled:
             compiled[tuple(static.items())] = jit(functools.partial(tree_decoding._decode.__wrapped__, **static))
@@ -367,9 +367,7 @@ def test_sampled_texts_have_the_targets_distribution(jit, networks, text_probabi
     if shape == "growing":
         tree = GrowingTree(nodes=4, depth=2, branches=2, frontier=2)
     growing = tree if isinstance(tree, GrowingTree) else None
-    limits = (
-        TreeLimits(growing.nodes, growing.depth, growing.branches, growing.frontier) if growing else tree_limits(tree)
-    )
+    limits = growing.limits if growing else tree_limits(tree)
     static = dict(draft=SelfDraft(SMALL), config=SMALL, room=NEW, greedy=False, limits=limits, growing=growing)
     law = "sampled" if shape == "sampled" else "top"
     result = jit(functools.partial(tree_decoding._decode.__wrapped__, law=law, **static))(

@@ -16,7 +16,9 @@ import math
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 __all__ = [
     "LEAST_TEMPERATURE",
@@ -38,7 +40,7 @@ LEAST_TEMPERATURE = 1e-30
 
 def known_value(value: Any) -> np.ndarray | None:
     """The value of an array or a number; None where there is none to read: it is traced, or lies on other hosts too."""
-    if isinstance(value, jax.core.Tracer):
+    if isinstance(value, Tracer):
         return None
     if isinstance(value, jax.Array) and not value.is_fully_addressable:
         return None
@@ -146,7 +148,7 @@ def check_temperature(temperature: Any, greedy: Any) -> None:
     if not isinstance(greedy, bool | np.bool_):
         raise ValueError(f"greedy is {_shown(greedy)}; it must be True or False")
     shape, dtype = _form("temperature", temperature)
-    number = jax.numpy.issubdtype(dtype, np.floating) or (isinstance(temperature, int) and _whole(dtype))
+    number = jnp.issubdtype(dtype, np.floating) or (isinstance(temperature, int) and _whole(dtype))
     if shape != () or not number:
         raise ValueError(
             f"temperature has shape {shape} and type {dtype}; it must be one floating-point number: use vmap for several"
@@ -166,7 +168,7 @@ def check_key(seed: Any) -> None:
         ValueError: anything else, as a whole number or a raw pair of them.
     """
     dtype = getattr(seed, "dtype", None)
-    if dtype is None or not jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key) or seed.shape != ():
+    if dtype is None or not jnp.issubdtype(dtype, jax.dtypes.prng_key) or seed.shape != ():
         raise ValueError(f"seed is {_shown(seed)}; it must be one typed key: make it with jax.random.key(number)")
 
 
@@ -207,7 +209,7 @@ def _form(name: str, value: Any) -> tuple[tuple[int, ...], Any]:
 
 
 def _whole(dtype: Any) -> bool:
-    return bool(jax.numpy.issubdtype(dtype, np.integer))
+    return bool(jnp.issubdtype(dtype, np.integer))
 
 
 def _shown(value: Any) -> str:

@@ -17,6 +17,7 @@ from jaxspec.errors import InputError
 
 __all__ = ["INDEX_FILE", "check_all_listed", "check_same_tensors", "json_object", "read_index", "read_json_object"]
 
+#: Name of the index of a sharded checkpoint.
 INDEX_FILE = "model.safetensors.index.json"
 
 

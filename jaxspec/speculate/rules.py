@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
@@ -78,6 +79,10 @@ def verify_chain(
     Raises:
         ValueError: a draft length out of range; a traced one is not checked, and gives a meaningless token.
     """
+    chex.assert_rank(target, 2)
+    chex.assert_equal_shape([target, draft])
+    chex.assert_equal_shape([drafted, uniforms])
+    chex.assert_shape(drafted, (target.shape[0],))
     width, vocab = target.shape
     check_traced_count("draft_length", draft_length, least=0, most=width - 1)
     place = jnp.arange(width)

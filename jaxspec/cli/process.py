@@ -30,12 +30,18 @@ def main(arguments: list[str] | None = None) -> None:
         arguments: None for those of the process, whose signals are then taken care of; a caller in Python gets
             KeyboardInterrupt as ever.
     """
+    watched: set[signal.Signals] = set()
     if arguments is None:
         _open_standard_streams()
-        _watch_signals()
+        watched = _watch_signals()
     from jaxspec.cli.app import main as command_line
 
-    command_line(arguments)
+    try:
+        command_line(arguments)
+    finally:
+        # All is done and printed; the interpreter, which would reset them to kill it, ends in a moment.
+        for number in watched:
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _open_standard_streams() -> None:
@@ -47,10 +53,10 @@ def _open_standard_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
 
 
-def _watch_signals() -> None:
-    """From now on, a signal to stop ends the process within a moment, whatever native code runs."""
+def _watch_signals() -> set[signal.Signals]:
+    """From now on, a signal to stop ends the process within a moment, whatever native code runs; the signals taken."""
     if threading.current_thread() is not threading.main_thread():
-        return
+        return set()
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)
     came: list[int] = []
@@ -75,6 +81,7 @@ def _watch_signals() -> None:
     signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     for number in taken:
         signal.signal(number, handle)
+    return taken
 
 
 def _leave() -> None:

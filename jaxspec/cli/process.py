@@ -104,9 +104,9 @@ def _end_children() -> None:
                 os.kill(int(child), signal.SIGTERM)
 
 
-def discard_output(*streams: TextIO) -> None:
+def discard_output(*streams: TextIO | None) -> None:
     """Send what streams still hold nowhere, so that the end of the interpreter does not fail on it again."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in streams:
         with contextlib.suppress(OSError, ValueError, AttributeError):
-            os.dup2(nowhere, stream.fileno())
+            os.dup2(nowhere, stream.fileno())  # pyright: ignore[reportOptionalMemberAccess] - suppressed

@@ -11,6 +11,7 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from typing import TextIO
 
 from jaxspec.interruption import UNDER_WAY
@@ -19,6 +20,9 @@ __all__ = ["INTERRUPTED", "discard_output", "main"]
 
 #: Exit code of an interrupted command, whichever signal it was.
 INTERRUPTED = 130
+
+#: A signal that comes this many seconds after the first ends the process even where files cannot be removed.
+_INSISTING_S = 1.0
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -59,11 +63,11 @@ def _watch_signals() -> set[signal.Signals]:
         return set()
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)
-    came: list[int] = []
+    came: list[float] = []
 
     def handle(number: int, frame: object) -> None:
-        came.append(number)
-        if len(came) > 1:  # the user insists
+        came.append(time.monotonic())
+        if came[-1] - came[0] > _INSISTING_S:
             os._exit(INTERRUPTED)
         with contextlib.suppress(OSError):  # where some library took the wake-up descriptor
             os.write(write_end, bytes([number]))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
+import select
 import sys
+from typing import TextIO
 
 import click
 
+from jaxspec.cli.process import INTERRUPTED, discard_output
 from jaxspec.errors import InputError
+from jaxspec.interruption import UNDER_WAY
 
 _COMMANDS = {
     "tune": "jaxspec.cli.tune",
@@ -23,11 +28,12 @@ _COMMANDS = {
     "models": "jaxspec.cli.catalogs",
 }
 
-#: True of every command: runs keep their stages, all other files appear whole or not at all.
-_INTERRUPTED = "interrupted; nothing is half-written, and the same command goes on (a run from its last stage)"
-
 #: Failures of the disk, not ours: said in one line.
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS}
+
+
+#: Exit code where the reader of the output went away, as `head` does: what the shell says of other programs then.
+READER_LEFT = 141
 
 
 class _LazyGroup(click.Group):
@@ -56,7 +62,8 @@ def cli() -> None:
     jaxspec pack DIR -o model.jspk                a lossless container with the draft inside; unpack, inspect
     jaxspec devices                               what may stand behind --device
 
-    Exit codes: 0 done ("no draft pays" is an answer), 1 our own bug, 2 bad input, 130 interrupted and resumable.
+    Exit codes: 0 done ("no draft pays" is an answer), 1 our own bug, 2 bad input, 130 interrupted and resumable,
+    141 nobody read the output to its end.
     """
 
 
@@ -70,26 +77,64 @@ def _disk_error(error: BaseException | None) -> OSError | None:
 
 
 def _fail(message: str, code: int) -> None:
-    print(f"jaxspec: {' '.join(message.split())}", file=sys.stderr)
+    if sys.stderr is not None:  # print takes None for standard output
+        with contextlib.suppress(OSError):
+            print(f"jaxspec: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(code)
+
+
+def _reader_left(error: BaseException) -> bool:
+    """Whether an exception means that nobody reads what is printed, in whatever form libraries pass it on."""
+    if not isinstance(error, (OSError, SystemExit)):
+        return False
+    causes: list[BaseException | None] = [error, error.__context__]
+    if any(isinstance(cause, OSError) and cause.errno == errno.EPIPE for cause in causes):
+        return True
+    # Click ends with an exit code instead; the poll of a pipe without a reader tells.
+    return isinstance(error, SystemExit) and error.code == 1 and any(map(_pipe_is_broken, (sys.stdout, sys.stderr)))
+
+
+def _pipe_is_broken(stream: TextIO | None) -> bool:
+    try:
+        poll = select.poll()
+        poll.register(stream.fileno(), 0)  # pyright: ignore[reportOptionalMemberAccess]
+        return any(state & select.POLLERR for _, state in poll.poll(0))
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def _printing(error: BaseException) -> bool:
+    """Whether an exception came out of printing: its message names no file then, as that of a full disk does not."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    module = trace.tb_frame.f_globals.get("__name__", "") if trace is not None else ""
+    return module.partition(".")[0] in ("rich", "click") or module == __name__
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit."""
+    if sys.stdout is None:
+        _fail("standard output is closed; results are printed there: give it a place, such as >/dev/null", 2)
     try:
         cli.main(args=arguments, prog_name="jaxspec", standalone_mode=False)
+        print(end="", flush=True)
     except InputError as error:
         _fail(str(error), 2)
-    except click.exceptions.Abort:
-        _fail(_INTERRUPTED, 130)
-    except KeyboardInterrupt:
-        _fail(_INTERRUPTED, 130)
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        _fail(UNDER_WAY.line(), INTERRUPTED)
     except click.NoSuchOption as error:
         hint = f"; did you mean {' or '.join(error.possibilities)}?" if error.possibilities else ""
         _fail(f"no such option {error.option_name}{hint}; see jaxspec --help", 2)
     except click.ClickException as error:
         _fail(f"{error.format_message()}; see jaxspec --help", 2)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        if _reader_left(error):
+            discard_output(sys.stdout, sys.stderr)
+            sys.exit(READER_LEFT)
+        if isinstance(error, OSError) and _printing(error):
+            discard_output(sys.stdout)
+            _fail(f"the output cannot be written ({error.strerror}); send it elsewhere, then run it again", 2)
         if (refusal := _disk_error(error)) is None:
             raise
         where = f" {refusal.filename!r}" if refusal.filename else ""

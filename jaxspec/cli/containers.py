@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from jaxspec.cli.options import json_option, write_json
+from jaxspec.cli.options import json_option, plot_option, write_json
 
 
 @click.command()
@@ -76,7 +76,7 @@ def unpack(container, out, force, json_file) -> None:
 @click.argument("path", type=click.Path())
 @click.option("--tensor", help="Show the code tables of this tensor.")
 @click.option("--all", "every", is_flag=True, help="A row for every tensor, not one per kind of tensor.")
-@click.option("--plot", type=click.Path(), help="Write a figure of bits per weight by tensor (.png, .svg or .pdf).")
+@plot_option("Write a figure of bits per weight by tensor (.png, .svg or .pdf).")
 @json_option
 def inspect(path, tensor, every, plot, json_file) -> None:
     """Show what PATH (a container, or a checkpoint not packed yet) is made of.

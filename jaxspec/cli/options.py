@@ -10,6 +10,7 @@ import click
 
 from jaxspec.errors import InputError
 from jaxspec.files import to_json, write_text
+from jaxspec.output_places import check_figure_place, check_file_place, check_folder_place
 from jaxspec.runs.config import QUICK, CommonConfig, CommonType, build_config, read_toml
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -23,6 +24,45 @@ _PRICING = [
     click.option("--context", type=int, help="Cached tokens per sequence, for the cost."),
 ]
 
+
+def _place(check: Callable[[str, str], None]) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
+    """A place for results that is checked when the command line is read, before any work."""
+
+    def callback(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+        if value is not None:
+            check(value, parameter.opts[0])
+        return value
+
+    return callback
+
+
+#: `--json FILE`, the same on every command.
+json_option = click.option(
+    "--json",
+    "json_file",
+    type=click.Path(),
+    callback=_place(check_file_place),
+    help="Also write the result to this file.",
+)
+
+
+def plot_option(text: str) -> Callable[[Function], Function]:
+    """`--plot FILE`, a figure.
+
+    Args:
+        text: its help.
+    """
+    return click.option("--plot", type=click.Path(), callback=_place(check_figure_place), help=text)
+
+
+#: `--out FOLDER` of commands with a run directory.
+run_option = click.option(
+    "--out",
+    type=click.Path(),
+    callback=_place(check_folder_place),
+    help="Run directory; default runs/<command>-<hash>.",
+)
+
 _NETWORK = [
     click.option("--model", help="'embedded', or a Hugging Face directory (Llama 3.x, Qwen3)."),
     click.option("--scheme", help="Storage of pruned values: cassandra1 (raw) or cassandra1-coded."),
@@ -33,14 +73,11 @@ _NETWORK = [
     click.option("--output-tokens", type=int, help="Tokens decoded per prompt."),
     click.option("--calibration-prompts", type=int, help="Prompts from the training text that drafts are tuned on."),
     click.option("--seed", type=int, help="Decides windows of text, steps and samples."),
-    click.option("--out", type=click.Path(), help="Run directory; default runs/<command>-<hash>."),
+    run_option,
     click.option("--config", "config_file", type=click.Path(), help="TOML file of settings; flags win over it."),
     click.option("--quick", is_flag=True, help=f"Smaller run: {', '.join(f'{k} {v}' for k, v in QUICK.items())}."),
     click.option("--force", is_flag=True, help="Start the run directory anew."),
 ]
-
-#: `--json FILE`, the same on every command.
-json_option = click.option("--json", "json_file", type=click.Path(), help="Also write the result to this file.")
 
 
 def _apply(options: list[Callable]) -> Callable[[Function], Function]:
@@ -76,4 +113,13 @@ def write_json(path: str | None, result: Any) -> None:
             raise InputError(f"--json {path!r} cannot be written ({error.strerror}); give another file") from error
 
 
-__all__ = ["CommonConfig", "json_option", "network_options", "pricing_options", "resolve", "write_json"]
+__all__ = [
+    "CommonConfig",
+    "json_option",
+    "network_options",
+    "plot_option",
+    "pricing_options",
+    "resolve",
+    "run_option",
+    "write_json",
+]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from jaxspec.cli.options import json_option, pricing_options, write_json
+from jaxspec.cli.options import json_option, plot_option, pricing_options, write_json
 
 
 @click.command()
@@ -25,7 +25,7 @@ from jaxspec.cli.options import json_option, pricing_options, write_json
 @click.option("--draft-kv-bits", type=float, help="Bits a draft step reads per KV element.")
 @click.option("--verify-kv-bits", type=float, help="Bits a verification reads per KV element.")
 @click.option("--max-draft-length", type=int, default=8, help="Longest chain considered, with one acceptance number.")
-@click.option("--plot", type=click.Path(), help="Write a figure (png, svg, pdf): speedups, operators, sensitivities.")
+@plot_option("Write a figure (png, svg, pdf): speedups, operators, sensitivities.")
 @json_option
 def predict(json_file, **options) -> None:
     """Predict without a network: shapes, device, scheme and acceptance give time, energy, memory and sensitivities.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from jaxspec.cli.options import json_option, write_json
+from jaxspec.cli.options import json_option, run_option, write_json
 
 
 @click.command()
 @click.argument("config_file", metavar="SWEEP.toml", required=False, type=click.Path())
 @click.option("--example", is_flag=True, help="Print a sweep to begin with, and stop.")
-@click.option("--out", type=click.Path(), help="Run directory; default runs/sweep-<hash>.")
+@run_option
 @click.option("--force", is_flag=True, help="Start the run directory anew.")
 @json_option
 def sweep(config_file: str | None, example: bool, out: str | None, force: bool, json_file: str | None) -> None:

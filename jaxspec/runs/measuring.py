@@ -26,7 +26,7 @@ from jaxspec.runs.stages import Arrays, Stages
 from jaxspec.speculate.chunks import CHUNK
 from jaxspec.tune.calibration import Calibration, calibrate
 from jaxspec.tune.hard import Decoding, measure_hard
-from jaxspec.tune.objective import DraftMeasurement
+from jaxspec.tune.objective import DraftMeasurement, Pricing
 from jaxspec.tune.proof import continuation_length, count_mismatches, decode_prompts, predict_cycles
 from jaxspec.tune.statistics import speedup_ratio
 
@@ -51,15 +51,20 @@ class Measuring:
     """
 
     calibrate_on_own_text = False
+    pricings: dict[str, Pricing]
 
     def __init__(self, config: CommonConfig, directory: RunDirectory, reporter: Reporter):
         self.settings, self.directory, self.reporter = config, directory, reporter
         self.stages = Stages(directory.checkpoints)
+        # Names are resolved before any work, so that a misspelt device costs nothing.
+        own = config.architecture == "own"
+        self.pricings = {} if own else {name: resolve_pricing(config, name, None) for name in config.device}
+        reporter.line(f"loading {config.model} and its text ...")
         self.setup: Setup = make_setup(config)
         for note in self.setup.notes:
             reporter.line(f"note: {note}")
-        # Names are resolved before any work, so that a misspelt device costs nothing.
-        self.pricings = {name: resolve_pricing(config, name, self.setup.config) for name in config.device}
+        if own:
+            self.pricings = {name: resolve_pricing(config, name, self.setup.config) for name in config.device}
 
     @property
     def continuation_tokens(self) -> int:
@@ -249,7 +254,7 @@ class Measuring:
 def carry_out(
     command: str,
     config: CommonConfig,
-    work: Callable[[RunDirectory, Reporter], list[dict[str, Any]]],
+    prepare: Callable[[RunDirectory, Reporter], Callable[[], list[dict[str, Any]]]],
     *,
     out: str | None,
     force: bool,
@@ -259,20 +264,24 @@ def carry_out(
     """Begin, resume or reprint a run.
 
     Args:
-        work: makes the entries of result.json.
+        prepare: loads and checks all that the configuration names, before anything is written, and returns the work,
+            which makes the entries of result.json.
         inputs: digests of files that the configuration names beside the model and the text.
     Returns:
         The entries, in JSON's own types, and the directory (closed).
     """
     reporter = reporter or Reporter()
     digests = input_digests(config) | dict(inputs or {})
-    with RunDirectory(command, config, inputs=digests, out=out, force=force) as directory:
+    with RunDirectory(command, config, inputs=digests, out=out, force=force, begin=False) as directory:
         if (finished := directory.finished()) is not None:
             reporter.line(f"already finished: {directory.path} (--force starts anew)")
             return finished, directory
-        reporter.line(f"run directory {directory.path}; the same command resumes it")
-        entries = plain(work(directory, reporter))
-        directory.write_result(entries)
+        with reporter.alive():
+            work = prepare(directory, reporter)
+            directory.begin()
+            reporter.line(f"run directory {directory.path}; the same command resumes it")
+            entries = plain(work())
+            directory.write_result(entries)
         return entries, directory
 
 

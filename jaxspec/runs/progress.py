@@ -18,13 +18,13 @@ class Reporter:
 
     def line(self, text: str) -> None:
         """One line of information."""
-        self.console.print(text, highlight=False)
+        self.console.print(text, highlight=False, markup=False)
 
     @contextmanager
     def bar(self, description: str, total: int) -> Iterator[_Bar]:
         """A progress bar; where there is no terminal, one line at the beginning and one at the end."""
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        columns = (*columns, TextColumn("{task.fields[note]}"))
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        columns = (*columns, TextColumn("{task.fields[note]}", markup=False))
         live = self.console.is_terminal
         if not live:
             self.line(f"{description} ...")

@@ -9,7 +9,12 @@ from jaxspec.cli.options import json_option, write_json
 
 @click.command()
 @click.argument("checkpoint", default="embedded")
-@click.option("--out", "-o", type=click.Path(), help="The container; default <name of the checkpoint>.jspk here, dots in the name kept.")
+@click.option(
+    "--out",
+    "-o",
+    type=click.Path(),
+    help="The container; default <name of the checkpoint>.jspk here, dots in the name kept.",
+)
 @click.option(
     "--scheme", help="huffman, huffllm, cassandra1 (default), cassandra1-coded, cassandra2 (not lossless), raw."
 )

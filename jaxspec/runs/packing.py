@@ -127,7 +127,9 @@ def unpack_container(
     started = time.perf_counter()
     with Container(path) as container:
         with _byte_bar(reporter, f"unpacking {Path(path).name}", container) as advance:
-            files = unpack(container, default_folder(container.path) if out is None else Path(out), force=force, on_bytes=advance)
+            files = unpack(
+                container, default_folder(container.path) if out is None else Path(out), force=force, on_bytes=advance
+            )
         if not container.lossless:
             reporter.line(
                 f"note: scheme {container.scheme} is not lossless; these are the weights that its target computes with"

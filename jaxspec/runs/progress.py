@@ -23,7 +23,12 @@ class Reporter:
     @contextmanager
     def bar(self, description: str, total: int) -> Iterator[_Bar]:
         """A progress bar; where there is no terminal, one line at the beginning and one at the end."""
-        columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
         columns = (*columns, TextColumn("{task.fields[note]}", markup=False))
         live = self.console.is_terminal
         if not live:

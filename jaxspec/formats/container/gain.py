@@ -10,7 +10,7 @@ from jaxspec.formats.container.codec import MASK_ROLE, Codec
 from jaxspec.formats.container.layout import Section
 from jaxspec.formats.container.tensors import TensorForm, Whole
 
-__all__ = ["CodedSize", "LEAST_BYTES"]
+__all__ = ["LEAST_BYTES", "CodedSize"]
 
 #: Shorter tensors are not tried: plan and sections take more than that in the directory.
 LEAST_BYTES = 128

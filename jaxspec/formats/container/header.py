@@ -13,10 +13,10 @@ __all__ = ["HeaderError", "PlacedTensor", "parse_header"]
 
 #: Bits of an element, by safetensors' spelling; the size of other dtypes is not known here.
 _BITS = (
-    {name: 8 for name in ("BOOL", "U8", "I8", "F8_E4M3", "F8_E5M2", "F8_E8M0")}
-    | {name: 16 for name in ("U16", "I16", "F16", "BF16")}
-    | {name: 32 for name in ("U32", "I32", "F32")}
-    | {name: 64 for name in ("U64", "I64", "F64", "C64")}
+    dict.fromkeys(("BOOL", "U8", "I8", "F8_E4M3", "F8_E5M2", "F8_E8M0"), 8)
+    | dict.fromkeys(("U16", "I16", "F16", "BF16"), 16)
+    | dict.fromkeys(("U32", "I32", "F32"), 32)
+    | dict.fromkeys(("U64", "I64", "F64", "C64"), 64)
     | {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
 )
 

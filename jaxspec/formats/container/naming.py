@@ -35,7 +35,9 @@ def default_folder(container: Path) -> Path:
     """
     name = _name_of(container).removesuffix(SUFFIX)
     if not name or name == container.name:
-        raise InputError(f"{container} does not end in {SUFFIX}, so that no name is left for a folder: give one with --out")
+        raise InputError(
+            f"{container} does not end in {SUFFIX}, so that no name is left for a folder: give one with --out"
+        )
     return Path(name)
 
 
@@ -60,11 +62,15 @@ def check_container_output(out: str | os.PathLike[str], checkpoint: Checkpoint) 
     given, path = os.fspath(out), Path(out)
     own = [*(file.path for file in checkpoint.files), *(checkpoint.folder / name for name in checkpoint.beside)]
     if (mine := _same(path, own)) is not None:
-        raise InputError(f"{given!r} is {mine}, which is being packed; give another -o: a container does not replace its source")
+        raise InputError(
+            f"{given!r} is {mine}, which is being packed; give another -o: a container does not replace its source"
+        )
     if path.name.endswith(_WEIGHTS):
         raise InputError(f"{given!r} would look like a checkpoint; a container ends in {SUFFIX}: give another -o")
     if path.name.endswith(_READ_BY_LOADERS) and _same(path.parent, [checkpoint.folder]) is not None:
-        raise InputError(f"{given!r} would be taken for a file of the checkpoint beside it; a container ends in {SUFFIX}")
+        raise InputError(
+            f"{given!r} would be taken for a file of the checkpoint beside it; a container ends in {SUFFIX}"
+        )
     if given.endswith(("/", os.sep)) and not path.is_dir():
         raise InputError(f"{given!r} names a folder; give the name of a file as -o, such as {path.name}{SUFFIX}")
     return path
@@ -77,7 +83,9 @@ def check_unpacked_files(files: list[Path], container: Path) -> None:
         InputError: one is, whether or not files are to be replaced.
     """
     if (mine := _same(container, files)) is not None:
-        raise InputError(f"{mine} is the container {container}; give another --out: it would be replaced by its content")
+        raise InputError(
+            f"{mine} is the container {container}; give another --out: it would be replaced by its content"
+        )
 
 
 def _same(path: Path, others: list[Path]) -> Path | None:

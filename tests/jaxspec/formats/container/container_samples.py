@@ -10,8 +10,7 @@ from unittest import mock
 import ml_dtypes
 import numpy as np
 
-from jaxspec.formats.container import Container, Selection, open_checkpoint, pack, scheme, unpack
-from jaxspec.formats.container import packing
+from jaxspec.formats.container import Container, Selection, open_checkpoint, pack, packing, scheme, unpack
 from jaxspec.formats.container.gain import CodedSize
 from jaxspec.formats.container.layout import PRELUDE_BYTES, compressed, directory_bytes, write_prelude
 

@@ -19,7 +19,6 @@ from container_samples import (
     weights,
     write_checkpoint,
 )
-
 from rich.console import Console
 
 from jaxspec.errors import InputError

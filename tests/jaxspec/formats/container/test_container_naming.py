@@ -48,7 +48,9 @@ def test_default_names_keep_their_dots(model, source, name):
     assert default_container(Path(source)) == Path(name)
 
 
-@pytest.mark.parametrize(("start", "source"), [("Llama-3.1-8B", "."), ("Llama-3.1-8B/below", ".."), (".", "Llama-3.1-8B/")])
+@pytest.mark.parametrize(
+    ("start", "source"), [("Llama-3.1-8B", "."), ("Llama-3.1-8B/below", ".."), (".", "Llama-3.1-8B/")]
+)
 def test_packing_here_and_above(model, monkeypatch, tmp_path, start, source):
     (model / "below").mkdir()
     monkeypatch.chdir(tmp_path / start)
@@ -74,7 +76,7 @@ def test_a_root_has_no_name():
 @pytest.mark.parametrize(("container", "name"), [("in/Llama-3.1.jspk", "Llama-3.1"), ("a.b.jspk", "a.b")])
 def test_unpacking_goes_to_the_name_of_the_container(container, name):
     assert default_folder(Path(container)) == Path(name)
-    with pytest.raises(InputError, match="does not end in .jspk"):
+    with pytest.raises(InputError, match=r"does not end in \.jspk"):
         default_folder(Path(container).with_suffix(".bin"))
 
 
@@ -133,7 +135,10 @@ def test_what_is_unpacked_replaces_no_container(model, tmp_path):
         before = listing(tmp_path)
         with Container(place) as container, pytest.raises(InputError, match="is the container"):
             unpack(container, Path("in"), force=True)
-        with Container(place) as container, pytest.raises(InputError, match="is the container|cannot be made a folder"):
+        with (
+            Container(place) as container,
+            pytest.raises(InputError, match=r"is the container|cannot be made a folder"),
+        ):
             unpack(container, Path("link"), force=True)
         assert listing(tmp_path) == before
         os.replace(place, "out.jspk")
@@ -141,5 +146,5 @@ def test_what_is_unpacked_replaces_no_container(model, tmp_path):
     os.symlink(tmp_path / "out.jspk", "one.safetensors")
     with pytest.raises(InputError, match="is the container"):
         unpack_container("out.jspk", "one.safetensors", force=True)
-    with pytest.raises(InputError, match="is the container|cannot be made a folder"):
+    with pytest.raises(InputError, match=r"is the container|cannot be made a folder"):
         unpack_container("out.jspk", "out.jspk", force=True)

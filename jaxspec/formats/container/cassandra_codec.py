@@ -55,8 +55,9 @@ class CassandraCodec:
     ) -> dict[str, Any] | Whole:
         """Codebooks of the exponents; left as they are: tensors that are not selected or of another kind."""
         number_format = _FORMATS.get(form.dtype)
-        divisible = number_format is not None and len(form.shape) == 2 and form.elements
-        if not divisible or (not self.lossless and number_format != BFLOAT16):
+        if number_format is None or len(form.shape) != 2 or not form.elements:
+            return Whole("form")
+        if not self.lossless and number_format != BFLOAT16:
             return Whole("form")
         if selection is None:
             return Whole("asked")

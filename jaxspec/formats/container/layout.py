@@ -10,8 +10,8 @@
     ..  directory: UTF-8 JSON, compressed (zlib), with offset, length and CRC-32 of every section
 
 The directory comes last so that a file is written in one pass; the prelude is written once more at the end. A file that was
-cut anywhere has no directory at its place, and a changed byte fails a checksum. Version 1 has the directory as plain JSON and all
-sections at multiples of 64 bytes; it is read and no longer written.
+cut anywhere has no directory at its place, and a changed byte fails a checksum. Version 1 has the directory as plain JSON and
+all sections at multiples of 64 bytes; it is read and no longer written.
 """
 
 from __future__ import annotations

@@ -86,8 +86,8 @@ def coding_everything():
     """Tensors are coded by every codec that can, also where that gains nothing: for tests of codecs."""
     with (
         mock.patch.object(packing, "LEAST_BYTES", 0),
-        mock.patch.object(CodedSize, "verdict", lambda *_: None),
-        mock.patch.object(CodedSize, "hopeless", lambda _: False),
+        mock.patch.object(CodedSize, "verdict", return_value=None),
+        mock.patch.object(CodedSize, "hopeless", return_value=False),
     ):
         yield
 

@@ -8,7 +8,7 @@ import re
 import zlib
 from typing import Any, TypeGuard
 
-from jaxspec.formats.container.layout import PRELUDE_BYTES, write_prelude
+from jaxspec.formats.container.layout import PRELUDE_BYTES, compressed, write_prelude
 
 __all__ = ["NESTED", "Apart", "Node"]
 
@@ -41,7 +41,7 @@ class Apart:
 
     def __init__(self, content: bytes):
         end = int.from_bytes(content[16:24], "little")
-        self.body, self.directory = bytearray(content[:end]), json.loads(content[end:])
+        self.body, self.directory = bytearray(content[:end]), json.loads(zlib.decompress(content[end:]))
 
     def nodes(self) -> list[Node]:
         """All values below the directory, outer ones first."""
@@ -79,8 +79,44 @@ class Apart:
             section[2] = zlib.crc32(self.body[section[0] : section[0] + section[1]])
         text = json.dumps(self.directory, separators=(",", ":"))
         text = re.sub(f'"{NESTED}(\\d+)"', lambda found: "[" * int(found[1]) + "]" * int(found[1]), text).encode()
-        self.body[:PRELUDE_BYTES] = write_prelude(text, len(self.body))
-        return bytes(self.body) + text
+        stored = compressed(text)
+        self.body[:PRELUDE_BYTES] = write_prelude(stored, len(self.body))
+        return bytes(self.body) + stored
+
+    def files(self) -> list[dict[str, Any]]:
+        """Entries of files of weights whose header is a section."""
+        listed = self.directory.get("files") if isinstance(self.directory, dict) else None
+        entries = listed if isinstance(listed, list) else []
+        return [e for e in entries if isinstance(e, dict) and any(e.get("header") is s for s in self.sections())]
+
+    def header(self, file: dict[str, Any]) -> Any:
+        """The header of a file as JSON; an empty one where it is none any more."""
+        start, length, _ = file["header"]
+        try:
+            return json.loads(self.body[start + 8 : start + length])
+        except (ValueError, RecursionError):
+            return {}
+
+    def set_header(self, file: dict[str, Any], header: Any) -> None:
+        """Another header, in a section behind the others."""
+        text = json.dumps(header).encode()
+        text = len(text).to_bytes(8, "little") + text
+        file["header"] = [len(self.body), len(text), 0]
+        self.body += text
+
+    def agree(self) -> None:
+        """Let the headers list what the directory lists, so that what stands behind that check is met."""
+        for index, file in enumerate(self.files()):
+            header: dict[str, Any] = {}
+            place = 0
+            for entry in self.tensors():
+                if entry.get("file") == index and type(entry.get("bytes")) is int:
+                    span = [place, place + entry["bytes"]]
+                    header[str(entry.get("name"))] = {k: entry.get(k) for k in ("dtype", "shape")} | {
+                        "data_offsets": span
+                    }
+                    place = span[1]
+            self.set_header(file, header)
 
     def sign_raw_tensors(self) -> None:
         """Let digests agree with whatever the sections hold now: such values are read, and are right by definition."""

@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 import time
+import zlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -170,6 +171,6 @@ def listed(content: bytes) -> str:
     """The directory of a container as text, for a look at a case."""
     start = int.from_bytes(content[16:24], "little")
     try:
-        return json.dumps(json.loads(content[start:]), indent=1)
-    except ValueError:
+        return json.dumps(json.loads(zlib.decompress(content[start:])), indent=1)
+    except (ValueError, zlib.error):
         return repr(content[start:][:2000])

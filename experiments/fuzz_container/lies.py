@@ -130,6 +130,63 @@ def _fewer_rows(rng: Random, apart: Apart) -> None:
         section[1] = 4 * int(np.ceil(exact / 4)) if words else int(np.ceil(exact))
 
 
+def _entries(rng: Random, apart: Apart) -> None:
+    """Tensors swapped, removed, added, or renamed in the directory, not in the headers."""
+    listed = apart.directory.get("tensors") if isinstance(apart.directory, dict) else None
+    entries = apart.tensors()
+    if not isinstance(listed, list) or len(entries) < 2 or len(entries) != len(listed):
+        return
+    one, other = (int(i) for i in rng.choice(len(listed), size=2, replace=False))
+    kind = rng.integers(5)
+    if kind == 0:
+        listed[one], listed[other] = listed[other], listed[one]
+    elif kind == 1:
+        listed[one]["name"], listed[other]["name"] = listed[other].get("name"), listed[one].get("name")
+    elif kind == 2:
+        del listed[one]
+    elif kind == 3:
+        more = copy.deepcopy(listed[one]) | {"name": "one more"}
+        nothing = {"shape": [0], "bytes": 0, "codec": "raw", "coding": {}, "chunks": []}
+        listed.insert(other, more | nothing if rng.integers(2) else more)
+    else:
+        listed[one]["file"] = near(rng, 0)
+
+
+def _header(rng: Random, apart: Apart) -> None:
+    """Another header than the directory lists: tensors swapped, removed, added, of another form, or elsewhere."""
+    files = apart.files()
+    if not files:
+        return
+    file = some(rng, files)
+    header = apart.header(file)
+    names = [name for name, entry in header.items() if isinstance(entry, dict)] if isinstance(header, dict) else []
+    if not names:
+        return
+    one, other, kind = some(rng, names), some(rng, names), rng.integers(6)
+    if kind == 0:
+        header[one], header[other] = header[other], header[one]
+    elif kind == 1:
+        del header[one]
+    elif kind == 2:
+        header["one more"] = copy.deepcopy(header[one]) | ({"shape": [0]} if rng.integers(2) else {})
+    elif kind == 3:
+        header[one]["shape"] = [near(rng, 61)] if rng.integers(2) else [61, near(rng, 20)]
+    elif kind == 4:
+        header[one]["dtype"] = some(rng, _DTYPES)
+    else:
+        header[one]["data_offsets"] = [near(rng, 1220), near(rng, 2440)]
+    apart.set_header(file, header)
+
+
+def _overlap(rng: Random, apart: Apart) -> None:
+    """A section that begins within another."""
+    sections = [section for section in apart.sections() if section[1]]
+    if len(sections) > 1:
+        one, other = some(rng, sections), some(rng, sections)
+        one[0] = other[0] + int(rng.integers(other[1]))
+        one[1] = min(one[1], len(apart.body) - one[0])
+
+
 def _coding(rng: Random, apart: Apart) -> None:
     """Code tables and parameters of a tensor, or another codec."""
     entry = some(rng, apart.tensors() or [{}])
@@ -203,7 +260,8 @@ def _roles(rng: Random, apart: Apart) -> None:
 
 _OF_DIRECTORY: list[Callable[[Random, Apart], None]] = [
     *[_section, _coding, _shape, _fewer_rows] * 3,
-    *[_odd_value, _roles] * 2,
+    *[_odd_value, _roles, _entries, _header] * 2,
+    _overlap,
     _nested,
     _remove_or_repeat,
     _swap_values,
@@ -218,6 +276,10 @@ def mutated_and_signed(content: bytes, rng: Random) -> tuple[bytes, str]:
         if apart.nodes():
             change(rng, apart)
             names.append(change.__name__.strip("_"))
+    # What changes a form, say, would otherwise never get past the headers.
+    if not {"header", "entries"} & set(names) and rng.integers(3):
+        apart.agree()
+        names.append("headers that agree")
     if rng.integers(3) == 0:
         apart.sign_raw_tensors()
         names.append("digests of raw tensors")

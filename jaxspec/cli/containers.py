@@ -9,7 +9,12 @@ from jaxspec.cli.options import json_option, plot_option, write_json
 
 @click.command()
 @click.argument("checkpoint", default="embedded")
-@click.option("--out", "-o", type=click.Path(), help="The container; default <name of the checkpoint>.jspk here.")
+@click.option(
+    "--out",
+    "-o",
+    type=click.Path(),
+    help="The container; default <name of the checkpoint>.jspk here, dots in the name kept.",
+)
 @click.option(
     "--scheme", help="huffman, huffllm, cassandra1 (default), cassandra1-coded, cassandra2 (not lossless), raw."
 )
@@ -53,7 +58,10 @@ def pack(checkpoint, out, config_file, force, json_file, **flags) -> None:
 @click.command()
 @click.argument("container", type=click.Path())
 @click.option(
-    "--out", "-o", type=click.Path(), required=True, help="A folder, or a .safetensors file if one was packed."
+    "--out",
+    "-o",
+    type=click.Path(),
+    help="A folder, or a .safetensors file if one was packed; default the folder <name of the container> here.",
 )
 @click.option("--force", is_flag=True, help="Replace files that are there.")
 @json_option
@@ -69,7 +77,7 @@ def unpack(container, out, force, json_file) -> None:
     summary = unpack_container(container, out, force=force)
     write_json(json_file, summary)
     for file in summary["files"]:
-        Console().print(f"{file['file']}: {file['bytes']} bytes", highlight=False, soft_wrap=True)
+        Console().print(f"{file['file']}: {file['bytes']} bytes", highlight=False, markup=False, soft_wrap=True)
 
 
 @click.command()

@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, Num, UInt
 
-__all__ = ["entropy_bits", "entropy_of", "histogram"]
+__all__ = ["counted_entropy_bits", "entropy_bits", "entropy_of", "histogram"]
 
 
 def histogram(symbols: Int[Array, "*b n"] | UInt[Array, "*b n"], num_symbols: int) -> Int[Array, "*b symbol"]:
@@ -57,3 +58,10 @@ def entropy_bits(counts: Num[Array, "*b symbol"], axis: int = -1) -> Float[Array
     total = jnp.sum(counts, axis=axis, keepdims=True)
     share = jnp.where(total > 0, counts / jnp.where(total > 0, total, 1), 0)
     return entropy_of(share, axis=axis)
+
+
+def counted_entropy_bits(counts: Int[np.ndarray, " symbol"]) -> float:
+    """`entropy_bits` of exact counts on the host, in float64: counts above 2^24 stay exact, and nothing is compiled."""
+    occurring = counts[counts > 0].astype(np.float64)
+    share = occurring / max(1.0, float(occurring.sum()))
+    return float(-np.sum(share * np.log2(share)))

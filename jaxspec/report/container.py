@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 from jaxspec.errors import InputError
 from jaxspec.report.figures.style import INK, legend_below, new_figure, styled
@@ -37,6 +38,16 @@ _SECTION_COLOURS = {
 #: Sections that a draft does not read.
 _TARGET_ONLY = {"low", "pruned", "pruned_exponent", "pruned_rest"}
 
+#: Rows of a table that was not asked to show every tensor; the largest kinds come first where there are more.
+_MOST_ROWS = 200
+
+#: What is said of tensors that are stored as they are.
+_WHY_WHOLE = {
+    "gain": "coded it would be no smaller",
+    "asked": "to be whole in the draft as well (embedding, head, or not a matrix of the network)",
+    "form": "the scheme codes no tensor of this dtype and shape",
+}
+
 #: Tensors that a figure shows; the largest come first.
 _MOST_BARS = 48
 
@@ -45,7 +56,14 @@ def tensor_table(summary: dict[str, Any], *, every: bool = False) -> Table:
     """One row per kind of tensor (names that differ in a number only, means over them), or one per tensor."""
     packed = "scheme" in summary
     entries = summary["tensors"] if every else grouped(summary["tensors"])
-    table = Table(title=_title(summary), caption=_caption(summary), box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    left_out = 0 if every else max(0, len(entries) - _MOST_ROWS)
+    if left_out:
+        entries = sorted(entries, key=lambda entry: -entry["bytes"])[:_MOST_ROWS]
+    lines = [_caption(summary), *whole_lines(summary)]
+    lines += [f"{left_out} more kinds of tensors, all smaller: see --all or --json"] if left_out else []
+    # Names and paths are text, not markup, whatever brackets they have.
+    title, caption = Text(_title(summary), "table.title"), Text("\n".join(lines), "table.caption")
+    table = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("tensor", overflow="fold", min_width=20)
     columns = ["form"]
     columns += ["entropy"] if any(entry.get("entropy") for entry in entries) else []
@@ -57,7 +75,7 @@ def tensor_table(summary: dict[str, Any], *, every: bool = False) -> Table:
     for entry in entries:
         entropy = entry.get("entropy")
         cells = {
-            "form": f"{entry['dtype']} {'x'.join(map(str, entry['shape'])) or 'scalar'}",
+            "form": f"{_shown(entry['dtype'])} {'x'.join(map(str, entry['shape'])) or 'scalar'}",
             "entropy": fixed(sum(entropy.values()), 2) if entropy else "",
         }
         if packed:
@@ -68,8 +86,30 @@ def tensor_table(summary: dict[str, Any], *, every: bool = False) -> Table:
                 "ratio": times(entry["ratio"]),
             }
         count = f" ({entry['count']})" if entry.get("count", 1) > 1 else ""
-        table.add_row(entry["name"] + count, *(cells[heading] for heading in columns))
+        table.add_row(Text(_shown(entry["name"]) + count), *(Text(cells[heading]) for heading in columns))
     return table
+
+
+def whole_lines(summary: dict[str, Any]) -> list[str]:
+    """Why tensors of a coding scheme are stored as they are: one line per reason, with the worst tensor as an example."""
+    lines = []
+    for why, meaning in _WHY_WHOLE.items():
+        entries = [entry for entry in summary["tensors"] if (entry.get("whole") or {}).get("why") == why]
+        if not entries:
+            continue
+        largest = max(entries, key=lambda entry: (entry["whole"]["coded_bytes"] or 0, entry["bytes"]))
+        count = f"{len(entries)} tensors raw" if len(entries) > 1 else "1 tensor raw"
+        line = f"{count}: {meaning}"
+        if (coded := largest["whole"]["coded_bytes"]) is not None:
+            sizes = f"{quantity('_bytes', coded)} or more instead of {quantity('_bytes', largest['bytes'])}"
+            line += f" ({_shown(largest['name'])}: {sizes})"
+        lines.append(line)
+    return lines
+
+
+def _shown(text: str) -> str:
+    """A name from a file, without characters that a terminal would obey."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
 def grouped(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -102,9 +142,9 @@ def _mean(values: list[float | None]) -> float | None:
 
 def _title(summary: dict[str, Any]) -> str:
     if "scheme" not in summary:
-        return f"{summary['checkpoint']}: {quantity('_bytes', summary['tensor_bytes'])} of tensors, not packed"
+        return f"{_shown(summary['checkpoint'])}: {quantity('_bytes', summary['tensor_bytes'])} of tensors, not packed"
     kind = "lossless" if summary["lossless"] else "NOT lossless"
-    return f"{summary['container']}: scheme {summary['scheme']}, {kind}, {quantity('_bytes', summary['file_bytes'])}"
+    return f"{_shown(summary['container'])}: scheme {summary['scheme']}, {kind}, {quantity('_bytes', summary['file_bytes'])}"
 
 
 def _caption(summary: dict[str, Any]) -> str:
@@ -134,7 +174,7 @@ def code_tables(summary: dict[str, Any], name: str) -> list[Table]:
         raise InputError(f"tensor {name!r} has no code tables: it is stored as {entry.get('codec', 'bytes')}")
     tables = []
     for what, lengths in entry["code_tables"].items():
-        table = Table(title=f"{name}: {what}, {len(lengths)} symbols")
+        table = Table(title=Text(f"{_shown(name)}: {what}, {len(lengths)} symbols", "table.title"))
         table.add_column("symbols", overflow="fold")
         table.add_column("bits each", justify="right")
         by_length: dict[int, list[str]] = {}
@@ -154,7 +194,7 @@ def container_figure(summary: dict[str, Any]) -> Figure | None:
         return None
     packed = "scheme" in summary
     shown = sorted(entries, key=lambda entry: -entry["bytes"])[:_MOST_BARS]
-    subtitle = f"{_title(summary)}. {_caption(summary)}."
+    subtitle = f"{_title(summary)}. {_caption(summary)}.".replace("$", r"\$")
     if len(entries) > len(shown):
         subtitle += f" The {len(shown)} largest of {len(entries)} kinds of tensors."
     figure = new_figure("Bits per stored weight", subtitle, height_inches=2.6 + 0.3 * len(shown))
@@ -197,5 +237,7 @@ def _stack(axes: Any, shown: list[dict[str, Any]], place: np.ndarray) -> None:
 
 
 def _short(entry: dict[str, Any], longest: int = 40) -> str:
-    name = entry["name"] if len(entry["name"]) <= longest else f"...{entry['name'][3 - longest :]}"
+    # A dollar sign would begin a formula.
+    name = _shown(entry["name"]).replace("$", r"\$")
+    name = name if len(name) <= longest else f"...{name[3 - longest :]}"
     return name if entry["count"] == 1 else f"{name} ({entry['count']})"

@@ -108,7 +108,8 @@ def measured_norms(
             f"running this network of {parameters / 1e9:.1f} G parameters for its activations takes about "
             f"{8 * parameters / 1e9:.0f} GB, this machine has {memory / 1e9:.0f}: pack with --importance magnitude"
         )
-    split = load_text(text, model.tokenizer)
+    # Only the first half is used here.
+    split = load_text(text, model.tokenizer, needed=(window_tokens, 0))
     tokens = windows(split.calibration, num_windows, window_tokens, seed)
     params = target_params(model.params)
     squares: dict[str, np.ndarray] = {}

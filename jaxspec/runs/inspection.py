@@ -7,14 +7,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from jaxspec.formats.container import SUFFIX, Container, StoredTensor, TensorForm, open_checkpoint
 from jaxspec.formats.container.field_codec import field_counts
 from jaxspec.formats.container.schemes import CODECS
 from jaxspec.formats.container.tensors import CHUNK_ELEMENTS, NAMED_FIELDS
-from jaxspec.formats.entropy import entropy_bits
+from jaxspec.formats.entropy import counted_entropy_bits
 from jaxspec.models.embedded import EMBEDDED_NAME, embedded_directory
 from jaxspec.runs.progress import Reporter
 
@@ -59,7 +58,8 @@ def describe(container: Container) -> dict[str, Any]:
 
     Returns:
         sizes in bytes and in bits per stored weight: `target_bits_per_weight` counts all sections of a tensor,
-        `draft_bits_per_weight` the draft's; `ratio` is uncompressed over stored.
+        `draft_bits_per_weight` the draft's; `ratio` is uncompressed over stored. `whole` says why a tensor is stored as it is
+        (see `formats.container.Whole`), None where it is coded or the scheme codes nothing.
     """
     entries = [_container_entry(tensor, container.has_draft) for tensor in container.tensors.values()]
     total, stored = (sum(entry[key] for entry in entries) for key in ("bytes", "stored_bytes"))
@@ -89,7 +89,7 @@ def entropies(form: TensorForm, chunks: Iterable[np.ndarray]) -> dict[str, float
             pass
         return None
     counts = field_counts(chunks, tuple(named.values()))
-    return {name: float(entropy_bits(jnp.asarray(count, jnp.float32))) for name, count in zip(named, counts)}
+    return {name: counted_entropy_bits(count) for name, count in zip(named, counts)}
 
 
 def _over(numerator: float, denominator: float) -> float | None:
@@ -126,17 +126,9 @@ def _container_entry(tensor: StoredTensor, has_draft: bool) -> dict[str, Any]:
         "bits_by_section": {role: 8 * length / elements for role, length in sorted(by_role.items())}
         if elements
         else {},
-        "code_tables": _code_tables(tensor.coding),
+        "code_tables": {
+            what: {str(symbol): bits for symbol, bits in table.items()}
+            for what, table in codec.code_tables(tensor.coding, tensor.form).items()
+        },
+        "whole": None if tensor.whole is None else tensor.whole._asdict(),
     }
-
-
-def _code_tables(coding: dict[str, Any]) -> dict[str, dict[str, int]]:
-    """Bits of each symbol's codeword, by what is coded."""
-    tables = {}
-    for index, text in sorted(coding.get("code_lengths", {}).items()):
-        lengths = bytes.fromhex(text)
-        tables[f"field{index}"] = {str(symbol): bits for symbol, bits in enumerate(lengths) if bits}
-    for key in ("codebook", "pruned_codebook"):
-        if key in coding:
-            tables[key] = {str(symbol): rank + 1 for rank, symbol in enumerate(bytes.fromhex(coding[key]))}
-    return tables

@@ -10,7 +10,17 @@ from typing import Any, Literal
 
 from jaxspec.compress.knobs import RANGES, Knobs
 from jaxspec.errors import InputError
-from jaxspec.formats.container import SUFFIX, Checkpoint, Container, open_checkpoint, pack, scheme, unpack
+from jaxspec.formats.container import (
+    Checkpoint,
+    Container,
+    check_container_output,
+    default_container,
+    default_folder,
+    open_checkpoint,
+    pack,
+    scheme,
+    unpack,
+)
 from jaxspec.models.embedded import EMBEDDED_NAME, embedded_directory
 from jaxspec.models.hf_load import LoadedModel, load_directory
 from jaxspec.output_places import check_file_place
@@ -63,7 +73,7 @@ def pack_checkpoint(
     """Pack a checkpoint.
 
     Args:
-        out: the container; None is `<name of the model>.jspk` in the working directory.
+        out: the container; None is `<name of the model>.jspk` in the working directory (see `default_container`).
         force: replace a file that is there.
     Returns:
         what `describe` says of the container, its options, and how long it took.
@@ -73,13 +83,13 @@ def pack_checkpoint(
     reporter = reporter or Reporter()
     chosen = scheme(config.scheme)
     source = embedded_directory() if config.model == EMBEDDED_NAME else Path(config.model)
-    target = (
-        Path(out) if out is not None else Path(source.stem if source.is_file() else source.name).with_suffix(SUFFIX)
-    )
-    if target.is_dir() or (target.exists() and not force):
+    checkpoint = open_checkpoint(source)
+    target = check_container_output(default_container(source) if out is None else out, checkpoint)
+    if target.exists() and not target.is_file():
+        raise InputError(f"{target} is there already and is not a file; give the name of a file as -o")
+    if target.exists() and not force:
         raise InputError(f"{target} is there already; give another -o, or --force to replace it")
     check_file_place(target, "container")
-    checkpoint = open_checkpoint(source)
     # What the scheme or the importance does not use must not look as if it had been used.
     options = {"scheme": config.scheme}
     division = None
@@ -88,7 +98,7 @@ def pack_checkpoint(
             division, used = _division(config, source, reporter)
         options |= {k: v for k, v in dataclasses.asdict(config).items() if k not in ("model", "scheme")} | used
         # A container goes to other machines; the places of files on this one do not.
-        options |= {key: options[key] and Path(options[key]).name for key in ("knobs", "text")}
+        options |= {key: options[key] and _printable(Path(options[key]).name) for key in ("knobs", "text")}
     started = time.perf_counter()
     with _byte_bar(reporter, f"packing {source.name} ({config.scheme})", checkpoint) as advance:
         packed = pack(checkpoint, target, config.scheme, chosen, division=division, options=options, on_bytes=advance)
@@ -103,10 +113,14 @@ def pack_checkpoint(
 
 
 def unpack_container(
-    path: str, out: str | Path, *, force: bool = False, reporter: Reporter | None = None
+    path: str, out: str | Path | None = None, *, force: bool = False, reporter: Reporter | None = None
 ) -> dict[str, Any]:
     """Unpack a container.
 
+    Args:
+        out: a folder, or a file for a container with one file of weights; None is the folder `NAME` of `NAME.jspk` in the
+            working directory.
+        force: replace files that are there.
     Returns:
         the files, their bytes, and how long it took.
     Raises:
@@ -116,7 +130,9 @@ def unpack_container(
     started = time.perf_counter()
     with Container(path) as container:
         with _byte_bar(reporter, f"unpacking {Path(path).name}", container) as advance:
-            files = unpack(container, Path(out), force=force, on_bytes=advance)
+            files = unpack(
+                container, default_folder(container.path) if out is None else Path(out), force=force, on_bytes=advance
+            )
         if not container.lossless:
             reporter.line(
                 f"note: scheme {container.scheme} is not lossless; these are the weights that its target computes with"
@@ -129,6 +145,11 @@ def unpack_container(
         "files": [{"file": str(file), "bytes": file.stat().st_size} for file in files],
         "timing_s": {"unpack": time.perf_counter() - started},
     }
+
+
+def _printable(name: str) -> str:
+    """A file name as a container may hold it: names on a disk need not be UTF-8."""
+    return name.encode("utf-8", "replace").decode("utf-8")
 
 
 class _byte_bar:  # noqa: N801 - a context manager used as a function

@@ -48,7 +48,7 @@ class Reporter:
 
     def _print(self, text: str) -> None:
         self._spoke = self._clock()
-        self.console.print(text, highlight=False)
+        self.console.print(text, highlight=False, markup=False)
 
     def beat(self) -> None:
         """Without a terminal, a line about what is being done, if the last one is a period ago."""
@@ -87,8 +87,13 @@ class Reporter:
     @contextmanager
     def bar(self, description: str, total: int) -> Iterator[_Bar]:
         """A progress bar; where there is no terminal, lines: one at its beginning, one at its end, one per period."""
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        columns = (*columns, TextColumn("{task.fields[note]}"))
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        columns = (*columns, TextColumn("{task.fields[note]}", markup=False))
         live = self.console.is_terminal
         if not live:
             self.line(f"{description} ...")

@@ -17,7 +17,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.embedded import EMBEDDED_NAME, embedded_directory, load_model
 from jaxspec.runs.config import CommonConfig
-from jaxspec.text import TextSplit, load_text, windows
+from jaxspec.text import TextSplit, check_text, load_text, windows
 from jaxspec.tune.calibration import target_params
 from jaxspec.tune.hard import Decoding
 from jaxspec.tune.objective import Pricing
@@ -55,7 +55,12 @@ def _model_directory(model: str) -> Path:
 
 
 def input_digests(config: CommonConfig) -> dict[str, str]:
-    """SHA-256 of the files that a configuration names, so that a resumed run cannot mix two versions of them."""
+    """SHA-256 of the files that a configuration names, so that a resumed run cannot mix two versions of them.
+
+    Raises:
+        InputError: the text cannot be used: said here, before a run has a directory.
+    """
+    check_text(config.text, _window_tokens(config) if config.text != "stdlib" else (0, 0))
     place = _model_directory(config.model)
     files = sorted(p for p in place.glob("*") if p.suffix in (".json", ".safetensors")) if place.is_dir() else [place]
     if config.text != "stdlib":
@@ -69,6 +74,12 @@ def input_digests(config: CommonConfig) -> dict[str, str]:
     return digests
 
 
+def _window_tokens(config: CommonConfig) -> tuple[int, int]:
+    """Tokens of a window of calibration text and of a held-out prompt."""
+    # Room for the continuation too: some objectives calibrate on the text's own.
+    return config.prompt_tokens + continuation_length(config.output_tokens), config.prompt_tokens
+
+
 def make_setup(config: CommonConfig) -> Setup:
     """Load what the configuration names.
 
@@ -76,17 +87,16 @@ def make_setup(config: CommonConfig) -> Setup:
         InputError: anything missing, malformed or too small.
     """
     loaded = load_model(config.model)
-    text = load_text(config.text, loaded.tokenizer)
+    needed = _window_tokens(config)
+    text = load_text(config.text, loaded.tokenizer, needed=needed)
     dtypes = {str(np.asarray(leaf).dtype) for leaf in jax.tree.leaves(loaded.params)}
     notes = []
     if dtypes != {"bfloat16"}:
         notes.append(
             f"the checkpoint stores {', '.join(sorted(dtypes))}; target and draft are its values rounded to bfloat16"
         )
-    prompts = windows(text.held_out, config.prompts, config.prompt_tokens, config.seed)
-    # Room for the continuation too: some objectives calibrate on the text's own.
-    length = config.prompt_tokens + continuation_length(config.output_tokens)
-    calibration = windows(text.calibration, config.calibration_prompts, length, config.seed)
+    prompts = windows(text.held_out, config.prompts, needed[1], config.seed)
+    calibration = windows(text.calibration, config.calibration_prompts, needed[0], config.seed)
     sample = text.calibration[:4096]
     return Setup(
         model_name=config.model,

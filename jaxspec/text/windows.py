@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxspec.errors import InputError
 from jaxspec.models.tokenizer import Tokenizer
+from jaxspec.text.user_text import STDLIB, check_lengths, read_halves
 
 SNAPSHOT = Path(__file__).parent
 
@@ -34,29 +35,23 @@ def _snapshot(folder: str) -> bytes:
     return b"".join(SEPARATOR + path.read_bytes() for path in sorted((SNAPSHOT / folder).glob("*.txt")))
 
 
-def load_text(source: str, tokenizer: Tokenizer) -> TextSplit:
+def load_text(source: str, tokenizer: Tokenizer, *, needed: tuple[int, int] = (0, 0)) -> TextSplit:
     """The snapshot ("stdlib"), or a file whose first half calibrates and whose second half is held out.
 
+    Args:
+        needed: tokens of one window of calibration text and of held-out text; a user's file must hold them.
     Raises:
-        InputError: the file is missing, unreadable or too short.
+        InputError: the file is missing, unreadable, not UTF-8 text or too short.
     """
-    if source == "stdlib":
+    if source == STDLIB:
         parts = _snapshot("calibration"), _snapshot("held_out")
         name = "standard-library snapshot (calibration modules and held-out modules apart)"
     else:
-        try:
-            data = Path(source).read_bytes()
-        except OSError as error:
-            raise InputError(
-                f"text {source!r} cannot be read ({error.strerror}); give 'stdlib' or a readable text file"
-            ) from error
-        # Cut at the nearest line end, so that no half is a torn word.
-        middle = data.find(b"\n", len(data) // 2) + 1 or len(data) // 2
-        parts, name = (
-            (data[:middle], data[middle:]),
-            f"{Path(source).name} (first half calibrates, second half held out)",
-        )
+        parts = read_halves(source)
+        name = f"{Path(source).name} (first half calibrates, second half held out)"
     calibration, held_out = (tokenizer.encode(part) for part in parts)
+    if source != STDLIB:
+        check_lengths(source, parts, (len(calibration), len(held_out)), needed)
     return TextSplit(calibration, held_out, name)
 
 

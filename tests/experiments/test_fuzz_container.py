@@ -11,7 +11,8 @@ import pytest
 from odd_cases import setup_of_odd_cases, setup_that_fails
 
 from experiments.fuzz_container import __main__ as command
-from experiments.fuzz_container import checking
+from experiments.fuzz_container import checking, lies
+from experiments.fuzz_container.apart import Apart
 from experiments.fuzz_container.checking import run_case
 from experiments.fuzz_container.lies import mutated_and_signed
 from experiments.fuzz_container.mutations import mutated
@@ -76,6 +77,19 @@ def test_changes_that_are_signed_pass_the_checksums(samples, tmp_path):
         message = checking.refusal(tmp_path / "a.jspk")
         assert "checksum" not in message, done
     assert changed > 45
+
+
+@pytest.mark.parametrize("lie", ["_entries", "_header", "_overlap"])
+def test_lies_about_which_tensors_there_are_give_no_other_tensors(samples, tmp_path, lie):
+    """Swapped, removed, added and overlapping entries, all checksums right: refused, or nothing was changed."""
+    path, outcomes = tmp_path / "a.jspk", collections.Counter()
+    for seed in range(60):
+        sample, apart = samples[seed % 3], Apart(samples[seed % 3].content)
+        getattr(lies, lie)(np.random.default_rng(seed), apart)
+        path.write_bytes(apart.signed())
+        outcomes[checking.examine(path, sample, signed=True)] += 1
+    assert outcomes["refused"] > 45
+    assert outcomes["other"] == 0
 
 
 def test_changes_that_are_not_signed_are_changes(samples):

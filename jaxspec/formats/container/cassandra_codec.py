@@ -21,8 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxspec.formats import bit_packing, mx_truncated, unary
-from jaxspec.formats.container.codec import Chunk, CodecError, Part, Selection, occurrences, take
-from jaxspec.formats.container.tensors import TensorForm, padded_length
+from jaxspec.formats.container.codec import MASK_ROLE, Chunk, CodecError, Part, Selection, occurrences, take
+from jaxspec.formats.container.tensors import TensorForm, Whole, padded_length
 from jaxspec.formats.patterns import BFLOAT16, FLOAT16, NumberFormat, from_bits
 from jaxspec.formats.unary_decode import decode_lanes
 
@@ -52,14 +52,18 @@ class CassandraCodec:
 
     def plan(
         self, form: TensorForm, chunks: Callable[[], Iterable[Chunk]], selection: Selection | None
-    ) -> dict[str, Any] | None:
-        """Codebooks of the exponents; None for tensors that are not selected or of another kind."""
+    ) -> dict[str, Any] | Whole:
+        """Codebooks of the exponents; left as they are: tensors that are not selected or of another kind."""
         number_format = _FORMATS.get(form.dtype)
-        if selection is None or number_format is None or len(form.shape) != 2 or not form.elements:
-            return None
+        if number_format is None or len(form.shape) != 2 or not form.elements:
+            return Whole("form")
+        if not self.lossless and number_format != BFLOAT16:
+            return Whole("form")
+        if selection is None:
+            return Whole("asked")
         coding: dict[str, Any] = {"kept_per_row": selection.kept_per_row, "cut_bits": selection.cut_bits}
         if not self.lossless:
-            return coding if number_format == BFLOAT16 else None
+            return coding
         counts = np.zeros((2, unary.NUM_SYMBOLS), np.int64)
         for chunk in chunks():
             both = _exponents(chunk.patterns, number_format) | (_mask(chunk).astype(np.uint16) << 8)
@@ -69,13 +73,32 @@ class CassandraCodec:
             coding["pruned_codebook"] = _ranking(counts[0])
         return coding
 
+    def check(self, coding: dict[str, Any], form: TensorForm) -> None:
+        """Numbers in range, codebooks that can be read.
+
+        Raises:
+            CodecError: otherwise.
+        """
+        self.code_tables(coding, form)
+
+    def code_tables(self, coding: dict[str, Any], form: TensorForm) -> dict[str, dict[int, int]]:
+        """Unary codewords: a bit per rank and one more.
+
+        Raises:
+            CodecError: a plan that cannot be.
+        """
+        shape = _Shape(coding, form, form.elements, self.lossless)
+        keys = ("codebook",) if self.lossless else ()
+        keys += ("pruned_codebook",) if self._pruned_coded else ()
+        return {key: {int(s): rank + 1 for rank, s in enumerate(shape.codebook(key))} for key in keys}
+
     def encode(self, coding: dict[str, Any], form: TensorForm, chunk: Chunk) -> dict[str, np.ndarray]:
         """Sections of some rows."""
         number_format, mask = _FORMATS[form.dtype], _mask(chunk)
         kept, pruned = chunk.patterns[mask], chunk.patterns[~mask]
         sections: dict[str, np.ndarray] = {}
         if coding["kept_per_row"] < form.columns:
-            sections["bitmap"] = np.packbits(mask)
+            sections[MASK_ROLE] = np.packbits(mask)
         if self.lossless:
             sections["exponent"] = _write_unary(_exponents(kept, number_format), coding["codebook"])
             elements, width = _without_exponent(kept, number_format), number_format.mantissa_bits
@@ -167,7 +190,7 @@ class _Shape:
         """The bitmap, with as many ones in each row as the plan says."""
         if self.per_row == self._columns:
             return np.ones(self.count, bool)
-        mask = np.unpackbits(take(sections, "bitmap", np.uint8, -(-self.count // 8)), count=self.count).astype(bool)
+        mask = np.unpackbits(take(sections, MASK_ROLE, np.uint8, -(-self.count // 8)), count=self.count).astype(bool)
         if (mask.reshape(self.rows, -1).sum(axis=1) != self.per_row).any():
             raise CodecError("the bitmap keeps another number of values than the plan says")
         return mask

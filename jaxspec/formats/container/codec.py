@@ -7,12 +7,16 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from jaxspec.formats.container.tensors import TensorForm
+from jaxspec.formats.container.tensors import TensorForm, Whole
 
-__all__ = ["Chunk", "Codec", "CodecError", "Part", "Raw", "Selection"]
+__all__ = ["MASK_ROLE", "Chunk", "Codec", "CodecError", "Part", "Raw", "Selection"]
 
 #: Which part of a tensor a section belongs to: what a draft reads, or what only the target reads.
 Part = Literal["draft", "target"]
+
+
+#: The section that says which values of a chunk a draft keeps.
+MASK_ROLE = "bitmap"
 
 
 class CodecError(ValueError):
@@ -57,8 +61,20 @@ class Codec(Protocol):
 
     def plan(
         self, form: TensorForm, chunks: Callable[[], Iterable[Chunk]], selection: Selection | None
-    ) -> dict[str, Any] | None:
-        """Code tables and parameters for a tensor; None where it is better left as it is."""
+    ) -> dict[str, Any] | Whole:
+        """Code tables and parameters for a tensor, or why it is left as it is."""
+        ...
+
+    def check(self, coding: dict[str, Any], form: TensorForm) -> None:
+        """Check a plan that may come from a damaged file.
+
+        Raises:
+            CodecError: it is not one, or not of such a tensor.
+        """
+        ...
+
+    def code_tables(self, coding: dict[str, Any], form: TensorForm) -> dict[str, dict[int, int]]:
+        """Bits of each symbol's codeword, by what is coded; of a plan that was checked."""
         ...
 
     def encode(self, coding: dict[str, Any], form: TensorForm, chunk: Chunk) -> dict[str, np.ndarray]:
@@ -128,6 +144,13 @@ class Raw:
         self, form: TensorForm, chunks: Callable[[], Iterable[Chunk]], selection: Selection | None
     ) -> dict[str, Any]:
         """Nothing to plan."""
+        return {}
+
+    def check(self, coding: dict[str, Any], form: TensorForm) -> None:
+        """Nothing to check: a plan is not looked at."""
+
+    def code_tables(self, coding: dict[str, Any], form: TensorForm) -> dict[str, dict[int, int]]:
+        """None."""
         return {}
 
     def encode(self, coding: dict[str, Any], form: TensorForm, chunk: Chunk) -> dict[str, np.ndarray]:

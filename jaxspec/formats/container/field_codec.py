@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxspec.formats import bit_packing, fields
 from jaxspec.formats.container.codec import Chunk, CodecError, Part, Selection, occurrences, take
-from jaxspec.formats.container.tensors import CHUNK_ELEMENTS, PATTERN_DTYPES, TensorForm, padded_length
+from jaxspec.formats.container.tensors import CHUNK_ELEMENTS, PATTERN_DTYPES, TensorForm, Whole, padded_length
 from jaxspec.formats.huffman import MAX_CODE_LENGTH, HuffmanCode, code_lengths, code_of_lengths, num_bits
 from jaxspec.formats.huffman_streams import (
     HuffmanStreams,
@@ -32,6 +32,9 @@ __all__ = ["FieldCodec", "Partition"]
 
 #: A field is coded where that saves at least this share of its bits, its table included.
 _LEAST_SAVING = 0.01
+
+#: Chunks of fewer elements are counted field by field: going through all patterns of 16 bits would take longer.
+_FEW_ELEMENTS = 1 << 14
 
 #: The partition that decodes and reassembles in one pass.
 _BFLOAT16 = (1, 8, 7)
@@ -82,11 +85,11 @@ class FieldCodec:
 
     def plan(
         self, form: TensorForm, chunks: Callable[[], Iterable[Chunk]], selection: Selection | None
-    ) -> dict[str, Any] | None:
-        """Code lengths of each field that is worth coding, and values of those that never change; None where none is."""
+    ) -> dict[str, Any] | Whole:
+        """Code lengths of each field that is worth coding, and values of those that never change."""
         partition = self._partitions.get(form.dtype)
         if partition is None or not form.elements:
-            return None
+            return Whole("form")
         counts = field_counts((chunk.patterns for chunk in chunks()), partition.widths)
         codes, constants = {}, {}
         for index in partition.coded:
@@ -99,8 +102,26 @@ class FieldCodec:
             if cost <= (1 - _LEAST_SAVING) * form.elements * partition.widths[index]:
                 codes[str(index)] = bytes(lengths.tolist()).hex()
         if not codes and not constants:
-            return None
+            return Whole("gain")
         return {"widths": list(partition.widths), "code_lengths": codes, "constants": constants}
+
+    def check(self, coding: dict[str, Any], form: TensorForm) -> None:
+        """Widths, codes and constants that fit each other and the dtype.
+
+        Raises:
+            CodecError: otherwise.
+        """
+        _read_coding(coding, form.pattern_dtype)
+
+    def code_tables(self, coding: dict[str, Any], form: TensorForm) -> dict[str, dict[int, int]]:
+        """Code lengths of the symbols that occur.
+
+        Raises:
+            CodecError: a plan that cannot be.
+        """
+        codes = _read_coding(coding, form.pattern_dtype).codes
+        tables = {f"field{index}": np.asarray(code.lengths).tolist() for index, code in codes.items()}
+        return {key: {symbol: bits for symbol, bits in enumerate(lengths) if bits} for key, lengths in tables.items()}
 
     def encode(self, coding: dict[str, Any], form: TensorForm, chunk: Chunk) -> dict[str, np.ndarray]:
         """A section for each field or plane; a coded one begins with the word count of each lane (uint16)."""
@@ -140,21 +161,28 @@ class FieldCodec:
 
 
 def field_counts(chunks: Iterable[np.ndarray], widths: tuple[int, ...]) -> list[np.ndarray]:
-    """Occurrences of each value of each field, exact; by way of the patterns' 16-bit halves, which are counted once."""
-    halves: list[np.ndarray] = []
-    bits = sum(widths)
+    """Occurrences of each value of each field, exact; by way of the patterns' 16-bit halves, which are counted once.
+
+    Raises:
+        ValueError: a field that crosses the border between two halves.
+    """
+    bits, ends = sum(widths), list(accumulate(widths))
+    for width, end in zip(widths, ends):
+        if width > min(bits, 16) or end - width < 16 * ((end - 1) // 16):
+            raise ValueError(f"field of {width} bits crosses a 16-bit half; allowed are fields within one: split it")
+    counts, halves = [np.zeros(1 << width, np.int64) for width in widths], []
     for chunk in chunks:
+        if chunk.size < _FEW_ELEMENTS:
+            for width, end, counted in zip(widths, ends, counts):
+                counted += np.bincount(chunk >> (bits - end) & ((1 << width) - 1), minlength=1 << width)
+            continue
         parts = [chunk] if bits <= 16 else [(chunk >> 16).astype(np.uint16), (chunk & 0xFFFF).astype(np.uint16)]
         found = [occurrences(part, 1 << min(bits, 16)) for part in parts]
         halves = [a + b for a, b in zip(halves, found)] if halves else found
-    counts, ends = [], list(accumulate(widths))
-    for width, end in zip(widths, ends):
+    for width, end, counted in zip(widths, ends, counts if halves else ()):
         half, below = divmod(end - 1, 16)
-        if width > min(bits, 16) or end - width < 16 * half:
-            raise ValueError(f"field of {width} bits crosses a 16-bit half; allowed are fields within one: split it")
         values = np.arange(1 << min(bits, 16)) >> (min(bits, 16) - 1 - below) & ((1 << width) - 1)
-        counted = np.bincount(values, weights=halves[half], minlength=1 << width) if halves else np.zeros(1 << width)
-        counts.append(counted.astype(np.int64))
+        counted += np.bincount(values, weights=halves[half], minlength=1 << width).astype(np.int64)
     return counts
 
 

@@ -1,4 +1,4 @@
-"""What a container file looks like: a fixed prelude, sections of bytes, and a directory in JSON at the end.
+"""What a container file looks like: a fixed prelude, sections of bytes, and a directory at the end.
 
     0   magic "\x89JSPK\r\n\x1a"        8 bytes; a text-mode transfer breaks it
     8   version                     uint32, little-endian like all numbers here
@@ -6,11 +6,12 @@
     16  offset of the directory     uint64; it ends where the file ends
     24  length of the directory     uint64
     32  SHA-256 of the directory    32 bytes
-    64  sections, each at a multiple of 64 bytes, zeros between
-    ..  directory: UTF-8 JSON, with offset, length and CRC-32 of every section
+    64  sections, zeros between: at multiples of 64 bytes, those of less than 4096 bytes at multiples of 8
+    ..  directory: UTF-8 JSON, compressed (zlib), with offset, length and CRC-32 of every section
 
 The directory comes last so that a file is written in one pass; the prelude is written once more at the end. A file that was
-cut anywhere has no directory at its place, and a changed byte fails a checksum.
+cut anywhere has no directory at its place, and a changed byte fails a checksum. Version 1 has the directory as plain JSON and
+all sections at multiples of 64 bytes; it is read and no longer written.
 """
 
 from __future__ import annotations
@@ -18,26 +19,47 @@ from __future__ import annotations
 import hashlib
 import json
 import struct as binary
+import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxspec.errors import InputError
 
-__all__ = ["ALIGNMENT", "PRELUDE_BYTES", "SUFFIX", "VERSION", "Section", "read_prelude", "write_prelude"]
+__all__ = [
+    "PRELUDE_BYTES",
+    "READ_VERSIONS",
+    "SUFFIX",
+    "VERSION",
+    "Section",
+    "alignment",
+    "compressed",
+    "directory_bytes",
+    "read_prelude",
+    "write_prelude",
+]
 
 #: Ending of a container's name.
 SUFFIX = ".jspk"
 
 MAGIC = b"\x89JSPK\r\n\x1a"
 
-#: Version of the layout and of the codecs; a reader opens those it knows and no other.
-VERSION = 1
+#: Version of the layout and of the codecs that is written, and those that are read; a reader opens no other.
+VERSION = 2
+READ_VERSIONS = (1, 2)
 
 #: Length of the prelude; the first section begins there.
 PRELUDE_BYTES = 64
 
-#: Sections begin at multiples of this many bytes, so that a memory map of one can be used as an array as it is.
-ALIGNMENT = 64
+#: Sections begin at multiples of this many bytes, so that a memory map of one can be used as an array as it is. Short ones need
+#: no more than their largest number; of many tiny tensors the zeros between them were half of the file.
+_ALIGNMENT = 64
+_SHORT_ALIGNMENT = 8
+_SHORT_BYTES = 4096
+
+#: A directory is at most this many times as long as it is stored, and a bit, or a small file would claim all memory. Digests,
+#: which do not shrink, keep honest ones far below; the writer stores one that would be above as it is.
+_MOST_EXPANSION = 16
+_EXPANSION_FREE_BYTES = 1 << 20
 
 _PRELUDE = binary.Struct("<8sIIQQ32s")
 
@@ -53,14 +75,20 @@ class Section(NamedTuple):
 class Prelude(NamedTuple):
     """Where the directory lies and what it must be."""
 
+    version: int
     offset: int
     length: int
     sha256: bytes
 
 
-def write_prelude(directory: bytes, offset: int) -> bytes:
-    """The first 64 bytes of a file whose directory lies at `offset`."""
-    return _PRELUDE.pack(MAGIC, VERSION, 0, offset, len(directory), hashlib.sha256(directory).digest())
+def alignment(length: int) -> int:
+    """A section of `length` bytes begins at a multiple of this."""
+    return _ALIGNMENT if length >= _SHORT_BYTES else _SHORT_ALIGNMENT
+
+
+def write_prelude(stored: bytes, offset: int, version: int = VERSION) -> bytes:
+    """The first 64 bytes of a file whose directory, as it is stored, lies at `offset`."""
+    return _PRELUDE.pack(MAGIC, version, 0, offset, len(stored), hashlib.sha256(stored).digest())
 
 
 def read_prelude(head: bytes, file_bytes: int, path: Path) -> Prelude:
@@ -74,24 +102,27 @@ def read_prelude(head: bytes, file_bytes: int, path: Path) -> Prelude:
     if len(head) < PRELUDE_BYTES:
         raise InputError(damaged(path, f"it ends after {len(head)} bytes"))
     _, version, zero, offset, length, digest = _PRELUDE.unpack(head[:PRELUDE_BYTES])
-    if version != VERSION:
+    if version not in READ_VERSIONS:
+        known = " and ".join(map(str, READ_VERSIONS))
         raise InputError(
-            f"{path} has layout version {version}; this release reads {VERSION}: pack the checkpoint again, or use "
+            f"{path} has layout version {version}; this release reads {known}: pack the checkpoint again, or use "
             "the release that wrote it"
         )
     if zero or offset < PRELUDE_BYTES or offset + length != file_bytes:
         raise InputError(damaged(path, f"its directory should end at byte {offset + length}, the file at {file_bytes}"))
-    return Prelude(offset, length, digest)
+    return Prelude(version, offset, length, digest)
 
 
 def parse_directory(text: bytes, prelude: Prelude, path: Path) -> dict[str, Any]:
     """The directory, once its checksum agrees.
 
     Raises:
-        InputError: a wrong checksum, or something that is no JSON object.
+        InputError: a wrong checksum, something that cannot be uncompressed, or that is no JSON object.
     """
     if len(text) != prelude.length or hashlib.sha256(text).digest() != prelude.sha256:
         raise InputError(damaged(path, "the checksum of its directory is wrong"))
+    if prelude.version > 1:
+        text = _uncompressed(text, path)
     try:
         directory = json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -101,8 +132,26 @@ def parse_directory(text: bytes, prelude: Prelude, path: Path) -> dict[str, Any]
     return directory
 
 
+def _uncompressed(stored: bytes, path: Path) -> bytes:
+    stream, most = zlib.decompressobj(), _MOST_EXPANSION * len(stored) + _EXPANSION_FREE_BYTES
+    try:
+        text = stream.decompress(stored, most)
+    except zlib.error as error:
+        raise InputError(damaged(path, f"its directory cannot be uncompressed ({error})")) from error
+    if not stream.eof or stream.unused_data:
+        raise InputError(damaged(path, f"its directory is not one compressed text of at most {most} bytes"))
+    return text
+
+
+def compressed(text: bytes) -> bytes:
+    """A directory's text as it is stored."""
+    stored = zlib.compress(text, 9)
+    fits = len(text) <= _MOST_EXPANSION * len(stored) + _EXPANSION_FREE_BYTES
+    return stored if fits else zlib.compress(text, 0)
+
+
 def directory_bytes(directory: dict[str, Any]) -> bytes:
-    """The directory as it is stored."""
+    """The directory as text."""
     return json.dumps(directory, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 

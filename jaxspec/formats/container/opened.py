@@ -13,16 +13,17 @@ import numpy as np
 
 from jaxspec.errors import InputError
 from jaxspec.formats.container.codec import CodecError, Part
-from jaxspec.formats.container.layout import Section, damaged
+from jaxspec.formats.container.header import HeaderError, parse_header
+from jaxspec.formats.container.layout import PRELUDE_BYTES, Section, damaged
 from jaxspec.formats.container.reader import ContainerReader
 from jaxspec.formats.container.schemes import CODECS, SCHEMES
-from jaxspec.formats.container.tensors import StoredTensor, parse_tensor
+from jaxspec.formats.container.tensors import StoredTensor, TensorForm, is_text, parse_tensor
 
 __all__ = ["Container"]
 
 
 class Container:
-    """A container file, opened and checked.
+    """A container file, opened and checked: sections lie in the file and apart, and the directory agrees with the headers.
 
     Attributes:
         path: of the file.
@@ -56,8 +57,10 @@ class Container:
             ]
             self.beside = {self._plain_name(name): section(where) for name, where in directory["beside"].items()}
             entries = directory["tensors"]
-            if self.scheme not in SCHEMES or not isinstance(entries, list) or not isinstance(self.options, dict):
+            if self.scheme not in SCHEMES or not isinstance(entries, list):
                 raise ValueError(f"scheme {self.scheme!r} is unknown, or there is no list of tensors")
+            if not isinstance(self.options, dict) or not all(map(_is_option, self.options.items())):
+                raise ValueError("its options are not names with plain values")
         except InputError:
             raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -70,11 +73,33 @@ class Container:
                 raise InputError(
                     damaged(self.path, f"tensor {tensor.form.name!r} is listed twice, or by {tensor.codec!r}")
                 )
+            try:
+                CODECS[tensor.codec].check(tensor.coding, tensor.form)
+            except CodecError as error:
+                raise InputError(damaged(self.path, f"tensor {tensor.form.name!r}: {error}")) from error
             self.tensors[tensor.form.name] = tensor
-        # Sections that overlap could make a small file unpack to a large one.
-        total = sum(where.length for where in self.sections())
-        if total > self._reader.file_bytes:
-            raise InputError(damaged(self.path, "its sections overlap"))
+        self._check_apart()
+        self._check_headers()
+
+    def _check_apart(self) -> None:
+        """Sections that overlap could make a small file unpack to a large one, or one tensor the copy of another."""
+        end = PRELUDE_BYTES
+        for section in sorted(where for where in self.sections() if where.length):
+            if section.offset < end:
+                raise InputError(damaged(self.path, f"its sections overlap at byte {section.offset}"))
+            end = section.offset + section.length
+
+    def _check_headers(self) -> None:
+        """The files' headers, which unpacking writes word for word, list the directory's tensors, in its order."""
+        expected: list[tuple[int, TensorForm]] = []
+        for index, (name, _) in enumerate(self.files):
+            try:
+                expected += [(index, tensor.form) for tensor in parse_header(self.read_header(index))]
+            except HeaderError as error:
+                raise InputError(damaged(self.path, f"the header of {name!r}: {error}")) from error
+        listed = [(tensor.file, tensor.form) for tensor in self.tensors.values()]
+        if listed != expected:
+            raise InputError(damaged(self.path, _difference(listed, expected)))
 
     def _plain_name(self, name: Any) -> str:
         """A file name that cannot leave the folder it is written to."""
@@ -162,3 +187,23 @@ class Container:
             whole[place : place + patterns.size] = patterns
             place += patterns.size
         return np.empty(0, form.pattern_dtype) if whole is None else whole
+
+
+def _is_option(item: tuple[str, Any]) -> bool:
+    """Whether this is a name with a text, a number, a truth or nothing."""
+    name, value = item
+    return is_text(name) and (value is None or is_text(value) or isinstance(value, (bool, int, float)))
+
+
+def _difference(listed: list[tuple[int, TensorForm]], expected: list[tuple[int, TensorForm]]) -> str:
+    """What sets a directory apart from the headers, in one line; they do differ."""
+    in_headers = {form.name: (file, form) for file, form in expected}
+    in_directory = {form.name: (file, form) for file, form in listed}
+    if absent := [name for name in in_headers if name not in in_directory]:
+        return f"tensor {reprlib.repr(absent[0])} is in a header and not in the directory"
+    if added := [name for name in in_directory if name not in in_headers]:
+        return f"tensor {reprlib.repr(added[0])} is in the directory and in no header"
+    for name, (file, form) in in_directory.items():
+        if (file, form) != in_headers[name]:
+            return f"tensor {reprlib.repr(name)} has another dtype, shape, size or file in the directory than in its header"
+    return "its directory lists the tensors in another order than the headers do"

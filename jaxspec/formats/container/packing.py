@@ -11,9 +11,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from jaxspec.formats.container.codec import Chunk, Codec, Raw, Selection
+from jaxspec.formats.container.gain import LEAST_BYTES, CodedSize
+from jaxspec.formats.container.layout import Section
+from jaxspec.formats.container.naming import check_container_output
 from jaxspec.formats.container.schemes import Scheme
 from jaxspec.formats.container.source import Checkpoint, SafetensorsFile
-from jaxspec.formats.container.tensors import StoredTensor, TensorForm, chunk_elements
+from jaxspec.formats.container.tensors import StoredTensor, TensorForm, Whole, chunk_elements
 from jaxspec.formats.container.writer import ContainerWriter
 
 __all__ = ["Division", "Packed", "pack"]
@@ -56,13 +59,16 @@ def pack(
     """Write a container, whole or not at all.
 
     Tensors are read from a memory map and written in pieces, so that no tensor is ever held whole. Each piece is decoded
-    again and compared before it counts as written.
+    again and compared before it counts as written. A tensor that gains nothing is written once more, as it is.
 
     Args:
         division: for schemes with a draft.
         options: noted in the container.
-        on_bytes: called after each piece with its bytes and its tensor's name.
+        on_bytes: called after each piece with its bytes and its tensor's name; every byte counts once.
+    Raises:
+        InputError: `out` is part of the checkpoint, or cannot be written.
     """
+    check_container_output(out, checkpoint)
     entries: list[StoredTensor] = []
     chosen = division if scheme.has_draft else None
     with ContainerWriter(out) as writer:
@@ -83,6 +89,49 @@ def pack(
     return Packed(size, sum(entry.form.bytes for entry in entries))
 
 
+class _Pieces:
+    """The chunks of a tensor, as often as they are asked for; which values a draft keeps is asked once.
+
+    Attributes:
+        form: of the tensor.
+        selection: what its draft reads; None where it is not divided.
+        step: elements per chunk.
+    """
+
+    def __init__(self, file: SafetensorsFile, form: TensorForm, codec: Codec, division: Division | None):
+        self.form = form
+        self.selection = division.selection(form) if division else None
+        self.step = chunk_elements(codec.unit(form))
+        self._file, self._division = file, division
+        self._masks: dict[int, np.ndarray] = {}  # packed
+
+    def __call__(self) -> Iterator[Chunk]:
+        for first in range(0, self.form.elements, self.step):
+            patterns = self._file.read(self.form, first, min(self.step, self.form.elements - first))
+            yield Chunk(patterns, self._kept(patterns, first))
+            self._file.release()
+
+    def _kept(self, patterns: np.ndarray, first: int) -> np.ndarray | None:
+        if self.selection is None or self._division is None:
+            return None
+        if first not in self._masks:
+            rows = patterns.reshape(-1, self.form.columns)
+            self._masks[first] = np.packbits(self._division.keep(self.form, rows, self.selection.kept_per_row))
+        return np.unpackbits(self._masks[first], count=patterns.size).astype(bool)
+
+
+class _Told:
+    """Reports each byte of a tensor once, however often the tensor is gone through."""
+
+    def __init__(self, name: str, on_bytes: Callable[[int, str], None]):
+        self._name, self._on_bytes, self._told = name, on_bytes, 0
+
+    def __call__(self, done: int) -> None:
+        if done > self._told:
+            self._on_bytes(done - self._told, self._name)
+            self._told = done
+
+
 def _pack_tensor(
     writer: ContainerWriter,
     file: SafetensorsFile,
@@ -92,23 +141,30 @@ def _pack_tensor(
     division: Division | None,
     on_bytes: Callable[[int, str], None],
 ) -> StoredTensor:
-    selection = division.selection(form) if division else None
-    masks: dict[int, np.ndarray] = {}  # packed, for the second time that the chunks are asked for
-    step = chunk_elements(codec.unit(form))
+    """Write a tensor by its codec, or as it is where that gains nothing."""
+    told, whole = _Told(form.name, on_bytes), None
+    if not isinstance(codec, Raw):
+        pieces = _Pieces(file, form, codec, division)
+        tiny = 0 < form.bytes < LEAST_BYTES
+        planned = Whole("gain") if tiny else codec.plan(form, pieces, pieces.selection)
+        found = planned if isinstance(planned, Whole) else _coded(writer, pieces, index, codec, planned, told)
+        if isinstance(found, StoredTensor):
+            return found
+        whole = found
+    plain = _coded(writer, _Pieces(file, form, Raw(), None), index, Raw(), {}, told)
+    assert isinstance(plain, StoredTensor)
+    return plain._replace(whole=whole)
 
-    def chunks() -> Iterator[Chunk]:
-        for first in range(0, form.elements, step):
-            patterns = file.read(form, first, min(step, form.elements - first))
-            yield Chunk(patterns, _kept(form, patterns, first, division, selection, masks))
-            file.release()
 
-    coding = codec.plan(form, chunks, selection)
-    if coding is None:
-        codec, coding, selection = Raw(), {}, None
-        step = chunk_elements(1)
-    whole, draft, listed = hashlib.sha256(), hashlib.sha256(), []
+def _coded(
+    writer: ContainerWriter, pieces: _Pieces, index: int, codec: Codec, coding: dict[str, Any], told: _Told
+) -> StoredTensor | Whole:
+    """Write a tensor by this codec; if that turns out to gain nothing, nothing is written and the reason returned."""
+    form, place, size = pieces.form, writer.place, CodedSize(pieces.form, codec)
+    whole, draft, done = hashlib.sha256(), hashlib.sha256(), 0
+    listed: list[dict[str, Section]] = []
     divided = False
-    for chunk in chunks():
+    for chunk in pieces():
         sections = codec.encode(coding, form, chunk)
         listed.append({role: writer.add(content) for role, content in sections.items()})
         decoded, drafted = _proved(codec, coding, form, chunk, sections)
@@ -116,25 +172,16 @@ def _pack_tensor(
         if drafted is not decoded:
             divided = True
             draft.update(drafted.view(np.uint8).data)
-        on_bytes(chunk.patterns.nbytes, form.name)
+        done += chunk.patterns.nbytes
+        told(done)
+        size.add(listed[-1])
+        if size.hopeless():
+            break
+    if not isinstance(codec, Raw) and (reason := size.verdict(coding, listed)) is not None:
+        writer.rewind(place)
+        return reason
     digests = whole.hexdigest(), (draft if divided else whole).hexdigest()
-    return StoredTensor(form, index, *digests, codec.name, coding, step, listed)
-
-
-def _kept(
-    form: TensorForm,
-    patterns: np.ndarray,
-    first: int,
-    division: Division | None,
-    selection: Selection | None,
-    masks: dict[int, np.ndarray],
-) -> np.ndarray | None:
-    if selection is None or division is None:
-        return None
-    if first not in masks:
-        kept = division.keep(form, patterns.reshape(-1, form.columns), selection.kept_per_row)
-        masks[first] = np.packbits(kept)
-    return np.unpackbits(masks[first], count=patterns.size).astype(bool)
+    return StoredTensor(form, index, *digests, codec.name, coding, pieces.step, listed)
 
 
 def _proved(

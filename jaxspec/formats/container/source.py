@@ -12,13 +12,14 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from jaxspec.errors import InputError
+from jaxspec.formats.container.header import HeaderError, parse_header
 from jaxspec.formats.container.tensors import TensorForm
 from jaxspec.formats.shard_index import INDEX_FILE, check_same_tensors, read_index
 
-__all__ = ["Checkpoint", "SafetensorsFile", "open_checkpoint"]
+__all__ = ["BESIDE_SUFFIXES", "Checkpoint", "SafetensorsFile", "open_checkpoint"]
 
 #: Files beside the weights that belong to a checkpoint, and the most bytes that one of them may have.
-_BESIDE = (".json", ".txt", ".model", ".jinja")
+BESIDE_SUFFIXES = (".json", ".txt", ".model", ".jinja")
 _MOST_BESIDE_BYTES = 1 << 26
 
 
@@ -47,18 +48,12 @@ class SafetensorsFile:
                 file.seek(0)
                 self.header = file.read(8 + length)
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except (SafetensorError, OSError, ValueError) as error:
+            placed = parse_header(self.header)
+        except (SafetensorError, OSError, HeaderError, ValueError) as error:
             reason = " ".join(str(error).split())
             raise InputError(f"{path} is no whole safetensors file ({reason}); fetch it again") from error
-        entries = json.loads(self.header[8:])
-        entries.pop("__metadata__", None)
-        placed = sorted((entry["data_offsets"][0], name, entry) for name, entry in entries.items())
-        self.tensors: list[TensorForm] = []
-        self._starts: dict[str, int] = {}
-        for start, name, entry in placed:
-            size = entry["data_offsets"][1] - start
-            self.tensors.append(TensorForm(name, entry["dtype"], tuple(entry["shape"]), size))
-            self._starts[name] = len(self.header) + start
+        self.tensors: list[TensorForm] = [tensor.form for tensor in placed]
+        self._starts = {tensor.form.name: len(self.header) + tensor.start for tensor in placed}
 
     def read(self, form: TensorForm, first: int, count: int) -> np.ndarray:
         """Elements `first` to `first + count` of a tensor, as patterns, without copying."""
@@ -72,10 +67,17 @@ class SafetensorsFile:
 
 
 class Checkpoint(NamedTuple):
-    """What is packed: weights, and the small files that belong to them by name."""
+    """What is packed.
+
+    Attributes:
+        files: of weights.
+        beside: the small files that belong to them, by name.
+        folder: where all of them are.
+    """
 
     files: list[SafetensorsFile]
     beside: dict[str, bytes]
+    folder: Path
 
     def tensors(self) -> Iterator[tuple[SafetensorsFile, TensorForm]]:
         """All tensors, file by file, in the order of the data."""
@@ -87,7 +89,7 @@ class Checkpoint(NamedTuple):
 def _beside(folder: Path, wanted: tuple[str, ...] | None) -> dict[str, bytes]:
     found = {}
     for path in sorted(folder.iterdir()):
-        fits = path.name.isprintable() and (path.suffix in _BESIDE if wanted is None else path.name in wanted)
+        fits = path.name.isprintable() and (path.suffix in BESIDE_SUFFIXES if wanted is None else path.name in wanted)
         if fits and path.is_file() and path.stat().st_size <= _MOST_BESIDE_BYTES:
             found[path.name] = path.read_bytes()
     return found
@@ -112,7 +114,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
     if path.is_file() and path.name.endswith(".index.json"):
         path = path.parent
     if path.is_file():
-        return Checkpoint([SafetensorsFile(path)], _beside(path.parent, _NETWORK_FILES))
+        return Checkpoint([SafetensorsFile(path)], _beside(path.parent, _NETWORK_FILES), path.parent)
     if not path.is_dir():
         raise InputError(
             f"{str(path)!r} does not exist; needed is a safetensors file or a folder with some: check the path"
@@ -136,4 +138,4 @@ def open_checkpoint(path: Path) -> Checkpoint:
             seen[form.name] = file.path
     if weight_map:
         check_same_tensors(path, weight_map, {name: found.name for name, found in seen.items()})
-    return Checkpoint(files, _beside(path, None))
+    return Checkpoint(files, _beside(path, None), path)

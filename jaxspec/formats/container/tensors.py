@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -15,11 +15,14 @@ from jaxspec.formats.container.layout import Section, damaged
 
 __all__ = [
     "CHUNK_ELEMENTS",
+    "MOST_AXES",
     "NAMED_FIELDS",
     "PATTERN_DTYPES",
     "StoredTensor",
     "TensorForm",
+    "Whole",
     "chunk_elements",
+    "is_text",
     "padded_length",
 ]
 
@@ -44,6 +47,9 @@ NAMED_FIELDS = {
     "F16": {"sign": 1, "exponent": 5, "mantissa": 10},
     "F32": {"sign": 1, "exponent": 8, "mantissa_high": 7, "mantissa_low": 16},
 }
+
+#: Axes that a tensor has at most.
+MOST_AXES = 64
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -77,6 +83,25 @@ class TensorForm(NamedTuple):
         return self.shape[-1] if self.shape else 1
 
 
+#: Why a tensor is stored as it is: no codec for its form, not to be divided, or no gain.
+Why = Literal["form", "asked", "gain"]
+
+
+class Whole(NamedTuple):
+    """Why a tensor is stored as it is by a scheme that codes others.
+
+    Attributes:
+        why: "form" (the scheme codes no such tensor), "asked" (its division leaves it whole), "gain" (coded it would be no
+            smaller).
+        coded_bytes, draft_bytes: what it would take coded, its entry in the directory included, and its draft's part of
+            that; at least, where coding was given up before the end. None where it was not tried.
+    """
+
+    why: Why
+    coded_bytes: int | None = None
+    draft_bytes: int | None = None
+
+
 def chunk_elements(unit: int) -> int:
     """Elements per chunk, a multiple of `unit` (a whole row, say)."""
     return max(1, CHUNK_ELEMENTS // unit) * unit
@@ -98,6 +123,7 @@ class StoredTensor(NamedTuple):
         codec: name; `coding` is what that codec wrote about this tensor.
         chunk_elements: elements per chunk but the last.
         chunks: of each chunk, role -> section.
+        whole: why it is stored as it is; None for coded tensors and where nothing was noted.
     """
 
     form: TensorForm
@@ -108,17 +134,41 @@ class StoredTensor(NamedTuple):
     coding: dict[str, Any]
     chunk_elements: int
     chunks: list[dict[str, Section]]
+    whole: Whole | None = None
 
     def listed(self) -> dict[str, Any]:
         """The entry as JSON."""
-        whole = self.form._asdict() | self._asdict()
-        del whole["form"]
-        return whole
+        entry = self.form._asdict() | self._asdict()
+        del entry["form"]
+        if self.whole is None:
+            del entry["whole"]
+        return entry
 
     def counts(self) -> Iterator[int]:
         """Elements of each chunk."""
         for start in range(0, self.form.elements, self.chunk_elements):
             yield min(self.chunk_elements, self.form.elements - start)
+
+
+def is_text(value: Any) -> bool:
+    """Whether this is a string that UTF-8 can write: JSON may hold halves of surrogate pairs."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _parse_whole(listed: Any) -> Whole | None:
+    if listed is None:
+        return None
+    whole = Whole(*listed)
+    numbers = (whole.coded_bytes, whole.draft_bytes)
+    if whole.why not in get_args(Why) or not all(x is None or (type(x) is int and 0 <= x < 1 << 62) for x in numbers):
+        raise ValueError("why it is stored as it is cannot be read")
+    return whole
 
 
 def parse_tensor(listed: Any, num_files: int, section: Callable[[Any], Section], path: Path) -> StoredTensor:
@@ -133,9 +183,9 @@ def parse_tensor(listed: Any, num_files: int, section: Callable[[Any], Section],
         form = TensorForm(listed["name"], listed["dtype"], tuple(listed["shape"]), listed["bytes"])
         whole = lambda x: type(x) is int and 0 <= x < 1 << 62
         good = (
-            isinstance(form.name, str)
-            and isinstance(form.dtype, str)
-            and len(form.shape) <= 64
+            is_text(form.name)
+            and is_text(form.dtype)
+            and len(form.shape) <= MOST_AXES
             and all(whole(x) for x in (*form.shape, form.bytes, listed["file"], listed["chunk_elements"]))
             and listed["file"] < num_files
             and 0 < listed["chunk_elements"] <= max(CHUNK_ELEMENTS, form.columns)
@@ -150,6 +200,7 @@ def parse_tensor(listed: Any, num_files: int, section: Callable[[Any], Section],
         good = good and len(listed["chunks"]) == -(-form.elements // listed["chunk_elements"])
         if not good:
             raise ValueError("a field is out of range")
+        whole = _parse_whole(listed.get("whole"))
         chunks = [{str(role): section(where) for role, where in chunk.items()} for chunk in listed["chunks"]]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, InputError):
@@ -164,6 +215,7 @@ def parse_tensor(listed: Any, num_files: int, section: Callable[[Any], Section],
         listed["coding"],
         listed["chunk_elements"],
         chunks,
+        whole,
     )
     # Every codec takes at least a bit per element; one that claims more of them would have memory reserved for nothing.
     if any(count > 8 * sum(where.length for where in chunk.values()) for count, chunk in zip(tensor.counts(), chunks)):

@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxspec.errors import InputError
 from jaxspec.formats.container.layout import damaged
+from jaxspec.formats.container.naming import check_unpacked_files
 from jaxspec.formats.container.opened import Container
 from jaxspec.partial_files import PartialFiles
 
@@ -33,7 +34,7 @@ def unpack(
     Returns:
         the files written.
     Raises:
-        InputError: the container is damaged, or a file is there already.
+        InputError: the container is damaged, a file is there already, or one would replace the container itself.
     """
     single = out.suffix == ".safetensors"
     if single and len(container.files) != 1:
@@ -44,6 +45,7 @@ def unpack(
     targets = weights + [folder / name for name in others]
     if len(set(targets)) != len(targets):
         raise InputError(damaged(container.path, "two of its files have one name"))
+    check_unpacked_files(targets, container.path)
     if not force and (there := [path for path in targets if os.path.exists(path)]):
         raise InputError(f"{there[0]} is there already; give another --out, or --force to replace it")
     if folders := [path for path in targets if os.path.isdir(path)]:

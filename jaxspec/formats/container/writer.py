@@ -10,7 +10,14 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from jaxspec.errors import InputError
-from jaxspec.formats.container.layout import ALIGNMENT, PRELUDE_BYTES, Section, directory_bytes, write_prelude
+from jaxspec.formats.container.layout import (
+    PRELUDE_BYTES,
+    Section,
+    alignment,
+    compressed,
+    directory_bytes,
+    write_prelude,
+)
 from jaxspec.partial_files import PartialFiles
 
 __all__ = ["ContainerWriter"]
@@ -49,21 +56,33 @@ class ContainerWriter:
     def add(self, content: Any) -> Section:
         """Append a section: bytes, or anything with a buffer of contiguous bytes."""
         view = memoryview(content).cast("B") if memoryview(content).nbytes else memoryview(b"")
-        self._file.write(bytes(-self._place % ALIGNMENT))
-        offset = self._place + -self._place % ALIGNMENT
+        padding = -self._place % alignment(view.nbytes)
+        self._file.write(bytes(padding))
+        offset = self._place + padding
         self._file.write(view)
         self._place = offset + view.nbytes
         return Section(offset, view.nbytes, zlib.crc32(view))
 
+    @property
+    def place(self) -> int:
+        """Where the next section may begin; see `rewind`."""
+        return self._place
+
+    def rewind(self, place: int) -> None:
+        """Forget the sections that were added since the writer stood at `place`."""
+        self._file.seek(place)
+        self._file.truncate()
+        self._place = place
+
     def finish(self, directory: dict[str, Any]) -> int:
         """Write the directory, give the file its name, and say how many bytes it has."""
-        text = directory_bytes(directory)
+        stored = compressed(directory_bytes(directory))
         offset = self._place
-        self._file.write(text)
+        self._file.write(stored)
         self._file.seek(0)
-        self._file.write(write_prelude(text, offset))
+        self._file.write(write_prelude(stored, offset))
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
         self._files.commit()
-        return offset + len(text)
+        return offset + len(stored)

@@ -2,6 +2,7 @@
 
 import jax
 import pytest
+from container_samples import coding_everything
 
 from jaxspec.formats.container import field_codec, tensors
 
@@ -19,3 +20,10 @@ def small_chunks(monkeypatch):
     """Chunks of 1000 elements instead of millions."""
     monkeypatch.setattr(tensors, "CHUNK_ELEMENTS", 1000)
     monkeypatch.setattr(field_codec, "CHUNK_ELEMENTS", 1000)
+
+
+@pytest.fixture
+def everything_coded():
+    """Tensors are coded also where that gains nothing."""
+    with coding_everything():
+        yield

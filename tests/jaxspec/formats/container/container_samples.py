@@ -1,14 +1,18 @@
 """Checkpoints made by hand, a division that needs no network, and containers of both."""
 
+import contextlib
 import hashlib
 import json
+import zlib
 from typing import NamedTuple
+from unittest import mock
 
 import ml_dtypes
 import numpy as np
 
-from jaxspec.formats.container import Container, Selection, open_checkpoint, pack, scheme, unpack
-from jaxspec.formats.container.layout import PRELUDE_BYTES, directory_bytes, write_prelude
+from jaxspec.formats.container import Container, Selection, open_checkpoint, pack, packing, scheme, unpack
+from jaxspec.formats.container.gain import CodedSize
+from jaxspec.formats.container.layout import PRELUDE_BYTES, compressed, directory_bytes, write_prelude
 
 LOSSLESS = ("huffman", "huffllm", "cassandra1", "cassandra1-coded", "raw")
 
@@ -77,6 +81,17 @@ def pack_to(path, source, scheme_name, division=None, **options):
     return pack(open_checkpoint(source), path, scheme_name, chosen, division=division, **options)
 
 
+@contextlib.contextmanager
+def coding_everything():
+    """Tensors are coded by every codec that can, also where that gains nothing: for tests of codecs."""
+    with (
+        mock.patch.object(packing, "LEAST_BYTES", 0),
+        mock.patch.object(CodedSize, "verdict", return_value=None),
+        mock.patch.object(CodedSize, "hopeless", return_value=False),
+    ):
+        yield
+
+
 def assert_survives(source, folder, scheme_name, **options):
     """Pack, read every tensor, unpack, and compare with what was there."""
     path = folder / f"{scheme_name}.jspk"
@@ -101,11 +116,37 @@ def assert_survives(source, folder, scheme_name, **options):
 def directory_of(content):
     """The directory of a container's bytes, and where it begins."""
     offset = int.from_bytes(content[16:24], "little")
-    return json.loads(content[offset:]), offset
+    return json.loads(zlib.decompress(content[offset:])), offset
 
 
 def signed_again(content, directory):
     """A container's sections under another directory, whose checksum fits."""
+    return under_text(content, directory_bytes(directory))
+
+
+def under_text(content, text):
+    """A container's sections under a directory that is this text, whose checksum fits."""
     offset = int.from_bytes(content[16:24], "little")
-    text = directory_bytes(directory)
-    return write_prelude(text, offset) + content[PRELUDE_BYTES:offset] + text
+    stored = compressed(text)
+    return write_prelude(stored, offset) + content[PRELUDE_BYTES:offset] + stored
+
+
+def agreeing(content, directory):
+    """`content` and `directory` with headers that list the directory's tensors, so that what stands behind them is met.
+
+    The header sections move to the end of the sections.
+    """
+    offset = int.from_bytes(content[16:24], "little")
+    body = bytearray(content[:offset])
+    for index, file in enumerate(directory["files"]):
+        header, place = {}, 0
+        for entry in directory["tensors"]:
+            if entry["file"] == index:
+                span = [place, place := place + entry["bytes"]]
+                header[entry["name"]] = {"dtype": entry["dtype"], "shape": entry["shape"], "data_offsets": span}
+        text = json.dumps(header).encode()
+        text = len(text).to_bytes(8, "little") + text
+        file["header"] = [len(body), len(text), zlib.crc32(text)]
+        body += text
+    body[16:24] = len(body).to_bytes(8, "little")
+    return bytes(body), directory

@@ -191,7 +191,7 @@ def test_an_unreadable_header_stops_before_anything_is_written(container, tmp_pa
     directory, _ = directory_of(content)
     directory["files"][1]["header"][2] ^= 1
     (tmp_path / "b.jspk").write_bytes(signed_again(content, directory))
-    with Container(tmp_path / "b.jspk") as damaged, pytest.raises(InputError, match="checksum of the section"):
+    with pytest.raises(InputError, match="checksum of the section"), Container(tmp_path / "b.jspk") as damaged:
         unpack(damaged, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     assert not [name for name in os.listdir(tmp_path) if name.endswith(".part")]

@@ -2,17 +2,32 @@
 
 import copy
 import gc
+import io
 import json
 import os
 import zlib
 
 import numpy as np
 import pytest
-from container_samples import directory_of, pack_to, signed_again, tensor, weights, write_checkpoint
+from container_samples import (
+    agreeing,
+    directory_of,
+    pack_to,
+    signed_again,
+    tensor,
+    under_text,
+    weights,
+    write_checkpoint,
+)
+from rich.console import Console
 
 from jaxspec.errors import InputError
+from jaxspec.files import to_json
 from jaxspec.formats.container import SCHEMES, Container, unpack
-from jaxspec.formats.container.layout import directory_bytes, write_prelude
+from jaxspec.formats.container.layout import directory_bytes
+from jaxspec.report.container import code_tables, tensor_table
+from jaxspec.runs.inspection import inspect_file
+from jaxspec.runs.progress import Reporter
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +75,21 @@ def or_one_line(path, folder=None):
     assert len(message) < 1000
     assert str(path) in message
     return message
+
+
+def inspected(path):
+    """Everything that `inspect` writes and shows of a file; or the one line of an InputError."""
+    quiet = Console(file=io.StringIO())
+    try:
+        summary = inspect_file(str(path), reporter=Reporter(quiet))
+    except InputError as error:
+        return str(error)
+    to_json(summary).encode()
+    quiet.print(tensor_table(summary, every=True))
+    for entry in summary["tensors"]:
+        for table in code_tables(summary, entry["name"]) if entry["code_tables"] else ():
+            quiet.print(table)
+    return summary
 
 
 def same(found, target):
@@ -145,11 +175,11 @@ def test_other_files_are_no_containers(packed, tmp_path):
         Container("nul\0.jspk")
 
 
-@pytest.mark.parametrize("version", [0, 2, 2**32 - 1])
+@pytest.mark.parametrize("version", [0, 3, 2**32 - 1])
 def test_another_version_is_named(packed, version, tmp_path):
     content, _ = packed["raw"]
     changed = content[:8] + version.to_bytes(4, "little") + content[12:]
-    message = refused(tmp_path / "a.jspk", changed, f"layout version {version}; this release reads 1")
+    message = refused(tmp_path / "a.jspk", changed, f"layout version {version}; this release reads 1 and 2")
     assert "damaged" not in message
 
 
@@ -157,9 +187,7 @@ def test_another_version_is_named(packed, version, tmp_path):
     "text", [b"", b"[]", b"7", b"{", b'"x"', b"\xff\xfe{}", b"[" * 100_000, b'{"a": 1e999}', b"{}"]
 )
 def test_a_directory_that_is_none(packed, text, tmp_path):
-    content, _ = packed["raw"]
-    _, offset = directory_of(content)
-    refused(tmp_path / "a.jspk", write_prelude(text, offset) + content[64:offset] + text, "damaged")
+    refused(tmp_path / "a.jspk", under_text(packed["raw"][0], text), "damaged")
 
 
 def nested(depth):
@@ -198,9 +226,7 @@ def with_value(directory, path, value):
 
 def signed_text(content, directory):
     """As `signed_again`, for directories that `directory_bytes` would refuse to write: surrogates escaped."""
-    _, offset = directory_of(content)
-    text = json.dumps(directory).encode()
-    return write_prelude(text, offset) + content[64:offset] + text
+    return under_text(content, json.dumps(directory).encode())
 
 
 @pytest.mark.parametrize("scheme_name", SCHEMES)
@@ -209,6 +235,7 @@ def test_odd_values_everywhere_in_the_directory(packed, scheme_name, tmp_path):
     directory, _ = directory_of(content)
     # One tensor and one file: the others have the same fields.
     directory["tensors"] = directory["tensors"][:1]
+    content, directory = agreeing(content, directory)
     name = directory["tensors"][0]["name"]
     path, rng, refusals = tmp_path / "a.jspk", np.random.default_rng(3), 0
     for place in places(directory):
@@ -219,6 +246,10 @@ def test_odd_values_everywhere_in_the_directory(packed, scheme_name, tmp_path):
             path.write_bytes(signed_text(content, with_value(directory, place, value)))
             found = or_one_line(path)
             refusals += isinstance(found, str)
+            # Inspecting refuses what reading refuses, and no more.
+            shown = inspected(path)
+            assert isinstance(shown, str) == isinstance(found, str), (place, value, shown)
+            assert isinstance(shown, dict) or shown.isprintable()
             if isinstance(found, dict) and name in found:
                 assert found[name].tobytes() == target[name].tobytes() or "shape" in place, (place, value)
             elif isinstance(found, dict):
@@ -230,11 +261,11 @@ def test_odd_values_everywhere_in_the_directory(packed, scheme_name, tmp_path):
 def test_deep_nesting_is_one_line_too(packed, depth, tmp_path):
     """At some depth JSON can just be read, and what is read can just not be shown."""
     content, _ = packed["cassandra1"]
-    directory, offset = directory_of(content)
+    directory, _ = directory_of(content)
     for place in (("scheme",), ("files", 0, "header"), ("tensors", 0, "coding", "cut_bits"), ("beside", "config.json")):
         marked = directory_bytes(with_value(directory, place, "MARK"))
         text = marked.replace(b'"MARK"', b"[" * depth + b"]" * depth)
-        refused(tmp_path / "a.jspk", write_prelude(text, offset) + content[64:offset] + text)
+        refused(tmp_path / "a.jspk", under_text(content, text))
 
 
 HOSTILE_NAMES = ["../x", "/etc/passwd", "a/b", "..", ".", "", "a\0b", "a\\b", "a\nb", "\ud800", "x" * 256, "é" * 128, 7]
@@ -277,6 +308,13 @@ def change(content, edit):
     directory, _ = directory_of(content)
     edit(directory["tensors"], directory)
     return signed_again(content, directory)
+
+
+def change_both(content, edit):
+    """As `change`, with headers that agree with the directory afterwards."""
+    directory, _ = directory_of(content)
+    edit(directory["tensors"], directory)
+    return signed_again(*agreeing(content, directory))
 
 
 def _swap_sections(tensors, _):

@@ -45,7 +45,7 @@ ALL_PATTERNS = np.arange(1 << 16, dtype=np.uint16)
 
 
 @pytest.mark.parametrize("scheme_name", LOSSLESS)
-def test_every_pattern_of_16_bits(scheme_name, tmp_path):
+def test_every_pattern_of_16_bits(everything_coded, scheme_name, tmp_path):
     """NaN payloads, infinities, signed zeros and subnormal values, in rows and in a vector."""
     shuffled = np.random.default_rng(0).permutation(ALL_PATTERNS)
     tensors = [
@@ -57,7 +57,7 @@ def test_every_pattern_of_16_bits(scheme_name, tmp_path):
     source = write_checkpoint(tmp_path / "model.safetensors", tensors)
     path = assert_survives(source, tmp_path, scheme_name)
     codecs = {entry["name"]: entry["codec"] for entry in directory_of(path.read_bytes())[0]["tensors"]}
-    # Patterns that are all equally frequent cannot become fewer bits; a division does not care.
+    # Patterns that are all equally frequent cannot become fewer bits; a division, asked for, does not care.
     assert codecs["vector"] == codecs["half vector"] == "raw"
     assert codecs["matrix"] == codecs["half"] == (scheme_name if scheme_name.startswith("cassandra") else "raw")
 
@@ -95,7 +95,7 @@ def test_half_precision_may_lose_all_ten_bits(tmp_path):
 
 @pytest.mark.parametrize("scheme_name", LOSSLESS)
 @pytest.mark.parametrize("content", ["one symbol", "zeros", "256 symbols", "runs"])
-def test_few_and_many_symbols(scheme_name, content, tmp_path):
+def test_few_and_many_symbols(everything_coded, scheme_name, content, tmp_path):
     exponents = {
         "one symbol": np.full(20 * 61, 121),
         "zeros": np.zeros(20 * 61, np.int64),

@@ -1,0 +1,166 @@
+"""No container grows by coding: what gains nothing is stored as it is, says so, and is read by both parts whole."""
+
+import json
+import time
+
+import ml_dtypes
+import numpy as np
+import pytest
+from container_samples import ByMagnitude, directory_of, pack_to, tensor, weights, write_checkpoint
+
+from jaxspec.formats.container import SCHEMES, Container, unpack
+from jaxspec.formats.container.gain import CodedSize
+from jaxspec.report.container import tensor_table, whole_lines
+from jaxspec.runs.inspection import describe, inspect_file
+
+RANDOM = np.random.default_rng(1).integers(1 << 16, size=(64, 96)).astype(np.uint16)
+COLUMN = weights((4096, 1), seed=2)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """Random patterns, a matrix of one column, ordinary weights, and a vector too short to be coded."""
+    folder = tmp_path_factory.mktemp("gain")
+    tensors = [
+        tensor("random", "BF16", RANDOM),
+        tensor("column", "BF16", COLUMN),
+        tensor("ordinary", "BF16", weights((64, 96), seed=3)),
+        tensor("short", "BF16", weights((9,), seed=4)),
+    ]
+    return write_checkpoint(folder / "model.safetensors", tensors)
+
+
+@pytest.mark.parametrize("scheme_name", SCHEMES)
+def test_no_tensor_takes_more_than_it_is(source, tmp_path, scheme_name):
+    pack_to(tmp_path / "a.jspk", source, scheme_name)
+    with Container(tmp_path / "a.jspk") as container:
+        entries = {entry["name"]: entry for entry in describe(container)["tensors"]}
+        for name, patterns in (("random", RANDOM), ("column", COLUMN)):
+            assert entries[name]["stored_bytes"] <= entries[name]["bytes"]
+            parts = ("target", "draft") if entries[name]["codec"] == "raw" else ("target",) * container.lossless
+            for part in parts:
+                np.testing.assert_array_equal(container.read(name, part), patterns.reshape(-1))
+        if container.lossless:
+            unpack(container, tmp_path / "out.safetensors")
+            assert (tmp_path / "out.safetensors").read_bytes() == source.read_bytes()
+    # Shared exponents take the same whatever the values are; unary ones and Huffman codes do not.
+    assert entries["random"]["codec"] == ("raw" if scheme_name != "cassandra2" else scheme_name)
+    assert entries["ordinary"]["codec"] == scheme_name
+    assert entries["short"]["codec"] == "raw"
+    assert (tmp_path / "a.jspk").stat().st_size < source.stat().st_size + 1500
+    if scheme_name == "raw":
+        assert not any(entry["whole"] for entry in entries.values())
+        return
+    assert entries["ordinary"]["whole"] is None
+    assert entries["short"]["whole"]["why"] == "gain"
+    if scheme_name in ("cassandra1", "cassandra1-coded"):
+        assert entries["random"]["whole"]["why"] == "gain"
+        assert entries["random"]["whole"]["coded_bytes"] > 2.3 * RANDOM.nbytes
+    if scheme_name == "cassandra2":
+        assert entries["column"]["whole"]["coded_bytes"] > 17 * COLUMN.nbytes
+
+
+def test_inspect_says_which_and_why(source, tmp_path):
+    tensors = [tensor("embed", "BF16", weights((9, 96), seed=5)), tensor("w", "BF16", RANDOM)]
+    tensors += [tensor("cube", "BF16", weights((4, 5, 6), seed=6))]
+    write_checkpoint(tmp_path / "m.safetensors", tensors)
+    pack_to(tmp_path / "a.jspk", tmp_path / "m.safetensors", "cassandra1")
+    summary = inspect_file(str(tmp_path / "a.jspk"))
+    assert {entry["name"]: entry["whole"]["why"] for entry in summary["tensors"]} == {
+        "embed": "asked",
+        "w": "gain",
+        "cube": "form",
+    }
+    gain, asked, form = whole_lines(summary)
+    assert gain.startswith("1 tensor raw: coded it would be no smaller (w: ")
+    assert gain.endswith("instead of 12.29 kB)")
+    assert asked.startswith("1 tensor raw: to be whole in the draft")
+    assert form.startswith("1 tensor raw: the scheme codes no tensor of this dtype and shape")
+
+
+@pytest.mark.parametrize(("kept", "cut_bits"), [(0.05, 4), (1.0, 4)])
+@pytest.mark.parametrize("scheme_name", ["cassandra1", "cassandra1-coded", "cassandra2"])
+def test_a_draft_of_few_values_costs_its_mask_and_no_more(tmp_path, scheme_name, kept, cut_bits):
+    """Of 95 % pruned weights in 16 bits nothing is saved; what the draft is asked to be, it is."""
+    matrix = weights((16, 640), seed=7)
+    path = write_checkpoint(tmp_path / "m.safetensors", [tensor("w", "BF16", matrix)])
+    pack_to(tmp_path / "a.jspk", path, scheme_name, ByMagnitude(kept, cut_bits))
+    with Container(tmp_path / "a.jspk") as container:
+        (entry,) = describe(container)["tensors"]
+        draft = container.read("w", "draft").reshape(matrix.shape)
+    assert entry["codec"] == scheme_name
+    assert ((draft != 0).sum(axis=1) <= round(kept * 640)).all()
+    assert entry["draft_bytes"] < 0.75 * matrix.nbytes
+    assert entry["stored_bytes"] <= matrix.nbytes * 17 / 16
+
+
+def test_what_coding_really_takes_decides(tmp_path):
+    """Exponents of 8 equally frequent values: 4.5 bits in unary instead of 8; of 32: 16.5, more than they save."""
+    rng = np.random.default_rng(8)
+    tensors = []
+    for symbols in (8, 12, 20, 32):
+        exponents = rng.integers(symbols, size=(64, 96)) + 100
+        patterns = (exponents << 7 | rng.integers(128, size=(64, 96))).astype(np.uint16)
+        tensors.append(tensor(f"{symbols}", "BF16", patterns))
+    path = write_checkpoint(tmp_path / "m.safetensors", tensors)
+    pack_to(tmp_path / "a.jspk", path, "cassandra1", ByMagnitude(1.0, 4))
+    with Container(tmp_path / "a.jspk") as container:
+        codecs = {name: found.codec for name, found in container.tensors.items()}
+    assert codecs == {"8": "cassandra1", "12": "cassandra1", "20": "raw", "32": "raw"}
+
+
+def test_coding_that_cannot_gain_any_more_is_given_up(small_chunks, tmp_path, monkeypatch):
+    """After the first of many chunks, and nothing of them stays in the file."""
+    path = write_checkpoint(tmp_path / "m.safetensors", [tensor("w", "BF16", RANDOM), tensor("v", "BF16", COLUMN)])
+    chunks, add = [], CodedSize.add
+    monkeypatch.setattr(CodedSize, "add", lambda self, found: (chunks.append(len(found)), add(self, found)))
+    told = []
+    pack_to(tmp_path / "a.jspk", path, "cassandra1", on_bytes=lambda count, name: told.append((name, count)))
+    divided = [number for number in chunks if number > 1]
+    assert 1 <= len(divided) < 6 + 5
+    totals = {name: sum(count for found, count in told if found == name) for name in ("w", "v")}
+    assert totals == {"w": RANDOM.nbytes, "v": COLUMN.nbytes}
+    assert (tmp_path / "a.jspk").stat().st_size < path.stat().st_size + 2000
+
+
+def test_why_a_tensor_is_whole_is_checked(source, tmp_path):
+    pack_to(tmp_path / "a.jspk", source, "cassandra1")
+    with Container(tmp_path / "a.jspk") as container:
+        whole = container.tensors["random"].whole
+        table = tensor_table(describe(container))
+    assert whole.why == "gain"
+    assert table.caption is not None
+    listed = directory_of((tmp_path / "a.jspk").read_bytes())[0]["tensors"][0]["whole"]
+    assert listed == list(whole)
+    assert json.dumps(listed)
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """10,000 tensors of four values."""
+    folder = tmp_path_factory.mktemp("many")
+    values = np.random.default_rng(9).standard_normal((10_000, 4)).astype(ml_dtypes.bfloat16).view(np.uint16)
+    tensors = [tensor(f"layers.{i}.scale[{i}]", "BF16", row) for i, row in enumerate(values)]
+    source = write_checkpoint(folder / "m.safetensors", tensors)
+    pack_to(folder / "a.jspk", source, "cassandra1")
+    return source, folder / "a.jspk"
+
+
+def test_ten_thousand_tiny_tensors_cost_less_than_a_hundred_bytes_each(many, tmp_path):
+    source, path = many
+    assert path.stat().st_size - source.stat().st_size < 100 * 10_000
+    with Container(path) as container:
+        unpack(container, tmp_path / "out.safetensors")
+    assert (tmp_path / "out.safetensors").read_bytes() == source.read_bytes()
+
+
+def test_inspecting_ten_thousand_tiny_tensors_is_quick(many):
+    """Not a pass over all patterns, nor a compiled sum, for each of them."""
+    _, path = many
+    started = time.process_time()
+    summary = inspect_file(str(path))
+    seconds = time.process_time() - started
+    assert len(summary["tensors"]) == 10_000
+    assert summary["tensors"][0]["entropy"]["sign"] <= 1
+    assert seconds < 10  # of the processor; near 1.3 on a quiet one
+    assert tensor_table(summary).row_count <= 200

@@ -36,25 +36,21 @@ def _entries(names, get, title, sources) -> list[dict]:
 
 def _show(title: str, rows: dict[str, dict[str, str]], entries: list[dict], verbose: bool) -> None:
     """A row per entry, and with `verbose` every number with its source."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
+    from jaxspec.report.terminal import Table, new_console, say, show
 
-    console = Console()
-    table = Table(title=title, box=box.SIMPLE)
-    table.add_column("", no_wrap=True)
+    console = new_console()
+    table = Table(title)
+    table.add_column("")
     columns = dict.fromkeys(column for cells in rows.values() for column in cells)
     for column in columns:
         table.add_column(column, justify="right")
     for name, cells in rows.items():
         table.add_row(name, *(cells.get(column, "") for column in columns))
-    console.print(table)
+    show(table, console=console)
     for entry in entries if verbose else ():
-        console.print(f"[bold]{entry['name']}[/bold]: {entry['title']}")
+        say(f"{entry['name']}: {entry['title']}", console=console)
         for key, source in entry["sources"].items():
-            console.print(
-                f"  {key} = {entry['values'].get(key, '')}: {source}", highlight=False, soft_wrap=True, markup=False
-            )
+            say(f"  {key} = {entry['values'].get(key, '')}: {source}", console=console, indent="      ")
 
 
 #: Class of a matrix unit -> what the table calls it.
@@ -132,12 +128,11 @@ def devices(sources: bool, json_file: str | None) -> None:
 @json_option
 def models(sources: bool, json_file: str | None) -> None:
     """List the architectures that --architecture knows, and the networks that --model runs."""
-    from rich.console import Console
-
     from jaxspec.models.families import FAMILIES
+    from jaxspec.report.terminal import say
 
     _catalog_command("Architectures, by shape", "architecture", _model_row, sources=sources, json_file=json_file)
-    Console().print(
+    say(
         "--architecture also takes any Hugging Face config.json. --model: 'embedded' (ships with weights), or a Hugging "
         f"Face directory of the families {', '.join(sorted(FAMILIES))} (config.json and safetensors)."
     )

@@ -53,7 +53,8 @@ def roofline_figure(entry: Entry) -> Figure | None:
     axes.set_yscale("log")
     axes.set_xlim(x[0], x[-1])
     rates = [rate for *_, rate in points]
-    axes.set_ylim(min(*rates, roof[0]) / TERA / 2.0, compute_flops_per_s / TERA * 2.0)
+    # A matrix unit of its own may be faster than the roof of everything else.
+    axes.set_ylim(min(*rates, roof[0]) / TERA / 2.0, max(*rates, compute_flops_per_s) / TERA * 2.0)
     plain = FuncFormatter(lambda value, _: f"{value:g}")
     axes.xaxis.set_major_formatter(plain)
     axes.yaxis.set_major_formatter(plain)

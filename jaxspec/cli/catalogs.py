@@ -15,6 +15,7 @@ def _entries(names, get, title, sources) -> list[dict]:
     import jax
 
     from hwmodels.sensitivity import leaf_names
+    from jaxspec.report.assumptions import number_status
 
     entries = []
     for name in names:
@@ -28,7 +29,8 @@ def _entries(names, get, title, sources) -> list[dict]:
                 "title": title(name),
                 "values": {key: value for key, value in values.items() if key in given},
                 "sources": given,
-                "status": "input",
+                "status": "input",  # of all numbers but those that follow
+                "statuses": {key: found for key in given if (found := number_status(given[key])) != "input"},
             }
         )
     return entries
@@ -112,7 +114,11 @@ def _catalog_command(
     entries = _entries(names, get, getattr(catalog, f"{kind}_title"), getattr(catalog, f"{kind}_sources"))
     write_json(json_file, entries)
     hint = "" if sources else "; --sources: every number and where it comes from"
-    _show(f"{what} (status of every number: input{hint})", {name: row(get(name)) for name in names}, entries, sources)
+    fitted = any(entry["statuses"] for entry in entries)
+    status = "input, those whose source says so: calibrated" if fitted else "input"
+    _show(
+        f"{what} (status of every number: {status}{hint})", {name: row(get(name)) for name in names}, entries, sources
+    )
 
 
 @click.command()

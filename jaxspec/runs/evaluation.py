@@ -47,6 +47,7 @@ def evaluate(
 
     def work(directory: RunDirectory, reporter: Reporter) -> list[dict[str, Any]]:
         run = Measuring(config, directory, reporter)
+        run.given = {"given": ("knobs", "draft_length")}
         knobs = _given_knobs(config, run.setup.config)
         return [run.entry(device, {"given": knobs}, hero="given") for device in run.pricings]
 

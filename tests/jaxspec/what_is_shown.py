@@ -80,10 +80,8 @@ def _data_of(axes):
         yield points
     for patch in axes.patches:
         if isinstance(patch, matplotlib.patches.Rectangle):
-            yield np.array([[patch.get_x(), patch.get_y()]]) + [
-                [0, 0],
-                [patch.get_width(), patch.get_height()],
-            ]
+            corner = np.array(patch.get_xy())
+            yield np.stack([corner, corner + np.array([patch.get_width(), patch.get_height()])])
     for found in axes.collections:
         if found.get_offset_transform() == axes.transData:
             yield np.ma.filled(np.ma.asarray(found.get_offsets(), float), np.nan)

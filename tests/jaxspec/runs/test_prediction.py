@@ -134,7 +134,7 @@ def odd_predictions(entry):
     full["by_batch"] = [row | {"fits": False} for row in full["by_batch"]]
     leaves = {f"matrix_unit.formats.{i}.a_name_of_a_number_that_is_long": (-0.3) ** i for i in range(12)}
     long = scaled(entry, device="/a/very/long/path/to/" + "x" * 130 + ".toml", scheme="cassandra1-coded")
-    long["sensitivity"] = {metric: leaves for metric in long["sensitivity"]}
+    long["sensitivity"] = dict.fromkeys(long["sensitivity"], leaves)
     return {
         "as it is": [entry],
         "tiny": [scaled(entry, speedup=1e-7, time=1e-9)],
@@ -160,6 +160,14 @@ def test_all_data_lies_within_the_axes_and_all_text_on_the_canvas(entry, case):
 def test_no_table_cuts_a_number_at_any_width(entry, case):
     for table in prediction_tables(odd_predictions(entry)[case]):
         numbers_are_whole(table)
+
+
+def test_every_number_has_a_true_status(entry):
+    status = entry["status"]
+    assert status["acceptance"] == status["workload"] == status["capacity_bytes"] == status["area_m2"] == "input"
+    assert status["everything else"] == "predicted"
+    assert set(status["footprint"].values()) == {"predicted"}
+    assert "40 unary decoders" in " ".join(entry["assumptions"])
 
 
 def test_a_device_without_energy_says_so():

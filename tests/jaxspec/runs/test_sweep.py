@@ -7,6 +7,7 @@ from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -74,6 +75,16 @@ def test_every_point_is_the_design_point(tmp_path, small_chunks):
         assert np.isnan(energy) if name == "rtx-4090" else energy > 0
     assert (tmp_path / "run" / "figures" / "pareto.png").stat().st_size > 5000
     assert not list((tmp_path / "run").glob("*.part"))
+
+
+def test_every_column_has_a_true_status(tmp_path, small_chunks):
+    result = sweep(CONFIG, out=tmp_path / "run")
+    given = {"architecture", "device", *AXES, "capacity_bytes", "area_m2"}
+    metadata = pq.read_schema(tmp_path / "run" / "sweep.parquet").metadata
+    for name in result["columns"]:
+        status = metadata[f"status:{name}".encode()].decode()
+        assert status == ("input" if name in given else "predicted"), name
+    assert result["status"]["capacity_bytes"] == "input"
 
 
 def test_a_finished_sweep_is_read_again_and_another_one_refused(tmp_path, small_chunks, monkeypatch):

@@ -69,8 +69,8 @@ def say(text: str, *, console: Console | None = None, indent: str = "") -> None:
         indent: put before every line but the first.
     """
     console = console or new_console()
-    for line in fold(text, console.width, break_words=False, indent=indent):
-        console.out(line, highlight=False)
+    lines = fold(text, console.width, break_words=False, indent=indent)
+    console.print(Text("\n".join(lines)), soft_wrap=True, highlight=False)
 
 
 def fold(text: str, width: int, *, break_words: bool = True, indent: str = "") -> list[str]:

@@ -8,17 +8,19 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from jaxspec.report.terminal import new_console, say
+
 
 class Reporter:
     """Tells what a run is doing."""
 
     def __init__(self, console: Console | None = None):
         """Args: console: standard error unless given, so that standard output stays clean."""
-        self.console = console or Console(stderr=True)
+        self.console = console or new_console(stderr=True)
 
     def line(self, text: str) -> None:
         """One line of information."""
-        self.console.print(text, highlight=False)
+        say(text, console=self.console)
 
     @contextmanager
     def bar(self, description: str, total: int) -> Iterator[_Bar]:

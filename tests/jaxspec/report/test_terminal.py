@@ -10,6 +10,7 @@ from what_is_shown import NUMBER, WIDTHS, numbers_are_whole, printed
 import jaxspec.report.terminal as terminal
 from jaxspec.report import tables
 from jaxspec.report.terminal import Table, fold, say, show
+from jaxspec.runs.progress import Reporter
 
 WORDS = st.text(st.sampled_from("abcXYZ_./-()"), min_size=1, max_size=30)
 NUMBERS = st.one_of(
@@ -144,6 +145,19 @@ def test_sentences_fold_at_words_and_paths_stay_whole(monkeypatch, capsys):
     assert any(line.strip() == path for line in lines)
     assert all(len(line) <= 80 or line.strip() == path for line in lines)
     assert all(line.startswith("    ") for line in lines[1:] if line != path)
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, None])
+def test_lines_of_a_run_fold_at_words_and_names_are_no_markup(width, monkeypatch, capsys):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if width is not None:
+        monkeypatch.setenv("COLUMNS", str(width))
+    path = "/runs/[a]" + "/deep" * 30
+    Reporter().line(f"report of the whole run with all its devices and numbers such as 1,234.567: {path}")
+    lines = capsys.readouterr().err.splitlines()
+    assert path in [line.split()[-1] for line in lines]
+    assert all(len(line) <= (width or WIDTHS[-1]) or " " not in line for line in lines)
+    assert (len(lines) == 1) == (width is None)
 
 
 def test_too_many_cells_are_refused():

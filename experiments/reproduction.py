@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
+
+from jaxspec.report.terminal import Table
 
 __all__ = [
     "STATUSES",

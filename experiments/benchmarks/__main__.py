@@ -5,11 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 from experiments.benchmarks.cases import CASES
 from jaxspec.files import to_json, write_text
+from jaxspec.report.terminal import Table, new_console
 
 
 def main() -> None:
@@ -36,7 +34,7 @@ def main() -> None:
         else:
             numbers = (f"{row['ours']:.4g}", f"{row['peer']:.4g}", row["unit"], f"{row['ratio']:.3g}")
             table.add_row(row["name"], row["workload"], *numbers, row["peer_name"])
-    Console(width=160).print(table)
+    new_console().print(table)
     if args.json:
         write_text(args.json, to_json({"schema_version": 1, "rows": rows}))
 

@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from experiments.cassandra import units
 from experiments.cassandra.area_power import reproduce
 from experiments.reproduction import show_tables
 from jaxspec.files import to_json, write_text
+from jaxspec.report.terminal import Table, new_console
 
 
 def show(result: dict[str, Any]) -> None:
     """Tables on standard output."""
-    console = Console(width=140)
+    console = new_console()
     show_tables(
         console,
         result,

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from experiments.fpga_tree_sd.result import BARRED_BOARDS, reproduce
 from experiments.reproduction import show_tables
 from jaxspec.files import to_json, write_text
-
-_WIDTH = 140
+from jaxspec.report.terminal import Table, new_console
 
 
 def label(row: Mapping[str, Any]) -> str:
@@ -32,7 +30,7 @@ def label(row: Mapping[str, Any]) -> str:
 
 def show(result: Mapping[str, Any]) -> None:
     """Tables on standard output."""
-    console = Console(width=_WIDTH)
+    console = new_console()
     show_tables(console, result, label=label, agrees="better than the simplest predictors")
     _show_boards(console, result["summary"]["fpga_tree_sd/table4_platforms"])
     _show_variants(console, result["variants"])

@@ -13,9 +13,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from experiments.fuzz_container.checking import (
     MOST_SECONDS,
     case_runner,
@@ -28,6 +25,7 @@ from experiments.fuzz_container.checking import (
 from experiments.fuzz_container.samples import build_samples
 from experiments.fuzz_container.workers import Result, run_cases
 from jaxspec.files import to_json, write_text
+from jaxspec.report.terminal import Table, new_console
 from jaxspec.runs.progress import Reporter
 
 #: Failures that are listed in full.
@@ -88,7 +86,7 @@ def show(result: dict[str, Any]) -> None:
     for kind in sorted({row["kind"] for row in result["outcomes"]}):
         found = {row["outcome"]: row["cases"] for row in result["outcomes"] if row["kind"] == kind}
         table.add_row(kind, *(str(found.get(outcome, 0)) for outcome in outcomes))
-    console = Console(width=120)
+    console = new_console()
     console.print(table)
     slowest, largest = result["slowest"], result["largest"]
     console.print(

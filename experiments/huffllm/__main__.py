@@ -6,17 +6,13 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from experiments.huffllm import hardware, savings
 from experiments.huffllm.chips import bits_by_model
 from experiments.huffllm.compression import cell_label, reproduce
 from experiments.huffllm.savings_model import FITTED_BOUNDS, Fitted
 from experiments.reproduction import show_tables
 from jaxspec.files import to_json, write_text
-
-_WIDTH = 140
+from jaxspec.report.terminal import Table, new_console
 
 
 def run(seed: int) -> dict[str, Any]:
@@ -31,7 +27,7 @@ def run(seed: int) -> dict[str, Any]:
 
 def show(result: dict[str, Any]) -> None:
     """Compression tables on standard output."""
-    console = Console(width=_WIDTH)
+    console = new_console()
     show_tables(console, result, label=cell_label)
     table = Table(title="Llama in FP16: from the entropies' sum (paper: 10.61) to Huffman bits (paper: 10.96)")
     table.add_column("item")
@@ -44,7 +40,7 @@ def show(result: dict[str, Any]) -> None:
 
 def show_savings(saved: dict[str, Any]) -> None:
     """Tables of savings, errors in percentage points, and what was fitted."""
-    console = Console(width=_WIDTH)
+    console = new_console()
     for source, words in (("own", "own compression"), ("printed", "printed ratios")):
         part = saved[source]
         table = Table(title=f"Savings, bits per weight from {words}: mean (largest) absolute error in points")
@@ -73,7 +69,7 @@ def show_savings(saved: dict[str, Any]) -> None:
 
 def show_hardware(chip: dict[str, Any]) -> None:
     """Roofline, areas and CAMs."""
-    console = Console(width=_WIDTH)
+    console = new_console()
     table = Table(title="Weight-stationary array, Llama-3.2-3B, MMLU")
     for column in ("GB/s", "time saved", "energy saved"):
         table.add_column(column, justify="right")

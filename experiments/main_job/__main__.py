@@ -14,12 +14,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from jaxspec.compress import uniform_knobs
 from jaxspec.files import to_json, write_text
 from jaxspec.models import init_params
+from jaxspec.report.terminal import Table, new_console
 from jaxspec.runs import Reporter, RunDirectory, TuneConfig, tune
 from jaxspec.runs.measuring import Measuring
 from jaxspec.tune import Decoding, count_mismatches, decode_prompts
@@ -88,7 +87,7 @@ def equality_rows(prompts: int, out: Path, reporter: Reporter) -> list[dict[str,
 
 def show(rows: list[dict[str, Any]], equality: list[dict[str, Any]]) -> None:
     """Tables on standard output."""
-    console = Console(width=150)
+    console = new_console()
     table = Table(title="Tuned draft: held-out speedup (tokens per cycle counted, time predicted) and ratios")
     for column in ("seed", "T", "device", "vs 16-bit AR", "vs stored AR", *BARS, "largest gap, SE", "mismatches"):
         table.add_column(column, justify="right")

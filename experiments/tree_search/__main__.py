@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from experiments.tree_search.comparison import BASELINES, PRIOR, compare, tree_growths
 from experiments.tree_search.recording import (
@@ -30,6 +28,7 @@ from experiments.tree_search.recording import (
 from jaxspec.errors import InputError
 from jaxspec.files import to_json, write_text
 from jaxspec.models.embedded import EMBEDDED_NAME, HEAD_NAME, SMALL_NAME, load_model
+from jaxspec.report.terminal import Table, new_console
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.tree_drafts import NamedDraft, make_draft
 from jaxspec.runs.tree_measuring import decode_prompts_with_tree
@@ -96,7 +95,7 @@ def run(drafts: list[str], settings: Settings, reporter: Reporter) -> dict[str, 
 
 def show(result: dict[str, Any]) -> None:
     """Tables on standard output."""
-    console = Console(width=140)
+    console = new_console()
     for name, found in result["drafts"].items():
         table = Table(title=f"{name}: tokens per cycle on held-out text (measured), and what the prior score gains")
         for column in ("context", "x = 2", "x = 16", f"x = {result['settings']['nodes'] + 1}", "law's R²"):

@@ -49,6 +49,7 @@ class DeviceEntry:
     title: str
     device: Device
     sources: dict[str, str]
+    calibration: str | None = None  # of its matrix unit, a name of `calibrated_names`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,7 +176,9 @@ def parse_device(text: str, *, where: str) -> DeviceEntry:
             raise EntryError(f"{where}: spill is {spill!r}; write [[spill]] above the fields of each memory")
         extra["spill"] = tuple(reader.read(one, _MEMORY, f"spill.{i}") for i, one in enumerate(spill))
     device = reader.read(document, _DEVICE, "", also=("title", "chip", "decoder", "matrix_unit", "spill"))
-    return DeviceEntry(title=title, device=device.replace(**extra), sources=reader.sources)
+    return DeviceEntry(
+        title=title, device=device.replace(**extra), sources=reader.sources, calibration=reader.calibration
+    )
 
 
 def number_rules(device: Device) -> dict[str, Rule]:
@@ -205,6 +208,7 @@ class _Reader:
     def __init__(self, where: str):
         self.where = where
         self.sources: dict[str, str] = {}
+        self.calibration: str | None = None
 
     def unit(self, table: Any) -> Any:
         """The matrix unit of the kind that its table names."""
@@ -228,7 +232,7 @@ class _Reader:
                 f"{self.where}: matrix_unit.calibration is missing; allowed: {', '.join(form.texts['calibration'])}"
             )
         values = self.read(table, form, "matrix_unit")
-        name = values["calibration"]
+        name = self.calibration = values["calibration"]
         unit = calibrated_unit(name, multiprocessors=values["multiprocessors"])
         record = calibration_record(name)
         tables = [entry["table"] for entry in record["formats"].values()] + [record["attention"]["table"]]

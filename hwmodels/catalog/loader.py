@@ -67,13 +67,27 @@ def device_from_file(path: str | Path) -> Device:
     Raises:
         EntryError: the file cannot be read, or its content is not a device.
     """
+    return _entry_from_file(path).device
+
+
+def device_entry(name: str) -> DeviceEntry:
+    """A device with its title, sources and calibration, by its name or from a file whose path ends in ".toml".
+
+    Raises:
+        UnknownNameError: no such device.
+        EntryError: the file cannot be read, or its content is not a device.
+    """
+    return _entry_from_file(name) if name.endswith(".toml") else _device_entry(name)
+
+
+def _entry_from_file(path: str | Path) -> DeviceEntry:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise EntryError(
             f"{path}: cannot be read as a text file in UTF-8: {error}; give the path of a device's TOML file"
         ) from error
-    return parse_device(text, where=str(path)).device
+    return parse_device(text, where=str(path))
 
 
 def _device_entry(name: str) -> DeviceEntry:

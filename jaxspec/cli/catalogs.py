@@ -15,6 +15,7 @@ def _entries(names, get, title, sources) -> list[dict]:
     import jax
 
     from hwmodels.sensitivity import leaf_names
+    from jaxspec.report.assumptions import number_status
 
     entries = []
     for name in names:
@@ -28,7 +29,8 @@ def _entries(names, get, title, sources) -> list[dict]:
                 "title": title(name),
                 "values": {key: value for key, value in values.items() if key in given},
                 "sources": given,
-                "status": "input",
+                "status": "input",  # of all numbers but those that follow
+                "statuses": {key: found for key in given if (found := number_status(given[key])) != "input"},
             }
         )
     return entries
@@ -36,25 +38,21 @@ def _entries(names, get, title, sources) -> list[dict]:
 
 def _show(title: str, rows: dict[str, dict[str, str]], entries: list[dict], verbose: bool) -> None:
     """A row per entry, and with `verbose` every number with its source."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
+    from jaxspec.report.terminal import Table, new_console, say, show
 
-    console = Console()
-    table = Table(title=title, box=box.SIMPLE)
-    table.add_column("", no_wrap=True)
+    console = new_console()
+    table = Table(title)
+    table.add_column("")
     columns = dict.fromkeys(column for cells in rows.values() for column in cells)
     for column in columns:
         table.add_column(column, justify="right")
     for name, cells in rows.items():
         table.add_row(name, *(cells.get(column, "") for column in columns))
-    console.print(table)
+    show(table, console=console)
     for entry in entries if verbose else ():
-        console.print(f"[bold]{entry['name']}[/bold]: {entry['title']}")
+        say(f"{entry['name']}: {entry['title']}", console=console)
         for key, source in entry["sources"].items():
-            console.print(
-                f"  {key} = {entry['values'].get(key, '')}: {source}", highlight=False, soft_wrap=True, markup=False
-            )
+            say(f"  {key} = {entry['values'].get(key, '')}: {source}", console=console, indent="      ")
 
 
 #: Class of a matrix unit -> what the table calls it.
@@ -116,7 +114,11 @@ def _catalog_command(
     entries = _entries(names, get, getattr(catalog, f"{kind}_title"), getattr(catalog, f"{kind}_sources"))
     write_json(json_file, entries)
     hint = "" if sources else "; --sources: every number and where it comes from"
-    _show(f"{what} (status of every number: input{hint})", {name: row(get(name)) for name in names}, entries, sources)
+    fitted = any(entry["statuses"] for entry in entries)
+    status = "input, those whose source says so: calibrated" if fitted else "input"
+    _show(
+        f"{what} (status of every number: {status}{hint})", {name: row(get(name)) for name in names}, entries, sources
+    )
 
 
 @click.command()
@@ -132,12 +134,11 @@ def devices(sources: bool, json_file: str | None) -> None:
 @json_option
 def models(sources: bool, json_file: str | None) -> None:
     """List the architectures that --architecture knows, and the networks that --model runs."""
-    from rich.console import Console
-
     from jaxspec.models.families import FAMILIES
+    from jaxspec.report.terminal import say
 
     _catalog_command("Architectures, by shape", "architecture", _model_row, sources=sources, json_file=json_file)
-    Console().print(
+    say(
         "--architecture also takes any Hugging Face config.json. --model: 'embedded' (ships with weights), or a Hugging "
         f"Face directory of the families {', '.join(sorted(FAMILIES))} (config.json and safetensors)."
     )

@@ -40,9 +40,8 @@ def pack(checkpoint, out, config_file, force, json_file, **flags) -> None:
 
     Lossless schemes restore every tensor bit for bit; each is decoded and compared before it counts as packed.
     """
-    from rich.console import Console
-
     from jaxspec.report.container import tensor_table
+    from jaxspec.report.terminal import show
     from jaxspec.runs.config import build_config, read_toml
     from jaxspec.runs.packing import PackConfig, pack_checkpoint
 
@@ -52,7 +51,7 @@ def pack(checkpoint, out, config_file, force, json_file, **flags) -> None:
     config = build_config(PackConfig, settings, flags | model)
     summary = pack_checkpoint(config, out, force=force)
     write_json(json_file, summary)
-    Console().print(tensor_table(summary))
+    show(tensor_table(summary))
 
 
 @click.command()
@@ -70,14 +69,13 @@ def unpack(container, out, force, json_file) -> None:
 
     Every section's checksum and every tensor's SHA-256 are checked; files get their names once all of them are whole.
     """
-    from rich.console import Console
-
+    from jaxspec.report.terminal import say
     from jaxspec.runs.packing import unpack_container
 
     summary = unpack_container(container, out, force=force)
     write_json(json_file, summary)
     for file in summary["files"]:
-        Console().print(f"{file['file']}: {file['bytes']} bytes", highlight=False, markup=False, soft_wrap=True)
+        say(f"{file['file']}: {file['bytes']} bytes")
 
 
 @click.command()
@@ -92,16 +90,13 @@ def inspect(path, tensor, every, plot, json_file) -> None:
     Of each tensor: entropy of sign, exponent and mantissa, bits per weight of the target and of the draft, ratio, code
     tables. Reads all of the file, and so checks it.
     """
-    from rich.console import Console
-
     from jaxspec.report.container import code_tables, container_figure, tensor_table
     from jaxspec.report.save import save_figure
+    from jaxspec.report.terminal import show
     from jaxspec.runs.inspection import inspect_file
 
     summary = inspect_file(path)
     write_json(json_file, summary)
-    console = Console()
-    for table in code_tables(summary, tensor) if tensor else [tensor_table(summary, every=every)]:
-        console.print(table)
+    show(*(code_tables(summary, tensor) if tensor else [tensor_table(summary, every=every)]))
     if plot and (figure := container_figure(summary)) is not None:
         save_figure(figure, plot)

@@ -18,9 +18,8 @@ from jaxspec.cli.options import network_options, pricing_options, resolve, write
 @click.option("--knobs", help="result.json of a tuning run: take the tuned knobs of its first device instead.")
 def evaluate(out, config_file, quick, force, json_file, **flags) -> None:
     """Measure one draft with given knobs: acceptance, footprint, counted and predicted tokens per cycle, speedup."""
-    from rich.console import Console
-
     from jaxspec.report import tables
+    from jaxspec.report.terminal import show
     from jaxspec.runs.config import EvaluateConfig
     from jaxspec.runs.progress import Reporter
 
@@ -31,7 +30,5 @@ def evaluate(out, config_file, quick, force, json_file, **flags) -> None:
 
     entries, directory = run_evaluate(config, out=out, force=force, reporter=reporter)
     write_json(json_file, entries)
-    console = Console()
-    for table in tables(entries):
-        console.print(table)
+    show(*tables(entries))
     reporter.line(f"result: {directory.path / 'result.json'}")

@@ -37,19 +37,16 @@ def predict(json_file, **options) -> None:
 
     Draft length 0 stands for autoregressive decoding of the stored format: where it wins, no draft pays.
     """
-    from rich.console import Console
-
     from jaxspec.report.figures.prediction import prediction_figure
     from jaxspec.report.prediction import prediction_tables
     from jaxspec.report.save import save_figure
+    from jaxspec.report.terminal import show
     from jaxspec.runs.prediction import predict as run_predict
 
     plot = options.pop("plot")
     entries = run_predict(**options)
     write_json(json_file, entries)
-    console = Console()
-    for table in prediction_tables(entries):
-        console.print(table)
+    show(*prediction_tables(entries))
     if plot:
         figure = prediction_figure(entries)
         assert figure is not None

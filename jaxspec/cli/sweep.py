@@ -32,13 +32,11 @@ def sweep(config_file: str | None, example: bool, out: str | None, force: bool, 
     if config_file is None:
         raise InputError("no sweep came; give a TOML file: jaxspec sweep --example prints one to begin with")
 
-    from rich.console import Console
-
     from jaxspec.report.sweep import sweep_table
+    from jaxspec.report.terminal import say, show
     from jaxspec.runs.sweep import sweep as run_sweep
 
     result = run_sweep(read_sweep_config(config_file), out=out, force=force)
     write_json(json_file, result)
-    console = Console()
-    console.print(sweep_table(result))
-    console.print(f"{result['points']:,} points in {result['directory']}/sweep.parquet; figure: figures/pareto.png")
+    show(sweep_table(result))
+    say(f"{result['points']:,} points in {result['directory']}/sweep.parquet; figure: figures/pareto.png")

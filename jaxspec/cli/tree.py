@@ -38,8 +38,7 @@ def tree(out, config_file, quick, force, json_file, **flags) -> None:
     Searches: prior takes the nodes accepted most often, greedy the likeliest under independent chances by depth and
     rank, width and depth fill one fixed shape level by level or branch by branch.
     """
-    from rich.console import Console
-
+    from jaxspec.report.terminal import show
     from jaxspec.report.tree_tables import tree_tables
     from jaxspec.runs.config import TreeConfig
     from jaxspec.runs.progress import Reporter
@@ -54,7 +53,5 @@ def tree(out, config_file, quick, force, json_file, **flags) -> None:
 
     entries, directory = search_tree(config, out=out, force=force, reporter=reporter)
     write_json(json_file, entries)
-    console = Console()
-    for table in tree_tables(entries):
-        console.print(table)
+    show(*tree_tables(entries))
     reporter.line(f"report: {directory.path / 'report.html'}")

@@ -25,9 +25,8 @@ def tune(out, config_file, quick, force, json_file, **flags) -> None:
     predicted for --architecture on --device. A run directory keeps everything; the same command resumes a killed run
     and reprints a finished one.
     """
-    from rich.console import Console
-
     from jaxspec.report import tables
+    from jaxspec.report.terminal import show
     from jaxspec.runs.config import TuneConfig
     from jaxspec.runs.progress import Reporter
 
@@ -38,7 +37,5 @@ def tune(out, config_file, quick, force, json_file, **flags) -> None:
 
     entries, directory = run_tune(config, out=out, force=force, reporter=reporter)
     write_json(json_file, entries)
-    console = Console()
-    for table in tables(entries):
-        console.print(table)
+    show(*tables(entries))
     reporter.line(f"report: {directory.path / 'report.html'}")

@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from rich import box
-from rich.table import Table
-from rich.text import Text
 
 from jaxspec.errors import InputError
-from jaxspec.report.figures.style import INK, legend_below, new_figure, styled
+from jaxspec.report.figures.style import INK, legend_below, limits_from_zero, new_figure, styled
 from jaxspec.report.formatting import fixed, quantity, times
+from jaxspec.report.terminal import Table
 
 #: Colours of sections: the draft's warm, the target's cool, so that the divide shows.
 _SECTION_COLOURS = {
@@ -61,17 +59,15 @@ def tensor_table(summary: dict[str, Any], *, every: bool = False) -> Table:
         entries = sorted(entries, key=lambda entry: -entry["bytes"])[:_MOST_ROWS]
     lines = [_caption(summary), *whole_lines(summary)]
     lines += [f"{left_out} more kinds of tensors, all smaller: see --all or --json"] if left_out else []
-    # Names and paths are text, not markup, whatever brackets they have.
-    title, caption = Text(_title(summary), "table.title"), Text("\n".join(lines), "table.caption")
-    table = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("tensor", overflow="fold", min_width=20)
+    table = Table(_title(summary), "\n".join(lines))
+    table.add_column("tensor")
     columns = ["form"]
     columns += ["entropy"] if any(entry.get("entropy") for entry in entries) else []
     columns += ["codec", "target\nbits"] if packed else []
     columns += ["draft\nbits"] if packed and summary["draft_bits_per_weight"] is not None else []
     columns += ["ratio"] if packed else []
     for heading in columns:
-        table.add_column(heading, justify="left" if heading in ("form", "codec") else "right", no_wrap=True)
+        table.add_column(heading, justify="left" if heading in ("form", "codec") else "right")
     for entry in entries:
         entropy = entry.get("entropy")
         cells = {
@@ -86,7 +82,7 @@ def tensor_table(summary: dict[str, Any], *, every: bool = False) -> Table:
                 "ratio": times(entry["ratio"]),
             }
         count = f" ({entry['count']})" if entry.get("count", 1) > 1 else ""
-        table.add_row(Text(_shown(entry["name"]) + count), *(Text(cells[heading]) for heading in columns))
+        table.add_row(_shown(entry["name"]) + count, *(cells[heading] for heading in columns))
     return table
 
 
@@ -174,8 +170,8 @@ def code_tables(summary: dict[str, Any], name: str) -> list[Table]:
         raise InputError(f"tensor {name!r} has no code tables: it is stored as {entry.get('codec', 'bytes')}")
     tables = []
     for what, lengths in entry["code_tables"].items():
-        table = Table(title=Text(f"{_shown(name)}: {what}, {len(lengths)} symbols", "table.title"))
-        table.add_column("symbols", overflow="fold")
+        table = Table(title=f"{_shown(name)}: {what}, {len(lengths)} symbols")
+        table.add_column("symbols")
         table.add_column("bits each", justify="right")
         by_length: dict[int, list[str]] = {}
         for symbol, bits in lengths.items():
@@ -200,15 +196,18 @@ def container_figure(summary: dict[str, Any]) -> Figure | None:
     figure = new_figure("Bits per stored weight", subtitle, height_inches=2.6 + 0.3 * len(shown))
     axes = figure.add_subplot()
     axes.grid(True, axis="x")
-    place = np.arange(len(shown))
+    place, ends = np.arange(len(shown)), []
     if packed:
         _stack(axes, shown, place)
+        ends += [sum(entry["bits_by_section"].values()) for entry in shown]
     for index, entry in enumerate(shown):
         if entry.get("entropy"):
             total = sum(entry["entropy"].values())
+            ends.append(total)
             axes.plot(total, index, "k|", markersize=9, label="entropy of the fields, summed" if index == 0 else None)
     axes.set_yticks(place, [_short(entry) for entry in shown], fontsize=8)
     axes.invert_yaxis()
+    axes.set_xlim(limits_from_zero(ends))
     axes.set_xlabel("bits per weight (measured)")
     legend_below(figure, axes, columns=4)
     return figure

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -100,6 +99,8 @@ def architecture_title(entry: Entry) -> str:
 def device_title(entry: Entry) -> str:
     """What a person calls the device."""
     name = device_name(entry)
+    if given := lookup(entry, "device_title"):
+        return str(given)
     return catalog.device_title(name) if name in catalog.device_names() else name
 
 
@@ -123,41 +124,3 @@ def provenance(entry: Entry) -> str:
         f"acceptance measured on {model_title(entry)}, "
         f"cost predicted for {architecture_title(entry)} on {device_title(entry)}"
     )
-
-
-@dataclasses.dataclass(frozen=True)
-class DeviceNumber:
-    """One number of a device's data and where it comes from."""
-
-    field: str
-    value: float
-    source: str
-
-
-def device_data(entry: Entry) -> list[DeviceNumber]:
-    """The device's numbers: those of the entry's optional "device_data" (field -> {"value", "source"}), else the catalog's.
-
-    Empty for a device that neither knows.
-    """
-    given = lookup(entry, "device_data")
-    if given is None:
-        name = device_name(entry)
-        if name not in catalog.device_names():
-            return []
-        device = catalog.device(name)
-        given = {
-            field: {"value": _attribute(device, field), "source": source}
-            for field, source in catalog.device_sources(name).items()
-        }
-    found = [(field, number(data, "value"), lookup(data, "source")) for field, data in given.items()]
-    return [
-        DeviceNumber(field, value, str(source or "no source given"))
-        for field, value, source in found
-        if value is not None
-    ]
-
-
-def _attribute(tree: Any, dotted: str) -> Any:
-    for name in dotted.split("."):
-        tree = getattr(tree, name)
-    return tree

@@ -15,6 +15,7 @@ _SCALES = {
     "_flops_per_s": ((TERA, "TFLOP/s"), (GIGA, "GFLOP/s"), (MEGA, "MFLOP/s")),
     "_bytes_per_s": ((TB, "TB/s"), (GB, "GB/s"), (MB, "MB/s")),
     "_bytes": ((GB, "GB"), (MB, "MB"), (KB, "kB"), (1.0, "B")),
+    "_hz": ((GIGA, "GHz"), (MEGA, "MHz"), (1.0, "Hz")),
     "_s": ((1.0, "s"), (MILLI, "ms"), (MICRO, "µs")),
 }
 

@@ -20,6 +20,10 @@ from jaxspec.report.svg import figure_svg, inline_svg
 __all__ = ["Page", "render_page", "write_page"]
 
 
+#: Columns of numbers that stand side by side, on a screen and on paper; further ones follow below.
+COLUMNS_ACROSS = 6
+
+
 @dataclasses.dataclass(frozen=True)
 class Page:
     """What a command's page is made of.
@@ -102,6 +106,7 @@ def _render(
         summary=page.summary,
         closing=page.closing,
         statuses=STATUSES,
+        columns_across=COLUMNS_ACROSS,
         sections=[
             page.section(entry) | {"id": slug, "figures": _inline(slug, svgs, page.captions)}
             for entry, slug, svgs in zip(entries, _slugs(entries), figures)

@@ -109,7 +109,9 @@ class ParetoFront:
         front = np.array([[row[x], row[y]] for row in rows], float).reshape(-1, 2)
         axes.plot(front[:, 0], front[:, 1], "o-", color=VERMILLION, markersize=4, linewidth=1.2, label="front")
         for i, values in enumerate((front[:, 0], front[:, 1])):
-            if len(values) and values.min() > 0 and values.max() > 20 * values.min():
+            # Of the cloud too: a point at 0 has no place on a logarithmic axis.
+            positive = len(values) and values.min() > 0 and not np.any(cloud[:, i] <= 0)
+            if positive and values.max() > 20 * values.min():
                 (axes.set_xscale if i == 0 else axes.set_yscale)("log")
         axes.grid(True, which="both", color=INK)
         axes.set(xlabel=x, ylabel=y)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.table import Table
-
 from hwmodels import OPERATORS
 from hwmodels.units import GB, MILLI
+from jaxspec.report.terminal import Table
 
 __all__ = ["prediction_tables"]
 

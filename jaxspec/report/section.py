@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from jaxspec.report.device_data import assumptions, device_rows
 from jaxspec.report.entries import (
     LARGEST_GAP,
     NO_STATUS,
@@ -13,7 +14,6 @@ from jaxspec.report.entries import (
     Entry,
     architecture_title,
     configurations,
-    device_data,
     device_title,
     gap_in_standard_errors,
     lookup,
@@ -23,7 +23,7 @@ from jaxspec.report.entries import (
     provenance,
     status,
 )
-from jaxspec.report.formatting import NOT_KNOWN, fixed, knobs_in_words, quantity, times
+from jaxspec.report.formatting import NOT_KNOWN, fixed, knobs_in_words, times
 from jaxspec.report.metrics_shown import METRICS
 from jaxspec.report.verdict import headline, ratio, verdict
 
@@ -58,7 +58,8 @@ def section(entry: Entry) -> dict[str, Any]:
         "rows": _rows(entry),
         "ratios": _ratios(entry),
         "lossless": lossless_in_words(entry),
-        "device_data": [(d.field, quantity(d.field, d.value), d.source) for d in device_data(entry)],
+        "device_data": device_rows(entry),
+        "assumptions": assumptions(entry),
         "settings": settings(entry),
         "timing": timing(entry),
         "summary": [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.table import Table
+from jaxspec.report.terminal import Table
 
 __all__ = ["sweep_table"]
 

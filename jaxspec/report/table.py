@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich import box
-from rich.table import Table
-from rich.text import Text
-
 from jaxspec.report.entries import (
     LARGEST_GAP,
     Entry,
@@ -21,6 +17,7 @@ from jaxspec.report.entries import (
 )
 from jaxspec.report.formatting import NOT_KNOWN, times
 from jaxspec.report.metrics_shown import METRICS, Metric
+from jaxspec.report.terminal import Table
 from jaxspec.report.verdict import ratio, verdict
 
 #: Metric -> heading, broken so that all columns fit into 80 characters. The page shows more.
@@ -50,46 +47,33 @@ def device_table(entry: Entry) -> Table:
     """
     answer = verdict(entry)
     remark = "" if answer.pays or answer.speedup is None else ": no draft pays here"
-    table = _new_table(f"{architecture_title(entry)} on {device_title(entry)}{remark}", _caption(entry))
-    table.add_column("draft", no_wrap=True)
+    table = Table(f"{architecture_title(entry)} on {device_title(entry)}{remark}", _caption(entry))
+    table.add_column("draft")
     for heading in _COLUMNS.values():
-        table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column(heading, justify="right")
     for name, configuration in configurations(entry).items():
         cells = [_SHOWN[key].text(configuration).replace(" ± ", "±") for key in _COLUMNS]
-        table.add_row(Text(name), *map(Text, cells), style="bold" if answer.pays and name == answer.best else None)
+        table.add_row(name, *cells, style="bold" if answer.pays and name == answer.best else None)
     return table
 
 
 def summary_table(entries: Sequence[Entry]) -> Table:
     """One row per device: what tuning gains there."""
-    table = _new_table("All devices", "predicted: all numbers; each ratio's interval stands under it")
+    table = Table("All devices", "predicted: all numbers; each ratio's interval stands under it")
     table.add_column("device")
     for heading in ("tuned vs\nbf16 AR", "tuned vs\nstored AR", "tuned vs\ngrid", "tuned vs\ndefault"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("draft\nthat pays", no_wrap=True)
+        table.add_column(heading, justify="right")
+    table.add_column("draft\nthat pays")
     for entry in entries:
         answer, tuned = verdict(entry), lookup(entry, "configurations", "tuned")
         ratios = [ratio(entry, other) for other in ("grid", "default")]
         table.add_row(
-            Text(device_title(entry)),
+            device_title(entry),
             *(times(number(tuned, f"speedup_vs_{baseline}_ar")) for baseline in ("bf16", "stored")),
             *(f"{times(found.value)}\n{found.interval}".rstrip() if found else NOT_KNOWN for found in ratios),
-            Text(answer.choice),
+            answer.choice,
         )
     return table
-
-
-def _new_table(title: str, caption: str) -> Table:
-    return Table(
-        title=Text(title),
-        title_justify="left",
-        caption=Text(caption),
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        collapse_padding=True,
-    )
 
 
 def _caption(entry: Entry) -> str:

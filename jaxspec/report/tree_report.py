@@ -8,12 +8,13 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from jaxspec.report.entries import Entry, device_data, device_title, lookup, number, provenance
+from jaxspec.report.device_data import assumptions, device_rows
+from jaxspec.report.entries import Entry, device_title, lookup, number, provenance
 from jaxspec.report.figures.tree_contexts import contexts_figure
 from jaxspec.report.figures.tree_curve import curve_figure
 from jaxspec.report.figures.tree_drawing import drawing_figure
 from jaxspec.report.figures.tree_performance import performance_figure
-from jaxspec.report.formatting import fixed, quantity, times
+from jaxspec.report.formatting import fixed, times
 from jaxspec.report.page import Page, write_page
 from jaxspec.report.section import Cell, lossless_in_words, settings, timing
 from jaxspec.report.tree_tables import (
@@ -88,7 +89,8 @@ def tree_section(entry: Entry) -> dict[str, Any]:
         "rows": [_row(rows, *line) for line in _LINES],
         "ratios": [],
         "lossless": lossless_in_words(entry),
-        "device_data": [(d.field, quantity(d.field, d.value), d.source) for d in device_data(entry)],
+        "device_data": device_rows(entry),
+        "assumptions": assumptions(entry),
         "settings": [
             *settings(entry),
             ("draft", str(lookup(entry, "draft", "name"))),

@@ -5,10 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rich import box
-from rich.table import Table
-from rich.text import Text
-
 from jaxspec.report.entries import (
     LARGEST_GAP,
     Entry,
@@ -20,6 +16,7 @@ from jaxspec.report.entries import (
     provenance,
 )
 from jaxspec.report.formatting import NOT_KNOWN, fixed, times
+from jaxspec.report.terminal import Table
 
 __all__ = ["law_in_words", "proof_in_words", "schedule_in_words", "tree_headline", "tree_tables"]
 
@@ -30,19 +27,10 @@ def tree_tables(entries: Sequence[Entry]) -> list[Table]:
 
 
 def _table(entry: Entry) -> Table:
-    table = Table(
-        title=Text(tree_headline(entry)),
-        title_justify="left",
-        caption=Text("\n".join(_caption(entry))),
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        collapse_padding=True,
-    )
+    table = Table(tree_headline(entry), "\n".join(_caption(entry)))
     headings = ("context", "verify\ntokens", "tokens\nper cycle", "tokens/s\none sequence", "speedup vs\nbf16 AR")
     for heading in (*headings, "speedup vs\nstored AR", "best tree\nvs stored AR"):
-        table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column(heading, justify="right")
     here = number(entry, "workload", "context_tokens")
     for row in lookup(entry, "contexts") or []:
         found = row["decision"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 from typing import Any
 
@@ -17,6 +18,7 @@ from jaxspec.tune.statistics import acceptance, gap_in_standard_errors
 #: Result of decoding or predicting all prompts: arrays by name.
 Arrays = dict[str, np.ndarray]
 
+#: Metric -> status. Drafts and their lengths are choices of the program, by predicted times, unless the user gives them.
 STATUS = {
     "speedup_vs_bf16_ar": "predicted",
     "speedup_vs_stored_ar": "predicted",
@@ -25,13 +27,13 @@ STATUS = {
     "bits_per_weight_verify": "measured",
     "bits_per_kv": "measured",
     "bits_per_kv_verify": "measured",
-    "draft_length": "input",
+    "draft_length": "predicted",
     "tokens_per_cycle_predicted": "predicted",
     "tokens_per_cycle_counted": "measured",
     "tokens_per_cycle_standard_error": "measured",
     "tokens_per_cycle_gap_in_standard_errors": "measured",
     "draft_length_predicted_best": "predicted",
-    "knobs": "input",
+    "knobs": "predicted",
     "kl": "measured",
     "cycle": "predicted",
     "operators": "predicted",
@@ -86,6 +88,7 @@ def configuration_entry(
     predicted: Arrays,
     pricing: Pricing,
     seed: int,
+    given: Collection[str] = (),
 ) -> dict[str, Any]:
     """One configuration of result.json.
 
@@ -93,6 +96,7 @@ def configuration_entry(
         knobs: hard.
         measured: of the hard draft on calibration text (its footprint, KL).
         counted: from `decode_prompts`; predicted: from `predict_cycles`, of the same prompts.
+        given: metrics that the user, or a paper, gave: their status is "input".
     """
     length = knobs.draft_length
     tokens, cycles = counted["generated"].astype(float), counted["cycles"].astype(float)
@@ -116,7 +120,7 @@ def configuration_entry(
         "tokens_per_cycle_standard_error": error,
         "tokens_per_cycle_gap_in_standard_errors": gap,
         "knobs": knobs_to_json(knobs),
-        "status": STATUS,
+        "status": STATUS | dict.fromkeys(given, "input"),
         **priced,
     }
 

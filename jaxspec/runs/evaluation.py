@@ -48,6 +48,7 @@ def evaluate(
 
     def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
         run = Measuring(config, directory, reporter)
+        run.given = {"given": ("knobs", "draft_length")}
         knobs = _given_knobs(config, run.setup.config)
         return lambda: [run.entry(device, {"given": knobs}, hero="given") for device in run.pricings]
 

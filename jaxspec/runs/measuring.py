@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from importlib.metadata import version
 from typing import Any
@@ -17,6 +17,7 @@ from jaxspec.compress.knobs import Knobs, knobs_to_json
 from jaxspec.compress.weights import hard_draft
 from jaxspec.files import plain, to_json
 from jaxspec.models.decoder import Params
+from jaxspec.report.assumptions import device_facts
 from jaxspec.runs.config import CommonConfig
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.entries import configuration_entry
@@ -48,6 +49,7 @@ class Measuring:
     Attributes:
         calibrate_on_own_text: measure drafts on the calibration text as it was written, not on the target's own
             continuation of its prompts.
+        given: configuration -> its metrics that are not the program's choice: "knobs", "draft_length".
     """
 
     calibrate_on_own_text = False
@@ -65,6 +67,8 @@ class Measuring:
             reporter.line(f"note: {note}")
         if own:
             self.pricings = {name: resolve_pricing(config, name, self.setup.config) for name in config.device}
+        self.given: Mapping[str, Collection[str]] = {}
+        self.device_facts = {name: device_facts(name) for name in config.device}
 
     @property
     def continuation_tokens(self) -> int:
@@ -186,6 +190,7 @@ class Measuring:
             },
             "architecture": settings.architecture,
             "device": device,
+            **self.device_facts[device],
             "workload": {
                 "batch": settings.batch,
                 "context_tokens": settings.context,
@@ -224,6 +229,7 @@ class Measuring:
                 predicted=self.predict(knobs, name),
                 pricing=pricing,
                 seed=settings.seed,
+                given=self.given.get(name, ()),
             )
             speeds[name] = (counted["generated"], counted["cycles"], configurations[name]["cycle"]["total_s"])
         lossless = self._lossless(chosen[hero], hero)  # before the head, which tells how long the stages took
@@ -236,6 +242,15 @@ class Measuring:
                 if other != hero
             },
             "lossless": lossless,
+            # Of what stands beside the configurations, which have statuses of their own.
+            "status": {
+                "pays": "predicted",
+                "ratios": "predicted",
+                "lossless": "measured",
+                "timing_s": "measured",
+                "workload": "input",
+                "decoding": "input",
+            },
         }
 
     def _lossless(self, knobs: Knobs, what: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from hwmodels.sensitivity import elasticities, finite_elasticities, leaf_names
 from hwmodels.step import StepTime
 from jaxspec.compress.scheme_widths import Widths, scheme_widths
 from jaxspec.errors import InputError
+from jaxspec.report.assumptions import device_facts
 from jaxspec.runs.config import CommonConfig, build_config
 from jaxspec.runs.setup import resolve_pricing, scheme_footprint
 from jaxspec.tune.objective import Pricing
@@ -239,7 +240,20 @@ def _entry(
             metric: {leaf: float(value) for leaf, value in found.items() if abs(value) > 1e-6}
             for metric, found in priced.elasticity.items()
         },
-        "status": {"acceptance": "input", "footprint": status, "everything else": "predicted"},
+        **device_facts(device),
+        "status": {
+            "acceptance": "input",
+            "footprint": status,
+            "workload": "input",
+            "scheme": "input",
+            # Of the device's own data, or enumerated.
+            "capacity_bytes": "input",
+            "area_m2": "input",
+            "decoders.count": "input",
+            "by_batch.batch": "input",
+            "by_draft_length.draft_length": "input",
+            "everything else": "predicted",
+        },
     }
 
 

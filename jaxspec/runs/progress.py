@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from jaxspec.report.terminal import new_console, say
+
 #: Without a terminal, the most seconds between two lines of a run that works.
 PERIOD_S = 60.0
 
@@ -32,7 +34,7 @@ class Reporter:
             period_s: most seconds between two lines where there is no terminal.
             clock: tells the time in seconds.
         """
-        self.console = console or Console(stderr=True)
+        self.console = console or new_console(stderr=True)
         self._period_s, self._clock = period_s, clock
         self._lock = threading.Lock()
         self._began = self._spoke = clock()
@@ -48,7 +50,7 @@ class Reporter:
 
     def _print(self, text: str) -> None:
         self._spoke = self._clock()
-        self.console.print(text, highlight=False, markup=False)
+        say(text, console=self.console)
 
     def beat(self) -> None:
         """Without a terminal, a line about what is being done, if the last one is a period ago."""

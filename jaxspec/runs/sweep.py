@@ -36,6 +36,9 @@ CHUNK = 32_768
 #: Result columns, in this order, behind the columns of the axes.
 COLUMNS = (*(field.name for field in dataclasses.fields(DesignPoint)), "fits")
 
+#: Among them, sums of the device's own data.
+_OF_THE_DEVICE = ("capacity_bytes", "area_m2")
+
 #: Where the figure looks unless told: the widest choice that every sweep has.
 _PARETO = {"x": "held_bytes", "y": "tokens_per_s", "better_x": "low", "better_y": "high"}
 
@@ -139,7 +142,7 @@ def _run(config: SweepConfig, plan: _Plan, folder: Path, reporter: Reporter) -> 
         "columns": list(schema.names),
         "pareto": {"axes": front.axes, "points": front.rows()},
         "best": front.best,
-        "status": {"axes": "input", "everything else": "predicted"},
+        "status": {"axes": "input", **dict.fromkeys(_OF_THE_DEVICE, "input"), "everything else": "predicted"},
         "directory": str(folder),
     }
 
@@ -231,5 +234,6 @@ def _schema(config: SweepConfig, axes: tuple[str, ...]) -> pa.Schema:
     fields += [pa.field(name, pa.float64()) for name in axes]
     kinds = {"draft_length": pa.int32(), "fits": pa.bool_()}
     fields += [pa.field(name, kinds.get(name, pa.float32())) for name in COLUMNS]
-    statuses = {f"status:{name}": "input" for name in axes} | {f"status:{name}": "predicted" for name in COLUMNS}
+    given = {"architecture", "device", *axes, *_OF_THE_DEVICE}
+    statuses = {f"status:{field.name}": "input" if field.name in given else "predicted" for field in fields}
     return pa.schema(fields, metadata={"schema_version": "1", "scheme": config.scheme} | statuses)

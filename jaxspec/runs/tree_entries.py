@@ -59,6 +59,15 @@ STATUS = {
     "tokens_per_cycle_standard_error": "measured",
     "tokens_per_cycle_gap_in_standard_errors": "measured",
     "accepted": "measured",
+    "lossless": "measured",
+    "timing_s": "measured",
+    "pays": "predicted",
+    "best_tree": "predicted",
+    "fits": "predicted",
+    "knobs": "input",
+    "search": "input",
+    "workload": "input",
+    "decoding": "input",
 }
 
 

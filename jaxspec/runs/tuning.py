@@ -42,6 +42,7 @@ class Tuning(Measuring):
         # Bits per byte are about the text as it was written.
         self.calibrate_on_own_text = config.objective == "bits_per_byte" or config.max_bits_per_byte is not None
         super().__init__(config, directory, reporter)
+        self.given = {"default": ("knobs",)}  # a paper's; every draft length is the program's choice
         self.metrics: list[dict[str, Any]] = []
 
     def run(self) -> list[dict[str, Any]]:
@@ -49,11 +50,12 @@ class Tuning(Measuring):
         grid = self._measure_grid()
         chosen = {device: self._choose(grid, device, pricing) for device, pricing in self.pricings.items()}
         self.directory.write_metrics(self.metrics)
-        extra = {"objective": self.config.objective}
-        return [
-            self.entry(device, knobs, hero="tuned") | extra | {"grid": _grid_rows(grid, self.pricings[device])}
-            for device, knobs in chosen.items()
-        ]
+        entries = []
+        for device, knobs in chosen.items():
+            entry = self.entry(device, knobs, hero="tuned")
+            extra = {"objective": self.config.objective, "grid": _grid_rows(grid, self.pricings[device])}
+            entries.append(entry | extra | {"status": entry["status"] | {"grid": _GRID_STATUS}})
+        return entries
 
     def _measure_grid(self) -> list[DraftMeasurement]:
         """Every grid point's draft on calibration text; what it costs is a matter of the device, later."""
@@ -156,6 +158,17 @@ class Tuning(Measuring):
             columns = dict(zip(HISTORY, row, strict=True))
             self.metrics.append({"device": device, "stage": stage, "step": step + 1, **columns})
         return Knobs(**{field: jnp.asarray(stored[field]) for field in fields})
+
+
+#: Column of the grid -> status.
+_GRID_STATUS = {
+    "weight_prune": "input",
+    "weight_cut_bits": "input",
+    "alpha_token": "measured",
+    "bits_per_weight": "measured",
+    "draft_length": "predicted",
+    "speedup_vs_bf16_ar": "predicted",
+}
 
 
 def _grid_rows(grid: list[DraftMeasurement], pricing: Pricing) -> list[dict[str, Any]]:

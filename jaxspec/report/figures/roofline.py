@@ -9,7 +9,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
 from hwmodels.units import TERA
-from jaxspec.report.entries import Entry, configurations, device_data, number, provenance
+from jaxspec.report.device_data import device_data
+from jaxspec.report.entries import Entry, configurations, number, provenance
 from jaxspec.report.figures.style import INK, PAPER, colour_of, new_figure, styled
 from jaxspec.report.formatting import quantity
 
@@ -20,7 +21,9 @@ _STEPS = {"ar_bf16": ("*", "AR step, bf16"), "draft": ("o", "draft step"), "veri
 @styled
 def roofline_figure(entry: Entry) -> Figure | None:
     """FLOP/s against FLOP per byte, both logarithmic: the roof that the device reaches, and every step under it."""
-    data = {found.field: found.value for found in device_data(entry)}
+    found = device_data(entry)
+    data = {number.field: number.value for number in found}
+    statuses = {number.field: number.status for number in found}
     try:
         compute_flops_per_s = data["peak_flops_per_s"] * data.get("compute_efficiency", 1.0)
         memory_bytes_per_s = data["memory.bandwidth_bytes_per_s"] * data.get("memory.efficiency", 1.0)
@@ -53,15 +56,22 @@ def roofline_figure(entry: Entry) -> Figure | None:
     axes.set_yscale("log")
     axes.set_xlim(x[0], x[-1])
     rates = [rate for *_, rate in points]
-    axes.set_ylim(min(*rates, roof[0]) / TERA / 2.0, compute_flops_per_s / TERA * 2.0)
+    # A matrix unit of its own may be faster than the roof of everything else.
+    axes.set_ylim(min(*rates, roof[0]) / TERA / 2.0, max(*rates, compute_flops_per_s) / TERA * 2.0)
     plain = FuncFormatter(lambda value, _: f"{value:g}")
     axes.xaxis.set_major_formatter(plain)
     axes.yaxis.set_major_formatter(plain)
     axes.grid(True, which="major")
     axes.set_xlabel("arithmetic intensity (FLOP per byte, predicted)")
     axes.set_ylabel("rate (TFLOP/s, predicted)")
+    of_memory, of_arithmetic = (
+        "calibrated" if statuses.get(efficiency) == "calibrated" else "input"
+        for efficiency in ("memory.efficiency", "compute_efficiency")
+    )
     roof_label = (
-        f"roof: {quantity('_bytes_per_s', memory_bytes_per_s)}, {quantity('_flops_per_s', compute_flops_per_s)} (input)"
+        f"roof: {quantity('_bytes_per_s', memory_bytes_per_s)}"
+        + (f" ({of_memory})" if of_memory != of_arithmetic else "")
+        + f", {quantity('_flops_per_s', compute_flops_per_s)} ({of_arithmetic})"
     )
     _legend(figure, points, roof_label)
     return figure

@@ -7,8 +7,9 @@ Figures are made without pyplot, so nothing global is left behind. Two colours, 
 from __future__ import annotations
 
 import functools
+import math
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec
 
 import matplotlib
@@ -95,6 +96,18 @@ def legend_below(figure: Figure, axes: Axes, *, columns: int = 4, **keywords) ->
     """The legend of `axes` under the plot, where it hides no data."""
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, max(len(labels), 1)), **keywords)
+
+
+def limits_from_zero(values: Iterable[float], *, room: float = 1.08) -> tuple[float, float]:
+    """Limits of an axis that begins at 0 and shows all of these values, those that are not finite apart.
+
+    Matplotlib's own take the edge of a thin bar for the beginning of a stack, and leave out the zero.
+
+    Args:
+        room: end of the axis over the largest value.
+    """
+    top = max((value for value in values if math.isfinite(value)), default=0.0)
+    return 0.0, room * top if top > 0 else 1.0
 
 
 def colour_of(configuration: str) -> str:

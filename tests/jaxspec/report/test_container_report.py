@@ -4,6 +4,7 @@ import io
 
 import pytest
 from rich.console import Console
+from what_is_shown import all_is_shown, numbers_are_whole
 
 from jaxspec.errors import InputError
 from jaxspec.report.container import code_tables, container_figure, grouped, tensor_table
@@ -88,6 +89,15 @@ def test_the_table_fits_a_terminal_of_eighty_columns():
     assert "1.33x" in text(tensor_table(summary(LAYERS[1])), width=80)
 
 
+def test_no_table_cuts_a_number_at_any_width():
+    long = entry("model.layers.0." + "very_long_name." * 6 + "weight", 11.25, shape=(128_256, 16_384))
+    coded = entry("w", 9.0, code_tables={"field1": {str(i): 3 + i % 9 for i in range(200)}})
+    for found in (summary(*LAYERS, *OTHERS, long), summary(long, draft_bits_per_weight=None), summary(coded)):
+        numbers_are_whole(tensor_table(found))
+        numbers_are_whole(tensor_table(found, every=True))
+    numbers_are_whole(code_tables(summary(coded), "w")[0])
+
+
 def test_code_tables_list_symbols_by_length():
     coded = entry("w", 9.0, code_tables={"field1": {"120": 3, "121": 1, "119": 3}})
     shown = text(code_tables(summary(coded), "w")[0])
@@ -115,6 +125,12 @@ def test_the_figure_stacks_sections_and_marks_the_entropy():
     labels += [item.get_text() for item in (axes.get_legend().get_texts() if axes.get_legend() else [])]
     assert "high (draft)" in labels
     assert "low (target only)" in labels
+
+
+@pytest.mark.parametrize("bits", [1e-3, 16.0, 4e4])
+def test_all_data_of_the_figure_is_shown(bits):
+    many = [entry(f"model.{'deep.' * 20}{'abcdefgh'[i]}.weight", bits, draft=1e-9) for i in range(8)]
+    all_is_shown(container_figure(summary(*many, entry("one", bits, shape=(1, 1), entropy=None))))
 
 
 def test_a_file_without_values_has_no_figure():

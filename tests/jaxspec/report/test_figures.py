@@ -6,6 +6,7 @@ import matplotlib
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from what_is_shown import all_is_shown
 
 import jaxspec.report
 from jaxspec.report import figures
@@ -67,6 +68,41 @@ def test_text_neither_leaves_the_figure_nor_overlaps(make_entry, make_metrics, n
             width = min(box.x1, second.x1) - max(box.x0, second.x0)
             height = min(box.y1, second.y1) - max(box.y0, second.y0)
             assert min(width, height) < 1.5, (text, other)
+
+
+def stretched(entry, *, speed=1.0, time=1.0, tokens=1.0, bits=1.0, knobs=None):
+    """An entry of another size, for the ends of every axis."""
+    for found in entry["configurations"].values():
+        for name in ("speedup_vs_bf16_ar", "speedup_vs_stored_ar"):
+            found[name] *= speed
+        for name in ("tokens_per_cycle_predicted", "tokens_per_cycle_counted", "tokens_per_cycle_standard_error"):
+            found[name] *= tokens
+        found["bits_per_weight"] *= bits
+        for operators in found["operators"].values():
+            for name in operators:
+                operators[name] *= time
+        for point in found["roofline"].values():
+            point["flops_per_s"] /= time
+            point["flop_per_byte"] /= bits
+    for point in entry["grid"]:
+        point["bits_per_weight"] *= bits
+        point["speedup_vs_bf16_ar"] *= speed
+    return entry
+
+
+@pytest.mark.parametrize(
+    ("size", "layers"),
+    [
+        ({"speed": 1e-6, "time": 1e-9, "tokens": 1e-3, "bits": 1e-3}, 1),
+        ({"speed": 1e6, "time": 1e6, "tokens": 1e3, "bits": 40.0}, 5),
+        ({"time": 1e-4}, 40),
+        ({"speed": 0.0, "time": 1.0}, 2),
+    ],
+)
+def test_all_data_lies_within_the_axes_and_all_text_on_the_canvas(make_entry, make_metrics, size, layers):
+    metrics = [line | {"speedup": line["speedup"] * size.get("speed", 1.0)} for line in make_metrics()]
+    for figure in draw_figures(stretched(make_entry(layers=layers), **size), metrics).values():
+        all_is_shown(figure)
 
 
 def test_figures_leave_no_global_state(make_entry, make_metrics):

@@ -6,6 +6,8 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from jaxspec.report import html, report_html, write_report
+from jaxspec.report.assumptions import device_facts
+from jaxspec.report.page import COLUMNS_ACROSS
 
 
 def parse(page):
@@ -150,6 +152,52 @@ def test_settings_assumptions_versions_and_command(page):
         "Versions: jax 0.10.0, python 3.11.9.",
     ):
         assert part in text
+
+
+def test_the_assumptions_are_those_of_the_devices_that_were_used(make_entry, text_only):
+    names = ("rtx-4090", "h100-sxm", "cassandra-npu", "alveo-v80")
+    for chosen in (names[:1], names[1:2], names):
+        text = words(parse(report_html([make_entry(device=name) for name in chosen], [])))
+        for name in names:
+            for sentence in device_facts(name)["assumptions"]:
+                others = [s for other in chosen for s in device_facts(other)["assumptions"]]
+                assert (sentence in text) == (sentence in others), (name, sentence)
+    assert "what its times assume is not part of the result" in words(
+        parse(report_html([make_entry(device="my-board")], []))
+    )
+
+
+def test_numbers_of_a_calibrated_device_are_badged_calibrated(make_entry, text_only):
+    root = parse(report_html([make_entry(device="h100-sxm")], []))
+    rows = [[words(cell) for cell in row] for row in root.find(".//table[@class='data']/tbody")]
+    badges = {row[0]: row[1].rpartition(" ")[2] for row in rows}
+    assert badges["matrix_unit.formats.0.launch_s"] == badges["matrix_unit.attention.ramp"] == "calibrated"
+    assert badges["peak_flops_per_s"] == badges["memory.efficiency"] == "input"
+
+
+def test_wide_tables_are_divided_with_nothing_lost(make_entry, text_only):
+    entry = make_entry()
+    shown = entry["configurations"]
+    for i in range(11):
+        shown[f"own {i}"] = shown["tuned"] | {"bits_per_weight": 3.0 + i}
+    root = parse(report_html([entry, make_entry()], []))
+    for table in root.iter("table"):
+        across = {len(row) for row in table.iter("tr")}
+        assert len(across) == 1
+        assert across.pop() <= 1 + COLUMNS_ACROSS
+    parts = root.find(".//section").findall(".//table[@class='numbers configurations']")
+    headings = [th.text for part in parts for th in part.findall("thead/tr/th")[1:]]
+    assert [name.removesuffix(" (fastest)") for name in headings] == list(shown)
+    bits = [
+        words(cell)
+        for part in parts
+        for row in part.findall("tbody/tr")
+        if row.find("th").text == "bits per weight, draft"
+        for cell in row.findall("td")
+    ]
+    assert bits == [f"{found['bits_per_weight']:.2f} measured" for found in shown.values()]
+    scrolling = {table for div in root.findall(".//div[@class='scroll']") for table in div.iter("table")}
+    assert scrolling == set(root.iter("table"))
 
 
 def test_own_command_is_shown_escaped(make_entry, text_only):

@@ -2,10 +2,10 @@ import math
 
 import pytest
 
+from jaxspec.report.device_data import device_data
 from jaxspec.report.entries import (
     NO_STATUS,
     configurations,
-    device_data,
     device_title,
     gap_in_standard_errors,
     lookup,

@@ -56,6 +56,9 @@ def test_one_entry_per_device_with_every_promised_field(finished, config):
         for found in entry["configurations"].values():
             assert set(found) >= METRICS
             assert set(found["status"].values()) <= {"measured", "predicted", "calibrated", "input"}
+            # The program chose the length, and the knobs but for the paper's point.
+            assert found["status"]["draft_length"] == "predicted"
+            assert set(found["status"]) | {"status"} == set(found)
             for name, (low, high) in RANGES.items():
                 value = found["knobs"][name]
                 flat = np.concatenate([np.ravel(v) for v in (value.values() if isinstance(value, dict) else [value])])
@@ -64,6 +67,11 @@ def test_one_entry_per_device_with_every_promised_field(finished, config):
         assert {key: entry["lossless"][key] for key in lossless} == lossless
         assert entry["configurations"]["default"]["knobs"]["weight_cut_bits"]["q"] == [4.0, 4.0]
         assert len(entry["grid"]) == 24
+        knobs = {name: found["status"]["knobs"] for name, found in entry["configurations"].items()}
+        assert knobs == {"default": "input", "grid": "predicted", "uniform": "predicted", "tuned": "predicted"}
+        assert set(entry["grid"][0]) == set(entry["status"]["grid"])
+        assert entry["device_data"]["peak_flops_per_s"]["status"] == "input"
+        assert ("40 unary decoders" in " ".join(entry["assumptions"])) == (entry["device"] == "cassandra-npu")
 
 
 def test_predicted_tokens_per_cycle_are_the_counted_ones_under_greedy_decoding(finished):

@@ -1,9 +1,11 @@
 """`jaxspec predict` as a function: every part of an entry against the hardware models, and its tables and figure."""
 
+import copy
 import itertools
 
 import numpy as np
 import pytest
+from what_is_shown import all_is_shown, numbers_are_whole
 
 import hwmodels
 from hwmodels import catalog
@@ -100,6 +102,72 @@ def test_tables_and_figure_show_it(entry):
     assert len(drawn) == 8
     heights = [line.get_ydata() for line in drawn[0].lines if len(line.get_ydata()) == 4]
     np.testing.assert_allclose(heights[0], [row["speedup_vs_bf16_ar"] for row in entry["by_draft_length"]])
+
+
+def scaled(entry, *, speedup=1.0, time=1.0, **more):
+    """A prediction of another size: its speedups and times multiplied."""
+    found = copy.deepcopy(entry) | more
+    for row in (*found["by_draft_length"], *found["by_batch"]):
+        row["speedup_vs_bf16_ar"] *= speedup
+        row["speedup_vs_stored_ar"] *= speedup
+    for operators in found["operators"].values():
+        for name in operators:
+            operators[name] *= time
+    return found
+
+
+def stored_is_faster(entry):
+    """The series over stored AR above the one over 16-bit AR."""
+    found = copy.deepcopy(entry)
+    for row in (*found["by_draft_length"], *found["by_batch"]):
+        row["speedup_vs_stored_ar"] = 3 * row["speedup_vs_bf16_ar"]
+    return found
+
+
+def odd_predictions(entry):
+    """As they come, and at the ends: tiny, huge, one point, none that pays, sizes that do not fit, long names."""
+    one = scaled(entry, draft_length=0, pays=False)
+    one |= {"by_draft_length": one["by_draft_length"][:1], "by_batch": one["by_batch"][:1]}
+    zero = scaled(entry, speedup=0.0, time=0.0)
+    zero["sensitivity"] = {metric: {} for metric in zero["sensitivity"]}
+    full = scaled(entry, fits=False, ar_bf16_fits=False, lossless=False)
+    full["by_batch"] = [row | {"fits": False} for row in full["by_batch"]]
+    leaves = {f"matrix_unit.formats.{i}.a_name_of_a_number_that_is_long": (-0.3) ** i for i in range(12)}
+    long = scaled(entry, device="/a/very/long/path/to/" + "x" * 130 + ".toml", scheme="cassandra1-coded")
+    long["sensitivity"] = dict.fromkeys(long["sensitivity"], leaves)
+    return {
+        "as it is": [entry],
+        "tiny": [scaled(entry, speedup=1e-7, time=1e-9)],
+        "huge": [scaled(entry, speedup=1e7, time=1e9)],
+        "stored is faster": [stored_is_faster(entry)],
+        "one point, none pays": [one],
+        "zero": [zero],
+        "does not fit": [full],
+        "long names": [long],
+        "four devices": [entry, one, full, long],
+    }
+
+
+CASES = tuple(odd_predictions({"by_draft_length": [], "by_batch": [], "operators": {}, "sensitivity": {}}))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_all_data_lies_within_the_axes_and_all_text_on_the_canvas(entry, case):
+    all_is_shown(prediction_figure(odd_predictions(entry)[case]))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_table_cuts_a_number_at_any_width(entry, case):
+    for table in prediction_tables(odd_predictions(entry)[case]):
+        numbers_are_whole(table)
+
+
+def test_every_number_has_a_true_status(entry):
+    status = entry["status"]
+    assert status["acceptance"] == status["workload"] == status["capacity_bytes"] == status["area_m2"] == "input"
+    assert status["everything else"] == "predicted"
+    assert set(status["footprint"].values()) == {"predicted"}
+    assert "40 unary decoders" in " ".join(entry["assumptions"])
 
 
 def test_a_device_without_energy_says_so():

@@ -7,16 +7,19 @@ from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from what_is_shown import all_is_shown, numbers_are_whole
 
 import hwmodels
 from hwmodels import catalog
 from hwmodels.design_point import design_point
 from jaxspec.compress.scheme_widths import scheme_widths
 from jaxspec.errors import InputError
-from jaxspec.report.pareto import is_pareto
+from jaxspec.report.pareto import ParetoFront, is_pareto
+from jaxspec.report.sweep import sweep_table
 from jaxspec.runs.setup import scheme_footprint
 from jaxspec.runs.sweep import read_sweep, sweep
 from jaxspec.runs.sweep_config import EXAMPLE, SweepConfig, axis_values, read_sweep_config
@@ -74,6 +77,16 @@ def test_every_point_is_the_design_point(tmp_path, small_chunks):
     assert not list((tmp_path / "run").glob("*.part"))
 
 
+def test_every_column_has_a_true_status(tmp_path, small_chunks):
+    result = sweep(CONFIG, out=tmp_path / "run")
+    given = {"architecture", "device", *AXES, "capacity_bytes", "area_m2"}
+    metadata = pq.read_schema(tmp_path / "run" / "sweep.parquet").metadata
+    for name in result["columns"]:
+        status = metadata[f"status:{name}".encode()].decode()
+        assert status == ("input" if name in given else "predicted"), name
+    assert result["status"]["capacity_bytes"] == "input"
+
+
 def test_a_finished_sweep_is_read_again_and_another_one_refused(tmp_path, small_chunks, monkeypatch):
     first = sweep(CONFIG, out=tmp_path)
     monkeypatch.setattr(sweep_module, "_run", None)  # would fail if it were called
@@ -121,6 +134,37 @@ def test_pareto_by_comparing_all_pairs(points):
         better = (x <= x[i]) & (y <= y[i]) & ((x < x[i]) | (y < y[i]))
         twin_before = np.any((x[:i] == x[i]) & (y[:i] == y[i]))
         assert keep[i] == (not np.isnan(y[i]) and not np.any(better) and not twin_before)
+
+
+def _columns(x, y):
+    counted = {
+        "fits": np.ones(len(x), bool),
+        "speedup_vs_bf16_ar": y,
+        "tokens_per_s": y,
+        "draft_length": np.ones(len(x)),
+    }
+    axes = {f"device.an_axis_with_a_long_name.{i}": np.geomspace(1e-9, 1e13, len(x)) for i in range(7)}
+    return (
+        counted | axes | {"device": np.array(["/a/path/to/" + "x" * 70] * len(x)), "held_bytes": x, "tokens_per_s": y}
+    )
+
+
+@pytest.mark.parametrize(
+    ("x", "y"),
+    [
+        ([5.0], [3.0]),
+        ([1e-9, 1e-7, 1e-6], [1e-12, 1e-11, 1e-8]),
+        ([1e9, 1e13, 4e14], [1.0, 7e5, 3e9]),
+        ([1.0, 100.0, 0.0], [2.0, 900.0, 0.0]),
+        ([2.0, 300.0, 900.0], [5.0, 400.0, 0.0]),
+    ],
+)
+def test_no_table_cuts_a_number_and_the_figure_shows_every_point(x, y):
+    front = ParetoFront("held_bytes", "tokens_per_s")
+    front.add(_columns(np.array(x), np.array(y)))
+    all_is_shown(front._figure())
+    pareto = {"axes": front.axes, "points": front.rows()}
+    numbers_are_whole(sweep_table({"pareto": pareto, "points": 1_234_567, "points_that_fit": len(x)}))
 
 
 def test_the_example_is_valid(tmp_path):

@@ -1,5 +1,6 @@
 """`jaxspec tree` on a tiny untrained network: its numbers against others' ways to them, the proof, resumption, bad input."""
 
+import copy
 import itertools
 import json
 import shutil
@@ -9,12 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from what_is_shown import all_is_shown, numbers_are_whole
 
 from jaxspec.cli import main
 from jaxspec.errors import InputError
 from jaxspec.models import DecoderConfig, init_params, save_directory
 from jaxspec.report.figures.tree_drawing import node_places
-from jaxspec.report.tree_tables import tree_headline
+from jaxspec.report.tree_report import draw_tree_figures
+from jaxspec.report.tree_tables import tree_headline, tree_tables
 from jaxspec.runs import Reporter, TreeConfig, build_config, search_tree
 from jaxspec.runs import tree_search as tree_search_module
 from jaxspec.runs.directory import RunDirectory
@@ -183,6 +186,41 @@ def test_page_and_figures_are_there(finished):
     ElementTree.fromstring(page)
     assert "Which tree pays?" in page
     assert "every cycle as foretold" in page
+
+
+def odd_trees(entry):
+    """As it came, and at the ends: tiny and huge speeds, contexts that do not fit, one point, none that pays."""
+
+    def changed(factor, *, speculate=True, fits=True, rows=None):
+        found = copy.deepcopy(entry)
+        found["contexts"] = found["contexts"][:rows]
+        for row in found["contexts"]:
+            row["fits"] = fits
+            row["decision"]["speculate"] = speculate
+            row["effective_performance"] = [factor * x for x in row["effective_performance"]]
+            row["ar_bf16_s"] /= factor
+            row["ar_stored_s"] /= factor
+            for part in (row["decision"], row["decision"]["best_tree"]):
+                part["tokens_per_s"] *= factor
+                part["speedup_vs_stored_ar"] *= factor
+        return found
+
+    return {
+        "as it came": entry,
+        "tiny": changed(1e-7),
+        "huge": changed(1e7),
+        "one context": changed(1.0, rows=1),
+        "none pays": changed(0.5, speculate=False, fits=False),
+    }
+
+
+@pytest.mark.parametrize("case", ["as it came", "tiny", "huge", "one context", "none pays"])
+def test_no_table_cuts_a_number_and_no_figure_leaves_out_data(finished, case):
+    entry = odd_trees(finished[0][0])[case]
+    for table in tree_tables([entry]):
+        numbers_are_whole(table)
+    for figure in draw_tree_figures(entry).values():
+        all_is_shown(figure)
 
 
 def test_a_finished_run_is_reprinted_without_work(finished, config, monkeypatch):

@@ -1,0 +1,193 @@
+"""What the times of one device assume, in sentences made from the device itself: its rates, its kernels, its decoders."""
+
+from __future__ import annotations
+
+from statistics import fmean
+from typing import Any
+
+from hwmodels import catalog
+from hwmodels.catalog.calibrated import calibration_record
+from hwmodels.catalog.device_entries import DeviceEntry
+from hwmodels.compute.calibrated_gpu import CalibratedGpu
+from hwmodels.compute.matrix_vector_npu import MatrixVectorNpu
+from hwmodels.device import MemoryTier
+from jaxspec.report.formatting import quantity
+
+__all__ = ["device_assumptions", "device_facts", "number_status"]
+
+#: Class of a matrix unit -> what it is.
+_UNITS = {
+    "FpgaArray": "an FPGA's array of multiply-add elements",
+    "MatrixVectorNpu": "a tiled matrix unit fed by vector units",
+    "NearMemoryUnit": "processing elements at the memory's banks",
+    "SystolicArray": "a systolic array",
+    "VectorArray": "an array of vector elements",
+}
+
+#: Where decoders sit, in words.
+_PLACES = {"l2": "between L2 cache and interconnect", "dma": "in the DMA", "array_edge": "at the array's edge"}
+
+
+def device_facts(name: str) -> dict[str, Any]:
+    """What an entry of result.json says of its device, so that a report needs nothing else.
+
+    Args:
+        name: of the catalog, or the path of a TOML file.
+    Returns:
+        device_title; device_data: field -> value, source, status; assumptions: sentences.
+    """
+    entry = catalog.device_entry(name)
+    data = {
+        field: {"value": float(value), "source": source, "status": number_status(source)}
+        for field, source in entry.sources.items()
+        if (value := _attribute(entry.device, field)) is not None
+    }
+    return {"device_title": entry.title, "device_data": data, "assumptions": device_assumptions(entry)}
+
+
+def number_status(source: str) -> str:
+    """The status of a device's number: "calibrated" if it was fitted to measured or printed times, else "input"."""
+    return "calibrated" if source.strip().lower().startswith("calibrated") else "input"
+
+
+def device_assumptions(entry: DeviceEntry) -> list[str]:
+    """A sentence or two each about arithmetic, memory, launches, decoding, energy, and numbers that were fitted."""
+    device = entry.device
+    said = [*_arithmetic(entry), _memory(entry)]
+    if float(device.kv_traffic_factor) != 1.0:
+        said.append(
+            f"Attention moves {float(device.kv_traffic_factor):g} bytes per byte of the cache "
+            f"({_word(entry, 'kv_traffic_factor')})."
+        )
+    said += [_launches(entry), _decoding(entry), _energy(entry)]
+    fitted = [field for field, source in entry.sources.items() if number_status(source) == "calibrated"]
+    if fitted and entry.calibration is None:
+        said.append(
+            f"Fitted to printed times, not to data sheets: {', '.join(fitted)} (sources in the table of device data)."
+        )
+    return said
+
+
+def _arithmetic(entry: DeviceEntry) -> list[str]:
+    device, unit = entry.device, entry.device.matrix_unit
+    efficiency = float(device.compute_efficiency)
+    rate = (
+        f"{100 * efficiency:.4g} % of the dense 16-bit rate of {quantity('_flops_per_s', float(device.peak_flops_per_s))} "
+        f"(efficiency: {_word(entry, 'compute_efficiency')})"
+    )
+    if unit is None:
+        return [
+            f"Time is a roofline per operator: all arithmetic runs at {rate}, whatever width weights are stored in."
+        ]
+    if isinstance(unit, CalibratedGpu):
+        return [*_calibration(entry), f"Everything but matrix products and attention runs at {rate}."]
+    kind = _UNITS.get(type(unit).__name__, type(unit).__name__)
+    return [
+        f"Matrix products take the time that a model of {kind} counts from its shape and clock; that model was not held "
+        f"against measured times here. Everything else runs at {rate}."
+    ]
+
+
+def _calibration(entry: DeviceEntry) -> list[str]:
+    """What the kernels are fitted to, with which error."""
+    if entry.calibration is None:  # made by hand
+        return ["Matrix products and attention take the time of fitted kernels; what they were fitted to is not known."]
+    record = calibration_record(entry.calibration)
+    formats = sorted(record["formats"].values(), key=lambda found: -found["weight_bits"])
+    tables = dict.fromkeys(found["table"] for found in (*formats, record["attention"]))
+    errors = [
+        f"{found['weight_bits']:g}-bit weights {100 * fmean(found['held_out_halves']):.2g} %"
+        for found in formats
+        if found.get("held_out_halves")
+    ]
+    attention = record["attention"].get("errors", {}).get("held out", {}).get("mean")
+    errors += [] if attention is None else [f"attention {100 * attention:.2g} %"]
+    said = (
+        f"Matrix products and attention take the time of kernels that are calibrated to measured ones ({', '.join(tables)}); "
+        f"mean error on measurements that the fit did not see: {', '.join(errors) or 'not known'}. Arithmetic and traffic "
+        "are joined by the smooth maximum of that fit."
+    )
+    sheet, device = record["data_sheet"], entry.device
+    own = {
+        "peak_flops_per_s": float(device.peak_flops_per_s),
+        "bandwidth_bytes_per_s": float(device.memory.bandwidth_bytes_per_s),
+    }
+    if any(abs(value / float(sheet[name]) - 1.0) > 0.02 for name, value in own.items()):
+        said += f" They were measured on another GPU, {entry.calibration}, and scaled by this one's data sheet."
+    widths = " and ".join(f"{found['weight_bits']:g}" for found in formats)
+    return [said, f"There are measured kernels for {widths} bits per weight; times at other widths follow from these."]
+
+
+def _memory(entry: DeviceEntry) -> str:
+    device = entry.device
+    parts = [_tier(entry, device.memory, "memory")]
+    parts += [_tier(entry, tier, f"spill.{i}") for i, tier in enumerate(device.spill)]
+    said = f"Weights and cached keys and values stream at {', then '.join(parts)}"
+    if len(parts) > 1:
+        said += "; all at the same time" if device.schedule == "overlapped" else "; one after the other"
+    if isinstance(device.matrix_unit, CalibratedGpu):
+        said += "; products and attention reach the shares that their kernels were fitted with"
+    return said + "."
+
+
+def _tier(entry: DeviceEntry, tier: MemoryTier, name: str) -> str:
+    return (
+        f"{100 * float(tier.efficiency):.4g} % of {quantity('_bytes_per_s', float(tier.bandwidth_bytes_per_s))} "
+        f"(efficiency: {_word(entry, f'{name}.efficiency')})"
+    )
+
+
+def _launches(entry: DeviceEntry) -> str:
+    latency_s = float(entry.device.operator_latency_s)
+    if isinstance(entry.device.matrix_unit, CalibratedGpu):
+        return (
+            "Launches of products and attention take the fitted times; others take "
+            f"{quantity('_s', latency_s)} each ({_word(entry, 'operator_latency_s')})."
+        )
+    if latency_s == 0:
+        return f"Launching an operator takes no time ({_word(entry, 'operator_latency_s')})."
+    return f"Each launch of an operator takes {quantity('_s', latency_s)} ({_word(entry, 'operator_latency_s')})."
+
+
+def _decoding(entry: DeviceEntry) -> str:
+    decoder, unit = entry.device.decoder, entry.device.matrix_unit
+    if decoder is not None and decoder.kind != "none":
+        return (
+            f"Values that are stored in fewer than 16 bits pass {float(decoder.count):g} {decoder.kind.replace('_', ' ')} "
+            f"decoders {_PLACES[decoder.place]} ({float(decoder.symbols_per_cycle):g} symbols per cycle each at "
+            f"{quantity('_hz', float(decoder.frequency_hz))}); a step waits for them where they are the slowest."
+        )
+    if isinstance(unit, MatrixVectorNpu):
+        return "Converting weights of few bits is the work of the vector units, and its time counts."
+    if isinstance(unit, CalibratedGpu):
+        return (
+            "The measured kernels unpack their own weights; unpacking any other format is taken to cost no more, which is "
+            "optimistic."
+        )
+    return "The device has no decoders: decompressing values costs nothing, which is optimistic."
+
+
+def _energy(entry: DeviceEntry) -> str:
+    chip = entry.device.chip
+    if chip is None:
+        return "Energy and area of this device are not known, and none are reported."
+    static_w = float(chip.static_power_w)
+    return (
+        f"Energy is that of arithmetic, of each memory's bits and of decoders, and {static_w:.4g} W all the time; where "
+        "each number comes from, the table of device data says."
+    )
+
+
+def _word(entry: DeviceEntry, field: str) -> str:
+    """Where a number comes from, in a word."""
+    source = entry.sources.get(field)
+    if source is None:
+        return "default"
+    first = source.strip().lower().partition(":")[0]
+    return first if first in ("assumed", "derived", "calibrated") else "given"
+
+
+def _attribute(tree: Any, dotted: str) -> Any:
+    for name in dotted.split("."):
+        tree = tree[int(name)] if name.isdigit() else getattr(tree, name)
+    return tree

@@ -1,0 +1,94 @@
+"""What a report says of its device: true for rooflines, calibrated kernels, arrays, decoders, with and without energy."""
+
+import pytest
+
+from hwmodels import catalog
+from hwmodels.catalog.calibrated import calibration_record
+from jaxspec.report.assumptions import device_facts, number_status
+from jaxspec.report.device_data import assumptions, device_data
+
+
+def said(name):
+    return " ".join(device_facts(name)["assumptions"])
+
+
+@pytest.mark.parametrize("name", catalog.device_names())
+def test_every_device_says_what_is_true_of_it(name):
+    text, device = said(name), catalog.device(name)
+    calibrated = catalog.device_entry(name).calibration is not None
+    assert ("calibrated to measured ones" in text) == calibrated
+    assert ("Time is a roofline per operator" in text) == (device.matrix_unit is None)
+    assert ("decoders" in text and "a step waits for them" in text) == (device.decoder is not None)
+    assert ("Energy and area of this device are not known" in text) == (device.chip is None)
+    assert ("bytes per byte of the cache" in text) == (float(device.kv_traffic_factor) != 1.0)
+    if float(device.compute_efficiency) != 1.0:
+        assert "100 % of the dense" not in text
+    # Not a sentence of another kind of device.
+    if device.decoder is not None:
+        assert "costs nothing" not in text
+
+
+@pytest.mark.parametrize("name", catalog.device_names())
+def test_fitted_numbers_are_badged_calibrated_and_others_input(name):
+    data = device_facts(name)["device_data"]
+    assert data
+    for field, source in catalog.device_sources(name).items():
+        if field in data:
+            assert data[field]["status"] == ("calibrated" if source.startswith("calibrated") else "input")
+    fitted = {field for field, found in data.items() if found["status"] == "calibrated"}
+    if catalog.device_entry(name).calibration is not None:
+        assert any(field.startswith("matrix_unit.formats.") for field in fitted)
+    assert data["peak_flops_per_s"]["status"] == "input"
+
+
+def test_the_error_of_the_kernels_is_that_of_what_the_fit_did_not_see():
+    record = calibration_record("h100-sxm")
+    halves = record["formats"]["bfloat16"]["held_out_halves"]
+    text = said("h100-sxm")
+    assert f"16-bit weights {100 * sum(halves) / len(halves):.2g} %" in text
+    assert record["formats"]["bfloat16"]["table"] in text
+    assert "another GPU" not in text
+    assert "measured on another GPU, l40s" in said("rtx-4090-calibrated")
+
+
+def test_a_device_of_ones_own_speaks_for_itself(tmp_path):
+    path = tmp_path / "chip.toml"
+    path.write_text(
+        'title = "My chip"\n'
+        'peak_flops_per_s = { value = 2e12, source = "s" }\n'
+        'compute_efficiency = { value = 0.7, source = "Calibrated: on my desk" }\n'
+        'scratchpad_bytes = { value = 1e6, source = "s" }\n'
+        'operator_latency_s = { value = 3e-6, source = "assumed: like another" }\n'
+        "[memory]\n"
+        'bandwidth_bytes_per_s = { value = 1e11, source = "s" }\n'
+        'efficiency = { value = 0.5, source = "derived: from a trace" }\n'
+        'capacity_bytes = { value = 8e9, source = "s" }\n'
+        "[decoder]\n"
+        'kind = "unary"\nplace = "l2"\n'
+        'frequency_hz = { value = 2e9, source = "s" }\n'
+        'symbols_per_cycle = { value = 3, source = "s" }\n'
+        'count = { value = 7, source = "s" }\n',
+        encoding="utf-8",
+    )
+    facts = device_facts(str(path))
+    assert facts["device_title"] == "My chip"
+    assert facts["device_data"]["compute_efficiency"]["status"] == "calibrated"
+    text = " ".join(facts["assumptions"])
+    for part in (
+        "70 % of the dense 16-bit rate of 2 TFLOP/s (efficiency: calibrated)",
+        "50 % of 100 GB/s (efficiency: derived)",
+        "3 µs (assumed)",
+        "7 unary decoders between L2 cache and interconnect (3 symbols per cycle each at 2 GHz)",
+        "Fitted to printed times, not to data sheets: compute_efficiency",
+    ):
+        assert part in text
+    # The file may be gone when the page is made.
+    path.unlink()
+    entry = {"device": str(path), **facts}
+    assert assumptions(entry) == facts["assumptions"]
+    assert {found.status for found in device_data(entry)} == {"calibrated", "input"}
+
+
+def test_what_nobody_knows_is_not_invented():
+    assert assumptions({"device": "my-board"}) == []
+    assert number_status("NVIDIA data sheet, not calibrated") == "input"

@@ -1,0 +1,193 @@
+"""The rule by which every table and sentence fits its terminal: nothing is cut, and no number is broken."""
+
+import re
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from what_is_shown import NUMBER, WIDTHS, numbers_are_whole, printed
+
+import jaxspec.report.terminal as terminal
+from jaxspec.report import tables
+from jaxspec.report.terminal import Table, fold, say, show
+from jaxspec.runs.progress import Reporter
+
+WORDS = st.text(st.sampled_from("abcXYZ_./-()"), min_size=1, max_size=30)
+NUMBERS = st.one_of(
+    st.floats(-1e9, 1e9).map(lambda x: f"{x:,.3f}"),
+    st.floats(-1e30, 1e30).map(lambda x: f"{x:.4g}"),
+    st.integers(0, 10**12).map(str),
+    st.floats(0, 99).map(lambda x: f"{x:.2f}x"),
+    st.floats(0, 99).map(lambda x: f"{x:.2f}±0.06"),
+)
+SENTENCES = st.lists(st.one_of(WORDS, NUMBERS), max_size=6).map(" ".join)
+
+
+@st.composite
+def some_tables(draw):
+    columns, rows = draw(st.integers(1, 7)), draw(st.integers(0, 3))
+    table = Table(draw(SENTENCES), draw(SENTENCES))
+    for _ in range(columns):
+        table.add_column(draw(SENTENCES), justify=draw(st.sampled_from(["left", "right"])))
+    for _ in range(rows):
+        table.add_row(*(draw(st.one_of(NUMBERS, SENTENCES)) for _ in range(columns)))
+    return table
+
+
+@settings(max_examples=25, deadline=None)
+@given(some_tables())
+def test_no_table_cuts_a_number_at_any_width(table):
+    numbers_are_whole(table, (20, 60, 100, WIDTHS[-1]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(SENTENCES, st.integers(1, 90), st.booleans())
+@example("speedup_vs_stored_ar over 1,024.5e-06", 7, True)
+def test_folding_loses_nothing_and_breaks_no_number(text, width, break_words):
+    lines = fold(text, width, break_words=break_words)
+    assert re.sub(r"\s", "", "".join(lines)) == re.sub(r"\s", "", text)
+    assert NUMBER.findall("\n".join(lines)) == NUMBER.findall(text)
+    if not break_words:
+        assert " ".join(lines).split() == text.split()
+    for line in lines:
+        assert len(line) <= width or not line.count(" ")
+
+
+def numbered(columns, rows=2, heading="speedup vs {} AR"):
+    table = Table("a title", "a caption")
+    table.add_column("device")
+    for i in range(columns):
+        table.add_column(heading.format(i), justify="right")
+    for row in range(rows):
+        table.add_row(f"board {row}", *(f"{row + 1}.{i:05d}" for i in range(columns)))
+    return table
+
+
+def test_a_table_that_fits_is_one_line_per_row():
+    assert printed(numbered(2), 120).splitlines() == [
+        "a title",
+        "device   speedup vs 0 AR  speedup vs 1 AR",
+        "───────  ───────────────  ───────────────",
+        "board 0          1.00000          1.00001",
+        "board 1          2.00000          2.00001",
+        "a caption",
+        "",
+    ]
+
+
+def test_headings_fold_before_columns_are_divided():
+    lines = printed(numbered(2), 27).splitlines()
+    assert lines[1:4] == [
+        "          speedup   speedup",
+        "device    vs 0 AR   vs 1 AR",
+        "───────  ────────  ────────",
+    ]
+    assert "board 0   1.00000   1.00001" in lines
+
+
+def test_many_columns_are_divided_and_each_part_names_its_rows():
+    lines = printed(numbered(7), 40).splitlines()
+    assert sum(line.startswith("board 0") for line in lines) == 3
+    assert lines.count("") == 3
+
+
+def test_where_two_columns_do_not_fit_rows_become_lists():
+    table = numbered(2, rows=1)
+    table.rows[0] = type(table.rows[0])(("board 0", "1234567890123456", "2"))
+    assert printed(table, 20).splitlines() == [
+        "a title",
+        "device: board 0",
+        "  speedup vs 0 AR:",
+        "    1234567890123456",
+        "  speedup vs 1 AR: 2",
+        "a caption",
+        "",
+    ]
+
+
+def test_a_pipe_has_no_width_unless_told(monkeypatch, capsys):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    show(numbered(20))
+    assert len(capsys.readouterr().out.splitlines()) == 6 + 1
+    monkeypatch.setenv("COLUMNS", "60")
+    show(numbered(20))
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 60
+    assert out.count("1.00019") == 1
+
+
+def test_a_number_wider_than_the_terminal_is_whole(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "10")
+    table = Table()
+    table.add_column("n")
+    table.add_row("1" * 30)
+    show(table)
+    assert "1" * 30 in capsys.readouterr().out
+
+
+def test_brackets_and_colons_are_no_markup(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    table = Table("[bold]a[/bold] :smile:", "[b]")
+    table.add_column("[red]")
+    table.add_row("[link=x]y[/link]")
+    show(table)
+    say("file [1].jspk :warning:")
+    out = capsys.readouterr().out
+    for text in ("[bold]a[/bold] :smile:", "[b]", "[red]", "[link=x]y[/link]", "file [1].jspk :warning:"):
+        assert text in out
+
+
+def test_sentences_fold_at_words_and_paths_stay_whole(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    path = "/a/long/path/" + "x" * 90
+    say(f"  result of the run: {path} and {'a few words ' * 12}", indent="    ")
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.strip() == path for line in lines)
+    assert all(len(line) <= 80 or line.strip() == path for line in lines)
+    assert all(line.startswith("    ") for line in lines[1:] if line != path)
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, None])
+def test_lines_of_a_run_fold_at_words_and_names_are_no_markup(width, monkeypatch, capsys):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if width is not None:
+        monkeypatch.setenv("COLUMNS", str(width))
+    path = "/runs/[a]" + "/deep" * 30
+    Reporter().line(f"report of the whole run with all its devices and numbers such as 1,234.567: {path}")
+    lines = capsys.readouterr().err.splitlines()
+    assert path in [line.split()[-1] for line in lines]
+    assert all(len(line) <= (width or WIDTHS[-1]) or " " not in line for line in lines)
+    assert (len(lines) == 1) == (width is None)
+
+
+def test_too_many_cells_are_refused():
+    with pytest.raises(ValueError, match="add columns first"):
+        numbered(1).add_row("a", "b", "c")
+
+
+def test_tables_of_tune_and_evaluate_at_every_width(make_entry):
+    entries = [make_entry(), make_entry(device="jetson-agx-orin", pays=False)]
+    for table in tables(entries):
+        numbers_are_whole(table)
+    assert printed(tables(entries)[0], 60).count("tuned") == 2
+
+
+@pytest.mark.parametrize("command", ["devices", "models"])
+@pytest.mark.parametrize("width", [60, 80, 100, 120, None])
+def test_catalogs_at_every_width(command, width, monkeypatch, capsys):
+    from jaxspec.cli import catalogs
+
+    seen = []
+    monkeypatch.setattr(terminal, "show", lambda *found, console=None: seen.extend(found))
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if width is not None:
+        monkeypatch.setenv("COLUMNS", str(width))
+    getattr(catalogs, command).main(["--sources", "--json", "x.json"], standalone_mode=False)
+    numbers_are_whole(seen[0], (width or WIDTHS[-1],))
+    for line in capsys.readouterr().out.splitlines():
+        assert len(line) <= (width or WIDTHS[-1]) or " " not in line.strip()
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)

@@ -8,6 +8,7 @@ import sys
 
 import click
 
+from jaxspec.cli.usage import unknown_command, usage_line
 from jaxspec.errors import InputError
 
 _COMMANDS = {
@@ -38,6 +39,11 @@ class _LazyGroup(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         return getattr(importlib.import_module(_COMMANDS[cmd_name]), cmd_name)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]):
+        if args and args[0] not in _COMMANDS:
+            raise unknown_command(args[0], _COMMANDS, ctx)
+        return super().resolve_command(ctx, args)
 
 
 @click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -84,11 +90,8 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(_INTERRUPTED, 130)
     except KeyboardInterrupt:
         _fail(_INTERRUPTED, 130)
-    except click.NoSuchOption as error:
-        hint = f"; did you mean {' or '.join(error.possibilities)}?" if error.possibilities else ""
-        _fail(f"no such option {error.option_name}{hint}; see jaxspec --help", 2)
     except click.ClickException as error:
-        _fail(f"{error.format_message()}; see jaxspec --help", 2)
+        _fail(usage_line(error), 2)
     except Exception as error:
         if (refusal := _disk_error(error)) is None:
             raise

@@ -12,6 +12,7 @@ from typing import Any
 from jaxspec.errors import InputError
 from jaxspec.files import to_json, write_text
 from jaxspec.runs.config import CommonConfig, config_hash, read_toml, to_toml
+from jaxspec.runs.inputs import changed_inputs, unrecorded_inputs
 from jaxspec.runs.sweep_config import SweepConfig
 
 #: Everything a run ever writes; `--force` removes these and nothing else.
@@ -23,6 +24,9 @@ _CONTENTS = (
 
 class RunDirectory:
     """One run's files.
+
+    Attributes:
+        unrecorded: files that the configuration names and an earlier version began the run without a digest of.
 
     Raises:
         InputError: the directory belongs to another configuration or other inputs, is in use, or cannot be written.
@@ -40,10 +44,11 @@ class RunDirectory:
         """Open or create.
 
         Args:
-            inputs: digests of what the configuration names (weights, text), so that a resumed run cannot mix two of them.
+            inputs: digests of the files that the configuration names, so that a resumed run cannot mix two of them.
             out: directory to use; otherwise runs/<command>-<hash of the configuration>.
             force: start anew.
         """
+        self.unrecorded: list[str] = []
         self.path = Path(out) if out is not None else Path("runs") / f"{command}-{config_hash(config)}"
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -99,12 +104,16 @@ class RunDirectory:
                 f"directory {str(self.path)!r} holds {', '.join(foreign)} but no config.toml; give another --out"
             )
         write_text(settings, to_toml(config))
-        if inputs_file.exists() and self._json(inputs_file) != inputs:
-            raise InputError(
-                f"the model or the text has changed since run directory {str(self.path)!r} was begun; "
-                "give another --out, or --force to start it anew"
-            )
-        write_text(inputs_file, to_json(inputs))
+        if inputs_file.exists():
+            recorded = self._json(inputs_file)
+            if changed := changed_inputs(recorded, inputs):
+                raise InputError(
+                    f"{', '.join(changed)} has changed since run directory {str(self.path)!r} was begun; "
+                    "give another --out, or --force to start it anew"
+                )
+            self.unrecorded = unrecorded_inputs(recorded, inputs)
+        else:
+            write_text(inputs_file, to_json(inputs))
 
     @property
     def checkpoints(self) -> Path:

@@ -18,6 +18,7 @@ from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.measuring import Measuring, carry_out
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Arrays
+from jaxspec.settings import expect
 from jaxspec.tune.gradient import HISTORY, Goal, Plan, ascend
 from jaxspec.tune.hard import (
     GRID_CUT_BITS,
@@ -201,4 +202,5 @@ def tune(
         write_report(entries, run.metrics, directory.path)
         return entries
 
+    expect(TuneConfig, config)
     return carry_out("tune", config, work, out=out, force=force, reporter=reporter)

@@ -64,7 +64,10 @@ def _coerce(name: str, value: Any, annotation: Any, given: Setting) -> Any:
             raise InputError(f"{name} is {shown(value)}; it must be a table of names and values")
         return dict(value)
     if annotation is str:
-        return as_text(name, value)
+        text = as_text(name, value)
+        if not text and given.check is None:  # a check of its own knows better what is allowed
+            raise InputError(f"{name} is ''; {given.help or 'it must not be empty'}")
+        return text
     number = _number(value, annotation)
     if number is None:
         raise InputError(f"{name} is {shown(value)}; it must be of type {annotation.__name__}")

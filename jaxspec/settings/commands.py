@@ -77,7 +77,7 @@ class TuneConfig(CommonConfig):
         "Constraint: mean bits per weight that a draft step reads.",
         low=0.5,
         high=16,
-        unset="none; with kl and bits_per_byte those of Cassandra's 40 %/4 bits",
+        unset="none, or with kl and bits_per_byte those of Cassandra's 40 %/4 bits",
     )
     steps: int = setting(60, "Gradient steps over all knobs.", low=1, high=100_000)
     uniform_steps: int = setting(15, "Gradient steps over one pair for all matrices.", low=1, high=100_000)

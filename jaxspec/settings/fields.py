@@ -75,12 +75,9 @@ def default_text(field: dataclasses.Field) -> str:
     """A default as one would type it; of a field without one, what that stands for."""
     if field.default is None:
         return setting_of(field).unset
-    if isinstance(field.default, tuple):
-        return ",".join(map(_number, field.default))
-    return _number(field.default)
+    parts = field.default if isinstance(field.default, tuple) else (field.default,)
+    return ",".join(f"{part:g}" if isinstance(part, float) else str(part) for part in parts)
 
 
-def _number(value: Any) -> str:
-    if isinstance(value, str):
-        return value
+def _number(value: float) -> str:
     return f"{int(value):,}" if float(value).is_integer() and abs(value) >= 10_000 else f"{value:g}"

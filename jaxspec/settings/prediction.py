@@ -32,7 +32,7 @@ def _few_positions(numbers: tuple[float, ...]) -> None:
 def _without_draft(config: PredictConfig) -> str | None:
     """Why the knobs decide nothing."""
     if config.scheme is None:
-        return f"they decide the widths of scheme {', '.join(WIDTHS_WITH_DRAFT)}, and none came"
+        return f"knobs decide the widths of scheme {', '.join(WIDTHS_WITH_DRAFT)}, and no scheme came"
     if config.scheme not in WIDTHS_WITH_DRAFT:
         return f"scheme {config.scheme} has no pruned or truncated draft"
     return None

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from jaxspec.partial_files import whole_file
+
 
 def write_text(path: Path, text: str) -> None:
     """Write beside the target, then rename over it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with whole_file(path) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write beside the target, then rename over it."""
+    with whole_file(path) as part:
+        part.write_bytes(content)
 
 
 def plain(value: Any) -> Any:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
+import select
 import sys
+from typing import TextIO
 
 import click
 
+from jaxspec.cli.process import INTERRUPTED, discard_output
 from jaxspec.cli.usage import unknown_command, usage_line
 from jaxspec.errors import InputError
+from jaxspec.interruption import UNDER_WAY
 
 _COMMANDS = {
     "tune": "jaxspec.cli.tune",
@@ -24,11 +29,12 @@ _COMMANDS = {
     "models": "jaxspec.cli.catalogs",
 }
 
-#: True of every command: runs keep their stages, all other files appear whole or not at all.
-_INTERRUPTED = "interrupted; nothing is half-written, and the same command goes on (a run from its last stage)"
-
 #: Failures of the disk, not ours: said in one line.
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS}
+
+
+#: Exit code where the reader of the output went away, as `head` does: what the shell says of other programs then.
+READER_LEFT = 141
 
 
 class _LazyGroup(click.Group):
@@ -62,7 +68,8 @@ def cli() -> None:
     jaxspec pack DIR -o model.jspk                a lossless container with the draft inside; unpack, inspect
     jaxspec devices                               what may stand behind --device
 
-    Exit codes: 0 done ("no draft pays" is an answer), 1 our own bug, 2 bad input, 130 interrupted and resumable.
+    Exit codes: 0 done ("no draft pays" is an answer), 1 our own bug, 2 bad input, 130 interrupted and resumable,
+    141 nobody read the output to its end.
     """
 
 
@@ -76,23 +83,63 @@ def _disk_error(error: BaseException | None) -> OSError | None:
 
 
 def _fail(message: str, code: int) -> None:
-    print(f"jaxspec: {' '.join(message.split())}", file=sys.stderr)
+    if sys.stderr is not None:  # print takes None for standard output
+        with contextlib.suppress(OSError):
+            print(f"jaxspec: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(code)
+
+
+def _reader_left(error: BaseException) -> bool:
+    """Whether an exception means that nobody reads what is printed, in whatever form libraries pass it on."""
+    if not isinstance(error, (OSError, SystemExit)):
+        return False
+    causes: list[BaseException | None] = [error, error.__context__]
+    if any(isinstance(cause, OSError) and cause.errno == errno.EPIPE for cause in causes):
+        return True
+    # Click ends with an exit code instead; the poll of a pipe without a reader tells.
+    return isinstance(error, SystemExit) and error.code == 1 and any(map(_pipe_is_broken, (sys.stdout, sys.stderr)))
+
+
+def _pipe_is_broken(stream: TextIO | None) -> bool:
+    try:
+        poll = select.poll()
+        poll.register(stream.fileno(), 0)  # pyright: ignore[reportOptionalMemberAccess]
+        return any(state & select.POLLERR for _, state in poll.poll(0))
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def _cannot_print() -> OSError | None:
+    """The refusal of standard output to take what was printed, if that is what failed."""
+    try:
+        sys.stdout.flush()
+    except OSError as refusal:
+        return refusal
+    return None
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit."""
+    if sys.stdout is None:
+        _fail("standard output is closed; results are printed there: give it a place, such as >/dev/null", 2)
     try:
         cli.main(args=arguments, prog_name="jaxspec", standalone_mode=False)
+        sys.stdout.flush()
     except InputError as error:
         _fail(str(error), 2)
-    except click.exceptions.Abort:
-        _fail(_INTERRUPTED, 130)
-    except KeyboardInterrupt:
-        _fail(_INTERRUPTED, 130)
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        _fail(UNDER_WAY.line(), INTERRUPTED)
     except click.ClickException as error:
         _fail(usage_line(error), 2)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        if _reader_left(error):
+            discard_output(sys.stdout, sys.stderr)
+            sys.exit(READER_LEFT)
+        if (refusal := _cannot_print()) is not None:
+            discard_output(sys.stdout)
+            _fail(
+                f"standard output cannot be written ({refusal.strerror}); give it another place, then run it again", 2
+            )
         if (refusal := _disk_error(error)) is None:
             raise
         where = f" {refusal.filename!r}" if refusal.filename else ""

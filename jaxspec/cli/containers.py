@@ -8,6 +8,7 @@ from jaxspec.cli.options import (
     config_option,
     force_option,
     json_option,
+    later,
     out_option,
     plot_option,
     resolve,
@@ -20,7 +21,7 @@ from jaxspec.settings import PackConfig
 
 @click.command()
 @click.argument("checkpoint", required=False)
-@out_option("The container.", "<name of the checkpoint>.jspk here", "-o")
+@out_option("The container.", "<name of the checkpoint>.jspk here", "-o", check=later)
 @settings_options(PackConfig, without=("model",))
 @config_option
 @force_option("Replace a container that is there.")
@@ -50,7 +51,7 @@ def pack(checkpoint, out, config_file, force, json_file, **flags) -> None:
 
 @click.command()
 @click.argument("container", type=click.Path())
-@out_option("A folder, or a .safetensors file if one was packed.", "", "-o", required=True)
+@out_option("A folder, or a .safetensors file if one was packed.", "", "-o", required=True, check=later)
 @force_option("Replace files that are there.")
 @json_option
 def unpack(container, out, force, json_file) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import typing
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ import click
 
 from jaxspec.errors import InputError
 from jaxspec.files import to_json, write_text
+from jaxspec.output_places import check_figure_place, check_file_place, check_folder_place
 from jaxspec.settings import QUICK, build_config, read_toml
 from jaxspec.settings.base import ConfigType, Settings
 from jaxspec.settings.coercion import as_path
@@ -22,6 +22,7 @@ __all__ = [
     "config_option",
     "force_option",
     "json_option",
+    "later",
     "option_of",
     "out_option",
     "plot_option",
@@ -32,9 +33,6 @@ __all__ = [
 ]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-#: Endings of figures that `--plot` writes.
-_FIGURES = (".png", ".svg", ".pdf")
 
 
 def option_of(kind: type[Settings], name: str) -> Callable[[Function], Function]:
@@ -62,45 +60,34 @@ def settings_options(kind: type[Settings], *, without: tuple[str, ...] = ()) -> 
     return decorate
 
 
-def _path(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """A path that is not empty; refused while the command line is read."""
-    return None if value is None else as_path(parameter.opts[0], value)
+def _place(check: Callable[[str, str], None]) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
+    """A path that is checked when the command line is read, before any work."""
+
+    def callback(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+        if value is None:
+            return None
+        path = as_path(parameter.opts[0], value)
+        check(path, parameter.opts[0])
+        return path
+
+    return callback
 
 
-def _file_to_write(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """A file that can be written, checked before any work is done for it."""
-    if (path := _path(ctx, parameter, value)) is None:
-        return None
-    folder = os.path.dirname(path) or "."
-    while not os.path.lexists(folder):
-        folder = os.path.dirname(folder) or "."
-    fault = None
-    if os.path.isdir(path):
-        fault = "it is a directory"
-    elif not os.path.isdir(folder):
-        fault = f"{folder!r} is not a directory"
-    elif not os.access(folder, os.W_OK):
-        fault = "Permission denied"
-    if fault:
-        raise InputError(f"{parameter.opts[0]} {path!r} cannot be written ({fault}); give another file")
-    return path
-
-
-def _figure(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    path = _file_to_write(ctx, parameter, value)
-    suffix = os.path.splitext(path or "")[1].lower()
-    if suffix and suffix not in _FIGURES:
-        raise InputError(f"plot {path!r} cannot be written as {suffix}; end it in {', '.join(_FIGURES)}")
-    return path
+def later(path: str, what: str) -> None:
+    """No check of a place yet: the command knows more about what may be there."""
 
 
 #: `--json FILE`, the same on every command.
 json_option = click.option(
-    "--json", "json_file", type=click.Path(), callback=_file_to_write, help="Also write the result to this file."
+    "--json",
+    "json_file",
+    type=click.Path(),
+    callback=_place(check_file_place),
+    help="Also write the result to this file.",
 )
 #: `--config FILE`, the same on every command that has settings.
 config_option = click.option(
-    "--config", "config_file", type=click.Path(), callback=_path, help="TOML file of settings; flags win over it."
+    "--config", "config_file", type=click.Path(), help="TOML file of settings; flags win over it."
 )
 #: `--quick`, with what it changes.
 quick_option = click.option(
@@ -110,20 +97,29 @@ quick_option = click.option(
 )
 
 
-def out_option(what: str, default: str, *names: str, required: bool = False) -> Callable[[Function], Function]:
+def out_option(
+    what: str,
+    default: str,
+    *names: str,
+    required: bool = False,
+    check: Callable[[str, str], None] = check_folder_place,
+) -> Callable[[Function], Function]:
     """`--out PATH`.
 
     Args:
+        check: of the place.
         default: what stands for it, in words; empty where it is required.
         names: further names of the option.
     """
     text = f"{what} [{'required' if required else f'default: {default}'}]"
-    return click.option("--out", *names, type=click.Path(), callback=_path, required=required, help=text)
+    return click.option("--out", *names, type=click.Path(), callback=_place(check), required=required, help=text)
 
 
 def plot_option(what: str) -> Callable[[Function], Function]:
     """`--plot FILE`."""
-    return click.option("--plot", type=click.Path(), callback=_figure, help=f"{what} [{', '.join(_FIGURES)}]")
+    return click.option(
+        "--plot", type=click.Path(), callback=_place(check_figure_place), help=f"{what} [.png, .svg, .pdf]"
+    )
 
 
 def force_option(what: str = "Start the run directory anew.") -> Callable[[Function], Function]:

@@ -12,9 +12,10 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from jaxspec.errors import InputError
+from jaxspec.files import write_bytes, write_text
 from jaxspec.models.checkpoint_files import open_checkpoint, read_json_object
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
@@ -88,7 +89,6 @@ def save_head(params: Params, config: DecoderConfig, out: Path, *, target: Param
         target: parameters of the network that the head was trained on.
     """
     check_head_config(config)
-    out.mkdir(parents=True, exist_ok=True)
     stored = lambda path: np.asarray(jnp.asarray(lookup(params, path), jnp.bfloat16))
     tensors = {
         name.format(layer=0): np.ascontiguousarray(stored(path)[0] if path[0] == "layers" else stored(path))
@@ -99,13 +99,8 @@ def save_head(params: Params, config: DecoderConfig, out: Path, *, target: Param
         _TARGET_KEY: weights_sha256(target),
         "network": config_json(config, max_positions=max_positions),
     }
-    partial = out / "model.safetensors.part"
-    save_file(tensors, partial, metadata={"format": "pt"})
-    partial.chmod(0o644)  # save_file makes it private to the writer
-    os.replace(partial, out / "model.safetensors")
-    partial = out / "config.json.part"
-    partial.write_text(json.dumps(raw, indent=2, sort_keys=True) + "\n")
-    os.replace(partial, out / "config.json")
+    write_bytes(out / "model.safetensors", save(tensors, metadata={"format": "pt"}))
+    write_text(out / "config.json", json.dumps(raw, indent=2, sort_keys=True) + "\n")
 
 
 def load_head(path: str | os.PathLike[str], target: LoadedModel, *, dtype: Any = None) -> LoadedHead:

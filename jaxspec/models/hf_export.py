@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
+from jaxspec.files import write_bytes, write_text
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.families import FAMILIES, HEAD_PATH, HEAD_TENSOR, Family
@@ -69,11 +69,8 @@ def checkpoint_tensors(params: Params, config: DecoderConfig, dtype: Any = jnp.b
 
 def save_directory(params: Params, config: DecoderConfig, out: Path, *, max_positions: int) -> None:
     """Write `out`/config.json and `out`/model.safetensors in bfloat16; each file appears whole or not at all."""
-    out.mkdir(parents=True, exist_ok=True)
-    partial = out / "model.safetensors.part"
-    save_file(checkpoint_tensors(params, config), partial, metadata={"format": "pt"})
-    partial.chmod(0o644)  # save_file makes it private to the writer
-    os.replace(partial, out / "model.safetensors")
-    partial = out / "config.json.part"
-    partial.write_text(json.dumps(config_json(config, max_positions=max_positions), indent=2, sort_keys=True) + "\n")
-    os.replace(partial, out / "config.json")
+    write_bytes(out / "model.safetensors", save(checkpoint_tensors(params, config), metadata={"format": "pt"}))
+    write_text(
+        out / "config.json",
+        json.dumps(config_json(config, max_positions=max_positions), indent=2, sort_keys=True) + "\n",
+    )

@@ -7,10 +7,13 @@ import json
 import shutil
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from jaxspec.errors import InputError
 from jaxspec.files import to_json, write_text
+from jaxspec.interruption import UNDER_WAY
+from jaxspec.output_places import check_folder_place
+from jaxspec.partial_files import remove_leftovers
 from jaxspec.runs.config import CommonConfig, config_hash, read_toml, to_toml
 from jaxspec.runs.inputs import changed_inputs, unrecorded_inputs
 from jaxspec.runs.sweep_config import SweepConfig
@@ -20,6 +23,10 @@ _CONTENTS = (
     *("config.toml", "inputs.json", "checkpoints", "metrics.jsonl", "result.json", "report.html", "figures"),
     "sweep.parquet",
 )
+
+
+#: What Orbax calls a checkpoint until it is whole.
+_PARTIAL_CHECKPOINT = "*.orbax-checkpoint-tmp*"
 
 
 class RunDirectory:
@@ -40,6 +47,7 @@ class RunDirectory:
         inputs: dict[str, str],
         out: str | Path | None = None,
         force: bool = False,
+        begin: bool = True,
     ):
         """Open or create.
 
@@ -47,9 +55,56 @@ class RunDirectory:
             inputs: digests of the files that the configuration names, so that a resumed run cannot mix two of them.
             out: directory to use; otherwise runs/<command>-<hash of the configuration>.
             force: start anew.
+            begin: now; otherwise everything about the directory is checked, but nothing is written or removed until
+                `begin` is called.
         """
         self.unrecorded: list[str] = []
         self.path = Path(out) if out is not None else Path("runs") / f"{command}-{config_hash(config)}"
+        self._command, self._config, self._inputs, self._force = command, config, inputs, force
+        self._lock: TextIO | None = None
+        check_folder_place(self.path, "run directory")
+        try:
+            if (self.path / ".lock").is_file():
+                self._hold()
+            if not force:
+                self._check()
+            if begin:
+                self.begin()
+        except BaseException:
+            self.close()
+            raise
+
+    def begin(self) -> None:
+        """Claim the directory for this run; what a killed run left half-written in it is removed.
+
+        Raises:
+            InputError: it cannot be written.
+        """
+        self._hold()
+        if self._force:
+            self._clear()
+            self._force = False
+        self._check()
+        self._remove_unfinished()
+        write_text(self.path / "config.toml", to_toml(self._config))
+        if not (
+            self.path / "inputs.json"
+        ).exists():  # what an earlier version did not record, it does not get to know now
+            write_text(self.path / "inputs.json", to_json(self._inputs))
+        UNDER_WAY.begin(self, self._remove_unfinished)
+        UNDER_WAY.run(self._told)
+
+    def _told(self) -> str:
+        """What holds of this run at any moment."""
+        if (self.path / "result.json").exists():
+            return f"run directory {self.path} is finished, and the same command prints its result"
+        anew = "begins it anew" if self._command == "sweep" else "resumes it"
+        return f"run directory {self.path} keeps what is done, and the same command {anew}"
+
+    def _hold(self) -> None:
+        """Lock the directory, which is made if need be."""
+        if self._lock is not None:
+            return
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = (self.path / ".lock").open("w")  # held as long as the run
@@ -61,15 +116,7 @@ class RunDirectory:
             # Freed by the operating system when the process ends, however it ends.
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            self.close()
             raise InputError(f"run directory {str(self.path)!r} is in use by another process; wait for it") from error
-        try:
-            if force:
-                self._clear()
-            self._claim(config, inputs)
-        except BaseException:
-            self.close()
-            raise
 
     def __enter__(self) -> RunDirectory:
         return self
@@ -79,7 +126,9 @@ class RunDirectory:
 
     def close(self) -> None:
         """Free the directory for another process; its files stay."""
-        self._lock.close()
+        UNDER_WAY.end(self)
+        if self._lock is not None:
+            self._lock.close()
 
     def _clear(self) -> None:
         for name in _CONTENTS:
@@ -89,10 +138,22 @@ class RunDirectory:
             else:
                 target.unlink(missing_ok=True)
 
-    def _claim(self, config: CommonConfig | SweepConfig, inputs: dict[str, str]) -> None:
+    def _remove_unfinished(self) -> None:
+        """Files and checkpoints that no process works on, since the lock of the directory is held."""
+        for folder in (self.path, self.path / "figures"):
+            remove_leftovers(folder)
+        for _ in range(3):  # another thread of an interrupted process may still be writing
+            partial = list(self.checkpoints.rglob(_PARTIAL_CHECKPOINT))
+            for folder in partial:
+                shutil.rmtree(folder, ignore_errors=True)
+            if not partial:
+                break
+
+    def _check(self) -> None:
+        """Whether what is there belongs to this run."""
         settings, inputs_file = self.path / "config.toml", self.path / "inputs.json"
         if settings.exists():
-            theirs, ours = read_toml(settings), tomllib.loads(to_toml(config))
+            theirs, ours = read_toml(settings), tomllib.loads(to_toml(self._config))
             differing = sorted(key for key in {*theirs, *ours} if theirs.get(key) != ours.get(key))
             if differing:
                 raise InputError(
@@ -103,17 +164,14 @@ class RunDirectory:
             raise InputError(
                 f"directory {str(self.path)!r} holds {', '.join(foreign)} but no config.toml; give another --out"
             )
-        write_text(settings, to_toml(config))
         if inputs_file.exists():
             recorded = self._json(inputs_file)
-            if changed := changed_inputs(recorded, inputs):
+            if changed := changed_inputs(recorded, self._inputs):
                 raise InputError(
                     f"{', '.join(changed)} has changed since run directory {str(self.path)!r} was begun; "
                     "give another --out, or --force to start it anew"
                 )
-            self.unrecorded = unrecorded_inputs(recorded, inputs)
-        else:
-            write_text(inputs_file, to_json(inputs))
+            self.unrecorded = unrecorded_inputs(recorded, self._inputs)
 
     @property
     def checkpoints(self) -> Path:
@@ -121,9 +179,9 @@ class RunDirectory:
         return (self.path / "checkpoints").absolute()
 
     def finished(self) -> Any:
-        """The parsed result of a finished run, else None."""
+        """The parsed result of a finished run, else None; None too if it is about to be started anew."""
         result = self.path / "result.json"
-        return self._json(result) if result.exists() else None
+        return self._json(result) if result.exists() and not self._force else None
 
     def _json(self, path: Path) -> Any:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +47,13 @@ def evaluate(
         InputError: bad input; nothing is lost.
     """
 
-    def work(directory: RunDirectory, reporter: Reporter) -> list[dict[str, Any]]:
+    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
         run = Measuring(config, directory, reporter)
         knobs = _given_knobs(config, run.setup.config)
-        return [run.entry(device, {"given": knobs}, hero="given") for device in run.pricings]
+        return lambda: [run.entry(device, {"given": knobs}, hero="given") for device in run.pricings]
 
     expect(EvaluateConfig, config)
-    return carry_out("evaluate", config, work, out=out, force=force, reporter=reporter)
+    return carry_out("evaluate", config, prepare, out=out, force=force, reporter=reporter)
 
 
 def _given_knobs(config: EvaluateConfig, network: DecoderConfig) -> Knobs:

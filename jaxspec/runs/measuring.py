@@ -22,13 +22,13 @@ from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.entries import configuration_entry
 from jaxspec.runs.inputs import input_digests
 from jaxspec.runs.progress import Reporter
-from jaxspec.runs.setup import Setup, check_names, make_setup, resolve_pricing
+from jaxspec.runs.setup import Setup, make_setup, resolve_pricing
 from jaxspec.runs.stages import Arrays, Stages
 from jaxspec.settings import notes
 from jaxspec.speculate.chunks import CHUNK
 from jaxspec.tune.calibration import Calibration, calibrate
 from jaxspec.tune.hard import Decoding, measure_hard
-from jaxspec.tune.objective import DraftMeasurement
+from jaxspec.tune.objective import DraftMeasurement, Pricing
 from jaxspec.tune.proof import continuation_length, count_mismatches, decode_prompts, predict_cycles
 from jaxspec.tune.statistics import speedup_ratio
 
@@ -53,15 +53,20 @@ class Measuring:
     """
 
     calibrate_on_own_text = False
+    pricings: dict[str, Pricing]
 
     def __init__(self, config: CommonConfig, directory: RunDirectory, reporter: Reporter):
         self.settings, self.directory, self.reporter = config, directory, reporter
         self.stages = Stages(directory.checkpoints)
+        # Names are resolved before any work, so that a misspelt device costs nothing.
+        own = config.architecture == "own"
+        self.pricings = {} if own else {name: resolve_pricing(config, name, None) for name in config.device}
+        reporter.line(f"loading {config.model} and its text ...")
         self.setup: Setup = make_setup(config)
         for note in self.setup.notes:
             reporter.line(f"note: {note}")
-        # Names are resolved before any work, so that a misspelt device costs nothing.
-        self.pricings = {name: resolve_pricing(config, name, self.setup.config) for name in config.device}
+        if own:
+            self.pricings = {name: resolve_pricing(config, name, self.setup.config) for name in config.device}
 
     @property
     def continuation_tokens(self) -> int:
@@ -251,7 +256,7 @@ class Measuring:
 def carry_out(
     command: str,
     config: CommonConfig,
-    work: Callable[[RunDirectory, Reporter], list[dict[str, Any]]],
+    prepare: Callable[[RunDirectory, Reporter], Callable[[], list[dict[str, Any]]]],
     *,
     out: str | None,
     force: bool,
@@ -260,15 +265,15 @@ def carry_out(
     """Begin, resume or reprint a run.
 
     Args:
-        work: makes the entries of result.json.
+        prepare: loads and checks all that the configuration names, before anything is written, and returns the work,
+            which makes the entries of result.json.
     Returns:
         The entries, in JSON's own types, and the directory (closed).
     """
     reporter = reporter or Reporter()
-    check_names(config)  # before a directory is claimed
     for note in notes(config):
         reporter.line(f"note: {note}")
-    with RunDirectory(command, config, inputs=input_digests(config), out=out, force=force) as directory:
+    with RunDirectory(command, config, inputs=input_digests(config), out=out, force=force, begin=False) as directory:
         if directory.unrecorded:
             reporter.line(
                 f"note: {directory.path} has no digest of {', '.join(directory.unrecorded)}, so that a change since then "
@@ -277,9 +282,12 @@ def carry_out(
         if (finished := directory.finished()) is not None:
             reporter.line(f"already finished: {directory.path} (--force starts anew)")
             return finished, directory
-        reporter.line(f"run directory {directory.path}; the same command resumes it")
-        entries = plain(work(directory, reporter))
-        directory.write_result(entries)
+        with reporter.alive():
+            work = prepare(directory, reporter)
+            directory.begin()
+            reporter.line(f"run directory {directory.path}; the same command resumes it")
+            entries = plain(work())
+            directory.write_result(entries)
         return entries, directory
 
 

@@ -13,6 +13,7 @@ from jaxspec.errors import InputError
 from jaxspec.formats.container import SUFFIX, Checkpoint, Container, open_checkpoint, pack, scheme, unpack
 from jaxspec.models.embedded import EMBEDDED_NAME, embedded_directory
 from jaxspec.models.hf_load import LoadedModel, load_directory
+from jaxspec.output_places import check_file_place
 from jaxspec.runs.division import MatrixDivision, matrix_names, measured_norms, named_knobs
 from jaxspec.runs.evaluation import read_tuned_knobs
 from jaxspec.runs.inspection import describe
@@ -49,12 +50,14 @@ def pack_checkpoint(
     )
     if target.is_dir() or (target.exists() and not force):
         raise InputError(f"{target} is there already; give another -o, or --force to replace it")
+    check_file_place(target, "container")
     checkpoint = open_checkpoint(source)
     # What the scheme or the importance does not use must not look as if it had been used.
     options = {"scheme": config.scheme}
     division = None
     if chosen.has_draft:
-        division, used = _division(config, source, reporter)
+        with reporter.alive():
+            division, used = _division(config, source, reporter)
         options |= {k: v for k, v in dataclasses.asdict(config).items() if k not in ("model", "scheme")} | used
         # A container goes to other machines; the places of files on this one do not.
         options |= {key: options[key] and Path(options[key]).name for key in ("knobs", "text")}

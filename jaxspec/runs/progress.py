@@ -1,50 +1,136 @@
-"""Live progress on a terminal, plain lines elsewhere."""
+"""Live progress on a terminal; elsewhere plain lines, one per stage and one per minute."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+#: Without a terminal, the most seconds between two lines of a run that works.
+PERIOD_S = 60.0
+
 
 class Reporter:
     """Tells what a run is doing."""
 
-    def __init__(self, console: Console | None = None):
-        """Args: console: standard error unless given, so that standard output stays clean."""
+    def __init__(
+        self,
+        console: Console | None = None,
+        *,
+        period_s: float = PERIOD_S,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        """Begin.
+
+        Args:
+            console: standard error unless given, so that standard output stays clean.
+            period_s: most seconds between two lines where there is no terminal.
+            clock: tells the time in seconds.
+        """
         self.console = console or Console(stderr=True)
+        self._period_s, self._clock = period_s, clock
+        self._lock = threading.Lock()
+        self._began = self._spoke = clock()
+        self._doing = ""
+        self._bars: list[_Bar] = []
+        self._alive = False
 
     def line(self, text: str) -> None:
         """One line of information."""
+        with self._lock:
+            self._doing, self._began = text.removesuffix(" ..."), self._clock()
+            self._print(text)
+
+    def _print(self, text: str) -> None:
+        self._spoke = self._clock()
         self.console.print(text, highlight=False)
+
+    def beat(self) -> None:
+        """Without a terminal, a line about what is being done, if the last one is a period ago."""
+        with self._lock:
+            if self.console.is_terminal or self._clock() - self._spoke < self._period_s:
+                return
+            if self._bars:
+                self._print(self._bars[-1].state())
+            else:
+                self._print(f"{self._doing or 'working'}: {self._clock() - self._began:.0f} s so far")
+
+    @contextmanager
+    def alive(self) -> Iterator[None]:
+        """Within the block, nothing takes longer than a period without a line, be it one long compilation."""
+        if self._alive or self.console.is_terminal:
+            yield
+            return
+        over = threading.Event()
+
+        def watch() -> None:
+            # Looks more often than it speaks: lines of the work itself shift the next one.
+            while not over.wait(self._period_s / 12):
+                with contextlib.suppress(OSError):  # the work itself meets it too
+                    self.beat()
+
+        self._alive = True
+        thread = threading.Thread(target=watch, name="progress", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+            self._alive = False
 
     @contextmanager
     def bar(self, description: str, total: int) -> Iterator[_Bar]:
-        """A progress bar; where there is no terminal, one line at the beginning and one at the end."""
+        """A progress bar; where there is no terminal, lines: one at its beginning, one at its end, one per period."""
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         columns = (*columns, TextColumn("{task.fields[note]}"))
         live = self.console.is_terminal
         if not live:
             self.line(f"{description} ...")
-        with Progress(*columns, console=self.console, disable=not live, transient=False) as progress:
-            bar = _Bar(progress, progress.add_task(description, total=total, note=""))
-            yield bar
-        if not live and bar.note:
-            self.line(f"{description}: {bar.note}")
+        with self.alive(), Progress(*columns, console=self.console, disable=not live, transient=False) as progress:
+            task = progress.add_task(description, total=total, note="")
+            bar = _Bar(progress, task, description, total, self._clock, self.beat)
+            self._bars.append(bar)
+            try:
+                yield bar
+            finally:
+                self._bars.remove(bar)
+        if not live:
+            note = f"{bar.note}, " if bar.note else ""
+            self.line(f"{description}: {note}done in {self._clock() - bar.began:.0f} s")
 
 
 class _Bar:
-    def __init__(self, progress: Progress, task):
-        self._progress, self._task, self.note = progress, task, ""
+    def __init__(
+        self,
+        progress: Progress,
+        task,
+        description: str,
+        total: int,
+        clock: Callable[[], float],
+        beat: Callable[[], None],
+    ):
+        self._progress, self._task, self._description, self._total = progress, task, description, total
+        self._clock, self._beat = clock, beat
+        self.began, self.done, self.note = clock(), 0, ""
+
+    def state(self) -> str:
+        """How far it is, in a line."""
+        seconds = self._clock() - self.began
+        text = f"{self._description}: {self.done} of {self._total}, {seconds:.0f} s so far"
+        return f"{text}; {self.note}" if self.note else text
 
     def advance(self, note: str | None = None) -> None:
         """One unit further, with a note that replaces the last one."""
-        self.note = self.note if note is None else note
-        self._progress.update(self._task, advance=1, note=self.note)
+        self.jump(self.done + 1, self.note if note is None else note)
 
     def jump(self, done: int, note: str) -> None:
         """To `done` units."""
-        self.note = note
+        self.done, self.note = done, note
         self._progress.update(self._task, completed=done, note=note)
+        self._beat()

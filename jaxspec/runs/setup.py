@@ -139,17 +139,6 @@ def resolve_pricing(config: CommonConfig | PredictConfig, device: str, own: Deco
     return Pricing(device=found, architecture=resolve_architecture(config.architecture, own), workload=workload)
 
 
-def check_names(config: CommonConfig) -> None:
-    """Resolve every device and architecture that can be resolved without the network.
-
-    Raises:
-        InputError: an unknown name or a malformed file.
-    """
-    architecture = CommonConfig.architecture if config.architecture == "own" else config.architecture
-    for device in config.device:
-        resolve_pricing(dataclasses.replace(config, architecture=architecture), device, None)
-
-
 def scheme_footprint(widths: Widths) -> Footprint:
     """The footprint of these widths: all matrices of the layers, experts among them."""
     return Footprint(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from hwmodels.sensitivity import leaf_names
 from jaxspec.compress.scheme_widths import Widths, scheme_widths
 from jaxspec.errors import InputError
 from jaxspec.files import plain
+from jaxspec.partial_files import whole_file
 from jaxspec.report.pareto import ParetoFront
 from jaxspec.runs.config import CommonConfig, build_config
 from jaxspec.runs.directory import RunDirectory
@@ -110,9 +110,8 @@ def _plan(config: SweepConfig) -> _Plan:
 def _run(config: SweepConfig, plan: _Plan, folder: Path, reporter: Reporter) -> dict[str, Any]:
     axes, pairs, bases, front = plan.axes, plan.pairs, plan.bases, plan.front
     per_pair = int(np.prod([len(values) for values in axes.values()]))
-    partial = folder / f".sweep.parquet.{os.getpid()}.part"
     total = 0
-    try:
+    with whole_file(folder / "sweep.parquet") as partial:
         schema = _schema(config, tuple(axes))
         with (
             pq.ParquetWriter(partial, schema, compression="zstd") as writer,
@@ -127,9 +126,6 @@ def _run(config: SweepConfig, plan: _Plan, folder: Path, reporter: Reporter) -> 
                     front.add(columns)
                     total += count
                     bar.advance(f"{total:,}")
-        os.replace(partial, folder / "sweep.parquet")
-    finally:
-        partial.unlink(missing_ok=True)
     front.save(folder / "figures" / "pareto.png")
     return {
         "schema_version": 1,

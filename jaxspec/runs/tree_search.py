@@ -9,6 +9,7 @@ Source: Boosting the Performance of Tree-Based Speculative Decoding of LLMs on F
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from jaxspec.files import plain
@@ -114,10 +115,16 @@ def search_tree(
         InputError: bad input; nothing is lost.
     """
 
-    def work(directory: RunDirectory, reporter: Reporter) -> list[dict[str, Any]]:
-        entries = plain(TreeSearch(config, directory, reporter).run())
-        write_tree_report(entries, directory.path)
-        return entries
+    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
+        run = TreeSearch(config, directory, reporter)
+
+        def work() -> list[dict[str, Any]]:
+            entries = plain(run.run())
+            reporter.line("writing the report ...")
+            write_tree_report(entries, directory.path)
+            return entries
+
+        return work
 
     expect(TreeConfig, config)
-    return carry_out("tree", config, work, out=out, force=force, reporter=reporter)
+    return carry_out("tree", config, prepare, out=out, force=force, reporter=reporter)

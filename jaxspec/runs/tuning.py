@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -196,11 +197,16 @@ def tune(
         InputError: bad input; nothing is lost.
     """
 
-    def work(directory: RunDirectory, reporter: Reporter) -> list[dict[str, Any]]:
+    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
         run = Tuning(config, directory, reporter)
-        entries = plain(run.run())
-        write_report(entries, run.metrics, directory.path)
-        return entries
+
+        def work() -> list[dict[str, Any]]:
+            entries = plain(run.run())
+            reporter.line("writing the report ...")
+            write_report(entries, run.metrics, directory.path)
+            return entries
+
+        return work
 
     expect(TuneConfig, config)
-    return carry_out("tune", config, work, out=out, force=force, reporter=reporter)
+    return carry_out("tune", config, prepare, out=out, force=force, reporter=reporter)

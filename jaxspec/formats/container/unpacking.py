@@ -12,6 +12,7 @@ import numpy as np
 from jaxspec.errors import InputError
 from jaxspec.formats.container.layout import damaged
 from jaxspec.formats.container.opened import Container
+from jaxspec.partial_files import PartialFiles
 
 __all__ = ["unpack"]
 
@@ -47,26 +48,17 @@ def unpack(
         raise InputError(f"{there[0]} is there already; give another --out, or --force to replace it")
     if folders := [path for path in targets if os.path.isdir(path)]:
         raise InputError(f"{folders[0]} is a folder, where a file would be written; give another --out")
-    made = not os.path.exists(folder)  # unlike Path.exists, False for every path that cannot be one
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder} cannot be made a folder ({error.strerror}); give another --out") from error
-    # Numbered, because a name of 255 bytes takes no prefix.
-    partial = {path: folder / f".{os.getpid()}.{index}.part" for index, path in enumerate(targets)}
-    try:
+    with PartialFiles() as files:
+        try:
+            files.make_folder(folder)
+        except OSError as error:
+            raise InputError(f"{folder} cannot be made a folder ({error.strerror}); give another --out") from error
         for index, path in enumerate(weights):
-            with partial[path].open("wb") as file:
+            with files.add(path).open("wb") as file:
                 _write_weights(container, index, file, on_bytes)
         for name in others:
-            partial[folder / name].write_bytes(container.read_file(name) or b"")
-        for path in targets:
-            os.replace(partial[path], path)
-    finally:
-        for path in partial.values():
-            path.unlink(missing_ok=True)
-        if made and not any(folder.iterdir()):
-            folder.rmdir()
+            files.add(folder / name).write_bytes(container.read_file(name) or b"")
+        files.commit()
     return targets
 
 

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 from jaxspec.errors import InputError
 from jaxspec.formats.container.layout import ALIGNMENT, PRELUDE_BYTES, Section, directory_bytes, write_prelude
+from jaxspec.partial_files import PartialFiles
 
 __all__ = ["ContainerWriter"]
 
@@ -24,14 +25,13 @@ class ContainerWriter:
         Raises:
             InputError: no file can be written there.
         """
-        self._path = path
-        self._partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+        self._files = PartialFiles()
         try:
             if path.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file: BinaryIO = self._partial.open("wb")
+            self._file: BinaryIO = self._files.add(path).open("wb")
         except OSError as error:
+            self._files.discard()
             raise InputError(f"{path} cannot be written ({error.strerror}); give another --out") from error
         self._place = self._file.write(bytes(PRELUDE_BYTES))
 
@@ -44,7 +44,7 @@ class ContainerWriter:
         try:
             self._file.close()  # which fails once more where the disk is full
         finally:
-            self._partial.unlink(missing_ok=True)
+            self._files.discard()
 
     def add(self, content: Any) -> Section:
         """Append a section: bytes, or anything with a buffer of contiguous bytes."""
@@ -65,5 +65,5 @@ class ContainerWriter:
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
-        os.replace(self._partial, self._path)
+        self._files.commit()
         return offset + len(text)

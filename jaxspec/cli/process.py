@@ -1,0 +1,105 @@
+"""The command line as a process: signals end it at once, with a true message; standard streams are there or it says so.
+
+Python runs its own signal handlers between two of its instructions, so not while XLA compiles; and an interpreter that ends
+while compiler threads still work crashes in them. So a thread waits for signals, takes unfinished files back, and ends the
+process without that of the interpreter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from typing import TextIO
+
+from jaxspec.interruption import UNDER_WAY
+
+__all__ = ["INTERRUPTED", "discard_output", "main"]
+
+#: Exit code of an interrupted command, whichever signal it was.
+INTERRUPTED = 130
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit.
+
+    Args:
+        arguments: None for those of the process, whose signals are then taken care of; a caller in Python gets
+            KeyboardInterrupt as ever.
+    """
+    if arguments is None:
+        _open_standard_streams()
+        _watch_signals()
+    from jaxspec.cli.app import main as command_line
+
+    command_line(arguments)
+
+
+def _open_standard_streams() -> None:
+    """Give closed standard descriptors a place, so that no file that is written gets their numbers."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+
+
+def _watch_signals() -> None:
+    """From now on, a signal to stop ends the process within a moment, whatever native code runs."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    came: list[int] = []
+
+    def handle(number: int, frame: object) -> None:
+        came.append(number)
+        if len(came) > 1:  # the user insists
+            os._exit(INTERRUPTED)
+        with contextlib.suppress(OSError):  # where some library took the wake-up descriptor
+            os.write(write_end, bytes([number]))
+
+    def wait() -> None:
+        while True:
+            number = os.read(read_end, 1)[0]
+            if number in taken:
+                _leave()
+
+    # What the shell told to ignore, as of `nohup` or a script's background jobs, stays ignored.
+    taken = {number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN}
+    threading.Thread(target=wait, name="signals", daemon=True).start()
+    # Written from within the signal itself, without the interpreter.
+    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    for number in taken:
+        signal.signal(number, handle)
+
+
+def _leave() -> None:
+    """End the process now."""
+    try:
+        message = f"jaxspec: {UNDER_WAY.abandon()}\n"
+        if os.isatty(2):
+            message = f"\x1b[?25h\n{message}"  # progress bars hide the cursor
+        os.write(2, message.encode())  # not sys.stderr, which the main thread may hold
+        _end_children()
+    finally:
+        os._exit(INTERRUPTED)
+
+
+def _end_children() -> None:
+    """End the processes that this one started, where the system lists them."""
+    for thread in os.listdir("/proc/self/task") if os.path.isdir("/proc/self/task") else ():
+        with contextlib.suppress(OSError, ValueError), open(f"/proc/self/task/{thread}/children") as file:
+            for child in file.read().split():
+                os.kill(int(child), signal.SIGTERM)
+
+
+def discard_output(*streams: TextIO) -> None:
+    """Send what streams still hold nowhere, so that the end of the interpreter does not fail on it again."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in streams:
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            os.dup2(nowhere, stream.fileno())

@@ -1,0 +1,78 @@
+"""Checks of places where results will be written, made before the work whose results they are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from jaxspec.errors import InputError
+
+__all__ = ["check_figure_place", "check_file_place", "check_folder_place", "figure_format"]
+
+#: Formats of figures, by the ending that asks for them.
+_FIGURES = ("png", "svg", "pdf")
+
+
+def check_file_place(path: str | Path, what: str) -> None:
+    """Raises InputError if a file cannot be written there; makes nothing.
+
+    Args:
+        what: the option or argument that names the file.
+    """
+    path = Path(path)
+    if not path.name or os.path.isdir(path):
+        raise InputError(f"{what} {str(path)!r} is a folder; give the name of a file")
+    if not os.path.lexists(path):
+        _check_can_be_made(path, what)
+    elif os.path.isfile(path):  # others, such as /dev/stdout, are written as they are
+        _check_writable(path.parent, path, what)
+
+
+def check_folder_place(path: str | Path, what: str) -> None:
+    """Raises InputError if no files can be written into that folder, be it there or not; makes nothing."""
+    path = Path(path)
+    if os.path.isdir(path):
+        _check_writable(path, path, what)
+    elif os.path.lexists(path):
+        raise InputError(f"{what} {str(path)!r} cannot be written (it is a file); give a folder, there or not")
+    else:
+        _check_can_be_made(path, what)
+
+
+def figure_format(path: str | Path) -> str:
+    """The format that the ending of a name asks for; without one it is PNG.
+
+    Raises:
+        InputError: an ending that no figure has.
+    """
+    ending = Path(path).suffix.lstrip(".").lower() or "png"
+    if ending not in _FIGURES:
+        raise InputError(
+            f"plot {str(path)!r} cannot be written (unknown ending {ending!r}); end it in .png, .svg or .pdf"
+        )
+    return ending
+
+
+def check_figure_place(path: str | Path, what: str) -> None:
+    """Raises InputError if no figure can be written there: a format that does not exist, or a place that cannot be used."""
+    check_file_place(path, what)
+    figure_format(path)
+
+
+def _check_can_be_made(path: Path, what: str) -> None:
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as error:  # a part of it is a file, the name is too long, or has a null character
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"{what} {str(path)!r} cannot be written ({reason}); give another place") from error
+    above = next(folder for folder in path.absolute().parents if os.path.lexists(folder))
+    if not os.path.isdir(above):
+        raise InputError(f"{what} {str(path)!r} cannot be written ({above} is no folder); give another place")
+    _check_writable(above, path, what)
+
+
+def _check_writable(folder: Path, path: Path, what: str) -> None:
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(f"{what} {str(path)!r} cannot be written (no permission in {folder}); give another place")

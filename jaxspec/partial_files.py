@@ -1,0 +1,208 @@
+"""Files that appear whole or not at all, also several together; and the removal of what killed processes left of them.
+
+A file is written beside its name as `.NAME.PID.HOST-COUNT.part`, under a lock that the operating system frees when the
+process ends, however it ends. The next one that writes the same name removes parts that nobody holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import itertools
+import os
+import re
+import socket
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+from jaxspec.interruption import UNDER_WAY
+
+__all__ = ["PartialFiles", "part_of", "remove_leftovers", "whole_file"]
+
+#: A part that cannot be told to be dead by its lock or its process is left alone for this long after its last change.
+_OLD_S = 24 * 3600.0
+
+#: Bytes of a file's name that its part repeats: file systems allow 255, and the rest of the part's name takes up to 40.
+_NAME_BYTES = 200
+
+#: Locks and process numbers say nothing about other machines that share the file system.
+_HOST = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
+
+# Without a host: as version 0.1.0 wrote them, without a lock.
+_PART = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)(\.(?P<host>[0-9a-f]{8})-\d+)?\.part", re.DOTALL)
+
+_STANDARD = (("stdout",), ("stderr",), ("fd",))
+
+_COUNT = itertools.count()
+
+
+class PartialFiles:
+    """Files of which either all get their names, by `commit`, or none; for use in a `with` block."""
+
+    def __init__(self) -> None:
+        self._parts: dict[Path, tuple[Path, int]] = {}
+        self._made: list[Path] = []
+        UNDER_WAY.begin(self, self.discard)
+
+    def __enter__(self) -> PartialFiles:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.discard()
+
+    def add(self, path: Path) -> Path:
+        """An empty part to write `path` into; its folder is made if need be, dead parts of the same name are removed.
+
+        Raises:
+            OSError: no file can be written there.
+        """
+        with UNDER_WAY.lock:
+            self.make_folder(path.parent)
+            with contextlib.suppress(FileNotFoundError):
+                os.lstat(path)  # a name that is too long fails now and not when the work is done
+            remove_leftovers(path.parent, names={path.name})
+            part = path.with_name(f".{part_of(path.name)}.{os.getpid()}.{_HOST}-{next(_COUNT)}.part")
+            self._parts[path] = part, _create_locked(part)
+        return part
+
+    def make_folder(self, folder: Path) -> None:
+        """Make a folder, and those above it, which `discard` removes again.
+
+        Raises:
+            OSError: it cannot be made.
+        """
+        missing = itertools.takewhile(lambda path: not os.path.exists(path), (folder, *folder.parents))
+        self._made += list(missing)[::-1]
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def commit(self) -> None:
+        """Give every file its name, in the order in which they were added."""
+        with UNDER_WAY.lock:
+            for path, (part, descriptor) in list(self._parts.items()):
+                os.replace(part, path)
+                os.close(descriptor)
+                del self._parts[path]
+                UNDER_WAY.written(path)
+            self._made.clear()
+            UNDER_WAY.end(self)
+
+    def discard(self) -> None:
+        """Remove the parts that have no name yet, and the folders made for them; does nothing after `commit`."""
+        with UNDER_WAY.lock:
+            while self._parts:
+                _, (part, descriptor) = self._parts.popitem()
+                with contextlib.suppress(OSError):
+                    part.unlink()
+                os.close(descriptor)
+            while self._made:
+                with contextlib.suppress(OSError):  # somebody else put something there
+                    self._made.pop().rmdir()
+            UNDER_WAY.end(self)
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A part to write in the block; it gets the name `path` at its end, and is removed where the block fails.
+
+    What is no regular file, such as /dev/stdout or a pipe, cannot be replaced: it is written as it is.
+    """
+    if _is_special(path):
+        yield path
+        return
+    with PartialFiles() as files:
+        yield files.add(path)
+        files.commit()
+
+
+def part_of(name: str) -> str:
+    """The name itself, or where it is long, its beginning and a digest."""
+    raw = os.fsencode(name)
+    if len(raw) <= _NAME_BYTES:
+        return name
+    digest = hashlib.sha256(raw).hexdigest()[:16]
+    return f"{raw[: _NAME_BYTES - 17].decode('utf-8', 'ignore')}-{digest}"
+
+
+def remove_leftovers(folder: Path, *, names: set[str] | None = None) -> None:
+    """Remove parts whose process is dead; those of living processes and those that cannot be judged stay.
+
+    Args:
+        names: of the files whose parts are looked for; None: all, for folders that are ours alone.
+    """
+    wanted = None if names is None else {part_of(name) for name in names}
+    try:
+        found = os.listdir(folder)
+    except OSError:
+        return
+    for entry in found:
+        match = _PART.fullmatch(entry)
+        if match and (wanted is None or match["name"] in wanted):
+            with contextlib.suppress(OSError):  # of another user, or gone already
+                _remove_if_dead(folder / entry, match["pid"], match["host"])
+
+
+def _remove_if_dead(part: Path, pid: str, host: str | None) -> None:
+    descriptor = os.open(part, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        state = os.fstat(descriptor)
+        if not stat.S_ISREG(state.st_mode):
+            return
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locks = True
+        except BlockingIOError:
+            return  # its process lives
+        except OSError:  # a file system without locks
+            locks = False
+        old = time.time() - state.st_mtime > _OLD_S
+        if host is not None and host != _HOST:
+            dead = old  # not every shared file system shares locks
+        elif host is not None and locks:
+            dead = True  # whoever has the number now
+        else:
+            dead = old or not _lives(pid)
+        if dead:
+            part.unlink()
+    finally:
+        os.close(descriptor)
+
+
+def _lives(pid: str) -> bool:
+    try:
+        os.kill(int(pid), 0)
+    except (ProcessLookupError, OverflowError, ValueError):
+        return False
+    except OSError:  # of another user
+        return True
+    return True
+
+
+def _create_locked(part: Path) -> int:
+    """A descriptor that holds the lock of a new, empty file as long as it is open."""
+    while True:
+        descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        try:
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            # Another process may have taken the file for a dead one before it was locked.
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.stat(part), os.fstat(descriptor)):
+                    return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _is_special(path: Path) -> bool:
+    """Whether there is something that is neither a regular file nor a folder, perhaps behind links."""
+    # /dev/stdout is a link to whatever the shell made of it, and must never be replaced even where that is a file.
+    if path.parts[:2] == ("/", "proc") or (path.parts[:2] == ("/", "dev") and path.parts[2:3] in _STANDARD):
+        return True
+    return os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))

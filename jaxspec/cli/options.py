@@ -13,7 +13,7 @@ import click
 from jaxspec.errors import InputError
 from jaxspec.files import to_json, write_text
 from jaxspec.output_places import check_figure_place, check_file_place, check_folder_place
-from jaxspec.settings import QUICK, build_config, read_toml
+from jaxspec.settings import QUICK, build_config, quick_settings, read_toml
 from jaxspec.settings.base import ConfigType, Settings
 from jaxspec.settings.coercion import as_path
 from jaxspec.settings.fields import choices_of, default_text, hints, range_text, setting_of
@@ -136,7 +136,7 @@ def resolve(
         InputError: a setting that cannot be used.
     """
     names = hints(kind)
-    defaults = {key: value for key, value in QUICK.items() if quick and key in names}
+    defaults = quick_settings(kind) if quick else {}
     given = [name for name, value in flags.items() if value is not None]
     for name in given:
         if isinstance(flags[name], str) and typing.get_origin(names[name]) is tuple:

@@ -4,7 +4,15 @@ Nothing here imports JAX, so that the command line refuses bad settings at once.
 """
 
 from jaxspec.settings.base import Settings, build_config, expect, notes, refuse_unused
-from jaxspec.settings.commands import DRAFT_NAMES, QUICK, CommonConfig, EvaluateConfig, TreeConfig, TuneConfig
+from jaxspec.settings.commands import (
+    DRAFT_NAMES,
+    QUICK,
+    CommonConfig,
+    EvaluateConfig,
+    TreeConfig,
+    TuneConfig,
+    quick_settings,
+)
 from jaxspec.settings.draft import DEFAULT_KNOBS, KNOB_RANGES, MAX_DRAFT_LENGTH
 from jaxspec.settings.packing import PackConfig
 from jaxspec.settings.prediction import PredictConfig
@@ -27,6 +35,7 @@ __all__ = [
     "config_hash",
     "expect",
     "notes",
+    "quick_settings",
     "read_toml",
     "refuse_unused",
     "to_toml",

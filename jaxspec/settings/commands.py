@@ -10,11 +10,20 @@ from jaxspec.errors import InputError
 from jaxspec.settings.base import Settings, Unused
 from jaxspec.settings.coercion import shown
 from jaxspec.settings.draft import MAX_DRAFT_LENGTH, knob
-from jaxspec.settings.fields import setting
+from jaxspec.settings.fields import hints, setting
 from jaxspec.settings.schemes import NetworkScheme
 from jaxspec.suggestions import hint
 
-__all__ = ["DRAFT_NAMES", "QUICK", "CommonConfig", "EvaluateConfig", "TreeConfig", "TuneConfig", "check_draft_name"]
+__all__ = [
+    "DRAFT_NAMES",
+    "QUICK",
+    "CommonConfig",
+    "EvaluateConfig",
+    "TreeConfig",
+    "TuneConfig",
+    "check_draft_name",
+    "quick_settings",
+]
 
 #: What a tuning run makes best.
 Objective = Literal["speedup", "kl", "bits_per_byte"]
@@ -168,3 +177,8 @@ QUICK = {
     "nodes": 16,
     "depth": 6,
 }
+
+
+def quick_settings(kind: type[Settings]) -> dict[str, int]:
+    """What `--quick` changes in a configuration: build_config(TuneConfig, quick_settings(TuneConfig), ...)."""
+    return {name: value for name, value in QUICK.items() if name in hints(kind)}

@@ -107,7 +107,7 @@ FLAGS = [
     Row("tune --architecture " + "x" * 300, "unknown architecture"),
     Row("predict --architecture llama-3.1–8b", "unknown architecture"),
     Row("tune --out ''", "--out"),
-    Row("tune --json .", "cannot be written"),
+    Row("tune --json .", "--json '.'"),
     Row("evaluate --weight-prune 0.96", "weight_prune is 0.96; allowed is 0 to 0.95"),
     Row("evaluate --weight-cut-bits 8", "weight_cut_bits is 8; allowed is 0 to 7"),
     Row("evaluate --draft-length 9", "draft_length is 9; allowed is 1 to 8"),

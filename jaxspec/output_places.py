@@ -19,9 +19,9 @@ def check_file_place(path: str | Path, what: str) -> None:
     Args:
         what: the option or argument that names the file.
     """
-    path = Path(path)
-    if not path.name or os.path.isdir(path):
-        raise InputError(f"{what} {str(path)!r} is a folder; give the name of a file")
+    given, path = os.fspath(path), Path(path)
+    if not path.name or given.endswith(os.sep) or os.path.isdir(path):
+        raise InputError(f"{what} {given!r} is a folder; give the name of a file")
     if not os.path.lexists(path):
         _check_can_be_made(path, what)
     elif os.path.isfile(path):  # others, such as /dev/stdout, are written as they are

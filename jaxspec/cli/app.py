@@ -109,13 +109,13 @@ def _pipe_is_broken(stream: TextIO | None) -> bool:
         return False
 
 
-def _cannot_print() -> OSError | None:
-    """The refusal of standard output to take what was printed, if that is what failed."""
-    try:
-        sys.stdout.flush()
-    except OSError as refusal:
-        return refusal
-    return None
+def _printing(error: BaseException) -> bool:
+    """Whether an exception came out of printing: its message names no file then, as that of a full disk does not."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    module = trace.tb_frame.f_globals.get("__name__", "") if trace is not None else ""
+    return module.partition(".")[0] in ("rich", "click") or module == __name__
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -135,11 +135,9 @@ def main(arguments: list[str] | None = None) -> None:
         if _reader_left(error):
             discard_output(sys.stdout, sys.stderr)
             sys.exit(READER_LEFT)
-        if (refusal := _cannot_print()) is not None:
+        if isinstance(error, OSError) and _printing(error):
             discard_output(sys.stdout)
-            _fail(
-                f"standard output cannot be written ({refusal.strerror}); give it another place, then run it again", 2
-            )
+            _fail(f"the output cannot be written ({error.strerror}); send it elsewhere, then run it again", 2)
         if (refusal := _disk_error(error)) is None:
             raise
         where = f" {refusal.filename!r}" if refusal.filename else ""

@@ -11,6 +11,7 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from typing import TextIO
 
 from jaxspec.interruption import UNDER_WAY
@@ -19,6 +20,9 @@ __all__ = ["INTERRUPTED", "discard_output", "main"]
 
 #: Exit code of an interrupted command, whichever signal it was.
 INTERRUPTED = 130
+
+#: A signal that comes this many seconds after the first ends the process even where files cannot be removed.
+_INSISTING_S = 1.0
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -30,12 +34,18 @@ def main(arguments: list[str] | None = None) -> None:
         arguments: None for those of the process, whose signals are then taken care of; a caller in Python gets
             KeyboardInterrupt as ever.
     """
+    watched: set[signal.Signals] = set()
     if arguments is None:
         _open_standard_streams()
-        _watch_signals()
+        watched = _watch_signals()
     from jaxspec.cli.app import main as command_line
 
-    command_line(arguments)
+    try:
+        command_line(arguments)
+    finally:
+        # All is done and printed; the interpreter, which would reset them to kill it, ends in a moment.
+        for number in watched:
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _open_standard_streams() -> None:
@@ -47,17 +57,17 @@ def _open_standard_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
 
 
-def _watch_signals() -> None:
-    """From now on, a signal to stop ends the process within a moment, whatever native code runs."""
+def _watch_signals() -> set[signal.Signals]:
+    """From now on, a signal to stop ends the process within a moment, whatever native code runs; the signals taken."""
     if threading.current_thread() is not threading.main_thread():
-        return
+        return set()
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)
-    came: list[int] = []
+    came: list[float] = []
 
     def handle(number: int, frame: object) -> None:
-        came.append(number)
-        if len(came) > 1:  # the user insists
+        came.append(time.monotonic())
+        if came[-1] - came[0] > _INSISTING_S:
             os._exit(INTERRUPTED)
         with contextlib.suppress(OSError):  # where some library took the wake-up descriptor
             os.write(write_end, bytes([number]))
@@ -75,6 +85,7 @@ def _watch_signals() -> None:
     signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     for number in taken:
         signal.signal(number, handle)
+    return taken
 
 
 def _leave() -> None:
@@ -97,9 +108,9 @@ def _end_children() -> None:
                 os.kill(int(child), signal.SIGTERM)
 
 
-def discard_output(*streams: TextIO) -> None:
+def discard_output(*streams: TextIO | None) -> None:
     """Send what streams still hold nowhere, so that the end of the interpreter does not fail on it again."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in streams:
         with contextlib.suppress(OSError, ValueError, AttributeError):
-            os.dup2(nowhere, stream.fileno())
+            os.dup2(nowhere, stream.fileno())  # pyright: ignore[reportOptionalMemberAccess] - suppressed

@@ -70,7 +70,5 @@ def checkpoint_tensors(params: Params, config: DecoderConfig, dtype: Any = jnp.b
 def save_directory(params: Params, config: DecoderConfig, out: Path, *, max_positions: int) -> None:
     """Write `out`/config.json and `out`/model.safetensors in bfloat16; each file appears whole or not at all."""
     write_bytes(out / "model.safetensors", save(checkpoint_tensors(params, config), metadata={"format": "pt"}))
-    write_text(
-        out / "config.json",
-        json.dumps(config_json(config, max_positions=max_positions), indent=2, sort_keys=True) + "\n",
-    )
+    written = config_json(config, max_positions=max_positions)
+    write_text(out / "config.json", json.dumps(written, indent=2, sort_keys=True) + "\n")

@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,63 @@ def test_help_teaches(capsys, command):
 )
 def test_bad_input_is_one_line_and_code_2(capsys, arguments, words):
     assert words in refused(capsys, *arguments)
+
+
+@pytest.mark.parametrize("command", ["tune", "evaluate", "tree"])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        ("--model", "nowhere"),
+        ("--text", "nowhere.txt"),
+        ("--device", "rtx-409"),
+        ("--architecture", "lama"),
+        ("--prompt-tokens", "1000000"),
+        ("--json", "below"),
+        ("--out", "file"),
+        None,
+    ],
+)
+def test_bad_input_leaves_no_directory_and_promises_nothing(capsys, model, tmp_path, command, bad):
+    (tmp_path / "below").mkdir()
+    (tmp_path / "file").write_text("")
+    own = {"tune": ("--device", "mine.toml"), "evaluate": ("--knobs", "nowhere.json"), "tree": ("--draft", "nobody")}
+    before = sorted(tmp_path.rglob("*"))
+    code, out, err = run(capsys, command, "--model", model, *(bad or own[command]))
+    assert code == 2
+    assert sorted(tmp_path.rglob("*")) == before
+    assert "resumes" not in out + err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("predict", "--plot", "x.txt"),
+        ("predict", "--json", "file/x.json"),
+        ("inspect", "embedded", "--plot", "x.txt"),
+        ("inspect", "embedded", "--json", "."),
+        ("pack", "embedded", "--json", "."),
+        ("pack", "embedded", "-o", "file/a.jspk"),
+        ("sweep", "sweep.toml", "--out", "file"),
+        ("tune", "--out", "file/below"),
+        ("devices", "--json", "file/x"),
+    ],
+)
+def test_places_for_results_are_refused_before_the_work(capsys, monkeypatch, tmp_path, arguments):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "sweep.toml").write_text("[axes]\n'workload.batch' = [1]\n")
+
+    def worked(*_, **__):
+        raise AssertionError("the work began")
+
+    import jaxspec.runs.sweep  # noqa: F401 - in place before it is replaced
+
+    for work in ("inspection.inspect_file", "prediction.predict", "packing.pack", "setup.make_setup"):
+        monkeypatch.setattr(f"jaxspec.runs.{work}", worked)
+    monkeypatch.setattr("jaxspec.runs.measuring.make_setup", worked)
+    monkeypatch.setattr("jaxspec.runs.packing._division", worked)
+    monkeypatch.setattr(sys.modules["jaxspec.runs.sweep"], "_run", worked)
+    refused(capsys, *arguments)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "sweep.toml"]
 
 
 def test_damaged_weights_are_bad_input(capsys, model, tmp_path):

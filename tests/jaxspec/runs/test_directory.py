@@ -83,3 +83,34 @@ def test_json_is_sorted_plain_and_whole(tmp_path):
         write_text(tmp_path / "deep" / "x.txt", 5)  # fails half-way: the old file stays, no part is left
     assert [p.name for p in (tmp_path / "deep").iterdir()] == ["x.txt"]
     assert (tmp_path / "deep" / "x.txt").read_text() == "one"
+
+
+def test_what_a_killed_run_left_half_written_goes_when_it_is_resumed(tmp_path):
+    closed(open_run(tmp_path / "r"))
+    half = tmp_path / "r" / "checkpoints" / "stages" / "decoded" / "greedy.orbax-checkpoint-tmp-17" / "d"
+    half.mkdir(parents=True)
+    (half.parents[1] / "whole").mkdir()
+    (tmp_path / "r" / "figures").mkdir()
+    parts = (".sweep.parquet.4194309.part", ".result.json.4194309.part", "figures/.a.svg.4194309.part")
+    for part in parts:
+        (tmp_path / "r" / part).write_text("half")
+    closed(open_run(tmp_path / "r"))
+    assert not [part for part in parts if (tmp_path / "r" / part).exists()]
+    assert [path.name for path in half.parents[1].iterdir()] == ["whole"]
+
+
+def test_nothing_is_made_or_removed_before_a_run_begins(tmp_path):
+    make = lambda **given: RunDirectory("tune", TuneConfig(), inputs={}, out=tmp_path / "r", begin=False, **given)
+    run = closed(make())
+    assert not list(tmp_path.iterdir())
+    assert run.finished() is None
+    with make() as run:
+        run.begin()
+        run.write_result([1])
+    with make(force=True) as run:
+        assert run.finished() is None
+        assert (run.path / "result.json").exists()
+    with make() as run:
+        assert run.finished() == [1]
+        with pytest.raises(InputError, match="in use by another process"):
+            make()

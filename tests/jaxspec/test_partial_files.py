@@ -1,0 +1,113 @@
+"""Files appear whole or not at all, and what dead processes left of them goes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from jaxspec import partial_files
+from jaxspec.files import write_text
+from jaxspec.interruption import UnderWay
+from jaxspec.partial_files import PartialFiles, part_of, remove_leftovers, whole_file
+
+DEAD = 2**22 + 5  # beyond the largest process number
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_several_files_appear_together_or_not_at_all(tmp_path):
+    with PartialFiles() as files:
+        files.add(tmp_path / "new" / "below" / "a").write_text("a")
+        files.add(tmp_path / "new" / "b").write_text("b")  # and no commit, as where the work fails
+    assert names(tmp_path) == []
+    with PartialFiles() as files:
+        files.add(tmp_path / "new" / "a").write_text("a")
+        files.add(tmp_path / "b").write_text("b")
+        assert not (tmp_path / "b").exists()
+        files.commit()
+    assert names(tmp_path) == ["b", "new"]
+    assert names(tmp_path / "new") == ["a"]
+
+
+def test_a_part_of_a_killed_process_goes_with_the_next_run(tmp_path):
+    code = (
+        "import sys, time; from pathlib import Path; from jaxspec.partial_files import whole_file\n"
+        "with whole_file(Path(sys.argv[1])) as part: part.write_text('half'); print('begun', flush=True); time.sleep(60)"
+    )
+    path = tmp_path / "result.json"
+    process = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    (left,) = names(tmp_path)
+    assert left.startswith(f".result.json.{process.pid}.")
+    write_text(path, "another process writes it meanwhile")
+    assert names(tmp_path) == [left, "result.json"]  # a living process keeps its part
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    write_text(path, "whole")
+    assert names(tmp_path) == ["result.json"]
+
+
+def test_which_parts_are_dead(tmp_path):
+    here, there = partial_files._HOST, "0" * 8
+    long_ago = time.time() - 2 * partial_files._OLD_S
+    parts = {
+        f".x.{DEAD}.part": True,  # of version 0.1.0
+        f".x.{os.getpid()}.part": False,
+        f".x.{os.getpid()}.{here}-7.part": True,  # nobody holds its lock: another process has the number now
+        f".x.{DEAD}.{here}-0.part": True,
+        f".x.{DEAD}.{there}-0.part": False,  # another machine may be writing it
+        f".old.{DEAD}.{there}-0.part": True,
+        f".y.{DEAD}.part": False,  # not what is being written
+        "video.mkv.part": False,
+        ".x.part": False,
+        f"x.{DEAD}.part": False,
+    }
+    for name in parts:
+        (tmp_path / name).write_text("")
+    os.utime(tmp_path / f".old.{DEAD}.{there}-0.part", (long_ago, long_ago))
+    os.mkfifo(tmp_path / f".x.{DEAD + 1}.part")
+    remove_leftovers(tmp_path, names={"x", "old"})
+    assert names(tmp_path) == sorted([name for name, dead in parts.items() if not dead] + [f".x.{DEAD + 1}.part"])
+    remove_leftovers(tmp_path)
+    assert f".y.{DEAD}.part" not in names(tmp_path)
+    remove_leftovers(tmp_path / "nowhere")
+
+
+def test_names_as_long_as_the_file_system_allows(tmp_path):
+    first, second = ("é" * 120 + end for end in ("a", "b"))
+    with PartialFiles() as files:
+        for name in (first, second):
+            files.add(tmp_path / name).write_text(name)
+        files.commit()
+    assert (tmp_path / second).read_text() == second
+    assert part_of(first) != part_of(second)
+    with pytest.raises(OSError, match="too long"), whole_file(tmp_path / ("x" * 256)):
+        pass
+    assert len(names(tmp_path)) == 2
+
+
+def test_what_is_no_file_is_written_and_not_replaced(tmp_path):
+    write_text(partial_files.Path("/dev/null"), "x")
+    assert partial_files.Path("/dev/null").is_char_device()
+    os.symlink("/dev/null", tmp_path / "link")
+    write_text(tmp_path / "link", "x")
+    assert (tmp_path / "link").is_symlink()
+
+
+def test_an_interrupt_takes_back_what_is_under_way_and_says_what_is_there(tmp_path, monkeypatch):
+    under_way = UnderWay()
+    monkeypatch.setattr(partial_files, "UNDER_WAY", under_way)
+    assert under_way.line() == "interrupted; nothing is half-written; the same command can be run again"
+    files = PartialFiles()
+    files.add(tmp_path / "folder" / "x").write_text("half")
+    write_text(tmp_path / "y", "whole")
+    assert under_way.abandon() == f"interrupted; nothing is half-written; written before that: {tmp_path / 'y'}"
+    assert names(tmp_path) == ["y"]
+    under_way.run(lambda: "run directory r is finished")
+    assert under_way.line() == "interrupted; nothing is half-written; run directory r is finished"

@@ -124,7 +124,7 @@ def main(arguments: list[str] | None = None) -> None:
         _fail("standard output is closed; results are printed there: give it a place, such as >/dev/null", 2)
     try:
         cli.main(args=arguments, prog_name="jaxspec", standalone_mode=False)
-        sys.stdout.flush()
+        print(end="", flush=True)
     except InputError as error:
         _fail(str(error), 2)
     except (click.exceptions.Abort, KeyboardInterrupt):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -15,12 +13,12 @@ from safetensors import SafetensorError, safe_open
 
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container, Part
+from jaxspec.formats.shard_index import INDEX_FILE, check_same_tensors, read_index
 
 #: Names of the stored number formats that a network may have, as safetensors spells them.
 STORED_DTYPES = {"F32": np.dtype(np.float32), "F16": np.dtype(np.float16), "BF16": np.dtype(ml_dtypes.bfloat16)}
 
 SINGLE_FILE = "model.safetensors"
-INDEX_FILE = "model.safetensors.index.json"
 
 #: Endings of pickled weights, which run code when they are opened; they are never opened here.
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
@@ -114,65 +112,18 @@ def _reading(path: Path) -> Iterator[None]:
         raise InputError(f"{path} is no whole safetensors file ({reason}); fetch it again") from error
 
 
-def read_json_object(path: Path) -> dict[str, Any]:
-    """The object in a JSON file.
-
-    Raises:
-        InputError: no such file, no JSON, or JSON that is not an object.
-    """
-    try:
-        return json_object(path.read_bytes(), path)
-    except FileNotFoundError as error:
-        raise InputError(f"{path} does not exist; a Hugging Face directory has one: fetch it") from error
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}); check the path and its permissions") from error
-
-
-def json_object(text: bytes, path: Path) -> dict[str, Any]:
-    """The object that a JSON text is; `path` says where it came from.
-
-    Raises:
-        InputError: no JSON, or JSON that is not an object.
-    """
-    try:
-        content = json.loads(text.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(
-            f"{path} is no readable JSON ({reason}); it must hold a JSON object: fetch it again"
-        ) from error
-    if not isinstance(content, dict):
-        raise InputError(f"{path} holds a JSON {type(content).__name__}; it must hold an object: fetch it again")
-    return content
-
-
-def _indexed_files(directory: Path) -> dict[str, str]:
-    """Tensor name -> file name, from the index of a sharded checkpoint."""
-    index = directory / INDEX_FILE
-    weight_map = read_json_object(index).get("weight_map")
-    if not isinstance(weight_map, dict) or not weight_map:
-        raise InputError(f"{index} has no weight_map; it must map each tensor to its file: fetch it again")
-    for name, file in weight_map.items():
-        if not isinstance(file, str) or not re.fullmatch(r"[\w.-]+\.safetensors", file, re.ASCII):
-            raise InputError(
-                f"{index} puts tensor {name!r} in {file!r}; allowed is the plain name of a .safetensors file: "
-                "fetch it again"
-            )
-    return weight_map
-
-
 @contextlib.contextmanager
 def open_checkpoint(directory: Path) -> Iterator[CheckpointFiles]:
     """The weights of a directory: model.safetensors, or the shards that model.safetensors.index.json lists.
 
     Raises:
-        InputError: neither is there, a shard is missing, a file is damaged, or index and shards disagree.
+        InputError: neither is there, a shard is missing or not listed, a file is damaged, or index and shards disagree.
     """
     weight_map: dict[str, str] = {}
     if (directory / SINGLE_FILE).is_file():
         paths = [directory / SINGLE_FILE]
     elif (directory / INDEX_FILE).is_file():
-        weight_map = _indexed_files(directory)
+        weight_map = read_index(directory)
         paths = [directory / file for file in sorted(set(weight_map.values()))]
     else:
         pickles = sorted(path.name for path in directory.iterdir() if path.suffix in _PICKLES)
@@ -190,11 +141,7 @@ def open_checkpoint(directory: Path) -> Iterator[CheckpointFiles]:
             with _reading(path):
                 handles[path] = stack.enter_context(safe_open(path, framework="np"))
         files = CheckpointFiles(handles)
-        for name, file in weight_map.items():
-            stored = files.tensors.get(name)
-            if stored is None or stored.path.name != file:
-                raise InputError(
-                    f"{directory / INDEX_FILE} names tensor {name!r} in {file}, which lacks it; index and shards "
-                    "must come from one checkpoint: fetch both again"
-                )
+        if weight_map:
+            stored = {name: tensor.path.name for name, tensor in files.tensors.items()}
+            check_same_tensors(directory, weight_map, stored)
         yield files

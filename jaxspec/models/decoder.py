@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 from flax import nnx
@@ -194,6 +195,8 @@ def forward(
     """
     if (cache is None) != (cache_mask is None):
         raise ValueError("cache and cache_mask go together; one was given without the other")
+    chex.assert_rank([tokens, positions, mask], [2, 2, 3])
+    chex.assert_equal_shape([tokens, positions])
 
     def layer(x, weights, cached):
         return decoder_layer(

@@ -52,6 +52,8 @@ class Family:
         defaults: what the family's own configuration class (transformers 5) takes for a key that config.json lacks.
             Sizes that every release states are not listed: a file without them is taken for damaged.
         must_equal: config.json keys that select computations this decoder does not have, with the only value it does.
+        windows: config.json keys that cut the KV cache of transformers to a window although the family's attention knows none:
+            its cached decoding then differs from its own forward pass. See `_check_windows`.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Family:
     qk_norm: bool
     defaults: dict[str, Any]
     must_equal: dict[str, Any]
+    windows: tuple[str, ...] = ()
 
 
 FAMILIES = {
@@ -77,6 +80,7 @@ FAMILIES = {
                 "max_position_embeddings": 2048,
             },
             must_equal={"hidden_act": "silu", "attention_bias": False, "mlp_bias": False},
+            windows=("sliding_window", "attention_chunk_size"),
         ),
         Family(
             name="qwen3",
@@ -119,7 +123,34 @@ def family_of(raw: dict[str, Any]) -> Family:
     kinds = raw.get("layer_types") or []
     if not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds):
         raise NotImplementedError(f"{name} with layer_types {kinds!r} is not modelled; allowed is 'full_attention'")
+    _check_windows(family, raw)
     return family
+
+
+def _check_windows(family: Family, raw: dict[str, Any]) -> None:
+    """No key may cut the text that a token sees, since which tools heed it differs.
+
+    The Llama family attends to the whole text, and transformers' forward pass does. Its KV cache, however, goes by the keys of
+    config.json: without `layer_types` a `sliding_window` (or `attention_chunk_size`) makes it drop older tokens, so that
+    cached decoding says something else. Families whose configuration class derives `layer_types` (Qwen3) have no such keys.
+    A window that no position reaches cuts nothing.
+
+    Raises:
+        NotImplementedError: a window that cuts.
+    Source: transformers 5, cache_utils.py, get_layer_types_and_kwargs.
+    """
+    if raw.get("layer_types") is not None:
+        return
+    positions = raw.get("max_position_embeddings", family.defaults["max_position_embeddings"])
+    for key in family.windows:
+        window = raw.get(key)
+        whole = lambda value: isinstance(value, int) and not isinstance(value, bool)
+        if window is None or (whole(window) and whole(positions) and window >= positions):
+            continue
+        raise NotImplementedError(
+            f"{family.name} with {key} = {window!r} is ambiguous: transformers attends to the whole text in a forward pass "
+            f"but to so many tokens when it decodes; allowed is null, or at least the {positions!r} of max_position_embeddings"
+        )
 
 
 def decoder_config(raw: dict[str, Any]) -> DecoderConfig:

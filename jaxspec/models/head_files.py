@@ -16,7 +16,8 @@ from safetensors.numpy import save
 
 from jaxspec.errors import InputError
 from jaxspec.files import write_bytes, write_text
-from jaxspec.models.checkpoint_files import open_checkpoint, read_json_object
+from jaxspec.formats.shard_index import read_json_object
+from jaxspec.models.checkpoint_files import open_checkpoint
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.draft_head import TargetEnds, check_head_config, target_ends

@@ -13,13 +13,12 @@ import numpy as np
 
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container, Part
+from jaxspec.formats.shard_index import json_object, read_json_object
 from jaxspec.models.checkpoint_files import (
     STORED_DTYPES,
     ContainerFiles,
     TensorTable,
-    json_object,
     open_checkpoint,
-    read_json_object,
 )
 from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
 from jaxspec.models.decoder import Params

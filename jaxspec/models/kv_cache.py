@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import chex
 import jax
 import jax.numpy as jnp
 from flax import struct
@@ -49,6 +50,8 @@ def write_cache(cache: KVCache, update: KVCache, start: Int[Array, " batch"]) ->
 
     The caller keeps `start + update.num_slots <= cache.num_slots`; XLA would otherwise shift the write silently.
     """
+    # Layers beyond those of the shorter one would be dropped.
+    chex.assert_trees_all_equal_structs(cache, update)
 
     def write(axis: int):
         def one(buffer, new, offset):

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from jaxspec.compress.knobs import Knobs
 from jaxspec.errors import InputError
-from jaxspec.models.checkpoint_files import read_json_object
+from jaxspec.formats.shard_index import read_json_object
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.embedded import HEAD_NAME, SMALL_NAME, load_draft_head, load_model

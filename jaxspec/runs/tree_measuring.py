@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxspec.checks import check_temperature, check_tokens
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.runs.tree_drafts import NamedDraft
@@ -34,6 +35,7 @@ def record_ranks(
     advance: Callable[[], None] = lambda: None,
 ) -> RankTraces:
     """`measure_ranks` over all texts, of which there is one or more, chunk by chunk."""
+    check_tokens("texts", texts, vocab_size=config.vocab_size)
     parts = []
     for chunk, _, count in prompt_chunks(texts):
         traces = measure_ranks(
@@ -63,6 +65,8 @@ def decode_prompts_with_tree(
     Returns:
         The fields of `DecodedTrees`, over all prompts.
     """
+    check_tokens("prompts", prompts, vocab_size=config.vocab_size)
+    check_temperature(decoding.temperature, decoding.greedy)
     key = jax.random.key(seed)
     temperature = jnp.asarray(max(decoding.temperature, 1e-6), jnp.float32)
     parts = []

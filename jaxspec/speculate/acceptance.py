@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from jaxspec.checks import check_count, check_temperature, check_tokens, check_traced_count
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward
 from jaxspec.models.kv_cache import KVCache, pad_cache
@@ -75,13 +76,18 @@ def block_pass(
         text: the draft computes in the type of its logits.
         draft_cache: the target's KV of all queries, `text.tokens[:, :-1]`, compressed.
         offset: 0 to block − 1, may be traced.
-        block: static; deepest draft length measured.
+        block: static, at least 1; deepest draft length measured.
         temperature, greedy: of decoding; see `token_distribution`.
     Returns:
         Arrays over queries // block − 1 starts (queries where block is 1): one fewer than fit, so that any offset does.
     Raises:
-        ValueError: the text is too short for one block.
+        ValueError: the text is too short for one block, has tokens or logits of another vocabulary, or an argument is out of
+            its range. Traced values are not checked (see `jaxspec.checks`); wrong ones give meaningless numbers.
     """
+    _check_text(text, config)
+    check_count("block", block)
+    check_traced_count("offset", offset, least=0, most=block - 1)
+    check_temperature(temperature, greedy)
     first, queries = text.first, text.logits.shape[1]
     batch, slots = text.tokens.shape[0], text.tokens.shape[1] - 1
     starts = queries // block - (block > 1)
@@ -136,7 +142,13 @@ def all_starts(
 
     Depths that lie beyond the text's end hold meaningless numbers in [0, 1]: of `query` queries, all depths are valid at
     starts up to query − block.
+
+    Raises:
+        ValueError: see `block_pass`.
     """
+    _check_text(text, config)
+    check_count("block", block)
+    check_temperature(temperature, greedy)
     pad = ((0, 0), (0, 2 * block))
     text = TargetText(jnp.pad(text.tokens, pad), jnp.pad(text.logits, (*pad, (0, 0))))
     draft_cache = pad_cache(draft_cache, 2 * block)
@@ -156,6 +168,21 @@ def all_starts(
     survival = jax.lax.map(one, jnp.arange(block))  # "offset batch start depth"
     batch, starts = survival.shape[1:3]
     return survival.transpose(1, 2, 0, 3).reshape(batch, starts * block, block)
+
+
+def _check_text(text: TargetText, config: DecoderConfig) -> None:
+    """Tokens of the vocabulary, and the target's logits at the last of them.
+
+    Raises:
+        ValueError: other shapes or types, or a token outside the vocabulary.
+    """
+    batch, length = check_tokens("text.tokens", text.tokens, vocab_size=config.vocab_size, least=2)
+    shape = jnp.shape(text.logits)
+    if len(shape) != 3 or shape[0] != batch or not 1 <= shape[1] < length or shape[2] != config.vocab_size:
+        raise ValueError(
+            f"text.logits have shape {shape}; {batch} texts of {length} tokens need ({batch}, 1 to {length - 1}, "
+            f"{config.vocab_size})"
+        )
 
 
 class CycleStatistics(NamedTuple):
@@ -182,8 +209,10 @@ def expected_cycles(survival: Float[Array, "batch start depth"], draft_length: i
         draft_length: static, 1 to the depth of `survival`.
         num_tokens: static; decoding ends with the cycle that reaches this many tokens.
     Raises:
-        ValueError: fewer starts than tokens.
+        ValueError: fewer starts than tokens, or a number out of its range.
     """
+    check_count("num_tokens", num_tokens)
+    check_count("draft_length", draft_length, most=survival.shape[-1])
     if survival.shape[1] < num_tokens:
         raise ValueError(f"{survival.shape[1]} starts cannot tell about {num_tokens} tokens; measure a longer text")
     depth = survival[..., :draft_length]

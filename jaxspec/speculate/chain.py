@@ -14,6 +14,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
+from jaxspec.checks import (
+    check_key,
+    check_network,
+    check_prompt_ids,
+    check_sizes,
+    check_temperature,
+    check_tokens,
+    check_traced_count,
+)
 from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.kv import compress_cache, round_kv
 from jaxspec.models.config import DecoderConfig
@@ -58,9 +67,9 @@ def decode(
     prompts: Int[Array, "batch prompt"],
     prompt_ids: Int[Array, " batch"],
     knobs: Knobs,
-    draft_length: Int[Array, ""],
+    draft_length: Int[Array, ""] | int,
     seed: Key[Array, ""],
-    temperature: Float[Array, ""],
+    temperature: Float[Array, ""] | float,
     *,
     config: DecoderConfig,
     num_tokens: int,
@@ -70,22 +79,32 @@ def decode(
 ) -> Decoded:
     """Decode every prompt to at least `num_tokens` new tokens.
 
+    Values are checked on the host, unless they are traced (see `jaxspec.checks`). A traced `draft_length` out of range counts
+    as the nearest one in range; traced tokens outside the vocabulary and a traced temperature that is not above 0 give
+    meaningless text.
+
     Args:
         target_params, draft_params: the draft's matrices may be anything of the same shape.
-        prompts: token ids; all prompts of a call have one length.
+        prompts: token ids, one or more each; all prompts of a call have one length.
         prompt_ids: names the prompts for random draws, so that results do not depend on batching.
         knobs: only their KV part is used: how the draft reads committed KV.
         draft_length: tokens drafted per cycle, 0 (autoregressive) to width − 1; may be traced.
-        temperature, greedy: greedy takes the largest logit and ignores the temperature.
+        temperature, greedy: greedy takes the largest logit and ignores the temperature; sampling needs one above 0.
         width: static tokens per verification, root included.
+        num_tokens: static, at least 1.
         room: static number of new tokens that the caches have slots for, `num_tokens` unless given. Calls that share it
             share one compilation, whatever their `num_tokens`.
     Raises:
-        ValueError: more tokens than room.
+        ValueError: an argument out of its range, of another shape or type, or more tokens than room.
     """
     room = num_tokens if room is None else room
-    if num_tokens > room:
-        raise ValueError(f"{num_tokens} tokens do not fit in room for {room}; give at least as much room")
+    check_sizes(num_tokens=num_tokens, room=room, width=width)
+    batch, _ = check_tokens("prompts", prompts, vocab_size=config.vocab_size)
+    check_prompt_ids(prompt_ids, batch)
+    check_traced_count("draft_length", draft_length, least=0, most=width - 1)
+    check_temperature(temperature, greedy)
+    check_key(seed)
+    check_network(target_params, vocab_size=config.vocab_size, hidden_size=config.hidden_size)
     return _decode(
         target_params,
         draft_params,
@@ -121,6 +140,8 @@ def _decode(
     greedy: bool,
 ) -> Decoded:
     batch, prompt_length = prompts.shape
+    # A traced length was not checked: beyond the window there is nothing that verification could compare it with.
+    draft_length = jnp.clip(draft_length, 0, width - 1)
     # The last cycle may start at room − 1 and write a whole window.
     slots = prompt_length + room + 2 * width
     target = partial(forward, target_params, config, kv_codec=round_kv)
@@ -224,7 +245,7 @@ def decode_autoregressively(
     prompts: Int[Array, "batch prompt"],
     prompt_ids: Int[Array, " batch"],
     seed: Key[Array, ""],
-    temperature: Float[Array, ""],
+    temperature: Float[Array, ""] | float,
     *,
     config: DecoderConfig,
     num_tokens: int,
@@ -235,6 +256,8 @@ def decode_autoregressively(
     """Autoregressive decoding through the same compiled step at the same static width: the draft's place stays empty.
 
     Args: as for `decode`.
+    Raises:
+        ValueError: see `decode`.
     """
     knobs = uniform_knobs(config, weight_prune=0.0, weight_cut_bits=0.0, kv_cut_bits=0.0, draft_length=1)
     return decode(

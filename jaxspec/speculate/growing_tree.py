@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
+from jaxspec.checks import check_count
 from jaxspec.speculate.drafts.interface import Draft, Level, Memory, Root
 from jaxspec.speculate.expansion import DraftedTree, Drafter, TreeLimits
 from jaxspec.trees.topology import PADDING, ROOT, Tree
@@ -43,8 +44,7 @@ class GrowingTree:
 
     def __post_init__(self) -> None:
         for name in ("nodes", "depth", "branches", "frontier"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+            check_count(name, getattr(self, name))
         level = min(self.frontier, self.branches)
         most = self.branches
         for _ in range(self.depth - 1):

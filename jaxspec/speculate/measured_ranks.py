@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from jaxspec.checks import check_count, check_draft_vocabulary, check_network, check_tokens
 from jaxspec.compress.kv import round_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
@@ -32,7 +33,6 @@ def rank_of(logits: Float[Array, "*b vocab"], token: Int[Array, "*b"]) -> Int[Ar
     return jnp.sum((logits > own) | ((logits == own) & first), axis=-1, dtype=jnp.int32)
 
 
-@partial(jax.jit, static_argnames=("draft", "config", "prompt_tokens", "depth"))
 def measure_ranks(
     target_params: Params,
     draft_params: Any,
@@ -54,15 +54,34 @@ def measure_ranks(
         prompt_tokens: static, >= 2; the first root is the last of them.
         depth: static, >= 1; drafted tokens after a root.
     Returns:
-        One start for every token that the text has after the prompt; `UNKNOWN` beyond the text's end.
+        One start for every token that the text has after the prompt; `UNKNOWN` beyond the text's end. Where the texts are
+        traced, a token outside the vocabulary is not noticed; what is measured from there on is meaningless.
     Raises:
-        ValueError: a prompt of less than two tokens, a text without more, or no depth.
+        ValueError: a prompt of less than two tokens, a text without more, no depth, a token outside the vocabulary, or a
+            draft of another vocabulary.
     """
+    _, length = check_tokens("texts", texts, vocab_size=config.vocab_size, least=3)
+    check_count("prompt_tokens", prompt_tokens, least=2, most=length - 1)
+    check_count("depth", depth)
+    check_network(target_params, vocab_size=config.vocab_size, hidden_size=config.hidden_size)
+    check_draft_vocabulary(draft.vocab_size, config.vocab_size)
+    return _measure_ranks(
+        target_params, draft_params, texts, draft=draft, config=config, prompt_tokens=prompt_tokens, depth=depth
+    )
+
+
+@partial(jax.jit, static_argnames=("draft", "config", "prompt_tokens", "depth"))
+def _measure_ranks(
+    target_params: Params,
+    draft_params: Any,
+    texts: Int[Array, "batch token"],
+    *,
+    draft: Draft,
+    config: DecoderConfig,
+    prompt_tokens: int,
+    depth: int,
+) -> RankTraces:
     batch, length = texts.shape
-    if not 2 <= prompt_tokens < length:
-        raise ValueError(f"prompt_tokens is {prompt_tokens}; texts of {length} tokens allow 2 to {length - 1}")
-    if depth < 1:
-        raise ValueError(f"depth is {depth}; it must be at least 1")
     heard = forward_text(target_params, config, texts, kv_codec=round_kv)
     padded = jnp.pad(texts, ((0, 0), (0, depth)))
     numbers = depth + 1

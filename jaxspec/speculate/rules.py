@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
+
+from jaxspec.checks import check_temperature, check_traced_count
 
 
 class Verdict(NamedTuple):
@@ -30,7 +33,12 @@ class Verdict(NamedTuple):
 def token_distribution(
     logits: Float[Array, "*b vocab"], temperature: Float[Array, ""] | float, greedy: bool
 ) -> Float[Array, "*b vocab"]:
-    """Probabilities to decode with: softmax(logits / temperature), or one-hot at the largest logit (first on a tie)."""
+    """Probabilities to decode with: softmax(logits / temperature), or one-hot at the largest logit (first on a tie).
+
+    Raises:
+        ValueError: when sampling, a temperature that is not finite and above 0; a traced one gives meaningless numbers.
+    """
+    check_temperature(temperature, greedy)
     if greedy:
         return jax.nn.one_hot(jnp.argmax(logits, axis=-1), logits.shape[-1], dtype=logits.dtype)
     return jax.nn.softmax(logits / temperature, axis=-1)
@@ -66,9 +74,17 @@ def verify_chain(
     Args:
         target, draft: probabilities at each place of the window; row i of both is what token i was judged and drawn by.
         drafted: token i of the chain; places from `draft_length` on are padding.
+        draft_length: 0 to width − 1: the last place is that of the bonus token.
         uniforms: in [0, 1), one per place.
+    Raises:
+        ValueError: a draft length out of range; a traced one is not checked, and gives a meaningless token.
     """
+    chex.assert_rank(target, 2)
+    chex.assert_equal_shape([target, draft])
+    chex.assert_equal_shape([drafted, uniforms])
+    chex.assert_shape(drafted, (target.shape[0],))
     width, vocab = target.shape
+    check_traced_count("draft_length", draft_length, least=0, most=width - 1)
     place = jnp.arange(width)
     p = jnp.take_along_axis(target, drafted[:, None], axis=-1)[:, 0]
     q = jnp.take_along_axis(draft, drafted[:, None], axis=-1)[:, 0]

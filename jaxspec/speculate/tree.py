@@ -12,9 +12,17 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
+from jaxspec.checks import (
+    check_draft_vocabulary,
+    check_key,
+    check_network,
+    check_prompt_ids,
+    check_sizes,
+    check_temperature,
+    check_tokens,
+)
 from jaxspec.compress.kv import round_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, causal_mask, forward
@@ -28,7 +36,7 @@ from jaxspec.speculate.rules import token_distribution
 from jaxspec.speculate.steps import slots_before, top_gap
 from jaxspec.speculate.tree_rules import verify_tree
 from jaxspec.trees.masks import verification_mask, verification_positions
-from jaxspec.trees.topology import PADDING, Tree, check_tree
+from jaxspec.trees.topology import PADDING, Tree, check_tree, one_tree
 
 __all__ = ["DecodedTrees", "autoregressive_tree", "decode_tree"]
 
@@ -77,7 +85,7 @@ def decode_tree(
     prompt_ids: Int[Array, " batch"],
     tree: Tree | GrowingTree,
     seed: Key[Array, ""],
-    temperature: Float[Array, ""],
+    temperature: Float[Array, ""] | float,
     *,
     draft: Draft,
     config: DecoderConfig,
@@ -89,27 +97,34 @@ def decode_tree(
 ) -> DecodedTrees:
     """Decode every prompt to at least `num_tokens` new tokens.
 
+    Values are checked on the host, unless they are traced (see `jaxspec.checks`): traced tokens outside the vocabulary and a
+    traced temperature that is not above 0 give meaningless text.
+
     Args:
         draft_params: of `draft`.
         prompts: token ids, two or more each; all prompts of a call have one length.
         prompt_ids: names the prompts for random draws, so that results do not depend on batching.
         tree: one tree for all prompts, or how trees grow; not traced: decoding compiles on its own.
-        temperature, greedy: greedy takes the largest logit and ignores the temperature.
-        draft: static.
+        temperature, greedy: greedy takes the largest logit and ignores the temperature; sampling needs one above 0.
+        draft: static; it has the target's vocabulary.
+        num_tokens: static, at least 1.
         law: how candidates are chosen; greedy decoding and growing trees take the draft's likeliest ("top").
         limits: static sizes, those of the tree unless given; trees of one size within the same limits share one compilation. A
             growing tree has its own.
         room: static number of new tokens that the caches have slots for, `num_tokens` unless given.
     Raises:
-        ValueError: more tokens than room, a malformed tree, one beyond the limits, prompts of one token, or sampled candidates
-            where only the likeliest are possible.
+        ValueError: an argument out of its range, of another shape or type, more tokens than room, a malformed tree, one beyond
+            the limits, prompts of one token, or sampled candidates where only the likeliest are possible.
     Source: SpecInfer, Miao et al. 2024, Algorithm 2.
     """
     room = num_tokens if room is None else room
-    if num_tokens > room:
-        raise ValueError(f"{num_tokens} tokens do not fit in room for {room}; give at least as much room")
-    if np.ndim(prompts) != 2 or prompts.shape[1] < 2:
-        raise ValueError(f"prompts have shape {np.shape(prompts)}; give a batch of two or more tokens each")
+    check_sizes(num_tokens=num_tokens, room=room)
+    batch, _ = check_tokens("prompts", prompts, vocab_size=config.vocab_size, least=2)
+    check_prompt_ids(prompt_ids, batch)
+    check_temperature(temperature, greedy)
+    check_key(seed)
+    check_network(target_params, vocab_size=config.vocab_size, hidden_size=config.hidden_size)
+    check_draft_vocabulary(draft.vocab_size, config.vocab_size)
     if law not in ("top", "sampled"):
         raise ValueError(f"candidates are {law!r}; they are chosen as 'top' or 'sampled'")
     growing = tree if isinstance(tree, GrowingTree) else None
@@ -142,7 +157,7 @@ def decode_tree(
 
 
 def _checked_limits(tree: Tree, limits: TreeLimits | None) -> TreeLimits:
-    if int(tree.num_nodes) > 0:
+    if int(one_tree(tree).num_nodes) > 0:
         check_tree(tree)
     own = tree_limits(tree)
     if limits is None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
@@ -155,6 +156,10 @@ def verify_tree(
         candidates: tokens that the draft proposes after each token, rank 0 first, all different; rows of leaves are not read.
         uniforms: in [0, 1), one per depth and rank; the static depth bounds that of the tree.
     """
+    chex.assert_rank([target, candidates, uniforms], 2)
+    # Token 0 is the root: one row more than there is room for nodes.
+    chex.assert_axis_dimension(target, 0, tree.size + 1)
+    chex.assert_equal_shape_prefix([target, candidates], 1)
     depths, ranks = uniforms.shape
     children = nodes_by_rank(tree, ranks)
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Int
 
+from jaxspec.checks import check_count, check_network, check_tokens
 from jaxspec.compress.kv import RankedKV, rank_kv, round_kv
 from jaxspec.compress.weights import RankedMatrix, activation_norms, rank_weights
 from jaxspec.models.config import DecoderConfig
@@ -52,7 +53,6 @@ def target_params(stored: Params) -> Params:
     return jax.tree.map(lambda x: jnp.asarray(x).astype(jnp.bfloat16).astype(jnp.float32), stored)
 
 
-@partial(jax.jit, static_argnames=("config", "first"))
 def calibrate(
     params: Params, config: DecoderConfig, tokens: Int[Array, "batch token_plus_1"], *, first: int
 ) -> Calibration:
@@ -62,7 +62,20 @@ def calibrate(
         params: from `target_params`.
         tokens: windows of text; activation norms are taken over all of their tokens.
         first: static; position of the first root: what comes before is context only.
+    Raises:
+        ValueError: windows of less than two tokens, a token outside the vocabulary, or a first root beyond the text. Traced
+            tokens are not checked.
     """
+    _, length = check_tokens("tokens", tokens, vocab_size=config.vocab_size, least=2)
+    check_count("first", first, least=0, most=length - 2)
+    check_network(params, vocab_size=config.vocab_size, hidden_size=config.hidden_size)
+    return _calibrate(params, config, tokens, first=first)
+
+
+@partial(jax.jit, static_argnames=("config", "first"))
+def _calibrate(
+    params: Params, config: DecoderConfig, tokens: Int[Array, "batch token_plus_1"], *, first: int
+) -> Calibration:
     result = forward_text(params, config, tokens[:, :-1], kv_codec=round_kv, keep_activations=True, logits_from=first)
     assert result.activations is not None
     return Calibration(

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jaxspec.checks import check_temperature
 from jaxspec.compress.footprint import PrunedExponents
 from jaxspec.compress.knobs import Knobs, harden, uniform_knobs
 from jaxspec.models.config import DecoderConfig
@@ -47,7 +48,12 @@ def _measure_hard(
 def measure_hard(
     calibration: Calibration, knobs: Knobs, decoding: Decoding, pruned_exponents: PrunedExponents
 ) -> DraftMeasurement:
-    """One pass of the bit-exact draft over all calibration windows."""
+    """One pass of the bit-exact draft over all calibration windows.
+
+    Raises:
+        ValueError: when sampling, a temperature that is not finite and above 0.
+    """
+    check_temperature(decoding.temperature, decoding.greedy)
     temperature = jnp.asarray(max(decoding.temperature, 1e-6), jnp.float32)
     return _measure_hard(calibration, knobs, temperature, decoding.greedy, pruned_exponents)
 

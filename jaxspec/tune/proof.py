@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxspec.checks import check_count, check_temperature, check_tokens
 from jaxspec.compress.knobs import MAX_DRAFT_LENGTH, Knobs
 from jaxspec.compress.kv import compress_cache, round_kv
 from jaxspec.models.config import DecoderConfig
@@ -47,11 +48,16 @@ def decode_prompts(
     """Decode all prompts; without a draft, autoregressively through the same step.
 
     Args:
+        prompts: one or more.
         room: see `decode`.
 
     Returns:
         The fields of `Decoded`, over all prompts.
+    Raises:
+        ValueError: a draft without its knobs, or see `decode`.
     """
+    check_tokens("prompts", prompts, vocab_size=config.vocab_size)
+    check_temperature(decoding.temperature, decoding.greedy)
     key = jax.random.key(seed)
     temperature = jnp.asarray(decoding.temperature, jnp.float32)
     if draft is not None and knobs is None:
@@ -102,7 +108,14 @@ def predict_cycles(
         texts: prompts and their autoregressive continuation of `continuation_length(num_tokens)` tokens.
     Returns:
         "cycles" and "survival" of `CycleStatistics`, over all texts.
+    Raises:
+        ValueError: an argument out of its range, or texts that are too short.
     """
+    check_count("prompt_tokens", prompt_tokens)
+    check_count("num_tokens", num_tokens)
+    check_count("draft_length", draft_length, most=MAX_DRAFT_LENGTH)
+    check_tokens("texts", texts, vocab_size=config.vocab_size, least=prompt_tokens + num_tokens)
+    check_temperature(decoding.temperature, decoding.greedy)
     parts = []
     for chunk, _, count in prompt_chunks(texts):
         temperature = jnp.asarray(max(decoding.temperature, 1e-6), jnp.float32)

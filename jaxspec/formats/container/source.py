@@ -13,10 +13,9 @@ from safetensors import SafetensorError, safe_open
 
 from jaxspec.errors import InputError
 from jaxspec.formats.container.tensors import TensorForm
+from jaxspec.formats.shard_index import INDEX_FILE, check_same_tensors, read_index
 
 __all__ = ["Checkpoint", "SafetensorsFile", "open_checkpoint"]
-
-_INDEX = "model.safetensors.index.json"
 
 #: Files beside the weights that belong to a checkpoint, and the most bytes that one of them may have.
 _BESIDE = (".json", ".txt", ".model", ".jinja")
@@ -108,7 +107,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
     """A safetensors file, a folder with one or with shards, or the index of shards.
 
     Raises:
-        InputError: there is no such thing, or a file is missing or damaged.
+        InputError: there is no such thing, a file is missing or damaged, or index and shards disagree.
     """
     if path.is_file() and path.name.endswith(".index.json"):
         path = path.parent
@@ -119,15 +118,13 @@ def open_checkpoint(path: Path) -> Checkpoint:
             f"{str(path)!r} does not exist; needed is a safetensors file or a folder with some: check the path"
         )
     names = sorted(p.name for p in path.glob("*.safetensors"))
-    if (path / _INDEX).is_file():
-        try:
-            listed = set(json.loads((path / _INDEX).read_text(encoding="utf-8"))["weight_map"].values())
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise InputError(f"{path / _INDEX} is no readable index ({error}); fetch it again") from error
-        missing = sorted(str(name) for name in listed - set(names))
+    weight_map: dict[str, str] = {}
+    if (path / INDEX_FILE).is_file():
+        weight_map = read_index(path)
+        missing = sorted(set(weight_map.values()) - set(names))
         if missing:
             raise InputError(f"{path} lacks {missing[0]}, which its index names; all shards must be there: fetch it")
-        names = sorted(listed)
+        names = sorted(set(weight_map.values()))
     if not names:
         raise InputError(f"{path} has no .safetensors file; pickled weights are never opened: convert them first")
     files = [SafetensorsFile(path / name) for name in names]
@@ -137,4 +134,6 @@ def open_checkpoint(path: Path) -> Checkpoint:
             if form.name in seen:
                 raise InputError(f"tensor {form.name!r} is in both {seen[form.name]} and {file.path}; one may hold it")
             seen[form.name] = file.path
+    if weight_map:
+        check_same_tensors(path, weight_map, {name: found.name for name, found in seen.items()})
     return Checkpoint(files, _beside(path, None))

@@ -60,6 +60,11 @@ class HeadDraft:
     def __post_init__(self) -> None:
         check_head_config(self.config)
 
+    @property
+    def vocab_size(self) -> int:
+        """See `Draft.vocab_size`."""
+        return self.config.vocab_size
+
     def empty(self, params: HeadDraftParams, batch: int, slots: int, numbers: int) -> HeadMemory:
         """See `Draft.empty`."""
         del params

@@ -78,6 +78,11 @@ class Level(NamedTuple):
 class Draft(Protocol):
     """A draft: static (hashable), with its numbers in `params`, a pytree that every function gets first."""
 
+    @property
+    def vocab_size(self) -> int:
+        """Static; tokens that it tells apart: the target's."""
+        ...
+
     def empty(self, params: Any, batch: int, slots: int, numbers: int) -> Memory:
         """Memory of no text.
 

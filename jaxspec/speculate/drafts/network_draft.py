@@ -44,6 +44,11 @@ class NetworkDraft:
 
     config: DecoderConfig
 
+    @property
+    def vocab_size(self) -> int:
+        """See `Draft.vocab_size`."""
+        return self.config.vocab_size
+
     def empty(self, params: Params, batch: int, slots: int, numbers: int) -> NetworkMemory:
         """See `Draft.empty`."""
         del params

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from jaxspec.checks import check_count
 from jaxspec.speculate.drafts.interface import Committed, Level, Root
 
 __all__ = ["NGramDraft", "NGramMemory", "NGramParams"]
@@ -55,11 +56,8 @@ class NGramDraft:
     longest: int = 6
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "longest"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        if self.longest > 16:
-            raise ValueError(f"longest is {self.longest}; allowed are 1 to 16")
+        check_count("vocab_size", self.vocab_size)
+        check_count("longest", self.longest, most=16)
 
     def empty(self, params: NGramParams, batch: int, slots: int, numbers: int) -> NGramMemory:
         """See `Draft.empty`."""

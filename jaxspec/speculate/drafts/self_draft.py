@@ -36,6 +36,11 @@ class SelfDraft:
 
     config: DecoderConfig
 
+    @property
+    def vocab_size(self) -> int:
+        """See `Draft.vocab_size`."""
+        return self.config.vocab_size
+
     def empty(self, params: SelfDraftParams, batch: int, slots: int, numbers: int) -> KVCache:
         """See `Draft.empty`."""
         del params

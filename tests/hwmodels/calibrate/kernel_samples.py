@@ -1,15 +1,14 @@
 """A folder of made-up kernel tables, as the package lays them out."""
 
 import numpy as np
-import pytest
+import pyarrow
+from pyarrow import parquet
 
 SHEET = "gpu:\n  mem_bw: 2000000000000 # 2 TB/s\n  bfloat16_tc_flops: 300000000000000\n"
 
 
 def write_tables(root, gemm=None, attention=None, system="toy"):
     """Writes those tables that are given as name -> column."""
-    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-
     (root / f"{system}.yaml").write_text(SHEET, encoding="utf-8")
     for kind, file, columns in (
         ("gemm", "gemm_perf.parquet", gemm),

@@ -1,4 +1,5 @@
 import pytest
+from window_cases import WINDOWS
 
 from jaxspec.models.config import DecoderConfig, RopeScaling
 from jaxspec.models.families import decoder_config, family_of
@@ -130,6 +131,25 @@ def test_neutral_keys_are_read_over():
         "torch_dtype": "bfloat16",
     }
     assert read("llama", **neutral) == read("llama")
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_a_window_that_transformers_heeds_only_in_its_cache_is_refused(name):
+    family, settings, whole = WINDOWS[name]
+    settings = settings | {"num_key_value_heads": 4}
+    if whole:
+        assert read(family, **settings) == read(family, num_key_value_heads=4)
+    else:
+        with pytest.raises(
+            NotImplementedError, match=r"(sliding_window|chunk_size) = \d+ is ambiguous.*allowed is null"
+        ):
+            read(family, **settings)
+
+
+@pytest.mark.parametrize("value", [True, "8", -1, 1.5, [8], {}])
+def test_a_window_that_is_no_number_is_refused(value):
+    with pytest.raises(NotImplementedError, match=r"sliding_window = .* is ambiguous"):
+        read("llama", sliding_window=value)
 
 
 def test_family_names_its_own_tensors():

@@ -9,6 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from jaxspec.errors import InputError
+from jaxspec.formats.container import open_checkpoint
 from jaxspec.models.config import DecoderConfig, RopeScaling
 from jaxspec.models.decoder import abstract_params
 from jaxspec.models.hf_export import save_directory
@@ -144,14 +145,16 @@ def test_shards_hold_what_one_file_held(directory):
 
 
 def test_one_file_counts_before_an_index(directory):
+    before = load_directory(directory).params
     (directory / "model.safetensors.index.json").write_text("damaged")
-    load_directory(directory)
+    assert all(jax.tree.leaves(same_bits(load_directory(directory).params, before)))
 
 
 def test_stored_rotary_frequencies_are_ignored(directory):
+    before = load_directory(directory).params
     frequencies = {"model.layers.0.self_attn.rotary_emb.inv_freq": np.ones(3, np.float32)}
     edit_tensors(directory, lambda tensors: tensors.update(frequencies))
-    load_directory(directory)
+    assert all(jax.tree.leaves(same_bits(load_directory(directory).params, before)))
 
 
 def test_a_copy_of_a_tied_head_is_dropped_and_another_head_refused(tmp_path):
@@ -215,6 +218,22 @@ def both_shards_hold_one_tensor(directory, weight_map):
     tensors = load_file(directory / "b.safetensors")
     name = next(name for name, file in weight_map.items() if file == "a.safetensors")
     save_file(tensors | {name: np.ones(1, np.float32)}, directory / "b.safetensors")
+
+
+def without_index_line(directory, weight_map):
+    write_index(directory, {name: file for name, file in weight_map.items() if name != UP})
+
+
+def without_shard_in_index(directory, weight_map):
+    # With the network that the other shard alone would be: nothing is missing, and all of it is another network.
+    listed = dict.fromkeys(weight_map, "a.safetensors")
+    tensors = load_file(directory / "a.safetensors") | load_file(directory / "b.safetensors")
+    save_file(tensors, directory / "a.safetensors")
+    write_index(directory, listed)
+
+
+def extra_tensor_in_a_shard(directory, weight_map):
+    save_file(load_file(directory / "b.safetensors") | {"model.more": np.ones(1)}, directory / "b.safetensors")
 
 
 UP = "model.layers.2.mlp.up_proj.weight"
@@ -289,6 +308,19 @@ DAMAGES = {
     "index names a pickle": (reindex(**{UP: "a.bin"}), r"'a\.bin'; allowed is the plain name"),
     "index names an absent tensor": (reindex(absent="a.safetensors"), r"'absent' in a\.safetensors, which lacks it"),
     "index names the wrong shard": (reindex(**{UP: "a.safetensors"}), rf"'{UP}' in a\.safetensors, which lacks it"),
+    "index lacks a tensor": (sharded(without_index_line), rf"holds tensor '{UP}', which .*index\.json does not list"),
+    "index lacks a shard": (
+        sharded(without_shard_in_index),
+        r"holds 'b\.safetensors', which .*index\.json does not list; .* or move the file",
+    ),
+    "a shard of another download": (
+        sharded(lambda d, _: save_file({"other": np.ones(1)}, d / "model-00002-of-00003.safetensors")),
+        r"holds 'model-00002-of-00003\.safetensors', which .* does not list",
+    ),
+    "a tensor that only a shard has": (
+        sharded(extra_tensor_in_a_shard),
+        r"b\.safetensors holds tensor 'model\.more', which .* does not list",
+    ),
     "shard missing": (sharded(lambda d, _: (d / "b.safetensors").unlink()), r"b\.safetensors does not exist"),
     "shard damaged": (
         sharded(lambda d, _: rewrite("b.safetensors", "b")(d)),
@@ -309,6 +341,21 @@ def test_a_damaged_directory_is_one_line(damage, directory):
     with pytest.raises(InputError, match=message) as caught:
         load_directory(directory)
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_packing_goes_by_the_same_index(directory):
+    weight_map = shard(directory)
+    write_index(directory, {name: file for name, file in weight_map.items() if name != UP})
+    with pytest.raises(InputError, match=rf"holds tensor '{UP}', which .* does not list"):
+        open_checkpoint(directory)
+    write_index(directory, weight_map | {UP: "a.safetensors" if weight_map[UP] == "b.safetensors" else "b.safetensors"})
+    with pytest.raises(InputError, match=rf"'{UP}' in ..safetensors, which lacks it"):
+        open_checkpoint(directory)
+    write_index(directory, weight_map)
+    assert len(list(open_checkpoint(directory).tensors())) == len(weight_map)
+    save_file({UP: np.ones(1)}, directory / "left-over.safetensors")
+    with pytest.raises(InputError, match=r"holds 'left-over\.safetensors', which .* does not list"):
+        open_checkpoint(directory)
 
 
 def test_the_path_must_be_a_directory(tmp_path):

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from window_cases import WINDOWS
 
 from jaxspec.models.decoder import abstract_params, forward_text
 from jaxspec.models.families import decoder_config
@@ -76,6 +77,29 @@ def test_transformers_reads_what_we_write(maker, name, tmp_path):
     params = jax.tree.map(lambda leaf: 0.3 * rng.standard_normal(leaf.shape, np.float32), abstract_params(config))
     save_directory(params, config, tmp_path, max_positions=512)
     assert_same_logits(tmp_path, maker.expected(tmp_path, seed=5))
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows_are_refused_where_decoding_and_forward_pass_differ(maker, name):
+    family, settings, whole = WINDOWS[name]
+    torch = pytest.importorskip("torch")
+    sizes = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 3, "head_dim": 8}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "initializer_range": 0.5}
+    config = maker.transformers.AutoConfig.for_model(family, **sizes, **heads, **copy.deepcopy(settings))
+    torch.manual_seed(1)
+    model = maker.transformers.AutoModelForCausalLM.from_config(config).eval()
+    # Longer than all windows that count.
+    tokens = torch.randint(0, 64, (1, 70 if settings.get("sliding_window") == 63 else 20))
+    with torch.no_grad():
+        text = model(tokens, use_cache=False).logits[0]
+        result = model(tokens[:, :3], use_cache=True)
+        decoded = [result.logits[0]]
+        for place in range(3, tokens.shape[1]):
+            step = tokens[:, place : place + 1]
+            result = model(step, past_key_values=result.past_key_values, use_cache=True)
+            decoded.append(result.logits[0])
+    difference = float((torch.cat(decoded) - text).abs().max() / text.abs().max())
+    assert difference < 1e-5 if whole else difference > 1e-3
 
 
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}

@@ -1,3 +1,5 @@
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -80,3 +82,10 @@ def test_it_is_a_pytree():
     doubled = jax.tree.map(lambda leaf: 2 * leaf, random_cache(2, 0))
     assert isinstance(doubled, KVCache)
     assert len(jax.tree.leaves(doubled)) == 2 * doubled.num_layers
+
+
+def test_a_step_of_other_layers_is_refused():
+    # Where layers are paired off one by one, those without a partner would be dropped.
+    cache, update = (empty_cache(dataclasses.replace(CONFIG, num_layers=layers), 2, 3) for layers in (2, 1))
+    with pytest.raises(AssertionError, match="structs"):
+        write_cache(cache, update, jnp.zeros(2, jnp.int32))

@@ -197,7 +197,7 @@ def test_ranks_along_the_text_tell_every_cycle(jit, run, target, drafts, name):
     longer = TOKENS + limits.depth + 1
     texts = run(name, autoregressive_tree(LIMITS), num_tokens=longer).tokens[:, : PROMPT + longer]
     static = dict(draft=draft, config=CONFIG, prompt_tokens=PROMPT, depth=limits.depth)
-    traces = jit(functools.partial(measure_ranks.__wrapped__, **static))(target, params, texts)
+    traces = jit(functools.partial(measure_ranks, **static))(target, params, texts)
     predicted = cycles_along_text(tree, traces, num_tokens=TOKENS)
     counted = run(name, padded(tree))
     assert np.all(predicted.complete)

@@ -1,0 +1,125 @@
+"""The tests themselves: each asserts something, and none is skipped because the library could not do its work."""
+
+import ast
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+TESTS = Path(__file__).parent
+
+#: Beginnings of the names of what fails a test: `assert_allclose`, `raises`, `warns`, `fail`, `check_unit` of a benchmark.
+ASSERTING = ("assert", "check_", "raises", "warns", "deprecated_call", "fail")
+
+
+class Definition(NamedTuple):
+    """A function or a class: whether it asserts by itself, and all names that it uses."""
+
+    name: str
+    is_class: bool
+    asserts: bool
+    uses: frozenset[str]
+
+
+def definitions(text: str) -> list[Definition]:
+    """All of a file, whatever they stand in, in the order of the file."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, kinds)]
+    return [_definition(node) for node in sorted(nodes, key=lambda node: node.lineno)]
+
+
+def _definition(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> Definition:
+    # Without its decorators: `parametrize` may name an asserting function without calling it.
+    inner = [child for statement in node.body for child in ast.walk(statement)]
+    uses = {child.id for child in inner if isinstance(child, ast.Name)}
+    uses |= {child.attr for child in inner if isinstance(child, ast.Attribute)}
+    own = any(isinstance(child, ast.Assert) for child in inner) or any(name.startswith(ASSERTING) for name in uses)
+    return Definition(node.name, isinstance(node, ast.ClassDef), own, frozenset(uses))
+
+
+def asserting(nodes: list[Definition], known: frozenset[str] | set[str] = frozenset()) -> set[str]:
+    """Names of the definitions, other than tests, that assert: fixtures, functions and classes, at any remove."""
+    helpers, rest = set(known), [node for node in nodes if not node.name.startswith(("test_", "Test"))]
+    while True:
+        found = {node.name for node in rest if node.asserts or node.uses & helpers} - helpers
+        if not found:
+            return helpers
+        helpers |= found
+
+
+def unasserted_tests(sources: dict[str, str]) -> list[str]:
+    """Tests that assert nothing, among files given by name."""
+    files = {name: definitions(text) for name, text in sources.items()}
+    is_test_file = lambda name: Path(name).name.startswith("test_")
+    shared = asserting([node for name, nodes in files.items() if not is_test_file(name) for node in nodes])
+    found = []
+    for name, nodes in files.items():
+        helpers = asserting(nodes, shared)
+        for node in nodes:
+            is_test = node.name.startswith("test_") and not node.is_class
+            if is_test and not node.asserts and not node.uses & helpers:
+                found.append(f"{name}: {node.name}")
+    return found
+
+
+def skips_on_errors(sources: dict[str, str]) -> list[str]:
+    """Places where a test is skipped in an `except`: what failed there is what the test is for."""
+    return [
+        f"{name}:{call.lineno}"
+        for name, text in sources.items()
+        for handler in ast.walk(ast.parse(text))
+        if isinstance(handler, ast.ExceptHandler)
+        for call in ast.walk(handler)
+        if isinstance(call, ast.Attribute) and call.attr in ("skip", "xfail")
+    ]
+
+
+@pytest.fixture(scope="module")
+def sources():
+    return {str(path.relative_to(TESTS)): path.read_text(encoding="utf-8") for path in sorted(TESTS.rglob("*.py"))}
+
+
+def test_every_test_asserts_something(sources):
+    assert len(sources) > 100
+    assert unasserted_tests(sources) == []
+
+
+def test_no_test_is_skipped_by_what_it_tests(sources):
+    assert skips_on_errors(sources) == []
+
+
+GOOD = """
+import numpy as np, pytest
+def quiet(x): return x
+def loud(x): quiet(x); assert x
+def louder(x): loud(x)
+@pytest.fixture
+def judge(): return louder
+def test_a(): assert 1
+def test_b(): louder(1)
+def test_c(judge): judge(1)
+def test_d():
+    with pytest.raises(ValueError): quiet(1)
+class TestE:
+    def test_e(self): np.testing.assert_array_equal(1, 1)
+"""
+BAD = """
+import pytest
+def quiet(x): return x
+def loud(x): assert x
+@pytest.mark.parametrize("f", [loud])
+def test_f(f): quiet(f)
+class TestG:
+    def test_g(self): quiet(1)
+def test_h(loudness): pass
+def test_i():
+    try: quiet(1)
+    except ValueError: pytest.skip("lost")
+"""
+
+
+def test_the_scan_finds_what_it_is_for():
+    assert unasserted_tests({"test_good.py": GOOD}) == []
+    found = unasserted_tests({"test_bad.py": BAD, "conftest.py": "def judge(x): assert x"})
+    assert found == [f"test_bad.py: test_{letter}" for letter in "fghi"]
+    assert skips_on_errors({"good.py": GOOD, "bad.py": BAD}) == ["bad.py:12"]

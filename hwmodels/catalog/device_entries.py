@@ -158,7 +158,7 @@ def parse_device(text: str, *, where: str) -> DeviceEntry:
         text: the file's content.
         where: the file's name, for messages.
     Raises:
-        EntryError: no valid TOML; a key unknown or missing; a value that is no finite number or breaks its rule; a source
+        EntryError: not valid TOML; a key unknown or missing; a value that is no finite number or breaks its rule; a source
             missing or empty; a kind that is not modelled.
     """
     title, document = titled_document(text, where)

@@ -66,11 +66,11 @@ def near_matches(name: str, allowed: Iterable[str], *, cutoff: float = 0.6) -> s
 
 
 def titled_document(text: str, where: str) -> tuple[str, dict[str, Any]]:
-    """A file's title and the rest of its content. Raises EntryError: no valid TOML, or no title."""
+    """A file's title and the rest of its content. Raises EntryError: not valid TOML, or no title."""
     try:
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise EntryError(f"{where}: not valid TOML: {error}") from error
+        raise EntryError(f"{where}: not valid TOML ({error}); fix the file") from error
     title = document.pop("title", None)
     if not isinstance(title, str) or not title.strip():
         raise EntryError(f'{where}: title is {title!r}; it must be a text: add a line title = "…" at the top')
@@ -86,7 +86,7 @@ def parse_entry(text: str, rules: Mapping[str, Rule], *, where: str, optional: f
         where: the file's name, for messages.
         optional: fields among them that the file may lack; those it lacks are in neither values nor sources.
     Raises:
-        EntryError: no valid TOML; a key unknown, missing or twice; a value that is no finite number or breaks its rule;
+        EntryError: not valid TOML; a key unknown, missing or twice; a value that is no finite number or breaks its rule;
             a source missing or empty.
     """
     title, document = titled_document(text, where)

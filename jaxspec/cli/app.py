@@ -12,6 +12,7 @@ from typing import TextIO
 import click
 
 from jaxspec.cli.process import INTERRUPTED, discard_output
+from jaxspec.cli.usage import unknown_command, usage_line
 from jaxspec.errors import InputError
 from jaxspec.interruption import UNDER_WAY
 
@@ -44,6 +45,11 @@ class _LazyGroup(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         return getattr(importlib.import_module(_COMMANDS[cmd_name]), cmd_name)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]):
+        if args and args[0] not in _COMMANDS:
+            raise unknown_command(args[0], _COMMANDS, ctx)
+        return super().resolve_command(ctx, args)
 
 
 @click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -123,11 +129,8 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(str(error), 2)
     except (click.exceptions.Abort, KeyboardInterrupt):
         _fail(UNDER_WAY.line(), INTERRUPTED)
-    except click.NoSuchOption as error:
-        hint = f"; did you mean {' or '.join(error.possibilities)}?" if error.possibilities else ""
-        _fail(f"no such option {error.option_name}{hint}; see jaxspec --help", 2)
     except click.ClickException as error:
-        _fail(f"{error.format_message()}; see jaxspec --help", 2)
+        _fail(usage_line(error), 2)
     except (Exception, SystemExit) as error:
         if _reader_left(error):
             discard_output(sys.stdout, sys.stderr)

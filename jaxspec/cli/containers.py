@@ -4,33 +4,30 @@ from __future__ import annotations
 
 import click
 
-from jaxspec.cli.options import json_option, plot_option, write_json
+from jaxspec.cli.options import (
+    config_option,
+    force_option,
+    json_option,
+    later,
+    out_option,
+    plot_option,
+    resolve,
+    settings_options,
+    write_json,
+)
+from jaxspec.errors import InputError
+from jaxspec.settings import PackConfig
 
 
 @click.command()
-@click.argument("checkpoint", default="embedded")
-@click.option(
-    "--out",
-    "-o",
-    type=click.Path(),
-    help="The container; default <name of the checkpoint>.jspk here, dots in the name kept.",
-)
-@click.option(
-    "--scheme", help="huffman, huffllm, cassandra1 (default), cassandra1-coded, cassandra2 (not lossless), raw."
-)
-@click.option("--weight-prune", type=float, help="Share of each row's weights that the draft does not read, 0 to 0.95.")
-@click.option("--weight-cut-bits", type=int, help="Mantissa bits of a weight that the draft does not read, 0 to 7.")
-@click.option("--knobs", help="result.json of `jaxspec tune`: its tuned knobs, matrix by matrix, instead of one pair.")
-@click.option(
-    "--importance", help="wanda (runs the network on text), magnitude, or auto: wanda if the network is known."
-)
-@click.option("--text", help="'stdlib', or a text file, for wanda: its first half is used.")
-@click.option("--seed", type=int, help="Decides the windows of that text.")
-@click.option("--config", "config_file", type=click.Path(), help="TOML file of settings; flags win over it.")
-@click.option("--force", is_flag=True, help="Replace a container that is there.")
+@click.argument("checkpoint", required=False)
+@out_option("The container.", "<name of the checkpoint>.jspk here", "-o", check=later)
+@settings_options(PackConfig, without=("model",))
+@config_option
+@force_option("Replace a container that is there.")
 @json_option
 def pack(checkpoint, out, config_file, force, json_file, **flags) -> None:
-    """Pack CHECKPOINT (a safetensors file, a folder with one or with shards, or 'embedded') into one file.
+    """Pack CHECKPOINT (a safetensors file, a folder with one or with shards, or 'embedded', the default) into one file.
 
     \b
     jaxspec pack model.safetensors -o model.jspk --scheme huffman     smallest, decodes fastest
@@ -40,15 +37,12 @@ def pack(checkpoint, out, config_file, force, json_file, **flags) -> None:
 
     Lossless schemes restore every tensor bit for bit; each is decoded and compared before it counts as packed.
     """
+    config = resolve(PackConfig, flags | {"model": checkpoint}, config_file)
+
     from jaxspec.report.container import tensor_table
     from jaxspec.report.terminal import show
-    from jaxspec.runs.config import build_config, read_toml
-    from jaxspec.runs.packing import PackConfig, pack_checkpoint
+    from jaxspec.runs.packing import pack_checkpoint
 
-    settings = read_toml(config_file) if config_file else {}
-    # The argument has a default, which a file may replace.
-    model = {} if "model" in settings and checkpoint == "embedded" else {"model": checkpoint}
-    config = build_config(PackConfig, settings, flags | model)
     summary = pack_checkpoint(config, out, force=force)
     write_json(json_file, summary)
     show(tensor_table(summary))
@@ -56,13 +50,10 @@ def pack(checkpoint, out, config_file, force, json_file, **flags) -> None:
 
 @click.command()
 @click.argument("container", type=click.Path())
-@click.option(
-    "--out",
-    "-o",
-    type=click.Path(),
-    help="A folder, or a .safetensors file if one was packed; default the folder <name of the container> here.",
+@out_option(
+    "A folder, or a .safetensors file if one was packed.", "the folder <name of the container> here", "-o", check=later
 )
-@click.option("--force", is_flag=True, help="Replace files that are there.")
+@force_option("Replace files that are there.")
 @json_option
 def unpack(container, out, force, json_file) -> None:
     """Restore the checkpoint in CONTAINER: the files that were packed, byte for byte if the scheme is lossless.
@@ -82,7 +73,7 @@ def unpack(container, out, force, json_file) -> None:
 @click.argument("path", type=click.Path())
 @click.option("--tensor", help="Show the code tables of this tensor.")
 @click.option("--all", "every", is_flag=True, help="A row for every tensor, not one per kind of tensor.")
-@plot_option("Write a figure of bits per weight by tensor (.png, .svg or .pdf).")
+@plot_option("Write a figure of bits per weight by tensor.")
 @json_option
 def inspect(path, tensor, every, plot, json_file) -> None:
     """Show what PATH (a container, or a checkpoint not packed yet) is made of.
@@ -90,6 +81,8 @@ def inspect(path, tensor, every, plot, json_file) -> None:
     Of each tensor: entropy of sign, exponent and mantissa, bits per weight of the target and of the draft, ratio, code
     tables. Reads all of the file, and so checks it.
     """
+    if tensor is not None and every:
+        raise InputError("--tensor shows one tensor and --all every one; leave one of them out")
     from jaxspec.report.container import code_tables, container_figure, tensor_table
     from jaxspec.report.save import save_figure
     from jaxspec.report.terminal import show

@@ -1,7 +1,9 @@
-"""Options that mean the same in every command."""
+"""Options of the commands: made from the settings, so that each default, limit and choice is stated once."""
 
 from __future__ import annotations
 
+import dataclasses
+import typing
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,29 +13,68 @@ import click
 from jaxspec.errors import InputError
 from jaxspec.files import to_json, write_text
 from jaxspec.output_places import check_figure_place, check_file_place, check_folder_place
-from jaxspec.runs.config import QUICK, CommonConfig, CommonType, build_config, read_toml
+from jaxspec.settings import QUICK, build_config, quick_settings, read_toml
+from jaxspec.settings.base import ConfigType, Settings
+from jaxspec.settings.coercion import as_path
+from jaxspec.settings.fields import choices_of, default_text, hints, range_text, setting_of
+
+__all__ = [
+    "config_option",
+    "force_option",
+    "json_option",
+    "later",
+    "option_of",
+    "out_option",
+    "plot_option",
+    "quick_option",
+    "resolve",
+    "settings_options",
+    "write_json",
+]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_PRICING = [
-    click.option("--architecture", help="Whose cost is predicted: catalog name, 'own', or a Hugging Face config.json."),
-    click.option(
-        "--device", help="Device, several separated by commas, or TOML files of your own (see jaxspec devices)."
-    ),
-    click.option("--batch", type=int, help="Sequences decoded together, for the cost."),
-    click.option("--context", type=int, help="Cached tokens per sequence, for the cost."),
-]
+
+def option_of(kind: type[Settings], name: str) -> Callable[[Function], Function]:
+    """The option of one setting. Click knows no default of it, so that a file may stand between flag and default."""
+    field, annotation = kind.__dataclass_fields__[name], hints(kind)[name]
+    facts = [", ".join(choices_of(annotation)), range_text(setting_of(field))]
+    if default := default_text(field):
+        facts.append(f"default: {default}")
+    text = f"{setting_of(field).help} [{'; '.join(fact for fact in facts if fact)}]"
+    # Numbers, or nothing; several of them come as one text.
+    parts = (annotation, *(typing.get_args(annotation) if typing.get_origin(annotation) is not tuple else ()))
+    number = next((part for part in parts if part in (int, float)), str)
+    return click.option(f"--{name.replace('_', '-')}", name, type=number, help=text)
+
+
+def settings_options(kind: type[Settings], *, without: tuple[str, ...] = ()) -> Callable[[Function], Function]:
+    """An option for each setting, in the order of the fields."""
+
+    def decorate(function):
+        for field in reversed(dataclasses.fields(kind)):
+            if field.name not in without:
+                function = option_of(kind, field.name)(function)
+        return function
+
+    return decorate
 
 
 def _place(check: Callable[[str, str], None]) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
-    """A place for results that is checked when the command line is read, before any work."""
+    """A path that is checked when the command line is read, before any work."""
 
     def callback(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-        if value is not None:
-            check(value, parameter.opts[0])
-        return value
+        if value is None:
+            return None
+        path = as_path(parameter.opts[0], value)
+        check(path, parameter.opts[0])
+        return path
 
     return callback
+
+
+def later(path: str, what: str) -> None:
+    """No check of a place yet: the command knows more about what may be there."""
 
 
 #: `--json FILE`, the same on every command.
@@ -44,64 +85,66 @@ json_option = click.option(
     callback=_place(check_file_place),
     help="Also write the result to this file.",
 )
-
-
-def plot_option(text: str) -> Callable[[Function], Function]:
-    """`--plot FILE`, a figure.
-
-    Args:
-        text: its help.
-    """
-    return click.option("--plot", type=click.Path(), callback=_place(check_figure_place), help=text)
-
-
-#: `--out FOLDER` of commands with a run directory.
-run_option = click.option(
-    "--out",
-    type=click.Path(),
-    callback=_place(check_folder_place),
-    help="Run directory; default runs/<command>-<hash>.",
+#: `--config FILE`, the same on every command that has settings.
+config_option = click.option(
+    "--config", "config_file", type=click.Path(), help="TOML file of settings; flags win over it."
+)
+#: `--quick`, with what it changes.
+quick_option = click.option(
+    "--quick",
+    is_flag=True,
+    help=f"Smaller run: {', '.join(f'{k} {v}' for k, v in QUICK.items())}, where the command has them.",
 )
 
-_NETWORK = [
-    click.option("--model", help="'embedded', or a Hugging Face directory (Llama 3.x, Qwen3)."),
-    click.option("--scheme", help="Storage of pruned values: cassandra1 (raw) or cassandra1-coded."),
-    click.option("--text", help="'stdlib', or a text file: its first half calibrates, its second half is held out."),
-    click.option("--temperature", type=float, help="Of decoding; 0 is greedy."),
-    click.option("--prompts", type=int, help="Held-out prompts that are decoded."),
-    click.option("--prompt-tokens", type=int, help="Tokens of a prompt."),
-    click.option("--output-tokens", type=int, help="Tokens decoded per prompt."),
-    click.option("--calibration-prompts", type=int, help="Prompts from the training text that drafts are tuned on."),
-    click.option("--seed", type=int, help="Decides windows of text, steps and samples."),
-    run_option,
-    click.option("--config", "config_file", type=click.Path(), help="TOML file of settings; flags win over it."),
-    click.option("--quick", is_flag=True, help=f"Smaller run: {', '.join(f'{k} {v}' for k, v in QUICK.items())}."),
-    click.option("--force", is_flag=True, help="Start the run directory anew."),
-]
+
+def out_option(
+    what: str,
+    default: str,
+    *names: str,
+    required: bool = False,
+    check: Callable[[str, str], None] = check_folder_place,
+) -> Callable[[Function], Function]:
+    """`--out PATH`.
+
+    Args:
+        check: of the place.
+        default: what stands for it, in words; empty where it is required.
+        names: further names of the option.
+    """
+    text = f"{what} [{'required' if required else f'default: {default}'}]"
+    return click.option("--out", *names, type=click.Path(), callback=_place(check), required=required, help=text)
 
 
-def _apply(options: list[Callable]) -> Callable[[Function], Function]:
-    def decorate(function):
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
+def plot_option(what: str) -> Callable[[Function], Function]:
+    """`--plot FILE`."""
+    return click.option(
+        "--plot", type=click.Path(), callback=_place(check_figure_place), help=f"{what} [.png, .svg, .pdf]"
+    )
 
 
-#: What is priced, and on what.
-pricing_options = _apply(_PRICING)
-#: Which network runs on which text, and where results go.
-network_options = _apply([*_NETWORK, json_option])
+def force_option(what: str = "Start the run directory anew.") -> Callable[[Function], Function]:
+    """`--force`."""
+    return click.option("--force", is_flag=True, help=what)
 
 
-def resolve(kind: type[CommonType], flags: dict[str, Any], config_file: str | None, quick: bool) -> CommonType:
-    """Flag over file over (quick) default."""
-    import dataclasses
+def resolve(
+    kind: type[ConfigType], flags: dict[str, Any], config_file: str | None = None, quick: bool = False
+) -> ConfigType:
+    """Flag over file over (quick) default.
 
-    names = {field.name for field in dataclasses.fields(kind)}
-    defaults = {key: value for key, value in QUICK.items() if quick and key in names}
-    return build_config(kind, defaults, read_toml(config_file) if config_file else {}, flags)
+    Raises:
+        InputError: a setting that cannot be used.
+    """
+    names = hints(kind)
+    defaults = quick_settings(kind) if quick else {}
+    given = [name for name, value in flags.items() if value is not None]
+    for name in given:
+        if isinstance(flags[name], str) and typing.get_origin(names[name]) is tuple:
+            parts = [part.strip() for part in flags[name].split(",")]
+            if typing.get_args(names[name])[0] is not float and len(set(parts)) < len(parts):
+                twice = next(part for part in parts if parts.count(part) > 1)
+                click.echo(f"note: {name} {twice!r} came more than once and counts once", err=True)
+    return build_config(kind, defaults, read_toml(config_file) if config_file else {}, flags, given=given)
 
 
 def write_json(path: str | None, result: Any) -> None:
@@ -111,15 +154,3 @@ def write_json(path: str | None, result: Any) -> None:
             write_text(Path(path), to_json(result))
         except OSError as error:
             raise InputError(f"--json {path!r} cannot be written ({error.strerror}); give another file") from error
-
-
-__all__ = [
-    "CommonConfig",
-    "json_option",
-    "network_options",
-    "plot_option",
-    "pricing_options",
-    "resolve",
-    "run_option",
-    "write_json",
-]

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import click
 
-from jaxspec.cli.options import network_options, pricing_options, resolve, write_json
+from jaxspec.cli.options import (
+    config_option,
+    force_option,
+    json_option,
+    out_option,
+    quick_option,
+    resolve,
+    settings_options,
+    write_json,
+)
+from jaxspec.settings import TreeConfig
 
 
 @click.command()
-@pricing_options
-@network_options
-@click.option(
-    "--draft", help="self (default), ngram, embedded-head, embedded-small, or a directory of a network or head."
-)
-@click.option("--weight-prune", type=float, help="Draft self: share of each row's weights that it does not read.")
-@click.option("--weight-cut-bits", type=float, help="Draft self: mantissa bits of a weight that it does not read.")
-@click.option("--kv-prune", type=float, help="The same of the KV cache, per token.")
-@click.option("--kv-cut-bits", type=float, help="The same of the KV cache.")
-@click.option("--nodes", type=int, help="Drafted tokens of the largest tree; verifying it takes one token more.")
-@click.option("--depth", type=int, help="Drafted tokens below one another, at most.")
-@click.option("--search", help="How trees grow: prior (default), width, depth or greedy.")
-@click.option("--contexts", help="Context lengths to decide at, beside --context, separated by commas.")
+@settings_options(TreeConfig)
+@out_option("Run directory.", "runs/tree-<hash of the settings>")
+@config_option
+@quick_option
+@force_option()
+@json_option
 def tree(out, config_file, quick, force, json_file, **flags) -> None:
     """Find the draft tree to verify, with how many tokens, at every context length; decode with it for proof.
 
@@ -38,12 +41,12 @@ def tree(out, config_file, quick, force, json_file, **flags) -> None:
     Searches: prior takes the nodes accepted most often, greedy the likeliest under independent chances by depth and
     rank, width and depth fill one fixed shape level by level or branch by branch.
     """
+    config = resolve(TreeConfig, flags, config_file, quick)
+
     from jaxspec.report.terminal import show
     from jaxspec.report.tree_tables import tree_tables
-    from jaxspec.runs.config import TreeConfig
     from jaxspec.runs.progress import Reporter
 
-    config = resolve(TreeConfig, flags, config_file, quick)
     reporter = Reporter()
     reporter.line(
         f"jaxspec tree: {config.draft} drafts for {config.model}, priced as {config.architecture} on "

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import click
 
-from jaxspec.cli.options import network_options, pricing_options, resolve, write_json
+from jaxspec.cli.options import (
+    config_option,
+    force_option,
+    json_option,
+    out_option,
+    quick_option,
+    resolve,
+    settings_options,
+    write_json,
+)
+from jaxspec.settings import TuneConfig
 
 
 @click.command()
-@pricing_options
-@network_options
-@click.option("--objective", help="speedup (default), kl or bits_per_byte; the last two within --draft-bits.")
-@click.option("--max-kl", type=float, help="Constraint: KL to the target, nats per token.")
-@click.option("--max-bits-per-byte", type=float, help="Constraint: bits per byte of the draft on calibration text.")
-@click.option("--draft-bits", type=float, help="Constraint: mean bits per weight that a draft step reads.")
-@click.option("--steps", type=int, help="Gradient steps over all knobs.")
-@click.option("--uniform-steps", type=int, help="Gradient steps over one pair for all matrices.")
-@click.option("--learning-rate", type=float, help="Of Adam, knobs scaled to 0..1.")
+@settings_options(TuneConfig)
+@out_option("Run directory.", "runs/tune-<hash of the settings>")
+@config_option
+@quick_option
+@force_option()
+@json_option
 def tune(out, config_file, quick, force, json_file, **flags) -> None:
     """Tune a draft for a device: calibrate, compare with the grid, tune by gradient, harden, prove, report.
 
@@ -25,12 +32,12 @@ def tune(out, config_file, quick, force, json_file, **flags) -> None:
     predicted for --architecture on --device. A run directory keeps everything; the same command resumes a killed run
     and reprints a finished one.
     """
+    config = resolve(TuneConfig, flags, config_file, quick)
+
     from jaxspec.report import tables
     from jaxspec.report.terminal import show
-    from jaxspec.runs.config import TuneConfig
     from jaxspec.runs.progress import Reporter
 
-    config = resolve(TuneConfig, flags, config_file, quick)
     reporter = Reporter()
     reporter.line(f"jaxspec tune: {config.model} priced as {config.architecture} on {', '.join(config.device)}")
     from jaxspec.runs.tuning import tune as run_tune

@@ -12,17 +12,10 @@ from jaxtyping import Array, Float
 
 from jaxspec.errors import InputError
 from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
+from jaxspec.settings.draft import DEFAULT_KNOBS, KNOB_RANGES, MAX_DRAFT_LENGTH
 
-#: Longest draft that tuning considers.
-MAX_DRAFT_LENGTH = 8
-
-#: Lowest and highest value of each knob. A draft without any weight of a matrix has no use, so pruning ends at 95 %.
-RANGES = {
-    "weight_prune": (0.0, 0.95),
-    "weight_cut_bits": (0.0, 7.0),
-    "kv_prune": (0.0, 0.95),
-    "kv_cut_bits": (0.0, 7.0),
-}
+#: Lowest and highest value of each knob.
+RANGES = KNOB_RANGES
 
 
 @struct.dataclass
@@ -52,10 +45,10 @@ class Knobs:
 def uniform_knobs(
     config: DecoderConfig,
     *,
-    weight_prune: float = 0.4,
-    weight_cut_bits: float = 4.0,
-    kv_prune: float = 0.0,
-    kv_cut_bits: float = 4.0,
+    weight_prune: float = DEFAULT_KNOBS["weight_prune"],
+    weight_cut_bits: float = DEFAULT_KNOBS["weight_cut_bits"],
+    kv_prune: float = DEFAULT_KNOBS["kv_prune"],
+    kv_cut_bits: float = DEFAULT_KNOBS["kv_cut_bits"],
     draft_length: int = 5,
 ) -> Knobs:
     """The same knobs for all matrices; the defaults are Cassandra's "40 %/4 bits" (VI-A).

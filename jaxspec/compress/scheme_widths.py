@@ -19,6 +19,7 @@ from jaxspec.compress.knobs import RANGES
 from jaxspec.errors import InputError
 from jaxspec.formats import bit_slices, group_quantization, huffman, mx, mx_truncated
 from jaxspec.formats.fields import split
+from jaxspec.settings.draft import DEFAULT_KNOBS
 
 __all__ = ["WIDTH_SCHEMES", "Widths", "scheme_widths"]
 
@@ -53,10 +54,10 @@ class _Cut(NamedTuple):
 def scheme_widths(
     scheme: str,
     *,
-    weight_prune: float = 0.4,
-    weight_cut_bits: float = 4.0,
-    kv_prune: float = 0.0,
-    kv_cut_bits: float = 4.0,
+    weight_prune: float = DEFAULT_KNOBS["weight_prune"],
+    weight_cut_bits: float = DEFAULT_KNOBS["weight_cut_bits"],
+    kv_prune: float = DEFAULT_KNOBS["kv_prune"],
+    kv_cut_bits: float = DEFAULT_KNOBS["kv_cut_bits"],
 ) -> Widths:
     """Widths of a scheme of `WIDTH_SCHEMES`; the four knobs matter to schemes with a pruned or truncated draft.
 

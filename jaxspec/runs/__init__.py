@@ -11,10 +11,12 @@ from jaxspec.runs.sweep import read_sweep, sweep
 from jaxspec.runs.sweep_config import SweepConfig, read_sweep_config
 from jaxspec.runs.tree_search import search_tree
 from jaxspec.runs.tuning import tune
+from jaxspec.settings import PredictConfig
 
 __all__ = [
     "EvaluateConfig",
     "PackConfig",
+    "PredictConfig",
     "Reporter",
     "RunDirectory",
     "SweepConfig",

@@ -15,6 +15,7 @@ from jaxspec.interruption import UNDER_WAY
 from jaxspec.output_places import check_folder_place
 from jaxspec.partial_files import remove_leftovers
 from jaxspec.runs.config import CommonConfig, config_hash, read_toml, to_toml
+from jaxspec.runs.inputs import changed_inputs, unrecorded_inputs
 from jaxspec.runs.sweep_config import SweepConfig
 
 #: Everything a run ever writes; `--force` removes these and nothing else.
@@ -30,6 +31,9 @@ _PARTIAL_CHECKPOINT = "*.orbax-checkpoint-tmp*"
 
 class RunDirectory:
     """One run's files.
+
+    Attributes:
+        unrecorded: files that the configuration names and an earlier version began the run without a digest of.
 
     Raises:
         InputError: the directory belongs to another configuration or other inputs, is in use, or cannot be written.
@@ -48,12 +52,13 @@ class RunDirectory:
         """Open or create.
 
         Args:
-            inputs: digests of what the configuration names (weights, text), so that a resumed run cannot mix two of them.
+            inputs: digests of the files that the configuration names, so that a resumed run cannot mix two of them.
             out: directory to use; otherwise runs/<command>-<hash of the configuration>.
             force: start anew.
             begin: now; otherwise everything about the directory is checked, but nothing is written or removed until
                 `begin` is called.
         """
+        self.unrecorded: list[str] = []
         self.path = Path(out) if out is not None else Path("runs") / f"{command}-{config_hash(config)}"
         self._command, self._config, self._inputs, self._force = command, config, inputs, force
         self._lock: TextIO | None = None
@@ -82,7 +87,10 @@ class RunDirectory:
         self._check()
         self._remove_unfinished()
         write_text(self.path / "config.toml", to_toml(self._config))
-        write_text(self.path / "inputs.json", to_json(self._inputs))
+        if not (
+            self.path / "inputs.json"
+        ).exists():  # what an earlier version did not record, it does not get to know now
+            write_text(self.path / "inputs.json", to_json(self._inputs))
         UNDER_WAY.begin(self, self._remove_unfinished)
         UNDER_WAY.run(self._told)
 
@@ -156,11 +164,14 @@ class RunDirectory:
             raise InputError(
                 f"directory {str(self.path)!r} holds {', '.join(foreign)} but no config.toml; give another --out"
             )
-        if inputs_file.exists() and self._json(inputs_file) != self._inputs:
-            raise InputError(
-                f"the model or the text has changed since run directory {str(self.path)!r} was begun; "
-                "give another --out, or --force to start it anew"
-            )
+        if inputs_file.exists():
+            recorded = self._json(inputs_file)
+            if changed := changed_inputs(recorded, self._inputs):
+                raise InputError(
+                    f"{', '.join(changed)} has changed since run directory {str(self.path)!r} was begun; "
+                    "give another --out, or --force to start it anew"
+                )
+            self.unrecorded = unrecorded_inputs(recorded, self._inputs)
 
     @property
     def checkpoints(self) -> Path:

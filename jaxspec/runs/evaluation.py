@@ -14,6 +14,7 @@ from jaxspec.runs.config import EvaluateConfig
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.measuring import Measuring, carry_out
 from jaxspec.runs.progress import Reporter
+from jaxspec.settings import expect
 
 
 def read_tuned_knobs(path: str, config: DecoderConfig) -> Knobs:
@@ -52,6 +53,7 @@ def evaluate(
         knobs = _given_knobs(config, run.setup.config)
         return lambda: [run.entry(device, {"given": knobs}, hero="given") for device in run.pricings]
 
+    expect(EvaluateConfig, config)
     return carry_out("evaluate", config, prepare, out=out, force=force, reporter=reporter)
 
 

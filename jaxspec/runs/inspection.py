@@ -16,11 +16,12 @@ from jaxspec.formats.container.tensors import CHUNK_ELEMENTS, NAMED_FIELDS
 from jaxspec.formats.entropy import counted_entropy_bits
 from jaxspec.models.embedded import EMBEDDED_NAME, embedded_directory
 from jaxspec.runs.progress import Reporter
+from jaxspec.settings.coercion import as_path
 
 SCHEMA_VERSION = 1
 
 
-def inspect_file(path: str, *, reporter: Reporter | None = None) -> dict[str, Any]:
+def inspect_file(path: str | Path, *, reporter: Reporter | None = None) -> dict[str, Any]:
     """Describe a container, or a checkpoint that could become one, with the entropies of every tensor.
 
     Returns:
@@ -29,6 +30,7 @@ def inspect_file(path: str, *, reporter: Reporter | None = None) -> dict[str, An
         InputError: no such file, or a damaged one.
     """
     reporter = reporter or Reporter()
+    path = as_path("path", path)
     path = str(embedded_directory()) if path == EMBEDDED_NAME else path
     if path.endswith(SUFFIX) and not Path(path).is_dir():
         with Container(path) as container:

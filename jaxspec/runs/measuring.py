@@ -21,9 +21,11 @@ from jaxspec.report.assumptions import device_facts
 from jaxspec.runs.config import CommonConfig
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.entries import configuration_entry
+from jaxspec.runs.inputs import input_digests
 from jaxspec.runs.progress import Reporter
-from jaxspec.runs.setup import Setup, input_digests, make_setup, resolve_pricing
+from jaxspec.runs.setup import Setup, make_setup, resolve_pricing
 from jaxspec.runs.stages import Arrays, Stages
+from jaxspec.settings import notes
 from jaxspec.speculate.chunks import CHUNK
 from jaxspec.tune.calibration import Calibration, calibrate
 from jaxspec.tune.hard import Decoding, measure_hard
@@ -274,20 +276,24 @@ def carry_out(
     out: str | None,
     force: bool,
     reporter: Reporter | None,
-    inputs: Mapping[str, str] | None = None,
 ) -> tuple[list[dict[str, Any]], RunDirectory]:
     """Begin, resume or reprint a run.
 
     Args:
         prepare: loads and checks all that the configuration names, before anything is written, and returns the work,
             which makes the entries of result.json.
-        inputs: digests of files that the configuration names beside the model and the text.
     Returns:
         The entries, in JSON's own types, and the directory (closed).
     """
     reporter = reporter or Reporter()
-    digests = input_digests(config) | dict(inputs or {})
-    with RunDirectory(command, config, inputs=digests, out=out, force=force, begin=False) as directory:
+    for note in notes(config):
+        reporter.line(f"note: {note}")
+    with RunDirectory(command, config, inputs=input_digests(config), out=out, force=force, begin=False) as directory:
+        if directory.unrecorded:
+            reporter.line(
+                f"note: {directory.path} has no digest of {', '.join(directory.unrecorded)}, so that a change since then "
+                "cannot be noticed; --force starts it anew"
+            )
         if (finished := directory.finished()) is not None:
             reporter.line(f"already finished: {directory.path} (--force starts anew)")
             return finished, directory

@@ -6,9 +6,9 @@ import dataclasses
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from jaxspec.compress.knobs import RANGES, Knobs
+from jaxspec.compress.knobs import Knobs
 from jaxspec.errors import InputError
 from jaxspec.formats.container import (
     Checkpoint,
@@ -28,43 +28,11 @@ from jaxspec.runs.division import MatrixDivision, matrix_names, measured_norms, 
 from jaxspec.runs.evaluation import read_tuned_knobs
 from jaxspec.runs.inspection import describe
 from jaxspec.runs.progress import Reporter
+from jaxspec.settings import PackConfig, expect, notes
+from jaxspec.settings.coercion import as_path
 
 #: Progress is shown in pieces of this many bytes.
 _BAR_BYTES = 1 << 20
-
-
-@dataclasses.dataclass(frozen=True)
-class PackConfig:
-    """Settings of `jaxspec pack`.
-
-    Attributes:
-        model: "embedded", a safetensors file, or a folder with a checkpoint.
-        weight_prune, weight_cut_bits: of every matrix of the draft.
-        knobs: result.json of a tuning run, whose knobs are taken instead, matrix by matrix.
-        importance: wanda runs the network on text; magnitude does not; auto takes wanda where the network is known.
-        text, calibration_windows, window_tokens, seed: what wanda is measured on.
-    """
-
-    model: str = EMBEDDED_NAME
-    scheme: str = "cassandra1"
-    weight_prune: float = 0.4
-    weight_cut_bits: int = 4
-    knobs: str | None = None
-    importance: Literal["auto", "wanda", "magnitude"] = "auto"
-    text: str = "stdlib"
-    calibration_windows: int = 96
-    window_tokens: int = 128
-    seed: int = 0
-
-    def __post_init__(self):
-        """Raises: InputError where a number is out of range."""
-        for name, value in (("weight_prune", self.weight_prune), ("weight_cut_bits", self.weight_cut_bits)):
-            low, high = RANGES[name]
-            if not low <= value <= high:
-                raise InputError(f"{name} is {value:g}; allowed are {low:g} to {high:g}")
-        for name in ("calibration_windows", "window_tokens"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; it must be at least 1")
 
 
 def pack_checkpoint(
@@ -81,6 +49,10 @@ def pack_checkpoint(
         InputError: bad input; nothing is written then.
     """
     reporter = reporter or Reporter()
+    expect(PackConfig, config)
+    out = None if out is None else as_path("out", out)
+    for note in notes(config):
+        reporter.line(f"note: {note}")
     chosen = scheme(config.scheme)
     source = embedded_directory() if config.model == EMBEDDED_NAME else Path(config.model)
     checkpoint = open_checkpoint(source)
@@ -113,7 +85,7 @@ def pack_checkpoint(
 
 
 def unpack_container(
-    path: str, out: str | Path | None = None, *, force: bool = False, reporter: Reporter | None = None
+    path: str | Path, out: str | Path | None = None, *, force: bool = False, reporter: Reporter | None = None
 ) -> dict[str, Any]:
     """Unpack a container.
 
@@ -127,6 +99,7 @@ def unpack_container(
         InputError: bad input; no file is left half-written.
     """
     reporter = reporter or Reporter()
+    path, out = as_path("container", path), None if out is None else as_path("out", out)
     started = time.perf_counter()
     with Container(path) as container:
         with _byte_bar(reporter, f"unpacking {Path(path).name}", container) as advance:

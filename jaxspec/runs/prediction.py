@@ -18,15 +18,21 @@ from hwmodels.step import StepTime
 from jaxspec.compress.scheme_widths import Widths, scheme_widths
 from jaxspec.errors import InputError
 from jaxspec.report.assumptions import device_facts
-from jaxspec.runs.config import CommonConfig, build_config
 from jaxspec.runs.setup import resolve_pricing, scheme_footprint
+from jaxspec.settings import KNOB_RANGES, PredictConfig, build_config, expect
 from jaxspec.tune.objective import Pricing
-
-_MAX_LENGTH = 64
 
 #: Cassandra's default point, 40 % pruned and 4 bits cut with a mean unary codeword of 2.85 bits: what widths are without a
 #: scheme.
 _CASSANDRA = Widths(5.11, 13.9, 6.85, 10.85, lossless=True)
+
+#: Name in `Widths` -> the setting that a user may give instead.
+_GIVEN_WIDTHS = {
+    "draft_weight": "draft_bits",
+    "target_weight": "verify_bits",
+    "draft_kv": "draft_kv_bits",
+    "target_kv": "verify_kv_bits",
+}
 
 #: Batches at which "speculate or not" is asked.
 _BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -35,71 +41,45 @@ _BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _SENSITIVITY_TEMPERATURE = 0.02
 
 
-def _conditional(acceptance: str, max_draft_length: int) -> list[float]:
-    try:
-        numbers = [float(part) for part in acceptance.split(",")]
-    except ValueError as error:
-        raise InputError(f"acceptance is {acceptance!r}; give numbers from 0 to 1, separated by commas") from error
-    if not all(0 <= number <= 1 for number in numbers):
-        raise InputError(f"acceptance is {acceptance!r}; allowed are numbers from 0 to 1")
-    if not 1 <= max_draft_length <= _MAX_LENGTH:
-        raise InputError(f"max draft length is {max_draft_length}; allowed are 1 to {_MAX_LENGTH}")
-    return numbers * max_draft_length if len(numbers) == 1 else numbers
-
-
-def _widths(scheme: str | None, cuts: dict[str, float], given: dict[str, float | None]) -> Widths:
+def _widths(config: PredictConfig) -> Widths:
     """The scheme's widths, or Cassandra's point; numbers that the user gives win."""
-    base = _CASSANDRA if scheme is None else scheme_widths(scheme, **cuts)
-    own = {name: bits for name, bits in given.items() if bits is not None}
-    widths = base._replace(**own)
-    for name, bits in widths._asdict().items():
-        if name != "lossless" and not (math.isfinite(bits) and 0 < bits <= 64):
-            raise InputError(f"{name} is {bits:g} bits; allowed is more than 0 to 64")
-    return widths
+    knobs = {name: getattr(config, name) for name in KNOB_RANGES}
+    base = _CASSANDRA if config.scheme is None else scheme_widths(config.scheme, **knobs)
+    given = {name: getattr(config, setting) for name, setting in _GIVEN_WIDTHS.items()}
+    return base._replace(**{name: bits for name, bits in given.items() if bits is not None})
 
 
-def predict(
-    *,
-    architecture: str | None = None,
-    device: str | None = None,
-    batch: int | None = None,
-    context: int | None = None,
-    prompt_tokens: int | None = None,
-    scheme: str | None = None,
-    weight_prune: float = 0.4,
-    weight_cut_bits: float = 4.0,
-    kv_prune: float = 0.0,
-    kv_cut_bits: float = 4.0,
-    acceptance: str = "0.8",
-    draft_bits: float | None = None,
-    verify_bits: float | None = None,
-    draft_kv_bits: float | None = None,
-    verify_kv_bits: float | None = None,
-    max_draft_length: int = 8,
-) -> list[dict[str, Any]]:
+def predict(config: PredictConfig | None = None, **settings: Any) -> list[dict[str, Any]]:
     """One entry per device.
 
     Args:
-        scheme: of `WIDTH_SCHEMES`; its widths follow from the four knobs. Without one, Cassandra's default point.
-        acceptance: alpha_token, or one conditional per position.
-        draft_bits, verify_bits: per weight of the layers' matrices; embeddings, norms and head are read at 16.
+        config: what to predict; or
+        settings: the fields of `PredictConfig` by name, with its defaults: predict(acceptance=0.9, device="l40s").
+            acceptance is alpha_token, or one conditional per position; the widths of a scheme follow from the four
+            knobs, and without one they are those of Cassandra's default point; draft_bits and verify_bits are per
+            weight of the layers' matrices, embeddings, norms and head are read at 16.
     Raises:
-        InputError: a name, a number or a file that cannot be used.
+        InputError: a name, a number or a file that cannot be used; settings that exclude one another.
     """
-    cuts = dict(weight_prune=weight_prune, weight_cut_bits=weight_cut_bits, kv_prune=kv_prune, kv_cut_bits=kv_cut_bits)
-    given = dict(draft_weight=draft_bits, target_weight=verify_bits, draft_kv=draft_kv_bits, target_kv=verify_kv_bits)
-    widths = _widths(scheme, cuts, given)
-    names = dict(zip(given, ("draft_bits", "verify_bits", "draft_kv_bits", "verify_kv_bits"), strict=True))
-    overridden = {names[name] for name, bits in given.items() if bits is not None}
-    settings = {"architecture": architecture, "device": device, "batch": batch, "context": context}
-    config = build_config(CommonConfig, settings | {"prompt_tokens": prompt_tokens})
-    conditional = _conditional(acceptance, max_draft_length)
+    if config is not None and settings:
+        raise InputError(f"a configuration came, and {', '.join(sorted(settings))} beside it; give one or the other")
+    config = build_config(PredictConfig, settings, given=_given(settings)) if config is None else config
+    expect(PredictConfig, config)
+    widths = _widths(config)
+    overridden = {name for name in _GIVEN_WIDTHS.values() if getattr(config, name) is not None}
+    numbers = list(config.acceptance)
+    conditional = numbers * config.max_draft_length if len(numbers) == 1 else numbers
+    # Every name is resolved before the first device is priced.
+    pricings = {name: resolve_pricing(config, name, None) for name in config.device}
     entries = []
-    for name in config.device:
-        pricing = resolve_pricing(config, name, None)
+    for name, pricing in pricings.items():
         priced = _price(pricing, widths, jnp.asarray(conditional))
-        entries.append(_entry(config, name, scheme, widths, conditional, priced, overridden, pricing))
+        entries.append(_entry(config, name, config.scheme, widths, conditional, priced, overridden, pricing))
     return entries
+
+
+def _given(settings: dict[str, Any]) -> list[str]:
+    return [name for name, value in settings.items() if value is not None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,7 +150,7 @@ def _batches(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array) 
 
 
 def _entry(
-    config: CommonConfig,
+    config: PredictConfig,
     device: str,
     scheme: str | None,
     widths: Widths,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-from pathlib import Path
+import os
 
 import jax
 import numpy as np
@@ -15,9 +14,10 @@ from jaxspec.compress.scheme_widths import Widths
 from jaxspec.errors import InputError
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
-from jaxspec.models.embedded import EMBEDDED_NAME, embedded_directory, load_model
+from jaxspec.models.embedded import load_model
 from jaxspec.runs.config import CommonConfig
-from jaxspec.text import TextSplit, check_text, load_text, windows
+from jaxspec.settings import PredictConfig
+from jaxspec.text import TextSplit, load_text, windows
 from jaxspec.tune.calibration import target_params
 from jaxspec.tune.hard import Decoding
 from jaxspec.tune.objective import Pricing
@@ -48,30 +48,6 @@ class Setup:
     pruned_exponents: PrunedExponents
     bytes_per_token: float
     notes: tuple[str, ...]
-
-
-def _model_directory(model: str) -> Path:
-    return embedded_directory() if model == EMBEDDED_NAME else Path(model)
-
-
-def input_digests(config: CommonConfig) -> dict[str, str]:
-    """SHA-256 of the files that a configuration names, so that a resumed run cannot mix two versions of them.
-
-    Raises:
-        InputError: the text cannot be used: said here, before a run has a directory.
-    """
-    check_text(config.text, _window_tokens(config) if config.text != "stdlib" else (0, 0))
-    place = _model_directory(config.model)
-    files = sorted(p for p in place.glob("*") if p.suffix in (".json", ".safetensors")) if place.is_dir() else [place]
-    if config.text != "stdlib":
-        files.append(Path(config.text))
-    if any(not path.is_file() for path in files):
-        return {}  # the loaders say what is wrong with them
-    digests = {}
-    for path in files:
-        with path.open("rb") as stream:
-            digests[path.name] = hashlib.file_digest(stream, "sha256").hexdigest()
-    return digests
 
 
 def _window_tokens(config: CommonConfig) -> tuple[int, int]:
@@ -137,7 +113,7 @@ def resolve_architecture(name: str, own: DecoderConfig | None) -> Architecture:
         if own is None:
             raise InputError("architecture 'own' needs a network; give a catalog name or a config.json")
         return architecture_of(own)
-    if Path(name).exists():
+    if os.path.exists(name):  # `Path.exists` raises on names too long for one
         try:
             return catalog.architecture_from_config_file(name)
         except (NotImplementedError, ValueError) as error:
@@ -148,21 +124,22 @@ def resolve_architecture(name: str, own: DecoderConfig | None) -> Architecture:
         raise InputError(str(error)) from error
 
 
-def resolve_pricing(config: CommonConfig, device: str, own: DecoderConfig | None) -> Pricing:
+def resolve_pricing(config: CommonConfig | PredictConfig, device: str, own: DecoderConfig | None) -> Pricing:
     """Device (catalog name or TOML file), architecture and workload.
 
     Raises:
         InputError: an unknown name or a malformed file.
     """
     try:
-        found = catalog.device_from_file(device) if device.endswith(".toml") else catalog.device(device)
+        is_file = device.endswith(".toml") or os.path.isfile(device)
+        found = catalog.device_from_file(device) if is_file else catalog.device(device)
     except (catalog.UnknownNameError, catalog.EntryError) as error:
         raise InputError(str(error)) from error
     workload = Workload(
         batch=float(config.batch),
         context_tokens=float(config.context),
         prompt_tokens=float(config.prompt_tokens),
-        output_tokens=float(config.output_tokens),
+        output_tokens=float(getattr(config, "output_tokens", CommonConfig.output_tokens)),
     )
     return Pricing(device=found, architecture=resolve_architecture(config.architecture, own), workload=workload)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,9 +23,11 @@ from jaxspec.partial_files import whole_file
 from jaxspec.report.pareto import ParetoFront
 from jaxspec.runs.config import CommonConfig, build_config
 from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.inputs import input_digests
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.setup import resolve_pricing, scheme_footprint
 from jaxspec.runs.sweep_config import SweepConfig, axis_values, check_numbers, number_rules
+from jaxspec.settings import expect
 
 __all__ = ["COLUMNS", "evaluate_points", "read_sweep", "sweep"]
 
@@ -58,8 +59,9 @@ def sweep(
         InputError: an unknown name, or a directory that belongs to another sweep.
     """
     reporter = reporter or Reporter()
+    expect(SweepConfig, config)
     plan = _plan(config)  # before a directory is claimed: a slip in the file must not tie it to one
-    directory = RunDirectory("sweep", config, inputs=_digests(config), out=out, force=force)
+    directory = RunDirectory("sweep", config, inputs=input_digests(config), out=out, force=force)
     with directory:
         if (finished := directory.finished()) is not None and (directory.path / "sweep.parquet").exists():
             read_sweep(directory.path)
@@ -87,13 +89,6 @@ def read_sweep(path: str | Path) -> dict[str, np.ndarray]:
             f"sweep {str(path)!r} cannot be read: {error}; give a run directory or its .parquet"
         ) from error
     return {name: table.column(name).to_numpy() for name in table.column_names}
-
-
-def _digests(config: SweepConfig) -> dict[str, str]:
-    """SHA-256 of the files among the names, so that a finished sweep is not taken for one of changed files."""
-    paths = [Path(name) for name in (*config.architecture, *config.device)]
-    files = [path for path in (*paths, *(path / "config.json" for path in paths)) if path.is_file()]
-    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 @dataclasses.dataclass(frozen=True)

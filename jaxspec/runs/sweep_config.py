@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,14 @@ import numpy as np
 from hwmodels import Architecture, Device, Workload
 from hwmodels.catalog import device_entries
 from hwmodels.catalog.architecture_entries import ARCHITECTURE_RULES
-from hwmodels.catalog.entries import COUNT, FLAG, LARGEST, NOT_NEGATIVE, POSITIVE, SMALLEST, WHOLE, Rule, near_matches
+from hwmodels.catalog.entries import COUNT, FLAG, LARGEST, NOT_NEGATIVE, POSITIVE, SMALLEST, WHOLE, Rule
 from hwmodels.sensitivity import leaf_names
-from jaxspec.compress.scheme_widths import WIDTH_SCHEMES
 from jaxspec.errors import InputError
-from jaxspec.runs.config import read_toml
+from jaxspec.settings import CommonConfig, PredictConfig, Settings, read_toml
+from jaxspec.settings.coercion import as_text, plain_number, shown
+from jaxspec.settings.fields import same_as
+from jaxspec.settings.schemes import WidthScheme
+from jaxspec.suggestions import hint
 
 __all__ = [
     "EXAMPLE",
@@ -64,84 +69,77 @@ better_y = "high"
 
 
 @dataclasses.dataclass(frozen=True)
-class SweepConfig:
-    """One sweep. `axes` and `set` are by dotted name, as in "device.memory.bandwidth_bytes_per_s"."""
+class SweepConfig(Settings):
+    """One sweep. `axes` and `set` are by dotted name, as in "device.memory.bandwidth_bytes_per_s".
+
+    Names are checked against the devices later, by `check_numbers`.
+
+    Raises:
+        InputError: a value of the wrong kind; no axis; too many points.
+    """
 
     axes: dict[str, Any]  # name -> list of numbers, or {from, to, points, scale}
-    architecture: tuple[str, ...] = ("llama-3.1-8b",)
-    device: tuple[str, ...] = ("rtx-4090",)
-    scheme: str = "cassandra1"
-    max_draft_length: int = 8
+    architecture: tuple[str, ...] = (CommonConfig.architecture,)
+    device: tuple[str, ...] = CommonConfig.device
+    scheme: WidthScheme = "cassandra1"
+    max_draft_length: int = same_as(PredictConfig, "max_draft_length")
     set: dict[str, float] = dataclasses.field(default_factory=dict)
     pareto: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not self.axes:
+            raise InputError("axes are missing; add a table [axes] with one number to vary, see --example")
+        replace = partial(object.__setattr__, self)  # the class is frozen
+        replace("axes", {as_text("axes", name): _plain_axis(axis) for name, axis in self.axes.items()})
+        replace("set", {as_text("set", name): _number(value, f"set.{name}") for name, value in self.set.items()})
+        replace("pareto", _pareto(self.pareto, "pareto") if self.pareto else {})
+        points = len(self.architecture) * len(self.device)
+        for name in self.axes:
+            points *= len(axis_values(self, name))
+        if points > MAX_POINTS:
+            raise InputError(f"the axes make {points:,} points; allowed are {MAX_POINTS:,}: make an axis shorter")
 
 
 def read_sweep_config(path: str | Path) -> SweepConfig:
     """A sweep's TOML file, checked; names of axes are checked against the devices later.
 
     Raises:
-        InputError: the file cannot be read; an unknown key; a value of the wrong kind; too many points.
+        InputError: the file cannot be read; an unknown key; see `SweepConfig`.
     """
     raw = read_toml(path)
-    fields = {field.name for field in dataclasses.fields(SweepConfig)}
-    for key in raw:
-        if key not in fields:
-            hint = near_matches(key, fields, cutoff=_NEAR)
-            raise InputError(f"{path}: unknown key {key!r};{hint} allowed are {', '.join(sorted(fields))}")
-    if not isinstance(raw.get("axes"), dict) or not raw["axes"]:
-        raise InputError(f"{path}: axes are missing; add a table [axes] with one number to vary, see --example")
-    settings: dict[str, Any] = {"axes": raw["axes"]}
-    for key in ("architecture", "device"):
-        if key in raw:
-            names = [raw[key]] if isinstance(raw[key], str) else raw[key]
-            if not isinstance(names, list) or not names or not all(isinstance(n, str) and n for n in names):
-                raise InputError(f"{path}: {key} is {raw[key]!r}; give a name or a list of names")
-            settings[key] = tuple(dict.fromkeys(names))
-    if "scheme" in raw:
-        if not isinstance(raw["scheme"], str) or raw["scheme"] not in WIDTH_SCHEMES:
-            raise InputError(f"{path}: scheme is {raw['scheme']!r}; allowed are {', '.join(WIDTH_SCHEMES)}")
-        settings["scheme"] = raw["scheme"]
-    if "max_draft_length" in raw:
-        length = raw["max_draft_length"]
-        if not isinstance(length, int) or isinstance(length, bool) or not 1 <= length <= 64:
-            raise InputError(f"{path}: max_draft_length is {length!r}; allowed are whole numbers from 1 to 64")
-        settings["max_draft_length"] = length
-    if "set" in raw:
-        if not isinstance(raw["set"], dict):
-            raise InputError(f"{path}: set is {raw['set']!r}; it must be a table of names and numbers")
-        settings["set"] = {name: _number(value, f"{path}: set.{name}") for name, value in raw["set"].items()}
-    if "pareto" in raw:
-        settings["pareto"] = _pareto(raw["pareto"], f"{path}: pareto")
-    config = SweepConfig(**settings)
-    points = len(config.architecture) * len(config.device)
-    for name in config.axes:
-        points *= len(axis_values(config, name, where=str(path)))
-    if points > MAX_POINTS:
-        raise InputError(f"{path}: the axes make {points:,} points; allowed are {MAX_POINTS:,}: make an axis shorter")
-    return config
+    fields = [field.name for field in dataclasses.fields(SweepConfig)]
+    try:
+        for key in raw:
+            if key not in fields:
+                raise InputError(f"unknown key {shown(key)}{hint(key, sorted(fields), cutoff=_NEAR)}")
+        settings: dict[str, Any] = {"axes": {}, **raw}
+        return SweepConfig(**settings)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
 
 
-def axis_values(config: SweepConfig, name: str, *, where: str = "sweep") -> np.ndarray:
+def axis_values(config: SweepConfig, name: str) -> np.ndarray:
     """Values of an axis, float64.
 
     Raises:
         InputError: neither a list of numbers nor a range.
     """
-    axis, what = config.axes[name], f"{where}: axes.{name}"
+    axis, what = config.axes[name], f"axes.{name}"
     if isinstance(axis, list):
         if not axis:
             raise InputError(f"{what} is empty; give at least one number")
         return np.array([_number(value, what) for value in axis])
     if not isinstance(axis, dict) or not {"from", "to", "points"} <= set(axis) <= {"from", "to", "points", "scale"}:
         raise InputError(
-            f'{what} is {axis!r}; give a list of numbers or {{ from = …, to = …, points = …, scale = "log" }}'
+            f'{what} is {shown(axis)}; give a list of numbers or {{ from = …, to = …, points = …, scale = "log" }}'
         )
     low, high = _number(axis["from"], f"{what}.from"), _number(axis["to"], f"{what}.to")
     points, scale = axis["points"], axis.get("scale", "linear")
     if not isinstance(points, int) or isinstance(points, bool) or not 1 <= points <= MAX_POINTS:
-        raise InputError(f"{what}.points is {points!r}; allowed are whole numbers from 1 to {MAX_POINTS:,}")
+        raise InputError(f"{what}.points is {shown(points)}; allowed are whole numbers from 1 to {MAX_POINTS:,}")
     if scale not in _SCALES:
-        raise InputError(f"{what}.scale is {scale!r}; allowed are {', '.join(_SCALES)}")
+        raise InputError(f"{what}.scale is {shown(scale)}; allowed are {', '.join(_SCALES)}")
     if scale == "log":
         if min(low, high) <= 0:
             raise InputError(f"{what} goes from {low:g} to {high:g}; a log scale needs numbers above 0")
@@ -180,10 +178,7 @@ def check_numbers(config: SweepConfig, rules: dict[str, Rule], device: str) -> N
     for where, numbers in values.items():
         name = where.partition(".")[2]
         if name not in rules:
-            hint = near_matches(name, rules, cutoff=_NEAR)
-            raise InputError(
-                f"{where} is no number of a design point on {device};{hint} allowed are {', '.join(rules)}"
-            )
+            raise InputError(f"{where} is not a number of a design point on {device}{hint(name, rules, cutoff=_NEAR)}")
         for value in numbers.tolist():
             if not rules[name].holds(value):
                 raise InputError(f"{where} is {value:g}; it must be {rules[name].words}")
@@ -191,12 +186,22 @@ def check_numbers(config: SweepConfig, rules: dict[str, Rule], device: str) -> N
         raise InputError(f"{', '.join(both)} is both an axis and set; take it out of one of them")
 
 
+def _plain_axis(axis: Any) -> Any:
+    """An axis in TOML's own types, where it can be told what it is."""
+    if isinstance(axis, Mapping):
+        return {key: _plain_axis(value) for key, value in axis.items()}
+    if hasattr(axis, "tolist"):
+        return axis.tolist()
+    return [_plain_axis(value) for value in axis] if isinstance(axis, (list, tuple)) else axis
+
+
 def _number(value: Any, where: str) -> float:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    value = plain_number(value)
     # TOML integers have no bound; comparisons work with all of them, and are false for NaN.
-    if not number or not (value == 0 or SMALLEST <= abs(value) <= LARGEST):
-        shown = repr(value) if len(repr(value)) < 40 else "a number of many digits"
-        raise InputError(f"{where} is {shown}; it must be a finite number, 0 or of size {SMALLEST:g} to {LARGEST:g}")
+    if value is None or not (value == 0 or SMALLEST <= abs(value) <= LARGEST):
+        raise InputError(
+            f"{where} is {shown(value)}; it must be a finite number, 0 or of size {SMALLEST:g} to {LARGEST:g}"
+        )
     return float(value)
 
 

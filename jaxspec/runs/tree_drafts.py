@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from jaxspec.models.decoder import Params
 from jaxspec.models.embedded import HEAD_NAME, SMALL_NAME, load_draft_head, load_model
 from jaxspec.models.head_files import HEAD_MODEL_TYPE
 from jaxspec.models.hf_load import LoadedModel
+from jaxspec.settings.commands import check_draft_name
 from jaxspec.speculate.drafts import (
     Draft,
     HeadDraft,
@@ -28,10 +28,7 @@ from jaxspec.speculate.drafts import (
     SelfDraftParams,
 )
 
-__all__ = ["DRAFT_NAMES", "NamedDraft", "make_draft", "self_draft"]
-
-#: Names that stand for a draft wherever one is asked for; directories of a network or a head are the others.
-DRAFT_NAMES = ("self", HEAD_NAME, SMALL_NAME, "ngram")
+__all__ = ["NamedDraft", "make_draft", "self_draft"]
 
 
 class NamedDraft(NamedTuple):
@@ -62,11 +59,8 @@ def make_draft(name: str, target: LoadedModel) -> NamedDraft:
         return NamedDraft(name, NGramDraft(target.config.vocab_size), NGramParams(), None)
     if name == "self":
         raise InputError("draft 'self' is the target, compressed on calibration text; make it with self_draft")
+    check_draft_name(name)
     folder = Path(name)
-    if name not in DRAFT_NAMES and not (name and os.path.isdir(name)):  # `Path.is_dir` raises on names too long for one
-        raise InputError(
-            f"draft {name!r} is unknown; give {', '.join(DRAFT_NAMES)}, or a directory of a network or head"
-        )
     is_head = name == HEAD_NAME or (
         name != SMALL_NAME and read_json_object(folder / "config.json").get("model_type") == HEAD_MODEL_TYPE
     )

@@ -9,20 +9,17 @@ Source: Boosting the Performance of Tree-Based Speculative Decoding of LLMs on F
 
 from __future__ import annotations
 
-import dataclasses
-import os
 from collections.abc import Callable
 from typing import Any
 
 from jaxspec.files import plain
-from jaxspec.models.embedded import embedded_directory
 from jaxspec.report.tree_report import write_tree_report
 from jaxspec.runs.config import TreeConfig
 from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.inputs import draft_digests
 from jaxspec.runs.measuring import GREEDY, carry_out
 from jaxspec.runs.progress import Reporter
-from jaxspec.runs.setup import input_digests
-from jaxspec.runs.tree_drafts import DRAFT_NAMES, NamedDraft
+from jaxspec.runs.tree_drafts import NamedDraft
 from jaxspec.runs.tree_entries import (
     STATUS,
     contexts_entry,
@@ -35,6 +32,7 @@ from jaxspec.runs.tree_entries import (
 )
 from jaxspec.runs.tree_pricing import PricedDraft, price_growth, priced_draft
 from jaxspec.runs.tree_stages import TreeMeasuring
+from jaxspec.settings import expect
 from jaxspec.speculate.drafts import SelfDraft
 from jaxspec.trees.rank_traces import AATBySize, aat_by_size
 from jaxspec.tune.proof import count_mismatches
@@ -102,20 +100,6 @@ class TreeSearch(TreeMeasuring):
         return priced_draft(named, self.setup.config, target, self.config.architecture)
 
 
-def draft_digests(config: TreeConfig) -> dict[str, str]:
-    """Of the files of a draft that is a network or a head.
-
-    Raises:
-        InputError: an embedded draft that this installation lacks.
-    """
-    named = config.draft in DRAFT_NAMES
-    if config.draft in ("self", "ngram") or not (named or os.path.isdir(config.draft)):
-        return {}  # the loaders say what is wrong with a name
-    folder = str(embedded_directory(config.draft)) if named else config.draft
-    found = input_digests(dataclasses.replace(config, model=folder, text="stdlib"))
-    return {f"draft/{name}": digest for name, digest in found.items()}
-
-
 def search_tree(
     config: TreeConfig,
     *,
@@ -142,5 +126,5 @@ def search_tree(
 
         return work
 
-    inputs = draft_digests(config)
-    return carry_out("tree", config, prepare, out=out, force=force, reporter=reporter, inputs=inputs)
+    expect(TreeConfig, config)
+    return carry_out("tree", config, prepare, out=out, force=force, reporter=reporter)

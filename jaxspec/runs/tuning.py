@@ -19,6 +19,7 @@ from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.measuring import Measuring, carry_out
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Arrays
+from jaxspec.settings import expect
 from jaxspec.tune.gradient import HISTORY, Goal, Plan, ascend
 from jaxspec.tune.hard import (
     GRID_CUT_BITS,
@@ -220,4 +221,5 @@ def tune(
 
         return work
 
+    expect(TuneConfig, config)
     return carry_out("tune", config, prepare, out=out, force=force, reporter=reporter)

@@ -201,7 +201,7 @@ def test_what_inspect_says_adds_up(default):
         ({"scheme": "zip"}, "allowed are huffman"),
         ({"weight_prune": 0.99}, "0 to 0.95"),
         ({"weight_cut_bits": 8}, "0 to 7"),
-        ({"calibration_windows": 0}, "at least 1"),
+        ({"calibration_windows": 0}, "allowed is 1 to 100,000"),
         ({"knobs": "nowhere.json"}, "nowhere.json"),
         ({"text": "nowhere.txt"}, "nowhere.txt"),
     ],

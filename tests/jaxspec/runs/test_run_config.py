@@ -57,7 +57,7 @@ def test_the_hash_names_the_configuration():
 @pytest.mark.parametrize("content", [b"= 1", b"\xff\xfe", b"a = [1"])
 def test_a_file_that_is_no_toml_is_bad_input(tmp_path, content):
     (tmp_path / "c.toml").write_bytes(content)
-    with pytest.raises(InputError, match="no valid TOML"):
+    with pytest.raises(InputError, match="not valid TOML"):
         read_toml(tmp_path / "c.toml")
     with pytest.raises(InputError, match="cannot be read"):
         read_toml(tmp_path / "none.toml")

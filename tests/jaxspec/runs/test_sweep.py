@@ -190,7 +190,7 @@ def test_the_example_is_valid(tmp_path):
             "[axes]\n'a' = { from = 1, to = 2, points = 9_000 }\n'b' = { from = 1, to = 2, points = 9_000 }",
             "81,000,000 points",
         ),
-        ("max_draft_length = 0\n[axes]\n'workload.batch' = [1]", "from 1 to 64"),
+        ("max_draft_length = 0\n[axes]\n'workload.batch' = [1]", "max_draft_length is 0; allowed is 1 to 64"),
         ("scheme = 'zip'\n[axes]\n'workload.batch' = [1]", "scheme is 'zip'; allowed are bf16"),
         ("[axes]\n'workload.batch' = [1]\n[pareto]\nx = 'a'", "give x and y"),
         ("[axes]\n'workload.batch' = [1]\n[set]\n'workload.context_tokens' = true", "finite number"),

@@ -1,0 +1,69 @@
+"""The configuration of `jaxspec pack`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from jaxspec.settings.base import Settings, Unused
+from jaxspec.settings.commands import CommonConfig
+from jaxspec.settings.draft import DEFAULT_KNOBS, KNOB_RANGES, knob
+from jaxspec.settings.fields import same_as, setting
+from jaxspec.settings.schemes import PACKED_WITH_DRAFT, PackScheme
+
+__all__ = ["Importance", "PackConfig"]
+
+#: How the values that a draft keeps are chosen.
+Importance = Literal["auto", "wanda", "magnitude"]
+
+_TEXT = ("text", "calibration_windows", "window_tokens", "seed")
+
+
+def _no_draft(config: PackConfig) -> str | None:
+    return None if config.scheme in PACKED_WITH_DRAFT else f"scheme {config.scheme} has no draft"
+
+
+def _no_text(config: PackConfig) -> str | None:
+    return _no_draft(config) or ("importance magnitude reads no text" if config.importance == "magnitude" else None)
+
+
+@dataclasses.dataclass(frozen=True)
+class PackConfig(Settings):
+    """Settings of `jaxspec pack`.
+
+    Attributes:
+        model: "embedded", a safetensors file, or a folder with a checkpoint.
+        weight_prune, weight_cut_bits: of every matrix of the draft.
+        knobs: result.json of a tuning run, whose knobs are taken instead, matrix by matrix.
+        importance: wanda runs the network on text; magnitude does not; auto takes wanda where the network is known.
+        text, calibration_windows, window_tokens, seed: what wanda is measured on.
+    """
+
+    model: str = same_as(CommonConfig, "model")
+    scheme: PackScheme = setting("cassandra1", "How tensors are coded; cassandra2 is not lossless.")
+    weight_prune: float = knob("weight_prune", "Share of each row's weights that the draft does not read.")
+    weight_cut_bits: int = setting(
+        int(DEFAULT_KNOBS["weight_cut_bits"]),
+        "Mantissa bits of a weight that the draft does not read.",
+        low=KNOB_RANGES["weight_cut_bits"][0],
+        high=KNOB_RANGES["weight_cut_bits"][1],
+    )
+    knobs: str | None = setting(
+        None, "result.json of `jaxspec tune`: its tuned knobs, matrix by matrix, instead of one pair.", unset="none"
+    )
+    importance: Importance = setting(
+        "auto", "wanda runs the network on text, magnitude does not; auto: wanda if the network is known."
+    )
+    text: str = setting("stdlib", "'stdlib', or a text file, for wanda: its first half is used.")
+    calibration_windows: int = setting(96, "Windows of text that wanda is measured on.", low=1, high=100_000)
+    window_tokens: int = setting(128, "Tokens of such a window.", low=1, high=1_000_000)
+    seed: int = same_as(CommonConfig, "seed", "Decides the windows of that text.")
+
+    unused = (
+        Unused(("weight_prune", "weight_cut_bits", "knobs", "importance"), _no_draft),
+        Unused(
+            ("weight_prune", "weight_cut_bits"),
+            lambda config: "knobs takes them from a tuning run" if config.knobs is not None else None,
+        ),
+        Unused(_TEXT, _no_text, refused=False),
+    )

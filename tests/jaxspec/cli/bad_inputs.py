@@ -1,0 +1,262 @@
+"""Kinds of bad input, one a row: what is typed, which files lie in the working directory, what the answer must say.
+
+`{samples}` stands for a folder with a good network, weights, container, device and architecture.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import hwmodels.catalog
+
+DEVICE = (Path(hwmodels.catalog.__file__).parent / "devices" / "rtx-4090.toml").read_text(encoding="utf-8")
+
+CONFIG = {
+    "model_type": "llama",
+    "num_hidden_layers": 2,
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "vocab_size": 256,
+    "tie_word_embeddings": False,
+    "hidden_act": "silu",
+    "rms_norm_eps": 1e-5,
+}
+
+KNOBS = {"weight_prune": 0.4, "weight_cut_bits": 4, "kv_prune": 0.0, "kv_cut_bits": 4, "draft_length": 5}
+
+
+class Row(NamedTuple):
+    """One kind of bad input.
+
+    Attributes:
+        typed: arguments, separated by spaces; "''" is an empty one.
+        says: what the line must contain.
+        files: name -> content; None is a folder.
+    """
+
+    typed: str
+    says: str
+    files: dict[str, str | bytes | None] | None = None
+
+    def arguments(self, samples):
+        """What the process gets."""
+        return ["" if word == "''" else word.replace("{samples}", str(samples)) for word in self.typed.split(" ")]
+
+
+def config(**changes):
+    """config.json with changes; None removes a key."""
+    return json.dumps({key: value for key, value in (CONFIG | changes).items() if value is not None})
+
+
+def knobs(**changes):
+    """result.json of a tuning run with changed knobs."""
+    return json.dumps([{"configurations": {"tuned": {"knobs": KNOBS | changes}}}])
+
+
+def sweep(text):
+    """A sweep's file, and an axis if the text has none."""
+    return {"s.toml": text if "[axes]" in text else f"{text}\n[axes]\n'workload.batch' = [1]\n"}
+
+
+#: Words on the command line.
+WORDS = [
+    Row("tnue", "no such command 'tnue'; did you mean tune?"),
+    Row("''", "no such command ''"),
+    Row("Tune --quick", "did you mean tune?"),
+    Row("-v", "no such option -v"),
+    Row("tune --devcie rtx-4090", "no such option --devcie; did you mean --device?; see jaxspec tune --help"),
+    Row("sweep s.toml --qiuck", "no such option --qiuck"),
+    Row("predict --acceptence 0.9", "did you mean --acceptance?"),
+    Row("evaluate extra", "extra"),
+    Row("tune --batch", "--batch"),
+    Row("unpack {samples}/packed.jspk", "--out"),
+    Row("inspect", "PATH"),
+    Row("devices --source", "did you mean --sources?"),
+    Row("inspect {samples}/packed.jspk --all --tensor a", "leave one of them out"),
+    Row("sweep --example s.toml", "leave everything else out"),
+    Row("sweep", "--example prints one"),
+]
+
+#: Numbers and names given as flags.
+FLAGS = [
+    Row("tune --batch 0", "batch is 0; allowed is 1 to 4096"),
+    Row("tune --batch -3", "batch is -3"),
+    Row("tune --batch 1.5", "'1.5' is not a valid integer"),
+    Row("tune --batch ''", "--batch"),
+    Row("tune --batch 99999999999999999999999999", "allowed is 1 to 4096"),
+    Row("tune --batch 1" + "0" * 5000, "--batch"),
+    Row("tune --context -1", "context is -1"),
+    Row("tune --seed 2147483648", "seed is 2147483648; allowed is 0 to 2,147,483,647"),
+    Row("tune --temperature nan", "temperature is nan; allowed is 0 to 10"),
+    Row("tune --temperature inf", "temperature is inf"),
+    Row("tune --learning-rate 0", "learning_rate is 0; allowed is 1e-06 to 1"),
+    Row("tune --max-kl -1", "max_kl is -1"),
+    Row("tune --objective beauty", "allowed are speedup, kl, bits_per_byte"),
+    Row("tune --objective sppedup", "did you mean 'speedup'?"),
+    Row("tune --scheme cassandra2", "did you mean 'cassandra1'?"),
+    Row("tune --model ''", "model is ''"),
+    Row("tune --device ''", "one or more names"),
+    Row("tune --device rtx-4090,,l40s", "one or more names"),
+    Row("tune --device rtx-409", "did you mean 'rtx-4090'"),
+    Row("tune --device " + "x" * 3000, "unknown device"),
+    Row("tune --architecture lama-3.1-8b", "did you mean 'llama-3.1-8b'"),
+    Row("tune --architecture " + "x" * 300, "unknown architecture"),
+    Row("predict --architecture llama-3.1–8b", "unknown architecture"),
+    Row("tune --out ''", "--out"),
+    Row("tune --json .", "--json '.'"),
+    Row("evaluate --weight-prune 0.96", "weight_prune is 0.96; allowed is 0 to 0.95"),
+    Row("evaluate --weight-cut-bits 8", "weight_cut_bits is 8; allowed is 0 to 7"),
+    Row("evaluate --draft-length 9", "draft_length is 9; allowed is 1 to 8"),
+    Row("tree --draft nobody", "draft 'nobody' is unknown"),
+    Row("tree --draft embeded-head", "did you mean 'embedded-head'?"),
+    Row("tree --search luck", "allowed are prior, width, depth, greedy"),
+    Row("tree --contexts 1k", "whole numbers, separated by commas"),
+    Row("tree --contexts 5,-1", "contexts is -1; allowed is 0 to 10,000,000"),
+    Row("tree --nodes 513", "nodes is 513; allowed is 1 to 512"),
+    Row("predict --acceptance 1.2", "acceptance is 1.2; allowed are numbers from 0 to 1"),
+    Row("predict --acceptance 0.9;0.8", "numbers from 0 to 1, separated by commas"),
+    Row("predict --acceptance nan", "acceptance is nan"),
+    Row("predict --acceptance " + ",".join(["0.9"] * 65), "65 positions; allowed are 1 to 64"),
+    Row("predict --draft-bits 0", "draft_bits is 0; allowed is more than 0 to 64"),
+    Row("predict --draft-kv-bits inf", "draft_kv_bits is inf"),
+    Row("predict --architecture own", "needs a network"),
+    Row("predict --scheme zip", "allowed are bf16"),
+    Row("predict --max-draft-length 65", "allowed is 1 to 64"),
+    Row("predict --plot p.xlsx", ".png, .svg"),
+    Row("predict --plot missing.toml/x.png", "cannot be written", {"missing.toml": "a file"}),
+    Row("pack {samples}/weights.safetensors --weight-cut-bits 3.5", "not a valid integer"),
+    Row("pack {samples}/weights.safetensors --scheme hufman", "did you mean 'huffman'"),
+    Row("pack {samples}/weights.safetensors --importance guess", "auto, wanda, magnitude"),
+    Row("pack {samples}/weights.safetensors -o ''", "--out"),
+]
+
+#: Flags that contradict one another.
+CONFLICTS = [
+    Row("tree --draft ngram --weight-prune 0.3", "weight_prune would have no effect: draft 'ngram' is not"),
+    Row("tree --draft embedded-head --kv-cut-bits 4", "kv_cut_bits would have no effect"),
+    Row("evaluate --knobs r.json --weight-prune 0.3", "knobs takes all of them", {"r.json": knobs()}),
+    Row("evaluate --knobs r.json --weight-prune 0.4", "knobs takes all of them", {"r.json": knobs()}),
+    Row("evaluate --knobs r.json --draft-length 3", "draft_length would have no effect", {"r.json": knobs()}),
+    Row("evaluate --config c.toml --kv-prune 0.1", "kv_prune", {"c.toml": "knobs = 'r.json'", "r.json": knobs()}),
+    Row("tune --objective kl --max-kl 0.1", "max_kl would have no effect"),
+    Row("predict --weight-prune 0.3", "knobs decide the widths of scheme"),
+    Row("predict --scheme q4_0 --weight-prune 0.3", "scheme q4_0 has no pruned or truncated draft"),
+    Row("predict --acceptance 0.9,0.8 --max-draft-length 4", "acceptance names every position"),
+    Row(
+        "predict --scheme bf16 --draft-bits 4 --verify-bits 8 --draft-kv-bits 8 --verify-kv-bits 8",
+        "scheme would have no effect",
+    ),
+    Row("pack {samples}/weights.safetensors --scheme huffman --knobs r.json", "scheme huffman has no draft"),
+    Row("pack {samples}/weights.safetensors --scheme raw --importance wanda", "scheme raw has no draft"),
+    Row("pack {samples}/weights.safetensors --knobs r.json --weight-prune 0.3", "knobs takes them"),
+]
+
+#: Files of settings.
+SETTINGS = [
+    Row("tune --config absent.toml", "cannot be read"),
+    Row("tune --config .", "cannot be read"),
+    Row("tune --config c.toml", "not valid TOML", {"c.toml": "batch = "}),
+    Row("tune --config c.toml", "fix the file", {"c.toml": "batch = 1\nbatch = 2\n"}),
+    Row("tune --config c.toml", "not valid TOML", {"c.toml": b"\xff\xfe\x00b"}),
+    Row("tune --config c.toml", "not valid TOML", {"c.toml": "a = " + "[" * 5000}),
+    Row("tune --config c.toml", "unknown setting 'devise'; did you mean 'device'?", {"c.toml": "devise = 'l40s'"}),
+    Row("tune --config c.toml", "must be of type int", {"c.toml": "batch = 'two'"}),
+    Row("tune --config c.toml", "must be of type int", {"c.toml": "batch = true"}),
+    Row("tune --config c.toml", "batch is", {"c.toml": "batch = " + "9" * 400}),
+    Row("tune --config c.toml", "temperature is nan", {"c.toml": "temperature = nan"}),
+    Row("tune --config c.toml", "one or more names", {"c.toml": "device = [1, 2]"}),
+    Row("tune --config c.toml", "one or more names", {"c.toml": "device = []"}),
+    Row("tune --config c.toml", "control characters", {"c.toml": 'model = "a\\u0000b"'}),
+    Row("tune --config c.toml", "model is", {"c.toml": "[model]\nname = 1"}),
+    Row("tree --config c.toml", "whole numbers", {"c.toml": "contexts = [1.5]"}),
+    Row("pack --config c.toml", "unknown setting 'shceme'; did you mean 'scheme'?", {"c.toml": "shceme = 'raw'"}),
+]
+
+#: A sweep's file.
+SWEEPS = [
+    Row("sweep absent.toml", "cannot be read"),
+    Row("sweep s.toml", "not valid TOML", {"s.toml": "[axes"}),
+    Row("sweep s.toml", "axes are missing", {"s.toml": "device = 'rtx-4090'"}),
+    Row("sweep s.toml", "must be a table", {"s.toml": "axes = 3"}),
+    Row("sweep s.toml", "unknown key 'devices'; did you mean 'device'", sweep("devices = ['l40s']")),
+    Row("sweep s.toml", "did you mean 'rtx-4090'", sweep("device = ['rtx-409']")),
+    Row("sweep s.toml", "needs a network", sweep("architecture = 'own'")),
+    Row("sweep s.toml", "axes.workload.batch is empty", sweep("[axes]\n'workload.batch' = []")),
+    Row("sweep s.toml", "finite number", sweep("[axes]\n'workload.batch' = [1, nan]")),
+    Row("sweep s.toml", "finite number", sweep("[axes]\n'workload.batch' = [1e300]")),
+    Row("sweep s.toml", "did you mean 'workload.batch'", sweep("[axes]\n'workload.bacth' = [1]")),
+    Row("sweep s.toml", "numbers above 0", sweep("[axes]\n'a' = {from = 0, to = 1, points = 3, scale = 'log'}")),
+    Row(
+        "sweep s.toml",
+        "points; allowed are 50,000,000",
+        sweep("".join(["[axes]\n"] + [f"'{axis}' = {{from = 1, to = 2, points = 9000}}\n" for axis in "ab"])),
+    ),
+    Row("sweep s.toml", "both an axis and set", sweep("[set]\n'workload.batch' = 2")),
+    Row("sweep s.toml", "pareto.x is 'speed'", sweep("[pareto]\nx = 'speed'\ny = 'cycle_s'")),
+]
+
+#: Devices, architectures, knobs and text of one's own.
+FILES = [
+    Row("predict --device mine.toml", "mine.toml"),
+    Row("predict --device mine.toml", "cannot be read", {"mine.toml": None}),
+    Row("predict --device mine.toml", "fix the file", {"mine.toml": "title = "}),
+    Row("predict --device mine.toml", "title", {"mine.toml": ""}),
+    Row("predict --device mine.toml", "UTF-8", {"mine.toml": b"\x93\x00\xff"}),
+    Row("predict --device mine.toml", "unknown key", {"mine.toml": DEVICE + "\n[memroy]\nx = 1\n"}),
+    Row("predict --device mine.toml", "is missing", {"mine.toml": 'title = "t"\n'}),
+    Row("predict --device mine.toml", "a positive number", {"mine.toml": DEVICE.replace("1008e9", "-1.0")}),
+    Row("predict --device mine.toml", "a positive number", {"mine.toml": DEVICE.replace("1008e9", "nan")}),
+    Row("predict --device mine.toml", "a positive number", {"mine.toml": DEVICE.replace("1008e9", "'fast'")}),
+    Row("predict --architecture c.json", "c.json", {"c.json": "{"}),
+    Row("predict --architecture c.json", "c.json", {"c.json": "[1, 2]"}),
+    Row("predict --architecture c.json", "c.json", {"c.json": b"\x80\x81"}),
+    Row("predict --architecture c.json", "num_hidden_layers", {"c.json": config(num_hidden_layers=None)}),
+    Row("predict --architecture c.json", "hidden_size", {"c.json": config(hidden_size=-1)}),
+    Row("predict --architecture c.json", "vocab_size", {"c.json": config(vocab_size="many")}),
+    Row(
+        "predict --architecture c.json",
+        "state-space layers",
+        {"c.json": config(model_type="mamba", ssm_state_size=8)},
+    ),
+    Row("predict --architecture folder", "folder", {"folder": None}),
+    Row("evaluate --model {samples}/model --knobs absent.json", "cannot be read"),
+    Row("evaluate --model {samples}/model --knobs k.json", "no tuned knobs", {"k.json": "{"}),
+    Row("evaluate --model {samples}/model --knobs k.json", "no tuned knobs", {"k.json": "[]"}),
+    Row("evaluate --model {samples}/model --knobs k.json", "no tuned knobs", {"k.json": b"\xff\xfe"}),
+    Row("evaluate --model {samples}/model --knobs k.json", "weight_prune", {"k.json": knobs(weight_prune=2)}),
+    Row("evaluate --model {samples}/model --knobs k.json", "unknown knob 'prune'", {"k.json": knobs(prune=0.1)}),
+    Row("tune --text absent.txt", "cannot be read"),
+    Row("tune --text .", "cannot be read"),
+]
+
+#: Checkpoints and containers.
+CHECKPOINTS = [
+    Row("tune --model absent", "absent"),
+    Row("tune --model empty", "config.json", {"empty": None}),
+    Row("tune --model absent.jspk", "cannot be opened"),
+    Row("tune --model {samples}/cut", "model.safetensors"),
+    Row("tune --model {samples}/garbled", "model.safetensors"),
+    Row("tune --model {samples}/family", "mamba"),
+    Row("tune --model {samples}/shapes", "shape"),
+    Row("pack absent", "does not exist"),
+    Row("pack {samples}/cut", "model.safetensors"),
+    Row("pack w.safetensors", "w.safetensors", {"w.safetensors": b""}),
+    Row("pack w.safetensors", "w.safetensors", {"w.safetensors": b"\xff" * 64}),
+    Row("pack {samples}/weights.safetensors -o .", "there already"),
+    Row("pack {samples}/weights.safetensors -o w.jspk", "there already", {"w.jspk": "mine"}),
+    Row("pack {samples}/weights.safetensors --importance wanda", "none of a known family"),
+    Row("unpack absent.jspk -o x", "cannot be opened"),
+    Row("unpack {samples}/weights.safetensors -o x", "no container"),
+    Row("unpack {samples}/damaged.jspk -o x", "damaged"),
+    Row("unpack {samples}/cut.jspk -o x", "cut.jspk"),
+    Row("inspect absent", "does not exist"),
+    Row("inspect {samples}/damaged.jspk", "damaged"),
+    Row("inspect notes.txt", "notes.txt", {"notes.txt": "hello"}),
+    Row("inspect {samples}/packed.jspk --tensor nobody", "nobody"),
+]
+
+ROWS = [*WORDS, *FLAGS, *CONFLICTS, *SETTINGS, *SWEEPS, *FILES, *CHECKPOINTS]

@@ -1,0 +1,103 @@
+"""`--help` states every default, range and choice, and states them truly; a flag wins over a file, a file over a default."""
+
+import dataclasses
+import re
+import typing
+
+import click
+import pytest
+
+from jaxspec.cli.app import _COMMANDS, cli
+from jaxspec.cli.options import resolve
+from jaxspec.settings import EvaluateConfig, PackConfig, PredictConfig, TreeConfig, TuneConfig
+from jaxspec.settings.coercion import coerce
+from jaxspec.settings.fields import choices_of, hints, setting_of
+
+CONFIGS = {
+    "tune": TuneConfig,
+    "evaluate": EvaluateConfig,
+    "tree": TreeConfig,
+    "predict": PredictConfig,
+    "pack": PackConfig,
+}
+
+
+def command(name):
+    found = cli.get_command(click.Context(cli), name)
+    assert found is not None
+    return found
+
+
+def options(name):
+    return [parameter for parameter in command(name).params if isinstance(parameter, click.Option)]
+
+
+def stated(option):
+    """What stands between the brackets at the end of an option's help: facts, and the default."""
+    found = re.search(r"\[([^\[\]]*)\]$", option.help)
+    facts = found[1].split("; ") if found else []
+    default = next((fact.removeprefix("default: ") for fact in facts if fact.startswith("default: ")), None)
+    return facts, default
+
+
+@pytest.mark.parametrize("name", _COMMANDS)
+def test_no_default_hides_from_help(name):
+    values = command(name).make_context(name, [], resilient_parsing=True).params
+    for option in options(name):
+        assert option.help, option.name
+        assert not option.required or "[required]" in option.help
+        # A default of Click's own would win over a file of settings.
+        assert values[option.name] in ((False,) if option.is_flag else (None,)), option.name
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_every_setting_is_an_option_and_states_its_true_default(name):
+    kind = CONFIGS[name]
+    found = {option.name: option for option in options(name)}
+    for field in dataclasses.fields(kind):
+        if (name, field.name) == ("pack", "model"):
+            continue  # an argument
+        option, annotation, about = found[field.name], hints(kind)[field.name], setting_of(field)
+        assert option.opts == ["--" + field.name.replace("_", "-")]
+        facts, default = stated(option)
+        if field.default is None:
+            assert default == about.unset != ""
+        else:
+            # What is stated means the default when it is typed.
+            number = (
+                typing.get_origin(annotation) is not tuple and choices_of(annotation) == () and annotation is not str
+            )
+            typed = annotation(float(default.replace(",", ""))) if number else default
+            assert coerce(field.name, typed, annotation, about) == field.default
+        if about.high is not None:
+            low, high = re.fullmatch(r"(?:more than )?(\S+) to (\S+)", facts[0]).groups()
+            assert [float(x.replace(",", "")) for x in (low, high)] == [about.low, about.high]
+        if choices := choices_of(annotation):
+            assert ", ".join(choices) in facts
+
+
+def test_acceptance_and_device_say_their_defaults():
+    for name, option, words in (
+        ("predict", "acceptance", "default: 0.8"),
+        ("tune", "device", "default: rtx-4090"),
+        ("tune", "batch", "1 to 4096; default: 1"),
+        ("evaluate", "weight_prune", "0 to 0.95; default: 0.4"),
+        ("tree", "contexts", "default: 128,512,2048,4096,8192,16384"),
+        ("pack", "scheme", "default: cassandra1"),
+        ("tune", "out", "default: runs/tune-<hash of the settings>"),
+    ):
+        assert words in next(found.help for found in options(name) if found.name == option)
+
+
+def test_flag_over_file_over_quick_over_default(tmp_path):
+    (tmp_path / "c.toml").write_text("prompts = 7\nsteps = 9\nbatch = 2\n")
+    flags = dict.fromkeys(hints(TuneConfig)) | {"batch": 3}
+    config = resolve(TuneConfig, flags, str(tmp_path / "c.toml"), quick=True)
+    assert (config.batch, config.steps, config.prompts, config.calibration_prompts, config.seed) == (3, 9, 7, 24, 0)
+
+
+def test_a_device_that_came_twice_counts_once_and_is_noted(capsys):
+    config = resolve(PredictConfig, {"device": "l40s, rtx-4090,l40s", "acceptance": "0.8,0.8"})
+    assert config.device == ("l40s", "rtx-4090")
+    assert config.acceptance == (0.8, 0.8)
+    assert capsys.readouterr().err == "note: device 'l40s' came more than once and counts once\n"

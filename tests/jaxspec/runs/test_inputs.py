@@ -1,0 +1,127 @@
+"""Every file that a configuration names is part of its run: a changed one is noticed and named."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from hwmodels import catalog
+from jaxspec.errors import InputError
+from jaxspec.runs import EvaluateConfig, SweepConfig, TreeConfig
+from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.inputs import input_digests
+
+DEVICE = (Path(catalog.__file__).parent / "devices" / "rtx-4090.toml").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """One file of each kind in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    for folder in ("model", "shape", "draft"):
+        Path(folder).mkdir()
+        Path(folder, "config.json").write_text(json.dumps({"of": folder}))
+    Path("model", "model.safetensors").write_bytes(b"weights")
+    Path("model", "more.jspk").write_bytes(b"container")
+    Path("mine.toml").write_text(DEVICE)
+    Path("r.json").write_text("[]")
+    Path("t.txt").write_text("text")
+    return tmp_path
+
+
+EVALUATE = {
+    "model": "model",
+    "architecture": "shape",
+    "device": "rtx-4090,mine.toml",
+    "knobs": "r.json",
+    "text": "t.txt",
+}
+TREE = {"model": "model", "draft": "draft"}
+SWEEP = {"axes": {"workload.batch": [1]}, "device": ["mine.toml"], "architecture": ["shape", "r.json"]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "names"),
+    [
+        (
+            EvaluateConfig,
+            EVALUATE,
+            {"config.json", "model.safetensors", "more.jspk", "shape/config.json", "mine.toml", "r.json", "t.txt"},
+        ),
+        (EvaluateConfig, {"model": "model/more.jspk"}, {"more.jspk"}),
+        (TreeConfig, TREE, {"config.json", "model.safetensors", "more.jspk", "draft/config.json"}),
+        (SweepConfig, SWEEP, {"mine.toml", "shape/config.json", "r.json"}),
+        (SweepConfig, SWEEP | {"device": ["rtx-4090"], "architecture": ["llama-3.1-8b"]}, set()),
+    ],
+)
+def test_every_file_that_is_named_has_a_digest(files, kind, settings, names):
+    assert set(input_digests(kind(**settings))) == names
+
+
+@pytest.mark.parametrize(
+    ("settings", "edited"),
+    [
+        (EVALUATE, "mine.toml"),
+        (EVALUATE, "shape/config.json"),
+        (EVALUATE, "r.json"),
+        (EVALUATE, "t.txt"),
+        (EVALUATE, "model/model.safetensors"),
+        (TREE, "draft/config.json"),
+    ],
+)
+def test_an_edited_file_is_named_and_the_old_result_is_not_shown(files, settings, edited):
+    config = (TreeConfig if "draft" in settings else EvaluateConfig)(**settings)
+
+    def begin(**more):
+        return RunDirectory("evaluate", config, inputs=input_digests(config), out=files / "run", **more)
+
+    with begin() as run:
+        run.write_result([{"speedup": 1.0}])
+    with begin() as run:
+        assert run.finished() == [{"speedup": 1.0}]
+    Path(edited).write_text(Path(edited).read_text() + " ")
+    name = edited.removeprefix("model/")
+    with pytest.raises(InputError, match=f"{name} has changed since run directory .* was begun; .*--force"):
+        begin()
+    with begin(force=True) as run:
+        assert run.finished() is None
+    with begin() as run:
+        assert run.unrecorded == []
+
+
+def test_a_file_that_is_gone_is_a_changed_one(files):
+    config = EvaluateConfig(**EVALUATE)
+    RunDirectory("evaluate", config, inputs=input_digests(config), out=files / "run").close()
+    Path("mine.toml").unlink()
+    with pytest.raises(InputError, match=r"mine\.toml has changed"):
+        RunDirectory("evaluate", config, inputs=input_digests(config), out=files / "run")
+
+
+def test_runs_of_earlier_versions_say_what_they_do_not_know(files):
+    config = EvaluateConfig(**EVALUATE)
+    old = {
+        name: digest for name, digest in input_digests(config).items() if name in ("config.json", "model.safetensors")
+    }
+    RunDirectory("evaluate", config, inputs=old, out=files / "run").close()
+    for _ in range(2):  # it does not get to know it by being asked
+        with RunDirectory("evaluate", config, inputs=input_digests(config), out=files / "run") as run:
+            assert run.unrecorded == ["mine.toml", "more.jspk", "r.json", "shape/config.json", "t.txt"]
+    Path("model", "model.safetensors").write_bytes(b"other")
+    with pytest.raises(InputError, match=r"model\.safetensors has changed"):
+        RunDirectory("evaluate", config, inputs=input_digests(config), out=files / "run")
+
+
+def test_files_of_one_name_are_told_apart(files, monkeypatch):
+    monkeypatch.chdir(files / "shape")
+    config = EvaluateConfig(model="../model", architecture="config.json", text="config.json")
+    found = input_digests(config)
+    assert set(found) == {
+        "config.json",
+        "model.safetensors",
+        "more.jspk",
+        "text config.json",
+        "architecture config.json",
+    }
+    assert found["architecture config.json"] != found["config.json"]
+    assert input_digests(dataclasses.replace(config, text="stdlib"))["config.json"] == found["config.json"]

@@ -1,0 +1,261 @@
+"""Configurations check themselves, however they are made; the checks are those of the command line."""
+
+import dataclasses
+import math
+import typing
+from fractions import Fraction
+from pathlib import Path, PurePosixPath
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxspec.compress.knobs import MAX_DRAFT_LENGTH, RANGES, uniform_knobs
+from jaxspec.compress.scheme_widths import WIDTH_SCHEMES
+from jaxspec.errors import InputError
+from jaxspec.formats.container.schemes import SCHEMES as CONTAINER_SCHEMES
+from jaxspec.models.embedded import HEAD_NAME, SMALL_NAME
+from jaxspec.runs import SweepConfig, inspect_file, pack_checkpoint, predict, search_tree, sweep, tune, unpack_container
+from jaxspec.settings import (
+    DRAFT_NAMES,
+    EvaluateConfig,
+    PackConfig,
+    PredictConfig,
+    TreeConfig,
+    TuneConfig,
+    build_config,
+    config_hash,
+    notes,
+    to_toml,
+)
+from jaxspec.settings.fields import choices_of, hints, setting_of
+from jaxspec.settings.schemes import PACKED_WITH_DRAFT, WIDTHS_WITH_DRAFT, PackScheme, WidthScheme
+
+KINDS = (TuneConfig, EvaluateConfig, TreeConfig, PredictConfig, PackConfig)
+
+
+def numbers():
+    """Every number with limits of every configuration."""
+    for kind in (*KINDS, SweepConfig):
+        for field in dataclasses.fields(kind):
+            found, annotation = setting_of(field), hints(kind)[field.name]
+            if found.high is not None:
+                yield pytest.param(kind, field.name, found, annotation, id=f"{kind.__name__}.{field.name}")
+
+
+def made(kind, name, value):
+    """A configuration with one setting, beside those without which it would have no effect."""
+    needed = {SweepConfig: {"axes": {"workload.batch": [1]}}, PredictConfig: {"scheme": "cassandra1"}}
+    return kind(**needed.get(kind, {}), **{name: value})
+
+
+def inside(found):
+    return found.high if found.above else found.low
+
+
+@pytest.mark.parametrize(("kind", "name", "found", "annotation"), list(numbers()))
+def test_python_gets_the_checks_of_the_command_line(kind, name, found, annotation):
+    many = typing.get_origin(annotation) is tuple
+    refused = [found.low - 1, found.high + 1, math.nan, math.inf, -math.inf, "x", True, [], {}, object(), 10**400]
+    refused += [[found.low - 1]] if many else [[found.high]]
+    for value in refused + ([found.low] if found.above else []):
+        with pytest.raises(InputError, match=name) as caught:
+            made(kind, name, value)
+        assert "\n" not in str(caught.value)
+        assert len(str(caught.value)) < 300
+    for value in {inside(found), found.high}:
+        whole = int(value) if float(value).is_integer() else value
+        got = getattr(made(kind, name, whole), name)
+        assert got == ((whole,) if many else whole)
+
+
+def test_no_way_round_the_checks():
+    good = TuneConfig()
+    for make in (
+        lambda: TuneConfig(batch=-3),
+        lambda: dataclasses.replace(good, batch=-3),
+        lambda: build_config(TuneConfig, {"batch": -3}),
+        lambda: tune(TuneConfig(batch=-3)),
+    ):
+        with pytest.raises(InputError, match="batch is -3; allowed is 1 to 4096"):
+            make()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        good.batch = -3
+
+
+def test_one_device_is_not_a_list_of_letters():
+    assert TuneConfig(device="rtx-4090").device == ("rtx-4090",)
+    assert TuneConfig(device="a, b,a").device == ("a", "b")
+    assert TuneConfig(device=["b", Path("x/mine.toml")]).device == ("b", "x/mine.toml")
+    assert TuneConfig(device=PurePosixPath("mine,too.toml")).device == ("mine,too.toml",)
+    assert TuneConfig(device=np.array(["a", "b"])).device == ("a", "b")
+    for value in ("", [], [""], [1], {"a": 1}, {"a"}, b"a", 3, None):
+        with pytest.raises(InputError, match="device"):
+            TuneConfig(device=value)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (0.9, (0.9,)),
+        (1, (1.0,)),
+        ("0.9", (0.9,)),
+        ("0.9, 0.8", (0.9, 0.8)),
+        ([0.9, 0.8], (0.9, 0.8)),
+        (np.float64(0.5), (0.5,)),
+        (np.array([0.5, 0.25]), (0.5, 0.25)),
+        (jnp.asarray(0.5), (0.5,)),
+        (jnp.asarray([0.5, 0.25]), (0.5, 0.25)),
+        (Fraction(1, 4), (0.25,)),
+        (iter((0.5, 0.25)), (0.5, 0.25)),
+    ],
+)
+def test_acceptance_is_a_number_or_several(value, expected):
+    config = PredictConfig(acceptance=value)
+    assert config.acceptance == expected
+    assert all(type(number) is float for number in config.acceptance)
+
+
+@pytest.mark.parametrize("settings", [{"acceptance": 0.9}, {"acceptance": [0.9, 0.8]}, {"acceptance": np.float32(0.5)}])
+def test_predict_takes_numbers_and_lists(settings, monkeypatch):
+    # What it prices with is another test's matter.
+    seen = []
+    monkeypatch.setattr("jaxspec.runs.prediction._price", lambda pricing, widths, conditional: seen.append(conditional))
+    monkeypatch.setattr("jaxspec.runs.prediction._entry", lambda *_: {})
+    predict(**settings)
+    predict(PredictConfig(**settings))
+    np.testing.assert_array_equal(*seen)
+    assert len(seen[0]) == (8 if np.ndim(settings["acceptance"]) == 0 else 2)
+
+
+def test_numbers_come_from_numpy_jax_and_whole_ones_as_floats():
+    config = TuneConfig(
+        batch=np.int64(3), context=jnp.asarray(7), temperature=1, max_kl=np.float32(0.5), seed=np.uint8(4)
+    )
+    assert (config.batch, config.context, config.temperature, config.max_kl, config.seed) == (3, 7, 1.0, 0.5, 4)
+    assert [type(v) for v in (config.batch, config.context, config.temperature, config.max_kl)] == [
+        int,
+        int,
+        float,
+        float,
+    ]
+    # The same run, whatever the number came as.
+    assert config_hash(TuneConfig(temperature=1)) == config_hash(TuneConfig(temperature=1.0))
+    assert "temperature = 1.0" in to_toml(TuneConfig(temperature=1))
+
+
+def test_paths_may_come_as_paths(tmp_path):
+    assert TuneConfig(model=tmp_path, text=tmp_path / "t.txt").text == str(tmp_path / "t.txt")
+    for value in ("", "a\0b", "a\nb", "a\udcff", 3, b"x"):
+        with pytest.raises(InputError, match="model is"):
+            TuneConfig(model=value)
+    for call in (
+        lambda: inspect_file(tmp_path / "absent"),
+        lambda: inspect_file(3),
+        lambda: unpack_container(tmp_path / "absent.jspk", tmp_path / "x"),
+        lambda: unpack_container("", "x"),
+        lambda: pack_checkpoint(PackConfig(model=tmp_path / "absent")),
+    ):
+        with pytest.raises(InputError):
+            call()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("function", "config"), [(tune, EvaluateConfig()), (search_tree, TuneConfig()), (sweep, {}), (pack_checkpoint, "x")]
+)
+def test_another_configuration_is_refused(function, config):
+    with pytest.raises(InputError, match="is needed and"):
+        function(config)
+
+
+def test_settings_beside_a_configuration_are_refused():
+    with pytest.raises(InputError, match="device beside it"):
+        predict(PredictConfig(), device="l40s")
+    with pytest.raises(InputError, match="unknown setting 'devise'; did you mean 'device'"):
+        predict(devise="l40s")
+
+
+CONFLICTS = [
+    (EvaluateConfig, {"knobs": "r.json", "weight_prune": 0.3}, "weight_prune"),
+    (EvaluateConfig, {"knobs": "r.json", "draft_length": 3, "kv_prune": 0.1}, "kv_prune, draft_length"),
+    (TreeConfig, {"draft": "ngram", "kv_cut_bits": 3}, "kv_cut_bits"),
+    (TreeConfig, {"draft": "ngram", "scheme": "cassandra1-coded"}, "scheme"),
+    (TuneConfig, {"objective": "kl", "max_kl": 1}, "max_kl"),
+    (TuneConfig, {"objective": "bits_per_byte", "max_bits_per_byte": 1}, "max_bits_per_byte"),
+    (PredictConfig, {"weight_prune": 0.3}, "weight_prune"),
+    (PredictConfig, {"scheme": "huffman", "kv_prune": 0.3}, "kv_prune"),
+    (PredictConfig, {"acceptance": [0.9, 0.8], "max_draft_length": 4}, "max_draft_length"),
+    (PackConfig, {"scheme": "huffman", "knobs": "r.json"}, "knobs"),
+    (PackConfig, {"scheme": "raw", "importance": "wanda"}, "importance"),
+    (PackConfig, {"knobs": "r.json", "weight_cut_bits": 3}, "weight_cut_bits"),
+]
+
+
+@pytest.mark.parametrize(("kind", "settings", "unread"), CONFLICTS)
+def test_settings_without_effect_are_refused(kind, settings, unread):
+    with pytest.raises(InputError, match=f"^{unread} would have no effect: .*; leave one of them out$"):
+        kind(**settings)
+
+
+def test_a_flag_of_the_default_counts_as_given_and_a_written_configuration_does_not():
+    written = {"knobs": "r.json", "weight_prune": 0.4}
+    assert build_config(EvaluateConfig, written).weight_prune == 0.4
+    with pytest.raises(InputError, match="weight_prune would have no effect"):
+        build_config(EvaluateConfig, written, given=["weight_prune"])
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (PackConfig(scheme="huffllm", seed=3), "seed would have no effect: scheme huffllm has no draft"),
+        (PackConfig(importance="magnitude", text="t"), "text would have no effect: importance magnitude reads no text"),
+        (TuneConfig(temperature=1, surrogate_temperature=1), "surrogate_temperature would have no effect: it smooths"),
+    ],
+)
+def test_harmless_settings_without_effect_are_noted(config, expected):
+    (line,) = notes(config)
+    assert line.startswith(expected)
+    assert notes(type(config)()) == []
+
+
+def test_names_are_those_of_the_things_they_name():
+    assert set(choices_of(WidthScheme)) == set(WIDTH_SCHEMES)
+    assert set(choices_of(PackScheme)) == set(CONTAINER_SCHEMES)
+    assert set(PACKED_WITH_DRAFT) == {name for name, found in CONTAINER_SCHEMES.items() if found.has_draft}
+    assert {HEAD_NAME, SMALL_NAME} < set(DRAFT_NAMES)
+    # A scheme has knobs if they change its widths.
+    from jaxspec.compress.scheme_widths import scheme_widths
+
+    for name in WIDTH_SCHEMES:
+        changed = scheme_widths(name, weight_cut_bits=2.0) != scheme_widths(name, weight_cut_bits=4.0)
+        assert changed == (name in WIDTHS_WITH_DRAFT), name
+
+
+def test_limits_and_defaults_of_knobs_are_stated_once():
+    import inspect
+
+    defaults = {name: p.default for name, p in inspect.signature(uniform_knobs).parameters.items()}
+    for kind in (EvaluateConfig, TreeConfig, PredictConfig):
+        for name, limits in RANGES.items():
+            field = kind.__dataclass_fields__[name]
+            assert (setting_of(field).low, setting_of(field).high) == limits
+            assert field.default == defaults[name]
+    assert setting_of(EvaluateConfig.__dataclass_fields__["draft_length"]).high == MAX_DRAFT_LENGTH
+
+
+def test_a_sweep_is_checked_however_it_is_made():
+    axes = {"workload.batch": np.array([1, 2])}
+    assert SweepConfig(axes=axes, device="l40s").axes == {"workload.batch": [1, 2]}
+    for settings, words in (
+        ({"axes": {}}, "axes are missing"),
+        ({"axes": 3}, "must be a table"),
+        ({"axes": {"a": []}}, "is empty"),
+        ({"axes": axes, "scheme": "hufman"}, "did you mean 'huffman'"),
+        ({"axes": axes, "set": {"a": math.nan}}, "finite number"),
+        ({"axes": axes, "pareto": {"x": "a"}}, "give x and y"),
+        ({"axes": {"a": {"from": 1, "to": 2, "points": 10**9}}}, "whole numbers from 1"),
+        ({"axes": axes, "max_draft_length": 65}, "allowed is 1 to 64"),
+    ):
+        with pytest.raises(InputError, match=words):
+            SweepConfig(**settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import flax.struct
@@ -57,6 +58,14 @@ class WorkUnit(Protocol):
     """A compute unit that prices whole operators on its device, traffic included: a calibrated GPU."""
 
     overlap_temperature: float  # of the smooth maximum over computing, moving and decoding
+
+    def kernels(self, work: Any) -> Sequence[tuple[Any, Any]]:
+        """The kernels that it may choose from: for each a unit that has no other, and the work as that kernel reads it."""
+        ...
+
+    def kernel_shares(self, work: Any, times: Any) -> Any:
+        """How much each kernel counts in an operator's time, "*b operator kernel", from each one's time alone."""
+        ...
 
     def operator_compute_time(self, device: Device, work: Any, roof_s: Any, *, temperature: Number = ...) -> Any:
         """Seconds, "*b operator", of arithmetic; `roof_s` is what the device's roof says."""

@@ -36,11 +36,15 @@ class Chip:
 
     energy_j_per_flop: Leaf  # of arithmetic with its on-chip traffic, >= 0
     static_power_w: Leaf  # drawn whatever is done, >= 0
-    area_m2: Leaf  # of the die without decoders, > 0
+    area_m2: Leaf  # of the die without decoders, > 0; with `element_area_m2` without the matrix unit's elements too
+    element_area_m2: Leaf = None  # of one element of the matrix unit, > 0; None: area by the unit's size is not known
 
 
 class ComputeUnit(Protocol):
-    """What multiplies matrices: any tree of leaves with these two methods; see `hwmodels.compute`."""
+    """What multiplies matrices: any tree of leaves with these two methods; see `hwmodels.compute`.
+
+    A unit whose area grows with its size also says its number of `elements`, "*b".
+    """
 
     def product_time(
         self, m: Number, k: Number, n: Number, *, weight_bits: Number = ..., temperature: Number = ...

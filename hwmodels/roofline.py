@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import flax.struct
 import jax
@@ -171,6 +172,12 @@ def decoding_time(device: Device, work: OperatorWork, *, temperature: Number = 0
     """
     if device.decoder is None:
         return jnp.zeros_like(work.flops)
+    rate = device.decoder.symbols_per_cycle
+    if isinstance(rate, float) and math.isinf(rate) and device.decoder.kind != "none":
+        raise ValueError(
+            f"the device's decoder of kind {device.decoder.kind!r} has no limit of symbols per cycle, so that a step would "
+            "decode infinitely fast; set symbols_per_cycle"
+        )
     decoder = with_last_axis(device.decoder)
     return decode_time(decoder, coded_bytes(device, work), 0.0, temperature=temperature)
 

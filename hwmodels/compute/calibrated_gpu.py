@@ -48,6 +48,11 @@ class CalibratedGpu:
     #: What a reader of its times should know of the fits, one sentence each.
     remarks: tuple[str, ...] = flax.struct.field(pytree_node=False, default=())
 
+    @property
+    def elements(self) -> Leaf:
+        """Multiprocessors, "*b": what `Chip.element_area_m2` is the area of one of."""
+        return as_float(self.multiprocessors)
+
     def kernels(self, work: OperatorWork) -> list[tuple[CalibratedGpu, OperatorWork]]:
         """For each format this GPU with that format alone, and the work with weights as its kernels read them."""
         if len(self.weight_widths) == 1:

@@ -91,7 +91,9 @@ def test_a_narrower_draft_step_of_llama_is_faster(name):
     device = device_of(name)
     # As many as above, so that nothing is compiled again.
     shapes = jax.tree.map(lambda leaf: np.full(CASES, leaf, np.float32), LLAMA)
-    load = {key: np.full(CASES, value) for key, value in {"tokens": 1.0, "batch": 1.0, "context_tokens": 1024.0}.items()}
+    load = {
+        key: np.full(CASES, value) for key, value in {"tokens": 1.0, "batch": 1.0, "context_tokens": 1024.0}.items()
+    }
     bits = [1.5, 3.0, 4.0, 4.48, 6.0, 8.0, 11.0, 13.9, 16.0]
     found = operator_seconds(device, shapes, load, np.resize(bits, CASES), np.full(CASES, 16.0))
     seconds = np.sum(found, axis=-1)[: len(bits)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -113,12 +113,21 @@ def write_json(path: str | None, result: Any) -> None:
             raise InputError(f"--json {path!r} cannot be written ({error.strerror}); give another file") from error
 
 
+def print_notes(console: Any, entries: Sequence[Mapping[str, Any]]) -> None:
+    """The lines under a command's tables that say what its times cannot know."""
+    from jaxspec.report.notes import note_lines
+
+    for line in note_lines(entries):
+        console.print(line, markup=False, highlight=False)
+
+
 __all__ = [
     "CommonConfig",
     "json_option",
     "network_options",
     "plot_option",
     "pricing_options",
+    "print_notes",
     "resolve",
     "run_option",
     "write_json",

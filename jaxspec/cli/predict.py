@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from jaxspec.cli.options import json_option, plot_option, pricing_options, write_json
+from jaxspec.cli.options import json_option, plot_option, pricing_options, print_notes, write_json
 
 
 @click.command()
@@ -50,6 +50,7 @@ def predict(json_file, **options) -> None:
     console = Console()
     for table in prediction_tables(entries):
         console.print(table)
+    print_notes(console, entries)
     if plot:
         figure = prediction_figure(entries)
         assert figure is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from jaxspec.cli.options import json_option, run_option, write_json
+from jaxspec.cli.options import json_option, print_notes, run_option, write_json
 
 
 @click.command()
@@ -41,4 +41,5 @@ def sweep(config_file: str | None, example: bool, out: str | None, force: bool, 
     write_json(json_file, result)
     console = Console()
     console.print(sweep_table(result))
+    print_notes(console, [result])
     console.print(f"{result['points']:,} points in {result['directory']}/sweep.parquet; figure: figures/pareto.png")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from jaxspec.cli.options import network_options, pricing_options, resolve, write_json
+from jaxspec.cli.options import network_options, pricing_options, print_notes, resolve, write_json
 
 
 @click.command()
@@ -41,4 +41,5 @@ def tune(out, config_file, quick, force, json_file, **flags) -> None:
     console = Console()
     for table in tables(entries):
         console.print(table)
+    print_notes(console, entries)
     reporter.line(f"report: {directory.path / 'report.html'}")

@@ -18,6 +18,7 @@ from hwmodels.step import StepTime
 from jaxspec.compress.scheme_widths import Widths, scheme_widths
 from jaxspec.errors import InputError
 from jaxspec.runs.config import CommonConfig, build_config
+from jaxspec.runs.kernel_notes import kernel_notes
 from jaxspec.runs.setup import resolve_pricing, scheme_footprint
 from jaxspec.tune.objective import Pricing
 
@@ -240,6 +241,7 @@ def _entry(
             for metric, found in priced.elasticity.items()
         },
         "status": {"acceptance": "input", "footprint": status, "everything else": "predicted"},
+        **kernel_notes(pricing.device, [scheme_footprint(widths)]),
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import mmap
 from collections.abc import Iterator
 from pathlib import Path

@@ -118,5 +118,7 @@ def _nearest(measured: tuple[float, ...], bits: float) -> float:
 
 def _in_words(bits: Iterable[float]) -> str:
     """A few widths one by one, many as a range."""
-    bits = [f"{one:g}" for one in bits]
-    return f"{bits[0]} to {bits[-1]}" if len(bits) > 3 else " and ".join([", ".join(bits[:-1]), bits[-1]][-len(bits) :])
+    words = [f"{one:g}" for one in bits]
+    if len(words) == 1:
+        return words[0]
+    return f"{words[0]} to {words[-1]}" if len(words) > 3 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -142,7 +142,10 @@ def operator_times(device: Device, work: OperatorWork, *, temperature: Number = 
     unit = device.matrix_unit
     if not isinstance(unit, WorkUnit):
         return _times(device, work, temperature)
-    found = [_times(device.replace(matrix_unit=one), its_work, temperature) for one, its_work in unit.kernels(work)]
+    found = [
+        _times(dataclasses.replace(device, matrix_unit=one), its_work, temperature)
+        for one, its_work in unit.kernels(work)
+    ]
     if len(found) == 1:
         return found[0]
     stacked = jax.tree.map(lambda *parts: jnp.stack(jnp.broadcast_arrays(*parts), axis=-1), *found)

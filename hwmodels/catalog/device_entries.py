@@ -260,7 +260,7 @@ class _Reader:
                 f'add {name} = {{ value = …, source = "…" }}: values that one unit puts out per cycle'
             )
         rate, self.sources[name] = _OWN_RATES[found.kind]
-        return found.replace(symbols_per_cycle=rate)
+        return dataclasses.replace(found, symbols_per_cycle=rate)
 
     def calibrated(self, table: dict[str, Any]) -> CalibratedGpu:
         """A calibrated GPU, by the name of its calibration; its fitted numbers have that calibration as their source."""

@@ -152,7 +152,8 @@ def _notes(plan: _Plan) -> list[str]:
     for (_, device), base in zip(plan.pairs, plan.bases, strict=True):
         bits = {name: plan.axes.get(f"footprint.{name}", value) for name, value in base["footprint"].items()}
         read = (bits[name] for name in ("draft_weight_bits", "target_weight_bits", "draft_kv_bits", "target_kv_bits"))
-        found = kernel_notes(base["device"], [scheme_footprint(Widths(*read, lossless=True))])
+        widths: Any = Widths(*read, lossless=True)  # pyright: ignore[reportArgumentType]
+        found = kernel_notes(base["device"], [scheme_footprint(widths)])
         notes += [f"{device}: {note}" for note in found["notes"]]
     return list(dict.fromkeys(notes))
 

@@ -1,7 +1,8 @@
 """What every reproduction of a paper's tables has in common: rows, errors split by status, simplest predictors, printing.
 
 A row is one printed cell beside the model's value. Its status says what the comparison is worth: `predicted` (no number was
-fitted to the table), `calibrated` (numbers were fitted to this cell), `input` (the printed value itself went in).
+fitted to the table), `calibrated` (numbers were fitted to this cell, or it equals such a cell by construction), `input` (the
+printed value itself went in).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ __all__ = [
     "printed_cells",
     "show_summary",
     "show_tables",
+    "spread_by_metric",
     "spread_by_status",
     "spread_of",
     "table_row",
@@ -77,6 +79,16 @@ def spread_by_status(rows: Iterable[Row]) -> dict[str, dict[str, float]]:
     rows = list(rows)
     errors = {status: [row["relative_error"] for row in rows if row["status"] == status] for status in STATUSES}
     return {status: spread_of(some) for status, some in errors.items() if some}
+
+
+def spread_by_metric(rows: Iterable[Row]) -> dict[str, dict[str, float]]:
+    """Spread of the relative errors of each metric, cells that are only repeated (input) left out.
+
+    One metric's error says nothing of another's: a throughput may be right at a length that is far off.
+    """
+    rows = [row for row in rows if row["status"] != "input"]
+    metrics = dict.fromkeys(row["metric"] for row in rows)
+    return {metric: spread_of([row["relative_error"] for row in rows if row["metric"] == metric]) for metric in metrics}
 
 
 def predictor_errors(rows: Iterable[Row], predict: Callable[[Row], float]) -> list[float]:
@@ -137,6 +149,9 @@ def show_summary(console: Console, summary: Mapping[str, Any], *, agrees: str = 
     spread = lambda errors: f"median {errors['median']:.2%}, max {errors['max']:.2%} ({errors['cells']} cells)"
     for status, errors in summary["relative_error"].items():
         console.print(f"  {status}: {spread(errors)}{': no prediction' if status == 'input' else ''}")
+    if len(summary.get("by_metric", {})) > 1:
+        for metric, errors in summary["by_metric"].items():
+            console.print(f"  {metric}: {spread(errors)}")
     if "compared" in summary:
         rounded = summary["compared"].get("rounded")
         words = "" if rounded is None else f", {rounded} round to what is printed"

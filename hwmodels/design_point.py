@@ -25,7 +25,7 @@ from hwmodels.scalars import Number, as_float
 from hwmodels.speculation import SpeculationResult, best, speculation_speedup
 from hwmodels.step import StepTime, work_time
 
-__all__ = ["DesignPoint", "PricedStep", "Steps", "design_point", "priced_steps"]
+__all__ = ["DesignPoint", "PricedStep", "Steps", "chip_area", "design_point", "priced_steps"]
 
 
 @flax.struct.dataclass
@@ -50,7 +50,7 @@ class Steps:
 
 @flax.struct.dataclass
 class DesignPoint:
-    """Results of one design point; leaves are "*b". Energies are None where the device's are not known."""
+    """Results of one design point; leaves are "*b". Energies and area are None where the device's are not known."""
 
     draft_length: Int[Array, "*b"]  # 0: no draft pays
     tokens_per_cycle: Float[Array, "*b"]
@@ -65,7 +65,7 @@ class DesignPoint:
     longest_context_tokens: Float[Array, "*b"]  # per sequence, with this batch
     energy_per_token_j: Float[Array, "*b"] | None  # per token and sequence
     energy_per_token_ar_bf16_j: Float[Array, "*b"] | None
-    area_m2: Float[Array, "*b"] | None  # of the chip with its decoders
+    area_m2: Float[Array, "*b"] | None  # of the chip with its decoders; None where it is not known: see `chip_area`
 
 
 def priced_steps(
@@ -164,12 +164,27 @@ def design_point(
         longest_context_tokens=longest_context(architecture, budget_bytes=capacity, batch=batch, **stored),
         energy_per_token_j=energy,
         energy_per_token_ar_bf16_j=ar_energy,
-        area_m2=_area(device),
+        area_m2=chip_area(device),
     )
 
 
-def _area(device: Device) -> Array | None:
+def chip_area(device: Device) -> Float[Array, "*b"] | None:
+    """Area of the die: its fixed part, the elements of its matrix unit, its decoders.
+
+    Args:
+        device: leaves "*b".
+    Returns:
+        "*b", m^2; None without a `chip`, and where the device has a matrix unit but no area of its elements: a constant would
+        say that a larger array costs nothing.
+    Gradient: smooth, by the number of elements too.
+    """
     if device.chip is None:
         return None
     decoders = 0.0 if device.decoder is None else device.decoder.total_area_m2
-    return jnp.asarray(as_float(device.chip.area_m2) + decoders)
+    fixed = jnp.asarray(as_float(device.chip.area_m2) + decoders)
+    if device.matrix_unit is None:
+        return fixed
+    elements = getattr(device.matrix_unit, "elements", None)
+    if elements is None or device.chip.element_area_m2 is None:
+        return None
+    return fixed + as_float(elements) * as_float(device.chip.element_area_m2)

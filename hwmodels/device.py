@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import flax.struct
@@ -35,11 +36,15 @@ class Chip:
 
     energy_j_per_flop: Leaf  # of arithmetic with its on-chip traffic, >= 0
     static_power_w: Leaf  # drawn whatever is done, >= 0
-    area_m2: Leaf  # of the die without decoders, > 0
+    area_m2: Leaf  # of the die without decoders, > 0; with `element_area_m2` without the matrix unit's elements too
+    element_area_m2: Leaf = None  # of one element of the matrix unit, > 0; None: area by the unit's size is not known
 
 
 class ComputeUnit(Protocol):
-    """What multiplies matrices: any tree of leaves with these two methods; see `hwmodels.compute`."""
+    """What multiplies matrices: any tree of leaves with these two methods; see `hwmodels.compute`.
+
+    A unit whose area grows with its size also says its number of `elements`, "*b".
+    """
 
     def product_time(
         self, m: Number, k: Number, n: Number, *, weight_bits: Number = ..., temperature: Number = ...
@@ -57,6 +62,14 @@ class WorkUnit(Protocol):
     """A compute unit that prices whole operators on its device, traffic included: a calibrated GPU."""
 
     overlap_temperature: float  # of the smooth maximum over computing, moving and decoding
+
+    def kernels(self, work: Any) -> Sequence[tuple[Any, Any]]:
+        """The kernels that it may choose from: for each a unit that has no other, and the work as that kernel reads it."""
+        ...
+
+    def kernel_shares(self, work: Any, times: Any) -> Any:
+        """How much each kernel counts in an operator's time, "*b operator kernel", from each one's time alone."""
+        ...
 
     def operator_compute_time(self, device: Device, work: Any, roof_s: Any, *, temperature: Number = ...) -> Any:
         """Seconds, "*b operator", of arithmetic; `roof_s` is what the device's roof says."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
+import flax.struct
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -26,6 +29,12 @@ def compute_time(device: Device, work: OperatorWork, *, temperature: Number = 0.
         work: "*b operator".
         temperature: one number in [0, 1], of tile counts; 0 is exact.
     """
+    if isinstance(device.matrix_unit, WorkUnit):
+        return operator_times(device, work, temperature=temperature).compute_s
+    return _compute_time(device, work, temperature)
+
+
+def _compute_time(device: Device, work: OperatorWork, temperature: Number) -> Float[Array, "... operator"]:
     rate_flops_per_s = as_float(device.peak_flops_per_s) * as_float(device.compute_efficiency)
     roof_s = work.flops / jnp.asarray(rate_flops_per_s)[..., None]
     if device.matrix_unit is None:
@@ -51,6 +60,12 @@ def memory_time(device: Device, work: OperatorWork, *, temperature: Number = 0.0
         temperature: one number in [0, 1], of the maximum over memories that work at the same time.
     Gradient: kinks where a memory is just full.
     """
+    if isinstance(device.matrix_unit, WorkUnit):
+        return operator_times(device, work, temperature=temperature).memory_s
+    return _memory_time(device, work, temperature)
+
+
+def _memory_time(device: Device, work: OperatorWork, temperature: Number) -> Float[Array, "... operator"]:
     share = _share_in_use(device, work, temperature)
     bytes_by_tier = traffic_by_memory(device, work)
     tiers = [with_last_axis(tier) for tier in (device.memory, *device.spill)]
@@ -104,17 +119,52 @@ def operator_time(device: Device, work: OperatorWork, *, temperature: Number = 0
     Source: Williams, Waterman, Patterson 2009, doi:10.1145/1498765.1498785, per operator instead of per program.
     Departs: a fixed latency per launch is added.
     """
-    times = [
-        compute_time(device, work, temperature=temperature),
-        memory_time(device, work, temperature=temperature),
+    return operator_times(device, work, temperature=temperature).total_s
+
+
+@flax.struct.dataclass
+class OperatorTimes:
+    """Seconds of each operator and where they go, "... operator"."""
+
+    total_s: Float[Array, "... operator"]  # launches included
+    compute_s: Float[Array, "... operator"]  # if only arithmetic took time
+    memory_s: Float[Array, "... operator"]  # if only traffic took time
+    decoding_s: Float[Array, "... operator"]  # if only decoding took time
+    launch_s: Float[Array, "... operator"]  # overlapped with nothing
+
+
+def operator_times(device: Device, work: OperatorWork, *, temperature: Number = 0.0) -> OperatorTimes:
+    """`operator_time` with its parts, computed once; arguments and gradient as there.
+
+    A unit with several kernels mixes them by what each takes in all, parts likewise: parts of different kernels would add
+    up to one that does not exist.
+    """
+    unit = device.matrix_unit
+    if not isinstance(unit, WorkUnit):
+        return _times(device, work, temperature)
+    found = [
+        _times(dataclasses.replace(device, matrix_unit=one), its_work, temperature)
+        for one, its_work in unit.kernels(work)
     ]
-    if device.decoder is not None:
-        times.append(decoding_time(device, work, temperature=temperature))
+    if len(found) == 1:
+        return found[0]
+    stacked = jax.tree.map(lambda *parts: jnp.stack(jnp.broadcast_arrays(*parts), axis=-1), *found)
+    shares = unit.kernel_shares(work, stacked.total_s)
+    return jax.tree.map(lambda part: jnp.sum(shares * part, axis=-1), stacked)
+
+
+def _times(device: Device, work: OperatorWork, temperature: Number) -> OperatorTimes:
+    """Of a device whose matrix unit has one kernel, or none."""
+    compute_s = _compute_time(device, work, temperature)
+    memory_s = _memory_time(device, work, temperature)
+    decoding_s = decoding_time(device, work, temperature=temperature)
+    times = [compute_s, memory_s] + ([decoding_s] if device.decoder is not None else [])
     if isinstance(device.matrix_unit, WorkUnit):
         # Its numbers were fitted with this smoothing: less of it would be another model.
         temperature = jnp.maximum(as_float(temperature), device.matrix_unit.overlap_temperature)
     busy = smooth_maximum(jnp.stack(jnp.broadcast_arrays(*times), axis=-1), temperature)
-    return busy + jnp.where(busy > 0, launch_time(device, work), 0.0)
+    launch_s = _launch_time(device, work)
+    return OperatorTimes(busy + jnp.where(busy > 0, launch_s, 0.0), compute_s, memory_s, decoding_s, launch_s)
 
 
 def decoding_time(device: Device, work: OperatorWork, *, temperature: Number = 0.0) -> Float[Array, "... operator"]:
@@ -125,6 +175,12 @@ def decoding_time(device: Device, work: OperatorWork, *, temperature: Number = 0
     """
     if device.decoder is None:
         return jnp.zeros_like(work.flops)
+    rate = device.decoder.symbols_per_cycle
+    if isinstance(rate, float) and math.isinf(rate) and device.decoder.kind != "none":
+        raise ValueError(
+            f"the device's decoder of kind {device.decoder.kind!r} has no limit of symbols per cycle, so that a step would "
+            "decode infinitely fast; set symbols_per_cycle"
+        )
     decoder = with_last_axis(device.decoder)
     return decode_time(decoder, coded_bytes(device, work), 0.0, temperature=temperature)
 
@@ -140,6 +196,12 @@ def coded_bytes(device: Device, work: OperatorWork) -> Float[Array, "... operato
 
 def launch_time(device: Device, work: OperatorWork) -> Float[Array, "... operator"]:
     """Seconds of each operator's launches, which overlap with nothing: also a decoder's way to its first symbol."""
+    if isinstance(device.matrix_unit, WorkUnit):
+        return operator_times(device, work).launch_s
+    return _launch_time(device, work)
+
+
+def _launch_time(device: Device, work: OperatorWork) -> Float[Array, "... operator"]:
     latency_s = with_last_axis(device.operator_latency_s)
     if isinstance(device.matrix_unit, WorkUnit):
         latency_s = device.matrix_unit.operator_launch_time(device, work)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from hwmodels.architecture import Architecture
 from hwmodels.device import Device
 from hwmodels.operators import OperatorWork, step_operators
-from hwmodels.roofline import compute_time, decoding_time, memory_time, operator_time
+from hwmodels.roofline import operator_times
 from hwmodels.scalars import Number
 
 
@@ -34,13 +34,13 @@ def work_time(device: Device, work: OperatorWork, *, temperature: Number = 0.0) 
         work: "*b operator".
         temperature: one number in [0, 1], of the smooth maximum; 0 is exact.
     """
-    operator_s = operator_time(device, work, temperature=temperature)
+    times = operator_times(device, work, temperature=temperature)
     return StepTime(
-        total_s=jnp.sum(operator_s, axis=-1),
-        operator_s=operator_s,
-        compute_s=compute_time(device, work, temperature=temperature),
-        memory_s=memory_time(device, work, temperature=temperature),
-        decoding_s=decoding_time(device, work, temperature=temperature),
+        total_s=jnp.sum(times.total_s, axis=-1),
+        operator_s=times.total_s,
+        compute_s=times.compute_s,
+        memory_s=times.memory_s,
+        decoding_s=times.decoding_s,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.reproduction import beats, printed_cells, spread_by_status, spread_of, table_row
+from experiments.reproduction import beats, printed_cells, spread_by_metric, spread_by_status, spread_of, table_row
 
 __all__ = ["CONTEXTS", "DATA", "PAPER", "SETS", "TableOne", "cells", "claim", "paper_row", "summarise", "table_one"]
 
@@ -77,13 +77,14 @@ def summarise(
     fitted: Mapping[str, float],
     simplest: Mapping[str, list[float]],
 ) -> dict[str, Any]:
-    """A table's summary: errors by status, of the rows that are compared, and of the simplest predictors on the same."""
+    """A table's summary: errors by status and by metric, of what is compared, and of the simplest predictors."""
     ours = spread_of([row["relative_error"] for row in compared])
     peers = {name: spread_of(errors) for name, errors in simplest.items()}
     return {
         "cells": len(rows),
         "covered": len(rows),
         "relative_error": spread_by_status(rows),
+        "by_metric": spread_by_metric(rows),
         "compared": ours,
         "fitted": dict(fitted),
         "simplest_predictors": peers,

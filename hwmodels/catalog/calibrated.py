@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.resources
 import tomllib
+from collections.abc import Mapping
 from importlib.resources.abc import Traversable
 from typing import Any
 
@@ -20,13 +21,21 @@ from hwmodels.compute.gpu import GemmCoefficients, GpuGemm
 from hwmodels.compute.gpu_attention import GpuAttention
 
 __all__ = [
+    "LARGEST_HELD_OUT_ERROR",
     "calibrated_attention",
     "calibrated_gpu",
     "calibrated_names",
     "calibrated_unit",
     "calibration_record",
+    "calibration_remarks",
+    "held_out_error",
+    "is_used",
     "with_data_sheet",
 ]
+
+#: Mean error of held-out shapes beyond which a packed format's fit is not used: the bytes of a wider format's kernel are scaled
+#: instead. Fits in the catalog that describe their kernels lie below 8 %, the one that does not above 16 %.
+LARGEST_HELD_OUT_ERROR = 0.10
 
 _SHEET = ("peak_flops_per_s", "bandwidth_bytes_per_s", "multiprocessors")
 
@@ -37,7 +46,7 @@ def calibrated_names() -> tuple[str, ...]:
 
 
 def calibrated_gpu(name: str) -> GpuGemm:
-    """Matrix products of a calibrated GPU, with every weight format that was measured on it.
+    """Matrix products of a calibrated GPU, with every weight format whose kernels the fit describes (`is_used`).
 
     Raises:
         UnknownNameError: no such GPU.
@@ -45,7 +54,7 @@ def calibrated_gpu(name: str) -> GpuGemm:
     """
     record = calibration_record(name)
     try:
-        formats = sorted(record["formats"].values(), key=lambda entry: entry["weight_bits"])
+        formats = sorted(_used(record), key=lambda entry: entry["weight_bits"])
         sheet = {field: float(record["data_sheet"][field]) for field in _SHEET}
         numbers = {
             field: np.array([entry["coefficients"][field] for entry in formats], np.float32)
@@ -77,6 +86,7 @@ def calibrated_unit(name: str, *, multiprocessors: float) -> CalibratedGpu:
         attention=dataclasses.replace(attention, bandwidth_bytes_per_s=None),
         weight_widths=gemm.weight_widths,
         overlap_temperature=gemm.overlap_temperature,
+        remarks=calibration_remarks(name),
     )
 
 
@@ -107,6 +117,55 @@ def calibration_record(name: str) -> dict[str, Any]:
             f"unknown calibrated GPU {name!r};{near_matches(slug, allowed)} allowed: {', '.join(allowed)}"
         )
     return tomllib.loads((_folder() / f"{slug}.toml").read_text(encoding="utf-8"))
+
+
+def held_out_error(entry: Mapping[str, Any]) -> float:
+    """Mean error of a format's products whose shapes were held out: the worse of all ways in which they were."""
+    largest = [errors["mean"] for name, errors in entry["errors"].items() if name.startswith("largest")]
+    return max([*entry["held_out_halves"], *largest])
+
+
+def is_used(record: Mapping[str, Any], kind: str) -> bool:
+    """Whether a format's fit is a kernel of the GPU: it describes held-out shapes, or it is the widest and all there is."""
+    formats = record["formats"]
+    widest = max(entry["weight_bits"] for entry in formats.values())
+    entry = formats[kind]
+    return entry["weight_bits"] == widest or held_out_error(entry) <= LARGEST_HELD_OUT_ERROR
+
+
+def calibration_remarks(name: str) -> tuple[str, ...]:
+    """What a reader of this GPU's times should know: fits left out, fits that err much, fitted numbers on a bound.
+
+    Raises:
+        UnknownNameError: no such GPU.
+        EntryError: its file is damaged.
+    """
+    record = calibration_record(name)
+    try:
+        formats = sorted(record["formats"].items(), key=lambda item: item[1]["weight_bits"])
+        found = []
+        for kind, entry in formats:
+            words, bound = [f"held-out error {held_out_error(entry):.0%}"], entry["at_bound"]
+            if bound:
+                words.append(f"on a bound of the fit: {', '.join(bound)}")
+            if not is_used(record, kind):
+                found.append(f"kernels of {entry['weight_bits']:g}-bit weights are not used: {'; '.join(words)}")
+            elif bound or held_out_error(entry) > LARGEST_HELD_OUT_ERROR:
+                found.append(f"kernels of {entry['weight_bits']:g}-bit weights: {'; '.join(words)}")
+        attention = record["attention"]
+        error = attention["errors"]["held out"]["mean"]
+        # A number on a bound has no standard error.
+        bound = [field for field in attention["coefficients"] if field not in attention["standard_errors"]]
+        if bound or error > LARGEST_HELD_OUT_ERROR:
+            words = [f"held-out error {error:.0%}"] + ([f"on a bound of the fit: {', '.join(bound)}"] if bound else [])
+            found.append(f"kernels of attention: {'; '.join(words)}")
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(name, error) from error
+    return tuple(found)
+
+
+def _used(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [entry for kind, entry in record["formats"].items() if is_used(record, kind)]
 
 
 def with_data_sheet(

@@ -79,7 +79,13 @@ _MEMORY = _Form(
     },
     flags=("coupled",),
 )
-_CHIP = _Form(Chip, required={"energy_j_per_flop": NOT_NEGATIVE, "static_power_w": NOT_NEGATIVE, "area_m2": POSITIVE})
+_CHIP = _Form(
+    Chip,
+    required={"energy_j_per_flop": NOT_NEGATIVE, "static_power_w": NOT_NEGATIVE, "area_m2": POSITIVE},
+    optional=_positive("element_area_m2"),
+)
+#: Decoders whose kind alone says how many symbols a unit puts out per cycle, with the source; others depend on their width.
+_OWN_RATES = {"huffman_cam": (1.0, "derived: a unit matches one codeword per cycle, Huff-LLM, sec. 3.2")}
 _DECODER = _Form(
     Decoder,
     required=_positive("frequency_hz"),
@@ -167,7 +173,7 @@ def parse_device(text: str, *, where: str) -> DeviceEntry:
     if "chip" in document:
         extra["chip"] = reader.read(document.pop("chip"), _CHIP, "chip")
     if "decoder" in document:
-        extra["decoder"] = reader.read(document.pop("decoder"), _DECODER, "decoder")
+        extra["decoder"] = reader.decoder(document.pop("decoder"))
     if "matrix_unit" in document:
         extra["matrix_unit"] = reader.unit(document.pop("matrix_unit"))
     if "spill" in document:
@@ -176,9 +182,29 @@ def parse_device(text: str, *, where: str) -> DeviceEntry:
             raise EntryError(f"{where}: spill is {spill!r}; write [[spill]] above the fields of each memory")
         extra["spill"] = tuple(reader.read(one, _MEMORY, f"spill.{i}") for i, one in enumerate(spill))
     device = reader.read(document, _DEVICE, "", also=("title", "chip", "decoder", "matrix_unit", "spill"))
-    return DeviceEntry(
-        title=title, device=device.replace(**extra), sources=reader.sources, calibration=reader.calibration
-    )
+    device = device.replace(**extra)
+    _check_nothing_is_free(device, reader.sources, where)
+    return DeviceEntry(title=title, device=device, sources=reader.sources, calibration=reader.calibration)
+
+
+def _check_nothing_is_free(device: Device, given: Mapping[str, str], where: str) -> None:
+    """Refuse a device with a [chip] some of whose parts would take no energy or area because the file is silent on them."""
+    if device.chip is None:
+        return
+    needed = [(f"{tier}.energy_j_per_bit",) for tier in ("memory", *(f"spill.{i}" for i in range(len(device.spill))))]
+    if device.decoder is not None:
+        needed += [("decoder.power_w", "decoder.symbol_energy_j"), ("decoder.area_m2",)]
+    for names in needed:
+        if not any(name in given for name in names):
+            raise EntryError(
+                f"{where}: {' or '.join(names)} is missing; energy and area of a device with a [chip] are reported, and "
+                f'this would be free: add {names[0]} = {{ value = …, source = "…" }}, or leave out [chip]'
+            )
+    if device.chip.element_area_m2 is not None and getattr(device.matrix_unit, "elements", None) is None:
+        raise EntryError(
+            f"{where}: chip.element_area_m2 came, but the device has no matrix unit with elements of equal area; "
+            "remove it, or add a [matrix_unit] such as systolic_array"
+        )
 
 
 def number_rules(device: Device) -> dict[str, Rule]:
@@ -223,6 +249,20 @@ class _Reader:
             near = near_matches(kind, allowed) if isinstance(kind, str) else ""
             raise EntryError(f"{self.where}: matrix_unit.kind is {kind!r};{near} allowed: {', '.join(allowed)}")
         return self.read(table, _UNITS[kind], "matrix_unit")
+
+    def decoder(self, table: Any) -> Decoder:
+        """The decoders; never without a rate, as they would then be infinitely fast."""
+        found = self.read(table, _DECODER, "decoder")
+        name = "decoder.symbols_per_cycle"
+        if name in self.sources:
+            return found
+        if found.kind not in _OWN_RATES:
+            raise EntryError(
+                f"{self.where}: {name} is missing, without which a decoder of kind {found.kind!r} would be infinitely fast; "
+                f'add {name} = {{ value = …, source = "…" }}: values that one unit puts out per cycle'
+            )
+        rate, self.sources[name] = _OWN_RATES[found.kind]
+        return dataclasses.replace(found, symbols_per_cycle=rate)
 
     def calibrated(self, table: dict[str, Any]) -> CalibratedGpu:
         """A calibrated GPU, by the name of its calibration; its fitted numbers have that calibration as their source."""

@@ -3,6 +3,10 @@
 Peak rate and bandwidth are the device's own, so that changing them changes the kernels. Products of stored matrices take what
 `hwmodels.compute.gpu` says, attention streams the cache as `hwmodels.compute.gpu_attention` says, and everything else runs at
 the device's roof.
+
+Of the formats that were measured each operator is timed with each one's kernels, and the times are mixed as
+`hwmodels.compute.gpu.format_shares` says: so that fewer bits never take longer. `hwmodels.kernel_widths` says which widths of a
+footprint have no kernel of their own.
 """
 
 from __future__ import annotations
@@ -15,20 +19,19 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from hwmodels.compute import gpu_attention
-from hwmodels.compute.gpu import GemmCoefficients, GpuGemm, at_width, stack_widths
+from hwmodels.compute.gpu import GemmCoefficients, GpuGemm, at_width, format_shares, stack_widths, width_in_format
 from hwmodels.compute.gpu_attention import GpuAttention
 from hwmodels.device import Device
 from hwmodels.operators import MATRIX_OPERATORS, OPERATORS, OperatorWork
 from hwmodels.scalars import Leaf, Number, as_float
+from hwmodels.units import BITS_PER_BYTE
 
 __all__ = ["CalibratedGpu"]
 
-_MATRICES = np.array([OPERATORS.index(name) for name in MATRIX_OPERATORS])
+_MATRICES = np.array([OPERATORS.index(name) for name in MATRIX_OPERATORS], np.int32)
 _ATTENTION = OPERATORS.index("attention")
-#: Launches at the device's own latency that an operator has beside its products.
-_BESIDE_PRODUCTS = np.array(
-    [1.0 if name.endswith("gate_up") or name not in MATRIX_OPERATORS else 0.0 for name in OPERATORS], np.float32
-)
+#: Whether an operator has a launch at the device's own latency beside its products.
+_BESIDE_PRODUCTS = np.array([name.endswith("gate_up") or name not in MATRIX_OPERATORS for name in OPERATORS])
 
 
 @flax.struct.dataclass
@@ -42,6 +45,31 @@ class CalibratedGpu:
     weight_widths: tuple[float, ...] = flax.struct.field(pytree_node=False, default=(16.0,))
     #: Of the smooth maximum that joins arithmetic and memory; the coefficients were fitted with it.
     overlap_temperature: float = flax.struct.field(pytree_node=False, default=0.25)
+    #: What a reader of its times should know of the fits, one sentence each.
+    remarks: tuple[str, ...] = flax.struct.field(pytree_node=False, default=())
+
+    @property
+    def elements(self) -> Leaf:
+        """Multiprocessors, "*b": what `Chip.element_area_m2` is the area of one of."""
+        return as_float(self.multiprocessors)
+
+    def kernels(self, work: OperatorWork) -> list[tuple[CalibratedGpu, OperatorWork]]:
+        """For each format this GPU with that format alone, and the work with weights as its kernels read them."""
+        if len(self.weight_widths) == 1:
+            return [(self, work)]
+        return [
+            (
+                dataclasses.replace(self, formats=(self.formats[i],), weight_widths=(width,)),
+                _stored_at(work, width_in_format(self.weight_widths, i, _weight_bits(work))),
+            )
+            for i, width in enumerate(self.weight_widths)
+        ]
+
+    def kernel_shares(
+        self, work: OperatorWork, times: Float[Array, "... operator kernel"]
+    ) -> Float[Array, "... operator kernel"]:
+        """How much each of `kernels` counts; see `format_shares`."""
+        return format_shares(self.weight_widths, _weight_bits(work), times)
 
     def gemm(self, device: Device) -> GpuGemm:
         """The model of single products on this device."""
@@ -81,8 +109,9 @@ class CalibratedGpu:
         if self.attention is None:
             return share
         launches = jnp.maximum(work.launches[..., _ATTENTION], 1.0)
-        read = work.kv_bytes[..., _ATTENTION] / launches
-        return share.at[..., _ATTENTION].set(gpu_attention.streaming_share(self.attention_on(device), read))
+        # All that attention moves: a share by the cache alone would let a smaller cache slow down everything else.
+        moved = (work.kv_bytes + work.activation_bytes)[..., _ATTENTION] / launches
+        return share.at[..., _ATTENTION].set(gpu_attention.streaming_share(self.attention_on(device), moved))
 
     def operator_launch_time(self, device: Device, work: OperatorWork) -> Float[Array, "... operator"]:
         """Seconds per launch of each operator, beside arithmetic and traffic.
@@ -94,9 +123,26 @@ class CalibratedGpu:
         launch_s = jnp.full_like(work.flops, as_float(device.operator_latency_s))
         m, k, n, bits = (x[..., _MATRICES] for x in (shapes.m, shapes.k, shapes.n, shapes.weight_bits))
         products_s = self.gemm(device).launch_time(m, k, n, weight_bits=bits)
-        launch_s = launch_s * _BESIDE_PRODUCTS
+        launch_s = jnp.where(_BESIDE_PRODUCTS, launch_s, 0.0)
         launch_s = launch_s.at[..., _MATRICES].add(products_s)
         if self.attention is None:
             return launch_s
         attention_s = gpu_attention.launch_time(self.attention_on(device), shapes.n[..., _ATTENTION])
         return launch_s.at[..., _ATTENTION].set(attention_s)
+
+
+def _weight_bits(work: OperatorWork) -> Float[Array, "... operator"]:
+    assert work.shapes is not None
+    return jnp.asarray(work.shapes.weight_bits)
+
+
+def _stored_at(work: OperatorWork, bits: Float[Array, "... operator"]) -> OperatorWork:
+    """The same work with each stored matrix read at other bits per weight."""
+    shapes = work.shapes
+    assert shapes is not None
+    m = _MATRICES
+    elements = (shapes.k * shapes.n * shapes.products)[..., m] * work.launches[..., m]
+    as_given = bits[..., m] == shapes.weight_bits[..., m]
+    moved = jnp.where(as_given, work.weight_bytes[..., m], elements * (bits[..., m] / BITS_PER_BYTE))
+    weight_bytes = jnp.broadcast_to(work.weight_bytes, bits.shape).at[..., m].set(moved)
+    return dataclasses.replace(work, weight_bytes=weight_bytes, shapes=dataclasses.replace(shapes, weight_bits=bits))

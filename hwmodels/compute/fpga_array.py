@@ -43,6 +43,11 @@ class FpgaArray:
     launch_latency_s: Leaf = 0.0  # of one product's start: instructions, filling and draining, >= 0
 
     @property
+    def elements(self) -> Leaf:
+        """Multipliers of all PEs, "*b": what `Chip.element_area_m2` is the area of one of."""
+        return as_float(self.rows) * as_float(self.columns) * as_float(self.macs_per_pe)
+
+    @property
     def peak_flops_per_s(self) -> Leaf:
         """Rate with all PEs busy on the narrowest weights, "*b"; a multiply-add counts 2."""
         return 2.0 * _macs_per_s(self, as_float(self.packing))

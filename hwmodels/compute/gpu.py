@@ -23,10 +23,14 @@ Eight numbers per format are fitted. `split_s`, `sag_exponent` and `row_cost` be
 
 Source: form and constants chosen on the GEMM tables of aiconfigurator-core 0.12.0; numbers by `experiments.silicon`.
 Departs: weights stream from DRAM. What a cache still holds of them from the last call is not modelled.
+
+At a width that was not measured, `gemm_time` mixes the times of whole formats (`format_shares`), so that fewer bits never take
+longer; narrower than all measured formats, it scales the bytes of the narrowest one's kernel.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -42,7 +46,16 @@ from hwmodels.roofline import smooth_maximum
 from hwmodels.scalars import Leaf, Number, as_float
 from hwmodels.units import BITS_PER_BYTE
 
-__all__ = ["TILINGS", "GemmCoefficients", "GpuGemm", "at_width", "gemm_time", "stack_widths"]
+__all__ = [
+    "TILINGS",
+    "GemmCoefficients",
+    "GpuGemm",
+    "at_width",
+    "format_shares",
+    "gemm_time",
+    "stack_widths",
+    "width_in_format",
+]
 
 _TILE_ROWS, _TILE_COLUMNS, _SPLITS = (16.0, 32.0, 64.0, 128.0), (64.0, 128.0, 256.0), (1.0, 4.0)
 
@@ -149,6 +162,8 @@ def stack_widths(formats: Sequence[GemmCoefficients]) -> GemmCoefficients:
 def at_width(unit: GpuGemm, weight_bits: Number) -> GemmCoefficients:
     """Coefficients at any width: those of a format at its width, those of the nearest one outside all widths.
 
+    Of parts of a product. Its whole time mixes times of formats, not their coefficients: see `gemm_time`.
+
     Between two widths each coefficient rises or falls from one format's value to the other's along 3 u^2 - 2 u^3.
 
     Args:
@@ -174,6 +189,59 @@ def at_width(unit: GpuGemm, weight_bits: Number) -> GemmCoefficients:
     return jax.tree.map(joined, unit.coefficients)
 
 
+def width_in_format(widths: Sequence[float], index: int, weight_bits: Number) -> Float[Array, "*b"]:
+    """Bits per weight at which a format's kernel is timed for weights of `weight_bits`: its own width as a rule.
+
+    The narrowest format's bytes are scaled below its width, the widest one's above.
+
+    Args:
+        widths: static, increasing; of the formats.
+        index: static; of the format.
+        weight_bits: "*b", >= 0.
+    """
+    bits = jnp.asarray(as_float(weight_bits))
+    if len(widths) == 1:
+        return bits
+    if index == 0:
+        return jnp.minimum(bits, widths[0])
+    if index == len(widths) - 1:
+        return jnp.maximum(bits, widths[-1])
+    return jnp.full_like(bits, widths[index])
+
+
+def format_shares(
+    widths: Sequence[float], weight_bits: Number, times: Float[Array, "*b format"]
+) -> Float[Array, "*b format"]:
+    """How much each format's kernel counts at a width, so that the mixed time never rises when bits fall.
+
+    At a measured width it is that format's kernel, or a wider one's where that is faster: weights can always be stored
+    wider, which is what an engine does for many tokens, where unpacking costs more than reading. Between two measured
+    widths the time goes from one to the other in proportion to the bits.
+
+    Args:
+        widths: static, increasing; of the formats.
+        weight_bits: "*b", >= 0.
+        times: "*b format", of each format's kernel at `width_in_format`.
+    Returns:
+        "*b format", in [0, 1], summing to 1; the time is the sum of shares times times.
+    Gradient: by `weight_bits` right but for kinks at the measured widths; none by the times, as the choice of a kernel is
+        piecewise constant.
+    """
+    count = len(widths)
+    own = jnp.eye(count, dtype=times.dtype)
+    least, chosen = times[..., -1], [jnp.broadcast_to(own[-1], times.shape)]
+    for index in range(count - 2, -1, -1):
+        keeps = times[..., index] <= least
+        chosen.insert(0, jnp.where(keeps[..., None], own[index], chosen[0]))
+        least = jnp.where(keeps, times[..., index], least)
+    bits = jnp.asarray(as_float(weight_bits))
+    shares = chosen[0]
+    for index, (low, high) in enumerate(itertools.pairwise(widths)):
+        position = jnp.clip((bits - low) / (high - low), 0.0, 1.0)[..., None]
+        shares = shares + position * (chosen[index + 1] - chosen[index])
+    return shares
+
+
 def gemm_time(
     unit: GpuGemm,
     m: Number,
@@ -191,9 +259,29 @@ def gemm_time(
         m, k, n: "*b", > 0, real.
         weight_bits, activation_bits: "*b", > 0; bits read per weight and per activation.
         temperature: "*b", in [0, 1]; of the tile counts, as in `GpuGemm.product_time`.
-    Gradient: as `GpuGemm.product_time`.
+    Returns:
+        "*b"; never longer for fewer bits per weight, see `format_shares`.
+    Gradient: as `GpuGemm.product_time`; by `weight_bits` as `format_shares`.
     """
     m, k, n, weight_bits, activation_bits = (as_float(value) for value in (m, k, n, weight_bits, activation_bits))
+    widths = unit.weight_widths
+    times = []
+    for index, width in enumerate(widths):
+        leaves = jax.tree.map(lambda leaf, i=index: jnp.asarray(as_float(leaf))[..., i : i + 1], unit.coefficients)
+        alone = dataclasses.replace(unit, coefficients=leaves, weight_widths=(width,))
+        bits = width_in_format(widths, index, weight_bits)
+        times.append(_kernel_time(alone, m, k, n, bits, activation_bits, temperature))
+    if len(widths) == 1:
+        return times[0]
+    stacked = jnp.stack(jnp.broadcast_arrays(*times), axis=-1)
+    bits = jnp.broadcast_to(weight_bits, stacked.shape[:-1])
+    return jnp.sum(format_shares(widths, bits, stacked) * stacked, axis=-1)
+
+
+def _kernel_time(
+    unit: GpuGemm, m: Leaf, k: Leaf, n: Leaf, weight_bits: Leaf, activation_bits: Leaf, temperature: Number
+) -> Float[Array, "*b"]:
+    """One whole product by the kernel of a unit's only format."""
     moved = (n * k * weight_bits + m * k * activation_bits) / BITS_PER_BYTE + _OUTPUT_BYTES * m * n
     memory = moved / (at_width(unit, weight_bits).memory_efficiency * as_float(unit.bandwidth_bytes_per_s))
     arithmetic = unit.product_time(m, k, n, weight_bits=weight_bits, temperature=temperature)

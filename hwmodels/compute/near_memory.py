@@ -41,10 +41,15 @@ class NearMemoryUnit:
     launch_latency_s: Leaf = 0.0  # of one product's start, >= 0
 
     @property
+    def elements(self) -> Leaf:
+        """Multipliers of one slice in all PEs, "*b": what `Chip.element_area_m2` is the area of one of."""
+        macs = as_float(self.reuse) * as_float(self.block_depth) * as_float(self.block_columns)
+        return as_float(self.pes) * macs
+
+    @property
     def peak_flops_per_s(self) -> Leaf:
         """Rate with all PEs and activations busy on weights of one slice, "*b"; a multiply-add counts 2."""
-        macs = as_float(self.reuse) * as_float(self.block_depth) * as_float(self.block_columns)
-        return 2.0 * as_float(self.pes) * macs * as_float(self.frequency_hz)
+        return 2.0 * self.elements * as_float(self.frequency_hz)
 
     def product_time(
         self, m: Number, k: Number, n: Number, *, weight_bits: Number = UNCOMPRESSED_BITS, temperature: Number = 0.0

@@ -93,9 +93,14 @@ class SystolicArray:
                 raise ValueError(f"{name} {value!r} is unknown; choose one of {', '.join(allowed)}")
 
     @property
+    def elements(self) -> Leaf:
+        """Multiply-accumulate elements, "*b": what `Chip.element_area_m2` is the area of one of."""
+        return as_float(self.rows) * as_float(self.columns)
+
+    @property
     def peak_flops_per_s(self) -> Leaf:
         """Rate with all elements busy, "*b"; a multiply-add counts 2."""
-        return 2.0 * as_float(self.rows) * as_float(self.columns) * as_float(self.frequency_hz)
+        return 2.0 * self.elements * as_float(self.frequency_hz)
 
     def product_time(
         self, m: Number, k: Number, n: Number, *, weight_bits: Number = UNCOMPRESSED_BITS, temperature: Number = 0.0

@@ -54,10 +54,15 @@ class VectorArray:
     launch_latency_s: Leaf = 0.0  # of one product's start, >= 0
 
     @property
+    def elements(self) -> Leaf:
+        """Multipliers of all PEs, "*b": what `Chip.element_area_m2` is the area of one of."""
+        pes = as_float(self.pe_rows) * as_float(self.pe_columns)
+        return pes * as_float(self.vector_macs) * as_float(self.vector_width)
+
+    @property
     def peak_flops_per_s(self) -> Leaf:
         """Rate with all multipliers busy, "*b"; a multiply-add counts 2."""
-        pes = as_float(self.pe_rows) * as_float(self.pe_columns)
-        return 2.0 * pes * as_float(self.vector_macs) * as_float(self.vector_width) * as_float(self.frequency_hz)
+        return 2.0 * self.elements * as_float(self.frequency_hz)
 
     def product_time(
         self, m: Number, k: Number, n: Number, *, weight_bits: Number = UNCOMPRESSED_BITS, temperature: Number = 0.0

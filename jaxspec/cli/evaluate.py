@@ -9,6 +9,7 @@ from jaxspec.cli.options import (
     force_option,
     json_option,
     out_option,
+    print_notes,
     quick_option,
     resolve,
     settings_options,
@@ -39,4 +40,5 @@ def evaluate(out, config_file, quick, force, json_file, **flags) -> None:
     entries, directory = run_evaluate(config, out=out, force=force, reporter=reporter)
     write_json(json_file, entries)
     show(*tables(entries))
+    print_notes(entries)
     reporter.line(f"result: {directory.path / 'result.json'}")

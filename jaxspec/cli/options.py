@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,6 +26,7 @@ __all__ = [
     "option_of",
     "out_option",
     "plot_option",
+    "print_notes",
     "quick_option",
     "resolve",
     "settings_options",
@@ -154,3 +155,12 @@ def write_json(path: str | None, result: Any) -> None:
             write_text(Path(path), to_json(result))
         except OSError as error:
             raise InputError(f"--json {path!r} cannot be written ({error.strerror}); give another file") from error
+
+
+def print_notes(entries: Sequence[Mapping[str, Any]]) -> None:
+    """The lines under a command's tables that say what its times cannot know."""
+    from jaxspec.report.notes import note_lines
+    from jaxspec.report.terminal import say
+
+    for line in note_lines(entries):
+        say(line)

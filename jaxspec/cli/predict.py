@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from jaxspec.cli.options import json_option, plot_option, resolve, settings_options, write_json
+from jaxspec.cli.options import json_option, plot_option, print_notes, resolve, settings_options, write_json
 from jaxspec.settings import PredictConfig
 
 
@@ -33,6 +33,7 @@ def predict(json_file, plot, **flags) -> None:
     entries = run_predict(config)
     write_json(json_file, entries)
     show(*prediction_tables(entries))
+    print_notes(entries)
     if plot:
         figure = prediction_figure(entries)
         assert figure is not None

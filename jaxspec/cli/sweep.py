@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from jaxspec.cli.options import force_option, json_option, out_option, write_json
+from jaxspec.cli.options import force_option, json_option, out_option, print_notes, write_json
 from jaxspec.settings import read_toml
 
 
@@ -46,4 +46,5 @@ def sweep(config_file: str | None, example: bool, out: str | None, force: bool, 
     result = run_sweep(read_sweep_config(config_file), out=out, force=force)
     write_json(json_file, result)
     show(sweep_table(result))
+    print_notes([result])
     say(f"{result['points']:,} points in {result['directory']}/sweep.parquet; figure: figures/pareto.png")

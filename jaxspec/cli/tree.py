@@ -9,6 +9,7 @@ from jaxspec.cli.options import (
     force_option,
     json_option,
     out_option,
+    print_notes,
     quick_option,
     resolve,
     settings_options,
@@ -57,4 +58,5 @@ def tree(out, config_file, quick, force, json_file, **flags) -> None:
     entries, directory = search_tree(config, out=out, force=force, reporter=reporter)
     write_json(json_file, entries)
     show(*tree_tables(entries))
+    print_notes(entries)
     reporter.line(f"report: {directory.path / 'report.html'}")

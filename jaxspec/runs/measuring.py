@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hwmodels import Footprint
 from jaxspec.compress.knobs import Knobs, knobs_to_json
 from jaxspec.compress.weights import hard_draft
 from jaxspec.files import plain, to_json
@@ -22,6 +23,7 @@ from jaxspec.runs.config import CommonConfig
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.entries import configuration_entry
 from jaxspec.runs.inputs import input_digests
+from jaxspec.runs.kernel_notes import kernel_notes
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.setup import Setup, make_setup, resolve_pricing
 from jaxspec.runs.stages import Arrays, Stages
@@ -29,7 +31,7 @@ from jaxspec.settings import notes
 from jaxspec.speculate.chunks import CHUNK
 from jaxspec.tune.calibration import Calibration, calibrate
 from jaxspec.tune.hard import Decoding, measure_hard
-from jaxspec.tune.objective import DraftMeasurement, Pricing
+from jaxspec.tune.objective import DraftMeasurement, Pricing, footprint
 from jaxspec.tune.proof import continuation_length, count_mismatches, decode_prompts, predict_cycles
 from jaxspec.tune.statistics import speedup_ratio
 
@@ -253,6 +255,7 @@ class Measuring:
                 "workload": "input",
                 "decoding": "input",
             },
+            **kernel_notes(pricing.device, [_read_by(self.measure(knobs)) for knobs in chosen.values()]),
         }
 
     def _lossless(self, knobs: Knobs, what: str) -> dict[str, Any]:
@@ -304,6 +307,10 @@ def carry_out(
             entries = plain(work())
             directory.write_result(entries)
         return entries, directory
+
+
+def _read_by(measured: DraftMeasurement) -> Footprint:
+    return footprint(measured.weight_bits, measured.kv_bits)
 
 
 def way_of(decoding: Decoding) -> str:

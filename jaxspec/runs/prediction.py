@@ -18,6 +18,7 @@ from hwmodels.step import StepTime
 from jaxspec.compress.scheme_widths import Widths, scheme_widths
 from jaxspec.errors import InputError
 from jaxspec.report.assumptions import device_facts
+from jaxspec.runs.kernel_notes import kernel_notes
 from jaxspec.runs.setup import resolve_pricing, scheme_footprint
 from jaxspec.settings import KNOB_RANGES, PredictConfig, build_config, expect
 from jaxspec.tune.objective import Pricing
@@ -234,6 +235,7 @@ def _entry(
             "by_draft_length.draft_length": "input",
             "everything else": "predicted",
         },
+        **kernel_notes(pricing.device, [scheme_footprint(widths)]),
     }
 
 

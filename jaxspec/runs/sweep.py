@@ -24,6 +24,7 @@ from jaxspec.report.pareto import ParetoFront
 from jaxspec.runs.config import CommonConfig, build_config
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.inputs import input_digests
+from jaxspec.runs.kernel_notes import kernel_notes
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.setup import resolve_pricing, scheme_footprint
 from jaxspec.runs.sweep_config import SweepConfig, axis_values, check_numbers, number_rules
@@ -138,8 +139,21 @@ def _run(config: SweepConfig, plan: _Plan, folder: Path, reporter: Reporter) -> 
         "pareto": {"axes": front.axes, "points": front.rows()},
         "best": front.best,
         "status": {"axes": "input", **dict.fromkeys(_OF_THE_DEVICE, "input"), "everything else": "predicted"},
+        "notes": _notes(plan),
         "directory": str(folder),
     }
+
+
+def _notes(plan: _Plan) -> list[str]:
+    """What a reader should know of the devices' kernels at the widths that the axes take."""
+    notes = []
+    for (_, device), base in zip(plan.pairs, plan.bases, strict=True):
+        bits = {name: plan.axes.get(f"footprint.{name}", value) for name, value in base["footprint"].items()}
+        read = (bits[name] for name in ("draft_weight_bits", "target_weight_bits", "draft_kv_bits", "target_kv_bits"))
+        widths: Any = Widths(*read, lossless=True)  # pyright: ignore[reportArgumentType]
+        found = kernel_notes(base["device"], [scheme_footprint(widths)])
+        notes += [f"{device}: {note}" for note in found["notes"]]
+    return list(dict.fromkeys(notes))
 
 
 def _base(config: SweepConfig, architecture: str, device: str) -> dict[str, Any]:

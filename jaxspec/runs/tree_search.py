@@ -17,6 +17,7 @@ from jaxspec.report.tree_report import write_tree_report
 from jaxspec.runs.config import TreeConfig
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.inputs import draft_digests
+from jaxspec.runs.kernel_notes import kernel_notes
 from jaxspec.runs.measuring import GREEDY, carry_out
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.tree_drafts import NamedDraft
@@ -91,6 +92,7 @@ class TreeSearch(TreeMeasuring):
             "proof": proof,
             "lossless": lossless,
             "status": STATUS | {"footprint": "measured" if self.knobs is not None else "input"},
+            **kernel_notes(pricing.device, [self.widths]),
         }
 
     def _priced(self, device: str) -> PricedDraft:

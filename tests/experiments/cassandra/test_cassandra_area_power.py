@@ -33,8 +33,8 @@ def test_no_cell_of_the_table_is_called_a_prediction(result):
     }
     assert "predicted" not in statuses.values()
     # What only repeats a printed number.
-    assert sum(status == "input" for status in statuses.values()) == 11
-    assert statuses["Cassandra Decoder", "area"] == statuses["Cassandra Decoder", "power"] == "calibrated"
+    assert sum(status == "input" for status in statuses.values()) == 13
+    assert statuses["Cassandra Decoder", "area"] == statuses["Cassandra Decoder", "power"] == "input"
     assert statuses["SRAM", "area_ratio"] == "input"
     (count,) = cells(result, "hardware_specs")
     assert (count["status"], count["model_value"]) == ("calibrated", 40)
@@ -135,7 +135,7 @@ def test_command(capsys, monkeypatch, tmp_path, result):
     text = capsys.readouterr().out
     assert "All bars are met." in text
     assert "no test: as many fitted numbers as cells" in text
-    assert "input: median 0.00%, max 0.00% (11 cells): no prediction" in text
+    assert "input: median 0.00%, max 0.00% (13 cells): no prediction" in text
     written = json.loads((tmp_path / "a" / "r.json").read_text(encoding="utf-8"))
     assert written["schema_version"] == 1
     assert len(written["rows"]) == 20

@@ -2,10 +2,12 @@
 
 import pytest
 
+from hwmodels import catalog, decoding_time, step_operators, uniform_weight_bits
 from hwmodels.catalog import EntryError
 from hwmodels.catalog.device_entries import number_rules, parse_device
 from hwmodels.compute.systolic_array import SystolicArray
 from hwmodels.compute.vector_array import VectorArray
+from hwmodels.decoders.decoder import DECODER_KINDS, Decoder
 from hwmodels.sensitivity import leaf_names
 
 
@@ -23,7 +25,7 @@ def table(name, **fields):
 BASE = 'title = "Mine"\n' + table(
     "", peak_flops_per_s=1e13, compute_efficiency=0.7, scratchpad_bytes=2e6, operator_latency_s=1e-6
 )
-MEMORY = table("memory", bandwidth_bytes_per_s=5e10, efficiency=0.8, capacity_bytes=8e9)
+MEMORY = table("memory", bandwidth_bytes_per_s=5e10, efficiency=0.8, capacity_bytes=8e9, energy_j_per_bit=5e-12)
 SPILL = "[[spill]]\n" + table(
     "", bandwidth_bytes_per_s=1e10, efficiency=0.9, capacity_bytes=6e10, energy_j_per_bit=4e-12
 )
@@ -45,7 +47,16 @@ VECTOR = table(
     global_buffer_bytes=0,
     weight_lanes=11,
 )
-DECODER = table("decoder", kind='"huffman_cam"', place='"array_edge"', frequency_hz=1e9, symbols_per_cycle=1, count=10)
+DECODER = table(
+    "decoder",
+    kind='"huffman_cam"',
+    place='"array_edge"',
+    frequency_hz=1e9,
+    symbols_per_cycle=1,
+    count=10,
+    power_w=1e-3,
+    area_m2=2e-9,
+)
 CHIP = table("chip", energy_j_per_flop=5e-13, static_power_w=0, area_m2=1e-5)
 
 
@@ -112,3 +123,68 @@ def test_faults_are_named_in_one_line(text, message):
         parse_device(text, where="mine.toml")
     assert str(caught.value).startswith("mine.toml: ")
     assert "\n" not in str(caught.value)
+
+
+def without(text, key):
+    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith(f"{key} ="))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in DECODER_KINDS if kind != "none"])
+def test_no_decoder_is_infinitely_fast(kind):
+    text = BASE + MEMORY + without(DECODER, "symbols_per_cycle").replace("huffman_cam", kind)
+    if kind == "huffman_cam":
+        # One codeword per cycle and unit: 10 units at 1 GHz take 10 values per nanosecond.
+        entry = parse_device(text, where="mine.toml")
+        assert entry.device.decoder.symbols_per_cycle == 1.0
+        assert entry.sources["decoder.symbols_per_cycle"].startswith("derived: ")
+        work = step_operators(
+            catalog.architecture("embedded"),
+            tokens=3.0,
+            batch=2.0,
+            context_tokens=50.0,
+            weight_bits=uniform_weight_bits(5.0),
+            kv_bits=16.0,
+        )
+        total = float(decoding_time(entry.device, work).sum())
+        assert total == pytest.approx(float(work.coded_elements.sum()) / 10 / 1e9, rel=1e-5)
+        assert total > 0
+        return
+    with pytest.raises(
+        EntryError, match=f"^mine.toml: decoder.symbols_per_cycle is missing.*{kind}.*infinitely fast; add"
+    ):
+        parse_device(text, where="mine.toml")
+
+
+def test_a_decoder_without_a_rate_is_refused_in_python(toy_device, small):
+    device = toy_device.replace(decoder=Decoder(frequency_hz=1e9, kind="unary"))
+    work = step_operators(
+        small, tokens=1.0, batch=1.0, context_tokens=5.0, weight_bits=uniform_weight_bits(5.0), kv_bits=16.0
+    )
+    with pytest.raises(ValueError, match=r"'unary' has no limit of symbols per cycle.*set symbols_per_cycle"):
+        decoding_time(device, work)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (without(MEMORY, "energy_j_per_bit") + CHIP, "memory.energy_j_per_bit is missing"),
+        (MEMORY + CHIP + SPILL + without(SPILL, "energy_j_per_bit"), "spill.1.energy_j_per_bit is missing"),
+        (MEMORY + CHIP + without(DECODER, "area_m2"), "decoder.area_m2 is missing"),
+        (MEMORY + CHIP + without(DECODER, "power_w"), "decoder.power_w or decoder.symbol_energy_j is missing"),
+    ],
+)
+def test_nothing_of_a_chip_is_free(text, message):
+    with pytest.raises(EntryError, match=f"^mine.toml: {message}; .*this would be free: add .*or leave out"):
+        parse_device(BASE + text, where="mine.toml")
+    # Said to be nothing, or where no energy is reported, it may be.
+    parse_device(BASE + text.replace(CHIP, ""), where="mine.toml")
+    parse_device(BASE + MEMORY.replace("5e-12", "0") + CHIP, where="mine.toml")
+
+
+def test_area_of_elements_needs_a_unit_that_has_them():
+    chip = CHIP + f"element_area_m2 = {number(4e-10)}\n"
+    device = parse_device(BASE + MEMORY + VECTOR + chip, where="mine.toml").device
+    assert device.chip.element_area_m2 == 4e-10
+    assert "chip.element_area_m2" in number_rules(device)
+    with pytest.raises(EntryError, match=r"chip.element_area_m2 came, but the device has no matrix unit"):
+        parse_device(BASE + MEMORY + chip, where="mine.toml")

@@ -12,7 +12,17 @@ from matplotlib.ticker import MaxNLocator
 from hwmodels import OPERATORS
 from hwmodels.units import MICRO, MILLI
 from jaxspec.report.figures.operator_time import OPERATOR_COLOURS
-from jaxspec.report.figures.style import BLUE, GREEN, INK, PAPER, VERMILLION, WIDTH_INCHES, limits_from_zero, styled
+from jaxspec.report.figures.style import (
+    BLUE,
+    GREEN,
+    INK,
+    PAPER,
+    VERMILLION,
+    WIDTH_INCHES,
+    ShownFigure,
+    limits_from_zero,
+    styled,
+)
 
 __all__ = ["prediction_figure"]
 
@@ -30,7 +40,7 @@ _HEAD_CHARACTERS, _LEAF_CHARACTERS = 95, 24
 @styled
 def prediction_figure(entries: list[dict[str, Any]]) -> Figure:
     """Speedup by draft length, time per operator, elasticities, speedup by batch: a row of two by two per device."""
-    figure = Figure(figsize=(WIDTH_INCHES * 1.25, 7.4 * len(entries)), layout="constrained")
+    figure = ShownFigure(figsize=(WIDTH_INCHES * 1.25, 7.4 * len(entries)), layout="constrained")
     parts = figure.subfigures(len(entries), 1, squeeze=False)
     for part, entry in zip(parts[:, 0], entries, strict=True):
         scheme = "" if entry["scheme"] is None else f", {entry['scheme']}"

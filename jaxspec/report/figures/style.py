@@ -7,6 +7,7 @@ Figures are made without pyplot, so nothing global is left behind. Two colours, 
 from __future__ import annotations
 
 import functools
+import io
 import math
 import textwrap
 from collections.abc import Callable, Iterable
@@ -77,12 +78,21 @@ def styled(draw: Callable[P, Figure | None]) -> Callable[P, Figure | None]:
     return wrapper
 
 
+class ShownFigure(Figure):
+    """A figure that a notebook shows as a picture, although pyplot, which would arrange that, does not know of it."""
+
+    def _repr_png_(self) -> bytes:
+        stream = io.BytesIO()
+        self.savefig(stream, format="png")
+        return stream.getvalue()
+
+
 def new_figure(title: str, subtitle: str, *, height_inches: float) -> Figure:
     """An empty figure, 900 px wide at 100 dpi, with its title in place and the rest of the height free."""
     lines = textwrap.wrap(subtitle, _LINE_CHARACTERS)
     head_inches = _TITLE_INCHES + _LINE_INCHES * len(lines) + 0.08
     height_inches += head_inches
-    figure = Figure(figsize=(WIDTH_INCHES, height_inches), layout="constrained")
+    figure = ShownFigure(figsize=(WIDTH_INCHES, height_inches), layout="constrained")
     engine = figure.get_layout_engine()
     assert engine is not None
     engine.set(rect=(0.0, 0.0, 1.0, 1.0 - head_inches / height_inches), w_pad=0.06, h_pad=0.06)  # pyright: ignore[reportCallIssue]

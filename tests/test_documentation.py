@@ -1,0 +1,210 @@
+"""README, guide and notebooks as a whole. The code blocks themselves are tests of their own (`conftest.py` at the root)."""
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+import code_blocks
+import mathematics_hook
+import nbformat
+import pytest
+import run_notebooks
+
+from jaxspec.cli.app import cli
+
+PAGES = {
+    path.relative_to(code_blocks.ROOT).as_posix(): path.read_text(encoding="utf-8") for path in code_blocks.pages()
+}
+FENCE = re.compile(r"^[ ]*```(.*)$", re.MULTILINE)
+BLOCK = re.compile(r"^[ ]*```(\w*)\n(.*?)^[ ]*```$", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
+FORMULA = re.compile(r"\$([^$\n]+)\$")
+
+#: Markers in the pages' sources, each with the reason. New ones are a decision, not a convenience.
+PREPARED = {
+    "docs/pages/containers.md": "the container that the page has packed on the command line",
+    "docs/pages/hardware.md": "a finished sweep to read",
+}
+
+NOTEBOOKS = sorted(run_notebooks.NOTEBOOKS.glob("*.ipynb"))
+
+
+def prose(text):
+    return BLOCK.sub("", text)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_code_blocks_are_checked(page):
+    openings = FENCE.findall(PAGES[page])[::2]
+    assert set(openings) <= {"python", *code_blocks.CHECKS}, "each block has a language that the tests know"
+    assert ("<!---" in PAGES[page]) == (page in PREPARED)
+    assert "skip" not in re.findall(r"<!--+\s*(\w+)", PAGES[page])
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_within_sentences_are_taken(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for code in INLINE.findall(prose(PAGES[page])):
+        match code.split():
+            case ["jaxspec", command]:  # its name
+                assert cli.get_command(None, command), code
+            case ["jaxspec", _, *_] | ["python", "-m", *_]:
+                code_blocks.check_bash(" ".join(code.split()))
+
+
+def known_flags():
+    commands = [cli, *(cli.get_command(None, name) for name in cli.list_commands(None))]
+    return {flag for command in commands for parameter in command.params for flag in parameter.opts} | {"--help"}
+
+
+#: Options of other programs that sentences mention, and their programs.
+OTHER_FLAGS = {"--gpu": "python -m experiments.silicon", "--strict": "mkdocs"}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_flags_within_sentences_exist(page):
+    whole_commands = ("python", "mkdocs", "pip")  # parsed as they are, or not ours
+    codes = [code for code in INLINE.findall(prose(PAGES[page])) if not code.startswith(whole_commands)]
+    named = {flag for code in codes for flag in re.findall(r"(?<!\S)--[a-z][a-z-]*", code)}
+    assert named <= known_flags() | set(OTHER_FLAGS)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_formulas_are_typeset(page):
+    for language, source in BLOCK.findall(PAGES[page]):
+        if language == "math":
+            assert mathematics_hook.mathml(source, display=True).startswith("<math")
+    for source in FORMULA.findall(INLINE.sub("", prose(PAGES[page]))):
+        assert mathematics_hook.mathml(source, display=False).startswith("<math")
+
+
+def test_a_formula_with_an_unknown_command_is_refused():
+    with pytest.raises(ValueError, match="not known"):
+        mathematics_hook.mathml(r"\nosuchcommand{x}", display=False)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "jaxspec tune --devcie rtx-4090",
+        "jaxspec tune --device rtx-4091",
+        "jaxspec evaluate --weight-prune 2",
+        "jaxspec tree --draft nothing",
+        "jaxspec predict --architecture lama",
+        "jaxspec pack --scheme zip",
+        "jaxspec fly",
+        "python -m experiments.cassandra --nonsense",
+        "pip install -e '.[nonsense]'",
+        "pytest -m nonsense",
+        "nonsense --really",
+    ],
+)
+def test_a_wrong_command_is_found(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(AssertionError):
+        code_blocks.check_bash(command)
+
+
+def test_a_comment_that_says_something_else_is_found():
+    code_blocks.run_python("print(1 / 3, [1, 2])  # 0.33333 [1 2]: a third", {})
+    code_blocks.run_python("for i in (1, 2):\n    print(i)  # 1, 2", {})
+    with pytest.raises(AssertionError, match="its comment says"):
+        code_blocks.run_python("print(1 / 3)  # 0.34", {})
+    with pytest.raises(AssertionError, match="its comment says"):
+        code_blocks.run_python("print('yes')  # no", {})
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_committed_outputs(path):
+    assert run_notebooks.problems(nbformat.read(path, as_version=4)) == []
+
+
+def executes(path):
+    """A class of its own for each notebook, so that they may run side by side."""
+
+    def test_executes(self, tmp_path):
+        command = [sys.executable, run_notebooks.__file__, "--out", str(tmp_path), path.stem]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stderr[-3000:]
+        fresh, kept = (nbformat.read(p, as_version=4) for p in (tmp_path / path.name, path))
+        kinds = lambda notebook: [
+            sorted({kind for o in cell.get("outputs", []) for kind in o.get("data", {"text": ""})})
+            for cell in notebook.cells
+        ]
+        assert kinds(fresh) == kinds(kept)
+
+    return type(f"Test_{path.stem}", (), {"test_executes": test_executes})
+
+
+for _path in NOTEBOOKS:
+    globals()[f"Test_{_path.stem}"] = executes(_path)
+
+
+def damaged(change):
+    notebook = nbformat.read(NOTEBOOKS[0], as_version=4)
+    cell = next(
+        cell for cell in notebook.cells if any("image/png" in o.get("data", {}) for o in cell.get("outputs", []))
+    )
+    change(cell)
+    return run_notebooks.problems(notebook)
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        (lambda cell: cell.update(outputs=[]), "draws, and shows no picture"),
+        (lambda cell: cell.update(source=cell.source + "\n"), "not those of this source"),
+        (
+            lambda cell: cell.outputs.append(nbformat.v4.new_output("stream", text="in /home/someone/x")),
+            "absolute path",
+        ),
+        (lambda cell: cell.outputs.append(nbformat.v4.new_output("error", ename="E", evalue="")), "an error"),
+        (lambda cell: cell.metadata.update(execution={"iopub.status.busy": "2026"}), "metadata"),
+        (lambda cell: cell.outputs.append(nbformat.v4.new_output("stream", text="x" * 400_000)), "bytes"),
+    ],
+)
+def test_damaged_outputs_are_found(change, word):
+    assert any(word in problem for problem in damaged(change))
+
+
+RUNS = ("tune", "evaluate", "tree", "predict", "sweep", "pack")
+SMALL = ["--prompts", "2", "--prompt-tokens", "32", "--output-tokens", "8", "--calibration-prompts", "4"]
+
+
+def documented_runs():
+    found = {}
+    for text in PAGES.values():
+        for language, block in BLOCK.findall(text):
+            if language in ("bash", "console"):
+                script = "\n".join(line.removeprefix("$ ") for line in block.splitlines())
+                for words, _ in code_blocks.split_commands(script) if language == "bash" else ():
+                    if (
+                        words[0] == "jaxspec"
+                        and words[1] in RUNS
+                        and "--knobs" not in words
+                        and "--example" not in words
+                    ):
+                        found[shlex.join(words)] = words
+    return list(found.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", documented_runs(), ids=shlex.join)
+def test_documented_commands_run(words, tmp_path, monkeypatch):
+    """For real, with few prompts and steps."""
+    monkeypatch.chdir(tmp_path)
+    for name, make in code_blocks.stand_ins().items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        make(tmp_path / name)
+    if words[1] == "sweep":
+        example = subprocess.run(
+            [sys.executable, "-m", "jaxspec", "sweep", "--example"], capture_output=True, text=True
+        )
+        (tmp_path / "sweep.toml").write_text(example.stdout)
+    extra = [*SMALL] if words[1] in ("tune", "evaluate", "tree") else []
+    extra += ["--steps", "2", "--uniform-steps", "1"] if words[1] == "tune" else []
+    done = subprocess.run([sys.executable, "-m", *words, *extra], capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr[-2000:]
+    shutil.rmtree(tmp_path, ignore_errors=True)

@@ -1,5 +1,11 @@
 """What every test runs under."""
 
+import os
+
+# Compiling is what the tests spend their time on, and what they run is small: compile fast, also in the processes that
+# tests start. Read when the first program is compiled.
+os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+
 import jax
 from hypothesis import settings
 

@@ -43,8 +43,9 @@ SUFFIX = ".jspk"
 
 MAGIC = b"\x89JSPK\r\n\x1a"
 
-#: Version of the layout and of the codecs that is written, and those that are read; a reader opens no other.
+#: Version of the layout and of the codecs that is written.
 VERSION = 2
+#: Versions that are read; a reader opens no other.
 READ_VERSIONS = (1, 2)
 
 #: Length of the prelude; the first section begins there.

@@ -73,7 +73,7 @@ WORDS = [
     Row("predict --acceptence 0.9", "did you mean --acceptance?"),
     Row("evaluate extra", "extra"),
     Row("tune --batch", "--batch"),
-    Row("unpack {samples}/packed.jspk", "--out"),
+    Row("unpack", "CONTAINER"),
     Row("inspect", "PATH"),
     Row("devices --source", "did you mean --sources?"),
     Row("inspect {samples}/packed.jspk --all --tensor a", "leave one of them out"),
@@ -257,6 +257,13 @@ CHECKPOINTS = [
     Row("inspect {samples}/damaged.jspk", "damaged"),
     Row("inspect notes.txt", "notes.txt", {"notes.txt": "hello"}),
     Row("inspect {samples}/packed.jspk --tensor nobody", "nobody"),
+    Row("pack .", "no .safetensors file"),
+    Row("pack {samples}/weights.safetensors -o {samples}/weights.safetensors --force", "weights.safetensors"),
+    Row("pack {samples}/model -o {samples}/model/model.safetensors --force", "model.safetensors"),
+    Row("unpack {samples}/packed.jspk -o .", "there already", {"weights.safetensors": "mine"}),
+    Row("tune --model {samples}/model --text t.txt", "6", {"t.txt": "short\n"}),
+    Row("tune --model {samples}/model --text t.bin", "t.bin", {"t.bin": bytes(range(256)) * 40}),
+    Row("tune --model {samples}/model --text t.txt", "t.txt", {"t.txt": "täxt ".encode("utf-16") * 2000}),
 ]
 
 ROWS = [*WORDS, *FLAGS, *CONFLICTS, *SETTINGS, *SWEEPS, *FILES, *CHECKPOINTS]

@@ -170,7 +170,7 @@ def test_importing_takes_no_signal_and_python_callers_get_their_exception(monkey
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     before = signal.getsignal(signal.SIGINT)
 
-    def interrupted(**_):
+    def interrupted(*_, **__):
         raise KeyboardInterrupt
 
     from jaxspec.runs import prediction, sweep, sweep_config

@@ -77,9 +77,10 @@ class PartialFiles:
         Raises:
             OSError: it cannot be made.
         """
-        missing = itertools.takewhile(lambda path: not os.path.exists(path), (folder, *folder.parents))
-        self._made += list(missing)[::-1]
-        folder.mkdir(parents=True, exist_ok=True)
+        with UNDER_WAY.lock:  # an interrupt falls before or after that, never between noting a folder and making it
+            missing = itertools.takewhile(lambda path: not os.path.exists(path), (folder, *folder.parents))
+            self._made += list(missing)[::-1]
+            folder.mkdir(parents=True, exist_ok=True)
 
     def commit(self) -> None:
         """Give every file its name, in the order in which they were added."""

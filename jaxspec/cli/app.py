@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import importlib
 import select
@@ -84,8 +83,10 @@ def _disk_error(error: BaseException | None) -> OSError | None:
 
 def _fail(message: str, code: int) -> None:
     if sys.stderr is not None:  # print takes None for standard output
-        with contextlib.suppress(OSError):
-            print(f"jaxspec: {' '.join(message.split())}", file=sys.stderr)
+        try:
+            print(f"jaxspec: {' '.join(message.split())}", file=sys.stderr, flush=True)
+        except OSError:  # nobody reads it, and the end of the interpreter must not fail on it again
+            discard_output(sys.stderr)
     sys.exit(code)
 
 

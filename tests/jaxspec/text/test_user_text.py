@@ -6,7 +6,7 @@ import pytest
 from jaxspec.errors import InputError
 from jaxspec.models.tokenizer import ByteTokenizer
 from jaxspec.runs.config import TuneConfig
-from jaxspec.runs.setup import input_digests
+from jaxspec.runs.setup import make_setup
 from jaxspec.text import check_text, load_text
 from jaxspec.text.user_text import read_halves
 
@@ -32,7 +32,7 @@ def test_what_is_no_text_or_too_short(tmp_path, content, words):
     path = tmp_path / "some.txt"
     path.write_bytes(content)
     config = TuneConfig(text=str(path))
-    calls = [lambda: check_text(str(path), (96, 64)), lambda: input_digests(config)]
+    calls = [lambda: check_text(str(path), (96, 64)), lambda: make_setup(config)]
     for call in [*calls, lambda: load_text(str(path), ByteTokenizer(), needed=(96, 64))]:
         with pytest.raises(InputError, match=words) as caught:
             call()

@@ -79,12 +79,15 @@ def test_a_folder_takes_along_its_small_texts(tmp_path):
 
 
 def test_an_index_decides_which_files_count(tmp_path):
-    for name in ("one", "two", "unlisted"):
+    for name in ("one", "two"):
         write_checkpoint(tmp_path / f"{name}.safetensors", [SMALL._replace(name=name)])
     index = tmp_path / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": {"two": "two.safetensors", "one": "one.safetensors"}}))
     for path in (tmp_path, index):
         assert [file.path.name for file in open_checkpoint(path).files] == ["one.safetensors", "two.safetensors"]
+    write_checkpoint(tmp_path / "unlisted.safetensors", [SMALL._replace(name="unlisted")])
+    for path in (tmp_path, index):
+        refused(path, r"unlisted\.safetensors")
     index.unlink()
     assert len(open_checkpoint(tmp_path).files) == 3
 
@@ -95,16 +98,24 @@ def test_an_index_decides_which_files_count(tmp_path):
 def test_an_index_that_is_none(text, tmp_path):
     write_checkpoint(tmp_path / "one.safetensors", [SMALL])
     (tmp_path / "model.safetensors.index.json").write_text(text)
-    refused(tmp_path, "is no readable index")
+    refused(tmp_path, r"index\.json (is no readable JSON|holds a JSON|has no weight_map|puts tensor 'a' in)")
 
 
-@pytest.mark.parametrize("name", ["absent.safetensors", "../outside.safetensors", 7, None])
-def test_an_index_that_names_other_files(name, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("absent.safetensors", "lacks .*which its index names"),
+        ("../outside.safetensors", "puts tensor 'b' in '../outside.safetensors'; allowed is the plain name"),
+        (7, "puts tensor 'b' in 7; allowed is the plain name"),
+        (None, "puts tensor 'b' in None; allowed is the plain name"),
+    ],
+)
+def test_an_index_that_names_other_files(name, words, tmp_path):
     write_checkpoint(tmp_path / "outside.safetensors", [SMALL])
     write_checkpoint(tmp_path / "in" / "one.safetensors", [SMALL])
     weight_map = {"a": "one.safetensors", "b": name}
     (tmp_path / "in" / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
-    refused(tmp_path / "in", "lacks .*which its index names")
+    refused(tmp_path / "in", words)
 
 
 def test_one_tensor_may_be_in_one_file_only(tmp_path):

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxspec.compress import DEFAULT_SCHEME, uniform_knobs
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.embedded import load_model
@@ -48,6 +49,7 @@ def measure_agreement(
         target,
         jnp.asarray(prompts),
         jnp.arange(batch),
+        uniform_knobs(DEFAULT_SCHEME, config),
         jax.random.key(SEED),
         jnp.asarray(1.0),
         config=config,

@@ -90,7 +90,7 @@ def acceptance() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         directory = RunDirectory("benchmark", config, inputs={}, out=folder)
         run = Measuring(config, directory, Reporter())
-        knobs = uniform_knobs(run.setup.config)
+        knobs = uniform_knobs(run.setup.scheme, run.setup.config)
         greedy = Decoding(greedy=True, temperature=0.0)
         run.measure(knobs)
         ours = median_s(lambda: run.measure(knobs))

@@ -63,7 +63,8 @@ def equality_rows(prompts: int, out: Path, reporter: Reporter) -> list[dict[str,
     run = Measuring(config, RunDirectory("tune", config, inputs={}, out=out / "equality", force=True), reporter)
     greedy = Decoding(greedy=True, temperature=0.0)
     reference = run.decode_autoregressively(greedy)
-    pruned = uniform_knobs(run.setup.config, weight_prune=0.95, weight_cut_bits=7.0, kv_prune=0.95, kv_cut_bits=7.0)
+    extreme = {spec.name: spec.high for spec in run.setup.scheme.knob_specs}
+    pruned = uniform_knobs(run.setup.scheme, run.setup.config, extreme)
     random_draft = jax.tree.map(jnp.asarray, init_params(run.setup.config, jax.random.key(1)))
     drafts = {"95 % pruned, 7 bits cut": run.draft_params(pruned), "random weights": random_draft}
     rows = []

@@ -10,10 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxspec.compress.knobs import uniform_knobs
-from jaxspec.compress.weights import hard_draft
+from jaxspec.compress import DEFAULT_SCHEME, hard_draft, uniform_knobs
 from jaxspec.models.hf_load import LoadedModel
-from jaxspec.runs.config import EvaluateConfig
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.tree_drafts import NamedDraft, self_draft
 from jaxspec.runs.tree_measuring import record_ranks
@@ -94,6 +92,7 @@ def load_target(loaded: LoadedModel, settings: Settings, reporter: Reporter) -> 
                     None,
                     loaded.config,
                     windows(tokens, count, context, settings.seed),
+                    knobs=uniform_knobs(DEFAULT_SCHEME, loaded.config),
                     num_tokens=settings.recorded_tokens,
                     decoding=GREEDY,
                     seed=settings.seed,
@@ -105,18 +104,12 @@ def load_target(loaded: LoadedModel, settings: Settings, reporter: Reporter) -> 
 
 def compressed_target(target: Target) -> NamedDraft:
     """The draft "self", compressed as `jaxspec evaluate` does unless told otherwise."""
-    config, default = target.loaded.config, EvaluateConfig()
-    knobs = uniform_knobs(
-        config,
-        weight_prune=default.weight_prune,
-        weight_cut_bits=default.weight_cut_bits,
-        kv_prune=default.kv_prune,
-        kv_cut_bits=default.kv_cut_bits,
-    )
+    config = target.loaded.config
+    knobs = uniform_knobs(DEFAULT_SCHEME, config)
     context = min(context for context, _ in target.texts)
     text = jnp.asarray(target.texts[context, "calibration"])
-    ranked = calibrate(target.params, config, text, first=context - 1).ranked
-    compressed = hard_draft(target.params, ranked, knobs).params
+    prepared = calibrate(target.params, config, text, scheme=DEFAULT_SCHEME, first=context - 1).prepared
+    compressed = hard_draft(target.params, prepared, knobs).params
     return self_draft(config, jax.tree.map(lambda x: x.astype(jnp.float32), compressed), knobs)
 
 

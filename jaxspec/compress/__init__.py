@@ -1,35 +1,34 @@
-"""Drafts from targets: one definition of the knobs, applied soft (differentiable) or hard (bit-exact), with the footprint."""
+"""Drafts from targets: storage schemes with their knobs, applied soft (differentiable) or hard (bit-exact), with footprints."""
 
-from jaxspec.compress.footprint import BitsPerValue, bits_per_value
-from jaxspec.compress.knobs import (
-    MAX_DRAFT_LENGTH,
-    RANGES,
-    Knobs,
-    harden,
-    knobs_from_json,
-    knobs_to_json,
-    uniform_knobs,
-)
-from jaxspec.compress.kv import compress_cache, hard_kv, rank_kv, soft_kv
-from jaxspec.compress.weights import DraftWeights, activation_norms, hard_draft, rank_weights, soft_draft
+from jaxspec.compress.footprint import speculation_bits, verification_bits
+from jaxspec.compress.knob_files import knobs_from_json, knobs_to_json
+from jaxspec.compress.knobs import Knobs, harden, uniform_knobs
+from jaxspec.compress.kv import compress_cache, hard_kv, prepare_kv, soft_kv
+from jaxspec.compress.schemes import DEFAULT_SCHEME, SCHEMES, Scheme, find_scheme
+from jaxspec.compress.weights import DraftWeights, activation_norms, hard_draft, prepare, soft_draft
+from jaxspec.settings.knobs import MAX_DRAFT_LENGTH, KnobSpec
 
 __all__ = [
+    "DEFAULT_SCHEME",
     "MAX_DRAFT_LENGTH",
-    "RANGES",
-    "BitsPerValue",
+    "SCHEMES",
     "DraftWeights",
+    "KnobSpec",
     "Knobs",
+    "Scheme",
     "activation_norms",
-    "bits_per_value",
     "compress_cache",
+    "find_scheme",
     "hard_draft",
     "hard_kv",
     "harden",
     "knobs_from_json",
     "knobs_to_json",
-    "rank_kv",
-    "rank_weights",
+    "prepare",
+    "prepare_kv",
     "soft_draft",
     "soft_kv",
+    "speculation_bits",
     "uniform_knobs",
+    "verification_bits",
 ]

@@ -1,4 +1,4 @@
-"""The draft's view of the target's KV cache: per-token magnitude pruning and truncation, hard or soft.
+"""The draft's view of the target's KV cache, all layers: a scheme's functions of one layer's rows, mapped over the layers.
 
 Keys and values of a token are each one row of (KV head, head dimension). The target stores its KV in bfloat16; what the draft
 writes for tokens not yet verified stays at compute precision and is overwritten by verification, so it is never compressed.
@@ -6,17 +6,17 @@ writes for tokens not yet verified stays at compute precision and is overwritten
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any, NamedTuple
+
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jaxtyping import Array, Float, UInt16
+from jaxtyping import Array, Float
 
-from jaxspec.compress.cut import blend, soft_truncate
-from jaxspec.compress.footprint import BitsPerValue, PrunedExponents, bits_per_value, soft_bitmap
+from hwmodels import Footprint
 from jaxspec.compress.knobs import Knobs
-from jaxspec.compress.selection import RankedScores, hard_mask, keep_largest, num_pruned, rank_scores, soft_mask
-from jaxspec.formats.patterns import BFLOAT16, from_bits, to_bits
-from jaxspec.formats.truncation import high_part
+from jaxspec.compress.schemes.interface import CompressedKV, Scheme
 from jaxspec.models.kv_cache import KVCache
 
 
@@ -26,21 +26,31 @@ def round_kv(x: Array) -> Array:
 
 
 @struct.dataclass
-class RankedKV:
-    """Keys and values of known tokens, ranked within each token: prepared once for any knobs."""
+class PreparedKV:
+    """Keys and values of known tokens, prepared once for any knobs.
 
-    bits: UInt16[Array, "layer part batch slot column"]
-    scores: RankedScores
+    Attributes:
+        rows: the scheme's own; leaves are "layer part batch slot ...".
+    """
+
+    rows: Any
     num_kv_heads: int = struct.field(pytree_node=False)
 
+    def window(self, index: Array) -> PreparedKV:
+        """Some of the sequences."""
+        return dataclasses.replace(self, rows=jax.tree.map(lambda x: jnp.take(x, index, axis=2), self.rows))
 
-def rank_kv(cache: KVCache) -> RankedKV:
+
+class DraftCache(NamedTuple):
+    """KV as a draft reads it, and bits per stored element of each layer."""
+
+    cache: KVCache
+    footprint: Footprint
+
+
+def prepare_kv(scheme: Scheme, cache: KVCache) -> PreparedKV:
     """Prepare the target's KV of calibration text (values already representable in bfloat16)."""
-    rows = _token_rows(cache)
-    score = jnp.abs(rows.astype(jnp.float32))
-    return RankedKV(
-        bits=to_bits(rows.astype(jnp.bfloat16)), scores=rank_scores(score), num_kv_heads=cache.key[0].shape[1]
-    )
+    return PreparedKV(rows=jax.vmap(scheme.prepare_kv)(_token_rows(cache)), num_kv_heads=cache.key[0].shape[1])
 
 
 def _token_rows(cache: KVCache) -> Float[Array, "layer part batch slot column"]:
@@ -57,57 +67,22 @@ def _as_cache(rows: Float[Array, "layer part batch slot column"], num_kv_heads: 
     return KVCache(key=tuple(key), value=tuple(value))
 
 
-def _per_layer(x: Array) -> Array:
-    return x[:, None, None, None, None]
+def _assemble(compressed: CompressedKV, num_kv_heads: int) -> DraftCache:
+    return DraftCache(_as_cache(compressed.rows, num_kv_heads), compressed.footprint)
 
 
-def _rows(scores: RankedScores, prune: Array) -> Array:
-    """A layer's ratio for each (part, sequence); the slots are the rows."""
-    return jnp.broadcast_to(prune[:, None, None], scores.rank.shape[:3])
+def soft_kv(kv: PreparedKV, knobs: Knobs, temperature: Float[Array, ""] | float) -> DraftCache:
+    """The differentiable compressed cache."""
+    one = lambda rows, values: knobs.scheme.soft_kv(rows, values, temperature)
+    return _assemble(jax.vmap(one)(kv.rows, knobs.values), kv.num_kv_heads)
 
 
-def soft_kv(
-    kv: RankedKV, knobs: Knobs, temperature: Float[Array, ""] | float, pruned_exponents: PrunedExponents = "raw"
-) -> tuple[KVCache, BitsPerValue]:
-    """The differentiable compressed cache, and bits per stored element of each layer."""
-    mix = blend(knobs.kv_cut_bits, temperature)
-    kept = soft_mask(kv.scores, _rows(kv.scores, knobs.kv_prune), temperature)
-    values = kept * soft_truncate(kv.bits, jax.tree.map(_per_layer, mix), kept.dtype)
-    lead = kv.bits.shape[0]
-    bits = bits_per_value(
-        kv.bits.reshape(lead, -1),
-        kept.reshape(lead, -1),
-        mix.cut_bits,
-        soft_bitmap(knobs.kv_prune, temperature),
-        pruned_exponents,
-    )
-    return _as_cache(values, kv.num_kv_heads), bits
-
-
-def hard_kv(kv: RankedKV, knobs: Knobs, pruned_exponents: PrunedExponents = "raw") -> tuple[KVCache, BitsPerValue]:
-    """The bit-exact compressed cache, and bits per stored element of each layer."""
-    cut = jnp.round(knobs.kv_cut_bits).astype(jnp.int32)
-    kept = hard_mask(kv.scores, _rows(kv.scores, knobs.kv_prune))
-    values = jnp.where(kept, from_bits(high_part(kv.bits, _per_layer(cut)), BFLOAT16).astype(jnp.float32), 0.0)
-    lead = kv.bits.shape[0]
-    bitmap = (num_pruned(knobs.kv_prune, kept.shape[-1]) > 0).astype(jnp.float32)
-    bits = bits_per_value(
-        kv.bits.reshape(lead, -1),
-        kept.reshape(lead, -1).astype(jnp.float32),
-        cut.astype(jnp.float32),
-        bitmap,
-        pruned_exponents,
-    )
-    return _as_cache(values, kv.num_kv_heads), bits
+def hard_kv(kv: PreparedKV, knobs: Knobs) -> DraftCache:
+    """The bit-exact compressed cache."""
+    return _assemble(jax.vmap(knobs.scheme.hard_kv)(kv.rows, knobs.values), kv.num_kv_heads)
 
 
 def compress_cache(cache: KVCache, knobs: Knobs) -> KVCache:
-    """`hard_kv` of KV seen for the first time, inside a decoding loop: no ranks are prepared, nothing is sorted."""
-
-    rows = _token_rows(cache)
-    bits = to_bits(rows.astype(jnp.bfloat16))
-    keep = rows.shape[-1] - num_pruned(knobs.kv_prune, rows.shape[-1])
-    kept = keep_largest(bits & 0x7FFF, keep[:, None, None, None])
-    cut = jnp.round(knobs.kv_cut_bits).astype(jnp.int32)
-    values = jnp.where(kept, from_bits(high_part(bits, _per_layer(cut)), BFLOAT16).astype(rows.dtype), 0)
-    return _as_cache(values, cache.key[0].shape[1])
+    """`hard_kv` of KV seen for the first time, inside a decoding loop."""
+    rows = jax.vmap(knobs.scheme.encode_kv)(_token_rows(cache), knobs.values)
+    return _as_cache(rows, cache.key[0].shape[1])

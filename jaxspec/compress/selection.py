@@ -38,6 +38,16 @@ def log_of(score: Float[Array, "*b"]) -> Float[Array, "*b"]:
     return jnp.where(score > 0, jnp.log(jnp.where(score > 0, score, 1.0)), _LOG_ZERO)
 
 
+def wanda_score(
+    weight: Float[Array, "*b row column"], channel_norm: Float[Array, "*b column"]
+) -> Float[Array, "*b row column"]:
+    """Importance of each weight: |W| times the norm of its input channel.
+
+    Source: Sun et al. 2023, arXiv:2306.11695; Cassandra, IV-B.
+    """
+    return jnp.abs(weight.astype(jnp.float32)) * channel_norm[..., None, :]
+
+
 def rank_scores(score: Float[Array, "*b row column"]) -> RankedScores:
     """Prepare non-negative scores."""
     log_score = log_of(score)
@@ -120,3 +130,8 @@ def keep_largest(
     room = keep - jnp.sum(above, axis=-1, dtype=jnp.int32)
     from_right = jnp.cumsum(tied[..., ::-1], axis=-1, dtype=jnp.int32)[..., ::-1]
     return above | (tied & (from_right <= room[..., None]))
+
+
+def keep_best(score: Float[Array, "*b column"], keep: Int[Array, "*b"]) -> Bool[Array, "*b column"]:
+    """`hard_mask` of scores that were not ranked: the `keep` highest of each row."""
+    return keep_largest(ordered_pattern(log_of(score)), keep)

@@ -7,6 +7,9 @@ import dataclasses
 #: The seven matrices of a layer that a draft may compress, in the order in which a layer uses them.
 MATRIX_KINDS = ("q", "k", "v", "o", "gate", "up", "down")
 
+#: Which recorded input feeds each matrix (see `forward(keep_activations=True)`).
+INPUT_OF = {"q": "qkv", "k": "qkv", "v": "qkv", "o": "o", "gate": "gate_up", "up": "gate_up", "down": "down"}
+
 
 @dataclasses.dataclass(frozen=True)
 class RopeScaling:

@@ -12,7 +12,6 @@ from jaxspec.settings.commands import (
     TreeConfig,
     TuneConfig,
 )
-from jaxspec.settings.schemes import NetworkScheme as Scheme
 from jaxspec.settings.toml import config_hash, read_toml, to_toml
 
 __all__ = [
@@ -21,7 +20,6 @@ __all__ = [
     "ConfigType",
     "EvaluateConfig",
     "Objective",
-    "Scheme",
     "Search",
     "TreeConfig",
     "TuneConfig",

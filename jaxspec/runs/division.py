@@ -13,11 +13,11 @@ import ml_dtypes
 import numpy as np
 
 from jaxspec.compress.knobs import Knobs
-from jaxspec.compress.selection import keep_largest, log_of, num_pruned, ordered_pattern
-from jaxspec.compress.weights import INPUT_OF, activation_norms
+from jaxspec.compress.selection import keep_best, num_pruned, wanda_score
+from jaxspec.compress.weights import activation_norms
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Selection, TensorForm
-from jaxspec.models.config import MATRIX_KINDS
+from jaxspec.models.config import INPUT_OF, MATRIX_KINDS
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.text import load_text, windows
@@ -69,9 +69,7 @@ class MatrixDivision:
 
 @jax.jit
 def _keep(values: jax.Array, norms: jax.Array, kept_per_row: jax.Array) -> jax.Array:
-    # The scores are those of `rank_weights`, so that a packed draft keeps what `hard_draft` keeps.
-    score = jnp.abs(values.astype(jnp.float32)) * norms
-    return keep_largest(ordered_pattern(log_of(score)), kept_per_row)
+    return keep_best(wanda_score(values, norms), kept_per_row)
 
 
 def matrix_names(model: LoadedModel) -> dict[str, tuple[int, str]]:
@@ -85,7 +83,10 @@ def matrix_names(model: LoadedModel) -> dict[str, tuple[int, str]]:
 
 def named_knobs(model: LoadedModel, knobs: Knobs) -> dict[str, tuple[float, int]]:
     """Pruning ratio and whole cut bits of each matrix by its tensor's name."""
-    prune, cut = np.asarray(knobs.weight_prune), np.round(np.asarray(knobs.weight_cut_bits)).astype(int)
+    prune, cut = (
+        np.asarray(knobs.values["weight_prune"]),
+        np.round(np.asarray(knobs.values["weight_cut_bits"])).astype(int),
+    )
     place = {kind: index for index, kind in enumerate(MATRIX_KINDS)}
     return {
         name: (float(prune[layer, place[kind]]), int(cut[layer, place[kind]]))

@@ -10,9 +10,11 @@ import jax
 import numpy as np
 
 import hwmodels
-from jaxspec.compress.knobs import Knobs, knobs_to_json
+from jaxspec.compress.footprint import by_kind
+from jaxspec.compress.knob_files import knobs_to_json
+from jaxspec.compress.knobs import Knobs
 from jaxspec.tune.hard import best_length
-from jaxspec.tune.objective import EXPERT_STANDS_FOR, DraftMeasurement, Pricing, footprint
+from jaxspec.tune.objective import EXPERT_STANDS_FOR, DraftMeasurement, Pricing, priced_footprint
 from jaxspec.tune.statistics import acceptance, gap_in_standard_errors
 
 #: Result of decoding or predicting all prompts: arrays by name.
@@ -44,7 +46,7 @@ STATUS = {
 @partial(jax.jit, static_argnames="draft_length")
 def _steps(pricing: Pricing, measured: DraftMeasurement, draft_length: int):
     """Work and time of the four steps that a cycle and its baselines consist of."""
-    read = footprint(measured.weight_bits, measured.kv_bits)
+    read = priced_footprint(measured.footprint)
     shape, workload = pricing.architecture, pricing.workload
     work = {
         "draft": hwmodels.draft_operators(shape, workload, footprint=read),
@@ -108,10 +110,10 @@ def configuration_entry(
         "speedup_vs_bf16_ar": priced["cycle"]["ar_bf16_s"] / per_token_s,
         "speedup_vs_stored_ar": priced["cycle"]["ar_stored_s"] / per_token_s,
         "acceptance": acceptance(counted["accepted_at"], counted["cycles"], length),
-        "bits_per_weight": _priced_mean(measured.weight_bits.draft, pricing),
-        "bits_per_weight_verify": _priced_mean(measured.weight_bits.target, pricing),
-        "bits_per_kv": float(np.mean(measured.kv_bits.draft)),
-        "bits_per_kv_verify": float(np.mean(measured.kv_bits.target)),
+        "bits_per_weight": _priced_mean(measured.footprint.draft_weight_bits, pricing),
+        "bits_per_weight_verify": _priced_mean(measured.footprint.target_weight_bits, pricing),
+        "bits_per_kv": float(np.mean(measured.footprint.draft_kv_bits)),
+        "bits_per_kv_verify": float(np.mean(measured.footprint.target_kv_bits)),
         "kl": float(measured.kl),
         "draft_length": length,
         "draft_length_predicted_best": best_length(pricing, measured)[0],
@@ -125,10 +127,10 @@ def configuration_entry(
     }
 
 
-def _priced_mean(bits, pricing: Pricing) -> float:
+def _priced_mean(bits: dict[str, Any], pricing: Pricing) -> float:
     """Bits per stored weight of the compressed matrices, kinds weighted by the priced architecture's parameters."""
     stored = {kind: float(count) for kind, count in hwmodels.parameters(pricing.architecture).items()}
     for kind, stands_for in EXPERT_STANDS_FOR.items():
         stored[stands_for] += stored[kind] + stored["shared"] / len(EXPERT_STANDS_FOR)
     share = np.asarray([stored[kind] for kind in hwmodels.LAYER_MATRICES])
-    return float(np.mean(np.asarray(bits), axis=0) @ share / share.sum())
+    return float(np.mean(np.asarray(by_kind(bits)), axis=0) @ share / share.sum())

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from jaxspec.compress.knobs import Knobs, knobs_from_json, uniform_knobs
+from jaxspec.compress import Knobs, Scheme, knobs_from_json, uniform_knobs
 from jaxspec.errors import InputError
 from jaxspec.models.config import DecoderConfig
 from jaxspec.runs.config import EvaluateConfig
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.measuring import Measuring, carry_out
 from jaxspec.runs.progress import Reporter
-from jaxspec.settings import expect
+from jaxspec.settings import expect, knob_values
 
 
-def read_tuned_knobs(path: str, config: DecoderConfig) -> Knobs:
+def read_tuned_knobs(path: str, scheme: Scheme, config: DecoderConfig) -> Knobs:
     """The tuned knobs of the first device in a result.json.
 
     Raises:
@@ -29,7 +29,7 @@ def read_tuned_knobs(path: str, config: DecoderConfig) -> Knobs:
         raise InputError(f"knobs {path!r} cannot be read ({error.strerror}); give a result.json") from error
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise InputError(f"{path!r} holds no tuned knobs; give the result.json of `jaxspec tune`") from error
-    return knobs_from_json(raw, config)
+    return knobs_from_json(raw, scheme, config)
 
 
 def evaluate(
@@ -50,22 +50,15 @@ def evaluate(
     def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
         run = Measuring(config, directory, reporter)
         run.given = {"given": ("knobs", "draft_length")}
-        knobs = _given_knobs(config, run.setup.config)
+        knobs = _given_knobs(config, run.setup.scheme, run.setup.config)
         return lambda: [run.entry(device, {"given": knobs}, hero="given") for device in run.pricings]
 
     expect(EvaluateConfig, config)
     return carry_out("evaluate", config, prepare, out=out, force=force, reporter=reporter)
 
 
-def _given_knobs(config: EvaluateConfig, network: DecoderConfig) -> Knobs:
+def _given_knobs(config: EvaluateConfig, scheme: Scheme, network: DecoderConfig) -> Knobs:
     """Those of an earlier run, or the same everywhere."""
     if config.knobs is not None:
-        return read_tuned_knobs(config.knobs, network)
-    return uniform_knobs(
-        network,
-        weight_prune=config.weight_prune,
-        weight_cut_bits=config.weight_cut_bits,
-        kv_prune=config.kv_prune,
-        kv_cut_bits=config.kv_cut_bits,
-        draft_length=config.draft_length,
-    )
+        return read_tuned_knobs(config.knobs, scheme, network)
+    return uniform_knobs(scheme, network, knob_values(config), draft_length=config.draft_length)

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hwmodels import Footprint
-from jaxspec.compress.knobs import Knobs, knobs_to_json
+from jaxspec.compress.knob_files import knobs_to_json
+from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.weights import hard_draft
 from jaxspec.files import plain, to_json
 from jaxspec.models.decoder import Params
@@ -31,7 +31,7 @@ from jaxspec.settings import notes
 from jaxspec.speculate.chunks import CHUNK
 from jaxspec.tune.calibration import Calibration, calibrate
 from jaxspec.tune.hard import Decoding, measure_hard
-from jaxspec.tune.objective import DraftMeasurement, Pricing, footprint
+from jaxspec.tune.objective import DraftMeasurement, Pricing, priced_footprint
 from jaxspec.tune.proof import continuation_length, count_mismatches, decode_prompts, predict_cycles
 from jaxspec.tune.statistics import speedup_ratio
 
@@ -93,6 +93,7 @@ class Measuring:
                     None,
                     setup.config,
                     setup.calibration_prompts[:, : settings.prompt_tokens],
+                    knobs=uniform_knobs(setup.scheme, setup.config),
                     num_tokens=self.continuation_tokens,
                     decoding=setup.decoding,
                     seed=settings.seed,
@@ -106,15 +107,16 @@ class Measuring:
     def calibration(self) -> Calibration:
         """Calibration text and everything ranked on it, which takes seconds and is no stage."""
         setup, first = self.setup, self.settings.prompt_tokens - 1
-        return calibrate(setup.params, setup.config, jnp.asarray(self.calibration_text), first=first)
+        text = jnp.asarray(self.calibration_text)
+        return calibrate(setup.params, setup.config, text, scheme=setup.scheme, first=first)
 
     def measure(self, knobs: Knobs) -> DraftMeasurement:
         """The hard draft on calibration text."""
-        return measure_hard(self.calibration, knobs, self.setup.decoding, self.setup.pruned_exponents)
+        return measure_hard(self.calibration, knobs, self.setup.decoding)
 
     def draft_params(self, knobs: Knobs) -> Params:
         """The hard draft's parameters, float32."""
-        params = hard_draft(self.setup.params, self.calibration.ranked, knobs, self.setup.pruned_exponents).params
+        params = hard_draft(self.setup.params, self.calibration.prepared, knobs).params
         return jax.tree.map(lambda x: x.astype(jnp.float32), params)
 
     def decode_autoregressively(self, decoding: Decoding) -> Arrays:
@@ -128,6 +130,7 @@ class Measuring:
                     None,
                     setup.config,
                     setup.prompts,
+                    knobs=uniform_knobs(setup.scheme, setup.config),
                     num_tokens=self.continuation_tokens,
                     decoding=decoding,
                     seed=settings.seed,
@@ -255,7 +258,9 @@ class Measuring:
                 "workload": "input",
                 "decoding": "input",
             },
-            **kernel_notes(pricing.device, [_read_by(self.measure(knobs)) for knobs in chosen.values()]),
+            **kernel_notes(
+                pricing.device, [priced_footprint(self.measure(knobs).footprint) for knobs in chosen.values()]
+            ),
         }
 
     def _lossless(self, knobs: Knobs, what: str) -> dict[str, Any]:
@@ -307,10 +312,6 @@ def carry_out(
             entries = plain(work())
             directory.write_result(entries)
         return entries, directory
-
-
-def _read_by(measured: DraftMeasurement) -> Footprint:
-    return footprint(measured.weight_bits, measured.kv_bits)
 
 
 def way_of(decoding: Decoding) -> str:

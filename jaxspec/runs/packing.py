@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxspec.compress.knobs import Knobs
+from jaxspec.compress.schemes import SCHEMES
 from jaxspec.errors import InputError
 from jaxspec.formats.container import (
     Checkpoint,
@@ -184,7 +185,7 @@ def _division(config: PackConfig, source: Path, reporter: Reporter) -> tuple[Mat
     elif config.importance == "auto":
         reporter.line("note: no network of a known family; values are ranked by magnitude")
     if model is not None and config.knobs is not None:
-        tuned: Knobs = read_tuned_knobs(config.knobs, model.config)
+        tuned: Knobs = read_tuned_knobs(config.knobs, SCHEMES[config.scheme], model.config)
         knobs = named_knobs(model, tuned)
     only = None if model is None else frozenset(matrix_names(model))
     division = MatrixDivision(config.weight_prune, config.weight_cut_bits, knobs, norms, only)

@@ -15,25 +15,21 @@ import hwmodels
 from hwmodels.design_point import DesignPoint, PricedStep, Steps, design_point, priced_steps
 from hwmodels.sensitivity import elasticities, finite_elasticities, leaf_names
 from hwmodels.step import StepTime
-from jaxspec.compress.scheme_widths import Widths, scheme_widths
+from jaxspec.compress.footprint import uniform
+from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.report.assumptions import device_facts
 from jaxspec.runs.kernel_notes import kernel_notes
-from jaxspec.runs.setup import resolve_pricing, scheme_footprint
-from jaxspec.settings import KNOB_RANGES, PredictConfig, build_config, expect
+from jaxspec.runs.setup import resolve_pricing
+from jaxspec.settings import PredictConfig, build_config, expect, knob_values
 from jaxspec.tune.objective import Pricing
 
 #: Cassandra's default point, 40 % pruned and 4 bits cut with a mean unary codeword of 2.85 bits: what widths are without a
 #: scheme.
-_CASSANDRA = Widths(5.11, 13.9, 6.85, 10.85, lossless=True)
+_CASSANDRA = {"draft_bits": 5.11, "verify_bits": 13.9, "draft_kv_bits": 6.85, "verify_kv_bits": 10.85}
 
-#: Name in `Widths` -> the setting that a user may give instead.
-_GIVEN_WIDTHS = {
-    "draft_weight": "draft_bits",
-    "target_weight": "verify_bits",
-    "draft_kv": "draft_kv_bits",
-    "target_kv": "verify_kv_bits",
-}
+#: Settings of bits read, per weight of the layers' matrices and per KV element.
+_WIDTHS = tuple(_CASSANDRA)
 
 #: Batches at which "speculate or not" is asked.
 _BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -42,12 +38,16 @@ _BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _SENSITIVITY_TEMPERATURE = 0.02
 
 
-def _widths(config: PredictConfig) -> Widths:
-    """The scheme's widths, or Cassandra's point; numbers that the user gives win."""
-    knobs = {name: getattr(config, name) for name in KNOB_RANGES}
-    base = _CASSANDRA if config.scheme is None else scheme_widths(config.scheme, **knobs)
-    given = {name: getattr(config, setting) for name, setting in _GIVEN_WIDTHS.items()}
-    return base._replace(**{name: bits for name, bits in given.items() if bits is not None})
+def _widths(config: PredictConfig) -> dict[str, float]:
+    """The scheme's widths by setting, or Cassandra's point; numbers that the user gives win."""
+    base = _CASSANDRA
+    if config.scheme is not None:
+        found = find_scheme(config.scheme).expected_footprint(knob_values(config))
+        # The same for all matrices of the layers.
+        weights = found.draft_weight_bits["q"], found.target_weight_bits["q"]
+        base = dict(zip(_WIDTHS, map(float, (*weights, found.draft_kv_bits, found.target_kv_bits)), strict=True))
+    given = {name: getattr(config, name) for name in _WIDTHS}
+    return base | {name: bits for name, bits in given.items() if bits is not None}
 
 
 def predict(config: PredictConfig | None = None, **settings: Any) -> list[dict[str, Any]]:
@@ -67,7 +67,7 @@ def predict(config: PredictConfig | None = None, **settings: Any) -> list[dict[s
     config = build_config(PredictConfig, settings, given=_given(settings)) if config is None else config
     expect(PredictConfig, config)
     widths = _widths(config)
-    overridden = {name for name in _GIVEN_WIDTHS.values() if getattr(config, name) is not None}
+    overridden = {name for name in _WIDTHS if getattr(config, name) is not None}
     numbers = list(config.acceptance)
     conditional = numbers * config.max_draft_length if len(numbers) == 1 else numbers
     # Every name is resolved before the first device is priced.
@@ -92,9 +92,9 @@ class _Priced:
     by_batch: DesignPoint
 
 
-def _price(pricing: Pricing, widths: Widths, conditional: jax.Array) -> _Priced:
+def _price(pricing: Pricing, widths: dict[str, float], conditional: jax.Array) -> _Priced:
     """Three programs: compiled as one they take longer than one by one."""
-    arguments = pricing, tuple(widths[:4]), conditional
+    arguments = pricing, tuple(widths.values()), conditional
     result, point, steps = jax.device_get(_point(*arguments))
     return _Priced(
         result, point, steps, jax.device_get(_elasticities(*arguments)), jax.device_get(_batches(*arguments))
@@ -102,8 +102,7 @@ def _price(pricing: Pricing, widths: Widths, conditional: jax.Array) -> _Priced:
 
 
 def _parts(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array) -> dict[str, Any]:
-    footprint = scheme_footprint(Widths(*bits, lossless=True))
-    return {"footprint": footprint, "acceptance": hwmodels.Acceptance(conditional=conditional)}
+    return {"footprint": uniform(*bits), "acceptance": hwmodels.Acceptance(conditional=conditional)}
 
 
 @jax.jit
@@ -154,7 +153,7 @@ def _entry(
     config: PredictConfig,
     device: str,
     scheme: str | None,
-    widths: Widths,
+    widths: dict[str, float],
     conditional: list[float],
     priced: _Priced,
     overridden: set[str],
@@ -162,13 +161,7 @@ def _entry(
 ) -> dict[str, Any]:
     result, point, steps = priced.result, priced.point, priced.steps
     named = {field.name: getattr(steps, field.name) for field in dataclasses.fields(steps)}
-    bits = {
-        "draft_bits": widths.draft_weight,
-        "verify_bits": widths.target_weight,
-        "draft_kv_bits": widths.draft_kv,
-        "verify_kv_bits": widths.target_kv,
-    }
-    status = {name: "predicted" if scheme and name not in overridden else "input" for name in bits}
+    status = {name: "predicted" if scheme and name not in overridden else "input" for name in widths}
     ar_bytes = sum(float(x) for x in vars(steps.ar_bf16.work.stored).values())
     return {
         "schema_version": 1,
@@ -176,13 +169,15 @@ def _entry(
         "device": device,
         "scheme": scheme,
         # Whether numbers of the user's own stand for a lossless code nobody knows.
-        "lossless": None if overridden & {"verify_bits", "verify_kv_bits"} else widths.lossless,
+        "lossless": None
+        if overridden & {"verify_bits", "verify_kv_bits"}
+        else scheme is None or find_scheme(scheme).lossless,
         "workload": {
             "batch": config.batch,
             "context_tokens": config.context,
             "prompt_tokens": config.prompt_tokens,
         },
-        "footprint": bits,
+        "footprint": widths,
         "acceptance": {"conditional": conditional},
         "pays": int(point.draft_length) > 0,
         **{field: _number(getattr(point, field)) for field in (f.name for f in dataclasses.fields(point))},
@@ -235,7 +230,7 @@ def _entry(
             "by_draft_length.draft_length": "input",
             "everything else": "predicted",
         },
-        **kernel_notes(pricing.device, [scheme_footprint(widths)]),
+        **kernel_notes(pricing.device, [uniform(*widths.values())]),
     }
 
 

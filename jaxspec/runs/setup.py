@@ -8,9 +8,8 @@ import os
 import jax
 import numpy as np
 
-from hwmodels import ALL_LAYER_MATRICES, Architecture, Footprint, Workload, catalog, uniform_weight_bits
-from jaxspec.compress.footprint import PrunedExponents
-from jaxspec.compress.scheme_widths import Widths
+from hwmodels import Architecture, Workload, catalog
+from jaxspec.compress.schemes import Scheme, find_scheme
 from jaxspec.errors import InputError
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
@@ -22,9 +21,6 @@ from jaxspec.tune.calibration import target_params
 from jaxspec.tune.hard import Decoding
 from jaxspec.tune.objective import Pricing
 from jaxspec.tune.proof import continuation_length
-
-#: How each scheme stores the exponents of pruned values.
-SCHEMES: dict[str, PrunedExponents] = {"cassandra1": "raw", "cassandra1-coded": "coded"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +41,7 @@ class Setup:
     prompts: np.ndarray
     calibration_prompts: np.ndarray
     decoding: Decoding
-    pruned_exponents: PrunedExponents
+    scheme: Scheme
     bytes_per_token: float
     notes: tuple[str, ...]
 
@@ -82,7 +78,7 @@ def make_setup(config: CommonConfig) -> Setup:
         prompts=prompts,
         calibration_prompts=calibration,
         decoding=Decoding(greedy=config.temperature == 0, temperature=config.temperature),
-        pruned_exponents=SCHEMES[config.scheme],
+        scheme=find_scheme(config.scheme, runs=True),
         bytes_per_token=len(loaded.tokenizer.decode(sample).encode()) / max(len(sample), 1),
         notes=tuple(notes),
     )
@@ -142,13 +138,3 @@ def resolve_pricing(config: CommonConfig | PredictConfig, device: str, own: Deco
         output_tokens=float(getattr(config, "output_tokens", CommonConfig.output_tokens)),
     )
     return Pricing(device=found, architecture=resolve_architecture(config.architecture, own), workload=workload)
-
-
-def scheme_footprint(widths: Widths) -> Footprint:
-    """The footprint of these widths: all matrices of the layers, experts among them."""
-    return Footprint(
-        draft_weight_bits=uniform_weight_bits(widths.draft_weight, ALL_LAYER_MATRICES),
-        target_weight_bits=uniform_weight_bits(widths.target_weight, ALL_LAYER_MATRICES),
-        draft_kv_bits=widths.draft_kv,
-        target_kv_bits=widths.target_kv,
-    )

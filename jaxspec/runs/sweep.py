@@ -16,7 +16,9 @@ import pyarrow.parquet as pq
 import hwmodels
 from hwmodels.design_point import DesignPoint, design_point
 from hwmodels.sensitivity import leaf_names
-from jaxspec.compress.scheme_widths import Widths, scheme_widths
+from jaxspec.compress.footprint import uniform
+from jaxspec.compress.knobs import knob_defaults
+from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.files import plain
 from jaxspec.partial_files import whole_file
@@ -26,7 +28,7 @@ from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.inputs import input_digests
 from jaxspec.runs.kernel_notes import kernel_notes
 from jaxspec.runs.progress import Reporter
-from jaxspec.runs.setup import resolve_pricing, scheme_footprint
+from jaxspec.runs.setup import resolve_pricing
 from jaxspec.runs.sweep_config import SweepConfig, axis_values, check_numbers, number_rules
 from jaxspec.settings import expect
 
@@ -149,9 +151,7 @@ def _notes(plan: _Plan) -> list[str]:
     notes = []
     for (_, device), base in zip(plan.pairs, plan.bases, strict=True):
         bits = {name: plan.axes.get(f"footprint.{name}", value) for name, value in base["footprint"].items()}
-        read = (bits[name] for name in ("draft_weight_bits", "target_weight_bits", "draft_kv_bits", "target_kv_bits"))
-        widths: Any = Widths(*read, lossless=True)  # pyright: ignore[reportArgumentType]
-        found = kernel_notes(base["device"], [scheme_footprint(widths)])
+        found = kernel_notes(base["device"], [_footprint(bits)])
         notes += [f"{device}: {note}" for note in found["notes"]]
     return list(dict.fromkeys(notes))
 
@@ -159,16 +159,17 @@ def _notes(plan: _Plan) -> list[str]:
 def _base(config: SweepConfig, architecture: str, device: str) -> dict[str, Any]:
     """The tree whose leaves axes are named by, at its values before any axis changes them."""
     pricing = resolve_pricing(build_config(CommonConfig, {"architecture": architecture}), device, None)
-    widths = scheme_widths(config.scheme)
+    scheme = find_scheme(config.scheme)
+    read = scheme.expected_footprint(knob_defaults(scheme))
     base = {
         "acceptance": {"alpha_token": 0.8},
         "architecture": pricing.architecture,
         "device": pricing.device,
         "footprint": {
-            "draft_kv_bits": widths.draft_kv,
-            "draft_weight_bits": widths.draft_weight,
-            "target_kv_bits": widths.target_kv,
-            "target_weight_bits": widths.target_weight,
+            "draft_kv_bits": float(read.draft_kv_bits),
+            "draft_weight_bits": float(read.draft_weight_bits["q"]),
+            "target_kv_bits": float(read.target_kv_bits),
+            "target_weight_bits": float(read.target_weight_bits["q"]),
         },
         "workload": pricing.workload,
     }
@@ -219,16 +220,17 @@ def evaluate_points(
     }
 
 
+def _footprint(bits: dict[str, Any]) -> hwmodels.Footprint:
+    """The footprint with these widths for all matrices of the layers."""
+    return uniform(bits["draft_weight_bits"], bits["target_weight_bits"], bits["draft_kv_bits"], bits["target_kv_bits"])
+
+
 def _one(tree: dict[str, Any], max_draft_length: int) -> DesignPoint:
-    bits = tree["footprint"]
-    widths = Widths(
-        bits["draft_weight_bits"], bits["target_weight_bits"], bits["draft_kv_bits"], bits["target_kv_bits"], True
-    )
     return design_point(
         tree["device"],
         tree["architecture"],
         workload=tree["workload"],
-        footprint=scheme_footprint(widths),
+        footprint=_footprint(tree["footprint"]),
         acceptance=hwmodels.Acceptance(jnp.full(max_draft_length, tree["acceptance"]["alpha_token"])),
     )
 

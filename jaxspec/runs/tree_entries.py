@@ -12,7 +12,8 @@ from jaxtyping import Array, Float
 import hwmodels
 from hwmodels.effective_performance import Decision, decide, effective_performance
 from hwmodels.verification_length import best_schedule, generation_time
-from jaxspec.compress.knobs import Knobs, knobs_to_json
+from jaxspec.compress.knob_files import knobs_to_json
+from jaxspec.compress.knobs import Knobs
 from jaxspec.runs.stages import Arrays
 from jaxspec.runs.tree_drafts import NamedDraft
 from jaxspec.runs.tree_growth import first_nodes

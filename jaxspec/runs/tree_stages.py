@@ -10,7 +10,6 @@ import numpy as np
 
 import hwmodels
 from hwmodels.interface import UNCOMPRESSED_BITS
-from jaxspec.compress.footprint import BitsPerValue
 from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.models.embedded import load_model
 from jaxspec.runs.config import TreeConfig
@@ -21,13 +20,14 @@ from jaxspec.runs.stages import Arrays
 from jaxspec.runs.tree_drafts import NamedDraft, make_draft, self_draft
 from jaxspec.runs.tree_growth import candidate_shape, first_nodes, grow
 from jaxspec.runs.tree_measuring import decode_prompts_with_tree, record_ranks
+from jaxspec.settings import knob_values
 from jaxspec.speculate.expansion import TreeLimits, tree_limits
 from jaxspec.speculate.tree import autoregressive_tree
 from jaxspec.trees.optimal_tree import RankedTree
 from jaxspec.trees.rank_traces import RankTraces
 from jaxspec.trees.topology import Tree
 from jaxspec.tune.hard import Decoding
-from jaxspec.tune.objective import footprint
+from jaxspec.tune.objective import priced_footprint
 
 __all__ = ["TreeMeasuring"]
 
@@ -57,10 +57,9 @@ class TreeMeasuring(Measuring):
     @cached_property
     def knobs(self) -> Knobs | None:
         """Of the target's compressed copy; None for another draft."""
-        given = ("weight_prune", "weight_cut_bits", "kv_prune", "kv_cut_bits")
         if self.other is not None:
             return None
-        return uniform_knobs(self.setup.config, **{name: getattr(self.config, name) for name in given})
+        return uniform_knobs(self.setup.scheme, self.setup.config, knob_values(self.config))
 
     @cached_property
     def draft(self) -> NamedDraft:
@@ -153,8 +152,7 @@ class TreeMeasuring(Measuring):
         _ = self.calibration_text
 
         def compute() -> Arrays:
-            measured = self.measure(knobs)
-            return {"weight": measured.weight_bits._asdict(), "kv": measured.kv_bits._asdict()}
+            return dict(vars(self.measure(knobs).footprint))
 
         found = jax.tree.map(jnp.asarray, self.stages.run("footprint", compute))
-        return footprint(BitsPerValue(**found["weight"]), BitsPerValue(**found["kv"]))
+        return priced_footprint(hwmodels.Footprint(**found))

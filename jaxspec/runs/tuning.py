@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxspec.compress.footprint import mean_draft_bits
 from jaxspec.compress.knobs import Knobs, harden, uniform_knobs
 from jaxspec.files import plain
 from jaxspec.report import write_report
@@ -21,14 +22,7 @@ from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Arrays
 from jaxspec.settings import expect
 from jaxspec.tune.gradient import HISTORY, Goal, Plan, ascend
-from jaxspec.tune.hard import (
-    GRID_CUT_BITS,
-    GRID_PRUNE,
-    best_length,
-    grid_knobs,
-    token_acceptance,
-    with_best_length,
-)
+from jaxspec.tune.hard import best_length, grid_knobs, grid_points, token_acceptance, with_best_length
 from jaxspec.tune.objective import DraftMeasurement, Pricing
 
 #: Rounding knobs to whole bits may overstep a limit a little; this share of it is let pass.
@@ -54,13 +48,14 @@ class Tuning(Measuring):
         entries = []
         for device, knobs in chosen.items():
             entry = self.entry(device, knobs, hero="tuned")
-            extra = {"objective": self.config.objective, "grid": _grid_rows(grid, self.pricings[device])}
-            entries.append(entry | extra | {"status": entry["status"] | {"grid": _GRID_STATUS}})
+            extra = {"objective": self.config.objective, "grid": self._grid_rows(grid, device)}
+            given = dict.fromkeys(grid_points(self.setup.scheme)[0], "input")
+            entries.append(entry | extra | {"status": entry["status"] | {"grid": given | _GRID_STATUS}})
         return entries
 
     def _measure_grid(self) -> list[DraftMeasurement]:
         """Every grid point's draft on calibration text; what it costs is a matter of the device, later."""
-        points = grid_knobs(self.setup.config)
+        points = grid_knobs(self.setup.scheme, self.setup.config)
         _ = self.calibration  # a stage of its own: neither its bar nor its arrays may begin inside this one
         structure = jax.tree.structure(jax.eval_shape(self.measure, points[0]))
 
@@ -70,7 +65,7 @@ class Tuning(Measuring):
                 for knobs in points:
                     measured = jax.device_get(self.measure(knobs))
                     rows.append(jax.tree.leaves(measured))
-                    alpha, bits = float(measured.survival[0]), float(measured.weight_bits.draft.mean())
+                    alpha, bits = float(measured.survival[0]), float(mean_draft_bits(measured.footprint))
                     bar.advance(f"first draft token accepted {alpha:.3f} at {bits:.2f} bits per weight")
             return {f"{i:02d}": np.stack(leaves) for i, leaves in enumerate(zip(*rows, strict=True))}
 
@@ -81,8 +76,8 @@ class Tuning(Measuring):
     def _choose(self, grid: list[DraftMeasurement], device: str, pricing: Pricing) -> dict[str, Knobs]:
         """The four configurations of a device, hardened, each with its own best draft length."""
         setup, config = self.setup, self.config
-        default = self._with_best_length(uniform_knobs(setup.config), pricing)[0]
-        points = grid_knobs(setup.config)
+        default = self._with_best_length(uniform_knobs(setup.scheme, setup.config), pricing)[0]
+        points = grid_knobs(setup.scheme, setup.config)
         scores = [best_length(pricing, row) for row in grid]
         winner = int(np.argmax([speedup for _, speedup in scores]))
         best_point = harden(points[winner], draft_length=scores[winner][0])
@@ -95,13 +90,15 @@ class Tuning(Measuring):
             draft_bits=self._draft_budget,
             bytes_per_token=setup.bytes_per_token,
             decode_temperature=config.surrogate_temperature if setup.decoding.greedy else config.temperature,
-            pruned_exponents=setup.pruned_exponents,
         )
         plan = Plan(steps=config.uniform_steps, learning_rate=config.learning_rate, seed=config.seed, tied=True)
         soft = self._ascend(pricing, best_point, goal, plan, device)
         # A soft pair lies between two whole numbers of bits; both, and the grid's winner, stand for election.
-        whole = (jnp.floor(soft.weight_cut_bits), jnp.ceil(soft.weight_cut_bits))
-        candidates = [dataclasses.replace(soft, weight_cut_bits=bits) for bits in whole]
+        whole = [spec.name for spec in setup.scheme.knob_specs if spec.whole and spec.per == "matrix"]
+        candidates = [
+            soft.replace_values(**{name: rounded(soft.values[name]) for name in whole})
+            for rounded in (jnp.floor, jnp.ceil)
+        ]
         uniform = self._elect(pricing, [*candidates, best_point])
 
         plan = dataclasses.replace(plan, steps=config.steps, tied=False)
@@ -109,14 +106,14 @@ class Tuning(Measuring):
         return {"default": default, "grid": best_point, "uniform": uniform, "tuned": tuned}
 
     def _with_best_length(self, knobs: Knobs, pricing: Pricing) -> tuple[Knobs, float]:
-        return with_best_length(self.calibration, knobs, pricing, self.setup.decoding, self.setup.pruned_exponents)
+        return with_best_length(self.calibration, knobs, pricing, self.setup.decoding)
 
     @cached_property
     def _draft_budget(self) -> float | None:
         """Bits per weight to keep to: given, or those of the default where quality alone is the objective."""
         if self.config.draft_bits is not None or self.config.objective == "speedup":
             return self.config.draft_bits
-        return float(jnp.mean(self.measure(uniform_knobs(self.setup.config)).weight_bits.draft))
+        return float(mean_draft_bits(self.measure(uniform_knobs(self.setup.scheme, self.setup.config)).footprint))
 
     def _elect(self, pricing: Pricing, candidates: list[Knobs]) -> Knobs:
         """The hardened candidate that does best on calibration text by the run's own objective; the first on a tie.
@@ -132,7 +129,7 @@ class Tuning(Measuring):
             limits = (
                 (float(measured.kl), config.max_kl),
                 (bits_per_byte, config.max_bits_per_byte),
-                (float(measured.weight_bits.draft.mean()), budget),
+                (float(mean_draft_bits(measured.footprint)), budget),
             )
             excess = [max(got / limit - 1 - _ROUNDING_ALLOWANCE, 0.0) for got, limit in limits if limit is not None]
             elected.append(((-sum(excess), value), knobs))
@@ -142,7 +139,6 @@ class Tuning(Measuring):
         stage = "uniform" if plan.tied else "tuned"
         description = "tuning one pair for all matrices" if plan.tied else "tuning every matrix"
         name = f"ascent/{_slug(device)}-{stage}"
-        fields = [field.name for field in dataclasses.fields(start)]
 
         def compute() -> Arrays:
             with (
@@ -151,44 +147,43 @@ class Tuning(Measuring):
             ):
                 on_step = lambda step, speedup: bar.jump(step, f"speedup {speedup:.3f}x")
                 knobs, history = ascend(self.calibration, pricing, start, goal, plan, manager=manager, on_step=on_step)
-            return {"history": history, **{field: getattr(knobs, field) for field in fields}}
+            return {"history": history, "values": knobs.values, "draft_length_logits": knobs.draft_length_logits}
 
         stored = self.stages.run(name, compute)
         self.stages.drop_progress(name)
         for step, row in enumerate(stored["history"].tolist()):
             columns = dict(zip(HISTORY, row, strict=True))
             self.metrics.append({"device": device, "stage": stage, "step": step + 1, **columns})
-        return Knobs(**{field: jnp.asarray(stored[field]) for field in fields})
+        return Knobs(
+            values=jax.tree.map(jnp.asarray, stored["values"]),
+            draft_length_logits=jnp.asarray(stored["draft_length_logits"]),
+            scheme=start.scheme,
+        )
+
+    def _grid_rows(self, grid: list[DraftMeasurement], device: str) -> list[dict[str, Any]]:
+        """The grid as the report shows it."""
+        rows = []
+        for point, measured in zip(grid_points(self.setup.scheme), grid, strict=True):
+            length, speedup = best_length(self.pricings[device], measured)
+            rows.append(
+                point
+                | {
+                    "alpha_token": float(token_acceptance(jnp.asarray(measured.survival), length)),
+                    "bits_per_weight": float(mean_draft_bits(measured.footprint)),
+                    "draft_length": length,
+                    "speedup_vs_bf16_ar": speedup,
+                }
+            )
+        return rows
 
 
-#: Column of the grid -> status.
+#: Column of the grid beside its knobs -> status.
 _GRID_STATUS = {
-    "weight_prune": "input",
-    "weight_cut_bits": "input",
     "alpha_token": "measured",
     "bits_per_weight": "measured",
     "draft_length": "predicted",
     "speedup_vs_bf16_ar": "predicted",
 }
-
-
-def _grid_rows(grid: list[DraftMeasurement], pricing: Pricing) -> list[dict[str, Any]]:
-    """The grid as the report shows it."""
-    pairs = [(prune, cut) for prune in GRID_PRUNE for cut in GRID_CUT_BITS]
-    rows = []
-    for (prune, cut), measured in zip(pairs, grid, strict=True):
-        length, speedup = best_length(pricing, measured)
-        rows.append(
-            {
-                "weight_prune": prune,
-                "weight_cut_bits": cut,
-                "alpha_token": float(token_acceptance(jnp.asarray(measured.survival), length)),
-                "bits_per_weight": float(np.mean(measured.weight_bits.draft)),
-                "draft_length": length,
-                "speedup_vs_bf16_ar": speedup,
-            }
-        )
-    return rows
 
 
 def _slug(name: str) -> str:

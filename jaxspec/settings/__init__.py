@@ -13,15 +13,14 @@ from jaxspec.settings.commands import (
     TuneConfig,
     quick_settings,
 )
-from jaxspec.settings.draft import DEFAULT_KNOBS, KNOB_RANGES, MAX_DRAFT_LENGTH
+from jaxspec.settings.draft import knob_values
+from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.packing import PackConfig
 from jaxspec.settings.prediction import PredictConfig
 from jaxspec.settings.toml import config_hash, read_toml, to_toml
 
 __all__ = [
-    "DEFAULT_KNOBS",
     "DRAFT_NAMES",
-    "KNOB_RANGES",
     "MAX_DRAFT_LENGTH",
     "QUICK",
     "CommonConfig",
@@ -34,6 +33,7 @@ __all__ = [
     "build_config",
     "config_hash",
     "expect",
+    "knob_values",
     "notes",
     "quick_settings",
     "read_toml",

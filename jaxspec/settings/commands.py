@@ -9,9 +9,10 @@ from typing import Literal
 from jaxspec.errors import InputError
 from jaxspec.settings.base import Settings, Unused
 from jaxspec.settings.coercion import shown
-from jaxspec.settings.draft import MAX_DRAFT_LENGTH, knob
+from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
 from jaxspec.settings.fields import hints, setting
-from jaxspec.settings.schemes import NetworkScheme
+from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
+from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, KNOBS, NetworkScheme
 from jaxspec.suggestions import hint
 
 __all__ = [
@@ -32,8 +33,6 @@ Search = Literal["prior", "width", "depth", "greedy"]
 
 #: Names that stand for a draft wherever one is asked for; directories of a network or a head are the others.
 DRAFT_NAMES = ("self", "embedded-head", "embedded-small", "ngram")
-
-_KNOBS = ("weight_prune", "weight_cut_bits", "kv_prune", "kv_cut_bits")
 
 
 def check_draft_name(name: str) -> None:
@@ -58,7 +57,7 @@ class CommonConfig(Settings):
     )
     batch: int = setting(1, "Sequences decoded together, for the cost.", low=1, high=4096)
     context: int = setting(1024, "Cached tokens per sequence, for the cost.", low=0, high=10_000_000)
-    scheme: NetworkScheme = setting("cassandra1", "Storage of pruned values: raw, or coded.")
+    scheme: NetworkScheme = setting(DEFAULT_SCHEME_NAME, "How the target and its draft are stored.")
     text: str = setting("stdlib", "'stdlib', or a text file: its first half calibrates, its second half is held out.")
     temperature: float = setting(0.0, "Of decoding; 0 is greedy.", low=0, high=10)
     prompts: int = setting(96, "Held-out prompts that are decoded.", low=1, high=100_000)
@@ -114,13 +113,9 @@ class TuneConfig(CommonConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class EvaluateConfig(CommonConfig):
+class EvaluateConfig(KnobSettings, CommonConfig):
     """`jaxspec evaluate`."""
 
-    weight_prune: float = knob("weight_prune", "Share of each row's weights that the draft does not read.")
-    weight_cut_bits: float = knob("weight_cut_bits", "Mantissa bits of a weight that the draft does not read.")
-    kv_prune: float = knob("kv_prune", "Share of the KV cache that the draft does not read, per token.")
-    kv_cut_bits: float = knob("kv_cut_bits", "Mantissa bits of the KV cache that the draft does not read.")
     draft_length: int = setting(5, "Tokens drafted per cycle.", low=1, high=MAX_DRAFT_LENGTH)
     knobs: str | None = setting(
         None,
@@ -129,15 +124,16 @@ class EvaluateConfig(CommonConfig):
     )
 
     unused = (
+        *knobs_of_other_schemes(),
         Unused(
-            (*_KNOBS, "draft_length"),
+            (*KNOBS, "draft_length"),
             lambda config: "knobs takes all of them from a tuning run" if config.knobs is not None else None,
         ),
     )
 
 
 @dataclasses.dataclass(frozen=True)
-class TreeConfig(CommonConfig):
+class TreeConfig(KnobSettings, CommonConfig):
     """`jaxspec tree`."""
 
     draft: str = setting(
@@ -145,10 +141,6 @@ class TreeConfig(CommonConfig):
         "self, ngram, embedded-head, embedded-small, or a directory of a network or head.",
         check=check_draft_name,
     )
-    weight_prune: float = knob("weight_prune", "Draft self: share of each row's weights that it does not read.")
-    weight_cut_bits: float = knob("weight_cut_bits", "Draft self: mantissa bits of a weight that it does not read.")
-    kv_prune: float = knob("kv_prune", "Draft self: share of the KV cache that it does not read, per token.")
-    kv_cut_bits: float = knob("kv_cut_bits", "Draft self: mantissa bits of the KV cache that it does not read.")
     nodes: int = setting(32, "Drafted tokens of the largest tree; verifying it takes one token more.", low=1, high=512)
     depth: int = setting(8, "Drafted tokens below one another, at most.", low=1, high=64)
     search: Search = setting("prior", "How trees grow.")
@@ -160,8 +152,9 @@ class TreeConfig(CommonConfig):
     )
 
     unused = (
+        *knobs_of_other_schemes(),
         Unused(
-            (*_KNOBS, "scheme"),
+            (*KNOBS, "scheme"),
             lambda config: None if config.draft == "self" else f"draft {config.draft!r} is not a compressed copy",
         ),
     )

@@ -1,29 +1,56 @@
-"""Limits and defaults of the knobs of a compressed draft, stated once for configurations and for the library."""
+"""Settings of the knobs of all schemes, generated from the registry: a knob's default, range and help are stated there."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
+from jaxspec.settings.base import Settings, Unused
 from jaxspec.settings.fields import setting
+from jaxspec.settings.knobs import KnobSpec
+from jaxspec.settings.schemes import KNOBS, SCHEME_FACTS
 
-__all__ = ["DEFAULT_KNOBS", "KNOB_RANGES", "MAX_DRAFT_LENGTH", "knob"]
-
-#: Longest draft that tuning considers.
-MAX_DRAFT_LENGTH = 8
-
-#: Lowest and highest value of each knob. A draft without any weight of a matrix has no use, so pruning ends at 95 %.
-KNOB_RANGES = {
-    "weight_prune": (0.0, 0.95),
-    "weight_cut_bits": (0.0, 7.0),
-    "kv_prune": (0.0, 0.95),
-    "kv_cut_bits": (0.0, 7.0),
-}
-
-#: Cassandra's "40 %/4 bits" (VI-A): weights 40 % pruned and 4 bits cut, KV cache not pruned and 4 bits cut.
-DEFAULT_KNOBS = {"weight_prune": 0.4, "weight_cut_bits": 4.0, "kv_prune": 0.0, "kv_cut_bits": 4.0}
+__all__ = ["MATRIX_KNOBS", "KnobSettings", "MatrixKnobSettings", "knob_values", "knobs_of_other_schemes"]
 
 
-def knob(name: str, help: str) -> Any:  # noqa: A002
-    """The field of a knob, the same everywhere."""
-    low, high = KNOB_RANGES[name]
-    return setting(DEFAULT_KNOBS[name], help, low=low, high=high)
+def _settings(name: str, specs: list[KnobSpec], *, hard: bool) -> Any:
+    """A configuration with one field per knob.
+
+    Args:
+        hard: knobs that a hard configuration rounds are whole numbers.
+    """
+
+    def field(spec: KnobSpec) -> tuple[str, type, Any]:
+        kind = int if hard and spec.whole else float
+        return spec.name, kind, setting(kind(spec.default), spec.help, low=spec.low, high=spec.high)
+
+    namespace = {"__doc__": "One field for each knob.", "__module__": __name__}
+    return dataclasses.make_dataclass(name, map(field, specs), bases=(Settings,), frozen=True, namespace=namespace)
+
+
+#: One field for each knob of any scheme, the same for the whole network.
+KnobSettings = _settings("KnobSettings", list(KNOBS.values()), hard=False)
+
+#: Names of the knobs of matrices.
+MATRIX_KNOBS = tuple(spec.name for spec in KNOBS.values() if spec.per == "matrix")
+
+#: One field for each of them, as a hard draft has it.
+MatrixKnobSettings = _settings("MatrixKnobSettings", [KNOBS[name] for name in MATRIX_KNOBS], hard=True)
+
+
+def knob_values(config: Any) -> dict[str, float]:
+    """The knobs of a configuration's own scheme."""
+    return {spec.name: getattr(config, spec.name) for spec in SCHEME_FACTS[config.scheme].knob_specs}
+
+
+def _lacks(name: str, config: Any) -> str | None:
+    facts = SCHEME_FACTS.get(config.scheme)
+    if facts is None or any(spec.name == name for spec in facts.knob_specs):
+        return None
+    return f"scheme {config.scheme} has no such knob" if facts.knob_specs else f"scheme {config.scheme} has no knobs"
+
+
+def knobs_of_other_schemes(*, only_matrices: bool = False) -> tuple[Unused, ...]:
+    """A rule for each knob: it is refused where the scheme does not have it."""
+    names = MATRIX_KNOBS if only_matrices else tuple(KNOBS)
+    return tuple(Unused((name,), lambda config, name=name: _lacks(name, config)) for name in names)

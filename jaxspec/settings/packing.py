@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from jaxspec.settings.base import Settings, Unused
+from jaxspec.settings.base import Unused
 from jaxspec.settings.commands import CommonConfig
-from jaxspec.settings.draft import DEFAULT_KNOBS, KNOB_RANGES, knob
+from jaxspec.settings.draft import MATRIX_KNOBS, MatrixKnobSettings, knobs_of_other_schemes
 from jaxspec.settings.fields import same_as, setting
-from jaxspec.settings.schemes import PACKED_WITH_DRAFT, PackScheme
+from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, SCHEME_FACTS, PackScheme
 
 __all__ = ["Importance", "PackConfig"]
 
@@ -20,7 +20,7 @@ _TEXT = ("text", "calibration_windows", "window_tokens", "seed")
 
 
 def _no_draft(config: PackConfig) -> str | None:
-    return None if config.scheme in PACKED_WITH_DRAFT else f"scheme {config.scheme} has no draft"
+    return None if SCHEME_FACTS[config.scheme].has_draft else f"scheme {config.scheme} has no draft"
 
 
 def _no_text(config: PackConfig) -> str | None:
@@ -28,26 +28,19 @@ def _no_text(config: PackConfig) -> str | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class PackConfig(Settings):
+class PackConfig(MatrixKnobSettings):
     """Settings of `jaxspec pack`.
 
     Attributes:
         model: "embedded", a safetensors file, or a folder with a checkpoint.
-        weight_prune, weight_cut_bits: of every matrix of the draft.
+        one field for each knob of matrices: of every matrix of the draft.
         knobs: result.json of a tuning run, whose knobs are taken instead, matrix by matrix.
         importance: wanda runs the network on text; magnitude does not; auto takes wanda where the network is known.
         text, calibration_windows, window_tokens, seed: what wanda is measured on.
     """
 
     model: str = same_as(CommonConfig, "model")
-    scheme: PackScheme = setting("cassandra1", "How tensors are coded; cassandra2 is not lossless.")
-    weight_prune: float = knob("weight_prune", "Share of each row's weights that the draft does not read.")
-    weight_cut_bits: int = setting(
-        int(DEFAULT_KNOBS["weight_cut_bits"]),
-        "Mantissa bits of a weight that the draft does not read.",
-        low=KNOB_RANGES["weight_cut_bits"][0],
-        high=KNOB_RANGES["weight_cut_bits"][1],
-    )
+    scheme: PackScheme = setting(DEFAULT_SCHEME_NAME, "How tensors are coded; cassandra2 is not lossless.")
     knobs: str | None = setting(
         None, "result.json of `jaxspec tune`: its tuned knobs, matrix by matrix, instead of one pair.", unset="none"
     )
@@ -60,9 +53,10 @@ class PackConfig(Settings):
     seed: int = same_as(CommonConfig, "seed", "Decides the windows of that text.")
 
     unused = (
-        Unused(("weight_prune", "weight_cut_bits", "knobs", "importance"), _no_draft),
+        Unused((*MATRIX_KNOBS, "knobs", "importance"), _no_draft),
+        *knobs_of_other_schemes(only_matrices=True),
         Unused(
-            ("weight_prune", "weight_cut_bits"),
+            MATRIX_KNOBS,
             lambda config: "knobs takes them from a tuning run" if config.knobs is not None else None,
         ),
         Unused(_TEXT, _no_text, refused=False),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 
 from jaxspec.errors import InputError
-from jaxspec.settings.base import Settings, Unused
+from jaxspec.settings.base import Unused
 from jaxspec.settings.commands import CommonConfig
-from jaxspec.settings.draft import knob
+from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
 from jaxspec.settings.fields import same_as, setting
-from jaxspec.settings.schemes import WIDTHS_WITH_DRAFT, WidthScheme
+from jaxspec.settings.schemes import KNOBS, SCHEME_FACTS, WidthScheme
 
 __all__ = ["MAX_PREDICTED_LENGTH", "PredictConfig"]
 
@@ -29,13 +29,12 @@ def _few_positions(numbers: tuple[float, ...]) -> None:
         raise InputError(f"acceptance has {len(numbers)} positions; allowed are 1 to {MAX_PREDICTED_LENGTH}")
 
 
-def _without_draft(config: PredictConfig) -> str | None:
+def _no_scheme(config: PredictConfig) -> str | None:
     """Why the knobs decide nothing."""
-    if config.scheme is None:
-        return f"knobs decide the widths of scheme {', '.join(WIDTHS_WITH_DRAFT)}, and no scheme came"
-    if config.scheme not in WIDTHS_WITH_DRAFT:
-        return f"scheme {config.scheme} has no pruned or truncated draft"
-    return None
+    if config.scheme is not None:
+        return None
+    able = [name for name, facts in SCHEME_FACTS.items() if facts.knob_specs]
+    return f"knobs decide the widths of scheme {', '.join(able)}, and no scheme came"
 
 
 def _all_widths_given(config: PredictConfig) -> str | None:
@@ -44,7 +43,7 @@ def _all_widths_given(config: PredictConfig) -> str | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class PredictConfig(Settings):
+class PredictConfig(KnobSettings):
     """`jaxspec predict`."""
 
     architecture: str = same_as(
@@ -66,10 +65,6 @@ class PredictConfig(Settings):
         "How weights and KV are stored; widths are counted on Gaussian weights.",
         unset="Cassandra's printed point",
     )
-    weight_prune: float = knob("weight_prune", "Share of weights that the scheme's draft lacks.")
-    weight_cut_bits: float = knob("weight_cut_bits", "Mantissa bits of weights that it lacks.")
-    kv_prune: float = knob("kv_prune", "Share of KV elements that it lacks.")
-    kv_cut_bits: float = knob("kv_cut_bits", "Mantissa bits of KV elements that it lacks.")
     draft_bits: float | None = setting(
         None, "Bits a draft step reads per weight of the layers; wins over --scheme.", **_WIDTH_LIMITS
     )
@@ -81,7 +76,8 @@ class PredictConfig(Settings):
     )
 
     unused = (
-        Unused(("weight_prune", "weight_cut_bits", "kv_prune", "kv_cut_bits"), _without_draft),
+        Unused(tuple(KNOBS), _no_scheme),
+        *knobs_of_other_schemes(),
         Unused(
             ("max_draft_length",),
             lambda config: "acceptance names every position" if len(config.acceptance) > 1 else None,

@@ -1,37 +1,114 @@
-"""Names of the storage schemes, by command, and which of them contain a draft that knobs decide.
+"""The registry of storage schemes: what each is, which knobs it has, what it can do, and where its numerics are.
 
-The schemes themselves are in `compress.scheme_widths` and `formats.container.schemes`; a test compares the names.
+A new scheme is a file under `compress/schemes/` and an entry here. Configurations, command line, help and reports read the
+entries, so that none of them has to load JAX; `jaxspec.compress.schemes` has the objects.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+import dataclasses
+from typing import TYPE_CHECKING, Literal
 
-__all__ = ["PACKED_WITH_DRAFT", "WIDTHS_WITH_DRAFT", "NetworkScheme", "PackScheme", "WidthScheme"]
+from jaxspec.settings.knobs import CUT_AND_PRUNE, KnobSpec
 
-#: How a network that runs stores its pruned values.
-NetworkScheme = Literal["cassandra1", "cassandra1-coded"]
+__all__ = ["DEFAULT_SCHEME_NAME", "KNOBS", "SCHEME_FACTS", "SchemeFacts"]
 
-#: What a checkpoint can be packed with.
-PackScheme = Literal["huffman", "huffllm", "cassandra1", "cassandra1-coded", "cassandra2", "raw"]
 
-#: Those with a draft inside.
-PACKED_WITH_DRAFT = ("cassandra1", "cassandra1-coded", "cassandra2")
+@dataclasses.dataclass(frozen=True)
+class SchemeFacts:
+    """What is known of a scheme without its numerics.
 
-#: What can be priced without a network.
-WidthScheme = Literal[
-    "bf16",
-    "cassandra1",
-    "cassandra1-coded",
-    "cassandra2",
-    "huffman",
-    "huffllm",
-    "bit-slices",
-    "q8_0",
-    "q4_0",
-    "mxfp8",
-    "mxfp4",
-]
+    Attributes:
+        place: "module:object" below `jaxspec.compress.schemes`.
+        lossless: whether the target is the uncompressed network's, bit for bit.
+        knob_specs: what may be set; empty for a scheme without choices.
+        has_draft: whether a draft step reads less than the target does.
+        runs: whether drafts can be made and run, not only priced and packed.
+        packs: whether a container can hold it.
+    """
 
-#: Those whose widths the four knobs decide.
-WIDTHS_WITH_DRAFT = ("cassandra1", "cassandra1-coded", "cassandra2")
+    name: str
+    title: str
+    place: str
+    lossless: bool
+    knob_specs: tuple[KnobSpec, ...] = ()
+    has_draft: bool = False
+    runs: bool = False
+    packs: bool = False
+
+
+_CASSANDRA = {"knob_specs": CUT_AND_PRUNE, "has_draft": True, "packs": True}
+
+_ALL = (
+    SchemeFacts(
+        "cassandra1",
+        "a draft of pruned, truncated values with unary exponents; lossless",
+        "cassandra1:CASSANDRA1",
+        lossless=True,
+        runs=True,
+        **_CASSANDRA,
+    ),
+    SchemeFacts(
+        "cassandra1-coded",
+        "the same, exponents of pruned values coded too; lossless",
+        "cassandra1:CASSANDRA1_CODED",
+        lossless=True,
+        runs=True,
+        **_CASSANDRA,
+    ),
+    SchemeFacts(
+        "cassandra2",
+        "a draft with shared MX exponents; changes the target a little (not lossless)",
+        "cassandra2:CASSANDRA2",
+        lossless=False,
+        **_CASSANDRA,
+    ),
+    SchemeFacts(
+        "huffman",
+        "exponents by Huffman codes; lossless, decodes fastest",
+        "huffman:HUFFMAN",
+        lossless=True,
+        packs=True,
+    ),
+    SchemeFacts(
+        "huffllm",
+        "Huff-LLM's fields (float16 1-5-5-5, bfloat16 1-4-4-7), each Huffman-coded; lossless",
+        "huffman:HUFFLLM",
+        lossless=True,
+        packs=True,
+    ),
+    SchemeFacts(
+        "bit-slices",
+        "8-bit weights, the draft reads the upper half (ELMoE-3D)",
+        "bit_slices:BIT_SLICES",
+        lossless=False,
+        has_draft=True,
+    ),
+    SchemeFacts("q8_0", "8-bit groups of 32", "quantized:Q8_0", lossless=False),
+    SchemeFacts("q4_0", "4-bit groups of 32", "quantized:Q4_0", lossless=False),
+    SchemeFacts("mxfp8", "8-bit MX elements", "quantized:MXFP8", lossless=False),
+    SchemeFacts("mxfp4", "4-bit MX elements", "quantized:MXFP4", lossless=False),
+    SchemeFacts("bf16", "nothing compressed; the draft is the target", "uncompressed:BF16", lossless=True),
+    SchemeFacts("raw", "every tensor as it is, checksummed", "uncompressed:RAW", lossless=True, packs=True),
+)
+
+#: Every scheme by the name that users give.
+SCHEME_FACTS: dict[str, SchemeFacts] = {facts.name: facts for facts in _ALL}
+
+#: What a user gets who names none.
+DEFAULT_SCHEME_NAME = "cassandra1"
+
+#: The knobs of all schemes by name; schemes that share a name share the knob.
+KNOBS: dict[str, KnobSpec] = {spec.name: spec for facts in _ALL for spec in facts.knob_specs}
+
+if TYPE_CHECKING:
+    #: How a network that runs can be stored.
+    NetworkScheme = str
+    #: What a checkpoint can be packed with.
+    PackScheme = str
+    #: What can be priced without a network.
+    WidthScheme = str
+else:
+    NetworkScheme = Literal[tuple(facts.name for facts in _ALL if facts.runs)]
+    PackScheme = Literal[tuple(facts.name for facts in _ALL if facts.packs)]
+    WidthScheme = Literal[tuple(SCHEME_FACTS)]

@@ -23,7 +23,7 @@ from jaxspec.checks import (
     check_tokens,
     check_traced_count,
 )
-from jaxspec.compress.knobs import Knobs, uniform_knobs
+from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.kv import compress_cache, round_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, causal_mask, forward
@@ -244,6 +244,7 @@ def decode_autoregressively(
     target_params: Params,
     prompts: Int[Array, "batch prompt"],
     prompt_ids: Int[Array, " batch"],
+    knobs: Knobs,
     seed: Key[Array, ""],
     temperature: Float[Array, ""] | float,
     *,
@@ -255,11 +256,12 @@ def decode_autoregressively(
 ) -> Decoded:
     """Autoregressive decoding through the same compiled step at the same static width: the draft's place stays empty.
 
-    Args: as for `decode`.
+    Args:
+        knobs: any of the scheme that this is compared with, so that both share a compilation; nothing reads what they do.
+        others: as for `decode`.
     Raises:
         ValueError: see `decode`.
     """
-    knobs = uniform_knobs(config, weight_prune=0.0, weight_cut_bits=0.0, kv_cut_bits=0.0, draft_length=1)
     return decode(
         target_params,
         target_params,

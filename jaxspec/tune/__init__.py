@@ -2,15 +2,15 @@
 
 from jaxspec.tune.calibration import Calibration, calibrate, target_params
 from jaxspec.tune.gradient import AscentState, Goal, Plan, ascend, ascend_once
-from jaxspec.tune.hard import Decoding, best_length, grid_knobs, measure_hard
+from jaxspec.tune.hard import Decoding, best_length, grid_knobs, grid_points, measure_hard
 from jaxspec.tune.objective import (
     DraftMeasurement,
     Pricing,
     conditional_acceptance,
-    footprint,
     mean_log_speedup,
     measure,
     price,
+    priced_footprint,
 )
 from jaxspec.tune.proof import count_mismatches, decode_prompts, predict_cycles
 from jaxspec.tune.statistics import Interval, acceptance, gap_in_standard_errors, speedup_ratio
@@ -32,14 +32,15 @@ __all__ = [
     "conditional_acceptance",
     "count_mismatches",
     "decode_prompts",
-    "footprint",
     "gap_in_standard_errors",
     "grid_knobs",
+    "grid_points",
     "mean_log_speedup",
     "measure",
     "measure_hard",
     "predict_cycles",
     "price",
+    "priced_footprint",
     "speedup_ratio",
     "target_params",
 ]

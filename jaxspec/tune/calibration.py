@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +11,9 @@ from flax import struct
 from jaxtyping import Array, Int
 
 from jaxspec.checks import check_count, check_network, check_tokens
-from jaxspec.compress.kv import RankedKV, rank_kv, round_kv
-from jaxspec.compress.weights import RankedMatrix, activation_norms, rank_weights
+from jaxspec.compress.kv import PreparedKV, prepare_kv, round_kv
+from jaxspec.compress.schemes import Scheme
+from jaxspec.compress.weights import activation_norms, prepare
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
 from jaxspec.speculate.acceptance import TargetText
@@ -19,20 +21,20 @@ from jaxspec.speculate.acceptance import TargetText
 
 @struct.dataclass
 class Calibration:
-    """A target with its ranked weights, and text with the target's logits and ranked KV.
+    """A target with what a scheme prepared of its weights, and text with the target's logits and its prepared KV.
 
     Attributes:
         params: float32 values of the stored bfloat16 parameters.
-        ranked: Wanda-ranked matrices by kind.
+        prepared: of the weights, the scheme's own (see `Scheme.prepare`); leaves lead with a layer axis.
         text: windows of calibration text.
         kv: the target's KV of that text.
         config: static.
     """
 
     params: Params
-    ranked: dict[str, RankedMatrix]
+    prepared: Any
     text: TargetText
-    kv: RankedKV
+    kv: PreparedKV
     config: DecoderConfig = struct.field(pytree_node=False)
 
     @property
@@ -40,12 +42,11 @@ class Calibration:
         """Windows of calibration text."""
         return self.text.tokens.shape[0]
 
-    def window(self, index: Int[Array, " batch"]) -> tuple[TargetText, RankedKV]:
+    def window(self, index: Int[Array, " batch"]) -> tuple[TargetText, PreparedKV]:
         """Some of the windows, by traced or static numbers."""
         take = partial(jnp.take, indices=index, axis=0)
         text = jax.tree.map(take, self.text)
-        kv = jax.tree.map(lambda x: jnp.take(x, index, axis=2), self.kv)
-        return text, kv
+        return text, self.kv.window(index)
 
 
 def target_params(stored: Params) -> Params:
@@ -54,13 +55,14 @@ def target_params(stored: Params) -> Params:
 
 
 def calibrate(
-    params: Params, config: DecoderConfig, tokens: Int[Array, "batch token_plus_1"], *, first: int
+    params: Params, config: DecoderConfig, tokens: Int[Array, "batch token_plus_1"], *, scheme: Scheme, first: int
 ) -> Calibration:
     """Run the target over the calibration text once.
 
     Args:
         params: from `target_params`.
         tokens: windows of text; activation norms are taken over all of their tokens.
+        scheme: static; whose knobs will be tried.
         first: static; position of the first root: what comes before is context only.
     Raises:
         ValueError: windows of less than two tokens, a token outside the vocabulary, or a first root beyond the text. Traced
@@ -69,19 +71,19 @@ def calibrate(
     _, length = check_tokens("tokens", tokens, vocab_size=config.vocab_size, least=2)
     check_count("first", first, least=0, most=length - 2)
     check_network(params, vocab_size=config.vocab_size, hidden_size=config.hidden_size)
-    return _calibrate(params, config, tokens, first=first)
+    return _calibrate(params, config, tokens, scheme=scheme, first=first)
 
 
-@partial(jax.jit, static_argnames=("config", "first"))
+@partial(jax.jit, static_argnames=("config", "scheme", "first"))
 def _calibrate(
-    params: Params, config: DecoderConfig, tokens: Int[Array, "batch token_plus_1"], *, first: int
+    params: Params, config: DecoderConfig, tokens: Int[Array, "batch token_plus_1"], *, scheme: Scheme, first: int
 ) -> Calibration:
     result = forward_text(params, config, tokens[:, :-1], kv_codec=round_kv, keep_activations=True, logits_from=first)
     assert result.activations is not None
     return Calibration(
         params=params,
-        ranked=rank_weights(params, activation_norms(result.activations)),
+        prepared=prepare(scheme, params, activation_norms(result.activations)),
         text=TargetText(tokens=tokens, logits=result.logits),
-        kv=rank_kv(result.cache),
+        kv=prepare_kv(scheme, result.cache),
         config=config,
     )

@@ -20,8 +20,9 @@ import orbax.checkpoint as ocp
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxspec.compress.footprint import PrunedExponents
-from jaxspec.compress.knobs import RANGES, Knobs
+from jaxspec.compress.footprint import mean_draft_bits
+from jaxspec.compress.knobs import Knobs
+from jaxspec.compress.schemes import Scheme
 from jaxspec.tune.calibration import Calibration
 from jaxspec.tune.objective import DraftMeasurement, ObjectiveName, Pricing, mean_log_speedup, measure, price
 
@@ -56,7 +57,6 @@ class Goal:
     draft_bits: float | None = None
     bytes_per_token: float = 1.0
     decode_temperature: float = 1.0
-    pruned_exponents: PrunedExponents = "raw"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,8 +64,8 @@ class Plan:
     """How to climb.
 
     Attributes:
-        tied: one pruning ratio and one number of cut bits for all matrices, the KV cache as it starts; otherwise each matrix
-            its own two knobs and each layer its own two for KV.
+        tied: knobs of matrices are the same for all of them, knobs of layers stay as they start; otherwise each matrix and
+            each layer has its own.
     """
 
     steps: int
@@ -89,30 +89,36 @@ HISTORY = ("objective", "speedup", "kl", "temperature")
 _ADAM = optax.scale_by_adam(b2=0.95)
 
 
+_LENGTHS = "draft_length_logits"
+
+
 def to_coordinates(knobs: Knobs) -> Coordinates:
     """Knobs in the unit box, draft lengths with equal preference."""
-    scaled = {name: (getattr(knobs, name) - low) / (high - low) for name, (low, high) in RANGES.items()}
-    return scaled | {"draft_length_logits": jnp.zeros_like(knobs.draft_length_logits)}
+    specs = knobs.scheme.knob_specs
+    scaled = {s.name: (knobs.values[s.name] - s.low) / (s.high - s.low) for s in specs}
+    return scaled | {_LENGTHS: jnp.zeros_like(knobs.draft_length_logits)}
 
 
-def from_coordinates(coordinates: Coordinates) -> Knobs:
+def from_coordinates(coordinates: Coordinates, scheme: Scheme) -> Knobs:
     """Inverse of `to_coordinates`."""
-    values = {name: low + (high - low) * coordinates[name] for name, (low, high) in RANGES.items()}
-    return Knobs(**values, draft_length_logits=coordinates["draft_length_logits"])
+    values = {s.name: s.low + (s.high - s.low) * coordinates[s.name] for s in scheme.knob_specs}
+    return Knobs(values=values, draft_length_logits=coordinates[_LENGTHS], scheme=scheme)
 
 
 def project(coordinates: Coordinates) -> Coordinates:
     """Back into the unit box; draft-length preferences are free."""
-    boxed = {name: value for name, value in coordinates.items() if name in RANGES}
+    boxed = {name: value for name, value in coordinates.items() if name != _LENGTHS}
     zeros, ones = optax.tree.zeros_like(boxed), optax.tree.ones_like(boxed)
     return coordinates | optax.projections.projection_box(boxed, zeros, ones)
 
 
-def tie(gradient: Coordinates) -> Coordinates:
-    """The gradient of knobs that move together: the mean for all matrices, none for the KV cache."""
-    alike = {name: jnp.full_like(gradient[name], gradient[name].mean()) for name in ("weight_prune", "weight_cut_bits")}
-    still = {name: jnp.zeros_like(gradient[name]) for name in ("kv_prune", "kv_cut_bits")}
-    return gradient | alike | still
+def tie(gradient: Coordinates, scheme: Scheme) -> Coordinates:
+    """The gradient of knobs that move together: the mean for all matrices, none for knobs of layers (the KV cache)."""
+
+    def tied(value: Array, per: str) -> Array:
+        return jnp.full_like(value, value.mean()) if per == "matrix" else jnp.zeros_like(value)
+
+    return gradient | {spec.name: tied(gradient[spec.name], spec.per) for spec in scheme.knob_specs}
 
 
 def learning_rate_at(step: int, plan: Plan) -> float:
@@ -136,7 +142,7 @@ def objective_value(
     limits = (
         (measured.kl, goal.max_kl),
         (bits_per_byte, goal.max_bits_per_byte),
-        (jnp.mean(measured.weight_bits.draft), goal.draft_bits),
+        (mean_draft_bits(measured.footprint), goal.draft_bits),
     )
     for value, limit in limits:
         if limit is not None:
@@ -144,7 +150,7 @@ def objective_value(
     return gain, log_speedup
 
 
-@partial(jax.jit, static_argnames="goal")
+@partial(jax.jit, static_argnames=("goal", "scheme"))
 def ascend_once(
     state: AscentState,
     calibration: Calibration,
@@ -154,6 +160,7 @@ def ascend_once(
     temperature: Float[Array, ""],
     tied: Bool[Array, ""],
     goal: Goal,
+    scheme: Scheme,
 ) -> tuple[AscentState, Float[Array, " metric"]]:
     """One step, and its row of the history; which windows it sees depends on the seed and the step alone."""
     key = jax.random.fold_in(jax.random.key(seed), state.step)
@@ -163,7 +170,7 @@ def ascend_once(
     offset = jax.random.randint(jax.random.fold_in(key, 1), (), 0, block)
 
     def loss(coordinates):
-        knobs = from_coordinates(coordinates)
+        knobs = from_coordinates(coordinates, scheme)
         measured = measure(
             calibration,
             knobs,
@@ -171,13 +178,12 @@ def ascend_once(
             offset=offset,
             soft_temperature=temperature,
             decode_temperature=goal.decode_temperature,
-            pruned_exponents=goal.pruned_exponents,
         )
         gain, log_speedup = objective_value(measured, knobs, pricing, goal)
         return -gain, (log_speedup, measured.kl)
 
     (value, (log_speedup, kl)), gradient = jax.value_and_grad(loss, has_aux=True)(state.coordinates)
-    gradient = jax.tree.map(partial(jnp.where, tied), tie(gradient), gradient)
+    gradient = jax.tree.map(partial(jnp.where, tied), tie(gradient, scheme), gradient)
     direction, opt_state = _ADAM.update(gradient, state.opt_state)
     updates = optax.tree.scale(-learning_rate, direction)
     moved = AscentState(
@@ -216,9 +222,9 @@ def ascend(
     tied, seed = jnp.asarray(plan.tied), jnp.asarray(plan.seed)
     for step in range(int(state.step), plan.steps):
         rate, temperature = jnp.asarray(learning_rate_at(step, plan)), jnp.asarray(temperature_at(step, plan))
-        state, row = ascend_once(state, calibration, pricing, seed, rate, temperature, tied, goal)
+        state, row = ascend_once(state, calibration, pricing, seed, rate, temperature, tied, goal, start.scheme)
         history[step] = row
         on_step(step + 1, float(history[step, HISTORY.index("speedup")]))
         if manager is not None and (step + 1) % _CHECKPOINT_EVERY == 0 and step + 1 < plan.steps:
             manager.save(step + 1, args=ocp.args.StandardSave({"state": state, "history": history}))
-    return from_coordinates(state.coordinates), history
+    return from_coordinates(state.coordinates, start.scheme), history

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 from typing import NamedTuple
 
@@ -10,16 +11,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxspec.checks import check_temperature
-from jaxspec.compress.footprint import PrunedExponents
 from jaxspec.compress.knobs import Knobs, harden, uniform_knobs
+from jaxspec.compress.schemes import Scheme
 from jaxspec.models.config import DecoderConfig
 from jaxspec.tune.calibration import Calibration
 from jaxspec.tune.objective import DraftMeasurement, Pricing, measure, price
-
-#: The uniform grid of the paper (Cassandra, VII-B.2): pruning 30 to 60 % in steps of 10, truncation 0 to 5 bits. The KV
-#: cache stays at the default, 0 % and 4 bits.
-GRID_PRUNE = (0.3, 0.4, 0.5, 0.6)
-GRID_CUT_BITS = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0)
 
 
 class Decoding(NamedTuple):
@@ -29,10 +25,8 @@ class Decoding(NamedTuple):
     temperature: float
 
 
-@partial(jax.jit, static_argnames=("greedy", "pruned_exponents"))
-def _measure_hard(
-    calibration: Calibration, knobs: Knobs, temperature: Array, greedy: bool, pruned_exponents: PrunedExponents
-) -> DraftMeasurement:
+@partial(jax.jit, static_argnames="greedy")
+def _measure_hard(calibration: Calibration, knobs: Knobs, temperature: Array, greedy: bool) -> DraftMeasurement:
     return measure(
         calibration,
         knobs,
@@ -41,13 +35,10 @@ def _measure_hard(
         soft_temperature=None,
         decode_temperature=temperature,
         greedy=greedy,
-        pruned_exponents=pruned_exponents,
     )
 
 
-def measure_hard(
-    calibration: Calibration, knobs: Knobs, decoding: Decoding, pruned_exponents: PrunedExponents
-) -> DraftMeasurement:
+def measure_hard(calibration: Calibration, knobs: Knobs, decoding: Decoding) -> DraftMeasurement:
     """One pass of the bit-exact draft over all calibration windows.
 
     Raises:
@@ -55,7 +46,7 @@ def measure_hard(
     """
     check_temperature(decoding.temperature, decoding.greedy)
     temperature = jnp.asarray(max(decoding.temperature, 1e-6), jnp.float32)
-    return _measure_hard(calibration, knobs, temperature, decoding.greedy, pruned_exponents)
+    return _measure_hard(calibration, knobs, temperature, decoding.greedy)
 
 
 price_exactly = jax.jit(price)
@@ -67,11 +58,18 @@ def best_length(pricing: Pricing, measured: DraftMeasurement) -> tuple[int, floa
     return int(jnp.argmax(speedup)) + 1, float(jnp.max(speedup))
 
 
-def grid_knobs(config: DecoderConfig) -> list[Knobs]:
-    """The grid's points, pruning outermost."""
+def grid_points(scheme: Scheme) -> list[dict[str, float]]:
+    """The uniform grid of a scheme: every combination of its knobs' grid values, the first knob outermost."""
+    gridded = [spec for spec in scheme.knob_specs if spec.grid]
     return [
-        uniform_knobs(config, weight_prune=prune, weight_cut_bits=cut) for prune in GRID_PRUNE for cut in GRID_CUT_BITS
+        dict(zip((spec.name for spec in gridded), point, strict=True))
+        for point in itertools.product(*(spec.grid for spec in gridded))
     ]
+
+
+def grid_knobs(scheme: Scheme, config: DecoderConfig) -> list[Knobs]:
+    """The grid's points as knobs; what has no grid keeps its default."""
+    return [uniform_knobs(scheme, config, point) for point in grid_points(scheme)]
 
 
 def token_acceptance(survival: Float[Array, " depth"], draft_length: int) -> Float[Array, ""]:
@@ -81,9 +79,9 @@ def token_acceptance(survival: Float[Array, " depth"], draft_length: int) -> Flo
 
 
 def with_best_length(
-    calibration: Calibration, knobs: Knobs, pricing: Pricing, decoding: Decoding, pruned_exponents: PrunedExponents
+    calibration: Calibration, knobs: Knobs, pricing: Pricing, decoding: Decoding
 ) -> tuple[Knobs, float]:
     """Hard knobs with the draft length that pays best on calibration text, and the speedup predicted there."""
     knobs = harden(knobs)
-    length, speedup = best_length(pricing, measure_hard(calibration, knobs, decoding, pruned_exponents))
+    length, speedup = best_length(pricing, measure_hard(calibration, knobs, decoding))
     return harden(knobs, draft_length=length), speedup

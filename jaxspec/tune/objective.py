@@ -23,7 +23,7 @@ from hwmodels import (
     speculation_speedup,
     uniform_weight_bits,
 )
-from jaxspec.compress.footprint import BitsPerValue, PrunedExponents
+from jaxspec.compress.footprint import joined
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.kv import hard_kv, soft_kv
 from jaxspec.compress.weights import hard_draft, soft_draft
@@ -56,14 +56,13 @@ class DraftMeasurement:
         survival: P(draft tokens 1..d all accepted), mean over the starts.
         kl: KL(target || draft), nats per token.
         cross_entropy: of the draft on the text, nats per token.
-        weight_bits: "layer kind"; kv_bits: "layer".
+        footprint: bits read of the network's own matrices and KV; leaves are " layer".
     """
 
     survival: Float[Array, " depth"]
     kl: Float[Array, ""]
     cross_entropy: Float[Array, ""]
-    weight_bits: BitsPerValue
-    kv_bits: BitsPerValue
+    footprint: Footprint
 
 
 def conditional_acceptance(survival: Float[Array, "*b depth"]) -> Float[Array, "*b depth"]:
@@ -72,23 +71,26 @@ def conditional_acceptance(survival: Float[Array, "*b depth"]) -> Float[Array, "
     return jnp.where(before > 0, survival / jnp.where(before > 0, before, 1.0), 0.0)
 
 
-def footprint(weight_bits: BitsPerValue, kv_bits: BitsPerValue) -> Footprint:
+def priced_footprint(measured: Footprint) -> Footprint:
     """Means over layers by kind; embeddings, norms, routers and head stay at 16 bits.
 
     Experts, where the priced network has them, are stored as the feed-forward matrices of the network that runs.
+
+    Args:
+        measured: of the network that runs; leaves are " layer".
     """
 
-    def by_kind(bits: Float[Array, "layer kind"]) -> dict[str, Array]:
-        dense: dict[str, Array] = dict(zip(MATRIX_KINDS, jnp.mean(bits, axis=0), strict=True))
+    def by_kind(bits: dict[str, Array]) -> dict[str, Array]:
+        dense: dict[str, Array] = {kind: jnp.mean(bits[kind]) for kind in MATRIX_KINDS}
         experts = {kind: dense[stands_for] for kind, stands_for in EXPERT_STANDS_FOR.items()}
         shared = (dense["gate"] + dense["up"] + dense["down"]) / 3.0
         return uniform_weight_bits(16.0) | dense | experts | {"shared": shared}
 
     return Footprint(
-        draft_weight_bits=by_kind(weight_bits.draft),
-        target_weight_bits=by_kind(weight_bits.target),
-        draft_kv_bits=jnp.mean(kv_bits.draft),
-        target_kv_bits=jnp.mean(kv_bits.target),
+        draft_weight_bits=by_kind(measured.draft_weight_bits),
+        target_weight_bits=by_kind(measured.target_weight_bits),
+        draft_kv_bits=jnp.mean(measured.draft_kv_bits),
+        target_kv_bits=jnp.mean(measured.target_kv_bits),
     )
 
 
@@ -101,7 +103,6 @@ def measure(
     soft_temperature: Float[Array, ""] | float | None,
     decode_temperature: Float[Array, ""] | float = 1.0,
     greedy: bool = False,
-    pruned_exponents: PrunedExponents = "raw",
 ) -> DraftMeasurement:
     """Build the draft and run it once over some windows of calibration text.
 
@@ -113,16 +114,15 @@ def measure(
     """
     text, kv = calibration.window(windows)
     if soft_temperature is None:
-        draft = hard_draft(calibration.params, calibration.ranked, knobs, pruned_exponents)
-        cache, kv_bits = hard_kv(kv, knobs, pruned_exponents)
+        draft, compressed = hard_draft(calibration.params, calibration.prepared, knobs), hard_kv(kv, knobs)
     else:
-        draft = soft_draft(calibration.params, calibration.ranked, knobs, soft_temperature, pruned_exponents)
-        cache, kv_bits = soft_kv(kv, knobs, soft_temperature, pruned_exponents)
+        draft = soft_draft(calibration.params, calibration.prepared, knobs, soft_temperature)
+        compressed = soft_kv(kv, knobs, soft_temperature)
     passed = block_pass(
         draft.params,
         calibration.config,
         text,
-        cache,
+        compressed.cache,
         offset=offset,
         block=knobs.draft_length_logits.shape[0],
         temperature=decode_temperature,
@@ -132,8 +132,7 @@ def measure(
         survival=jnp.mean(passed.survival, axis=(0, 1)),
         kl=jnp.mean(passed.kl),
         cross_entropy=jnp.mean(passed.cross_entropy),
-        weight_bits=draft.bits,
-        kv_bits=kv_bits,
+        footprint=joined(draft.footprint, compressed.footprint),
     )
 
 
@@ -145,7 +144,7 @@ def price(
         pricing.device,
         pricing.architecture,
         workload=pricing.workload,
-        footprint=footprint(measured.weight_bits, measured.kv_bits),
+        footprint=priced_footprint(measured.footprint),
         acceptance=Acceptance(conditional=conditional_acceptance(measured.survival)),
         temperature=temperature,
     )

@@ -10,10 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxspec.checks import check_count, check_temperature, check_tokens
-from jaxspec.compress.knobs import MAX_DRAFT_LENGTH, Knobs
+from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.kv import compress_cache, round_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
+from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.speculate.acceptance import TargetText, all_starts, expected_cycles
 from jaxspec.speculate.chain import Decoded, decode, decode_autoregressively
 from jaxspec.speculate.chunks import gather, prompt_chunks
@@ -37,7 +38,7 @@ def decode_prompts(
     config: DecoderConfig,
     prompts: np.ndarray,
     *,
-    knobs: Knobs | None = None,
+    knobs: Knobs,
     draft_length: int = 0,
     num_tokens: int,
     decoding: Decoding,
@@ -48,25 +49,26 @@ def decode_prompts(
     """Decode all prompts; without a draft, autoregressively through the same step.
 
     Args:
+        knobs: of the draft; without a draft any of the same scheme, which share the compilation.
         prompts: one or more.
         room: see `decode`.
 
     Returns:
         The fields of `Decoded`, over all prompts.
     Raises:
-        ValueError: a draft without its knobs, or see `decode`.
+        ValueError: see `decode`.
     """
     check_tokens("prompts", prompts, vocab_size=config.vocab_size)
     check_temperature(decoding.temperature, decoding.greedy)
     key = jax.random.key(seed)
     temperature = jnp.asarray(decoding.temperature, jnp.float32)
-    if draft is not None and knobs is None:
-        raise ValueError("a draft came without its knobs; give both, or neither to decode autoregressively")
     shape: dict[str, Any] = {"config": config, "num_tokens": num_tokens, "room": room, "width": WIDTH}
     parts: list[tuple[Decoded, int]] = []
     for chunk, ids, count in prompt_chunks(prompts):
-        if draft is None or knobs is None:
-            result = decode_autoregressively(target, chunk, ids, key, temperature, greedy=decoding.greedy, **shape)
+        if draft is None:
+            result = decode_autoregressively(
+                target, chunk, ids, knobs, key, temperature, greedy=decoding.greedy, **shape
+            )
         else:
             length = jnp.asarray(draft_length)
             result = decode(target, draft, chunk, ids, knobs, length, key, temperature, greedy=decoding.greedy, **shape)

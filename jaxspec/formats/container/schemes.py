@@ -8,6 +8,7 @@ from jaxspec.errors import InputError
 from jaxspec.formats.container.cassandra_codec import CassandraCodec
 from jaxspec.formats.container.codec import Codec, Raw
 from jaxspec.formats.container.field_codec import FieldCodec, partitions
+from jaxspec.settings.schemes import SCHEME_FACTS
 
 __all__ = ["CODECS", "SCHEMES", "Scheme", "scheme"]
 
@@ -41,28 +42,20 @@ _HUFFMAN = FieldCodec(
 )
 _HUFFLLM = FieldCodec("huffllm", partitions({"F16": ("1-5-5-5", (1, 2, 3)), "BF16": ("1-4-4-7", (1, 2))}))
 
-#: Every scheme by the name that users give.
-SCHEMES = {
-    "huffman": Scheme(_HUFFMAN, False, "exponents by Huffman codes; lossless, decodes fastest"),
-    "huffllm": Scheme(
-        _HUFFLLM, False, "Huff-LLM's fields (float16 1-5-5-5, bfloat16 1-4-4-7), each Huffman-coded; lossless"
-    ),
-    "cassandra1": Scheme(
-        CassandraCodec("cassandra1"), True, "a draft of pruned, truncated values with unary exponents; lossless"
-    ),
-    "cassandra1-coded": Scheme(
-        CassandraCodec("cassandra1-coded"), True, "the same, exponents of pruned values coded too; lossless"
-    ),
-    "cassandra2": Scheme(
-        CassandraCodec("cassandra2"),
-        True,
-        "a draft with shared MX exponents; changes the target a little (not lossless)",
-    ),
-    "raw": Scheme(Raw(), False, "every tensor as it is, checksummed"),
+#: Codecs by the name that a directory gives, which is that of a scheme.
+CODECS: dict[str, Codec] = {
+    "huffman": _HUFFMAN,
+    "huffllm": _HUFFLLM,
+    "cassandra1": CassandraCodec("cassandra1"),
+    "cassandra1-coded": CassandraCodec("cassandra1-coded"),
+    "cassandra2": CassandraCodec("cassandra2"),
+    "raw": Raw(),
 }
 
-#: Codecs by the name that a directory gives.
-CODECS: dict[str, Codec] = {found.codec.name: found.codec for found in SCHEMES.values()}
+#: Every scheme that a container can hold, by the name that users give; what is said of it is the registry's.
+SCHEMES = {
+    name: Scheme(CODECS[name], facts.has_draft, facts.title) for name, facts in SCHEME_FACTS.items() if facts.packs
+}
 
 
 def scheme(name: str) -> Scheme:

@@ -12,11 +12,11 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from jaxspec.compress.knobs import RANGES
 from jaxspec.models.config import MATRIX_KINDS
 from jaxspec.report.entries import Entry, in_order, lookup, number, provenance
 from jaxspec.report.figures.style import INK, new_figure, styled, text_colour_on
 from jaxspec.report.formatting import NOT_KNOWN
+from jaxspec.settings.schemes import KNOBS
 
 #: The KV column stands apart from the matrices by this share of a cell.
 _GAP = 0.35
@@ -63,7 +63,7 @@ def _draw_panel(axes: Axes, knobs: Any, weights: str, kv: str, *, factor: float,
     ]
     if lookup(knobs, kv) is not None:
         columns.append(("KV", len(columns) + _GAP, lookup(knobs, kv)))
-    low, high = (factor * limit for limit in RANGES[weights])
+    low, high = (factor * limit for limit in (KNOBS[weights].low, KNOBS[weights].high))
     colours, scale = colormaps["cividis"], Normalize(low, high)
     for _, x, values in columns:
         found = [number(value) for value in values]

@@ -124,7 +124,7 @@ FLAGS = [
     Row("predict --draft-bits 0", "draft_bits is 0; allowed is more than 0 to 64"),
     Row("predict --draft-kv-bits inf", "draft_kv_bits is inf"),
     Row("predict --architecture own", "needs a network"),
-    Row("predict --scheme zip", "allowed are bf16"),
+    Row("predict --scheme zip", "allowed are cassandra1"),
     Row("predict --max-draft-length 65", "allowed is 1 to 64"),
     Row("predict --plot p.xlsx", ".png, .svg"),
     Row("predict --plot missing.toml/x.png", "cannot be written", {"missing.toml": "a file"}),
@@ -144,7 +144,7 @@ CONFLICTS = [
     Row("evaluate --config c.toml --kv-prune 0.1", "kv_prune", {"c.toml": "knobs = 'r.json'", "r.json": knobs()}),
     Row("tune --objective kl --max-kl 0.1", "max_kl would have no effect"),
     Row("predict --weight-prune 0.3", "knobs decide the widths of scheme"),
-    Row("predict --scheme q4_0 --weight-prune 0.3", "scheme q4_0 has no pruned or truncated draft"),
+    Row("predict --scheme q4_0 --weight-prune 0.3", "scheme q4_0 has no knobs"),
     Row("predict --acceptance 0.9,0.8 --max-draft-length 4", "acceptance names every position"),
     Row(
         "predict --scheme bf16 --draft-bits 4 --verify-bits 8 --draft-kv-bits 8 --verify-kv-bits 8",

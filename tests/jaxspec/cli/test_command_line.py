@@ -57,7 +57,7 @@ def test_help_teaches(capsys, command):
         (("predict", "--draft-bits", "0"), "more than 0"),
         (("predict", "--architecture", "own"), "needs a network"),
         (("predict", "--device", "mine.toml"), "mine.toml"),
-        (("predict", "--scheme", "zip"), "allowed are bf16"),
+        (("predict", "--scheme", "zip"), "allowed are cassandra1"),
         (("predict", "--scheme", "cassandra1", "--weight-prune", "1"), "allowed is 0 to 0.95"),
         (("sweep",), "--example prints one"),
         (("sweep", "absent.toml"), "cannot be read"),

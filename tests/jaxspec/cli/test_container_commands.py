@@ -62,7 +62,7 @@ def test_settings_may_come_from_a_file_and_flags_win(capsys, tmp_path):
     ("arguments", "words"),
     [
         (("pack", "nowhere"), "does not exist"),
-        (("pack", "weights.safetensors", "--scheme", "zip"), "allowed are huffman"),
+        (("pack", "weights.safetensors", "--scheme", "zip"), "allowed are cassandra1"),
         (("pack", "weights.safetensors", "--weight-prune", "1"), "0 to 0.95"),
         (("pack", "weights.safetensors", "--importance", "guess"), "auto, wanda, magnitude"),
         (("pack", "weights.safetensors", "--importance", "wanda"), "none of a known family"),

@@ -5,23 +5,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxspec.compress.knobs import (
-    MAX_DRAFT_LENGTH,
-    RANGES,
-    check_knobs,
-    clip_knobs,
-    harden,
-    knobs_from_json,
-    knobs_to_json,
-    uniform_knobs,
-)
+from jaxspec.compress.knob_files import knobs_from_json, knobs_to_json
+from jaxspec.compress.knobs import check_knobs, clip_knobs, harden, uniform_knobs
+from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.errors import InputError
 from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
+from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 
 CONFIG = DecoderConfig(
     vocab_size=7, hidden_size=18, intermediate_size=26, num_layers=3, num_heads=3, num_kv_heads=1, head_dim=6
 )
 MATRICES = (3, len(MATRIX_KINDS))
+RANGES = {spec.name: (spec.low, spec.high) for spec in CASSANDRA1.knob_specs}
 
 
 def plain(**changes):
@@ -37,11 +32,11 @@ def error_of(function):
 
 
 def test_defaults_are_the_papers_point():
-    knobs = uniform_knobs(CONFIG)
-    np.testing.assert_allclose(knobs.weight_prune, np.full(MATRICES, 0.4))
-    np.testing.assert_array_equal(knobs.weight_cut_bits, np.full(MATRICES, 4))
-    np.testing.assert_array_equal(knobs.kv_prune, [0, 0, 0])
-    np.testing.assert_array_equal(knobs.kv_cut_bits, [4, 4, 4])
+    knobs = uniform_knobs(CASSANDRA1, CONFIG)
+    np.testing.assert_allclose(knobs.values["weight_prune"], np.full(MATRICES, 0.4))
+    np.testing.assert_array_equal(knobs.values["weight_cut_bits"], np.full(MATRICES, 4))
+    np.testing.assert_array_equal(knobs.values["kv_prune"], [0, 0, 0])
+    np.testing.assert_array_equal(knobs.values["kv_cut_bits"], [4, 4, 4])
     assert knobs.draft_length == 5
 
 
@@ -50,8 +45,8 @@ def test_defaults_are_the_papers_point():
 def test_a_value_out_of_range_names_knob_value_and_range(name, outside):
     low, high = RANGES[name]
     for make in (
-        lambda: uniform_knobs(CONFIG, **{name: outside}),
-        lambda: knobs_from_json(plain(**{name: outside}), CONFIG),
+        lambda: uniform_knobs(CASSANDRA1, CONFIG, **{name: outside}),
+        lambda: knobs_from_json(plain(**{name: outside}), CASSANDRA1, CONFIG),
     ):
         message = error_of(make)
         assert name in message
@@ -61,23 +56,23 @@ def test_a_value_out_of_range_names_knob_value_and_range(name, outside):
 
 @pytest.mark.parametrize("name", RANGES)
 def test_one_bad_entry_of_many_is_found(name):
-    knobs = uniform_knobs(CONFIG)
-    value = getattr(knobs, name)
+    knobs = uniform_knobs(CASSANDRA1, CONFIG)
+    value = knobs.values[name]
     bad = value.at[(1,) * value.ndim].set(9.25)
-    assert "9.25" in error_of(lambda: check_knobs(knobs.replace(**{name: bad}), CONFIG))
+    assert "9.25" in error_of(lambda: check_knobs(knobs.replace_values(**{name: bad}), CONFIG))
 
 
 @pytest.mark.parametrize("name", RANGES)
 def test_the_ends_of_a_range_belong_to_it(name):
     for end in RANGES[name]:
-        check_knobs(uniform_knobs(CONFIG, **{name: end}), CONFIG)
+        check_knobs(uniform_knobs(CASSANDRA1, CONFIG, **{name: end}), CONFIG)
 
 
 @pytest.mark.parametrize("length", [0, -1, MAX_DRAFT_LENGTH + 1])
 def test_a_draft_length_out_of_range(length):
     for make in (
-        lambda: uniform_knobs(CONFIG, draft_length=length),
-        lambda: knobs_from_json(plain(draft_length=length), CONFIG),
+        lambda: uniform_knobs(CASSANDRA1, CONFIG, draft_length=length),
+        lambda: knobs_from_json(plain(draft_length=length), CASSANDRA1, CONFIG),
     ):
         message = error_of(make)
         assert f"{length}" in message
@@ -86,51 +81,51 @@ def test_a_draft_length_out_of_range(length):
 
 @pytest.mark.parametrize("length", [2.5, "two", None, float("nan"), float("inf"), True, [3]])
 def test_a_draft_length_that_is_no_whole_number(length):
-    assert "draft_length" in error_of(lambda: knobs_from_json(plain(draft_length=length), CONFIG))
+    assert "draft_length" in error_of(lambda: knobs_from_json(plain(draft_length=length), CASSANDRA1, CONFIG))
 
 
 def test_a_draft_length_may_be_a_whole_float():
-    assert knobs_from_json(plain(draft_length=3.0), CONFIG).draft_length == 3
+    assert knobs_from_json(plain(draft_length=3.0), CASSANDRA1, CONFIG).draft_length == 3
 
 
 def test_every_draft_length_is_read_back():
     for length in range(1, MAX_DRAFT_LENGTH + 1):
-        assert uniform_knobs(CONFIG, draft_length=length).draft_length == length
+        assert uniform_knobs(CASSANDRA1, CONFIG, draft_length=length).draft_length == length
 
 
 def test_json_round_trip():
     rng = np.random.default_rng(0)
-    knobs = uniform_knobs(CONFIG, draft_length=7).replace(
+    knobs = uniform_knobs(CASSANDRA1, CONFIG, draft_length=7).replace_values(
         weight_prune=jnp.asarray(rng.uniform(0, 0.95, MATRICES).round(6), jnp.float32),
         weight_cut_bits=jnp.asarray(rng.integers(0, 8, MATRICES), jnp.float32),
         kv_prune=jnp.asarray(rng.uniform(0, 0.95, 3).round(6), jnp.float32),
         kv_cut_bits=jnp.asarray([0.0, 7.0, 3.0]),
     )
-    back = knobs_from_json(json.loads(json.dumps(knobs_to_json(knobs))), CONFIG)
+    back = knobs_from_json(json.loads(json.dumps(knobs_to_json(knobs))), CASSANDRA1, CONFIG)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), back, knobs)
     assert jax.tree.map(lambda x: (x.dtype, x.weak_type), back) == jax.tree.map(lambda x: (x.dtype, x.weak_type), knobs)
 
 
 def test_numbers_stand_for_all_layers_and_kinds():
-    knobs = knobs_from_json(plain(), CONFIG)
-    np.testing.assert_array_equal(knobs.weight_prune, np.full(MATRICES, 0.25))
-    np.testing.assert_array_equal(knobs.kv_cut_bits, [2, 2, 2])
+    knobs = knobs_from_json(plain(), CASSANDRA1, CONFIG)
+    np.testing.assert_array_equal(knobs.values["weight_prune"], np.full(MATRICES, 0.25))
+    np.testing.assert_array_equal(knobs.values["kv_cut_bits"], [2, 2, 2])
 
 
 def test_a_kind_may_have_a_number_or_a_list_of_layers():
     by_kind = dict.fromkeys(MATRIX_KINDS, 0.5) | {"up": [0.1, 0.2, 0.3]}
-    prune = knobs_from_json(plain(weight_prune=by_kind), CONFIG).weight_prune
+    prune = knobs_from_json(plain(weight_prune=by_kind), CASSANDRA1, CONFIG).values["weight_prune"]
     np.testing.assert_allclose(prune[:, MATRIX_KINDS.index("up")], [0.1, 0.2, 0.3])
     np.testing.assert_array_equal(np.delete(prune, MATRIX_KINDS.index("up"), axis=1), 0.5)
 
 
 def test_keys_unknown_and_missing():
-    assert "'weight_prun'" in error_of(lambda: knobs_from_json(plain(weight_prun=1), CONFIG))
+    assert "'weight_prun'" in error_of(lambda: knobs_from_json(plain(weight_prun=1), CASSANDRA1, CONFIG))
     incomplete = plain()
     del incomplete["kv_prune"]
-    assert "'kv_prune' is missing" in error_of(lambda: knobs_from_json(incomplete, CONFIG))
+    assert "'kv_prune' is missing" in error_of(lambda: knobs_from_json(incomplete, CASSANDRA1, CONFIG))
     some_kinds = {"q": 0.1, "k": 0.1, "x": 0.1}
-    assert "weight_prune" in error_of(lambda: knobs_from_json(plain(weight_prune=some_kinds), CONFIG))
+    assert "weight_prune" in error_of(lambda: knobs_from_json(plain(weight_prune=some_kinds), CASSANDRA1, CONFIG))
 
 
 @pytest.mark.parametrize(
@@ -138,31 +133,33 @@ def test_keys_unknown_and_missing():
     [[0.1, 0.2], [[0.1] * 7] * 2, "0.4", None, {kind: [0.1, 0.2] for kind in MATRIX_KINDS}, [[0.1], [0.2, 0.3]]],
 )
 def test_values_of_a_wrong_shape_or_kind(value):
-    message = error_of(lambda: knobs_from_json(plain(weight_prune=value), CONFIG))
+    message = error_of(lambda: knobs_from_json(plain(weight_prune=value), CASSANDRA1, CONFIG))
     assert "3 layers" in message or "weight_prune" in message
 
 
 def test_a_wrong_shape_is_no_configuration_of_this_model():
-    knobs = uniform_knobs(CONFIG)
-    assert "kv_prune" in error_of(lambda: check_knobs(knobs.replace(kv_prune=jnp.zeros(2)), CONFIG))
+    knobs = uniform_knobs(CASSANDRA1, CONFIG)
+    assert "kv_prune" in error_of(lambda: check_knobs(knobs.replace_values(kv_prune=jnp.zeros(2)), CONFIG))
 
 
 def test_clipping_moves_into_the_ranges_only():
-    knobs = uniform_knobs(CONFIG).replace(weight_prune=jnp.full(MATRICES, 1.2), kv_cut_bits=jnp.array([-3.0, 2.5, 9.0]))
+    knobs = uniform_knobs(CASSANDRA1, CONFIG).replace_values(
+        weight_prune=jnp.full(MATRICES, 1.2), kv_cut_bits=jnp.array([-3.0, 2.5, 9.0])
+    )
     clipped = clip_knobs(knobs)
     check_knobs(clipped, CONFIG)
-    np.testing.assert_allclose(clipped.weight_prune, 0.95)
-    np.testing.assert_array_equal(clipped.kv_cut_bits, [0, 2.5, 7])
-    np.testing.assert_array_equal(clipped.weight_cut_bits, knobs.weight_cut_bits)
+    np.testing.assert_allclose(clipped.values["weight_prune"], 0.95)
+    np.testing.assert_array_equal(clipped.values["kv_cut_bits"], [0, 2.5, 7])
+    np.testing.assert_array_equal(clipped.values["weight_cut_bits"], knobs.values["weight_cut_bits"])
 
 
 def test_hardening_rounds_bits_and_settles_the_draft_length():
-    knobs = uniform_knobs(CONFIG, weight_prune=0.33, weight_cut_bits=3.6, kv_cut_bits=1.2)
+    knobs = uniform_knobs(CASSANDRA1, CONFIG, weight_prune=0.33, weight_cut_bits=3.6, kv_cut_bits=1.2)
     knobs = knobs.replace(draft_length_logits=jnp.array([0.1, 0.0, 0.3, 0.2, 0, 0, 0, 0]))
     hard = harden(knobs)
-    np.testing.assert_array_equal(hard.weight_cut_bits, 4)
-    np.testing.assert_array_equal(hard.kv_cut_bits, 1)
-    np.testing.assert_array_equal(hard.weight_prune, knobs.weight_prune)
+    np.testing.assert_array_equal(hard.values["weight_cut_bits"], 4)
+    np.testing.assert_array_equal(hard.values["kv_cut_bits"], 1)
+    np.testing.assert_array_equal(hard.values["weight_prune"], knobs.values["weight_prune"])
     assert hard.draft_length == 3
     assert harden(knobs, 6).draft_length == 6
 
@@ -170,11 +167,11 @@ def test_hardening_rounds_bits_and_settles_the_draft_length():
 def test_knobs_from_any_source_are_of_one_kind():
     # A compiled function would be traced again for integers or for weakly typed numbers.
     sources = [
-        uniform_knobs(CONFIG),
-        uniform_knobs(CONFIG, weight_prune=0, weight_cut_bits=4, kv_prune=0, kv_cut_bits=7),
-        harden(uniform_knobs(CONFIG)),
-        clip_knobs(uniform_knobs(CONFIG)),
-        knobs_from_json(plain(), CONFIG),
+        uniform_knobs(CASSANDRA1, CONFIG),
+        uniform_knobs(CASSANDRA1, CONFIG, weight_prune=0, weight_cut_bits=4, kv_prune=0, kv_cut_bits=7),
+        harden(uniform_knobs(CASSANDRA1, CONFIG)),
+        clip_knobs(uniform_knobs(CASSANDRA1, CONFIG)),
+        knobs_from_json(plain(), CASSANDRA1, CONFIG),
     ]
     kinds = [jax.tree.map(lambda x: (x.shape, x.dtype, x.weak_type), knobs) for knobs in sources]
     assert all(kind == kinds[0] for kind in kinds)

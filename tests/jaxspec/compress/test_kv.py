@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from jaxspec.compress.knobs import Knobs
-from jaxspec.compress.kv import compress_cache, hard_kv, rank_kv, round_kv, soft_kv
+from jaxspec.compress.kv import compress_cache, hard_kv, prepare_kv, round_kv, soft_kv
+from jaxspec.compress.schemes.cassandra1 import CASSANDRA1, CASSANDRA1_CODED
 from jaxspec.models.config import MATRIX_KINDS
 from jaxspec.models.kv_cache import KVCache
 
@@ -13,14 +14,14 @@ LAYERS, BATCH, HEADS, DIM, SLOTS = 2, 3, 2, 5, 7
 COLUMNS = HEADS * DIM
 
 
-def kv_knobs(prune, cut_bits, dtype=jnp.float32):
-    return Knobs(
-        weight_prune=jnp.zeros((LAYERS, len(MATRIX_KINDS)), dtype),
-        weight_cut_bits=jnp.zeros((LAYERS, len(MATRIX_KINDS)), dtype),
-        kv_prune=jnp.asarray(prune, dtype),
-        kv_cut_bits=jnp.asarray(cut_bits, dtype),
-        draft_length_logits=jnp.zeros(3, dtype),
-    )
+def kv_knobs(prune, cut_bits, dtype=jnp.float32, scheme=CASSANDRA1):
+    values = {
+        "weight_prune": jnp.zeros((LAYERS, len(MATRIX_KINDS)), dtype),
+        "weight_cut_bits": jnp.zeros((LAYERS, len(MATRIX_KINDS)), dtype),
+        "kv_prune": jnp.asarray(prune, dtype),
+        "kv_cut_bits": jnp.asarray(cut_bits, dtype),
+    }
+    return Knobs(values=values, draft_length_logits=jnp.zeros(3, dtype), scheme=scheme)
 
 
 def random_cache(seed, draw=None):
@@ -49,7 +50,7 @@ def assert_same(left, right):
 
 @pytest.fixture(scope="module")
 def prepare(jit):
-    return jit(lambda cache, knobs: hard_kv(rank_kv(cache), knobs)[0])
+    return jit(lambda cache, knobs: hard_kv(prepare_kv(CASSANDRA1, cache), knobs).cache)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +73,7 @@ def test_hard_kv_by_loops(prepare, knobs):
     rows = token_rows(cache)
     for index in np.ndindex(rows.shape[:-1]):
         layer, row = index[0], rows[index]
-        cut, pruned = int(knobs.kv_cut_bits[layer]), round(float(knobs.kv_prune[layer]) * COLUMNS)
+        cut, pruned = int(knobs.values["kv_cut_bits"][layer]), round(float(knobs.values["kv_prune"][layer]) * COLUMNS)
         kept = np.argsort(np.argsort(np.abs(row), kind="stable")) >= pruned
         bits = row.astype(ml_dtypes.bfloat16).view(np.uint16) >> cut << cut
         np.testing.assert_array_equal(
@@ -102,8 +103,8 @@ def test_without_compression_nothing_changes(prepare, compress):
     assert_same(prepare(cache, nothing), cache)
 
 
-@pytest.mark.parametrize("pruned_exponents", ["raw", "coded"])
-def test_soft_kv_tends_to_the_hard_one(jit, pruned_exponents):
+@pytest.mark.parametrize("scheme", [CASSANDRA1, CASSANDRA1_CODED], ids=lambda scheme: scheme.name)
+def test_soft_kv_tends_to_the_hard_one(jit, scheme):
     # Nearly distinct magnitudes within a token: at a tie the soft mask has no limit of 0 or 1.
     rng = np.random.default_rng(5)
     magnitudes = np.array([1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0])
@@ -114,14 +115,14 @@ def test_soft_kv_tends_to_the_hard_one(jit, pruned_exponents):
         return rows.transpose(0, 2, 3, 1) if size[-1] == SLOTS else rows.transpose(0, 2, 1, 3)
 
     cache = random_cache(6, draw)
-    kv = rank_kv(cache)
-    hardly, softly = (jit(f, static_argnames="pruned_exponents") for f in (hard_kv, soft_kv))
+    kv = prepare_kv(CASSANDRA1, cache)
+    hardly, softly = jit(hard_kv), jit(soft_kv)
     for prune, cut_bits in (([0.28, 0.71], [3.8, 1.2]), ([0.0, 0.92], [0.0, 6.7])):
-        knobs = kv_knobs(prune, cut_bits)
-        hard, hard_bits = hardly(kv, knobs, pruned_exponents=pruned_exponents)
+        knobs = kv_knobs(prune, cut_bits, scheme=scheme)
+        hard, hard_bits = hardly(kv, knobs)
         gaps = []
         for temperature in (0.3, 1e-4):
-            soft, soft_bits = softly(kv, knobs, temperature, pruned_exponents=pruned_exponents)
+            soft, soft_bits = softly(kv, knobs, temperature)
             gap = lambda a, b: max(jax.tree.leaves(jax.tree.map(lambda x, y: float(np.max(np.abs(x - y))), a, b)))
             gaps.append((gap(soft, hard), gap(soft_bits, hard_bits)))
         assert gaps[-1][0] < 1e-5 < 0.1 < gaps[0][0]
@@ -133,10 +134,12 @@ def test_bits_per_element_by_hand():
     rng = np.random.default_rng(7)
     cache = random_cache(8, lambda size: rng.uniform(1.0, 1.99, size))
     elements = 2 * BATCH * SLOTS * COLUMNS
-    bits = hard_kv(rank_kv(cache), kv_knobs([0.3, 0.0], [4.0, 1.0]))[1]
+    bits = hard_kv(prepare_kv(CASSANDRA1, cache), kv_knobs([0.3, 0.0], [4.0, 1.0])).footprint
     # Layer 0: bitmap 1, 7 of 10 kept at 1 + 1 + 3 bits; layer 1: no bitmap, all kept at 1 + 1 + 6.
-    np.testing.assert_allclose(bits.draft, [1 + 0.7 * 5 + 8 / elements, 8 + 8 / elements], rtol=1e-5)
-    np.testing.assert_allclose(bits.target, [1 + 0.7 * 9 + 0.3 * 16 + 8 / elements, 9 + 8 / elements], rtol=1e-5)
+    np.testing.assert_allclose(bits.draft_kv_bits, [1 + 0.7 * 5 + 8 / elements, 8 + 8 / elements], rtol=1e-5)
+    np.testing.assert_allclose(
+        bits.target_kv_bits, [1 + 0.7 * 9 + 0.3 * 16 + 8 / elements, 9 + 8 / elements], rtol=1e-5
+    )
 
 
 def test_the_targets_own_codec_rounds_to_nearest_bfloat16_and_keeps_the_type():
@@ -147,7 +150,7 @@ def test_the_targets_own_codec_rounds_to_nearest_bfloat16_and_keeps_the_type():
 
 def test_gradient(check_gradient):
     cache = random_cache(9)
-    kv = rank_kv(cache)
+    kv = prepare_kv(CASSANDRA1, cache)
     rng = np.random.default_rng(10)
     weight = jax.tree.map(lambda x: jnp.asarray(rng.standard_normal(x.shape)), cache)
     # Ranks are prepared in float32; gradients are checked in 64 bits.
@@ -156,7 +159,9 @@ def test_gradient(check_gradient):
     def scalar(x):
         compressed, bits = soft_kv(kv, kv_knobs(x["prune"], x["cut"], jnp.float64), 0.2)
         total = jax.tree.map(lambda a, w: jnp.sum(a * w), compressed, weight)
-        return jnp.sum(jnp.stack(jax.tree.leaves(total))) + jnp.sum(bits.draft) - 2 * jnp.sum(bits.target)
+        return (
+            jnp.sum(jnp.stack(jax.tree.leaves(total))) + jnp.sum(bits.draft_kv_bits) - 2 * jnp.sum(bits.target_kv_bits)
+        )
 
     check_gradient(scalar, {"prune": jnp.array([0.33, 0.81]), "cut": jnp.array([2.3, 5.6])})
     side = {"prune": jnp.array([1, -1]), "cut": jnp.array([1, -1])}

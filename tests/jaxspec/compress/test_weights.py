@@ -3,9 +3,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxspec.compress.footprint import by_kind
 from jaxspec.compress.knobs import Knobs
+from jaxspec.compress.schemes.cassandra1 import CASSANDRA1, CASSANDRA1_CODED
 from jaxspec.compress.selection import hard_mask
-from jaxspec.compress.weights import activation_norms, hard_draft, rank_weights, soft_draft
+from jaxspec.compress.weights import activation_norms, hard_draft, prepare, soft_draft
 from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
 
 # No two matrix shapes are equal but q's and o's, and no row has a power of two of columns.
@@ -15,7 +17,7 @@ CONFIG = DecoderConfig(
 INPUT_SIZE = {"qkv": 18, "o": 18, "gate_up": 18, "down": 26}
 
 
-def random_knobs(seed, *, whole):
+def random_knobs(seed, *, whole, scheme=CASSANDRA1):
     """Ratios away from half-way values of 18 and 26 columns, widths away from half-integers."""
     rng = np.random.default_rng(seed)
     matrices = (CONFIG.num_layers, len(MATRIX_KINDS))
@@ -24,15 +26,14 @@ def random_knobs(seed, *, whole):
     # Either nothing at all or at least one value of a row: see `soft_bitmap` for what lies between.
     pruned = np.floor(rng.uniform(0, 0.9, matrices) * columns)
     pruned += 0 if whole else np.where(pruned > 0, rng.uniform(-0.3, 0.3, matrices), 0)
-    return Knobs(
-        weight_prune=jnp.asarray(pruned / columns, jnp.float32),
-        weight_cut_bits=jnp.asarray(
-            np.clip(cut + (0 if whole else rng.uniform(-0.3, 0.3, matrices)), 0, 7), jnp.float32
-        ),
-        kv_prune=jnp.zeros(CONFIG.num_layers),
-        kv_cut_bits=jnp.zeros(CONFIG.num_layers),
-        draft_length_logits=jnp.zeros(3),
-    )
+    cut = np.clip(cut + (0 if whole else rng.uniform(-0.3, 0.3, matrices)), 0, 7)
+    values = {
+        "weight_prune": jnp.asarray(pruned / columns, jnp.float32),
+        "weight_cut_bits": jnp.asarray(cut, jnp.float32),
+        "kv_prune": jnp.zeros(CONFIG.num_layers),
+        "kv_cut_bits": jnp.zeros(CONFIG.num_layers),
+    }
+    return Knobs(values=values, draft_length_logits=jnp.zeros(3), scheme=scheme)
 
 
 @pytest.fixture(scope="module")
@@ -48,14 +49,14 @@ def target(random_network):
 
 @pytest.fixture(scope="module")
 def ranked(jit, target, norms):
-    return jit(rank_weights)(target, norms)
+    return jit(lambda target, norms: prepare(CASSANDRA1, target, norms))(target, norms)
 
 
 @pytest.fixture(scope="module")
 def harden(jit, target, ranked):
     """The hard draft of given knobs."""
-    compiled = jit(hard_draft, static_argnames="pruned_exponents")
-    return lambda knobs, pruned_exponents="raw": compiled(target, ranked, knobs, pruned_exponents=pruned_exponents)
+    compiled = jit(hard_draft)
+    return lambda knobs: compiled(target, ranked, knobs)
 
 
 def bits_of(x):
@@ -68,7 +69,7 @@ def test_wanda_ranks_by_hand():
     weight = jnp.array([[[3.0, -1.0, 0.5], [0.25, 2.0, -0.125]]])
     params = {"layers": dict.fromkeys(MATRIX_KINDS, weight)}
     norm = dict.fromkeys(INPUT_SIZE, jnp.array([[1.0, 2.0, 8.0]]))
-    scores = rank_weights(params, norm)["q"].scores
+    scores = prepare(CASSANDRA1, params, norm)["q"].scores
     assert np.asarray(scores.rank)[0].tolist() == [[1, 0, 2], [0, 2, 1]]
     np.testing.assert_allclose(np.exp(scores.ordered[0]), [[2, 3, 4], [0.25, 1, 4]], rtol=1e-6)
     kept = hard_mask(scores, jnp.array([1 / 3]))
@@ -79,7 +80,7 @@ def test_each_matrix_is_ranked_with_the_norms_of_its_own_input():
     weight = jnp.ones((1, 1, 3))
     order = {"qkv": [0, 1, 2], "o": [1, 2, 0], "gate_up": [2, 0, 1], "down": [2, 1, 0]}
     norms = {name: jnp.asarray([ranks], jnp.float32) + 1 for name, ranks in order.items()}
-    ranked = rank_weights({"layers": dict.fromkeys(MATRIX_KINDS, weight)}, norms)
+    ranked = prepare(CASSANDRA1, {"layers": dict.fromkeys(MATRIX_KINDS, weight)}, norms)
     feeds = {"q": "qkv", "k": "qkv", "v": "qkv", "o": "o", "gate": "gate_up", "up": "gate_up", "down": "down"}
     for kind, name in feeds.items():
         assert np.asarray(ranked[kind].scores.rank)[0, 0].tolist() == order[name]
@@ -107,9 +108,9 @@ def test_the_hard_draft_is_a_bitwise_part_of_the_target(target, norms, harden, s
         rank = np.argsort(np.argsort(score, axis=-1, kind="stable"), axis=-1)
         columns = stored.shape[-1]
         for layer in range(2):
-            pruned = rank[layer] < round(float(knobs.weight_prune[layer, i]) * columns)
+            pruned = rank[layer] < round(float(knobs.values["weight_prune"][layer, i]) * columns)
             assert not np.any(read[layer][pruned])
-            cut = int(knobs.weight_cut_bits[layer, i])
+            cut = int(knobs.values["weight_cut_bits"][layer, i])
             np.testing.assert_array_equal(read[layer][~pruned], stored[layer][~pruned] >> cut << cut)
 
 
@@ -126,21 +127,22 @@ def test_without_compression_the_draft_is_the_target(target, harden):
     knobs = jax.tree.map(jnp.zeros_like, random_knobs(4, whole=True))
     draft = harden(knobs)
     jax.tree.map(lambda d, t: np.testing.assert_array_equal(bits_of(d), bits_of(t)), draft.params, target)
-    np.testing.assert_array_equal(draft.bits.draft, draft.bits.target)
+    read = draft.footprint
+    np.testing.assert_array_equal(by_kind(read.draft_weight_bits), by_kind(read.target_weight_bits))
 
 
-@pytest.mark.parametrize("pruned_exponents", ["raw", "coded"])
-def test_soft_draft_tends_to_the_hard_one(jit, target, ranked, harden, pruned_exponents):
-    softly = jit(soft_draft, static_argnames="pruned_exponents")
+@pytest.mark.parametrize("scheme", [CASSANDRA1, CASSANDRA1_CODED], ids=lambda scheme: scheme.name)
+def test_soft_draft_tends_to_the_hard_one(jit, target, ranked, harden, scheme):
+    softly = jit(soft_draft)
     for seed in (5, 6):
-        knobs = random_knobs(seed, whole=False)
-        hard = harden(knobs, pruned_exponents)
+        knobs = random_knobs(seed, whole=False, scheme=scheme)
+        hard = harden(knobs)
         hard_values = jax.tree.map(lambda x: np.asarray(x, np.float32), hard.params)
         distances = []
         for temperature in (0.3, 1e-5):
-            soft = softly(target, ranked, knobs, temperature, pruned_exponents=pruned_exponents)
+            soft = softly(target, ranked, knobs, temperature)
             gap = jax.tree.map(
-                lambda s, h: float(np.max(np.abs(s - h))), (soft.params, soft.bits), (hard_values, hard.bits)
+                lambda s, h: float(np.max(np.abs(s - h))), (soft.params, soft.footprint), (hard_values, hard.footprint)
             )
             distances.append((max(jax.tree.leaves(gap[0])), max(jax.tree.leaves(gap[1]))))
         assert distances[-1][0] < 1e-6 < 0.1 < distances[0][0]
@@ -149,18 +151,13 @@ def test_soft_draft_tends_to_the_hard_one(jit, target, ranked, harden, pruned_ex
 
 def test_bits_are_those_of_the_matrix_alone(harden):
     knobs = random_knobs(7, whole=True)
-    bits = harden(knobs).bits
-    assert bits.draft.shape == bits.target.shape == (2, len(MATRIX_KINDS))
+    footprint = harden(knobs).footprint
+    assert set(footprint.draft_weight_bits) == set(footprint.target_weight_bits) == set(MATRIX_KINDS)
+    draft, target = by_kind(footprint.draft_weight_bits), by_kind(footprint.target_weight_bits)
+    assert draft.shape == target.shape == (2, len(MATRIX_KINDS))
     # The target reads bitmap, sign, mantissa and code of what is kept, and 16 bits of what is pruned; the draft less.
-    share = 1 - np.array(
-        [
-            [
-                round(float(knobs.weight_prune[layer, i]) * CONFIG.matrix_shape(kind)[1]) / CONFIG.matrix_shape(kind)[1]
-                for i, kind in enumerate(MATRIX_KINDS)
-            ]
-            for layer in range(2)
-        ]
-    )
+    columns = np.array([CONFIG.matrix_shape(kind)[1] for kind in MATRIX_KINDS])
+    share = 1 - np.round(np.asarray(knobs.values["weight_prune"]) * columns) / columns
     np.testing.assert_allclose(
-        bits.target - bits.draft, share * np.asarray(knobs.weight_cut_bits) + (1 - share) * 16, rtol=1e-5
+        target - draft, share * np.asarray(knobs.values["weight_cut_bits"]) + (1 - share) * 16, rtol=1e-5
     )

@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
-from jaxspec.compress.knobs import RANGES
+from jaxspec.compress import DEFAULT_SCHEME
 from jaxspec.errors import InputError
 from jaxspec.runs import EvaluateConfig, Reporter, TuneConfig, build_config, evaluate, tune
 from jaxspec.runs import tuning as tuning_module
@@ -56,13 +56,10 @@ def test_one_entry_per_device_with_every_promised_field(finished, config):
         for found in entry["configurations"].values():
             assert set(found) >= METRICS
             assert set(found["status"].values()) <= {"measured", "predicted", "calibrated", "input"}
-            # The program chose the length, and the knobs but for the paper's point.
-            assert found["status"]["draft_length"] == "predicted"
-            assert set(found["status"]) | {"status"} == set(found)
-            for name, (low, high) in RANGES.items():
-                value = found["knobs"][name]
+            for spec in DEFAULT_SCHEME.knob_specs:
+                value = found["knobs"][spec.name]
                 flat = np.concatenate([np.ravel(v) for v in (value.values() if isinstance(value, dict) else [value])])
-                assert ((flat >= low) & (flat <= high)).all()
+                assert ((flat >= spec.low) & (flat <= spec.high)).all()
         lossless = {"prompts": 3, "tokens": 30, "mismatches": 0, "ties": 0}
         assert {key: entry["lossless"][key] for key in lossless} == lossless
         assert entry["configurations"]["default"]["knobs"]["weight_cut_bits"]["q"] == [4.0, 4.0]

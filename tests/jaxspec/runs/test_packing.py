@@ -1,6 +1,5 @@
 """A packed draft is the draft that tuning builds, its size is what the footprint predicts, and bad input says what to do."""
 
-import dataclasses
 import json
 
 import jax
@@ -11,8 +10,11 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import jaxspec
-from jaxspec.compress.knobs import knobs_to_json, uniform_knobs
-from jaxspec.compress.weights import activation_norms, hard_draft, rank_weights
+from jaxspec.compress.knob_files import knobs_to_json
+from jaxspec.compress.knobs import uniform_knobs
+from jaxspec.compress.schemes import SCHEMES
+from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
+from jaxspec.compress.weights import activation_norms, hard_draft, prepare
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container
 from jaxspec.formats.unary import CODEBOOK_ENTRY_BITS
@@ -51,7 +53,7 @@ def ranked(folder):
     tokens = windows(load_text("stdlib", model.tokenizer).calibration, WINDOWS, TOKENS, 0)
     params = target_params(model.params)
     result = forward_text(params, CONFIG, jnp.asarray(tokens), keep_activations=True, logits_from=TOKENS - 1)
-    return params, rank_weights(params, activation_norms(result.activations))
+    return params, prepare(CASSANDRA1, params, activation_norms(result.activations))
 
 
 def packed(folder, **settings):
@@ -68,13 +70,13 @@ def default(folder, tmp_path_factory):
     return pack_checkpoint(config, path), str(path)
 
 
-def differing_knobs():
-    knobs = uniform_knobs(CONFIG, weight_prune=0.0, weight_cut_bits=0.0)
-    size = knobs.weight_prune.size
-    return dataclasses.replace(
-        knobs,
-        weight_prune=jnp.linspace(0.0, 0.95, size).reshape(knobs.weight_prune.shape),
-        weight_cut_bits=(jnp.arange(size).reshape(knobs.weight_prune.shape) % 8).astype(jnp.float32),
+def differing_knobs(scheme=CASSANDRA1):
+    knobs = uniform_knobs(scheme, CONFIG)
+    shape = knobs.values["weight_prune"].shape
+    size = shape[0] * shape[1]
+    return knobs.replace_values(
+        weight_prune=jnp.linspace(0.0, 0.95, size).reshape(shape),
+        weight_cut_bits=(jnp.arange(size).reshape(shape) % 8).astype(jnp.float32),
     )
 
 
@@ -88,7 +90,7 @@ def write_result(knobs, path="result.json"):
 @pytest.mark.parametrize("own_knobs", [False, True])
 def test_the_packed_draft_is_the_draft_of_the_knobs(folder, ranked, own_knobs):
     params, scores = ranked
-    knobs = differing_knobs() if own_knobs else uniform_knobs(CONFIG, weight_prune=0.3, weight_cut_bits=5.0)
+    knobs = differing_knobs() if own_knobs else uniform_knobs(CASSANDRA1, CONFIG, weight_prune=0.3, weight_cut_bits=5.0)
     settings = {"knobs": write_result(knobs)} if own_knobs else {"weight_prune": 0.3, "weight_cut_bits": 5}
     _, path = packed(folder, **settings)
     expected = hard_draft(params, scores, knobs).params
@@ -105,21 +107,21 @@ def test_the_packed_draft_is_the_draft_of_the_knobs(folder, ranked, own_knobs):
 @pytest.mark.parametrize("scheme", ["cassandra1", "cassandra1-coded"])
 def test_the_file_has_as_many_bits_as_the_footprint_predicts(folder, ranked, scheme):
     params, scores = ranked
-    knobs = differing_knobs()
+    knobs = differing_knobs(SCHEMES[scheme])
     summary, _ = packed(folder, knobs=write_result(knobs), scheme=scheme)
-    predicted = hard_draft(params, scores, knobs, "coded" if scheme == "cassandra1-coded" else "raw").bits
+    predicted = hard_draft(params, scores, knobs).footprint
     names = load_directory(folder).family.tensors
     stored = {entry["name"]: entry for entry in summary["tensors"]}
     for layer in range(CONFIG.num_layers):
-        for index, kind in enumerate(MATRIX_KINDS):
+        for kind in MATRIX_KINDS:
             entry = stored[names["layers", kind].format(layer=layer)]
             entries = {key: len(table) for key, table in entry["code_tables"].items()}
             elements = entry["elements"]
             # The directory holds the codebooks, and every section ends in a whole word.
             draft = 8 * entry["draft_bytes"] + CODEBOOK_ENTRY_BITS * entries["codebook"]
             target = 8 * entry["stored_bytes"] + CODEBOOK_ENTRY_BITS * sum(entries.values())
-            assert -1 <= draft - float(predicted.draft[layer, index]) * elements < 4 * 32, (layer, kind)
-            assert -1 <= target - float(predicted.target[layer, index]) * elements < 8 * 32
+            assert -1 <= draft - float(predicted.draft_weight_bits[kind][layer]) * elements < 4 * 32, (layer, kind)
+            assert -1 <= target - float(predicted.target_weight_bits[kind][layer]) * elements < 8 * 32
 
 
 def test_norms_do_not_depend_on_how_many_windows_a_pass_takes(folder, monkeypatch):
@@ -198,7 +200,7 @@ def test_what_inspect_says_adds_up(default):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"scheme": "zip"}, "allowed are huffman"),
+        ({"scheme": "zip"}, "allowed are cassandra1, .*huffman"),
         ({"weight_prune": 0.99}, "0 to 0.95"),
         ({"weight_cut_bits": 8}, "0 to 7"),
         ({"calibration_windows": 0}, "allowed is 1 to 100,000"),

@@ -16,11 +16,11 @@ from what_is_shown import all_is_shown, numbers_are_whole
 import hwmodels
 from hwmodels import catalog
 from hwmodels.design_point import design_point
-from jaxspec.compress.scheme_widths import scheme_widths
+from jaxspec.compress.knobs import knob_defaults
+from jaxspec.compress.schemes import DEFAULT_SCHEME
 from jaxspec.errors import InputError
 from jaxspec.report.pareto import ParetoFront, is_pareto
 from jaxspec.report.sweep import sweep_table
-from jaxspec.runs.setup import scheme_footprint
 from jaxspec.runs.sweep import read_sweep, sweep
 from jaxspec.runs.sweep_config import EXAMPLE, SweepConfig, axis_values, read_sweep_config
 
@@ -51,7 +51,7 @@ def test_every_point_is_the_design_point(tmp_path, small_chunks):
     result = sweep(CONFIG, out=tmp_path / "run")
     columns = read_sweep(tmp_path / "run")
     assert result["points"] == len(columns["tokens_per_s"]) == 48
-    widths = scheme_footprint(scheme_widths("cassandra1"))
+    widths = DEFAULT_SCHEME.expected_footprint(knob_defaults(DEFAULT_SCHEME))
     pairs = itertools.product(CONFIG.architecture, CONFIG.device)
     axes = itertools.product(np.geomspace(1e11, 9e11, 3), (1.0, 3.0), (0.55, 0.9))
     points = list(itertools.product(pairs, axes))
@@ -191,7 +191,7 @@ def test_the_example_is_valid(tmp_path):
             "81,000,000 points",
         ),
         ("max_draft_length = 0\n[axes]\n'workload.batch' = [1]", "max_draft_length is 0; allowed is 1 to 64"),
-        ("scheme = 'zip'\n[axes]\n'workload.batch' = [1]", "scheme is 'zip'; allowed are bf16"),
+        ("scheme = 'zip'\n[axes]\n'workload.batch' = [1]", "scheme is 'zip'; allowed are cassandra1"),
         ("[axes]\n'workload.batch' = [1]\n[pareto]\nx = 'a'", "give x and y"),
         ("[axes]\n'workload.batch' = [1]\n[set]\n'workload.context_tokens' = true", "finite number"),
     ],

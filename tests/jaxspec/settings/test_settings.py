@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxspec.compress.knobs import MAX_DRAFT_LENGTH, RANGES, uniform_knobs
-from jaxspec.compress.scheme_widths import WIDTH_SCHEMES
+from jaxspec.compress.schemes import SCHEMES
 from jaxspec.errors import InputError
 from jaxspec.formats.container.schemes import SCHEMES as CONTAINER_SCHEMES
 from jaxspec.models.embedded import HEAD_NAME, SMALL_NAME
@@ -29,7 +28,8 @@ from jaxspec.settings import (
     to_toml,
 )
 from jaxspec.settings.fields import choices_of, hints, setting_of
-from jaxspec.settings.schemes import PACKED_WITH_DRAFT, WIDTHS_WITH_DRAFT, PackScheme, WidthScheme
+from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
+from jaxspec.settings.schemes import KNOBS, PackScheme, WidthScheme
 
 KINDS = (TuneConfig, EvaluateConfig, TreeConfig, PredictConfig, PackConfig)
 
@@ -220,27 +220,20 @@ def test_harmless_settings_without_effect_are_noted(config, expected):
 
 
 def test_names_are_those_of_the_things_they_name():
-    assert set(choices_of(WidthScheme)) == set(WIDTH_SCHEMES)
+    assert set(choices_of(WidthScheme)) == set(SCHEMES)
     assert set(choices_of(PackScheme)) == set(CONTAINER_SCHEMES)
-    assert set(PACKED_WITH_DRAFT) == {name for name, found in CONTAINER_SCHEMES.items() if found.has_draft}
     assert {HEAD_NAME, SMALL_NAME} < set(DRAFT_NAMES)
-    # A scheme has knobs if they change its widths.
-    from jaxspec.compress.scheme_widths import scheme_widths
-
-    for name in WIDTH_SCHEMES:
-        changed = scheme_widths(name, weight_cut_bits=2.0) != scheme_widths(name, weight_cut_bits=4.0)
-        assert changed == (name in WIDTHS_WITH_DRAFT), name
 
 
-def test_limits_and_defaults_of_knobs_are_stated_once():
-    import inspect
-
-    defaults = {name: p.default for name, p in inspect.signature(uniform_knobs).parameters.items()}
+def test_limits_and_defaults_of_knobs_are_those_of_the_registry():
     for kind in (EvaluateConfig, TreeConfig, PredictConfig):
-        for name, limits in RANGES.items():
+        for name, spec in KNOBS.items():
             field = kind.__dataclass_fields__[name]
-            assert (setting_of(field).low, setting_of(field).high) == limits
-            assert field.default == defaults[name]
+            assert (setting_of(field).low, setting_of(field).high) == (spec.low, spec.high)
+            assert setting_of(field).help == spec.help
+            assert field.default == spec.default
+    assert PackConfig().weight_cut_bits == 4
+    assert isinstance(PackConfig().weight_cut_bits, int)
     assert setting_of(EvaluateConfig.__dataclass_fields__["draft_length"]).high == MAX_DRAFT_LENGTH
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.kv import compress_cache, round_kv
+from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import forward, forward_text
 from jaxspec.models.kv_cache import empty_cache, write_cache
@@ -53,7 +54,7 @@ def texts(run_target):
     result = {}
     for greedy, chosen in ((False, tokens), (True, own)):
         logits, cache = run_target(chosen[:, :-1])
-        knobs = uniform_knobs(CONFIG, kv_prune=0.3, kv_cut_bits=3.0)
+        knobs = uniform_knobs(CASSANDRA1, CONFIG, kv_prune=0.3, kv_cut_bits=3.0)
         result[greedy] = TargetText(jnp.asarray(chosen), logits[:, FIRST:]), compress_cache(cache, knobs)
     return result
 

@@ -9,6 +9,7 @@ import pytest
 
 from jaxspec import checks
 from jaxspec.compress.knobs import uniform_knobs
+from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.kv_cache import empty_cache
 from jaxspec.speculate import chain
@@ -30,7 +31,7 @@ CONFIG = DecoderConfig(
 WIDTH, BATCH, PROMPT = 4, 2, 5
 PROMPTS = np.arange(BATCH * PROMPT, dtype=np.int32).reshape(BATCH, PROMPT) % 11
 SEED = jax.random.key(3)
-KNOBS = uniform_knobs(CONFIG)
+KNOBS = uniform_knobs(CASSANDRA1, CONFIG)
 DRAFT, VOTES = NGramDraft(CONFIG.vocab_size), NGramParams()
 
 
@@ -46,7 +47,7 @@ def chain_call(target, *, prompts=PROMPTS, ids=(0, 1), length=2, seed=SEED, temp
 
 def autoregressive_call(target, *, prompts=PROMPTS, ids=(0, 1), seed=SEED, temperature=0.7, **static):
     static = dict(config=CONFIG, num_tokens=3, width=WIDTH, greedy=False) | static
-    return decode_autoregressively(target, prompts, np.asarray(ids), seed, temperature, **static)
+    return decode_autoregressively(target, prompts, np.asarray(ids), KNOBS, seed, temperature, **static)
 
 
 def tree_call(target, *, tree=None, prompts=PROMPTS, ids=(0, 1), seed=SEED, temperature=0.7, **static):
@@ -69,7 +70,7 @@ def ranks_call(target, *, prompts=PROMPTS, **static):
 
 
 def calibration_call(target, *, prompts=PROMPTS, first=1, config=CONFIG):
-    return calibrate(target, config, prompts, first=first)
+    return calibrate(target, config, prompts, scheme=CASSANDRA1, first=first)
 
 
 def prediction_call(target, *, prompts=PROMPTS, length=2, temperature=0.7, greedy=False, **static):

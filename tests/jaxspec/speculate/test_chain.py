@@ -9,7 +9,8 @@ from scipy import stats
 
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.kv import compress_cache, round_kv
-from jaxspec.compress.weights import hard_draft, rank_weights
+from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
+from jaxspec.compress.weights import hard_draft, prepare
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import forward_text
 from jaxspec.speculate import chain
@@ -39,15 +40,15 @@ def drafts(jit, target, random_network):
     norms = {name: jnp.ones((2, size)) for name, size in {"qkv": 18, "o": 18, "gate_up": 18, "down": 26}.items()}
     # One type for all drafts, so that decoding compiles once.
     widen = lambda params: jax.tree.map(lambda x: x.astype(jnp.float32), params)
-    prune = jit(lambda knobs: widen(hard_draft(target, rank_weights(target, norms), knobs).params))
+    prune = jit(lambda knobs: widen(hard_draft(target, prepare(CASSANDRA1, target, norms), knobs).params))
 
     def pruned(**knobs):
-        knobs = uniform_knobs(CONFIG, **knobs)
+        knobs = uniform_knobs(CASSANDRA1, CONFIG, **knobs)
         return prune(knobs), knobs
 
     return {
-        "itself": (target, uniform_knobs(CONFIG, **EXACT_KV)),
-        "random": (random_network(CONFIG, 99, sharpness=3.0), uniform_knobs(CONFIG, kv_prune=0.5)),
+        "itself": (target, uniform_knobs(CASSANDRA1, CONFIG, **EXACT_KV)),
+        "random": (random_network(CONFIG, 99, sharpness=3.0), uniform_knobs(CASSANDRA1, CONFIG, kv_prune=0.5)),
         "pruned": pruned(weight_prune=0.3, weight_cut_bits=4.0, kv_prune=0.2, kv_cut_bits=3.0),
         "hardly any": pruned(weight_prune=0.95, weight_cut_bits=7.0, kv_prune=0.94, kv_cut_bits=7.0),
     }
@@ -66,7 +67,8 @@ def decode_greedily(target, drafts):
 @pytest.fixture(scope="module")
 def autoregressive(target):
     temperature = jnp.asarray(1.0, jnp.float32)
-    return decode_autoregressively(target, PROMPTS, IDS, SEED, temperature, greedy=True, **STATIC)
+    knobs = uniform_knobs(CASSANDRA1, CONFIG)
+    return decode_autoregressively(target, PROMPTS, IDS, knobs, SEED, temperature, greedy=True, **STATIC)
 
 
 @pytest.fixture(scope="module")
@@ -211,7 +213,9 @@ def test_each_kind_of_draw_has_its_own_purpose(monkeypatch, target):
     untraced = STATIC | {"room": TOKENS + 1}
     run = functools.partial(decode, greedy=False, **untraced)
     temperature = jnp.asarray(1.0, jnp.float32)
-    jax.eval_shape(run, target, target, PROMPTS, IDS, uniform_knobs(CONFIG), jnp.asarray(1), SEED, temperature)
+    jax.eval_shape(
+        run, target, target, PROMPTS, IDS, uniform_knobs(CASSANDRA1, CONFIG), jnp.asarray(1), SEED, temperature
+    )
     assert set(drawn) == {Purpose.DRAFT, Purpose.ACCEPT, Purpose.NEXT}
 
 
@@ -246,7 +250,7 @@ def networks(random_network):
 
 @pytest.fixture(scope="module")
 def small_knobs():
-    return uniform_knobs(SMALL, kv_prune=0.3, kv_cut_bits=5.0)
+    return uniform_knobs(CASSANDRA1, SMALL, kv_prune=0.3, kv_cut_bits=5.0)
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from scipy import stats
 
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.kv import round_kv
+from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import forward_text
 from jaxspec.speculate import tree as tree_decoding
@@ -59,11 +60,11 @@ def drafts(target, random_network):
     other = random_network(CONFIG, 99, sharpness=3.0)
     blend = jax.tree.map(lambda a, b: a + 0.3 * (b - a), target, other)
     network = SelfDraft(CONFIG)
-    exact = uniform_knobs(CONFIG, kv_prune=0.0, kv_cut_bits=0.0)
+    exact = uniform_knobs(CASSANDRA1, CONFIG, kv_prune=0.0, kv_cut_bits=0.0)
     return {
         "itself": (network, SelfDraftParams(target, exact)),
-        "near": (network, SelfDraftParams(blend, uniform_knobs(CONFIG, kv_prune=0.2, kv_cut_bits=3.0))),
-        "random": (network, SelfDraftParams(other, uniform_knobs(CONFIG, kv_prune=0.5))),
+        "near": (network, SelfDraftParams(blend, uniform_knobs(CASSANDRA1, CONFIG, kv_prune=0.2, kv_cut_bits=3.0))),
+        "random": (network, SelfDraftParams(other, uniform_knobs(CASSANDRA1, CONFIG, kv_prune=0.5))),
         "lookup": (NGramDraft(CONFIG.vocab_size, longest=3), NGramParams()),
     }
 
@@ -372,7 +373,7 @@ def test_sampled_texts_have_the_targets_distribution(jit, networks, text_probabi
     law = "sampled" if shape == "sampled" else "top"
     result = jit(functools.partial(tree_decoding._decode.__wrapped__, law=law, **static))(
         networks[0],
-        SelfDraftParams(networks[1], uniform_knobs(SMALL, kv_prune=0.3, kv_cut_bits=5.0)),
+        SelfDraftParams(networks[1], uniform_knobs(CASSANDRA1, SMALL, kv_prune=0.3, kv_cut_bits=5.0)),
         np.broadcast_to(START, (SAMPLES, 3)),
         np.arange(SAMPLES, dtype=np.int32),
         None if growing else tree,

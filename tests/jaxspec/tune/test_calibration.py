@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from jaxspec.compress.kv import round_kv
+from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
 from jaxspec.models.decoder import forward_text
 from jaxspec.tune.calibration import calibrate, target_params
@@ -23,7 +24,7 @@ def target(random_network):
 
 @pytest.fixture(scope="module")
 def calibration(target):
-    return calibrate(target, CONFIG, TOKENS, first=FIRST)
+    return calibrate(target, CONFIG, TOKENS, scheme=CASSANDRA1, first=FIRST)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,7 @@ def test_kv_is_the_stored_one_of_all_queries(calibration, text):
     keys = np.stack(text.cache.key)[:, :, 0].transpose(0, 1, 3, 2)
     values = np.stack(text.cache.value)[:, :, 0]
     rows = np.stack([keys, values], axis=1).astype(ml_dtypes.bfloat16)
-    stored = np.asarray(calibration.kv.bits).view(ml_dtypes.bfloat16)
+    stored = np.asarray(calibration.kv.rows.bits).view(ml_dtypes.bfloat16)
     assert stored.shape == (2, 2, 3, 12, 6)
     np.testing.assert_allclose(stored.astype(np.float32), rows.astype(np.float32), rtol=2**-7, atol=1e-6)
 
@@ -61,7 +62,7 @@ def test_weights_are_ranked_by_wanda_scores_of_the_text(calibration, target, tex
         inputs = np.asarray(text.activations[feeds[kind]], np.float64)
         norm = np.sqrt(np.sum(inputs**2, axis=(1, 2)))
         score = np.abs(np.asarray(target["layers"][kind], np.float64)) * norm[:, None]
-        ranked = calibration.ranked[kind]
+        ranked = calibration.prepared[kind]
         np.testing.assert_allclose(np.exp(ranked.scores.log_score), score, rtol=1e-3)
         np.testing.assert_array_equal(
             np.asarray(ranked.bits).view(ml_dtypes.bfloat16).astype(np.float32), target["layers"][kind]
@@ -72,7 +73,10 @@ def test_windows_are_taken_by_number(calibration):
     text, kv = calibration.window(jnp.array([2, 0]))
     np.testing.assert_array_equal(text.tokens, TOKENS[[2, 0]])
     np.testing.assert_array_equal(text.logits, calibration.text.logits[np.array([2, 0])])
-    for part, whole in ((kv.bits, calibration.kv.bits), (kv.scores.rank, calibration.kv.scores.rank)):
+    for part, whole in (
+        (kv.rows.bits, calibration.kv.rows.bits),
+        (kv.rows.scores.rank, calibration.kv.rows.scores.rank),
+    ):
         np.testing.assert_array_equal(part, whole[:, :, np.array([2, 0])])
     assert text.first == FIRST
     assert kv.num_kv_heads == 1

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from hwmodels import KINDS, Workload, catalog, tokens_per_cycle
-from jaxspec.compress.footprint import BitsPerValue
-from jaxspec.compress.knobs import RANGES, Knobs, uniform_knobs
+from jaxspec.compress.footprint import joined, of_kv, of_weights
+from jaxspec.compress.knobs import Knobs, uniform_knobs
+from jaxspec.compress.schemes.cassandra1 import CASSANDRA1, CASSANDRA1_CODED
 from jaxspec.compress.selection import rank_scores
 from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
 from jaxspec.tune.calibration import calibrate
@@ -15,10 +16,10 @@ from jaxspec.tune.objective import (
     DraftMeasurement,
     Pricing,
     conditional_acceptance,
-    footprint,
     mean_log_speedup,
     measure,
     price,
+    priced_footprint,
 )
 
 CONFIG = DecoderConfig(
@@ -37,10 +38,11 @@ def calibration(random_network):
     rng = np.random.default_rng(1)
     target = random_network(CONFIG, 0, sharpness=2.0)
     tokens = rng.integers(11, size=(3, 30)).astype(np.int32)
-    result = calibrate(target, CONFIG, tokens, first=4)
-    scores = result.kv.scores
+    result = calibrate(target, CONFIG, tokens, scheme=CASSANDRA1, first=4)
+    scores = result.kv.rows.scores
     untied = jnp.exp(scores.log_score) * jnp.asarray(rng.uniform(1, 1.01, scores.log_score.shape), jnp.float32)
-    return dataclasses.replace(result, kv=dataclasses.replace(result.kv, scores=rank_scores(untied)))
+    rows = dataclasses.replace(result.kv.rows, scores=rank_scores(untied))
+    return dataclasses.replace(result, kv=dataclasses.replace(result.kv, rows=rows))
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +51,15 @@ def pricing():
     return Pricing(device, architecture, Workload(batch=2.0, context_tokens=900.0))
 
 
+def measured(draft, target, draft_kv, target_kv):
+    """A footprint from "layer kind" bits of weights and " layer" bits of KV."""
+    named = lambda bits: dict(zip(MATRIX_KINDS, bits.T, strict=True))
+    return joined(of_weights(named(draft), named(target)), of_kv(draft_kv, target_kv))
+
+
 def test_experts_are_stored_like_feed_forward_matrices():
     bits = jnp.arange(2.0 * len(MATRIX_KINDS)).reshape(2, -1) / 2 + 1
-    found = footprint(BitsPerValue(bits, bits + 3), BitsPerValue(jnp.array([5.0, 6.0]), jnp.array([9.0, 10.0])))
+    found = priced_footprint(measured(bits, bits + 3, jnp.array([5.0, 6.0]), jnp.array([9.0, 10.0])))
     draft = found.draft_weight_bits
     assert set(draft) == set(KINDS)
     assert (draft["expert_gate"], draft["expert_down"]) == (draft["gate"], draft["down"])
@@ -60,19 +68,19 @@ def test_experts_are_stored_like_feed_forward_matrices():
     assert float(found.target_weight_bits["expert_up"]) == pytest.approx(float(draft["up"]) + 3)
 
 
-def interior_knobs(seed):
+def interior_knobs(seed, scheme=CASSANDRA1):
     """Ratios away from half-way values of a row, widths away from whole numbers and half-integers."""
     rng = np.random.default_rng(seed)
     offset = lambda shape: rng.uniform(0.1, 0.4, shape) * rng.choice([-1, 1], shape)
     ratio = lambda columns, shape: (rng.integers(1, np.floor(0.9 * columns), shape) + offset(shape)) / columns
     width = lambda shape: rng.integers(1, 7, shape) + offset(shape)
-    return Knobs(
-        weight_prune=jnp.asarray(ratio(COLUMNS, MATRICES)),
-        weight_cut_bits=jnp.asarray(width(MATRICES)),
-        kv_prune=jnp.asarray(ratio(np.array(KV_COLUMNS), (2,))),
-        kv_cut_bits=jnp.asarray(width((2,))),
-        draft_length_logits=jnp.asarray(rng.standard_normal(DEPTH)),
-    )
+    values = {
+        "weight_prune": jnp.asarray(ratio(COLUMNS, MATRICES)),
+        "weight_cut_bits": jnp.asarray(width(MATRICES)),
+        "kv_prune": jnp.asarray(ratio(np.array(KV_COLUMNS), (2,))),
+        "kv_cut_bits": jnp.asarray(width((2,))),
+    }
+    return Knobs(values=values, draft_length_logits=jnp.asarray(rng.standard_normal(DEPTH)), scheme=scheme)
 
 
 def wide(tree):
@@ -102,23 +110,22 @@ def check(gradient_check, pricing, calibration):
 @pytest.mark.parametrize(("seed", "temperature"), [(0, 0.3), (1, 0.1), (2, 0.05)])
 def test_gradient_in_every_knob(check, seed, temperature):
     gradient = check(interior_knobs(seed), temperature)
-    for knob in dataclasses.fields(gradient):
-        assert np.all(np.abs(getattr(gradient, knob.name)) > 1e-9), f"{knob.name} is not felt"
+    for name, value in (gradient.values | {"draft_length_logits": gradient.draft_length_logits}).items():
+        assert np.all(np.abs(value) > 1e-9), f"{name} is not felt"
 
 
 @pytest.mark.usefixtures("x64")
 def test_gradient_at_the_default_configuration(check):
     # Widths are whole there, where the right-hand gradient is given, and the KV is not pruned.
-    knobs = jax.tree.map(lambda x: x.astype(jnp.float64), uniform_knobs(CONFIG))
+    knobs = jax.tree.map(lambda x: x.astype(jnp.float64), uniform_knobs(CASSANDRA1, CONFIG))
     knobs = dataclasses.replace(knobs, draft_length_logits=jnp.array([0.0, 0.4, -0.3]))
-    side = Knobs(
-        weight_prune=np.zeros(MATRICES),
-        weight_cut_bits=np.ones(MATRICES),
-        kv_prune=np.ones(2),
-        kv_cut_bits=np.ones(2),
-        draft_length_logits=np.zeros(DEPTH),
-    )
-    check(knobs, 0.3, side)
+    sides = {
+        "weight_prune": np.zeros(MATRICES),
+        "weight_cut_bits": np.ones(MATRICES),
+        "kv_prune": np.ones(2),
+        "kv_cut_bits": np.ones(2),
+    }
+    check(knobs, 0.3, knobs.replace(values=sides, draft_length_logits=np.zeros(DEPTH)))
 
 
 @pytest.mark.usefixtures("x64")
@@ -126,15 +133,16 @@ def test_gradient_at_the_default_configuration(check):
 def test_gradient_at_the_ends_of_the_ranges_and_at_whole_widths(check, seed, temperature):
     rng = np.random.default_rng(seed)
     knobs, points, sides = interior_knobs(seed), {}, {}
-    for name, (low, high) in RANGES.items():
-        at_low = rng.random(getattr(knobs, name).shape) < 0.5
+    for spec in knobs.scheme.knob_specs:
+        name, low, high = spec.name, spec.low, spec.high
+        at_low = rng.random(knobs.values[name].shape) < 0.5
         points[name], sides[name] = np.where(at_low, low, high), np.where(at_low, 1, -1)
         if name.endswith("cut_bits"):
             whole = rng.random(at_low.shape) < 0.4
             points[name] = np.where(whole, rng.integers(1, 7, whole.shape), points[name])
             sides[name] = np.where(whole, 1, sides[name])
-    knobs = dataclasses.replace(knobs, **{name: jnp.asarray(point) for name, point in points.items()})
-    check(knobs, temperature, Knobs(**sides, draft_length_logits=np.zeros(DEPTH)))
+    knobs = knobs.replace_values(**{name: jnp.asarray(point) for name, point in points.items()})
+    check(knobs, temperature, knobs.replace(values=sides, draft_length_logits=np.zeros(DEPTH)))
 
 
 # --- Soft and hard -----------------------------------------------------------------------------------------------------
@@ -144,20 +152,20 @@ def largest_gap(left, right):
     return max(float(np.max(np.abs(a - b))) for a, b in zip(jax.tree.leaves(left), jax.tree.leaves(right)))
 
 
-@pytest.mark.parametrize("pruned_exponents", ["raw", "coded"])
-def test_the_soft_measurement_tends_to_the_hard_one(jit, calibration, pruned_exponents):
-    common = {"windows": WINDOWS, "offset": 2, "pruned_exponents": pruned_exponents}
+@pytest.mark.parametrize("scheme", [CASSANDRA1, CASSANDRA1_CODED], ids=lambda scheme: scheme.name)
+def test_the_soft_measurement_tends_to_the_hard_one(jit, calibration, scheme):
+    common = {"windows": WINDOWS, "offset": 2}
     soft = jit(lambda knobs, t: measure(calibration, knobs, soft_temperature=t, **common))
     hard = jit(lambda knobs: measure(calibration, knobs, soft_temperature=None, **common))
     for seed in (5, 6):
-        knobs = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), interior_knobs(seed))
+        knobs = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), interior_knobs(seed, scheme))
         expected = hard(knobs)
         assert largest_gap(soft(knobs, 1e-6), expected) < 1e-4
         assert largest_gap(soft(knobs, 0.3), expected) > 0.1
 
 
 def test_a_draft_that_is_the_target_is_certain_to_be_accepted(jit, calibration):
-    knobs = uniform_knobs(CONFIG, weight_prune=0.0, weight_cut_bits=0.0, kv_cut_bits=0.0)
+    knobs = uniform_knobs(CASSANDRA1, CONFIG, weight_prune=0.0, weight_cut_bits=0.0, kv_cut_bits=0.0)
     result = jit(lambda k: measure(calibration, k, windows=WINDOWS, offset=0, soft_temperature=None))(knobs)
     # But for the rounding of the target's KV, which the draft's own has not.
     np.testing.assert_allclose(result.survival, 1, atol=0.02)
@@ -204,8 +212,9 @@ def measurement(survival, draft_bits=5.1, target_bits=13.9):
         survival=jnp.asarray(survival),
         kl=jnp.zeros(()),
         cross_entropy=jnp.zeros(()),
-        weight_bits=BitsPerValue(draft_bits * layers, target_bits * layers),
-        kv_bits=BitsPerValue(draft_bits * layers[:, 0], target_bits * layers[:, 0]),
+        footprint=measured(
+            draft_bits * layers, target_bits * layers, draft_bits * layers[:, 0], target_bits * layers[:, 0]
+        ),
     )
 
 
@@ -234,9 +243,8 @@ def test_gradient_of_conditional_acceptance(check_gradient):
 
 def test_footprint_by_hand():
     by_kind = lambda first, second: jnp.stack([first + jnp.arange(7.0), second + jnp.arange(7.0)])
-    result = footprint(
-        BitsPerValue(by_kind(4.0, 5.0), by_kind(12.0, 13.0)),
-        BitsPerValue(jnp.array([7.0, 8.0]), jnp.array([9.0, 12.0])),
+    result = priced_footprint(
+        measured(by_kind(4.0, 5.0), by_kind(12.0, 13.0), jnp.array([7.0, 8.0]), jnp.array([9.0, 12.0]))
     )
     assert set(result.draft_weight_bits) == set(result.target_weight_bits) == set(KINDS)
     for i, kind in enumerate(MATRIX_KINDS):

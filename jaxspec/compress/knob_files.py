@@ -1,0 +1,71 @@
+"""Knobs as result.json and configuration files hold them: plain lists, by layer and kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxspec.compress.knobs import Knobs, check_knobs, knob_shape, uniform_knobs
+from jaxspec.errors import InputError
+from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
+from jaxspec.settings.knobs import MAX_DRAFT_LENGTH, KnobSpec
+
+if TYPE_CHECKING:
+    from jaxspec.compress.schemes.interface import Scheme
+
+_LENGTH = "draft_length"
+
+
+def knobs_to_json(knobs: Knobs) -> dict[str, Any]:
+    """Plain lists: knobs of matrices by kind and layer, knobs of layers by layer."""
+
+    def plain(spec: KnobSpec) -> Any:
+        value = np.asarray(knobs.values[spec.name], np.float64).round(6)
+        if spec.per == "matrix":
+            return dict(zip(MATRIX_KINDS, value.T.tolist(), strict=True))
+        return value.tolist()
+
+    return {spec.name: plain(spec) for spec in knobs.scheme.knob_specs} | {_LENGTH: knobs.draft_length}
+
+
+def knobs_from_json(raw: dict[str, Any], scheme: Scheme, config: DecoderConfig) -> Knobs:
+    """Inverse of `knobs_to_json`; a number stands for the same value everywhere.
+
+    Raises:
+        InputError: a missing or unknown key, a wrong shape, a value out of range.
+    """
+    specs = {spec.name: spec for spec in scheme.knob_specs}
+    allowed = {*specs, _LENGTH}
+    if unknown := set(raw) - allowed:
+        raise InputError(f"unknown knob {sorted(unknown)[0]!r}; allowed are {', '.join(sorted(allowed))}")
+    if missing := allowed - set(raw):
+        raise InputError(f"knob {sorted(missing)[0]!r} is missing; needed are {', '.join(sorted(allowed))}")
+    length = raw[_LENGTH]
+    if isinstance(length, bool) or not (isinstance(length, int) or (isinstance(length, float) and length.is_integer())):
+        raise InputError(f"knob {_LENGTH} is {length!r}; allowed are whole numbers, 1 to {MAX_DRAFT_LENGTH}")
+    knobs = uniform_knobs(scheme, config, draft_length=int(length))
+    values = {name: jnp.asarray(_array(spec, raw[name], config), jnp.float32) for name, spec in specs.items()}
+    knobs = knobs.replace_values(**values)
+    check_knobs(knobs, config)
+    return knobs
+
+
+def _array(spec: KnobSpec, raw: Any, config: DecoderConfig) -> np.ndarray:
+    """A knob's numbers in the shape that a network needs."""
+    if spec.per == "layer" or not isinstance(raw, dict):
+        return _spread(spec.name, raw, knob_shape(spec, config))
+    if set(raw) != set(MATRIX_KINDS):
+        raise InputError(f"knob {spec.name} names {sorted(raw)}; needed are {', '.join(MATRIX_KINDS)}")
+    return np.transpose([_spread(spec.name, raw[kind], (config.num_layers,)) for kind in MATRIX_KINDS])
+
+
+def _spread(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
+    try:
+        numbers = np.asarray(value)
+        if numbers.dtype.kind not in "iuf":
+            raise TypeError("not all of it is numbers")
+        return np.broadcast_to(numbers, shape)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"knob {name} does not fit a model of {shape[0]} layers ({error}); give one number") from error

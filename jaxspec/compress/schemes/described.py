@@ -1,0 +1,43 @@
+"""What every scheme object says of itself, read from its entry in the registry."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from jaxspec.formats.container import CODECS, Codec
+from jaxspec.settings.knobs import KnobSpec
+from jaxspec.settings.schemes import SchemeFacts
+
+__all__ = ["Described"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Described:
+    """A scheme's facts under the names of the `Scheme` protocol."""
+
+    facts: SchemeFacts
+
+    @property
+    def name(self) -> str:
+        """As users give it."""
+        return self.facts.name
+
+    @property
+    def title(self) -> str:
+        """One line."""
+        return self.facts.title
+
+    @property
+    def lossless(self) -> bool:
+        """Whether the target is the uncompressed network's, bit for bit."""
+        return self.facts.lossless
+
+    @property
+    def knob_specs(self) -> tuple[KnobSpec, ...]:
+        """What may be set."""
+        return self.facts.knob_specs
+
+    @property
+    def codec(self) -> Codec | None:
+        """The container's of the same name, or None where no file of this scheme can be written yet."""
+        return CODECS[self.facts.name] if self.facts.packs else None

@@ -1,0 +1,159 @@
+"""What every storage scheme keeps to, whichever it is: the registry is the list."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxspec.compress.footprint import by_kind
+from jaxspec.compress.knobs import Knobs, checked_values, harden, knob_defaults, knob_shape, uniform_knobs
+from jaxspec.compress.kv import compress_cache, hard_kv, prepare_kv, round_kv, soft_kv
+from jaxspec.compress.schemes import SCHEMES
+from jaxspec.compress.weights import hard_draft, prepare, soft_draft
+from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
+from jaxspec.models.kv_cache import KVCache
+from jaxspec.settings.schemes import KNOBS
+
+CONFIG = DecoderConfig(
+    vocab_size=7, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6
+)
+RUNNING = [scheme for scheme in SCHEMES.values() if scheme.facts.runs]
+every_scheme = pytest.mark.parametrize("scheme", SCHEMES.values(), ids=lambda scheme: scheme.name)
+every_running_scheme = pytest.mark.parametrize("scheme", RUNNING, ids=lambda scheme: scheme.name)
+
+
+@every_scheme
+def test_it_says_what_it_is(scheme):
+    assert scheme.title
+    assert "\n" not in scheme.title
+    assert isinstance(hash(scheme), int)
+    assert SCHEMES[scheme.name] is scheme
+    if scheme.codec is not None:
+        assert scheme.codec.lossless == scheme.lossless
+
+
+@every_scheme
+def test_each_knob_is_stated_once_with_default_range_and_help(scheme):
+    names = [spec.name for spec in scheme.knob_specs]
+    assert len(names) == len(set(names))
+    for spec in scheme.knob_specs:
+        assert KNOBS[spec.name] is spec
+        assert spec.help
+        assert spec.low < spec.high
+        assert all(spec.low <= value <= spec.high for value in (spec.default, *spec.grid))
+        assert not spec.whole or all(
+            float(value).is_integer() for value in (spec.low, spec.high, spec.default, *spec.grid)
+        )
+
+
+@every_scheme
+def test_the_expected_draft_reads_no_more_than_the_target_and_it_no_more_than_16_bits(scheme):
+    found = scheme.expected_footprint(knob_defaults(scheme))
+    for kind in MATRIX_KINDS:
+        assert 0 < found.draft_weight_bits[kind] <= found.target_weight_bits[kind] <= 16
+    assert 0 < found.draft_kv_bits <= found.target_kv_bits <= 16
+    assert scheme.facts.has_draft == (found.draft_weight_bits["q"] < found.target_weight_bits["q"])
+
+
+@every_scheme
+def test_every_knob_is_felt_in_the_expected_footprint(scheme):
+    for spec in scheme.knob_specs:
+        low, high = (
+            jax.tree.leaves(scheme.expected_footprint(checked_values(scheme, {spec.name: value})))
+            for value in (spec.low, spec.high)
+        )
+        assert max(abs(float(a - b)) for a, b in zip(low, high, strict=True)) > 0.5
+
+
+@pytest.mark.parametrize("scheme", [s for s in SCHEMES.values() if not s.facts.runs], ids=lambda scheme: scheme.name)
+def test_what_cannot_run_says_so(scheme):
+    with pytest.raises(NotImplementedError, match=f"scheme {scheme.name}"):
+        scheme.prepare({}, {})
+
+
+@pytest.fixture(scope="module")
+def target(random_network):
+    return random_network(CONFIG, 0)
+
+
+@pytest.fixture(scope="module")
+def norms():
+    rng = np.random.default_rng(4)
+    sizes = {"qkv": 18, "o": 18, "gate_up": 18, "down": 26}
+    return {name: jnp.asarray(rng.uniform(0.3, 3, (2, size)), jnp.float32) for name, size in sizes.items()}
+
+
+@pytest.fixture(scope="module")
+def cache():
+    rng = np.random.default_rng(5)
+    stored = lambda *shape: tuple(round_kv(jnp.asarray(rng.standard_normal(shape), jnp.float32)) for _ in range(2))
+    return KVCache(key=stored(3, 1, 6, 5), value=stored(3, 1, 5, 6))
+
+
+#: Shares of 6, 18 and 26 columns that are far from half-way between two counts.
+SHARES = (1 / 6, 1 / 3, 1 / 2, 2 / 3)
+
+
+def odd_knobs(scheme, seed, *, whole):
+    """Inside every range, away from half-way values."""
+    rng = np.random.default_rng(seed)
+    values = {}
+    for spec in scheme.knob_specs:
+        shape = knob_shape(spec, CONFIG)
+        value = rng.choice([share for share in SHARES if spec.low < share < spec.high], shape)
+        if spec.whole:
+            value = rng.integers(spec.low + 1, spec.high, shape) + (0 if whole else rng.uniform(-0.3, 0.3, shape))
+        values[spec.name] = jnp.asarray(value, jnp.float32)
+    return Knobs(values=values, draft_length_logits=jnp.zeros(3), scheme=scheme)
+
+
+def pattern(x):
+    return np.asarray(jnp.asarray(x).astype(jnp.bfloat16)).view(np.uint16)
+
+
+@every_running_scheme
+def test_the_hard_draft_is_a_part_of_the_target(jit, scheme, target, norms):
+    knobs = harden(odd_knobs(scheme, 1, whole=True))
+    draft = jit(lambda knobs: hard_draft(target, prepare(scheme, target, norms), knobs))(knobs)
+    stored = jax.vmap(scheme.target)(target["layers"])
+    assert jax.tree.structure(draft.params) == jax.tree.structure(target)
+    for kind in MATRIX_KINDS:
+        assert not np.any(pattern(draft.params["layers"][kind]) & ~pattern(stored[kind]))
+        if scheme.lossless:
+            np.testing.assert_array_equal(pattern(stored[kind]), pattern(target["layers"][kind]))
+    read = draft.footprint
+    assert np.all(by_kind(read.draft_weight_bits) <= by_kind(read.target_weight_bits) + 1e-4)
+
+
+@every_running_scheme
+def test_soft_tends_to_hard(jit, scheme, target, norms, cache):
+    knobs = odd_knobs(scheme, 2, whole=False)
+    prepared, kv = prepare(scheme, target, norms), prepare_kv(scheme, cache)
+    hard = jit(lambda knobs: (hard_draft(target, prepared, knobs), hard_kv(kv, knobs)))(knobs)
+    softly = jit(lambda knobs, t: (soft_draft(target, prepared, knobs, t), soft_kv(kv, knobs, t)))
+    gap = lambda a, b: max(
+        float(np.max(np.abs(np.asarray(x, np.float32) - np.asarray(y, np.float32))))
+        for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    )
+    assert gap(softly(knobs, 1e-5), hard) < 1e-3 < 0.1 < gap(softly(knobs, 0.3), hard)
+
+
+@every_running_scheme
+def test_kv_seen_for_the_first_time_is_compressed_like_known_kv(jit, scheme, cache):
+    knobs = odd_knobs(scheme, 3, whole=True)
+    prepared = jit(lambda knobs: hard_kv(prepare_kv(scheme, cache), knobs).cache)(knobs)
+    jax.tree.map(np.testing.assert_array_equal, jit(compress_cache)(cache, knobs), prepared)
+
+
+@every_running_scheme
+def test_default_knobs_trace_once(scheme, target, norms):
+    traces = []
+
+    @jax.jit
+    def run(knobs):
+        traces.append(1)
+        return jax.eval_shape(lambda: hard_draft(target, prepare(scheme, target, norms), knobs)).footprint is not None
+
+    run(uniform_knobs(scheme, CONFIG))
+    run(harden(uniform_knobs(scheme, CONFIG, draft_length=2)))
+    assert len(traces) == 1

@@ -227,11 +227,12 @@ class Measuring:
         """
         settings, setup, pricing = self.settings, self.setup, self.pricings[device]
         configurations, speeds = {}, {}
+        measured = {name: self.measure(knobs) for name, knobs in chosen.items()}
         for name, knobs in chosen.items():
             counted = self.decode(knobs, setup.decoding, name)
             configurations[name] = configuration_entry(
                 knobs,
-                measured=self.measure(knobs),
+                measured=measured[name],
                 counted=counted,
                 predicted=self.predict(knobs, name),
                 pricing=pricing,
@@ -258,9 +259,7 @@ class Measuring:
                 "workload": "input",
                 "decoding": "input",
             },
-            **kernel_notes(
-                pricing.device, [priced_footprint(self.measure(knobs).footprint) for knobs in chosen.values()]
-            ),
+            **kernel_notes(pricing.device, [priced_footprint(found.footprint) for found in measured.values()]),
         }
 
     def _lossless(self, knobs: Knobs, what: str) -> dict[str, Any]:

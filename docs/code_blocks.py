@@ -158,8 +158,8 @@ def _claim(_: object, command: str, config: object, **__: object) -> None:
     """In place of a run directory's constructor: all that the configuration names must exist."""
     from jaxspec.models import load_model
     from jaxspec.runs.config import CommonConfig, TreeConfig
-    from jaxspec.runs.setup import resolve_pricing
-    from jaxspec.runs.tree_drafts import make_draft
+    from jaxspec.studies.measured.setup import resolve_pricing
+    from jaxspec.studies.tree.drafts import make_draft
     from jaxspec.text import load_text
 
     if isinstance(config, CommonConfig):
@@ -175,11 +175,11 @@ def _claim(_: object, command: str, config: object, **__: object) -> None:
 #: Where the work of a command begins, once its arguments are read.
 _WORK: dict[str, Callable] = {
     "jaxspec.runs.directory.RunDirectory.__init__": _claim,
-    "jaxspec.runs.prediction._price": _leave_out,
-    "jaxspec.runs.packing._division": _leave_out,
-    "jaxspec.runs.packing.pack": _leave_out,
-    "jaxspec.runs.packing.unpack_container": _leave_out,
-    "jaxspec.runs.inspection.inspect_file": _leave_out,
+    "jaxspec.studies.predict.run._price": _leave_out,
+    "jaxspec.studies.pack.run._division": _leave_out,
+    "jaxspec.studies.pack.run.pack": _leave_out,
+    "jaxspec.studies.pack.run.unpack_container": _leave_out,
+    "jaxspec.studies.pack.inspection.inspect_file": _leave_out,
 }
 
 
@@ -255,7 +255,7 @@ def _written(text: str) -> Callable[[Path], object]:
 
 
 def _container(path: Path) -> None:
-    from jaxspec.runs.packing import PackConfig, pack_checkpoint
+    from jaxspec.studies.pack.run import PackConfig, pack_checkpoint
 
     network = path.with_name("network-for-a-container")
     _small_network(network)

@@ -1,7 +1,8 @@
 """Hardware models: what a step of a language model executes, and how long a device takes for it."""
 
 from hwmodels import catalog
-from hwmodels.architecture import (
+from hwmodels.device import Chip, ComputeUnit, Device, MemoryTier
+from hwmodels.network.architecture import (
     ALL_LAYER_MATRICES,
     EXPERT_MATRICES,
     KINDS,
@@ -13,18 +14,8 @@ from hwmodels.architecture import (
     kv_elements_per_token,
     parameters,
 )
-from hwmodels.device import Chip, ComputeUnit, Device, MemoryTier
-from hwmodels.interface import (
-    Acceptance,
-    DraftPlan,
-    Footprint,
-    Workload,
-    chain_plan,
-    tree_plan,
-    uniform_footprint,
-    uniform_weight_bits,
-)
-from hwmodels.operators import (
+from hwmodels.network.footprint import Footprint, uniform_footprint, uniform_weight_bits
+from hwmodels.network.operators import (
     EXPERT_OPERATORS,
     MATRIX_OPERATORS,
     OPERATORS,
@@ -38,9 +29,9 @@ from hwmodels.operators import (
     touched_experts,
     verify_operators,
 )
-from hwmodels.roofline import compute_time, decoding_time, launch_time, memory_time, operator_time, traffic_by_memory
-from hwmodels.smoothing import smooth_maximum
-from hwmodels.speculation import (
+from hwmodels.network.workload import Workload
+from hwmodels.numerics.smoothing import smooth_maximum
+from hwmodels.speculation.chains import (
     BestDraft,
     CycleTime,
     SpeculationResult,
@@ -52,7 +43,16 @@ from hwmodels.speculation import (
     speculation_speedup,
     tokens_per_cycle,
 )
-from hwmodels.step import StepTime, step_time, work_time
+from hwmodels.speculation.plan import Acceptance, DraftPlan, chain_plan, tree_plan
+from hwmodels.step.roofline import (
+    compute_time,
+    decoding_time,
+    launch_time,
+    memory_time,
+    operator_time,
+    traffic_by_memory,
+)
+from hwmodels.step.step_time import StepTime, step_time, work_time
 
 __all__ = [
     "ALL_LAYER_MATRICES",

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import flax.struct
 
-from hwmodels.scalars import Leaf, Number
+from hwmodels.numerics.scalars import Leaf, Number
 
 #: How several memories share time: all at once, so that the slowest decides, or one after the other.
 Schedule: TypeAlias = Literal["overlapped", "serial"]

@@ -2,7 +2,7 @@
 
 The rooms: `formats` (bits), `models` (networks), `compress` (knobs to drafts), `speculate` (decoding and its acceptance),
 `tune` (the objective and its gradient), `runs` (the commands), `report`, `text`, `cli`. `hwmodels` is the hardware side.
-Start with `jaxspec.runs`: `tune(TuneConfig())`.
+Start with `jaxspec.studies`: `tune(TuneConfig())`.
 `jaxspec.load` opens a network: the embedded one, a Hugging Face directory, or a container.
 """
 

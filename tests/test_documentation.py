@@ -95,7 +95,7 @@ def test_a_formula_with_an_unknown_command_is_refused():
         "jaxspec predict --architecture lama",
         "jaxspec pack --scheme zip",
         "jaxspec fly",
-        "python -m experiments.cassandra --nonsense",
+        "python -m experiments.papers.cassandra --nonsense",
         "pip install -e '.[nonsense]'",
         "pytest -m nonsense",
         "nonsense --really",

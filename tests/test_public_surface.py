@@ -16,14 +16,14 @@ LIBRARIES = ("hwmodels", "jaxspec")
 LONGEST_MODULE = 400
 
 #: Rooms of jaxspec that may use the hardware models: the objective and what lies above it.
-USERS_OF_HARDWARE = {"tune", "report", "cli", "runs"}
+USERS_OF_HARDWARE = {"tune", "report", "cli", "studies"}
 
 #: Where networks and hardware meet below that: the footprint, which storage schemes make and the cost model reads.
 FOOTPRINT = {
     "hwmodels.ALL_LAYER_MATRICES",
     "hwmodels.Footprint",
     "hwmodels.uniform_weight_bits",
-    "hwmodels.scalars.Number",
+    "hwmodels.numerics.scalars.Number",
 }
 USERS_OF_FOOTPRINT = {"compress"}
 

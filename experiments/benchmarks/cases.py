@@ -21,8 +21,9 @@ from experiments.benchmarks.model_peers import model_peers
 from experiments.benchmarks.trees import tree_search, tree_simulation
 from hwmodels import catalog
 from jaxspec.compress import MAX_DRAFT_LENGTH, uniform_knobs
-from jaxspec.runs import Reporter, RunDirectory, TuneConfig
-from jaxspec.runs.measuring import Measuring
+from jaxspec.runs import Reporter, RunDirectory
+from jaxspec.studies import TuneConfig
+from jaxspec.studies.measured.measuring import Measuring
 from jaxspec.tune import Decoding, decode_prompts
 
 

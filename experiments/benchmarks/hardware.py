@@ -24,8 +24,8 @@ import hwmodels
 from experiments.benchmarks.harness import row
 from hwmodels import catalog
 from hwmodels.compute.calibrated_gpu import CalibratedGpu
-from hwmodels.compute.systolic_array import OnChipBuffer, SystolicArray
-from hwmodels.energy import step_energy
+from hwmodels.compute.systolic.array import OnChipBuffer, SystolicArray
+from hwmodels.step.energy import step_energy
 
 #: Points of one call. Values and gradients of this many, 6 MB, stay in the caches; four times as many are a third slower.
 CHUNK = 1 << 13

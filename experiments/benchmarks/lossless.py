@@ -2,10 +2,10 @@
 
     python -m experiments.benchmarks.lossless [--millions 64]      prints JSON; the case `lossless` runs it so
 
-Weights are Gaussian rows whose scales vary (see `experiments.huffllm.weights_model`), or pure Gaussian ones. Decoding goes from
-the stored streams to all bfloat16 patterns, in fresh memory. constriction decodes the exponents alone, and only that is timed:
-what putting them together would cost it is left out. Rates are megabytes of bfloat16 per second; every figure is the median of
-rounds in which all take turns, so that a busy machine slows all alike.
+Weights are Gaussian rows whose scales vary (see `experiments.papers.huffllm.weights_model`), or pure Gaussian ones. Decoding
+goes from the stored streams to all bfloat16 patterns, in fresh memory. constriction decodes the exponents alone, and only
+that is timed: what putting them together would cost it is left out. Rates are megabytes of bfloat16 per second; every figure
+is the median of rounds in which all take turns, so that a busy machine slows all alike.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ def file_rates(patterns: np.ndarray) -> list[tuple[dict[str, Any], dict[str, Any
     from safetensors.numpy import save_file
 
     from jaxspec.formats.container import Container, open_checkpoint, pack, scheme, unpack
-    from jaxspec.runs.division import MatrixDivision
+    from jaxspec.studies.pack.division import MatrixDivision
 
     pairs = []
     with tempfile.TemporaryDirectory() as folder:

@@ -23,8 +23,8 @@ import hwmodels
 from experiments.benchmarks.hardware import CHUNK, REPEATS, Point, decode_cost, draw_points, measure, measured_row, told
 from experiments.benchmarks.harness import median_s
 from hwmodels import catalog
-from hwmodels.compute import systolic_array
-from hwmodels.compute.systolic_array import OnChipBuffer, SystolicArray
+from hwmodels.compute.systolic import array as systolic_array
+from hwmodels.compute.systolic.array import OnChipBuffer, SystolicArray
 
 
 def model_peers(chunk: int = CHUNK, repeats: int = REPEATS) -> list[dict[str, Any]]:

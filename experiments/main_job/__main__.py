@@ -19,8 +19,9 @@ from jaxspec.compress import uniform_knobs
 from jaxspec.files import to_json, write_text
 from jaxspec.models import init_params
 from jaxspec.report.terminal import Table, new_console
-from jaxspec.runs import Reporter, RunDirectory, TuneConfig, tune
-from jaxspec.runs.measuring import Measuring
+from jaxspec.runs import Reporter, RunDirectory
+from jaxspec.studies import TuneConfig, tune
+from jaxspec.studies.measured.measuring import Measuring
 from jaxspec.tune import Decoding, count_mismatches, decode_prompts
 
 DEVICES = ("rtx-4090", "jetson-agx-orin", "cassandra-npu")

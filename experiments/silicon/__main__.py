@@ -19,8 +19,8 @@ from rich.markdown import Markdown
 
 from experiments.silicon.decode import RTX_4090, decode_step
 from experiments.silicon.refit import CATALOG, Refit, attention_record, catalog_entry, refit
-from hwmodels.calibrate.kernel_tables import KernelTableError, TableName, gemm_formats, list_tables
-from hwmodels.calibrate.report import figure
+from hwmodels.analysis.calibration.kernel_tables import KernelTableError, TableName, gemm_formats, list_tables
+from hwmodels.analysis.calibration.report import figure
 from hwmodels.catalog.calibrated import calibrated_attention, calibrated_gpu, calibrated_names, with_data_sheet
 from jaxspec.files import to_json, write_text
 from jaxspec.runs.progress import Reporter

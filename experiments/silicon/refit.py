@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from hwmodels.calibrate.attention import decoding_rows, fit_attention
-from hwmodels.calibrate.gemm import GemmFit, baselines, coefficients, fit_gemm, from_memory
-from hwmodels.calibrate.kernel_tables import (
+from hwmodels.analysis.calibration.attention import decoding_rows, fit_attention
+from hwmodels.analysis.calibration.gemm import GemmFit, baselines, coefficients, fit_gemm, from_memory
+from hwmodels.analysis.calibration.kernel_tables import (
     DataSheet,
     GemmTable,
     KernelTableError,
@@ -21,8 +21,8 @@ from hwmodels.calibrate.kernel_tables import (
     data_sheet,
     gemm_table,
 )
-from hwmodels.calibrate.report import CalibrationReport, error_by_range, relative_error
-from hwmodels.calibrate.splits import half_of_shapes, largest_held_out
+from hwmodels.analysis.calibration.report import CalibrationReport, error_by_range, relative_error
+from hwmodels.analysis.calibration.splits import half_of_shapes, largest_held_out
 
 #: Files of the catalog: name -> (system, attention's engine/version, {format: engine/version}).
 CATALOG: dict[str, tuple[str, str, dict[str, str]]] = {

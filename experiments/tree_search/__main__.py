@@ -30,8 +30,8 @@ from jaxspec.files import to_json, write_text
 from jaxspec.models.embedded import EMBEDDED_NAME, HEAD_NAME, SMALL_NAME, load_model
 from jaxspec.report.terminal import Table, new_console
 from jaxspec.runs.progress import Reporter
-from jaxspec.runs.tree_drafts import NamedDraft, make_draft
-from jaxspec.runs.tree_measuring import decode_prompts_with_tree
+from jaxspec.studies.tree.drafts import NamedDraft, make_draft
+from jaxspec.studies.tree.measuring import decode_prompts_with_tree
 from jaxspec.trees.optimal_tree import RankedTree
 from jaxspec.trees.rank_traces import cycles_along_text
 from jaxspec.trees.topology import tree_from_parents

@@ -13,9 +13,9 @@ import numpy as np
 from jaxspec.compress import DEFAULT_SCHEME, hard_draft, uniform_knobs
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.runs.progress import Reporter
-from jaxspec.runs.tree_drafts import NamedDraft, self_draft
-from jaxspec.runs.tree_measuring import record_ranks
 from jaxspec.speculate.chunks import CHUNK
+from jaxspec.studies.tree.drafts import NamedDraft, self_draft
+from jaxspec.studies.tree.measuring import record_ranks
 from jaxspec.text import load_text, windows
 from jaxspec.trees.rank_traces import RankTraces
 from jaxspec.tune.calibration import calibrate, target_params

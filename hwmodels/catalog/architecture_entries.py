@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hwmodels.architecture import Architecture
 from hwmodels.catalog.entries import COUNT, FLAG, NOT_NEGATIVE, WHOLE, Entry, EntryError, Rule, parse_entry
+from hwmodels.network.architecture import Architecture
 
 __all__ = ["ARCHITECTURE_RULES", "checked_architecture", "parse_architecture"]
 

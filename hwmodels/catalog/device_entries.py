@@ -16,6 +16,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from hwmodels.analysis.sensitivity import leaf_names
 from hwmodels.catalog.calibrated import calibrated_names, calibrated_unit, calibration_record
 from hwmodels.catalog.entries import (
     NOT_NEGATIVE,
@@ -32,12 +33,11 @@ from hwmodels.compute.calibrated_gpu import CalibratedGpu
 from hwmodels.compute.fpga_array import FpgaArray
 from hwmodels.compute.matrix_vector_npu import SCHEDULES, MatrixVectorNpu
 from hwmodels.compute.near_memory import NearMemoryUnit
-from hwmodels.compute.systolic_array import CONVENTIONS, DATAFLOWS, OnChipBuffer, SystolicArray
+from hwmodels.compute.systolic.array import CONVENTIONS, DATAFLOWS, OnChipBuffer, SystolicArray
 from hwmodels.compute.vector_array import VectorArray
 from hwmodels.compute.vector_units import VectorUnits
 from hwmodels.decoders.decoder import DECODER_KINDS, PLACES, Decoder
 from hwmodels.device import Chip, Device, MemoryTier
-from hwmodels.sensitivity import leaf_names
 
 __all__ = ["DeviceEntry", "number_rules", "parse_device"]
 

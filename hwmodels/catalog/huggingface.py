@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hwmodels.architecture import Architecture
 from hwmodels.catalog.architecture_entries import checked_architecture
 from hwmodels.catalog.entries import EntryError, near_matches
 from hwmodels.catalog.huggingface_families import FAMILIES
 from hwmodels.catalog.huggingface_family import LLAMA_LIKE, Family
 from hwmodels.catalog.huggingface_settings import Settings, shown
 from hwmodels.catalog.huggingface_sizes import architecture_values
+from hwmodels.network.architecture import Architecture
 
 __all__ = ["ConfigReading", "architecture_from_config", "architecture_from_config_file", "read_config"]
 

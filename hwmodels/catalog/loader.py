@@ -6,11 +6,11 @@ import importlib.resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from hwmodels.architecture import Architecture
 from hwmodels.catalog.architecture_entries import checked_architecture, parse_architecture
 from hwmodels.catalog.device_entries import DeviceEntry, parse_device
 from hwmodels.catalog.entries import Entry, EntryError, UnknownNameError, near_matches
 from hwmodels.device import Device
+from hwmodels.network.architecture import Architecture
 
 
 def device_names() -> tuple[str, ...]:

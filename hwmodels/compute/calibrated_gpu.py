@@ -5,8 +5,8 @@ Peak rate and bandwidth are the device's own, so that changing them changes the 
 the device's roof.
 
 Of the formats that were measured each operator is timed with each one's kernels, and the times are mixed as
-`hwmodels.compute.gpu.format_shares` says: so that fewer bits never take longer. `hwmodels.kernel_widths` says which widths of a
-footprint have no kernel of their own.
+`hwmodels.compute.gpu.format_shares` says: so that fewer bits never take longer. `hwmodels.analysis.kernel_widths` says
+which widths of a footprint have no kernel of their own.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from hwmodels.compute import gpu_attention
 from hwmodels.compute.gpu import GemmCoefficients, GpuGemm, at_width, format_shares, stack_widths, width_in_format
 from hwmodels.compute.gpu_attention import GpuAttention
 from hwmodels.device import Device
-from hwmodels.operators import MATRIX_OPERATORS, OPERATORS, OperatorWork
-from hwmodels.scalars import Leaf, Number, as_float
-from hwmodels.units import BITS_PER_BYTE
+from hwmodels.network.operators import MATRIX_OPERATORS, OPERATORS, OperatorWork
+from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.numerics.units import BITS_PER_BYTE
 
 __all__ = ["CalibratedGpu"]
 

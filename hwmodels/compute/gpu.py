@@ -41,10 +41,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.compute.folds import smooth_ceil_div
-from hwmodels.roofline import smooth_maximum
-from hwmodels.scalars import Leaf, Number, as_float
-from hwmodels.units import BITS_PER_BYTE
+from hwmodels.numerics.folds import smooth_ceil_div
+from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.numerics.units import BITS_PER_BYTE
+from hwmodels.step.roofline import smooth_maximum
 
 __all__ = [
     "TILINGS",

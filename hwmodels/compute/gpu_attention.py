@@ -16,8 +16,8 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.scalars import Leaf, Number, as_float
-from hwmodels.units import BITS_PER_BYTE
+from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.numerics.units import BITS_PER_BYTE
 
 __all__ = ["GpuAttention", "decode_attention_time", "launch_time", "streaming_share"]
 

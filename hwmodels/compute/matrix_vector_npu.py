@@ -24,13 +24,13 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.compute.folds import smooth_ceil_div
 from hwmodels.compute.vector_units import VectorUnits, dequantization_time
 from hwmodels.compute.weight_slices import share_narrower
-from hwmodels.interface import UNCOMPRESSED_BITS
-from hwmodels.scalars import Leaf, Number, as_float
-from hwmodels.smoothing import smooth_maximum
-from hwmodels.units import BITS_PER_BYTE
+from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.numerics.folds import smooth_ceil_div
+from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.numerics.smoothing import smooth_maximum
+from hwmodels.numerics.units import BITS_PER_BYTE
 
 __all__ = ["SCHEDULES", "MatrixVectorNpu", "StageTimes", "stage_times"]
 

@@ -19,10 +19,10 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.compute.folds import smooth_ceil_div
 from hwmodels.compute.weight_slices import METADATA_BITS, weight_slices
-from hwmodels.interface import UNCOMPRESSED_BITS
-from hwmodels.scalars import Leaf, Number, as_float
+from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.numerics.folds import smooth_ceil_div
+from hwmodels.numerics.scalars import Leaf, Number, as_float
 
 __all__ = ["NearMemoryUnit", "active_share", "weight_fetches"]
 

@@ -21,9 +21,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from hwmodels.compute.folds import smooth_ceil_div
-from hwmodels.interface import UNCOMPRESSED_BITS
-from hwmodels.scalars import Leaf, Number, as_float
+from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.numerics.folds import smooth_ceil_div
+from hwmodels.numerics.scalars import Leaf, Number, as_float
 
 __all__ = ["DIMENSIONS", "SPREADS", "VectorArray", "assignment_cycles", "weight_load_time"]
 

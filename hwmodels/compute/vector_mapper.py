@@ -24,12 +24,12 @@ import flax.struct
 import jax.numpy as jnp
 import numpy as np
 
-from hwmodels.compute.folds import as_whole, smooth_ceil_div
 from hwmodels.compute.vector_array import DIMENSIONS, SPREADS, VectorArray
-from hwmodels.interface import UNCOMPRESSED_BITS
-from hwmodels.scalars import Leaf, Number, as_float
-from hwmodels.smoothing import smooth_maximum
-from hwmodels.units import BITS_PER_BYTE
+from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.numerics.folds import as_whole, smooth_ceil_div
+from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.numerics.smoothing import smooth_maximum
+from hwmodels.numerics.units import BITS_PER_BYTE
 
 __all__ = [
     "HELD",

@@ -15,9 +15,9 @@ from __future__ import annotations
 import flax.struct
 from jaxtyping import Array, Float
 
-from hwmodels.compute.folds import smooth_ceil_div
 from hwmodels.compute.weight_slices import METADATA_BITS, weight_slices
-from hwmodels.scalars import Leaf, Number, as_float
+from hwmodels.numerics.folds import smooth_ceil_div
+from hwmodels.numerics.scalars import Leaf, Number, as_float
 
 __all__ = ["VectorUnits", "dequantization_time", "exponential_time"]
 

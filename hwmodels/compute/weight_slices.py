@@ -9,8 +9,8 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.compute.folds import smooth_ceil_div
-from hwmodels.scalars import Number, as_float
+from hwmodels.numerics.folds import smooth_ceil_div
+from hwmodels.numerics.scalars import Number, as_float
 
 __all__ = ["METADATA_BITS", "share_narrower", "weight_slices"]
 

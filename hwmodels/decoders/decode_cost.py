@@ -13,9 +13,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hwmodels.decoders.decoder import Decoder, cycles_per_symbol
-from hwmodels.scalars import Number, as_float
-from hwmodels.smoothing import smooth_maximum
-from hwmodels.units import BITS_PER_BYTE
+from hwmodels.numerics.scalars import Number, as_float
+from hwmodels.numerics.smoothing import smooth_maximum
+from hwmodels.numerics.units import BITS_PER_BYTE
 
 __all__ = [
     "COMBINATIONS",

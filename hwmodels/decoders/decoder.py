@@ -17,11 +17,11 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.compute.folds import Whole, smooth_ceil_div
 from hwmodels.decoders.exact import exact_counts, round_up
-from hwmodels.scalars import Leaf, Number, as_float
-from hwmodels.smoothing import smooth_maximum
-from hwmodels.units import BITS_PER_BYTE
+from hwmodels.numerics.folds import Whole, smooth_ceil_div
+from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.numerics.smoothing import smooth_maximum
+from hwmodels.numerics.units import BITS_PER_BYTE
 
 __all__ = [
     "DECODER_KINDS",

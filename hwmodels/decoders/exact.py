@@ -12,8 +12,8 @@ from fractions import Fraction
 import numpy as np
 from jax.core import Tracer
 
-from hwmodels.compute.folds import Whole
-from hwmodels.scalars import Number
+from hwmodels.numerics.folds import Whole
+from hwmodels.numerics.scalars import Number
 
 __all__ = ["exact_counts", "round_up"]
 

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hwmodels.decoders.decoder import Decoder
-from hwmodels.scalars import Leaf, Number, as_float
+from hwmodels.numerics.scalars import Leaf, Number, as_float
 
 __all__ = [
     "ReferenceCam",

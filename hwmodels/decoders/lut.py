@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hwmodels.decoders.decoder import Decoder
-from hwmodels.scalars import Number, as_float
+from hwmodels.numerics.scalars import Number, as_float
 
 __all__ = ["instructions_per_vector", "lut_decoder"]
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.compute.folds import smooth_ceil_div
 from hwmodels.decoders.decoder import Decoder
-from hwmodels.scalars import Number, as_float
+from hwmodels.numerics.folds import smooth_ceil_div
+from hwmodels.numerics.scalars import Number, as_float
 
 __all__ = ["bits_per_value", "elements_per_cycle", "mx_decoder"]
 

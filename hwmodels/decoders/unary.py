@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 
 from hwmodels.decoders.decoder import Decoder
-from hwmodels.scalars import Leaf, Number, as_float
+from hwmodels.numerics.scalars import Leaf, Number, as_float
 
 __all__ = ["code_bits_per_value", "unary_decoder"]
 

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.scalars import Number, as_float
+from hwmodels.numerics.scalars import Number, as_float
 
 __all__ = [
     "CacheHits",

@@ -16,7 +16,7 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.scalars import Number, as_float
+from hwmodels.numerics.scalars import Number, as_float
 
 __all__ = ["CACHE_BLOCK_BYTES", "SuperblockTraffic", "superblock_traffic"]
 

@@ -17,9 +17,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from hwmodels.device import MemoryTier, Schedule
-from hwmodels.scalars import Leaf, Number, as_float, with_last_axis
-from hwmodels.smoothing import smooth_maximum
-from hwmodels.units import BITS_PER_BYTE
+from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
+from hwmodels.numerics.smoothing import smooth_maximum
+from hwmodels.numerics.units import BITS_PER_BYTE
 
 __all__ = [
     "Placement",

@@ -14,7 +14,7 @@ def _entries(names, get, title, sources) -> list[dict]:
     """One entry per name; values are the numbers that have a source, by dotted name."""
     import jax
 
-    from hwmodels.sensitivity import leaf_names
+    from hwmodels.analysis.sensitivity import leaf_names
     from jaxspec.report.assumptions import number_status
 
     entries = []
@@ -67,7 +67,7 @@ _UNITS = {
 
 
 def _device_row(device: Any) -> dict[str, str]:
-    from hwmodels.units import GB, TERA
+    from hwmodels.numerics.units import GB, TERA
 
     unit = type(device.matrix_unit).__name__
     tiers = (device.memory, *device.spill)
@@ -82,7 +82,7 @@ def _device_row(device: Any) -> dict[str, str]:
 
 def _model_row(architecture: Any) -> dict[str, str]:
     from hwmodels import EXPERT_MATRICES, kv_elements_per_token, parameters
-    from hwmodels.units import GIGA, KB
+    from hwmodels.numerics.units import GIGA, KB
 
     stored = parameters(architecture)
     experts = sum(float(stored[kind]) for kind in EXPERT_MATRICES)

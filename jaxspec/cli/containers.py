@@ -39,9 +39,9 @@ def pack(checkpoint, out, config_file, force, json_file, **flags) -> None:
     """
     config = resolve(PackConfig, flags | {"model": checkpoint}, config_file)
 
-    from jaxspec.report.container import tensor_table
     from jaxspec.report.terminal import show
-    from jaxspec.runs.packing import pack_checkpoint
+    from jaxspec.studies.pack.report import tensor_table
+    from jaxspec.studies.pack.run import pack_checkpoint
 
     summary = pack_checkpoint(config, out, force=force)
     write_json(json_file, summary)
@@ -61,7 +61,7 @@ def unpack(container, out, force, json_file) -> None:
     Every section's checksum and every tensor's SHA-256 are checked; files get their names once all of them are whole.
     """
     from jaxspec.report.terminal import say
-    from jaxspec.runs.packing import unpack_container
+    from jaxspec.studies.pack.run import unpack_container
 
     summary = unpack_container(container, out, force=force)
     write_json(json_file, summary)
@@ -83,10 +83,10 @@ def inspect(path, tensor, every, plot, json_file) -> None:
     """
     if tensor is not None and every:
         raise InputError("--tensor shows one tensor and --all every one; leave one of them out")
-    from jaxspec.report.container import code_tables, container_figure, tensor_table
     from jaxspec.report.save import save_figure
     from jaxspec.report.terminal import show
-    from jaxspec.runs.inspection import inspect_file
+    from jaxspec.studies.pack.inspection import inspect_file
+    from jaxspec.studies.pack.report import code_tables, container_figure, tensor_table
 
     summary = inspect_file(path)
     write_json(json_file, summary)

@@ -35,7 +35,7 @@ def evaluate(out, config_file, quick, force, json_file, **flags) -> None:
 
     reporter = Reporter()
     reporter.line(f"jaxspec evaluate: {config.model} priced as {config.architecture} on {', '.join(config.device)}")
-    from jaxspec.runs.evaluation import evaluate as run_evaluate
+    from jaxspec.studies.evaluate.run import evaluate as run_evaluate
 
     entries, directory = run_evaluate(config, out=out, force=force, reporter=reporter)
     write_json(json_file, entries)

@@ -24,11 +24,11 @@ def predict(json_file, plot, **flags) -> None:
     """
     config = resolve(PredictConfig, flags)
 
-    from jaxspec.report.figures.prediction import prediction_figure
-    from jaxspec.report.prediction import prediction_tables
     from jaxspec.report.save import save_figure
     from jaxspec.report.terminal import show
-    from jaxspec.runs.prediction import predict as run_predict
+    from jaxspec.studies.predict.figure import prediction_figure
+    from jaxspec.studies.predict.report import prediction_tables
+    from jaxspec.studies.predict.run import predict as run_predict
 
     entries = run_predict(config)
     write_json(json_file, entries)

@@ -21,7 +21,7 @@ def sweep(config_file: str | None, example: bool, out: str | None, force: bool, 
     jaxspec sweep --example > sweep.toml
     jaxspec sweep sweep.toml
 
-    Writes sweep.parquet (axes and results, one row per design point, read it with jaxspec.runs.read_sweep or any reader
+    Writes sweep.parquet (axes and results, one row per design point, read it with jaxspec.studies.read_sweep or any reader
     of Parquet), figures/pareto.png and result.json. One compiled program evaluates 32,768 points at a time.
     """
     from jaxspec.errors import InputError
@@ -32,16 +32,16 @@ def sweep(config_file: str | None, example: bool, out: str | None, force: bool, 
         if config_file is None:
             raise InputError("no sweep came; give a TOML file: jaxspec sweep --example prints one to begin with")
         read_toml(config_file)  # before slow imports
-    from jaxspec.runs.sweep_config import EXAMPLE, read_sweep_config
+    from jaxspec.studies.sweep.config import EXAMPLE, read_sweep_config
 
     if example:
         click.echo(EXAMPLE, nl=False)
         return
     assert config_file is not None
 
-    from jaxspec.report.sweep import sweep_table
     from jaxspec.report.terminal import say, show
-    from jaxspec.runs.sweep import sweep as run_sweep
+    from jaxspec.studies.sweep.report import sweep_table
+    from jaxspec.studies.sweep.run import sweep as run_sweep
 
     result = run_sweep(read_sweep_config(config_file), out=out, force=force)
     write_json(json_file, result)

@@ -45,15 +45,15 @@ def tree(out, config_file, quick, force, json_file, **flags) -> None:
     config = resolve(TreeConfig, flags, config_file, quick)
 
     from jaxspec.report.terminal import show
-    from jaxspec.report.tree_tables import tree_tables
     from jaxspec.runs.progress import Reporter
+    from jaxspec.studies.tree.tables import tree_tables
 
     reporter = Reporter()
     reporter.line(
         f"jaxspec tree: {config.draft} drafts for {config.model}, priced as {config.architecture} on "
         f"{', '.join(config.device)}"
     )
-    from jaxspec.runs.tree_search import search_tree
+    from jaxspec.studies.tree.run import search_tree
 
     entries, directory = search_tree(config, out=out, force=force, reporter=reporter)
     write_json(json_file, entries)

@@ -41,7 +41,7 @@ def tune(out, config_file, quick, force, json_file, **flags) -> None:
 
     reporter = Reporter()
     reporter.line(f"jaxspec tune: {config.model} priced as {config.architecture} on {', '.join(config.device)}")
-    from jaxspec.runs.tuning import tune as run_tune
+    from jaxspec.studies.tune.run import tune as run_tune
 
     entries, directory = run_tune(config, out=out, force=force, reporter=reporter)
     write_json(json_file, entries)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, UInt16
 
 from hwmodels import ALL_LAYER_MATRICES, Footprint, uniform_weight_bits
-from hwmodels.scalars import Number
+from hwmodels.numerics.scalars import Number
 from jaxspec.formats.patterns import BFLOAT16
 from jaxspec.formats.unary import mean_code_length, weighted_counts
 from jaxspec.models.config import MATRIX_KINDS

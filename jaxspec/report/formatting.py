@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hwmodels.units import GB, GIGA, KB, MB, MEGA, MICRO, MILLI, TB, TERA
+from hwmodels.numerics.units import GB, GIGA, KB, MB, MEGA, MICRO, MILLI, TB, TERA
 from jaxspec.report.entries import lookup, number
 
 NOT_KNOWN = "n/a"

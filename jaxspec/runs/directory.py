@@ -16,7 +16,7 @@ from jaxspec.output_places import check_folder_place
 from jaxspec.partial_files import remove_leftovers
 from jaxspec.runs.config import CommonConfig, config_hash, read_toml, to_toml
 from jaxspec.runs.inputs import changed_inputs, unrecorded_inputs
-from jaxspec.runs.sweep_config import SweepConfig
+from jaxspec.studies.sweep.config import SweepConfig
 
 #: Everything a run ever writes; `--force` removes these and nothing else.
 _CONTENTS = (

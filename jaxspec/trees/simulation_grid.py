@@ -3,7 +3,7 @@
 A grid has one cell for each tree, context length and task. All trials of all cells are drawn by one compiled function.
 
 Source: Boosting the Performance of Tree-Based Speculative Decoding of LLMs on FPGAs, IV-C (tasks; one curve for all of them is
-    `hwmodels.verification_length.geometric_mean_tokens`) and IV-D (context lengths).
+    `hwmodels.speculation.verification_length.geometric_mean_tokens`) and IV-D (context lengths).
 """
 
 from __future__ import annotations

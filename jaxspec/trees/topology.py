@@ -138,7 +138,7 @@ def tree_paths(tree: Tree) -> list[tuple[int, ...]]:
 
 
 def parent_list(tree: Tree) -> list[int]:
-    """Parents without the padding, on the host: what `hwmodels.tree_speculation` takes."""
+    """Parents without the padding, on the host: what `hwmodels.speculation.trees` takes."""
     return np.asarray(tree.parent)[: int(tree.num_nodes)].tolist()
 
 

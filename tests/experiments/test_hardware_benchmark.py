@@ -91,7 +91,7 @@ def test_products_in_a_step_take_what_the_unit_says(name):
 
 def test_another_unit_would_be_noticed(monkeypatch):
     monkeypatch.setattr(
-        hwmodels, "compute_time", lambda device, work: 1.1 * hwmodels.roofline.compute_time(device, work)
+        hwmodels, "compute_time", lambda device, work: 1.1 * hwmodels.step.roofline.compute_time(device, work)
     )
     with pytest.raises(AssertionError, match="qkv takes"):
         hardware.check_unit(hardware.systolic_device())

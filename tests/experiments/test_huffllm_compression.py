@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from experiments.huffllm import __main__ as command
-from experiments.huffllm import compression, measure
-from experiments.huffllm.weights_model import ScaleModel, draw_normals, family_of, stored_patterns, weights
+from experiments.papers.huffllm import __main__ as command
+from experiments.papers.huffllm import compression, measure
+from experiments.papers.huffllm.weights_model import ScaleModel, draw_normals, family_of, stored_patterns, weights
 
 SMALL = {"matrices": 2, "rows": 500, "columns": 700}
 

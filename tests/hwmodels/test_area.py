@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from hwmodels import Chip, catalog
+from hwmodels.analysis.design_point import chip_area
 from hwmodels.compute.fpga_array import FpgaArray
 from hwmodels.compute.near_memory import NearMemoryUnit
-from hwmodels.compute.systolic_array import OnChipBuffer, SystolicArray
+from hwmodels.compute.systolic.array import OnChipBuffer, SystolicArray
 from hwmodels.compute.vector_array import VectorArray
 from hwmodels.decoders import Decoder
-from hwmodels.design_point import chip_area
 
 BUFFER = OnChipBuffer(1e12, 4.0, 0.0)
 CHIP = Chip(energy_j_per_flop=0.7e-12, static_power_w=3.0, area_m2=9e-5, element_area_m2=484e-12)

@@ -14,9 +14,9 @@ from hwmodels import (
     uniform_weight_bits,
     work_time,
 )
+from hwmodels.analysis.sensitivity import elasticities, leaf_names
 from hwmodels.catalog.calibrated import calibrated_gpu
 from hwmodels.compute.gpu import gemm_time
-from hwmodels.sensitivity import elasticities, leaf_names
 
 CALIBRATED = ("a100-sxm-80gb", "h100-sxm", "h200-sxm", "l40s", "rtx-4090-calibrated")
 LLAMA = catalog.architecture("llama-3.1-8b")

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hwmodels import OPERATORS, catalog, compute_time, memory_time, step_operators, uniform_weight_bits, work_time
-from hwmodels.roofline import traffic_by_memory
+from hwmodels.step.roofline import traffic_by_memory
 
 DEVICES = catalog.device_names()
 NETWORKS = ("llama-3.2-1b", "qwen3-30b-a3b", "deepseek-v2-lite", "gpt-oss-20b", "opt-2.7b")

@@ -19,13 +19,13 @@ from hwmodels import (
     uniform_weight_bits,
     work_time,
 )
-from hwmodels.capacity import held_bytes, longest_context
-from hwmodels.compute.systolic_array import OnChipBuffer, SystolicArray
-from hwmodels.compute.systolic_cost import gemm_cost
+from hwmodels.analysis.sensitivity import elasticities, finite_elasticities, leaf_names
+from hwmodels.compute.systolic.array import OnChipBuffer, SystolicArray
+from hwmodels.compute.systolic.cost import gemm_cost
 from hwmodels.decoders import Decoder
-from hwmodels.energy import step_energy
-from hwmodels.roofline import traffic_by_memory
-from hwmodels.sensitivity import elasticities, finite_elasticities, leaf_names
+from hwmodels.step.capacity import held_bytes, longest_context
+from hwmodels.step.energy import step_energy
+from hwmodels.step.roofline import traffic_by_memory
 
 BITS = uniform_weight_bits(16.0)
 CHIP = Chip(energy_j_per_flop=0.7e-12, static_power_w=3.0, area_m2=9e-5)

@@ -14,6 +14,7 @@ from hwmodels import (
     uniform_weight_bits,
     work_time,
 )
+from hwmodels.analysis.kernel_widths import kernel_remarks, kernel_widths
 from hwmodels.catalog.calibrated import (
     LARGEST_HELD_OUT_ERROR,
     calibrated_gpu,
@@ -25,8 +26,7 @@ from hwmodels.catalog.calibrated import (
 )
 from hwmodels.compute.calibrated_gpu import CalibratedGpu
 from hwmodels.compute.gpu import format_shares, gemm_time
-from hwmodels.kernel_widths import kernel_remarks, kernel_widths
-from hwmodels.operators import step_operators
+from hwmodels.network.operators import step_operators
 
 CALIBRATED = tuple(
     name for name in catalog.device_names() if isinstance(catalog.device(name).matrix_unit, CalibratedGpu)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from hwmodels import OPERATORS
-from hwmodels.units import MICRO, MILLI
+from hwmodels.numerics.units import MICRO, MILLI
 from jaxspec.report.entries import Entry, configurations, in_order, number, numbers, provenance
 from jaxspec.report.figures.style import (
     BLUE,

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
-from hwmodels.units import TERA
+from hwmodels.numerics.units import TERA
 from jaxspec.report.device_data import device_data
 from jaxspec.report.entries import Entry, configurations, number, provenance
 from jaxspec.report.figures.style import INK, PAPER, colour_of, new_figure, styled

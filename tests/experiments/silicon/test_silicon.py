@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hwmodels.calibrate.attention import predict_attention
-from hwmodels.calibrate.gemm import predict_gemm
-from hwmodels.calibrate.kernel_tables import DataSheet
+from hwmodels.analysis.calibration.attention import predict_attention
+from hwmodels.analysis.calibration.gemm import predict_gemm
+from hwmodels.analysis.calibration.kernel_tables import DataSheet
 
-sys.path.append(str(Path(__file__).parents[2] / "hwmodels" / "calibrate"))
+sys.path.append(str(Path(__file__).parents[2] / "hwmodels" / "analysis" / "calibration"))
 from kernel_samples import attention_columns, gemm_columns, write_tables
 
 silicon = importlib.import_module("experiments.silicon.__main__")
@@ -78,7 +78,7 @@ def test_a_decoding_step_of_the_catalog():
 @pytest.mark.skipif(importlib.util.find_spec("aiconfigurator_core") is None, reason="needs aiconfigurator-core")
 def test_the_package_as_it_is_installed():
     from experiments.silicon.refit import refit
-    from hwmodels.calibrate.kernel_tables import TableName
+    from hwmodels.analysis.calibration.kernel_tables import TableName
 
     found = refit(TableName("a100_sxm", "trtllm", "1.0.0", "gemm"), "int4_wo")
     assert max(found.half_errors) < 0.08

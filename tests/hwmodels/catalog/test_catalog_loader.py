@@ -5,8 +5,9 @@ import dataclasses
 import jax
 import pytest
 
-from hwmodels import Architecture, Device, catalog, parameters, units
-from hwmodels.sensitivity import leaf_names
+from hwmodels import Architecture, Device, catalog, parameters
+from hwmodels.numerics import units
+from hwmodels.analysis.sensitivity import leaf_names
 
 DEVICES, ARCHITECTURES = catalog.device_names(), catalog.architecture_names()
 #: Words that a source may consist of besides a document's name; a bare "assumed" says nothing.

@@ -3,12 +3,12 @@
 import pytest
 
 from hwmodels import catalog, decoding_time, step_operators, uniform_weight_bits
+from hwmodels.analysis.sensitivity import leaf_names
 from hwmodels.catalog import EntryError
 from hwmodels.catalog.device_entries import number_rules, parse_device
-from hwmodels.compute.systolic_array import SystolicArray
+from hwmodels.compute.systolic.array import SystolicArray
 from hwmodels.compute.vector_array import VectorArray
 from hwmodels.decoders.decoder import DECODER_KINDS, Decoder
-from hwmodels.sensitivity import leaf_names
 
 
 def number(value):

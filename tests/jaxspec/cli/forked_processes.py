@@ -13,7 +13,7 @@ from typing import NamedTuple
 _WARM = r"""
 import json, os, signal, sys, traceback
 import jaxspec.cli.containers, jaxspec.cli.evaluate, jaxspec.cli.predict, jaxspec.cli.sweep, jaxspec.cli.tree
-import jaxspec.cli.tune, jaxspec.report, jaxspec.report.prediction, jaxspec.report.container, jaxspec.runs
+import jaxspec.cli.tune, jaxspec.report, jaxspec.studies.predict.report, jaxspec.studies.pack.report, jaxspec.studies
 from jaxspec.cli.app import main
 
 def child(case):

@@ -18,7 +18,7 @@ from forked_processes import ForkedProcesses
 from safetensors.numpy import save_file
 
 from jaxspec.models import DecoderConfig, save_directory
-from jaxspec.runs import PackConfig, pack_checkpoint
+from jaxspec.studies import PackConfig, pack_checkpoint
 
 TINY = DecoderConfig(256, 16, 24, 1, 2, 1, 8)
 

@@ -1,4 +1,5 @@
 import errno
+import importlib
 import json
 import os
 import sys
@@ -114,13 +115,12 @@ def test_places_for_results_are_refused_before_the_work(capsys, monkeypatch, tmp
     def worked(*_, **__):
         raise AssertionError("the work began")
 
-    import jaxspec.runs.sweep  # noqa: F401 - in place before it is replaced
-
-    for work in ("inspection.inspect_file", "prediction.predict", "packing.pack", "setup.make_setup"):
-        monkeypatch.setattr(f"jaxspec.runs.{work}", worked)
-    monkeypatch.setattr("jaxspec.runs.measuring.make_setup", worked)
-    monkeypatch.setattr("jaxspec.runs.packing._division", worked)
-    monkeypatch.setattr(sys.modules["jaxspec.runs.sweep"], "_run", worked)
+    for work in ("pack.inspection.inspect_file", "predict.run.predict", "pack.run.pack", "measured.setup.make_setup"):
+        module, _, name = work.rpartition(".")
+        monkeypatch.setattr(importlib.import_module(f"jaxspec.studies.{module}"), name, worked)
+    monkeypatch.setattr("jaxspec.studies.measured.measuring.make_setup", worked)
+    monkeypatch.setattr("jaxspec.studies.pack.run._division", worked)
+    monkeypatch.setattr(sys.modules["jaxspec.studies.sweep.run"], "_run", worked)
     refused(capsys, *arguments)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "sweep.toml"]
 

@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 
 from jaxspec.cli import main
 from jaxspec.models import DecoderConfig, save_directory
-from jaxspec.runs import PackConfig, pack_checkpoint
+from jaxspec.studies import PackConfig, pack_checkpoint
 
 #: Seconds from a signal to the end; about one is promised, on a machine that does nothing else.
 AT_ONCE_S = 4.0
@@ -178,7 +178,8 @@ def test_importing_takes_no_signal_and_python_callers_get_their_exception(monkey
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    from jaxspec.runs import prediction, sweep, sweep_config
+    from jaxspec.runs import prediction
+    from jaxspec.studies import sweep
 
     monkeypatch.setattr(prediction, "predict", interrupted)
     with pytest.raises(SystemExit) as caught:
@@ -187,9 +188,9 @@ def test_importing_takes_no_signal_and_python_callers_get_their_exception(monkey
     assert "interrupted; nothing is half-written" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGINT) is before
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    monkeypatch.setattr(sys.modules["jaxspec.runs.sweep"], "_plan", lambda _: interrupted())
+    monkeypatch.setattr(sys.modules["jaxspec.studies.sweep.run"], "_plan", lambda _: interrupted())
     with pytest.raises(KeyboardInterrupt):
-        sweep(sweep_config.SweepConfig(axes={"workload.batch": [1]}))
+        sweep(SweepConfig(axes={"workload.batch": [1]}))
 
 
 @pytest.mark.parametrize("command", ["devices --sources", "--help", "sweep absent.toml"])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hwmodels import catalog
 from jaxspec.models.families import decoder_config
-from jaxspec.runs.setup import architecture_of
+from jaxspec.studies.measured.setup import architecture_of
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "hf"
 

@@ -8,9 +8,9 @@ import pytest
 
 from hwmodels import catalog
 from jaxspec.errors import InputError
-from jaxspec.runs import EvaluateConfig, SweepConfig, TreeConfig
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.inputs import input_digests
+from jaxspec.studies import EvaluateConfig, SweepConfig, TreeConfig
 
 DEVICE = (Path(catalog.__file__).parent / "devices" / "rtx-4090.toml").read_text(encoding="utf-8")
 

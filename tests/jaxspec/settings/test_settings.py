@@ -14,7 +14,6 @@ from jaxspec.compress.schemes import SCHEMES
 from jaxspec.errors import InputError
 from jaxspec.formats.container.schemes import SCHEMES as CONTAINER_SCHEMES
 from jaxspec.models.embedded import HEAD_NAME, SMALL_NAME
-from jaxspec.runs import SweepConfig, inspect_file, pack_checkpoint, predict, search_tree, sweep, tune, unpack_container
 from jaxspec.settings import (
     DRAFT_NAMES,
     EvaluateConfig,
@@ -30,6 +29,16 @@ from jaxspec.settings import (
 from jaxspec.settings.fields import choices_of, hints, setting_of
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.schemes import KNOBS, PackScheme, WidthScheme
+from jaxspec.studies import (
+    SweepConfig,
+    inspect_file,
+    pack_checkpoint,
+    predict,
+    search_tree,
+    sweep,
+    tune,
+    unpack_container,
+)
 
 KINDS = (TuneConfig, EvaluateConfig, TreeConfig, PredictConfig, PackConfig)
 
@@ -120,8 +129,10 @@ def test_acceptance_is_a_number_or_several(value, expected):
 def test_predict_takes_numbers_and_lists(settings, monkeypatch):
     # What it prices with is another test's matter.
     seen = []
-    monkeypatch.setattr("jaxspec.runs.prediction._price", lambda pricing, widths, conditional: seen.append(conditional))
-    monkeypatch.setattr("jaxspec.runs.prediction._entry", lambda *_: {})
+    monkeypatch.setattr(
+        "jaxspec.studies.predict.run._price", lambda pricing, widths, conditional: seen.append(conditional)
+    )
+    monkeypatch.setattr("jaxspec.studies.predict.run._entry", lambda *_: {})
     predict(**settings)
     predict(PredictConfig(**settings))
     np.testing.assert_array_equal(*seen)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hwmodels.tree_speculation import expected_tree_tokens, tree_shape
+from hwmodels.speculation.trees import expected_tree_tokens, tree_shape
 from jaxspec.trees.optimal_tree import RankedTree, optimal_tree, optimal_trees, tree_capacity
 from jaxspec.trees.searches import greedy_growth
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hwmodels.tree_speculation import expected_tree_tokens, tree_shape
+from hwmodels.speculation.trees import expected_tree_tokens, tree_shape
 from jaxspec.trees.optimal_tree import RankedTree, optimal_trees
 from jaxspec.trees.searches import (
     depth_first_growth,

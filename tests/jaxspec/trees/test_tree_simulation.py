@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels.tree_speculation import expected_tree_tokens
+from hwmodels.speculation.trees import expected_tree_tokens
 from jaxspec.trees import (
     MAX_TRIALS,
     ROOT,

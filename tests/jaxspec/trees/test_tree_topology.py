@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hwmodels import tree_speculation
+from hwmodels.speculation import trees as tree_speculation
 from jaxspec.trees import (
     PADDING,
     PUBLIC_TREES,

@@ -25,9 +25,9 @@ from jaxspec.errors import InputError
 from jaxspec.files import to_json
 from jaxspec.formats.container import SCHEMES, Container, unpack
 from jaxspec.formats.container.layout import directory_bytes
-from jaxspec.report.container import code_tables, tensor_table
-from jaxspec.runs.inspection import inspect_file
 from jaxspec.runs.progress import Reporter
+from jaxspec.studies.pack.inspection import inspect_file
+from jaxspec.studies.pack.report import code_tables, tensor_table
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from container_samples import pack_to, tensor, write_checkpoint
 
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container, default_container, default_folder, unpack
-from jaxspec.runs.packing import PackConfig, pack_checkpoint, unpack_container
+from jaxspec.studies.pack.run import PackConfig, pack_checkpoint, unpack_container
 
 SMALL = tensor("a", "U8", np.arange(7, dtype=np.uint8))
 

@@ -1,0 +1,1 @@
+"""The papers' tables, reproduced: a package each."""

@@ -1,0 +1,226 @@
+"""Time and tokens of a draft-verify cycle on the paper's boards, from the catalog's devices and five fitted numbers.
+
+Verification: the step's whole traffic against its whole arithmetic, T_v(x) = max(sum of memory times, sum of compute times), as
+Eq. (1) has it: the array computes one operator while another one's weights come in. `hwmodels.work_time` takes the maximum
+operator by operator; the two agree but at long contexts, where attention is bound by memory and products are by arithmetic.
+
+Drafting: Eq. (10) and (11), T_d(x) = alpha(x) T_v(1), with the parameters that a pass reads: LongSpec's draft is one layer of
+the target's sizes and the target's head. Its own tree has 4, 16, 16, 16 and 16 nodes by level, with the root 69 tokens: five
+passes. Pruned to x tokens by score it has about ln(x) / ln(b) levels, b = 69^(1/5), as a tree has that branches evenly.
+
+Tokens: Eq. (3), its slope B linear in log2 of the context.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hwmodels import Architecture, Device, Workload, catalog, parameters, uniform_footprint, work_time
+from hwmodels.network.operators import verify_step
+
+__all__ = [
+    "BOARDS",
+    "LENGTHS",
+    "ORIGINAL_LENGTH",
+    "Choices",
+    "Cycle",
+    "Fitted",
+    "Times",
+    "accepted_tokens",
+    "at_lengths",
+    "board_times",
+    "cycle",
+    "depth",
+    "draft_share",
+    "fitted_device",
+]
+
+#: Boards of Table IV, in its order, by their names in the catalog.
+BOARDS = {"U280": "alveo-u280", "VHK158": "vhk158", "V80": "alveo-v80", "U250": "alveo-u250"}
+
+#: LongSpec's default tree, 4 + 4 * 16 nodes and the root, and its levels.
+ORIGINAL_LENGTH, ORIGINAL_DEPTH = 69, 5
+_LEVELS = (4, 16, 16, 16, 16)
+
+#: Verification lengths from which the best is chosen: none of the paper's is longer than its original one.
+LENGTHS = np.arange(2, ORIGINAL_LENGTH + 1)
+
+#: Context at which the law's slope is its `log_slope`.
+REFERENCE_CONTEXT = 1024.0
+
+
+class Fitted(NamedTuple):
+    """What is fitted to Table I."""
+
+    intercept: float  # A, tokens
+    log_slope: float  # B at 1024 tokens of context
+    slope_per_doubling: float  # what B gains with each doubling of the context
+    shift: float  # C, tokens
+    frequency_hz: float  # of the arrays on all boards
+    intercept_per_doubling: float = 0.0  # of A; 0 but in one variant
+
+
+@dataclasses.dataclass(frozen=True)
+class Choices:
+    """Modelling choices; the defaults are the model, everything else is tried in `variants`."""
+
+    roof: str = "step"  # or "operator": the maximum of traffic and arithmetic operator by operator
+    drafting: str = "resolved"  # or "printed": Eq. (14), where drafting takes longer along with the verification
+    draft_head: bool = True  # whether a pass of the draft reads the head
+    draft_attention: str = "ratio"  # or "layer": a pass attends as one layer of the target does
+    levels: str = "even"  # or "filled": level by level; "all": five passes always
+
+
+class Times(NamedTuple):
+    """Seconds of a verification by operator, and of what it is compared with."""
+
+    contexts: np.ndarray  # "context"
+    lengths: np.ndarray  # "length"
+    memory_s: np.ndarray  # "context length operator"
+    compute_s: np.ndarray  # "context length operator", at the catalog's clock
+    step_memory_s: np.ndarray  # "context operator", of one token
+    step_compute_s: np.ndarray  # "context operator"
+    frequency_hz: float  # the catalog's clock
+    layer_share: float  # parameters of a draft's layer over those that a step of the target reads
+    head_share: float  # of the head
+    layers: float
+
+
+class Cycle(NamedTuple):
+    """A cycle's times and tokens, "context length"."""
+
+    accepted: np.ndarray
+    verify_s: np.ndarray
+    draft_s: np.ndarray
+    autoregressive_s: np.ndarray  # "context"
+
+    @property
+    def performance(self) -> np.ndarray:
+        """Eq. (7), tokens/s in double precision; `hwmodels.speculation.effective_performance` for all that is reported."""
+        return self.accepted / (self.verify_s + self.draft_s)
+
+
+def fitted_device(board: str, frequency_hz: float) -> Device:
+    """A board of the catalog with another clock of its array, at which attention is computed as well."""
+    device = catalog.device(BOARDS[board])
+    array = device.matrix_unit
+    return dataclasses.replace(
+        device,
+        peak_flops_per_s=device.peak_flops_per_s * (frequency_hz / array.frequency_hz),
+        matrix_unit=dataclasses.replace(array, frequency_hz=frequency_hz),
+    )
+
+
+@jax.jit
+def _verification_times(
+    device: Device, architecture: Architecture, context: float, tokens: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Seconds of traffic and of arithmetic, "length operator", at one context, so that all grids share one compilation."""
+    footprint = uniform_footprint(16.0)
+
+    def one(count: jax.Array) -> tuple[jax.Array, jax.Array]:
+        # Of the other new tokens one sees about half the levels; beside the context that is nothing.
+        step = verify_step(
+            Workload(context_tokens=context), footprint=footprint, verify_tokens=count, visible_new_tokens=2.0
+        )
+        done = work_time(device, step.operators(architecture))
+        return done.memory_s, done.compute_s
+
+    return jax.vmap(one)(tokens)
+
+
+def draft_share(architecture_name: str) -> tuple[float, float]:
+    """Parameters of one layer, and of the head, over all that a step of the target reads."""
+    architecture = catalog.architecture(architecture_name)
+    stored = {kind: float(count) for kind, count in parameters(architecture).items() if kind not in ("embed", "norm")}
+    read = sum(stored.values())
+    return (read - stored["lm_head"]) / float(architecture.num_layers) / read, stored["lm_head"] / read
+
+
+def board_times(
+    board: str,
+    contexts: Sequence[float],
+    lengths: Sequence[float] | np.ndarray = LENGTHS,
+    *,
+    architecture_name: str = "llama-3.1-8b",
+) -> Times:
+    """Times of verifications of all lengths at all contexts, at the catalog's clock."""
+    device = catalog.device(BOARDS[board])
+    grid = jnp.concatenate([jnp.ones(1), jnp.asarray(lengths, float)])
+    architecture = catalog.architecture(architecture_name)
+    found = [_verification_times(device, architecture, float(context), grid) for context in contexts]
+    memory, compute = (np.stack([np.asarray(part, np.float64) for part in parts]) for parts in zip(*found, strict=True))
+    layer, head = draft_share(architecture_name)
+    return Times(
+        contexts=np.asarray(contexts, np.float64),
+        lengths=np.asarray(lengths, np.float64),
+        memory_s=memory[:, 1:],
+        compute_s=compute[:, 1:],
+        step_memory_s=memory[:, 0],
+        step_compute_s=compute[:, 0],
+        frequency_hz=float(device.matrix_unit.frequency_hz),
+        layer_share=layer,
+        head_share=head,
+        layers=float(architecture.num_layers),
+    )
+
+
+def depth(lengths: np.ndarray, levels: str = "even") -> np.ndarray:
+    """Passes of the draft for a tree of x tokens, not rounded: the mean over trees of about this size."""
+    lengths = np.asarray(lengths, np.float64)
+    if levels == "all":
+        return np.full(lengths.shape, float(ORIGINAL_DEPTH))
+    if levels == "filled":
+        ends = 1 + np.cumsum(_LEVELS)
+        return np.minimum(np.searchsorted(ends, lengths) + 1.0, ORIGINAL_DEPTH)
+    return np.clip(ORIGINAL_DEPTH * np.log(lengths) / np.log(ORIGINAL_LENGTH), 1.0, ORIGINAL_DEPTH)
+
+
+def accepted_tokens(fitted: Fitted, contexts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Eq. (3) at each context, "context length"."""
+    doublings = np.log2(np.asarray(contexts, np.float64) / REFERENCE_CONTEXT)[:, None]
+    intercept = fitted.intercept + fitted.intercept_per_doubling * doublings
+    slope = fitted.log_slope + fitted.slope_per_doubling * doublings
+    return intercept + slope * np.log(np.asarray(lengths, np.float64) - fitted.shift)
+
+
+_DEFAULT = Choices()
+
+
+def cycle(times: Times, fitted: Fitted, choices: Choices = _DEFAULT, *, passes: np.ndarray | None = None) -> Cycle:
+    """Tokens and times of every cycle.
+
+    Args:
+        passes: "length"; those of the draft, by `depth` unless given.
+    """
+    slower = times.frequency_hz / fitted.frequency_hz
+
+    def roof(memory: np.ndarray, compute: np.ndarray) -> np.ndarray:
+        if choices.roof == "operator":
+            return np.sum(np.maximum(memory, slower * compute), axis=-1)
+        return np.maximum(np.sum(memory, axis=-1), slower * np.sum(compute, axis=-1))
+
+    verify = roof(times.memory_s, times.compute_s)
+    step = roof(times.step_memory_s, times.step_compute_s)
+    share = times.layer_share + (times.head_share if choices.draft_head else 0.0)
+    passes = depth(times.lengths, choices.levels) if passes is None else passes
+    if choices.draft_attention == "layer":
+        # Weights in proportion to their number, attention as one of the layers' of the target.
+        weights = np.min(step)
+        one_pass = share * weights + (step - weights) / times.layers
+        draft = one_pass[:, None] * passes
+    else:
+        draft = share * passes * (verify if choices.drafting == "printed" else step[:, None])
+    return Cycle(accepted_tokens(fitted, times.contexts, times.lengths), verify, draft, step)
+
+
+def at_lengths(values: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Entries of "context length" over `LENGTHS` at given lengths "context ...", whole numbers."""
+    index = np.asarray(lengths, np.int64) - int(LENGTHS[0])
+    return np.take_along_axis(values, index.reshape(len(values), -1), axis=1).reshape(np.shape(lengths))

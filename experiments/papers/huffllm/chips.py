@@ -1,0 +1,105 @@
+"""The two chips, the models and the benchmarks of Huff-LLM's hardware experiments, as far as they are printed.
+
+Printed: array sizes, clocks, buffers, bandwidths (tables sim_spec and Simba_specs, section 4); tokens of a benchmark
+(tab:benchmark). The models' shapes are their publishers'. Assumed, as nothing is printed: what is marked so below.
+
+The table's 16 PEs at 2 GHz multiply 2.05e12 times per second. With them a benchmark of 92 tokens (46 per byte of weights)
+would be bound by computing at either bandwidth, and no compression would save any time, where 26 to 31 % are printed. So the
+16 x 16 PEs of section 2.2 are taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from hwmodels.compute.systolic.array import OnChipBuffer, SystolicArray
+from hwmodels.compute.vector_array import VectorArray
+from hwmodels.numerics.units import GIGA, KIB
+
+__all__ = [
+    "ARCHITECTURES",
+    "BENCHMARK_TOKENS",
+    "MODELS",
+    "Matrices",
+    "bits_by_model",
+    "simba",
+    "systolic",
+]
+
+#: Input tokens of a benchmark's average query; one prefill of one sequence. Table tab:benchmark.
+BENCHMARK_TOKENS = {"MMLU": 92, "ArcEasy": 42, "Winogrande": 25}
+
+#: Architecture and dataflow, as the tables name them.
+ARCHITECTURES = ("systolic WS", "systolic OS", "simba WS")
+
+
+class Matrices(NamedTuple):
+    """Weights of one layer; layers are alike, so that their number cancels. Embedding and head are left out."""
+
+    k: tuple[int, ...]
+    n: tuple[int, ...]
+    copies: tuple[int, ...]  # matrices of that shape
+
+
+def _llama(hidden: int, kv: int, ffn: int) -> Matrices:
+    # Query and output; key and value; gate and up; down.
+    return Matrices((hidden, hidden, hidden, ffn), (hidden, kv, ffn, hidden), (2, 2, 2, 1))
+
+
+def _opt(hidden: int) -> Matrices:
+    # Four of attention; up; down.
+    return Matrices((hidden, hidden, 4 * hidden), (hidden, 4 * hidden, hidden), (4, 1, 1))
+
+
+MODELS = {
+    "Llama 2-13B": _llama(5120, 5120, 13824),
+    "Llama 3-8B": _llama(4096, 1024, 14336),
+    "Llama 3.2-3B": _llama(3072, 1024, 8192),
+    "OPT-13B": _opt(5120),
+    "OPT-6.7B": _opt(4096),
+    "OPT-2.7B": _opt(2560),
+}
+
+
+def bits_by_model(ratio_rows: Iterable[Mapping[str, Any]], value: str) -> dict[str, float]:
+    """Bits per FP16 weight of `MODELS`, from rows of the compression table: their "paper_value" or "model_value"."""
+    found = {
+        row["conditions"]["model"].replace("Llama-", "Llama "): float(row[value])
+        for row in ratio_rows
+        if row["metric"] == "bits_per_param" and row["conditions"]["number_format"] == "FP16"
+    }
+    return {model: found[model] for model in MODELS}
+
+
+def systolic(dataflow: str) -> SystolicArray:
+    """128 x 128 elements at 1 GHz: table sim_spec. Energies and buffer bandwidths are priced by `savings_model`."""
+    unpriced = OnChipBuffer(bandwidth_bytes_per_s=float("inf"), access_bytes=2.0, access_energy_j=0.0)
+    return SystolicArray(
+        rows=128,
+        columns=128,
+        frequency_hz=1.0 * GIGA,
+        mac_energy_j=0.0,
+        input_buffer=unpriced,
+        weight_buffer=unpriced,
+        output_buffer=unpriced,
+        dataflow=dataflow,
+        convention="pipelined",  # assumed: Eq. (3)'s unhidden loads would hide all of the memory's time
+    )
+
+
+def simba() -> VectorArray:
+    """16 x 16 PEs at 2 GHz: section 2.2 and table Simba_specs."""
+    pes, input_buffer = 16 * 16, 8 * KIB
+    return VectorArray(
+        pe_rows=16,
+        pe_columns=16,
+        vector_macs=8,
+        vector_width=8,
+        frequency_hz=2.0 * GIGA,
+        weight_buffer_bytes=32 * KIB,
+        input_buffer_bytes=input_buffer,
+        accumulator_buffer_bytes=3 * KIB,
+        global_buffer_bytes=pes * input_buffer,  # assumed: as much as all input buffers; 2.2 names it without its size
+        weight_lanes=16 * 8,  # assumed: on one side of the grid, a vector each
+    )

@@ -1,0 +1,211 @@
+"""Time and energy of a prefill with and without compressed weights, on Huff-LLM's two chips.
+
+Time of a matrix product (not printed in the paper; tried were a sum, a maximum, a p-norm and this):
+
+    max(computing, DRAM traffic / bandwidth) + exposed_load_share * (time in which the weights enter the array)
+
+The longest of two overlapping streams, and a share of loading the array that nothing hides: in a weight-stationary array that
+of each fold's rows, in an output-stationary one that of draining it, in the vector array that of the weight lanes. Weights
+enter decoded, so this share does not shrink.
+
+Energy: DRAM bits; bits read and written in buffers; for each weight that enters the array, the wires and registers that bring
+it to its multiplier; and, compressed, the decoders, clocked as long as the prefill lasts. Multiply-adds are left out:
+they are the same with and without, and the printed savings hardly fall with the number of tokens, as they would if they cost
+anything near what they do in silicon.
+
+DRAM carries the weights once, and in the systolic array inputs and outputs of every product, as its 8 KB buffer holds none
+of them. The vector array's global buffer keeps those that fit.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from experiments.papers.huffllm.chips import MODELS, simba, systolic
+from hwmodels.compute import vector_mapper
+from hwmodels.compute.systolic import array as systolic_array
+from hwmodels.compute.systolic import buffers as systolic_buffers
+from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.numerics.folds import ceil_div
+from hwmodels.numerics.units import BITS_PER_BYTE, GIGA
+
+__all__ = [
+    "DRAM_J_PER_BIT",
+    "FITTED_BOUNDS",
+    "Case",
+    "Costs",
+    "Fitted",
+    "Work",
+    "energy_saving",
+    "latency_saving",
+    "prefill_energy",
+    "prefill_time",
+    "work",
+]
+
+#: Of moving a bit from DRAM. Assumed, LPDDR4's order of magnitude; only the other energies' ratios to it matter to a saving.
+DRAM_J_PER_BIT = 5e-12
+
+
+class Fitted(NamedTuple):
+    """The four fitted numbers, shared by all models, benchmarks, bandwidths and architectures."""
+
+    exposed_load_share: float  # of loading (draining) the array, in [0, 1]
+    buffer_j_per_bit: float  # read or written in any buffer on chip
+    entry_j_per_weight: float  # of bringing a decoded weight to its multiplier
+    decoder_j_per_cycle: float  # of one lane's decoders, whether a weight arrives or not
+
+
+#: What physics allows: SRAMs of some KB, 16 bits over some mm of wire, three CAMs of 32 entries in 16 nm.
+FITTED_BOUNDS = {
+    "exposed_load_share": (0.0, 1.0),
+    "buffer_j_per_bit": (5e-15, 2e-13),
+    "entry_j_per_weight": (0.0, 2e-11),
+    "decoder_j_per_cycle": (1e-13, 5e-12),
+}
+
+
+class Case(NamedTuple):
+    """One prefill."""
+
+    model: str
+    tokens: int
+    bandwidth_gbps: float
+    architecture: str
+
+
+class Work(NamedTuple):
+    """What a prefill of one layer does."""
+
+    busy_s: float  # the longer of computing and DRAM, summed over products
+    load_s: float  # of loading or draining the array
+    dram_bits: float
+    buffer_bits: float
+    weights: float
+    decoder_hz: float  # lanes times clock
+
+
+class Costs(NamedTuple):
+    """Energies of a prefill of one layer, in joules."""
+
+    dram: float
+    buffers: float
+    entry: float
+    decoders: float
+
+    @property
+    def total(self) -> float:
+        """All of them."""
+        return sum(self)
+
+
+@functools.cache
+def work(case: Case, weight_bits: float = UNCOMPRESSED_BITS) -> Work:
+    """Counts of a prefill, which no fitted number enters.
+
+    Raises:
+        ValueError: an architecture or model that is not in `ARCHITECTURES` or `MODELS`.
+    """
+    if case.model not in MODELS or case.architecture not in _COUNTS:
+        raise ValueError(
+            f"model {case.model!r} on {case.architecture!r} came; models are {', '.join(MODELS)}, "
+            f"architectures {', '.join(_COUNTS)}"
+        )
+    shapes, counts = MODELS[case.model], _COUNTS[case.architecture]
+    rows = [counts(case.tokens, k, n, weight_bits) for k, n in zip(shapes.k, shapes.n, strict=True)]
+    compute_s, load_s, dram_bits, buffer_bits = (np.array(column, float) for column in zip(*rows, strict=True))
+    busy_s = np.maximum(compute_s, dram_bits / (BITS_PER_BYTE * case.bandwidth_gbps * GIGA))
+    count = np.array(shapes.copies, float)
+    chip, array = simba(), systolic("ws")
+    on_simba = case.architecture == "simba WS"
+    return Work(
+        busy_s=float(count @ busy_s),
+        load_s=float(count @ load_s),
+        dram_bits=float(count @ dram_bits),
+        buffer_bits=float(count @ buffer_bits),
+        weights=float(count @ np.multiply(shapes.k, shapes.n)),
+        decoder_hz=chip.weight_lanes * chip.frequency_hz if on_simba else array.columns * array.frequency_hz,
+    )
+
+
+def prefill_time(case: Case, weight_bits: float, fitted: Fitted) -> float:
+    """Seconds of one layer's products."""
+    done = work(case, weight_bits)
+    return done.busy_s + fitted.exposed_load_share * done.load_s
+
+
+def prefill_energy(case: Case, weight_bits: float, fitted: Fitted) -> Costs:
+    """Joules of one layer's products; decoders only where weights are compressed."""
+    done = work(case, weight_bits)
+    clocked = done.decoder_hz * prefill_time(case, weight_bits, fitted) if weight_bits < UNCOMPRESSED_BITS else 0.0
+    return Costs(
+        dram=done.dram_bits * DRAM_J_PER_BIT,
+        buffers=done.buffer_bits * fitted.buffer_j_per_bit,
+        entry=done.weights * fitted.entry_j_per_weight,
+        decoders=clocked * fitted.decoder_j_per_cycle,
+    )
+
+
+def latency_saving(case: Case, weight_bits: float, fitted: Fitted) -> float:
+    """Percent of the time of uncompressed weights."""
+    return 100 * (1 - prefill_time(case, weight_bits, fitted) / prefill_time(case, UNCOMPRESSED_BITS, fitted))
+
+
+def energy_saving(case: Case, weight_bits: float, fitted: Fitted) -> float:
+    """Percent of the energy with uncompressed weights."""
+    before = prefill_energy(case, UNCOMPRESSED_BITS, fitted)
+    return 100 * (1 - prefill_energy(case, weight_bits, fitted).total / before.total)
+
+
+def _systolic_counts(dataflow: str, m: int, k: int, n: int, weight_bits: float) -> tuple[Any, ...]:
+    array = systolic(dataflow)
+    shape = systolic_array.mapping(array, m, k, n)
+    folds = ceil_div(shape.row_extent, array.rows) * ceil_div(shape.column_extent, array.columns)
+    elements = systolic_buffers.buffer_elements(array, m, k, n)
+    # Each weight and each input is written to its buffer once, too.
+    buffer_bits = (
+        (elements.weight_reads + k * n) * weight_bits
+        + (elements.input_reads + m * k) * UNCOMPRESSED_BITS
+        + elements.output_accesses * systolic_buffers.PARTIAL_SUM_BITS
+    )
+    return (
+        systolic_array.cycles(array, m, k, n) / array.frequency_hz,
+        folds * array.rows / array.frequency_hz,
+        k * n * weight_bits + m * (k + n) * UNCOMPRESSED_BITS,
+        buffer_bits,
+    )
+
+
+#: Only ranks mappings that are equally fast.
+_NOMINAL = vector_mapper.AccessEnergies(dram_j_per_bit=DRAM_J_PER_BIT, buffer_j_per_bit=5e-14, mac_j=0.0)
+
+#: At which mappings are sought. DRAM decides on the time at this one and at those below, so that they are the same there.
+_MAPPED_AT = 128 * GIGA
+
+
+@functools.cache
+def _simba_counts(m: int, k: int, n: int, weight_bits: float) -> tuple[Any, ...]:
+    array = simba()
+    _, found = vector_mapper.search(
+        array, m, k, n, bandwidth_bytes_per_s=_MAPPED_AT, energies=_NOMINAL, weight_bits=weight_bits
+    )
+    # An activation that fits as a whole stays between two products; only others come from DRAM or go there.
+    spilled = sum(
+        size for size in (m * k, m * n) if size * UNCOMPRESSED_BITS > array.global_buffer_bytes * BITS_PER_BYTE
+    )
+    return (
+        found.compute_s,
+        k * n / (array.weight_lanes * array.frequency_hz),
+        found.dram_weight_bits + spilled * UNCOMPRESSED_BITS,
+        found.buffer_bits,
+    )
+
+
+_COUNTS = {
+    "systolic WS": functools.partial(_systolic_counts, "ws"),
+    "systolic OS": functools.partial(_systolic_counts, "os"),
+    "simba WS": _simba_counts,
+}

@@ -1,0 +1,1 @@
+"""What follows from a priced design: sensitivities, design points, calibration, kernel widths."""

@@ -1,0 +1,192 @@
+"""Everything that one design point is judged by: speed, energy, memory and area, at the best draft length."""
+
+from __future__ import annotations
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from hwmodels.device import Device
+from hwmodels.network.architecture import Architecture
+from hwmodels.network.footprint import UNCOMPRESSED_BITS, Footprint, uniform_footprint
+from hwmodels.network.operators import (
+    OperatorWork,
+    StepShape,
+    decode_step,
+    draft_step,
+    prefill_step,
+    stack_steps,
+    verify_step,
+)
+from hwmodels.network.workload import Workload
+from hwmodels.numerics.scalars import Number, as_float
+from hwmodels.speculation.chains import SpeculationResult, best, speculation_speedup
+from hwmodels.speculation.plan import Acceptance
+from hwmodels.step.capacity import held_bytes, longest_context
+from hwmodels.step.energy import StepEnergy, step_energy
+from hwmodels.step.step_time import StepTime, work_time
+
+__all__ = ["DesignPoint", "PricedStep", "Steps", "chip_area", "design_point", "priced_steps"]
+
+
+@flax.struct.dataclass
+class PricedStep:
+    """One step: what it executes, how long it takes, what energy it takes."""
+
+    work: OperatorWork
+    time: StepTime
+    energy: StepEnergy | None  # None where the device's energy is not known
+
+
+@flax.struct.dataclass
+class Steps:
+    """The steps that decoding consists of, each of all sequences together."""
+
+    prefill: PricedStep
+    ar_bf16: PricedStep  # autoregressive, uncompressed
+    ar_stored: PricedStep  # autoregressive, as it is stored
+    draft: PricedStep
+    verify: PricedStep
+
+
+@flax.struct.dataclass
+class DesignPoint:
+    """Results of one design point; leaves are "*b". Energies and area are None where the device's are not known."""
+
+    draft_length: Int[Array, "*b"]  # 0: no draft pays
+    tokens_per_cycle: Float[Array, "*b"]
+    cycle_s: Float[Array, "*b"]
+    tokens_per_s: Float[Array, "*b"]  # of all sequences together
+    speedup_vs_bf16_ar: Float[Array, "*b"]
+    speedup_vs_stored_ar: Float[Array, "*b"]
+    ar_bf16_s: Float[Array, "*b"]  # per token of one sequence
+    ar_stored_s: Float[Array, "*b"]
+    held_bytes: Float[Array, "*b"]  # weights and KV as they are stored
+    capacity_bytes: Float[Array, "*b"]  # of all memories
+    longest_context_tokens: Float[Array, "*b"]  # per sequence, with this batch
+    energy_per_token_j: Float[Array, "*b"] | None  # per token and sequence
+    energy_per_token_ar_bf16_j: Float[Array, "*b"] | None
+    area_m2: Float[Array, "*b"] | None  # of the chip with its decoders; None where it is not known: see `chip_area`
+
+
+def priced_steps(
+    device: Device,
+    architecture: Architecture,
+    *,
+    workload: Workload,
+    footprint: Footprint,
+    draft_length: Number,
+    temperature: Number = 0.0,
+) -> Steps:
+    """Work, time and energy of every step.
+
+    Args:
+        device, architecture, workload, footprint: leaves are single numbers; `vmap` for more.
+        draft_length: >= 0; a verification has one token more.
+        temperature: one number in [0, 1], of the smooth maximum; 0 is exact.
+    """
+    shapes = [
+        prefill_step(workload, footprint=footprint),
+        decode_step(workload, footprint=uniform_footprint(UNCOMPRESSED_BITS)),
+        decode_step(workload, footprint=footprint),
+        draft_step(workload, footprint=footprint),
+        verify_step(workload, footprint=footprint, verify_tokens=as_float(draft_length) + 1.0),
+    ]
+
+    def price(shape: StepShape) -> PricedStep:
+        work = shape.operators(architecture)
+        time = work_time(device, work, temperature=temperature)
+        return PricedStep(work, time, None if device.chip is None else step_energy(device, work, time_s=time.total_s))
+
+    priced = jax.vmap(price)(stack_steps(shapes))
+    return Steps(*(jax.tree.map(lambda leaf, i=i: leaf[i], priced) for i in range(len(shapes))))
+
+
+def design_point(
+    device: Device,
+    architecture: Architecture,
+    *,
+    workload: Workload,
+    footprint: Footprint,
+    acceptance: Acceptance,
+    temperature: Number = 0.0,
+    result: SpeculationResult | None = None,
+) -> DesignPoint:
+    """Speed, energy and memory at the best draft length, "do not speculate" among them.
+
+    Args:
+        device, architecture, workload, footprint: leaves are single numbers; `vmap` for more.
+        acceptance: conditional "position".
+        temperature: one number in [0, 1], of the smooth maximum; 0 is exact.
+        result: of `speculation_speedup` for the same arguments, where it is at hand.
+    Gradient: that of the chosen draft length, which itself is piecewise constant.
+    """
+    if result is None:
+        result = speculation_speedup(
+            device,
+            architecture,
+            workload=workload,
+            footprint=footprint,
+            acceptance=acceptance,
+            temperature=temperature,
+        )
+    chosen = best(result)
+    batch = as_float(workload.batch)
+    stored = {"weight_bits": footprint.target_weight_bits, "kv_bits": footprint.target_kv_bits}
+    held = held_bytes(architecture, batch=batch, context_tokens=workload.context_tokens, **stored)
+    capacity = sum(as_float(tier.capacity_bytes) for tier in (device.memory, *device.spill))
+    energy = ar_energy = None
+    if device.chip is not None:
+        length = chosen.draft_length.astype(chosen.cycle_s.dtype)
+        steps = priced_steps(
+            device,
+            architecture,
+            workload=workload,
+            footprint=footprint,
+            draft_length=length,
+            temperature=temperature,
+        )
+        draft_j, verify_j, ar_j = (
+            step.energy.total_j for step in (steps.draft, steps.verify, steps.ar_bf16) if step.energy is not None
+        )
+        energy = (length * draft_j + verify_j) / chosen.tokens_per_cycle / batch
+        ar_energy = ar_j / batch
+    return DesignPoint(
+        draft_length=chosen.draft_length,
+        tokens_per_cycle=chosen.tokens_per_cycle,
+        cycle_s=chosen.cycle_s,
+        tokens_per_s=batch * chosen.tokens_per_cycle / chosen.cycle_s,
+        speedup_vs_bf16_ar=chosen.speedup_vs_bf16_ar,
+        speedup_vs_stored_ar=chosen.speedup_vs_stored_ar,
+        ar_bf16_s=result.ar_bf16_s,
+        ar_stored_s=result.ar_stored_s,
+        held_bytes=held.total,
+        capacity_bytes=jnp.asarray(capacity),
+        longest_context_tokens=longest_context(architecture, budget_bytes=capacity, batch=batch, **stored),
+        energy_per_token_j=energy,
+        energy_per_token_ar_bf16_j=ar_energy,
+        area_m2=chip_area(device),
+    )
+
+
+def chip_area(device: Device) -> Float[Array, "*b"] | None:
+    """Area of the die: its fixed part, the elements of its matrix unit, its decoders.
+
+    Args:
+        device: leaves "*b".
+    Returns:
+        "*b", m^2; None without a `chip`, and where the device has a matrix unit but no area of its elements: a constant would
+        say that a larger array costs nothing.
+    Gradient: smooth, by the number of elements too.
+    """
+    if device.chip is None:
+        return None
+    decoders = 0.0 if device.decoder is None else device.decoder.total_area_m2
+    fixed = jnp.asarray(as_float(device.chip.area_m2) + decoders)
+    if device.matrix_unit is None:
+        return fixed
+    elements = getattr(device.matrix_unit, "elements", None)
+    if elements is None or device.chip.element_area_m2 is None:
+        return None
+    return fixed + as_float(elements) * as_float(device.chip.element_area_m2)

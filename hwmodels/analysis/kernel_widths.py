@@ -1,0 +1,124 @@
+"""Which widths of a footprint a calibrated device has measured kernels for, and what to say of the others."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable
+
+import jax
+import numpy as np
+
+from hwmodels.compute.calibrated_gpu import CalibratedGpu
+from hwmodels.device import Device
+from hwmodels.network.footprint import UNCOMPRESSED_BITS, Footprint
+
+__all__ = ["KernelWidths", "kernel_remarks", "kernel_widths"]
+
+#: Weights that no matrix product reads.
+_NO_PRODUCT = ("embed", "norm")
+
+#: Widths as close as this are one: those of a footprint are means, in single precision.
+_SAME_BITS = 5e-3
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelWidths:
+    """Bits per weight and per KV element that a footprint reads from a calibrated device, in increasing order.
+
+    Attributes:
+        measured: of the kernels that the device's times are fitted to.
+        interpolated: weights between two measured widths: their times are mixed.
+        extrapolated: weights beyond all measured widths: the bytes of the nearest one's kernel are scaled.
+        extrapolated_kv: KV elements; attention is measured with 16 bits only, and its bytes are scaled.
+    """
+
+    measured: tuple[float, ...]
+    interpolated: tuple[float, ...]
+    extrapolated: tuple[float, ...]
+    extrapolated_kv: tuple[float, ...]
+
+
+def kernel_widths(device: Device, footprint: Footprint) -> KernelWidths | None:
+    """Sort a footprint's widths by what is measured on the device; on the host.
+
+    Args:
+        device: its matrix unit decides.
+        footprint: leaves "*b"; a sweep's range counts with all its values.
+    Returns:
+        None for a device that is not calibrated: it has no kernels, but rates.
+    """
+    unit = device.matrix_unit
+    if not isinstance(unit, CalibratedGpu):
+        return None
+    measured = unit.weight_widths
+    read = [
+        bits
+        for weights in (footprint.draft_weight_bits, footprint.target_weight_bits)
+        for kind, bits in weights.items()
+        if kind not in _NO_PRODUCT
+    ]
+    others = [bits for bits in _distinct(read) if min(abs(bits - own) for own in measured) > _SAME_BITS]
+    between = [bits for bits in others if measured[0] < bits < measured[-1]]
+    kv = _distinct([footprint.draft_kv_bits, footprint.target_kv_bits])
+    return KernelWidths(
+        measured=measured,
+        interpolated=tuple(between),
+        extrapolated=tuple(bits for bits in others if bits not in between),
+        extrapolated_kv=tuple(
+            bits for bits in kv if unit.attention is not None and abs(bits - UNCOMPRESSED_BITS) > _SAME_BITS
+        ),
+    )
+
+
+def kernel_remarks(device: Device, footprint: Footprint) -> list[str]:
+    """What a reader of times on this device should know, a sentence each; empty for a device that is not calibrated.
+
+    Names the footprint's widths without a measured kernel, then what the device's fits do not describe.
+
+    Args:
+        device, footprint: as of `kernel_widths`.
+    """
+    found = kernel_widths(device, footprint)
+    if found is None:
+        return []
+    remarks = []
+    for nearest in (found.measured[0], found.measured[-1]):
+        beyond = [bits for bits in found.extrapolated if _nearest(found.measured, bits) == nearest]
+        if beyond:
+            remarks.append(
+                f"extrapolated: weights of {_in_words(beyond)} bits have no measured kernel on this device; "
+                f"the bytes of its {nearest:g}-bit kernel are scaled, which is optimistic"
+            )
+        if len(found.measured) == 1:
+            break
+    for low, high in itertools.pairwise(found.measured):
+        between = [bits for bits in found.interpolated if low < bits < high]
+        if between:
+            remarks.append(
+                f"interpolated: weights of {_in_words(between)} bits, between measured kernels of {low:g} and {high:g} bits"
+            )
+    if found.extrapolated_kv:
+        remarks.append(
+            f"extrapolated: KV of {_in_words(found.extrapolated_kv)} bits; attention is measured with 16 bits, "
+            "its bytes are scaled"
+        )
+    return [*remarks, *device.matrix_unit.remarks]
+
+
+def _distinct(leaves: Iterable[object]) -> list[float]:
+    """Different widths among leaves, in increasing order, to a hundredth of a bit."""
+    values = [np.ravel(np.asarray(jax.device_get(leaf), np.float64)) for leaf in leaves]
+    return sorted({round(float(bits), 2) for bits in np.unique(np.concatenate(values))})
+
+
+def _nearest(measured: tuple[float, ...], bits: float) -> float:
+    return min(measured, key=lambda own: abs(own - bits))
+
+
+def _in_words(bits: Iterable[float]) -> str:
+    """A few widths one by one, many as a range."""
+    words = [f"{one:g}" for one in bits]
+    if len(words) == 1:
+        return words[0]
+    return f"{words[0]} to {words[-1]}" if len(words) > 3 else f"{', '.join(words[:-1])} and {words[-1]}"

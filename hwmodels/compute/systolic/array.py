@@ -1,0 +1,244 @@
+"""A systolic array and the cycles of a matrix product on it: M x K inputs by K x N weights, fold by fold.
+
+Where the cycles of a fold come from. Operands enter skewed: row i one cycle after row i - 1, and each value moves one
+processing element per cycle. So element (i, j) handles step t of T in cycle t + i + j, and the last of the R x C elements
+is done after T + R + C - 2 cycles: the *stream*. Idle rows and columns pass data on, so the whole array counts whatever the
+fold uses of it. To this come R cycles that make Eq. (3)'s 2R (3R on a square array, with its C):
+
+* weight and input stationary: the stationary operand is shifted in from the top, a row per cycle, before the stream;
+* output stationary: nothing is loaded, but the finished sums are shifted out at the bottom, a row per cycle, after it.
+
+Conventions, static in the array:
+
+* "huffllm": load or drain, then stream, never overlapped: Eq. (3) as printed, for every dataflow.
+* "scale_sim": what SCALE-Sim prints. As above, but output-stationary sums leave from where they are, without a drain; and one
+  is missing from the total, not from each fold, as the tool prints the last cycle's index, counted from 0.
+* "double_buffered": a second register per element loads the next fold (drains the last one) during the current stream.
+  R cycles are left over once, at the start (end). Streams still wait for each other.
+* "pipelined": the second register changes over with the wave itself, so streams follow each other without a gap, every
+  max(T, R) cycles: a load takes R cycles even where the stream is shorter, as it is in decoding.
+
+Source: Huff-LLM, appendix A.1, Eq. (2), (3) and the mapping table; SCALE-Sim 3.0.0 as run.
+Departs: input stationary is commented out in the paper's source; the last two conventions are not in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import flax.struct
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.numerics.folds import Whole, as_whole, ceil_div, smooth_ceil_div
+from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.numerics.smoothing import smooth_maximum
+
+__all__ = [
+    "CONVENTIONS",
+    "DATAFLOWS",
+    "Mapping",
+    "OnChipBuffer",
+    "SystolicArray",
+    "cycles",
+    "elapsed_cycles",
+    "mapping",
+    "smooth_cycles",
+    "utilisation",
+]
+
+#: Which operand stays in the array: weights, outputs or inputs.
+DATAFLOWS = ("ws", "os", "is")
+
+#: How loads, streams and drains of successive folds are counted.
+CONVENTIONS = ("scale_sim", "huffllm", "double_buffered", "pipelined")
+
+
+@flax.struct.dataclass
+class OnChipBuffer:
+    """A memory beside the array. Every field is a leaf, "*b"."""
+
+    bandwidth_bytes_per_s: Leaf  # reads and writes together, > 0
+    access_bytes: Leaf  # width of one access, > 0; traffic is counted in fractions of it
+    access_energy_j: Leaf  # of one access, read or write, >= 0
+
+
+@flax.struct.dataclass
+class SystolicArray:
+    """A grid of multiply-accumulate elements with its three buffers; leaves "*b".
+
+    Raises:
+        ValueError: `dataflow` is not in `DATAFLOWS` or `convention` not in `CONVENTIONS`.
+    """
+
+    rows: Leaf  # >= 1; a real number to the smooth functions
+    columns: Leaf  # >= 1, likewise
+    frequency_hz: Leaf  # > 0
+    mac_energy_j: Leaf  # of one multiply-accumulate, >= 0
+    input_buffer: OnChipBuffer
+    weight_buffer: OnChipBuffer
+    output_buffer: OnChipBuffer  # holds partial sums between folds
+    dataflow: str = flax.struct.field(pytree_node=False, default="ws")
+    convention: str = flax.struct.field(pytree_node=False, default="huffllm")
+
+    def __post_init__(self) -> None:
+        for name, value, allowed in (
+            ("dataflow", self.dataflow, DATAFLOWS),
+            ("convention", self.convention, CONVENTIONS),
+        ):
+            if value not in allowed:
+                raise ValueError(f"{name} {value!r} is unknown; choose one of {', '.join(allowed)}")
+
+    @property
+    def elements(self) -> Leaf:
+        """Multiply-accumulate elements, "*b": what `Chip.element_area_m2` is the area of one of."""
+        return as_float(self.rows) * as_float(self.columns)
+
+    @property
+    def peak_flops_per_s(self) -> Leaf:
+        """Rate with all elements busy, "*b"; a multiply-add counts 2."""
+        return 2.0 * self.elements * as_float(self.frequency_hz)
+
+    def product_time(
+        self, m: Number, k: Number, n: Number, *, weight_bits: Number = UNCOMPRESSED_BITS, temperature: Number = 0.0
+    ) -> Float[Array, "*b"]:
+        """Seconds of an m x k by k x n product, the slower of array and buffers; arguments as `gemm_cost` takes them.
+
+        Weights are decoded before the buffer: `weight_bits` changes nothing here.
+        """
+        from hwmodels.compute.systolic.cost import gemm_cost  # which is about arrays, and so imports this module
+
+        del weight_bits
+        return gemm_cost(self, m, k, n, temperature=temperature).total_s
+
+    def product_energy(
+        self, m: Number, k: Number, n: Number, *, weight_bits: Number = UNCOMPRESSED_BITS
+    ) -> Float[Array, "*b"]:
+        """Joules of an m x k by k x n product: elements and buffers; see `gemm_cost`."""
+        from hwmodels.compute.systolic.cost import gemm_cost  # as above
+
+        del weight_bits
+        return gemm_cost(self, m, k, n).total_j
+
+    def launch_time(
+        self, m: Number, k: Number, n: Number, *, weight_bits: Number = UNCOMPRESSED_BITS
+    ) -> Float[Array, "*b"]:
+        """Nothing: what a product waits for is counted in its cycles."""
+        del m, k, n, weight_bits
+        return jnp.zeros(())
+
+
+class Mapping(NamedTuple):
+    """How a matrix product lies on the array; each field is as m, k and n were given."""
+
+    row_extent: Any  # elements over the array's rows (S_R in the paper)
+    column_extent: Any  # elements over its columns (S_C)
+    steps: Any  # elements that stream through in time (T)
+
+
+def mapping(array: SystolicArray, m: Number, k: Number, n: Number) -> Mapping:
+    """Which dimension of an m x k by k x n product lies over rows, over columns and in time.
+
+    Source: Huff-LLM, appendix A.1, mapping table; input stationary from its commented-out row.
+    """
+    if array.dataflow == "ws":
+        return Mapping(row_extent=k, column_extent=n, steps=m)
+    if array.dataflow == "os":
+        return Mapping(row_extent=m, column_extent=n, steps=k)
+    return Mapping(row_extent=k, column_extent=m, steps=n)
+
+
+def cycles(array: SystolicArray, m: Number, k: Number, n: Number) -> Whole:
+    """Exact cycles of an m x k by k x n product, as the array's convention prints them.
+
+    Args:
+        array: rows and columns "*b", whole.
+        m, k, n: "*b", whole >= 1; in a language model m is tokens, k and n are a weight matrix's sides.
+    Returns:
+        "*b", on the host; a Python integer where all are single numbers, else int64 (results stay below 2^63).
+    Raises:
+        ValueError: a number is traced, not whole, or below 1.
+    Source: Huff-LLM, appendix A.1, Eq. (2) and (3); SCALE-Sim 3.0.0.
+    """
+    rows, columns = as_whole(array.rows, "rows"), as_whole(array.columns, "columns")
+    shape = mapping(array, as_whole(m, "m"), as_whole(k, "k"), as_whole(n, "n"))
+    folds = ceil_div(shape.row_extent, rows) * ceil_div(shape.column_extent, columns)
+    return _elapsed(array, rows, columns, shape.steps, folds, _exact_longest) - _not_printed(array)
+
+
+def smooth_cycles(
+    array: SystolicArray, m: Number, k: Number, n: Number, temperature: Number = 0.0
+) -> Float[Array, "*b"]:
+    """Cycles as `cycles` counts them, but a function of real numbers that has a gradient.
+
+    Args:
+        array: leaves "*b".
+        m, k, n: "*b", > 0, real.
+        temperature: "*b", in [0, 1]; of the folds (`smooth_ceil_div`) and the pipelined maximum (`smooth_maximum`).
+    Returns:
+        "*b", increasing in m, k and n; tends to the exact count as the temperature falls to 0, where it is equal to it,
+        rounded to floating point (whole numbers below 2^24 are exact in single precision).
+    Gradient: by rows, columns, m, k and n; continuous at temperature > 0. At temperature 0 the numbers of folds are
+        constants, and the pipelined maximum has a kink where steps = rows.
+    """
+    return elapsed_cycles(array, m, k, n, temperature) - _not_printed(array)
+
+
+def elapsed_cycles(
+    array: SystolicArray, m: Number, k: Number, n: Number, temperature: Number = 0.0
+) -> Float[Array, "*b"]:
+    """Cycles that pass, smooth like `smooth_cycles`: one more than printed where the convention is SCALE-Sim's.
+
+    Time and utilisation count these: what is printed may be 0, and less than the multiplications need.
+    """
+    rows, columns = as_float(array.rows), as_float(array.columns)
+    shape = mapping(array, as_float(m), as_float(k), as_float(n))
+    row_folds = smooth_ceil_div(shape.row_extent, rows, temperature)
+    column_folds = smooth_ceil_div(shape.column_extent, columns, temperature)
+
+    def longest(one: Leaf, other: Leaf) -> Leaf:
+        return smooth_maximum(jnp.stack(jnp.broadcast_arrays(one, other), axis=-1), temperature)
+
+    return jnp.asarray(_elapsed(array, rows, columns, shape.steps, row_folds * column_folds, longest))
+
+
+def utilisation(array: SystolicArray, m: Number, k: Number, n: Number, temperature: Number = 0.0) -> Float[Array, "*b"]:
+    """Share of the array's multiply-accumulates that are useful while an m x k by k x n product runs.
+
+    Args:
+        array: leaves "*b".
+        m, k, n: "*b", > 0, real.
+        temperature: "*b", in [0, 1]; 0 is exact.
+    Returns:
+        "*b", in (0, 1]: elements idle while a fold is loaded, filled or drained, or if it does not cover the array.
+    Gradient: as `smooth_cycles`.
+    """
+    elapsed = elapsed_cycles(array, m, k, n, temperature)
+    return (as_float(m) / elapsed) * (as_float(k) / as_float(array.rows)) * (as_float(n) / as_float(array.columns))
+
+
+def _elapsed(
+    array: SystolicArray, rows: Any, columns: Any, steps: Any, folds: Any, longest: Callable[[Any, Any], Any]
+) -> Any:
+    """Cycles that pass; the same formula for exact integers and for floats."""
+    stream = steps + rows + columns - 2
+    if array.convention == "scale_sim":
+        return folds * (stream if array.dataflow == "os" else rows + stream)
+    if array.convention == "huffllm":
+        return folds * (rows + stream)
+    if array.convention == "double_buffered":
+        return rows + folds * stream
+    return rows + (folds - 1) * longest(steps, rows) + stream
+
+
+def _not_printed(array: SystolicArray) -> int:
+    return 1 if array.convention == "scale_sim" else 0
+
+
+def _exact_longest(one: Whole, other: Whole) -> Whole:
+    if isinstance(one, int) and isinstance(other, int):
+        return max(one, other)
+    return np.maximum(one, other)

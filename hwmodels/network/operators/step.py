@@ -1,0 +1,201 @@
+"""All operators of one forward pass over new tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+
+from hwmodels.network.architecture import (
+    EXPERT_MATRICES,
+    KINDS,
+    Architecture,
+    attention_shape,
+    cached_tokens,
+    kv_elements_per_token,
+    parameters,
+)
+from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.network.operators.activations import activation_bytes, norm_flops
+from hwmodels.network.operators.attention import AttentionWork, attention_work
+from hwmodels.network.operators.experts import touched_experts
+from hwmodels.network.operators.weights import weights_read
+from hwmodels.network.operators.work import MATRIX_OPERATORS, MatrixShapes, OperatorWork, StoredBytes, over_operators
+from hwmodels.numerics.scalars import Leaf, Number, as_float, either
+from hwmodels.numerics.units import BITS_PER_BYTE
+
+
+def step_operators(
+    architecture: Architecture,
+    *,
+    tokens: Number,
+    batch: Number,
+    context_tokens: Number,
+    weight_bits: Mapping[str, Number],
+    kv_bits: Number,
+    logit_tokens: Number | None = None,
+    visible_new_tokens: Number | None = None,
+    stored_weight_bits: Mapping[str, Number] | None = None,
+    stored_kv_bits: Number | None = None,
+) -> OperatorWork:
+    """FLOPs and bytes of one forward pass over `tokens` new tokens per sequence.
+
+    Args:
+        architecture: leaves "*b".
+        tokens: "*b", >= 1; new tokens per sequence (1 decoding or drafting, x verification, the prompt in prefill).
+        batch: "*b", >= 1; sequences.
+        context_tokens: "*b", >= 0; tokens already cached per sequence.
+        weight_bits: kind -> "*b", over all of `KINDS`; bits read per stored weight. A tied head is read at the width of
+            "lm_head", the rows of the embedding at that of "embed".
+        kv_bits: "*b", bits read per cached element.
+        logit_tokens: "*b", tokens per sequence that pass the last norm and the head; all new ones unless given.
+        visible_new_tokens: "*b", in [1, tokens]; new tokens that a new token sees on average, itself included: in a tree its
+            mean depth, the root counting 1. A chain's, (tokens + 1) / 2, unless given.
+        stored_weight_bits, stored_kv_bits: what is held, as `weight_bits` and `kv_bits` unless given: a draft reads a part of
+            the target.
+    Returns:
+        Sizes and counts are real numbers, nothing is rounded. Gradient: kinks where windows begin to cut and where latent
+        attention changes its form.
+    Raises:
+        ValueError: a mapping of widths lacks a kind or names one that does not exist.
+    """
+    a = jax.tree.map(as_float, architecture)
+    tokens, batch, context = as_float(tokens), as_float(batch), as_float(context_tokens)
+    kv_bits_read = as_float(kv_bits)
+    bits = _widths(weight_bits, "weight_bits")
+    held_bits = bits if stored_weight_bits is None else _widths(stored_weight_bits, "stored_weight_bits")
+    held_kv_bits = kv_bits_read if stored_kv_bits is None else as_float(stored_kv_bits)
+    rows = batch * tokens
+    logit_rows = rows if logit_tokens is None else batch * as_float(logit_tokens)
+
+    read = weights_read(a, rows)
+    elements = {name: sum(kinds.values()) for name, kinds in read.items()}
+    weight_bytes = {
+        name: sum(count * bits[kind] for kind, count in kinds.items()) / BITS_PER_BYTE for name, kinds in read.items()
+    }
+    # An element of 16 bits is stored as it is, any other passes a decoder where the device has one.
+    coded = {
+        name: sum(either(bits[kind] < UNCOMPRESSED_BITS, count, 0.0) for kind, count in kinds.items())
+        for name, kinds in read.items()
+    }
+    kv_read = batch * kv_elements_per_token(a) * cached_tokens(a, context)
+    coded["attention"] = either(kv_bits_read < UNCOMPRESSED_BITS, kv_read, 0.0)
+    attention = attention_work(
+        a,
+        tokens=tokens,
+        batch=batch,
+        context_tokens=context,
+        visible_new_tokens=(tokens + 1.0) / 2.0 if visible_new_tokens is None else as_float(visible_new_tokens),
+        kv_bits=kv_bits_read,
+    )
+    launches = _launches(a)
+    shapes = _shapes(a, attention, elements, launches, rows=rows, logit_rows=logit_rows, batch=batch)
+    weight_bits_read = {
+        name: either(elements[name] > 0, weight_bytes[name] * BITS_PER_BYTE / _safe(elements[name]), UNCOMPRESSED_BITS)
+        for name in MATRIX_OPERATORS
+    }
+    m, k, n, products = (over_operators({name: s[i] for name, s in shapes.items()}, 1.0 - (i == 3)) for i in range(4))
+    flops = {name: 2.0 * s[0] * s[1] * s[2] * s[3] * launches[name] for name, s in shapes.items()} | {
+        "attention": attention.flops,
+        "norm": norm_flops(a, rows=rows, logit_rows=logit_rows),
+    }
+    stored = parameters(a)
+    held = {kind: stored[kind] * held_bits[kind] / BITS_PER_BYTE for kind in KINDS}
+    kv_elements = batch * kv_elements_per_token(a) * cached_tokens(a, context + tokens)
+    experts = sum(held[kind] for kind in EXPERT_MATRICES)
+    return OperatorWork(
+        flops=over_operators(flops),
+        weight_bytes=over_operators(weight_bytes),
+        kv_bytes=over_operators({"attention": attention.kv_bytes}),
+        activation_bytes=over_operators(activation_bytes(a, rows=rows, logit_rows=logit_rows)),
+        launches=over_operators(launches),
+        shapes=MatrixShapes(m, k, n, products, over_operators(weight_bits_read, UNCOMPRESSED_BITS)),
+        stored=StoredBytes(
+            kv=jnp.asarray(kv_elements * held_kv_bits / BITS_PER_BYTE),
+            dense=jnp.asarray(sum(held[kind] for kind in KINDS if kind not in EXPERT_MATRICES)),
+            experts=jnp.asarray(experts),
+        ),
+        coded_elements=over_operators(coded),
+    )
+
+
+def _launches(a: Architecture) -> dict[str, Leaf]:
+    dense = a.num_layers - a.num_moe_layers
+    shared = either(a.shared_intermediate_size > 0, a.num_moe_layers, 0.0)
+    return (
+        dict.fromkeys(("qkv", "attention", "o"), a.num_layers)
+        | {"embed": 1.0, "norm": a.norms_per_layer * a.num_layers + 1.0, "lm_head": 1.0}
+        | {"latent": either(a.kv_lora_rank > 0, a.num_layers, 0.0)}
+        | dict.fromkeys(("gate_up", "down"), dense)
+        | dict.fromkeys(("router", "expert_gate_up", "expert_down"), a.num_moe_layers)
+        | dict.fromkeys(("shared_gate_up", "shared_down"), shared)
+    )
+
+
+def _shapes(
+    a: Architecture,
+    attention: AttentionWork,
+    elements: Mapping[str, Leaf],
+    launches: Mapping[str, Leaf],
+    *,
+    rows: Leaf,
+    logit_rows: Leaf,
+    batch: Leaf,
+) -> dict[str, tuple[Leaf, Leaf, Leaf, Leaf]]:
+    """Operator -> (m, k, n, products); m, k and n are 1 where an operator is absent."""
+    touched = touched_experts(a.num_experts, a.experts_per_token, rows)
+    expert_rows = rows * a.experts_per_token / _safe(touched)
+    inner = {
+        "qkv": a.hidden_size,
+        "latent": a.kv_lora_rank,
+        "o": attention_shape(a).output_size,
+        "gate_up": a.hidden_size,
+        "down": a.intermediate_size,
+        "router": a.hidden_size,
+        "expert_gate_up": a.hidden_size,
+        "expert_down": a.expert_intermediate_size,
+        "shared_gate_up": a.hidden_size,
+        "shared_down": a.shared_intermediate_size,
+        "lm_head": a.hidden_size,
+    }
+    outer_rows: dict[str, Leaf] = dict.fromkeys(inner, rows) | {
+        "expert_gate_up": expert_rows,
+        "expert_down": expert_rows,
+        "lm_head": logit_rows,
+    }
+    shapes: dict[str, tuple[Leaf, Leaf, Leaf, Leaf]] = {}
+    for name, k in inner.items():
+        products = touched if name.startswith("expert") else 1.0
+        # All weights of the operator over its launches, products and rows of weights: the columns of one product.
+        columns = elements[name] / (_safe(launches[name]) * _safe(products) * _safe(k))
+        present = (launches[name] > 0) & (columns > 0)
+        shapes[name] = (
+            either(present, outer_rows[name], 1.0),
+            either(present, k, 1.0),
+            either(present, columns, 1.0),
+            either(present, products, 0.0),
+        )
+    kv_heads = attention_shape(a).kv_heads
+    shapes["attention"] = (
+        attention.queries_per_head,
+        attention.depth,
+        attention.visible_tokens,
+        batch * kv_heads,
+    )
+    return shapes
+
+
+def _safe(value: Leaf) -> Leaf:
+    """1 instead of 0, as a divisor of what is 0 as well."""
+    return either(value > 0, value, 1.0)
+
+
+def _widths(weight_bits: Mapping[str, Number], name: str) -> dict[str, Leaf]:
+    missing, unknown = [k for k in KINDS if k not in weight_bits], sorted(set(weight_bits) - set(KINDS))
+    if missing or unknown:
+        raise ValueError(
+            f"{name} lacks kinds {missing} and has unknown ones {unknown}; "
+            "it must hold each of hwmodels.KINDS: start from uniform_weight_bits(16)"
+        )
+    return {kind: as_float(value) for kind, value in weight_bits.items()}

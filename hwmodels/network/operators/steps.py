@@ -1,0 +1,138 @@
+"""The steps of decoding and speculation as work: prefill, decode, draft, verify."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from hwmodels.network.architecture import Architecture
+from hwmodels.network.footprint import Footprint
+from hwmodels.network.operators.step import step_operators
+from hwmodels.network.operators.work import OperatorWork
+from hwmodels.network.workload import Workload
+from hwmodels.numerics.scalars import Leaf, Number, as_float
+
+
+@flax.struct.dataclass
+class StepShape:
+    """A step in numbers, leaves "*b", as `step_operators` takes them: so that steps of all kinds go through one `vmap`."""
+
+    tokens: Leaf
+    batch: Leaf
+    context_tokens: Leaf
+    logit_tokens: Leaf
+    visible_new_tokens: Leaf
+    weight_bits: dict[str, Leaf]
+    kv_bits: Leaf
+    stored_weight_bits: dict[str, Leaf]
+    stored_kv_bits: Leaf
+
+    def operators(self, architecture: Architecture) -> OperatorWork:
+        """The step's work on a network."""
+        return step_operators(architecture, **vars(self))
+
+
+def stack_steps(steps: Sequence[StepShape]) -> StepShape:
+    """Steps whose leaves are single numbers as one, leaves "step": to be mapped over."""
+    return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(as_float(leaf)) for leaf in leaves]), *steps)
+
+
+def prefill_step(workload: Workload, *, footprint: Footprint) -> StepShape:
+    """The prompt through the target, from an empty cache; only each sequence's last token reaches the head."""
+    tokens = as_float(workload.prompt_tokens)
+    return dataclasses.replace(_target_step(workload, footprint, tokens), context_tokens=0.0, logit_tokens=1.0)
+
+
+def decode_step(workload: Workload, *, footprint: Footprint) -> StepShape:
+    """One autoregressive step of the target."""
+    return _target_step(workload, footprint, 1.0)
+
+
+def draft_step(
+    workload: Workload,
+    *,
+    footprint: Footprint,
+    tokens: Number = 1.0,
+    visible_new_tokens: Number | None = None,
+) -> StepShape:
+    """One step of the draft: the target's network, read at the draft's widths.
+
+    Args:
+        tokens: "*b", >= 1; nodes that one step expands per sequence, 1 for a chain.
+        visible_new_tokens: "*b", see `step_operators`; siblings do not see each other, so 1 for the nodes of one depth.
+    """
+    step = _target_step(workload, footprint, as_float(tokens), visible_new_tokens)
+    return dataclasses.replace(step, weight_bits=footprint.draft_weight_bits, kv_bits=footprint.draft_kv_bits)
+
+
+def verify_step(
+    workload: Workload,
+    *,
+    footprint: Footprint,
+    verify_tokens: Number,
+    visible_new_tokens: Number | None = None,
+) -> StepShape:
+    """One pass of the target over `verify_tokens` ("*b", >= 1) new tokens per sequence, each with its logits.
+
+    Args:
+        visible_new_tokens: "*b"; for a tree the mean depth of its nodes, the root counting 1. A chain's unless given.
+    """
+    return _target_step(workload, footprint, as_float(verify_tokens), visible_new_tokens)
+
+
+def prefill_operators(architecture: Architecture, workload: Workload, *, footprint: Footprint) -> OperatorWork:
+    """Work of `prefill_step`."""
+    return prefill_step(workload, footprint=footprint).operators(architecture)
+
+
+def decode_operators(architecture: Architecture, workload: Workload, *, footprint: Footprint) -> OperatorWork:
+    """Work of `decode_step`."""
+    return decode_step(workload, footprint=footprint).operators(architecture)
+
+
+def draft_operators(
+    architecture: Architecture,
+    workload: Workload,
+    *,
+    footprint: Footprint,
+    tokens: Number = 1.0,
+    visible_new_tokens: Number | None = None,
+) -> OperatorWork:
+    """Work of `draft_step`."""
+    step = draft_step(workload, footprint=footprint, tokens=tokens, visible_new_tokens=visible_new_tokens)
+    return step.operators(architecture)
+
+
+def verify_operators(
+    architecture: Architecture,
+    workload: Workload,
+    *,
+    footprint: Footprint,
+    verify_tokens: Number,
+    visible_new_tokens: Number | None = None,
+) -> OperatorWork:
+    """Work of `verify_step`."""
+    step = verify_step(
+        workload, footprint=footprint, verify_tokens=verify_tokens, visible_new_tokens=visible_new_tokens
+    )
+    return step.operators(architecture)
+
+
+def _target_step(
+    workload: Workload, footprint: Footprint, tokens: Leaf, visible_new_tokens: Number | None = None
+) -> StepShape:
+    return StepShape(
+        tokens=tokens,
+        batch=workload.batch,
+        context_tokens=workload.context_tokens,
+        logit_tokens=tokens,
+        visible_new_tokens=(tokens + 1.0) / 2.0 if visible_new_tokens is None else visible_new_tokens,
+        weight_bits=footprint.target_weight_bits,
+        kv_bits=footprint.target_kv_bits,
+        stored_weight_bits=footprint.target_weight_bits,
+        stored_kv_bits=footprint.target_kv_bits,
+    )

@@ -1,0 +1,43 @@
+"""Which weights a step reads, by operator and kind.
+
+Weights are read once per step, whatever the batch; the embedding only by the row. A tied head is read as a head. Of the
+routed experts, those are read that at least one token chooses.
+"""
+
+from __future__ import annotations
+
+from hwmodels.network.architecture import Architecture, attention_shape, parameters
+from hwmodels.network.operators.experts import touched_experts
+from hwmodels.numerics.scalars import Leaf, either
+
+
+def weights_read(architecture: Architecture, rows: Leaf) -> dict[str, dict[str, Leaf]]:
+    """Operator -> kind -> weights, "*b", that a step over `rows` ("*b") tokens of all sequences together reads."""
+    a = architecture
+    stored, shape = parameters(a), attention_shape(a)
+    second_query = a.num_layers * a.q_lora_rank * shape.query_size
+    second_keys = a.num_layers * a.kv_lora_rank * a.num_heads * a.head_dim
+    second_values = either(a.kv_lora_rank > 0, stored["v"], 0.0)
+    touched_share = touched_experts(a.num_experts, a.experts_per_token, rows) / either(
+        a.num_experts > 0, a.num_experts, 1.0
+    )
+    shared_down = stored["shared"] / (2.0 + a.gated_ffn)
+    return {
+        "embed": {"embed": rows * a.hidden_size * either(a.learned_positions > 0, 2.0, 1.0)},
+        "qkv": {
+            "q": stored["q"] - second_query,
+            "k": stored["k"] - second_keys,
+            "v": stored["v"] - second_values,
+        },
+        "latent": {"q": second_query, "k": second_keys, "v": second_values},
+        "o": {"o": stored["o"]},
+        "gate_up": {"gate": stored["gate"], "up": stored["up"]},
+        "down": {"down": stored["down"]},
+        "router": {"router": stored["router"]},
+        "expert_gate_up": {kind: touched_share * stored[kind] for kind in ("expert_gate", "expert_up")},
+        "expert_down": {"expert_down": touched_share * stored["expert_down"]},
+        "shared_gate_up": {"shared": stored["shared"] - shared_down},
+        "shared_down": {"shared": shared_down},
+        "norm": {"norm": stored["norm"]},
+        "lm_head": {"lm_head": a.vocab_size * a.hidden_size},
+    }

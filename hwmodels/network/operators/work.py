@@ -1,0 +1,84 @@
+"""The operators of a step, and what is known of each: arithmetic, traffic, launches, shapes of its products."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import flax.struct
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from hwmodels.numerics.scalars import Leaf
+
+#: The "operator" axis, in order of execution within a layer; an operator is what engines launch at once.
+OPERATORS = (
+    "embed",
+    "qkv",  # all projections of the hidden state that attention needs
+    "latent",  # second projections of latent attention
+    "attention",
+    "o",
+    "gate_up",
+    "down",
+    "router",
+    "expert_gate_up",
+    "expert_down",
+    "shared_gate_up",
+    "shared_down",
+    "norm",  # all norms and vectors of the network
+    "lm_head",
+)
+
+#: Operators that multiply by stored matrices.
+MATRIX_OPERATORS = tuple(name for name in OPERATORS if name not in ("embed", "attention", "norm"))
+
+#: Operators that read routed experts.
+EXPERT_OPERATORS = ("expert_gate_up", "expert_down")
+
+
+@flax.struct.dataclass
+class MatrixShapes:
+    """Each operator as products of m x k activations by k x n weights (or keys and values), "*b operator".
+
+    FLOPs are 2 m k n * products * launches. 1 x 1 x 1 and no product where an operator multiplies no matrices.
+    """
+
+    m: Float[Array, "... operator"]
+    k: Float[Array, "... operator"]
+    n: Float[Array, "... operator"]
+    products: Float[Array, "... operator"]  # independent products of one launch: experts, or key-value heads
+    weight_bits: Float[Array, "... operator"]  # read per stored weight, on average; 16 where nothing is stored
+
+
+@flax.struct.dataclass
+class StoredBytes:
+    """What must be held for the step, "*b": by it tensors are placed in memories."""
+
+    kv: Float[Array, ...]
+    dense: Float[Array, ...]  # all weights but the routed experts
+    experts: Float[Array, ...]
+
+
+@flax.struct.dataclass
+class OperatorWork:
+    """Work of one step, "*b operator" over `OPERATORS`, totals over all layers."""
+
+    flops: Float[Array, "... operator"]
+    weight_bytes: Float[Array, "... operator"]
+    kv_bytes: Float[Array, "... operator"]
+    activation_bytes: Float[Array, "... operator"]
+    launches: Float[Array, "... operator"]  # how often the operator starts in the step, once per layer as a rule
+    shapes: MatrixShapes | None = None  # what devices with a matrix unit need
+    stored: StoredBytes | None = None  # what devices with several memories need
+    coded_elements: Float[Array, "... operator"] | None = (
+        None  # read in fewer than 16 bits: what a decoder has to decode
+    )
+
+    @property
+    def memory_bytes(self) -> Float[Array, "... operator"]:
+        """All bytes that cross the memory interface."""
+        return self.weight_bytes + self.kv_bytes + self.activation_bytes
+
+
+def over_operators(values: Mapping[str, Leaf], default: float = 0.0) -> Float[Array, "... operator"]:
+    """Values by operator name as one array; `default` for operators that are not named."""
+    return jnp.stack(jnp.broadcast_arrays(*(values.get(name, default) for name in OPERATORS)), axis=-1)

@@ -1,0 +1,1 @@
+"""Numbers: pytree leaves, units, smooth maxima, folds of products onto arrays."""

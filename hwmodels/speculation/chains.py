@@ -1,0 +1,216 @@
+"""Draft-verify cycles: tokens gained, time spent, speedup over autoregressive decoding, and the best draft length."""
+
+from __future__ import annotations
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from hwmodels.device import Device
+from hwmodels.network.architecture import Architecture
+from hwmodels.network.footprint import UNCOMPRESSED_BITS, Footprint, uniform_footprint
+from hwmodels.network.operators import decode_step, draft_operators, draft_step, stack_steps, verify_operators
+from hwmodels.network.workload import Workload
+from hwmodels.numerics.scalars import Number, as_float
+from hwmodels.numerics.smoothing import smooth_maximum
+from hwmodels.speculation.plan import Acceptance, chain_plan
+from hwmodels.step.step_time import work_time
+
+
+def tokens_per_cycle(conditional: Float[Array, "*b position"]) -> Float[Array, "*b position"]:
+    """Expected tokens per cycle of a draft chain, for every draft length up to the number of positions.
+
+    Args:
+        conditional: "*b position", in [0, 1]; P(position accepted | all before it accepted).
+    Returns:
+        "*b position"; entry i belongs to draft length i + 1: 1 + sum over j <= i + 1 of the product of the first j
+        conditionals. The 1 is the token that the verification itself yields.
+    Source: Leviathan et al. 2023, arXiv:2211.17192, Eq. 1, with one probability per position.
+    """
+    return 1.0 + jnp.cumsum(jnp.cumprod(jnp.asarray(as_float(conditional)), axis=-1), axis=-1)
+
+
+def expected_tokens_iid(alpha_token: Number, draft_length: int) -> Float[Array, "*b"]:
+    """Expected tokens per cycle of a draft chain, with independent acceptance.
+
+    Args:
+        alpha_token: "*b", in [0, 1]; probability that one draft token is accepted.
+        draft_length: static int >= 0; tokens drafted per cycle (gamma in the paper).
+    Returns:
+        "*b", tokens per cycle, in [1, draft_length + 1].
+    Raises:
+        ValueError: draft_length < 0.
+    Source: Leviathan et al. 2023, arXiv:2211.17192, Eq. 1.
+    Departs: summed, not the closed form, so that the gradient is right at 1.
+    """
+    if draft_length < 0:
+        raise ValueError(f"draft_length is {draft_length}; it must be >= 0")
+    alpha = jnp.asarray(as_float(alpha_token))
+    total = jnp.ones_like(alpha)
+    for _ in range(draft_length):
+        total = 1.0 + alpha * total
+    return total
+
+
+@flax.struct.dataclass
+class CycleTime:
+    """Time of one draft-verify cycle; leaves are "*b"."""
+
+    draft_step_s: Float[Array, " ..."]  # one draft step
+    verify_s: Float[Array, " ..."]  # the verification
+    total_s: Float[Array, " ..."]  # all draft steps and the verification
+
+
+def cycle_time(
+    device: Device,
+    architecture: Architecture,
+    *,
+    workload: Workload,
+    footprint: Footprint,
+    draft_length: Number,
+    temperature: Number = 0.0,
+) -> CycleTime:
+    """Time of one cycle of a chain: `draft_length` draft steps, then one verification of draft_length + 1 tokens.
+
+    Args:
+        device, architecture, workload, footprint: leaves "*b".
+        draft_length: "*b", >= 0; 0 is one autoregressive step of the target in its stored format.
+        temperature: one number in [0, 1], of the smooth maximum; 0 is exact.
+    Raises:
+        ValueError: the footprint lacks a kind or names one that does not exist.
+    Source: Leviathan et al. 2023, arXiv:2211.17192, Sec. 3.3, with the draft's cost from the roofline.
+    Departs: each draft step sees the same context; the up to draft_length uncommitted tokens of KV are left out.
+        Sampling and the acceptance test cost nothing.
+    """
+    plan = chain_plan(draft_length)
+    draft = draft_operators(architecture, workload, footprint=footprint)
+    verify = verify_operators(architecture, workload, footprint=footprint, verify_tokens=plan.verify_tokens)
+    draft_step_s = work_time(device, draft, temperature=temperature).total_s
+    verify_s = work_time(device, verify, temperature=temperature).total_s
+    return CycleTime(draft_step_s, verify_s, plan.draft_length * draft_step_s + verify_s)
+
+
+@flax.struct.dataclass
+class SpeculationResult:
+    """Every draft length side by side: the entry at index gamma is draft length gamma, and 0 is not to speculate.
+
+    Time per token is that of one sequence; speedups are ratios of it.
+    """
+
+    draft_lengths: Float[Array, "... gamma"]
+    tokens_per_cycle: Float[Array, "... gamma"]
+    cycle_s: Float[Array, "... gamma"]
+    speedup_vs_bf16_ar: Float[Array, "... gamma"]  # over the uncompressed 16-bit network
+    speedup_vs_stored_ar: Float[Array, "... gamma"]  # over the network as it is stored, read at the target's widths
+    ar_bf16_s: Float[Array, "*b"]  # per token
+    ar_stored_s: Float[Array, "*b"]  # per token
+
+
+def speculation_speedup(
+    device: Device,
+    architecture: Architecture,
+    *,
+    workload: Workload,
+    footprint: Footprint,
+    acceptance: Acceptance,
+    temperature: Number = 0.0,
+) -> SpeculationResult:
+    """Speedup of speculative decoding with chains of 0, 1, ... n drafted tokens, n being the positions of `acceptance`.
+
+    Args:
+        device, architecture, workload, footprint: leaves are single numbers; `vmap` for more.
+        acceptance: conditional "*b position".
+        temperature: one number in [0, 1], of the smooth maximum; 0 is exact.
+    Raises:
+        ValueError: the acceptance has no positions, or the footprint's kinds are wrong.
+    Gradient: right for every input, with the kinks of the roofline at temperature 0.
+    """
+    conditional = jnp.asarray(as_float(acceptance.conditional))
+    if conditional.ndim == 0 or conditional.shape[-1] == 0:
+        raise ValueError(
+            f"acceptance.conditional has shape {conditional.shape}; it needs a last axis of >= 1 positions"
+        )
+    tokens = tokens_per_cycle(conditional)
+    tokens = jnp.concatenate([jnp.ones_like(tokens[..., :1]), tokens], axis=-1)
+    draft_lengths = jnp.arange(tokens.shape[-1], dtype=tokens.dtype)
+
+    # Steps of all kinds and lengths through one map: 16-bit decoding, a draft step, verifications of 1, 2, ... tokens.
+    uncompressed = uniform_footprint(UNCOMPRESSED_BITS)
+    steps = stack_steps(
+        [
+            decode_step(workload, footprint=uncompressed),
+            draft_step(workload, footprint=footprint),
+            decode_step(workload, footprint=footprint),
+        ]
+    )
+    which = jnp.concatenate([jnp.array([0, 1]), jnp.full(draft_lengths.shape, 2)])
+    verify_tokens = draft_lengths + 1.0
+    new_tokens = jnp.concatenate([jnp.ones_like(verify_tokens[:2]), verify_tokens])
+    steps = jax.tree.map(lambda leaf: leaf[which], steps).replace(
+        tokens=new_tokens, logit_tokens=new_tokens, visible_new_tokens=(new_tokens + 1.0) / 2.0
+    )
+    step_s = jax.vmap(lambda s: work_time(device, s.operators(architecture), temperature=temperature).total_s)(steps)
+    ar_bf16_s, draft_s, verify_s = step_s[0], step_s[1], step_s[2:]
+    ar_stored_s = verify_s[0]
+    cycle_s = jnp.broadcast_to(draft_lengths * draft_s + verify_s, tokens.shape)
+    return SpeculationResult(
+        draft_lengths=draft_lengths,
+        tokens_per_cycle=tokens,
+        cycle_s=cycle_s,
+        speedup_vs_bf16_ar=ar_bf16_s * tokens / cycle_s,
+        speedup_vs_stored_ar=ar_stored_s * tokens / cycle_s,
+        ar_bf16_s=ar_bf16_s,
+        ar_stored_s=ar_stored_s,
+    )
+
+
+@flax.struct.dataclass
+class BestDraft:
+    """The draft length of the highest speedup; 0 says that no draft pays."""
+
+    draft_length: Int[Array, "*b"]
+    tokens_per_cycle: Float[Array, "*b"]
+    cycle_s: Float[Array, "*b"]
+    speedup_vs_bf16_ar: Float[Array, "*b"]
+    speedup_vs_stored_ar: Float[Array, "*b"]
+
+
+def best(result: SpeculationResult) -> BestDraft:
+    """The best entry of a result, "do not speculate" among them; the shortest draft where several are equal.
+
+    Gradient: that of the chosen draft length, which itself is piecewise constant.
+    """
+    chosen = jnp.argmax(result.speedup_vs_bf16_ar, axis=-1)
+
+    def pick(values):
+        return jnp.take_along_axis(values, chosen[..., None], axis=-1)[..., 0]
+
+    return BestDraft(
+        draft_length=chosen,
+        tokens_per_cycle=pick(result.tokens_per_cycle),
+        cycle_s=pick(result.cycle_s),
+        speedup_vs_bf16_ar=pick(result.speedup_vs_bf16_ar),
+        speedup_vs_stored_ar=pick(result.speedup_vs_stored_ar),
+    )
+
+
+def smooth_best(result: SpeculationResult, *, temperature: Number = 0.0) -> Float[Array, "*b"]:
+    """Natural logarithm of the best speedup over 16-bit decoding, smoothed over draft lengths: an objective to climb.
+
+    Args:
+        temperature: one number in [0, 1]; 0 is the exact maximum. Overestimates by at most temperature * ln(gamma + 1).
+    Gradient: the mean of the draft lengths' own, weighted with softmax(log speedup / temperature).
+    """
+    return jnp.log(smooth_maximum(result.speedup_vs_bf16_ar, temperature))
+
+
+def expected_log_speedup(result: SpeculationResult, logits: Float[Array, "... gamma"]) -> Float[Array, "*b"]:
+    """Mean log speedup over 16-bit decoding when softmax(logits) decides the draft length, which then is tuned as well.
+
+    Args:
+        logits: "*b gamma", one per draft length from 0 on.
+    Returns:
+        "*b"; never above the best draft length's own.
+    """
+    return jnp.sum(jax.nn.softmax(logits, axis=-1) * jnp.log(result.speedup_vs_bf16_ar), axis=-1)

@@ -1,0 +1,239 @@
+"""Verification lengths beyond one workload: of reference configurations, of several tasks at once, and along a generation.
+
+Source: Boosting the Performance of Tree-Based Speculative Decoding of LLMs on FPGAs, III-B.3 (dynamic switching), IV-B
+    (original and naive set), IV-C (one length for all tasks).
+"""
+
+from __future__ import annotations
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Num
+
+from hwmodels.numerics.scalars import Number, as_float
+from hwmodels.speculation.effective_performance import Decision, decide
+
+__all__ = [
+    "Generation",
+    "ReferenceLength",
+    "Schedule",
+    "UnifiedLength",
+    "best_schedule",
+    "generation_time",
+    "geometric_mean_tokens",
+    "naive_length",
+    "original_length",
+    "schedule_time",
+    "unified_length",
+]
+
+
+@flax.struct.dataclass
+class ReferenceLength:
+    """A length that a rule picks from the grid; leaves are "*b"."""
+
+    length: Float[Array, "*b"]
+    index: Int[Array, "*b"]
+    found: Bool[Array, "*b"]  # False: no length meets the rule, and the last one is given
+
+
+def _pick(lengths: Number, index: Array, shape: tuple[int, ...]) -> Array:
+    length = jnp.broadcast_to(jnp.asarray(as_float(lengths)), shape)
+    return jnp.take_along_axis(length, index[..., None], axis=-1)[..., 0]
+
+
+def original_length(lengths: Number, speedup_elsewhere: Number) -> ReferenceLength:
+    """The paper's "original set": the length of the highest speedup on the device that a method was made for.
+
+    Args:
+        lengths: "length" or "*b length".
+        speedup_elsewhere: "*b length", on that other device.
+    Source: IV-B.
+    """
+    speedup = jnp.asarray(as_float(speedup_elsewhere))
+    index = jnp.argmax(speedup, axis=-1)
+    return ReferenceLength(_pick(lengths, index, speedup.shape), index, jnp.ones(index.shape, bool))
+
+
+def naive_length(lengths: Number, accepted_tokens: Number, *, slope: Number = 0.02) -> ReferenceLength:
+    """The paper's "naive set": the first length after which another verified token gains less than `slope` tokens.
+
+    Args:
+        lengths: "length" or "*b length", rising; two or more.
+        accepted_tokens: "*b length".
+        slope: "*b" or one number; tokens per cycle and verified token. 0.02 is the paper's 2 %.
+    Source: IV-B: "verification length where the AAT curve slope < 2 %", whose unit the paper does not say.
+    Departs: the unit. As a share of AAT(x) the rule would end at about a quarter of the lengths that Table I prints.
+    """
+    accepted = jnp.asarray(as_float(accepted_tokens))
+    length = jnp.broadcast_to(jnp.asarray(as_float(lengths), accepted.dtype), accepted.shape)
+    flat = jnp.diff(accepted) / jnp.diff(length) < jnp.asarray(as_float(slope), accepted.dtype)[..., None]
+    found = jnp.any(flat, axis=-1)
+    index = jnp.where(found, jnp.argmax(flat, axis=-1), accepted.shape[-1] - 1)
+    return ReferenceLength(_pick(length, index, accepted.shape), index, found)
+
+
+def geometric_mean_tokens(accepted_tokens: Number) -> Float[Array, "... length"]:
+    """One curve for several tasks: the geometric mean of their tokens per cycle.
+
+    Args:
+        accepted_tokens: "*b task length", > 0.
+    Returns:
+        "*b length".
+    Source: IV-C.
+    """
+    return jnp.exp(jnp.mean(jnp.log(jnp.asarray(as_float(accepted_tokens))), axis=-2))
+
+
+@flax.struct.dataclass
+class UnifiedLength:
+    """One decision for all tasks, and what it costs each of them."""
+
+    unified: Decision  # on the mean curve, leaves "*b"
+    own: Decision  # each task's best, leaves "*b task"
+    speedup: Float[Array, "*b task"]  # of each task with the unified decision
+    loss: Float[Array, "*b task"]  # share of its own best speedup that a task loses, in [0, 1)
+
+
+def unified_length(
+    lengths: Number, accepted_tokens: Number, *, cycle_s: Number, autoregressive_s: Number
+) -> UnifiedLength:
+    """The decision on the geometric mean of the tasks' curves, compared with deciding for each task.
+
+    Args:
+        lengths: "length" or "*b length".
+        accepted_tokens: "*b task length", > 0.
+        cycle_s: "*b length", > 0; drafting and verification, the same for all tasks.
+        autoregressive_s: "*b", > 0.
+    Source: IV-C, Table II; the decision by Eq. (8).
+    """
+    accepted = jnp.asarray(as_float(accepted_tokens))
+    cycle = jnp.broadcast_to(jnp.asarray(as_float(cycle_s), accepted.dtype), accepted[..., 0, :].shape)
+    step = jnp.broadcast_to(jnp.asarray(as_float(autoregressive_s), accepted.dtype), cycle.shape[:-1])
+    unified = decide(lengths, geometric_mean_tokens(accepted) / cycle, step)
+    performance = accepted / cycle[..., None, :]
+    tasks = jnp.broadcast_to(jnp.asarray(as_float(lengths), accepted.dtype), cycle.shape)[..., None, :]
+    own = decide(tasks, performance, step[..., None])
+    index = jnp.broadcast_to(unified.best_index[..., None, None], (*accepted.shape[:-1], 1))
+    speedup = jnp.take_along_axis(performance, index, axis=-1)[..., 0] * step[..., None]
+    speedup = jnp.where(unified.speculate[..., None], speedup, 1.0)
+    return UnifiedLength(unified=unified, own=own, speedup=speedup, loss=1.0 - speedup / own.speedup)
+
+
+@flax.struct.dataclass
+class Schedule:
+    """What to use from which context on: `option` i from context `start` i until the next start."""
+
+    start: Float[Array, " entry"]  # tokens, rising; the first one counts as -infinity
+    option: Int[Array, " entry"]  # column of a table of seconds per token
+
+
+def best_schedule(contexts: Num[Array, " context"], token_s: Float[Array, "context option"]) -> Schedule:
+    """The fastest option at each context of the grid; a switch happens where the two options' lines cross.
+
+    Args:
+        contexts: "context", rising, tokens.
+        token_s: "context option", > 0; seconds per generated token. One of the columns may be autoregressive decoding.
+    Returns:
+        one entry per context; an entry that changes nothing starts at its context.
+    Source: III-B.3.
+    Departs: a third option that is fastest only between two contexts of the grid is not seen.
+    Gradient: that of the crossings; which option is fastest is piecewise constant.
+    """
+    context, seconds = jnp.asarray(as_float(contexts)), jnp.asarray(as_float(token_s))
+    option = jnp.argmin(seconds, axis=-1)
+    before, after = option[:-1], option[1:]
+    rows = jnp.arange(len(before))
+    # How much slower the later option is at the left end, and how much faster at the right one.
+    left = seconds[rows, after] - seconds[rows, before]
+    right = seconds[rows + 1, before] - seconds[rows + 1, after]
+    total = left + right
+    share = jnp.where(total > 0, left / jnp.where(total > 0, total, 1.0), 1.0)
+    share = jnp.where(before == after, 1.0, share)
+    crossing = context[:-1] + share * (context[1:] - context[:-1])
+    return Schedule(start=jnp.concatenate([context[:1], crossing]), option=option)
+
+
+def schedule_time(
+    contexts: Num[Array, " context"],
+    token_s: Float[Array, "context option"],
+    *,
+    schedule: Schedule,
+    first_context: Number,
+    tokens: Number,
+) -> Float[Array, ""]:
+    """Seconds to generate `tokens` tokens from a context that they lengthen, one option after another.
+
+    Args:
+        contexts: "context", rising, two or more.
+        token_s: "context option", > 0; straight lines between the contexts of the grid, and on beyond its ends.
+        schedule: any; see `best_schedule`.
+        first_context: one number, >= 0; tokens in the cache before the first one.
+        tokens: one number, >= 0, real.
+    Returns:
+        the integral of seconds per token over the context, exact for these lines.
+    Gradient: right in all inputs; in a start of the schedule it is the difference of the two options' lines there.
+    """
+    context, seconds = jnp.asarray(as_float(contexts)), jnp.asarray(as_float(token_s))
+    first = jnp.asarray(as_float(first_context), seconds.dtype)
+    last = first + jnp.asarray(as_float(tokens), seconds.dtype)
+    knots = jnp.concatenate([context.astype(seconds.dtype), schedule.start.astype(seconds.dtype)])
+    ends = jnp.sort(jnp.concatenate([first[None], jnp.clip(knots, first, last), last[None]]))
+    low, high = ends[:-1], ends[1:]
+    middle = (low + high) / 2
+    entry = jnp.clip(jnp.searchsorted(schedule.start, middle, side="right") - 1, 0)
+    used = schedule.option[entry]
+    place = jnp.clip(jnp.searchsorted(context, middle, side="right") - 1, 0, len(context) - 2)
+    rise = (seconds[place + 1, used] - seconds[place, used]) / (context[place + 1] - context[place])
+    return jnp.sum((high - low) * (seconds[place, used] + rise * (middle - context[place])))
+
+
+@flax.struct.dataclass
+class Generation:
+    """A generation by a schedule, beside each single option all the way; leaves are single numbers but for one."""
+
+    total_s: Float[Array, ""]
+    tokens_per_s: Float[Array, ""]
+    option_s: Float[Array, " option"]  # total time of each option from beginning to end
+    best_fixed: Int[Array, ""]
+    best_fixed_s: Float[Array, ""]
+    speedup_vs_best_fixed: Float[Array, ""]
+    speedup_vs_ar: Float[Array, ""]
+
+
+def generation_time(
+    contexts: Num[Array, " context"],
+    token_s: Float[Array, "context option"],
+    *,
+    first_context: Number,
+    tokens: Number,
+    schedule: Schedule | None = None,
+) -> Generation:
+    """Time of generating `tokens` tokens by a schedule, compared with fixed lengths and with autoregressive decoding.
+
+    Args:
+        contexts, token_s, first_context, tokens: as `schedule_time`; tokens > 0. Column 0 is autoregressive decoding, the
+            others are verification lengths. `vmap` for several tables.
+        schedule: the best one unless given.
+    Source: III-B.3; Algorithm 1, line 6.
+    """
+    chosen = best_schedule(contexts, token_s) if schedule is None else schedule
+    seconds = jnp.asarray(as_float(token_s))
+
+    def time(entries: Schedule) -> Array:
+        return schedule_time(contexts, seconds, schedule=entries, first_context=first_context, tokens=tokens)
+
+    total = time(chosen)
+    start = chosen.start[:1]
+    fixed = jax.vmap(lambda option: time(Schedule(start, option[None])))(jnp.arange(seconds.shape[-1]))
+    best = jnp.argmin(fixed)
+    return Generation(
+        total_s=total,
+        tokens_per_s=as_float(tokens) / total,
+        option_s=fixed,
+        best_fixed=best,
+        best_fixed_s=fixed[best],
+        speedup_vs_best_fixed=fixed[best] / total,
+        speedup_vs_ar=fixed[0] / total,
+    )

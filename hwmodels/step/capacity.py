@@ -1,0 +1,86 @@
+"""What must be held, and the longest context that a memory holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from hwmodels.network.architecture import KINDS, Architecture, cached_tokens, kv_elements_per_token, parameters
+from hwmodels.numerics.scalars import Number, as_float
+from hwmodels.numerics.units import BITS_PER_BYTE
+
+__all__ = ["HeldBytes", "held_bytes", "longest_context"]
+
+
+@flax.struct.dataclass
+class HeldBytes:
+    """Bytes by what they are, "*b"."""
+
+    weights: Float[Array, "*b"]
+    kv: Float[Array, "*b"]
+
+    @property
+    def total(self) -> Float[Array, "*b"]:
+        """Weights and KV together."""
+        return self.weights + self.kv
+
+
+def held_bytes(
+    architecture: Architecture,
+    *,
+    batch: Number,
+    context_tokens: Number,
+    weight_bits: Mapping[str, Number],
+    kv_bits: Number,
+) -> HeldBytes:
+    """Bytes of weights and of the KV cache of all sequences. Activations, a few rows, are left out.
+
+    Args:
+        architecture: leaves "*b".
+        batch, context_tokens: "*b", >= 0.
+        weight_bits: kind -> "*b"; bits held per stored weight.
+        kv_bits: "*b", bits held per cached element.
+    """
+    weights = _weight_bytes(architecture, weight_bits)
+    token_bytes = as_float(batch) * kv_elements_per_token(architecture) * as_float(kv_bits) / BITS_PER_BYTE
+    return HeldBytes(
+        weights=jnp.asarray(weights), kv=jnp.asarray(token_bytes * cached_tokens(architecture, context_tokens))
+    )
+
+
+def longest_context(
+    architecture: Architecture,
+    *,
+    budget_bytes: Number,
+    batch: Number,
+    weight_bits: Mapping[str, Number],
+    kv_bits: Number,
+) -> Float[Array, "*b"]:
+    """Tokens per sequence whose KV fits beside the weights: the inverse of `held_bytes`.
+
+    Args:
+        budget_bytes: "*b", > 0.
+        batch: "*b", > 0; the rest as `held_bytes` takes it.
+    Returns:
+        "*b", >= 0, a real number; 0 where the weights alone do not fit, infinite where every layer has a full window.
+    Gradient: kinks where the windows fill and where the weights just fit.
+    """
+    a = jax.tree.map(as_float, architecture)
+    room = jnp.asarray(as_float(budget_bytes) - _weight_bytes(a, weight_bits))
+    token_bytes = as_float(batch) * kv_elements_per_token(a) * as_float(kv_bits) / BITS_PER_BYTE
+    tokens = jnp.maximum(room, 0.0) / token_bytes  # of a cache without windows
+    window = jnp.asarray(a.window_tokens + a.sink_tokens)
+    share = jnp.asarray(a.num_window_layers / a.num_layers)
+    endless = share >= 1.0
+    beyond = (tokens - share * window) / jnp.where(endless, 1.0, 1.0 - share)
+    beyond = jnp.where(endless, jnp.inf, beyond)
+    return jnp.where((share > 0) & (tokens > window), beyond, tokens)
+
+
+def _weight_bytes(architecture: Architecture, weight_bits: Mapping[str, Number]) -> Number:
+    stored = parameters(architecture)
+    return sum(stored[kind] * as_float(weight_bits[kind]) for kind in KINDS) / BITS_PER_BYTE

@@ -1,0 +1,1 @@
+"""`jaxspec evaluate`: measure and price one given draft."""

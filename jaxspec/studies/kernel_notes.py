@@ -1,0 +1,33 @@
+"""What result.json says of widths that a device has no measured kernel for, and of fits behind its times."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from hwmodels import Device, Footprint
+from hwmodels.analysis.kernel_widths import kernel_remarks, kernel_widths
+
+__all__ = ["kernel_notes"]
+
+
+def kernel_notes(device: Device, footprints: Sequence[Footprint]) -> dict[str, Any]:
+    """The fields `kernel_widths` and `notes` of an entry.
+
+    Args:
+        footprints: all that are priced on the device; leaves "*b".
+    Returns:
+        "kernel_widths": bits by what is known of their kernels, see `hwmodels.KernelWidths`; None for a device that is not
+        calibrated. "notes": sentences for a reader.
+    """
+    flat = [jax.tree.map(lambda leaf: np.ravel(np.asarray(jax.device_get(leaf), np.float64)), f) for f in footprints]
+    together = jax.tree.map(lambda *leaves: np.concatenate(leaves), *flat)
+    found = kernel_widths(device, together)
+    return {
+        "kernel_widths": None if found is None else {k: list(v) for k, v in dataclasses.asdict(found).items()},
+        "notes": kernel_remarks(device, together),
+    }

@@ -1,0 +1,1 @@
+"""What every study that runs a network shares: set-up, measuring, entries of results."""

@@ -1,0 +1,1 @@
+"""`jaxspec pack`, `unpack` and `inspect`: store a network compressed, without loss or as a scheme says."""

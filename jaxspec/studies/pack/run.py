@@ -1,0 +1,192 @@
+"""`jaxspec pack` and `jaxspec unpack`: from settings to a container and back, with progress and a summary."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from jaxspec.compress.knobs import Knobs
+from jaxspec.compress.schemes import SCHEMES
+from jaxspec.errors import InputError
+from jaxspec.formats.container import (
+    Checkpoint,
+    Container,
+    check_container_output,
+    default_container,
+    default_folder,
+    open_checkpoint,
+    pack,
+    scheme,
+    unpack,
+)
+from jaxspec.models.embedded import EMBEDDED_NAME, embedded_directory
+from jaxspec.models.hf_load import LoadedModel, load_directory
+from jaxspec.output_places import check_file_place
+from jaxspec.runs.progress import Reporter
+from jaxspec.settings import PackConfig, expect, notes
+from jaxspec.settings.coercion import as_path
+from jaxspec.studies.evaluate.run import read_tuned_knobs
+from jaxspec.studies.pack.division import MatrixDivision, matrix_names, measured_norms, named_knobs
+from jaxspec.studies.pack.inspection import describe
+
+#: Progress is shown in pieces of this many bytes.
+_BAR_BYTES = 1 << 20
+
+
+def pack_checkpoint(
+    config: PackConfig, out: str | Path | None = None, *, force: bool = False, reporter: Reporter | None = None
+) -> dict[str, Any]:
+    """Pack a checkpoint.
+
+    Args:
+        out: the container; None is `<name of the model>.jspk` in the working directory (see `default_container`).
+        force: replace a file that is there.
+    Returns:
+        what `describe` says of the container, its options, and how long it took.
+    Raises:
+        InputError: bad input; nothing is written then.
+    """
+    reporter = reporter or Reporter()
+    expect(PackConfig, config)
+    out = None if out is None else as_path("out", out)
+    for note in notes(config):
+        reporter.line(f"note: {note}")
+    chosen = scheme(config.scheme)
+    source = embedded_directory() if config.model == EMBEDDED_NAME else Path(config.model)
+    checkpoint = open_checkpoint(source)
+    target = check_container_output(default_container(source) if out is None else out, checkpoint)
+    if target.exists() and not target.is_file():
+        raise InputError(f"{target} is there already and is not a file; give the name of a file as -o")
+    if target.exists() and not force:
+        raise InputError(f"{target} is there already; give another -o, or --force to replace it")
+    check_file_place(target, "container")
+    # What the scheme or the importance does not use must not look as if it had been used.
+    options = {"scheme": config.scheme}
+    division = None
+    if chosen.has_draft:
+        with reporter.alive():
+            division, used = _division(config, source, reporter)
+        options |= {k: v for k, v in dataclasses.asdict(config).items() if k not in ("model", "scheme")} | used
+        # A container goes to other machines; the places of files on this one do not.
+        options |= {key: options[key] and _printable(Path(options[key]).name) for key in ("knobs", "text")}
+    started = time.perf_counter()
+    with _byte_bar(reporter, f"packing {source.name} ({config.scheme})", checkpoint) as advance:
+        packed = pack(checkpoint, target, config.scheme, chosen, division=division, options=options, on_bytes=advance)
+    with Container(target) as container:
+        summary = describe(container)
+    if chosen.has_draft and all(entry["codec"] == "raw" for entry in summary["tensors"]):
+        reporter.line(
+            f"note: {config.scheme} divides two-dimensional tensors of BF16 or F16 (cassandra2: BF16) and found none; the "
+            "draft is as large as the target"
+        )
+    return summary | {"timing_s": {"pack": time.perf_counter() - started}, "tensor_bytes": packed.tensor_bytes}
+
+
+def unpack_container(
+    path: str | Path, out: str | Path | None = None, *, force: bool = False, reporter: Reporter | None = None
+) -> dict[str, Any]:
+    """Unpack a container.
+
+    Args:
+        out: a folder, or a file for a container with one file of weights; None is the folder `NAME` of `NAME.jspk` in the
+            working directory.
+        force: replace files that are there.
+    Returns:
+        the files, their bytes, and how long it took.
+    Raises:
+        InputError: bad input; no file is left half-written.
+    """
+    reporter = reporter or Reporter()
+    path, out = as_path("container", path), None if out is None else as_path("out", out)
+    started = time.perf_counter()
+    with Container(path) as container:
+        with _byte_bar(reporter, f"unpacking {Path(path).name}", container) as advance:
+            files = unpack(
+                container, default_folder(container.path) if out is None else Path(out), force=force, on_bytes=advance
+            )
+        if not container.lossless:
+            reporter.line(
+                f"note: scheme {container.scheme} is not lossless; these are the weights that its target computes with"
+            )
+        lossless = container.lossless
+    return {
+        "schema_version": 1,
+        "container": str(path),
+        "lossless": lossless,
+        "files": [{"file": str(file), "bytes": file.stat().st_size} for file in files],
+        "timing_s": {"unpack": time.perf_counter() - started},
+    }
+
+
+def _printable(name: str) -> str:
+    """A file name as a container may hold it: names on a disk need not be UTF-8."""
+    return name.encode("utf-8", "replace").decode("utf-8")
+
+
+class _byte_bar:  # noqa: N801 - a context manager used as a function
+    """A bar over the tensors' bytes, in mebibytes."""
+
+    def __init__(self, reporter: Reporter, title: str, source: Checkpoint | Container):
+        forms = (
+            [form for _, form in source.tensors()]
+            if isinstance(source, Checkpoint)
+            else [tensor.form for tensor in source.tensors.values()]
+        )
+        self._total = sum(form.bytes for form in forms)
+        self._bar = reporter.bar(f"{title}, MiB", max(1, self._total // _BAR_BYTES))
+        self._done = 0
+
+    def __enter__(self) -> Callable[[int, str], None]:
+        shown = self._bar.__enter__()
+
+        def advance(count: int, name: str) -> None:
+            self._done += count
+            shown.jump(self._done // _BAR_BYTES, name)
+
+        return advance
+
+    def __exit__(self, *error: Any) -> None:
+        self._bar.__exit__(*error)
+
+
+def _network(source: Path) -> LoadedModel | None:
+    """The checkpoint as a network, or None where it is none of a known family."""
+    folder = source if source.is_dir() else source.parent
+    if not (folder / "config.json").is_file() or (source.is_file() and source.name != "model.safetensors"):
+        return None
+    try:
+        return load_directory(folder)
+    except InputError:
+        return None
+
+
+def _division(config: PackConfig, source: Path, reporter: Reporter) -> tuple[MatrixDivision, dict[str, Any]]:
+    """What the draft keeps, and how that was decided."""
+    model = None if config.importance == "magnitude" and config.knobs is None else _network(source)
+    if model is None and (config.importance == "wanda" or config.knobs is not None):
+        asked = "--knobs" if config.knobs is not None else "--importance wanda"
+        raise InputError(
+            f"{asked} needs a network that can be run; {source} is none of a known family: use --importance magnitude"
+        )
+    importance = "magnitude" if model is None or config.importance == "magnitude" else "wanda"
+    norms, knobs = {}, {}
+    if model is not None and importance == "wanda":
+        reporter.line(f"measuring activations on {config.calibration_windows} windows of text ...")
+        norms = measured_norms(
+            model,
+            config.text,
+            num_windows=config.calibration_windows,
+            window_tokens=config.window_tokens,
+            seed=config.seed,
+        )
+    elif config.importance == "auto":
+        reporter.line("note: no network of a known family; values are ranked by magnitude")
+    if model is not None and config.knobs is not None:
+        tuned: Knobs = read_tuned_knobs(config.knobs, SCHEMES[config.scheme], model.config)
+        knobs = named_knobs(model, tuned)
+    only = None if model is None else frozenset(matrix_names(model))
+    division = MatrixDivision(config.weight_prune, config.weight_cut_bits, knobs, norms, only)
+    return division, {"importance": importance}

@@ -1,0 +1,1 @@
+"""`jaxspec predict`: price a network on devices without running it."""

@@ -1,0 +1,1 @@
+"""`jaxspec sweep`: price every combination of a grid of numbers."""

@@ -1,0 +1,1 @@
+"""`jaxspec tree`: find the best draft tree for each device."""

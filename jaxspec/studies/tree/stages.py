@@ -1,0 +1,158 @@
+"""What `jaxspec tree` measures, stage by stage: texts, ranks, the order of growth, and decoding with trees."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import hwmodels
+from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from jaxspec.compress.knobs import Knobs, uniform_knobs
+from jaxspec.models.embedded import load_model
+from jaxspec.runs.config import TreeConfig
+from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.progress import Reporter
+from jaxspec.runs.stages import Arrays
+from jaxspec.settings import knob_values
+from jaxspec.speculate.expansion import TreeLimits, tree_limits
+from jaxspec.speculate.tree import autoregressive_tree
+from jaxspec.studies.measured.measuring import Measuring, way_of
+from jaxspec.studies.tree.drafts import NamedDraft, make_draft, self_draft
+from jaxspec.studies.tree.growth import candidate_shape, first_nodes, grow
+from jaxspec.studies.tree.measuring import decode_prompts_with_tree, record_ranks
+from jaxspec.trees.optimal_tree import RankedTree
+from jaxspec.trees.rank_traces import RankTraces
+from jaxspec.trees.topology import Tree
+from jaxspec.tune.hard import Decoding
+from jaxspec.tune.objective import priced_footprint
+
+__all__ = ["TreeMeasuring"]
+
+
+class TreeMeasuring(Measuring):
+    """A network, its text and a draft's stages, for one run.
+
+    Attributes:
+        contexts: those of the configuration with the workload's own, rising.
+        other: the draft, unless it is the target's compressed copy, which takes calibration to make.
+    """
+
+    def __init__(self, config: TreeConfig, directory: RunDirectory, reporter: Reporter):
+        self.config = config
+        super().__init__(config, directory, reporter)
+        self.contexts = tuple(sorted({*config.contexts, config.context}))
+        self._sizes = {"nodes": config.nodes, "depth": config.depth, "vocabulary": self.setup.config.vocab_size}
+        self._shape = candidate_shape(config.search, **self._sizes)
+        self._decoded: dict[str, Arrays] = {}  # by stage
+        self.other = None if config.draft == "self" else make_draft(config.draft, load_model(config.model))
+
+    @property
+    def continuation_tokens(self) -> int:
+        """Every root within `output_tokens` has ranks down to the largest depth, and no less than drafts are measured on."""
+        return max(self.config.output_tokens + self.config.depth, super().continuation_tokens)
+
+    @cached_property
+    def knobs(self) -> Knobs | None:
+        """Of the target's compressed copy; None for another draft."""
+        if self.other is not None:
+            return None
+        return uniform_knobs(self.setup.scheme, self.setup.config, knob_values(self.config))
+
+    @cached_property
+    def draft(self) -> NamedDraft:
+        """What proposes tokens."""
+        if self.other is not None:
+            return self.other
+        assert self.knobs is not None
+        return self_draft(self.setup.config, self.draft_params(self.knobs), self.knobs)
+
+    def _ranks(self, which: str, texts: np.ndarray) -> RankTraces:
+        """How the draft ranks texts; a stage."""
+        setup, config = self.setup, self.config
+        _ = self.calibration_text  # a stage of its own, which making the draft may need
+
+        def compute() -> Arrays:
+            draft = self.draft
+            with self._bar(f"ranking the {which} text by the draft", len(texts)) as bar:
+                traces = record_ranks(
+                    setup.params,
+                    setup.config,
+                    draft,
+                    texts,
+                    prompt_tokens=config.prompt_tokens,
+                    depth=config.depth,
+                    advance=bar.advance,
+                )
+            return {"rank": traces.rank, "num_starts": traces.num_starts}
+
+        found = self.stages.run(f"ranks/{which}", compute)
+        return RankTraces(rank=jnp.asarray(found["rank"]), num_starts=jnp.asarray(found["num_starts"]))
+
+    @cached_property
+    def growth(self) -> RankedTree:
+        """The nodes in the order in which the tree grows, by calibration text alone."""
+        traces = self._ranks("calibration", self.calibration_text)
+        return grow(self.config.search, self._shape, traces, **self._sizes)
+
+    @cached_property
+    def limits(self) -> TreeLimits:
+        """Static sizes of the largest tree, within which everything is decoded."""
+        return tree_limits(first_nodes(self.growth, self.config.nodes))
+
+    @cached_property
+    def traces(self) -> RankTraces:
+        """Ranks of held-out text, as the target itself decodes it."""
+        length = self.config.prompt_tokens + self.continuation_tokens
+        return self._ranks("held-out", self.decode_autoregressively(self.setup.decoding)["tokens"][:, :length])
+
+    def _decode_tree(self, tree: Tree, decoding: Decoding, *, tokens: int, name: str, what: str) -> Arrays:
+        setup, limits = self.setup, self.limits
+
+        def compute() -> Arrays:
+            draft = self.draft
+            with self._bar(what, len(setup.prompts)) as bar:
+                return decode_prompts_with_tree(
+                    setup.params,
+                    setup.config,
+                    draft,
+                    setup.prompts,
+                    tree,
+                    num_tokens=tokens,
+                    decoding=decoding,
+                    seed=self.config.seed,
+                    limits=limits,
+                    room=self.continuation_tokens,
+                    advance=bar.advance,
+                )
+
+        stage = f"decoded/{way_of(decoding)}-{name}"
+        if stage not in self._decoded:
+            self._decoded[stage] = self.stages.run(stage, compute)
+        return self._decoded[stage]
+
+    def decode_autoregressively(self, decoding: Decoding) -> Arrays:
+        """Held-out prompts without a tree, at the width of the largest one."""
+        tree, what = autoregressive_tree(self.limits), "decoding without a tree"
+        return self._decode_tree(tree, decoding, tokens=self.continuation_tokens, name="autoregressive", what=what)
+
+    def decode_with(self, nodes: int, decoding: Decoding) -> Arrays:
+        """Held-out prompts with the tree of the first nodes; what several devices choose is decoded once."""
+        tree, what = first_nodes(self.growth, nodes), f"decoding with a tree of {nodes} nodes"
+        return self._decode_tree(tree, decoding, tokens=self.config.output_tokens, name=f"tree-{nodes}", what=what)
+
+    @cached_property
+    def widths(self) -> hwmodels.Footprint:
+        """Bits read: of the scheme for the target's copy, 16 for a draft of its own and the target then."""
+        knobs = self.knobs
+        if knobs is None:
+            return hwmodels.uniform_footprint(UNCOMPRESSED_BITS)
+        _ = self.calibration_text
+
+        def compute() -> Arrays:
+            return dict(vars(self.measure(knobs).footprint))
+
+        found = jax.tree.map(jnp.asarray, self.stages.run("footprint", compute))
+        return priced_footprint(hwmodels.Footprint(**found))

@@ -1,0 +1,220 @@
+"""`jaxspec tune` from end to end: calibrate, compare, tune, harden, prove, report. Every stage is kept and resumed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxspec.compress.footprint import mean_draft_bits
+from jaxspec.compress.knobs import Knobs, harden, uniform_knobs
+from jaxspec.files import plain
+from jaxspec.report import write_report
+from jaxspec.runs.config import TuneConfig
+from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.progress import Reporter
+from jaxspec.runs.stages import Arrays
+from jaxspec.settings import expect
+from jaxspec.studies.measured.measuring import Measuring, carry_out
+from jaxspec.tune.gradient import HISTORY, Goal, Plan, ascend
+from jaxspec.tune.hard import best_length, grid_knobs, grid_points, token_acceptance, with_best_length
+from jaxspec.tune.objective import DraftMeasurement, Pricing
+
+#: Rounding knobs to whole bits may overstep a limit a little; this share of it is let pass.
+_ROUNDING_ALLOWANCE = 0.02
+
+
+class Tuning(Measuring):
+    """One run of `jaxspec tune`."""
+
+    def __init__(self, config: TuneConfig, directory: RunDirectory, reporter: Reporter):
+        self.config = config
+        # Bits per byte are about the text as it was written.
+        self.calibrate_on_own_text = config.objective == "bits_per_byte" or config.max_bits_per_byte is not None
+        super().__init__(config, directory, reporter)
+        self.given = {"default": ("knobs",)}  # a paper's; every draft length is the program's choice
+        self.metrics: list[dict[str, Any]] = []
+
+    def run(self) -> list[dict[str, Any]]:
+        """All stages; the entries of result.json, one per device."""
+        grid = self._measure_grid()
+        chosen = {device: self._choose(grid, device, pricing) for device, pricing in self.pricings.items()}
+        self.directory.write_metrics(self.metrics)
+        entries = []
+        for device, knobs in chosen.items():
+            entry = self.entry(device, knobs, hero="tuned")
+            extra = {"objective": self.config.objective, "grid": self._grid_rows(grid, device)}
+            given = dict.fromkeys(grid_points(self.setup.scheme)[0], "input")
+            entries.append(entry | extra | {"status": entry["status"] | {"grid": given | _GRID_STATUS}})
+        return entries
+
+    def _measure_grid(self) -> list[DraftMeasurement]:
+        """Every grid point's draft on calibration text; what it costs is a matter of the device, later."""
+        points = grid_knobs(self.setup.scheme, self.setup.config)
+        _ = self.calibration  # a stage of its own: neither its bar nor its arrays may begin inside this one
+        structure = jax.tree.structure(jax.eval_shape(self.measure, points[0]))
+
+        def compute() -> Arrays:
+            rows = []
+            with self.reporter.bar("measuring the uniform grid", len(points)) as bar:
+                for knobs in points:
+                    measured = jax.device_get(self.measure(knobs))
+                    rows.append(jax.tree.leaves(measured))
+                    alpha, bits = float(measured.survival[0]), float(mean_draft_bits(measured.footprint))
+                    bar.advance(f"first draft token accepted {alpha:.3f} at {bits:.2f} bits per weight")
+            return {f"{i:02d}": np.stack(leaves) for i, leaves in enumerate(zip(*rows, strict=True))}
+
+        stored = self.stages.run("grid", compute)
+        leaves = [stored[name] for name in sorted(stored)]
+        return [jax.tree.unflatten(structure, [leaf[i] for leaf in leaves]) for i in range(len(points))]
+
+    def _choose(self, grid: list[DraftMeasurement], device: str, pricing: Pricing) -> dict[str, Knobs]:
+        """The four configurations of a device, hardened, each with its own best draft length."""
+        setup, config = self.setup, self.config
+        default = self._with_best_length(uniform_knobs(setup.scheme, setup.config), pricing)[0]
+        points = grid_knobs(setup.scheme, setup.config)
+        scores = [best_length(pricing, row) for row in grid]
+        winner = int(np.argmax([speedup for _, speedup in scores]))
+        best_point = harden(points[winner], draft_length=scores[winner][0])
+
+        goal = Goal(
+            windows_per_step=config.windows_per_step,
+            objective=config.objective,
+            max_kl=config.max_kl,
+            max_bits_per_byte=config.max_bits_per_byte,
+            draft_bits=self._draft_budget,
+            bytes_per_token=setup.bytes_per_token,
+            decode_temperature=config.surrogate_temperature if setup.decoding.greedy else config.temperature,
+        )
+        plan = Plan(steps=config.uniform_steps, learning_rate=config.learning_rate, seed=config.seed, tied=True)
+        soft = self._ascend(pricing, best_point, goal, plan, device)
+        # A soft pair lies between two whole numbers of bits; both, and the grid's winner, stand for election.
+        whole = [spec.name for spec in setup.scheme.knob_specs if spec.whole and spec.per == "matrix"]
+        candidates = [
+            soft.replace_values(**{name: rounded(soft.values[name]) for name in whole})
+            for rounded in (jnp.floor, jnp.ceil)
+        ]
+        uniform = self._elect(pricing, [*candidates, best_point])
+
+        plan = dataclasses.replace(plan, steps=config.steps, tied=False)
+        tuned = self._elect(pricing, [self._ascend(pricing, uniform, goal, plan, device), uniform])
+        return {"default": default, "grid": best_point, "uniform": uniform, "tuned": tuned}
+
+    def _with_best_length(self, knobs: Knobs, pricing: Pricing) -> tuple[Knobs, float]:
+        return with_best_length(self.calibration, knobs, pricing, self.setup.decoding)
+
+    @cached_property
+    def _draft_budget(self) -> float | None:
+        """Bits per weight to keep to: given, or those of the default where quality alone is the objective."""
+        if self.config.draft_bits is not None or self.config.objective == "speedup":
+            return self.config.draft_bits
+        return float(mean_draft_bits(self.measure(uniform_knobs(self.setup.scheme, self.setup.config)).footprint))
+
+    def _elect(self, pricing: Pricing, candidates: list[Knobs]) -> Knobs:
+        """The hardened candidate that does best on calibration text by the run's own objective; the first on a tie.
+
+        A candidate that oversteps a limit loses to any that oversteps it less.
+        """
+        config, budget, elected = self.config, self._draft_budget, []
+        for candidate in candidates:
+            knobs, speedup = self._with_best_length(candidate, pricing)
+            measured = self.measure(knobs)
+            bits_per_byte = float(measured.cross_entropy) / np.log(2) / self.setup.bytes_per_token
+            value = {"speedup": speedup, "kl": -float(measured.kl), "bits_per_byte": -bits_per_byte}[config.objective]
+            limits = (
+                (float(measured.kl), config.max_kl),
+                (bits_per_byte, config.max_bits_per_byte),
+                (float(mean_draft_bits(measured.footprint)), budget),
+            )
+            excess = [max(got / limit - 1 - _ROUNDING_ALLOWANCE, 0.0) for got, limit in limits if limit is not None]
+            elected.append(((-sum(excess), value), knobs))
+        return max(elected, key=lambda pair: pair[0])[1]
+
+    def _ascend(self, pricing: Pricing, start: Knobs, goal: Goal, plan: Plan, device: str) -> Knobs:
+        stage = "uniform" if plan.tied else "tuned"
+        description = "tuning one pair for all matrices" if plan.tied else "tuning every matrix"
+        name = f"ascent/{_slug(device)}-{stage}"
+
+        def compute() -> Arrays:
+            with (
+                self.stages.manager(name) as manager,
+                self.reporter.bar(f"{description} for {device}", plan.steps) as bar,
+            ):
+                on_step = lambda step, speedup: bar.jump(step, f"speedup {speedup:.3f}x")
+                knobs, history = ascend(self.calibration, pricing, start, goal, plan, manager=manager, on_step=on_step)
+            return {"history": history, "values": knobs.values, "draft_length_logits": knobs.draft_length_logits}
+
+        stored = self.stages.run(name, compute)
+        self.stages.drop_progress(name)
+        for step, row in enumerate(stored["history"].tolist()):
+            columns = dict(zip(HISTORY, row, strict=True))
+            self.metrics.append({"device": device, "stage": stage, "step": step + 1, **columns})
+        return Knobs(
+            values=jax.tree.map(jnp.asarray, stored["values"]),
+            draft_length_logits=jnp.asarray(stored["draft_length_logits"]),
+            scheme=start.scheme,
+        )
+
+    def _grid_rows(self, grid: list[DraftMeasurement], device: str) -> list[dict[str, Any]]:
+        """The grid as the report shows it."""
+        rows = []
+        for point, measured in zip(grid_points(self.setup.scheme), grid, strict=True):
+            length, speedup = best_length(self.pricings[device], measured)
+            rows.append(
+                point
+                | {
+                    "alpha_token": float(token_acceptance(jnp.asarray(measured.survival), length)),
+                    "bits_per_weight": float(mean_draft_bits(measured.footprint)),
+                    "draft_length": length,
+                    "speedup_vs_bf16_ar": speedup,
+                }
+            )
+        return rows
+
+
+#: Column of the grid beside its knobs -> status.
+_GRID_STATUS = {
+    "alpha_token": "measured",
+    "bits_per_weight": "measured",
+    "draft_length": "predicted",
+    "speedup_vs_bf16_ar": "predicted",
+}
+
+
+def _slug(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "-." else "_" for c in name)
+
+
+def tune(
+    config: TuneConfig,
+    *,
+    out: str | None = None,
+    force: bool = False,
+    reporter: Reporter | None = None,
+) -> tuple[list[dict[str, Any]], RunDirectory]:
+    """Tune a draft for every device of the configuration, or return what a finished run found.
+
+    Returns:
+        The entries of result.json (one per device), and the run directory, which also holds the report.
+    Raises:
+        InputError: bad input; nothing is lost.
+    """
+
+    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
+        run = Tuning(config, directory, reporter)
+
+        def work() -> list[dict[str, Any]]:
+            entries = plain(run.run())
+            reporter.line("writing the report ...")
+            write_report(entries, run.metrics, directory.path)
+            return entries
+
+        return work
+
+    expect(TuneConfig, config)
+    return carry_out("tune", config, prepare, out=out, force=force, reporter=reporter)

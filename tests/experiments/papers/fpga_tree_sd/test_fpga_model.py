@@ -1,0 +1,182 @@
+"""The model behind the tables: times by hand, passes of the draft, the law, and what it shares with the library."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments.papers.fpga_tree_sd import calibration, model, printed
+from experiments.papers.fpga_tree_sd.boards import predict
+from experiments.papers.fpga_tree_sd.model import (
+    LENGTHS,
+    Choices,
+    Fitted,
+    Times,
+    accepted_tokens,
+    board_times,
+    cycle,
+    depth,
+)
+from hwmodels import Workload, catalog, uniform_footprint, work_time
+from hwmodels.network.operators import verify_step
+from hwmodels.speculation.effective_performance import ridge_length
+from hwmodels.step.roofline_cases import draft_ratio, mixed_speedup
+from jaxspec.trees.aat_law import AATLaw, average_accepted_tokens
+
+#: Two operators at contexts 512 and 2048: the first bound by memory, the second by arithmetic, at lengths 3 and 9.
+TOY = Times(
+    contexts=np.array([512.0, 2048.0]),
+    lengths=np.array([3.0, 9.0]),
+    memory_s=np.array([[[5.0, 1.0], [5.0, 1.0]], [[5.0, 7.0], [5.0, 7.0]]]),
+    compute_s=np.array([[[1.5, 3.0], [4.5, 9.0]], [[1.5, 3.0], [4.5, 9.0]]]),
+    step_memory_s=np.array([[5.0, 1.0], [5.0, 7.0]]),
+    step_compute_s=np.array([[0.5, 1.0], [0.5, 1.0]]),
+    frequency_hz=200e6,
+    layer_share=0.03,
+    head_share=0.07,
+    layers=32.0,
+)
+SOME = Fitted(intercept=1.1, log_slope=0.7, slope_per_doubling=-0.05, shift=0.4, frequency_hz=250e6)
+
+
+def test_a_cycle_by_hand():
+    run = cycle(TOY, SOME)
+    # Arithmetic takes 0.8 of the catalog's. Sums: 6 or 12 s against 3.6 and 10.8 s.
+    np.testing.assert_allclose(run.verify_s, [[6.0, 10.8], [12.0, 12.0]])
+    np.testing.assert_allclose(run.autoregressive_s, [6.0, 12.0])
+    # A tenth of a step per pass; 5 ln 3 / ln 69 and 5 ln 9 / ln 69 passes.
+    passes = np.array([1.2973, 2.5947])
+    np.testing.assert_allclose(run.draft_s, 0.1 * np.array([[6.0], [12.0]]) * passes, rtol=1e-4)
+    # One doubling below and one above 1024.
+    np.testing.assert_allclose(run.accepted[0], 1.1 + 0.75 * np.log([2.6, 8.6]))
+    np.testing.assert_allclose(run.accepted[1], 1.1 + 0.65 * np.log([2.6, 8.6]))
+    np.testing.assert_allclose(run.performance, run.accepted / (run.verify_s + run.draft_s))
+
+
+def test_other_choices_by_hand():
+    # Operator by operator: 5 or 3.6, 1 or 7.2 ...
+    roof = cycle(TOY, SOME, Choices(roof="operator"))
+    np.testing.assert_allclose(roof.verify_s, [[5 + 2.4, 5 + 7.2], [5 + 7, 5 + 7.2]])
+    printed_form = cycle(TOY, SOME, Choices(drafting="printed"))
+    np.testing.assert_allclose(printed_form.draft_s[0, 1], 0.1 * 2.5947 * 10.8, rtol=1e-4)
+    np.testing.assert_allclose(
+        cycle(TOY, SOME, Choices(draft_head=False)).draft_s, 0.3 * cycle(TOY, SOME).draft_s, rtol=1e-12
+    )
+    # The lesser context's step stands for the weights: 6 s; the other 6 s are attention, of which a layer has 1 / 32.
+    layer = cycle(TOY, SOME, Choices(draft_attention="layer"))
+    np.testing.assert_allclose(layer.draft_s[1, 0], 1.2973 * (0.6 + 6 / 32), rtol=1e-4)
+    assert cycle(TOY, SOME, passes=np.array([2.0, 3.0])).draft_s[0].tolist() == pytest.approx([1.2, 1.8])
+
+
+def test_passes_of_the_draft():
+    assert depth(np.array([69.0]))[0] == pytest.approx(5)
+    assert depth(np.array([2.0, 69.0**0.4]))[0] == 1.0
+    assert depth(np.array([69.0**0.4]))[0] == pytest.approx(2)
+    assert np.all(np.diff(depth(LENGTHS)) >= 0)
+    # 4 nodes at the first level, then 16 each: lengths of 5, 21, 37, 53 and 69 fill them.
+    filled = depth(np.array([2, 5, 6, 21, 22, 53, 54, 69]), "filled")
+    assert filled.tolist() == [1, 1, 2, 2, 3, 4, 5, 5]
+    assert depth(np.array([2, 30]), "all").tolist() == [5, 5]
+
+
+def test_the_law_is_the_librarys():
+    contexts = np.array([128.0, 1024.0, 16384.0])
+    ours = accepted_tokens(SOME, contexts, LENGTHS)
+    law = AATLaw(1.1, jnp.array([[0.7 + 3 * 0.05], [0.7], [0.7 - 4 * 0.05]]), 0.4)
+    np.testing.assert_allclose(ours, average_accepted_tokens(law, LENGTHS), rtol=1e-5)
+
+
+def test_draft_of_one_layer_and_the_head():
+    layer, head = model.draft_share("llama-3.1-8b")
+    # 4096 x (2 x 4096 + 2 x 1024 + 3 x 14336) and 4096 x 128256 over 32 such layers and the head.
+    one, top = 4096 * (2 * 4096 + 2 * 1024 + 3 * 14336), 4096 * 128256
+    assert (layer, head) == (pytest.approx(one / (32 * one + top)), pytest.approx(top / (32 * one + top)))
+    # The paper's alpha < 1/2 holds up to LongSpec's own tree, barely.
+    assert 0.49 < 5 * (layer + head) < 0.5
+
+
+def test_a_faster_clock_is_a_faster_array():
+    device = model.fitted_device("U280", 300e6)
+    architecture = catalog.architecture("llama-3.1-8b")
+
+    @jax.jit
+    def price(device):
+        workload, footprint = Workload(context_tokens=777.0), uniform_footprint(16.0)
+        step = verify_step(workload, footprint=footprint, verify_tokens=6.0, visible_new_tokens=2.0)
+        return work_time(device, step.operators(architecture))
+
+    direct = price(device)
+    times = board_times("U280", (777.0,))
+    np.testing.assert_allclose(direct.compute_s, times.compute_s[0, 4] * times.frequency_hz / 300e6, rtol=1e-5)
+    np.testing.assert_allclose(direct.memory_s, times.memory_s[0, 4], rtol=1e-5)
+
+
+def test_the_papers_mixed_case_is_the_same_model():
+    # Eq. (13) to (15) know one ridge and no traffic that grows with x: 3 % at most on V80.
+    times = board_times("V80", (4096.0,))
+    run = cycle(times, SOME._replace(frequency_hz=256e6))
+    grid = np.concatenate([[1.0], LENGTHS])
+    ridge = ridge_length(grid, np.concatenate([run.autoregressive_s, run.verify_s[0]]))
+    ratio = draft_ratio(times.layer_share + times.head_share, 1.0, depth(LENGTHS))
+    mixed = mixed_speedup(LENGTHS, run.accepted[0], ratio=ratio, ridge=float(ridge))
+    np.testing.assert_allclose(run.performance[0] * run.autoregressive_s, mixed.by_length, rtol=0.03)
+    assert abs(float(mixed.best_length) - LENGTHS[run.performance[0].argmax()]) <= 1
+    assert float(mixed.best) == max(float(mixed.below_ridge), float(mixed.above_ridge))
+
+
+def test_reported_through_the_library():
+    times = board_times("VHK158", (256.0, 4096.0))
+    run = cycle(times, SOME)
+    found = predict(times, SOME)
+    np.testing.assert_allclose(found.performance, run.performance, rtol=1e-5)
+    np.testing.assert_allclose(found.speedup, run.performance.max(axis=1) * run.autoregressive_s, rtol=1e-5)
+    assert found.best_length.tolist() == LENGTHS[run.performance.argmax(axis=1)].tolist()
+    # A draft that accepts nothing is not used.
+    none = predict(times, Fitted(1.0, 0.0, 0.0, 0.0, 256e6))
+    assert none.best_length.tolist() == [1.0, 1.0]
+    assert none.speedup.tolist() == [1.0, 1.0]
+
+
+def test_the_fit_finds_what_it_was_made_with(monkeypatch):
+    planted = Fitted(1.3, 0.62, -0.03, 0.2, 244e6)
+    truth, times = printed.table_one(), calibration.table_one_times()
+    performance = cycle(times, planted).performance
+    best = LENGTHS[performance.argmax(axis=1)]
+    lengths = np.column_stack([truth.lengths[:, :2], best])
+    made = truth._replace(lengths=lengths, performance=model.at_lengths(performance, lengths))
+    monkeypatch.setattr(calibration, "table_one", lambda: made)
+    found = calibration.fit.__wrapped__()
+    assert found.half_squares < 1e-9
+    np.testing.assert_allclose(found.fitted[:5], planted[:5], rtol=0.02)
+    assert found.fitted.frequency_hz == pytest.approx(244e6, rel=1e-3)
+
+
+def test_nothing_but_table_one_is_fitted_to(monkeypatch):
+    def only_table_one(table):
+        assert table == "table1_llama31_8b"
+        return original(table)
+
+    original = printed.cells
+    monkeypatch.setattr(printed, "cells", only_table_one)
+    again = calibration.fit.__wrapped__()
+    np.testing.assert_allclose(again.fitted, calibration.fit().fitted, rtol=1e-12)
+
+
+def test_times_are_of_one_compilation():
+    # Boards, models and contexts differ in numbers only.
+    board_times("V80", (333.0,))
+    before = model._verification_times._cache_size()
+    board_times("U250", (444.0, 555.0), architecture_name="vicuna-13b")
+    assert model._verification_times._cache_size() == before
+
+
+def test_boards_are_those_of_table_four():
+    specs = {(cell["board"], cell["metric"]): cell["value"] for cell in printed.cells("table4_board_specs")}
+    for board, name in model.BOARDS.items():
+        device = catalog.device(name)
+        array = [device.matrix_unit.rows, device.matrix_unit.columns]
+        assert array == [float(specs[board, f"pe_array_{side}"]) for side in ("rows", "cols")]
+        assert device.memory.bandwidth_bytes_per_s == 1e9 * float(specs[board, "memory_bandwidth"])
+    # One memory efficiency and one traffic factor, from Table I's rows, on all of them.
+    boards = [catalog.device(name) for name in model.BOARDS.values()]
+    assert len({(device.memory.efficiency, device.kv_traffic_factor) for device in boards}) == 1

@@ -1,0 +1,84 @@
+import numpy as np
+import pytest
+
+from hwmodels.analysis.calibration.attention import decoding_rows, fit_attention
+from hwmodels.analysis.calibration.gemm import (
+    PACKED_PARAMETERS,
+    PARAMETERS,
+    baselines,
+    coefficients,
+    fit_gemm,
+    from_memory,
+    parameters_of,
+    predict_gemm,
+)
+from hwmodels.analysis.calibration.kernel_tables import AttentionTable, DataSheet, GemmTable
+from hwmodels.analysis.calibration.splits import half_of_shapes
+from hwmodels.compute.gpu import gemm_time
+
+SHEET = DataSheet(3e14, 2e12, 101.0)
+TRUTH = {
+    "launch_s": 3.1e-6,
+    "memory_efficiency": 0.79,
+    "compute_efficiency": 0.83,
+    "operand_cost": 41.0,
+    "wave_rounding": 0.43,
+    "split_s": 2.2e-6,
+    "sag_exponent": 0.041,
+    "row_cost": 0.11,
+}
+M, K, N = (
+    side.ravel().astype(float)
+    for side in np.meshgrid([1, 3, 16, 48, 200, 1000, 3000], [1024, 1536, 4096, 9216], [1024, 2560, 6144, 20000])
+)
+
+
+def table(noise=0.0):
+    rows = {"m": M, "k": K, "n": N}
+    times = np.asarray(predict_gemm(SHEET, 16.0)(TRUTH, rows), np.float64)
+    times *= np.exp(noise * np.random.default_rng(0).standard_normal(len(M)))
+    return GemmTable(**rows, seconds=times, weight_bits=16.0)
+
+
+def test_eight_numbers_at_most():
+    assert len(PARAMETERS) == len(PACKED_PARAMETERS) == 8
+    assert parameters_of(16.0) is PARAMETERS
+    assert parameters_of(8.0) is PACKED_PARAMETERS
+    assert coefficients({"launch_s": 1.0}).switch_s == 0.0
+
+
+def test_recovers_a_gpu():
+    measured = table(noise=0.01)
+    train = half_of_shapes(K, N)
+    found = fit_gemm(measured, SHEET, train)
+    assert found.fit.converged
+    error = np.abs(found.predicted_s / measured.seconds - 1)
+    assert error[~train].mean() < 0.02
+    for name in ("launch_s", "memory_efficiency", "split_s"):
+        assert found.fit.estimates[name] == pytest.approx(TRUTH[name], rel=0.1)
+    np.testing.assert_allclose(gemm_time(found.unit, M, K, N), found.predicted_s, rtol=2e-3)
+    simple = baselines(measured, SHEET, train)
+    assert all(np.abs(p / measured.seconds - 1).mean() > 0.1 for p in simple.values())
+
+
+def test_cached_shapes_are_left_out_whole():
+    measured = table()
+    cached = (K == 1536) & (N == 6144)
+    times = np.where(cached & (M == 3), 1e-7, measured.seconds)
+    rows = GemmTable(M, K, N, times, 16.0)
+    assert (from_memory(rows, SHEET) == ~cached).all()
+    assert fit_gemm(rows, SHEET).fit.estimates["launch_s"] == pytest.approx(3.1e-6, rel=0.02)
+
+
+def test_attention_recovers_a_gpu():
+    batch, context, heads = (
+        s.ravel().astype(float) for s in np.meshgrid([1, 2, 4, 8, 32], [64, 128, 1024, 8192], [2, 8])
+    )
+    stream = 4 * batch * context * heads * 128 / 1.7e12
+    times = 9e-6 + 0.6e-6 * np.log2(1 + context / 64) + stream * (1 + 0.8 / (1 + stream / 3e-5))
+    rows = AttentionTable(batch, np.full_like(batch, 32), heads, np.full_like(batch, 128), context, times)
+    assert (decoding_rows(rows, SHEET) == (context >= 128)).all()
+    found = fit_attention(rows, SHEET)
+    expected = {"launch_s": 9e-6, "depth_s": 0.6e-6, "memory_efficiency": 0.85, "ramp": 0.8, "ramp_s": 3e-5}
+    assert found.fit.estimates == pytest.approx(expected, rel=0.02)
+    np.testing.assert_allclose(found.predicted_s, times, rtol=1e-3)

@@ -1,0 +1,104 @@
+import csv
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from systolic_samples import SIDES, SIZES, array_of, drawn_shapes
+from systolic_witness import simulate
+
+from hwmodels.compute.systolic.array import DATAFLOWS
+from hwmodels.compute.systolic.buffers import buffer_elements, buffer_traffic, smooth_buffer_elements
+
+DATA = Path(__file__).parent / "data"
+every_dataflow = pytest.mark.parametrize("dataflow", DATAFLOWS)
+smooth = jax.jit(smooth_buffer_elements)
+
+
+def test_by_hand():
+    # 3 x 2 elements, a 5 x 7 by 7 x 4 product. Weights held: the 35 inputs pass 2 folds of n; 3 folds of k write 20 sums
+    # each, the last two read them first. Outputs held: inputs pass 2 folds of n, the 28 weights 2 of m. Inputs held: the
+    # weights pass 3 folds of m.
+    assert buffer_elements(array_of(3, 2, "ws"), 5, 7, 4) == (70, 28, 100)
+    assert buffer_elements(array_of(3, 2, "os"), 5, 7, 4) == (70, 56, 20)
+    assert buffer_elements(array_of(3, 2, "is"), 5, 7, 4) == (35, 84, 100)
+
+
+def test_requests_of_scale_sim():
+    with (DATA / "scalesim_rectangular.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        m, k, n = (int(row[size]) for size in "MKN")
+        elements = buffer_elements(array_of(int(row["rows"]), int(row["columns"]), row["dataflow"]), m, k, n)
+        assert elements.input_reads == int(row["input_reads"])
+        assert elements.weight_reads == int(row["weight_reads"])
+        if row["dataflow"] != "os":
+            # It counts writes only; all but the first write of a sum follow a read.
+            assert elements.output_accesses == 2 * int(row["output_writes"]) - m * n
+
+
+@every_dataflow
+@pytest.mark.parametrize("convention", ["huffllm", "pipelined"])
+def test_cycle_by_cycle(dataflow, convention):
+    for rows, columns, m, k, n in drawn_shapes(f"reads {dataflow}", 60):
+        inputs, weights = np.ones((m, k), int), np.ones((k, n), int)
+        run = simulate(dataflow, convention, rows, columns, inputs, weights, max(rows, m, k, n))
+        assert buffer_elements(array_of(rows, columns, dataflow), m, k, n) == run[2:]
+
+
+@given(st.sampled_from(DATAFLOWS), SIDES, SIDES, SIZES, SIZES, SIZES)
+def test_larger_arrays_never_move_more(dataflow, rows, columns, m, k, n):
+    array = array_of(rows, columns, dataflow)
+    elements = buffer_elements(array, m, k, n)
+    for larger in (array.replace(rows=rows + 7), array.replace(columns=columns + 7)):
+        assert all(more <= less for more, less in zip(buffer_elements(larger, m, k, n), elements))
+    # An array that holds the whole product moves each element once.
+    assert buffer_elements(array_of(5000, 5000, dataflow), m, k, n) == (m * k, k * n, m * n)
+    assert all(moved >= once for moved, once in zip(elements, (m * k, k * n, m * n)))
+
+
+@every_dataflow
+def test_temperature_zero_is_exact(dataflow):
+    rows, columns, *sizes = np.array(drawn_shapes("zero", 60, largest=70)).T
+    array = array_of(rows, columns, dataflow)
+    for relaxed, exact in zip(smooth(array, *sizes), buffer_elements(array, *sizes)):
+        assert exact.dtype == np.int64
+        np.testing.assert_array_equal(relaxed, exact)
+
+
+@given(
+    st.sampled_from(DATAFLOWS),
+    st.floats(1, 50),
+    st.floats(1, 50),
+    st.floats(1, 200),
+    st.floats(1, 200),
+    st.floats(1, 200),
+    st.sampled_from([0.02, 0.3, 1.0]),
+)
+def test_smooth_counts_are_positive_and_grow(dataflow, rows, columns, m, k, n, temperature):
+    array = array_of(rows, columns, dataflow)
+    counts = np.array(smooth(array, m, k, n, temperature))
+    assert np.all(counts > 0)
+    for more in ((m * 1.07, k, n), (m, k * 1.07, n), (m, k, n * 1.07)):
+        assert np.all(np.array(smooth(array, *more, temperature)) >= counts * (1 - 1e-5))
+
+
+@every_dataflow
+def test_gradient(dataflow, check_gradient):
+    def total(x):
+        rows, columns, *sizes = x
+        counts = smooth_buffer_elements(array_of(rows, columns, dataflow), *sizes, jnp.array([0.0, 0.15]))
+        return sum(jnp.sum(jnp.log(count)) * weight for count, weight in zip(counts, (1.0, 2.3, 0.7)))
+
+    check_gradient(total, [13.3, 7.7, 29.1, 50.2, 40.9])
+
+
+def test_bytes_by_hand():
+    # 70 inputs of 16 bits, 28 weights of 11 bits, 100 sums of 32 bits.
+    traffic = buffer_traffic(buffer_elements(array_of(3, 2), 5, 7, 4), weight_bits=11)
+    assert [float(t) for t in (traffic.input_bytes, traffic.weight_bytes, traffic.output_bytes)] == [140, 38.5, 400]
+    narrow = buffer_traffic(buffer_elements(array_of(3, 2), 5, 7, 4), input_bits=8, output_bits=24)
+    assert [float(t) for t in (narrow.input_bytes, narrow.weight_bytes, narrow.output_bytes)] == [70, 56, 300]

@@ -1,0 +1,162 @@
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from systolic_samples import SOME_KINDS, array_of
+
+from hwmodels.compute.systolic.array import cycles, smooth_cycles
+from hwmodels.compute.systolic.buffers import smooth_buffer_elements
+from hwmodels.compute.systolic.cost import COMBINATIONS, gemm_cost
+from hwmodels.numerics.smoothing import smooth_maximum
+
+RATES = ("frequency_hz", "bandwidth_bytes_per_s")
+ENERGIES = ("mac_energy_j", "access_energy_j")
+both_combinations = pytest.mark.parametrize("combination", COMBINATIONS)
+jitted_cost = jax.jit(gemm_cost, static_argnames="combination")
+
+
+def scale(array, names, factor):
+    return jax.tree_util.tree_map_with_path(lambda path, leaf: leaf * (factor if path[-1].name in names else 1), array)
+
+
+def test_by_hand():
+    # A 5 x 7 by 7 x 4 product on 3 x 2 elements: 66 cycles at 0.7 GHz; 70 inputs of 2 bytes at 31 GB/s, 28 weights of
+    # 11 bits at 53 GB/s, 100 sums of 4 bytes at 29 GB/s.
+    times = {
+        "compute_s": 66 / 7e8,
+        "input_s": 140 / 3.1e10,
+        "weight_s": 38.5 / 5.3e10,
+        "output_s": 400 / 2.9e10,
+    }
+    # 140 multiplications of 0.9 pJ; 70 accesses of 2 bytes, 1.1 pJ each; 38.5 / 4 of 2.3 pJ; 50 of 8 bytes, 3.7 pJ each.
+    energies = {
+        "mac_j": 140 * 0.9e-12,
+        "input_j": 70 * 1.1e-12,
+        "weight_j": 9.625 * 2.3e-12,
+        "output_j": 50 * 3.7e-12,
+    }
+    totals = {"serial": sum(times.values()), "overlapped": 66 / 7e8}
+    for combination, total_s in totals.items():
+        cost = jitted_cost(array_of(3, 2), 5, 7, 4, weight_bits=11, combination=combination)
+        for name, value in (times | energies | {"total_s": total_s, "total_j": sum(energies.values())}).items():
+            assert float(getattr(cost, name)) == pytest.approx(value, rel=1e-6), name
+
+
+@given(st.sampled_from(SOME_KINDS), *[st.integers(1, 200)] * 2, *[st.integers(1, 3000)] * 2)
+def test_computing_takes_the_exact_cycles(kind, rows, columns, m, k):
+    array = array_of(rows, columns, *kind)
+    elapsed = cycles(array, m, k, 77) + (kind[1] == "scale_sim")
+    assert float(jitted_cost(array, m, k, 77).compute_s) == pytest.approx(elapsed / 7e8, rel=1e-6)
+
+
+def test_temperature_reaches_cycles_elements_and_the_maximum():
+    array = array_of(13.0, 7.0, "is", "huffllm")
+    cost = jitted_cost(array, 29.0, 50.0, 41.0, temperature=0.3)
+    assert float(cost.compute_s) == pytest.approx(float(smooth_cycles(array, 29, 50, 41, 0.3)) / 7e8, rel=1e-6)
+    reads = float(smooth_buffer_elements(array, 29, 50, 41, 0.3).weight_reads)
+    assert float(cost.weight_s) == pytest.approx(2 * reads / 5.3e10, rel=1e-6)
+    parts = jnp.stack([cost.compute_s, cost.input_s, cost.weight_s, cost.output_s])
+    assert float(cost.total_s) == pytest.approx(float(smooth_maximum(parts, 0.3)), rel=1e-6)
+    assert cost.total_s > 1.001 * jnp.max(parts)
+
+
+@both_combinations
+@pytest.mark.parametrize("temperature", [0.0, 0.3])
+def test_twice_the_rates_halve_the_time_and_change_no_energy(combination, temperature):
+    array = array_of(13, 7, "ws", "pipelined")
+    one, two = (
+        jitted_cost(a, 29, 50, 41, combination=combination, temperature=temperature)
+        for a in (array, scale(array, RATES, 2.0))
+    )
+    assert float(two.total_s) == pytest.approx(float(one.total_s) / 2, rel=1e-6)
+    assert float(two.total_j) == float(one.total_j)
+
+
+def test_twice_the_frequency_halves_computing_alone():
+    one, two = (jitted_cost(a, 29, 50, 41) for a in (array_of(13, 7), scale(array_of(13, 7), ("frequency_hz",), 2.0)))
+    assert float(two.compute_s) == pytest.approx(float(one.compute_s) / 2, rel=1e-6)
+    assert float(two.weight_s) == float(one.weight_s)
+
+
+@both_combinations
+@given(rate=st.sampled_from(RATES), factor=st.floats(1, 40), temperature=st.sampled_from([0.0, 0.2]))
+def test_a_higher_rate_never_takes_longer(combination, rate, factor, temperature):
+    array = array_of(13.0, 7.0, "os", "double_buffered")
+    slow, fast = (
+        jitted_cost(a, 29.0, 50.0, 41.0, combination=combination, temperature=temperature).total_s
+        for a in (array, scale(array, (rate,), factor))
+    )
+    assert fast <= slow * (1 + 1e-6)
+
+
+def test_overlapping_lies_between_the_longest_part_and_the_sum():
+    for kind in SOME_KINDS:
+        cost = jitted_cost(array_of(13, 7, *kind), 29, 50, 41)
+        parts = [float(part) for part in (cost.compute_s, cost.input_s, cost.weight_s, cost.output_s)]
+        assert float(cost.total_s) == max(parts)
+        serial = jitted_cost(array_of(13, 7, *kind), 29, 50, 41, combination="serial")
+        assert float(serial.total_s) == pytest.approx(sum(parts), rel=1e-6)
+
+
+def test_compressed_weights_save_what_they_are_of_the_whole():
+    # Energy of the weight buffer falls in proportion; computing and the other buffers do not change.
+    array = array_of(13, 7)
+    raw, coded = (jitted_cost(array, 29, 50, 41, weight_bits=bits, combination="serial") for bits in (16.0, 11.0))
+    assert float(coded.weight_j) == pytest.approx(float(raw.weight_j) * 11 / 16, rel=1e-6)
+    assert float(coded.weight_s) == pytest.approx(float(raw.weight_s) * 11 / 16, rel=1e-6)
+    assert float(raw.total_j - coded.total_j) == pytest.approx(float(raw.weight_j) * 5 / 16, rel=1e-3)
+    for name in ("compute_s", "input_s", "output_s", "mac_j", "input_j", "output_j"):
+        assert float(getattr(coded, name)) == float(getattr(raw, name))
+
+
+def test_where_the_weight_buffer_bounds_the_time_the_saving_is_the_ratio():
+    slow = array_of(13, 7).weight_buffer.replace(bandwidth_bytes_per_s=1e6)
+    array = array_of(13, 7).replace(weight_buffer=slow)
+    raw, coded = (float(jitted_cost(array, 1, 50, 41, weight_bits=bits).total_s) for bits in (16.0, 11.0))
+    assert coded == pytest.approx(raw * 11 / 16, rel=1e-6)
+
+
+def test_energy_is_linear_in_the_unit_energies():
+    array = array_of(13, 7, "is")
+    one, three = (jitted_cost(a, 29, 50, 41) for a in (array, scale(array, ENERGIES, 3.0)))
+    assert float(three.total_j) == pytest.approx(3 * float(one.total_j), rel=1e-6)
+    chex.assert_trees_all_equal(three.total_s, one.total_s)
+
+
+@pytest.mark.parametrize(("combination", "kind"), list(zip(COMBINATIONS, SOME_KINDS)))
+def test_gradient(combination, kind, check_gradient):
+    def logarithm(x):
+        array, (m, k, n), (input_bits, weight_bits, output_bits) = x
+        cost = gemm_cost(
+            array,
+            m,
+            k,
+            n,
+            input_bits=input_bits,
+            weight_bits=weight_bits,
+            output_bits=output_bits,
+            combination=combination,
+            temperature=jnp.array([0.0, 0.2]),
+        )
+        return jnp.sum(jnp.log(cost.total_s) + jnp.log(cost.total_j))
+
+    check_gradient(logarithm, (array_of(13.3, 7.7, *kind), [29.1, 50.2, 40.9], [15.0, 11.4, 31.0]))
+
+
+def test_no_retrace_on_new_values_and_a_batch_of_widths():
+    def total_s(array, bits):
+        return jax.vmap(lambda b: gemm_cost(array, 1.0, 50.0, 41.0, weight_bits=b, combination="serial").total_s)(bits)
+
+    traced = jax.jit(chex.assert_max_traces(total_s, n=1))
+    for rows in (13.0, 9.0):
+        array = array_of(rows, 7.0)
+        expected = [gemm_cost(array, 1, 50, 41, weight_bits=b, combination="serial").total_s for b in (4.5, 11.0, 16.0)]
+        np.testing.assert_allclose(traced(array, jnp.array([4.5, 11.0, 16.0])), expected, rtol=1e-6)
+
+
+def test_unknown_combination_is_refused():
+    with pytest.raises(ValueError, match=r"'sum' is unknown; choose one of serial, overlapped"):
+        gemm_cost(array_of(3, 2), 5, 7, 4, combination="sum")

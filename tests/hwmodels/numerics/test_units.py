@@ -1,0 +1,17 @@
+from hwmodels.numerics import units
+
+
+def test_decimal_and_binary_units_differ():
+    # A 24 GB memory of binary chips holds 7.4 % more than 24e9 bytes.
+    assert units.GB == 1e9
+    assert units.GIB == 1_073_741_824
+    assert units.MIB == units.KIB**2
+    assert units.GB == units.MB * units.KB
+    assert units.TERA == units.TB == 1e12
+    assert units.BITS_PER_BYTE == 8
+
+
+def test_prefixes_cancel():
+    assert abs(units.MILLI * units.KB - 1) < 1e-15
+    assert abs(units.MICRO * units.MEGA - 1) < 1e-15
+    assert abs(units.NANO * units.GIGA - 1) < 1e-15

@@ -1,0 +1,314 @@
+"""Effective performance: a case by hand, the paper's limits, both readings of Eq. (14), switching against summing by steps."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hwmodels.speculation.effective_performance import (
+    Roofline,
+    acceptance_rate,
+    decide,
+    discounted_performance,
+    effective_performance,
+    fit_roofline,
+    primary_performance,
+    ridge_length,
+    roofline_performance,
+)
+from hwmodels.speculation.verification_length import (
+    Schedule,
+    best_schedule,
+    generation_time,
+    geometric_mean_tokens,
+    naive_length,
+    original_length,
+    schedule_time,
+    unified_length,
+)
+from hwmodels.step.roofline_cases import (
+    compute_bound_speedup,
+    draft_ratio,
+    memory_bound_floor,
+    memory_bound_speedup,
+    mixed_speedup,
+)
+
+#: A step of 10 s up to 5 tokens, then 2 s per token; the draft takes 0.5, 1, 2, 3, 4 s.
+LENGTHS = jnp.array([1.0, 2.0, 4.0, 8.0, 16.0])
+VERIFY_S = jnp.array([10.0, 10.0, 10.0, 16.0, 32.0])
+DRAFT_S = jnp.array([0.5, 1.0, 2.0, 3.0, 4.0])
+ACCEPTED = jnp.array([1.0, 1.7, 2.4, 3.0, 3.4])
+
+#: A + B ln(x - C) with A = 0.9, B = 0.72, C = -2.4, which obeys 1.5 < AAT < x from 2 on.
+GRID = np.arange(2.0, 71.0)
+LAW = 0.9 + 0.72 * np.log(GRID + 2.4)
+
+
+def test_by_hand():
+    assert primary_performance(LENGTHS, VERIFY_S).tolist() == pytest.approx([0.1, 0.2, 0.4, 0.5, 0.5])
+    # 4 / 12, 16 / 36
+    discounted = discounted_performance(LENGTHS, VERIFY_S, DRAFT_S)
+    assert [float(discounted[i]) for i in (2, 4)] == pytest.approx([1 / 3, 4 / 9])
+    assert float(acceptance_rate(LENGTHS, ACCEPTED)[3]) == pytest.approx(0.375)
+    effective = effective_performance(ACCEPTED, VERIFY_S, DRAFT_S)
+    # 1 / 10.5, 1.7 / 11, 2.4 / 12, 3 / 19, 3.4 / 36
+    assert effective.tolist() == pytest.approx([0.095238, 0.154545, 0.2, 0.157895, 0.094444], rel=1e-4)
+    np.testing.assert_allclose(effective, discounted * acceptance_rate(LENGTHS, ACCEPTED), rtol=1e-6)
+    decision = decide(LENGTHS, effective, 10.0)
+    assert (bool(decision.speculate), float(decision.length), int(decision.best_index)) == (True, 4.0, 2)
+    assert float(decision.speedup) == pytest.approx(2.0)
+    assert float(decision.tokens_per_s) == pytest.approx(0.2)
+
+
+def test_not_to_speculate_is_an_answer():
+    effective = effective_performance(ACCEPTED, VERIFY_S, DRAFT_S)
+    # One context has a step of 4 s, the other one of 10 s.
+    decision = decide(LENGTHS, jnp.stack([effective, effective]), jnp.array([4.0, 10.0]))
+    assert decision.speculate.tolist() == [False, True]
+    assert decision.length.tolist() == [1.0, 4.0]
+    assert decision.speedup.tolist() == pytest.approx([1.0, 2.0])
+    assert decision.tokens_per_s.tolist() == pytest.approx([0.25, 0.2])
+    # What speculation would have done, all the same.
+    assert decision.best_length.tolist() == [4.0, 4.0]
+    assert decision.best_speedup.tolist() == pytest.approx([0.8, 2.0])
+    # A tie is no reason to speculate.
+    assert not bool(decide(LENGTHS, effective, 1.0 / effective[2]).speculate)
+
+
+def test_roofline_from_numbers_and_from_times():
+    roof = Roofline(slope=jnp.array([0.1, 0.3]), intercept=jnp.array([0.02, 0.7]), ridge_length=jnp.array([5.0, 2.5]))
+    performance = roofline_performance(roof, LENGTHS)
+    assert performance[0].tolist() == pytest.approx([0.12, 0.22, 0.42, 0.52, 0.52])
+    assert performance[1].tolist() == pytest.approx([1.0, 1.3, 1.45, 1.45, 1.45])
+    lengths = np.arange(1.0, 33.0)
+    verify_s = lengths / np.asarray(roofline_performance(roof, lengths))
+    found = fit_roofline(lengths, verify_s)
+    for name in ("slope", "intercept", "ridge_length"):
+        np.testing.assert_allclose(getattr(found, name), getattr(roof, name), rtol=1e-3)
+    # With b = 0 the ridge is where the two roofs cross, on the grid or not.
+    assert float(ridge_length(lengths, np.maximum(10.0, 10.0 / 7.3 * lengths))) == pytest.approx(7.3, rel=1e-5)
+    # Bound by arithmetic from the start, and bound by memory to the end.
+    assert float(ridge_length(lengths, 3.0 * lengths)) == pytest.approx(1.0)
+    assert float(ridge_length(lengths, np.full(32, 3.0))) == pytest.approx(32.0)
+    flat = fit_roofline(lengths, 3.0 * lengths)
+    assert [float(leaf) for leaf in jax.tree.leaves(flat)] == pytest.approx([0.0, 1 / 3, 1.0])
+    with pytest.raises(ValueError, match="roof_share is 1"):
+        fit_roofline(lengths, verify_s, roof_share=1)
+
+
+def test_bound_by_arithmetic_never_pays():
+    alpha = np.linspace(0.0, 0.5, GRID.size)
+    assert np.all(LAW < GRID)
+    bound = np.asarray(compute_bound_speedup(GRID, LAW))
+    assert np.all(bound < 1)
+    assert np.all(np.asarray(compute_bound_speedup(GRID, LAW, alpha)) <= bound)
+    # Eq. (9) in its own terms: T_v(x) = x T_v(1) with a step of 7 s.
+    effective = effective_performance(LAW, 7.0 * GRID, 7.0 * alpha)
+    np.testing.assert_allclose(compute_bound_speedup(GRID, LAW, alpha), effective * 7.0, rtol=1e-6)
+    assert not bool(decide(GRID, effective, 7.0).speculate)
+
+
+def test_bound_by_memory_always_pays():
+    depth = np.ceil(np.log2(GRID))
+    alpha = np.asarray(draft_ratio(0.25e9, 8e9, depth))
+    assert alpha[0] == 1 / 32
+    assert np.all(alpha < 0.5)
+    speedup = np.asarray(memory_bound_speedup(LAW, alpha))
+    floor = np.asarray(memory_bound_floor(LAW))
+    np.testing.assert_allclose(floor, LAW / 1.5, rtol=1e-6)
+    assert np.all(speedup > floor)
+    assert np.all(floor > 1)
+    assert np.all(np.asarray(memory_bound_floor(LAW, largest_ratio=0.25)) > floor)
+
+
+@pytest.mark.parametrize("drafting", ["resolved", "printed"])
+def test_mixed_case_by_hand_and_its_limits(drafting):
+    # Below the ridge of 5: 1.7 / 1.1 and 2.4 / 1.2. Beyond it, resolved: 3 / (1.6 + 0.3); printed: 3 / (1.6 * 1.3).
+    found = mixed_speedup(LENGTHS, ACCEPTED, ratio=DRAFT_S / 10, ridge=5.0, drafting=drafting)
+    beyond = {"resolved": [3 / 1.9, 3.4 / 3.6], "printed": [3 / (1.6 * 1.3), 3.4 / (3.2 * 1.4)]}[drafting]
+    assert found.by_length.tolist() == pytest.approx([1 / 1.05, 1.7 / 1.1, 2.0, *beyond])
+    assert float(found.below_ridge) == pytest.approx(2.0)
+    assert float(found.above_ridge) == pytest.approx(beyond[0])
+    assert (float(found.best), float(found.best_length)) == (pytest.approx(2.0), 4.0)
+
+    alpha = np.linspace(0.02, 0.4, GRID.size)
+    at = lambda ridge: mixed_speedup(GRID, LAW, ratio=alpha, ridge=ridge, drafting=drafting)
+    np.testing.assert_allclose(at(1e6).by_length, memory_bound_speedup(LAW, alpha), rtol=1e-6)
+    assert float(at(1e6).above_ridge) == 0.0
+    assert float(at(1.0).below_ridge) == 0.0
+    assert np.all(np.asarray(at(1.0).by_length) < 1)
+    if drafting == "resolved":
+        np.testing.assert_allclose(at(1.0).by_length, compute_bound_speedup(GRID, LAW, alpha), rtol=1e-6)
+
+
+def test_the_two_readings_part_at_the_ridge():
+    alpha = np.linspace(0.02, 0.4, GRID.size)
+    resolved, printed = (
+        np.asarray(mixed_speedup(GRID, LAW, ratio=alpha, ridge=12.5, drafting=form).by_length)
+        for form in ("resolved", "printed")
+    )
+    below = GRID < 12.5
+    np.testing.assert_allclose(resolved[below], printed[below], rtol=1e-6)
+    # Drafting that grows with the verification costs more.
+    assert np.all(resolved[~below] > printed[~below])
+    # The resolved one is Eq. (7) with T_d = alpha T_v(1).
+    verify_s = np.maximum(GRID / 12.5, 1.0)
+    np.testing.assert_allclose(resolved, effective_performance(LAW, verify_s, alpha), rtol=1e-6)
+    with pytest.raises(ValueError, match="drafting is 'exact'"):
+        mixed_speedup(GRID, LAW, ratio=alpha, ridge=12.5, drafting="exact")  # pyright: ignore[reportArgumentType]
+
+
+def test_a_later_ridge_never_slows():
+    ridges = np.linspace(1.0, 90.0, 40)
+    best = mixed_speedup(GRID, LAW, ratio=0.3, ridge=ridges).best
+    assert np.all(np.diff(np.asarray(best)) >= -1e-6)
+    assert best.shape == (40,)
+
+
+def test_reference_lengths():
+    # Gains per token: 0.7, 0.35, 0.15, 0.05
+    naive = naive_length(LENGTHS, ACCEPTED, slope=0.2)
+    assert (float(naive.length), int(naive.index), bool(naive.found)) == (4.0, 2, True)
+    never = naive_length(LENGTHS, ACCEPTED, slope=0.05)
+    assert (float(never.length), bool(never.found)) == (16.0, False)
+    # By the law's own slope B / (x - C) = 0.02 at x = 33.6; differences of whole steps reach it half a token earlier.
+    assert float(naive_length(GRID, LAW).length) == 34.0
+    two = naive_length(LENGTHS, jnp.stack([ACCEPTED, ACCEPTED]), slope=jnp.array([0.2, 0.4]))
+    assert two.length.tolist() == [4.0, 2.0]
+    original = original_length(LENGTHS, jnp.stack([ACCEPTED, ACCEPTED[::-1]]))
+    assert original.length.tolist() == [16.0, 1.0]
+
+
+def test_one_length_for_all_tasks():
+    # Cycles of 11, 12, 19 s, a step of 10 s. Own best: 4 with 2.4 / 1.2; 8 with 6 / 1.9. Mean 1.7, 2.94, 4.24: 8 is best.
+    accepted = jnp.array([[1.7, 2.4, 3.0], [1.7, 3.6, 6.0]])
+    found = unified_length(jnp.array([2, 4, 8]), accepted, cycle_s=jnp.array([11.0, 12.0, 19.0]), autoregressive_s=10.0)
+    assert found.own.length.tolist() == [4.0, 8.0]
+    mean = geometric_mean_tokens(accepted)
+    assert mean.tolist() == pytest.approx([1.7, (2.4 * 3.6) ** 0.5, 18**0.5])
+    assert (float(found.unified.length), float(found.unified.speedup)) == (4.0, pytest.approx(mean[1] / 1.2))
+    assert found.speedup.tolist() == pytest.approx([2.0, 3.0])
+    assert found.loss.tolist() == pytest.approx([0.0, 1 - 3.0 / (6 / 1.9)])
+    # Where no speculation pays for all together, every task decodes autoregressively.
+    slow = unified_length(jnp.array([2, 4, 8]), accepted, cycle_s=jnp.array([11.0, 12.0, 19.0]), autoregressive_s=2.0)
+    assert not bool(slow.unified.speculate)
+    assert slow.speedup.tolist() == [1.0, 1.0]
+    # The best of the second task alone is 6 / 9.5 < 1 as well.
+    assert slow.loss.tolist() == [0.0, 0.0]
+
+
+#: Autoregressive decoding, a long tree and a short one; the tree is best at first, autoregressive decoding at last.
+CONTEXTS = jnp.array([100.0, 300.0, 1000.0, 5000.0])
+TOKEN_S = jnp.array([[5.0, 2.0, 3.0], [6.0, 4.0, 3.5], [7.0, 9.0, 6.5], [8.0, 20.0, 12.0]])
+
+
+@jax.jit
+def generate(token_s, first_context, tokens):
+    return generation_time(CONTEXTS, token_s, first_context=first_context, tokens=tokens)
+
+
+def lines(contexts):
+    return [np.interp(contexts, CONTEXTS, np.asarray(TOKEN_S)[:, option]) for option in range(3)]
+
+
+def test_switching_by_hand_and_by_summing():
+    schedule = best_schedule(CONTEXTS, TOKEN_S)
+    assert schedule.option.tolist() == [1, 2, 2, 0]
+    # From 2 to 4 and from 3 to 3.5 over 200 tokens: they cross after two thirds. From 6.5 to 12 and from 7 to 8 over
+    # 4000: after 0.5 / 4.5.
+    assert schedule.start.tolist() == pytest.approx([100.0, 300 - 200 / 3, 1000.0, 1000 + 4000 / 9])
+    found = generate(TOKEN_S, 150.0, 2500.0)
+    steps = 150.0 + (np.arange(100_000) + 0.5) * 0.025
+    assert float(found.total_s) == pytest.approx(np.sum(np.min(lines(steps), axis=0)) * 0.025, rel=1e-5)
+    for option in range(3):
+        assert float(found.option_s[option]) == pytest.approx(np.sum(lines(steps)[option]) * 0.025, rel=1e-5)
+    # 17284, 18320 and 16594 s: the short tree is best if nothing may change.
+    assert int(found.best_fixed) == 2
+    assert float(found.speedup_vs_ar) == pytest.approx(float(found.option_s[0] / found.total_s))
+    assert float(found.speedup_vs_best_fixed) == pytest.approx(float(found.option_s[2] / found.total_s))
+    assert float(found.speedup_vs_best_fixed) > 1.05
+    assert float(found.tokens_per_s) == pytest.approx(2500 / float(found.total_s))
+
+
+def test_a_given_schedule_and_contexts_beyond_the_grid():
+    # Option 2 to a context of 200, then option 0. From 40: 2.85 to 3.25 s over 160 tokens, 5.5 to 5.6 s over 20.
+    schedule = Schedule(jnp.array([70.0, 200.0]), jnp.array([2, 0]))
+    found = schedule_time(CONTEXTS, TOKEN_S, schedule=schedule, first_context=40.0, tokens=180.0)
+    assert float(found) == pytest.approx(160 * 3.05 + 20 * 5.55, rel=1e-6)
+    # Past 5000 lines go on: 8 s and 0.25 ms more per token.
+    late = generate(TOKEN_S, 6000.0, 400.0)
+    assert float(late.total_s) == pytest.approx(400 * (8.25 + 0.05), rel=1e-6)
+    # No schedule beats the best one.
+    best = float(generate(TOKEN_S, 40.0, 180.0).total_s)
+    assert best < float(found)
+    assert float(generate(TOKEN_S, 40.0, 0.0).total_s) == 0.0
+
+
+def test_one_option_that_is_always_best_is_that_option():
+    found = generate(TOKEN_S[:, :1], 123.0, 777.0)
+    assert float(found.total_s) == pytest.approx(float(found.option_s[0]), rel=1e-6)
+    assert float(found.speedup_vs_best_fixed) == pytest.approx(1.0, rel=1e-6)
+
+
+def test_gradients(check_gradient):
+    check_gradient(
+        lambda leaves: decide(LENGTHS, effective_performance(*leaves[:3]), leaves[3]).speedup,
+        (ACCEPTED, VERIFY_S, DRAFT_S, jnp.asarray(9.3)),
+    )
+
+    def mixed(leaves):
+        forms = [
+            mixed_speedup(LENGTHS, leaves[0], ratio=leaves[1], ridge=leaves[2], drafting=form)
+            for form in ("resolved", "printed")
+        ]
+        return sum(jnp.sum(jnp.sin(found.by_length)) + found.above_ridge for found in forms)
+
+    check_gradient(mixed, (ACCEPTED, DRAFT_S / 10, jnp.asarray(5.3)))
+    check_gradient(
+        lambda leaves: jnp.sum(jnp.cos(roofline_performance(leaves, LENGTHS))),
+        Roofline(slope=jnp.asarray(0.1), intercept=jnp.asarray(0.07), ridge_length=jnp.asarray(5.3)),
+    )
+    check_gradient(lambda verify: sum(jax.tree.leaves(fit_roofline(LENGTHS, verify))), VERIFY_S + 0.1 * LENGTHS)
+
+
+def test_gradients_of_choices_over_tasks_and_contexts(check_gradient):
+    def unified(leaves):
+        found = unified_length(LENGTHS, leaves[0], cycle_s=leaves[1], autoregressive_s=leaves[2])
+        return jnp.sum(found.speedup) + jnp.sum(found.loss)
+
+    check_gradient(unified, (jnp.stack([ACCEPTED, ACCEPTED**1.4]), VERIFY_S + DRAFT_S, jnp.asarray(9.3)))
+    check_gradient(
+        lambda leaves: (
+            generation_time(leaves[0], leaves[1], first_context=leaves[2], tokens=leaves[3]).speedup_vs_best_fixed
+        ),
+        (CONTEXTS, TOKEN_S, jnp.asarray(150.0), jnp.asarray(2500.0)),
+    )
+
+
+def test_mapped_and_compiled_once(jit_once):
+    @jit_once
+    def speedup(accepted, ridge):
+        return jax.vmap(lambda a, r: mixed_speedup(LENGTHS, a, ratio=0.2, ridge=r))(accepted, ridge)
+
+    batch = jnp.stack([ACCEPTED, 0.9 * ACCEPTED, ACCEPTED**0.5])
+    for ridges in (jnp.array([3.0, 5.0, 9.0]), jnp.array([2.0, 4.0, 16.0])):
+        found = speedup(batch, ridges)
+        direct = mixed_speedup(LENGTHS, batch, ratio=0.2, ridge=ridges)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), found, direct)
+
+    @jit_once
+    def total(token_s, first, tokens):
+        return generation_time(CONTEXTS, token_s, first_context=first, tokens=tokens).total_s
+
+    for factor, first, tokens in ((1.0, 150.0, 2500.0), (0.5, 20.0, 300.0)):
+        expected = generate(factor * TOKEN_S, first, tokens).total_s
+        assert float(total(factor * TOKEN_S, first, tokens)) == pytest.approx(float(expected), rel=1e-6)
+
+    @jit_once
+    def choose(accepted, step):
+        return jax.vmap(lambda s: decide(LENGTHS, accepted / (VERIFY_S + DRAFT_S), s))(step)
+
+    for steps in (jnp.array([4.0, 10.0]), jnp.array([9.0, 1.0])):
+        direct = decide(LENGTHS, jnp.stack([ACCEPTED / (VERIFY_S + DRAFT_S)] * 2), steps)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), choose(ACCEPTED, steps), direct)

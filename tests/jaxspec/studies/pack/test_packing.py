@@ -1,0 +1,237 @@
+"""A packed draft is the draft that tuning builds, its size is what the footprint predicts, and bad input says what to do."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import jaxspec
+from jaxspec.compress.knob_files import knobs_to_json
+from jaxspec.compress.knobs import uniform_knobs
+from jaxspec.compress.schemes import SCHEMES
+from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
+from jaxspec.compress.weights import activation_norms, hard_draft, prepare
+from jaxspec.errors import InputError
+from jaxspec.formats.container import Container
+from jaxspec.formats.unary import CODEBOOK_ENTRY_BITS
+from jaxspec.models import MATRIX_KINDS, DecoderConfig, save_directory
+from jaxspec.models.decoder import forward_text
+from jaxspec.models.hf_load import load_directory
+from jaxspec.studies.pack import division as division_module
+from jaxspec.studies.pack.division import measured_norms
+from jaxspec.studies.pack.inspection import inspect_file
+from jaxspec.studies.pack.run import PackConfig, pack_checkpoint, unpack_container
+from jaxspec.text import load_text, windows
+from jaxspec.tune.calibration import target_params
+
+CONFIG = DecoderConfig(
+    vocab_size=256, hidden_size=40, intermediate_size=72, num_layers=1, num_heads=4, num_kv_heads=2, head_dim=10
+)
+WINDOWS, TOKENS = 10, 24
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, random_network):
+    directory = tmp_path_factory.mktemp("packing") / "model"
+    save_directory(random_network(CONFIG, 3), CONFIG, directory, max_positions=64)
+    return directory
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def ranked(folder):
+    """The target and its Wanda ranking, from one pass over the windows that packing takes."""
+    model = load_directory(folder)
+    tokens = windows(load_text("stdlib", model.tokenizer).calibration, WINDOWS, TOKENS, 0)
+    params = target_params(model.params)
+    result = forward_text(params, CONFIG, jnp.asarray(tokens), keep_activations=True, logits_from=TOKENS - 1)
+    return params, prepare(CASSANDRA1, params, activation_norms(result.activations))
+
+
+def packed(folder, **settings):
+    settings = {"calibration_windows": WINDOWS, "window_tokens": TOKENS} | settings
+    summary = pack_checkpoint(PackConfig(model=str(folder), **settings), "out.jspk", force=True)
+    return summary, "out.jspk"
+
+
+@pytest.fixture(scope="module")
+def default(folder, tmp_path_factory):
+    """Summary and path of the network packed with the defaults, once."""
+    path = tmp_path_factory.mktemp("default") / "default.jspk"
+    config = PackConfig(model=str(folder), calibration_windows=WINDOWS, window_tokens=TOKENS)
+    return pack_checkpoint(config, path), str(path)
+
+
+def differing_knobs(scheme=CASSANDRA1):
+    knobs = uniform_knobs(scheme, CONFIG)
+    shape = knobs.values["weight_prune"].shape
+    size = shape[0] * shape[1]
+    return knobs.replace_values(
+        weight_prune=jnp.linspace(0.0, 0.95, size).reshape(shape),
+        weight_cut_bits=(jnp.arange(size).reshape(shape) % 8).astype(jnp.float32),
+    )
+
+
+def write_result(knobs, path="result.json"):
+    entry = {"configurations": {"tuned": {"knobs": knobs_to_json(knobs)}}}
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump([entry], file)
+    return path
+
+
+@pytest.mark.parametrize("own_knobs", [False, True])
+def test_the_packed_draft_is_the_draft_of_the_knobs(folder, ranked, own_knobs):
+    params, scores = ranked
+    knobs = differing_knobs() if own_knobs else uniform_knobs(CASSANDRA1, CONFIG, weight_prune=0.3, weight_cut_bits=5.0)
+    settings = {"knobs": write_result(knobs)} if own_knobs else {"weight_prune": 0.3, "weight_cut_bits": 5}
+    _, path = packed(folder, **settings)
+    expected = hard_draft(params, scores, knobs).params
+    draft = jaxspec.load(path, part="draft").params
+    for kind in MATRIX_KINDS:
+        np.testing.assert_array_equal(
+            np.asarray(draft["layers"][kind]).view(np.uint16),
+            np.asarray(jnp.asarray(expected["layers"][kind], jnp.bfloat16)).view(np.uint16),
+            err_msg=kind,
+        )
+    np.testing.assert_array_equal(draft["embed"].astype(np.float32), params["embed"])
+
+
+@pytest.mark.parametrize("scheme", ["cassandra1", "cassandra1-coded"])
+def test_the_file_has_as_many_bits_as_the_footprint_predicts(folder, ranked, scheme):
+    params, scores = ranked
+    knobs = differing_knobs(SCHEMES[scheme])
+    summary, _ = packed(folder, knobs=write_result(knobs), scheme=scheme)
+    predicted = hard_draft(params, scores, knobs).footprint
+    names = load_directory(folder).family.tensors
+    stored = {entry["name"]: entry for entry in summary["tensors"]}
+    for layer in range(CONFIG.num_layers):
+        for kind in MATRIX_KINDS:
+            entry = stored[names["layers", kind].format(layer=layer)]
+            entries = {key: len(table) for key, table in entry["code_tables"].items()}
+            elements = entry["elements"]
+            # The directory holds the codebooks, and every section ends in a whole word.
+            draft = 8 * entry["draft_bytes"] + CODEBOOK_ENTRY_BITS * entries["codebook"]
+            target = 8 * entry["stored_bytes"] + CODEBOOK_ENTRY_BITS * sum(entries.values())
+            assert -1 <= draft - float(predicted.draft_weight_bits[kind][layer]) * elements < 4 * 32, (layer, kind)
+            assert -1 <= target - float(predicted.target_weight_bits[kind][layer]) * elements < 8 * 32
+
+
+def test_norms_do_not_depend_on_how_many_windows_a_pass_takes(folder, monkeypatch):
+    model = load_directory(folder)
+    found = []
+    for count in (3, 8):
+        monkeypatch.setattr(division_module, "_WINDOWS_PER_PASS", count)
+        found.append(measured_norms(model, "stdlib", num_windows=WINDOWS, window_tokens=TOKENS, seed=0))
+    for name, norms in found[0].items():
+        np.testing.assert_allclose(norms, found[1][name], rtol=1e-5)
+
+
+def test_wanda_and_magnitude_keep_different_values(folder, default):
+    bitmaps = {}
+    paths = {"wanda": default[1], "magnitude": packed(folder, importance="magnitude")[1]}
+    for importance, path in paths.items():
+        draft = jaxspec.load(path, part="draft").params["layers"]["down"]
+        bitmaps[importance] = np.asarray(draft, np.float32) != 0
+    # By magnitude: the smallest 40 % of each row's values are gone.
+    whole = np.abs(np.asarray(load_directory(folder).params["layers"]["down"], np.float32))
+    kept = bitmaps["magnitude"]
+    assert np.all(np.where(kept, np.inf, whole).min(-1) <= np.where(kept, whole, np.inf).min(-1))
+    assert np.max(np.where(kept, 0, whole).max(-1) - np.where(kept, whole, np.inf).min(-1)) <= 0
+    assert (bitmaps["wanda"] != bitmaps["magnitude"]).any()
+
+
+def test_tensors_of_no_network_are_ranked_by_magnitude_and_embeddings_stay_whole(tmp_path):
+    rng = np.random.default_rng(0)
+    matrix = lambda *shape: rng.standard_normal(shape).astype(ml_dtypes.bfloat16)
+    tensors = {
+        "tok_embed.weight": matrix(30, 20),
+        "block.w": matrix(21, 33),
+        "norm": matrix(33),
+        "cube": matrix(3, 4, 5),
+    }
+    save_file(tensors, tmp_path / "some.safetensors")
+    summary, path = packed(tmp_path / "some.safetensors")
+    codecs = {entry["name"]: entry["codec"] for entry in summary["tensors"]}
+    assert codecs == {"tok_embed.weight": "raw", "block.w": "cassandra1", "norm": "raw", "cube": "raw"}
+    assert summary["options"]["importance"] == "magnitude"
+    with Container(path) as container:
+        kept = container.read("block.w", "draft").reshape(21, 33) != 0
+    assert set(kept.sum(1)) == {33 - 13}  # round(0.4 * 33) = 13
+    unpack_container(path, tmp_path / "again")
+    assert (tmp_path / "again/some.safetensors").read_bytes() == (tmp_path / "some.safetensors").read_bytes()
+    with pytest.raises(InputError, match=r"config\.json"):
+        jaxspec.load(path)
+
+
+def test_inspecting_before_and_after_packing_gives_the_same_entropies(folder, default):
+    before = {entry["name"]: entry["entropy"] for entry in inspect_file(str(folder))["tensors"]}
+    for path in (packed(folder, scheme="huffman")[1], default[1]):
+        after = {entry["name"]: entry["entropy"] for entry in inspect_file(path)["tensors"]}
+        assert after == before
+    patterns = load_file(folder / "model.safetensors")["model.embed_tokens.weight"].view(np.uint16)
+    counts = np.unique((patterns >> 7) & 0xFF, return_counts=True)[1]
+    share = counts / counts.sum()
+    exponent = before["model.embed_tokens.weight"]["exponent"]
+    np.testing.assert_allclose(exponent, -np.sum(share * np.log2(share)), rtol=1e-5)
+
+
+def test_what_inspect_says_adds_up(default):
+    summary, path = default
+    assert summary["ratio"] == pytest.approx(
+        summary["tensor_bytes"] / sum(e["stored_bytes"] for e in summary["tensors"])
+    )
+    for entry in summary["tensors"]:
+        assert sum(entry["bits_by_section"].values()) == pytest.approx(entry["target_bits_per_weight"])
+    draft = jaxspec.load(path, part="draft")
+    sections = sum(entry["draft_bytes"] for entry in summary["tensors"])
+    target_only = sum(entry["stored_bytes"] for entry in summary["tensors"]) - sections
+    assert sections < draft.bytes_read <= summary["file_bytes"] - target_only
+    assert jax.tree.all(jax.tree.map(lambda a: np.isfinite(np.asarray(a, np.float32)).all(), draft.params))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"scheme": "zip"}, "allowed are cassandra1, .*huffman"),
+        ({"weight_prune": 0.99}, "0 to 0.95"),
+        ({"weight_cut_bits": 8}, "0 to 7"),
+        ({"calibration_windows": 0}, "allowed is 1 to 100,000"),
+        ({"knobs": "nowhere.json"}, "nowhere.json"),
+        ({"text": "nowhere.txt"}, "nowhere.txt"),
+    ],
+)
+def test_settings_that_cannot_be_say_what_can(folder, settings, words):
+    with pytest.raises(InputError, match=words) as caught:
+        packed(folder, **settings)
+    assert "\n" not in str(caught.value)
+
+
+def test_wanda_needs_a_network_and_memory(folder, tmp_path, monkeypatch):
+    save_file({"w": np.zeros((4, 4), np.float16)}, tmp_path / "w.safetensors")
+    for settings in ({"importance": "wanda"}, {"knobs": write_result(differing_knobs())}):
+        with pytest.raises(InputError, match="importance magnitude"):
+            packed(tmp_path / "w.safetensors", **settings)
+    monkeypatch.setattr(division_module.os, "sysconf", lambda _: 100)
+    with pytest.raises(InputError, match="pack with --importance magnitude"):
+        packed(folder)
+    packed(folder, importance="magnitude")
+
+
+def test_a_container_is_not_replaced_unless_asked(folder, tmp_path):
+    config = PackConfig(model=str(folder), scheme="huffman")
+    pack_checkpoint(config, tmp_path / "a.jspk")
+    before = (tmp_path / "a.jspk").read_bytes()
+    with pytest.raises(InputError, match="--force"):
+        pack_checkpoint(config, tmp_path / "a.jspk")
+    pack_checkpoint(config, tmp_path / "a.jspk", force=True)
+    assert (tmp_path / "a.jspk").read_bytes() == before
+    pack_checkpoint(config)
+    assert (tmp_path / "model.jspk").read_bytes() == before

@@ -1,0 +1,180 @@
+"""`jaxspec predict` as a function: every part of an entry against the hardware models, and its tables and figure."""
+
+import copy
+import itertools
+
+import numpy as np
+import pytest
+from what_is_shown import all_is_shown, numbers_are_whole
+
+import hwmodels
+from hwmodels import catalog
+from jaxspec.report import prediction_figure, prediction_tables
+from jaxspec.studies import predict
+
+
+@pytest.fixture(scope="module")
+def entry():
+    (found,) = predict(
+        architecture="llama-3.2-1b",
+        device="cassandra-npu",
+        acceptance="0.9,0.7,0.5",
+        scheme="cassandra1",
+        batch=3,
+        context=700,
+    )
+    return found
+
+
+def test_steps_are_those_of_the_hardware_models(entry):
+    device, shape = catalog.device("cassandra-npu"), catalog.architecture("llama-3.2-1b")
+    workload = hwmodels.Workload(batch=3.0, context_tokens=700.0)
+    work = hwmodels.decode_operators(shape, workload, footprint=hwmodels.uniform_footprint(16))
+    step = entry["steps"]["ar_bf16"]
+    assert step["total_s"] == pytest.approx(float(hwmodels.work_time(device, work).total_s), rel=1e-5)
+    assert step["flops"] == pytest.approx(float(work.flops.sum()), rel=1e-6)
+    assert step["energy_j"]["total"] == pytest.approx(
+        step["energy_j"]["arithmetic"] + sum(step["energy_j"]["memory"]) + step["energy_j"]["static"], rel=1e-5
+    )
+    assert step["energy_j"]["decoder"] == 0  # nothing is coded in 16 bits
+    assert entry["steps"]["draft"]["energy_j"]["decoder"] > 0
+    assert entry["steps"]["prefill"]["flops"] > 50 * step["flops"]
+
+
+def test_cycle_and_energy_follow_from_the_steps(entry):
+    length, steps = entry["draft_length"], entry["steps"]
+    assert 0 < length <= 3
+    assert entry["cycle_s"] == pytest.approx(length * steps["draft"]["total_s"] + steps["verify"]["total_s"], rel=1e-5)
+    cycle_j = length * steps["draft"]["energy_j"]["total"] + steps["verify"]["energy_j"]["total"]
+    assert entry["energy_per_token_j"] == pytest.approx(cycle_j / entry["tokens_per_cycle"] / 3, rel=1e-5)
+    assert entry["tokens_per_cycle"] == pytest.approx(1 + np.cumprod([0.9, 0.7, 0.5])[:length].sum(), rel=1e-6)
+    for row in entry["by_draft_length"]:
+        assert row["speedup_vs_stored_ar"] <= entry["speedup_vs_stored_ar"] * (1 + 1e-6)
+
+
+def test_decoders_needed_by_a_step(entry):
+    # The memory brings 273 GB/s of values at the draft's width; a unit puts out 12.8 of them per nanosecond.
+    bits = min(entry["footprint"]["draft_bits"], entry["footprint"]["draft_kv_bits"])
+    assert entry["decoders"]["count"] == 40
+    needed = 273e9 * 8 / bits / 12.8e9
+    # Activations come with the weights, so that a little less is decoded.
+    assert 0.9 * needed < entry["decoders"]["needed_by_draft"] <= needed + 1
+    assert entry["decoders"]["needed_by_verify"] < entry["decoders"]["needed_by_draft"]
+
+
+def test_sensitivities_are_slopes(entry):
+    found = entry["sensitivity"]["tokens_per_s"]
+    device = catalog.device("cassandra-npu")
+    from hwmodels.analysis.sensitivity import leaf_names
+
+    assert set(found) <= set(leaf_names(device))
+    # Decoding is bound by the memory: rates add up to one, and one percent of bandwidth is one percent of speed.
+    assert found["memory.bandwidth_bytes_per_s"] == pytest.approx(1, abs=0.02)
+    energy = entry["sensitivity"]["energy_per_token_j"]
+    assert energy["memory.energy_j_per_bit"] > 0.5
+
+
+def test_speculation_pays_less_in_larger_batches(entry):
+    speedups = [row["speedup_vs_stored_ar"] for row in entry["by_batch"]]
+    assert all(a >= b - 1e-6 for a, b in itertools.pairwise(speedups))
+    assert min(speedups) >= 1  # not to speculate is one of the choices
+
+
+def test_memory_of_the_network_as_stored(entry):
+    stored = hwmodels.parameters(catalog.architecture("llama-3.2-1b"))
+    matrices = sum(stored[kind] for kind in hwmodels.LAYER_MATRICES)
+    rest = sum(stored.values()) - matrices
+    kv = 3 * 700 * hwmodels.kv_elements_per_token(catalog.architecture("llama-3.2-1b"))
+    expected = (
+        matrices * entry["footprint"]["verify_bits"] + rest * 16 + kv * entry["footprint"]["verify_kv_bits"]
+    ) / 8
+    assert entry["held_bytes"] == pytest.approx(expected, rel=1e-5)
+    assert entry["fits"]
+
+
+def test_tables_and_figure_show_it(entry):
+    titles = [str(table.title) for table in prediction_tables([entry])]
+    assert len(titles) == 5
+    assert "best:" in titles[0]
+    figure = prediction_figure([entry, entry])
+    assert figure is not None
+    drawn = [axes for part in figure.subfigs for axes in part.axes]
+    assert len(drawn) == 8
+    heights = [line.get_ydata() for line in drawn[0].lines if len(line.get_ydata()) == 4]
+    np.testing.assert_allclose(heights[0], [row["speedup_vs_bf16_ar"] for row in entry["by_draft_length"]])
+
+
+def scaled(entry, *, speedup=1.0, time=1.0, **more):
+    """A prediction of another size: its speedups and times multiplied."""
+    found = copy.deepcopy(entry) | more
+    for row in (*found["by_draft_length"], *found["by_batch"]):
+        row["speedup_vs_bf16_ar"] *= speedup
+        row["speedup_vs_stored_ar"] *= speedup
+    for operators in found["operators"].values():
+        for name in operators:
+            operators[name] *= time
+    return found
+
+
+def stored_is_faster(entry):
+    """The series over stored AR above the one over 16-bit AR."""
+    found = copy.deepcopy(entry)
+    for row in (*found["by_draft_length"], *found["by_batch"]):
+        row["speedup_vs_stored_ar"] = 3 * row["speedup_vs_bf16_ar"]
+    return found
+
+
+def odd_predictions(entry):
+    """As they come, and at the ends: tiny, huge, one point, none that pays, sizes that do not fit, long names."""
+    one = scaled(entry, draft_length=0, pays=False)
+    one |= {"by_draft_length": one["by_draft_length"][:1], "by_batch": one["by_batch"][:1]}
+    zero = scaled(entry, speedup=0.0, time=0.0)
+    zero["sensitivity"] = {metric: {} for metric in zero["sensitivity"]}
+    full = scaled(entry, fits=False, ar_bf16_fits=False, lossless=False)
+    full["by_batch"] = [row | {"fits": False} for row in full["by_batch"]]
+    leaves = {f"matrix_unit.formats.{i}.a_name_of_a_number_that_is_long": (-0.3) ** i for i in range(12)}
+    long = scaled(entry, device="/a/very/long/path/to/" + "x" * 130 + ".toml", scheme="cassandra1-coded")
+    long["sensitivity"] = dict.fromkeys(long["sensitivity"], leaves)
+    return {
+        "as it is": [entry],
+        "tiny": [scaled(entry, speedup=1e-7, time=1e-9)],
+        "huge": [scaled(entry, speedup=1e7, time=1e9)],
+        "stored is faster": [stored_is_faster(entry)],
+        "one point, none pays": [one],
+        "zero": [zero],
+        "does not fit": [full],
+        "long names": [long],
+        "four devices": [entry, one, full, long],
+    }
+
+
+CASES = tuple(odd_predictions({"by_draft_length": [], "by_batch": [], "operators": {}, "sensitivity": {}}))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_all_data_lies_within_the_axes_and_all_text_on_the_canvas(entry, case):
+    all_is_shown(prediction_figure(odd_predictions(entry)[case]))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_table_cuts_a_number_at_any_width(entry, case):
+    for table in prediction_tables(odd_predictions(entry)[case]):
+        numbers_are_whole(table)
+
+
+def test_every_number_has_a_true_status(entry):
+    status = entry["status"]
+    assert status["acceptance"] == status["workload"] == status["capacity_bytes"] == status["area_m2"] == "input"
+    assert status["everything else"] == "predicted"
+    assert set(status["footprint"].values()) == {"predicted"}
+    assert "40 unary decoders" in " ".join(entry["assumptions"])
+
+
+def test_a_device_without_energy_says_so():
+    (found,) = predict(architecture="llama-3.2-1b", device="rtx-4090", acceptance="0.5")
+    assert found["energy_per_token_j"] is None
+    assert found["steps"]["draft"]["energy_j"] is None
+    assert "energy_per_token_j" not in found["sensitivity"]
+    assert set(found["status"]["footprint"].values()) == {"input"}
+    assert found["area_m2"] is None
+    assert found["decoders"] is None

@@ -1,0 +1,278 @@
+"""`jaxspec sweep`: names and ranges of axes, results against design points one by one, the Pareto front, files."""
+
+import importlib
+import itertools
+import json
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from what_is_shown import all_is_shown, numbers_are_whole
+
+import hwmodels
+from hwmodels import catalog
+from hwmodels.analysis.design_point import design_point
+from jaxspec.compress.knobs import knob_defaults
+from jaxspec.compress.schemes import DEFAULT_SCHEME
+from jaxspec.errors import InputError
+from jaxspec.studies.sweep.config import EXAMPLE, SweepConfig, axis_values, read_sweep_config
+from jaxspec.studies.sweep.pareto import ParetoFront, is_pareto
+from jaxspec.studies.sweep.report import sweep_table
+from jaxspec.studies.sweep.run import read_sweep, sweep
+
+#: The package has a function of this name.
+sweep_module = importlib.import_module("jaxspec.studies.sweep.run")
+
+AXES = {
+    "device.memory.bandwidth_bytes_per_s": {"from": 1e11, "to": 9e11, "points": 3, "scale": "log"},
+    "workload.batch": [1, 3],
+    "acceptance.alpha_token": [0.55, 0.9],
+}
+CONFIG = SweepConfig(
+    axes=AXES,
+    architecture=("llama-3.2-1b", "qwen3-30b-a3b"),
+    device=("rtx-4090", "cassandra-npu"),
+    set={"workload.context_tokens": 300.0},
+    max_draft_length=3,
+)
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    # Twelve points per pair in chunks of five: the last one is padded.
+    monkeypatch.setattr(sweep_module, "CHUNK", 5)
+
+
+def test_every_point_is_the_design_point(tmp_path, small_chunks):
+    result = sweep(CONFIG, out=tmp_path / "run")
+    columns = read_sweep(tmp_path / "run")
+    assert result["points"] == len(columns["tokens_per_s"]) == 48
+    widths = DEFAULT_SCHEME.expected_footprint(knob_defaults(DEFAULT_SCHEME))
+    pairs = itertools.product(CONFIG.architecture, CONFIG.device)
+    axes = itertools.product(np.geomspace(1e11, 9e11, 3), (1.0, 3.0), (0.55, 0.9))
+    points = list(itertools.product(pairs, axes))
+    for row in (0, 7, 13, 30, 47):
+        (shape, name), (bandwidth, batch, alpha) = points[row]
+        assert columns["architecture"][row] == shape
+        assert columns["device"][row] == name
+        assert columns["workload.batch"][row] == batch
+        device = catalog.device(name)
+        device = device.replace(memory=device.memory.replace(bandwidth_bytes_per_s=bandwidth))
+        expected = design_point(
+            device,
+            catalog.architecture(shape),
+            workload=hwmodels.Workload(batch=batch, context_tokens=300.0),
+            footprint=widths,
+            acceptance=hwmodels.Acceptance(jnp.full(3, alpha)),
+        )
+        for key in ("tokens_per_s", "speedup_vs_stored_ar", "held_bytes", "draft_length"):
+            assert columns[key][row] == pytest.approx(float(getattr(expected, key)), rel=1e-5)
+        energy = columns["energy_per_token_j"][row]
+        assert np.isnan(energy) if name == "rtx-4090" else energy > 0
+    assert (tmp_path / "run" / "figures" / "pareto.png").stat().st_size > 5000
+    assert not list((tmp_path / "run").glob("*.part"))
+
+
+def test_every_column_has_a_true_status(tmp_path, small_chunks):
+    result = sweep(CONFIG, out=tmp_path / "run")
+    given = {"architecture", "device", *AXES, "capacity_bytes", "area_m2"}
+    metadata = pq.read_schema(tmp_path / "run" / "sweep.parquet").metadata
+    for name in result["columns"]:
+        status = metadata[f"status:{name}".encode()].decode()
+        assert status == ("input" if name in given else "predicted"), name
+    assert result["status"]["capacity_bytes"] == "input"
+
+
+def test_a_finished_sweep_is_read_again_and_another_one_refused(tmp_path, small_chunks, monkeypatch):
+    first = sweep(CONFIG, out=tmp_path)
+    monkeypatch.setattr(sweep_module, "_run", None)  # would fail if it were called
+    assert json.dumps(sweep(CONFIG, out=tmp_path), sort_keys=True) == json.dumps(first, sort_keys=True)
+    with pytest.raises(InputError, match="differs in architecture, axes"):
+        sweep(SweepConfig(axes={"workload.batch": [1]}), out=tmp_path)
+
+
+def test_an_interrupted_sweep_leaves_no_half_file(tmp_path, small_chunks, monkeypatch):
+    calls = []
+
+    def fails(*arguments, **keywords):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return evaluate(*arguments, **keywords)
+
+    evaluate = sweep_module.evaluate_points
+    monkeypatch.setattr(sweep_module, "evaluate_points", fails)
+    with pytest.raises(KeyboardInterrupt):
+        sweep(CONFIG, out=tmp_path)
+    assert not list(tmp_path.glob("*.parquet"))
+    assert not list(tmp_path.glob(".*.part"))
+
+
+def test_the_front_has_no_point_that_another_beats(tmp_path, small_chunks):
+    result = sweep(
+        SweepConfig(axes=AXES, pareto={"x": "workload.batch", "y": "cycle_s", "better_y": "low"}), out=tmp_path
+    )
+    columns = read_sweep(tmp_path)
+    x, y = columns["workload.batch"], columns["cycle_s"]
+    for row in result["pareto"]["points"]:
+        a, b = row["workload.batch"], row["cycle_s"]
+        assert not np.any((x <= a) & (y <= b) & ((x < a) | (y < b)))
+    assert result["best"]["tokens_per_s"]["tokens_per_s"] == columns["tokens_per_s"].max()
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6) | st.just(None)), max_size=25))
+def test_pareto_by_comparing_all_pairs(points):
+    x = np.array([p[0] for p in points], float)
+    y = np.array([np.nan if p[1] is None else p[1] for p in points], float)
+    keep = is_pareto(x, y)
+    for i in range(len(points)):
+        better = (x <= x[i]) & (y <= y[i]) & ((x < x[i]) | (y < y[i]))
+        twin_before = np.any((x[:i] == x[i]) & (y[:i] == y[i]))
+        assert keep[i] == (not np.isnan(y[i]) and not np.any(better) and not twin_before)
+
+
+def _columns(x, y):
+    counted = {
+        "fits": np.ones(len(x), bool),
+        "speedup_vs_bf16_ar": y,
+        "tokens_per_s": y,
+        "draft_length": np.ones(len(x)),
+    }
+    axes = {f"device.an_axis_with_a_long_name.{i}": np.geomspace(1e-9, 1e13, len(x)) for i in range(7)}
+    return (
+        counted | axes | {"device": np.array(["/a/path/to/" + "x" * 70] * len(x)), "held_bytes": x, "tokens_per_s": y}
+    )
+
+
+@pytest.mark.parametrize(
+    ("x", "y"),
+    [
+        ([5.0], [3.0]),
+        ([1e-9, 1e-7, 1e-6], [1e-12, 1e-11, 1e-8]),
+        ([1e9, 1e13, 4e14], [1.0, 7e5, 3e9]),
+        ([1.0, 100.0, 0.0], [2.0, 900.0, 0.0]),
+        ([2.0, 300.0, 900.0], [5.0, 400.0, 0.0]),
+    ],
+)
+def test_no_table_cuts_a_number_and_the_figure_shows_every_point(x, y):
+    front = ParetoFront("held_bytes", "tokens_per_s")
+    front.add(_columns(np.array(x), np.array(y)))
+    all_is_shown(front._figure())
+    pareto = {"axes": front.axes, "points": front.rows()}
+    numbers_are_whole(sweep_table({"pareto": pareto, "points": 1_234_567, "points_that_fit": len(x)}))
+
+
+def test_the_example_is_valid(tmp_path):
+    (tmp_path / "sweep.toml").write_text(EXAMPLE)
+    config = read_sweep_config(tmp_path / "sweep.toml")
+    assert len(axis_values(config, "device.memory.bandwidth_bytes_per_s")) == 24
+    np.testing.assert_allclose(axis_values(config, "footprint.draft_weight_bits"), np.linspace(3, 8, 11))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("device = 'rtx-4090'", "axes are missing"),
+        ("devices = ['x']\n[axes]\n'workload.batch' = [1]", "unknown key 'devices'; did you mean 'device'"),
+        ("[axes]\n'workload.batch' = []", "is empty"),
+        ("[axes]\n'workload.batch' = [1, 'two']", "finite number"),
+        ("[axes]\n'workload.batch' = [nan]", "finite number"),
+        ("[axes]\n'workload.batch' = { from = 1, to = 2 }", "give a list of numbers or"),
+        ("[axes]\n'workload.batch' = { from = 0, to = 2, points = 3, scale = 'log' }", "needs numbers above 0"),
+        ("[axes]\n'workload.batch' = { from = 1, to = 2, points = 3, scale = 'cubic' }", "allowed are linear, log"),
+        ("[axes]\n'a' = { from = 1, to = 2, points = 60_000_000 }", "whole numbers from 1"),
+        (
+            "[axes]\n'a' = { from = 1, to = 2, points = 9_000 }\n'b' = { from = 1, to = 2, points = 9_000 }",
+            "81,000,000 points",
+        ),
+        ("max_draft_length = 0\n[axes]\n'workload.batch' = [1]", "max_draft_length is 0; allowed is 1 to 64"),
+        ("scheme = 'zip'\n[axes]\n'workload.batch' = [1]", "scheme is 'zip'; allowed are cassandra1"),
+        ("[axes]\n'workload.batch' = [1]\n[pareto]\nx = 'a'", "give x and y"),
+        ("[axes]\n'workload.batch' = [1]\n[set]\n'workload.context_tokens' = true", "finite number"),
+    ],
+)
+def test_files_that_are_no_sweep(tmp_path, text, message):
+    (tmp_path / "sweep.toml").write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_sweep_config(tmp_path / "sweep.toml")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"axes": {"device.memory.bandwith": [1.0]}}, "did you mean 'device.memory.bandwidth_bytes_per_s'"),
+        ({"set": {"workload.batch": 2.0}}, "both an axis and set"),
+        ({"pareto": {"x": "speed", "y": "tokens_per_s"}}, "pareto.x is 'speed'; allowed are device.memory"),
+        ({"device": ("rtx",)}, "unknown device 'rtx'"),
+    ],
+)
+def test_names_that_no_design_point_has(tmp_path, changes, message):
+    with pytest.raises(InputError, match=message):
+        sweep(SweepConfig(**({"axes": AXES} | changes)), out=tmp_path)
+    assert not list(tmp_path.glob("*.parquet"))
+
+
+def test_a_changed_device_file_is_another_sweep(tmp_path, small_chunks):
+    text = (Path(catalog.__file__).parent / "devices" / "rtx-4090.toml").read_text(encoding="utf-8")
+    mine = tmp_path / "mine.toml"
+    mine.write_text(text)
+    config = SweepConfig(axes={"workload.batch": [1.0]}, device=(str(mine),))
+    sweep(config, out=tmp_path / "run")
+    mine.write_text(text.replace("1008e9", "2016e9"))
+    with pytest.raises(InputError, match="has changed"):
+        sweep(config, out=tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("axes", "message"),
+    [
+        ({"workload.batch": [1.0, -4.0]}, "axes.workload.batch is -4; it must be a positive number"),
+        ({"acceptance.alpha_token": [1.5]}, "it must be a number from 0 to 1"),
+        ({"footprint.draft_weight_bits": [0.0]}, "more than 0 to 64 bits"),
+        ({"device.memory.bandwidth_bytes_per_s": [0.0]}, "a positive number"),
+        ({"device.memory.efficiency": [1.2]}, r"a number in \(0, 1\]"),
+        ({"architecture.num_layers": [-1.0]}, "a positive number"),
+        ({"device.matrix_unit.rows": [0.0]}, "a positive number"),
+        ({"device.matrix_unit.bows": [1.0]}, "did you mean 'device.matrix_unit.rows'"),
+    ],
+)
+def test_impossible_numbers_are_refused_before_a_directory_is_claimed(tmp_path, axes, message):
+    with pytest.raises(InputError, match=message):
+        sweep(SweepConfig(axes=axes, device=("alveo-v80",)), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_points_that_do_not_fit_are_neither_best_nor_on_the_front(tmp_path, small_chunks):
+    config = SweepConfig(
+        axes={"workload.batch": [1.0, 8.0, 512.0]}, architecture=("llama-2-13b",), device=("rtx-4090",)
+    )
+    result = sweep(config, out=tmp_path)
+    columns = read_sweep(tmp_path)
+    assert columns["fits"].tolist() == [True, False, False]
+    assert result["points_that_fit"] == 1
+    assert result["best"]["tokens_per_s"]["workload.batch"] == 1.0
+    assert [row["workload.batch"] for row in result["pareto"]["points"]] == [1.0]
+
+
+def test_a_sweep_of_which_nothing_fits(tmp_path, small_chunks):
+    config = SweepConfig(axes={"workload.batch": [512.0]}, architecture=("llama-2-13b",), device=("rtx-4090",))
+    result = sweep(config, out=tmp_path)
+    assert result["points_that_fit"] == 0
+    assert result["pareto"]["points"] == []
+    assert result["best"] == {}
+
+
+def test_a_damaged_run_is_named(tmp_path, small_chunks):
+    config = SweepConfig(axes={"workload.batch": [1.0]})
+    sweep(config, out=tmp_path)
+    (tmp_path / "sweep.parquet").write_bytes(b"PAR1 nothing of the kind")
+    with pytest.raises(InputError, match="cannot be read"):
+        sweep(config, out=tmp_path)
+    (tmp_path / "result.json").write_text("{")
+    with pytest.raises(InputError, match="is damaged"):
+        sweep(config, out=tmp_path)

@@ -1,0 +1,192 @@
+"""Whole runs on a tiny untrained network: plumbing, resumption and the shape of results. What a trained network gives is
+measured by `experiments.main_job`."""
+
+import json
+import shutil
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+
+from jaxspec.compress import DEFAULT_SCHEME
+from jaxspec.errors import InputError
+from jaxspec.runs import Reporter, build_config
+from jaxspec.studies.tune import run as tuning_module
+from jaxspec.studies import EvaluateConfig, TuneConfig, evaluate, tune
+
+METRICS = {
+    "speedup_vs_bf16_ar",
+    "speedup_vs_stored_ar",
+    "acceptance",
+    "bits_per_weight",
+    "bits_per_kv",
+    "draft_length",
+    "tokens_per_cycle_predicted",
+    "tokens_per_cycle_counted",
+    "knobs",
+    "status",
+}
+
+
+@pytest.fixture(scope="module")
+def config(tiny_model, some_text, small):
+    settings = {"model": str(tiny_model), "text": str(some_text), "device": "rtx-4090,cassandra-npu"}
+    return build_config(TuneConfig, small, settings)
+
+
+@pytest.fixture(scope="module")
+def finished(config, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "whole"
+    entries, directory = tune(config, out=str(out))
+    return entries, directory.path
+
+
+def untimed(path):
+    entries = json.loads((path / "result.json").read_text())
+    for entry in entries:
+        entry.pop("timing_s")
+    return json.dumps(entries, sort_keys=True)
+
+
+def test_one_entry_per_device_with_every_promised_field(finished, config):
+    entries, path = finished
+    assert [entry["device"] for entry in entries] == ["rtx-4090", "cassandra-npu"]
+    assert json.loads((path / "result.json").read_text()) == entries
+    for entry in entries:
+        assert set(entry["configurations"]) == {"default", "grid", "uniform", "tuned"}
+        for found in entry["configurations"].values():
+            assert set(found) >= METRICS
+            assert set(found["status"].values()) <= {"measured", "predicted", "calibrated", "input"}
+            for spec in DEFAULT_SCHEME.knob_specs:
+                value = found["knobs"][spec.name]
+                flat = np.concatenate([np.ravel(v) for v in (value.values() if isinstance(value, dict) else [value])])
+                assert ((flat >= spec.low) & (flat <= spec.high)).all()
+        lossless = {"prompts": 3, "tokens": 30, "mismatches": 0, "ties": 0}
+        assert {key: entry["lossless"][key] for key in lossless} == lossless
+        assert entry["configurations"]["default"]["knobs"]["weight_cut_bits"]["q"] == [4.0, 4.0]
+        assert len(entry["grid"]) == 24
+        knobs = {name: found["status"]["knobs"] for name, found in entry["configurations"].items()}
+        assert knobs == {"default": "input", "grid": "predicted", "uniform": "predicted", "tuned": "predicted"}
+        assert set(entry["grid"][0]) == set(entry["status"]["grid"])
+        assert entry["device_data"]["peak_flops_per_s"]["status"] == "input"
+        assert ("40 unary decoders" in " ".join(entry["assumptions"])) == (entry["device"] == "cassandra-npu")
+
+
+def test_predicted_tokens_per_cycle_are_the_counted_ones_under_greedy_decoding(finished):
+    for entry in finished[0]:
+        for found in entry["configurations"].values():
+            assert found["tokens_per_cycle_predicted"] == pytest.approx(found["tokens_per_cycle_counted"], rel=1e-5)
+
+
+def test_speedup_is_counted_tokens_over_predicted_time(finished):
+    for entry in finished[0]:
+        for found in entry["configurations"].values():
+            cycle = found["cycle"]
+            total = found["draft_length"] * cycle["draft_step_s"] + cycle["verify_s"]
+            expected = cycle["ar_bf16_s"] * found["tokens_per_cycle_counted"] / total
+            assert found["speedup_vs_bf16_ar"] == pytest.approx(expected, rel=1e-6)
+            for step, times in found["operators"].items():
+                key = {"draft": "draft_step_s", "verify": "verify_s"}.get(step, f"{step}_s")
+                assert sum(times.values()) == pytest.approx(cycle[key], rel=1e-5)
+
+
+def test_the_directory_holds_what_was_promised(finished, small):
+    _, path = finished
+    lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    assert len(lines) == 2 * (small["steps"] + small["uniform_steps"])
+    assert (path / "checkpoints").is_dir()
+    figures = list((path / "figures").iterdir())
+    assert len(figures) >= 4
+    for figure in figures:
+        if figure.suffix == ".svg":
+            ElementTree.parse(figure)
+    report = (path / "report.html").read_text()
+    assert "rtx-4090" in report
+    assert "cassandra-npu" in report
+
+
+def test_a_finished_run_is_reprinted_without_work(finished, config, monkeypatch):
+    entries, path = finished
+    monkeypatch.setattr(tuning_module, "Tuning", None)
+    again, _ = tune(config, out=str(path))
+    assert again == entries
+
+
+def test_a_run_stopped_at_any_stage_ends_with_the_same_result(finished, config, tmp_path, monkeypatch):
+    class StopError(Exception):
+        pass
+
+    _, whole = finished
+
+    class Fuse(Reporter):
+        """Fails after two stages of progress, of whatever kind."""
+
+        left = 2
+
+        def bar(self, description, total):
+            if self.left == 0:
+                raise StopError
+            self.left -= 1
+            return super().bar(description, total)
+
+    out = tmp_path / "stopped"
+    stops = 0
+    while True:
+        try:
+            tune(config, out=str(out), reporter=Fuse())
+            break
+        except StopError:
+            stops += 1
+    assert stops >= 5
+    assert untimed(out) == untimed(whole)
+
+
+def test_an_ascent_killed_between_checkpoints_goes_on_from_the_last_one(finished, config, tmp_path, monkeypatch):
+    _, whole = finished
+    out = tmp_path / "killed"
+    real, steps = tuning_module.ascend, []
+
+    def interrupted(*args, on_step, **options):
+        def step(done, speedup):
+            steps.append(done)
+            if done == 6 and steps.count(6) == 1:
+                raise KeyboardInterrupt
+            on_step(done, speedup)
+
+        return real(*args, on_step=step, **options)
+
+    monkeypatch.setattr(tuning_module, "ascend", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        tune(config, out=str(out))
+    resumed = len(steps)
+    tune(config, out=str(out))
+    assert steps[resumed] == 6  # the checkpoint of step 5, not step 1
+    assert untimed(out) == untimed(whole)
+
+
+def test_changed_weights_are_noticed(tiny_model, some_text, small, tmp_path):
+    model = tmp_path / "model"
+    shutil.copytree(tiny_model, model)
+    settings = {"model": str(model), "text": str(some_text), "weight_prune": 0.25, "draft_length": 2}
+    config = build_config(EvaluateConfig, _shared(small), settings)
+    entries, directory = evaluate(config, out=str(tmp_path / "run"))
+    assert entries[0]["configurations"]["given"]["draft_length"] == 2
+    data = bytearray((model / "model.safetensors").read_bytes())
+    data[-1] ^= 1
+    (model / "model.safetensors").write_bytes(bytes(data))
+    with pytest.raises(InputError, match="has changed since"):
+        evaluate(config, out=str(directory.path))
+
+
+def _shared(small):
+    """What evaluating has in common with tuning."""
+    return {k: v for k, v in small.items() if k not in ("steps", "uniform_steps", "windows_per_step")}
+
+
+def test_evaluating_the_tuned_knobs_gives_the_tuned_numbers(finished, config, small, tmp_path):
+    entries, path = finished
+    settings = {"model": config.model, "text": config.text, "knobs": str(path / "result.json")}
+    again, _ = evaluate(build_config(EvaluateConfig, _shared(small), settings), out=str(tmp_path / "e"))
+    tuned, given = entries[0]["configurations"]["tuned"], again[0]["configurations"]["given"]
+    for key in ("tokens_per_cycle_counted", "bits_per_weight", "speedup_vs_bf16_ar"):
+        assert given[key] == pytest.approx(tuned[key], rel=1e-5)

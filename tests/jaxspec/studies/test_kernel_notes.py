@@ -1,0 +1,36 @@
+"""What results and terminal say of widths without a measured kernel."""
+
+import numpy as np
+import pytest
+
+from hwmodels import LAYER_MATRICES, catalog, uniform_footprint, uniform_weight_bits
+from jaxspec.report.notes import note_lines
+from jaxspec.studies.kernel_notes import kernel_notes
+
+
+def test_a_width_without_a_kernel_is_marked_in_result_and_terminal():
+    footprint = uniform_footprint(16).replace(draft_weight_bits=uniform_weight_bits(4.25, LAYER_MATRICES))
+    entry = {"device": "h100-sxm"} | kernel_notes(catalog.device("h100-sxm"), [footprint, uniform_footprint(16)])
+    assert entry["kernel_widths"] == {
+        "measured": [16.0],
+        "interpolated": [],
+        "extrapolated": [4.25],
+        "extrapolated_kv": [],
+    }
+    (line,) = (line for line in note_lines([entry, entry]) if "extrapolated" in line)
+    assert line.startswith("note on h100-sxm: extrapolated: weights of 4.25 bits have no measured kernel")
+
+
+def test_all_priced_footprints_count():
+    swept = uniform_footprint(16).replace(draft_weight_bits=uniform_weight_bits(np.linspace(2.5, 4.0, 7)))
+    found = kernel_notes(catalog.device("a100-sxm-80gb"), [swept, uniform_footprint(np.float32(13.9))])
+    assert found["kernel_widths"]["interpolated"] == [13.9]
+    assert found["kernel_widths"]["extrapolated"] == [2.5, 2.75, 3.0, 3.25, 3.5, 3.75]
+    assert any("weights of 2.5 to 3.75 bits" in note for note in found["notes"])
+
+
+@pytest.mark.parametrize("name", ["rtx-4090", "cassandra-npu", "alveo-v80"])
+def test_devices_without_kernels_have_nothing_to_say(name):
+    found = kernel_notes(catalog.device(name), [uniform_footprint(4.0)])
+    assert found == {"kernel_widths": None, "notes": []}
+    assert note_lines([{"device": name} | found, {}]) == []

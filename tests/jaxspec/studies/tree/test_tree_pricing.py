@@ -1,0 +1,99 @@
+"""Cycles of all sizes and contexts at once, against one tree after the other; and whose shapes a draft is priced by."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hwmodels import decode_operators, uniform_footprint, work_time
+from hwmodels.speculation.trees import tree_cycle_time
+from jaxspec.models import DecoderConfig
+from jaxspec.runs.config import CommonConfig
+from jaxspec.speculate.drafts import HeadDraft, NetworkDraft
+from jaxspec.studies.measured.setup import architecture_of, resolve_pricing
+from jaxspec.studies.tree.drafts import NamedDraft
+from jaxspec.studies.tree.pricing import PricedDraft, price_growth, priced_draft
+from jaxspec.trees.optimal_tree import RankedTree
+
+TARGET = DecoderConfig(
+    vocab_size=256, hidden_size=16, intermediate_size=24, num_layers=1, num_heads=4, num_kv_heads=2, head_dim=6
+)
+PRICING = resolve_pricing(CommonConfig(batch=3), "rtx-4090", None)
+#: Draft steps of 1, 2 and 3 tokens, some of them more than once.
+GROWTH = RankedTree(np.array([-1, -1, 0, 1, 2, 0, 5, 3]), np.array([0, 2, 0, 1, 0, 3, 0, 0]))
+
+
+@pytest.mark.parametrize("name", ["copy", "network", "lookup"])
+def test_times_are_those_of_one_tree_after_the_other(name):
+    pricing, growth = PRICING, GROWTH
+    bits = uniform_footprint(11.0).replace(draft_kv_bits=5.0)
+    own = jax.tree.map(lambda size: 0.5 * jnp.asarray(size, jnp.float32), pricing.architecture)
+    draft = {
+        "copy": PricedDraft(True, None, False, ""),
+        "network": PricedDraft(True, own, False, ""),
+        "lookup": PricedDraft(False, None, False, ""),
+    }[name]
+    contexts = (33, 5000)
+    times = price_growth(pricing, growth, footprint=bits, contexts=contexts, draft=draft)
+    for i, context in enumerate(contexts):
+        workload = pricing.workload.replace(context_tokens=float(context))
+        for size in (8,) if name == "network" else (6,):
+            found = jax.jit(tree_cycle_time, static_argnames="parent")(
+                pricing.device,
+                pricing.architecture,
+                workload=workload,
+                footprint=bits,
+                parent=tuple(growth.parent[:size].tolist()),
+                draft_architecture=draft.architecture,
+            )
+            assert times.verify_s[i, size - 1] == pytest.approx(float(found.verify_s), rel=1e-5)
+            drafted = float(found.total_s - found.verify_s) if draft.steps else 0.0
+            assert times.draft_s[i, size - 1] == pytest.approx(drafted, rel=1e-3)
+        for ar, width in ((times.ar_bf16_s, uniform_footprint(16.0)), (times.ar_stored_s, bits)):
+            step = decode_operators(pricing.architecture, workload, footprint=width)
+            assert ar[i] == pytest.approx(float(work_time(pricing.device, step).total_s), rel=1e-5)
+    assert times.fits.all()
+
+
+def test_what_is_too_large_does_not_fit():
+    pricing = PRICING
+    draft = PricedDraft(True, pricing.architecture, False, "")
+    keywords = {"footprint": uniform_footprint(16.0), "contexts": (64, 65)}
+    assert not price_growth(pricing, GROWTH, draft=draft, **keywords).fits.any()  # 2 x 16 GB in 24 GB
+
+
+def test_a_draft_network_is_priced_with_the_measured_ratios():
+    target = dataclasses.replace(TARGET, num_layers=2)
+    small = DecoderConfig(
+        vocab_size=256,
+        hidden_size=8,
+        intermediate_size=36,
+        num_layers=1,
+        num_heads=2,
+        num_kv_heads=1,
+        head_dim=4,
+        tie_embeddings=True,
+    )
+    draft = NamedDraft("small", NetworkDraft(small), None, small)
+    # Priced as the target itself, the draft is itself.
+    own = priced_draft(draft, target, architecture_of(target), "own").architecture
+    for name, value in vars(architecture_of(small)).items():
+        assert float(getattr(own, name)) == pytest.approx(value), name
+    llama = PRICING.architecture
+    found = priced_draft(draft, target, llama, "llama-3.1-8b")
+    assert float(found.architecture.num_layers) == 16  # 1 of 2
+    assert float(found.architecture.intermediate_size) == pytest.approx(1.5 * 14336)
+    assert not found.shares_ends
+
+
+def test_a_head_is_one_layer_whatever_the_depth():
+    draft = NamedDraft("head", HeadDraft(TARGET), None, TARGET)
+    llama = PRICING.architecture
+    found = priced_draft(draft, dataclasses.replace(TARGET, num_layers=5), llama, "llama-3.1-8b")
+    head = found.architecture
+    assert float(head.num_layers) == 1
+    # 3 h i' = 3 h i + 2 h²: the rows hold as many weights as the mixing matrix.
+    assert float(head.intermediate_size) == pytest.approx(14336 + 2 * 4096 / 3)
+    assert found.shares_ends

@@ -1,0 +1,369 @@
+"""`jaxspec tree` on a tiny untrained network: its numbers against others' ways to them, the proof, resumption, bad input."""
+
+import copy
+import itertools
+import json
+import shutil
+import xml.etree.ElementTree as ElementTree
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from what_is_shown import all_is_shown, numbers_are_whole
+
+from jaxspec.cli import main
+from jaxspec.errors import InputError
+from jaxspec.models import DecoderConfig, init_params, save_directory
+from jaxspec.runs import Reporter, build_config
+from jaxspec.studies.tree import run as tree_search_module
+from jaxspec.runs.directory import RunDirectory
+from jaxspec.studies import TreeConfig, search_tree
+from jaxspec.studies.tree.figures.drawing import node_places
+from jaxspec.studies.tree.growth import candidate_shape, grow
+from jaxspec.studies.tree.report import draw_tree_figures
+from jaxspec.studies.tree.tables import tree_headline, tree_tables
+from jaxspec.trees.rank_traces import RankTraces
+
+#: Half the compiling of two layers.
+ONE_LAYER = DecoderConfig(
+    vocab_size=256, hidden_size=16, intermediate_size=24, num_layers=1, num_heads=4, num_kv_heads=2, head_dim=6
+)
+
+SMALL = {
+    "prompts": 3,
+    "prompt_tokens": 12,
+    "output_tokens": 16,
+    "calibration_prompts": 4,
+    "nodes": 6,
+    "depth": 3,
+    "contexts": "2048,70,32768",
+    "context": 700,
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compile_quickly():
+    # Compiling is what these tests spend their time on, and the networks are tiny.
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory, some_text):
+    directory = tmp_path_factory.mktemp("models") / "one-layer"
+    # Layers that add little: greedy text then falls into loops, which it leaves again.
+    params = jax.tree.map(lambda x: 0.3 * x if x.ndim > 2 else x, init_params(ONE_LAYER, jax.random.key(3)))
+    save_directory(params, ONE_LAYER, directory, max_positions=128)
+    return SMALL | {"model": str(directory), "text": str(some_text)}
+
+
+@pytest.fixture(scope="module")
+def config(settings):
+    return build_config(TreeConfig, settings, {"device": "rtx-4090,alveo-v80", "draft": "ngram"})
+
+
+@pytest.fixture(scope="module")
+def finished(config, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "whole"
+    entries, directory = search_tree(config, out=str(out))
+    return entries, directory.path
+
+
+@pytest.fixture(scope="module")
+def run(finished, config):
+    """The finished run, opened again: all that it computed is at hand."""
+    inputs = json.loads((finished[1] / "inputs.json").read_text())
+    with RunDirectory("tree", config, inputs=inputs, out=finished[1]) as directory:
+        again = tree_search_module.TreeSearch(config, directory, Reporter())
+    return again
+
+
+def untimed(path):
+    entries = json.loads((path / "result.json").read_text())
+    for entry in entries:
+        entry.pop("timing_s")
+    return json.dumps(entries, sort_keys=True)
+
+
+def decode_by_hand(parent, rank, ranks, num_tokens):
+    """Cycles and tokens of one text: from a root down as long as a child has the text's rank, then one token more."""
+    children = {(above, r): node for node, (above, r) in enumerate(zip(parent, rank))}
+    start = cycles = 0
+    while start < num_tokens:
+        node, depth = -1, 0
+        while (node, ranks[start][depth]) in children:
+            node = children[node, ranks[start][depth]]
+            depth += 1
+            if depth == len(ranks[start]):
+                break
+        start, cycles = start + depth + 1, cycles + 1
+    return start, cycles
+
+
+def test_entries_are_per_device_and_reread(finished, config):
+    entries, path = finished
+    assert [entry["device"] for entry in entries] == ["rtx-4090", "alveo-v80"]
+    assert json.loads((path / "result.json").read_text()) == entries
+    for entry in entries:
+        assert [row["context_tokens"] for row in entry["contexts"]] == [70, 700, 2048, 32768]
+        assert [row["verification_length"] for row in entry["curve"]] == [2, 3, 4, 5, 6, 7]
+        assert set(entry["status"].values()) <= {"measured", "predicted", "calibrated", "input"}
+        assert entry["workload"]["context_tokens"] == config.context
+        assert entry["draft"]["priced_draft"]["architecture"] is None
+
+
+def test_the_curve_is_what_loops_count_along_the_ranks(finished, run):
+    entry, ranks = finished[0][0], np.asarray(run.traces.rank).tolist()
+    parent, rank = entry["growth"]["parent"], entry["growth"]["rank"]
+    tokens = []
+    for size, row in enumerate(entry["curve"], start=1):
+        counted = [decode_by_hand(parent[:size], rank[:size], text, SMALL["output_tokens"]) for text in ranks]
+        generated, cycles = np.sum(counted, axis=0)
+        assert row["tokens_per_cycle"] == pytest.approx(generated / cycles, rel=1e-6)
+        tokens.append(generated / cycles)
+    assert tokens[-1] > tokens[0]  # the text repeats itself: a case in which trees gain something
+
+
+def test_every_cycle_of_decoding_is_foretold(finished, run):
+    for entry in finished[0]:
+        proof = entry["proof"]
+        assert proof["tokens_per_cycle_counted"] == proof["tokens_per_cycle_predicted"]
+        assert proof["same_cycles"]
+        (row,) = [row for row in entry["curve"] if row["verification_length"] == proof["verification_length"]]
+        assert row["tokens_per_cycle"] == pytest.approx(proof["tokens_per_cycle_counted"], rel=1e-6)
+        lossless = {"prompts": 3, "tokens": 48, "mismatches": 0}
+        assert {key: entry["lossless"][key] for key in lossless} == lossless
+        # Cycles that accept a node also accept all above it, and each accepted node is a token.
+        nodes = proof["verification_length"] - 1
+        shares, parent = proof["accepted"], entry["growth"]["parent"][:nodes]
+        assert all(above < 0 or shares[above] >= share for share, above in zip(shares, parent))
+        assert 1 + sum(shares) == pytest.approx(proof["tokens_per_cycle_counted"])
+
+
+def test_a_forged_count_is_noticed(finished, run):
+    nodes = finished[0][0]["proof"]["verification_length"] - 1
+    counted = dict(run.decode_with(nodes, run.setup.decoding))
+    counted["cycles"] = counted["cycles"] + np.array([0, 1, 0])
+    keywords = dict(traces=run.traces, num_tokens=SMALL["output_tokens"], chosen="", seed=0)
+    proof = tree_search_module.proof_entry(run.growth, nodes, counted=counted, **keywords)
+    assert not proof["same_cycles"]
+    assert proof["tokens_per_cycle_counted"] < proof["tokens_per_cycle_predicted"]
+
+
+def test_decisions_follow_from_times_and_tokens(finished):
+    for entry in finished[0]:
+        tokens = np.array([row["tokens_per_cycle"] for row in entry["curve"]])
+        for row in entry["contexts"]:
+            speed = tokens / (np.array(row["verify_s"]) + np.array(row["draft_s"]))
+            plain_s = min(row["ar_bf16_s"], row["ar_stored_s"])
+            best, found = int(np.argmax(speed)), row["decision"]
+            assert found["speculate"] == (speed[best] * plain_s > 1)
+            assert found["verification_length"] == (best + 2 if found["speculate"] else 1)
+            taken = speed[best] if found["speculate"] else 1 / plain_s
+            assert found["tokens_per_s"] == pytest.approx(taken, rel=1e-5)
+            assert found["speedup_vs_bf16_ar"] == pytest.approx(taken * row["ar_bf16_s"], rel=1e-5)
+            assert found["speedup_vs_stored_ar"] == pytest.approx(taken * row["ar_stored_s"], rel=1e-5)
+
+
+def test_a_schedule_starts_with_the_first_decision_and_ends_with_the_last(finished):
+    for entry in finished[0]:
+        entries = entry["schedule"]["entries"]
+        lengths = [row["decision"]["verification_length"] for row in entry["contexts"]]
+        assert entries[0] == {"from_context_tokens": 70, "verification_length": lengths[0]}
+        assert entries[-1]["verification_length"] == lengths[-1]
+        assert len(entries) == 1 + sum(a != b for a, b in itertools.pairwise(lengths))
+        assert entry["schedule"]["generation"]["speedup_vs_best_fixed"] >= 1 - 1e-6
+
+
+def test_page_and_figures_are_there(finished):
+    _, path = finished
+    names = {figure.stem for figure in (path / "figures").iterdir()}
+    assert names == {
+        f"{d}-{n}" for d in ("rtx-4090", "alveo-v80") for n in ("contexts", "performance", "curve", "drawing")
+    }
+    page = (path / "report.html").read_text()
+    ElementTree.fromstring(page)
+    assert "Which tree pays?" in page
+    assert "every cycle as foretold" in page
+
+
+def odd_trees(entry):
+    """As it came, and at the ends: tiny and huge speeds, contexts that do not fit, one point, none that pays."""
+
+    def changed(factor, *, speculate=True, fits=True, rows=None):
+        found = copy.deepcopy(entry)
+        found["contexts"] = found["contexts"][:rows]
+        for row in found["contexts"]:
+            row["fits"] = fits
+            row["decision"]["speculate"] = speculate
+            row["effective_performance"] = [factor * x for x in row["effective_performance"]]
+            row["ar_bf16_s"] /= factor
+            row["ar_stored_s"] /= factor
+            for part in (row["decision"], row["decision"]["best_tree"]):
+                part["tokens_per_s"] *= factor
+                part["speedup_vs_stored_ar"] *= factor
+        return found
+
+    return {
+        "as it came": entry,
+        "tiny": changed(1e-7),
+        "huge": changed(1e7),
+        "one context": changed(1.0, rows=1),
+        "none pays": changed(0.5, speculate=False, fits=False),
+    }
+
+
+@pytest.mark.parametrize("case", ["as it came", "tiny", "huge", "one context", "none pays"])
+def test_no_table_cuts_a_number_and_no_figure_leaves_out_data(finished, case):
+    entry = odd_trees(finished[0][0])[case]
+    for table in tree_tables([entry]):
+        numbers_are_whole(table)
+    for figure in draw_tree_figures(entry).values():
+        all_is_shown(figure)
+
+
+def test_a_finished_run_is_reprinted_without_work(finished, config, monkeypatch):
+    entries, path = finished
+    monkeypatch.setattr(tree_search_module, "TreeSearch", None)
+    assert search_tree(config, out=str(path))[0] == entries
+
+
+def test_the_command_reprints_it_and_minds_its_configuration(finished, config, capsys, tmp_path):
+    entries, path = finished
+    flags = SMALL | {"model": config.model, "text": config.text, "device": "rtx-4090,alveo-v80", "draft": "ngram"}
+    flags |= {"out": path, "json": tmp_path / "tree.json"}
+
+    def call(**given):
+        with pytest.raises(SystemExit) as caught:
+            main(["tree", *(f"--{name.replace('_', '-')}={value}" for name, value in (flags | given).items())])
+        return caught.value.code or 0, *capsys.readouterr()
+
+    code, out, err = call()
+    assert code == 0
+    assert "already finished" in err
+    assert "every cycle as foretold; 0 of 48 tokens differ from autoregressive greedy output" in " ".join(out.split())
+    assert json.loads((tmp_path / "tree.json").read_text()) == entries
+    code, _, err = call(nodes=5)
+    assert code == 2
+    assert "belongs to another configuration (differs in nodes)" in err
+
+
+def test_that_no_tree_pays_is_an_answer(settings, tmp_path):
+    # 4096 sequences keep the arithmetic units busy with one token each: more tokens take as much longer.
+    given = {"draft": "ngram", "batch": 4096, "context": 64, "contexts": "70,80,90"}
+    (entry,), _ = search_tree(build_config(TreeConfig, settings, given), out=str(tmp_path / "batch"))
+    assert not entry["pays"]
+    assert "do not speculate" in tree_headline(entry)
+    assert entry["proof"]["verification_length"] == 7  # the largest tree
+    assert entry["schedule"]["entries"] == [{"from_context_tokens": 64, "verification_length": 1}]
+    for row in entry["contexts"]:
+        assert row["decision"]["verification_length"] == 1
+        assert row["decision"]["best_tree"]["speedup_vs_stored_ar"] < 1
+
+
+def test_a_run_stopped_at_any_stage_ends_with_the_same_result(finished, config, tmp_path):
+    class StopError(Exception):
+        pass
+
+    class Fuse(Reporter):
+        """Fails after two bars."""
+
+        left = 2
+
+        def bar(self, description, total):
+            if self.left == 0:
+                raise StopError
+            self.left -= 1
+            return super().bar(description, total)
+
+    stops = 0
+    while True:
+        try:
+            search_tree(config, out=str(tmp_path / "stopped"), reporter=Fuse())
+            break
+        except StopError:
+            stops += 1
+    assert stops >= 2
+    assert untimed(tmp_path / "stopped") == untimed(finished[1])
+
+
+def test_a_compressed_copy_drafts_and_sampling_is_within_its_error(finished, settings, tmp_path):
+    given = {"temperature": 0.7, "search": "greedy", "weight_prune": 0.3, "contexts": "700", "nodes": 2}
+    entries, _ = search_tree(build_config(TreeConfig, settings, given), out=str(tmp_path / "self"))
+    (entry,) = entries
+    assert entry["proof"]["tokens_per_cycle_gap_in_standard_errors"] < 3
+    assert entry["lossless"]["mismatches"] == 0
+    assert entry["law"] is None  # two lengths are not three points
+    assert entry["schedule"]["generation"] is None  # nor one context a way
+    bits = entry["draft"]["footprint"]
+    assert bits["draft_weight_bits"]["q"] < bits["target_weight_bits"]["q"] < 16
+    assert bits["draft_weight_bits"]["lm_head"] == 16
+    assert "a compressed copy of llama-3.1-8b" in entry["draft"]["priced_draft"]["statement"]
+
+
+@pytest.mark.parametrize("search", ["prior", "width", "depth", "greedy"])
+def test_searches_prefer_what_calibration_accepts(search):
+    # Texts on which the draft's second choice is right after its first: the path 0, 1 is worth most.
+    ranks = np.array([[[0, 1, 3]] * 3 + [[2, 0, 0]]], np.int32)
+    traces = RankTraces(rank=jnp.asarray(ranks), num_starts=jnp.asarray([4], jnp.int32))
+    sizes = {"nodes": 4, "depth": 2, "vocabulary": 9}
+    growth = grow(search, candidate_shape(search, **sizes), traces, **sizes)
+    assert growth.parent.tolist()[0] == -1
+    assert growth.parent.size == 4
+    if search in ("prior", "greedy"):
+        assert (growth.parent[:2].tolist(), growth.rank[:2].tolist()) == ([-1, 0], [0, 1])
+        assert (growth.parent[2], growth.rank[2]) == (-1, 2)
+    else:
+        assert sorted(growth.rank.tolist())[-1] <= 2
+
+
+def test_a_parent_stands_over_the_middle_of_its_children():
+    # root -> 0 (rank 1), 1 (rank 0); 1 -> 2, 3, 4. From left: 1's children by rank 4, 2, 3, then 0.
+    place = node_places([-1, -1, 1, 1, 1], [1, 0, 5, 7, 2])
+    assert place[[4, 2, 3, 0], 0].tolist() == [0, 1, 2, 3]
+    assert place[1].tolist() == [1, 1]
+    assert place[5].tolist() == [2, 0]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"nodes": 2, "depth": 3, "search": "width"}, "depth is 3; 2 nodes can have 1 to 2 levels"),
+        ({"draft": "nobody"}, "draft 'nobody' is unknown"),
+        ({"device": "rtx-409"}, "did you mean"),
+    ],
+)
+def test_bad_input_is_refused_before_any_work(settings, tmp_path, given, words):
+    with pytest.raises(InputError, match=words):
+        search_tree(build_config(TreeConfig, settings, given), out=str(tmp_path / "bad"))
+    assert not (tmp_path / "bad" / "checkpoints").exists()
+
+
+def test_a_changed_draft_is_noticed(settings, tmp_path):
+    draft = tmp_path / "draft"
+    shutil.copytree(settings["model"], draft)
+    config = build_config(TreeConfig, settings, {"draft": str(draft)})
+    before = tree_search_module.draft_digests(config)
+    assert set(before) == {"draft/config.json", "draft/model.safetensors"}
+    data = bytearray((draft / "model.safetensors").read_bytes())
+    data[-1] ^= 1
+    (draft / "model.safetensors").write_bytes(bytes(data))
+    after = tree_search_module.draft_digests(config)
+    assert {name for name in before if before[name] != after[name]} == {"draft/model.safetensors"}
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("128,x", "whole numbers"),
+        ("-1", "contexts is -1; allowed is 0"),
+        ([1.5], "whole numbers"),
+        ("", "whole numbers"),
+    ],
+)
+def test_contexts_are_whole_numbers(value, words):
+    with pytest.raises(InputError, match=words):
+        build_config(TreeConfig, {"contexts": value})
+    assert build_config(TreeConfig, {"contexts": "512, 7,512"}).contexts == (7, 512)

@@ -6,8 +6,8 @@ import jax
 import pytest
 
 from hwmodels import Architecture, Device, catalog, parameters
-from hwmodels.numerics import units
 from hwmodels.analysis.sensitivity import leaf_names
+from hwmodels.numerics import units
 
 DEVICES, ARCHITECTURES = catalog.device_names(), catalog.architecture_names()
 #: Words that a source may consist of besides a document's name; a bare "assumed" says nothing.

@@ -11,8 +11,8 @@ import pytest
 from jaxspec.compress import DEFAULT_SCHEME
 from jaxspec.errors import InputError
 from jaxspec.runs import Reporter, build_config
-from jaxspec.studies.tune import run as tuning_module
 from jaxspec.studies import EvaluateConfig, TuneConfig, evaluate, tune
+from jaxspec.studies.tune import run as tuning_module
 
 METRICS = {
     "speedup_vs_bf16_ar",

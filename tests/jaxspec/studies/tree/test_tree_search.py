@@ -16,9 +16,9 @@ from jaxspec.cli import main
 from jaxspec.errors import InputError
 from jaxspec.models import DecoderConfig, init_params, save_directory
 from jaxspec.runs import Reporter, build_config
-from jaxspec.studies.tree import run as tree_search_module
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.studies import TreeConfig, search_tree
+from jaxspec.studies.tree import run as tree_search_module
 from jaxspec.studies.tree.figures.drawing import node_places
 from jaxspec.studies.tree.growth import candidate_shape, grow
 from jaxspec.studies.tree.report import draw_tree_figures

@@ -14,9 +14,9 @@ from jaxspec.files import to_json, write_text
 from jaxspec.interruption import UNDER_WAY
 from jaxspec.output_places import check_folder_place
 from jaxspec.partial_files import remove_leftovers
-from jaxspec.runs.config import CommonConfig, config_hash, read_toml, to_toml
+from jaxspec.runs.config import config_hash, read_toml, to_toml
 from jaxspec.runs.inputs import changed_inputs, unrecorded_inputs
-from jaxspec.studies.sweep.config import SweepConfig
+from jaxspec.settings import Settings
 
 #: Everything a run ever writes; `--force` removes these and nothing else.
 _CONTENTS = (
@@ -42,7 +42,7 @@ class RunDirectory:
     def __init__(
         self,
         command: str,
-        config: CommonConfig | SweepConfig,
+        config: Settings,
         *,
         inputs: dict[str, str],
         out: str | Path | None = None,

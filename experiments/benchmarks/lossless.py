@@ -223,7 +223,7 @@ def file_rates(patterns: np.ndarray) -> list[tuple[dict[str, Any], dict[str, Any
     import ml_dtypes
     from safetensors.numpy import save_file
 
-    from jaxspec.formats.container import Container, open_checkpoint, pack, scheme, unpack
+    from jaxspec.formats.container import Container, open_checkpoint, pack, unpack
     from jaxspec.studies.pack.division import MatrixDivision
 
     pairs = []
@@ -238,7 +238,7 @@ def file_rates(patterns: np.ndarray) -> list[tuple[dict[str, Any], dict[str, Any
             times: dict[str, float] = {}
             for _ in range(2):  # the first compiles
                 started = time.perf_counter()
-                pack(open_checkpoint(source), packed, name, scheme(name), division=division)
+                pack(open_checkpoint(source), packed, name, division=division)
                 times["pack"] = time.perf_counter() - started
                 started = time.perf_counter()
                 with Container(packed) as container:

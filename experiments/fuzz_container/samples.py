@@ -12,7 +12,7 @@ from unittest import mock
 import ml_dtypes
 import numpy as np
 
-from jaxspec.formats.container import SCHEMES, Container, Selection, TensorForm, open_checkpoint, pack
+from jaxspec.formats.container import CODECS, Container, Selection, TensorForm, open_checkpoint, pack
 from jaxspec.formats.container import field_codec as field_codec_module
 from jaxspec.formats.container import tensors as tensors_module
 
@@ -101,15 +101,15 @@ def build_samples(seed: int = 0) -> list[Sample]:
         source.mkdir()
         _checkpoint(source, rng)
         files = {path.name: path.read_bytes() for path in source.iterdir()}
-        named = [(name, name, tensors_module.CHUNK_ELEMENTS) for name in SCHEMES]
+        named = [(name, name, tensors_module.CHUNK_ELEMENTS) for name in CODECS]
         named += [(f"{name} in chunks", name, _SHORT_CHUNK) for name in ("huffman", "cassandra1", "raw")]
         for name, scheme_name, chunk in named:
-            scheme, path = SCHEMES[scheme_name], Path(scratch) / "a.jspk"
+            path = Path(scratch) / "a.jspk"
             with (
                 mock.patch.object(tensors_module, "CHUNK_ELEMENTS", chunk),
                 mock.patch.object(field_codec_module, "CHUNK_ELEMENTS", chunk),
             ):
-                pack(open_checkpoint(source), path, scheme_name, scheme, division=_ByMagnitude())
+                pack(open_checkpoint(source), path, scheme_name, division=_ByMagnitude())
             with Container(path) as container:
                 target, draft = digests(container)
                 lossless = container.lossless

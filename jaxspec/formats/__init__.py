@@ -1,9 +1,9 @@
 """Number formats, bit for bit, a module each: `formats.huffman.encode(...)`, `formats.mx.decode(...)`.
 
 Patterns: `patterns`, `fields`, `truncation`, `split` (a draft inside its target), `entropy`, `bit_packing`. Sparse values:
-`bitmap`. Exponents: `unary`, `unary_decode`, `huffman`, `huffman_streams`, `huffman_cam`. Blocks with shared exponents: `mx`,
-`mx_truncated`. Integers: `bit_slices`, `group_quantization`, `code_tables`, `tile_layout`; `exp_table`. Memory: `superblock`,
-`superblock_order`. Files: `container`.
+`bitmap`. Exponents: `unary`, `unary_decode`, `huffman`, `huffman_streams`, `huffman_cam`, `huffman_columns`. Blocks with
+shared exponents: `mx`, `mx_truncated`. Integers: `bit_slices`, `group_quantization`, `code_tables`, `tile_layout`;
+`exp_table`. Memory: `superblock`, `superblock_order`. Files: `container`.
 """
 
 from jaxspec.formats import (
@@ -18,6 +18,7 @@ from jaxspec.formats import (
     group_quantization,
     huffman,
     huffman_cam,
+    huffman_columns,
     huffman_streams,
     mx,
     mx_truncated,
@@ -43,6 +44,7 @@ __all__ = [
     "group_quantization",
     "huffman",
     "huffman_cam",
+    "huffman_columns",
     "huffman_streams",
     "mx",
     "mx_truncated",

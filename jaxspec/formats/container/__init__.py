@@ -5,14 +5,13 @@ from jaxspec.formats.container.layout import SUFFIX, VERSION, Section
 from jaxspec.formats.container.naming import check_container_output, default_container, default_folder
 from jaxspec.formats.container.opened import Container
 from jaxspec.formats.container.packing import Division, Packed, pack
-from jaxspec.formats.container.schemes import CODECS, SCHEMES, Scheme, scheme
+from jaxspec.formats.container.schemes import CODECS, codec_of
 from jaxspec.formats.container.source import Checkpoint, SafetensorsFile, open_checkpoint
 from jaxspec.formats.container.tensors import StoredTensor, TensorForm, Whole
 from jaxspec.formats.container.unpacking import unpack
 
 __all__ = [
     "CODECS",
-    "SCHEMES",
     "SUFFIX",
     "VERSION",
     "Checkpoint",
@@ -24,17 +23,16 @@ __all__ = [
     "Packed",
     "Part",
     "SafetensorsFile",
-    "Scheme",
     "Section",
     "Selection",
     "StoredTensor",
     "TensorForm",
     "Whole",
     "check_container_output",
+    "codec_of",
     "default_container",
     "default_folder",
     "open_checkpoint",
     "pack",
-    "scheme",
     "unpack",
 ]

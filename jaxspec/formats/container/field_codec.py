@@ -6,16 +6,16 @@ Source: Huff-LLM, 3.1 (which fields, coded apart); the streams are those of `jax
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxspec.formats import bit_packing, fields
-from jaxspec.formats.container.codec import Chunk, CodecError, Part, Selection, occurrences, take
+from jaxspec.formats import fields
+from jaxspec.formats.container.codec import Chunk, CodecError, Part, Selection, take
+from jaxspec.formats.container.field_counts import field_counts
+from jaxspec.formats.container.field_planes import field, merge_fields, packed_plane, plane_form, planes_of
 from jaxspec.formats.container.tensors import CHUNK_ELEMENTS, PATTERN_DTYPES, TensorForm, Whole, padded_length
 from jaxspec.formats.huffman import MAX_CODE_LENGTH, HuffmanCode, code_lengths, code_of_lengths, num_bits
 from jaxspec.formats.huffman_streams import (
@@ -33,9 +33,6 @@ __all__ = ["FieldCodec", "Partition"]
 #: A field is coded where that saves at least this share of its bits, its table included.
 _LEAST_SAVING = 0.01
 
-#: Chunks of fewer elements are counted field by field: going through all patterns of 16 bits would take longer.
-_FEW_ELEMENTS = 1 << 14
-
 #: The partition that decodes and reassembles in one pass.
 _BFLOAT16 = (1, 8, 7)
 
@@ -45,25 +42,6 @@ class Partition(NamedTuple):
 
     widths: tuple[int, ...]
     coded: tuple[int, ...]
-
-
-class Plane(NamedTuple):
-    """Neighbouring fields that are stored as they are, together: at most 16 bits."""
-
-    role: str
-    fields: tuple[int, ...]
-    width: int
-
-
-def _planes(widths: tuple[int, ...], coded: Iterable[int]) -> list[Plane]:
-    """The fields that are not coded, gathered into planes."""
-    groups: list[list[int]] = []
-    for index in sorted(set(range(len(widths))) - set(coded)):
-        if groups and sum(widths[i] for i in groups[-1]) + widths[index] <= 16:
-            groups[-1].append(index)
-        else:
-            groups.append([index])
-    return [Plane(f"plane{i}", tuple(g), sum(widths[j] for j in g)) for i, g in enumerate(groups)]
 
 
 class FieldCodec:
@@ -128,12 +106,12 @@ class FieldCodec:
         widths, codes, constants = _read_coding(coding, chunk.patterns.dtype)
         patterns, sections = jnp.asarray(chunk.patterns), {}
         for index, code in codes.items():
-            streams = encode(_field(patterns, widths, index), code)
+            streams = encode(field(patterns, widths, index), code)
             word_counts = np.asarray(streams.word_counts)
             words = np.asarray(streams.words)[: int(word_counts.sum())]
             sections[f"field{index}"] = np.concatenate([word_counts.astype("<u2").view("u1"), words.view("u1")])
-        for plane in _planes(widths, {*codes, *constants}):
-            sections[plane.role] = np.asarray(_plane(patterns, widths, plane))
+        for plane in planes_of(widths, {*codes, *constants}):
+            sections[plane.role] = np.asarray(packed_plane(patterns, widths, plane))
         return sections
 
     def decode(self, coding: dict[str, Any], form: TensorForm, count: int, sections: dict[str, bytes]) -> np.ndarray:
@@ -143,11 +121,11 @@ class FieldCodec:
             CodecError: the sections do not fit.
         """
         widths, codes, constants = _read_coding(coding, form.pattern_dtype)
-        planes = _planes(widths, {*codes, *constants})
+        planes = planes_of(widths, {*codes, *constants})
         if widths == _BFLOAT16 and tuple(codes) == (1,) and not constants:
             return _decode_bfloat16(codes[1], count, sections)
         # Everything is measured before any of it is decoded, so that a wrong count costs no memory.
-        stored = {plane.role: take(sections, plane.role, *_plane_form(plane, count)) for plane in planes}
+        stored = {plane.role: take(sections, plane.role, *plane_form(plane, count)) for plane in planes}
         streams = {index: _streams(sections, index, count) for index in codes}
         values: dict[int, jax.Array] = {}
         for index, code in codes.items():
@@ -155,35 +133,9 @@ class FieldCodec:
         for index, symbol in constants.items():
             values[index] = jnp.full(count, symbol, jnp.uint16)
         packed = {role: jnp.asarray(content) for role, content in stored.items()}
-        return np.asarray(_merge(values, packed, widths, tuple(planes), count))
+        return np.asarray(merge_fields(values, packed, widths, tuple(planes), count))
 
     draft = decode
-
-
-def field_counts(chunks: Iterable[np.ndarray], widths: tuple[int, ...]) -> list[np.ndarray]:
-    """Occurrences of each value of each field, exact; by way of the patterns' 16-bit halves, which are counted once.
-
-    Raises:
-        ValueError: a field that crosses the border between two halves.
-    """
-    bits, ends = sum(widths), list(accumulate(widths))
-    for width, end in zip(widths, ends):
-        if width > min(bits, 16) or end - width < 16 * ((end - 1) // 16):
-            raise ValueError(f"field of {width} bits crosses a 16-bit half; allowed are fields within one: split it")
-    counts, halves = [np.zeros(1 << width, np.int64) for width in widths], []
-    for chunk in chunks:
-        if chunk.size < _FEW_ELEMENTS:
-            for width, end, counted in zip(widths, ends, counts):
-                counted += np.bincount(chunk >> (bits - end) & ((1 << width) - 1), minlength=1 << width)
-            continue
-        parts = [chunk] if bits <= 16 else [(chunk >> 16).astype(np.uint16), (chunk & 0xFFFF).astype(np.uint16)]
-        found = [occurrences(part, 1 << min(bits, 16)) for part in parts]
-        halves = [a + b for a, b in zip(halves, found)] if halves else found
-    for width, end, counted in zip(widths, ends, counts if halves else ()):
-        half, below = divmod(end - 1, 16)
-        values = np.arange(1 << min(bits, 16)) >> (min(bits, 16) - 1 - below) & ((1 << width) - 1)
-        counted += np.bincount(values, weights=halves[half], minlength=1 << width).astype(np.int64)
-    return counts
 
 
 class _Coding(NamedTuple):
@@ -213,7 +165,7 @@ def _read_coding(coding: dict[str, Any], dtype: np.dtype) -> _Coding:
         for index, symbol in constants.items():
             if index in codes or type(symbol) is not int or not 0 <= symbol < 1 << min(16, widths[index]):
                 raise ValueError(f"field {index} cannot be {symbol!r} throughout")
-        widest = [plane.width for plane in _planes(widths, {*codes, *constants})]
+        widest = [plane.width for plane in planes_of(widths, {*codes, *constants})]
         # Something must be stored of every element, or a few bytes could claim any number of them.
         if max(widest, default=0) > 16 or not (widest or codes):
             raise ValueError("no plane, or one of more than 16 bits")
@@ -254,56 +206,6 @@ def _streams(sections: dict[str, bytes], index: int, count: int) -> HuffmanStrea
     padded = np.zeros(padded_length(words.size + 1), np.uint32)
     padded[: words.size] = words
     return HuffmanStreams(jnp.asarray(padded), jnp.asarray(counts))
-
-
-def _shift(widths: tuple[int, ...], index: int) -> int:
-    return sum(widths[index + 1 :])
-
-
-@partial(jax.jit, static_argnums=(1, 2))
-def _field(patterns: jax.Array, widths: tuple[int, ...], index: int) -> jax.Array:
-    return fields.split(patterns, widths)[index]
-
-
-def _joined(patterns: jax.Array, widths: tuple[int, ...], plane: Plane) -> jax.Array:
-    parts = fields.split(patterns, widths)
-    joined = jnp.zeros(patterns.shape, jnp.uint16)
-    for index in plane.fields:
-        joined = (joined << widths[index]) | parts[index].astype(jnp.uint16)
-    return joined
-
-
-@partial(jax.jit, static_argnums=(1, 2))
-def _plane(patterns: jax.Array, widths: tuple[int, ...], plane: Plane) -> jax.Array:
-    """A plane as it is stored: bytes and 16-bit numbers in order, other widths packed."""
-    joined = _joined(patterns, widths, plane)
-    if plane.width in (8, 16):
-        return joined.astype(jnp.uint8 if plane.width == 8 else jnp.uint16)
-    return bit_packing.pack(joined, width=plane.width)
-
-
-def _plane_form(plane: Plane, count: int) -> tuple[np.dtype, int]:
-    if plane.width in (8, 16):
-        return np.dtype(f"<u{plane.width // 8}"), count
-    return np.dtype("<u4"), bit_packing.num_words(count, plane.width)
-
-
-@partial(jax.jit, static_argnums=(2, 3, 4))
-def _merge(
-    values: dict[int, jax.Array],
-    packed: dict[str, jax.Array],
-    widths: tuple[int, ...],
-    planes: tuple[Plane, ...],
-    n: int,
-) -> jax.Array:
-    parts = dict(values)
-    for plane in planes:
-        content = packed[plane.role]
-        joined = content if plane.width in (8, 16) else bit_packing.unpack(content, width=plane.width, count=n)
-        for index in reversed(plane.fields):
-            parts[index] = joined & joined.dtype.type((1 << widths[index]) - 1)
-            joined = joined >> joined.dtype.type(widths[index]) if widths[index] < joined.dtype.itemsize * 8 else joined
-    return fields.merge([parts[index] for index in range(len(widths))], widths)
 
 
 def partitions(table: dict[str, tuple[str, tuple[int, ...]]]) -> dict[str, Partition]:

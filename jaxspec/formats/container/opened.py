@@ -16,8 +16,9 @@ from jaxspec.formats.container.codec import CodecError, Part
 from jaxspec.formats.container.header import HeaderError, parse_header
 from jaxspec.formats.container.layout import PRELUDE_BYTES, Section, damaged
 from jaxspec.formats.container.reader import ContainerReader
-from jaxspec.formats.container.schemes import CODECS, SCHEMES
+from jaxspec.formats.container.schemes import CODECS
 from jaxspec.formats.container.tensors import StoredTensor, TensorForm, is_text, parse_tensor
+from jaxspec.settings.schemes import SCHEME_FACTS
 
 __all__ = ["Container"]
 
@@ -57,7 +58,7 @@ class Container:
             ]
             self.beside = {self._plain_name(name): section(where) for name, where in directory["beside"].items()}
             entries = directory["tensors"]
-            if self.scheme not in SCHEMES or not isinstance(entries, list):
+            if self.scheme not in CODECS or not isinstance(entries, list):
                 raise ValueError(f"scheme {self.scheme!r} is unknown, or there is no list of tensors")
             if not isinstance(self.options, dict) or not all(map(_is_option, self.options.items())):
                 raise ValueError("its options are not names with plain values")
@@ -65,7 +66,7 @@ class Container:
             raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(damaged(self.path, f"its directory cannot be read ({error!r})")) from error
-        self.lossless = SCHEMES[self.scheme].codec.lossless
+        self.lossless = CODECS[self.scheme].lossless
         self.tensors: dict[str, StoredTensor] = {}
         for entry in entries:
             tensor = parse_tensor(entry, len(self.files), section, self.path)
@@ -125,7 +126,7 @@ class Container:
     @property
     def has_draft(self) -> bool:
         """Whether a draft can be read that is smaller than the target."""
-        return SCHEMES[self.scheme].has_draft
+        return SCHEME_FACTS[self.scheme].has_draft
 
     def sections(self, part: Part | None = None) -> Iterator[Section]:
         """All sections, or those of one part (`beside` and headers belong to both)."""

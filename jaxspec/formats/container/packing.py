@@ -14,10 +14,11 @@ from jaxspec.formats.container.codec import Chunk, Codec, Raw, Selection
 from jaxspec.formats.container.gain import LEAST_BYTES, CodedSize
 from jaxspec.formats.container.layout import Section
 from jaxspec.formats.container.naming import check_container_output
-from jaxspec.formats.container.schemes import Scheme
+from jaxspec.formats.container.schemes import codec_of
 from jaxspec.formats.container.source import Checkpoint, SafetensorsFile
 from jaxspec.formats.container.tensors import StoredTensor, TensorForm, Whole, chunk_elements
 from jaxspec.formats.container.writer import ContainerWriter
+from jaxspec.settings.schemes import SCHEME_FACTS
 
 __all__ = ["Division", "Packed", "pack"]
 
@@ -50,7 +51,6 @@ def pack(
     checkpoint: Checkpoint,
     out: Path,
     scheme_name: str,
-    scheme: Scheme,
     *,
     division: Division | None = None,
     options: dict[str, Any] | None = None,
@@ -66,17 +66,18 @@ def pack(
         options: noted in the container.
         on_bytes: called after each piece with its bytes and its tensor's name; every byte counts once.
     Raises:
-        InputError: `out` is part of the checkpoint, or cannot be written.
+        InputError: `out` is part of the checkpoint, or cannot be written; an unknown scheme.
     """
+    codec = codec_of(scheme_name)
     check_container_output(out, checkpoint)
     entries: list[StoredTensor] = []
-    chosen = division if scheme.has_draft else None
+    chosen = division if SCHEME_FACTS[scheme_name].has_draft else None
     with ContainerWriter(out) as writer:
         headers = {file.path: writer.add(file.header) for file in checkpoint.files}
         beside = {name: list(writer.add(content)) for name, content in checkpoint.beside.items()}
         for file, form in checkpoint.tensors():
             index = checkpoint.files.index(file)
-            entries.append(_pack_tensor(writer, file, index, form, scheme.codec, chosen, on_bytes))
+            entries.append(_pack_tensor(writer, file, index, form, codec, chosen, on_bytes))
         directory = {
             "scheme": scheme_name,
             "options": options or {},

@@ -1,8 +1,6 @@
-"""The schemes a checkpoint can be packed with, by name."""
+"""The codecs a checkpoint can be packed with, by the name of a scheme; what else is said of a scheme is the registry's."""
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 from jaxspec.errors import InputError
 from jaxspec.formats.container.cassandra_codec import CassandraCodec
@@ -10,21 +8,7 @@ from jaxspec.formats.container.codec import Codec, Raw
 from jaxspec.formats.container.field_codec import FieldCodec, partitions
 from jaxspec.settings.schemes import SCHEME_FACTS
 
-__all__ = ["CODECS", "SCHEMES", "Scheme", "scheme"]
-
-
-class Scheme(NamedTuple):
-    """How tensors are coded.
-
-    Attributes:
-        codec: of the tensors it suits; the others stay as they are.
-        has_draft: whether the file contains a draft that is smaller than the target.
-        title: one line.
-    """
-
-    codec: Codec
-    has_draft: bool
-    title: str
+__all__ = ["CODECS", "codec_of"]
 
 
 _HUFFMAN = FieldCodec(
@@ -42,28 +26,28 @@ _HUFFMAN = FieldCodec(
 )
 _HUFFLLM = FieldCodec("huffllm", partitions({"F16": ("1-5-5-5", (1, 2, 3)), "BF16": ("1-4-4-7", (1, 2))}))
 
-#: Codecs by the name that a directory gives, which is that of a scheme.
-CODECS: dict[str, Codec] = {
-    "huffman": _HUFFMAN,
-    "huffllm": _HUFFLLM,
-    "cassandra1": CassandraCodec("cassandra1"),
-    "cassandra1-coded": CassandraCodec("cassandra1-coded"),
-    "cassandra2": CassandraCodec("cassandra2"),
-    "raw": Raw(),
+_CODECS: dict[str, Codec] = {
+    codec.name: codec
+    for codec in (
+        _HUFFMAN,
+        _HUFFLLM,
+        CassandraCodec("cassandra1"),
+        CassandraCodec("cassandra1-coded"),
+        CassandraCodec("cassandra2"),
+        Raw(),
+    )
 }
 
-#: Every scheme that a container can hold, by the name that users give; what is said of it is the registry's.
-SCHEMES = {
-    name: Scheme(CODECS[name], facts.has_draft, facts.title) for name, facts in SCHEME_FACTS.items() if facts.packs
-}
+#: Codecs of all schemes that a container can hold, by the name that users and directories give.
+CODECS = {name: _CODECS[name] for name, facts in SCHEME_FACTS.items() if facts.packs}
 
 
-def scheme(name: str) -> Scheme:
-    """A scheme by name.
+def codec_of(scheme_name: str) -> Codec:
+    """The codec of the tensors that a scheme suits; the others stay as they are.
 
     Raises:
-        InputError: an unknown one.
+        InputError: an unknown name, or a scheme that no container can hold.
     """
-    if name not in SCHEMES:
-        raise InputError(f"scheme {name!r} came; allowed are {', '.join(SCHEMES)}: choose one")
-    return SCHEMES[name]
+    if scheme_name not in CODECS:
+        raise InputError(f"scheme {scheme_name!r} came; allowed are {', '.join(CODECS)}: choose one")
+    return CODECS[scheme_name]

@@ -15,11 +15,11 @@ from jaxspec.formats.container import (
     Checkpoint,
     Container,
     check_container_output,
+    codec_of,
     default_container,
     default_folder,
     open_checkpoint,
     pack,
-    scheme,
     unpack,
 )
 from jaxspec.models.embedded import EMBEDDED_NAME, embedded_directory
@@ -28,6 +28,7 @@ from jaxspec.output_places import check_file_place
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import PackConfig, expect, notes
 from jaxspec.settings.coercion import as_path
+from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.studies.evaluate.run import read_tuned_knobs
 from jaxspec.studies.pack.division import MatrixDivision, matrix_names, measured_norms, named_knobs
 from jaxspec.studies.pack.inspection import describe
@@ -54,7 +55,8 @@ def pack_checkpoint(
     out = None if out is None else as_path("out", out)
     for note in notes(config):
         reporter.line(f"note: {note}")
-    chosen = scheme(config.scheme)
+    codec_of(config.scheme)  # refuses a name that no container can hold
+    has_draft = SCHEME_FACTS[config.scheme].has_draft
     source = embedded_directory() if config.model == EMBEDDED_NAME else Path(config.model)
     checkpoint = open_checkpoint(source)
     target = check_container_output(default_container(source) if out is None else out, checkpoint)
@@ -66,7 +68,7 @@ def pack_checkpoint(
     # What the scheme or the importance does not use must not look as if it had been used.
     options = {"scheme": config.scheme}
     division = None
-    if chosen.has_draft:
+    if has_draft:
         with reporter.alive():
             division, used = _division(config, source, reporter)
         options |= {k: v for k, v in dataclasses.asdict(config).items() if k not in ("model", "scheme")} | used
@@ -74,10 +76,10 @@ def pack_checkpoint(
         options |= {key: options[key] and _printable(Path(options[key]).name) for key in ("knobs", "text")}
     started = time.perf_counter()
     with _byte_bar(reporter, f"packing {source.name} ({config.scheme})", checkpoint) as advance:
-        packed = pack(checkpoint, target, config.scheme, chosen, division=division, options=options, on_bytes=advance)
+        packed = pack(checkpoint, target, config.scheme, division=division, options=options, on_bytes=advance)
     with Container(target) as container:
         summary = describe(container)
-    if chosen.has_draft and all(entry["codec"] == "raw" for entry in summary["tensors"]):
+    if has_draft and all(entry["codec"] == "raw" for entry in summary["tensors"]):
         reporter.line(
             f"note: {config.scheme} divides two-dimensional tensors of BF16 or F16 (cassandra2: BF16) and found none; the "
             "draft is as large as the target"

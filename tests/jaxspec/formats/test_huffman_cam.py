@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxspec.formats import huffman, huffman_cam
+from jaxspec.formats import huffman, huffman_cam, huffman_columns
 from jaxspec.formats.patterns import BFLOAT16, FLOAT16, INT8
 
 # 0, 10, 110, 111 for the symbols 9, 4, 1 and 30.
@@ -210,21 +210,21 @@ def group_counts(patterns, number_format):
 @pytest.mark.parametrize("number_format", [FLOAT16, BFLOAT16], ids=lambda f: f.name)
 def test_every_pattern_comes_back(number_format):
     patterns = gaussian_patterns(number_format, (23, 13))
-    codes = huffman_cam.column_codes(patterns, number_format=number_format)
+    codes = huffman_columns.column_codes(patterns, number_format=number_format)
     cams = [huffman_cam.build_cam(code) for code in codes]
     # 299 weights and 65,536 patterns: 45 columns of 1463.
     columns = np.random.default_rng(1).permutation(patterns).reshape(45, 1463)
-    encode = partial(huffman_cam.encode_column, codes=codes, number_format=number_format, capacity_words=400)
+    encode = partial(huffman_columns.encode_column, codes=codes, number_format=number_format, capacity_words=400)
     column = quick_jit(jax.vmap(encode))(jnp.asarray(columns))
     used = np.stack([bank.num_bits for bank in column.banks], axis=-1)
     coded = sum(
         huffman.num_bits(count, code.lengths) for count, code in zip(group_counts(patterns, number_format), codes)
     )
     expected_bits = RAW_BITS[number_format] * patterns.size + coded
-    assert huffman_cam.num_bits(column, number_format=number_format) == expected_bits
+    assert huffman_columns.num_bits(column, number_format=number_format) == expected_bits
     for register_bits, reads in ((32, np.full_like(used, 1464)), (64, 1 + -(-used // 32))):
         run_column = partial(
-            huffman_cam.decode_column, cams=cams, number_format=number_format, register_bits=register_bits
+            huffman_columns.decode_column, cams=cams, number_format=number_format, register_bits=register_bits
         )
         run = quick_jit(jax.vmap(run_column))(column)
         np.testing.assert_array_equal(run.bits, columns)
@@ -235,8 +235,8 @@ def test_every_pattern_comes_back(number_format):
 
 def test_raw_groups_pass_through():
     bits = gaussian_patterns(BFLOAT16, (5, 7))[:35]
-    codes = huffman_cam.column_codes(bits, number_format=BFLOAT16)
-    encode = partial(huffman_cam.encode_column, codes=codes, number_format=BFLOAT16, capacity_words=9)
+    codes = huffman_columns.column_codes(bits, number_format=BFLOAT16)
+    encode = partial(huffman_columns.encode_column, codes=codes, number_format=BFLOAT16, capacity_words=9)
     column = quick_jit(encode)(jnp.asarray(bits))
     np.testing.assert_array_equal(column.raw[0], bits >> 15)
     np.testing.assert_array_equal(column.raw[1], bits & 0x7F)
@@ -260,9 +260,9 @@ def test_each_column_may_have_its_own_code():
 def damaged():
     """A sound column, its decoders, and what may be done to a bank."""
     bits = gaussian_patterns(FLOAT16, (4, 31))[:124]
-    codes = huffman_cam.column_codes(bits)
-    column = quick_jit(partial(huffman_cam.encode_column, codes=codes, capacity_words=21))(jnp.asarray(bits))
-    run_column = quick_jit(partial(huffman_cam.decode_column, cams=[huffman_cam.build_cam(code) for code in codes]))
+    codes = huffman_columns.column_codes(bits)
+    column = quick_jit(partial(huffman_columns.encode_column, codes=codes, capacity_words=21))(jnp.asarray(bits))
+    run_column = quick_jit(partial(huffman_columns.decode_column, cams=[huffman_cam.build_cam(code) for code in codes]))
     replace = lambda bank, **new: column._replace(
         banks=tuple(b._replace(**new) if i == bank else b for i, b in enumerate(column.banks))
     )
@@ -318,19 +318,19 @@ def test_wrong_static_values_are_refused():
         )
     bits = jnp.zeros(3, jnp.uint16)
     with pytest.raises(ValueError, match="2 codes came"):
-        huffman_cam.encode_column(bits, [HAND_CODE] * 2, capacity_words=1)
+        huffman_columns.encode_column(bits, [HAND_CODE] * 2, capacity_words=1)
     with pytest.raises(ValueError, match="codes 2 groups"):
-        huffman_cam.expected_bits([jnp.ones(16)] * 3, number_format=BFLOAT16)
+        huffman_columns.expected_bits([jnp.ones(16)] * 3, number_format=BFLOAT16)
     with pytest.raises(NotImplementedError, match="int8"):
-        huffman_cam.column_codes(bits, number_format=INT8)
+        huffman_columns.column_codes(bits, number_format=INT8)
 
 
 @pytest.mark.parametrize("number_format", [FLOAT16, BFLOAT16], ids=lambda f: f.name)
 def test_expected_bits_are_those_of_the_codes(number_format):
     bits = gaussian_patterns(number_format, (19, 41))[: 19 * 41]
-    codes = huffman_cam.column_codes(bits, number_format=number_format, max_length=6)
+    codes = huffman_columns.column_codes(bits, number_format=number_format, max_length=6)
     counts = group_counts(bits, number_format)
-    mean = quick_jit(partial(huffman_cam.expected_bits, number_format=number_format, max_length=6))
+    mean = quick_jit(partial(huffman_columns.expected_bits, number_format=number_format, max_length=6))
     coded = sum(huffman.mean_length(count, code.lengths) for count, code in zip(counts, codes))
     found = mean([count.astype(np.float32) for count in counts])
     np.testing.assert_allclose(found, RAW_BITS[number_format] + coded, rtol=1e-5)
@@ -338,4 +338,4 @@ def test_expected_bits_are_those_of_the_codes(number_format):
 
 def test_gradient_of_expected_bits(check_gradient):
     counts = [jnp.array([9.0, 4.1, 1.3, 0.6]), jnp.array([1.0, 1.1, 3.2])]
-    check_gradient(partial(huffman_cam.expected_bits, number_format=BFLOAT16, max_length=3), counts)
+    check_gradient(partial(huffman_columns.expected_bits, number_format=BFLOAT16, max_length=3), counts)

@@ -10,7 +10,7 @@ from unittest import mock
 import ml_dtypes
 import numpy as np
 
-from jaxspec.formats.container import Container, Selection, open_checkpoint, pack, packing, scheme, unpack
+from jaxspec.formats.container import Container, Selection, open_checkpoint, pack, packing, unpack
 from jaxspec.formats.container.gain import CodedSize
 from jaxspec.formats.container.layout import PRELUDE_BYTES, compressed, directory_bytes, write_prelude
 
@@ -76,9 +76,7 @@ class ByMagnitude:
 
 def pack_to(path, source, scheme_name, division=None, **options):
     """Pack a file or folder with a scheme."""
-    chosen = scheme(scheme_name)
-    division = (division or ByMagnitude()) if chosen.has_draft else None
-    return pack(open_checkpoint(source), path, scheme_name, chosen, division=division, **options)
+    return pack(open_checkpoint(source), path, scheme_name, division=division or ByMagnitude(), **options)
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ from rich.console import Console
 
 from jaxspec.errors import InputError
 from jaxspec.files import to_json
-from jaxspec.formats.container import SCHEMES, Container, unpack
+from jaxspec.formats.container import CODECS, Container, unpack
 from jaxspec.formats.container.layout import directory_bytes
 from jaxspec.runs.progress import Reporter
 from jaxspec.studies.pack.inspection import inspect_file
@@ -42,7 +42,7 @@ def packed(tmp_path_factory):
     source = write_checkpoint(folder / "source" / "model.safetensors", tensors)
     (folder / "source" / "config.json").write_text("{}")
     found = {}
-    for scheme_name in SCHEMES:
+    for scheme_name in CODECS:
         pack_to(folder / "a.jspk", source.parent, scheme_name)
         with Container(folder / "a.jspk") as container:
             target = {name: container.read(name) for name in container.tensors}
@@ -135,7 +135,7 @@ def test_every_changed_byte_is_noticed(packed, scheme_name, step, tmp_path):
         assert isinstance(found, str) or same(found, target)
 
 
-@pytest.mark.parametrize("scheme_name", SCHEMES)
+@pytest.mark.parametrize("scheme_name", CODECS)
 def test_what_is_cut_or_longer_is_refused(packed, scheme_name, tmp_path):
     content, target = packed[scheme_name]
     path = tmp_path / "a.jspk"
@@ -229,7 +229,7 @@ def signed_text(content, directory):
     return under_text(content, json.dumps(directory).encode())
 
 
-@pytest.mark.parametrize("scheme_name", SCHEMES)
+@pytest.mark.parametrize("scheme_name", CODECS)
 def test_odd_values_everywhere_in_the_directory(packed, scheme_name, tmp_path):
     content, target = packed[scheme_name]
     directory, _ = directory_of(content)
@@ -426,7 +426,7 @@ def replace_section(content, tensor_name, role, new):
     return signed_again(content[:place] + new + content[place + length :], directory)
 
 
-@pytest.mark.parametrize("scheme_name", SCHEMES)
+@pytest.mark.parametrize("scheme_name", CODECS)
 def test_sections_that_lie_give_no_wrong_values(packed, scheme_name, tmp_path):
     """Other bytes with a right checksum: what they decode to is compared with the tensor's own digest."""
     content, _ = packed[scheme_name]

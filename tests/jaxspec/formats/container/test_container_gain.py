@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from container_samples import ByMagnitude, directory_of, pack_to, tensor, weights, write_checkpoint
 
-from jaxspec.formats.container import SCHEMES, Container, unpack
+from jaxspec.formats.container import CODECS, Container, unpack
 from jaxspec.formats.container.gain import CodedSize
 from jaxspec.studies.pack.inspection import describe, inspect_file
 from jaxspec.studies.pack.report import tensor_table, whole_lines
@@ -30,7 +30,7 @@ def source(tmp_path_factory):
     return write_checkpoint(folder / "model.safetensors", tensors)
 
 
-@pytest.mark.parametrize("scheme_name", SCHEMES)
+@pytest.mark.parametrize("scheme_name", CODECS)
 def test_no_tensor_takes_more_than_it_is(source, tmp_path, scheme_name):
     pack_to(tmp_path / "a.jspk", source, scheme_name)
     with Container(tmp_path / "a.jspk") as container:

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxspec.errors import InputError
-from jaxspec.formats.container import Container, open_checkpoint, pack, scheme, unpack
+from jaxspec.formats.container import Container, open_checkpoint, pack, unpack
 
 #: Bytes of an element of every dtype that safetensors names.
 ITEM_BYTES = {
@@ -291,7 +291,7 @@ def test_fields_that_never_change_are_not_stored(tmp_path):
         {"wide": values.astype(np.float32), "narrow": values, "same": same}, tmp_path / "w.safetensors"
     )
     path = tmp_path / "w.jspk"
-    pack(open_checkpoint(tmp_path / "w.safetensors"), path, "huffman", scheme("huffman"))
+    pack(open_checkpoint(tmp_path / "w.safetensors"), path, "huffman")
     with Container(path) as container:
         stored = {n: sum(s.length for c in t.chunks for s in c.values()) for n, t in container.tensors.items()}
         for name, expected in (("wide", values.astype(np.float32).view(np.uint32)), ("same", same.view(np.uint16))):

@@ -7,7 +7,7 @@ import pytest
 from container_samples import pack_to, tensor, weights, write_checkpoint
 
 from jaxspec.errors import InputError
-from jaxspec.formats.container import Container, open_checkpoint, scheme
+from jaxspec.formats.container import Container, codec_of, open_checkpoint
 from jaxspec.formats.container.tensors import PATTERN_DTYPES
 
 SMALL = tensor("a", "U8", np.arange(7, dtype=np.uint8))
@@ -141,6 +141,6 @@ def test_names_that_cannot_be_printed(tmp_path):
 
 
 def test_schemes_are_known_by_name():
-    assert scheme("huffman").codec.name == "huffman"
+    assert codec_of("huffman").name == "huffman"
     with pytest.raises(InputError, match=r"scheme 'zip' came; allowed are cassandra1, .*raw"):
-        scheme("zip")
+        codec_of("zip")

@@ -11,10 +11,26 @@ os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0 --xla_llvm_disable
 )
 
 import jax
+import jaxtyping
+import pytest
 from hypothesis import settings
+
+# Shapes and types of arrays are checked against the annotations, in tests only.
+jaxtyping.install_import_hook(["jaxspec", "hwmodels"], "array_hints.check_arrays")
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 # The same examples on every machine and in every run; compilation makes the first example slow, so no deadline.
 settings.register_profile("jaxspec", deadline=None, derandomize=True)
 settings.load_profile("jaxspec")
+
+
+@pytest.fixture(autouse=True)
+def _wrong_arrays(request):
+    """Tests that pass wrong arrays on purpose are to read the library's own line, not the annotation's."""
+    if request.node.get_closest_marker("wrong_arrays") is None:
+        yield
+        return
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)

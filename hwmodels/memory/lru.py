@@ -35,7 +35,7 @@ __all__ = [
     "zipf_popularity",
 ]
 
-ItemArray: TypeAlias = Float[Array, "*b item"]
+ItemArray: TypeAlias = Float[Array, "... item"]
 
 #: Rate of items that are never requested, in parts of the mean: they have room only when all others do.
 _NEVER = 1e-12
@@ -55,12 +55,12 @@ class CacheHits:
     hit_size: Float[Array, "*b"]
 
     @property
-    def hit_rate(self) -> Float[Array, "*b"]:
+    def hit_rate(self) -> Float[Array, "..."]:
         """Share of the requests that hit, in [0, 1]."""
         return self.hit_items / self.requested_items
 
     @property
-    def missed_size(self) -> Float[Array, "*b"]:
+    def missed_size(self) -> Float[Array, "..."]:
         """What has to be fetched from behind the cache."""
         return self.requested_size - self.hit_size
 
@@ -85,8 +85,8 @@ def zipf_popularity(exponent: Number, shift: Number = 0.0, *, num_items: int) ->
 
 
 def characteristic_time(
-    popularity: Float[Array, "*b item"], capacity: Number, *, item_sizes: Number = 1.0
-) -> Float[Array, "*b"]:
+    popularity: ItemArray, capacity: Number, *, item_sizes: Number = 1.0
+) -> Float[Array, "..."]:
     """Requests after which an item that was not requested again is evicted.
 
     Args:
@@ -100,7 +100,7 @@ def characteristic_time(
     return jnp.where(full, jnp.inf, _time(rates, sizes, capacity))
 
 
-def residency(popularity: Float[Array, "*b item"], capacity: Number, *, item_sizes: Number = 1.0) -> ItemArray:
+def residency(popularity: ItemArray, capacity: Number, *, item_sizes: Number = 1.0) -> ItemArray:
     """P(item is in the cache) at a random moment, and thus P(hit | item is requested).
 
     Args:
@@ -119,7 +119,7 @@ def residency(popularity: Float[Array, "*b item"], capacity: Number, *, item_siz
     return _residency(rates, sizes, capacity)
 
 
-def request_hits(popularity: Float[Array, "*b item"], capacity: Number, *, item_sizes: Number = 1.0) -> CacheHits:
+def request_hits(popularity: ItemArray, capacity: Number, *, item_sizes: Number = 1.0) -> CacheHits:
     """Expected hits of one request of one item.
 
     Args:
@@ -131,7 +131,7 @@ def request_hits(popularity: Float[Array, "*b item"], capacity: Number, *, item_
     return _hits(shares, _residency(rates, sizes, capacity), sizes)
 
 
-def inclusion_probability(popularity: Float[Array, "*b item"], draws: Number) -> ItemArray:
+def inclusion_probability(popularity: ItemArray, draws: Number) -> ItemArray:
     """P(item is among `draws` different ones), drawn one after the other in proportion to the popularity of those left.
 
     Args:
@@ -147,7 +147,7 @@ def inclusion_probability(popularity: Float[Array, "*b item"], draws: Number) ->
     return residency(popularity, draws)
 
 
-def distinct_items(popularity: Float[Array, "*b item"], draws: Number, *, tokens: Number = 1.0) -> Float[Array, "*b"]:
+def distinct_items(popularity: ItemArray, draws: Number, *, tokens: Number = 1.0) -> Float[Array, "..."]:
     """Expected number of different items that a step requests, each token drawing `draws` different ones.
 
     Args:
@@ -162,7 +162,7 @@ def distinct_items(popularity: Float[Array, "*b item"], draws: Number, *, tokens
 
 
 def step_hits(
-    popularity: Float[Array, "*b item"],
+    popularity: ItemArray,
     capacity: Number,
     *,
     draws: Number,
@@ -209,8 +209,8 @@ def _touched(inclusion: ItemArray, tokens: Number) -> ItemArray:
 
 
 def _prepare(
-    popularity: Float[Array, "*b item"], capacity: Number, item_sizes: Number
-) -> tuple[ItemArray, ItemArray, ItemArray, Float[Array, "*b"]]:
+    popularity: ItemArray, capacity: Number, item_sizes: Number
+) -> tuple[ItemArray, ItemArray, ItemArray, Float[Array, "..."]]:
     """Shares, which sum to 1, rates, which are above 0, and sizes "*b item", and a capacity "*b" within the range."""
     popularity, capacity, sizes = (jnp.asarray(as_float(value)) for value in (popularity, capacity, item_sizes))
     if popularity.ndim == 0 or popularity.shape[-1] == 0:
@@ -227,7 +227,7 @@ def _prepare(
 
 
 @jax.jit  # or each call outside of a jit would compile the loop anew
-def _solve(rates: ItemArray, sizes: ItemArray, capacity: Float[Array, "*b"]) -> Float[Array, "*b"]:
+def _solve(rates: ItemArray, sizes: ItemArray, capacity: Float[Array, "..."]) -> Float[Array, "..."]:
     """The time at which the items requested fill the capacity, which lies between 0 and the sum of the sizes.
 
     Newton's method: the filled size is concave in time, so that from a time that is too short it never overshoots.
@@ -254,7 +254,7 @@ def _solve(rates: ItemArray, sizes: ItemArray, capacity: Float[Array, "*b"]) -> 
 
 
 @jax.custom_jvp
-def _time(rates: ItemArray, sizes: ItemArray, capacity: Float[Array, "*b"]) -> Float[Array, "*b"]:
+def _time(rates: ItemArray, sizes: ItemArray, capacity: Float[Array, "..."]) -> Float[Array, "..."]:
     """The characteristic time, finite even where everything fits."""
     total = jnp.sum(sizes, axis=-1)
     full, empty = capacity >= total, capacity <= 0
@@ -273,7 +273,7 @@ def _time_jvp(primals, tangents):
 
 
 @jax.custom_jvp
-def _residency(rates: ItemArray, sizes: ItemArray, capacity: Float[Array, "*b"]) -> ItemArray:
+def _residency(rates: ItemArray, sizes: ItemArray, capacity: Float[Array, "..."]) -> ItemArray:
     # Not differentiated through the time: where everything fits it is infinite, while this has a finite gradient.
     return -jnp.expm1(-rates * _time(rates, sizes, capacity)[..., None])
 
@@ -290,7 +290,7 @@ def _residency_jvp(primals, tangents):
     return -jnp.expm1(exponents), direct + gain * _unfilled(primals, tangents, time[..., 0])[..., None]
 
 
-def _unfilled(primals, tangents, time: Float[Array, "*b"]) -> Float[Array, "*b"]:
+def _unfilled(primals, tangents, time: Float[Array, "..."]) -> Float[Array, "..."]:
     """Capacity that a change of everything opens at a fixed time, to first order."""
     rates, sizes, _ = primals
     exponents = -rates * time[..., None]

@@ -99,7 +99,7 @@ def _not_negative(share: Float[Array, "*b"]) -> Float[Array, "*b"]:
     return share + jax.lax.stop_gradient(jnp.maximum(share, 0.0) - share)
 
 
-def _share_of(one: Float[Array, "*b"], other: Float[Array, "*b"], power: int) -> Float[Array, "*b"]:
+def _share_of(one: Float[Array, "*#b"], other: Float[Array, "*#b"], power: int) -> Float[Array, "*b"]:
     """one^p / (one^p + other^p), both >= 0 and not both 0, without the powers of small numbers underflowing."""
     # The share has no scale, so a constant one may be taken out.
     scale = jax.lax.stop_gradient(jnp.maximum(one, other))

@@ -101,7 +101,7 @@ def ordered_pattern(log_score: Float[Array, "*b"]) -> UInt32[Array, "*b"]:
 
 
 def keep_largest(
-    magnitude: UInt16[Array, "*b column"] | UInt32[Array, "*b column"], keep: Int[Array, "*b"]
+    magnitude: UInt16[Array, "*b column"] | UInt32[Array, "*b column"], keep: Int[Array, "*#b"]
 ) -> Bool[Array, "*b column"]:
     """Mask of the `keep` largest of each row, ties kept from the right (as `hard_mask` does), without sorting.
 

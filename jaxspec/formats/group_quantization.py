@@ -169,7 +169,10 @@ def num_bits(quantized: GroupQuantized) -> int:
 
 
 def expected_bits(
-    num_values: Float[Array, "*b"], code_bits: Float[Array, "*b"], *, group_size: Float[Array, "*b"] | int = BLOCK
+    num_values: Float[Array, "*#b"] | float,
+    code_bits: Float[Array, "*#b"] | float,
+    *,
+    group_size: Float[Array, "*#b"] | float = BLOCK,
 ) -> Float[Array, "*b"]:
     """Bits of so many elements at a fractional code width: smooth in all three, without kinks for positive group sizes.
 

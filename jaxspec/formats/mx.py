@@ -254,7 +254,7 @@ def _magnitude(pattern: UInt[Array, "*b"], number_format: NumberFormat) -> _Magn
 
 
 def _round(
-    magnitude: _Magnitude, scale: Int[Array, "*b"], negative: Bool[Array, "*b"], element: ElementFormat
+    magnitude: _Magnitude, scale: Int[Array, "*#b"], negative: Bool[Array, "*b"], element: ElementFormat
 ) -> UInt[Array, "*b"]:
     """Element codes of magnitudes over 2^scale, to nearest, ties to even."""
     field = jnp.maximum(magnitude.exponent - scale + element.bias, 1)

@@ -212,7 +212,7 @@ def join(parts: MXParts) -> SharedExponentTensor:
 
 def num_bits(
     kept: Bool[Array, "*b column"],
-    cut_bits: Int[Array, "*b"] | int,
+    cut_bits: Int[Array, "*#b"] | int,
     *,
     block_size: int = BLOCK_SIZE,
     mantissa_bits: int = MANTISSA_BITS,

@@ -29,7 +29,7 @@ class SplitTensor:
     number_format: NumberFormat = struct.field(pytree_node=False)
 
 
-def split_tensor(x: Float[Array, "*b"], kept: Bool[Array, "*b"], cut_bits: Int[Array, "*b"] | int) -> SplitTensor:
+def split_tensor(x: Float[Array, "*b"], kept: Bool[Array, "*b"], cut_bits: Int[Array, "*#b"] | int) -> SplitTensor:
     """Divide a tensor by a bitmap and a number of cut mantissa bits.
 
     Args:

@@ -125,7 +125,7 @@ def padding_overhead(stream_bits: Sequence[int], layout: Layout) -> float:
 
 
 def expected_bits(
-    mean_bits: Float[Array, "*b type"], num_values: Float[Array, "*b"] | float, *, layout: Layout
+    mean_bits: Float[Array, "*#b type"], num_values: Float[Array, "*#b"] | float, *, layout: Layout
 ) -> Float[Array, "*b"]:
     """Expected bits of the superblocks of a tensor, padding included.
 

@@ -136,7 +136,7 @@ def num_bits(quantized: TileQuantized) -> int:
 
 
 def expected_bits(
-    shape: tuple[int, int], code_bits: Float[Array, "*b"], *, group_size: Float[Array, "*b"] | int = TILE
+    shape: tuple[int, int], code_bits: Float[Array, "*#b"] | float, *, group_size: Float[Array, "*#b"] | float = TILE
 ) -> Float[Array, "*b"]:
     """Bits of a matrix at a fractional code width, padding included: linear in the width, smooth in the group size.
 
@@ -176,7 +176,7 @@ def unpack_super_groups(packed: UInt8[Array, "*b super 128"]) -> UInt8[Array, "*
     return lanes.reshape(*packed.shape[:-2], packed.shape[-2] * SUPER_GROUP)
 
 
-def vlut16(indices: UInt8[Array, "*b bytes"], table: Float16[Array, "*b 16"]) -> Float16[Array, "*b 2 half"]:
+def vlut16(indices: UInt8[Array, "*b bytes"], table: Float16[Array, "*#b 16"]) -> Float16[Array, "*b 2 half"]:
     """The lookup instruction: each byte's low four bits choose one of sixteen 2-byte entries.
 
     The bytes' results are twice as wide and fill two registers: even bytes the first, odd bytes the second.

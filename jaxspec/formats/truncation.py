@@ -15,7 +15,7 @@ __all__ = ["expected_bits", "high_part", "low_part", "num_bits", "truncate"]
 
 
 def high_part(
-    bits: UInt[Array, "*b"], cut_bits: Int[Array, "*b"] | int, *, number_format: NumberFormat | None = None
+    bits: UInt[Array, "*b"], cut_bits: Int[Array, "*#b"] | int, *, number_format: NumberFormat | None = None
 ) -> UInt[Array, "*b"]:
     """The patterns with their lowest `cut_bits` bits zeroed: what the draft reads.
 
@@ -37,13 +37,13 @@ def high_part(
 
 
 def low_part(
-    bits: UInt[Array, "*b"], cut_bits: Int[Array, "*b"] | int, *, number_format: NumberFormat | None = None
+    bits: UInt[Array, "*b"], cut_bits: Int[Array, "*#b"] | int, *, number_format: NumberFormat | None = None
 ) -> UInt[Array, "*b"]:
     """The cut bits: what only the target reads. `high_part | low_part` is the pattern; see `high_part`."""
     return bits ^ high_part(bits, cut_bits, number_format=number_format)
 
 
-def truncate(x: Float[Array, "*b"], cut_bits: Int[Array, "*b"] | int) -> Float[Array, "*b"]:
+def truncate(x: Float[Array, "*b"], cut_bits: Int[Array, "*#b"] | int) -> Float[Array, "*b"]:
     """The values with their lowest mantissa bits zeroed: rounded toward zero; a NaN with low payload becomes an infinity.
 
     A step function of the values; the gradient given is zero everywhere.
@@ -58,7 +58,7 @@ def truncate(x: Float[Array, "*b"], cut_bits: Int[Array, "*b"] | int) -> Float[A
     return from_bits(high_part(to_bits(x), cut_bits, number_format=number_format), number_format)
 
 
-def num_bits(number_format: NumberFormat, cut_bits: Int[Array, "*b"] | int) -> Int[Array, "*b"] | int:
+def num_bits(number_format: NumberFormat, cut_bits: Int[Array, "*#b"] | int) -> Int[Array, "*b"] | int:
     """Bits of a truncated value: what is left of sign, exponent and mantissa.
 
     Raises:

@@ -9,7 +9,7 @@ import math
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Int32, UInt8
+from jaxtyping import Array, Float, Int, Integer, Int32, UInt8
 
 __all__ = [
     "CODEBOOK_ENTRY_BITS",
@@ -72,7 +72,7 @@ class UnaryStream(NamedTuple):
     num_bits: Int32[Array, ""]
 
 
-def build_codebook(counts: Float[Array, "*b symbol"] | Int[Array, "*b symbol"]) -> Codebook:
+def build_codebook(counts: Float[Array, "*b symbol"] | Integer[Array, "*b symbol"]) -> Codebook:
     """Codebook of the shortest unary code for symbols that occur this often; ties are ranked by symbol value."""
     if counts.shape[-1:] != (NUM_SYMBOLS,):
         raise ValueError(f"counts end in an axis of {NUM_SYMBOLS} symbols, these have shape {counts.shape}")
@@ -122,7 +122,7 @@ def _lengths(symbols: UInt8[Array, " n"], codebook: Codebook) -> Int32[Array, " 
     return codebook.rank_of[symbols.astype(jnp.int32)].astype(jnp.int32) + 1
 
 
-def weighted_counts(symbols: Int[Array, "*b n"], weights: Float[Array, "*b n"]) -> Float[Array, "*b symbol"]:
+def weighted_counts(symbols: Integer[Array, "*b n"], weights: Float[Array, "*b n"]) -> Float[Array, "*b symbol"]:
     """Occurrences of each of the 256 exponents, each value counted with its weight (0 to 1).
 
     Added up in blocks, in float32 at least, so that long rows are counted as well as short ones; linear in the weights.

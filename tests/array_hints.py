@@ -1,8 +1,8 @@
 """Shape annotations, checked in tests: what `jaxtyping.install_import_hook` hands each function of the libraries to.
 
-Only annotations of arrays are checked, by beartype. Plain types are not: pyright reads them, and a test that passes a wrong one
-wants the library's own line. NumPy arrays pass for JAX arrays, and numbers for arrays that may have no axes, as JAX itself takes them.
-Tests that pass wrong arrays on purpose, to read the library's own line, carry the mark `wrong_arrays`.
+Only annotations of arrays are checked, by beartype. Plain types are not: pyright reads them, and a test that passes a wrong
+one wants the library's own line. NumPy arrays pass for JAX arrays, and numbers for arrays that may have no axes, as JAX
+itself takes them. Tests that pass wrong arrays on purpose, to read the library's own line, carry the mark `wrong_arrays`.
 """
 
 import types

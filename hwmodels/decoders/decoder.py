@@ -209,7 +209,7 @@ def smooth_decoders_needed(
     return jnp.asarray(partitions) * smooth_maximum(jnp.stack(jnp.broadcast_arrays(*needed), axis=-1), temperature)
 
 
-def _smooth_quotient(work: Float[Array, "*b"], rate: Leaf, temperature: Number) -> Float[Array, "*b"]:
+def _smooth_quotient(work: Float[Array, ...], rate: Leaf, temperature: Number) -> Float[Array, ...]:
     rate = jnp.asarray(as_float(rate))
     counts = (work > 0) & jnp.isfinite(rate)
     # What is not used is fed numbers at which the gradient is finite: NaN times 0 would be NaN.

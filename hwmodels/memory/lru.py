@@ -55,12 +55,12 @@ class CacheHits:
     hit_size: Float[Array, "*b"]
 
     @property
-    def hit_rate(self) -> Float[Array, "..."]:
+    def hit_rate(self) -> Float[Array, ...]:
         """Share of the requests that hit, in [0, 1]."""
         return self.hit_items / self.requested_items
 
     @property
-    def missed_size(self) -> Float[Array, "..."]:
+    def missed_size(self) -> Float[Array, ...]:
         """What has to be fetched from behind the cache."""
         return self.requested_size - self.hit_size
 
@@ -84,9 +84,7 @@ def zipf_popularity(exponent: Number, shift: Number = 0.0, *, num_items: int) ->
     return jax.nn.softmax(-exponent * jnp.log(ranks + shift), axis=-1)
 
 
-def characteristic_time(
-    popularity: ItemArray, capacity: Number, *, item_sizes: Number = 1.0
-) -> Float[Array, "..."]:
+def characteristic_time(popularity: ItemArray, capacity: Number, *, item_sizes: Number = 1.0) -> Float[Array, ...]:
     """Requests after which an item that was not requested again is evicted.
 
     Args:
@@ -147,7 +145,7 @@ def inclusion_probability(popularity: ItemArray, draws: Number) -> ItemArray:
     return residency(popularity, draws)
 
 
-def distinct_items(popularity: ItemArray, draws: Number, *, tokens: Number = 1.0) -> Float[Array, "..."]:
+def distinct_items(popularity: ItemArray, draws: Number, *, tokens: Number = 1.0) -> Float[Array, ...]:
     """Expected number of different items that a step requests, each token drawing `draws` different ones.
 
     Args:
@@ -210,7 +208,7 @@ def _touched(inclusion: ItemArray, tokens: Number) -> ItemArray:
 
 def _prepare(
     popularity: ItemArray, capacity: Number, item_sizes: Number
-) -> tuple[ItemArray, ItemArray, ItemArray, Float[Array, "..."]]:
+) -> tuple[ItemArray, ItemArray, ItemArray, Float[Array, ...]]:
     """Shares, which sum to 1, rates, which are above 0, and sizes "*b item", and a capacity "*b" within the range."""
     popularity, capacity, sizes = (jnp.asarray(as_float(value)) for value in (popularity, capacity, item_sizes))
     if popularity.ndim == 0 or popularity.shape[-1] == 0:
@@ -227,7 +225,7 @@ def _prepare(
 
 
 @jax.jit  # or each call outside of a jit would compile the loop anew
-def _solve(rates: ItemArray, sizes: ItemArray, capacity: Float[Array, "..."]) -> Float[Array, "..."]:
+def _solve(rates: ItemArray, sizes: ItemArray, capacity: Float[Array, ...]) -> Float[Array, ...]:
     """The time at which the items requested fill the capacity, which lies between 0 and the sum of the sizes.
 
     Newton's method: the filled size is concave in time, so that from a time that is too short it never overshoots.
@@ -254,7 +252,7 @@ def _solve(rates: ItemArray, sizes: ItemArray, capacity: Float[Array, "..."]) ->
 
 
 @jax.custom_jvp
-def _time(rates: ItemArray, sizes: ItemArray, capacity: Float[Array, "..."]) -> Float[Array, "..."]:
+def _time(rates: ItemArray, sizes: ItemArray, capacity: Float[Array, ...]) -> Float[Array, ...]:
     """The characteristic time, finite even where everything fits."""
     total = jnp.sum(sizes, axis=-1)
     full, empty = capacity >= total, capacity <= 0
@@ -273,7 +271,7 @@ def _time_jvp(primals, tangents):
 
 
 @jax.custom_jvp
-def _residency(rates: ItemArray, sizes: ItemArray, capacity: Float[Array, "..."]) -> ItemArray:
+def _residency(rates: ItemArray, sizes: ItemArray, capacity: Float[Array, ...]) -> ItemArray:
     # Not differentiated through the time: where everything fits it is infinite, while this has a finite gradient.
     return -jnp.expm1(-rates * _time(rates, sizes, capacity)[..., None])
 
@@ -290,7 +288,7 @@ def _residency_jvp(primals, tangents):
     return -jnp.expm1(exponents), direct + gain * _unfilled(primals, tangents, time[..., 0])[..., None]
 
 
-def _unfilled(primals, tangents, time: Float[Array, "..."]) -> Float[Array, "..."]:
+def _unfilled(primals, tangents, time: Float[Array, ...]) -> Float[Array, ...]:
     """Capacity that a change of everything opens at a fixed time, to first order."""
     rates, sizes, _ = primals
     exponents = -rates * time[..., None]

@@ -217,7 +217,9 @@ def num_bits(groups: Int8Groups, *, draft_bits: int = 4) -> SliceBits:
     return SliceBits(draft, groups.values.size * (WEIGHT_BITS - draft_bits))
 
 
-def expected_bits(num_values: Float[Array, "*#b"] | float, draft_bits: Float[Array, "*#b"] | float, *, group_size: int = 32) -> SliceBits:
+def expected_bits(
+    num_values: Float[Array, "*#b"] | float, draft_bits: Float[Array, "*#b"] | float, *, group_size: int = 32
+) -> SliceBits:
     """Sizes at a fractional draft width, interpolated between whole ones: linear in both, without kinks."""
     draft = group_quantization.expected_bits(num_values, draft_bits, group_size=group_size)
     return SliceBits(draft, num_values * (WEIGHT_BITS - draft_bits))

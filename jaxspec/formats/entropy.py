@@ -33,7 +33,7 @@ def histogram(symbols: Int[Array, "*b n"] | UInt[Array, "*b n"], num_symbols: in
     return counts.reshape(*lead, num_symbols)
 
 
-def entropy_of(probabilities: Float[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
+def entropy_of(probabilities: Float[Array, ...], axis: int = -1) -> Float[Array, ...]:
     """Entropy in bits of probability vectors, which are taken as they are: nothing is normalised.
 
     Differentiable: the slope at p > 0 is -log2 p - 1/ln 2. At p = 0 it is infinite; given there (and below the smallest
@@ -46,7 +46,7 @@ def entropy_of(probabilities: Float[Array, "..."], axis: int = -1) -> Float[Arra
     return jnp.sum(probabilities * -logarithm, axis=axis)
 
 
-def entropy_bits(counts: Num[Array, "..."], axis: int = -1) -> Float[Array, "..."]:
+def entropy_bits(counts: Num[Array, ...], axis: int = -1) -> Float[Array, ...]:
     """Entropy in bits per symbol of an alphabet with these counts, along one axis.
 
     Differentiable in floating-point counts; at a count of 0 the slope is infinite, see `entropy_of` for what is given.

@@ -15,7 +15,7 @@ __all__ = ["expected_bits", "high_part", "low_part", "num_bits", "truncate"]
 
 
 def high_part(
-    bits: UInt[Array, "*b"], cut_bits: Int[Array, "*#b"] | int, *, number_format: NumberFormat | None = None
+    bits: UInt[Array, "*#b"], cut_bits: Int[Array, "*#b"] | int, *, number_format: NumberFormat | None = None
 ) -> UInt[Array, "*b"]:
     """The patterns with their lowest `cut_bits` bits zeroed: what the draft reads.
 
@@ -37,7 +37,7 @@ def high_part(
 
 
 def low_part(
-    bits: UInt[Array, "*b"], cut_bits: Int[Array, "*#b"] | int, *, number_format: NumberFormat | None = None
+    bits: UInt[Array, "*#b"], cut_bits: Int[Array, "*#b"] | int, *, number_format: NumberFormat | None = None
 ) -> UInt[Array, "*b"]:
     """The cut bits: what only the target reads. `high_part | low_part` is the pattern; see `high_part`."""
     return bits ^ high_part(bits, cut_bits, number_format=number_format)

@@ -9,7 +9,7 @@ import math
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Integer, Int32, UInt8
+from jaxtyping import Array, Float, Int32, Integer, UInt8
 
 __all__ = [
     "CODEBOOK_ENTRY_BITS",

@@ -247,6 +247,7 @@ def test_vmap_and_gradient_through_the_scales(jit):
     np.testing.assert_allclose(gradient, expected, rtol=3e-3)
 
 
+@pytest.mark.wrong_arrays
 def test_what_is_refused():
     values = np.zeros(4, np.int8)
     for draft_bits in (1, 7):

@@ -164,6 +164,7 @@ def test_rows_whose_ones_int32_does_not_count_are_refused(function):
         jax.eval_shape(function, jax.ShapeDtypeStruct((2**31,), bool))
 
 
+@pytest.mark.wrong_arrays
 @pytest.mark.parametrize(
     ("call", "message"),
     [

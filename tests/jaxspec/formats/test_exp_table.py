@@ -203,6 +203,7 @@ def test_gradient_of_the_numerators_holds_the_maximum_fixed(jit):
     np.testing.assert_array_equal(jit(jax.grad(total))(scores), softmax(scores, TABLE).numerators)
 
 
+@pytest.mark.wrong_arrays
 def test_what_is_refused():
     with pytest.raises(ValueError, match=r"float32.*float16 patterns"):
         exp_table.index(jnp.zeros(3))

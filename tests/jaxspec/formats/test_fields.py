@@ -102,6 +102,7 @@ def test_wrong_widths_are_refused(widths):
         fields.split(jnp.zeros(2, jnp.uint16), widths)
 
 
+@pytest.mark.wrong_arrays
 def test_signed_integers_are_refused():
     with pytest.raises(ValueError, match=r"dtype int8 came.*patterns.to_bits"):
         fields.split(jnp.zeros(2, jnp.int8), (4, 4))

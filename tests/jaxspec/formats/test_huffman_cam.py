@@ -1,34 +1,11 @@
-from functools import partial
-
-import jax
 import jax.numpy as jnp
-import ml_dtypes
 import numpy as np
 import pytest
+from huffman_cam_samples import HAND_CODE, decode, encode_bank, random_code
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxspec.formats import huffman, huffman_cam, huffman_columns
-from jaxspec.formats.patterns import BFLOAT16, FLOAT16, INT8
-
-# 0, 10, 110, 111 for the symbols 9, 4, 1 and 30.
-HAND_CODE = huffman.code_of_lengths(np.array([{9: 1, 4: 2, 1: 3, 30: 3}.get(s, 0) for s in range(32)]), max_length=5)
-
-BITS = {FLOAT16: (lambda x: x.astype(np.float16)), BFLOAT16: (lambda x: x.astype(ml_dtypes.bfloat16))}
-
-# Compiling is what these tests spend their time on.
-quick_jit = partial(
-    jax.jit, compiler_options={"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-)
-encode_bank = quick_jit(huffman_cam.encode_bank, static_argnames="capacity_words")
-decode = quick_jit(huffman_cam.decode, static_argnames=("num_symbols", "register_bits"))
-
-
-def random_code(rng, *, max_length, size=32, skew=4):
-    """A code in which every symbol but a few has a codeword."""
-    counts = rng.geometric(0.05, size=size) ** skew
-    counts[rng.integers(0, size, size=3)] = 0
-    return huffman.code_of_lengths(huffman.code_lengths(counts, max_length=max_length), max_length=max_length)
+from jaxspec.formats import huffman, huffman_cam
 
 
 def codewords(code):
@@ -65,14 +42,6 @@ def register_by_bits(bits, lengths, register_bits):
         assert len(valid) <= register_bits
         reads.append(read)
     return reads
-
-
-def gaussian_patterns(number_format, shape, seed=0):
-    """Weights with rows of different scales, and behind them every pattern once, so that each symbol has a codeword."""
-    rng = np.random.default_rng(seed)
-    values = 0.013 * np.exp(0.3 * rng.standard_normal((shape[0], 1))) * rng.standard_normal(shape)
-    sample = BITS[number_format](values.astype(np.float32)).view(np.uint16).reshape(-1)
-    return np.concatenate([sample, np.arange(1 << 16, dtype=np.uint16)])
 
 
 def test_stream_by_hand():
@@ -195,147 +164,3 @@ def test_more_than_one_match_is_no_match():
     broken = cam.replace(codewords=cam.codewords.at[1].set(0b01))
     run = decode(broken, jnp.array([0b0011 << 28], jnp.uint32), num_symbols=3)
     np.testing.assert_array_equal(run.matched, [True, False, False])
-
-
-GROUPS = {FLOAT16: [(10, 5), (5, 5), (0, 5)], BFLOAT16: [(11, 4), (7, 4)]}
-RAW_BITS = {FLOAT16: 1, BFLOAT16: 8}
-
-
-def group_counts(patterns, number_format):
-    """Occurrences in each coded group, by shifts of its place and masks of its width."""
-    groups = [((patterns >> place) & ((1 << width) - 1), 1 << width) for place, width in GROUPS[number_format]]
-    return [np.bincount(group.reshape(-1), minlength=size) for group, size in groups]
-
-
-@pytest.mark.parametrize("number_format", [FLOAT16, BFLOAT16], ids=lambda f: f.name)
-def test_every_pattern_comes_back(number_format):
-    patterns = gaussian_patterns(number_format, (23, 13))
-    codes = huffman_columns.column_codes(patterns, number_format=number_format)
-    cams = [huffman_cam.build_cam(code) for code in codes]
-    # 299 weights and 65,536 patterns: 45 columns of 1463.
-    columns = np.random.default_rng(1).permutation(patterns).reshape(45, 1463)
-    encode = partial(huffman_columns.encode_column, codes=codes, number_format=number_format, capacity_words=400)
-    column = quick_jit(jax.vmap(encode))(jnp.asarray(columns))
-    used = np.stack([bank.num_bits for bank in column.banks], axis=-1)
-    coded = sum(
-        huffman.num_bits(count, code.lengths) for count, code in zip(group_counts(patterns, number_format), codes)
-    )
-    expected_bits = RAW_BITS[number_format] * patterns.size + coded
-    assert huffman_columns.num_bits(column, number_format=number_format) == expected_bits
-    for register_bits, reads in ((32, np.full_like(used, 1464)), (64, 1 + -(-used // 32))):
-        run_column = partial(
-            huffman_columns.decode_column, cams=cams, number_format=number_format, register_bits=register_bits
-        )
-        run = quick_jit(jax.vmap(run_column))(column)
-        np.testing.assert_array_equal(run.bits, columns)
-        assert run.bits.dtype == jnp.uint16
-        assert bool(run.valid.all())
-        np.testing.assert_array_equal(run.reads, reads)
-
-
-def test_raw_groups_pass_through():
-    bits = gaussian_patterns(BFLOAT16, (5, 7))[:35]
-    codes = huffman_columns.column_codes(bits, number_format=BFLOAT16)
-    encode = partial(huffman_columns.encode_column, codes=codes, number_format=BFLOAT16, capacity_words=9)
-    column = quick_jit(encode)(jnp.asarray(bits))
-    np.testing.assert_array_equal(column.raw[0], bits >> 15)
-    np.testing.assert_array_equal(column.raw[1], bits & 0x7F)
-    assert len(column.banks) == 2
-    # All banks of a column are equally large.
-    assert {bank.words.shape for bank in column.banks} == {(9,)}
-
-
-def test_each_column_may_have_its_own_code():
-    rng = np.random.default_rng(4)
-    codes = [random_code(rng, max_length=10) for _ in range(3)]
-    symbols = np.stack([rng.choice(np.flatnonzero(code.lengths), size=77) for code in codes]).astype(np.uint8)
-    code, cam = (jax.tree.map(lambda *x: jnp.stack(x), *xs) for xs in (codes, map(huffman_cam.build_cam, codes)))
-    streams = jax.vmap(partial(encode_bank, capacity_words=25))(jnp.asarray(symbols), code)
-    runs = jax.vmap(partial(decode, num_symbols=77))(cam, streams.words)
-    np.testing.assert_array_equal(runs.symbols, symbols)
-    np.testing.assert_array_equal(runs.num_bits, streams.num_bits)
-
-
-@pytest.fixture(scope="module")
-def damaged():
-    """A sound column, its decoders, and what may be done to a bank."""
-    bits = gaussian_patterns(FLOAT16, (4, 31))[:124]
-    codes = huffman_columns.column_codes(bits)
-    column = quick_jit(partial(huffman_columns.encode_column, codes=codes, capacity_words=21))(jnp.asarray(bits))
-    run_column = quick_jit(partial(huffman_columns.decode_column, cams=[huffman_cam.build_cam(code) for code in codes]))
-    replace = lambda bank, **new: column._replace(
-        banks=tuple(b._replace(**new) if i == bank else b for i, b in enumerate(column.banks))
-    )
-    return bits, column, run_column, replace
-
-
-@pytest.mark.parametrize("bank", range(3))
-def test_a_corrupted_stream_is_flagged(damaged, bank):
-    bits, column, run_column, replace = damaged
-    sound = run_column(column)
-    assert bool(sound.valid)
-    np.testing.assert_array_equal(sound.bits, bits)
-    words = column.banks[bank].words
-    # Zeroed from the first word on, every symbol is that of the shortest codewords.
-    assert not run_column(replace(bank, words=jnp.zeros_like(words))).valid
-    assert not run_column(replace(bank, num_bits=column.banks[bank].num_bits + 1)).valid
-    assert not run_column(replace(bank, complete=jnp.bool_(False))).valid
-    # A bit in a bank is one in its group only.
-    flipped = run_column(replace(bank, words=words.at[1].set(words[1] ^ jnp.uint32(1 << 13)))).bits
-    assert np.any(np.asarray(flipped) != bits)
-    assert np.all((np.asarray(flipped) ^ bits) & np.uint16(0xFFFF ^ (0x1F << (10 - 5 * bank))) == 0)
-
-
-def test_what_cannot_be_written_is_flagged():
-    symbols = jnp.array([30, 9, 4, 1] * 9, jnp.uint8)
-    # 9 x (3 + 1 + 2 + 3) = 81 bits: three words are enough, two are not.
-    assert bool(encode_bank(symbols, HAND_CODE, capacity_words=3).complete)
-    short = encode_bank(symbols, HAND_CODE, capacity_words=2)
-    assert (int(short.num_bits), bool(short.complete)) == (81, False)
-    np.testing.assert_array_equal(short.words, encode_bank(symbols, HAND_CODE, capacity_words=3).words[:2])
-    for stranger in (7, 200):
-        assert not encode_bank(symbols.at[5].set(stranger), HAND_CODE, capacity_words=3).complete
-
-
-def test_wrong_static_values_are_refused():
-    with pytest.raises(ValueError, match=r"33 codewords.*holds 32"):
-        huffman_cam.build_cam(huffman.code_of_lengths(np.full(33, 6)))
-    with pytest.raises(ValueError, match="at most 31"):
-        huffman_cam.build_cam(huffman.code_of_lengths(np.array([1, 1]), max_length=32))
-    with pytest.raises(ValueError, match="symbol 300"):
-        huffman_cam.build_cam(huffman.code_of_lengths(np.eye(301, dtype=int)[300]))
-    cam, words = huffman_cam.build_cam(HAND_CODE), jnp.zeros(3, jnp.uint32)
-    with pytest.raises(ValueError, match="32 or 64"):
-        huffman_cam.decode(cam, words, num_symbols=1, register_bits=48)
-    with pytest.raises(ValueError, match="more columns"):
-        huffman_cam.decode(cam, words, num_symbols=1 << 29)
-    with pytest.raises(ValueError, match="capacity_words is -1"):
-        huffman_cam.encode_bank(jnp.zeros(1, jnp.uint8), HAND_CODE, capacity_words=-1)
-    with pytest.raises(ValueError, match="more columns"):
-        jax.eval_shape(
-            partial(huffman_cam.encode_bank, code=HAND_CODE, capacity_words=1),
-            jax.ShapeDtypeStruct((1 << 29,), np.uint8),
-        )
-    bits = jnp.zeros(3, jnp.uint16)
-    with pytest.raises(ValueError, match="2 codes came"):
-        huffman_columns.encode_column(bits, [HAND_CODE] * 2, capacity_words=1)
-    with pytest.raises(ValueError, match="codes 2 groups"):
-        huffman_columns.expected_bits([jnp.ones(16)] * 3, number_format=BFLOAT16)
-    with pytest.raises(NotImplementedError, match="int8"):
-        huffman_columns.column_codes(bits, number_format=INT8)
-
-
-@pytest.mark.parametrize("number_format", [FLOAT16, BFLOAT16], ids=lambda f: f.name)
-def test_expected_bits_are_those_of_the_codes(number_format):
-    bits = gaussian_patterns(number_format, (19, 41))[: 19 * 41]
-    codes = huffman_columns.column_codes(bits, number_format=number_format, max_length=6)
-    counts = group_counts(bits, number_format)
-    mean = quick_jit(partial(huffman_columns.expected_bits, number_format=number_format, max_length=6))
-    coded = sum(huffman.mean_length(count, code.lengths) for count, code in zip(counts, codes))
-    found = mean([count.astype(np.float32) for count in counts])
-    np.testing.assert_allclose(found, RAW_BITS[number_format] + coded, rtol=1e-5)
-
-
-def test_gradient_of_expected_bits(check_gradient):
-    counts = [jnp.array([9.0, 4.1, 1.3, 0.6]), jnp.array([1.0, 1.1, 3.2])]
-    check_gradient(partial(huffman_columns.expected_bits, number_format=BFLOAT16, max_length=3), counts)

@@ -1,5 +1,3 @@
-import math
-
 import gfloat
 import gfloat.formats
 import jax
@@ -7,8 +5,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from mx_samples import NAMES, SOME, decode, encode, wild
 
 from jaxspec.formats import mx
 
@@ -20,6 +17,8 @@ GFLOAT = {
     "E2M1": gfloat.formats.format_info_mxfp4_e2m1,
     "INT8": gfloat.formats.format_info_mxint8,
 }
+
+
 ML_DTYPES = {
     "E4M3": ml_dtypes.float8_e4m3fn,
     "E5M2": ml_dtypes.float8_e5m2,
@@ -27,22 +26,6 @@ ML_DTYPES = {
     "E2M3": ml_dtypes.float6_e2m3fn,
     "E2M1": ml_dtypes.float4_e2m1fn,
 }
-NAMES = list(mx.ELEMENTS)
-SOME = ["E5M2", "E2M1", "INT8"]
-SUBNORMAL = np.float32(1e-45)
-
-# Compiling is what these tests spend their time on.
-QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-encode = jax.jit(mx.encode, static_argnames=("element", "block_size"), compiler_options=QUICKLY)
-decode = jax.jit(mx.decode, compiler_options=QUICKLY)
-
-
-def wild(seed, rows=40, columns=75):
-    """Rows of any scale that float32 holds, subnormal ones too, values of very different size and zeros within a row."""
-    rng = np.random.default_rng(seed)
-    exponent = rng.integers(-150, 128, (rows, 1)) - rng.geometric(0.15, (rows, columns))
-    values = np.ldexp(rng.uniform(1, 2, (rows, columns)), exponent) * rng.choice([-1, 1, 1, -1, 0], (rows, columns))
-    return values.astype(np.float32)
 
 
 def gfloat_blocks(x, name, block_size):
@@ -205,102 +188,3 @@ def test_what_was_decoded_is_encoded_alike(name):
     tensor = encode(jnp.asarray(wild(8)), mx.ELEMENTS[name])
     again = encode(decode(tensor), mx.ELEMENTS[name])
     jax.tree.map(np.testing.assert_array_equal, again, tensor)
-
-
-@pytest.mark.parametrize("name", SOME)
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, -np.nan])
-def test_a_nan_or_an_infinity_makes_its_block_nan_and_no_other(name, value):
-    x = np.linspace(-3, 5, 21, dtype=np.float32)
-    x[9] = value
-    tensor = encode(jnp.asarray(x), mx.ELEMENTS[name], block_size=8)
-    assert (np.asarray(tensor.scale) == 0xFF).tolist() == [False, True, False]
-    assert not np.any(tensor.elements[1])
-    assert np.isnan(decode(tensor)).tolist() == [False] * 8 + [True] * 8 + [False] * 5
-
-
-@pytest.mark.parametrize("name", SOME)
-def test_zeros(name):
-    x = jnp.array([0.0, -0.0, 0.0, SUBNORMAL])
-    tensor = encode(x, mx.ELEMENTS[name], block_size=3)
-    assert tensor.scale.tolist() == [0, 0]
-    sign = [0, 1 << (mx.ELEMENTS[name].total_bits - 1) if name != "INT8" else 0, 0]
-    assert tensor.elements[0].tolist() == sign
-    np.testing.assert_array_equal(np.signbit(decode(tensor)), [False, name != "INT8", False, False])
-
-
-def test_subnormal_values_survive_where_the_element_reaches_them():
-    # Under the least scale 2^-127 the steps of E5M2 are 2^-143, of E4M3 2^-136: 5 x 2^-143 is 2^-141 (1 + 1/4) and stays.
-    x = np.ldexp(np.array([5.0, -3.0, 0.5, 1.5], np.float32), -143)
-    np.testing.assert_array_equal(decode(encode(jnp.asarray(x), mx.E5M2)), np.ldexp(np.float32([5, -3, 0, 2]), -143))
-    assert not np.any(np.asarray(encode(jnp.asarray(x), mx.E4M3).elements) & 0x7F)
-
-
-@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
-@pytest.mark.parametrize("name", ["E5M2", "INT8"])
-def test_narrow_values_are_encoded_as_their_float32_values(name, dtype):
-    patterns = np.random.default_rng(9).permutation(1 << 16).astype(np.uint16)
-    infinity = np.array(np.inf, dtype).view(np.uint16)
-    patterns = patterns[patterns & 0x7FFF < infinity]
-    x = patterns[: patterns.size // 13 * 13].view(dtype).reshape(-1, 13)
-    narrow = encode(jnp.asarray(x), mx.ELEMENTS[name], block_size=5)
-    wide = encode(jnp.asarray(x.astype(np.float32)), mx.ELEMENTS[name], block_size=5)
-    jax.tree.map(np.testing.assert_array_equal, narrow, wide)
-
-
-@settings(max_examples=10)
-@given(
-    shape=st.sampled_from([(0,), (1,), (31,), (33,), (3, 0), (0, 5), (2, 1, 10)]),
-    block_size=st.sampled_from([1, 3, 32]),
-    name=st.sampled_from(NAMES),
-)
-def test_any_shape_and_its_bits(shape, block_size, name):
-    element = mx.ELEMENTS[name]
-    x = jnp.asarray(np.random.default_rng(len(shape)).standard_normal(shape), jnp.float32)
-    tensor = encode(x, element, block_size=block_size)
-    blocks = math.ceil(shape[-1] / block_size)
-    assert tensor.scale.shape == (*shape[:-1], blocks)
-    assert tensor.elements.shape == (*shape[:-1], blocks, block_size)
-    assert decode(tensor).shape == shape
-    stored = 8 * tensor.scale.size + element.total_bits * tensor.elements.size
-    assert mx.num_bits(shape, element, block_size=block_size) == stored
-
-
-def test_rows_are_apart():
-    x = jnp.asarray(wild(10, rows=6, columns=11)).reshape(2, 3, 11)
-    together = encode(x, mx.E3M2, block_size=4)
-    by_row = jax.vmap(jax.vmap(lambda row: encode(row, mx.E3M2, block_size=4)))(x)
-    assert jax.tree.structure(together) == jax.tree.structure(by_row)
-    jax.tree.map(np.testing.assert_array_equal, together, by_row)
-    np.testing.assert_array_equal(jax.vmap(decode)(together), decode(together))
-
-
-def test_bits_by_hand():
-    # Rows of 37 fill two blocks of 32: 3 x 2 x (8 + 32 x 4); in blocks of 10 four: 3 x 4 x (8 + 10 x 6).
-    assert mx.num_bits((3, 37), mx.E2M1) == 816
-    assert mx.num_bits((3, 37), mx.E2M3, block_size=10) == 816
-    assert mx.num_bits((70_000, 64_000), mx.INT8) == 70_000 * 64_000 * 8.25
-
-
-def test_expected_bits_are_those_of_long_rows(check_gradient):
-    for element in mx.ELEMENTS.values():
-        assert mx.expected_bits(element.total_bits) == element.total_bits + 0.25
-        np.testing.assert_allclose(
-            mx.num_bits((10_007,), element, block_size=21) / 10_007, element.total_bits + 8 / 21, rtol=2e-3
-        )
-    weight = jnp.array([1.0, -0.3])
-    scalar = lambda x: jnp.sum(weight * mx.expected_bits(x["element"], x["block"]))
-    check_gradient(scalar, {"element": jnp.array([4.5, 8.0]), "block": jnp.array([32.0, 3.7])})
-
-
-def test_wrong_shapes_and_sizes_are_refused():
-    with pytest.raises(ValueError, match="a scalar has no axis"):
-        encode(jnp.float32(1), mx.E4M3)
-    with pytest.raises(ValueError, match="a scalar has no axis"):
-        mx.num_bits((), mx.E4M3)
-    for block_size in (0, -32):
-        with pytest.raises(ValueError, match=f"block_size is {block_size};"):
-            encode(jnp.ones(3), mx.E4M3, block_size=block_size)
-    with pytest.raises(ValueError, match="int8 has no exponents"):
-        encode(jnp.ones(3, jnp.int8), mx.INT8)
-    with pytest.raises(ValueError, match="no number format for dtype int32"):
-        encode(jnp.ones(3, jnp.int32), mx.INT8)

@@ -1,69 +1,20 @@
-from fractions import Fraction
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from mx_truncated_samples import bits_of, by_fractions, decode, encode, jit, stored, wild
 
 from jaxspec.formats import mx_truncated as mx
-from jaxspec.formats.patterns import BFLOAT16, from_bits, to_bits
+from jaxspec.formats.patterns import BFLOAT16, from_bits
 
 PATTERNS = np.arange(1 << 16, dtype=np.uint16)
 
-# Compiling is what these tests spend their time on.
-QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-jit = partial(jax.jit, compiler_options=QUICKLY)
 
-encode = jit(mx.encode, static_argnames=("block_size", "mantissa_bits", "rounding"))
-decode = jit(mx.decode)
 split = jit(mx.split)
+
+
 join = jit(mx.join)
-num_bits = jit(mx.num_bits, static_argnames=("block_size", "mantissa_bits"))
-
-
-def stored(values):
-    return jnp.asarray(np.asarray(values, np.float32).astype(ml_dtypes.bfloat16))
-
-
-def bits_of(x):
-    return np.asarray(x).view(np.uint16)
-
-
-def wild(seed, rows=12, columns=75):
-    """Rows of any scale that bfloat16 holds, subnormal ones too, and zeros of both signs within a row."""
-    rng = np.random.default_rng(seed)
-    exponent = rng.integers(-134, 127, (rows, 1))
-    exponent[:2] = [[-122], [-128]]
-    exponent = exponent - rng.geometric(0.2, (rows, columns))
-    values = np.ldexp(rng.uniform(1, 2, (rows, columns)), exponent) * rng.choice(
-        [-1, 1, 1, -1, 0, -0.0], (rows, columns)
-    )
-    return values.astype(np.float32).astype(ml_dtypes.bfloat16)
-
-
-def by_fractions(row, block_size, mantissa_bits, rounding):
-    """What a row of finite values becomes, from the definition of the format and exact arithmetic alone."""
-    result = []
-    for start in range(0, len(row), block_size):
-        block = [Fraction(float(value)) for value in row[start : start + block_size]]
-        # Exponent of a magnitude, that of subnormal values being -126; a block of zeros may have any.
-        exponents = [-126]
-        for value in block:
-            exponent = -126
-            while abs(value) >= Fraction(2) ** (exponent + 1):
-                exponent += 1
-            exponents.append(exponent)
-        step = Fraction(2) ** (max(exponents) - (mantissa_bits - 1))
-        for value in block:
-            steps = abs(value) / step
-            steps = steps.numerator // steps.denominator if rounding == "toward_zero" else round(steps)
-            steps = min(steps, 2**mantissa_bits - 1)
-            result.append(float(steps * step * (1 if value >= 0 else -1)))
-    return result
 
 
 def test_encoding_by_hand():
@@ -188,118 +139,3 @@ def test_zeros_and_subnormal_blocks():
     encoded = encode(from_bits(jnp.asarray(bits), BFLOAT16), block_size=3)
     assert encoded.exponent.tolist() == [0, 0, 1]
     np.testing.assert_array_equal(bits_of(decode(encoded)), bits)
-
-
-@pytest.mark.parametrize(("block_size", "mantissa_bits"), [(32, 8), (4, 6)])
-def test_only_kept_values_share_exponents_and_the_bitmap_puts_them_back(block_size, mantissa_bits):
-    x = wild(5, rows=9)
-    rng = np.random.default_rng(6)
-    kept = rng.random(x.shape) < np.linspace(0, 1, 9)[:, None]
-    assert not kept[0].any()
-    assert kept[-1].all()
-    encoded = encode(jnp.asarray(x), jnp.asarray(kept), block_size=block_size, mantissa_bits=mantissa_bits)
-    result = np.asarray(decode(encoded, jnp.asarray(kept)))
-    for row, mask, values in zip(x, kept, result):
-        expected = np.zeros(row.size)
-        expected[mask] = by_fractions(row[mask], block_size, mantissa_bits, "toward_zero")
-        np.testing.assert_array_equal(values.astype(np.float64), expected)
-        np.testing.assert_array_equal(bits_of(values)[~mask], 0)
-    # Large values that are pruned must not take bits from the kept ones.
-    peak = np.where(kept, x, ml_dtypes.bfloat16(3e38))
-    again = encode(jnp.asarray(peak), jnp.asarray(kept), block_size=block_size, mantissa_bits=mantissa_bits)
-    jax.tree.map(np.testing.assert_array_equal, again, encoded)
-
-
-def test_bits_by_hand():
-    # 37 columns of which 20, all and none are kept; blocks of 16, 6 mantissa bits, 2 of them cut. 20 fill two blocks: bitmap
-    # 37, exponents 2 x 8, 32 elements of 1 + 4 bits; then 32 x 2 cut bits and 17 x 16. All fill three blocks, without bitmap.
-    kept = jnp.arange(37) < jnp.array([[20], [37], [0]])
-    bits = num_bits(kept, 2, block_size=16, mantissa_bits=6)
-    draft = [37 + 16 + 160, 24 + 240, 37]
-    assert bits.draft.tolist() == draft
-    assert bits.target.tolist() == [draft[0] + 64 + 272, draft[1] + 96, 37 + 592]
-
-
-def test_bits_are_those_of_what_is_stored():
-    kept = jnp.asarray(np.random.default_rng(7).random((4, 75)) < 0.7).at[2].set(True)
-    encoded = encode(jnp.asarray(wild(8, rows=4)), kept, block_size=5)
-    bits = num_bits(kept, jnp.array([3, 0, 1, 8]), block_size=5)
-    for row, cut in enumerate((3, 0, 1, 8)):
-        blocks = -(-int(kept[row].sum()) // 5)
-        # Behind the kept values there is nothing.
-        assert not np.any(encoded.elements[row, blocks:])
-        bitmap = 0 if row == 2 else 75
-        assert bits.draft[row] == bitmap + blocks * (8 + 5 * (9 - cut))
-        assert bits.target[row] - bits.draft[row] == blocks * 5 * cut + 16 * (75 - int(kept[row].sum()))
-
-
-def test_expected_bits_by_hand_and_of_long_rows():
-    # 60 % kept, 4 of 8 mantissa bits cut: draft 1 + 0.6 (1 + 4 + 8/32) = 4.15; target + 0.6 x 4 + 0.4 x 16 = 12.95.
-    expected = mx.expected_bits(0.6, 4.0)
-    np.testing.assert_allclose([expected.draft, expected.target], [4.15, 12.95])
-    kept = jnp.arange(100_003) % 5 < 3
-    bits = num_bits(kept, 4)
-    np.testing.assert_allclose([bits.draft / 100_003, bits.target / 100_003], [4.15, 12.95], rtol=1e-3)
-    dense = mx.expected_bits(1.0, 0.0, bitmap=0.0, block_size=20, mantissa_bits=5)
-    assert dense.draft == dense.target == 6.4
-
-
-def test_gradient_of_expected_bits(check_gradient):
-    def scalar(x):
-        bits = mx.expected_bits(x["share"], x["cut"], bitmap=x["bitmap"], block_size=24, mantissa_bits=9)
-        return jnp.sum(bits.draft * jnp.array([1.0, 0.4, 2.0])) - 0.7 * jnp.sum(bits.target)
-
-    ends = {
-        "share": jnp.array([0.0, 0.55, 1.0]),
-        "cut": jnp.array([0.0, 3.3, 9.0]),
-        "bitmap": jnp.array([0.0, 0.5, 1.0]),
-    }
-    check_gradient(scalar, ends, side=jax.tree.map(lambda x: jnp.array([1, 0, -1]), ends))
-
-
-@settings(max_examples=8)
-@given(
-    shape=st.sampled_from([(0,), (1,), (33,), (3, 0), (0, 5), (2, 1, 10)]),
-    block_size=st.sampled_from([1, 3, 32]),
-    mantissa_bits=st.sampled_from([1, 8, 15]),
-)
-def test_any_shape(shape, block_size, mantissa_bits):
-    rng = np.random.default_rng(len(shape))
-    x, kept = stored(rng.standard_normal(shape)), jnp.asarray(rng.random(shape) < 0.5)
-    encoded = encode(x, kept, block_size=block_size, mantissa_bits=mantissa_bits)
-    assert encoded.exponent.shape == (*shape[:-1], -(-shape[-1] // block_size))
-    assert encoded.elements.shape == (*encoded.exponent.shape, block_size)
-    values = decode(encoded, kept)
-    assert values.shape == shape
-    np.testing.assert_array_equal(np.asarray(to_bits(values))[~np.asarray(kept)], 0)
-    assert num_bits(kept, 1, block_size=block_size, mantissa_bits=mantissa_bits).draft.shape == shape[:-1]
-
-
-def test_what_cannot_be_is_refused():
-    x = stored([1.0, 2.0])
-    with pytest.raises(ValueError, match="only bfloat16 is stored with shared exponents"):
-        mx.encode(x.astype(jnp.float32))
-    with pytest.raises(ValueError, match="a scalar has no axis"):
-        mx.encode(x[0])
-    with pytest.raises(ValueError, match="block_size is 0;"):
-        mx.encode(x, block_size=0)
-    for mantissa_bits in (0, 16):
-        with pytest.raises(ValueError, match=f"mantissa_bits is {mantissa_bits}; an element holds 1 to 15"):
-            mx.encode(x, mantissa_bits=mantissa_bits)
-        with pytest.raises(ValueError, match=f"mantissa_bits is {mantissa_bits};"):
-            mx.num_bits(jnp.ones(3, bool), 0, mantissa_bits=mantissa_bits)
-    with pytest.raises(ValueError, match="rounding is 'up'"):
-        mx.encode(x, rounding="up")
-    with pytest.raises(ValueError, match="bitmap of 3 columns came with rows of 2"):
-        mx.decode(encode(x), jnp.ones(3, bool))
-    for cut_bits in (-1, 9, np.array([0, 9])):
-        with pytest.raises(ValueError, match="0 to 8 of the mantissa may be cut"):
-            mx.split(encode(x), cut_bits)
-
-
-def test_rows_whose_bits_int32_does_not_count_are_refused():
-    count = lambda columns: jax.eval_shape(lambda kept: mx.num_bits(kept, 3), jax.ShapeDtypeStruct((2, columns), bool))
-    # One bit of bitmap, at most 16 of a value and a quarter of a shared exponent: 17.25 bits a value.
-    assert count(int(2**31 / 17.25) - 32).draft.dtype == jnp.int32
-    with pytest.raises(ValueError, match="split the rows"):
-        count(int(2**31 / 17.25) + 32)

@@ -94,6 +94,7 @@ def test_known_cuts_out_of_range_are_refused(number_format):
         split_tensor(jnp.ones(3, number_format.value_dtype), jnp.ones(3, bool), number_format.mantissa_bits + 1)
 
 
+@pytest.mark.wrong_arrays
 def test_integers_are_refused():
     with pytest.raises(ValueError, match="int8 has none"):
         split_tensor(jnp.ones(3, jnp.int8), jnp.ones(3, bool), 2)

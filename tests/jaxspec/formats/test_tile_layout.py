@@ -231,6 +231,7 @@ def test_gradient_passes_the_permutation_unchanged(jit):
     np.testing.assert_allclose(gradient, expected, rtol=1e-6)
 
 
+@pytest.mark.wrong_arrays
 def test_what_is_refused():
     with pytest.raises(ValueError, match="6100 elements; a 70 by 45 matrix has 6144"):
         tile_layout.from_tiles(np.zeros(6100), shape=RAGGED)

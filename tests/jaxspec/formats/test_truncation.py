@@ -150,6 +150,7 @@ def test_known_cuts_out_of_range_are_refused(number_format, cut_bits):
         truncation.expected_bits(number_format, cut_bits + 0.0)
 
 
+@pytest.mark.wrong_arrays
 def test_integers_are_refused():
     for refused in (
         lambda: truncate(jnp.ones(3, jnp.int8), 2),
@@ -167,6 +168,7 @@ def test_patterns_of_another_format_are_refused():
         high_part(jnp.ones(3, jnp.uint16), 2, number_format=FLOAT32)
 
 
+@pytest.mark.wrong_arrays
 @pytest.mark.parametrize("cut_bits", [2.7, np.float32(2), jnp.array([1.0, 3.0])])
 def test_fractional_cuts_are_refused(cut_bits):
     with pytest.raises(ValueError, match="whole bits are cut"):

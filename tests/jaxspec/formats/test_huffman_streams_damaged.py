@@ -1,0 +1,131 @@
+"""Huffman streams that are empty, full, damaged or read with the wrong table."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from huffman_streams_samples import COUNTS, A, B, by_lane
+
+from jaxspec.formats import huffman_streams
+from jaxspec.formats.huffman import code_of_lengths
+from jaxspec.formats.huffman_streams import HuffmanStreams, code_of_symbols
+
+
+def test_nothing_encodes_to_nothing(encode_streams, small_code):
+    for lanes in (None, 8):
+        streams = encode_streams(jnp.zeros(0, jnp.uint8), small_code, lanes=lanes)
+        assert streams.word_counts.tolist() == [0] * (lanes or 1)
+        assert streams.words.size == 0
+        assert huffman_streams.num_bits(streams) == 16 * (lanes or 1)
+
+
+@pytest.mark.parametrize("capacity_words", [3, None])
+def test_nothing_decodes_to_nothing(encode_streams, decode_streams, small_code, capacity_words):
+    streams = encode_streams(jnp.zeros(0, jnp.uint8), small_code, lanes=1, capacity_words=capacity_words)
+    found = decode_streams(streams, huffman_streams.entries(small_code), num_symbols=0)
+    assert found.pairs.shape == (0,)
+    assert bool(found.complete)
+
+
+def test_what_does_not_fit_is_lost(encode_streams, decode_streams):
+    code = code_of_symbols(COUNTS["all symbols"])
+    # 8 bits each: 100 symbols in 2 lanes of 50 are 13 words each (the last one half full).
+    symbols = np.arange(100, dtype=np.uint8)
+    whole = encode_streams(jnp.asarray(symbols), code, lanes=2)
+    cut = encode_streams(jnp.asarray(symbols), code, lanes=2, capacity_words=20)
+    assert cut.word_counts.tolist() == whole.word_counts.tolist() == [13, 13]
+    # The word counts tell that words are missing.
+    assert cut.words.tolist() == whole.words.tolist()[:20]
+    found = decode_streams(cut, huffman_streams.entries(code), num_symbols=100)
+    # Whatever decoding makes of it, the first lane and the first words of the second are there.
+    assert found.pairs.tolist()[:52] == symbols.tolist()[:52]
+    assert found.pairs.tolist() != symbols.tolist()
+    # Just enough is enough.
+    exact = encode_streams(jnp.asarray(symbols), code, lanes=2, capacity_words=26)
+    assert decode_streams(exact, huffman_streams.entries(code), num_symbols=100).pairs.tolist() == symbols.tolist()
+
+
+@pytest.fixture(scope="module")
+def intact(encode_streams):
+    """300 symbols in two lanes, of a code with all lengths."""
+    counts = COUNTS["all lengths"]
+    code = code_of_symbols(counts)
+    symbols = np.random.default_rng(5).choice(256, size=300, p=counts / counts.sum()).astype(np.uint8)
+    return symbols, code, encode_streams(jnp.asarray(symbols), code, lanes=2)
+
+
+@pytest.mark.parametrize("change", [(1, 0), (0, 1), (-1, 1), (7, -3), (2**31, 0)])
+def test_a_wrong_word_count_is_told(decode_streams, intact, change):
+    _, code, streams = intact
+    counts = (np.asarray(streams.word_counts).astype(np.int64) + change).astype(np.uint32)
+    found = decode_streams(
+        HuffmanStreams(streams.words, jnp.asarray(counts)), huffman_streams.entries(code), num_symbols=300
+    )
+    # A lane whose start is right still ends where it did, which is not where it should now.
+    assert not bool(found.complete)
+
+
+def test_damaged_streams_give_wrong_symbols_or_are_told(decode_streams, intact):
+    symbols, code, streams = intact
+    table, rng = huffman_streams.entries(code), np.random.default_rng(6)
+    used, told = int(streams.word_counts.sum()), 0
+    for _ in range(200):
+        words = np.asarray(streams.words).copy()
+        words[rng.integers(used)] ^= np.uint32(1 << rng.integers(32))
+        found = decode_streams(HuffmanStreams(jnp.asarray(words), streams.word_counts), table, num_symbols=300)
+        assert found.pairs.shape == (300,)
+        # The bits behind a lane's last codeword mean nothing; all others do.
+        changed = found.pairs.tolist() != symbols.tolist()
+        assert changed or by_lane(HuffmanStreams(jnp.asarray(words), streams.word_counts)) != by_lane(streams)
+        told += not bool(found.complete)
+    assert told > 20
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        np.zeros(256, np.uint8),  # no codeword at all: nothing moves on
+        np.eye(1, 256, 9, dtype=np.uint8)[0],  # one codeword of one bit: half of all windows match nothing
+        np.eye(1, 256, 9, dtype=np.uint8)[0] * 12,
+        np.full(256, 8, np.uint8),
+        np.concatenate([np.full(255, 12), [1]]).astype(np.uint8),
+    ],
+)
+def test_another_table_is_told(decode_streams, intact, lengths):
+    symbols, _, streams = intact
+    found = decode_streams(streams, huffman_streams.entries(code_of_lengths(lengths)), num_symbols=300)
+    assert not bool(found.complete)
+    assert found.pairs.tolist() != symbols.tolist()
+
+
+def test_another_number_of_symbols_is_told(decode_streams, intact):
+    _, code, streams = intact
+    table = huffman_streams.entries(code)
+    for num_symbols in (101, 999):
+        assert not bool(decode_streams(streams, table, num_symbols=num_symbols).complete)
+
+
+def test_symbols_without_codeword_take_no_bits(encode_streams, small_code):
+    # 6 and 4 are not coded. 0 10, and an A that fills the step.
+    code = code_of_lengths(np.array([1, 2, 3, 3, 0, 0, 0], np.uint8))
+    streams = encode_streams(jnp.array([A, 6, B, 4, 4], jnp.uint8), code, lanes=1)
+    assert by_lane(streams) == [[0b0100 << 28]]
+    # Nor do those that the alphabet does not have.
+    streams = encode_streams(jnp.array([A, 200, B, 7, 255], jnp.uint8), code, lanes=1)
+    assert by_lane(streams) == [[0b0100 << 28]]
+
+
+def test_wrong_static_values_are_refused(small_code):
+    with pytest.raises(ValueError, match="lanes is 0"):
+        huffman_streams.encode(jnp.zeros(3, jnp.uint8), small_code, lanes=0)
+    many = jax.ShapeDtypeStruct((2**30,), jnp.uint8)
+    with pytest.raises(ValueError, match=r"402653184 words.*split the tensor"):
+        jax.eval_shape(lambda symbols: huffman_streams.encode(symbols, small_code), many)
+    # In less than 4 bits each they do fit.
+    room = jax.eval_shape(lambda s: huffman_streams.encode(s, small_code, capacity_words=2**27 - 1), many)
+    assert room.words.shape == (2**27 - 1,)
+    streams = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), room)
+    decode_streams = lambda s: huffman_streams.decode_pairs(s, huffman_streams.entries(small_code), steps=5)
+    assert jax.eval_shape(decode_streams, streams).pairs.shape == (5, 1024)
+    with pytest.raises(ValueError, match=r"134217728 words"):
+        jax.eval_shape(decode_streams, streams.replace(words=jax.ShapeDtypeStruct((2**27,), jnp.uint32)))

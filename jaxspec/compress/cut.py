@@ -36,7 +36,7 @@ def blend(cut_bits: Float[Array, "*b"], temperature: Float[Array, ""] | float) -
     return Blend(low.astype(jnp.int32), (raw - bottom) / (top - bottom))
 
 
-def soft_truncate(bits: UInt16[Array, "..."], mix: Blend, dtype=jnp.float32) -> Float[Array, "..."]:
+def soft_truncate(bits: UInt16[Array, "*b"], mix: Blend, dtype=jnp.float32) -> Float[Array, "*mixed"]:
     """Blend of the two truncations of stored patterns; `mix` broadcasts against them."""
     low = from_bits(high_part(bits, mix.low), BFLOAT16).astype(dtype)
     high = from_bits(high_part(bits, mix.low + 1), BFLOAT16).astype(dtype)

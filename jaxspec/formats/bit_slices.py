@@ -92,8 +92,8 @@ class Rounded(NamedTuple):
 class SliceBits(NamedTuple):
     """Sizes in bits: what the draft reads (MSB slice and scales), and what the target reads besides (LSB slice)."""
 
-    draft: Float[Array, "*b"] | int
-    rest: Float[Array, "*b"] | int
+    draft: Float[Array, "*b"] | float
+    rest: Float[Array, "*b"] | float
 
 
 def encode(x: Float[Array, "*b n"], *, group_size: int = 32) -> Int8Groups:

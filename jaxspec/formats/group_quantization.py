@@ -173,7 +173,7 @@ def expected_bits(
     code_bits: Float[Array, "*#b"] | float,
     *,
     group_size: Float[Array, "*#b"] | float = BLOCK,
-) -> Float[Array, "*b"]:
+) -> Float[Array, "*b"] | float:
     """Bits of so many elements at a fractional code width: smooth in all three, without kinks for positive group sizes.
 
     Args:

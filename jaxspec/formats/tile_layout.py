@@ -137,7 +137,7 @@ def num_bits(quantized: TileQuantized) -> int:
 
 def expected_bits(
     shape: tuple[int, int], code_bits: Float[Array, "*#b"] | float, *, group_size: Float[Array, "*#b"] | float = TILE
-) -> Float[Array, "*b"]:
+) -> Float[Array, "*b"] | float:
     """Bits of a matrix at a fractional code width, padding included: linear in the width, smooth in the group size.
 
     The padded size is a step function of the shape, which is static: no gradient is given by it.

@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxspec.formats import fields, huffman
 from jaxspec.formats.entropy import entropy_bits
-from jaxspec.formats.huffman_cam import SPLITS
+from jaxspec.formats.huffman_columns import SPLITS
 from jaxspec.formats.unary import NUM_SYMBOLS, mean_code_length
 
 __all__ = ["coded_bits", "field_counts", "field_entropies", "huffman_bits", "mean_unary_length", "pattern_counts"]

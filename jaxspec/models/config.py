@@ -29,14 +29,14 @@ class LayerParameter(NamedTuple):
 
     Attributes:
         shape: in one layer.
-        count: layers that have it; their arrays are stacked in the order of the layers.
+        num_layers: that have it; their arrays are stacked in the order of the layers.
         pattern: whether a layer has it, by the layer's place in the pattern that the network repeats.
         initial: of a scale or bias; None for a matrix, whose initial values are random.
         residual: a matrix whose output goes to the residual stream.
     """
 
     shape: tuple[int, ...]
-    count: int
+    num_layers: int
     pattern: tuple[bool, ...]
     initial: float | None = None
     residual: bool = False
@@ -52,7 +52,8 @@ class LayerParameter(NamedTuple):
 
     def layers(self) -> Iterator[int]:
         """Numbers of the layers that have it, in order."""
-        return itertools.islice((layer for layer in itertools.count() if self.in_layer(layer)), self.count)
+        total = self.num_layers // sum(self.pattern) * len(self.pattern)
+        return (layer for layer in range(total) if self.in_layer(layer))
 
 
 class LayerRun(NamedTuple):
@@ -132,7 +133,7 @@ class DecoderConfig(DecoderSizes):
             raise ValueError(f"parameter {name} has shapes {shapes}; a name has one shape in all layers")
         pattern = tuple(parameter is not None for parameter in found)
         count = self.num_layers // len(pattern) * sum(pattern)
-        return forms.pop()._replace(count=count, pattern=pattern)
+        return forms.pop()._replace(num_layers=count, pattern=pattern)
 
     @property
     def cached_shape(self) -> tuple[int, int]:
@@ -145,6 +146,6 @@ class DecoderConfig(DecoderSizes):
 
     def num_parameters(self) -> int:
         """Parameters of the whole network; a tied head counts once."""
-        layers = sum(math.prod(parameter.shape) * parameter.count for parameter in self.layer_parameters.values())
+        layers = sum(math.prod(parameter.shape) * parameter.num_layers for parameter in self.layer_parameters.values())
         embeddings = self.vocab_size * self.hidden_size * (1 if self.tie_embeddings else 2)
         return layers + self.hidden_size + embeddings

@@ -44,7 +44,7 @@ class Layers(nnx.Module):
 
     def __init__(self, config: DecoderConfig, *, rngs: nnx.Rngs):
         for name, parameter in config.layer_parameters.items():
-            shape = (parameter.count, *parameter.shape)
+            shape = (parameter.num_layers, *parameter.shape)
             if parameter.initial is not None:
                 value = jnp.full(shape, parameter.initial)
             else:

@@ -16,7 +16,7 @@ from safetensors.numpy import save
 from jaxspec.errors import InputError
 from jaxspec.files import write_bytes, write_text
 from jaxspec.formats.shard_index import read_json_object
-from jaxspec.models.checkpoint_files import open_checkpoint
+from jaxspec.models.checkpoint_files import CheckpointFiles
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.draft_head import TargetEnds, check_head_config, target_ends
@@ -126,8 +126,7 @@ def load_head(path: str | os.PathLike[str], target: LoadedModel, *, dtype: Any =
         own, needed = getattr(config, name), getattr(target.config, name)
         if own != needed:
             raise InputError(f"{directory / 'config.json'} has {name} {own}; the target has {needed}: fetch it again")
-    with open_checkpoint(directory) as files:
-        params = read_tensors(_stored(config), files, directory, wanted)
+    params = read_tensors(_stored(config), CheckpointFiles(directory), directory, wanted)
     return LoadedHead(config=config, params=params, ends=target_ends(target.params, target.config), directory=directory)
 
 

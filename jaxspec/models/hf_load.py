@@ -18,9 +18,9 @@ from jaxspec.formats.container import Container, Part
 from jaxspec.formats.shard_index import json_object, read_json_object
 from jaxspec.models.checkpoint_files import (
     STORED_DTYPES,
+    CheckpointFiles,
     ContainerFiles,
     TensorTable,
-    open_checkpoint,
 )
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
@@ -86,8 +86,7 @@ def load_directory(path: str | os.PathLike[str], *, dtype: Any = None) -> Loaded
             "model.safetensors: check the path"
         )
     family, config = _network(read_json_object(directory / "config.json"), directory / "config.json")
-    with open_checkpoint(directory) as files:
-        params = _read_params(family, config, files, directory, wanted)
+    params = _read_params(family, config, CheckpointFiles(directory), directory, wanted)
     return LoadedModel(config=config, params=params, family=family, directory=directory)
 
 

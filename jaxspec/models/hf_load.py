@@ -159,14 +159,13 @@ def read_tensors(
     """
     found = _stored_names(stored, copies, files, source)
     for path, names in found.items():
-        _check_form(names, stored[path].shape, files, mixed=wanted is not None)
+        _check_form(names, stored[path].tensor_shape, files, mixed=wanted is not None)
     params: Params = {}
     for path, names in found.items():
         node = params
         for key in path[:-1]:
             node = node.setdefault(key, {})
-        stacked = _read_stacked(names, files, wanted)
-        node[path[-1]] = jnp.asarray(stacked[0] if stored[path].of_layers is None else stacked)
+        node[path[-1]] = jnp.asarray(_read_stacked(names, files, wanted).reshape(stored[path].stacked_shape))
     return params
 
 
@@ -194,7 +193,7 @@ def _stored_names(
     files: TensorTable,
     directory: Path,
 ) -> dict[ParameterPath, list[str]]:
-    """Place of a parameter -> its tensors, one per layer, all of them present and no other one left.
+    """Place of a parameter -> its tensors, all of them present and no other one left.
 
     A tensor that nothing here computes with is an error, since without it the network would be another one.
     """
@@ -202,8 +201,7 @@ def _stored_names(
     for path, parameter in stored.items():
         found[path] = []
         # The first absent name ends the loop, so that a config.json which claims 10^12 layers costs nothing.
-        for layer in (0,) if parameter.of_layers is None else parameter.of_layers.layers():
-            name = parameter.tensor.format(layer=layer)
+        for name in parameter.names():
             if name not in files.tensors:
                 raise InputError(
                     f"{directory} has no tensor {name!r}, which its config.json needs: fetch all its files again"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -20,14 +20,36 @@ class StoredParameter(NamedTuple):
     """Where a parameter lies in a checkpoint.
 
     Attributes:
-        tensor: its name, with `{layer}` for the layer's number in those of layers.
-        shape: of one tensor.
+        tensor: its name; `{layer}` is the layer's number, `{expert}` that of the part along the first axis of `shape`, each of
+            which is a tensor of its own.
+        shape: in one layer.
         of_layers: the layers that have it, whose tensors are stacked; None for a parameter outside the layers.
     """
 
     tensor: str
     shape: tuple[int, ...]
     of_layers: LayerParameter | None = None
+
+    @property
+    def parts(self) -> int | None:
+        """Tensors of one layer; None where the layer's array is one tensor."""
+        return self.shape[0] if "{expert}" in self.tensor else None
+
+    @property
+    def tensor_shape(self) -> tuple[int, ...]:
+        """Shape of one tensor."""
+        return self.shape if self.parts is None else self.shape[1:]
+
+    @property
+    def stacked_shape(self) -> tuple[int, ...]:
+        """Shape of the parameter, all layers together."""
+        return self.shape if self.of_layers is None else (self.of_layers.num_layers, *self.shape)
+
+    def names(self) -> Iterator[str]:
+        """Names of its tensors: layer by layer, within a layer part by part."""
+        for layer in (0,) if self.of_layers is None else self.of_layers.layers():
+            for part in range(self.parts or 1):
+                yield self.tensor.format(layer=layer, expert=part)
 
 
 def layer_parameters(config: DecoderConfig, tensors: Mapping[str, str]) -> dict[Path, StoredParameter]:
@@ -59,13 +81,9 @@ def lookup(tree: dict[str, Any], path: Path) -> Any:
 def stored_tensors(
     params: dict[str, Any], stored: Mapping[Path, StoredParameter], dtype: Any = jnp.bfloat16
 ) -> dict[str, np.ndarray]:
-    """Tensor name -> array, one per layer as checkpoints store them."""
+    """Tensor name -> array, one per layer (and per part) as checkpoints store them."""
     tensors = {}
     for path, parameter in stored.items():
-        value = np.asarray(jnp.asarray(lookup(params, path), dtype))
-        if parameter.of_layers is None:
-            tensors[parameter.tensor] = value
-            continue
-        for index, layer in enumerate(parameter.of_layers.layers()):
-            tensors[parameter.tensor.format(layer=layer)] = np.ascontiguousarray(value[index])
+        value = np.asarray(jnp.asarray(lookup(params, path), dtype)).reshape(-1, *parameter.tensor_shape)
+        tensors |= {name: np.ascontiguousarray(part) for name, part in zip(parameter.names(), value, strict=True)}
     return tensors

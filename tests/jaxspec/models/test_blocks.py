@@ -7,12 +7,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
+from hwmodels.catalog.huggingface.tensor_names import LLAMA_TENSORS
+from jaxspec.errors import InputError
 from jaxspec.models import decoder
 from jaxspec.models.blocks import DenseFeedForward, FeedForwardResult, GroupedAttention, StepInput
+from jaxspec.models.checkpoint_files import CheckpointFiles
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import abstract_params, causal_mask, decoder_layer
 from jaxspec.models.dots import dot_rows
+from jaxspec.models.hf_load import read_tensors
+from jaxspec.models.stored_parameters import network_parameters, stored_tensors
 
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 SIZES = DecoderConfig(
@@ -107,6 +113,28 @@ def test_a_mixed_network_is_its_layers_one_after_the_other():
         "down": 3,
         "choice_in": 2,
     }
+
+
+def test_a_mixed_network_is_stored_and_read(tmp_path):
+    # The first axis of a parameter may be spread over tensors, as checkpoints store experts one by one.
+    names = LLAMA_TENSORS | {
+        "choice_router": "model.layers.{layer}.choice.router.weight",
+        "choice": "model.layers.{layer}.choice.{expert}.weight",
+        "choice_bias": "model.layers.{layer}.choice.bias",
+    }
+    params = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), random_params(MIXED))
+    stored = network_parameters(MIXED, names)
+    tensors = stored_tensors(params, stored)
+    np.testing.assert_array_equal(tensors["model.layers.2.choice.1.weight"], params["layers"]["choice"][1, 1])
+    np.testing.assert_array_equal(tensors["model.layers.3.mlp.gate_proj.weight"], params["layers"]["gate"][1])
+    save_file(tensors, tmp_path / "model.safetensors")
+    read = read_tensors(stored, CheckpointFiles(tmp_path), tmp_path)
+    assert jax.tree.structure(read) == jax.tree.structure(params)
+    jax.tree.map(np.testing.assert_array_equal, read, params)
+    del tensors["model.layers.2.choice.1.weight"]
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(InputError, match=r"has no tensor 'model\.layers\.2\.choice\.1\.weight'"):
+        read_tensors(stored, CheckpointFiles(tmp_path), tmp_path)
 
 
 def test_biases_are_added_to_queries_keys_and_values():

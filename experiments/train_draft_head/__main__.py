@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import platform
 from pathlib import Path
 
 import jax
@@ -16,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.draft_agreement import PROMPT_TOKENS, PROMPTS, SEED, agreement_lines, measure_agreement
-from experiments.train_draft_head.export import write_head_card
+from experiments.model_cards import training_facts, write_card
 from experiments.train_draft_head.train import HeadRecipe, make_head_step
 from experiments.train_embedded.corpus import sample_windows, standard_library, training_bytes
 from experiments.train_embedded.loop import run_steps
@@ -76,15 +75,8 @@ def main() -> None:
     prompts = windows(load_text("stdlib", target.tokenizer).held_out, PROMPTS, PROMPT_TOKENS, SEED)
     params = HeadDraftParams(head=stored.params, ends=stored.ends)
     agreement = measure_agreement(target.params, target.config, HeadDraft(stored.config), params, prompts)
-    facts = {
-        "steps": int(state["step"]),
-        "parameters": sum(leaf.size for leaf in jax.tree.leaves(stored.params)),
-        "agreement": agreement_lines(agreement),
-        "training_bytes": {name: int(part.size) for name, part in corpus.items()},
-        "recipe": dataclasses.asdict(recipe),
-        "machine": f"{jax.default_backend()}, Python {platform.python_version()}, jax {jax.__version__}",
-    }
-    write_head_card(out, config, facts)
+    facts = training_facts(state, corpus, recipe) | {"agreement": agreement_lines(agreement)}
+    write_card(out, "head", config, facts)
     print(f"held out: {facts['agreement']}\nhead in {out}")
 
 

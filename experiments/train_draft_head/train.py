@@ -23,7 +23,7 @@ from experiments.train_embedded.train import Recipe, optimizer
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, causal_mask, forward_text
 from jaxspec.models.draft_head import TargetEnds, head_forward, head_logits, target_ends
-from jaxspec.models.kv_cache import KVCache
+from jaxspec.models.kv_cache import CachedKV, KVCache
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +77,7 @@ def unroll(
     root = offset + root_every * jnp.arange((places - depth + 1) // root_every)
     own = jnp.eye(root.size, dtype=bool)
     seen = place[None, :] <= root[:, None]
-    (key,), (value,) = first.cache.key, first.cache.value
+    cache = first.cache
     state = first.hidden[:, root]
     for d in range(1, depth):
         at = root + d
@@ -89,12 +89,13 @@ def unroll(
             hidden=state,
             positions=batched(at),
             mask=batched(own),
-            cache=KVCache(key=(key,), value=(value,)),
-            cache_mask=batched(jnp.concatenate([seen, *[own] * (d - 1)], axis=1)),
+            sources=[CachedKV(cache, batched(jnp.concatenate([seen, *[own] * (d - 1)], axis=1)))],
             **options,
         )
-        key = jnp.concatenate([key, step.cache.key[0]], axis=3)
-        value = jnp.concatenate([value, step.cache.value[0]], axis=2)
+        cache = KVCache(
+            key=jnp.concatenate([cache.key, step.cache.key], axis=4),
+            value=jnp.concatenate([cache.value, step.cache.value], axis=3),
+        )
         state = step.hidden
         result.append((state, at))
     return result

@@ -9,18 +9,18 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import math
-import platform
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 
 from experiments.draft_agreement import agreement_lines, embedded_agreement
+from experiments.model_cards import training_facts, write_card
 from experiments.train_embedded.corpus import held_out_bytes, sample_windows, standard_library, training_bytes
-from experiments.train_embedded.export import export_directory, write_model_card
 from experiments.train_embedded.loop import run_steps
 from experiments.train_embedded.train import RECIPES, SHAPES, bits_per_byte, make_step
 from jaxspec.models.decoder import init_params
+from jaxspec.models.hf_export import save_directory
 from jaxspec.speculate.drafts.network_draft import NetworkDraft
 
 
@@ -73,17 +73,11 @@ def main() -> None:
     stored = jax.tree.map(lambda x: x.astype(jnp.bfloat16).astype(jnp.float32), state["params"])
     score = bits_per_byte(stored, held_out, config=config)
     out = args.out or args.run / "weights"
-    export_directory(state["params"], config, out)
-    facts = {
-        "steps": int(state["step"]),
-        "bits_per_byte": score,
-        "training_bytes": {name: int(part.size) for name, part in corpus.items()},
-        "recipe": dataclasses.asdict(recipe),
-        "machine": f"{jax.default_backend()}, Python {platform.python_version()}, jax {jax.__version__}",
-    }
+    save_directory(state["params"], config, out, max_positions=recipe.long_window)
+    facts = training_facts(state, corpus, recipe) | {"bits_per_byte": score}
     if args.shape != "embedded":
         facts["agreement"] = agreement_lines(embedded_agreement(NetworkDraft(config), stored))
-    write_model_card(out, args.shape, config, facts)
+    write_card(out, args.shape, config, facts)
     print(f"held out: {score:.4f} bits per byte over {held_out.size} bytes; weights in {out}")
 
 

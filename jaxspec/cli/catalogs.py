@@ -134,11 +134,11 @@ def devices(sources: bool, json_file: str | None) -> None:
 @json_option
 def models(sources: bool, json_file: str | None) -> None:
     """List the architectures that --architecture knows, and the networks that --model runs."""
-    from jaxspec.models.families import FAMILIES
+    from jaxspec.models.families import runnable_families
     from jaxspec.report.terminal import say
 
     _catalog_command("Architectures, by shape", "architecture", _model_row, sources=sources, json_file=json_file)
     say(
         "--architecture also takes any Hugging Face config.json. --model: 'embedded' (ships with weights), or a Hugging "
-        f"Face directory of the families {', '.join(sorted(FAMILIES))} (config.json and safetensors)."
+        f"Face directory of the families {', '.join(sorted(runnable_families()))} (config.json and safetensors)."
     )

@@ -50,12 +50,12 @@ class DraftCache(NamedTuple):
 
 def prepare_kv(scheme: Scheme, cache: KVCache) -> PreparedKV:
     """Prepare the target's KV of calibration text (values already representable in bfloat16)."""
-    return PreparedKV(rows=jax.vmap(scheme.prepare_kv)(_token_rows(cache)), num_kv_heads=cache.key[0].shape[1])
+    return PreparedKV(rows=jax.vmap(scheme.prepare_kv)(_token_rows(cache)), num_kv_heads=cache.key.shape[2])
 
 
 def _token_rows(cache: KVCache) -> Float[Array, "layer part batch slot column"]:
     """Keys (part 0) and values (part 1), one row per token."""
-    key, value = jnp.stack(cache.key).transpose(0, 1, 4, 2, 3), jnp.stack(cache.value).transpose(0, 1, 3, 2, 4)
+    key, value = cache.key.transpose(0, 1, 4, 2, 3), cache.value.transpose(0, 1, 3, 2, 4)
     both = jnp.stack([key, value], axis=1)
     return both.reshape(*both.shape[:4], -1)
 
@@ -64,7 +64,7 @@ def _as_cache(rows: Float[Array, "layer part batch slot column"], num_kv_heads: 
     """Inverse of `_token_rows`."""
     both = rows.reshape(*rows.shape[:4], num_kv_heads, -1)
     key, value = both[:, 0].transpose(0, 1, 3, 4, 2), both[:, 1].transpose(0, 1, 3, 2, 4)
-    return KVCache(key=tuple(key), value=tuple(value))
+    return KVCache(key=key, value=value)
 
 
 def _assemble(compressed: CompressedKV, num_kv_heads: int) -> DraftCache:
@@ -85,4 +85,4 @@ def hard_kv(kv: PreparedKV, knobs: Knobs) -> DraftCache:
 def compress_cache(cache: KVCache, knobs: Knobs) -> KVCache:
     """`hard_kv` of KV seen for the first time, inside a decoding loop."""
     rows = jax.vmap(knobs.scheme.encode_kv)(_token_rows(cache), knobs.values)
-    return _as_cache(rows, cache.key[0].shape[1])
+    return _as_cache(rows, cache.key.shape[2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -12,18 +13,33 @@ from jaxspec.models.dots import dot_rows
 
 
 class KVSource(NamedTuple):
-    """Keys, values, and which of them each query sees."""
+    """Keys, values, and which of them each query sees; the first two of every sequence, or of one that all share."""
 
-    key: Float[Array, "batch kv_head head_dim slot"]
-    value: Float[Array, "batch kv_head slot head_dim"]
+    key: Float[Array, "#batch kv_head head_dim slot"]
+    value: Float[Array, "#batch kv_head slot head_dim"]
     mask: Bool[Array, "batch token slot"]
 
 
+def _scores(grouped: Float[Array, "batch kv_head row head_dim"], key: Array) -> Float[Array, "batch kv_head row slot"]:
+    if key.shape[0] == 1 < grouped.shape[0]:
+        return jnp.einsum("bkqd,kds->bkqs", grouped, key[0])
+    return jnp.einsum("bkqd,bkds->bkqs", grouped, key)
+
+
+def _weighted(
+    weights: Float[Array, "batch kv_head row slot"], value: Array
+) -> Float[Array, "batch kv_head row head_dim"]:
+    if value.shape[0] == 1 < weights.shape[0]:
+        return jnp.einsum("bkqs,ksd->bkqd", weights, value[0])
+    return jnp.einsum("bkqs,bksd->bkqd", weights, value)
+
+
 def attend(
-    query: Float[Array, "batch token head head_dim"], sources: list[KVSource]
+    query: Float[Array, "batch token head head_dim"], sources: Sequence[KVSource]
 ) -> Float[Array, "batch token head_times_dim"]:
     """Softmax attention over all sources at once, without concatenating their keys.
 
+    A source of one sequence is shared by all: each KV head's keys meet the queries of the whole batch in one product.
     A row whose masks are all False gets the mean of its values: finite, and never read by a caller that masks it.
     """
     batch, tokens, heads, head_dim = query.shape
@@ -33,7 +49,7 @@ def attend(
     grouped = grouped.reshape(batch, kv_heads, groups * tokens, head_dim)
     scores = []
     for source in sources:
-        score = jnp.einsum("bkqd,bkds->bkqs", grouped, source.key) * head_dim**-0.5
+        score = _scores(grouped, source.key) * head_dim**-0.5
         score = score.reshape(batch, kv_heads, groups, tokens, -1)
         scores.append(jnp.where(source.mask[:, None, None], score, jnp.finfo(query.dtype).min))
     weights = jax.nn.softmax(jnp.concatenate(scores, axis=-1), axis=-1)
@@ -41,14 +57,14 @@ def attend(
     output, start = jnp.zeros_like(grouped), 0
     for source in sources:
         slots = source.value.shape[2]
-        output += jnp.einsum("bkqs,bksd->bkqd", weights[..., start : start + slots], source.value)
+        output += _weighted(weights[..., start : start + slots], source.value)
         start += slots
     output = output.reshape(batch, kv_heads, groups, tokens, head_dim).transpose(0, 3, 1, 2, 4)
     return output.reshape(batch, tokens, heads * head_dim)
 
 
 def attend_sequentially(
-    query: Float[Array, "batch token head head_dim"], sources: list[KVSource], dot_dtype: Any = None
+    query: Float[Array, "batch token head head_dim"], sources: Sequence[KVSource], dot_dtype: Any = None
 ) -> Float[Array, "batch token head_times_dim"]:
     """`attend`, one sequence and one KV head at a time, recomputed in the backward pass.
 
@@ -58,7 +74,12 @@ def attend_sequentially(
     batch, tokens, heads, head_dim = query.shape
     kv_heads = sources[0].key.shape[1]
     groups = heads // kv_heads
-    key, value, mask = (jnp.concatenate(parts, axis=axis) for parts, axis in zip(zip(*sources), (3, 2, 2), strict=True))
+    # Keys and values that all sequences share are repeated here: training has none.
+    spread = lambda part: jnp.broadcast_to(part, (batch, *part.shape[1:]))
+    key, value, mask = (
+        jnp.concatenate(list(map(spread, parts)), axis=axis)
+        for parts, axis in zip(zip(*sources, strict=True), (3, 2, 2), strict=True)
+    )
     grouped = query.reshape(batch, tokens, kv_heads, groups, head_dim).transpose(0, 2, 3, 1, 4)
     pairs = (
         grouped.reshape(batch * kv_heads, groups * tokens, head_dim),

@@ -1,8 +1,18 @@
-"""Shape of a dense decoder network, as the network itself needs it."""
+"""Shape of a decoder network: shared sizes, and the kinds of block that its layers consist of."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from jaxspec.models.blocks import Attention, DenseFeedForward, FeedForward, GroupedAttention
+from jaxspec.models.sizes import DecoderSizes
+
+__all__ = ["INPUT_OF", "MATRIX_KINDS", "DecoderConfig", "LayerParameter", "LayerRun"]
 
 #: The seven matrices of a layer that a draft may compress, in the order in which a layer uses them.
 MATRIX_KINDS = ("q", "k", "v", "o", "gate", "up", "down")
@@ -10,77 +20,132 @@ MATRIX_KINDS = ("q", "k", "v", "o", "gate", "up", "down")
 #: Which recorded input feeds each matrix (see `forward(keep_activations=True)`).
 INPUT_OF = {"q": "qkv", "k": "qkv", "v": "qkv", "o": "o", "gate": "gate_up", "up": "gate_up", "down": "down"}
 
+#: Scales of the norms before the two blocks, which every layer has.
+BLOCK_NORMS = ("attention_norm", "mlp_norm")
 
-@dataclasses.dataclass(frozen=True)
-class RopeScaling:
-    """Frequency scaling of rotary embeddings, Llama 3.1 style.
 
-    Source: `rope_type = "llama3"` of the Llama 3.1 release (config.json keys of the same names).
+class LayerParameter(NamedTuple):
+    """One named parameter of the layers.
+
+    Attributes:
+        shape: in one layer.
+        num_layers: that have it; their arrays are stacked in the order of the layers.
+        pattern: whether a layer has it, by the layer's place in the pattern that the network repeats.
+        initial: of a scale or bias; None for a matrix, whose initial values are random.
+        residual: a matrix whose output goes to the residual stream.
     """
 
-    factor: float
-    low_freq_factor: float
-    high_freq_factor: float
-    original_max_position_embeddings: int
-
-
-@dataclasses.dataclass(frozen=True)
-class DecoderConfig:
-    """Static shape and constants of a dense decoder (RMSNorm, RoPE, grouped queries, SwiGLU).
-
-    Raises:
-        ValueError: a size is not positive, or the query heads are no multiple of the KV heads.
-    """
-
-    vocab_size: int
-    hidden_size: int
-    intermediate_size: int
+    shape: tuple[int, ...]
     num_layers: int
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-    rope_theta: float = 10_000.0
-    rope_scaling: RopeScaling | None = None
-    norm_eps: float = 1e-5
-    qk_norm: bool = False
-    tie_embeddings: bool = False
+    pattern: tuple[bool, ...]
+    initial: float | None = None
+    residual: bool = False
+
+    def in_layer(self, layer: int) -> bool:
+        """Whether a layer has it."""
+        return self.pattern[layer % len(self.pattern)]
+
+    def before(self, layer: int) -> int:
+        """Layers before this one that have it: its place in the stack."""
+        whole, rest = divmod(layer, len(self.pattern))
+        return whole * sum(self.pattern) + sum(self.pattern[:rest])
+
+    def layers(self) -> Iterator[int]:
+        """Numbers of the layers that have it, in order."""
+        total = self.num_layers // sum(self.pattern) * len(self.pattern)
+        return (layer for layer in range(total) if self.in_layer(layer))
+
+
+class LayerRun(NamedTuple):
+    """Consecutive layers of the same kinds of block: `start` to `stop`, the latter not included."""
+
+    attention: Attention
+    feed_forward: FeedForward
+    start: int
+    stop: int
+
+
+@dataclasses.dataclass(frozen=True)
+class DecoderConfig(DecoderSizes):
+    """Static description of a decoder (RMSNorm before each block, residual connections).
+
+    Attributes:
+        attention, feed_forward: kinds of block, layer by layer; a pattern shorter than the network is repeated.
+    Raises:
+        ValueError: sizes do not fit together (see `DecoderSizes`), a pattern does not divide the layers, or two blocks give
+            one parameter different shapes.
+    """
+
+    attention: tuple[Attention, ...] = (GroupedAttention(),)
+    feed_forward: tuple[FeedForward, ...] = (DenseFeedForward(),)
 
     def __post_init__(self) -> None:
-        for name in (
-            "vocab_size",
-            "hidden_size",
-            "intermediate_size",
-            "num_layers",
-            "num_heads",
-            "num_kv_heads",
-            "head_dim",
-        ):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        if self.num_heads % self.num_kv_heads:
-            raise ValueError(
-                f"{self.num_heads} query heads cannot share {self.num_kv_heads} KV heads; "
-                "the first must be a multiple of the second"
-            )
-        if self.head_dim % 2:
-            raise ValueError(f"head_dim is {self.head_dim}; rotary embeddings need an even one")
+        super().__post_init__()
+        for name, pattern in (("attention", self.attention), ("feed_forward", self.feed_forward)):
+            if not pattern or self.num_layers % len(pattern):
+                raise ValueError(f"{name} has {len(pattern)} entries; they must divide the {self.num_layers} layers")
+        if len({kind.cached_shape(self) for kind in self.attention}) > 1:
+            raise ValueError("the layers differ in what they cache per token; all must cache keys of one shape")
+        _ = self.layer_parameters  # shapes are compared there
 
-    def matrix_shape(self, kind: str) -> tuple[int, int]:
-        """(output rows, input columns) of one matrix kind in one layer."""
-        query, key = self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim
+    def blocks(self, layer: int) -> tuple[Attention, FeedForward]:
+        """Kinds of block of one layer."""
+        return self.attention[layer % len(self.attention)], self.feed_forward[layer % len(self.feed_forward)]
+
+    @functools.cached_property
+    def runs(self) -> tuple[LayerRun, ...]:
+        """The layers in order, consecutive equal ones together: each run is one compiled loop."""
+        found = []
+        for kinds, layers in itertools.groupby(range(self.num_layers), key=self.blocks):
+            members = list(layers)
+            found.append(LayerRun(*kinds, members[0], members[-1] + 1))
+        return tuple(found)
+
+    @functools.cached_property
+    def layer_parameters(self) -> dict[str, LayerParameter]:
+        """Name -> parameter, matrices first, in the order in which a layer uses them."""
+        period = math.lcm(len(self.attention), len(self.feed_forward))
+        matrices: dict[str, list[LayerParameter | None]] = {}
+        norms = LayerParameter((self.hidden_size,), self.num_layers, (True,), 1.0)
+        vectors: dict[str, list[LayerParameter | None]] = {}
+        for place in range(period):
+            for name, parameter in self._of_blocks(place):
+                group = vectors if parameter.initial is not None else matrices
+                group.setdefault(name, [None] * period)[place] = parameter
         return {
-            "q": (query, self.hidden_size),
-            "k": (key, self.hidden_size),
-            "v": (key, self.hidden_size),
-            "o": (self.hidden_size, query),
-            "gate": (self.intermediate_size, self.hidden_size),
-            "up": (self.intermediate_size, self.hidden_size),
-            "down": (self.hidden_size, self.intermediate_size),
-        }[kind]
+            **{name: self._merged(name, found) for name, found in matrices.items()},
+            **dict.fromkeys(BLOCK_NORMS, norms),
+            **{name: self._merged(name, found) for name, found in vectors.items()},
+        }
+
+    def _of_blocks(self, layer: int) -> Iterator[tuple[str, LayerParameter]]:
+        for block in self.blocks(layer):
+            for name, shape in block.matrices(self).items():
+                yield name, LayerParameter(shape, 1, (True,), residual=name in block.residual_matrices)
+            for name, (length, initial) in block.vectors(self).items():
+                yield name, LayerParameter((length,), 1, (True,), initial)
+
+    def _merged(self, name: str, found: list[LayerParameter | None]) -> LayerParameter:
+        """One parameter from what each place of the pattern says of it."""
+        forms = {parameter for parameter in found if parameter is not None}
+        if len(forms) > 1:
+            shapes = ", ".join(sorted(str(form.shape) for form in forms))
+            raise ValueError(f"parameter {name} has shapes {shapes}; a name has one shape in all layers")
+        pattern = tuple(parameter is not None for parameter in found)
+        count = self.num_layers // len(pattern) * sum(pattern)
+        return forms.pop()._replace(num_layers=count, pattern=pattern)
+
+    @property
+    def cached_shape(self) -> tuple[int, int]:
+        """(heads, elements per head) of the keys, and of the values, in the KV cache."""
+        return self.attention[0].cached_shape(self)
+
+    def matrix_shape(self, kind: str) -> tuple[int, ...]:
+        """(output rows, input columns) of one matrix kind in one layer that has it."""
+        return self.layer_parameters[kind].shape
 
     def num_parameters(self) -> int:
         """Parameters of the whole network; a tied head counts once."""
-        matrices = sum(rows * columns for rows, columns in map(self.matrix_shape, MATRIX_KINDS))
-        norms = 2 * self.hidden_size + (2 * self.head_dim if self.qk_norm else 0)
+        layers = sum(math.prod(parameter.shape) * parameter.num_layers for parameter in self.layer_parameters.values())
         embeddings = self.vocab_size * self.hidden_size * (1 if self.tie_embeddings else 2)
-        return self.num_layers * (matrices + norms) + self.hidden_size + embeddings
+        return layers + self.hidden_size + embeddings

@@ -1,12 +1,12 @@
-"""A dense decoder in Flax NNX, and the one pure function through which everything else runs it.
+"""A decoder network in Flax NNX, and the one pure function through which everything else runs it.
 
-`Decoder` owns parameters; `forward` is a function of explicit parameters, positions, mask and KV cache. Training, prefill,
-decoding, verification of a chain or a tree and the measurement of acceptance differ only in the mask and the cache they pass.
+`Network` owns parameters; `forward` is a function of explicit parameters, positions, mask and sources of earlier KV. Training,
+prefill, decoding, verification of a chain or a tree and the measurement of acceptance differ only in masks and sources.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import chex
@@ -15,17 +15,18 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxspec.models.attention import KVSource, attend, attend_sequentially
-from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
+from jaxspec.models.attention import KVSource
+from jaxspec.models.blocks import Attention, FeedForward, StepInput
+from jaxspec.models.blocks.interface import KVCodec
+from jaxspec.models.config import DecoderConfig, LayerRun
 from jaxspec.models.dots import dot_rows
-from jaxspec.models.kv_cache import KVCache
-from jaxspec.models.rope import inverse_frequencies, rotate
+from jaxspec.models.kv_cache import CachedKV, KVCache
+from jaxspec.models.norms import rms_norm
+from jaxspec.models.sizes import DecoderSizes
 
-#: Nested dictionary of arrays: `embed`, `final_norm`, optionally `lm_head`, and `layers`, whose leaves lead with a layer axis.
+#: Nested dictionary of arrays: `embed`, `final_norm`, optionally `lm_head`, and `layers`, whose leaves lead with an axis over
+#: the layers that have them (see `DecoderConfig.layer_parameters`).
 Params = dict[str, Any]
-
-#: Applied to the keys and to the values that a step writes, before anything reads them.
-KVCodec = Callable[[Array], Array]
 
 
 class ForwardResult(NamedTuple):
@@ -42,22 +43,19 @@ class Layers(nnx.Module):
     """All layers at once: each parameter carries a leading layer axis, so that compression treats a kind as one array."""
 
     def __init__(self, config: DecoderConfig, *, rngs: nnx.Rngs):
-        depth = config.num_layers
-        for kind in MATRIX_KINDS:
-            rows, columns = config.matrix_shape(kind)
-            # Residual-writing matrices start smaller, so that depth does not grow the residual stream (GPT-2).
-            scale = columns**-0.5 * ((2 * depth) ** -0.5 if kind in ("o", "down") else 1.0)
-            value = scale * jax.random.normal(rngs.params(), (depth, rows, columns))
-            setattr(self, kind, nnx.Param(value))
-        self.attention_norm = nnx.Param(jnp.ones((depth, config.hidden_size)))
-        self.mlp_norm = nnx.Param(jnp.ones((depth, config.hidden_size)))
-        if config.qk_norm:
-            self.q_norm = nnx.Param(jnp.ones((depth, config.head_dim)))
-            self.k_norm = nnx.Param(jnp.ones((depth, config.head_dim)))
+        for name, parameter in config.layer_parameters.items():
+            shape = (parameter.num_layers, *parameter.shape)
+            if parameter.initial is not None:
+                value = jnp.full(shape, parameter.initial)
+            else:
+                # Matrices that write to the residual stream start smaller, so that depth does not make it grow (GPT-2).
+                scale = shape[-1] ** -0.5 * ((2 * config.num_layers) ** -0.5 if parameter.residual else 1.0)
+                value = scale * jax.random.normal(rngs.params(), shape)
+            setattr(self, name, nnx.Param(value))
 
 
-class Decoder(nnx.Module):
-    """Parameters of a dense decoder (RMSNorm, RoPE, grouped-query attention, SwiGLU).
+class Network(nnx.Module):
+    """Parameters of a decoder: embedding, layers, final norm, LM head.
 
     Matrices are stored as checkpoints store them, (output row, input column), so that a Wanda row is a row.
     """
@@ -73,7 +71,7 @@ class Decoder(nnx.Module):
 
 def init_params(config: DecoderConfig, key: Array) -> Params:
     """Random parameters as a plain nested dictionary (the NNX state, split once)."""
-    return nnx.to_pure_dict(nnx.state(Decoder(config, rngs=nnx.Rngs(params=key)), nnx.Param))
+    return nnx.to_pure_dict(nnx.state(Network(config, rngs=nnx.Rngs(params=key)), nnx.Param))
 
 
 def abstract_params(config: DecoderConfig) -> Params:
@@ -81,69 +79,32 @@ def abstract_params(config: DecoderConfig) -> Params:
     return jax.eval_shape(lambda: init_params(config, jax.random.key(0)))
 
 
-def rms_norm(x: Array, weight: Array, eps: float) -> Array:
-    """Root-mean-square normalisation over the last axis, in float32 or wider (Zhang and Sennrich 2019)."""
-    wide = x.astype(jnp.float64 if x.dtype == jnp.float64 else jnp.float32)
-    scale = jax.lax.rsqrt(jnp.mean(wide * wide, axis=-1, keepdims=True) + eps)
-    return (wide * scale).astype(x.dtype) * weight.astype(x.dtype)
-
-
 class LayerResult(NamedTuple):
-    """What a layer puts out, the keys and values it wrote (in the layouts of `KVCache`), and its matrices' inputs or None."""
+    """What a layer puts out, the keys and values it wrote (in the layouts of `KVCache`), and its matrices' inputs by group."""
 
     output: Float[Array, "batch token hidden"]
     written: tuple[Array, Array]
-    activations: dict[str, Array] | None
+    inputs: dict[str, Array]
 
 
 def decoder_layer(
     x: Float[Array, "batch token hidden"],
     weights: dict[str, Array],
-    config: DecoderConfig,
-    *,
-    positions: Int[Array, "batch token"],
-    mask: Bool[Array, "batch token token"],
-    cached: tuple[Array, Array] | None = None,
-    cache_mask: Bool[Array, "batch token slot"] | None = None,
-    kv_codec: KVCodec | None = None,
-    dot_dtype: Any = None,
-    keep_activations: bool = False,
-    frugal: bool = False,
+    sizes: DecoderSizes,
+    kinds: tuple[Attention, FeedForward],
+    step: StepInput,
 ) -> LayerResult:
     """One layer: attention and feed-forward, each after a norm and added to its input. It computes in the type of `x`.
 
     Args:
         weights: of this layer alone, without the layer axis.
-        cached: keys and values of this layer's cache, seen as `cache_mask` says; the others as for `forward`.
+        kinds: of its blocks.
     """
-    batch, num_tokens, _ = x.shape
-    dtype = x.dtype
-    normed = rms_norm(x, weights["attention_norm"], config.norm_eps)
-    split = lambda y: y.reshape(batch, num_tokens, -1, config.head_dim)
-    query, key, value = (split(dot_rows(normed, weights[kind].astype(dtype), dot_dtype)) for kind in ("q", "k", "v"))
-    if config.qk_norm:
-        query = rms_norm(query, weights["q_norm"], config.norm_eps)
-        key = rms_norm(key, weights["k_norm"], config.norm_eps)
-    frequency = inverse_frequencies(config)
-    query, key = rotate(query, positions, frequency), rotate(key, positions, frequency)
-    if kv_codec is not None:
-        key, value = kv_codec(key), kv_codec(value)
-    key, value = key.transpose(0, 2, 3, 1), value.transpose(0, 2, 1, 3)
-    written = key, value
-    sources = [KVSource(key, value, mask)]
-    if cached is not None:
-        key, value = (part.astype(dtype) for part in cached)
-        assert cache_mask is not None
-        sources.insert(0, KVSource(key, value, cache_mask))
-    attended = attend_sequentially(query, sources, dot_dtype) if frugal else attend(query, sources)
-    x = x + dot_rows(attended, weights["o"].astype(dtype), dot_dtype)
-    mlp_in = rms_norm(x, weights["mlp_norm"], config.norm_eps)
-    inner = jax.nn.silu(dot_rows(mlp_in, weights["gate"].astype(dtype), dot_dtype)) * dot_rows(
-        mlp_in, weights["up"].astype(dtype), dot_dtype
-    )
-    x = x + dot_rows(inner, weights["down"].astype(dtype), dot_dtype)
-    kept = {"qkv": normed, "o": attended, "gate_up": mlp_in, "down": inner} if keep_activations else None
-    return LayerResult(x, written, kept)
+    attention, feed_forward = kinds
+    attended = attention.apply(rms_norm(x, weights["attention_norm"], sizes.norm_eps), weights, sizes, step)
+    x = x + attended.output
+    fed = feed_forward.apply(rms_norm(x, weights["mlp_norm"], sizes.norm_eps), weights, sizes, step.dot_dtype)
+    return LayerResult(x + fed.output, attended.written, attended.inputs | fed.inputs)
 
 
 def unembed(
@@ -166,8 +127,7 @@ def forward(
     tokens: Int[Array, "batch token"],
     positions: Int[Array, "batch token"],
     mask: Bool[Array, "batch token token"],
-    cache: KVCache | None = None,
-    cache_mask: Bool[Array, "batch token slot"] | None = None,
+    sources: Sequence[CachedKV] = (),
     kv_codec: KVCodec | None = None,
     dtype: Any = jnp.float32,
     dot_dtype: Any = None,
@@ -175,61 +135,70 @@ def forward(
     logits_from: int = 0,
     frugal: bool = False,
 ) -> ForwardResult:
-    """Run one step over `tokens`, which see the masked slots of `cache` and the masked tokens of the step itself.
+    """Run one step over `tokens`, which see the masked slots of all sources and the masked tokens of the step itself.
 
     Args:
         params: as made by `init_params`.
         config: static.
         tokens, positions: "batch token"; any order, any repetition (a tree's siblings share a position).
         mask: True where a token (row) sees a token of this step (column).
-        cache, cache_mask: earlier KV and which of its slots each token sees; both or neither.
+        sources: earlier KV, any number of caches, each with the slots that each token sees.
         kv_codec: applied to the new keys and values before anyone reads them.
         dtype: of activations. dot_dtype: of the operands of matrix products, `dtype` unless given (see `dot_rows`).
-        keep_activations: also return the input of each matrix group, "layer batch token column".
+        keep_activations: also return the input of each matrix group, "layer batch token column", over the layers that have it.
         logits_from: static; first token of the step whose logits are wanted.
         frugal: for training on CPUs: attend sequentially and recompute each layer in the backward pass.
     Returns:
-        logits, the KV written by this step (not merged into `cache`), activations or None.
-    Raises:
-        ValueError: a cache without its mask, or the reverse.
+        logits, the KV written by this step (not merged into any source), activations or None.
     """
-    if (cache is None) != (cache_mask is None):
-        raise ValueError("cache and cache_mask go together; one was given without the other")
     chex.assert_rank([tokens, positions, mask], [2, 2, 3])
     chex.assert_equal_shape([tokens, positions])
-
-    def layer(x, weights, cached):
-        return decoder_layer(
-            x,
-            weights,
-            config,
-            positions=positions,
-            mask=mask,
-            cached=cached,
-            cache_mask=cache_mask,
-            kv_codec=kv_codec,
-            dot_dtype=dot_dtype,
-            keep_activations=keep_activations,
-            frugal=frugal,
-        )
-
+    step = StepInput(positions, mask, kv_codec=kv_codec, dot_dtype=dot_dtype, frugal=frugal)
     x = params["embed"].astype(dtype)[tokens]
-    body = jax.checkpoint(layer) if frugal else layer
-    all_written, recorded = [], []
-    # A plain loop, not `lax.scan`: a scan copies each layer's weights and cache out of their stacks in every step.
-    for i in range(config.num_layers):
-        weights = jax.tree.map(lambda leaf, i=i: leaf[i], params["layers"])
-        cached = None if cache is None else (cache.key[i], cache.value[i])
-        x, kv, kept = body(x, weights, cached)
-        all_written.append(kv)
-        recorded.append(kept)
-    keys, values = zip(*all_written, strict=True)
+    written: list[KVCache] = []
+    recorded: dict[str, list[Array]] = {}
+    for run in config.runs:
+        x, (kv, inputs) = _run_layers(x, params["layers"], config, run, step, sources, keep_activations)
+        written.append(kv)
+        for name, value in inputs.items():
+            recorded.setdefault(name, []).append(value)
+    join = lambda parts: parts[0] if len(parts) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
     return ForwardResult(
         logits=unembed(x[:, logits_from:], params, config, dot_dtype),
-        cache=KVCache(key=keys, value=values),
+        cache=join(written),
         hidden=x,
-        activations=jax.tree.map(lambda *leaves: jnp.stack(leaves), *recorded) if keep_activations else None,
+        activations={name: join(parts) for name, parts in recorded.items()} if keep_activations else None,
     )
+
+
+def _run_layers(
+    x: Array,
+    layers: dict[str, Array],
+    config: DecoderConfig,
+    run: LayerRun,
+    step: StepInput,
+    sources: Sequence[CachedKV],
+    keep_activations: bool,
+) -> tuple[Array, tuple[KVCache, dict[str, Array]]]:
+    """Consecutive layers of the same kinds of block, as one loop whose body is compiled once, whatever its length."""
+    part = lambda leaf, first: leaf if len(leaf) == run.stop - run.start else leaf[first : first + run.stop - run.start]
+    weights = {
+        name: part(layers[name], parameter.before(run.start))
+        for name, parameter in config.layer_parameters.items()
+        if parameter.in_layer(run.start)
+    }
+    caches = jax.tree.map(lambda leaf: part(leaf, run.start), [source.cache for source in sources])
+
+    def layer(x, inputs):
+        weights, caches = inputs
+        seen = [KVSource(cache.key, cache.value, source.mask) for cache, source in zip(caches, sources, strict=True)]
+        kinds = (run.attention, run.feed_forward)
+        result = decoder_layer(x, weights, config, kinds, step._replace(sources=seen))
+        return result.output, (KVCache(*result.written), result.inputs if keep_activations else {})
+
+    # Nothing merges the two passes over a layer in a loop, so the barriers that keep them apart are not needed.
+    body = jax.checkpoint(layer, prevent_cse=False) if step.frugal else layer
+    return jax.lax.scan(body, x, (weights, caches))
 
 
 def causal_mask(batch: int, num_tokens: int) -> Bool[Array, "batch token token"]:

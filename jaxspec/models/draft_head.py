@@ -7,6 +7,7 @@ has not been), and predicts the hidden state at t + 1; the target's own final no
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -14,10 +15,13 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxspec.models.attention import KVSource
+from jaxspec.models.blocks import StepInput
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.decoder import Layers, Params, decoder_layer, rms_norm, unembed
+from jaxspec.models.decoder import Layers, Params, decoder_layer, unembed
 from jaxspec.models.dots import dot_rows
-from jaxspec.models.kv_cache import KVCache
+from jaxspec.models.kv_cache import CachedKV, KVCache
+from jaxspec.models.norms import rms_norm
 
 __all__ = [
     "DraftHead",
@@ -99,12 +103,11 @@ def head_forward(
     hidden: Float[Array, "batch place hidden"],
     positions: Int[Array, "batch place"],
     mask: Bool[Array, "batch place place"],
-    cache: KVCache | None = None,
-    cache_mask: Bool[Array, "batch place slot"] | None = None,
+    sources: Sequence[CachedKV] = (),
     dot_dtype: Any = None,
     frugal: bool = False,
 ) -> HeadResult:
-    """Run the head over some places, which see the masked slots of `cache` and the masked places of the step itself.
+    """Run the head over some places, which see the masked slots of all sources and the masked places of the step itself.
 
     Args:
         params: as made by `init_head_params`.
@@ -112,33 +115,25 @@ def head_forward(
         tokens: at place t, the token after the one that `hidden` belongs to.
         hidden: the target's (before its final norm), or the head's own predictions; the head computes in its type.
         positions: of the hidden states' tokens.
-        mask, cache, cache_mask, dot_dtype, frugal: as for `forward`; the cache has one layer.
-    Raises:
-        ValueError: a cache without its mask, or the reverse.
+        mask, sources, dot_dtype, frugal: as for `forward`; caches have one layer.
     Source: Li et al. 2024, EAGLE, arXiv:2401.15077, Section 4; training on its own predictions: Li et al. 2025, EAGLE-3,
         arXiv:2503.01840; the same shape for long contexts: Yang et al. 2025, LongSpec, arXiv:2502.17421.
     Departs: both inputs are normed before they are mixed, since the residual stream is many times longer than an
         embedding; only the last layer's hidden states are read.
     """
-    if (cache is None) != (cache_mask is None):
-        raise ValueError("cache and cache_mask go together; one was given without the other")
     dtype = hidden.dtype
     embedded = rms_norm(ends.embed.astype(dtype)[tokens], params["embed_norm"], config.norm_eps)
     normed = rms_norm(hidden, params["hidden_norm"], config.norm_eps)
     mixed = dot_rows(jnp.concatenate([embedded, normed], axis=-1), params["fc"].astype(dtype), dot_dtype)
+    seen = [KVSource(source.cache.key[0], source.cache.value[0], source.mask) for source in sources]
     result = decoder_layer(
         mixed,
         jax.tree.map(lambda leaf: leaf[0], params["layers"]),
         config,
-        positions=positions,
-        mask=mask,
-        cached=None if cache is None else (cache.key[0], cache.value[0]),
-        cache_mask=cache_mask,
-        dot_dtype=dot_dtype,
-        frugal=frugal,
+        config.blocks(0),
+        StepInput(positions, mask, seen, dot_dtype=dot_dtype, frugal=frugal),
     )
-    key, value = result.written
-    return HeadResult(hidden=result.output, cache=KVCache(key=(key,), value=(value,)))
+    return HeadResult(hidden=result.output, cache=jax.tree.map(lambda leaf: leaf[None], KVCache(*result.written)))
 
 
 def head_logits(

@@ -1,107 +1,42 @@
-"""What tells one Hugging Face model family from another, as a table: a new family is a new entry, never a branch.
+"""Networks that run, by the rows of the one table of Hugging Face families.
 
-Tensor names are those of the checkpoints; `{layer}` is the layer's number. Paths into our parameters are tuples of
-keys.
+A row (`hwmodels.catalog.huggingface`) says what a family's config.json means and what its checkpoints call their tensors; here
+that becomes a `DecoderConfig`. A new family with known blocks is a new row, never a branch.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from typing import Any
 
-from jaxspec.models.config import DecoderConfig, RopeScaling
+from hwmodels.catalog.huggingface import FAMILIES, Family, Running
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.sizes import RopeScaling
 
-_LAYER = "model.layers.{layer}."
-
-EMBED_PATH = ("embed",)
-
-#: Parameter path -> tensor name, common to every family of this decoder.
-_SHARED_TENSORS = {
-    EMBED_PATH: "model.embed_tokens.weight",
-    ("final_norm",): "model.norm.weight",
-    ("layers", "attention_norm"): _LAYER + "input_layernorm.weight",
-    ("layers", "mlp_norm"): _LAYER + "post_attention_layernorm.weight",
-    ("layers", "q"): _LAYER + "self_attn.q_proj.weight",
-    ("layers", "k"): _LAYER + "self_attn.k_proj.weight",
-    ("layers", "v"): _LAYER + "self_attn.v_proj.weight",
-    ("layers", "o"): _LAYER + "self_attn.o_proj.weight",
-    ("layers", "gate"): _LAYER + "mlp.gate_proj.weight",
-    ("layers", "up"): _LAYER + "mlp.up_proj.weight",
-    ("layers", "down"): _LAYER + "mlp.down_proj.weight",
-}
-
-_QK_NORM_TENSORS = {
-    ("layers", "q_norm"): _LAYER + "self_attn.q_norm.weight",
-    ("layers", "k_norm"): _LAYER + "self_attn.k_norm.weight",
-}
-
-#: Present only where the head is not tied to the embedding.
-HEAD_PATH, HEAD_TENSOR = ("lm_head",), "lm_head.weight"
-
-
-@dataclasses.dataclass(frozen=True)
-class Family:
-    """One model family.
-
-    Attributes:
-        name: `model_type` of config.json.
-        architecture: entry of `architectures` in config.json.
-        tensors: parameter path -> tensor name.
-        qk_norm: whether queries and keys are normalised per head.
-        defaults: what the family's own configuration class (transformers 5) takes for a key that config.json lacks.
-            Sizes that every release states are not listed: a file without them is taken for damaged.
-        must_equal: config.json keys that select computations this decoder does not have, with the only value it does.
-        windows: config.json keys that cut the KV cache of transformers to a window although the family's attention knows none:
-            its cached decoding then differs from its own forward pass. See `_check_windows`.
-    """
-
-    name: str
-    architecture: str
-    tensors: dict[tuple[str, ...], str]
-    qk_norm: bool
-    defaults: dict[str, Any]
-    must_equal: dict[str, Any]
-    windows: tuple[str, ...] = ()
-
-
-FAMILIES = {
-    family.name: family
-    for family in (
-        Family(
-            name="llama",
-            architecture="LlamaForCausalLM",
-            tensors=_SHARED_TENSORS,
-            qk_norm=False,
-            defaults={
-                "tie_word_embeddings": False,
-                "rms_norm_eps": 1e-6,
-                "rope_theta": 10_000.0,
-                "max_position_embeddings": 2048,
-            },
-            must_equal={"hidden_act": "silu", "attention_bias": False, "mlp_bias": False},
-            windows=("sliding_window", "attention_chunk_size"),
-        ),
-        Family(
-            name="qwen3",
-            architecture="Qwen3ForCausalLM",
-            tensors=_SHARED_TENSORS | _QK_NORM_TENSORS,
-            qk_norm=True,
-            defaults={
-                "tie_word_embeddings": False,
-                "rms_norm_eps": 1e-6,
-                "rope_theta": 10_000.0,
-                "max_position_embeddings": 32_768,
-                "num_key_value_heads": 32,
-                "head_dim": 128,
-            },
-            must_equal={"hidden_act": "silu", "attention_bias": False, "use_sliding_window": False},
-        ),
-    )
-}
+__all__ = ["decoder_config", "family_for", "family_of", "runnable_families", "running"]
 
 #: Keys that change the computation of any family unless absent, null or of this value; never written by us.
 _NEUTRAL_VALUES = {"quantization_config": None, "partial_rotary_factor": 1.0}
+
+#: Sizes that every release states: a file without them is taken for damaged, whatever the family's defaults.
+_STATED = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+
+
+def runnable_families() -> dict[str, Family]:
+    """Families whose networks run here, by `model_type`."""
+    return {name: family for name, family in FAMILIES.items() if family.running is not None}
+
+
+def running(family: Family) -> Running:
+    """What a row says about running.
+
+    Raises:
+        NotImplementedError: networks of the family are priced only.
+    """
+    if family.running is None:
+        known = ", ".join(sorted(runnable_families()))
+        raise NotImplementedError(f"model_type {family.name!r} is priced but does not run; known: {known}")
+    return family.running
 
 
 def family_of(raw: dict[str, Any]) -> Family:
@@ -110,24 +45,50 @@ def family_of(raw: dict[str, Any]) -> Family:
     Raises:
         NotImplementedError: a family, or a variant of one, that this decoder does not compute.
     """
-    name = raw.get("model_type")
-    if not isinstance(name, str) or name not in FAMILIES:
-        raise NotImplementedError(f"model_type {name!r} is not modelled; known: {', '.join(sorted(FAMILIES))}")
-    family = FAMILIES[name]
-    for key, value in family.must_equal.items():
-        if raw.get(key, value) != value:
-            raise NotImplementedError(f"{name} with {key} = {raw[key]!r} is not modelled; allowed is {value!r}")
+    name, known = raw.get("model_type"), runnable_families()
+    if not isinstance(name, str) or name not in known:
+        raise NotImplementedError(f"model_type {name!r} is not modelled; known: {', '.join(sorted(known))}")
+    family = known[name]
+    full = _with_defaults(raw, family)
+    for key, value in running(family).must_equal.items():
+        if full.get(key, value) != value:
+            allowed = "null" if value is None else repr(value)
+            raise NotImplementedError(f"{name} with {key} = {full[key]!r} is not modelled; allowed is {allowed}")
     for key, value in _NEUTRAL_VALUES.items():
         if raw.get(key) not in (None, value):
             raise NotImplementedError(f"{name} with {key} is not modelled; allowed is none")
     kinds = raw.get("layer_types") or []
     if not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds):
         raise NotImplementedError(f"{name} with layer_types {kinds!r} is not modelled; allowed is 'full_attention'")
-    _check_windows(family, raw)
+    _check_windows(family, full)
     return family
 
 
-def _check_windows(family: Family, raw: dict[str, Any]) -> None:
+def family_for(config: DecoderConfig) -> Family:
+    """The first family of the table whose networks compute this configuration.
+
+    Raises:
+        NotImplementedError: none does.
+    """
+    for family in runnable_families().values():
+        same_options = (config.qk_norm, config.qkv_bias) == (_normed(family), family.qkv_bias is True)
+        if same_options and set(config.layer_parameters) <= set(running(family).tensors):
+            return family
+    raise NotImplementedError(f"no known family has layers with {', '.join(config.layer_parameters)}")
+
+
+def _normed(family: Family) -> bool:
+    return family.qk_norm == "head"
+
+
+def _with_defaults(raw: dict[str, Any], family: Family) -> dict[str, Any]:
+    """By the usual keys: what the file states, and the family's defaults of what releases may leave out."""
+    usual = {key: raw[spelling] for key, known in family.spellings.items() for spelling in known if spelling in raw}
+    defaults = {key: value for key, value in family.defaults.items() if key not in _STATED}
+    return defaults | usual | raw
+
+
+def _check_windows(family: Family, full: dict[str, Any]) -> None:
     """No key may cut the text that a token sees, since which tools heed it differs.
 
     The Llama family attends to the whole text, and transformers' forward pass does. Its KV cache, however, goes by the keys of
@@ -139,11 +100,11 @@ def _check_windows(family: Family, raw: dict[str, Any]) -> None:
         NotImplementedError: a window that cuts.
     Source: transformers 5, cache_utils.py, get_layer_types_and_kwargs.
     """
-    if raw.get("layer_types") is not None:
+    if full.get("layer_types") is not None:
         return
-    positions = raw.get("max_position_embeddings", family.defaults["max_position_embeddings"])
-    for key in family.windows:
-        window = raw.get(key)
+    positions = full["max_position_embeddings"]
+    for key in running(family).ambiguous_windows:
+        window = full.get(key)
         whole = lambda value: isinstance(value, int) and not isinstance(value, bool)
         if window is None or (whole(window) and whole(positions) and window >= positions):
             continue
@@ -164,12 +125,12 @@ def decoder_config(raw: dict[str, Any]) -> DecoderConfig:
         ValueError: a required key is missing, a value is of the wrong kind, or sizes do not fit together.
     """
     family = family_of(raw)
-    full = family.defaults | raw
+    full = _with_defaults(raw, family)
     rope = {"rope_theta": full["rope_theta"]} | _rope_settings(raw)
     heads, hidden = _integer(full, "num_attention_heads"), _integer(full, "hidden_size")
     # For these two, null is a value of its own: "derive it".
     derived = {"num_key_value_heads": heads, "head_dim": hidden // heads}
-    given = {key: value for key, value in full.items() if key not in derived or value is not None}
+    sizes = derived | {key: full[key] for key in derived if full.get(key) is not None}
     tie = full["tie_word_embeddings"]
     if not isinstance(tie, bool):
         raise ValueError(f"tie_word_embeddings is {tie!r}; it must be true or false")
@@ -179,12 +140,13 @@ def decoder_config(raw: dict[str, Any]) -> DecoderConfig:
         intermediate_size=_integer(full, "intermediate_size"),
         num_layers=_integer(full, "num_hidden_layers"),
         num_heads=heads,
-        num_kv_heads=_integer(derived | given, "num_key_value_heads"),
-        head_dim=_integer(derived | given, "head_dim"),
+        num_kv_heads=_integer(sizes, "num_key_value_heads"),
+        head_dim=_integer(sizes, "head_dim"),
         rope_theta=_positive(rope, "rope_theta"),
         rope_scaling=_rope_scaling(rope, full),
         norm_eps=_positive(full, "rms_norm_eps"),
-        qk_norm=family.qk_norm,
+        qk_norm=_normed(family),
+        qkv_bias=family.qkv_bias is True,
         tie_embeddings=tie,
     )
 

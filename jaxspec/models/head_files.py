@@ -10,33 +10,27 @@ import re
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from safetensors.numpy import save
 
 from jaxspec.errors import InputError
 from jaxspec.files import write_bytes, write_text
 from jaxspec.formats.shard_index import read_json_object
-from jaxspec.models.checkpoint_files import open_checkpoint
+from jaxspec.models.checkpoint_files import CheckpointFiles
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.draft_head import TargetEnds, check_head_config, target_ends
-from jaxspec.models.families import decoder_config
-from jaxspec.models.hf_export import config_json, family_for, lookup
-from jaxspec.models.hf_load import FC_PATH, LoadedModel, parameter_dtype, read_tensors
+from jaxspec.models.families import decoder_config, family_for, running
+from jaxspec.models.hf_export import config_json
+from jaxspec.models.hf_load import LoadedModel, parameter_dtype, read_tensors
+from jaxspec.models.stored_parameters import Path as ParameterPath
+from jaxspec.models.stored_parameters import StoredParameter, layer_parameters, stored_tensors
 
 __all__ = ["HEAD_MODEL_TYPE", "LoadedHead", "load_head", "save_head", "weights_sha256"]
 
 #: `model_type` of a head's config.json.
 HEAD_MODEL_TYPE = "jaxspec_draft_head"
 _TARGET_KEY = "target_weights_sha256"
-
-#: Parameter path -> tensor name, of what a head has beside its layer.
-_OWN_TENSORS = {
-    ("embed_norm",): "embed_norm.weight",
-    ("hidden_norm",): "hidden_norm.weight",
-    FC_PATH: "fc.weight",
-}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -78,9 +72,12 @@ def weights_sha256(params: Params) -> str:
     return digest.hexdigest()
 
 
-def _patterns(config: DecoderConfig) -> dict[tuple[str, ...], str]:
-    layer = {path: name for path, name in family_for(config).tensors.items() if path[0] == "layers"}
-    return _OWN_TENSORS | layer
+def _stored(config: DecoderConfig) -> dict[ParameterPath, StoredParameter]:
+    """A head's parameters: its own, and those of its one layer under the names of the target's family."""
+    hidden = config.hidden_size
+    own = {"embed_norm": (hidden,), "hidden_norm": (hidden,), "fc": (hidden, 2 * hidden)}
+    named = {(name,): StoredParameter(f"{name}.weight", shape) for name, shape in own.items()}
+    return named | layer_parameters(config, running(family_for(config)).tensors)
 
 
 def save_head(params: Params, config: DecoderConfig, out: Path, *, target: Params, max_positions: int) -> None:
@@ -90,11 +87,7 @@ def save_head(params: Params, config: DecoderConfig, out: Path, *, target: Param
         target: parameters of the network that the head was trained on.
     """
     check_head_config(config)
-    stored = lambda path: np.asarray(jnp.asarray(lookup(params, path), jnp.bfloat16))
-    tensors = {
-        name.format(layer=0): np.ascontiguousarray(stored(path)[0] if path[0] == "layers" else stored(path))
-        for path, name in _patterns(config).items()
-    }
+    tensors = stored_tensors(params, _stored(config))
     raw = {
         "model_type": HEAD_MODEL_TYPE,
         _TARGET_KEY: weights_sha256(target),
@@ -133,8 +126,7 @@ def load_head(path: str | os.PathLike[str], target: LoadedModel, *, dtype: Any =
         own, needed = getattr(config, name), getattr(target.config, name)
         if own != needed:
             raise InputError(f"{directory / 'config.json'} has {name} {own}; the target has {needed}: fetch it again")
-    with open_checkpoint(directory) as files:
-        params = read_tensors(_patterns(config), config, files, directory, wanted)
+    params = read_tensors(_stored(config), CheckpointFiles(directory), directory, wanted)
     return LoadedHead(config=config, params=params, ends=target_ends(target.params, target.config), directory=directory)
 
 

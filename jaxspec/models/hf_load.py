@@ -5,31 +5,32 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
+from hwmodels.catalog.huggingface import Family
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container, Part
 from jaxspec.formats.shard_index import json_object, read_json_object
 from jaxspec.models.checkpoint_files import (
     STORED_DTYPES,
+    CheckpointFiles,
     ContainerFiles,
     TensorTable,
-    open_checkpoint,
 )
-from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
+from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
-from jaxspec.models.families import EMBED_PATH, HEAD_PATH, HEAD_TENSOR, Family, decoder_config, family_of
+from jaxspec.models.families import decoder_config, family_of, running
+from jaxspec.models.stored_parameters import Path as ParameterPath
+from jaxspec.models.stored_parameters import StoredParameter, network_parameters
 from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
 
 #: Buffers that older releases stored beside the weights; the network computes them from its configuration.
 _COMPUTED_SUFFIX = "rotary_emb.inv_freq"
-
-#: Parameter path of the matrix with which a draft head mixes token and hidden state.
-FC_PATH = ("fc",)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -68,7 +69,7 @@ def load_directory(path: str | os.PathLike[str], *, dtype: Any = None) -> Loaded
     Weights are memory-mapped and copied once, tensor by tensor, into arrays with a leading layer axis.
 
     Args:
-        path: a directory as `save_pretrained` writes it: Llama 3.x or Qwen3, one file or shards.
+        path: a directory as `save_pretrained` writes it, one file or shards, of a family whose networks run here.
         dtype: of all parameters: bfloat16, float16 or float32; None keeps what is stored.
     Returns:
         the network; its parameters lie on the default device.
@@ -85,8 +86,7 @@ def load_directory(path: str | os.PathLike[str], *, dtype: Any = None) -> Loaded
             "model.safetensors: check the path"
         )
     family, config = _network(read_json_object(directory / "config.json"), directory / "config.json")
-    with open_checkpoint(directory) as files:
-        params = _read_params(family, config, files, directory, wanted)
+    params = _read_params(family, config, CheckpointFiles(directory), directory, wanted)
     return LoadedModel(config=config, params=params, family=family, directory=directory)
 
 
@@ -131,43 +131,41 @@ def _read_params(
     family: Family, config: DecoderConfig, files: TensorTable, source: Path, wanted: np.dtype | None
 ) -> Params:
     """The parameters of a network; a head that is tied to the embedding may be stored beside it."""
-    patterns = family.tensors | ({} if config.tie_embeddings else {HEAD_PATH: HEAD_TENSOR})
-    copies = {HEAD_TENSOR} if config.tie_embeddings else set()
-    params = read_tensors(patterns, config, files, source, wanted, copies=copies)
-    if config.tie_embeddings and HEAD_TENSOR in files.tensors:
-        _check_tied_head(files, family.tensors[EMBED_PATH])
+    names = running(family).tensors
+    head, embedding = names["lm_head"], names["embed"]
+    stored = network_parameters(config, names)
+    params = read_tensors(stored, files, source, wanted, copies={head} if config.tie_embeddings else set())
+    if config.tie_embeddings and head in files.tensors:
+        _check_tied_head(files, head, embedding)
     return params
 
 
 def read_tensors(
-    patterns: dict[tuple[str, ...], str],
-    config: DecoderConfig,
+    stored: Mapping[ParameterPath, StoredParameter],
     files: TensorTable,
     source: Path,
     wanted: np.dtype | None = None,
     *,
     copies: set[str] | frozenset[str] = frozenset(),
 ) -> Params:
-    """Check that the tensors are those of the patterns, then read them.
+    """Check that the tensors are those of the parameters, then read them.
 
     Args:
-        patterns: parameter path -> tensor name, with `{layer}` in those of layers.
         source: what errors call the checkpoint.
         wanted: dtype of all parameters; None keeps what is stored.
         copies: tensors that may be there and are not read.
     Raises:
         InputError: a tensor is missing, left over, of another shape or of an unknown number format.
     """
-    stored = _stored_names(patterns, copies, config, files, source)
-    for leaf_path, names in stored.items():
-        _check_form(names, _tensor_shape(leaf_path, config), files, mixed=wanted is not None)
+    found = _stored_names(stored, copies, files, source)
+    for path, names in found.items():
+        _check_form(names, stored[path].tensor_shape, files, mixed=wanted is not None)
     params: Params = {}
-    for leaf_path, names in stored.items():
+    for path, names in found.items():
         node = params
-        for key in leaf_path[:-1]:
+        for key in path[:-1]:
             node = node.setdefault(key, {})
-        stacked = _read_stacked(names, files, wanted)
-        node[leaf_path[-1]] = jnp.asarray(stacked if leaf_path[0] == "layers" else stacked[0])
+        node[path[-1]] = jnp.asarray(_read_stacked(names, files, wanted).reshape(stored[path].stacked_shape))
     return params
 
 
@@ -190,28 +188,26 @@ def parameter_dtype(dtype: Any) -> np.dtype | None:
 
 
 def _stored_names(
-    patterns: dict[tuple[str, ...], str],
+    stored: Mapping[ParameterPath, StoredParameter],
     copies: set[str] | frozenset[str],
-    config: DecoderConfig,
     files: TensorTable,
     directory: Path,
-) -> dict[tuple[str, ...], list[str]]:
-    """Parameter path -> its tensors, one per layer, all of them present and no other one left.
+) -> dict[ParameterPath, list[str]]:
+    """Place of a parameter -> its tensors, all of them present and no other one left.
 
     A tensor that nothing here computes with is an error, since without it the network would be another one.
     """
-    stored: dict[tuple[str, ...], list[str]] = {}
-    for path, pattern in patterns.items():
-        stored[path] = []
+    found: dict[ParameterPath, list[str]] = {}
+    for path, parameter in stored.items():
+        found[path] = []
         # The first absent name ends the loop, so that a config.json which claims 10^12 layers costs nothing.
-        for layer in range(config.num_layers if path[0] == "layers" else 1):
-            name = pattern.format(layer=layer)
+        for name in parameter.names():
             if name not in files.tensors:
                 raise InputError(
                     f"{directory} has no tensor {name!r}, which its config.json needs: fetch all its files again"
                 )
-            stored[path].append(name)
-    known = {name for names in stored.values() for name in names} | copies
+            found[path].append(name)
+    known = {name for names in found.values() for name in names} | copies
     extra = sorted(name for name in files.tensors if name not in known and not name.endswith(_COMPUTED_SUFFIX))
     if extra:
         more = f" and {len(extra) - 1} more" if len(extra) > 1 else ""
@@ -219,19 +215,7 @@ def _stored_names(
             f"{files.tensors[extra[0]].path} has tensor {extra[0]!r}{more}, which this network does not compute with; "
             "allowed are those that config.json asks for: use a checkpoint whose config.json and weights agree"
         )
-    return stored
-
-
-def _tensor_shape(path: tuple[str, ...], config: DecoderConfig) -> tuple[int, ...]:
-    """Shape of one stored tensor, without the layer axis."""
-    kind = path[-1]
-    if kind in MATRIX_KINDS:
-        return config.matrix_shape(kind)
-    if kind in ("q_norm", "k_norm"):
-        return (config.head_dim,)
-    if path == FC_PATH:
-        return (config.hidden_size, 2 * config.hidden_size)
-    return (config.vocab_size, config.hidden_size) if path in (EMBED_PATH, HEAD_PATH) else (config.hidden_size,)
+    return found
 
 
 def _check_form(names: list[str], shape: tuple[int, ...], files: TensorTable, *, mixed: bool) -> None:
@@ -272,14 +256,14 @@ def _read_stacked(names: list[str], files: TensorTable, wanted: np.dtype | None)
     return out
 
 
-def _check_tied_head(files: TensorTable, embedding_name: str) -> None:
+def _check_tied_head(files: TensorTable, head_name: str, embedding_name: str) -> None:
     """A head stored beside the embedding it is tied to is a copy of it."""
-    head, embedding = files.tensors[HEAD_TENSOR], files.tensors[embedding_name]
+    head, embedding = files.tensors[head_name], files.tensors[embedding_name]
     same_form = (head.shape, head.dtype) == (embedding.shape, embedding.dtype)
     # Compared as bytes: a NaN equals its copy.
     bits = lambda name: files.read(name).view(np.uint8)
-    if not same_form or not np.array_equal(bits(HEAD_TENSOR), bits(embedding_name)):
+    if not same_form or not np.array_equal(bits(head_name), bits(embedding_name)):
         raise InputError(
-            f"config.json ties the head to the embedding, but {HEAD_TENSOR!r} in {head.path} differs from it; both "
+            f"config.json ties the head to the embedding, but {head_name!r} in {head.path} differs from it; both "
             "cannot hold: set tie_word_embeddings to false, or remove that tensor"
         )

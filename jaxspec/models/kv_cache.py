@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import chex
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxspec.models.config import DecoderConfig
+
+__all__ = ["CachedKV", "KVCache", "empty_cache", "pad_cache", "take_slots", "write_cache"]
 
 
 @struct.dataclass
 class KVCache:
-    """Keys (already rotated) and values, one array per layer: a stack would be copied layer by layer in every step.
+    """Keys (already rotated) and values of all layers, stacked as the weights are, so that one loop runs over both.
 
     Attributes:
         key, value: which slots are valid is the caller's mask, not the cache's. Keys have their slots last and values their
@@ -21,27 +25,38 @@ class KVCache:
             times the speed of slots first).
     """
 
-    key: tuple[Float[Array, "batch kv_head head_dim slot"], ...]
-    value: tuple[Float[Array, "batch kv_head slot head_dim"], ...]
+    key: Float[Array, "layer batch kv_head head_dim slot"]
+    value: Float[Array, "layer batch kv_head slot head_dim"]
 
     @property
     def num_layers(self) -> int:
         """Layers."""
-        return len(self.key)
+        return self.key.shape[0]
 
     @property
     def num_slots(self) -> int:
         """Tokens per sequence that fit."""
-        return self.value[0].shape[2]
+        return self.key.shape[4]
+
+
+class CachedKV(NamedTuple):
+    """Earlier keys and values that a step reads, and which of their slots each of its tokens sees.
+
+    Attributes:
+        cache: of as many sequences as the step, or of one that all of them share (a common prefix, stored once).
+        mask: one for all layers.
+    """
+
+    cache: KVCache
+    mask: Bool[Array, "batch token slot"]
 
 
 def empty_cache(config: DecoderConfig, batch: int, num_slots: int, dtype=jnp.float32) -> KVCache:
     """A cache of zeros with room for `num_slots` tokens per sequence."""
-    lead = (batch, config.num_kv_heads)
-    layers = range(config.num_layers)
+    heads, head_dim = config.cached_shape
+    lead = (config.num_layers, batch, heads)
     return KVCache(
-        key=tuple(jnp.zeros((*lead, config.head_dim, num_slots), dtype) for _ in layers),
-        value=tuple(jnp.zeros((*lead, num_slots, config.head_dim), dtype) for _ in layers),
+        key=jnp.zeros((*lead, head_dim, num_slots), dtype), value=jnp.zeros((*lead, num_slots, head_dim), dtype)
     )
 
 
@@ -50,32 +65,25 @@ def write_cache(cache: KVCache, update: KVCache, start: Int[Array, " batch"]) ->
 
     The caller keeps `start + update.num_slots <= cache.num_slots`; XLA would otherwise shift the write silently.
     """
-    # Layers beyond those of the shorter one would be dropped.
-    chex.assert_trees_all_equal_structs(cache, update)
+    # An update of fewer layers would be written to the first ones without a word.
+    chex.assert_equal_shape([cache.key, update.key], dims=(0, 1, 2, 3))
 
-    def write(axis: int):
-        def one(buffer, new, offset):
-            return jax.lax.dynamic_update_slice_in_dim(buffer, new.astype(buffer.dtype), offset, axis=axis)
+    def write(buffer, new, axis: int):
+        one = lambda buffer, new, offset: jax.lax.dynamic_update_slice_in_dim(buffer, new, offset, axis=axis)
+        return jax.vmap(one, in_axes=(1, 1, 0), out_axes=1)(buffer, new.astype(buffer.dtype), start)
 
-        return lambda buffer, new: jax.vmap(one)(buffer, new, start)
-
-    return KVCache(
-        key=tuple(map(write(2), cache.key, update.key)),
-        value=tuple(map(write(1), cache.value, update.value)),
-    )
+    return KVCache(key=write(cache.key, update.key, 3), value=write(cache.value, update.value, 2))
 
 
 def pad_cache(cache: KVCache, slots: int) -> KVCache:
     """The cache with `slots` more (empty) slots."""
-    return KVCache(
-        key=tuple(jnp.pad(key, ((0, 0), (0, 0), (0, 0), (0, slots))) for key in cache.key),
-        value=tuple(jnp.pad(value, ((0, 0), (0, 0), (0, slots), (0, 0))) for value in cache.value),
-    )
+    pad = lambda part, axis: jnp.pad(part, [(0, slots if axis == i else 0) for i in range(part.ndim)])
+    return KVCache(key=pad(cache.key, 4), value=pad(cache.value, 3))
 
 
 def take_slots(cache: KVCache, slots: Int[Array, "batch place"]) -> KVCache:
     """The cache of some of its slots, in their order, for each sequence."""
     return KVCache(
-        key=tuple(jnp.take_along_axis(key, slots[:, None, None, :], axis=3) for key in cache.key),
-        value=tuple(jnp.take_along_axis(value, slots[:, None, :, None], axis=2) for value in cache.value),
+        key=jnp.take_along_axis(cache.key, slots[None, :, None, None, :], axis=4),
+        value=jnp.take_along_axis(cache.value, slots[None, :, None, :, None], axis=3),
     )

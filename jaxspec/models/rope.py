@@ -8,18 +8,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxspec.models.config import DecoderConfig
+from jaxspec.models.sizes import DecoderSizes
 
 
-def inverse_frequencies(config: DecoderConfig) -> np.ndarray:
+def inverse_frequencies(sizes: DecoderSizes) -> np.ndarray:
     """Angular frequency of each of the head_dim / 2 planes, radians per position, float32.
 
     Source: Su et al. 2021, arXiv:2104.09864; scaling as released with Llama 3.1 (long wavelengths divided by `factor`,
     short ones kept, a linear blend between).
     """
-    exponent = np.arange(0, config.head_dim, 2, dtype=np.float32) / np.float32(config.head_dim)
-    frequency = (1.0 / np.float32(config.rope_theta) ** exponent).astype(np.float32)
-    scaling = config.rope_scaling
+    exponent = np.arange(0, sizes.head_dim, 2, dtype=np.float32) / np.float32(sizes.head_dim)
+    frequency = (1.0 / np.float32(sizes.rope_theta) ** exponent).astype(np.float32)
+    scaling = sizes.rope_scaling
     if scaling is None:
         return frequency
     wavelength = 2 * math.pi / frequency

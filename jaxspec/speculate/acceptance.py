@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, Int
 from jaxspec.checks import check_count, check_temperature, check_tokens, check_traced_count
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward
-from jaxspec.models.kv_cache import KVCache, pad_cache
+from jaxspec.models.kv_cache import CachedKV, KVCache, pad_cache
 from jaxspec.speculate.rules import token_distribution
 
 
@@ -104,8 +104,7 @@ def block_pass(
         tokens=text.tokens[:, first:-1],
         positions=batched(first + place),
         mask=batched(own),
-        cache=draft_cache,
-        cache_mask=batched(committed),
+        sources=[CachedKV(draft_cache, batched(committed))],
         dtype=text.logits.dtype,
     ).logits
 

@@ -27,7 +27,7 @@ from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.kv import compress_cache, round_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, causal_mask, forward
-from jaxspec.models.kv_cache import KVCache, empty_cache, write_cache
+from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, write_cache
 from jaxspec.speculate.keys import Purpose, draw_keys
 from jaxspec.speculate.rules import token_distribution, verify_chain
 from jaxspec.speculate.steps import slots_before, top_gap
@@ -173,8 +173,7 @@ def _decode(
             tokens=jax.lax.dynamic_slice_in_dim(chain, i, 1, axis=1),
             positions=slot[:, None],
             mask=jnp.ones((batch, 1, 1), bool),
-            cache=cache,
-            cache_mask=slots_before(slot, 1, slots),
+            sources=[CachedKV(cache, slots_before(slot, 1, slots))],
         )
         distribution = token_distribution(result.logits[:, 0], temperature, greedy)
         keys = draw_keys(seed, Purpose.DRAFT, prompt_ids, slot + 1)
@@ -196,8 +195,7 @@ def _decode(
             tokens=chain[:, :width],
             positions=positions,
             mask=causal_mask(batch, width),
-            cache=state.target_cache,
-            cache_mask=slots_before(root_slot, width, slots),
+            sources=[CachedKV(state.target_cache, slots_before(root_slot, width, slots))],
         )
         p = token_distribution(verified.logits, temperature, greedy)
         drafted = chain[:, 1:]

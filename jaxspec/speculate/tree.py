@@ -26,7 +26,7 @@ from jaxspec.checks import (
 from jaxspec.compress.kv import round_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, causal_mask, forward
-from jaxspec.models.kv_cache import KVCache, empty_cache, take_slots, write_cache
+from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, take_slots, write_cache
 from jaxspec.speculate.candidates import CandidateLaw
 from jaxspec.speculate.drafts.interface import Committed, Draft, Memory, Root
 from jaxspec.speculate.expansion import TreeLimits, draft_tree, in_levels, tree_limits
@@ -240,8 +240,7 @@ def _decode(
             tokens=jnp.concatenate([root.token[:, None], drafted.tokens], axis=1),
             positions=root_slot[:, None] + jax.vmap(verification_positions)(drafted.tree),
             mask=jax.vmap(verification_mask)(drafted.tree),
-            cache=state.target_cache,
-            cache_mask=slots_before(root_slot, limits.nodes + 1, slots),
+            sources=[CachedKV(state.target_cache, slots_before(root_slot, limits.nodes + 1, slots))],
         )
         p = token_distribution(verified.logits, temperature, greedy)
         draw = lambda purpose, position: draw_keys(seed, purpose, prompt_ids, position)

@@ -136,6 +136,38 @@ CASES = (
         seed=15,
         dtype="bfloat16",
     ),
+    # Biases of queries, keys and values.
+    Case(
+        name="qwen2_biased",
+        model_type="qwen2",
+        settings={
+            "vocab_size": 59,
+            "hidden_size": 36,
+            "intermediate_size": 44,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 6,
+            "num_key_value_heads": 2,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 50_000.0},
+        },
+        seed=16,
+    ),
+    # A head_dim that is not hidden / heads; no sliding window.
+    Case(
+        name="mistral_whole",
+        model_type="mistral",
+        settings={
+            "vocab_size": 53,
+            "hidden_size": 40,
+            "intermediate_size": 36,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "head_dim": 12,
+            "sliding_window": None,
+        },
+        seed=17,
+        dtype="bfloat16",
+    ),
 )
 
 

@@ -1,4 +1,7 @@
-"""Safetensors checkpoints as the bytes they are: headers kept word for word, tensors read in pieces from a memory map."""
+"""The one reader of safetensors checkpoints: which files belong to one, what they hold, and its bytes from a memory map.
+
+Networks are loaded and containers packed from it. Headers are kept word for word, tensors are read whole or in pieces.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,13 @@ from jaxspec.formats.container.header import HeaderError, parse_header
 from jaxspec.formats.container.tensors import TensorForm
 from jaxspec.formats.shard_index import INDEX_FILE, check_same_tensors, read_index
 
-__all__ = ["BESIDE_SUFFIXES", "Checkpoint", "SafetensorsFile", "open_checkpoint"]
+__all__ = ["BESIDE_SUFFIXES", "Checkpoint", "SafetensorsFile", "open_checkpoint", "open_weights"]
+
+#: Name of the file that holds all weights of a checkpoint without shards.
+_SINGLE_FILE = "model.safetensors"
+
+#: Endings of pickled weights, which run code when they are opened; they are never opened here.
+_PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
 #: Files beside the weights that belong to a checkpoint, and the most bytes that one of them may have.
 BESIDE_SUFFIXES = (".json", ".txt", ".model", ".jinja")
@@ -48,15 +57,18 @@ class SafetensorsFile:
                 self.header = file.read(8 + length)
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             placed = parse_header(self.header)
+        except FileNotFoundError as error:
+            raise InputError(f"{path} does not exist; all weight files must be there: fetch it") from error
         except (SafetensorError, OSError, HeaderError, ValueError) as error:
             reason = " ".join(str(error).split())
             raise InputError(f"{path} is no whole safetensors file ({reason}); fetch it again") from error
         self.tensors: list[TensorForm] = [tensor.form for tensor in placed]
         self._starts = {tensor.form.name: len(self.header) + tensor.start for tensor in placed}
 
-    def read(self, form: TensorForm, first: int, count: int) -> np.ndarray:
-        """Elements `first` to `first + count` of a tensor, as patterns, without copying."""
+    def read(self, form: TensorForm, first: int = 0, count: int | None = None) -> np.ndarray:
+        """Elements `first` to `first + count` of a tensor, or all from `first` on, as patterns, without copying."""
         dtype = form.pattern_dtype
+        count = form.elements - first if count is None else count
         return np.frombuffer(self._map, dtype, count, self._starts[form.name] + first * dtype.itemsize)
 
     def release(self) -> None:
@@ -128,13 +140,41 @@ def open_checkpoint(path: Path) -> Checkpoint:
         names = sorted(set(weight_map.values()))
     if not names:
         raise InputError(f"{path} has no .safetensors file; pickled weights are never opened: convert them first")
-    files = [SafetensorsFile(path / name) for name in names]
+    return Checkpoint(_open_files(path, names, weight_map), _beside(path, None), path)
+
+
+def open_weights(folder: Path) -> list[SafetensorsFile]:
+    """The weights of a network: model.safetensors, or the shards that model.safetensors.index.json lists.
+
+    Raises:
+        InputError: neither is there, a shard is missing or not listed, a file is damaged, or index and shards disagree.
+    """
+    if (folder / _SINGLE_FILE).is_file():
+        return _open_files(folder, [_SINGLE_FILE], {})
+    if (folder / INDEX_FILE).is_file():
+        weight_map = read_index(folder)
+        return _open_files(folder, sorted(set(weight_map.values())), weight_map)
+    pickles = sorted(path.name for path in folder.iterdir() if path.suffix in _PICKLES)
+    if pickles:
+        raise InputError(
+            f"{folder} has pickled weights only ({pickles[0]}), which are never opened; allowed is "
+            f"{_SINGLE_FILE}: convert them with transformers' save_pretrained"
+        )
+    raise InputError(f"{folder} has no weights; allowed are {_SINGLE_FILE} or {INDEX_FILE} with its shards: fetch them")
+
+
+def _open_files(folder: Path, names: list[str], weight_map: dict[str, str]) -> list[SafetensorsFile]:
+    """Files of one checkpoint, each tensor in one of them, and in the one that the index names where there is an index."""
+    files = [SafetensorsFile(folder / name) for name in names]
     seen: dict[str, Path] = {}
     for file in files:
         for form in file.tensors:
             if form.name in seen:
-                raise InputError(f"tensor {form.name!r} is in both {seen[form.name]} and {file.path}; one may hold it")
+                raise InputError(
+                    f"tensor {form.name!r} is in both {seen[form.name]} and {file.path}; one may hold it: "
+                    "remove the file that belongs to another checkpoint"
+                )
             seen[form.name] = file.path
     if weight_map:
-        check_same_tensors(path, weight_map, {name: found.name for name, found in seen.items()})
-    return Checkpoint(files, _beside(path, None), path)
+        check_same_tensors(folder, weight_map, {name: found.name for name, found in seen.items()})
+    return files

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, causal_mask
 from jaxspec.models.draft_head import TargetEnds, check_head_config, head_forward, head_logits
-from jaxspec.models.kv_cache import KVCache, empty_cache, write_cache
+from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, write_cache
 from jaxspec.speculate.drafts.interface import Committed, Level, Root
 from jaxspec.speculate.drafts.self_draft import tree_slots
 from jaxspec.speculate.steps import slots_before
@@ -88,8 +88,7 @@ class HeadDraft:
             hidden=jnp.where(valid[..., None], committed.hidden, 0),
             positions=committed.start[:, None] + place,
             mask=causal_mask(batch, places),
-            cache=memory.cache,
-            cache_mask=slots_before(committed.start, places, memory.cache.num_slots),
+            sources=[CachedKV(memory.cache, slots_before(committed.start, places, memory.cache.num_slots))],
         )
         root = jnp.take_along_axis(result.hidden, committed.valid[:, None, None] - 1, axis=1)
         return HeadMemory(
@@ -120,8 +119,7 @@ class HeadDraft:
             positions=place[:, None] + level.depth,
             # Tokens of one level are not above each other.
             mask=jnp.broadcast_to(jnp.eye(tokens, dtype=bool), (batch, tokens, tokens)),
-            cache=memory.cache,
-            cache_mask=tree_slots(place, level.ancestors, memory.cache.num_slots),
+            sources=[CachedKV(memory.cache, tree_slots(place, level.ancestors, memory.cache.num_slots))],
         )
         memory = dataclasses.replace(
             memory,

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, causal_mask, forward, unembed
-from jaxspec.models.kv_cache import KVCache, empty_cache, write_cache
+from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, write_cache
 from jaxspec.speculate.drafts.interface import Committed, Level, Root
 from jaxspec.speculate.drafts.self_draft import forward_level
 from jaxspec.speculate.steps import slots_before
@@ -67,8 +67,7 @@ class NetworkDraft:
             tokens=jnp.concatenate([committed.before[:, None], committed.tokens], axis=1),
             positions=committed.start[:, None] + jnp.arange(places + 1),
             mask=causal_mask(batch, places + 1),
-            cache=memory.cache,
-            cache_mask=slots_before(committed.start, places + 1, memory.cache.num_slots),
+            sources=[CachedKV(memory.cache, slots_before(committed.start, places + 1, memory.cache.num_slots))],
             logits_from=places + 1,  # none: a prompt's would be many, and one is needed
         )
         root = jnp.take_along_axis(result.hidden, committed.valid[:, None, None], axis=1)[:, 0]

@@ -12,7 +12,7 @@ from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.kv import compress_cache
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward
-from jaxspec.models.kv_cache import KVCache, empty_cache, write_cache
+from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, write_cache
 from jaxspec.speculate.drafts.interface import Committed, Level, Root
 from jaxspec.speculate.steps import slots_before
 
@@ -59,8 +59,7 @@ class SelfDraft:
             tokens=root.token[:, None],
             positions=root.position[:, None],
             mask=jnp.ones((batch, 1, 1), bool),
-            cache=memory,
-            cache_mask=slots_before(root.position, 1, memory.num_slots),
+            sources=[CachedKV(memory, slots_before(root.position, 1, memory.num_slots))],
         )
         return result.logits[:, 0], write_cache(memory, result.cache, root.position)
 
@@ -83,8 +82,7 @@ def forward_level(
         positions=root.position[:, None] + level.depth,
         # Tokens of one level are not above each other.
         mask=jnp.broadcast_to(jnp.eye(tokens, dtype=bool), (batch, tokens, tokens)),
-        cache=cache,
-        cache_mask=tree_slots(root.position, level.ancestors, cache.num_slots),
+        sources=[CachedKV(cache, tree_slots(root.position, level.ancestors, cache.num_slots))],
     )
     return result.logits, write_cache(cache, result.cache, root.position + level.first)
 

@@ -11,6 +11,7 @@ import numpy as np
 from hwmodels import Architecture, Workload, catalog
 from jaxspec.compress.schemes import Scheme, find_scheme
 from jaxspec.errors import InputError
+from jaxspec.models.architecture import architecture_of
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.embedded import load_model
@@ -81,21 +82,6 @@ def make_setup(config: CommonConfig) -> Setup:
         scheme=find_scheme(config.scheme, runs=True),
         bytes_per_token=len(loaded.tokenizer.decode(sample).encode()) / max(len(sample), 1),
         notes=tuple(notes),
-    )
-
-
-def architecture_of(config: DecoderConfig) -> Architecture:
-    """The shapes of a network, for the cost model."""
-    return Architecture(
-        num_layers=float(config.num_layers),
-        hidden_size=float(config.hidden_size),
-        intermediate_size=float(config.intermediate_size),
-        num_heads=float(config.num_heads),
-        num_kv_heads=float(config.num_kv_heads),
-        head_dim=float(config.head_dim),
-        vocab_size=float(config.vocab_size),
-        tied_embeddings=float(config.tie_embeddings),
-        qk_norm=float(config.qk_norm),
     )
 
 

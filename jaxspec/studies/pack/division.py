@@ -19,7 +19,9 @@ from jaxspec.errors import InputError
 from jaxspec.formats.container import Selection, TensorForm
 from jaxspec.models.config import INPUT_OF, MATRIX_KINDS
 from jaxspec.models.decoder import forward_text
+from jaxspec.models.families import running
 from jaxspec.models.hf_load import LoadedModel
+from jaxspec.models.stored_parameters import layer_parameters
 from jaxspec.text import load_text, windows
 from jaxspec.tune.calibration import target_params
 
@@ -74,8 +76,9 @@ def _keep(values: jax.Array, norms: jax.Array, kept_per_row: jax.Array) -> jax.A
 
 def matrix_names(model: LoadedModel) -> dict[str, tuple[int, str]]:
     """Tensor name -> layer and kind, of every matrix of a network."""
+    stored = layer_parameters(model.config, running(model.family).tensors)
     return {
-        model.family.tensors["layers", kind].format(layer=layer): (layer, kind)
+        stored["layers", kind].tensor.format(layer=layer): (layer, kind)
         for kind in MATRIX_KINDS
         for layer in range(model.config.num_layers)
     }

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hwmodels import Architecture, catalog, parameters
-from hwmodels.catalog.huggingface_families import FAMILIES
+from hwmodels.catalog.huggingface.families import FAMILIES
 
 COUNTED = json.loads((Path(__file__).parents[1] / "data" / "parameter_counts.json").read_text(encoding="utf-8"))
 CASES = COUNTED["cases"]

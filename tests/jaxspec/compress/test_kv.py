@@ -30,8 +30,8 @@ def random_cache(seed, draw=None):
     draw = draw or rng.standard_normal
     stored = lambda shape: jnp.asarray(np.asarray(draw(size=shape)).astype(ml_dtypes.bfloat16).astype(np.float32))
     return KVCache(
-        key=tuple(stored((BATCH, HEADS, DIM, SLOTS)) for _ in range(LAYERS)),
-        value=tuple(stored((BATCH, HEADS, SLOTS, DIM)) for _ in range(LAYERS)),
+        key=jnp.stack([stored((BATCH, HEADS, DIM, SLOTS)) for _ in range(LAYERS)]),
+        value=jnp.stack([stored((BATCH, HEADS, SLOTS, DIM)) for _ in range(LAYERS)]),
     )
 
 

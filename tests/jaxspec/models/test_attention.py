@@ -54,6 +54,14 @@ def test_equals_attention_by_hand(function, slots):
     np.testing.assert_allclose(function(query, sources), by_hand(query, sources), rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.parametrize("function", [attend, attend_sequentially])
+def test_a_source_of_one_sequence_is_shared_by_all(function):
+    query, (shared, own) = make((7, 5), seed=7)
+    one = shared._replace(key=shared.key[:1], value=shared.value[:1])
+    repeated = KVSource(*(jnp.repeat(part, BATCH, axis=0) for part in one[:2]), shared.mask)
+    np.testing.assert_allclose(function(query, [one, own]), by_hand(query, [repeated, own]), rtol=2e-5, atol=2e-6)
+
+
 def test_both_ways_have_the_same_gradients():
     query, sources = make((7, 5), seed=3)
     masks = [source.mask for source in sources]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxspec.errors import InputError
-from jaxspec.models.checkpoint_files import open_checkpoint
+from jaxspec.models.checkpoint_files import CheckpointFiles
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import abstract_params
 from jaxspec.models.hf_export import save_directory
@@ -52,8 +52,8 @@ def or_one_line(read, directory):
 
 
 def tensor_bytes(directory):
-    with open_checkpoint(directory) as files:
-        return {name: files.read(name).tobytes() for name in files.tensors}
+    files = CheckpointFiles(directory)
+    return {name: files.read(name).tobytes() for name in files.tensors}
 
 
 def test_a_file_cut_anywhere_is_refused(scratch):

@@ -9,8 +9,9 @@ import pytest
 
 from jaxspec.models import decoder
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.decoder import abstract_params, causal_mask, init_params, rms_norm
-from jaxspec.models.kv_cache import empty_cache, write_cache
+from jaxspec.models.decoder import abstract_params, causal_mask, init_params
+from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, take_slots, write_cache
+from jaxspec.models.norms import rms_norm
 
 CONFIG = DecoderConfig(
     vocab_size=13,
@@ -60,7 +61,7 @@ def run(tokens=TOKENS, positions=POSITIONS, mask=None, *, params=PARAMS, config=
 
 def slots_first(cache):
     """(keys, values), each "layer batch slot kv_head head_dim"."""
-    return np.moveaxis(np.stack(cache.key), 4, 2), np.moveaxis(np.stack(cache.value), 3, 2)
+    return np.moveaxis(np.asarray(cache.key), 4, 2), np.moveaxis(np.asarray(cache.value), 3, 2)
 
 
 def test_init_params_has_the_abstract_shapes_and_a_scale_that_keeps_activations_of_order_one():
@@ -83,7 +84,7 @@ def test_shapes_of_a_large_model_follow_without_computing():
     tokens = jax.ShapeDtypeStruct((3, 11), jnp.int32)
     result = jax.eval_shape(lambda p, t: decoder.forward_text(p, large, t), abstract_params(large), tokens)
     assert result.logits.shape == (3, 11, 151_936)
-    assert [value.shape for value in result.cache.value] == [(3, 2, 11, 128)] * 36
+    assert result.cache.value.shape == (36, 3, 2, 11, 128)
 
 
 def test_rms_norm_by_hand():
@@ -104,8 +105,7 @@ def test_token_by_token_with_a_cache_equals_all_at_once(first_slot):
             tokens[:, step : step + 1],
             length[:, None],
             np.ones((2, 1, 1), bool),
-            cache=cache,
-            cache_mask=seen[:, None],
+            sources=[CachedKV(cache, seen[:, None])],
         )
         cache = write_cache(cache, result.cache, first_slot + length)
         for sequence, active in enumerate((step < 9, step >= 2)):
@@ -151,7 +151,7 @@ def test_every_node_of_a_tree_gets_the_logits_of_its_own_path(prefix):
     if prefix:
         cache = run().cache
         slots = np.broadcast_to(np.arange(9) < prefix, (2, 9, 9))
-        options = {"cache": cache, "cache_mask": slots}
+        options = {"sources": [CachedKV(cache, slots)]}
     nodes = np.random.default_rng(3).integers(13, size=(2, 9)).astype(np.int32)
     tree = run(nodes, np.broadcast_to(prefix + depth, (2, 9)), mask, **options)
     for node, route in enumerate(routes):
@@ -159,6 +159,39 @@ def test_every_node_of_a_tree_gets_the_logits_of_its_own_path(prefix):
         width = text.shape[1]
         text = np.pad(text, ((0, 0), (0, 9 - width)))  # causal: what follows does not matter
         np.testing.assert_allclose(tree.logits[:, node], run(text).logits[:, width - 1], **CLOSE)
+
+
+def test_a_shared_prefix_a_cache_and_the_step_are_read_as_one_cache():
+    # Both texts begin alike: three tokens, computed once. Sequence 1 has one token more in its own cache.
+    text = np.concatenate([np.broadcast_to(TOKENS[:1, :3], (2, 3)), TOKENS[:, 3:]], axis=1)
+    whole, own = run(text), np.array([2, 3])
+    prefix = KVCache(key=whole.cache.key[:, :1, ..., :3], value=whole.cache.value[:, :1, :, :3])
+    rest = take_slots(whole.cache, np.broadcast_to(3 + np.arange(4), (2, 4)))
+    place = (3 + own)[:, None] + np.arange(2)
+    options = dict(
+        tokens=np.take_along_axis(text, place, axis=1), positions=place.astype(np.int32), mask=causal_mask(2, 2)
+    )
+    seen = np.broadcast_to((np.arange(4) < own[:, None])[:, None], (2, 2, 4))
+    shared = CachedKV(prefix, np.ones((2, 2, 3), bool))
+    parts = run(**options, sources=[shared, CachedKV(rest, seen)])
+    one = run(**options, sources=[CachedKV(whole.cache, np.arange(9) < place[:, :1, None].repeat(2, 1))])
+    np.testing.assert_allclose(parts.logits, one.logits, **CLOSE)
+    np.testing.assert_allclose(parts.logits, np.take_along_axis(whole.logits, place[..., None], axis=1), **CLOSE)
+    # Slots that the masks hide change nothing at all, in the shared part and in the own one.
+    loud = lambda cache, slots: jax.tree.map(
+        lambda part: jnp.where(_slots_like(part, cache.num_slots, slots), 1e3, part), cache
+    )
+    hidden = shared._replace(mask=shared.mask & (np.arange(3) != 1))
+    quiet = run(**options, sources=[hidden, CachedKV(rest, seen)])
+    noisy = run(**options, sources=[hidden._replace(cache=loud(prefix, [1])), CachedKV(loud(rest, [3]), seen)])
+    np.testing.assert_array_equal(noisy.logits, quiet.logits)
+    assert np.abs(quiet.logits - parts.logits).max() > 1e-3
+
+
+def _slots_like(part, count, slots):
+    """Whether an element of keys or values belongs to one of these slots."""
+    chosen = np.isin(np.arange(count), slots)
+    return chosen if part.shape[-1] == count else chosen[:, None]
 
 
 def test_positions_matter_and_only_their_differences():
@@ -259,6 +292,7 @@ def test_two_networks_under_vmap():
 
 def test_new_values_are_not_traced_again():
     chex.clear_trace_counter()
+    empty = empty_cache(CONFIG, 1, 3)
     counted = jax.jit(chex.assert_max_traces(decoder.forward, n=1), static_argnames=STATIC, compiler_options=QUICKLY)
     for seed in range(3):
         rng = np.random.default_rng(seed)
@@ -268,8 +302,7 @@ def test_new_values_are_not_traced_again():
             tokens=rng.integers(13, size=(1, 2)),
             positions=rng.integers(99, size=(1, 2)),
             mask=rng.random((1, 2, 2)) < 0.5,
-            cache=jax.tree.map(partial(jnp.add, float(seed)), empty_cache(CONFIG, 1, 3)),
-            cache_mask=rng.random((1, 2, 3)) < 0.5,
+            sources=[CachedKV(jax.tree.map(partial(jnp.add, float(seed)), empty), rng.random((1, 2, 3)) < 0.5)],
         )
 
 
@@ -285,14 +318,6 @@ def test_everything_is_promoted_on_purpose():
                 positions=POSITIONS,
                 mask=causal_mask(2, 9),
                 dtype=dtype,
-                cache=cache,
-                cache_mask=seen,
+                sources=[CachedKV(cache, seen)],
             )
         assert {leaf.dtype for leaf in jax.tree.leaves(result)} == {jnp.dtype(dtype)}
-
-
-@pytest.mark.parametrize("given", ["cache", "cache_mask"])
-def test_a_cache_and_its_mask_go_together(given):
-    options = {"cache": empty_cache(CONFIG, 2, 4), "cache_mask": np.ones((2, 9, 4), bool)}
-    with pytest.raises(ValueError, match="go together"):
-        run(**{given: options[given]})

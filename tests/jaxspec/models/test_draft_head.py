@@ -128,17 +128,6 @@ def test_shapes_and_errors(head, target_params):
     assert made["layers"]["q"].shape == (1, 12, 12)
     with pytest.raises(NotImplementedError, match="2 layers"):
         init_head_params(TARGET, jax.random.key(0))
-    with pytest.raises(ValueError, match="go together"):
-        head_forward(
-            head,
-            HEAD,
-            ends=target_ends(target_params, TARGET),
-            tokens=jnp.zeros((1, 1), jnp.int32),
-            hidden=jnp.zeros((1, 1, 12)),
-            positions=jnp.zeros((1, 1), jnp.int32),
-            mask=jnp.ones((1, 1, 1), bool),
-            cache_mask=jnp.ones((1, 1, 3), bool),
-        )
 
 
 # Files.

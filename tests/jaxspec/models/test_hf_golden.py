@@ -17,6 +17,7 @@ import pytest
 
 from jaxspec.models import decoder, kv_cache
 from jaxspec.models.config import MATRIX_KINDS
+from jaxspec.models.families import runnable_families
 from jaxspec.models.hf_load import load_directory
 from jaxspec.models.rope import inverse_frequencies
 
@@ -52,9 +53,9 @@ def relative_error(actual, expected):
     return float(np.abs(np.asarray(actual, np.float64) - expected).max() / np.abs(expected).max())
 
 
-def test_there_are_cases_of_both_families():
+def test_there_are_cases_of_every_family_that_runs():
     families = {loaded(case)[0].family.name for case in CASES}
-    assert families == {"llama", "qwen3"}
+    assert families == set(runnable_families())
     assert {loaded(case)[0].config.tie_embeddings for case in CASES} == {False, True}
     assert {str(loaded(case)[0].params["embed"].dtype) for case in CASES} == {"float32", "bfloat16"}
 
@@ -109,8 +110,7 @@ def test_prefill_and_decoding_with_a_cache(case):
             tokens=np.stack([row[start : start + step] for row, start in zip(tokens, length)]),
             positions=length[:, None] + np.arange(step),
             mask=decoder.causal_mask(2, step),
-            cache=cache,
-            cache_mask=np.broadcast_to(seen[:, None], (2, step, cache.num_slots)),
+            sources=[kv_cache.CachedKV(cache, np.broadcast_to(seen[:, None], (2, step, cache.num_slots)))],
         )
         cache = write_cache(cache, result.cache, first_slot + length)
         length = length + step
@@ -138,7 +138,8 @@ def _heads_dealt_in_turn(config, params):
 
 def _without(leaf):
     def mutate(config, params):
-        return config, params | {"layers": params["layers"] | {leaf: jnp.ones_like(params["layers"][leaf])}}
+        neutral = jnp.zeros_like if leaf.endswith("bias") else jnp.ones_like
+        return config, params | {"layers": params["layers"] | {leaf: neutral(params["layers"][leaf])}}
 
     return mutate
 
@@ -160,6 +161,8 @@ MUTANTS = {
     "mlp_norm": ("llama_grouped", _without("mlp_norm")),
     "rope_scaling": ("llama_scaled_tied", lambda c, p: (dataclasses.replace(c, rope_scaling=None), p)),
     "rope_theta": ("qwen3_untied", lambda c, p: (dataclasses.replace(c, rope_theta=10_000.0), p)),
+    "no_biases": ("qwen2_biased", lambda c, p: (dataclasses.replace(c, qkv_bias=False), p)),
+    "k_bias": ("qwen2_biased", _without("k_bias")),
     "no_qk_norm": ("qwen3_untied", lambda c, p: (dataclasses.replace(c, qk_norm=False), p)),
     "q_norm": ("qwen3_tied_sharded", _without("q_norm")),
     "k_norm": ("qwen3_tied_sharded", _without("k_norm")),

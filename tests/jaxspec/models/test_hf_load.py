@@ -10,10 +10,11 @@ from safetensors.numpy import load_file, save_file
 
 from jaxspec.errors import InputError
 from jaxspec.formats.container import open_checkpoint
-from jaxspec.models.config import DecoderConfig, RopeScaling
+from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import abstract_params
 from jaxspec.models.hf_export import save_directory
 from jaxspec.models.hf_load import load_directory
+from jaxspec.models.sizes import RopeScaling
 
 LLAMA = DecoderConfig(
     vocab_size=11,
@@ -250,7 +251,10 @@ DAMAGES = {
         r"config\.json is no readable JSON",
     ),
     "config without sizes": (lambda d: edit_config(d, hidden_size="absent"), r"hidden_size is None; it must be"),
-    "unknown family": (lambda d: edit_config(d, model_type="mamba"), r"'mamba' is not modelled; known: llama, qwen3"),
+    "unknown family": (
+        lambda d: edit_config(d, model_type="mamba"),
+        r"'mamba' is not modelled; known: llama, mistral",
+    ),
     "no family": (lambda d: edit_config(d, model_type="absent"), r"None is not modelled"),
     "unknown variant": (lambda d: edit_config(d, attention_bias=True), r"attention_bias = True is not modelled"),
     "unknown scaling": (lambda d: edit_config(d, rope_scaling={"rope_type": "yarn"}), r"'yarn' is not modelled"),

@@ -4,8 +4,9 @@ import math
 import numpy as np
 import pytest
 
-from jaxspec.models.config import DecoderConfig, RopeScaling
+from jaxspec.models.config import DecoderConfig
 from jaxspec.models.rope import inverse_frequencies, rotate
+from jaxspec.models.sizes import RopeScaling
 
 CONFIG = DecoderConfig(
     vocab_size=5,

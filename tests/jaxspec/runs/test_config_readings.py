@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hwmodels import catalog
+from jaxspec.models.architecture import architecture_of
 from jaxspec.models.families import decoder_config
-from jaxspec.studies.measured.setup import architecture_of
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "hf"
 

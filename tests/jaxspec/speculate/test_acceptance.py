@@ -11,7 +11,7 @@ from jaxspec.compress.kv import compress_cache, round_kv
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import forward, forward_text
-from jaxspec.models.kv_cache import empty_cache, write_cache
+from jaxspec.models.kv_cache import CachedKV, empty_cache, write_cache
 from jaxspec.speculate.acceptance import TargetText, all_starts, block_pass, expected_cycles
 
 CONFIG = DecoderConfig(
@@ -71,8 +71,9 @@ def unrolled(jit, draft, texts):
             tokens=tokens,
             positions=jnp.full((BATCH, 1), slot),
             mask=jnp.ones((BATCH, 1, 1), bool),
-            cache=cache,
-            cache_mask=jnp.broadcast_to(jnp.arange(cache.num_slots) < slot, (BATCH, 1, cache.num_slots)),
+            sources=[
+                CachedKV(cache, jnp.broadcast_to(jnp.arange(cache.num_slots) < slot, (BATCH, 1, cache.num_slots)))
+            ],
         )
         return result.logits[:, 0], write_cache(cache, result.cache, jnp.full(BATCH, slot))
 

@@ -86,7 +86,7 @@ def norms():
 @pytest.fixture(scope="module")
 def cache():
     rng = np.random.default_rng(5)
-    stored = lambda *shape: tuple(round_kv(jnp.asarray(rng.standard_normal(shape), jnp.float32)) for _ in range(2))
+    stored = lambda *shape: round_kv(jnp.asarray(rng.standard_normal((2, *shape)), jnp.float32))
     return KVCache(key=stored(3, 1, 6, 5), value=stored(3, 1, 5, 6))
 
 

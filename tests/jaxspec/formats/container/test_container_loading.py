@@ -10,13 +10,13 @@ import pytest
 from container_samples import LOSSLESS, ByMagnitude, directory_of, largest_of_rows, pack_to, tensor, write_checkpoint
 
 import jaxspec
+from hwmodels.catalog.huggingface.tensor_names import LLAMA_TENSORS
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container
 from jaxspec.models import embedded
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import abstract_params, forward_text
 from jaxspec.models.embedded import embedded_directory
-from jaxspec.models.families import FAMILIES
 from jaxspec.models.hf_export import save_directory
 
 TINY = DecoderConfig(
@@ -185,7 +185,7 @@ def test_a_container_with_other_weights(tiny, tmp_path):
     raw = json.loads((tiny / "config.json").read_text())
     (tiny / "config.json").write_text(json.dumps(raw | {"num_hidden_layers": 3}))
     pack_to(tmp_path / "a.jspk", tiny, "raw")
-    name = FAMILIES["llama"].tensors["layers", "q"].format(layer=2)
+    name = LLAMA_TENSORS["q"].format(layer=2)
     refused(tmp_path / "a.jspk", rf"has no tensor .*layers\.2\..*, which its config\.json needs|{name}")
     (tiny / "config.json").write_text(json.dumps(raw | {"intermediate_size": 10}))
     pack_to(tmp_path / "a.jspk", tiny, "raw")

@@ -10,9 +10,10 @@ import pytest
 from hwmodels import decode_operators, uniform_footprint, work_time
 from hwmodels.speculation.trees import tree_cycle_time
 from jaxspec.models import DecoderConfig
+from jaxspec.models.architecture import architecture_of
 from jaxspec.runs.config import CommonConfig
 from jaxspec.speculate.drafts import HeadDraft, NetworkDraft
-from jaxspec.studies.measured.setup import architecture_of, resolve_pricing
+from jaxspec.studies.measured.setup import resolve_pricing
 from jaxspec.studies.tree.drafts import NamedDraft
 from jaxspec.studies.tree.pricing import PricedDraft, price_growth, priced_draft
 from jaxspec.trees.optimal_tree import RankedTree

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hwmodels.catalog.huggingface_family import Family, Switch
-from hwmodels.catalog.huggingface_settings import LARGEST_LAYERS, Settings, shown
+from hwmodels.catalog.huggingface.family import Family, Switch
+from hwmodels.catalog.huggingface.settings import LARGEST_LAYERS, Settings, shown
 
 __all__ = ["architecture_values"]
 

@@ -1,4 +1,8 @@
-"""What may differ from one Hugging Face model family to another, as far as sizes and counts of parameters go."""
+"""What may differ from one Hugging Face model family to another: the columns of the one table of families.
+
+Sizes, defaults and counts of parameters are needed to price a network. Where the network runs here too, `running` adds what a
+checkpoint calls its tensors, and which settings its computation does not have.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,9 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from hwmodels.catalog.huggingface_settings import Settings
+from hwmodels.catalog.huggingface.settings import Settings
 
-__all__ = ["LLAMA_LIKE", "Experts", "Family", "Switch", "Windows"]
+__all__ = ["LLAMA_LIKE", "WINDOWED", "Experts", "Family", "Running", "Switch", "Windows", "sizes"]
 
 #: A property that all networks of a family have or lack, or the key of config.json that says which.
 Switch = bool | str
@@ -51,10 +55,31 @@ class Experts:
 
 
 @dataclasses.dataclass(frozen=True)
-class Family:
-    """One model family.
+class Running:
+    """What is needed to load, run and export networks of a family, beside their sizes.
 
     Attributes:
+        architecture: entry of `architectures` in config.json.
+        tensors: parameter -> tensor name; those with `{layer}`, the layer's number, belong to layers. Names of parameters that
+            no network of the family has are read over.
+        must_equal: config.json keys that select computations which the network here does not have, with the only value that
+            it does; written to every config.json.
+        ambiguous_windows: keys that cut the KV cache of transformers to a window although the family's attention knows none:
+            its cached decoding then differs from its own forward pass.
+    """
+
+    architecture: str
+    tensors: Mapping[str, str]
+    must_equal: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    ambiguous_windows: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """One model family, as plain data: a row of the table.
+
+    Attributes:
+        name: `model_type` of config.json.
         defaults: key -> value where a file lacks the key. A `num_key_value_heads`, `head_dim` or `intermediate_size` of
             None is derived: as many as heads; hidden size by heads; four hidden sizes.
         spellings: usual key -> other spellings of this family, its own last.
@@ -71,8 +96,10 @@ class Family:
         learned_positions: rows of the position table beyond `max_position_embeddings`; None: no table.
         embedding_norm: a norm right after the embedding.
         must_equal: keys that select what is not modelled, with the only value that is.
+        running: what else is needed to run such networks; None: they are priced only.
     """
 
+    name: str
     defaults: Mapping[str, Any]
     spellings: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     norms_per_layer: int | Callable[[Settings], int] = 2
@@ -92,7 +119,37 @@ class Family:
     experts: Experts | None = None
     windows: Windows | None = None
     must_equal: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    running: Running | None = None
 
+
+def sizes(
+    layers: int,
+    hidden: int,
+    intermediate: int | None,
+    heads: int,
+    kv_heads: int | None,
+    vocab: int,
+    *,
+    tied: bool = False,
+    **others: Any,
+) -> dict[str, Any]:
+    """Defaults of a family's configuration class, by the usual keys of config.json."""
+    return {
+        "num_hidden_layers": layers,
+        "hidden_size": hidden,
+        "intermediate_size": intermediate,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "vocab_size": vocab,
+        "tie_word_embeddings": tied,
+        **others,
+    }
+
+
+#: Defaults of families whose windows are off unless asked for.
+WINDOWED = {"use_sliding_window": False, "sliding_window": None, "max_window_layers": 28}
 
 #: A network with nothing but what Llama has; what an unknown family is read as.
-LLAMA_LIKE = Family(defaults={}, qkv_bias="attention_bias", o_bias="attention_bias", ffn_bias="mlp_bias")
+LLAMA_LIKE = Family(
+    name="llama-like", defaults={}, qkv_bias="attention_bias", o_bias="attention_bias", ffn_bias="mlp_bias"
+)

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from hwmodels.catalog.architecture_entries import checked_architecture
 from hwmodels.catalog.entries import EntryError, near_matches
-from hwmodels.catalog.huggingface_families import FAMILIES
-from hwmodels.catalog.huggingface_family import LLAMA_LIKE, Family
-from hwmodels.catalog.huggingface_settings import Settings, shown
-from hwmodels.catalog.huggingface_sizes import architecture_values
+from hwmodels.catalog.huggingface.families import FAMILIES
+from hwmodels.catalog.huggingface.family import LLAMA_LIKE, Family
+from hwmodels.catalog.huggingface.settings import Settings, shown
+from hwmodels.catalog.huggingface.sizes import architecture_values
 from hwmodels.network.architecture import Architecture
 
 __all__ = ["ConfigReading", "architecture_from_config", "architecture_from_config_file", "read_config"]

@@ -1,0 +1,117 @@
+"""Model cards of the networks and heads that ship with the package: README.md beside the weights."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from experiments.train_embedded.corpus import HELD_OUT, LIBRARY_SHARE
+from experiments.train_embedded.train import Recipe
+from jaxspec.models.config import DecoderConfig
+
+__all__ = ["training_facts", "write_card"]
+
+_TEXT = """({library:,} bytes of modules, {tests:,} bytes of their tests;
+  {share:.0%} of the windows from the modules)"""
+
+_NETWORK = (
+    """
+* **Data.** The source of Python's own standard library """
+    + _TEXT
+    + """, one byte per token, byte 0 before each file. PSF licence.
+* **Held out**, never trained on, with their tests: {held_out}.
+* **Score.** {bits_per_byte:.4f} bits per byte on the held-out modules (these bfloat16 weights, \
+computed in float32; each byte scored
+  once with at least 256 bytes of context). {comparison}
+* **Training.** {steps} steps of {recipe[tokens_per_step]} tokens, windows of {recipe[window]} bytes, \
+then {recipe[long_window]} for the last {long_share:.0%};
+  Muon (matrices) and Adam, peak rate {recipe[peak_learning_rate]}, linear decay; seed {recipe[seed]}; on {machine}.
+* **Limits.** It writes Python-like text, nothing more. Contexts beyond 512 bytes were never seen in training.
+"""
+)
+
+#: Card -> its text. Braces are facts of the training run (see `training_facts`), of the network, or of the text.
+_CARDS = {
+    "embedded": """# The embedded network
+
+A byte-level decoder of the Llama family ({layers} layers, width {width}, {parameters:,} parameters, bfloat16), trained from
+scratch by `python -m experiments.train_embedded`. It exists so that jaxspec's measurements run on a real trained network on
+any machine, without a download. It is small: acceptance measured on it is the acceptance of *this* network.
+"""
+    + _NETWORK.replace("{comparison}", "For comparison, `xz -9e` needs about 1.3 on the whole library at once."),
+    "small": """# The small embedded network
+
+A byte-level decoder of the Llama family ({layers} layers, width {width}, {parameters:,} parameters, bfloat16), trained from
+scratch by `python -m experiments.train_embedded --shape small`. It exists to draft for the embedded network, with which it
+shares its alphabet and its training text.
+"""
+    + _NETWORK.replace(
+        "{comparison}",
+        "As a draft, on text that the embedded network wrote after prompts from there,\n  {agreement}",
+    ),
+    "head": """# The embedded network's draft head
+
+One decoder layer of width {width} between the embedding and the LM head of the embedded network, which it shares;
+{parameters:,} parameters of its own, bfloat16, trained by `python -m experiments.train_draft_head`. It reads the network's last
+hidden states, and its own predictions of them, and drafts for it. It is of no use to another network: config.json names the
+weights that it belongs to.
+
+* **Data.** The text of the embedded network """
+    + _TEXT
+    + """. PSF licence.
+* **Held out**, never trained on, with their tests: {held_out}.
+* **Score.** On text that the network wrote after prompts from the held-out modules,
+  {agreement}
+* **Training.** {steps} steps of {recipe[tokens_per_step]} tokens, windows of {recipe[window]} bytes, \
+then {recipe[long_window]} for the last
+  {long_share:.0%}; KL divergence from the network's distribution plus {recipe[feature_weight]} times \
+the squared error of the (normed)
+  hidden states, at depths 1 to {recipe[depth]} on its own predictions, each weighing \
+{recipe[depth_discount]} of the one before, chains from every
+  {recipe[root_every]}th place; Muon (matrices) and Adam, peak rate {recipe[peak_learning_rate]}, linear decay; \
+seed {recipe[seed]}; on {machine}.
+* **Limits.** Contexts beyond {recipe[long_window]} bytes were never seen in training.
+""",
+}
+
+
+def training_facts(state: Mapping[str, Any], corpus: Mapping[str, np.ndarray], recipe: Recipe) -> dict[str, Any]:
+    """What every card says of its training run.
+
+    Args:
+        state: of the last step.
+        corpus: name -> text that it was trained on.
+    """
+    return {
+        "steps": int(state["step"]),
+        "parameters": sum(leaf.size for leaf in jax.tree.leaves(state["params"])),
+        "training_bytes": {name: int(part.size) for name, part in corpus.items()},
+        "recipe": dataclasses.asdict(recipe),
+        "machine": f"{jax.default_backend()}, Python {platform.python_version()}, jax {jax.__version__}",
+    }
+
+
+def write_card(out: Path, card: str, config: DecoderConfig, facts: Mapping[str, Any]) -> None:
+    """Write README.md beside the weights.
+
+    Args:
+        card: "embedded", "small" or "head".
+        facts: of `training_facts`, and the scores that the card names: "bits_per_byte", "agreement".
+    """
+    text = _CARDS[card].format(
+        layers=config.num_layers,
+        width=config.hidden_size,
+        library=facts["training_bytes"]["library"],
+        tests=facts["training_bytes"].get("tests", 0),
+        share=LIBRARY_SHARE,
+        held_out=", ".join(f"`{name}`" for name in HELD_OUT),
+        long_share=1 - facts["recipe"]["long_from"],
+        **{name: value for name, value in facts.items() if name != "training_bytes"},
+    )
+    (out / "README.md").write_text(text, encoding="utf-8")

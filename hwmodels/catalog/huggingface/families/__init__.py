@@ -1,0 +1,16 @@
+"""The table of Hugging Face model families: one row each, for pricing, loading, running and exporting.
+
+Defaults are those of the families' configuration classes in transformers 5; what the rows say about biases, norms and
+experts is tested against the networks that transformers builds (tests/golden/make_parameter_counts.py), what they say about
+running against what transformers computes (tests/golden/make_hf_golden.py).
+"""
+
+from hwmodels.catalog.huggingface.families.experts import EXPERTS
+from hwmodels.catalog.huggingface.families.gated import GATED
+from hwmodels.catalog.huggingface.families.layer_norm import LAYER_NORM
+from hwmodels.catalog.huggingface.family import Family
+
+__all__ = ["FAMILIES"]
+
+#: `model_type` of config.json -> family.
+FAMILIES: dict[str, Family] = {family.name: family for family in (*GATED, *EXPERTS, *LAYER_NORM)}

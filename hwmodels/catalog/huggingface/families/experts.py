@@ -1,0 +1,131 @@
+"""Families with mixtures of experts."""
+
+from __future__ import annotations
+
+from hwmodels.catalog.huggingface.family import WINDOWED, Experts, Family, Windows, sizes
+
+__all__ = ["EXPERTS"]
+
+_EXPERT_SPELLINGS = {"num_experts": ("n_routed_experts", "num_local_experts")}
+_OLD_EXPERT_SPELLINGS = {"num_experts": ("num_local_experts", "n_routed_experts")}
+
+#: One row per family.
+EXPERTS: tuple[Family, ...] = (
+    Family(
+        name="mixtral",
+        defaults=sizes(32, 4096, 14336, 32, 8, 32000, num_experts=8, num_experts_per_tok=2),
+        spellings=_OLD_EXPERT_SPELLINGS,
+        experts=Experts("all", size="intermediate_size"),
+        windows=Windows("all"),
+    ),
+    Family(
+        name="qwen2_moe",
+        defaults=sizes(24, 2048, 5632, 16, 16, 151936, **WINDOWED)
+        | {"num_experts": 60, "num_experts_per_tok": 4, "moe_intermediate_size": 1408, "decoder_sparse_step": 1}
+        | {"shared_expert_intermediate_size": 5632, "qkv_bias": True},
+        spellings=_EXPERT_SPELLINGS,
+        qkv_bias="qkv_bias",
+        experts=Experts("every_nth", shared="shared_expert_intermediate_size", shared_gate=True),
+        windows=Windows("every_other_up_to_layer", enabled="use_sliding_window"),
+    ),
+    Family(
+        name="qwen3_moe",
+        defaults=sizes(24, 2048, 6144, 32, 4, 151936)
+        | {"num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768, "decoder_sparse_step": 1},
+        spellings=_EXPERT_SPELLINGS,
+        qk_norm="head",
+        qkv_bias="attention_bias",
+        o_bias="attention_bias",
+        experts=Experts("every_nth"),
+        windows=Windows("all", enabled="use_sliding_window"),
+    ),
+    Family(
+        name="deepseek_v2",
+        defaults=sizes(32, 4096, 11008, 32, None, 102400)
+        | {"kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
+        | {"num_experts": 64, "n_shared_experts": 2, "moe_intermediate_size": 1407, "first_k_dense_replace": 0},
+        spellings=_OLD_EXPERT_SPELLINGS,
+        latent=True,
+        experts=Experts("after_dense", shared="n_shared_experts"),
+        must_equal={"moe_layer_freq": 1, "mlp_bias": False},
+    ),
+    Family(
+        name="deepseek_v3",
+        defaults=sizes(61, 7168, 18432, 128, None, 129280)
+        | {"kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
+        | {"num_experts": 256, "num_experts_per_tok": 8, "n_shared_experts": 1}
+        | {"moe_intermediate_size": 2048, "first_k_dense_replace": 3},
+        spellings=_OLD_EXPERT_SPELLINGS,
+        latent=True,
+        experts=Experts("after_dense", shared="n_shared_experts", correction_bias=True),
+        must_equal={"moe_layer_freq": 1},
+    ),
+    Family(
+        name="glm4_moe",
+        defaults=sizes(46, 4096, 10944, 96, 8, 151552)
+        | {"num_experts": 128, "num_experts_per_tok": 8, "n_shared_experts": 1}
+        | {"moe_intermediate_size": 1408, "first_k_dense_replace": 1},
+        spellings=_OLD_EXPERT_SPELLINGS,
+        qk_norm="optional_head",
+        qkv_bias="attention_bias",
+        experts=Experts("after_dense", shared="n_shared_experts", correction_bias=True),
+    ),
+    Family(
+        name="glm4_moe_lite",
+        defaults=sizes(47, 2048, 10240, 20, None, 154880)
+        | {"kv_lora_rank": 512, "q_lora_rank": 768, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64, "v_head_dim": 256}
+        | {"num_experts": 64, "num_experts_per_tok": 4, "n_shared_experts": 1}
+        | {"moe_intermediate_size": 1536, "first_k_dense_replace": 1},
+        spellings=_OLD_EXPERT_SPELLINGS,
+        latent=True,
+        experts=Experts("after_dense", shared="n_shared_experts", correction_bias=True),
+    ),
+    Family(
+        name="gpt_oss",
+        defaults=sizes(36, 2880, 2880, 64, 8, 201088, head_dim=64, attention_bias=True)
+        | {"num_experts": 128, "num_experts_per_tok": 4, "sliding_window": 128, "sliding_window_pattern": 2},
+        spellings={"num_experts": ("num_local_experts",), "num_experts_per_tok": ("experts_per_token",)},
+        qkv_bias="attention_bias",
+        o_bias="attention_bias",
+        learned_sinks=True,
+        experts=Experts("all", size="intermediate_size", biases=True),
+        windows=Windows("all_but_every_nth"),
+    ),
+    Family(
+        name="phimoe",
+        defaults=sizes(32, 4096, 6400, 32, 8, 32064, num_experts=16, num_experts_per_tok=2),
+        spellings=_OLD_EXPERT_SPELLINGS,
+        norm_biases=True,
+        qkv_bias="attention_bias",
+        o_bias="attention_bias",
+        head_bias="lm_head_bias",
+        experts=Experts("all", size="intermediate_size"),
+        windows=Windows("all"),
+    ),
+    Family(
+        name="olmoe",
+        defaults=sizes(16, 2048, 2048, 16, None, 50304, num_experts=64, num_experts_per_tok=8),
+        spellings=_EXPERT_SPELLINGS,
+        qk_norm="all",
+        qkv_bias="attention_bias",
+        o_bias="attention_bias",
+        experts=Experts("all", size="intermediate_size"),
+    ),
+    Family(
+        name="granitemoe",
+        defaults=sizes(32, 4096, 11008, 32, None, 32000, num_experts=8, num_experts_per_tok=2),
+        spellings=_OLD_EXPERT_SPELLINGS,
+        qkv_bias="attention_bias",
+        o_bias="attention_bias",
+        experts=Experts("all", size="intermediate_size"),
+    ),
+    Family(
+        name="granitemoeshared",
+        defaults=sizes(32, 4096, 11008, 32, None, 32000, num_experts=8, num_experts_per_tok=2)
+        | {"shared_intermediate_size": 0},
+        spellings=_OLD_EXPERT_SPELLINGS,
+        qkv_bias="attention_bias",
+        o_bias="attention_bias",
+        experts=Experts("all", size="intermediate_size", shared="shared_intermediate_size"),
+    ),
+)

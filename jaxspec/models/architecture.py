@@ -1,0 +1,44 @@
+"""From the network that runs to the architecture that is priced."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+from hwmodels import Architecture
+from jaxspec.models.config import DecoderConfig
+
+__all__ = ["architecture_of"]
+
+
+def architecture_of(config: DecoderConfig) -> Architecture:
+    """The shapes of a network, for the cost model: every kind of block adds the fields that it decides.
+
+    Returns:
+        every leaf a float; equal to what the catalog reads from the same network's config.json.
+    Raises:
+        NotImplementedError: two kinds of block give one size different values, which one architecture cannot hold.
+    """
+    fields: dict[str, float] = {
+        "num_layers": config.num_layers,
+        "hidden_size": config.hidden_size,
+        "vocab_size": config.vocab_size,
+        "tied_embeddings": config.tie_embeddings,
+        # Of a network without dense layers, as the catalog has it.
+        "intermediate_size": 0,
+        "vectors_per_layer": 0,
+    }
+    counted: collections.Counter[Any] = collections.Counter()
+    for run in config.runs:
+        for block in (run.attention, run.feed_forward):
+            counted[block] += run.stop - run.start
+    decided: dict[str, float] = {}
+    for block, layers in counted.items():
+        for name, value in block.architecture_fields(config, layers).items():
+            if name == "vectors_per_layer":
+                fields[name] += value * layers / config.num_layers  # an average over layers
+            elif decided.setdefault(name, value) != value:
+                raise NotImplementedError(
+                    f"layers with {name} {decided[name]} and {value} cannot be priced as one architecture; allowed is one value"
+                )
+    return Architecture(**{name: float(value) for name, value in (fields | decided).items()})

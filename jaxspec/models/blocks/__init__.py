@@ -1,0 +1,15 @@
+"""Kinds of block that a decoder layer consists of: attention and feed-forward, one file for each kind."""
+
+from jaxspec.models.blocks.dense import DenseFeedForward
+from jaxspec.models.blocks.grouped_attention import GroupedAttention
+from jaxspec.models.blocks.interface import Attention, AttentionResult, FeedForward, FeedForwardResult, StepInput
+
+__all__ = [
+    "Attention",
+    "AttentionResult",
+    "DenseFeedForward",
+    "FeedForward",
+    "FeedForwardResult",
+    "GroupedAttention",
+    "StepInput",
+]

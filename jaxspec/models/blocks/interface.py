@@ -1,0 +1,107 @@
+"""What a kind of block must offer. A block is a small frozen object; all numbers it computes with come as arguments.
+
+Every block reads the hidden states after a norm and returns what is added to the residual stream. Parameters are named
+arrays; matrices are (output row, input column), as checkpoints store them. Two blocks of a network that share a parameter's
+name must give it the same shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxspec.models.attention import KVSource
+from jaxspec.models.sizes import DecoderSizes
+
+__all__ = ["Attention", "AttentionResult", "FeedForward", "FeedForwardResult", "KVCodec", "StepInput"]
+
+#: Applied to the keys and to the values that a step writes, before anything reads them.
+KVCodec = Callable[[Array], Array]
+
+
+class StepInput(NamedTuple):
+    """What the attention of one layer reads beside its input.
+
+    Attributes:
+        sources: earlier keys and values of this layer, each with its mask.
+        dot_dtype, frugal: as for `forward`.
+    """
+
+    positions: Int[Array, "batch token"]
+    mask: Bool[Array, "batch token token"]
+    sources: Sequence[KVSource] = ()
+    kv_codec: KVCodec | None = None
+    dot_dtype: Any = None
+    frugal: bool = False
+
+
+class AttentionResult(NamedTuple):
+    """Output of an attention block, the keys and values that it wrote (layouts of `KVCache`), and its matrices' inputs by
+    input group."""
+
+    output: Float[Array, "batch token hidden"]
+    written: tuple[Array, Array]
+    inputs: dict[str, Array]
+
+
+class FeedForwardResult(NamedTuple):
+    """Output of a feed-forward block and its matrices' inputs by input group."""
+
+    output: Float[Array, "batch token hidden"]
+    inputs: dict[str, Array]
+
+
+class Block(Protocol):
+    """Parameters of a block, and what the cost model calls them."""
+
+    def matrices(self, sizes: DecoderSizes) -> dict[str, tuple[int, ...]]:
+        """Name -> shape: (output rows, input columns), further axes in front."""
+        ...
+
+    def vectors(self, sizes: DecoderSizes) -> dict[str, tuple[int, float]]:
+        """Name -> length and initial value of scales and biases."""
+        ...
+
+    @property
+    def residual_matrices(self) -> tuple[str, ...]:
+        """Matrices whose output goes to the residual stream."""
+        ...
+
+    def architecture_fields(self, sizes: DecoderSizes, layers: int) -> dict[str, float]:
+        """Fields of `hwmodels.Architecture` that this kind decides when `layers` layers have it; `vectors_per_layer` counts
+        the stored elements of one such layer."""
+        ...
+
+
+class Attention(Block, Protocol):
+    """A kind of attention."""
+
+    def cached_shape(self, sizes: DecoderSizes) -> tuple[int, int]:
+        """(heads, elements per head) of the keys, and of the values, in the KV cache."""
+        ...
+
+    def apply(
+        self,
+        normed: Float[Array, "batch token hidden"],
+        weights: dict[str, Array],
+        sizes: DecoderSizes,
+        step: StepInput,
+    ) -> AttentionResult:
+        """Attend from `normed`; computes in its dtype. `weights` are those of one layer."""
+        ...
+
+
+class FeedForward(Block, Protocol):
+    """A kind of feed-forward network."""
+
+    def apply(
+        self,
+        normed: Float[Array, "batch token hidden"],
+        weights: dict[str, Array],
+        sizes: DecoderSizes,
+        dot_dtype: Any = None,
+    ) -> FeedForwardResult:
+        """Apply the network to each token; computes in the dtype of `normed`. `weights` are those of one layer."""
+        ...

@@ -1,0 +1,89 @@
+"""Parameters of a network as checkpoints store them: one tensor per layer, under the names of a family."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxspec.models.config import DecoderConfig, LayerParameter
+
+__all__ = ["Path", "StoredParameter", "layer_parameters", "lookup", "network_parameters", "stored_tensors"]
+
+#: Place of a parameter in the nested dictionary of all.
+Path = tuple[str, ...]
+
+
+class StoredParameter(NamedTuple):
+    """Where a parameter lies in a checkpoint.
+
+    Attributes:
+        tensor: its name; `{layer}` is the layer's number, `{expert}` that of the part along the first axis of `shape`, each of
+            which is a tensor of its own.
+        shape: in one layer.
+        of_layers: the layers that have it, whose tensors are stacked; None for a parameter outside the layers.
+    """
+
+    tensor: str
+    shape: tuple[int, ...]
+    of_layers: LayerParameter | None = None
+
+    @property
+    def parts(self) -> int | None:
+        """Tensors of one layer; None where the layer's array is one tensor."""
+        return self.shape[0] if "{expert}" in self.tensor else None
+
+    @property
+    def tensor_shape(self) -> tuple[int, ...]:
+        """Shape of one tensor."""
+        return self.shape if self.parts is None else self.shape[1:]
+
+    @property
+    def stacked_shape(self) -> tuple[int, ...]:
+        """Shape of the parameter, all layers together."""
+        return self.shape if self.of_layers is None else (self.of_layers.num_layers, *self.shape)
+
+    def names(self) -> Iterator[str]:
+        """Names of its tensors: layer by layer, within a layer part by part."""
+        for layer in (0,) if self.of_layers is None else self.of_layers.layers():
+            for part in range(self.parts or 1):
+                yield self.tensor.format(layer=layer, expert=part)
+
+
+def layer_parameters(config: DecoderConfig, tensors: Mapping[str, str]) -> dict[Path, StoredParameter]:
+    """The parameters of the layers, by their places; `tensors` maps names of parameters to those of tensors."""
+    order = {name: place for place, name in enumerate(tensors)}
+    return {
+        ("layers", name): StoredParameter(tensors[name], parameter.shape, parameter)
+        for name, parameter in sorted(config.layer_parameters.items(), key=lambda item: order[item[0]])
+    }
+
+
+def network_parameters(config: DecoderConfig, tensors: Mapping[str, str]) -> dict[Path, StoredParameter]:
+    """All parameters of a network, by their places; a head that is tied to the embedding has none."""
+    embedding = (config.vocab_size, config.hidden_size)
+    outside = {"embed": embedding, "final_norm": (config.hidden_size,)}
+    if not config.tie_embeddings:
+        outside["lm_head"] = embedding
+    named = {(name,): StoredParameter(tensors[name], shape) for name, shape in outside.items()}
+    return named | layer_parameters(config, tensors)
+
+
+def lookup(tree: dict[str, Any], path: Path) -> Any:
+    """Leaf of a nested dictionary."""
+    for key in path:
+        tree = tree[key]
+    return tree
+
+
+def stored_tensors(
+    params: dict[str, Any], stored: Mapping[Path, StoredParameter], dtype: Any = jnp.bfloat16
+) -> dict[str, np.ndarray]:
+    """Tensor name -> array, one per layer (and per part) as checkpoints store them."""
+    tensors = {}
+    for path, parameter in stored.items():
+        value = np.asarray(jnp.asarray(lookup(params, path), dtype)).reshape(-1, *parameter.tensor_shape)
+        tensors |= {name: np.ascontiguousarray(part) for name, part in zip(parameter.names(), value, strict=True)}
+    return tensors

@@ -1,0 +1,33 @@
+"""Cards of the shipped networks and of the head are what the training scripts write."""
+
+import re
+
+import numpy as np
+import pytest
+
+from experiments.model_cards import training_facts, write_card
+from experiments.train_draft_head.train import HeadRecipe
+from experiments.train_embedded.train import RECIPES, SHAPES
+from jaxspec.models.embedded import embedded_directory
+
+CARDS = {
+    "embedded": ("embedded", RECIPES["embedded"]),
+    "small": ("embedded-small", RECIPES["small"]),
+    "head": ("embedded-head", HeadRecipe()),
+}
+
+
+@pytest.mark.parametrize("card", CARDS)
+def test_the_shipped_card_is_one_of_these(card, tmp_path):
+    name, recipe = CARDS[card]
+    shipped = (embedded_directory(name) / "README.md").read_text(encoding="utf-8")
+    state = {"step": recipe.steps, "params": {"w": np.zeros(1)}}
+    corpus = {"library": np.zeros(11, np.uint8), "tests": np.zeros(13, np.uint8)}
+    facts = training_facts(state, corpus, recipe) | {"bits_per_byte": 1.25, "agreement": "so much"}
+    write_card(tmp_path, card, SHAPES.get(card, SHAPES["embedded"]), facts)
+    written = (tmp_path / "README.md").read_text(encoding="utf-8")
+    # The same but for what a run measures: numbers, the machine, and how often a draft agreed.
+    words = lambda text: re.findall(r"[A-Za-z][a-z]+", re.sub(r"; on [^\n]*|(there|modules),\n(  [^\n]*\n)+", "", text))
+    assert words(written) == words(shipped)
+    assert f"seed {recipe.seed}" in written
+    assert "11 bytes of modules, 13 bytes of their tests" in written

@@ -4,19 +4,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scheme_network import CONFIG
 
 from jaxspec.compress.footprint import by_kind
 from jaxspec.compress.knobs import Knobs, checked_values, harden, knob_defaults, knob_shape, uniform_knobs
-from jaxspec.compress.kv import compress_cache, hard_kv, prepare_kv, round_kv, soft_kv
+from jaxspec.compress.kv import compress_cache, hard_kv, prepare_kv, soft_kv
 from jaxspec.compress.schemes import SCHEMES
 from jaxspec.compress.weights import hard_draft, prepare, soft_draft
-from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
-from jaxspec.models.kv_cache import KVCache
+from jaxspec.models.config import MATRIX_KINDS
 from jaxspec.settings.schemes import KNOBS
 
-CONFIG = DecoderConfig(
-    vocab_size=7, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6
-)
 RUNNING = [scheme for scheme in SCHEMES.values() if scheme.facts.runs]
 every_scheme = pytest.mark.parametrize("scheme", SCHEMES.values(), ids=lambda scheme: scheme.name)
 every_running_scheme = pytest.mark.parametrize("scheme", RUNNING, ids=lambda scheme: scheme.name)
@@ -69,25 +66,6 @@ def test_every_knob_is_felt_in_the_expected_footprint(scheme):
 def test_what_cannot_run_says_so(scheme):
     with pytest.raises(NotImplementedError, match=f"scheme {scheme.name}"):
         scheme.prepare({}, {})
-
-
-@pytest.fixture(scope="module")
-def target(random_network):
-    return random_network(CONFIG, 0)
-
-
-@pytest.fixture(scope="module")
-def norms():
-    rng = np.random.default_rng(4)
-    sizes = {"qkv": 18, "o": 18, "gate_up": 18, "down": 26}
-    return {name: jnp.asarray(rng.uniform(0.3, 3, (2, size)), jnp.float32) for name, size in sizes.items()}
-
-
-@pytest.fixture(scope="module")
-def cache():
-    rng = np.random.default_rng(5)
-    stored = lambda *shape: round_kv(jnp.asarray(rng.standard_normal((2, *shape)), jnp.float32))
-    return KVCache(key=stored(3, 1, 6, 5), value=stored(3, 1, 5, 6))
 
 
 #: Shares of 6, 18 and 26 columns that are far from half-way between two counts.

@@ -1,0 +1,28 @@
+"""A small network with odd sizes, its calibration and its cache: what schemes are tried on."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scheme_network import CONFIG
+
+from jaxspec.compress.kv import round_kv
+from jaxspec.models.kv_cache import KVCache
+
+
+@pytest.fixture(scope="module")
+def target(random_network):
+    return random_network(CONFIG, 0)
+
+
+@pytest.fixture(scope="module")
+def norms():
+    rng = np.random.default_rng(4)
+    sizes = {"qkv": 18, "o": 18, "gate_up": 18, "down": 26}
+    return {name: jnp.asarray(rng.uniform(0.3, 3, (2, size)), jnp.float32) for name, size in sizes.items()}
+
+
+@pytest.fixture(scope="module")
+def cache():
+    rng = np.random.default_rng(5)
+    stored = lambda *shape: round_kv(jnp.asarray(rng.standard_normal((2, *shape)), jnp.float32))
+    return KVCache(key=stored(3, 1, 6, 5), value=stored(3, 1, 5, 6))

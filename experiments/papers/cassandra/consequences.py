@@ -6,24 +6,47 @@ import dataclasses
 from typing import Any
 
 from experiments.papers.cassandra import units
-from experiments.papers.cassandra.units import BFLOAT16_MACS, MM2, npu_decoder, npu_encoder, printed_value
+from experiments.papers.cassandra.units import BFLOAT16_MACS, MM2, NPU, npu_decoder, npu_encoder, printed_value
+from experiments.papers.huffllm.hardware import printed_areas as huffllm_areas
+from hwmodels import catalog
 from hwmodels.decoders import decode_cost, decoder, encoder, huffman_cam
 from hwmodels.numerics.units import BITS_PER_BYTE, GB
 
 __all__ = ["bounds", "checks"]
 
-#: Bits read per weight in a draft step, 40 % pruned and 4 bits cut: bitmap, and sign, exponent, 3 mantissa bits of the kept.
-DRAFT_BITS = 1 + 0.6 * (1 + units.MEAN_CODE_BITS + 3)  # Cassandra, IV-B and VI-A
-KEPT_SHARE = 0.6
+#: Cassandra's evaluated configuration, VI-A: 40 % of the weights pruned, 4 bits of their mantissas cut.
+_PRUNED, _CUT_BITS = (
+    printed_value("algorithm_config", metric, parameter="evaluated configuration", target="weights")
+    for metric in ("pruning_ratio", "mantissa_truncation")
+)
+KEPT_SHARE = 1.0 - _PRUNED / 100.0
 
-#: Keys and values of a token of Llama-3.1-8B: layers, heads, elements of a head, both.
-KV_VALUES = 32 * 8 * 128 * 2
+#: Bits read per weight in a draft step: bitmap, and sign, exponent and what is left of 7 mantissa bits of the kept.
+DRAFT_BITS = 1 + KEPT_SHARE * (1 + units.MEAN_CODE_BITS + 7 - _CUT_BITS)  # Cassandra, IV-B and VI-A
 
-#: Memory bandwidths of the devices, in GB/s: NPU of Cassandra, VI-A; GPUs of their data sheets.
-BANDWIDTH_GB_PER_S = {"systolic array NPU": 273.0, "RTX 4090": 1008.0, "Jetson AGX Orin": 204.8}
+#: The GPUs of VI-D by their names in the catalog, and the model whose KV is encoded.
+GPUS, KV_OF = {"RTX 4090": "rtx-4090", "Jetson AGX Orin": "jetson-agx-orin"}, "llama-3.1-8b"
 
-#: Huff-LLM, 5.2: a 5-bit decoder of 1199.3 um^2 and an element of 484 um^2 at 12 nm; 3.2: three of them for float16.
-HUFFMAN_AREA_M2, PE_AREA_M2, HUFFMAN_NODE_NM = 1199.3e-12, 484e-12, 12.0
+#: Weights of the model whose draft step is timed.
+_WEIGHTS = 8e9
+
+#: Bytes that one Huffman decoder of a float16 weight, three CAMs, delivers per cycle.
+_HUFFMAN_BYTES = 2.0
+
+
+def _bandwidths() -> dict[str, float]:
+    """Bytes per second by device: the NPU's as printed in VI-A, the GPUs' of the catalog."""
+    npu = printed_value("hardware_specs", "memory_bandwidth", device=NPU) * GB
+    return {
+        NPU: npu,
+        **{name: float(catalog.device(entry).memory.bandwidth_bytes_per_s) for name, entry in GPUS.items()},
+    }
+
+
+def _kv_values() -> float:
+    """Keys and values of a token: layers, heads, elements of a head, both."""
+    model = catalog.architecture(KV_OF)
+    return float(model.num_layers * model.num_kv_heads * model.head_dim * 2)
 
 
 def bounds() -> list[dict[str, Any]]:
@@ -35,17 +58,17 @@ def bounds() -> list[dict[str, Any]]:
     decoders, encoders = npu_decoder(), npu_encoder()
     area_mm2 = float(decoders.total_area_m2 + encoders.total_area_m2) / MM2
     power_w = float(decode_cost.total_power(decoders, units.MEAN_CODE_BITS) + encoders.power_w)
-    from_nm = printed_value("hardware_specs", "technology_node", device="systolic array NPU")
+    from_nm = printed_value("hardware_specs", "technology_node", device=NPU)
     rows = []
-    for device, bandwidth in BANDWIDTH_GB_PER_S.items():
-        decoded_bytes_per_cycle = bandwidth * GB / units.CLOCK_HZ * 16 / DRAFT_BITS
+    for device, bandwidth in _bandwidths().items():
+        decoded_bytes_per_cycle = bandwidth / units.CLOCK_HZ * 16 / DRAFT_BITS
         row: dict[str, Any] = {
             "device": device,
             "decoders_for_memory": decoder.decoders_needed(
                 decoders, decoded_bytes_per_cycle, KEPT_SHARE * units.MEAN_CODE_BITS
             ),
         }
-        if device != "systolic array NPU":
+        if device != NPU:
             die = printed_value("hardware_specs", "die_area", device=device)
             node = printed_value("hardware_specs", "technology_node", device=device)
             row |= {
@@ -64,9 +87,9 @@ def checks() -> list[dict[str, Any]]:
     decoders, encoders = npu_decoder(), npu_encoder()
     bits = units.MEAN_CODE_BITS
     kept_bits = KEPT_SHARE * bits
-    weights = 8e9  # a model of 8 billion
-    memory_s = weights * DRAFT_BITS / BITS_PER_BYTE / (BANDWIDTH_GB_PER_S["systolic array NPU"] * GB)
-    scale = (28.0 / HUFFMAN_NODE_NM) ** 2
+    memory_s = _WEIGHTS * DRAFT_BITS / BITS_PER_BYTE / _bandwidths()[NPU]
+    other = huffllm_areas()
+    scale = (printed_value("hardware_specs", "technology_node", device=NPU) / other["node_nm"]) ** 2
     unit_bytes = float(decoder.decoded_bytes_per_cycle(decoders, bits))
     entries: list[tuple[str, float, str]] = [
         (
@@ -78,24 +101,26 @@ def checks() -> list[dict[str, Any]]:
     ]
     for count in (40, 20, 10, 5):
         read = decode_cost.read_time(
-            dataclasses.replace(decoders, count=float(count)), weights * decoders.symbol_bytes, kept_bits, memory_s
+            dataclasses.replace(decoders, count=float(count)), _WEIGHTS * decoders.symbol_bytes, kept_bits, memory_s
         )
         entries.append((f"stall factor of a draft step, {count} units", float(read.stall_factor), "x"))
-    huffman = 3 * HUFFMAN_AREA_M2 / 2.0
+    cams, element_m2 = other["decoders_per_weight"], other["element_m2"]
+    huffman = cams * other["decoder_m2"] / _HUFFMAN_BYTES
     overhead = huffman_cam.area_overhead(
-        HUFFMAN_AREA_M2, rows=128, columns=128, pe_area_m2=PE_AREA_M2, decoders_per_column=3
+        other["decoder_m2"], rows=128, columns=128, pe_area_m2=element_m2, decoders_per_column=cams
     )
+    printed_mac = printed_value("table5_area_power", "area", module="BF16 MAC")
     entries += [
-        ("encoding a token's KV, one value per cycle", float(encoder.encode_time(encoders, KV_VALUES)) * 1e6, "us"),
+        ("encoding a token's KV, one value per cycle", float(encoder.encode_time(encoders, _kv_values())) * 1e6, "us"),
         ("a draft step's reading, 8e9 weights", memory_s * 1e6, "us"),
-        ("encoders needed for it", float(encoder.encoders_needed(encoders, KV_VALUES, memory_s)), "units"),
+        ("encoders needed for it", float(encoder.encoders_needed(encoders, _kv_values(), memory_s)), "units"),
         ("unary area per decoded byte and cycle", decoders.area_m2 / unit_bytes * 1e12, "um^2 at 28 nm"),
         ("Huffman CAM area per decoded byte and cycle", huffman * 1e12, "um^2 at 12 nm"),
         ("the same, ideally scaled", huffman * scale * 1e12, "um^2 at 28 nm"),
         ("overhead of Huff-LLM's three decoders per column", 100.0 * float(overhead), "percent of the elements"),
         (
-            "MAC area from Huff-LLM's element, ideally scaled (printed: 64.8)",
-            PE_AREA_M2 * scale * BFLOAT16_MACS / MM2,
+            f"MAC area from Huff-LLM's element, ideally scaled (printed: {printed_mac:g})",
+            element_m2 * scale * BFLOAT16_MACS / MM2,
             "mm^2 at 28 nm",
         ),
     ]

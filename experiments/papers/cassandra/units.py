@@ -14,11 +14,12 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from experiments.papers.reproduction import printed_cells
+from experiments.reproduce import printed as csv
 from hwmodels.decoders.decoder import Decoder, decoded_bytes_per_cycle, decoders_needed
 from hwmodels.decoders.encoder import Encoder
 from hwmodels.decoders.unary import unary_decoder
 from hwmodels.memory.superblocks import CACHE_BLOCK_BYTES
+from hwmodels.numerics.units import TERA
 
 __all__ = [
     "BFLOAT16_MACS",
@@ -26,6 +27,7 @@ __all__ = [
     "COUNTERS",
     "MEAN_CODE_BITS",
     "MM2",
+    "NPU",
     "counters_scan",
     "decoder_count",
     "npu_decoder",
@@ -38,39 +40,38 @@ DATA = Path(__file__).parent / "data"
 
 MM2 = 1e-6
 
-#: assumed: the paper prints no clock. 32,768 multiply-adds per cycle at 1 GHz are 64 TFLOPS in units of 1024 * 1e9.
-CLOCK_HZ = 1e9
-
-#: Multiply-adds per cycle at that clock: Cassandra, VI-A, 64 TFLOPS.
-BFLOAT16_MACS = 64e12 / 2 / CLOCK_HZ
-
-#: Mean length of a unary-coded exponent: Cassandra, IV-B and Fig. 6(b).
-MEAN_CODE_BITS = 2.85
-
-#: Bits of a zero counter's chunk: Cassandra, Algorithm 1.
-CHUNK_BITS = 8
-
-#: Fitted: zero counters of a unit, the whole number that gives the printed number of decoders.
-COUNTERS = 5
+#: The paper's own accelerator, as its tables name it.
+NPU = "systolic array NPU"
 
 
-def printed(name: str) -> list[dict[str, str]]:
-    """Rows of a table as they are in the file."""
-    return printed_cells(DATA / f"cassandra_{name}.csv")
+def printed(name: str) -> tuple[csv.Cell, ...]:
+    """Numbers of a table."""
+    return csv.printed_cells(DATA / f"cassandra_{name}.csv")
 
 
-def printed_value(name: str, metric: str, **conditions: str) -> float:
+def printed_value(name: str, metric: str = "", **conditions: str) -> float:
     """The one number of a table that meets the conditions."""
-    (row,) = [
-        row
-        for row in printed(name)
-        if row["metric"] == metric and all(row[key] == value for key, value in conditions.items())
-    ]
-    return float(row["value"])
+    return csv.printed_value(DATA / f"cassandra_{name}.csv", metric, **conditions)
 
 
 def _npu(metric: str) -> float:
-    return printed_value("hardware_specs", metric, device="systolic array NPU")
+    return printed_value("hardware_specs", metric, device=NPU)
+
+
+#: assumed: the paper prints no clock. 32,000 multiply-adds per cycle at 1 GHz are 64 TFLOPS.
+CLOCK_HZ = 1e9
+
+#: Multiply-adds per cycle at that clock: Cassandra, VI-A, 64 TFLOPS.
+BFLOAT16_MACS = _npu("peak_throughput") * TERA / 2 / CLOCK_HZ
+
+#: Mean length of a unary-coded exponent: Cassandra, IV-B and Fig. 6(b).
+MEAN_CODE_BITS = printed_value("claims", claim_id="CAS017")
+
+#: Bits of a zero counter's chunk: Cassandra, Algorithm 1.
+CHUNK_BITS = int(printed_value("algorithm_config", "chunk_width"))
+
+#: Fitted: zero counters of a unit, the whole number that gives the printed number of decoders.
+COUNTERS = 5
 
 
 def _unit(counters: int) -> Decoder:

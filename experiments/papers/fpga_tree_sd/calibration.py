@@ -22,7 +22,7 @@ from experiments.papers.fpga_tree_sd.model import (
     board_times,
     cycle,
 )
-from experiments.papers.fpga_tree_sd.printed import CONTEXTS, table_one
+from experiments.papers.fpga_tree_sd.printed import CONTEXTS, NAIVE_SLOPE, table_one
 
 __all__ = ["FITTED_BOUNDS", "Fit", "fit", "fitted_numbers", "table_one_times"]
 
@@ -42,9 +42,6 @@ _FREE_SHARE = 0.02
 
 #: Weight of the logarithm of a naive length beside that of a throughput, where naive lengths are fitted to as well.
 _NAIVE_WEIGHT = 0.3
-
-#: Tokens gained per further token at which the naive set ends (IV-B).
-_NAIVE_SLOPE = 0.02
 
 #: C, B and clock (100 MHz) to start from: the sum of squares has more than one valley.
 _STARTS = ((1.0, 0.8, 2.6), (1.0, 0.4, 2.6), (-1.0, 0.4, 2.2), (-3.0, 0.8, 2.2))
@@ -75,7 +72,7 @@ def _residuals(fitted: Fitted, choices: Choices, naive: bool) -> np.ndarray:
     parts = [throughput.ravel(), lost, np.maximum(1.5 - two, 0.0).ravel(), np.maximum(two - 2.0, 0.0).ravel()]
     if naive:
         slope = fitted.log_slope + fitted.slope_per_doubling * np.log2(times.contexts / 1024.0)
-        length = np.maximum(slope / _NAIVE_SLOPE + fitted.shift, 1.0)
+        length = np.maximum(slope / NAIVE_SLOPE + fitted.shift, 1.0)
         parts.append(_NAIVE_WEIGHT * np.log(length / printed.lengths[:, 1]))
     return np.concatenate(parts)
 

@@ -12,7 +12,7 @@ import numpy as np
 from experiments.papers.fpga_tree_sd.boards import PLATFORM_CONTEXTS, predict
 from experiments.papers.fpga_tree_sd.calibration import Fit, fit, table_one_times
 from experiments.papers.fpga_tree_sd.model import BOARDS, Choices, at_lengths, board_times, cycle
-from experiments.papers.fpga_tree_sd.printed import cells, table_one
+from experiments.papers.fpga_tree_sd.printed import NAIVE_SLOPE, cells, table_one
 
 __all__ = ["VARIANTS", "compare"]
 
@@ -42,7 +42,7 @@ def _measured(name: str, found: Fit) -> dict[str, Any]:
     errors = np.abs(at_lengths(run.performance, printed.lengths) / printed.performance - 1)
     share = at_lengths(run.performance, printed.lengths[:, 2]) / run.performance.max(axis=1)
     doublings = np.log2(table_one_times().contexts / 1024.0)
-    naive = (found.fitted.log_slope + found.fitted.slope_per_doubling * doublings) / 0.02 + found.fitted.shift
+    naive = (found.fitted.log_slope + found.fitted.slope_per_doubling * doublings) / NAIVE_SLOPE + found.fitted.shift
     return {
         "variant": name,
         "fitted": found.fitted._asdict(),
@@ -56,10 +56,8 @@ def _measured(name: str, found: Fit) -> dict[str, Any]:
 
 
 def _board(board: str, found: Fit) -> dict[str, Any]:
-    values = {
-        (cell["board"], cell["context_length"], cell["metric"]): cell["value"] for cell in cells("table4_platforms")
-    }
-    column = lambda metric: np.array([float(values[board, str(context), metric]) for context in PLATFORM_CONTEXTS])
+    values = {(cell["board"], cell["context_length"], cell.metric): cell.value for cell in cells("table4_platforms")}
+    column = lambda metric: np.array([values[board, str(context), metric] for context in PLATFORM_CONTEXTS])
     done = predict(board_times(board, PLATFORM_CONTEXTS), found.fitted, found.choices)
     at_printed = at_lengths(done.performance, column("best_verification_length"))
     return {

@@ -10,9 +10,10 @@ would be bound by computing at either bandwidth, and no compression would save a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
+from experiments.reproduce.printed import printed_cells, printed_value
 from hwmodels.compute.systolic.array import OnChipBuffer, SystolicArray
 from hwmodels.compute.vector_array import VectorArray
 from hwmodels.numerics.units import GIGA, KIB
@@ -22,13 +23,17 @@ __all__ = [
     "BENCHMARK_TOKENS",
     "MODELS",
     "Matrices",
-    "bits_by_model",
     "simba",
     "systolic",
 ]
 
+DATA = Path(__file__).parent / "data"
+
 #: Input tokens of a benchmark's average query; one prefill of one sequence. Table tab:benchmark.
-BENCHMARK_TOKENS = {"MMLU": 92, "ArcEasy": 42, "Winogrande": 25}
+BENCHMARK_TOKENS = {
+    name: int(printed_value(DATA / "huffllm_benchmark_tokens.csv", "avg_input_tokens", benchmark=name))
+    for name in ("MMLU", "ArcEasy", "Winogrande")
+}
 
 #: Architecture and dataflow, as the tables name them.
 ARCHITECTURES = ("systolic WS", "systolic OS", "simba WS")
@@ -62,23 +67,20 @@ MODELS = {
 }
 
 
-def bits_by_model(ratio_rows: Iterable[Mapping[str, Any]], value: str) -> dict[str, float]:
-    """Bits per FP16 weight of `MODELS`, from rows of the compression table: their "paper_value" or "model_value"."""
-    found = {
-        row["conditions"]["model"].replace("Llama-", "Llama "): float(row[value])
-        for row in ratio_rows
-        if row["metric"] == "bits_per_param" and row["conditions"]["number_format"] == "FP16"
-    }
-    return {model: found[model] for model in MODELS}
+def _spec(chip: str) -> dict[str, float]:
+    """Sizes of a chip that hold at both bandwidths, as printed: tables sim_spec and Simba_specs."""
+    cells = printed_cells(DATA / f"huffllm_{chip}_spec.csv")
+    return {cell.metric: cell.value for cell in cells if "bandwidth_gbps" not in cell.conditions}
 
 
 def systolic(dataflow: str) -> SystolicArray:
     """128 x 128 elements at 1 GHz: table sim_spec. Energies and buffer bandwidths are priced by `savings_model`."""
+    spec = _spec("systolic_array")
     unpriced = OnChipBuffer(bandwidth_bytes_per_s=float("inf"), access_bytes=2.0, access_energy_j=0.0)
     return SystolicArray(
-        rows=128,
-        columns=128,
-        frequency_hz=1.0 * GIGA,
+        rows=int(spec["pe_rows"]),
+        columns=int(spec["pe_cols"]),
+        frequency_hz=spec["pe_frequency"] * GIGA,
         mac_energy_j=0.0,
         input_buffer=unpriced,
         weight_buffer=unpriced,
@@ -90,16 +92,17 @@ def systolic(dataflow: str) -> SystolicArray:
 
 def simba() -> VectorArray:
     """16 x 16 PEs at 2 GHz: section 2.2 and table Simba_specs."""
-    pes, input_buffer = 16 * 16, 8 * KIB
+    spec, side = _spec("simba"), int(printed_value(DATA / "huffllm_claims.csv", claim_id="HUF033"))
+    pes, input_buffer, width = side * side, int(spec["input_buffer_size"]) * KIB, int(spec["vector_mac_width"])
     return VectorArray(
-        pe_rows=16,
-        pe_columns=16,
-        vector_macs=8,
-        vector_width=8,
-        frequency_hz=2.0 * GIGA,
-        weight_buffer_bytes=32 * KIB,
+        pe_rows=side,
+        pe_columns=side,
+        vector_macs=int(spec["num_vector_macs"]),
+        vector_width=width,
+        frequency_hz=spec["pe_frequency"] * GIGA,
+        weight_buffer_bytes=int(spec["weight_buffer_size"]) * KIB,
         input_buffer_bytes=input_buffer,
-        accumulator_buffer_bytes=3 * KIB,
+        accumulator_buffer_bytes=int(spec["accumulator_buffer_size"]) * KIB,
         global_buffer_bytes=pes * input_buffer,  # assumed: as much as all input buffers; 2.2 names it without its size
-        weight_lanes=16 * 8,  # assumed: on one side of the grid, a vector each
+        weight_lanes=side * width,  # assumed: on one side of the grid, a vector each
     )

@@ -9,7 +9,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.papers.huffllm.compression import cell_label
 from hwmodels.numerics.units import GIGA, TERA
 
 __all__ = ["cam_figure", "compression_figure", "roofline_figure", "savings_figure"]
@@ -17,6 +16,18 @@ __all__ = ["cam_figure", "compression_figure", "roofline_figure", "savings_figur
 Rows = Sequence[Mapping[str, Any]]
 
 _COLOURS = {"systolic WS": "tab:blue", "systolic OS": "tab:green", "simba WS": "tab:orange"}
+
+
+def _label(row: Mapping[str, Any]) -> str:
+    """A row of the compression tables in a few words."""
+    conditions = row["conditions"]
+    names = ("split", "field_name") if row["table"] == "entropy_splits" else ("model", "number_format")
+    return ", ".join(conditions[name] for name in names)
+
+
+def _architecture(row: Mapping[str, Any]) -> str:
+    conditions = row["conditions"]
+    return f"{conditions['architecture'].removesuffix('_array')} {conditions['dataflow']}"
 
 
 def compression_figure(all_rows: Rows) -> Figure:
@@ -36,7 +47,7 @@ def compression_figure(all_rows: Rows) -> Figure:
         for name, colour in (("calibrated", "tab:orange"), ("predicted", "tab:blue")):
             if any(row["status"] == name for row in rows):
                 axis.bar(0, 0, 0, label=f"model, {name}", color=colour)
-        axis.set_xticks(place, [cell_label(row) for row in rows], rotation=60, ha="right", fontsize=8)
+        axis.set_xticks(place, [_label(row) for row in rows], rotation=60, ha="right", fontsize=8)
         axis.set_ylabel(label)
         axis.set_ylim(0, 1.15 * max(row["paper_value"] for row in rows))
         axis.legend(ncols=3, fontsize=8)
@@ -48,7 +59,7 @@ def savings_figure(all_rows: Rows) -> Figure:
     figure, axes = plt.subplots(1, 2, figsize=(11, 5), layout="constrained")
     panels = (("latency_saving", "time saved (%)"), ("energy_saving", "energy saved (%)"))
     for axis, (metric, label) in zip(axes, panels, strict=True):
-        rows = [row for row in all_rows if row["metric"] == metric and row["conditions"].get("bits_per_weight")]
+        rows = [row for row in all_rows if row["metric"] == metric]
         for architecture, colour in _COLOURS.items():
             for kind, style in (
                 ("predicted", {"marker": "o"}),
@@ -58,8 +69,7 @@ def savings_figure(all_rows: Rows) -> Figure:
                 points = [
                     (row["paper_value"], row["model_value"])
                     for row in rows
-                    if row["conditions"]["architecture"] == architecture
-                    and ("in doubt" if row["note"] else row["status"]) == kind
+                    if _architecture(row) == architecture and ("in doubt" if row["doubt"] else row["status"]) == kind
                 ]
                 if points:
                     x, y = np.array(points).T

@@ -10,11 +10,11 @@ makes 1.94 %, three 5.81 %.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from experiments.papers.huffllm.chips import BENCHMARK_TOKENS
+from experiments.papers.huffllm.chips import BENCHMARK_TOKENS, systolic
 from experiments.papers.huffllm.savings_model import (
     Case,
     Fitted,
@@ -24,11 +24,24 @@ from experiments.papers.huffllm.savings_model import (
     prefill_time,
     work,
 )
-from experiments.papers.reproduction import printed_cells, table_row
+from experiments.reproduce.paper import Modelled, as_printed
+from experiments.reproduce.printed import Cell, printed_value
+from hwmodels.decoders.huffman_cam import ReferenceCam, area_overhead, decoder_area
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.numerics.units import BITS_PER_BYTE, GIGA, MICRO
 
-__all__ = ["SYMBOL_BITS", "area", "cam_growth", "crossover_gbps", "operating_point", "reproduce"]
+__all__ = [
+    "SYMBOL_BITS",
+    "area",
+    "areas_table",
+    "cam_growth",
+    "claims_table",
+    "crossover_gbps",
+    "curves",
+    "intake_gbps",
+    "operating_point",
+    "printed_areas",
+]
 
 DATA = Path(__file__).parent / "data"
 
@@ -40,11 +53,8 @@ BANDWIDTHS_GBPS = (32, 64, 128, 192, 256, 320, 512)
 
 _MODEL, _BENCHMARK, _ARCHITECTURE = "Llama 3.2-3B", "MMLU", "systolic WS"
 
-#: Printed in section 6: bandwidth at which nothing is gained any more, and the energy saved there.
-_PRINTED_NO_GAIN_GBPS, _PRINTED_ENERGY_SAVING = 256.0, 24.0
-
-#: Printed in section 3.1, of its figure: CAM of N = 5 over a column of 128 multipliers.
-_PRINTED_CAM_PERCENT = 6.0
+#: Bandwidth from which on no time is saved, as printed in section 6.
+NO_GAIN_GBPS = printed_value(DATA / "huffllm_claims.csv", claim_id="HUF029")
 
 
 def _case(bandwidth_gbps: float) -> Case:
@@ -71,24 +81,44 @@ def crossover_gbps(weight_bits: float, fitted: Fitted, *, points: float = 1.0) -
     return high
 
 
-def _printed_areas() -> dict[tuple[str, str], float]:
-    cells = printed_cells(DATA / "huffllm_area.csv")
-    return {(cell["component"], cell["metric"]): float(cell["value"]) for cell in cells}
+def printed_areas() -> dict[str, float]:
+    """Printed sizes of the decoder (HD) and of an element of the array, in square metres, and what goes with them."""
+    of = lambda component, metric: printed_value(DATA / "huffllm_area.csv", metric, component=component)
+    return {
+        "decoder_m2": of("HD", "area") * MICRO**2,
+        "element_m2": of("systolic array PE", "area") * MICRO**2,
+        "overhead_percent": of("128x128 systolic array", "area_overhead"),
+        "longest_code_bits": of("HD", "L_max"),
+        "node_nm": of("synthesis technology", "technology_node"),
+        "decoders_per_weight": of("HD module", "num_5_bit_decoders"),
+    }
+
+
+def intake_gbps() -> float:
+    """Bandwidth at which DRAM delivers uncompressed weights as fast as the array takes them in, without activations."""
+    array = systolic("ws")
+    return array.columns * array.frequency_hz * UNCOMPRESSED_BITS / BITS_PER_BYTE / GIGA
 
 
 def area() -> dict[str, float]:
-    """Printed areas by component and metric, and the overheads that follow, in percent of the array."""
-    from hwmodels.decoders.huffman_cam import area_overhead
-
-    printed = _printed_areas()
-    decoder, element = printed["HD", "area"] * MICRO**2, printed["systolic array PE", "area"] * MICRO**2
+    """The printed overhead, and those that follow from the printed areas, in percent of the array."""
+    printed = printed_areas()
     overhead = lambda decoders: (
-        100 * float(area_overhead(decoder, rows=128, columns=128, pe_area_m2=element, decoders_per_column=decoders))
+        100
+        * float(
+            area_overhead(
+                printed["decoder_m2"],
+                rows=128,
+                columns=128,
+                pe_area_m2=printed["element_m2"],
+                decoders_per_column=decoders,
+            )
+        )
     )
     return {
-        "printed_percent": printed["128x128 systolic array", "area_overhead"],
+        "printed_percent": printed["overhead_percent"],
         "one_decoder_percent": overhead(1),
-        "three_decoders_percent": overhead(3),
+        "three_decoders_percent": overhead(printed["decoders_per_weight"]),
     }
 
 
@@ -97,43 +127,55 @@ def cam_growth() -> dict[int, float]:
 
     Fifteen bits take 15 / N decoders of 2^N codewords; a codeword may be 12 / 5 as long as its symbol, as it is at N = 5.
     """
-    from hwmodels.decoders.huffman_cam import ReferenceCam, area_overhead, decoder_area
-
-    printed = _printed_areas()
-    longest = printed["HD", "L_max"]
-    reference = ReferenceCam(area_m2=printed["HD", "area"] * MICRO**2, symbol_bits=5.0, max_code_bits=longest)
+    printed = printed_areas()
+    longest = printed["longest_code_bits"]
+    reference = ReferenceCam(area_m2=printed["decoder_m2"], symbol_bits=5.0, max_code_bits=longest)
     growth = {}
     for bits in SYMBOL_BITS:
         one = decoder_area(reference, symbol_bits=float(bits), max_code_bits=longest * bits / 5)
-        element = printed["systolic array PE", "area"] * MICRO**2
-        share = area_overhead(one, rows=128, columns=1, pe_area_m2=element, decoders_per_column=15 / bits)
+        share = area_overhead(one, rows=128, columns=1, pe_area_m2=printed["element_m2"], decoders_per_column=15 / bits)
         growth[bits] = 100 * float(share)
     return growth
 
 
-def reproduce(bits: Mapping[str, float], fitted: Fitted) -> dict[str, Any]:
-    """Rows, the roofline's curves, the energy at 256 GB/s by part, and the CAM's growth."""
-    weight_bits = bits[_MODEL]
-    crossover, areas, cams = crossover_gbps(weight_bits, fitted), area(), cam_growth()
-    at_256 = _case(_PRINTED_NO_GAIN_GBPS)
-    saved = energy_saving(at_256, weight_bits, fitted)
-    time_saved = latency_saving(at_256, weight_bits, fitted)
-    system = {"model": _MODEL, "benchmark": _BENCHMARK, "architecture": _ARCHITECTURE}
-    rows = [
-        _row("roofline", system, "no_gain_bandwidth", "GB/s", _PRINTED_NO_GAIN_GBPS, crossover)
-        | {"note": f"{time_saved:.2f} % of the time saved at 256 GB/s, where none is printed"},
-        _row("roofline", system | {"bandwidth_gbps": 256.0}, "energy_saving", "percent", _PRINTED_ENERGY_SAVING, saved),
-        _row(
-            "area",
-            {"array": "128x128", "decoders_per_column": 3},
-            "area_overhead",
-            "percent",
-            areas["printed_percent"],
-            areas["three_decoders_percent"],
-        )
-        | {"note": f"one decoder per column makes {areas['one_decoder_percent']:.2f} %; 6.13 % follows from neither"},
-        _row("cam_overhead", {"symbol_bits": 5}, "area_overhead", "percent", _PRINTED_CAM_PERCENT, cams[5]),
-    ]
+def areas_table(solved: Any) -> Callable[[Cell], Modelled | None]:
+    """Areas of 3.1 and 5.2: the overhead of three decoders per column, and of the CAMs of 5 bits; others are input."""
+    found, growth = area(), cam_growth()
+    note = f"one decoder per column makes {found['one_decoder_percent']:.2f} %; 6.13 % follows from neither"
+    unread = ("cam_entries", "codeword_register", "larger_codeword_register")
+
+    def model(cell: Cell) -> Modelled | None:
+        if cell.metric != "area_overhead":
+            return None if cell.metric in unread else as_printed(cell)
+        if cell["component"].startswith("N=5"):
+            return Modelled(growth[5], "predicted")
+        return Modelled(found["three_decoders_percent"], "predicted", note)
+
+    return model
+
+
+def claims_table(bits: Mapping[str, float], fitted: Fitted) -> Callable[[Cell], Modelled | None]:
+    """Two numbers of the prose: where the roofline's system gains no time any more, and the energy that it saves there."""
+    weight_bits, at_no_gain = bits[_MODEL], _case(NO_GAIN_GBPS)
+    time_saved = latency_saving(at_no_gain, weight_bits, fitted)
+    values = {
+        "HUF028": (energy_saving(at_no_gain, weight_bits, fitted), ""),
+        "HUF029": (
+            crossover_gbps(weight_bits, fitted),
+            f"{time_saved:.2f} % of the time saved at {NO_GAIN_GBPS:.0f} GB/s, where none is printed",
+        ),
+    }
+
+    def model(cell: Cell) -> Modelled | None:
+        value, note = values.get(cell["claim_id"], (None, ""))
+        return None if value is None else Modelled(value, "predicted", note)
+
+    return model
+
+
+def curves(bits: Mapping[str, float], fitted: Fitted) -> dict[str, Any]:
+    """The roofline's curves, the energy at 256 GB/s by part, and the CAM's growth."""
+    weight_bits, at_256 = bits[_MODEL], _case(NO_GAIN_GBPS)
     points = {
         "bandwidth_gbps": list(BANDWIDTHS_GBPS),
         "latency_saving": [latency_saving(_case(b), weight_bits, fitted) for b in BANDWIDTHS_GBPS],
@@ -146,19 +188,18 @@ def reproduce(bits: Mapping[str, float], fitted: Fitted) -> dict[str, Any]:
         for name, width in (("16 bits", UNCOMPRESSED_BITS), ("compressed", weight_bits))
     }
     return {
-        "rows": rows,
         "roofline": points,
         "operating_points": operating,
         "peak_macs_per_s": 128 * 128 * GIGA,
         "array_macs_per_s": _array_rate(),
-        "crossover_gbps": crossover,
-        "latency_saving_at_256": time_saved,
+        "crossover_gbps": crossover_gbps(weight_bits, fitted),
+        "latency_saving_at_256": latency_saving(at_256, weight_bits, fitted),
         "energy_at_256": {
             name: prefill_energy(at_256, width, fitted)._asdict()
             for name, width in (("16 bits", UNCOMPRESSED_BITS), ("compressed", weight_bits))
         },
-        "area_percent": areas,
-        "cam_percent": {str(key): value for key, value in cams.items()},
+        "area_percent": area(),
+        "cam_percent": {str(key): value for key, value in cam_growth().items()},
     }
 
 
@@ -167,16 +208,3 @@ def _array_rate() -> float:
     case = _case(1e9)
     done = work(case, UNCOMPRESSED_BITS)
     return done.weights * case.tokens / done.busy_s
-
-
-def _row(table: str, conditions: dict[str, Any], metric: str, unit: str, paper: float, ours: float) -> dict[str, Any]:
-    return table_row(
-        "huffllm",
-        table,
-        conditions,
-        metric=metric,
-        unit=unit,
-        paper_value=paper,
-        model_value=ours,
-        status="predicted",
-    )

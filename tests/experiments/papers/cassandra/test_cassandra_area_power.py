@@ -1,19 +1,27 @@
-import json
+import dataclasses
 import math
 
+import numpy as np
 import pytest
 
-from experiments.papers.cassandra import __main__ as command
 from experiments.papers.cassandra import area_power, consequences, units
+from experiments.papers.cassandra.paper import PAPER
+from experiments.papers.huffllm import compression
+from experiments.papers.huffllm.weights_model import ScaleModel
+from experiments.reproduce.run import run_paper
 
 
 @pytest.fixture(scope="module")
 def result():
-    return area_power.reproduce()
+    # Weights for Fig. 6 alone, which `test_unary_length` of Huff-LLM's tests looks at: here any will do.
+    patterns = np.zeros((1, 1 << 16), int)
+    patterns[0, [0x3F80, 0x3F00, 0x3E80]] = 2, 1, 1
+    sample = compression.Sample(ScaleModel(0.01, 0.2), {("Llama", "bfloat16"): patterns})
+    return run_paper(dataclasses.replace(PAPER, solve=lambda seed: sample))
 
 
 def cells(result, table, metric=None):
-    return [row for row in result["rows"] if row["table"] == table and metric in (None, row["metric"])]
+    return [row for row in result.of(table) if metric in (None, row["metric"])]
 
 
 def test_every_cell_of_the_table(result):
@@ -21,25 +29,26 @@ def test_every_cell_of_the_table(result):
     assert len(rows) == 18
     for metric in ("area", "area_ratio", "power"):
         assert len(cells(result, "table5_area_power", metric)) == 6
-    for row in result["rows"]:
+    for row in result.rows:
         error = abs(row["model_value"] - row["paper_value"]) / row["paper_value"]
         assert math.isclose(row["relative_error"], error)
-    assert result["missed_bars"] == []
+    missed = area_power.missed_bars(result)
+    assert [line.split(":")[0] for line in missed] == ["unary_bits"]  # made up, see above
 
 
 def test_no_cell_of_the_table_is_called_a_prediction(result):
     statuses = {
         (row["conditions"]["module"], row["metric"]): row["status"] for row in cells(result, "table5_area_power")
     }
-    assert "predicted" not in statuses.values()
-    # What only repeats a printed number.
-    assert sum(status == "input" for status in statuses.values()) == 13
-    assert statuses["Cassandra Decoder", "area"] == statuses["Cassandra Decoder", "power"] == "input"
-    assert statuses["SRAM", "area_ratio"] == "input"
-    (count,) = cells(result, "hardware_specs")
+    # Areas and powers repeat printed numbers; ratios follow from printed areas by arithmetic.
+    assert set(statuses.values()) == {"input"}
+    assert not result.summary["table5_area_power"]["reproduced"]
+    (count,) = cells(result, "hardware_specs", "num_cassandra_decoders")
     assert (count["status"], count["model_value"]) == ("calibrated", 40)
+    assert {row["status"] for row in cells(result, "hardware_specs") if row is not count} == {"input"}
+    # So does the overhead from Table V.
     (overhead,) = cells(result, "claims")
-    assert overhead["status"] == "predicted"
+    assert overhead["status"] == "input"
 
 
 def test_units_and_counts():
@@ -52,7 +61,7 @@ def test_units_and_counts():
 
 
 def test_only_five_counters_give_forty(result):
-    scan = {entry["counters"]: entry for entry in result["counters"]}
+    scan = {entry["counters"]: entry for entry in result.details["counters"]}
     assert [n for n, entry in scan.items() if entry["decoders_in_shares"] == 40] == [5]
     # Without shares none does: the printed numbers alone fix a rate of 25.6 to 26.3 bytes, which no whole number has.
     assert all(entry["decoders_together"] != 40 for entry in scan.values())
@@ -67,27 +76,33 @@ def test_one_corrected_area_explains_all_ratios(result):
     for row in ratios.values():
         assert round(row["model_value"], 1) == row["paper_value"], row
     assert math.isclose(sum(row["model_value"] for row in ratios.values()), 100)
-    summary = result["summary"]["cassandra/table5_area_power"]
+    summary = result.summary["table5_area_power"]
     # s / (s + 69.28) = 0.248
     assert math.isclose(summary["fitted"]["SRAM area, mm^2"], 69.28 * 0.248 / 0.752)
-    assert summary["compared"]["cells"] == summary["compared"]["rounded"] == 5
-    assert summary["beats_simplest"]
-    printed_sum = summary["simplest_predictors"]["printed area over the sum of printed areas"]
-    assert summary["compared"]["median"] < printed_sum["median"] / 2
+    assert [entry["rounds_to_printed"] for entry in result.details["ratios"]] == [True] * 6
+    # Nearer than the printed areas over their sum, which is still no prediction.
+    for peer in summary["simplest_predictors"].values():
+        assert peer["beaten"]
+    others = [row["relative_error"] for module, row in ratios.items() if module != "SRAM"]
+    by_sum = {entry["module"]: entry["of_printed_sum_percent"] for entry in result.details["ratios"]}
+    printed_sum = [abs(by_sum[module] / row["paper_value"] - 1) for module, row in ratios.items() if module != "SRAM"]
+    assert np.median(others) < np.median(printed_sum) / 2
 
 
 def test_the_summary_says_what_tests_nothing(result):
-    count = result["summary"]["cassandra/hardware_specs"]
-    assert not count["tested"]
-    assert not count["beats_simplest"]
+    count = result.summary["hardware_specs"]
+    assert not count["reproduced"]
+    assert count["doubts"] == ["one fitted number to one cell tests nothing"]
     # The paper's own ratios already sum to the claimed 2 %.
-    overhead = result["summary"]["cassandra/claims"]
+    overhead = result.summary["claims"]
     assert overhead["simplest_predictors"]["sum of the printed ratios"]["max"] < 1e-9
-    assert not overhead["beats_simplest"]
+    assert not overhead["reproduced"]
+    for name in ("table5_area_power", "hardware_specs", "claims"):
+        assert result.summary[name]["verdict"] == "NOT reproduced: no cell is predicted"
 
 
 def test_overhead_of_about_two_percent(result):
-    shares = result["shares"]
+    shares = result.details["shares"]
     assert math.isclose(shares["sum of printed areas, mm^2"], 93.38)
     assert math.isclose(shares["area, of printed areas"], 100 * 1.84 / 93.38)
     for name, value in shares.items():
@@ -98,7 +113,7 @@ def test_overhead_of_about_two_percent(result):
 
 
 def test_other_chips(result):
-    by_device = {bound["device"]: bound for bound in result["bounds"]}
+    by_device = {bound["device"]: bound for bound in result.details["bounds"]}
     for device, die in (("RTX 4090", 609), ("Jetson AGX Orin", 455)):
         bound = by_device[device]
         assert math.isclose(bound["percent_unscaled"], 100 * 1.84 / die, rel_tol=1e-6)
@@ -112,10 +127,10 @@ def test_other_chips(result):
 def test_fewer_units_stall(result):
     factors = {
         int(check["item"].split(",")[1].split()[0]): check["value"]
-        for check in result["checks"]
+        for check in result.details["checks"]
         if check["item"].startswith("stall factor")
     }
-    needed = {bound["device"]: bound for bound in result["bounds"]}["systolic array NPU"]["decoders_for_memory"]
+    needed = {bound["device"]: bound for bound in result.details["bounds"]}["systolic array NPU"]["decoders_for_memory"]
     assert set(factors) == {40, 20, 10, 5}
     for count, factor in factors.items():
         assert math.isclose(factor, max(1.0, 273 * 8 / 5.11 * 1.71 / 40 / count), rel_tol=1e-5)
@@ -123,23 +138,9 @@ def test_fewer_units_stall(result):
 
 
 def test_bars_can_be_missed(result):
-    moved = [{**row, "model_value": row["model_value"] * 1.1, "relative_error": 0.1} for row in result["rows"]]
-    missed = area_power.missed_bars(moved)
-    assert [sum(line.startswith(kind) for line in missed) for kind in (*area_power.BARS, "units")] == [4, 1, 1, 12]
-
-
-def test_command(capsys, monkeypatch, tmp_path, result):
-    monkeypatch.setattr(command, "reproduce", lambda: result)
-    monkeypatch.setattr("sys.argv", ["cassandra", "--json", str(tmp_path / "a" / "r.json")])
-    command.main()
-    text = capsys.readouterr().out
-    assert "All bars are met." in text
-    assert "no test: as many fitted numbers as cells" in text
-    assert "input: median 0.00%, max 0.00% (13 cells): no prediction" in text
-    written = json.loads((tmp_path / "a" / "r.json").read_text(encoding="utf-8"))
-    assert written["schema_version"] == 1
-    assert len(written["rows"]) == 20
-    assert set(written["rows"][0]) >= {"paper", "table", "conditions", "metric", "unit", "paper_value", "model_value"}
+    moved = [{**row, "model_value": row["model_value"] * 1.1, "relative_error": 0.1} for row in result.rows]
+    missed = area_power.missed_bars(dataclasses.replace(result, rows=moved))
+    assert [sum(line.startswith(kind) for line in missed) for kind in (*area_power.BARS, "units")] == [4, 1, 1, 1, 12]
 
 
 def test_consequences_name_their_units():

@@ -171,7 +171,7 @@ def test_times_are_of_one_compilation():
 
 
 def test_boards_are_those_of_table_four():
-    specs = {(cell["board"], cell["metric"]): cell["value"] for cell in printed.cells("table4_board_specs")}
+    specs = {(cell["board"], cell.metric): cell.value for cell in printed.cells("table4_board_specs")}
     for board, name in model.BOARDS.items():
         device = catalog.device(name)
         array = [device.matrix_unit.rows, device.matrix_unit.columns]

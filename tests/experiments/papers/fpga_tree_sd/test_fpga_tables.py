@@ -1,16 +1,15 @@
 """The paper's tables: bars that are met, what is called a prediction, and what is not reproduced."""
 
-import json
+import copy
+import dataclasses
 import math
 
 import numpy as np
 import pytest
 
-from experiments.papers.fpga_tree_sd import __main__ as command
-from experiments.papers.fpga_tree_sd import figures, variants
-from experiments.papers.fpga_tree_sd import result as tables
-
-NAME = "fpga_tree_sd/"
+from experiments.papers.fpga_tree_sd import details, figures, variants
+from experiments.papers.fpga_tree_sd.paper import PAPER
+from experiments.reproduce.run import run_paper
 
 
 @pytest.fixture(scope="module")
@@ -18,21 +17,20 @@ def result():
     with pytest.MonkeyPatch.context() as patch:
         some = ("the model", "roof operator by operator", "Eq. (14) as printed", "fitted to naive lengths too")
         patch.setattr(variants, "VARIANTS", {name: variants.VARIANTS[name] for name in some})
-        return tables.reproduce()
+        return run_paper(PAPER)
 
 
 def rows(result, table, metric=None, **conditions):
     return [
         row
-        for row in result["rows"]
-        if row["table"] == table
-        and metric in (None, row["metric"])
+        for row in result.of(table)
+        if metric in (None, row["metric"])
         and all(row["conditions"].get(key) == value for key, value in conditions.items())
     ]
 
 
 def test_every_cell_that_is_covered(result):
-    counts = {key.removeprefix(NAME): summary["covered"] for key, summary in result["summary"].items()}
+    counts = {name: summary["covered"] for name, summary in result.summary.items()}
     assert counts == {
         "table1_llama31_8b": 66,
         "table2_task_consistency": 15,
@@ -41,29 +39,33 @@ def test_every_cell_that_is_covered(result):
         "fig4_average_speedup": 4,
         "claims": 5,
     }
-    assert len(result["rows"]) == sum(counts.values())
-    for row in result["rows"]:
+    assert len(result.rows) == sum(counts.values())
+    for row in result.rows:
         assert row["relative_error"] == abs(row["model_value"] - row["paper_value"]) / row["paper_value"]
         assert row["status"] in ("input", "calibrated", "predicted")
-    keys = [(row["table"], row["metric"], *row["conditions"].items()) for row in result["rows"]]
+    keys = [(row["table"], row["metric"], *row["conditions"].items()) for row in result.rows]
     assert len(set(keys)) == len(keys)
 
 
 def test_all_bars(result):
-    assert result["missed_bars"] == []
+    assert details.missed_bars(result) == []
     # Each kind of bar can be missed.
-    moved = [{**row, "relative_error": 0.006} for row in result["rows"]]
-    missed = tables.missed_bars({**result, "rows": moved})
+    moved = [{**row, "relative_error": 0.006} for row in result.rows]
+    missed = details.missed_bars(dataclasses.replace(result, rows=moved))
     # 6 of Table I, 16 of Table IV, and throughput and speedup of Table III; Table I's speedups of 1.
     assert sum(line.startswith("autoregressive") for line in missed) == 6 + 16 + 2 + 6
-    spoilt = json.loads(json.dumps(result["summary"]))
-    spoilt[NAME + "table1_llama31_8b"]["compared"] |= {"median": 0.031, "max": 0.071}
-    spoilt[NAME + "table1_llama31_8b"]["share_of_maximum_at_best_length"][3] = 0.969
-    boards = spoilt[NAME + "table4_platforms"]["by_board"]
+    spoilt, rows_of_one = copy.deepcopy(result.details), copy.deepcopy(result.rows)
+    for row in rows_of_one:
+        if row["table"] == "table1_llama31_8b" and row["metric"] == "performance":
+            row["relative_error"] = 0.031 if row["conditions"]["method"] != "AR" else 0.0
+    best = [row for row in rows_of_one if (row["table"], row["metric"]) == ("table1_llama31_8b", "performance")]
+    best[-1]["relative_error"] = 0.071
+    spoilt["fitted"]["share_of_maximum_at_best_length"][3] = 0.969
+    boards = {found["board"]: found for found in spoilt["boards"]}
     boards["U280"]["ours"]["max"] = 0.081
     boards["VHK158"]["share_of_maximum_at_printed_length"][0] = 0.949
     boards["U250"]["ours"]["max"] = 0.5  # has none
-    missed = tables.missed_bars({**result, "summary": spoilt})
+    missed = details.missed_bars(dataclasses.replace(result, rows=rows_of_one, details=spoilt))
     assert [line.split(":")[0] for line in missed] == [
         "table1_median",
         "table1_max",
@@ -85,14 +87,15 @@ def test_autoregressive_rows(result):
     assert [c["context_length"] for c in calibrated if c["board"] == "VHK158"] == ["256", "1024", "4096", "16384"]
     assert len(calibrated) == 6
     # A ratio of bandwidths says as much: that part of Table IV tests nothing else.
-    other = result["summary"][NAME + "table4_platforms"]["autoregressive"]
-    assert other["V80's printed AR times the bandwidths' ratio"]["max"] < 0.002
+    other = result.summary["table4_platforms"]["by_metric"]["ar_performance"]["simplest_predictors"]["predicted"]
+    (scaled,) = [peer for name, peer in other.items() if name.startswith("V80")]
+    assert (scaled["cells"], scaled["max"] < 0.002) == (8, True)
 
 
 def test_no_prediction_equals_a_calibrated_cell_by_construction(result):
     key = lambda row: (row["metric"], row["conditions"].get("context_length"))
-    fitted = [(key(row), row["model_value"]) for row in result["rows"] if row["status"] == "calibrated"]
-    for row in result["rows"]:
+    fitted = [(key(row), row["model_value"]) for row in result.rows if row["status"] == "calibrated"]
+    for row in result.rows:
         if row["conditions"].get("board") == "V80":
             continue  # what others repeat
         if row["status"] == "predicted" and row["metric"] in ("ar_performance", "performance", "best_performance"):
@@ -102,10 +105,10 @@ def test_no_prediction_equals_a_calibrated_cell_by_construction(result):
 
 def test_errors_are_told_by_metric(result):
     # A throughput within 1 % at a length that is two thirds off: the one says nothing of the other.
-    third = result["summary"][NAME + "table3_tree_search"]["by_metric"]
-    assert third["performance"]["max"] < 0.011
-    assert third["verification_length"]["max"] > 0.6
-    fourth = result["summary"][NAME + "table4_platforms"]["by_metric"]
+    third = result.summary["table3_tree_search"]["by_metric"]
+    assert third["performance"]["judged"]["max"] < 0.011
+    assert third["verification_length"]["judged"]["max"] > 0.6
+    fourth = result.summary["table4_platforms"]["by_metric"]
     assert set(fourth) == {
         "ar_performance",
         "best_verification_length",
@@ -116,38 +119,41 @@ def test_errors_are_told_by_metric(result):
 
 
 def test_table_one(result):
-    summary = result["summary"][NAME + "table1_llama31_8b"]
-    assert summary["compared"]["cells"] == 18
-    assert summary["compared"]["median"] < 0.015
-    assert summary["compared"]["max"] < 0.045
-    assert min(summary["share_of_maximum_at_best_length"]) > 0.97
+    summary = result.summary["table1_llama31_8b"]
+    peers = summary["by_metric"]["performance"]["simplest_predictors"]["calibrated"]
+    compared = peers["one speedup per set, times the printed AR"]["model"]
+    assert compared["cells"] == 18
+    assert compared["median"] < 0.015
+    assert compared["max"] < 0.045
+    assert min(result.details["fitted"]["share_of_maximum_at_best_length"]) > 0.97
     assert len(summary["fitted"]) == 5
-    assert summary["beats_simplest"]
-    for peer in summary["simplest_predictors"].values():
-        assert peer["median"] > 5 * summary["compared"]["median"]
+    for peer in peers.values():
+        assert peer["beaten"]
+        assert peer["median"] > 5 * compared["median"]
     # Nothing of Table I but the naive lengths is called a prediction, and those are not reproduced.
     predicted = [row for row in rows(result, "table1_llama31_8b") if row["status"] == "predicted"]
     assert {(row["metric"], row["conditions"]["method"]) for row in predicted} == {("verification_length", "Naive set")}
-    assert not summary["naive_lengths"]["beats_simplest"]
-    assert summary["naive_lengths"]["ours"]["max"] < 0.4
+    assert not summary["reproduced"]
+    assert summary["judged"]["cells"] == 6
+    assert summary["judged"]["max"] < 0.4
     # They fall with the context as printed, all the same.
     assert all(np.diff([row["model_value"] for row in predicted]) < 0)
 
 
 def test_fitted_numbers_are_physical(result):
-    fitted = result["fitted"]
+    fitted = result.details["fitted"]["numbers"]
     assert 225e6 < fitted["frequency_hz"] < 300e6
     assert fitted["slope_per_doubling"] < 0 < fitted["log_slope"]
     assert fitted["shift"] < 2
-    bounds = result["law_bounds"]
+    bounds = result.details["law_bounds"]
     assert bounds["holds"]
     assert bounds["least_tokens"] > 1.5
     assert bounds["most_above_length"] < 0
 
 
 def test_predicted_boards(result):
-    summary = result["summary"][NAME + "table4_platforms"]
-    boards = summary["by_board"]
+    summary = result.summary["table4_platforms"]
+    boards = {found["board"]: found for found in result.details["boards"]}
     for board, most, least in (("U280", 0.08, 0.95), ("VHK158", 0.03, 0.97), ("U250", 0.06, 0.92)):
         found = boards[board]
         assert found["ours"]["max"] < most, board
@@ -162,7 +168,8 @@ def test_predicted_boards(result):
     assert not boards["U250"]["beats_simplest"]
     assert boards["U250"]["best_lengths"] == [69.0] * 4
     assert summary["fitted"] == {}
-    assert summary["beats_simplest"]
+    reproduced = {metric: found["reproduced"] for metric, found in summary["by_metric"].items()}
+    assert reproduced == {metric: metric != "best_verification_length" for metric in reproduced}
 
 
 def test_more_compute_for_the_bandwidth_helps(result):
@@ -180,19 +187,22 @@ def test_trees(result):
     assert {row["status"] for row in performance.values()} == {"predicted"}
     assert max(row["relative_error"] for row in performance.values()) < 0.015
     assert performance["Depth"]["model_value"] < performance["Width"]["model_value"]
-    assert result["summary"][NAME + "table3_tree_search"]["beats_simplest"]
+    by_metric = result.summary["table3_tree_search"]["by_metric"]
+    assert by_metric["performance"]["reproduced"]
+    assert not by_metric["verification_length"]["reproduced"]
 
 
 def test_what_is_not_reproduced_says_so(result):
     for table in ("table2_task_consistency", "fig4_average_speedup"):
-        assert not result["summary"][NAME + table]["beats_simplest"]
+        assert not result.summary[table]["reproduced"]
+        assert result.summary[table]["verdict"].startswith("NOT reproduced")
     # The right side of Llama-3.1-8B all the same: smaller heads are cheaper to draft with.
     for row in rows(result, "fig4_average_speedup"):
         assert 2.44 < row["model_value"] < 1.2 * row["paper_value"]
     # What was fitted to, in this table or in Table I, is no prediction; nor is a speedup at the length it was fitted at.
     table = rows(result, "table2_task_consistency", "best_speedup")
     assert {row["status"] for row in table} == {"calibrated"}
-    unified_length = result["summary"][NAME + "table2_task_consistency"]["unified_length"]
+    unified_length = result.details["fitted"]["unified_length"]
     for length, unified in zip(
         rows(result, "table2_task_consistency", "best_verification_length"),
         rows(result, "table2_task_consistency", "unified_speedup"),
@@ -219,7 +229,7 @@ def test_averages_of_the_prose_follow_the_printed_cells(result):
 
 
 def test_rejected_variants_are_worse_on_table_one(result):
-    by_name = {entry["variant"]: entry for entry in result["variants"]}
+    by_name = {entry["variant"]: entry for entry in result.details["variants"]}
     ours = by_name.pop("the model")
     for entry in by_name.values():
         assert entry["half_squares"] > 1.5 * ours["half_squares"]
@@ -233,7 +243,7 @@ def test_rejected_variants_are_worse_on_table_one(result):
 
 
 def test_switching_gains_little_over_the_best_fixed_length(result):
-    by_board = {entry["board"]: entry for entry in result["switching"]}
+    by_board = {entry["board"]: entry for entry in result.details["switching"]}
     for entry in by_board.values():
         assert 1 - 1e-6 < entry["speedup_vs_best_fixed"] < 1.03
         assert entry["speedup_vs_ar"] > 2
@@ -243,22 +253,6 @@ def test_switching_gains_little_over_the_best_fixed_length(result):
         assert starts == sorted(starts)
         assert math.isclose(entry["total_s"] * entry["tokens_per_s"], entry["tokens"], rel_tol=1e-5)
     assert by_board["V80"]["speedup_vs_original"] > 2
-
-
-def test_command(capsys, monkeypatch, tmp_path, result):
-    monkeypatch.setattr(command, "reproduce", lambda: result)
-    monkeypatch.setattr("sys.argv", ["fpga", "--json", str(tmp_path / "a" / "r.json"), "--out", str(tmp_path / "b")])
-    command.main()
-    text = capsys.readouterr().out
-    assert "All bars are met." in text
-    assert "naive lengths by the law's slope: NOT reproduced" in text
-    assert "frequency_hz = 2.56" in text
-    written = json.loads((tmp_path / "a" / "r.json").read_text(encoding="utf-8"))
-    assert written["schema_version"] == 1
-    assert len(written["rows"]) == 169
-    assert {"variants", "switching", "missed_bars", "fitted"} < set(written)
-    for name in ("model", "speedup"):
-        assert (tmp_path / "b" / f"fpga_tree_sd_{name}.png").stat().st_size > 30_000
 
 
 def test_figures_show_every_printed_throughput(result):

@@ -1,10 +1,12 @@
 import collections
-import csv
+import dataclasses
 
 import numpy as np
 import pytest
 
-from experiments.papers.huffllm import chips, hardware, savings, savings_model
+from experiments.papers.huffllm import chips, figures, hardware, savings, savings_errors, savings_model, solved
+from experiments.papers.huffllm.details import DETAILS
+from experiments.papers.huffllm.paper import PAPER
 from experiments.papers.huffllm.savings_model import (
     FITTED_BOUNDS,
     Case,
@@ -13,6 +15,7 @@ from experiments.papers.huffllm.savings_model import (
     latency_saving,
     prefill_energy,
 )
+from experiments.reproduce.run import run_paper
 
 #: What the compression's model finds (two numbers for six models), and 16 over the printed ratios.
 OWN = {model: 13.635 if model.startswith("OPT") else 10.903 for model in chips.MODELS}
@@ -28,8 +31,25 @@ SOME = Fitted(exposed_load_share=0.37, buffer_j_per_bit=3e-14, entry_j_per_weigh
 
 
 @pytest.fixture(scope="module")
-def result():
-    return savings.reproduce(OWN, PRINTED)
+def outcome():
+    """All tables but those of compression, and all details but where bits go."""
+    fitted = savings.calibrate(savings.cells(PRINTED), OWN)
+    tables = tuple(table for table in PAPER.tables if table.name not in ("entropy_splits", "compression_ratios"))
+    details = tuple(detail for detail in DETAILS if detail.name != "explanation")
+    paper = dataclasses.replace(
+        PAPER, tables=tables, details=details, solve=lambda seed: solved.Solved(None, OWN, fitted)
+    )
+    return run_paper(paper)
+
+
+@pytest.fixture(scope="module")
+def result(outcome):
+    return outcome.details["savings"]
+
+
+@pytest.fixture(scope="module")
+def saving_rows(outcome):
+    return [row for row in outcome.rows if row["table"] in savings.TABLES]
 
 
 @pytest.fixture
@@ -153,30 +173,54 @@ def test_constants_and_order_by_hand():
         make("a", 25, 128.0, 30.0),
         make("a", 92, 64.0, 39.0),
     ]
-    constants = savings.constant_predictor(cells, bits)
+    constants = savings_errors.constant_predictor(cells, bits)
     # At 64 GB/s the bounds are 50, 25, 50: (2000 + 625 + 1950) / (2500 + 625 + 2500); at 128 the one cell decides.
     assert constants(cells[0]) == pytest.approx(50 * 4575 / 5625)
     assert constants(cells[2]) == pytest.approx(30)
-    errors = savings.errors_of(cells[2:], lambda cell: 32.0)
+    errors = savings_errors.errors_of(cells[2:], lambda cell: 32.0)
     assert errors == {"cells": 2, "mean": pytest.approx(4.5), "max": pytest.approx(7)}
     # Pairs that differ in one of bandwidth and benchmark: cells 0 and 2, 0 and 3.
-    assert savings.ordering(cells, lambda cell: cell.saving) == {"right": 2, "tied": 0, "wrong": 0}
-    assert savings.ordering(cells, lambda cell: -cell.saving) == {"right": 0, "tied": 0, "wrong": 2}
-    assert savings.ordering(cells, constants) == {"right": 1, "tied": 1, "wrong": 0}
+    assert savings_errors.ordering(cells, lambda cell: cell.saving) == {"right": 2, "tied": 0, "wrong": 0}
+    assert savings_errors.ordering(cells, lambda cell: -cell.saving) == {"right": 0, "tied": 0, "wrong": 2}
+    assert savings_errors.ordering(cells, constants) == {"right": 1, "tied": 1, "wrong": 0}
 
 
-def test_every_printed_cell_has_a_row(result):
-    for rows in (result["rows"], result["rows_printed_ratio"]):
-        assert len(rows) == 204
-        statuses = collections.Counter((row["table"], row["status"]) for row in rows)
-        # Sixteen Llama latencies of the weight-stationary array and 36 Llama energies; nothing else is fitted.
-        assert statuses["main_result_latency", "calibrated"] == 16
-        assert statuses["main_result_energy", "calibrated"] == 36
-        assert sum(count for (_, status), count in statuses.items() if status == "calibrated") == 52
-        for row in rows:
-            np.testing.assert_allclose(
-                row["relative_error"], abs(row["model_value"] - row["paper_value"]) / row["paper_value"]
-            )
+def test_every_printed_cell_has_a_row(result, saving_rows):
+    assert len(saving_rows) == len(result["rows_printed_ratio"]) == 204
+    statuses = collections.Counter((row["table"], row["status"]) for row in saving_rows)
+    # Sixteen Llama latencies of the weight-stationary array and 36 Llama energies; nothing else is fitted.
+    assert statuses["latency_savings_ws", "calibrated"] == 16
+    assert statuses["energy_savings_ws", "calibrated"] == 36
+    assert sum(count for (_, status), count in statuses.items() if status == "calibrated") == 52
+    for row in saving_rows:
+        np.testing.assert_allclose(
+            row["relative_error"], abs(row["model_value"] - row["paper_value"]) / row["paper_value"]
+        )
+    # With the paper's own bits per weight instead, all but the cell and its table is another number.
+    for row, other in zip(saving_rows, result["rows_printed_ratio"], strict=True):
+        assert (row["metric"], row["paper_value"]) == (other["metric"], other["paper_value"])
+        assert row["model_value"] == pytest.approx(other["model_value"], abs=2.0)
+
+
+def test_verdicts(outcome):
+    reproduced = {
+        (table, metric): found["reproduced"]
+        for table, summary in outcome.summary.items()
+        for metric, found in summary["by_metric"].items()
+        if found["judged"]
+    }
+    metrics = {key: value for key, value in reproduced.items() if key[0] in savings.TABLES}
+    assert metrics == {
+        ("latency_savings_ws", "latency_saving"): True,
+        ("energy_savings_ws", "energy_saving"): False,
+        ("output_stationary_savings", "latency_saving"): True,
+        ("output_stationary_savings", "energy_saving"): False,
+        ("opt_savings", "energy_saving"): False,
+    }
+    # OPT's latencies are all in doubt.
+    assert outcome.summary["opt_savings"]["in_doubt"]["cells"] == 36
+    assert not outcome.summary["area"]["reproduced"]
+    assert not outcome.summary["claims"]["reproduced"]
 
 
 @pytest.mark.parametrize("source", ["own", "printed"])
@@ -190,21 +234,21 @@ def test_four_numbers_within_what_physics_allows(result, source):
 
 
 def test_bars(result):
-    assert savings.missed_bars(result) == []
-    latency, energy = (result["own"]["by_metric"][metric] for metric in savings.BARS)
+    assert savings_errors.missed_bars(result["own"]) == []
+    latency, energy = (result["own"]["by_metric"][metric] for metric in savings_errors.BARS)
     assert latency["counted"]["model"]["mean"] < 0.40
     assert latency["counted"]["model"]["mean"] < latency["counted"]["constants"]["mean"]
     assert energy["counted"]["model"]["mean"] < 0.9
     # With the printed ratios, the latencies miss their bar by a hair; energies do not.
-    missed = savings.missed_bars(result, "printed")
+    missed = savings_errors.missed_bars(result["printed"])
     assert all(line.startswith("latency_saving") for line in missed)
     assert result["printed"]["by_metric"]["latency_saving"]["counted"]["model"]["mean"] < 0.48
     assert result["printed"]["by_metric"]["energy_saving"]["counted"]["model"]["mean"] < 0.95
     # Bars can be missed, one by one.
     spoilt = {
-        "own": {"by_metric": {m: {"counted": {"model": {"mean": 9}, "constants": {"mean": 1}}} for m in savings.BARS}}
+        "by_metric": {m: {"counted": {"model": {"mean": 9}, "constants": {"mean": 1}}} for m in savings_errors.BARS}
     }
-    assert len(savings.missed_bars(spoilt)) == 4
+    assert len(savings_errors.missed_bars(spoilt)) == 4
 
 
 def test_predicted_tables(result):
@@ -222,20 +266,20 @@ def test_predicted_tables(result):
     assert latency_saving(case, OWN["Llama 2-13B"], Fitted(**result["own"]["fitted"])) == pytest.approx(31.52, abs=0.8)
 
 
-def test_order(result):
+def test_order(result, saving_rows):
     for metric, share in (("latency_saving", 0.97), ("energy_saving", 0.92)):
         order = result["own"]["by_metric"][metric]["counted"]["order"]
         assert order["right"] / (order["right"] + order["wrong"]) > share
         assert order["tied"] <= 4
     # Over the bandwidths there is no doubt: less time, and more energy, is saved at the higher one.
-    for row in result["rows"]:
+    for row in saving_rows:
         conditions = row["conditions"]
-        if conditions["bandwidth_gbps"] == 64.0 and conditions["architecture"] != "systolic OS":
+        if conditions["bandwidth_gbps"] == "64" and conditions["dataflow"] != "OS":
             (other,) = [
                 r
-                for r in result["rows"]
+                for r in saving_rows
                 if (r["table"], r["metric"]) == (row["table"], row["metric"])
-                and r["conditions"] == conditions | {"bandwidth_gbps": 128.0}
+                and r["conditions"] == conditions | {"bandwidth_gbps": "128"}
             ]
             assert (other["model_value"] > row["model_value"]) == (row["metric"] == "energy_saving")
 
@@ -248,15 +292,21 @@ def test_left_out_benchmarks_are_better_than_constants(result):
             assert compared["model"]["mean"] < compared["constants"]["mean"]
 
 
-def test_roofline_areas_and_cams(result):
+def test_roofline_areas_and_cams(result, outcome):
     fitted = Fitted(**result["own"]["fitted"])
-    chip = hardware.reproduce(OWN, fitted)
+    chip = outcome.details["hardware"]
     # 128 weights of 2 bytes per ns, and a few percent for activations.
     assert 256 < chip["crossover_gbps"] < 275
     assert latency_saving(hardware._case(chip["crossover_gbps"] * 1.001), 10.903, fitted) < 1.0
     assert latency_saving(hardware._case(chip["crossover_gbps"] * 0.98), 10.903, fitted) > 1.0
-    by_table = {(row["table"], row["metric"]): row for row in chip["rows"]}
-    assert abs(by_table["roofline", "energy_saving"]["model_value"] - 24) < 2
+    claims = {row["conditions"]["claim_id"]: row for row in outcome.of("claims")}
+    assert abs(claims["HUF028"]["model_value"] - 24) < 2
+    assert claims["HUF029"]["model_value"] == chip["crossover_gbps"]
+    assert claims["HUF029"]["status"] == "predicted"
+    assert hardware.intake_gbps() == 256
+    overhead, cam = (row for row in outcome.of("area") if row["metric"] == "area_overhead")
+    assert overhead["model_value"] == chip["area_percent"]["three_decoders_percent"]
+    assert (cam["paper_value"], cam["model_value"]) == (6.0, chip["cam_percent"]["5"])
     assert chip["latency_saving_at_256"] < 4
     assert chip["roofline"]["latency_saving"][-1] == 0
     # Below the roof at the array's rate and at the bandwidth's, whatever is exposed.
@@ -272,20 +322,19 @@ def test_roofline_areas_and_cams(result):
     np.testing.assert_allclose(np.divide(growth[1:], growth[:-1]), 2, rtol=1e-6)
 
 
-def test_benchmarks_are_as_printed():
-    with (savings.DATA / "huffllm_benchmark_tokens.csv").open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["metric"] == "avg_input_tokens"]
-    assert {row["benchmark"]: int(row["value"]) for row in rows} == chips.BENCHMARK_TOKENS
+def test_chips_are_as_printed():
+    assert chips.BENCHMARK_TOKENS == {"MMLU": 92, "ArcEasy": 42, "Winogrande": 25}
+    array, vectors = chips.systolic("ws"), chips.simba()
+    assert (array.rows, array.columns, array.frequency_hz) == (128, 128, 1e9)
+    assert (vectors.pe_rows, vectors.pe_columns, vectors.frequency_hz) == (16, 16, 2e9)
+    assert (vectors.vector_macs, vectors.vector_width, vectors.weight_lanes) == (8, 8, 128)
+    sizes = (vectors.weight_buffer_bytes, vectors.input_buffer_bytes, vectors.accumulator_buffer_bytes)
+    assert sizes == (32 * 1024, 8 * 1024, 3 * 1024)
 
 
-def test_bits_by_model():
-    row = lambda model, number_format: {
-        "metric": "bits_per_param",
-        "conditions": {"model": model, "number_format": number_format},
-        "paper_value": 11.0 if number_format == "FP16" else 12.0,
-        "model_value": 10.5,
-    }
-    models = ("Llama-3.2-3B", "Llama-3-8B", "Llama-2-13B", "OPT-13B", "OPT-6.7B", "OPT-2.7B", "Qwen-2.5-3B")
-    rows = [row(model, number_format) for model in models for number_format in ("BF16", "FP16")]
-    assert chips.bits_by_model(rows, "paper_value") == dict.fromkeys(chips.MODELS, 11.0)
-    assert chips.bits_by_model(rows, "model_value") == dict.fromkeys(chips.MODELS, 10.5)
+def test_figures(outcome, saving_rows):
+    figure = figures.savings_figure(outcome.rows)
+    shown = sum(len(points.get_offsets()) for axis in figure.axes for points in axis.collections)
+    assert shown == len(saving_rows)
+    for draw in (figures.roofline_figure, figures.cam_figure):
+        assert draw(outcome.details["hardware"]).axes

@@ -1,24 +1,37 @@
-import json
+import dataclasses
 
 import ml_dtypes
 import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from experiments.papers.huffllm import __main__ as command
-from experiments.papers.huffllm import compression, measure
+from experiments.papers.cassandra import exponents
+from experiments.papers.huffllm import compression, measure, solved
+from experiments.papers.huffllm.gap import explain_gap
+from experiments.papers.huffllm.paper import PAPER
 from experiments.papers.huffllm.weights_model import ScaleModel, draw_normals, family_of, stored_patterns, weights
+from experiments.reproduce.printed import Cell
+from experiments.reproduce.run import run_paper
 
+METRICS = ("latency_saving", "energy_saving")
 SMALL = {"matrices": 2, "rows": 500, "columns": 700}
 
 
 @pytest.fixture(scope="module")
-def result():
-    return compression.reproduce(seed=3, **SMALL)
+def sample():
+    return compression.sample(3, **SMALL)
+
+
+@pytest.fixture(scope="module")
+def result(sample):
+    """The two tables of compression."""
+    tables = [table for table in PAPER.tables if table.name in ("entropy_splits", "compression_ratios")]
+    solve = lambda seed: solved.Solved(sample, {}, None)
+    return run_paper(dataclasses.replace(PAPER, tables=tuple(tables), details=(), solve=solve))
 
 
 def cells(result, table):
-    return [row for row in result["rows"] if row["table"] == table]
+    return result.of(table)
 
 
 def exact_shares(scales, origin, stored):
@@ -101,7 +114,7 @@ def test_the_fit_finds_the_numbers_that_it_was_made_with(monkeypatch):
     planted, normals = ScaleModel(0.0043, 0.41), draw_normals(11, matrices=1, rows=300, columns=400)
     counts = measure.pattern_counts(stored_patterns(weights(planted, normals), origin="bfloat16", stored="float16"))
     _, exponent, _, lower = measure.field_entropies(counts, (1, 5, 5, 5))
-    monkeypatch.setattr(compression, "FITTED_CELLS", {"exponent": exponent, "lower mantissa": lower})
+    monkeypatch.setattr(compression, "fitted_cells", lambda: {"exponent": exponent, "lower mantissa": lower})
     found = compression.calibrate(normals)
     np.testing.assert_allclose([found.base_scale, found.row_spread], [0.0043, 0.41], rtol=0.03)
 
@@ -110,11 +123,11 @@ def test_every_printed_cell_is_covered(result):
     assert len(cells(result, "entropy_splits")) == 15
     # Ten models in two formats, bits and ratio each.
     assert len(cells(result, "compression_ratios")) == 40
-    assert len(result["rows"]) == 56
-    for row in result["rows"]:
+    assert len(result.rows) == 55
+    for row in result.rows:
         error = abs(row["model_value"] - row["paper_value"]) / row["paper_value"]
         np.testing.assert_allclose(row["relative_error"], error)
-    calibrated = [row for row in result["rows"] if row["status"] == "calibrated"]
+    calibrated = [row for row in result.rows if row["status"] == "calibrated"]
     names = [row["conditions"]["field_name"] for row in calibrated]
     assert names == ["exponent", "lower mantissa", "sum of the split"]
     assert all(row["conditions"]["split"] == "1-5-5-5" for row in calibrated)
@@ -135,37 +148,52 @@ def test_bits_per_weight_are_within_a_hundredth_and_a_half(result):
         assert row["status"] == "predicted"
 
 
-def test_unary_length(result):
-    (row,) = cells(result, "fig6")
-    assert abs(row["model_value"] - 2.85) < 0.06
-    assert row["paper"] == "cassandra"
+def test_unary_length(sample):
+    cell = Cell("unary-coded exponent length", "bits", 2.85, {"claim_id": "CAS017"})
+    found = exponents.unary_length(sample)(cell)
+    assert abs(found.value - 2.85) < 0.06
+    assert found.status == "predicted"
+    # Fig. 6(a), of the KV cache, is not covered.
+    assert exponents.unary_length(sample)(dataclasses.replace(cell, conditions={"claim_id": "CAS015"})) is None
+
+
+def test_bits_by_model(sample):
+    printed = compression.printed_bits()
+    assert printed["Llama 3.2-3B"] == 10.96
+    assert printed["OPT-6.7B"] == 13.78
+    own = compression.own_bits(sample)
+    assert list(own) == list(printed)
+    # Families differ, models of one do not.
+    assert own["Llama 2-13B"] == own["Llama 3-8B"] < 11 < 13 < own["OPT-13B"] == own["OPT-2.7B"]
 
 
 def test_bars(result):
-    assert result["missed_bars"] == []
+    compared = {"by_metric": {m: {"counted": {"model": {"mean": 0}, "constants": {"mean": 1}}} for m in METRICS}}
+    result.details["savings"] = {"own": compared}
+    assert solved.missed_bars(result) == []
     # Each kind of bar can be missed.
-    moved = [{**row, "model_value": row["model_value"] * 1.2} for row in result["rows"]]
-    missed = compression.missed_bars(moved)
-    # The sign, exponent and both mantissas; twenty models and formats; the unary length.
-    assert [sum(line.startswith(kind) for line in missed) for kind in compression.BARS] == [4, 1, 20]
+    moved = [{**row, "model_value": row["model_value"] * 1.2} for row in result.rows]
+    missed = solved.missed_bars(dataclasses.replace(result, rows=moved))
+    # The sign, exponent and both mantissas; twenty models and formats.
+    assert [sum(line.startswith(kind) for line in missed) for kind in solved.BARS] == [4, 20]
 
 
 def test_the_model_beats_the_simplest_predictors(result):
-    assert list(result["summary"]) == ["huffllm/entropy_splits", "huffllm/compression_ratios", "cassandra/fig6"]
-    for summary in result["summary"].values():
+    for summary in result.summary.values():
         assert summary["cells"] == summary["covered"]
-        assert summary["beats_simplest"]
+        assert summary["reproduced"]
         assert set(summary["fitted"]) == {"base_scale", "row_spread"}
-    ratios = result["summary"]["huffllm/compression_ratios"]
+    ratios = result.summary["compression_ratios"]
     assert ratios["relative_error"]["predicted"]["cells"] == 40
     for peer in ratios["simplest_predictors"].values():
-        assert ratios["relative_error_all"]["max"] < peer["max"] / 3
+        assert ratios["judged"]["max"] < peer["max"] / 3
 
 
-def test_huffman_redundancy_explains_most_of_the_gap(result):
-    items = {entry["item"]: entry["bits_per_weight"] for entry in result["explanation"]}
+def test_huffman_redundancy_explains_most_of_the_gap(result, sample):
+    explanation = explain_gap(sample.counts["Llama", "float16"])
+    items = {entry["item"]: entry["bits_per_weight"] for entry in explanation}
     total = items["Huffman bits per weight (in the table)"]
-    parts = [entry["bits_per_weight"] for entry in result["explanation"]][:6]
+    parts = [entry["bits_per_weight"] for entry in explanation][:6]
     np.testing.assert_allclose(sum(parts), total)
     (llama,) = {
         row["model_value"]
@@ -177,21 +205,3 @@ def test_huffman_redundancy_explains_most_of_the_gap(result):
     # Four values of about a quarter, and rare ones that need room: one of the four has three bits.
     assert 0.2 < items["Huffman redundancy of the lower mantissa"] < 0.26
     assert total - items["sum of the fields' entropies"] > 0.25
-
-
-def test_command(monkeypatch, capsys, tmp_path, result):
-    monkeypatch.setattr(command, "reproduce", lambda seed: result)
-    monkeypatch.setattr("sys.argv", ["huffllm", "--json", str(tmp_path / "a" / "r.json"), "--out", str(tmp_path / "b")])
-    command.main()
-    text = capsys.readouterr().out
-    assert "NOT reproduced" not in text
-    assert "All bars are met." in text
-    assert "base_scale = " in text
-    assert "fitted: exposed_load_share = " in text
-    written = json.loads((tmp_path / "a" / "r.json").read_text(encoding="utf-8"))
-    assert written["schema_version"] == 1
-    # Compression, savings, and what else is printed of the hardware.
-    assert len(written["rows"]) == 56 + 204 + 4
-    assert len(written["savings"]["rows_printed_ratio"]) == 204
-    for name in ("compression", "savings", "roofline", "cam"):
-        assert (tmp_path / "b" / f"huffllm_{name}.png").stat().st_size > 10_000

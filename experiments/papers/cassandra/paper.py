@@ -1,0 +1,194 @@
+"""Cassandra's Table V, its hardware and Fig. 6, declared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from experiments.papers.cassandra import area_power, consequences, exponents, units
+from experiments.papers.cassandra.units import MM2, npu_decoder
+from experiments.papers.huffllm import compression
+from experiments.reproduce.errors import each
+from experiments.reproduce.paper import Detail, Outcome, Paper, Row, Table
+
+__all__ = ["PAPER"]
+
+
+def _share(metric: str) -> Mapping[str, float]:
+    column = area_power.table5_areas(metric)
+    return {module: 100.0 * value / sum(column.values()) for module, value in column.items()}
+
+
+def _ratio_from(metric: str):
+    """A module's share of a printed column, for the printed ratios alone."""
+    shares = _share(metric)
+    return lambda row: shares[row["conditions"]["module"]] if row["metric"] == "area_ratio" else None
+
+
+def _without_shares(row: Row) -> float:
+    return float(units.counters_scan()[units.COUNTERS - 1]["decoders_together"])
+
+
+def _unit_figures(solved: Any) -> dict[str, float]:
+    areas, ratios = area_power.table5_areas(), area_power.table5_areas("area_ratio")
+    return {
+        "SRAM area, mm^2": area_power.corrected_sram_area(areas, ratios["SRAM"]),
+        "area of a decoder, mm^2": npu_decoder().area_m2 / MM2,
+        "power of a decoder, W": npu_decoder().power_w,
+    }
+
+
+def _ratios_explained(outcome: Outcome) -> list[dict[str, Any]]:
+    """The identity behind Table V's ratios: errors of the corrected sum, and of the printed one."""
+    shares, rows = _share("area"), [row for row in outcome.of("table5_area_power") if row["metric"] == "area_ratio"]
+    return [
+        {
+            "module": row["conditions"]["module"],
+            "printed_percent": row["paper_value"],
+            "corrected_percent": row["model_value"],
+            "of_printed_sum_percent": shares[row["conditions"]["module"]],
+            "rounds_to_printed": round(row["model_value"], 1) == row["paper_value"],
+        }
+        for row in rows
+    ]
+
+
+TABLES = (
+    Table(
+        name="table5_area_power",
+        title="Table V: area and power of the NPU",
+        model=area_power.table5,
+        label=("module",),
+        simplest={
+            "printed area over the sum of printed areas": each(_ratio_from("area")),
+            "the power column's shares": each(_ratio_from("power")),
+        },
+        fitted=_unit_figures,
+        fitted_to="cells of this table",
+        choices=("the SRAM area is the one that its printed ratio asks for",),
+        doubts=(
+            "an identity: ratios are areas over their sum, areas and powers are units times counts",
+            "the printed SRAM area, 24.1 mm^2, is 25.8 % of the printed areas, not 24.8 %",
+        ),
+    ),
+    Table(
+        name="hardware_specs",
+        title="VI-A and VI-D: hardware, and the number of decoders",
+        model=area_power.decoders,
+        label=("device",),
+        simplest={"the same units without shares": lambda rows: _without_shares},
+        fitted=lambda solved: {"zero counters of a unit": float(units.COUNTERS)},
+        fitted_to="the printed number of decoders",
+        choices=(
+            "a clock of 1 GHz, which the paper does not print",
+            "the scratchpad's 1024 bytes are read as bytes per cycle, in 8 shares of a cache block",
+        ),
+        doubts=("one fitted number to one cell tests nothing",),
+    ),
+    Table(
+        name="claims",
+        title="Prose: overhead over the NPU",
+        model=area_power.overhead,
+        label=("claim_id",),
+        simplest={
+            "sum of the printed ratios": lambda rows: lambda row: area_power.shares()["area, sum of printed ratios"]
+        },
+        doubts=("arithmetic on Table V; the sum of its printed ratios is 2.0 % already",),
+    ),
+    Table(
+        name="fig6",
+        title="Fig. 6: exponents",
+        model=exponents.unary_length,
+        label=("claim_id",),
+        # Another paper's entropy is the lower bound of this length.
+        simplest={"the exponent's entropy": lambda rows: lambda row: compression.fitted_cells()["exponent"]},
+        fitted=exponents.fitted,
+        fitted_to="two entropies of Llama-3-8B printed in Huff-LLM",
+        choices=("weights are Gaussian rows of log-normal scale",),
+        source="claims",
+        where=lambda cell: "Fig. 6(" in cell.conditions.get("conditions", ""),
+    ),
+)
+
+PAPER = Paper(
+    name="cassandra",
+    title="Cassandra: Enabling Reasoning LLMs at Edge via Self-Speculative Decoding",
+    folder=Path(__file__).parent,
+    minutes=0.2,
+    tables=TABLES,
+    solve=compression.sample,
+    details=(
+        Detail(
+            "per_unit",
+            "Figures of a unit: Table V over the number of units (input)",
+            lambda outcome: area_power.per_unit(),
+            {
+                "module": "{module}",
+                "unit": "{unit}",
+                "count": "{count:,.0f}",
+                "area, um^2": "{area_um2:.4g}",
+                "power, uW": "{power_uw:.4g}",
+                "note": "{note}",
+            },
+            lambda value: [e | {"area_um2": e["area_m2"] * 1e12, "power_uw": e["power_w"] * 1e6} for e in value],
+        ),
+        Detail(
+            "ratios",
+            "Table V's ratios, percent: areas over their sum, with SRAM's corrected and as printed",
+            _ratios_explained,
+            {
+                "module": "{module}",
+                "printed": "{printed_percent:g}",
+                "corrected": "{corrected_percent:.2f}",
+                "as printed": "{of_printed_sum_percent:.2f}",
+                "rounds to it": "{rounds_to_printed}",
+            },
+        ),
+        Detail(
+            "counters",
+            f"Decoders for 1024 bytes per cycle, codewords of {units.MEAN_CODE_BITS} bits (printed: 40)",
+            lambda outcome: units.counters_scan(),
+            {
+                "counters of 8 bits": "{counters}",
+                "bytes per cycle": "{decoded_bytes_per_cycle:.2f}",
+                "in 8 shares of 128 bytes": "{decoders_in_shares}",
+                "together": "{decoders_together}",
+            },
+            lambda value: value[:8],
+        ),
+        Detail(
+            "shares",
+            "Encoder and decoder over the NPU, percent; sums in mm^2",
+            lambda outcome: area_power.shares(),
+            {"reading": "{name}", "value": "{value:.3f}"},
+            lambda value: [{"name": name, "value": share} for name, share in value.items()],
+        ),
+        Detail(
+            "bounds",
+            "The same units on other chips, percent of the die; decoders of 1 GHz (assumed) for drafting from memory",
+            lambda outcome: consequences.bounds(),
+            {
+                "device": "{device}",
+                "decoders": "{decoders_for_memory}",
+                "scaled": "{scaled}",
+                "as at 28 nm": "{unscaled}",
+            },
+            lambda value: [
+                e
+                | {
+                    "scaled": f"{e['percent_ideally_scaled']:.3f}" if "die_mm2" in e else "",
+                    "unscaled": f"{e['percent_unscaled']:.2f}" if "die_mm2" in e else "",
+                }
+                for e in value
+            ],
+        ),
+        Detail(
+            "checks",
+            "What follows from the units",
+            lambda outcome: consequences.checks(),
+            {"item": "{item}", "value": "{value:.4g}", "unit": "{unit}"},
+        ),
+    ),
+    missed_bars=area_power.missed_bars,
+)

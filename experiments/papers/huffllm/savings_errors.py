@@ -1,0 +1,157 @@
+"""Errors of savings in percentage points, beside constants fitted to the same cells; order of cells; benchmarks left out."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from experiments.papers.huffllm.chips import BENCHMARK_TOKENS
+from experiments.papers.huffllm.savings import Cell, calibrate, is_fitted, predict
+from experiments.papers.huffllm.savings_model import Case, Fitted
+
+__all__ = [
+    "BARS",
+    "compare",
+    "constant_predictor",
+    "errors_of",
+    "leave_one_benchmark_out",
+    "missed_bars",
+    "ordering",
+]
+
+#: Mean absolute errors, in percentage points, that a reproduction must not exceed.
+BARS = {"latency_saving": 0.45, "energy_saving": 2.0}
+
+#: Printed differences below this, in points, are no order: rounding and a mapper's chance.
+_ORDER_POINTS = 0.1
+
+
+def constant_predictor(some: Sequence[Cell], bits: Mapping[str, float]) -> Callable[[Cell], float]:
+    """The simplest predictor: a constant per metric, architecture and bandwidth, times 1 - bits / 16; fitted to the cells."""
+    group = lambda cell: (cell.metric, cell.case.architecture, cell.case.bandwidth_gbps)
+    bound = lambda cell: 100 * (1 - bits[cell.case.model] / 16)
+    constants = {}
+    for key in {group(cell) for cell in some}:
+        x, y = np.array([(bound(cell), cell.saving) for cell in some if group(cell) == key]).T
+        constants[key] = (x @ y) / (x @ x)
+    return lambda cell: constants[group(cell)] * bound(cell)
+
+
+def errors_of(some: Sequence[Cell], predictor: Callable[[Cell], float]) -> dict[str, float]:
+    """Number of cells, mean and largest absolute error in percentage points."""
+    errors = [abs(predictor(cell) - cell.saving) for cell in some]
+    if not errors:
+        return {"cells": 0, "mean": 0.0, "max": 0.0}
+    return {"cells": len(errors), "mean": float(np.mean(errors)), "max": float(np.max(errors))}
+
+
+def ordering(some: Sequence[Cell], predictor: Callable[[Cell], float]) -> dict[str, int]:
+    """Pairs of cells that differ in the benchmark or in the bandwidth alone: how often the model orders them as printed."""
+    counts = {"right": 0, "tied": 0, "wrong": 0}
+    for one, other in itertools.combinations(some, 2):
+        same = [getattr(one.case, field) == getattr(other.case, field) for field in Case._fields]
+        if one.metric != other.metric or sum(same) != 3 or (same[1] and same[2]):
+            continue
+        printed, ours = one.saving - other.saving, predictor(one) - predictor(other)
+        if abs(printed) >= _ORDER_POINTS:
+            counts["tied" if abs(ours) < 0.005 else "right" if printed * ours > 0 else "wrong"] += 1
+    return counts
+
+
+def leave_one_benchmark_out(all_cells: Sequence[Cell], bits: Mapping[str, float]) -> dict[str, dict[str, Any]]:
+    """Errors of each benchmark's cells when all numbers are fitted to the other two: the model's and the constants'."""
+    result: dict[str, dict[str, Any]] = {}
+    for benchmark in BENCHMARK_TOKENS:
+        kept = [cell for cell in all_cells if cell.benchmark != benchmark]
+        fitted = calibrate(kept, bits)
+        for metric in BARS:
+            counted = [cell for cell in kept if cell.metric == metric and not cell.doubt]
+            left = [
+                cell for cell in all_cells if (cell.benchmark, cell.metric) == (benchmark, metric) and not cell.doubt
+            ]
+            result.setdefault(metric, {})[benchmark] = {
+                "model": errors_of(left, lambda cell, fitted=fitted: predict(cell, bits, fitted)),
+                "constants": errors_of(left, constant_predictor(counted, bits)),
+            }
+    return result
+
+
+def compare(all_cells: Sequence[Cell], bits: Mapping[str, float], fitted: Fitted) -> dict[str, Any]:
+    """The fitted numbers, errors by table and by set of cells with those of the constants, order, and benchmarks left out.
+
+    Args:
+        bits: bits per FP16 weight by model.
+    """
+    distinct = [cell for cell in all_cells if not cell.repeated]
+    model = lambda cell: predict(cell, bits, fitted)
+    return {
+        "fitted": fitted._asdict(),
+        "bits_per_weight": dict(bits),
+        "by_table": {
+            table: _compared([cell for cell in all_cells if cell.table == table and not cell.doubt], model, bits)
+            | {"in_doubt": errors_of([cell for cell in all_cells if cell.table == table and cell.doubt], model)}
+            for table in dict.fromkeys(cell.table for cell in all_cells)
+        },
+        "by_metric": {
+            metric: {
+                name: _compared([cell for cell in distinct if cell.metric == metric and keep(cell)], model, bits)
+                for name, keep in _SETS.items()
+                if metric == "latency_saving" or "OPT" not in name
+            }
+            for metric in BARS
+        },
+        "transferred": {
+            metric: _transferred([cell for cell in distinct if cell.metric == metric], model, bits) for metric in BARS
+        },
+        "leave_one_benchmark_out": leave_one_benchmark_out(distinct, bits),
+    }
+
+
+#: Which cells are compared: those that count, and what the errors are if doubtful ones are let in.
+_SETS: dict[str, Callable[[Cell], bool]] = {
+    "counted": lambda cell: not cell.doubt,
+    "counted, predicted only": lambda cell: not cell.doubt and not is_fitted(cell),
+    "with OPT latencies within their ratio": lambda cell: cell.doubt in ("", "beyond its bound"),
+    "all": lambda cell: True,
+}
+
+
+def missed_bars(compared: Mapping[str, Any]) -> list[str]:
+    """One line for each bar that the counted cells miss: of `BARS`, and of beating the constants."""
+    lines = []
+    for metric, bar in BARS.items():
+        counted = compared["by_metric"][metric]["counted"]
+        mean, constant = counted["model"]["mean"], counted["constants"]["mean"]
+        if mean > bar:
+            lines.append(f"{metric}: mean error {mean:.2f} points, bar {bar}")
+        if mean >= constant:
+            lines.append(f"{metric}: mean error {mean:.2f} points, simplest predictor {constant:.2f}")
+    return lines
+
+
+def _compared(some: Sequence[Cell], model: Callable[[Cell], float], bits: Mapping[str, float]) -> dict[str, Any]:
+    return {
+        "model": errors_of(some, model),
+        "constants": errors_of(some, constant_predictor(some, bits)),
+        "order": ordering(some, model),
+    }
+
+
+def _transferred(some: Sequence[Cell], model: Callable[[Cell], float], bits: Mapping[str, float]) -> dict[str, Any]:
+    """Errors of predicted cells: the model's, and of constants that were fitted to the model's own fitted cells.
+
+    Only where such constants exist: none for the output-stationary array, nor for the vector array's latencies.
+    """
+    fitted = [cell for cell in some if is_fitted(cell)]
+    groups = {(cell.case.architecture, cell.case.bandwidth_gbps) for cell in fitted}
+    left = [
+        cell
+        for cell in some
+        if (cell.case.architecture, cell.case.bandwidth_gbps) in groups
+        and not is_fitted(cell)
+        and cell.doubt in ("", "beyond its bound")
+    ]
+    return {"model": errors_of(left, model), "constants": errors_of(left, constant_predictor(fitted, bits))}

@@ -1,0 +1,58 @@
+"""Relative errors, their spread, and the simplest predictors that a model has to beat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from experiments.reproduce.paper import STATUSES, Row
+
+__all__ = ["beats", "constant", "each", "relative_error", "spread_by_status", "spread_of"]
+
+
+def relative_error(value: float, paper_value: float) -> float | None:
+    """Distance from the printed value over it; None where that is 0 and the other is not."""
+    if paper_value == 0:
+        return 0.0 if value == 0 else None
+    return abs(value - paper_value) / abs(paper_value)
+
+
+def spread_of(errors: Iterable[float | None]) -> dict[str, Any]:
+    """Number, median and largest of some errors; those without a value are counted alone."""
+    errors = list(errors)
+    known = [error for error in errors if error is not None]
+    return {
+        "cells": len(errors),
+        "median": float(np.median(known)) if known else None,
+        "max": float(np.max(known)) if known else None,
+    }
+
+
+def spread_by_status(rows: Iterable[Row]) -> dict[str, dict[str, Any]]:
+    """Spread of the relative errors of each status that occurs."""
+    rows = list(rows)
+    errors = {status: [row["relative_error"] for row in rows if row["status"] == status] for status in STATUSES}
+    return {status: spread_of(some) for status, some in errors.items() if some}
+
+
+def beats(ours: Mapping[str, Any], peer: Mapping[str, Any]) -> bool:
+    """Whether both median and largest error are known and below another predictor's."""
+    return all(None not in (ours[key], peer[key]) and ours[key] < peer[key] for key in ("median", "max"))
+
+
+def each(predict: Callable[[Row], float | None]) -> Callable[[Sequence[Row]], Callable[[Row], float | None]]:
+    """A predictor that needs no other rows."""
+    return lambda rows: predict
+
+
+def constant(*conditions: str) -> Callable[[Sequence[Row]], Callable[[Row], float]]:
+    """The median of the printed values compared, one for each metric and value of these conditions."""
+    group = lambda row: (row["metric"], *(row["conditions"].get(key) for key in conditions))
+
+    def fit(rows: Sequence[Row]) -> Callable[[Row], float]:
+        medians = {g: float(np.median([r["paper_value"] for r in rows if group(r) == g])) for g in map(group, rows)}
+        return lambda row: medians[group(row)]
+
+    return fit

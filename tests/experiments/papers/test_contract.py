@@ -1,0 +1,130 @@
+"""What every paper keeps: rows of printed cells with statuses, summaries that follow from them, and the verdict's rule."""
+
+import csv
+import dataclasses
+import math
+
+import pytest
+
+from experiments.reproduce.errors import spread_by_status
+from experiments.reproduce.paper import STATUSES
+from experiments.reproduce.run import find_paper, paper_names, run_paper
+
+ROW = {
+    "paper",
+    "table",
+    "conditions",
+    "metric",
+    "unit",
+    "paper_value",
+    "model_value",
+    "relative_error",
+    "status",
+    "note",
+    "doubt",
+}
+
+
+@pytest.fixture(scope="module", params=paper_names())
+def paper(request):
+    return find_paper(request.param)
+
+
+@pytest.fixture(scope="module")
+def outcome(paper):
+    return run_paper(dataclasses.replace(paper, details=()))
+
+
+def test_declaration(paper):
+    assert paper.folder.name == paper.name
+    assert paper.title
+    assert paper.minutes > 0
+    names = [table.name for table in paper.tables]
+    assert len(set(names)) == len(names)
+    readme = (paper.folder / "README.md").read_text(encoding="utf-8")
+    assert "differs from the paper" in readme.lower()
+    assert "minute" in readme or "second" in readme
+    # The printed numbers say where they are from.
+    source = (paper.folder / "data" / "README.md").read_text(encoding="utf-8")
+    for path in (paper.folder / "data").glob("*.csv"):
+        assert path.name.startswith(f"{paper.name}_")
+        assert path.name in source
+    for table in paper.tables:
+        assert table.title
+        assert table.label
+        assert table.simplest, f"{table.name} names no simplest predictor"
+        assert (paper.folder / "data" / f"{paper.name}_{table.source or table.name}.csv").is_file()
+        assert table.source == "" or table.name.startswith("fig"), "a table is named after its CSV"
+
+
+def test_rows(paper, outcome):
+    assert outcome.rows
+    for row in outcome.rows:
+        assert set(row) == ROW
+        assert row["paper"] == paper.name
+        assert row["status"] in STATUSES
+        assert math.isfinite(row["model_value"])
+        if row["paper_value"]:
+            error = abs(row["model_value"] - row["paper_value"]) / abs(row["paper_value"])
+            assert math.isclose(row["relative_error"], error, abs_tol=1e-12)
+    keys = [(row["table"], row["metric"], *sorted(row["conditions"].items())) for row in outcome.rows]
+    assert len(set(keys)) == len(keys)
+
+
+def test_each_row_is_a_printed_cell(paper, outcome):
+    for table in paper.tables:
+        path = paper.folder / "data" / f"{paper.name}_{table.source or table.name}.csv"
+        with path.open(encoding="utf-8", newline="") as file:
+            cells = [cell for cell in csv.DictReader(file) if cell.get("status", "printed") == "printed"]
+        for row in outcome.of(table.name):
+            same = [
+                cell
+                for cell in cells
+                if (cell.get("metric") or cell["quantity"]) == row["metric"]
+                and cell["unit"] == row["unit"]
+                and all(cell[key] == text for key, text in row["conditions"].items())
+            ]
+            assert len(same) == 1, row
+            (cell,) = same
+            assert row["paper_value"] == float(cell.get("value") or cell.get("value_low") or cell["value_high"])
+
+
+def test_summaries_follow_from_rows(paper, outcome):
+    assert list(outcome.summary) == [table.name for table in paper.tables]
+    for table in paper.tables:
+        rows, summary = outcome.of(table.name), outcome.summary[table.name]
+        assert summary["cells"] == len(paper.cells(table))
+        assert 0 < summary["covered"] == len(rows) <= summary["cells"]
+        assert summary["relative_error"] == spread_by_status(rows)
+        assert set(summary["by_metric"]) == {row["metric"] for row in rows}
+        judged = [row for row in rows if row["status"] == "predicted" and not row["doubt"]]
+        assert (summary["judged"] or {"cells": 0})["cells"] == len(judged)
+        # Where numbers were fitted, they are told with their values; where a cell is calibrated, something was.
+        assert all(isinstance(value, float) for value in summary["fitted"].values())
+        assert bool(summary["fitted"]) == bool(summary["fitted_to"])
+        assert summary["simplest_predictors"]
+
+
+def test_a_verdict_is_earned(paper, outcome):
+    for table in paper.tables:
+        summary = outcome.summary[table.name]
+        judged = 0
+        for metric, found in summary["by_metric"].items():
+            rows = [row for row in outcome.of(table.name) if row["metric"] == metric]
+            predicted = [row for row in rows if row["status"] == "predicted" and not row["doubt"]]
+            judged += len(predicted)
+            peers = found["simplest_predictors"].get("predicted", {})
+            if not predicted:
+                assert not found["reproduced"]
+                assert not peers
+                continue
+            assert peers, f"{table.name}: nothing simpler to compare {metric} with"
+            for peer in peers.values():
+                assert peer["cells"] == peer["model"]["cells"] <= len(predicted)
+                better = peer["model"]["median"] < peer["median"] and peer["model"]["max"] < peer["max"]
+                assert better or not found["reproduced"]
+            assert max(peer["cells"] for peer in peers.values()) > 0
+        tested = [found for found in summary["by_metric"].values() if found["judged"]]
+        assert summary["reproduced"] == (bool(tested) and all(found["reproduced"] for found in tested))
+        assert summary["verdict"].startswith("reproduced" if summary["reproduced"] else "NOT reproduced")
+        assert not (summary["reproduced"] and judged == 0)

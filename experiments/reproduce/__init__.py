@@ -1,1 +1,1 @@
-"""The papers' tables, reproduced: `python -m experiments.reproduce [PAPER ...]`. What a paper declares is in `paper`."""
+"""The papers' tables, reproduced: `python -m experiments.reproduce [PAPER ...]`. `paper` has the declaration of a paper."""

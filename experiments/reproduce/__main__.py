@@ -1,4 +1,4 @@
-"""The papers' tables, reproduced: every printed cell beside a model's value, and what each table is worth.
+"""The papers' tables, reproduced: each printed cell beside a model's value, and a verdict for each table.
 
 Each row has a status. `predicted`: no number was fitted to the cell's table. `calibrated`: numbers were fitted to the cell.
 `input`: the printed value itself went in. Each table names its fitted numbers, modelling choices and doubts, and the errors

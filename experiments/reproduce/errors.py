@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from experiments.reproduce.paper import STATUSES, Row
+from experiments.reproduce.paper import STATUSES, ComparedCell, MakePredictor, Predictor
 
 __all__ = ["beats", "constant", "each", "relative_error", "spread_by_status", "spread_of"]
 
@@ -30,7 +30,7 @@ def spread_of(errors: Iterable[float | None]) -> dict[str, Any]:
     }
 
 
-def spread_by_status(rows: Iterable[Row]) -> dict[str, dict[str, Any]]:
+def spread_by_status(rows: Iterable[ComparedCell]) -> dict[str, dict[str, Any]]:
     """Spread of the relative errors of each status that occurs."""
     rows = list(rows)
     errors = {status: [row["relative_error"] for row in rows if row["status"] == status] for status in STATUSES}
@@ -42,16 +42,16 @@ def beats(ours: Mapping[str, Any], peer: Mapping[str, Any]) -> bool:
     return all(None not in (ours[key], peer[key]) and ours[key] < peer[key] for key in ("median", "max"))
 
 
-def each(predict: Callable[[Row], float | None]) -> Callable[[Sequence[Row]], Callable[[Row], float | None]]:
+def each(predict: Predictor) -> MakePredictor:
     """A predictor that needs no other rows."""
     return lambda rows: predict
 
 
-def constant(*conditions: str) -> Callable[[Sequence[Row]], Callable[[Row], float]]:
+def constant(*conditions: str) -> MakePredictor:
     """The median of the printed values compared, one for each metric and value of these conditions."""
     group = lambda row: (row["metric"], *(row["conditions"].get(key) for key in conditions))
 
-    def fit(rows: Sequence[Row]) -> Callable[[Row], float]:
+    def fit(rows: Sequence[ComparedCell]) -> Predictor:
         medians = {g: float(np.median([r["paper_value"] for r in rows if group(r) == g])) for g in map(group, rows)}
         return lambda row: medians[group(row)]
 

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from experiments.reproduce.paper import STATUSES, Outcome, Paper, Row
+from experiments.reproduce.paper import STATUSES, ComparedCell, Outcome, Paper
 from jaxspec.errors import InputError
 from jaxspec.partial_files import PartialFiles
 from jaxspec.report.figures.style import BLUE, INK, ORANGE, SKY, VERMILLION, new_figure, styled
@@ -87,7 +87,7 @@ def _short(label: str, most: int = 52) -> str:
     return label if len(label) <= most else f"{label[: most - 1]}…"
 
 
-def _draw_line(axes: Axes, height: int, rows: Sequence[Row], found: dict[str, Any]) -> None:
+def _draw_line(axes: Axes, height: int, rows: Sequence[ComparedCell], found: dict[str, Any]) -> None:
     peers = found["simplest_predictors"].get("predicted", {}).values()
     known = [peer["max"] for peer in peers if peer["max"] is not None]
     if known:

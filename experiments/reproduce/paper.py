@@ -1,4 +1,4 @@
-"""What a paper declares: its tables, the model of each, what was fitted, chosen and doubted, and the simplest predictors.
+"""Declaration of a paper: its tables, their models, fitted numbers, choices, doubts and simplest predictors.
 
 A paper is a folder `experiments/papers/<name>/` with `paper.py`, which defines `PAPER`, and `data/<name>_<table>.csv`, the
 printed numbers. Command line, JSON, printing, verdicts and the figure of errors are written once, in this package.
@@ -13,9 +13,21 @@ from typing import Any, Literal
 
 from matplotlib.figure import Figure
 
-from experiments.reproduce.printed import Cell, printed_cells
+from experiments.reproduce.printed import PrintedCell, printed_cells
 
-__all__ = ["STATUSES", "Detail", "Modelled", "Outcome", "Paper", "Row", "Status", "Table", "as_printed"]
+__all__ = [
+    "STATUSES",
+    "ComparedCell",
+    "Detail",
+    "MakePredictor",
+    "Modelled",
+    "Outcome",
+    "Paper",
+    "Predictor",
+    "PrintedTable",
+    "Status",
+    "as_printed",
+]
 
 Status = Literal["input", "calibrated", "predicted"]
 
@@ -24,12 +36,16 @@ Status = Literal["input", "calibrated", "predicted"]
 STATUSES: tuple[Status, ...] = ("input", "calibrated", "predicted")
 
 #: A printed cell and the model's value, as in the JSON.
-Row = Mapping[str, Any]
+ComparedCell = Mapping[str, Any]
+
+#: A guess at a row's printed value, or None; and how it is made from all rows that are compared.
+Predictor = Callable[[ComparedCell], float | None]
+MakePredictor = Callable[[Sequence[ComparedCell]], Predictor]
 
 
 @dataclasses.dataclass(frozen=True)
 class Modelled:
-    """What a model says of one printed cell.
+    """Model's value for one printed cell.
 
     Attributes:
         value: in the cell's unit.
@@ -43,7 +59,7 @@ class Modelled:
     doubt: str = ""
 
 
-def as_printed(cell: Cell, note: str = "") -> Modelled:
+def as_printed(cell: PrintedCell, note: str = "") -> Modelled:
     """The printed value repeated: an input of the model."""
     return Modelled(cell.value, "input", note)
 
@@ -53,7 +69,7 @@ def _nothing(solved: Any) -> dict[str, float]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Table:
+class PrintedTable:
     """One printed table, or the numbers that the text states of a figure.
 
     Attributes:
@@ -73,15 +89,15 @@ class Table:
 
     name: str
     title: str
-    model: Callable[[Any], Callable[[Cell], Modelled | None]]
+    model: Callable[[Any], Callable[[PrintedCell], Modelled | None]]
     label: tuple[str, ...]
-    simplest: Mapping[str, Callable[[Sequence[Row]], Callable[[Row], float | None]]]
+    simplest: Mapping[str, MakePredictor]
     fitted: Callable[[Any], Mapping[str, float]] = _nothing
     fitted_to: str = ""
     choices: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     source: str = ""
-    where: Callable[[Cell], bool] = lambda cell: True
+    where: Callable[[PrintedCell], bool] = lambda cell: True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,13 +158,13 @@ class Paper:
     title: str
     folder: Path
     minutes: float
-    tables: tuple[Table, ...]
+    tables: tuple[PrintedTable, ...]
     solve: Callable[[int], Any] = lambda seed: None
     details: tuple[Detail, ...] = ()
     figures: Mapping[str, Callable[[Outcome], Figure | None]] = dataclasses.field(default_factory=dict)
     missed_bars: Callable[[Outcome], list[str]] = lambda outcome: []
 
-    def cells(self, table: Table) -> list[Cell]:
+    def cells(self, table: PrintedTable) -> list[PrintedCell]:
         """All numeric cells of a table, in the order of its CSV."""
         path = self.folder / "data" / f"{self.name}_{table.source or table.name}.csv"
         return [cell for cell in printed_cells(path) if table.where(cell)]

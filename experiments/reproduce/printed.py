@@ -8,14 +8,14 @@ import functools
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["Cell", "printed_cells", "printed_value"]
+__all__ = ["PrintedCell", "printed_cells", "printed_value"]
 
 #: Columns that say what a number is, not what it holds under.
 _NOT_CONDITIONS = ("metric", "quantity", "value", "value_low", "value_high", "unit", "status", "note", "section")
 
 
 @dataclasses.dataclass(frozen=True)
-class Cell:
+class PrintedCell:
     """One printed number.
 
     Attributes:
@@ -35,7 +35,7 @@ class Cell:
 
 
 @functools.cache
-def printed_cells(path: Path) -> tuple[Cell, ...]:
+def printed_cells(path: Path) -> tuple[PrintedCell, ...]:
     """The numbers of a CSV; text, and comments in a paper's source (`status` other than printed), left out."""
     with path.open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row.get("status", "printed") == "printed"]
@@ -47,7 +47,9 @@ def printed_cells(path: Path) -> tuple[Cell, ...]:
         except ValueError:
             continue  # a word, a date
         conditions = {key: entry for key, entry in row.items() if key not in _NOT_CONDITIONS and entry}
-        found.append(Cell(row.get("metric") or row["quantity"], row["unit"], value, conditions, row.get("note") or ""))
+        found.append(
+            PrintedCell(row.get("metric") or row["quantity"], row["unit"], value, conditions, row.get("note") or "")
+        )
     return tuple(found)
 
 

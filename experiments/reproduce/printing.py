@@ -1,4 +1,4 @@
-"""The result on a terminal, or plain in a pipe: every cell, what each table is worth, details, and one line per table."""
+"""The result on a terminal, or plain in a pipe: every cell, a summary of each table, details, and one line per table."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from experiments.reproduce.paper import Detail, Paper, Row
-from experiments.reproduce.paper import Table as PaperTable
+from experiments.reproduce.paper import ComparedCell, Detail, Paper, PrintedTable
 from jaxspec.report.terminal import Table, say, show
 
 __all__ = ["show_overview", "show_paper"]
@@ -49,7 +48,9 @@ def show_overview(console: Console, summaries: Mapping[str, Mapping[str, Any]]) 
     show(table, console=console)
 
 
-def _show_table(console: Console, declared: PaperTable, rows: Sequence[Row], summary: Mapping[str, Any]) -> None:
+def _show_table(
+    console: Console, declared: PrintedTable, rows: Sequence[ComparedCell], summary: Mapping[str, Any]
+) -> None:
     table = Table(title=f"{declared.title}: {summary['covered']} of {summary['cells']} cells")
     for heading in ("cell", "metric", "paper", "model", "error", "status", "note"):
         table.add_column(heading, justify="right" if heading in ("paper", "model", "error") else "left")

@@ -15,7 +15,7 @@ import numpy as np
 
 import experiments.papers
 from experiments.reproduce.errors import relative_error
-from experiments.reproduce.paper import Outcome, Paper, Table
+from experiments.reproduce.paper import Outcome, Paper, PrintedTable
 from experiments.reproduce.verdict import summarise
 from jaxspec.errors import InputError
 
@@ -43,7 +43,7 @@ def find_paper(name: str) -> Paper:
     return importlib.import_module(f"experiments.papers.{name}.paper").PAPER
 
 
-def table_rows(paper: Paper, table: Table, solved: Any) -> list[dict[str, Any]]:
+def table_rows(paper: Paper, table: PrintedTable, solved: Any) -> list[dict[str, Any]]:
     """One row for each covered cell of a table."""
     model, rows = table.model(solved), []
     for cell in paper.cells(table):

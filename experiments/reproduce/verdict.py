@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from experiments.reproduce.errors import beats, relative_error, spread_by_status, spread_of
-from experiments.reproduce.paper import STATUSES, Row, Table
+from experiments.reproduce.paper import STATUSES, ComparedCell, PrintedTable
 
 __all__ = ["compare", "summarise"]
 
 
-def compare(table: Table, rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
+def compare(table: PrintedTable, rows: Sequence[ComparedCell]) -> dict[str, dict[str, Any]]:
     """By name of the simplest predictors: their errors, and "model", the model's on the same cells."""
     found = {}
     for name, fit in table.simplest.items():
@@ -29,12 +29,12 @@ def compare(table: Table, rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _certain(rows: Sequence[Row], status: str) -> list[Row]:
+def _certain(rows: Sequence[ComparedCell], status: str) -> list[ComparedCell]:
     """Rows of a status, without cells in doubt."""
     return [row for row in rows if row["status"] == status and not row["doubt"]]
 
 
-def _of_metric(table: Table, rows: Sequence[Row]) -> dict[str, Any]:
+def _of_metric(table: PrintedTable, rows: Sequence[ComparedCell]) -> dict[str, Any]:
     judged = _certain(rows, "predicted")
     peers = {status: compare(table, _certain(rows, status)) for status in STATUSES}
     unbeaten = [name for name, peer in peers["predicted"].items() if not peer["beaten"]]
@@ -49,7 +49,9 @@ def _of_metric(table: Table, rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def summarise(table: Table, rows: Sequence[Row], *, cells: int, fitted: dict[str, float]) -> dict[str, Any]:
+def summarise(
+    table: PrintedTable, rows: Sequence[ComparedCell], *, cells: int, fitted: dict[str, float]
+) -> dict[str, Any]:
     """The summary of one table's rows.
 
     Args:

@@ -7,28 +7,25 @@ from typing import Any
 import numpy as np
 
 from experiments.tree_search.recording import Recorded, Settings
+from jaxspec.studies.tree.growth import Search, grow
 from jaxspec.trees.aat_law import fit_aat_law, r_squared
 from jaxspec.trees.optimal_tree import RankedTree
-from jaxspec.trees.rank_traces import AATBySize, aat_by_size, prior_scores_from_traces
-from jaxspec.trees.searches import (
-    depth_first_growth,
-    greedy_growth,
-    maximal_tree,
-    prior_score_growth,
-    width_first_growth,
-)
+from jaxspec.trees.rank_traces import AATBySize, aat_by_size
+from jaxspec.trees.searches import maximal_tree
 from jaxspec.trees.text_ratios import paired_difference
-from jaxspec.trees.trace_statistics import acceptance_table
 
 __all__ = ["BASELINES", "LAW_LENGTHS", "PRIOR", "compare", "law_entry", "tree_growths"]
 
 PRIOR = "prior score"
 BASELINES = ("width", "depth")
 
+#: Searches of `jaxspec tree` by their names here.
+_SEARCHES: dict[str, Search] = {PRIOR: "prior", "width": "width", "depth": "depth", "independent": "greedy"}
+
 #: Verification lengths that the law is fitted to, spread evenly over their logarithms; all others check it.
 LAW_LENGTHS = (2, 5, 12, 28, 64)
 
-#: Ranks in the table of independent chances.
+#: Ranks in the table of independent chances; later guesses are hardly ever right.
 _TABLE_RANKS = 16
 
 
@@ -38,13 +35,17 @@ def tree_growths(recorded: Recorded, settings: Settings) -> dict[str, RankedTree
     "independent" grows by the largest product of chances, the optimum if acceptance at each depth and rank were independent.
     """
     maximal = maximal_tree(settings.nodes, depth=settings.depth)
-    scores = prior_scores_from_traces(maximal, recorded.calibration, num_tokens=settings.output_tokens)
-    table = np.asarray(acceptance_table(recorded.calibration, depth=settings.depth, ranks=_TABLE_RANKS).table)
     return {
-        PRIOR: prior_score_growth(maximal, scores),
-        "width": width_first_growth(maximal),
-        "depth": depth_first_growth(maximal),
-        "independent": greedy_growth(np.clip(table, 0.0, 1.0), settings.nodes),
+        name: grow(
+            search,
+            None if search == "greedy" else maximal,
+            recorded.calibration,
+            nodes=settings.nodes,
+            depth=settings.depth,
+            vocabulary=_TABLE_RANKS,
+            num_tokens=settings.output_tokens,
+        )
+        for name, search in _SEARCHES.items()
     }
 
 

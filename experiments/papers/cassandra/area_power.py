@@ -8,7 +8,7 @@ from typing import Any
 from experiments.papers.cassandra import units
 from experiments.papers.cassandra.units import BFLOAT16_MACS, MM2, NPU, npu_decoder, npu_encoder, printed_value
 from experiments.reproduce.paper import Modelled, Outcome, as_printed
-from experiments.reproduce.printed import Cell
+from experiments.reproduce.printed import PrintedCell
 from hwmodels.decoders import decode_cost, decoder
 
 __all__ = [
@@ -73,7 +73,7 @@ def per_unit() -> list[dict[str, Any]]:
     ]
 
 
-def table5(solved: Any) -> Callable[[Cell], Modelled]:
+def table5(solved: Any) -> Callable[[PrintedCell], Modelled]:
     """Table V: units times counts, and ratios of areas. All of it follows from its own cells by arithmetic: input."""
     per_module = {entry["module"]: entry for entry in per_unit()}
     units_of, encoders = npu_decoder(), npu_encoder()
@@ -86,7 +86,7 @@ def table5(solved: Any) -> Callable[[Cell], Modelled]:
     areas["Cassandra Encoder"] = float(encoders.total_area_m2) / MM2
     columns = {"area": areas, "power": powers, "area_ratio": _corrected_ratios(areas)}
 
-    def model(cell: Cell) -> Modelled:
+    def model(cell: PrintedCell) -> Modelled:
         module, metric = cell["module"], cell.metric
         note = "printed area and ratio contradict each other" if module == "SRAM" else ""
         if metric == "area_ratio" and module != "SRAM":
@@ -127,11 +127,11 @@ def shares() -> dict[str, float]:
     }
 
 
-def decoders(solved: Any) -> Callable[[Cell], Modelled | None]:
+def decoders(solved: Any) -> Callable[[PrintedCell], Modelled | None]:
     """The number of decoders from the scratchpad's bandwidth; other specifications that the model reads are input."""
     note = f"{units.COUNTERS} counters of {units.CHUNK_BITS} bits per unit, fitted; 8 shares of 128 bytes, assumed"
 
-    def model(cell: Cell) -> Modelled | None:
+    def model(cell: PrintedCell) -> Modelled | None:
         if cell.metric == "num_cassandra_decoders":
             return Modelled(float(units.decoder_count()), "calibrated", note)
         unread = (NPU, "memory_capacity")
@@ -140,7 +140,7 @@ def decoders(solved: Any) -> Callable[[Cell], Modelled | None]:
     return model
 
 
-def overhead(solved: Any) -> Callable[[Cell], Modelled | None]:
+def overhead(solved: Any) -> Callable[[PrintedCell], Modelled | None]:
     """The overhead of 2 %: a ratio of Table V's printed areas, so input."""
     value = shares()["area, over the NPU without Cassandra, SRAM corrected"]
     return lambda cell: Modelled(value, "input", "from Table V alone") if cell["claim_id"] == "CAS023" else None

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from experiments.papers.huffllm import compression, measure
 from experiments.reproduce.paper import Modelled
-from experiments.reproduce.printed import Cell
+from experiments.reproduce.printed import PrintedCell
 
 __all__ = ["fitted", "unary_length"]
 
 
-def unary_length(sample: compression.Sample) -> Callable[[Cell], Modelled | None]:
+def unary_length(sample: compression.Sample) -> Callable[[PrintedCell], Modelled | None]:
     """Of the exponents of Llama's weights in bfloat16; the KV cache's entropy, Fig. 6(a), is not covered."""
     length = measure.mean_unary_length(sample.counts["Llama", "bfloat16"])
     note = "fitted to another paper's entropies"

@@ -10,7 +10,7 @@ from experiments.papers.cassandra import area_power, consequences, exponents, un
 from experiments.papers.cassandra.units import MM2, npu_decoder
 from experiments.papers.huffllm import compression
 from experiments.reproduce.errors import each
-from experiments.reproduce.paper import Detail, Outcome, Paper, Row, Table
+from experiments.reproduce.paper import ComparedCell, Detail, Outcome, Paper, PrintedTable
 
 __all__ = ["PAPER"]
 
@@ -26,7 +26,7 @@ def _ratio_from(metric: str):
     return lambda row: shares[row["conditions"]["module"]] if row["metric"] == "area_ratio" else None
 
 
-def _without_shares(row: Row) -> float:
+def _without_shares(row: ComparedCell) -> float:
     return float(units.counters_scan()[units.COUNTERS - 1]["decoders_together"])
 
 
@@ -55,7 +55,7 @@ def _ratios_explained(outcome: Outcome) -> list[dict[str, Any]]:
 
 
 TABLES = (
-    Table(
+    PrintedTable(
         name="table5_area_power",
         title="Table V: area and power of the NPU",
         model=area_power.table5,
@@ -72,7 +72,7 @@ TABLES = (
             "the printed SRAM area, 24.1 mm^2, is 25.8 % of the printed areas, not 24.8 %",
         ),
     ),
-    Table(
+    PrintedTable(
         name="hardware_specs",
         title="VI-A and VI-D: hardware, and the number of decoders",
         model=area_power.decoders,
@@ -86,7 +86,7 @@ TABLES = (
         ),
         doubts=("one fitted number to one cell tests nothing",),
     ),
-    Table(
+    PrintedTable(
         name="claims",
         title="Prose: overhead over the NPU",
         model=area_power.overhead,
@@ -96,7 +96,7 @@ TABLES = (
         },
         doubts=("arithmetic on Table V; the sum of its printed ratios is 2.0 % already",),
     ),
-    Table(
+    PrintedTable(
         name="fig6",
         title="Fig. 6: exponents",
         model=exponents.unary_length,

@@ -44,7 +44,7 @@ MM2 = 1e-6
 NPU = "systolic array NPU"
 
 
-def printed(name: str) -> tuple[csv.Cell, ...]:
+def printed(name: str) -> tuple[csv.PrintedCell, ...]:
     """Numbers of a table."""
     return csv.printed_cells(DATA / f"cassandra_{name}.csv")
 

@@ -1,4 +1,4 @@
-"""What the fitted model says of a board: Llama-3.1-8B over contexts."""
+"""Predictions of the fitted model for a board: Llama-3.1-8B over contexts."""
 
 from __future__ import annotations
 

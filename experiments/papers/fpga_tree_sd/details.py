@@ -14,7 +14,7 @@ from experiments.papers.fpga_tree_sd.model import BOARDS, LENGTHS, accepted_toke
 from experiments.papers.fpga_tree_sd.printed import claim
 from experiments.papers.fpga_tree_sd.simplest import PLATFORMS
 from experiments.reproduce.errors import beats, relative_error, spread_of
-from experiments.reproduce.paper import Detail, Outcome, Row
+from experiments.reproduce.paper import ComparedCell, Detail, Outcome
 
 __all__ = ["BARS", "DETAILS", "missed_bars"]
 
@@ -38,7 +38,7 @@ def boards(outcome: Outcome) -> list[dict[str, Any]]:
     return [_of_board(board, [row for row in rows if row["conditions"]["board"] == board]) for board in BOARDS]
 
 
-def _of_board(board: str, rows: Sequence[Row]) -> dict[str, Any]:
+def _of_board(board: str, rows: Sequence[ComparedCell]) -> dict[str, Any]:
     ours = spread_of([row["relative_error"] for row in rows])
     simple = {name: peer(rows) for name, peer in PLATFORMS.items()} if board != "V80" else {}
     simple = {name: spread_of(_errors(predict, rows)) for name, predict in simple.items()}
@@ -52,7 +52,7 @@ def _of_board(board: str, rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _errors(predict: Callable[[Row], float | None], rows: Sequence[Row]) -> list[float | None]:
+def _errors(predict: Callable[[ComparedCell], float | None], rows: Sequence[ComparedCell]) -> list[float | None]:
     said = [(predict(row), row["paper_value"]) for row in rows]
     return [relative_error(value, printed) for value, printed in said if value is not None]
 

@@ -23,7 +23,7 @@ from experiments.papers.fpga_tree_sd.calibration import fit
 from experiments.papers.fpga_tree_sd.model import LENGTHS, ORIGINAL_DEPTH, at_lengths, board_times, cycle, depth
 from experiments.papers.fpga_tree_sd.printed import CONTEXTS, cells, claim, table_one
 from experiments.reproduce.paper import Modelled, as_printed
-from experiments.reproduce.printed import Cell
+from experiments.reproduce.printed import PrintedCell
 from hwmodels.speculation.verification_length import unified_length
 
 __all__ = ["MODELS", "averages", "claims", "solve_tasks", "tasks", "tree_searches"]
@@ -79,11 +79,11 @@ def solve_tasks() -> Tasks:
     )
 
 
-def tasks(solved: Any) -> Callable[[Cell], Modelled]:
+def tasks(solved: Any) -> Callable[[PrintedCell], Modelled]:
     """Table II, all 15 cells."""
     found = solve_tasks()
 
-    def model(cell: Cell) -> Modelled:
+    def model(cell: PrintedCell) -> Modelled:
         task = cell["benchmark"]
         values = {
             "best_verification_length": found.length,
@@ -98,7 +98,7 @@ def tasks(solved: Any) -> Callable[[Cell], Modelled]:
     return model
 
 
-def tree_searches(solved: Any) -> Callable[[Cell], Modelled]:
+def tree_searches(solved: Any) -> Callable[[PrintedCell], Modelled]:
     """Table III, all 11 cells."""
     times, fitted = board_times("V80", (TREE_CONTEXT,)), fit().fitted
     passes = {
@@ -116,7 +116,7 @@ def tree_searches(solved: Any) -> Callable[[Cell], Modelled]:
         found[method] = predict(times, fitted, run=run._replace(accepted=accepted))
     autoregressive = float(found["Width"].autoregressive[0])
 
-    def model(cell: Cell) -> Modelled:
+    def model(cell: PrintedCell) -> Modelled:
         method = cell["method"]
         if method == "AR":
             return Modelled(autoregressive, "predicted") if cell.metric == "performance" else as_printed(cell)
@@ -131,10 +131,10 @@ def tree_searches(solved: Any) -> Callable[[Cell], Modelled]:
     return model
 
 
-def averages(solved: Any) -> Callable[[Cell], Modelled | None]:
+def averages(solved: Any) -> Callable[[PrintedCell], Modelled | None]:
     """The averages of Fig. 4: LongSpec's four of six."""
 
-    def model(cell: Cell) -> Modelled | None:
+    def model(cell: PrintedCell) -> Modelled | None:
         if cell["model"] not in MODELS or cell["sd_algorithm"] != "LongSpec":
             return None
         times = board_times("V80", CONTEXTS, architecture_name=MODELS[cell["model"]])
@@ -144,7 +144,7 @@ def averages(solved: Any) -> Callable[[Cell], Modelled | None]:
     return model
 
 
-def claims(solved: Any) -> Callable[[Cell], Modelled | None]:
+def claims(solved: Any) -> Callable[[PrintedCell], Modelled | None]:
     """Averages of Table I in the prose, and of gains over the other sets on other models: five numbers of the prose."""
     printed, found = table_one(), board_table("V80", CONTEXTS)
     gains = found.best_performance[:, None] / at_lengths(found.performance, printed.lengths)
@@ -161,7 +161,7 @@ def claims(solved: Any) -> Callable[[Cell], Modelled | None]:
         over["FPG009"].append(done.best_performance / done.performance[:, -1])
         over["FPG010"].append(done.best_performance / at_lengths(done.performance, law_naive))
 
-    def model(cell: Cell) -> Modelled | None:
+    def model(cell: PrintedCell) -> Modelled | None:
         claim_id = cell["claim_id"]
         if claim_id in averaged:
             value, recomputed = averaged[claim_id]

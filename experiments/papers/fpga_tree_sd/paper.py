@@ -8,7 +8,7 @@ from experiments.papers.fpga_tree_sd import figures, other_tables, simplest, tab
 from experiments.papers.fpga_tree_sd.calibration import fit, fitted_numbers
 from experiments.papers.fpga_tree_sd.details import DETAILS, missed_bars
 from experiments.papers.fpga_tree_sd.printed import PAPER as NAME
-from experiments.reproduce.paper import Paper, Table
+from experiments.reproduce.paper import Paper, PrintedTable
 
 __all__ = ["PAPER"]
 
@@ -17,7 +17,7 @@ _MEMORY = "memory efficiency and KV traffic of the boards were fitted to Table I
 _LAW = "AAT curves are not measured: other tasks, models and trees have the fitted law with what the text says of them"
 
 TABLES = (
-    Table(
+    PrintedTable(
         name="table1_llama31_8b",
         title="Table I: Llama-3.1-8B on V80",
         model=tables.table1,
@@ -31,7 +31,7 @@ TABLES = (
             "context 16384 is 28.67 tokens/s here and 28.42 in Table IV (F2)",
         ),
     ),
-    Table(
+    PrintedTable(
         name="table2_task_consistency",
         title="Table II: tasks",
         model=other_tables.tasks,
@@ -42,7 +42,7 @@ TABLES = (
         choices=("each task gains a share more tokens than the law; context 128, where Gov-Report equals Table I",),
         doubts=("neither context nor unified length is printed (F4)",),
     ),
-    Table(
+    PrintedTable(
         name="table3_tree_search",
         title="Table III: tree searches",
         model=other_tables.tree_searches,
@@ -54,7 +54,7 @@ TABLES = (
             "near the best length throughput is nearly flat, so that it is met at lengths that are not",
         ),
     ),
-    Table(
+    PrintedTable(
         name="table4_platforms",
         title="Table IV: four boards",
         model=tables.platforms,
@@ -66,7 +66,7 @@ TABLES = (
             "VHK158 has V80's memory, so that its autoregressive cells are V80's by construction",
         ),
     ),
-    Table(
+    PrintedTable(
         name="fig4_average_speedup",
         title="Fig. 4: averages over contexts",
         model=other_tables.averages,
@@ -75,7 +75,7 @@ TABLES = (
         choices=(_LAW,),
         doubts=("EAGLE-3's cells are not covered: its tokens per cycle and contexts are not printed",),
     ),
-    Table(
+    PrintedTable(
         name="claims",
         title="Prose: averages",
         model=other_tables.claims,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.reproduce.printed import Cell, printed_cells, printed_value
+from experiments.reproduce.printed import PrintedCell, printed_cells, printed_value
 
 __all__ = ["CONTEXTS", "DATA", "NAIVE_SLOPE", "PAPER", "SETS", "TableOne", "cells", "claim", "table_one"]
 
@@ -20,7 +20,7 @@ CONTEXTS = (128, 512, 2048, 4096, 8192, 16384)
 SETS = ("Ori set", "Naive set", "Best set")
 
 
-def cells(table: str) -> tuple[Cell, ...]:
+def cells(table: str) -> tuple[PrintedCell, ...]:
     """Numbers of a table."""
     return printed_cells(DATA / f"{PAPER}_{table}.csv")
 

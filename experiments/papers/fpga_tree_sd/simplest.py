@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.papers.fpga_tree_sd.printed import CONTEXTS, SETS, cells, claim, table_one
 from experiments.reproduce.errors import constant, each
-from experiments.reproduce.paper import Row
+from experiments.reproduce.paper import ComparedCell
 
 __all__ = ["AVERAGES", "CLAIMS", "PLATFORMS", "TABLE_ONE", "TASKS", "TREES"]
 
@@ -20,7 +20,7 @@ def _printed(table: str, *keys: str) -> Mapping[tuple[str, ...], float]:
     return {(*(cell[key] for key in keys), cell.metric): cell.value for cell in cells(table)}
 
 
-def _one_speedup(row: Row) -> float | None:
+def _one_speedup(row: ComparedCell) -> float | None:
     """The median printed speedup of a set; a throughput is that times the printed autoregressive one."""
     printed, conditions = table_one(), row["conditions"]
     if conditions["method"] not in SETS or row["metric"] == "verification_length":
@@ -36,7 +36,7 @@ TABLE_ONE = {
 }
 
 
-def _own_best(row: Row) -> float:
+def _own_best(row: ComparedCell) -> float:
     if row["metric"] == "best_verification_length":
         return float(
             np.median([cell.value for cell in cells("table2_task_consistency") if cell.metric == row["metric"]])
@@ -47,7 +47,7 @@ def _own_best(row: Row) -> float:
 TASKS = {"the median length, and the paper's own best speedup": each(_own_best)}
 
 
-def _other_cell(row: Row) -> float | None:
+def _other_cell(row: ComparedCell) -> float | None:
     """The best tree's printed cell for other trees; Table IV's for V80 at this context for the best tree and for AR."""
     method, metric = row["conditions"]["method"], row["metric"]
     if method in ("Width", "Depth"):
@@ -64,7 +64,7 @@ def _other_cell(row: Row) -> float | None:
 TREES = {"one constant": constant(), "the search's printed cell; for itself and AR, Table IV's": each(_other_cell)}
 
 
-def _v80(row: Row) -> float | None:
+def _v80(row: ComparedCell) -> float | None:
     """V80's printed cell at the same context; throughputs by its speedup, or by the ratio of the bandwidths."""
     conditions, value = row["conditions"], _printed("table4_platforms", "board", "context_length")
     board, context, metric = conditions["board"], conditions["context_length"], row["metric"]
@@ -80,7 +80,7 @@ def _v80(row: Row) -> float | None:
 _V80_GBPS = {float(cell["bandwidth_gbps"]) for cell in cells("table4_platforms") if cell["board"] == "V80"}.pop()
 
 
-def _median_of_table_one(row: Row) -> float | None:
+def _median_of_table_one(row: ComparedCell) -> float | None:
     """Table I's median speedup or best length; its neighbouring contexts' mean for autoregressive decoding on V80."""
     conditions, printed = row["conditions"], table_one()
     if row["metric"] == "ar_performance":
@@ -111,7 +111,7 @@ AVERAGES = {
 }
 
 
-def _llama_gain(row: Row) -> float | None:
+def _llama_gain(row: ComparedCell) -> float | None:
     """Llama-3.1-8B's printed gain over the same set, for those of other models."""
     other = {"FPG009": "FPG004", "FPG010": "FPG005"}.get(row["conditions"]["claim_id"])
     return None if other is None else claim(other)

@@ -11,7 +11,7 @@ from experiments.papers.fpga_tree_sd.boards import PLATFORM_CONTEXTS, board_tabl
 from experiments.papers.fpga_tree_sd.model import BOARDS, at_lengths
 from experiments.papers.fpga_tree_sd.printed import CONTEXTS, SETS, cells, table_one
 from experiments.reproduce.paper import Modelled, as_printed
-from experiments.reproduce.printed import Cell
+from experiments.reproduce.printed import PrintedCell
 
 __all__ = ["platforms", "printed_shares", "shares_of_maximum", "table1"]
 
@@ -19,12 +19,12 @@ __all__ = ["platforms", "printed_shares", "shares_of_maximum", "table1"]
 _REPEATED = {("V80", 4096), ("V80", 16384)}
 
 
-def table1(solved: Any) -> Callable[[Cell], Modelled]:
+def table1(solved: Any) -> Callable[[PrintedCell], Modelled]:
     """Table I: throughputs and best lengths are fitted, the original lengths are LongSpec's, naive ones are predicted."""
     found, printed = board_table("V80", CONTEXTS), table_one()
     at_printed, naive = at_lengths(found.performance, printed.lengths), naive_lengths()
 
-    def model(cell: Cell) -> Modelled:
+    def model(cell: PrintedCell) -> Modelled:
         context, method = CONTEXTS.index(int(cell["context_length"])), cell["method"]
         column = SETS.index(method) if method in SETS else -1
         performance = found.autoregressive[context] if column < 0 else at_printed[context, column]
@@ -48,12 +48,12 @@ def shares_of_maximum() -> list[float]:
     return (at_lengths(found.performance, table_one().lengths)[:, 2] / found.performance.max(axis=1)).tolist()
 
 
-def platforms(solved: Any) -> Callable[[Cell], Modelled]:
+def platforms(solved: Any) -> Callable[[PrintedCell], Modelled]:
     """Table IV: predicted, but for cells that are in Table I or equal V80's by construction."""
     tables = {board: board_table(board) for board in BOARDS}
     same_steps = _same_steps()
 
-    def model(cell: Cell) -> Modelled:
+    def model(cell: PrintedCell) -> Modelled:
         board, found = cell["board"], tables[cell["board"]]
         if cell["context_length"] == "average":
             status = "calibrated" if board == "V80" else "predicted"

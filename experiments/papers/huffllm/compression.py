@@ -1,4 +1,4 @@
-"""The two compression tables from a model of weights: its two fitted numbers, and what it says of each printed cell.
+"""The two compression tables from a model of weights with two fitted numbers.
 
 Fitted are two numbers, the base scale and the spread of the rows, to two cells of the entropy table (exponent and lower
 mantissa of Llama-3-8B in the split 1-5-5-5). They then hold for all families; whatever else is in the tables is predicted.
@@ -26,7 +26,7 @@ from experiments.papers.huffllm.weights_model import (
     weights,
 )
 from experiments.reproduce.paper import Modelled
-from experiments.reproduce.printed import Cell, printed_cells, printed_value
+from experiments.reproduce.printed import PrintedCell, printed_cells, printed_value
 from jaxspec.formats import fields
 
 __all__ = [
@@ -127,11 +127,11 @@ def sample(seed: int = 0, *, matrices: int = 4, rows: int = 1024, columns: int =
     return Sample(scales, counts)
 
 
-def entropies(drawn: Sample) -> Callable[[Cell], Modelled]:
+def entropies(drawn: Sample) -> Callable[[PrintedCell], Modelled]:
     """The entropy table: Llama-3-8B in float16, split in four ways."""
     llama = drawn.counts["Llama", "float16"]
 
-    def model(cell: Cell) -> Modelled:
+    def model(cell: PrintedCell) -> Modelled:
         found = measure.field_entropies(llama, fields.parse_widths(cell["split"]))
         total = cell["field_index"] == "total"
         value = float(found.sum() if total else found[int(cell["field_index"]) - 1])
@@ -144,11 +144,11 @@ def entropies(drawn: Sample) -> Callable[[Cell], Modelled]:
     return model
 
 
-def ratios(drawn: Sample) -> Callable[[Cell], Modelled]:
+def ratios(drawn: Sample) -> Callable[[PrintedCell], Modelled]:
     """The table of bits per weight and compression ratios."""
     bits = {key: measure.huffman_bits(value, key[1]) for key, value in drawn.counts.items()}
 
-    def model(cell: Cell) -> Modelled:
+    def model(cell: PrintedCell) -> Modelled:
         found = bits[family_of(cell["model"]), FORMATS[cell["number_format"]]]
         return Modelled(found if cell.metric == "bits_per_param" else 16 / found, "predicted")
 

@@ -25,7 +25,7 @@ from experiments.papers.huffllm.savings_model import (
     work,
 )
 from experiments.reproduce.paper import Modelled, as_printed
-from experiments.reproduce.printed import Cell, printed_value
+from experiments.reproduce.printed import PrintedCell, printed_value
 from hwmodels.decoders.huffman_cam import ReferenceCam, area_overhead, decoder_area
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.numerics.units import BITS_PER_BYTE, GIGA, MICRO
@@ -138,13 +138,13 @@ def cam_growth() -> dict[int, float]:
     return growth
 
 
-def areas_table(solved: Any) -> Callable[[Cell], Modelled | None]:
+def areas_table(solved: Any) -> Callable[[PrintedCell], Modelled | None]:
     """Areas of 3.1 and 5.2: the overhead of three decoders per column, and of the CAMs of 5 bits; others are input."""
     found, growth = area(), cam_growth()
     note = f"one decoder per column makes {found['one_decoder_percent']:.2f} %; 6.13 % follows from neither"
     unread = ("cam_entries", "codeword_register", "larger_codeword_register")
 
-    def model(cell: Cell) -> Modelled | None:
+    def model(cell: PrintedCell) -> Modelled | None:
         if cell.metric != "area_overhead":
             return None if cell.metric in unread else as_printed(cell)
         if cell["component"].startswith("N=5"):
@@ -154,7 +154,7 @@ def areas_table(solved: Any) -> Callable[[Cell], Modelled | None]:
     return model
 
 
-def claims_table(bits: Mapping[str, float], fitted: Fitted) -> Callable[[Cell], Modelled | None]:
+def claims_table(bits: Mapping[str, float], fitted: Fitted) -> Callable[[PrintedCell], Modelled | None]:
     """Two numbers of the prose: where the roofline's system gains no time any more, and the energy that it saves there."""
     weight_bits, at_no_gain = bits[_MODEL], _case(NO_GAIN_GBPS)
     time_saved = latency_saving(at_no_gain, weight_bits, fitted)
@@ -166,7 +166,7 @@ def claims_table(bits: Mapping[str, float], fitted: Fitted) -> Callable[[Cell], 
         ),
     }
 
-    def model(cell: Cell) -> Modelled | None:
+    def model(cell: PrintedCell) -> Modelled | None:
         value, note = values.get(cell["claim_id"], (None, ""))
         return None if value is None else Modelled(value, "predicted", note)
 

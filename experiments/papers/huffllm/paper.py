@@ -10,18 +10,18 @@ from experiments.papers.huffllm import compression, figures, hardware, savings
 from experiments.papers.huffllm.details import DETAILS
 from experiments.papers.huffllm.solved import missed_bars, solve
 from experiments.reproduce.errors import constant, each
-from experiments.reproduce.paper import Paper, Row, Table
+from experiments.reproduce.paper import ComparedCell, Paper, PrintedTable
 from experiments.reproduce.printed import printed_value
 
 __all__ = ["PAPER"]
 
 
-def _unsaved(row: Row) -> float:
+def _unsaved(row: ComparedCell) -> float:
     """What is saved if all time and energy goes into reading weights, by the printed compression ratio."""
     return 100 * (1 - compression.printed_bits()[row["conditions"]["model"]] / 16)
 
 
-def _scaled_bound(rows: Sequence[Row]) -> Callable[[Row], float]:
+def _scaled_bound(rows: Sequence[ComparedCell]) -> Callable[[ComparedCell], float]:
     """A constant for each metric, architecture and bandwidth, times the bound; least squares over the rows compared."""
     group = lambda row: (
         row["metric"],
@@ -35,8 +35,8 @@ def _scaled_bound(rows: Sequence[Row]) -> Callable[[Row], float]:
     return lambda row: sums[group(row)][0] / sums[group(row)][1] * _unsaved(row)
 
 
-def _savings_table(name: str, title: str, doubts: tuple[str, ...] = ()) -> Table:
-    return Table(
+def _savings_table(name: str, title: str, doubts: tuple[str, ...] = ()) -> PrintedTable:
+    return PrintedTable(
         name=name,
         title=title,
         model=lambda solved: savings.table(name, solved.own_bits, compression.printed_bits(), solved.fitted),
@@ -59,7 +59,7 @@ def _claim(claim_id: str) -> float:
     return printed_value(compression.DATA / "huffllm_claims.csv", claim_id=claim_id)
 
 
-def _simple_claim(row: Row) -> float:
+def _simple_claim(row: ComparedCell) -> float:
     """The number nearest by in the paper: another table's cell, or the array's width times its clock."""
     if row["conditions"]["claim_id"] == "HUF028":
         table = compression.DATA / "huffllm_energy_savings_ws.csv"
@@ -80,7 +80,7 @@ _ENTROPY_CHOICES = (
 _width = lambda row: float(row["conditions"]["field_bits"])
 
 TABLES = (
-    Table(
+    PrintedTable(
         name="entropy_splits",
         title="tab:entropy_splits: entropy of Llama-3-8B's weights by split",
         model=lambda solved: compression.entropies(solved.sample),
@@ -91,7 +91,7 @@ TABLES = (
         choices=_ENTROPY_CHOICES,
         doubts=("4-4-4-4: the entries sum to 11.39, the printed total is 11.09; the last entry stands for 1.04",),
     ),
-    Table(
+    PrintedTable(
         name="compression_ratios",
         title="tab:comp_ratios: bits per weight and compression ratio",
         model=lambda solved: compression.ratios(solved.sample),
@@ -120,7 +120,7 @@ TABLES = (
         "A.2: savings of the OPT models",
         ("captions say 14 bits for 16, with which 12.5 % is the most; every latency is above that",),
     ),
-    Table(
+    PrintedTable(
         name="area",
         title="3.1 and 5.2: areas",
         model=hardware.areas_table,
@@ -128,7 +128,7 @@ TABLES = (
         simplest={"the introduction's less than 6 %": each(lambda row: _claim("HUF004"))},
         doubts=("6.13 % follows from no count of decoders",),
     ),
-    Table(
+    PrintedTable(
         name="claims",
         title="6: the roofline at 256 GB/s",
         model=lambda solved: hardware.claims_table(solved.own_bits, solved.fitted),

@@ -27,7 +27,7 @@ from experiments.papers.huffllm.savings_model import FITTED_BOUNDS, Case, Fitted
 from experiments.reproduce import printed
 from experiments.reproduce.paper import Modelled
 
-__all__ = ["DOUBTS", "TABLES", "Cell", "calibrate", "cells", "is_fitted", "predict", "read", "table"]
+__all__ = ["DOUBTS", "TABLES", "PrintedSaving", "calibrate", "cells", "is_fitted", "predict", "read", "table"]
 
 #: Tables by the stems of their files, and the label in the paper that each of their rows has unless it says so itself.
 TABLES = {
@@ -48,7 +48,7 @@ DOUBTS = {
 _ARCHITECTURE = {("systolic_array", "WS"): "systolic WS", ("systolic_array", "OS"): "systolic OS"}
 
 
-class Cell(NamedTuple):
+class PrintedSaving(NamedTuple):
     """One printed saving."""
 
     table: str
@@ -60,7 +60,7 @@ class Cell(NamedTuple):
     repeated: bool  # whether an earlier table has the same case
 
 
-def read(name: str, cell: printed.Cell, printed_bits: Mapping[str, float]) -> Cell:
+def read(name: str, cell: printed.PrintedCell, printed_bits: Mapping[str, float]) -> PrintedSaving:
     """A printed cell of one of `TABLES`; not known to be repeated.
 
     Args:
@@ -71,12 +71,12 @@ def read(name: str, cell: printed.Cell, printed_bits: Mapping[str, float]) -> Ce
     case = Case(cell["model"], BENCHMARK_TOKENS[benchmark], float(cell["bandwidth_gbps"]), architecture)
     doubt = _doubt(cell, case, 100 * (1 - printed_bits[case.model] / 16))
     label = TABLES[name] or cell["source_label"].removeprefix("tab:")
-    return Cell(label, cell.metric, case, benchmark, cell.value, doubt, False)
+    return PrintedSaving(label, cell.metric, case, benchmark, cell.value, doubt, False)
 
 
-def cells(printed_bits: Mapping[str, float]) -> list[Cell]:
+def cells(printed_bits: Mapping[str, float]) -> list[PrintedSaving]:
     """All printed savings, in the tables' order; OPT-13B's stand in two tables, and are marked in the second."""
-    found: list[Cell] = []
+    found: list[PrintedSaving] = []
     seen: set[tuple[str, Case]] = set()
     for name in TABLES:
         for row in printed.printed_cells(DATA / f"huffllm_{name}.csv"):
@@ -86,7 +86,7 @@ def cells(printed_bits: Mapping[str, float]) -> list[Cell]:
     return found
 
 
-def _doubt(cell: printed.Cell, case: Case, bound: float) -> str:
+def _doubt(cell: printed.PrintedCell, case: Case, bound: float) -> str:
     if cell.metric != "latency_saving":
         return ""
     if case.model.startswith("OPT"):
@@ -98,10 +98,10 @@ def _doubt(cell: printed.Cell, case: Case, bound: float) -> str:
 
 def table(
     name: str, bits: Mapping[str, float], printed_bits: Mapping[str, float], fitted: Fitted
-) -> Callable[[printed.Cell], Modelled]:
+) -> Callable[[printed.PrintedCell], Modelled]:
     """The model of one of `TABLES`."""
 
-    def model(cell: printed.Cell) -> Modelled:
+    def model(cell: printed.PrintedCell) -> Modelled:
         saving = read(name, cell, printed_bits)
         status = "calibrated" if is_fitted(saving) else "predicted"
         return Modelled(predict(saving, bits, fitted), status, doubt=DOUBTS.get(saving.doubt, ""))
@@ -109,13 +109,13 @@ def table(
     return model
 
 
-def predict(cell: Cell, bits: Mapping[str, float], fitted: Fitted) -> float:
+def predict(cell: PrintedSaving, bits: Mapping[str, float], fitted: Fitted) -> float:
     """The model's saving for a cell, in percent."""
     saving = latency_saving if cell.metric == "latency_saving" else energy_saving
     return saving(cell.case, bits[cell.case.model], fitted)
 
 
-def is_fitted(cell: Cell) -> bool:
+def is_fitted(cell: PrintedSaving) -> bool:
     """Whether the cell is one of those that numbers are fitted to."""
     if cell.doubt or cell.case.model.startswith("OPT"):
         return False
@@ -124,14 +124,14 @@ def is_fitted(cell: Cell) -> bool:
     return cell.table == "main_result_energy"
 
 
-def calibrate(all_cells: Iterable[Cell], bits: Mapping[str, float]) -> Fitted:
+def calibrate(all_cells: Iterable[PrintedSaving], bits: Mapping[str, float]) -> Fitted:
     """The four numbers, within their bounds: the share by the latencies first, then the energies."""
     chosen = [cell for cell in all_cells if is_fitted(cell)]
     latencies = [cell for cell in chosen if cell.metric == "latency_saving"]
     energies = [cell for cell in chosen if cell.metric == "energy_saving"]
     low, high = np.array([FITTED_BOUNDS[name] for name in Fitted._fields]).T
 
-    def fit(some: Sequence[Cell], make: Callable[[np.ndarray], Fitted], part: slice) -> np.ndarray:
+    def fit(some: Sequence[PrintedSaving], make: Callable[[np.ndarray], Fitted], part: slice) -> np.ndarray:
         scale = 0.1 * high[part]
         misses = lambda x: [predict(cell, bits, make(x * scale)) - cell.saving for cell in some]
         # A few cells are off by points for no reason that a model of their kind could know: not squared, so.

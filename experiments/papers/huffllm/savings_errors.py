@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from experiments.papers.huffllm.chips import BENCHMARK_TOKENS
-from experiments.papers.huffllm.savings import Cell, calibrate, is_fitted, predict
+from experiments.papers.huffllm.savings import PrintedSaving, calibrate, is_fitted, predict
 from experiments.papers.huffllm.savings_model import Case, Fitted
 
 __all__ = [
@@ -29,7 +29,7 @@ BARS = {"latency_saving": 0.45, "energy_saving": 2.0}
 _ORDER_POINTS = 0.1
 
 
-def constant_predictor(some: Sequence[Cell], bits: Mapping[str, float]) -> Callable[[Cell], float]:
+def constant_predictor(some: Sequence[PrintedSaving], bits: Mapping[str, float]) -> Callable[[PrintedSaving], float]:
     """The simplest predictor: a constant per metric, architecture and bandwidth, times 1 - bits / 16; fitted to the cells."""
     group = lambda cell: (cell.metric, cell.case.architecture, cell.case.bandwidth_gbps)
     bound = lambda cell: 100 * (1 - bits[cell.case.model] / 16)
@@ -40,7 +40,7 @@ def constant_predictor(some: Sequence[Cell], bits: Mapping[str, float]) -> Calla
     return lambda cell: constants[group(cell)] * bound(cell)
 
 
-def errors_of(some: Sequence[Cell], predictor: Callable[[Cell], float]) -> dict[str, float]:
+def errors_of(some: Sequence[PrintedSaving], predictor: Callable[[PrintedSaving], float]) -> dict[str, float]:
     """Number of cells, mean and largest absolute error in percentage points."""
     errors = [abs(predictor(cell) - cell.saving) for cell in some]
     if not errors:
@@ -48,7 +48,7 @@ def errors_of(some: Sequence[Cell], predictor: Callable[[Cell], float]) -> dict[
     return {"cells": len(errors), "mean": float(np.mean(errors)), "max": float(np.max(errors))}
 
 
-def ordering(some: Sequence[Cell], predictor: Callable[[Cell], float]) -> dict[str, int]:
+def ordering(some: Sequence[PrintedSaving], predictor: Callable[[PrintedSaving], float]) -> dict[str, int]:
     """Pairs of cells that differ in the benchmark or in the bandwidth alone: how often the model orders them as printed."""
     counts = {"right": 0, "tied": 0, "wrong": 0}
     for one, other in itertools.combinations(some, 2):
@@ -61,7 +61,7 @@ def ordering(some: Sequence[Cell], predictor: Callable[[Cell], float]) -> dict[s
     return counts
 
 
-def leave_one_benchmark_out(all_cells: Sequence[Cell], bits: Mapping[str, float]) -> dict[str, dict[str, Any]]:
+def leave_one_benchmark_out(all_cells: Sequence[PrintedSaving], bits: Mapping[str, float]) -> dict[str, dict[str, Any]]:
     """Errors of each benchmark's cells when all numbers are fitted to the other two: the model's and the constants'."""
     result: dict[str, dict[str, Any]] = {}
     for benchmark in BENCHMARK_TOKENS:
@@ -79,7 +79,7 @@ def leave_one_benchmark_out(all_cells: Sequence[Cell], bits: Mapping[str, float]
     return result
 
 
-def compare(all_cells: Sequence[Cell], bits: Mapping[str, float], fitted: Fitted) -> dict[str, Any]:
+def compare(all_cells: Sequence[PrintedSaving], bits: Mapping[str, float], fitted: Fitted) -> dict[str, Any]:
     """The fitted numbers, errors by table and by set of cells with those of the constants, order, and benchmarks left out.
 
     Args:
@@ -111,7 +111,7 @@ def compare(all_cells: Sequence[Cell], bits: Mapping[str, float], fitted: Fitted
 
 
 #: Which cells are compared: those that count, and what the errors are if doubtful ones are let in.
-_SETS: dict[str, Callable[[Cell], bool]] = {
+_SETS: dict[str, Callable[[PrintedSaving], bool]] = {
     "counted": lambda cell: not cell.doubt,
     "counted, predicted only": lambda cell: not cell.doubt and not is_fitted(cell),
     "with OPT latencies within their ratio": lambda cell: cell.doubt in ("", "beyond its bound"),
@@ -132,7 +132,9 @@ def missed_bars(compared: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _compared(some: Sequence[Cell], model: Callable[[Cell], float], bits: Mapping[str, float]) -> dict[str, Any]:
+def _compared(
+    some: Sequence[PrintedSaving], model: Callable[[PrintedSaving], float], bits: Mapping[str, float]
+) -> dict[str, Any]:
     return {
         "model": errors_of(some, model),
         "constants": errors_of(some, constant_predictor(some, bits)),
@@ -140,7 +142,9 @@ def _compared(some: Sequence[Cell], model: Callable[[Cell], float], bits: Mappin
     }
 
 
-def _transferred(some: Sequence[Cell], model: Callable[[Cell], float], bits: Mapping[str, float]) -> dict[str, Any]:
+def _transferred(
+    some: Sequence[PrintedSaving], model: Callable[[PrintedSaving], float], bits: Mapping[str, float]
+) -> dict[str, Any]:
     """Errors of predicted cells: the model's, and of constants that were fitted to the model's own fitted cells.
 
     Only where such constants exist: none for the output-stationary array, nor for the vector array's latencies.

@@ -1,4 +1,4 @@
-"""What Huff-LLM's models share, and the bars of its reproduction."""
+"""Shared parts of Huff-LLM's models, and the bars of its reproduction."""
 
 from __future__ import annotations
 

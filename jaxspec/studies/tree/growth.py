@@ -39,13 +39,21 @@ def candidate_shape(search: Search, *, nodes: int, depth: int, vocabulary: int) 
 
 
 def grow(
-    search: Search, shape: RankedTree | None, traces: RankTraces, *, nodes: int, depth: int, vocabulary: int
+    search: Search,
+    shape: RankedTree | None,
+    traces: RankTraces,
+    *,
+    nodes: int,
+    depth: int,
+    vocabulary: int,
+    num_tokens: int | None = None,
 ) -> RankedTree:
     """The first `nodes` nodes in the order of the search.
 
     Args:
         shape: from `candidate_shape`.
         traces: of calibration text; the trees are judged on another.
+        num_tokens: count prior scores while so many tokens of each text are decoded; None: at every root.
     Raises:
         InputError: there are not so many nodes.
     Source: Boosting the Performance of Tree-Based Speculative Decoding of LLMs on FPGAs, III-C and IV-E.
@@ -57,7 +65,7 @@ def grow(
         except ValueError as error:
             raise InputError(f"{error} (nodes {nodes}, depth {depth}, search {search})") from error
     growth = {
-        "prior": lambda: prior_score_growth(shape, prior_scores_from_traces(shape, traces)),
+        "prior": lambda: prior_score_growth(shape, prior_scores_from_traces(shape, traces, num_tokens=num_tokens)),
         "width": lambda: width_first_growth(shape),
         "depth": lambda: depth_first_growth(shape),
     }[search]()

@@ -10,7 +10,7 @@ from experiments.papers.huffllm import compression, measure, solved
 from experiments.papers.huffllm.gap import explain_gap
 from experiments.papers.huffllm.paper import PAPER
 from experiments.papers.huffllm.weights_model import ScaleModel, draw_normals, family_of, stored_patterns, weights
-from experiments.reproduce.printed import Cell
+from experiments.reproduce.printed import PrintedCell
 from experiments.reproduce.run import run_paper
 
 METRICS = ("latency_saving", "energy_saving")
@@ -149,7 +149,7 @@ def test_bits_per_weight_are_within_a_hundredth_and_a_half(result):
 
 
 def test_unary_length(sample):
-    cell = Cell("unary-coded exponent length", "bits", 2.85, {"claim_id": "CAS017"})
+    cell = PrintedCell("unary-coded exponent length", "bits", 2.85, {"claim_id": "CAS017"})
     found = exponents.unary_length(sample)(cell)
     assert abs(found.value - 2.85) < 0.06
     assert found.status == "predicted"

@@ -164,7 +164,7 @@ def test_planted_numbers_are_found():
 
 def test_constants_and_order_by_hand():
     bits = {"a": 8.0, "b": 12.0}
-    make = lambda model, tokens, bandwidth, saving: savings.Cell(
+    make = lambda model, tokens, bandwidth, saving: savings.PrintedSaving(
         "t", "latency_saving", Case(model, tokens, bandwidth, "systolic WS"), "", saving, "", False
     )
     cells = [

@@ -23,6 +23,9 @@ _COLOURS = {"input": SKY, "calibrated": ORANGE, "predicted": BLUE}
 #: Errors below this share lie on a linear scale, those above on a logarithmic one.
 _LINEAR = 0.01
 
+#: Repeated values may be off by what single precision loses.
+_ROUNDING = 1e-6
+
 #: Ends of the scale. A cell that is further off is drawn at the end.
 _FURTHEST = 5.0
 
@@ -80,7 +83,7 @@ def error_figure(paper: Paper, outcome: Outcome) -> Figure | None:
 
 
 def _only_repeats(errors: Mapping[str, Any]) -> bool:
-    return set(errors) == {"input"} and not errors["input"]["max"]
+    return set(errors) == {"input"} and errors["input"]["max"] < _ROUNDING
 
 
 def _short(label: str, most: int = 52) -> str:

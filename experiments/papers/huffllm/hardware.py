@@ -102,19 +102,9 @@ def intake_gbps() -> float:
 
 def area() -> dict[str, float]:
     """The printed overhead, and those that follow from the printed areas, in percent of the array."""
-    printed = printed_areas()
-    overhead = lambda decoders: (
-        100
-        * float(
-            area_overhead(
-                printed["decoder_m2"],
-                rows=128,
-                columns=128,
-                pe_area_m2=printed["element_m2"],
-                decoders_per_column=decoders,
-            )
-        )
-    )
+    printed, array = printed_areas(), systolic("ws")
+    sizes = {"rows": array.rows, "columns": array.columns, "pe_area_m2": printed["element_m2"]}
+    overhead = lambda count: 100 * float(area_overhead(printed["decoder_m2"], **sizes, decoders_per_column=count))
     return {
         "printed_percent": printed["overhead_percent"],
         "one_decoder_percent": overhead(1),
@@ -127,13 +117,15 @@ def cam_growth() -> dict[int, float]:
 
     Fifteen bits take 15 / N decoders of 2^N codewords; a codeword may be 12 / 5 as long as its symbol, as it is at N = 5.
     """
-    printed = printed_areas()
+    printed, rows = printed_areas(), systolic("ws").rows
     longest = printed["longest_code_bits"]
     reference = ReferenceCam(area_m2=printed["decoder_m2"], symbol_bits=5.0, max_code_bits=longest)
     growth = {}
     for bits in SYMBOL_BITS:
         one = decoder_area(reference, symbol_bits=float(bits), max_code_bits=longest * bits / 5)
-        share = area_overhead(one, rows=128, columns=1, pe_area_m2=printed["element_m2"], decoders_per_column=15 / bits)
+        share = area_overhead(
+            one, rows=rows, columns=1, pe_area_m2=printed["element_m2"], decoders_per_column=15 / bits
+        )
         growth[bits] = 100 * float(share)
     return growth
 
@@ -175,7 +167,7 @@ def claims_table(bits: Mapping[str, float], fitted: Fitted) -> Callable[[Printed
 
 def curves(bits: Mapping[str, float], fitted: Fitted) -> dict[str, Any]:
     """The roofline's curves, the energy at 256 GB/s by part, and the CAM's growth."""
-    weight_bits, at_256 = bits[_MODEL], _case(NO_GAIN_GBPS)
+    weight_bits, at_256, array = bits[_MODEL], _case(NO_GAIN_GBPS), systolic("ws")
     points = {
         "bandwidth_gbps": list(BANDWIDTHS_GBPS),
         "latency_saving": [latency_saving(_case(b), weight_bits, fitted) for b in BANDWIDTHS_GBPS],
@@ -190,7 +182,7 @@ def curves(bits: Mapping[str, float], fitted: Fitted) -> dict[str, Any]:
     return {
         "roofline": points,
         "operating_points": operating,
-        "peak_macs_per_s": 128 * 128 * GIGA,
+        "peak_macs_per_s": array.rows * array.columns * array.frequency_hz,
         "array_macs_per_s": _array_rate(),
         "crossover_gbps": crossover_gbps(weight_bits, fitted),
         "latency_saving_at_256": latency_saving(at_256, weight_bits, fitted),

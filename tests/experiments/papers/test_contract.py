@@ -1,8 +1,10 @@
 """What every paper keeps: rows of printed cells with statuses, summaries that follow from them, and the verdict's rule."""
 
+import ast
 import csv
 import dataclasses
 import math
+import re
 
 import pytest
 
@@ -55,6 +57,20 @@ def test_declaration(paper):
         assert table.simplest, f"{table.name} names no simplest predictor"
         assert (paper.folder / "data" / f"{paper.name}_{table.source or table.name}.csv").is_file()
         assert table.source == "" or table.name.startswith("fig"), "a table is named after its CSV"
+
+
+def test_printed_numbers_are_read_from_the_csvs(paper):
+    texts = []
+    for path in (paper.folder / "data").glob("*.csv"):
+        with path.open(encoding="utf-8", newline="") as file:
+            for cell in csv.DictReader(file):
+                texts += [cell.get(column) or "" for column in ("value", "value_low", "value_high")]
+    # Three digits or more, of them some behind the point: no other number is that by chance.
+    printed = {float(text) for text in texts if re.fullmatch(r"\d+\.\d+", text) and len(text.strip("0.")) > 3}
+    for path in paper.folder.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, float):
+                assert node.value not in printed, f"{path.name}:{node.lineno}: {node.value}"
 
 
 def test_rows(paper, outcome):

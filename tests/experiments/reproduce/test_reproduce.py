@@ -1,4 +1,4 @@
-"""What all reproductions share: a paper found by its folder, rows, verdicts, predictors, printing, and the command."""
+"""What all reproductions share: a paper found by its folder, rows and summaries, printing, figures, and the command."""
 
 import dataclasses
 import json
@@ -9,8 +9,8 @@ from rich.console import Console
 
 import experiments.papers
 from experiments.reproduce import __main__ as command
-from experiments.reproduce import errors, printed, printing, run, verdict
-from experiments.reproduce.paper import Modelled, Outcome, Paper, PrintedTable
+from experiments.reproduce import printing, run
+from experiments.reproduce.paper import Outcome, Paper
 from jaxspec.errors import InputError
 
 TOY = """
@@ -86,24 +86,6 @@ def toy(tmp_path, monkeypatch):
     vars(experiments.papers).pop("toy", None)
 
 
-def row(paper_value, model_value, status="predicted", metric="speedup", doubt="", **conditions):
-    error = errors.relative_error(model_value, paper_value)
-    names = ("paper_value", "model_value", "relative_error", "status", "metric", "doubt", "conditions")
-    return dict(zip(names, (paper_value, model_value, error, status, metric, doubt, conditions), strict=True))
-
-
-ROWS = [
-    row(2.0, 2.2, board="a"),
-    row(-4.0, -3.0, board="b"),
-    row(5.0, 5.0, "input", board="a"),
-    row(8.0, 6.0, "calibrated"),
-]
-
-
-def table(**simplest):
-    return PrintedTable("t", "T", lambda solved: lambda cell: Modelled(1.0, "input"), (), simplest)
-
-
 def test_a_paper_is_found_by_its_folder(toy):
     names = run.paper_names()
     assert names == sorted(names)
@@ -142,94 +124,6 @@ def test_a_paper_is_found_by_its_folder(toy):
     assert (summary["fitted"], summary["choices"], summary["doubts"]) == ({"slope": 1.05}, ["a line"], ["board e"])
     found = result["papers"]["toy"]
     assert (found["details"], found["missed_bars"]) == ({"extra": [{"a": 1.234}]}, [])
-
-
-def test_relative_errors_and_spreads():
-    assert [r["relative_error"] for r in ROWS] == pytest.approx([0.1, 0.25, 0.0, 0.25])
-    spreads = errors.spread_by_status(ROWS)
-    assert list(spreads) == ["input", "calibrated", "predicted"]
-    assert spreads["predicted"] == {"cells": 2, "median": pytest.approx(0.175), "max": 0.25}
-    assert "input" not in errors.spread_by_status(ROWS[:2])
-    # A printed 0 has no relative error, unless it is met.
-    assert errors.relative_error(0.1, 0.0) is None
-    assert errors.relative_error(0.0, 0.0) == 0.0
-    assert errors.spread_of([None, 0.1, 0.3]) == {"cells": 3, "median": pytest.approx(0.2), "max": 0.3}
-    assert errors.spread_of([None]) == {"cells": 1, "median": None, "max": None}
-
-
-def test_simplest_predictors():
-    some = [
-        row(1.0, 1.0, board="a"),
-        row(2.0, 2.0, board="b"),
-        row(6.0, 6.0, board="a"),
-        row(9.0, 9.0, metric="length"),
-    ]
-    predict = errors.constant()(some)
-    # The median of 1, 2 and 6, and the other metric's own.
-    assert [predict(r) for r in some] == [2.0, 2.0, 2.0, 9.0]
-    predict = errors.constant("board")(some[:3])
-    assert [predict(r) for r in some[:3]] == [3.5, 2.0, 3.5]
-    better, mixed = {"median": 0.1, "max": 0.3}, {"median": 0.05, "max": 0.4}
-    assert errors.beats(better, {"median": 0.2, "max": 0.31})
-    assert not errors.beats(better, mixed)
-    assert not errors.beats(better, better)
-    assert not errors.beats(better, {"median": None, "max": None})
-
-
-def test_verdicts():
-    summarise = lambda rows, **simplest: verdict.summarise(table(**simplest), rows, cells=9, fitted={})
-    # Errors of 0 and 15 % against 10 and 25 %.
-    found = summarise(ROWS, near=errors.each(lambda r: 2.0 if r["paper_value"] == 2.0 else -4.6))
-    assert not found["reproduced"]
-    assert found["verdict"] == "NOT reproduced: a simpler predictor is as good for speedup (near)"
-    assert found["simplest_predictors"]["near"] == {
-        "cells": 2,
-        "median": pytest.approx(0.075),
-        "max": pytest.approx(0.15),
-        "model": {"cells": 2, "median": pytest.approx(0.175), "max": 0.25},
-        "beaten": False,
-    }
-    # A smaller largest error alone is not enough: medians of 17.5 and 10 %.
-    assert not summarise(
-        [*ROWS, row(1.0, 1.3)], most=errors.each(lambda r: r["paper_value"] * (1.4 if r["paper_value"] < 0 else 1.1))
-    )["reproduced"]
-    assert summarise(ROWS, ten=errors.each(lambda r: 10.0))["reproduced"]
-    # A predictor that knows one cell alone is compared there alone; a cell that none knows is not judged.
-    one = errors.each(lambda r: 10.0 if r["paper_value"] == 2.0 else None)
-    assert not summarise(ROWS, one=one)["reproduced"]
-    assert summarise(ROWS, one=one, ten=errors.each(lambda r: 10.0))["reproduced"]
-    assert not summarise(ROWS)["reproduced"]
-    # Neither calibrated nor input cells are reproduced, however good, nor cells in doubt.
-    good = [row(2.0, 2.0, "calibrated"), row(3.0, 3.0, "input"), row(4.0, 4.0, doubt="a slip")]
-    found = summarise(good, ten=errors.each(lambda r: 10.0))
-    assert not found["reproduced"]
-    assert found["verdict"] == "NOT reproduced: no cell is predicted, 1 are in doubt"
-    # Each metric has to be reproduced.
-    mixed = [*ROWS[:2], row(10.0, 10.5, metric="length")]
-    found = summarise(mixed, ten=errors.each(lambda r: 10.0))
-    assert [found["by_metric"][metric]["reproduced"] for metric in ("speedup", "length")] == [True, False]
-    assert not found["reproduced"]
-    assert found["verdict"].endswith("as good for length (ten); reproduced: speedup")
-
-
-def test_printed_numbers(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("model,metric,value,unit,status\na,size,1,B,printed\nb,size,2,B,commented\na,kind,x,text,printed\n")
-    (cell,) = printed.printed_cells(path)
-    assert (cell.metric, cell.unit, cell.value, cell.conditions) == ("size", "B", 1.0, {"model": "a"})
-    assert cell["model"] == "a"
-    assert printed.printed_value(path, "size", model="a") == 1.0
-    with pytest.raises(ValueError, match="0 numbers of"):
-        printed.printed_value(path, "size", model="b")
-    # Claims have a range; of two ends the lower one counts.
-    path = tmp_path / "c.csv"
-    path.write_text(
-        "claim_id,quantity,value_low,value_high,unit,conditions,section\nX1,speed,1.5,2,x,,I\nX2,size,,3,B,few,I\n"
-    )
-    assert [(c.metric, c.value, c["claim_id"]) for c in printed.printed_cells(path)] == [
-        ("speed", 1.5, "X1"),
-        ("size", 3.0, "X2"),
-    ]
 
 
 def test_printing(toy, capsys):

@@ -1,19 +1,19 @@
+"""Huff-LLM's tables of savings: printed cells, fits, verdicts, errors in points, roofline and areas."""
+
 import collections
 import dataclasses
 
 import numpy as np
 import pytest
 
-from experiments.papers.huffllm import chips, figures, hardware, savings, savings_errors, savings_model, solved
+from experiments.papers.huffllm import chips, figures, hardware, savings, savings_errors, solved
 from experiments.papers.huffllm.details import DETAILS
 from experiments.papers.huffllm.paper import PAPER
 from experiments.papers.huffllm.savings_model import (
     FITTED_BOUNDS,
     Case,
     Fitted,
-    energy_saving,
     latency_saving,
-    prefill_energy,
 )
 from experiments.reproduce.run import run_paper
 
@@ -50,83 +50,6 @@ def result(outcome):
 @pytest.fixture(scope="module")
 def saving_rows(outcome):
     return [row for row in outcome.rows if row["table"] in savings.TABLES]
-
-
-@pytest.fixture
-def toy(monkeypatch):
-    """Two matrices of 256 x 384 and one of 130 x 128."""
-    monkeypatch.setitem(chips.MODELS, "toy", chips.Matrices((256, 130), (384, 128), (2, 1)))
-    yield "toy"
-    savings_model.work.cache_clear()
-
-
-def test_time_and_energy_by_hand(toy):
-    # 5 tokens. Folds of 128 x 128: 2 x 3, and 2 x 1 for 130 rows; each takes 128 ns to load and so long to compute, as 5 < 128;
-    # the first load, the last stream and its skew are not hidden: 128 + 5 * 128 + 5 + 254 and 128 + 128 + 5 + 254 ns.
-    case = Case(toy, 5, 64.0, "systolic WS")
-    dram = [(256 * 384 * bits + 5 * 640 * 16) / 8 / 64 for bits in (16, 11)]
-    small = [(130 * 128 * bits + 5 * 258 * 16) / 8 / 64 for bits in (16, 11)]
-    assert dram[1] > 1027
-    assert small[0] > 515 > small[1] * 0.9
-    times = [2 * (big + 0.37 * 768) + max(little, 515) + 0.37 * 256 for big, little in zip(dram, small, strict=True)]
-    assert latency_saving(case, 11.0, SOME) == pytest.approx(100 * (1 - times[1] / times[0]))
-
-    weights, inputs, sums = 2 * 256 * 384 + 130 * 128, (2 * 256 * 3 + 130) * 5, (2 * 384 * 3 + 128 * 3) * 5
-    written = (2 * 256 + 130) * 5
-    for bits, time in ((16, times[0]), (11, times[1])):
-        costs = prefill_energy(case, float(bits), SOME)
-        assert costs.dram == pytest.approx((weights * bits + (2 * 640 + 258) * 5 * 16) * 5e-12)
-        buffer_bits = 2 * weights * bits + (inputs + written) * 16 + sums * 32
-        assert costs.buffers == pytest.approx(buffer_bits * 3e-14)
-        assert costs.entry == pytest.approx(weights * 7e-12)
-        # 128 lanes at 1 GHz, and only where weights are compressed.
-        assert costs.decoders == pytest.approx(128 * time * 9e-13 if bits < 16 else 0.0)
-    totals = [sum(prefill_energy(case, bits, SOME)) for bits in (16.0, 11.0)]
-    assert energy_saving(case, 11.0, SOME) == pytest.approx(100 * (1 - totals[1] / totals[0]))
-
-
-def test_output_stationary_by_hand(toy):
-    # One fold over 5 tokens, three over 384 columns, each 256 steps long; three drains of 128 ns.
-    done = savings_model.work(Case(toy, 5, 1e6, "systolic OS"), 16.0)
-    compute = 2 * (128 + 2 * 256 + 256 + 254) + 128 + 130 + 254
-    assert done.busy_s == pytest.approx(compute * 1e-9)
-    assert done.load_s == pytest.approx((2 * 3 + 1) * 128e-9)
-
-
-def test_vector_array_by_hand(toy):
-    done = savings_model.work(Case(toy, 5, 64.0, "simba WS"), 11.0)
-    # All activations fit the global buffer, so that DRAM sees weights only; 128 lanes at 2 GHz take them in.
-    weights = 2 * 256 * 384 + 130 * 128
-    assert done.dram_bits == weights * 11
-    assert done.busy_s == pytest.approx(weights * 11 / 8 / 64e9)
-    assert done.load_s == pytest.approx(weights / 256e9)
-    assert done.decoder_hz == 256e9
-    # 2 MiB hold 92 x 10240 activations, but not 92 x 13824 (Llama 2-13B's feed-forward: gate, up, and down's input).
-    spilled = savings_model.work(Case("Llama 2-13B", 92, 64.0, "simba WS"), 16.0)
-    assert spilled.dram_bits - spilled.weights * 16 == 3 * 92 * 13824 * 16
-    kept = savings_model.work(Case("OPT-2.7B", 92, 64.0, "simba WS"), 16.0)
-    assert kept.dram_bits == kept.weights * 16
-    with pytest.raises(ValueError, match="architectures systolic WS"):
-        savings_model.work(Case("Llama 2-13B", 92, 64.0, "gpu"), 16.0)
-
-
-@pytest.mark.parametrize("architecture", chips.ARCHITECTURES)
-def test_limits(architecture):
-    case = Case("OPT-2.7B", 25, 64.0, architecture)
-    savings_by_bits = [latency_saving(case, bits, SOME) for bits in (16.0, 14.0, 11.0, 8.5)]
-    assert savings_by_bits[0] == 0
-    assert np.all(np.diff(savings_by_bits) > 0)
-    # Never more than the share of the weights' bits, and all of it where nothing but them takes time.
-    assert all(saved <= 100 * (1 - bits / 16) for bits, saved in zip((16.0, 14.0, 11.0, 8.5), savings_by_bits))
-    assert latency_saving(case, 11.0, SOME._replace(exposed_load_share=0.0)) > savings_by_bits[2]
-    # With endless bandwidth no time is saved, but energy still is.
-    endless = case._replace(bandwidth_gbps=1e6)
-    assert latency_saving(endless, 11.0, SOME) == 0
-    assert energy_saving(endless, 11.0, SOME) > 10
-    # Each part of the energy that does not shrink lessens the saving.
-    for name in ("entry_j_per_weight", "decoder_j_per_cycle"):
-        more = SOME._replace(**{name: 2 * getattr(SOME, name)})
-        assert energy_saving(case, 11.0, more) < energy_saving(case, 11.0, SOME) - 0.1
 
 
 def test_printed_cells():
@@ -320,16 +243,6 @@ def test_roofline_areas_and_cams(result, outcome):
     # Twice the codewords, 6 / 5 as long, for 5 / 6 as many decoders.
     growth = list(chip["cam_percent"].values())
     np.testing.assert_allclose(np.divide(growth[1:], growth[:-1]), 2, rtol=1e-6)
-
-
-def test_chips_are_as_printed():
-    assert chips.BENCHMARK_TOKENS == {"MMLU": 92, "ArcEasy": 42, "Winogrande": 25}
-    array, vectors = chips.systolic("ws"), chips.simba()
-    assert (array.rows, array.columns, array.frequency_hz) == (128, 128, 1e9)
-    assert (vectors.pe_rows, vectors.pe_columns, vectors.frequency_hz) == (16, 16, 2e9)
-    assert (vectors.vector_macs, vectors.vector_width, vectors.weight_lanes) == (8, 8, 128)
-    sizes = (vectors.weight_buffer_bytes, vectors.input_buffer_bytes, vectors.accumulator_buffer_bytes)
-    assert sizes == (32 * 1024, 8 * 1024, 3 * 1024)
 
 
 def test_figures(outcome, saving_rows):

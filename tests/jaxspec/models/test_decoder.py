@@ -6,28 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from decoder_cases import CLOSE, CONFIG, PARAMS, POSITIONS, QUICKLY, TOKENS, random_params
 
 from jaxspec.models import decoder
-from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import abstract_params, causal_mask, init_params
 from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, take_slots, write_cache
 from jaxspec.models.norms import rms_norm
 
-CONFIG = DecoderConfig(
-    vocab_size=13,
-    hidden_size=20,
-    intermediate_size=14,
-    num_layers=2,
-    num_heads=4,
-    num_kv_heads=2,
-    head_dim=6,
-    rope_theta=500.0,
-    qk_norm=True,
-)
-CLOSE = {"rtol": 2e-5, "atol": 2e-5}  # float32, logits of order 1
-
-# Compiling is what these tests spend their time on, and the networks are tiny.
-QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 STATIC = ("config", "kv_codec", "dtype", "dot_dtype", "keep_activations", "frugal")
 forward = jax.jit(decoder.forward, static_argnames=STATIC, compiler_options=QUICKLY)
 
@@ -36,22 +21,6 @@ forward = jax.jit(decoder.forward, static_argnames=STATIC, compiler_options=QUIC
 def _exact_products():
     with jax.default_matmul_precision("highest"):
         yield
-
-
-def random_params(config=CONFIG, seed=0):
-    # From NumPy: `init_params` compiles a generator for every shape. Norm weights are random too.
-    rng = np.random.default_rng(seed)
-
-    def draw(leaf):
-        value = rng.standard_normal(leaf.shape, np.float32)
-        return jnp.asarray(1 + 0.3 * value if leaf.ndim < 3 and leaf.shape[0] != 13 else leaf.shape[-1] ** -0.5 * value)
-
-    return jax.tree.map(draw, abstract_params(config))
-
-
-PARAMS = random_params()
-TOKENS = np.random.default_rng(1).integers(13, size=(2, 9)).astype(np.int32)
-POSITIONS = np.broadcast_to(np.arange(9, dtype=np.int32), (2, 9))
 
 
 def run(tokens=TOKENS, positions=POSITIONS, mask=None, *, params=PARAMS, config=CONFIG, **options):
@@ -237,48 +206,6 @@ def test_kept_activations_are_the_inputs_of_the_matrices():
     )
     values = jnp.einsum("lbti,loi->lbto", kept.activations["qkv"], PARAMS["layers"]["v"])
     np.testing.assert_allclose(values.reshape(2, 2, 9, 2, 6), slots_first(kept.cache)[1], **CLOSE)
-
-
-@partial(jax.jit, static_argnames=("frugal", "dot_dtype"), compiler_options=QUICKLY)
-def loss_and_gradient(params, frugal=False, dot_dtype=None):
-    def loss(params):
-        logits = decoder.forward_text(params, CONFIG, TOKENS, frugal=frugal, dot_dtype=dot_dtype).logits
-        return jnp.mean(jax.nn.logsumexp(logits, -1) - logits[:, :, 3])
-
-    return jax.value_and_grad(loss)(params)
-
-
-def test_the_frugal_way_has_the_same_values_and_gradients():
-    chex.assert_trees_all_close(loss_and_gradient(PARAMS, frugal=True), loss_and_gradient(PARAMS), **CLOSE)
-
-
-def test_narrow_products_give_nearly_the_same_gradient():
-    wide, narrow = loss_and_gradient(PARAMS), loss_and_gradient(PARAMS, frugal=True, dot_dtype=jnp.bfloat16)
-    flat = lambda tree: np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
-    ours, exact = flat(narrow[1]), flat(wide[1])
-    assert np.linalg.norm(ours - exact) < 0.03 * np.linalg.norm(exact)
-
-
-def test_gradient_agrees_with_central_differences():
-    with jax.enable_x64(True):
-        params = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), PARAMS)
-
-        @partial(jax.jit, compiler_options=QUICKLY)
-        def loss_and_gradient(params):
-            logits = lambda params: decoder.forward_text(params, CONFIG, TOKENS, dtype=jnp.float64).logits
-            return jax.value_and_grad(lambda params: jnp.mean(logits(params)[:, :, 3] ** 2))(params)
-
-        _, gradient = loss_and_gradient(params)
-        for seed in range(4):
-            rng = np.random.default_rng(seed)
-            direction = jax.tree.map(lambda leaf, rng=rng: rng.standard_normal(leaf.shape), params)
-            up, down = (
-                loss_and_gradient(jax.tree.map(lambda p, d, step=step: p + step * d, params, direction))[0]
-                for step in (1e-5, -1e-5)
-            )
-            slope = float(up - down) / 2e-5
-            ours = sum(jax.tree.leaves(jax.tree.map(lambda g, d: float((g * d).sum()), gradient, direction)))
-            assert abs(ours - slope) < 1e-5 * abs(slope)
 
 
 def test_two_networks_under_vmap():

@@ -1,0 +1,40 @@
+"""A small network with every option, and a text, for tests of the forward pass."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import abstract_params
+
+CONFIG = DecoderConfig(
+    vocab_size=13,
+    hidden_size=20,
+    intermediate_size=14,
+    num_layers=2,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=6,
+    rope_theta=500.0,
+    qk_norm=True,
+)
+CLOSE = {"rtol": 2e-5, "atol": 2e-5}  # float32, logits of order 1
+
+# Compiling is what these tests spend their time on, and the networks are tiny.
+QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+
+
+def random_params(config=CONFIG, seed=0):
+    # From NumPy: `init_params` compiles a generator for every shape. Norm weights are random too.
+    rng = np.random.default_rng(seed)
+
+    def draw(leaf):
+        value = rng.standard_normal(leaf.shape, np.float32)
+        return jnp.asarray(1 + 0.3 * value if leaf.ndim < 3 and leaf.shape[0] != 13 else leaf.shape[-1] ** -0.5 * value)
+
+    return jax.tree.map(draw, abstract_params(config))
+
+
+PARAMS = random_params()
+TOKENS = np.random.default_rng(1).integers(13, size=(2, 9)).astype(np.int32)
+POSITIONS = np.broadcast_to(np.arange(9, dtype=np.int32), (2, 9))

@@ -17,16 +17,16 @@ from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Arrays
 from jaxspec.settings import knob_values
+from jaxspec.speculate.drafts import ReadyDraft, make_draft, self_draft
+from jaxspec.speculate.engine import autoregressive_tree
 from jaxspec.speculate.expansion import TreeLimits, tree_limits
-from jaxspec.speculate.tree import autoregressive_tree
+from jaxspec.speculate.proof import decode_prompts, record_ranks
+from jaxspec.speculate.sampling import Decoding
 from jaxspec.studies.measured.measuring import Measuring, way_of
-from jaxspec.studies.tree.drafts import NamedDraft, make_draft, self_draft
 from jaxspec.studies.tree.growth import candidate_shape, first_nodes, grow
-from jaxspec.studies.tree.measuring import decode_prompts_with_tree, record_ranks
 from jaxspec.trees.optimal_tree import RankedTree
 from jaxspec.trees.rank_traces import RankTraces
 from jaxspec.trees.topology import Tree
-from jaxspec.tune.hard import Decoding
 from jaxspec.tune.objective import priced_footprint
 
 __all__ = ["TreeMeasuring"]
@@ -62,7 +62,7 @@ class TreeMeasuring(Measuring):
         return uniform_knobs(self.setup.scheme, self.setup.config, knob_values(self.config))
 
     @cached_property
-    def draft(self) -> NamedDraft:
+    def draft(self) -> ReadyDraft:
         """What proposes tokens."""
         if self.other is not None:
             return self.other
@@ -114,7 +114,7 @@ class TreeMeasuring(Measuring):
         def compute() -> Arrays:
             draft = self.draft
             with self._bar(what, len(setup.prompts)) as bar:
-                return decode_prompts_with_tree(
+                return decode_prompts(
                     setup.params,
                     setup.config,
                     draft,

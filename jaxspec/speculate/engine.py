@@ -29,7 +29,8 @@ from jaxspec.speculate.expansion import TreeLimits, tree_limits
 from jaxspec.speculate.growing_tree import GrowingTree
 from jaxspec.speculate.loop import Decoded, decoding_loop
 from jaxspec.speculate.sampling import Decoding
-from jaxspec.trees.topology import Tree, chain_tree, check_tree, one_tree
+from jaxspec.trees.public_trees import chain_tree
+from jaxspec.trees.topology import Tree, check_tree, one_tree
 
 __all__ = ["Decoded", "autoregressive_tree", "decode", "decode_autoregressively"]
 

@@ -24,8 +24,9 @@ from jaxspec.speculate.expansion import TreeLimits, chain_limits
 from jaxspec.speculate.growing_tree import GrowingTree
 from jaxspec.speculate.measured_ranks import measure_ranks
 from jaxspec.speculate.sampling import Decoding
+from jaxspec.trees.public_trees import chain_tree
 from jaxspec.trees.rank_traces import RankTraces
-from jaxspec.trees.topology import Tree, chain_tree
+from jaxspec.trees.topology import Tree
 
 __all__ = [
     "TIE_MARGIN",

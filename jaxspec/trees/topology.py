@@ -14,13 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, Int32
 
-from jaxspec.checks import check_count, check_traced_count
-
 __all__ = [
     "PADDING",
     "ROOT",
     "Tree",
-    "chain_tree",
     "check_tree",
     "children_table",
     "is_node",
@@ -77,23 +74,6 @@ def node_depths(parent: Int[np.ndarray, " node"]) -> Int[np.ndarray, " node"]:
             )
         depth[node] = 1 + (depth[above] if above != ROOT else 0)
     return depth
-
-
-def chain_tree(draft_length: Int[Array, ""] | int, width: int) -> Tree:
-    """A chain of drafted tokens, with room for as many as a verification of `width` tokens has beside the root.
-
-    Args:
-        draft_length: 0 (a tree without nodes) to width − 1; may be traced: out of range, it counts as the nearest in range.
-        width: static, at least 1.
-    Raises:
-        ValueError: a number out of its range.
-    """
-    check_count("width", width)
-    check_traced_count("draft_length", draft_length, least=0, most=width - 1)
-    nodes = jnp.clip(jnp.asarray(draft_length, jnp.int32), 0, width - 1)
-    number = jnp.arange(width - 1, dtype=jnp.int32)
-    only = lambda value: jnp.where(number < nodes, value, PADDING)
-    return Tree(parent=only(number - 1), depth=only(number + 1), rank=only(jnp.zeros_like(number)), num_nodes=nodes)
 
 
 def tree_from_parents(

@@ -20,7 +20,8 @@ from jaxspec.speculate.drafts import ReadyDraft
 from jaxspec.speculate.statistics import compare_cycles
 from jaxspec.studies.tree.growth import first_nodes
 from jaxspec.studies.tree.pricing import GrowthTimes
-from jaxspec.trees.aat_law import curve_interval, fit_aat_law, r_squared
+from jaxspec.trees.aat_fit import curve_interval, fit_aat_law
+from jaxspec.trees.aat_law import r_squared
 from jaxspec.trees.optimal_tree import RankedTree
 from jaxspec.trees.rank_traces import AATBySize, RankTraces, cycles_along_text
 from jaxspec.trees.trace_statistics import node_reach

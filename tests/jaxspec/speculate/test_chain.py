@@ -20,7 +20,7 @@ from jaxspec.speculate.engine import decode, decode_autoregressively
 from jaxspec.speculate.expansion import chain_limits
 from jaxspec.speculate.keys import Purpose, draw_keys
 from jaxspec.speculate.sampling import Decoding
-from jaxspec.trees.topology import chain_tree
+from jaxspec.trees import chain_tree
 
 CONFIG = DecoderConfig(
     vocab_size=13, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6

@@ -32,9 +32,8 @@ from jaxspec.runs.progress import Reporter
 from jaxspec.speculate.drafts import ReadyDraft, make_draft
 from jaxspec.speculate.proof import decode_prompts
 from jaxspec.speculate.sampling import GREEDY
-from jaxspec.trees.optimal_tree import RankedTree
 from jaxspec.trees.rank_traces import cycles_along_text
-from jaxspec.trees.topology import tree_from_parents
+from jaxspec.trees.ranked_tree import RankedTree
 
 #: Nodes of the tree that is decoded for proof.
 PROOF_NODES = 15
@@ -45,7 +44,7 @@ def prove(
 ) -> dict[str, Any]:
     """Decode held-out prompts with one tree: what is counted, and what the ranks said."""
     nodes = min(PROOF_NODES, settings.nodes)
-    tree = tree_from_parents(growth.parent[:nodes], rank=growth.rank[:nodes])
+    tree = growth.first(nodes).tree()
     assert recorded.context is not None, "prompts of several lengths cannot be decoded together"
     texts = target.texts[recorded.context, "held_out"]
     counted = decode_prompts(

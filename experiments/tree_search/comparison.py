@@ -9,8 +9,8 @@ import numpy as np
 from experiments.tree_search.recording import Recorded, Settings
 from jaxspec.trees.aat_fit import fit_aat_law
 from jaxspec.trees.aat_law import r_squared
-from jaxspec.trees.optimal_tree import RankedTree
 from jaxspec.trees.rank_traces import AATBySize, aat_by_size, prior_scores_from_traces
+from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.searches import (
     depth_first_growth,
     greedy_growth,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxspec.speculate.candidates import CandidateLaw, Candidates, propose
 from jaxspec.speculate.drafts.interface import Draft, Level, Memory, Root

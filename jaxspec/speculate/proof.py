@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from functools import partial
 
@@ -82,7 +83,7 @@ def decode_prompts(
     """
     check_tokens("prompts", prompts, vocab_size=config.vocab_size)
     check_sampling(decoding)
-    decoding = decoding.replace(temperature=jnp.asarray(decoding.temperature, jnp.float32))
+    decoding = dataclasses.replace(decoding, temperature=jnp.asarray(decoding.temperature, jnp.float32))
     options = {"config": config, "num_tokens": num_tokens, "law": law, "limits": limits, "room": room}
     parts = []
     for chunk, ids, count in prompt_chunks(prompts):
@@ -189,7 +190,7 @@ def predict_cycles(
     check_count("draft_length", draft_length, most=MAX_DRAFT_LENGTH)
     check_tokens("texts", texts, vocab_size=config.vocab_size, least=prompt_tokens + num_tokens)
     check_sampling(decoding)
-    decoding = decoding.replace(temperature=jnp.asarray(decoding.temperature, jnp.float32)).for_program()
+    decoding = dataclasses.replace(decoding, temperature=jnp.asarray(decoding.temperature, jnp.float32)).for_program()
     parts = []
     for chunk, _, count in prompt_chunks(texts):
         survival = _survival(target, draft, chunk, knobs, decoding, config=config, first=prompt_tokens - 1)

@@ -6,6 +6,8 @@ what would have been: they stay exact for any values.
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 from flax import struct
@@ -44,7 +46,7 @@ class Decoding:
 
     def for_program(self) -> Decoding:
         """The same settings as an argument of a compiled program, which sorts no tokens where none are left out."""
-        return self if self.filters else self.replace(top_k=None, top_p=None)
+        return self if self.filters else dataclasses.replace(self, top_k=None, top_p=None)
 
 
 #: What losslessness is proven with, however a run decodes.

@@ -110,7 +110,7 @@ def node_draw_probability(tree: Tree, acceptance: Float[Array, " node"]) -> Floa
 
 def smaller_rank_acceptance(tree: Tree, chances: Float[Array, " node"]) -> Float[Array, " node"]:
     """Probability that a sibling of smaller rank is accepted."""
-    return jnp.sum(jnp.where(rankedsmaller_rank_acceptance(tree), chances[None, :], 0.0), axis=1)
+    return jnp.sum(jnp.where(ranked_before(tree), chances[None, :], 0.0), axis=1)
 
 
 def depth_spread(probability: Float[Array, " depth_from_0"], mean_depth: Float[Array, ""]) -> Float[Array, ""]:

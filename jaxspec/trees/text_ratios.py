@@ -9,9 +9,10 @@ Source: Cochran, Sampling Techniques, 3rd edition 1977, chapters 6 (ratio estima
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import betainc
 from jaxtyping import Array, Float, Num
 
@@ -49,7 +50,9 @@ class PairedDifference(NamedTuple):
     p_value: Float[Array, "*b"]
 
 
-def ratio_of_totals(numerator: Num[Array, "*b text"], denominator: Num[Array, "*b text"]) -> RatioOfTotals:
+def ratio_of_totals(
+    numerator: Num[Array | np.ndarray, "*b text"], denominator: Num[Array | np.ndarray, "*b text"]
+) -> RatioOfTotals:
     """Total over total, with a standard error over texts. NumPy arrays are computed on the host, in double precision.
 
     Args:
@@ -61,7 +64,7 @@ def ratio_of_totals(numerator: Num[Array, "*b text"], denominator: Num[Array, "*
         raise ValueError(
             f"numerator has shape {numerator.shape} and denominator {denominator.shape}; give one of each per text"
         )
-    xp = numerator.__array_namespace__()
+    xp: Any = numerator.__array_namespace__()
     as_float = lambda counts: counts.astype(xp.result_type(float))
     texts = numerator.shape[-1]
     below = as_float(xp.sum(denominator, axis=-1))
@@ -93,9 +96,10 @@ def paired_difference(first: RatioOfTotals, second: RatioOfTotals, *, over_sizes
     return PairedDifference(per_text, gain, error, _upper_tail(gain, error, per_text.shape[-1] - 1))
 
 
-def error_of_mean(per_text: Float[Array, "*b text"]) -> Float[Array, "*b"]:
+def error_of_mean(per_text: Float[Array | np.ndarray, "*b text"]) -> Float[Any, "*b"]:
     """Standard error of the mean of one number per text, texts taken as independent; NaN for one text."""
-    xp, texts = per_text.__array_namespace__(), per_text.shape[-1]
+    xp: Any = per_text.__array_namespace__()
+    texts = per_text.shape[-1]
     if texts == 1:
         return xp.full(per_text.shape[:-1], xp.nan, dtype=per_text.dtype)
     return xp.std(per_text, axis=-1, ddof=1) / texts**0.5

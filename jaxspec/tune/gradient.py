@@ -178,7 +178,7 @@ def ascend_once(
             windows=windows,
             offset=offset,
             soft_temperature=temperature,
-            decoding=SAMPLING.replace(temperature=goal.decode_temperature).for_program(),
+            decoding=dataclasses.replace(SAMPLING, temperature=goal.decode_temperature).for_program(),
         )
         gain, log_speedup = objective_value(measured, knobs, pricing, goal)
         return -gain, (log_speedup, measured.kl)

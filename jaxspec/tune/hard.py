@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import jax
@@ -36,7 +37,7 @@ def measure_hard(calibration: Calibration, knobs: Knobs, decoding: Decoding) -> 
         ValueError: when sampling, a number out of its range.
     """
     check_sampling(decoding)
-    decoding = decoding.replace(temperature=jnp.asarray(decoding.temperature, jnp.float32))
+    decoding = dataclasses.replace(decoding, temperature=jnp.asarray(decoding.temperature, jnp.float32))
     return _measure_hard(calibration, knobs, decoding.for_program())
 
 

@@ -18,12 +18,11 @@ from jaxspec.compress.knobs import Knobs
 from jaxspec.runs.stages import Arrays
 from jaxspec.speculate.drafts import ReadyDraft
 from jaxspec.speculate.statistics import compare_cycles
-from jaxspec.studies.tree.growth import first_nodes
 from jaxspec.studies.tree.pricing import GrowthTimes
 from jaxspec.trees.aat_fit import curve_interval, fit_aat_law
 from jaxspec.trees.aat_law import r_squared
-from jaxspec.trees.optimal_tree import RankedTree
 from jaxspec.trees.rank_traces import AATBySize, RankTraces, cycles_along_text
+from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.trace_statistics import node_reach
 
 __all__ = [
@@ -100,7 +99,7 @@ def growth_entry(growth: RankedTree, traces: RankTraces) -> dict[str, Any]:
 
     `acceptance` is the share of all roots of held-out text at which a node is accepted.
     """
-    reach = jax.jit(node_reach)(first_nodes(growth, growth.parent.size), traces)
+    reach = jax.jit(node_reach)(growth.tree(), traces)
     return {"parent": growth.parent.tolist(), "rank": growth.rank.tolist(), "acceptance": np.asarray(reach).tolist()}
 
 
@@ -229,7 +228,9 @@ def proof_entry(
         counted: from `decode_prompts`.
         chosen: why this tree.
     """
-    foretold = jax.jit(cycles_along_text)(first_nodes(growth, nodes), traces, num_tokens=num_tokens)
+    foretold = jax.jit(cycles_along_text)(
+        growth.first(nodes).tree(size=growth.parent.size), traces, num_tokens=num_tokens
+    )
     tokens, cycles, told_tokens, told_cycles = (
         np.asarray(x, np.float64)
         for x in (counted["generated"], counted["cycles"], foretold.generated, foretold.cycles)

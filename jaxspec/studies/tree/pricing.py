@@ -22,7 +22,7 @@ from hwmodels.speculation.draft_cost import DraftCost
 from hwmodels.speculation.trees import tree_shape
 from hwmodels.step.capacity import held_bytes
 from hwmodels.step.step_time import work_time
-from jaxspec.trees.optimal_tree import RankedTree
+from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.tune.objective import Pricing
 
 __all__ = ["GrowthTimes", "price_growth"]

@@ -16,7 +16,7 @@ from jaxspec.runs.config import CommonConfig
 from jaxspec.speculate.drafts import HeadDraft, NetworkDraft, NGramDraft, SelfDraft
 from jaxspec.studies.measured.setup import resolve_pricing
 from jaxspec.studies.tree.pricing import price_growth
-from jaxspec.trees.optimal_tree import RankedTree
+from jaxspec.trees.ranked_tree import RankedTree
 
 TARGET = DecoderConfig(
     vocab_size=256, hidden_size=16, intermediate_size=24, num_layers=1, num_heads=4, num_kv_heads=2, head_dim=6

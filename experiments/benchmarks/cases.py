@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import hwmodels
+from experiments.benchmarks.decoding import decoding_speed
 from experiments.benchmarks.hardware import decode_steps, matrix_units
 from experiments.benchmarks.harness import median_s, row
 from experiments.benchmarks.model_peers import model_peers
@@ -22,9 +23,10 @@ from experiments.benchmarks.trees import tree_search, tree_simulation
 from hwmodels import catalog
 from jaxspec.compress import MAX_DRAFT_LENGTH, uniform_knobs
 from jaxspec.runs import Reporter, RunDirectory
+from jaxspec.speculate import GREEDY, decode_chains
+from jaxspec.speculate.drafts import self_draft
 from jaxspec.studies import TuneConfig
 from jaxspec.studies.measured.measuring import Measuring
-from jaxspec.tune import Decoding, decode_prompts
 
 
 def design_points() -> dict[str, Any]:
@@ -92,21 +94,19 @@ def acceptance() -> dict[str, Any]:
         directory = RunDirectory("benchmark", config, inputs={}, out=folder)
         run = Measuring(config, directory, Reporter())
         knobs = uniform_knobs(run.setup.scheme, run.setup.config)
-        greedy = Decoding(greedy=True, temperature=0.0)
         run.measure(knobs)
         ours = median_s(lambda: run.measure(knobs))
-        draft = run.draft_params(knobs)
+        draft = self_draft(run.setup.config, run.draft_params(knobs), knobs)
 
         def decoded():
-            return decode_prompts(
+            return decode_chains(
                 run.setup.params,
-                draft,
                 run.setup.config,
+                draft,
                 run.setup.prompts,
-                knobs=knobs,
-                draft_length=MAX_DRAFT_LENGTH,
+                MAX_DRAFT_LENGTH,
                 num_tokens=64,
-                decoding=greedy,
+                decoding=GREEDY,
                 seed=0,
             )
 
@@ -155,6 +155,7 @@ CASES = {
     "matrix_units": matrix_units,
     "model_peers": model_peers,
     "acceptance": acceptance,
+    "decoding_speed": decoding_speed,
     "cold_start": cold_start,
     "lossless": lossless,
     "tree_simulation": tree_simulation,

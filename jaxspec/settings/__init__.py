@@ -5,7 +5,6 @@ Nothing here imports JAX, so that the command line refuses bad settings at once.
 
 from jaxspec.settings.base import Settings, build_config, expect, notes, refuse_unused
 from jaxspec.settings.commands import (
-    DRAFT_NAMES,
     QUICK,
     CommonConfig,
     EvaluateConfig,
@@ -14,6 +13,7 @@ from jaxspec.settings.commands import (
     quick_settings,
 )
 from jaxspec.settings.draft import knob_values
+from jaxspec.settings.draft_kinds import DRAFT_NAMES
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.packing import PackConfig
 from jaxspec.settings.prediction import PredictConfig

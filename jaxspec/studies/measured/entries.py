@@ -13,9 +13,9 @@ import hwmodels
 from jaxspec.compress.footprint import by_kind
 from jaxspec.compress.knob_files import knobs_to_json
 from jaxspec.compress.knobs import Knobs
+from jaxspec.speculate.statistics import acceptance_rates, compare_cycles
 from jaxspec.tune.hard import best_length
 from jaxspec.tune.objective import EXPERT_STANDS_FOR, DraftMeasurement, Pricing, priced_footprint
-from jaxspec.tune.statistics import acceptance, gap_in_standard_errors
 
 #: Result of decoding or predicting all prompts: arrays by name.
 Arrays = dict[str, np.ndarray]
@@ -89,7 +89,6 @@ def configuration_entry(
     counted: Arrays,
     predicted: Arrays,
     pricing: Pricing,
-    seed: int,
     given: Collection[str] = (),
 ) -> dict[str, Any]:
     """One configuration of result.json.
@@ -103,13 +102,13 @@ def configuration_entry(
     length = knobs.draft_length
     tokens, cycles = counted["generated"].astype(float), counted["cycles"].astype(float)
     predicted_tokens = predicted["cycles"] + predicted["survival"].sum(axis=1)
-    error, gap = gap_in_standard_errors(tokens, cycles, predicted_tokens, predicted["cycles"], seed)
+    compared = compare_cycles(tokens, cycles, predicted_tokens, predicted["cycles"])
     priced = cycle_entry(pricing, measured, length)
-    per_token_s = priced["cycle"]["total_s"] / (tokens.sum() / cycles.sum())
+    per_token_s = priced["cycle"]["total_s"] / compared.counted
     return {
         "speedup_vs_bf16_ar": priced["cycle"]["ar_bf16_s"] / per_token_s,
         "speedup_vs_stored_ar": priced["cycle"]["ar_stored_s"] / per_token_s,
-        "acceptance": acceptance(counted["accepted_at"], counted["cycles"], length),
+        "acceptance": acceptance_rates(counted["accepted_at"], counted["cycles"], length),
         "bits_per_weight": _priced_mean(measured.footprint.draft_weight_bits, pricing),
         "bits_per_weight_verify": _priced_mean(measured.footprint.target_weight_bits, pricing),
         "bits_per_kv": float(np.mean(measured.footprint.draft_kv_bits)),
@@ -117,10 +116,10 @@ def configuration_entry(
         "kl": float(measured.kl),
         "draft_length": length,
         "draft_length_predicted_best": best_length(pricing, measured)[0],
-        "tokens_per_cycle_predicted": float(predicted_tokens.sum() / predicted["cycles"].sum()),
-        "tokens_per_cycle_counted": float(tokens.sum() / cycles.sum()),
-        "tokens_per_cycle_standard_error": error,
-        "tokens_per_cycle_gap_in_standard_errors": gap,
+        "tokens_per_cycle_predicted": compared.predicted,
+        "tokens_per_cycle_counted": compared.counted,
+        "tokens_per_cycle_standard_error": compared.standard_error,
+        "tokens_per_cycle_gap_in_standard_errors": compared.gap_in_standard_errors,
         "knobs": knobs_to_json(knobs),
         "status": STATUS | dict.fromkeys(given, "input"),
         **priced,

@@ -26,19 +26,18 @@ from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Arrays, Stages
 from jaxspec.settings import notes
 from jaxspec.speculate.chunks import CHUNK
+from jaxspec.speculate.drafts import ReadyDraft, self_draft
+from jaxspec.speculate.proof import continuation_length, count_mismatches, decode_chains, predict_cycles
+from jaxspec.speculate.sampling import GREEDY, Decoding
+from jaxspec.speculate.statistics import speedup_ratio
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.entries import configuration_entry
 from jaxspec.studies.measured.setup import Setup, make_setup, resolve_pricing
 from jaxspec.tune.calibration import Calibration, calibrate
-from jaxspec.tune.hard import Decoding, measure_hard
+from jaxspec.tune.hard import measure_hard
 from jaxspec.tune.objective import DraftMeasurement, Pricing, priced_footprint
-from jaxspec.tune.proof import continuation_length, count_mismatches, decode_prompts, predict_cycles
-from jaxspec.tune.statistics import speedup_ratio
 
 SCHEMA_VERSION = 1
-
-#: What losslessness is proven with, however a run decodes.
-GREEDY = Decoding(greedy=True, temperature=0.0)
 
 
 def versions() -> dict[str, str]:
@@ -88,12 +87,12 @@ class Measuring:
             if self.calibrate_on_own_text:
                 return {"tokens": setup.calibration_prompts}
             with self._bar("continuing the calibration prompts", len(setup.calibration_prompts)) as bar:
-                decoded = decode_prompts(
+                decoded = decode_chains(
                     setup.params,
-                    None,
                     setup.config,
+                    self._no_draft,
                     setup.calibration_prompts[:, : settings.prompt_tokens],
-                    knobs=uniform_knobs(setup.scheme, setup.config),
+                    0,
                     num_tokens=self.continuation_tokens,
                     decoding=setup.decoding,
                     seed=settings.seed,
@@ -119,18 +118,23 @@ class Measuring:
         params = hard_draft(self.setup.params, self.calibration.prepared, knobs).params
         return jax.tree.map(lambda x: x.astype(jnp.float32), params)
 
+    @property
+    def _no_draft(self) -> ReadyDraft:
+        """Stands in where nothing is drafted: of the form of all drafts, so that decoding shares their compilation."""
+        return self_draft(self.setup.config, self.setup.params, uniform_knobs(self.setup.scheme, self.setup.config))
+
     def decode_autoregressively(self, decoding: Decoding) -> Arrays:
         """Held-out prompts without a draft, long enough for predictions at every start."""
         setup, settings = self.setup, self.settings
 
         def compute() -> Arrays:
             with self._bar("decoding without a draft", len(setup.prompts)) as bar:
-                return decode_prompts(
+                return decode_chains(
                     setup.params,
-                    None,
                     setup.config,
+                    self._no_draft,
                     setup.prompts,
-                    knobs=uniform_knobs(setup.scheme, setup.config),
+                    0,
                     num_tokens=self.continuation_tokens,
                     decoding=decoding,
                     seed=settings.seed,
@@ -145,13 +149,12 @@ class Measuring:
 
         def compute() -> Arrays:
             with self._bar(f"decoding with the {what} draft", len(setup.prompts)) as bar:
-                return decode_prompts(
+                return decode_chains(
                     setup.params,
-                    self.draft_params(knobs),
                     setup.config,
+                    self_draft(setup.config, self.draft_params(knobs), knobs),
                     setup.prompts,
-                    knobs=knobs,
-                    draft_length=knobs.draft_length,
+                    knobs.draft_length,
                     num_tokens=settings.output_tokens,
                     room=self.continuation_tokens,  # shares the compilation of plain decoding
                     decoding=decoding,
@@ -236,7 +239,6 @@ class Measuring:
                 counted=counted,
                 predicted=self.predict(knobs, name),
                 pricing=pricing,
-                seed=settings.seed,
                 given=self.given.get(name, ()),
             )
             speeds[name] = (counted["generated"], counted["cycles"], configurations[name]["cycle"]["total_s"])

@@ -17,11 +17,11 @@ from jaxspec.models.decoder import Params
 from jaxspec.models.embedded import load_model
 from jaxspec.runs.config import CommonConfig
 from jaxspec.settings import PredictConfig
+from jaxspec.speculate.proof import continuation_length
+from jaxspec.speculate.sampling import Decoding
 from jaxspec.text import TextSplit, load_text, windows
 from jaxspec.tune.calibration import target_params
-from jaxspec.tune.hard import Decoding
 from jaxspec.tune.objective import Pricing
-from jaxspec.tune.proof import continuation_length
 
 
 @dataclasses.dataclass(frozen=True)

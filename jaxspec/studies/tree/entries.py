@@ -10,20 +10,20 @@ import numpy as np
 from jaxtyping import Array, Float
 
 import hwmodels
+from hwmodels.speculation.draft_cost import DraftCost
 from hwmodels.speculation.effective_performance import Decision, decide, effective_performance
 from hwmodels.speculation.verification_length import best_schedule, generation_time
 from jaxspec.compress.knob_files import knobs_to_json
 from jaxspec.compress.knobs import Knobs
 from jaxspec.runs.stages import Arrays
-from jaxspec.speculate.drafts import HeadDraftParams
-from jaxspec.studies.tree.drafts import NamedDraft
-from jaxspec.studies.tree.growth import first_nodes
-from jaxspec.studies.tree.pricing import GrowthTimes, PricedDraft
-from jaxspec.trees.aat_law import curve_interval, fit_aat_law, r_squared
-from jaxspec.trees.optimal_tree import RankedTree
+from jaxspec.speculate.drafts import ReadyDraft
+from jaxspec.speculate.statistics import compare_cycles
+from jaxspec.studies.tree.pricing import GrowthTimes
+from jaxspec.trees.aat_fit import curve_interval, fit_aat_law
+from jaxspec.trees.aat_law import r_squared
 from jaxspec.trees.rank_traces import AATBySize, RankTraces, cycles_along_text
+from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.trace_statistics import node_reach
-from jaxspec.tune.statistics import gap_in_standard_errors
 
 __all__ = [
     "STATUS",
@@ -73,19 +73,17 @@ STATUS = {
 
 
 def draft_entry(
-    name: str, other: NamedDraft | None, knobs: Knobs | None, priced: PricedDraft, widths: hwmodels.Footprint
+    name: str, other: ReadyDraft | None, knobs: Knobs | None, priced: DraftCost, widths: hwmodels.Footprint
 ) -> dict[str, Any]:
     """What drafted, and what its steps were priced as.
 
     Args:
         other: the draft, unless it is the target's compressed copy, which has `knobs`.
     """
-    own, params = priced.architecture, None if other is None or other.network is None else other.params
-    if isinstance(params, HeadDraftParams):
-        params = params.head  # its ends are the target's
+    own = priced.architecture
     return {
         "name": name,
-        "parameters": sum(leaf.size for leaf in jax.tree.leaves(params)) or None,
+        "parameters": None if other is None else other.draft.num_parameters(other.params) or None,
         "knobs": None if knobs is None else knobs_to_json(knobs),
         "priced_draft": {
             "statement": priced.statement,
@@ -101,7 +99,7 @@ def growth_entry(growth: RankedTree, traces: RankTraces) -> dict[str, Any]:
 
     `acceptance` is the share of all roots of held-out text at which a node is accepted.
     """
-    reach = jax.jit(node_reach)(first_nodes(growth, growth.parent.size), traces)
+    reach = jax.jit(node_reach)(growth.tree(), traces)
     return {"parent": growth.parent.tolist(), "rank": growth.rank.tolist(), "acceptance": np.asarray(reach).tolist()}
 
 
@@ -220,30 +218,32 @@ def schedule_entry(contexts: tuple[int, ...], curve: AATBySize, times: GrowthTim
 
 
 def proof_entry(
-    growth: RankedTree, nodes: int, *, traces: RankTraces, counted: Arrays, num_tokens: int, chosen: str, seed: int
+    growth: RankedTree, nodes: int, *, traces: RankTraces, counted: Arrays, num_tokens: int, chosen: str
 ) -> dict[str, Any]:
     """Tokens per cycle counted in decoding, beside those that the ranks of the same prompts foretell.
 
     Args:
         nodes: of the tree that decoded.
         traces: of what the target puts out after the prompts. Under greedy decoding they foretell every cycle.
-        counted: from `decode_prompts_with_tree`.
+        counted: from `decode_prompts`.
         chosen: why this tree.
     """
-    foretold = jax.jit(cycles_along_text)(first_nodes(growth, nodes), traces, num_tokens=num_tokens)
+    foretold = jax.jit(cycles_along_text)(
+        growth.first(nodes).tree(size=growth.parent.size), traces, num_tokens=num_tokens
+    )
     tokens, cycles, told_tokens, told_cycles = (
         np.asarray(x, np.float64)
         for x in (counted["generated"], counted["cycles"], foretold.generated, foretold.cycles)
     )
-    error, gap = gap_in_standard_errors(tokens, cycles, told_tokens, told_cycles, seed)
+    compared = compare_cycles(tokens, cycles, told_tokens, told_cycles)
     share: Float[np.ndarray, " node"] = counted["accepted_nodes"].sum(axis=0)[:nodes] / cycles.sum()
     return {
         "tree": chosen,
         "verification_length": nodes + 1,
-        "tokens_per_cycle_predicted": told_tokens.sum() / told_cycles.sum(),
-        "tokens_per_cycle_counted": tokens.sum() / cycles.sum(),
-        "tokens_per_cycle_standard_error": error,
-        "tokens_per_cycle_gap_in_standard_errors": gap,
+        "tokens_per_cycle_predicted": compared.predicted,
+        "tokens_per_cycle_counted": compared.counted,
+        "tokens_per_cycle_standard_error": compared.standard_error,
+        "tokens_per_cycle_gap_in_standard_errors": compared.gap_in_standard_errors,
         "same_cycles": bool((tokens == told_tokens).all() and (cycles == told_cycles).all()),
         "cycles": int(cycles.sum()),
         "accepted": share.tolist(),

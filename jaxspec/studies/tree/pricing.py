@@ -18,36 +18,14 @@ from hwmodels import Architecture, Footprint, Workload, uniform_footprint
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.network.operators import decode_step, draft_step, stack_steps
 from hwmodels.numerics.scalars import as_float
+from hwmodels.speculation.draft_cost import DraftCost
 from hwmodels.speculation.trees import tree_shape
 from hwmodels.step.capacity import held_bytes
 from hwmodels.step.step_time import work_time
-from jaxspec.models.config import DecoderConfig
-from jaxspec.speculate.drafts import HeadDraft, NGramDraft
-from jaxspec.studies.tree.drafts import NamedDraft
-from jaxspec.trees.optimal_tree import RankedTree
+from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.tune.objective import Pricing
 
-__all__ = ["GrowthTimes", "PricedDraft", "price_growth", "priced_draft"]
-
-
-#: Widths that are scaled as the feed-forward network's is.
-_FEED_FORWARD = ("intermediate_size", "expert_intermediate_size", "shared_intermediate_size")
-
-
-class PricedDraft(NamedTuple):
-    """Whose shapes draft steps are priced by.
-
-    Attributes:
-        steps: whether drafting takes time at all.
-        architecture: of a draft that is a network of its own; None otherwise.
-        shares_ends: whether embedding and LM head are the target's, which holds them already.
-        statement: how it was chosen, for a reader.
-    """
-
-    steps: bool
-    architecture: Architecture | None
-    shares_ends: bool
-    statement: str
+__all__ = ["GrowthTimes", "price_growth"]
 
 
 class GrowthTimes(NamedTuple):
@@ -67,47 +45,8 @@ class GrowthTimes(NamedTuple):
     fits: Bool[np.ndarray, " context"]
 
 
-def priced_draft(draft: NamedDraft, target: DecoderConfig, priced: Architecture, name: str) -> PricedDraft:
-    """A draft of the priced architecture that stands to it as the measured draft stands to the measured target.
-
-    Args:
-        target: the network that runs.
-        priced, name: whose cost is predicted.
-    """
-    if draft.network is None:
-        if isinstance(draft.draft, NGramDraft):
-            return PricedDraft(False, None, False, "a lookup in the text, which costs nothing")
-        return PricedDraft(True, None, False, f"a compressed copy of {name}")
-    own = draft.network
-    ratio = lambda size: getattr(own, size) / getattr(target, size)
-    like = {size: size for size in ("hidden_size", "num_heads", "num_kv_heads", "head_dim")}
-    like |= dict.fromkeys(_FEED_FORWARD, "intermediate_size")
-    scaled = {size: as_float(getattr(priced, size)) * ratio(measured) for size, measured in like.items()}
-    layers = as_float(priced.num_layers)
-    if isinstance(draft.draft, HeadDraft):
-        share = 1.0 / layers
-        # The matrix that mixes token and hidden state is 2 h², as many weights as these rows of the feed-forward matrices.
-        rows = 2.0 * scaled["hidden_size"] / (2.0 + as_float(priced.gated_ffn))
-        for size in ("intermediate_size", "shared_intermediate_size"):  # of dense layers, and of mixtures of experts
-            scaled[size] = scaled[size] + rows
-        said = (
-            f"one layer of {name} and its LM head; the layer's inner widths are to {name}'s as {draft.name}'s are to the "
-            "measured network's, its mixing matrix counts as feed-forward rows"
-        )
-    else:
-        share = ratio("num_layers")
-        scaled["tied_embeddings"] = float(own.tie_embeddings)
-        said = f"{name} with its layers and widths scaled as {draft.name}'s are to the measured network's"
-    by_layer = {
-        count: as_float(getattr(priced, count)) * share
-        for count in ("num_layers", "num_moe_layers", "num_window_layers")
-    }
-    found = dataclasses.replace(priced, **scaled, **by_layer)
-    return PricedDraft(True, found, isinstance(draft.draft, HeadDraft), said)
-
-
 def price_growth(
-    pricing: Pricing, growth: RankedTree, *, footprint: Footprint, contexts: tuple[int, ...], draft: PricedDraft
+    pricing: Pricing, growth: RankedTree, *, footprint: Footprint, contexts: tuple[int, ...], draft: DraftCost
 ) -> GrowthTimes:
     """Price the first 1, 2, ... nodes of a growing tree at every context.
 
@@ -122,7 +61,7 @@ def price_growth(
         pricing,
         footprint,
         draft.architecture,
-        0.0 if draft.shares_ends else 1.0,
+        1.0 - as_float(draft.shares_ends),
         jnp.asarray(contexts, jnp.float32),
         jnp.asarray([len(shape.depth) + 1 for shape in shapes], jnp.float32),
         jnp.asarray([shape.visible_tokens for shape in shapes], jnp.float32),
@@ -133,7 +72,7 @@ def price_growth(
     capacity = sum(float(tier.capacity_bytes) for tier in tiers)
     return GrowthTimes(
         verify_s=verify_s,
-        draft_s=(draft_step_s @ steps.T) * draft.steps,
+        draft_s=(draft_step_s @ steps.T) * np.asarray(draft.passes),
         ar_bf16_s=ar_s[:, 0],
         ar_stored_s=ar_s[:, 1],
         fits=held <= capacity,

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from hwmodels.speculation.draft_cost import DraftCost
 from jaxspec.files import plain
 from jaxspec.runs.config import TreeConfig
 from jaxspec.runs.directory import RunDirectory
@@ -19,9 +20,10 @@ from jaxspec.runs.inputs import draft_digests
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect
 from jaxspec.speculate.drafts import SelfDraft
+from jaxspec.speculate.proof import count_mismatches
+from jaxspec.speculate.sampling import GREEDY
 from jaxspec.studies.kernel_notes import kernel_notes
-from jaxspec.studies.measured.measuring import GREEDY, carry_out
-from jaxspec.studies.tree.drafts import NamedDraft
+from jaxspec.studies.measured.measuring import carry_out
 from jaxspec.studies.tree.entries import (
     STATUS,
     contexts_entry,
@@ -32,11 +34,10 @@ from jaxspec.studies.tree.entries import (
     proof_entry,
     schedule_entry,
 )
-from jaxspec.studies.tree.pricing import PricedDraft, price_growth, priced_draft
+from jaxspec.studies.tree.pricing import price_growth
 from jaxspec.studies.tree.report import write_tree_report
 from jaxspec.studies.tree.stages import TreeMeasuring
 from jaxspec.trees.rank_traces import AATBySize, aat_by_size
-from jaxspec.tune.proof import count_mismatches
 
 __all__ = ["TreeSearch", "draft_digests", "search_tree"]
 
@@ -74,7 +75,6 @@ class TreeSearch(TreeMeasuring):
             counted=self.decode_with(nodes, self.setup.decoding),
             num_tokens=config.output_tokens,
             chosen=chosen,
-            seed=config.seed,
         )
         lossless = count_mismatches(
             self.decode_with(nodes, GREEDY),
@@ -95,11 +95,10 @@ class TreeSearch(TreeMeasuring):
             **kernel_notes(pricing.device, [self.widths]),
         }
 
-    def _priced(self, device: str) -> PricedDraft:
+    def _priced(self, device: str) -> DraftCost:
         # The target's copy needs no parameters to be priced, and making them takes seconds.
-        named = self.other or NamedDraft("self", SelfDraft(self.setup.config), None, None)
-        target = self.pricings[device].architecture
-        return priced_draft(named, self.setup.config, target, self.config.architecture)
+        draft = SelfDraft(self.setup.config) if self.other is None else self.other.draft
+        return draft.cost(self.setup.config, self.pricings[device].architecture, self.config.architecture)
 
 
 def search_tree(

@@ -17,16 +17,16 @@ from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Arrays
 from jaxspec.settings import knob_values
+from jaxspec.speculate.drafts import ReadyDraft, make_draft, self_draft
+from jaxspec.speculate.engine import autoregressive_tree
 from jaxspec.speculate.expansion import TreeLimits, tree_limits
-from jaxspec.speculate.tree import autoregressive_tree
+from jaxspec.speculate.proof import decode_prompts, record_ranks
+from jaxspec.speculate.sampling import Decoding
 from jaxspec.studies.measured.measuring import Measuring, way_of
-from jaxspec.studies.tree.drafts import NamedDraft, make_draft, self_draft
-from jaxspec.studies.tree.growth import candidate_shape, first_nodes, grow
-from jaxspec.studies.tree.measuring import decode_prompts_with_tree, record_ranks
-from jaxspec.trees.optimal_tree import RankedTree
+from jaxspec.studies.tree.growth import candidate_shape, grow
 from jaxspec.trees.rank_traces import RankTraces
+from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.topology import Tree
-from jaxspec.tune.hard import Decoding
 from jaxspec.tune.objective import priced_footprint
 
 __all__ = ["TreeMeasuring"]
@@ -62,7 +62,7 @@ class TreeMeasuring(Measuring):
         return uniform_knobs(self.setup.scheme, self.setup.config, knob_values(self.config))
 
     @cached_property
-    def draft(self) -> NamedDraft:
+    def draft(self) -> ReadyDraft:
         """What proposes tokens."""
         if self.other is not None:
             return self.other
@@ -100,7 +100,7 @@ class TreeMeasuring(Measuring):
     @cached_property
     def limits(self) -> TreeLimits:
         """Static sizes of the largest tree, within which everything is decoded."""
-        return tree_limits(first_nodes(self.growth, self.config.nodes))
+        return tree_limits(self.growth.tree())
 
     @cached_property
     def traces(self) -> RankTraces:
@@ -114,7 +114,7 @@ class TreeMeasuring(Measuring):
         def compute() -> Arrays:
             draft = self.draft
             with self._bar(what, len(setup.prompts)) as bar:
-                return decode_prompts_with_tree(
+                return decode_prompts(
                     setup.params,
                     setup.config,
                     draft,
@@ -140,7 +140,10 @@ class TreeMeasuring(Measuring):
 
     def decode_with(self, nodes: int, decoding: Decoding) -> Arrays:
         """Held-out prompts with the tree of the first nodes; what several devices choose is decoded once."""
-        tree, what = first_nodes(self.growth, nodes), f"decoding with a tree of {nodes} nodes"
+        tree, what = (
+            self.growth.first(nodes).tree(size=self.growth.parent.size),
+            f"decoding with a tree of {nodes} nodes",
+        )
         return self._decode_tree(tree, decoding, tokens=self.config.output_tokens, name=f"tree-{nodes}", what=what)
 
     @cached_property

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, TypeAlias
 
 import flax.struct
 
-from hwmodels.numerics.scalars import Leaf, Number
+from hwmodels.numerics.scalars import Leaf
 
 #: How several memories share time: all at once, so that the slowest decides, or one after the other.
 Schedule: TypeAlias = Literal["overlapped", "serial"]
@@ -40,50 +39,6 @@ class Chip:
     element_area_m2: Leaf = None  # of one element of the matrix unit, > 0; None: area by the unit's size is not known
 
 
-class ComputeUnit(Protocol):
-    """What multiplies matrices: any tree of leaves with these two methods; see `hwmodels.compute`.
-
-    A unit whose area grows with its size also says its number of `elements`, "*b".
-    """
-
-    def product_time(
-        self, m: Number, k: Number, n: Number, *, weight_bits: Number = ..., temperature: Number = ...
-    ) -> Any:
-        """Seconds, "*b", of the arithmetic of one m x k by k x n product, whatever it waits for memory."""
-        ...
-
-    def launch_time(self, m: Number, k: Number, n: Number, *, weight_bits: Number = ...) -> Any:
-        """Seconds, "*b", that each launch takes beside arithmetic and traffic."""
-        ...
-
-
-@runtime_checkable
-class WorkUnit(Protocol):
-    """A compute unit that prices whole operators on its device, traffic included: a calibrated GPU."""
-
-    overlap_temperature: float  # of the smooth maximum over computing, moving and decoding
-
-    def kernels(self, work: Any) -> Sequence[tuple[Any, Any]]:
-        """The kernels that it may choose from: for each a unit that has no other, and the work as that kernel reads it."""
-        ...
-
-    def kernel_shares(self, work: Any, times: Any) -> Any:
-        """How much each kernel counts in an operator's time, "*b operator kernel", from each one's time alone."""
-        ...
-
-    def operator_compute_time(self, device: Device, work: Any, roof_s: Any, *, temperature: Number = ...) -> Any:
-        """Seconds, "*b operator", of arithmetic; `roof_s` is what the device's roof says."""
-        ...
-
-    def streaming_share(self, device: Device, work: Any) -> Any:
-        """Share of the first memory's bandwidth that each operator reaches, "*b operator"."""
-        ...
-
-    def operator_launch_time(self, device: Device, work: Any) -> Any:
-        """Seconds of one launch of each operator, "*b operator"."""
-        ...
-
-
 @flax.struct.dataclass
 class Device:
     """A processor with its memories. Every field is a leaf, "*b", or a tree of leaves: any of them may be swept or
@@ -101,7 +56,7 @@ class Device:
     spill: tuple[
         MemoryTier, ...
     ] = ()  # takes what the memory before it cannot hold: KV first, then weights, then experts
-    matrix_unit: Any = None  # a ComputeUnit or a WorkUnit
+    matrix_unit: Any = None  # a hwmodels.compute.unit.ComputeUnit; None: everything runs at the roof's rate
     decoder: Any = None  # a hwmodels.decoders.Decoder, where weights are stored compressed
     chip: Chip | None = None  # None: energy and area are not known
     kv_traffic_factor: Leaf = 1.0  # bytes that attention moves per byte of KV cache, > 0; 1 reads each once

@@ -7,36 +7,20 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from hwmodels.compute.roofline import unit_of
 from hwmodels.device import Device
 from hwmodels.network.architecture import Architecture
-from hwmodels.network.footprint import UNCOMPRESSED_BITS, Footprint, uniform_footprint
-from hwmodels.network.operators import (
-    OperatorWork,
-    StepShape,
-    decode_step,
-    draft_step,
-    prefill_step,
-    stack_steps,
-    verify_step,
-)
+from hwmodels.network.footprint import Footprint
+from hwmodels.network.operators import prefill_step
 from hwmodels.network.workload import Workload
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.speculation.chains import SpeculationResult, best, speculation_speedup
-from hwmodels.speculation.plan import Acceptance
+from hwmodels.speculation.cycle import baseline_steps, plan_steps
+from hwmodels.speculation.plan import Acceptance, chain_plan
 from hwmodels.step.capacity import held_bytes, longest_context
-from hwmodels.step.energy import StepEnergy, step_energy
-from hwmodels.step.step_time import StepTime, work_time
+from hwmodels.step.priced_steps import PricedStep, price_steps
 
-__all__ = ["DesignPoint", "PricedStep", "Steps", "chip_area", "design_point", "priced_steps"]
-
-
-@flax.struct.dataclass
-class PricedStep:
-    """One step: what it executes, how long it takes, what energy it takes."""
-
-    work: OperatorWork
-    time: StepTime
-    energy: StepEnergy | None  # None where the device's energy is not known
+__all__ = ["DesignPoint", "Steps", "chip_area", "design_point", "priced_steps"]
 
 
 @flax.struct.dataclass
@@ -86,21 +70,11 @@ def priced_steps(
         draft_length: >= 0; a verification has one token more.
         temperature: one number in [0, 1], of the smooth maximum; 0 is exact.
     """
-    shapes = [
-        prefill_step(workload, footprint=footprint),
-        decode_step(workload, footprint=uniform_footprint(UNCOMPRESSED_BITS)),
-        decode_step(workload, footprint=footprint),
-        draft_step(workload, footprint=footprint),
-        verify_step(workload, footprint=footprint, verify_tokens=as_float(draft_length) + 1.0),
-    ]
-
-    def price(shape: StepShape) -> PricedStep:
-        work = shape.operators(architecture)
-        time = work_time(device, work, temperature=temperature)
-        return PricedStep(work, time, None if device.chip is None else step_energy(device, work, time_s=time.total_s))
-
-    priced = jax.vmap(price)(stack_steps(shapes))
-    return Steps(*(jax.tree.map(lambda leaf, i=i: leaf[i], priced) for i in range(len(shapes))))
+    plan = chain_plan(draft_length)
+    draft, verify = plan_steps(workload, footprint, plan)
+    shapes = [prefill_step(workload, footprint=footprint), *baseline_steps(workload, footprint), draft, verify]
+    prefill, bf16, stored, drafts, verify = price_steps(device, architecture, shapes, temperature=temperature)
+    return Steps(prefill, bf16, stored, jax.tree.map(lambda leaf: leaf[0], drafts), verify)
 
 
 def design_point(
@@ -136,22 +110,6 @@ def design_point(
     stored = {"weight_bits": footprint.target_weight_bits, "kv_bits": footprint.target_kv_bits}
     held = held_bytes(architecture, batch=batch, context_tokens=workload.context_tokens, **stored)
     capacity = sum(as_float(tier.capacity_bytes) for tier in (device.memory, *device.spill))
-    energy = ar_energy = None
-    if device.chip is not None:
-        length = chosen.draft_length.astype(chosen.cycle_s.dtype)
-        steps = priced_steps(
-            device,
-            architecture,
-            workload=workload,
-            footprint=footprint,
-            draft_length=length,
-            temperature=temperature,
-        )
-        draft_j, verify_j, ar_j = (
-            step.energy.total_j for step in (steps.draft, steps.verify, steps.ar_bf16) if step.energy is not None
-        )
-        energy = (length * draft_j + verify_j) / chosen.tokens_per_cycle / batch
-        ar_energy = ar_j / batch
     return DesignPoint(
         draft_length=chosen.draft_length,
         tokens_per_cycle=chosen.tokens_per_cycle,
@@ -164,8 +122,8 @@ def design_point(
         held_bytes=held.total,
         capacity_bytes=jnp.asarray(capacity),
         longest_context_tokens=longest_context(architecture, budget_bytes=capacity, batch=batch, **stored),
-        energy_per_token_j=energy,
-        energy_per_token_ar_bf16_j=ar_energy,
+        energy_per_token_j=None if chosen.cycle_j is None else chosen.cycle_j / chosen.tokens_per_cycle / batch,
+        energy_per_token_ar_bf16_j=None if result.ar_bf16_j is None else result.ar_bf16_j / batch,
         area_m2=chip_area(device),
     )
 
@@ -186,7 +144,7 @@ def chip_area(device: Device) -> Float[Array, "*b"] | None:
     fixed = jnp.asarray(as_float(device.chip.area_m2) + decoders)
     if device.matrix_unit is None:
         return fixed
-    elements = getattr(device.matrix_unit, "elements", None)
+    elements = unit_of(device).elements
     if elements is None or device.chip.element_area_m2 is None:
         return None
     return fixed + as_float(elements) * as_float(device.chip.element_area_m2)

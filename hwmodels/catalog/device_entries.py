@@ -33,7 +33,9 @@ from hwmodels.compute.calibrated_gpu import CalibratedGpu
 from hwmodels.compute.fpga_array import FpgaArray
 from hwmodels.compute.matrix_vector_npu import SCHEDULES, MatrixVectorNpu
 from hwmodels.compute.near_memory import NearMemoryUnit
-from hwmodels.compute.systolic.array import CONVENTIONS, DATAFLOWS, OnChipBuffer, SystolicArray
+from hwmodels.compute.roofline import unit_of
+from hwmodels.compute.systolic.array import CONVENTIONS, DATAFLOWS, OnChipBuffer
+from hwmodels.compute.systolic.unit import SystolicUnit
 from hwmodels.compute.vector_array import VectorArray
 from hwmodels.compute.vector_units import VectorUnits
 from hwmodels.decoders.decoder import DECODER_KINDS, PLACES, Decoder
@@ -107,7 +109,7 @@ _VECTOR_UNITS = _Form(
 )
 _UNITS = {
     "systolic_array": _Form(
-        SystolicArray,
+        SystolicUnit,
         required=_positive("rows", "columns", "frequency_hz") | {"mac_energy_j": NOT_NEGATIVE},
         texts={"dataflow": DATAFLOWS, "convention": ("huffllm", *(c for c in CONVENTIONS if c != "huffllm"))},
         tables={"input_buffer": _BUFFER, "weight_buffer": _BUFFER, "output_buffer": _BUFFER},
@@ -115,20 +117,19 @@ _UNITS = {
     "matrix_vector_npu": _Form(
         MatrixVectorNpu,
         required=_positive("peak_flops_per_s", "tile_rows", "tile_depth", "tile_columns", "dma_bytes_per_s"),
-        optional={"converted_below_bits": POSITIVE, "launch_latency_s": NOT_NEGATIVE},
+        optional={"converted_below_bits": POSITIVE},
         texts={"schedule": SCHEDULES},
         tables={"vector": _VECTOR_UNITS},
     ),
     "fpga_array": _Form(
         FpgaArray,
         required=_positive("rows", "columns", "frequency_hz"),
-        optional=_positive("macs_per_pe", "packing", "packed_below_bits", "parallel_tokens")
-        | {"efficiency": SHARE, "launch_latency_s": NOT_NEGATIVE},
+        optional=_positive("macs_per_pe", "packing", "packed_below_bits", "parallel_tokens") | {"efficiency": SHARE},
     ),
     "near_memory": _Form(
         NearMemoryUnit,
         required=_positive("pes", "reuse", "block_depth", "block_columns", "frequency_hz"),
-        optional={"slice_bits": POSITIVE, "metadata_bits": NOT_NEGATIVE, "launch_latency_s": NOT_NEGATIVE},
+        optional={"slice_bits": POSITIVE, "metadata_bits": NOT_NEGATIVE},
     ),
     "vector_array": _Form(
         VectorArray,
@@ -144,7 +145,6 @@ _UNITS = {
             "weight_lanes",
         )
         | {"global_buffer_bytes": NOT_NEGATIVE},
-        optional={"launch_latency_s": NOT_NEGATIVE},
     ),
 }
 _DEVICE = _Form(
@@ -200,7 +200,7 @@ def _check_nothing_is_free(device: Device, given: Mapping[str, str], where: str)
                 f"{where}: {' or '.join(names)} is missing; energy and area of a device with a [chip] are reported, and "
                 f'this would be free: add {names[0]} = {{ value = …, source = "…" }}, or leave out [chip]'
             )
-    if device.chip.element_area_m2 is not None and getattr(device.matrix_unit, "elements", None) is None:
+    if device.chip.element_area_m2 is not None and unit_of(device).elements is None:
         raise EntryError(
             f"{where}: chip.element_area_m2 came, but the device has no matrix unit with elements of equal area; "
             "remove it, or add a [matrix_unit] such as systolic_array"

@@ -16,21 +16,30 @@ Departs: the paper gives the sides of the arrays, no more. Which side lies over 
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from hwmodels.compute.products import products_of, with_products
+from hwmodels.compute.unit import SingleKernel, UnitTimes
 from hwmodels.compute.weight_slices import share_narrower
+from hwmodels.device import Device
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.network.operators.work import OperatorWork
 from hwmodels.numerics.folds import smooth_ceil_div
-from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
 
 __all__ = ["FpgaArray", "seconds_per_token"]
 
 
 @flax.struct.dataclass
-class FpgaArray:
+class FpgaArray(SingleKernel):
     """A grid of processing elements. Every field is a leaf, "*b"."""
+
+    short_title: ClassVar[str] = "FPGA array"
+    title: ClassVar[str] = "an FPGA's array of multiply-add elements"
 
     rows: Leaf  # PEs over k, >= 1
     columns: Leaf  # PEs over n, >= 1
@@ -40,7 +49,6 @@ class FpgaArray:
     packed_below_bits: Leaf = 10.0  # weights of fewer stored bits are packed; 10 admits 8-bit ones with their scales
     parallel_tokens: Leaf = 1.0  # tokens side by side, each with its share of the columns, in [1, columns]
     efficiency: Leaf = 1.0  # share of the cycles in which the array does not wait for itself, in (0, 1]
-    launch_latency_s: Leaf = 0.0  # of one product's start: instructions, filling and draining, >= 0
 
     @property
     def elements(self) -> Leaf:
@@ -73,12 +81,13 @@ class FpgaArray:
         cycles_per_s = as_float(self.frequency_hz) * as_float(self.efficiency)
         return passes * row_folds * column_folds / cycles_per_s
 
-    def launch_time(
-        self, m: Number, k: Number, n: Number, *, weight_bits: Number = UNCOMPRESSED_BITS
-    ) -> Float[Array, "*b"]:
-        """Seconds per launch that overlap with nothing, the same for every shape."""
-        del m, k, n, weight_bits
-        return jnp.asarray(as_float(self.launch_latency_s))
+    def operator_times(self, work: OperatorWork, device: Device, *, temperature: Number = 0.0) -> UnitTimes:
+        """Products as `product_time` has them, everything else at the device's roofline; see `ComputeUnit`."""
+        unit, shapes = with_last_axis(self), products_of(work)
+        seconds = unit.product_time(
+            shapes.m, shapes.k, shapes.n, weight_bits=shapes.weight_bits, temperature=as_float(temperature)
+        )
+        return with_products(work, device, product_s=seconds)
 
 
 def seconds_per_token(

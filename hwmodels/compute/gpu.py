@@ -43,8 +43,8 @@ from jaxtyping import Array, Float
 
 from hwmodels.numerics.folds import smooth_ceil_div
 from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.numerics.smoothing import smooth_maximum
 from hwmodels.numerics.units import BITS_PER_BYTE
-from hwmodels.step.roofline import smooth_maximum
 
 __all__ = [
     "TILINGS",

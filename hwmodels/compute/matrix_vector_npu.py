@@ -18,17 +18,21 @@ Departs: the paper does not say how the three overlap; strips are ours.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from hwmodels.compute.products import products_of, with_products
+from hwmodels.compute.unit import SingleKernel, UnitTimes
 from hwmodels.compute.vector_units import VectorUnits, dequantization_time
 from hwmodels.compute.weight_slices import share_narrower
+from hwmodels.device import Device
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.network.operators.work import OperatorWork
 from hwmodels.numerics.folds import smooth_ceil_div
-from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
 from hwmodels.numerics.smoothing import smooth_maximum
 from hwmodels.numerics.units import BITS_PER_BYTE
 
@@ -39,12 +43,17 @@ SCHEDULES = ("pipelined", "serial")
 
 
 @flax.struct.dataclass
-class MatrixVectorNpu:
+class MatrixVectorNpu(SingleKernel):
     """A matrix unit with vector units and a DMA. Every field but `schedule` is a leaf, "*b", or a tree of leaves.
 
     Raises:
         ValueError: `schedule` is not in `SCHEDULES`.
     """
+
+    short_title: ClassVar[str] = "tiles+vector"
+    title: ClassVar[str] = "a tiled matrix unit fed by vector units"
+    unpacking: ClassVar[str] = "Converting weights of few bits is the work of the vector units, and its time counts."
+    elements: ClassVar[None] = None
 
     peak_flops_per_s: Leaf  # of the matrix unit on full tiles, > 0; a multiply-add counts 2
     tile_rows: Leaf  # activations of a tile (m), >= 1
@@ -55,7 +64,6 @@ class MatrixVectorNpu:
     # slower of two equal times decides; serial, this copy is the one that is waited for. Infinite: the tier's alone.
     dma_bytes_per_s: Leaf
     converted_below_bits: Leaf = UNCOMPRESSED_BITS  # weights of fewer stored bits pass through the vector units
-    launch_latency_s: Leaf = 0.0  # of one product's start, overlapped with nothing, >= 0
     schedule: str = flax.struct.field(pytree_node=False, default="pipelined")
 
     def __post_init__(self) -> None:
@@ -84,12 +92,13 @@ class MatrixVectorNpu:
         slowest = smooth_maximum(stages, temperature)
         return slowest + (one_after_the_other - slowest) / strips
 
-    def launch_time(
-        self, m: Number, k: Number, n: Number, *, weight_bits: Number = UNCOMPRESSED_BITS
-    ) -> Float[Array, "*b"]:
-        """Seconds per launch that overlap with nothing, the same for every shape."""
-        del m, k, n, weight_bits
-        return jnp.asarray(as_float(self.launch_latency_s))
+    def operator_times(self, work: OperatorWork, device: Device, *, temperature: Number = 0.0) -> UnitTimes:
+        """Products as `product_time` has them, everything else at the device's roofline; see `ComputeUnit`."""
+        unit, shapes = with_last_axis(self), products_of(work)
+        seconds = unit.product_time(
+            shapes.m, shapes.k, shapes.n, weight_bits=shapes.weight_bits, temperature=as_float(temperature)
+        )
+        return with_products(work, device, product_s=seconds)
 
 
 class StageTimes(NamedTuple):

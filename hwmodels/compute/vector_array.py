@@ -16,14 +16,20 @@ Departs: the paper prints neither the global buffer nor how PEs are fed; both ar
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import flax.struct
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from hwmodels.compute.products import products_of, with_products
+from hwmodels.compute.unit import SingleKernel, UnitTimes
+from hwmodels.device import Device
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.network.operators.work import OperatorWork
 from hwmodels.numerics.folds import smooth_ceil_div
-from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
 
 __all__ = ["DIMENSIONS", "SPREADS", "VectorArray", "assignment_cycles", "weight_load_time"]
 
@@ -38,8 +44,11 @@ _COLUMNS_ALONG = np.array([[d == columns for d in DIMENSIONS] for _, columns in 
 
 
 @flax.struct.dataclass
-class VectorArray:
+class VectorArray(SingleKernel):
     """Processing elements with vector MACs. Every field is a leaf, "*b"."""
+
+    short_title: ClassVar[str] = "vector array"
+    title: ClassVar[str] = "an array of vector elements"
 
     pe_rows: Leaf  # >= 1
     pe_columns: Leaf  # >= 1
@@ -51,7 +60,6 @@ class VectorArray:
     accumulator_buffer_bytes: Leaf  # of each PE, > 0
     global_buffer_bytes: Leaf  # shared, for inputs and partial sums, >= 0
     weight_lanes: Leaf  # weights that enter the grid in a cycle, > 0
-    launch_latency_s: Leaf = 0.0  # of one product's start, >= 0
 
     @property
     def elements(self) -> Leaf:
@@ -81,12 +89,13 @@ class VectorArray:
         del weight_bits
         return jnp.min(assignment_cycles(self, m, k, n, temperature), axis=-1) / as_float(self.frequency_hz)
 
-    def launch_time(
-        self, m: Number, k: Number, n: Number, *, weight_bits: Number = UNCOMPRESSED_BITS
-    ) -> Float[Array, "*b"]:
-        """Seconds per launch that overlap with nothing, the same for every shape."""
-        del m, k, n, weight_bits
-        return jnp.asarray(as_float(self.launch_latency_s))
+    def operator_times(self, work: OperatorWork, device: Device, *, temperature: Number = 0.0) -> UnitTimes:
+        """Products as `product_time` has them, everything else at the device's roofline; see `ComputeUnit`."""
+        unit, shapes = with_last_axis(self), products_of(work)
+        seconds = unit.product_time(
+            shapes.m, shapes.k, shapes.n, weight_bits=shapes.weight_bits, temperature=as_float(temperature)
+        )
+        return with_products(work, device, product_s=seconds)
 
 
 def assignment_cycles(

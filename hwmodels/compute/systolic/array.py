@@ -32,7 +32,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.numerics.folds import Whole, as_whole, ceil_div, smooth_ceil_div
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.numerics.smoothing import smooth_maximum
@@ -101,34 +100,6 @@ class SystolicArray:
     def peak_flops_per_s(self) -> Leaf:
         """Rate with all elements busy, "*b"; a multiply-add counts 2."""
         return 2.0 * self.elements * as_float(self.frequency_hz)
-
-    def product_time(
-        self, m: Number, k: Number, n: Number, *, weight_bits: Number = UNCOMPRESSED_BITS, temperature: Number = 0.0
-    ) -> Float[Array, "*b"]:
-        """Seconds of an m x k by k x n product, the slower of array and buffers; arguments as `gemm_cost` takes them.
-
-        Weights are decoded before the buffer: `weight_bits` changes nothing here.
-        """
-        from hwmodels.compute.systolic.cost import gemm_cost  # which is about arrays, and so imports this module
-
-        del weight_bits
-        return gemm_cost(self, m, k, n, temperature=temperature).total_s
-
-    def product_energy(
-        self, m: Number, k: Number, n: Number, *, weight_bits: Number = UNCOMPRESSED_BITS
-    ) -> Float[Array, "*b"]:
-        """Joules of an m x k by k x n product: elements and buffers; see `gemm_cost`."""
-        from hwmodels.compute.systolic.cost import gemm_cost  # as above
-
-        del weight_bits
-        return gemm_cost(self, m, k, n).total_j
-
-    def launch_time(
-        self, m: Number, k: Number, n: Number, *, weight_bits: Number = UNCOMPRESSED_BITS
-    ) -> Float[Array, "*b"]:
-        """Nothing: what a product waits for is counted in its cycles."""
-        del m, k, n, weight_bits
-        return jnp.zeros(())
 
 
 class Mapping(NamedTuple):

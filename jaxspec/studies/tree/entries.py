@@ -18,7 +18,7 @@ from jaxspec.runs.stages import Arrays
 from jaxspec.speculate.drafts import HeadDraftParams
 from jaxspec.studies.tree.drafts import NamedDraft
 from jaxspec.studies.tree.growth import first_nodes
-from jaxspec.studies.tree.pricing import GrowthTimes, PricedDraft
+from jaxspec.studies.tree.pricing import GrowthTimes
 from jaxspec.trees.aat_law import curve_interval, fit_aat_law, r_squared
 from jaxspec.trees.optimal_tree import RankedTree
 from jaxspec.trees.rank_traces import AATBySize, RankTraces, cycles_along_text
@@ -73,7 +73,7 @@ STATUS = {
 
 
 def draft_entry(
-    name: str, other: NamedDraft | None, knobs: Knobs | None, priced: PricedDraft, widths: hwmodels.Footprint
+    name: str, other: NamedDraft | None, knobs: Knobs | None, priced: hwmodels.DraftCost, widths: hwmodels.Footprint
 ) -> dict[str, Any]:
     """What drafted, and what its steps were priced as.
 

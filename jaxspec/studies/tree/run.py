@@ -32,7 +32,7 @@ from jaxspec.studies.tree.entries import (
     proof_entry,
     schedule_entry,
 )
-from jaxspec.studies.tree.pricing import PricedDraft, price_growth, priced_draft
+from jaxspec.studies.tree.pricing import price_growth, priced_draft
 from jaxspec.studies.tree.report import write_tree_report
 from jaxspec.studies.tree.stages import TreeMeasuring
 from jaxspec.trees.rank_traces import AATBySize, aat_by_size
@@ -95,7 +95,7 @@ class TreeSearch(TreeMeasuring):
             **kernel_notes(pricing.device, [self.widths]),
         }
 
-    def _priced(self, device: str) -> PricedDraft:
+    def _priced(self, device: str) -> hwmodels.DraftCost:
         # The target's copy needs no parameters to be priced, and making them takes seconds.
         named = self.other or NamedDraft("self", SelfDraft(self.setup.config), None, None)
         target = self.pricings[device].architecture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hwmodels import catalog, decoding_time, step_operators, uniform_weight_bits
+from hwmodels import catalog, step_cost, step_operators, uniform_weight_bits
 from hwmodels.analysis.sensitivity import leaf_names
 from hwmodels.catalog import EntryError
 from hwmodels.catalog.device_entries import number_rules, parse_device
@@ -145,7 +145,7 @@ def test_no_decoder_is_infinitely_fast(kind):
             weight_bits=uniform_weight_bits(5.0),
             kv_bits=16.0,
         )
-        total = float(decoding_time(entry.device, work).sum())
+        total = float(step_cost(entry.device, work).decoding_s.sum())
         assert total == pytest.approx(float(work.coded_elements.sum()) / 10 / 1e9, rel=1e-5)
         assert total > 0
         return
@@ -161,7 +161,7 @@ def test_a_decoder_without_a_rate_is_refused_in_python(toy_device, small):
         small, tokens=1.0, batch=1.0, context_tokens=5.0, weight_bits=uniform_weight_bits(5.0), kv_bits=16.0
     )
     with pytest.raises(ValueError, match=r"'unary' has no limit of symbols per cycle.*set symbols_per_cycle"):
-        decoding_time(device, work)
+        step_cost(device, work)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,6 @@ def npu_of(schedule="pipelined", **changes):
         tile_columns=2.0,
         vector=vector,
         dma_bytes_per_s=7.5e9,
-        launch_latency_s=3e-7,
         schedule=schedule,
     )
     return npu.replace(**changes)

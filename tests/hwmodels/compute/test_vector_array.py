@@ -19,7 +19,6 @@ ARRAY = VectorArray(
     accumulator_buffer_bytes=200.0,
     global_buffer_bytes=1100.0,
     weight_lanes=11.0,
-    launch_latency_s=3e-7,
 )
 
 cycles = jax.jit(assignment_cycles)

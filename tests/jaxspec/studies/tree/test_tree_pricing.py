@@ -7,14 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels import decode_operators, uniform_footprint, work_time
-from hwmodels.speculation.trees import tree_cycle_time
+from hwmodels import DraftCost, baselines, price_cycle, tree_plan, uniform_footprint
 from jaxspec.models import DecoderConfig
 from jaxspec.runs.config import CommonConfig
 from jaxspec.speculate.drafts import HeadDraft, NetworkDraft
 from jaxspec.studies.measured.setup import architecture_of, resolve_pricing
 from jaxspec.studies.tree.drafts import NamedDraft
-from jaxspec.studies.tree.pricing import PricedDraft, price_growth, priced_draft
+from jaxspec.studies.tree.pricing import price_growth, priced_draft
 from jaxspec.trees.optimal_tree import RankedTree
 
 TARGET = DecoderConfig(
@@ -31,35 +30,34 @@ def test_times_are_those_of_one_tree_after_the_other(name):
     bits = uniform_footprint(11.0).replace(draft_kv_bits=5.0)
     own = jax.tree.map(lambda size: 0.5 * jnp.asarray(size, jnp.float32), pricing.architecture)
     draft = {
-        "copy": PricedDraft(True, None, False, ""),
-        "network": PricedDraft(True, own, False, ""),
-        "lookup": PricedDraft(False, None, False, ""),
+        "copy": DraftCost(),
+        "network": DraftCost(architecture=own),
+        "lookup": DraftCost(passes=0.0),
     }[name]
     contexts = (33, 5000)
     times = price_growth(pricing, growth, footprint=bits, contexts=contexts, draft=draft)
     for i, context in enumerate(contexts):
         workload = pricing.workload.replace(context_tokens=float(context))
         for size in (8,) if name == "network" else (6,):
-            found = jax.jit(tree_cycle_time, static_argnames="parent")(
+            found = jax.jit(price_cycle)(
                 pricing.device,
                 pricing.architecture,
                 workload=workload,
                 footprint=bits,
-                parent=tuple(growth.parent[:size].tolist()),
-                draft_architecture=draft.architecture,
+                plan=tree_plan(growth.parent[:size]),
+                draft_cost=draft,
             )
             assert times.verify_s[i, size - 1] == pytest.approx(float(found.verify_s), rel=1e-5)
-            drafted = float(found.total_s - found.verify_s) if draft.steps else 0.0
-            assert times.draft_s[i, size - 1] == pytest.approx(drafted, rel=1e-3)
-        for ar, width in ((times.ar_bf16_s, uniform_footprint(16.0)), (times.ar_stored_s, bits)):
-            step = decode_operators(pricing.architecture, workload, footprint=width)
-            assert ar[i] == pytest.approx(float(work_time(pricing.device, step).total_s), rel=1e-5)
+            assert times.draft_s[i, size - 1] == pytest.approx(float(found.draft_s), rel=1e-5)
+        plain = jax.jit(baselines)(pricing.device, pricing.architecture, workload=workload, footprint=bits)
+        assert times.ar_bf16_s[i] == pytest.approx(float(plain.bf16.cost.total_s), rel=1e-5)
+        assert times.ar_stored_s[i] == pytest.approx(float(plain.stored.cost.total_s), rel=1e-5)
     assert times.fits.all()
 
 
 def test_what_is_too_large_does_not_fit():
     pricing = PRICING
-    draft = PricedDraft(True, pricing.architecture, False, "")
+    draft = DraftCost(architecture=pricing.architecture)
     keywords = {"footprint": uniform_footprint(16.0), "contexts": (64, 65)}
     assert not price_growth(pricing, GROWTH, draft=draft, **keywords).fits.any()  # 2 x 16 GB in 24 GB
 

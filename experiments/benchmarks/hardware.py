@@ -24,7 +24,6 @@ import hwmodels
 from experiments.benchmarks.harness import row
 from hwmodels import catalog
 from hwmodels.compute.systolic.array import OnChipBuffer
-from hwmodels.compute.systolic.cost import gemm_cost
 from hwmodels.compute.systolic.unit import SystolicUnit
 
 #: Points of one call. Values and gradients of this many, 6 MB, stay in the caches; four times as many are a third slower.
@@ -76,10 +75,6 @@ def systolic_device() -> hwmodels.Device:
     return dataclasses.replace(catalog.device("cassandra-npu"), matrix_unit=array)
 
 
-def _systolic_time(array: SystolicUnit) -> Callable[..., Any]:
-    return lambda m, k, n, *, weight_bits: gemm_cost(array, m, k, n).total_s  # decoders before the buffer
-
-
 #: Matrix unit -> a device that has it.
 UNIT_DEVICES: dict[str, Callable[[], hwmodels.Device]] = {
     "GPU, calibrated, a100-sxm-80gb": lambda: catalog.device("a100-sxm-80gb"),
@@ -92,7 +87,6 @@ UNIT_DEVICES: dict[str, Callable[[], hwmodels.Device]] = {
 #: Units that do not time a single product by themselves -> what does.
 PRODUCT_TIMES: dict[str, Callable[[hwmodels.Device], Callable[..., Any]]] = {
     "GPU, calibrated, a100-sxm-80gb": lambda device: device.matrix_unit.gemm(device).product_time,
-    "systolic array 128 x 256": lambda device: _systolic_time(device.matrix_unit),
 }
 
 
@@ -235,12 +229,12 @@ def check_unit(device: hwmodels.Device, product_time: Callable[..., Any] | None 
     workload, footprint = hwmodels.Workload(batch=3.0), hwmodels.uniform_footprint(5.0)
     work = hwmodels.decode_operators(catalog.architecture("llama-3.1-8b"), workload, footprint=footprint)
     assert work.shapes is not None
-    product_time = product_time or device.matrix_unit.product_time
+    one_product = product_time or device.matrix_unit.product_time
     found = hwmodels.step_cost(device, work).compute_s
     for name in ("qkv", "down", "lm_head"):
         place = hwmodels.OPERATORS.index(name)
         m, k, n, bits = (leaf[place] for leaf in (work.shapes.m, work.shapes.k, work.shapes.n, work.shapes.weight_bits))
-        alone = product_time(m, k, n, weight_bits=bits) * work.launches[place]
+        alone = one_product(m, k, n, weight_bits=bits) * work.launches[place]
         assert np.isclose(found[place], alone, rtol=1e-4), f"{name} takes {found[place]:.3g} s, alone {alone:.3g} s"
 
 

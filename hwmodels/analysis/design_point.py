@@ -49,6 +49,7 @@ class DesignPoint:
     held_bytes: Float[Array, "*b"]  # weights and KV as they are stored
     capacity_bytes: Float[Array, "*b"]  # of all memories
     longest_context_tokens: Float[Array, "*b"]  # per sequence, with this batch
+    output_s: Float[Array, "*b"]  # to decode a sequence's output tokens, at this context
     energy_per_token_j: Float[Array, "*b"] | None  # per token and sequence
     energy_per_token_ar_bf16_j: Float[Array, "*b"] | None
     area_m2: Float[Array, "*b"] | None  # of the chip with its decoders; None where it is not known: see `chip_area`
@@ -122,6 +123,7 @@ def design_point(
         held_bytes=held.total,
         capacity_bytes=jnp.asarray(capacity),
         longest_context_tokens=longest_context(architecture, budget_bytes=capacity, batch=batch, **stored),
+        output_s=as_float(workload.output_tokens) * chosen.cycle_s / chosen.tokens_per_cycle,
         energy_per_token_j=None if chosen.cycle_j is None else chosen.cycle_j / chosen.tokens_per_cycle / batch,
         energy_per_token_ar_bf16_j=None if result.ar_bf16_j is None else result.ar_bf16_j / batch,
         area_m2=chip_area(device),

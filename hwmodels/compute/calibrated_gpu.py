@@ -27,6 +27,7 @@ from hwmodels.compute.roofline import ROOFLINE
 from hwmodels.compute.unit import MeasuredKernels, UnitTimes
 from hwmodels.device import Device
 from hwmodels.network.operators.work import MATRIX_OPERATORS, OPERATORS, OperatorWork
+from hwmodels.numerics.fields import POSITIVE, number
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.numerics.units import BITS_PER_BYTE
 
@@ -49,7 +50,7 @@ class CalibratedGpu:
         "optimistic."
     )
 
-    multiprocessors: Leaf  # > 0
+    multiprocessors: Leaf = number(POSITIVE)  # > 0
     formats: tuple[GemmCoefficients, ...]  # one for each of `weight_widths`
     attention: GpuAttention | None  # without a bandwidth of its own; None: attention runs at the roof
     #: Bits per weight of the formats, increasing.
@@ -126,7 +127,8 @@ class CalibratedGpu:
             share = share.at[..., _ATTENTION].set(gpu_attention.streaming_share(attention, moved))
             joined_s = gpu_attention.launch_time(attention, shapes.n[..., _ATTENTION])
             launch_s = launch_s.at[..., _ATTENTION].set(joined_s)
-        return roof.replace(
+        return dataclasses.replace(
+            roof,
             compute_s=compute_s,
             launch_s=launch_s,
             memory_share=(share, *roof.memory_share[1:]),

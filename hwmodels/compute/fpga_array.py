@@ -28,6 +28,7 @@ from hwmodels.compute.weight_slices import share_narrower
 from hwmodels.device import Device
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.network.operators.work import OperatorWork
+from hwmodels.numerics.fields import POSITIVE, SHARE, number
 from hwmodels.numerics.folds import smooth_ceil_div
 from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
 
@@ -41,14 +42,22 @@ class FpgaArray(SingleKernel):
     short_title: ClassVar[str] = "FPGA array"
     title: ClassVar[str] = "an FPGA's array of multiply-add elements"
 
-    rows: Leaf  # PEs over k, >= 1
-    columns: Leaf  # PEs over n, >= 1
-    frequency_hz: Leaf  # > 0
-    macs_per_pe: Leaf = 1.0  # 16-bit products of a PE in a cycle, summed within it, > 0
-    packing: Leaf = 1.0  # narrow weights that share a multiplier, each for another output, >= 1
-    packed_below_bits: Leaf = 10.0  # weights of fewer stored bits are packed; 10 admits 8-bit ones with their scales
-    parallel_tokens: Leaf = 1.0  # tokens side by side, each with its share of the columns, in [1, columns]
-    efficiency: Leaf = 1.0  # share of the cycles in which the array does not wait for itself, in (0, 1]
+    rows: Leaf = number(POSITIVE)  # PEs over k, >= 1
+    columns: Leaf = number(POSITIVE)  # PEs over n, >= 1
+    frequency_hz: Leaf = number(POSITIVE)  # > 0
+    macs_per_pe: Leaf = number(POSITIVE, default=1.0)  # 16-bit products of a PE in a cycle, summed within it, > 0
+    packing: Leaf = number(
+        POSITIVE, default=1.0
+    )  # narrow weights that share a multiplier, each for another output, >= 1
+    packed_below_bits: Leaf = number(
+        POSITIVE, default=10.0
+    )  # weights of fewer stored bits are packed; 10 admits 8-bit ones with their scales
+    parallel_tokens: Leaf = number(
+        POSITIVE, default=1.0
+    )  # tokens side by side, each with its share of the columns, in [1, columns]
+    efficiency: Leaf = number(
+        SHARE, default=1.0
+    )  # share of the cycles in which the array does not wait for itself, in (0, 1]
 
     @property
     def elements(self) -> Leaf:

@@ -15,6 +15,7 @@ Departs: the paper prints "16 x 32 x 32" without naming the sides; 32 over k is 
 
 from __future__ import annotations
 
+import dataclasses
 from typing import ClassVar
 
 import flax.struct
@@ -27,6 +28,7 @@ from hwmodels.compute.weight_slices import METADATA_BITS, weight_slices
 from hwmodels.device import Device
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.network.operators.work import OperatorWork
+from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, number
 from hwmodels.numerics.folds import smooth_ceil_div
 from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
 
@@ -40,13 +42,15 @@ class NearMemoryUnit(SingleKernel):
     short_title: ClassVar[str] = "at banks"
     title: ClassVar[str] = "processing elements at the memory's banks"
 
-    pes: Leaf  # >= 1
-    reuse: Leaf  # activations that a block of weights is multiplied with when it is fetched, >= 1
-    block_depth: Leaf  # weights of a block over k, >= 1
-    block_columns: Leaf  # weights of a block over n, >= 1
-    frequency_hz: Leaf  # block slices that a PE multiplies, or its bank delivers, in a second, > 0
-    slice_bits: Leaf = 8.0  # bits of a weight that are multiplied in a cycle, > 0
-    metadata_bits: Leaf = METADATA_BITS  # stored bits per weight that may belong to no value, >= 0
+    pes: Leaf = number(POSITIVE)  # >= 1
+    reuse: Leaf = number(POSITIVE)  # activations that a block of weights is multiplied with when it is fetched, >= 1
+    block_depth: Leaf = number(POSITIVE)  # weights of a block over k, >= 1
+    block_columns: Leaf = number(POSITIVE)  # weights of a block over n, >= 1
+    frequency_hz: Leaf = number(POSITIVE)  # block slices that a PE multiplies, or its bank delivers, in a second, > 0
+    slice_bits: Leaf = number(POSITIVE, default=8.0)  # bits of a weight that are multiplied in a cycle, > 0
+    metadata_bits: Leaf = number(
+        NOT_NEGATIVE, default=METADATA_BITS
+    )  # stored bits per weight that may belong to no value, >= 0
 
     @property
     def elements(self) -> Leaf:
@@ -89,7 +93,8 @@ class NearMemoryUnit(SingleKernel):
         in_use = active_share(unit, shapes.k, shapes.n, temperature=as_float(temperature))
         in_use = jnp.where(shapes.products > 0, in_use, 1.0)
         reached = zip((device.memory, *device.spill), times.memory_share, strict=True)
-        return times.replace(memory_share=tuple(share * in_use if tier.coupled else share for tier, share in reached))
+        shares = tuple(share * in_use if tier.coupled else share for tier, share in reached)
+        return dataclasses.replace(times, memory_share=shares)
 
 
 def weight_fetches(unit: NearMemoryUnit, m: Number, temperature: Number = 0.0) -> Float[Array, "*b"]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -46,4 +48,5 @@ def with_products(
     energy_j = roof.energy_j
     if energy_j is not None and product_j is not None:
         energy_j = jnp.where(multiplies, product_j * count, energy_j)
-    return roof.replace(compute_s=jnp.where(multiplies, product_s * count, roof.compute_s), energy_j=energy_j)
+    compute_s = jnp.where(multiplies, product_s * count, roof.compute_s)
+    return dataclasses.replace(roof, compute_s=compute_s, energy_j=energy_j)

@@ -8,13 +8,18 @@ from __future__ import annotations
 from typing import ClassVar
 
 import flax.struct
+import jax.numpy as jnp
+import numpy as np
 
 from hwmodels.compute.unit import ComputeUnit, SingleKernel, UnitTimes
 from hwmodels.device import Device
-from hwmodels.network.operators.work import OperatorWork
+from hwmodels.network.operators.work import MATRIX_OPERATORS, OPERATORS, OperatorWork
 from hwmodels.numerics.scalars import Number, as_float, with_last_axis
 
 __all__ = ["ROOFLINE", "Roofline", "unit_of"]
+
+#: Operators whose arithmetic is products of matrices.
+_MULTIPLIES = np.array([name == "attention" or name in MATRIX_OPERATORS for name in OPERATORS])
 
 
 @flax.struct.dataclass
@@ -23,14 +28,16 @@ class Roofline(SingleKernel):
 
     short_title: ClassVar[str] = "roofline"
     title: ClassVar[str] = "a roofline"
-    elements: ClassVar[None] = None
 
     def operator_times(self, work: OperatorWork, device: Device, *, temperature: Number = 0.0) -> UnitTimes:
-        """FLOPs over the roof's rate, whatever the shapes; nothing is counted, so that the temperature does not matter."""
+        """FLOPs over a rate, whatever the shapes; nothing is counted, so that the temperature does not matter."""
         del temperature
         rate_flops_per_s = as_float(device.peak_flops_per_s) * as_float(device.compute_efficiency)
+        compute_s = work.flops / with_last_axis(rate_flops_per_s)
+        if device.vector_flops_per_s is not None:
+            compute_s = jnp.where(_MULTIPLIES, compute_s, work.flops / with_last_axis(device.vector_flops_per_s))
         return UnitTimes(
-            compute_s=work.flops / with_last_axis(rate_flops_per_s),
+            compute_s=compute_s,
             launch_s=with_last_axis(device.operator_latency_s),
             memory_share=tuple(with_last_axis(tier.efficiency) for tier in (device.memory, *device.spill)),
             energy_j=None if device.chip is None else work.flops * with_last_axis(device.chip.energy_j_per_flop),

@@ -94,7 +94,16 @@ class SingleKernel:
     """Members of a unit that has one way to do its work, and rates instead of measured kernels."""
 
     unpacking: ClassVar[str] = "The device has no decoders: decompressing values costs nothing, which is optimistic."
-    measured: ClassVar[None] = None
+
+    @property
+    def elements(self) -> Leaf | None:
+        """Not known."""
+        return None
+
+    @property
+    def measured(self) -> MeasuredKernels | None:
+        """None: times follow from shapes and rates."""
+        return None
 
     def kernels(self, work: OperatorWork) -> list:
         """The unit itself, and the work as it is."""

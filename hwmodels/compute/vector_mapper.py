@@ -24,7 +24,8 @@ import flax.struct
 import jax.numpy as jnp
 import numpy as np
 
-from hwmodels.compute.vector_array import DIMENSIONS, SPREADS, VectorArray
+from hwmodels.compute.vector_array import DIMENSIONS, SPREADS
+from hwmodels.compute.vector_buffers import BufferedArray
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.numerics.folds import as_whole, smooth_ceil_div
 from hwmodels.numerics.scalars import Leaf, Number, as_float
@@ -89,7 +90,7 @@ class MappingCost(NamedTuple):
 
 
 def fits(
-    array: VectorArray, mapping: Mapping, m: int, k: int, n: int, *, weight_bits: float = UNCOMPRESSED_BITS
+    array: BufferedArray, mapping: Mapping, m: int, k: int, n: int, *, weight_bits: float = UNCOMPRESSED_BITS
 ) -> bool:
     """Whether a mapping's tiles fit the PEs' buffers, and what it holds the global one."""
     tile = tuple(np.float64(t) for t in mapping.tile)
@@ -98,7 +99,7 @@ def fits(
 
 
 def mapping_cost(
-    array: VectorArray,
+    array: BufferedArray,
     mapping: Mapping,
     m: Number,
     k: Number,
@@ -135,7 +136,7 @@ def mapping_cost(
 
 
 def search(
-    array: VectorArray,
+    array: BufferedArray,
     m: int,
     k: int,
     n: int,
@@ -214,7 +215,7 @@ def _exact(a: Any, b: Any) -> Any:
     return np.ceil(a / b)
 
 
-def _pes_along(array: VectorArray, rows: str, columns: str) -> list[Any]:
+def _pes_along(array: BufferedArray, rows: str, columns: str) -> list[Any]:
     """PEs along each dimension."""
     one = lambda d: (
         (as_float(array.pe_rows) if rows == d else 1.0) * (as_float(array.pe_columns) if columns == d else 1.0)
@@ -222,7 +223,7 @@ def _pes_along(array: VectorArray, rows: str, columns: str) -> list[Any]:
     return [one(d) for d in DIMENSIONS]
 
 
-def _tiles_fit(array: VectorArray, rows: str, columns: str, tile: Sequence[Any], weight_bits: float) -> Any:
+def _tiles_fit(array: BufferedArray, rows: str, columns: str, tile: Sequence[Any], weight_bits: float) -> Any:
     m, k, n = (_exact(t, pes) for t, pes in zip(tile, _pes_along(array, rows, columns), strict=True))
     return (
         (k * n * weight_bits <= array.weight_buffer_bytes * BITS_PER_BYTE)
@@ -239,7 +240,7 @@ class _Grid:
     """What does not depend on the loops' order: the same formula for exact numbers on the host and for smooth ones."""
 
     def __init__(
-        self, array: VectorArray, spread: tuple[str, str], sizes: Any, tile: Any, ceil: Any, whole: Any = None
+        self, array: BufferedArray, spread: tuple[str, str], sizes: Any, tile: Any, ceil: Any, whole: Any = None
     ) -> None:
         self.array, self.sizes, self.tile = array, sizes, tile
         self.pes = _pes_along(array, *spread)

@@ -12,7 +12,7 @@ from hwmodels.device import Device
 from hwmodels.numerics.scalars import as_float
 from hwmodels.numerics.units import BITS_PER_BYTE
 
-__all__ = ["StepEnergy", "step_energy"]
+__all__ = ["StepEnergy", "memory_energy", "step_energy"]
 
 
 @flax.struct.dataclass
@@ -30,11 +30,30 @@ class StepEnergy:
         return self.arithmetic_j + jnp.sum(self.memory_j, axis=-1) + self.decoder_j + self.static_j
 
 
+def memory_energy(
+    device: Device, traffic_bytes: Sequence[Float[Array, "... operator"]]
+) -> Float[Array, "*b tier"] | None:
+    """Joules of a step's traffic to each memory, the first memory first; None unless each says what a bit takes.
+
+    Args:
+        device: leaves "*b".
+        traffic_bytes: of each memory.
+    """
+    per_bit = [tier.energy_j_per_bit for tier in (device.memory, *device.spill)]
+    if any(energy is None for energy in per_bit):
+        return None
+    joules = [
+        jnp.sum(moved, axis=-1) * (BITS_PER_BYTE * as_float(energy))
+        for moved, energy in zip(traffic_bytes, per_bit, strict=True)
+    ]
+    return jnp.stack(jnp.broadcast_arrays(*joules), axis=-1)
+
+
 def step_energy(
     device: Device,
     *,
     arithmetic_j: Float[Array, "... operator"] | None,
-    traffic_bytes: Sequence[Float[Array, "... operator"]],
+    memory_j: Float[Array, "*b tier"] | None,
     decoder_j: Float[Array, "... operator"],
     time_s: Float[Array, "*b"],
 ) -> StepEnergy | None:
@@ -43,20 +62,18 @@ def step_energy(
     Args:
         device: leaves "*b"; its `chip` and the memories' energies per bit are what is charged.
         arithmetic_j: as the compute unit has it; None: not known.
-        traffic_bytes: of each memory.
+        memory_j: of each memory; None: not known, and taken as 0.
         decoder_j: of the decoders.
         time_s: of the whole step.
     Source: ELMoE-3D, 7.2: computation, accesses by tier and static power; Huff-LLM, appendix A.1: energy per operation.
     """
     if device.chip is None or arithmetic_j is None:
         return None
-    memory_j = [
-        jnp.sum(moved, axis=-1) * (BITS_PER_BYTE * as_float(tier.energy_j_per_bit))
-        for moved, tier in zip(traffic_bytes, (device.memory, *device.spill), strict=True)
-    ]
+    arithmetic = jnp.sum(arithmetic_j, axis=-1)
+    nothing = jnp.zeros((*arithmetic.shape, 1 + len(device.spill)), arithmetic.dtype)
     return StepEnergy(
-        arithmetic_j=jnp.sum(arithmetic_j, axis=-1),
-        memory_j=jnp.stack(jnp.broadcast_arrays(*memory_j), axis=-1),
+        arithmetic_j=arithmetic,
+        memory_j=nothing if memory_j is None else memory_j,
         decoder_j=jnp.sum(decoder_j, axis=-1),
         static_j=time_s * as_float(device.chip.static_power_w),
     )

@@ -21,7 +21,7 @@ from hwmodels.network.operators import OperatorWork
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.numerics.smoothing import smooth_maximum
 from hwmodels.step.decoding import DecoderCost, decoder_cost
-from hwmodels.step.energy import StepEnergy, step_energy
+from hwmodels.step.energy import StepEnergy, memory_energy, step_energy
 from hwmodels.step.traffic import memory_time, traffic_by_memory
 
 __all__ = ["StepCost", "step_cost"]
@@ -37,7 +37,8 @@ class StepCost:
     decoding_s: Float[Array, "... operator"]  # if only decoding took time
     launch_s: Float[Array, "... operator"]  # overlapped with nothing
     traffic_bytes: Float[Array, "... operator tier"]  # to and from each memory, the first one first
-    energy: StepEnergy | None  # None where the device's energy is not known
+    memory_j: Float[Array, "*b tier"] | None  # of moving it; None unless all memories say what a bit takes
+    energy: StepEnergy | None  # of everything; None where the device's energy is not known
 
     @property
     def total_s(self) -> Float[Array, "*b"]:
@@ -61,16 +62,19 @@ def step_cost(device: Device, work: OperatorWork, *, temperature: Number = 0.0) 
     """
     unit = unit_of(device)
     found = [_kernel_cost(device, one, its_work, temperature) for one, its_work in unit.kernels(work)]
-    cost = found[0]
+    cost, traffic = found[0], found[0].traffic_bytes
     if len(found) > 1:
+        # Of the work as it is given: a kernel may read weights that are stored wider.
+        traffic = traffic_by_memory(device, work)
         # Kernels are mixed by what each takes in all, and their parts likewise.
         stacked = jax.tree.map(lambda *parts: jnp.stack(jnp.broadcast_arrays(*parts), axis=-1), *found)
         shares = unit.kernel_shares(work, stacked.total_s)
         cost = jax.tree.map(lambda part: jnp.sum(shares * part, axis=-1), stacked)
+    memory_j = memory_energy(device, traffic)
     energy = step_energy(
         device,
         arithmetic_j=cost.arithmetic_j,
-        traffic_bytes=cost.traffic_bytes,
+        memory_j=memory_j,
         decoder_j=cost.decoding.energy_j,
         time_s=jnp.sum(cost.total_s, axis=-1),
     )
@@ -80,7 +84,8 @@ def step_cost(device: Device, work: OperatorWork, *, temperature: Number = 0.0) 
         memory_s=cost.memory_s,
         decoding_s=cost.decoding.seconds,
         launch_s=cost.launch_s,
-        traffic_bytes=jnp.stack(jnp.broadcast_arrays(*cost.traffic_bytes), axis=-1),
+        traffic_bytes=jnp.stack(jnp.broadcast_arrays(*traffic), axis=-1),
+        memory_j=memory_j,
         energy=energy,
     )
 
@@ -101,7 +106,7 @@ class _OperatorCost:
 def _kernel_cost(device: Device, unit: ComputeUnit, work: OperatorWork, temperature: Number) -> _OperatorCost:
     times = unit.operator_times(work, device, temperature=temperature)
     traffic = traffic_by_memory(device, work)
-    memory_s = memory_time(device, traffic, share=times.memory_share, temperature=temperature)
+    memory_s = memory_time(device, traffic, work=work, share=times.memory_share, temperature=temperature)
     decoded = decoder_cost(device, work, temperature=temperature)
     limits = [times.compute_s, memory_s] + ([decoded.seconds] if device.decoder is not None else [])
     if times.overlap_temperature > 0:

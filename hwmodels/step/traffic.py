@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from hwmodels.device import Device
-from hwmodels.memory.tiers import place_in_order
+from hwmodels.device import Device, MemoryTier
+from hwmodels.memory.tiers import half_efficiency_bytes, place_in_order
 from hwmodels.network.operators import EXPERT_OPERATORS, OPERATORS, OperatorWork
 from hwmodels.numerics.scalars import Number, with_last_axis
 from hwmodels.numerics.smoothing import smooth_maximum
@@ -61,6 +61,7 @@ def memory_time(
     device: Device,
     traffic_bytes: Sequence[Float[Array, "... operator"]],
     *,
+    work: OperatorWork,
     share: Sequence[Float[Array, "... operator"]],
     temperature: Number = 0.0,
 ) -> Float[Array, "... operator"]:
@@ -69,14 +70,26 @@ def memory_time(
     Args:
         device: leaves "*b".
         traffic_bytes: of each memory, see `traffic_by_memory`.
+        work: "*b operator"; each product of each launch is one access to a memory that lets accesses wait.
         share: of each memory's bandwidth that each operator's streams reach, in (0, 1].
         temperature: one number in [0, 1], of the maximum over memories that work at the same time.
     """
     seconds = [
-        moved / (with_last_axis(tier.bandwidth_bytes_per_s) * reached)
+        _with_waiting(tier, moved, work) / (with_last_axis(tier.bandwidth_bytes_per_s) * reached)
         for moved, tier, reached in zip(traffic_bytes, (device.memory, *device.spill), share, strict=True)
     ]
     if not device.spill:
         return seconds[0]
     tier_s = jnp.stack(jnp.broadcast_arrays(*seconds), axis=-1)
     return jnp.sum(tier_s, axis=-1) if device.schedule == "serial" else smooth_maximum(tier_s, temperature)
+
+
+def _with_waiting(
+    tier: MemoryTier, moved: Float[Array, "... operator"], work: OperatorWork
+) -> Float[Array, "... operator"]:
+    """Bytes that the tier could have moved in the time: an access of a bytes takes as long as a + a_half streamed ones."""
+    if tier.given_half_bytes is None and tier.access_latency_s is None:
+        return moved
+    products = 1.0 if work.shapes is None else jnp.maximum(work.shapes.products, 1.0)
+    accesses = jnp.where(moved > 0, work.launches * products, 0.0)
+    return moved + accesses * with_last_axis(half_efficiency_bytes(tier))

@@ -65,15 +65,19 @@ def _arithmetic(entry: DeviceEntry) -> list[str]:
         f"{100 * efficiency:.4g} % of the dense 16-bit rate of {quantity('_flops_per_s', float(device.peak_flops_per_s))} "
         f"(efficiency: {_word(entry, 'compute_efficiency')})"
     )
+    rest = rate
+    if device.vector_flops_per_s is not None:
+        vector_flops_per_s = quantity("_flops_per_s", float(device.vector_flops_per_s))
+        rest = f"{vector_flops_per_s} ({_word(entry, 'vector_flops_per_s')})"
     if unit is None:
         return [
             f"Time is a roofline per operator: all arithmetic runs at {rate}, whatever width weights are stored in."
         ]
     if unit.measured is not None:
-        return [*_calibration(entry), f"Everything but matrix products and attention runs at {rate}."]
+        return [*_calibration(entry), f"Everything but matrix products and attention runs at {rest}."]
     return [
         f"Matrix products take the time that a model of {unit.title} counts from its shape and clock; that model was not held "
-        f"against measured times here. Everything else runs at {rate}."
+        f"against measured times here. Everything else runs at {rest}."
     ]
 
 

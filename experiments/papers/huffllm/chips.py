@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from hwmodels.compute.systolic.array import OnChipBuffer, SystolicArray
-from hwmodels.compute.vector_array import VectorArray
+from hwmodels.compute.vector_buffers import BufferedArray
 from hwmodels.numerics.units import GIGA, KIB
 
 __all__ = [
@@ -88,10 +88,10 @@ def systolic(dataflow: str) -> SystolicArray:
     )
 
 
-def simba() -> VectorArray:
+def simba() -> BufferedArray:
     """16 x 16 PEs at 2 GHz: section 2.2 and table Simba_specs."""
     pes, input_buffer = 16 * 16, 8 * KIB
-    return VectorArray(
+    return BufferedArray(
         pe_rows=16,
         pe_columns=16,
         vector_macs=8,

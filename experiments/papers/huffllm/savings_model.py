@@ -28,6 +28,7 @@ from experiments.papers.huffllm.chips import MODELS, simba, systolic
 from hwmodels.compute import vector_mapper
 from hwmodels.compute.systolic import array as systolic_array
 from hwmodels.compute.systolic import buffers as systolic_buffers
+from hwmodels.compute.vector_buffers import weight_load_time
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.numerics.folds import ceil_div
 from hwmodels.numerics.units import BITS_PER_BYTE, GIGA
@@ -198,7 +199,7 @@ def _simba_counts(m: int, k: int, n: int, weight_bits: float) -> tuple[Any, ...]
     )
     return (
         found.compute_s,
-        k * n / (array.weight_lanes * array.frequency_hz),
+        float(weight_load_time(array, k, n)),
         found.dram_weight_bits + spilled * UNCOMPRESSED_BITS,
         found.buffer_bits,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import flax.struct
+from jaxtyping import Array, Float
 
 from hwmodels.compute.products import products_of, with_products
 from hwmodels.compute.systolic.array import SystolicArray
@@ -29,6 +30,13 @@ class SystolicUnit(SystolicArray, SingleKernel):
 
     short_title: ClassVar[str] = "systolic"
     title: ClassVar[str] = "a systolic array"
+
+    def product_time(
+        self, m: Number, k: Number, n: Number, *, weight_bits: Number = UNCOMPRESSED_BITS, temperature: Number = 0.0
+    ) -> Float[Array, "*b"]:
+        """Seconds of an m x k by k x n product, the slower of array and buffers, with weights decoded before the buffer."""
+        del weight_bits
+        return gemm_cost(self, m, k, n, temperature=temperature).total_s
 
     def operator_times(self, work: OperatorWork, device: Device, *, temperature: Number = 0.0) -> UnitTimes:
         """Products as `gemm_cost` has them, everything else at the device's roofline; see `ComputeUnit`."""

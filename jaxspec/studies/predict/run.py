@@ -180,6 +180,7 @@ def _entry(
         "acceptance": {"conditional": conditional},
         "pays": int(point.draft_length) > 0,
         **{field: _number(getattr(point, field)) for field in (f.name for f in dataclasses.fields(point))},
+        "request_s": float(steps.prefill.cost.total_s + point.output_s),
         "draft_length": int(point.draft_length),
         "by_draft_length": [
             {
@@ -246,6 +247,7 @@ def _step(step: hwmodels.PricedStep) -> dict[str, Any]:
         "kv_bytes": float(work.kv_bytes.sum()),
         "activation_bytes": float(work.activation_bytes.sum()),
         "launches": float(work.launches.sum()),
+        "memory_energy_j": None if time.memory_j is None else [float(x) for x in time.memory_j],
         "energy_j": None,
     }
     if energy is not None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from hwmodels import DraftCost
 from jaxspec.files import plain
 from jaxspec.runs.config import TreeConfig
 from jaxspec.runs.directory import RunDirectory
@@ -95,7 +96,7 @@ class TreeSearch(TreeMeasuring):
             **kernel_notes(pricing.device, [self.widths]),
         }
 
-    def _priced(self, device: str) -> hwmodels.DraftCost:
+    def _priced(self, device: str) -> DraftCost:
         # The target's copy needs no parameters to be priced, and making them takes seconds.
         named = self.other or NamedDraft("self", SelfDraft(self.setup.config), None, None)
         target = self.pricings[device].architecture

@@ -160,6 +160,6 @@ def test_gradient(check_gradient):
 
 
 def test_schedule_is_static_and_known():
-    assert len(jax.tree.leaves(npu_of())) == 16
+    assert len(jax.tree.leaves(npu_of())) == 15
     with pytest.raises(ValueError, match=r"schedule 'overlapped' is unknown; choose one of pipelined, serial$"):
         npu_of("overlapped")

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels.compute.vector_array import SPREADS, VectorArray
+from hwmodels.compute.vector_array import SPREADS
+from hwmodels.compute.vector_buffers import BufferedArray
 from hwmodels.compute.vector_mapper import (
     HELD,
     ORDERS,
@@ -19,7 +20,7 @@ from hwmodels.compute.vector_mapper import (
     search,
 )
 
-ARRAY = VectorArray(
+ARRAY = BufferedArray(
     pe_rows=2,
     pe_columns=3,
     vector_macs=2,

@@ -112,7 +112,7 @@ def test_more_work_never_takes_less_time(small, toy_device, field):
 
 
 def test_capacities_cost_no_time(small, toy_device):
-    larger = scale(toy_device, {"capacity_bytes": 3.0, "scratchpad_bytes": 3.0})
+    larger = scale(toy_device, {"capacity_bytes": 3.0})
     chex.assert_trees_all_equal(step_time(toy_device, small, **STEP), step_time(larger, small, **STEP))
 
 

@@ -15,7 +15,8 @@ from hwmodels.network.operators import prefill_step
 from hwmodels.network.workload import Workload
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.speculation.chains import SpeculationResult, best, speculation_speedup
-from hwmodels.speculation.cycle import baseline_steps, plan_steps
+from hwmodels.speculation.cycle import baseline_steps, plan_steps, price_decoding
+from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost
 from hwmodels.speculation.plan import Acceptance, chain_plan
 from hwmodels.step.capacity import held_bytes, longest_context
 from hwmodels.step.priced_steps import PricedStep, price_steps
@@ -85,6 +86,7 @@ def design_point(
     workload: Workload,
     footprint: Footprint,
     acceptance: Acceptance,
+    draft_cost: DraftCost = COMPRESSED_COPY,
     temperature: Number = 0.0,
     result: SpeculationResult | None = None,
 ) -> DesignPoint:
@@ -93,6 +95,7 @@ def design_point(
     Args:
         device, architecture, workload, footprint: leaves are single numbers; `vmap` for more.
         acceptance: conditional "position".
+        draft_cost: what the draft runs; leaves are single numbers.
         temperature: one number in [0, 1], of the smooth maximum; 0 is exact.
         result: of `speculation_speedup` for the same arguments, where it is at hand.
     Gradient: that of the chosen draft length, which itself is piecewise constant.
@@ -104,6 +107,7 @@ def design_point(
             workload=workload,
             footprint=footprint,
             acceptance=acceptance,
+            draft_cost=draft_cost,
             temperature=temperature,
         )
     chosen = best(result)
@@ -111,6 +115,21 @@ def design_point(
     stored = {"weight_bits": footprint.target_weight_bits, "kv_bits": footprint.target_kv_bits}
     held = held_bytes(architecture, batch=batch, context_tokens=workload.context_tokens, **stored)
     capacity = sum(as_float(tier.capacity_bytes) for tier in (device.memory, *device.spill))
+    energy = ar_energy = None
+    if device.chip is not None:
+        # Of the chosen length alone: energies of all lengths would cost more than the steps of this one again.
+        priced = price_decoding(
+            device,
+            architecture,
+            footprint=footprint,
+            draft_cost=draft_cost,
+            workload=workload,
+            plan=chain_plan(chosen.draft_length),
+            temperature=temperature,
+        )
+        cycle_j, ar = priced.cycle.energy_j, priced.baselines.bf16.cost.energy
+        energy = None if cycle_j is None else cycle_j / chosen.tokens_per_cycle / batch
+        ar_energy = None if ar is None else ar.total_j / batch
     return DesignPoint(
         draft_length=chosen.draft_length,
         tokens_per_cycle=chosen.tokens_per_cycle,
@@ -124,8 +143,8 @@ def design_point(
         capacity_bytes=jnp.asarray(capacity),
         longest_context_tokens=longest_context(architecture, budget_bytes=capacity, batch=batch, **stored),
         output_s=as_float(workload.output_tokens) * chosen.cycle_s / chosen.tokens_per_cycle,
-        energy_per_token_j=None if chosen.cycle_j is None else chosen.cycle_j / chosen.tokens_per_cycle / batch,
-        energy_per_token_ar_bf16_j=None if result.ar_bf16_j is None else result.ar_bf16_j / batch,
+        energy_per_token_j=energy,
+        energy_per_token_ar_bf16_j=ar_energy,
         area_m2=chip_area(device),
     )
 

@@ -50,9 +50,9 @@ class CalibratedGpu:
         "optimistic."
     )
 
-    multiprocessors: Leaf = number(POSITIVE)  # > 0
     formats: tuple[GemmCoefficients, ...]  # one for each of `weight_widths`
     attention: GpuAttention | None  # without a bandwidth of its own; None: attention runs at the roof
+    multiprocessors: Leaf = number(POSITIVE)  # > 0
     #: Bits per weight of the formats, increasing.
     weight_widths: tuple[float, ...] = flax.struct.field(pytree_node=False, default=(16.0,))
     #: Of the smooth maximum that joins arithmetic and memory; the coefficients were fitted with it.
@@ -83,10 +83,10 @@ class CalibratedGpu:
         ]
 
     def kernel_shares(
-        self, work: OperatorWork, times: Float[Array, "... operator kernel"]
+        self, work: OperatorWork, total_s: Float[Array, "... operator kernel"]
     ) -> Float[Array, "... operator kernel"]:
         """How much each of `kernels` counts; see `format_shares`."""
-        return format_shares(self.weight_widths, products_of(work).weight_bits, times)
+        return format_shares(self.weight_widths, products_of(work).weight_bits, total_s)
 
     def gemm(self, device: Device) -> GpuGemm:
         """The model of single products on this device."""

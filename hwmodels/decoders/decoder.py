@@ -131,6 +131,8 @@ def cycles_per_symbol(decoder: Decoder, code_bits: Number, temperature: Number =
     Gradient: right everywhere but at the kink where both limits are equal, at temperature 0; see `smooth_maximum`.
     """
     put_out = 1.0 / as_float(decoder.symbols_per_cycle)
+    if decoder.code_bits_per_cycle is None:
+        return jnp.broadcast_to(put_out, jnp.broadcast_shapes(jnp.shape(put_out), jnp.shape(code_bits)))
     parsed = as_float(code_bits) / as_float(decoder.code_bits_per_cycle)
     return smooth_maximum(jnp.stack(jnp.broadcast_arrays(put_out, parsed), axis=-1), temperature)
 
@@ -165,7 +167,7 @@ def decoders_needed(
     """
     arguments = {
         "symbols_per_cycle": decoder.symbols_per_cycle,
-        "code_bits_per_cycle": decoder.code_bits_per_cycle,
+        "code_bits_per_cycle": math.inf if decoder.code_bits_per_cycle is None else decoder.code_bits_per_cycle,
         "symbol_bytes": decoder.symbol_bytes,
         "demand_bytes_per_cycle": demand_bytes_per_cycle,
         "code_bits": code_bits,
@@ -209,10 +211,9 @@ def smooth_decoders_needed(
     partitions = as_float(partitions)
     demand = jnp.asarray(as_float(demand_bytes_per_cycle))
     symbols = demand / as_float(decoder.symbol_bytes) / partitions
-    needed = [
-        _smooth_quotient(symbols, decoder.symbols_per_cycle, temperature),
-        _smooth_quotient(symbols * as_float(code_bits), decoder.code_bits_per_cycle, temperature),
-    ]
+    needed = [_smooth_quotient(symbols, decoder.symbols_per_cycle, temperature)]
+    if decoder.code_bits_per_cycle is not None:
+        needed.append(_smooth_quotient(symbols * as_float(code_bits), decoder.code_bits_per_cycle, temperature))
     return jnp.asarray(partitions) * smooth_maximum(jnp.stack(jnp.broadcast_arrays(*needed), axis=-1), temperature)
 
 

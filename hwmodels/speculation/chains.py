@@ -14,7 +14,7 @@ from hwmodels.network.workload import Workload
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.numerics.smoothing import smooth_maximum
 from hwmodels.speculation.cycle import price_decoding
-from hwmodels.speculation.draft_cost import DraftCost
+from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost
 from hwmodels.speculation.plan import Acceptance, chain_plan
 
 
@@ -67,12 +67,6 @@ class SpeculationResult:
     speedup_vs_stored_ar: Float[Array, "... gamma"]  # over the network as it is stored, read at the target's widths
     ar_bf16_s: Float[Array, "*b"]  # per token
     ar_stored_s: Float[Array, "*b"]  # per token
-    cycle_j: Float[Array, "... gamma"] | None  # of all sequences together; None where the device's energy is not known
-    ar_bf16_j: Float[Array, "*b"] | None
-
-
-#: A draft unless another is given: a compressed copy of the target, which runs once for each drafted token.
-_COPY = DraftCost()
 
 
 def speculation_speedup(
@@ -82,7 +76,7 @@ def speculation_speedup(
     workload: Workload,
     footprint: Footprint,
     acceptance: Acceptance,
-    draft_cost: DraftCost = _COPY,
+    draft_cost: DraftCost = COMPRESSED_COPY,
     temperature: Number = 0.0,
 ) -> SpeculationResult:
     """Speedup of speculative decoding with chains of 0, 1, ... n drafted tokens, n being the positions of `acceptance`.
@@ -114,15 +108,8 @@ def speculation_speedup(
         temperature=temperature,
     )
     cycle, bf16, stored = priced.cycle, priced.baselines.bf16.cost, priced.baselines.stored.cost
-
-    def from_zero(one: Array, more: Array) -> Array:
-        """Of all draft lengths: a cycle without a draft is a step of what is stored."""
-        return jnp.broadcast_to(jnp.concatenate([one[None], more]), tokens.shape)
-
-    cycle_s = from_zero(stored.total_s, cycle.total_s)
-    cycle_j = ar_bf16_j = None
-    if cycle.energy_j is not None and bf16.energy is not None and stored.energy is not None:
-        cycle_j, ar_bf16_j = from_zero(stored.energy.total_j, cycle.energy_j), bf16.energy.total_j
+    # A cycle without a draft is a step of what is stored.
+    cycle_s = jnp.broadcast_to(jnp.concatenate([stored.total_s[None], cycle.total_s]), tokens.shape)
     return SpeculationResult(
         draft_lengths=draft_lengths,
         tokens_per_cycle=tokens,
@@ -131,8 +118,6 @@ def speculation_speedup(
         speedup_vs_stored_ar=stored.total_s * tokens / cycle_s,
         ar_bf16_s=bf16.total_s,
         ar_stored_s=stored.total_s,
-        cycle_j=cycle_j,
-        ar_bf16_j=ar_bf16_j,
     )
 
 
@@ -145,7 +130,6 @@ class BestDraft:
     cycle_s: Float[Array, "*b"]
     speedup_vs_bf16_ar: Float[Array, "*b"]
     speedup_vs_stored_ar: Float[Array, "*b"]
-    cycle_j: Float[Array, "*b"] | None
 
 
 def best(result: SpeculationResult) -> BestDraft:
@@ -164,7 +148,6 @@ def best(result: SpeculationResult) -> BestDraft:
         cycle_s=pick(result.cycle_s),
         speedup_vs_bf16_ar=pick(result.speedup_vs_bf16_ar),
         speedup_vs_stored_ar=pick(result.speedup_vs_stored_ar),
-        cycle_j=None if result.cycle_j is None else pick(result.cycle_j),
     )
 
 

@@ -11,7 +11,7 @@ from hwmodels.network.workload import Workload
 from hwmodels.numerics.scalars import Leaf, as_float
 from hwmodels.step.capacity import held_bytes
 
-__all__ = ["DraftCost", "held_with_draft"]
+__all__ = ["COMPRESSED_COPY", "DraftCost", "held_with_draft"]
 
 
 @flax.struct.dataclass
@@ -25,6 +25,10 @@ class DraftCost:
     passes: Leaf = 1.0  # forward passes per draft step, >= 0; 0: a lookup, which takes no time
     shares_ends: Leaf = 0.0  # 1: embedding and LM head are the target's, which holds them already; 0: the draft's own
     statement: str = flax.struct.field(pytree_node=False, default="a compressed copy of the target")  # for a reader
+
+
+#: The draft unless another is given: a compressed copy of the target, which runs once per draft step.
+COMPRESSED_COPY = DraftCost()
 
 
 def held_with_draft(

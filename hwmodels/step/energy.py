@@ -54,7 +54,7 @@ def step_energy(
     *,
     arithmetic_j: Float[Array, "... operator"] | None,
     memory_j: Float[Array, "*b tier"] | None,
-    decoder_j: Float[Array, "... operator"],
+    decoder_j: Float[Array, "*b"],
     time_s: Float[Array, "*b"],
 ) -> StepEnergy | None:
     """Energy of a step from its parts; None where the device has no chip, so that its energy is not known.
@@ -74,6 +74,6 @@ def step_energy(
     return StepEnergy(
         arithmetic_j=arithmetic,
         memory_j=nothing if memory_j is None else memory_j,
-        decoder_j=jnp.sum(decoder_j, axis=-1),
+        decoder_j=decoder_j,
         static_j=time_s * as_float(device.chip.static_power_w),
     )

@@ -9,6 +9,8 @@ Departs: a fixed latency per launch is added.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import flax.struct
 import jax
 import jax.numpy as jnp
@@ -20,7 +22,7 @@ from hwmodels.device import Device
 from hwmodels.network.operators import OperatorWork
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.numerics.smoothing import smooth_maximum
-from hwmodels.step.decoding import DecoderCost, decoder_cost
+from hwmodels.step.decoding import decoder_cost, decoder_energy
 from hwmodels.step.energy import StepEnergy, memory_energy, step_energy
 from hwmodels.step.traffic import memory_time, traffic_by_memory
 
@@ -31,6 +33,7 @@ __all__ = ["StepCost", "step_cost"]
 class StepCost:
     """Cost of one step and where it goes; arrays are "... operator" over `OPERATORS`, all layers together."""
 
+    total_s: Float[Array, "*b"]  # of the step: its operators one after the other
     operator_s: Float[Array, "... operator"]  # the longest of the next three, launches included
     compute_s: Float[Array, "... operator"]  # if only arithmetic took time
     memory_s: Float[Array, "... operator"]  # if only traffic took time
@@ -39,11 +42,6 @@ class StepCost:
     traffic_bytes: Float[Array, "... operator tier"]  # to and from each memory, the first one first
     memory_j: Float[Array, "*b tier"] | None  # of moving it; None unless all memories say what a bit takes
     energy: StepEnergy | None  # of everything; None where the device's energy is not known
-
-    @property
-    def total_s(self) -> Float[Array, "*b"]:
-        """Time of the step: its operators one after the other."""
-        return jnp.sum(self.operator_s, axis=-1)
 
 
 def step_cost(device: Device, work: OperatorWork, *, temperature: Number = 0.0) -> StepCost:
@@ -70,19 +68,22 @@ def step_cost(device: Device, work: OperatorWork, *, temperature: Number = 0.0) 
         stacked = jax.tree.map(lambda *parts: jnp.stack(jnp.broadcast_arrays(*parts), axis=-1), *found)
         shares = unit.kernel_shares(work, stacked.total_s)
         cost = jax.tree.map(lambda part: jnp.sum(shares * part, axis=-1), stacked)
+    # Summed here, not by a reader: inside a map over steps the sum is one pass with what it adds up.
+    total_s = jnp.sum(cost.total_s, axis=-1)
     memory_j = memory_energy(device, traffic)
     energy = step_energy(
         device,
         arithmetic_j=cost.arithmetic_j,
         memory_j=memory_j,
-        decoder_j=cost.decoding.energy_j,
-        time_s=jnp.sum(cost.total_s, axis=-1),
+        decoder_j=decoder_energy(device, work),
+        time_s=total_s,
     )
     return StepCost(
+        total_s=total_s,
         operator_s=cost.total_s,
         compute_s=cost.compute_s,
         memory_s=cost.memory_s,
-        decoding_s=cost.decoding.seconds,
+        decoding_s=cost.decoding_s,
         launch_s=cost.launch_s,
         traffic_bytes=jnp.stack(jnp.broadcast_arrays(*traffic), axis=-1),
         memory_j=memory_j,
@@ -100,18 +101,19 @@ class _OperatorCost:
     launch_s: Float[Array, "... operator"]
     traffic_bytes: tuple[Float[Array, "... operator"], ...]
     arithmetic_j: Float[Array, "... operator"] | None
-    decoding: DecoderCost
+    decoding_s: Float[Array, "... operator"]
 
 
 def _kernel_cost(device: Device, unit: ComputeUnit, work: OperatorWork, temperature: Number) -> _OperatorCost:
     times = unit.operator_times(work, device, temperature=temperature)
     traffic = traffic_by_memory(device, work)
     memory_s = memory_time(device, traffic, work=work, share=times.memory_share, temperature=temperature)
-    decoded = decoder_cost(device, work, temperature=temperature)
-    limits = [times.compute_s, memory_s] + ([decoded.seconds] if device.decoder is not None else [])
+    decoded = decoder_cost(device, work)
+    limits = [times.compute_s, memory_s, *decoded.limit_s]
+    joined = temperature
     if times.overlap_temperature > 0:
-        temperature = jnp.maximum(as_float(temperature), times.overlap_temperature)
-    busy = smooth_maximum(jnp.stack(jnp.broadcast_arrays(*limits), axis=-1), temperature)
+        joined = jnp.maximum(as_float(temperature), times.overlap_temperature)
+    busy = _longest(limits, joined)
     launch_s = (times.launch_s + decoded.fill_s) * work.launches
     return _OperatorCost(
         total_s=busy + jnp.where(busy > 0, launch_s, 0.0),
@@ -120,5 +122,9 @@ def _kernel_cost(device: Device, unit: ComputeUnit, work: OperatorWork, temperat
         launch_s=launch_s,
         traffic_bytes=traffic,
         arithmetic_j=times.energy_j,
-        decoding=decoded,
+        decoding_s=_longest(decoded.limit_s, temperature) if decoded.limit_s else decoded.fill_s,
     )
+
+
+def _longest(times: Sequence[Float[Array, "... operator"]], temperature: Number) -> Float[Array, "... operator"]:
+    return smooth_maximum(jnp.stack(jnp.broadcast_arrays(*times), axis=-1), temperature)

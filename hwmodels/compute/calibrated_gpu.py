@@ -5,7 +5,7 @@ Peak rate and bandwidth are the device's own, so that changing them changes the 
 the device's roof.
 
 Of the formats that were measured each operator is timed with each one's kernels, and the times are mixed as
-`hwmodels.compute.gpu.format_shares` says: so that fewer bits never take longer. `hwmodels.analysis.kernel_widths` says
+`hwmodels.compute.gpu_formats.format_shares` says: so that fewer bits never take longer. `hwmodels.analysis.kernel_widths` says
 which widths of a footprint have no kernel of their own.
 """
 
@@ -20,8 +20,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from hwmodels.compute import gpu_attention
-from hwmodels.compute.gpu import GemmCoefficients, GpuGemm, at_width, format_shares, stack_widths, width_in_format
+from hwmodels.compute.gpu import GpuGemm, at_width
 from hwmodels.compute.gpu_attention import GpuAttention
+from hwmodels.compute.gpu_formats import GemmCoefficients, format_shares, stack_widths, width_in_format
 from hwmodels.compute.products import products_of
 from hwmodels.compute.roofline import ROOFLINE
 from hwmodels.compute.unit import MeasuredKernels, UnitTimes

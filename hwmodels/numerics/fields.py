@@ -26,11 +26,17 @@ class Rule:
     holds: Callable[[float], bool]
 
 
+#: Rates and sizes.
 POSITIVE = Rule("a positive number", lambda value: value > 0)
+#: Latencies, energies, areas: what may be nothing.
 NOT_NEGATIVE = Rule("a number >= 0", lambda value: value >= 0)
+#: Efficiencies.
 SHARE = Rule("a number in (0, 1]", lambda value: 0 < value <= 1)
+#: What there is at least one of.
 COUNT = Rule("a positive whole number", lambda value: value > 0 and value.is_integer())
+#: What may be absent.
 WHOLE = Rule("a whole number >= 0", lambda value: value >= 0 and value.is_integer())
+#: A truth value that is swept like a number.
 FLAG = Rule("true or false", lambda value: value in (0.0, 1.0))
 
 

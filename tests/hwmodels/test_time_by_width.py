@@ -25,7 +25,8 @@ from hwmodels.catalog.calibrated import (
     held_out_error,
 )
 from hwmodels.compute.calibrated_gpu import CalibratedGpu
-from hwmodels.compute.gpu import format_shares, gemm_time
+from hwmodels.compute.gpu import gemm_time
+from hwmodels.compute.gpu_formats import format_shares
 from hwmodels.network.operators import step_operators
 
 CALIBRATED = tuple(

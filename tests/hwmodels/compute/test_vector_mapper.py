@@ -9,16 +9,8 @@ import pytest
 
 from hwmodels.compute.vector_array import SPREADS
 from hwmodels.compute.vector_buffers import BufferedArray
-from hwmodels.compute.vector_mapper import (
-    HELD,
-    ORDERS,
-    AccessEnergies,
-    Mapping,
-    MappingCost,
-    fits,
-    mapping_cost,
-    search,
-)
+from hwmodels.compute.vector_mapper import HELD, ORDERS, search
+from hwmodels.compute.vector_mapping import AccessEnergies, Mapping, MappingCost, fits, mapping_cost
 
 ARRAY = BufferedArray(
     pe_rows=2,

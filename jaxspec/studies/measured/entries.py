@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 import hwmodels
 from jaxspec.compress.footprint import by_kind
@@ -43,41 +44,46 @@ STATUS = {
 }
 
 
-@partial(jax.jit, static_argnames="draft_length")
-def _steps(pricing: Pricing, measured: DraftMeasurement, draft_length: int):
-    """Work and time of the four steps that a cycle and its baselines consist of."""
-    read = priced_footprint(measured.footprint)
-    shape, workload = pricing.architecture, pricing.workload
-    work = {
-        "draft": hwmodels.draft_operators(shape, workload, footprint=read),
-        "verify": hwmodels.verify_operators(shape, workload, footprint=read, verify_tokens=draft_length + 1.0),
-        "ar_bf16": hwmodels.decode_operators(shape, workload, footprint=hwmodels.uniform_footprint(16.0)),
-        "ar_stored": hwmodels.decode_operators(shape, workload, footprint=read),
-    }
-    return work, {name: hwmodels.work_time(pricing.device, step) for name, step in work.items()}
+@jax.jit
+def _priced(
+    pricing: Pricing, measured: DraftMeasurement, draft_length: Array
+) -> tuple[Array, dict[str, hwmodels.PricedStep]]:
+    """Seconds of a cycle, and the four steps that it and its baselines consist of."""
+    found = hwmodels.price_decoding(
+        pricing.device,
+        pricing.architecture,
+        footprint=priced_footprint(measured.footprint),
+        draft_cost=hwmodels.DraftCost(),
+        workload=pricing.workload,
+        plan=hwmodels.chain_plan(draft_length),
+    )
+    draft = jax.tree.map(lambda leaf: leaf[0], found.cycle.draft)  # the only kind of draft step that a chain has
+    plain = {"ar_bf16": found.baselines.bf16, "ar_stored": found.baselines.stored}
+    return found.cycle.total_s, {"draft": draft, "verify": found.cycle.verify, **plain}
 
 
 def cycle_entry(pricing: Pricing, measured: DraftMeasurement, draft_length: int) -> dict[str, Any]:
     """Times of a cycle and its baselines, time per operator, operating points on the roofline."""
-    work, time = jax.device_get(_steps(pricing, measured, draft_length))
-    total = {name: float(step.total_s) for name, step in time.items()}
+    cycle_s, steps = jax.device_get(_priced(pricing, measured, jnp.asarray(draft_length, jnp.float32)))
+    total = {name: float(step.cost.total_s) for name, step in steps.items()}
     return {
         "cycle": {
             "draft_step_s": total["draft"],
             "verify_s": total["verify"],
-            "total_s": draft_length * total["draft"] + total["verify"],
+            "total_s": float(cycle_s),
             "ar_bf16_s": total["ar_bf16"],
             "ar_stored_s": total["ar_stored"],
         },
         "operators": {
-            name: dict(zip(hwmodels.OPERATORS, step.operator_s.tolist(), strict=True)) for name, step in time.items()
+            name: dict(zip(hwmodels.OPERATORS, step.cost.operator_s.tolist(), strict=True))
+            for name, step in steps.items()
         },
         "roofline": {
             name: {
-                "flop_per_byte": float(step.flops.sum() / step.memory_bytes.sum()),
-                "flops_per_s": float(step.flops.sum() / total[name]),
+                "flop_per_byte": float(step.work.flops.sum() / step.work.memory_bytes.sum()),
+                "flops_per_s": float(step.work.flops.sum() / total[name]),
             }
-            for name, step in work.items()
+            for name, step in steps.items()
         },
     }
 

@@ -12,9 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import hwmodels
-from hwmodels.analysis.design_point import DesignPoint, PricedStep, Steps, design_point, priced_steps
+from hwmodels.analysis.design_point import DesignPoint, Steps, design_point, priced_steps
 from hwmodels.analysis.sensitivity import elasticities, finite_elasticities, leaf_names
-from hwmodels.step.step_time import StepTime
 from jaxspec.compress.footprint import uniform
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
@@ -181,6 +180,7 @@ def _entry(
         "acceptance": {"conditional": conditional},
         "pays": int(point.draft_length) > 0,
         **{field: _number(getattr(point, field)) for field in (f.name for f in dataclasses.fields(point))},
+        "request_s": float(steps.prefill.cost.total_s + point.output_s),
         "draft_length": int(point.draft_length),
         "by_draft_length": [
             {
@@ -207,7 +207,7 @@ def _entry(
         "ar_bf16_held_bytes": ar_bytes,
         "ar_bf16_fits": bool(ar_bytes <= point.capacity_bytes),
         "operators": {
-            name: dict(zip(hwmodels.OPERATORS, step.time.operator_s.tolist(), strict=True))
+            name: dict(zip(hwmodels.OPERATORS, step.cost.operator_s.tolist(), strict=True))
             for name, step in named.items()
         },
         "steps": {name: _step(step) for name, step in named.items()},
@@ -234,9 +234,9 @@ def _entry(
     }
 
 
-def _step(step: PricedStep) -> dict[str, Any]:
+def _step(step: hwmodels.PricedStep) -> dict[str, Any]:
     """Totals of a step: work, what limits it, energy by component."""
-    work, time, energy = step.work, step.time, step.energy
+    work, time, energy = step.work, step.cost, step.cost.energy
     totals = {
         "total_s": float(time.total_s),
         "compute_s": float(time.compute_s.sum()),
@@ -247,6 +247,7 @@ def _step(step: PricedStep) -> dict[str, Any]:
         "kv_bytes": float(work.kv_bytes.sum()),
         "activation_bytes": float(work.activation_bytes.sum()),
         "launches": float(work.launches.sum()),
+        "memory_energy_j": None if time.memory_j is None else [float(x) for x in time.memory_j],
         "energy_j": None,
     }
     if energy is not None:
@@ -266,13 +267,13 @@ def _decoders(pricing: Pricing, steps: Steps) -> dict[str, Any] | None:
         return None
     count = float(pricing.device.decoder.count)
 
-    def needed(time: StepTime) -> int:
+    def needed(time: hwmodels.StepCost) -> int:
         busy = np.maximum(time.compute_s, time.memory_s)
         share = np.divide(time.decoding_s, busy, out=np.zeros_like(busy), where=busy > 0)
         # A unit is not added for a rounding error.
         return math.ceil(count * float(share.max()) * (1.0 - 1e-6))
 
-    return {"count": count, "needed_by_draft": needed(steps.draft.time), "needed_by_verify": needed(steps.verify.time)}
+    return {"count": count, "needed_by_draft": needed(steps.draft.cost), "needed_by_verify": needed(steps.verify.cost)}
 
 
 def _number(value: Any) -> float | None:

@@ -14,7 +14,8 @@ from hwmodels import Architecture, Device, Workload
 from hwmodels.analysis.sensitivity import leaf_names
 from hwmodels.catalog import device_entries
 from hwmodels.catalog.architecture_entries import ARCHITECTURE_RULES
-from hwmodels.catalog.entries import COUNT, FLAG, LARGEST, NOT_NEGATIVE, POSITIVE, SMALLEST, WHOLE, Rule
+from hwmodels.catalog.entries import LARGEST, SMALLEST
+from hwmodels.numerics.fields import COUNT, FLAG, NOT_NEGATIVE, POSITIVE, WHOLE, Rule
 from jaxspec.errors import InputError
 from jaxspec.settings import CommonConfig, PredictConfig, Settings, read_toml
 from jaxspec.settings.coercion import as_text, plain_number, shown

@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 import hwmodels
-from hwmodels.speculation.draft_cost import DraftCost
 from hwmodels.speculation.effective_performance import Decision, decide, effective_performance
 from hwmodels.speculation.verification_length import best_schedule, generation_time
 from jaxspec.compress.knob_files import knobs_to_json
@@ -73,7 +72,7 @@ STATUS = {
 
 
 def draft_entry(
-    name: str, other: ReadyDraft | None, knobs: Knobs | None, priced: DraftCost, widths: hwmodels.Footprint
+    name: str, other: ReadyDraft | None, knobs: Knobs | None, priced: hwmodels.DraftCost, widths: hwmodels.Footprint
 ) -> dict[str, Any]:
     """What drafted, and what its steps were priced as.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hwmodels.speculation.draft_cost import DraftCost
+from hwmodels import DraftCost
 from jaxspec.files import plain
 from jaxspec.runs.config import TreeConfig
 from jaxspec.runs.directory import RunDirectory

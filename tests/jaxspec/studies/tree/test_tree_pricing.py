@@ -7,9 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels import decode_operators, uniform_footprint, work_time
-from hwmodels.speculation.draft_cost import DraftCost
-from hwmodels.speculation.trees import tree_cycle_time
+from hwmodels import DraftCost, baselines, price_cycle, tree_plan, uniform_footprint
 from jaxspec.models import DecoderConfig
 from jaxspec.models.architecture import architecture_of
 from jaxspec.runs.config import CommonConfig
@@ -41,26 +39,25 @@ def test_times_are_those_of_one_tree_after_the_other(name):
     for i, context in enumerate(contexts):
         workload = pricing.workload.replace(context_tokens=float(context))
         for size in (8,) if name == "network" else (6,):
-            found = jax.jit(tree_cycle_time, static_argnames="parent")(
+            found = jax.jit(price_cycle)(
                 pricing.device,
                 pricing.architecture,
                 workload=workload,
                 footprint=bits,
-                parent=tuple(growth.parent[:size].tolist()),
-                draft_architecture=draft.architecture,
+                plan=tree_plan(growth.parent[:size]),
+                draft_cost=draft,
             )
             assert times.verify_s[i, size - 1] == pytest.approx(float(found.verify_s), rel=1e-5)
-            drafted = float(found.total_s - found.verify_s) if draft.passes else 0.0
-            assert times.draft_s[i, size - 1] == pytest.approx(drafted, rel=1e-3)
-        for ar, width in ((times.ar_bf16_s, uniform_footprint(16.0)), (times.ar_stored_s, bits)):
-            step = decode_operators(pricing.architecture, workload, footprint=width)
-            assert ar[i] == pytest.approx(float(work_time(pricing.device, step).total_s), rel=1e-5)
+            assert times.draft_s[i, size - 1] == pytest.approx(float(found.draft_s), rel=1e-5)
+        plain = jax.jit(baselines)(pricing.device, pricing.architecture, workload=workload, footprint=bits)
+        assert times.ar_bf16_s[i] == pytest.approx(float(plain.bf16.cost.total_s), rel=1e-5)
+        assert times.ar_stored_s[i] == pytest.approx(float(plain.stored.cost.total_s), rel=1e-5)
     assert times.fits.all()
 
 
 def test_what_is_too_large_does_not_fit():
     pricing = PRICING
-    draft = DraftCost(pricing.architecture)
+    draft = DraftCost(architecture=pricing.architecture)
     keywords = {"footprint": uniform_footprint(16.0), "contexts": (64, 65)}
     assert not price_growth(pricing, GROWTH, draft=draft, **keywords).fits.any()  # 2 x 16 GB in 24 GB
 

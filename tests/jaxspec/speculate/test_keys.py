@@ -21,6 +21,7 @@ def test_purposes_keep_their_numbers():
         "NEXT": 2,
         "AUTOREGRESSIVE": 3,
         "BOOTSTRAP": 4,
+        "BRANCH": 5,
     }
 
 

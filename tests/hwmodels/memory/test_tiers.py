@@ -45,9 +45,9 @@ def test_a_tier_is_a_memory_like_any_other(toy_device):
     times = step_cost(device, OperatorWork(zeros, traffic, zeros, zeros, zeros)).memory_s
     cost = traffic_cost([tier], traffic[:, None], schedule="serial")
     assert float(cost.total_s) == pytest.approx(float(times.sum()), rel=1e-6)
-    # Flags are static, all else are leaves; a size that is not given is none.
+    # Flags are static, all else are leaves; what is not given is none.
     assert len(jax.tree.leaves(NEAR)) == 6
-    assert len(jax.tree.leaves(FAR)) == 7
+    assert len(jax.tree.leaves(FAR)) == 5
 
 
 def test_spilling_by_hand():

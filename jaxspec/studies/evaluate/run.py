@@ -10,11 +10,12 @@ from typing import Any
 from jaxspec.compress import Knobs, Scheme, knobs_from_json, uniform_knobs
 from jaxspec.errors import InputError
 from jaxspec.models.config import DecoderConfig
-from jaxspec.runs.config import EvaluateConfig
+from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect, knob_values
-from jaxspec.studies.measured.measuring import Measuring, carry_out
+from jaxspec.studies.evaluate.config import EvaluateConfig
+from jaxspec.studies.measured.measuring import Measuring
 
 
 def read_tuned_knobs(path: str, scheme: Scheme, config: DecoderConfig) -> Knobs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from importlib.metadata import version
 from typing import Any
@@ -16,15 +16,13 @@ import numpy as np
 from jaxspec.compress.knob_files import knobs_to_json
 from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.weights import hard_draft
-from jaxspec.files import plain, to_json
+from jaxspec.files import to_json
 from jaxspec.models.decoder import Params
 from jaxspec.report.assumptions import device_facts
-from jaxspec.runs.config import CommonConfig
 from jaxspec.runs.directory import RunDirectory
-from jaxspec.runs.inputs import input_digests
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Arrays, Stages
-from jaxspec.settings import notes
+from jaxspec.settings import CommonConfig
 from jaxspec.speculate.chunks import CHUNK
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.entries import configuration_entry
@@ -273,44 +271,6 @@ class Measuring:
 
     def _bar(self, description: str, prompts: int):
         return self.reporter.bar(description, -(-prompts // CHUNK))
-
-
-def carry_out(
-    command: str,
-    config: CommonConfig,
-    prepare: Callable[[RunDirectory, Reporter], Callable[[], list[dict[str, Any]]]],
-    *,
-    out: str | None,
-    force: bool,
-    reporter: Reporter | None,
-) -> tuple[list[dict[str, Any]], RunDirectory]:
-    """Begin, resume or reprint a run.
-
-    Args:
-        prepare: loads and checks all that the configuration names, before anything is written, and returns the work,
-            which makes the entries of result.json.
-    Returns:
-        The entries, in JSON's own types, and the directory (closed).
-    """
-    reporter = reporter or Reporter()
-    for note in notes(config):
-        reporter.line(f"note: {note}")
-    with RunDirectory(command, config, inputs=input_digests(config), out=out, force=force, begin=False) as directory:
-        if directory.unrecorded:
-            reporter.line(
-                f"note: {directory.path} has no digest of {', '.join(directory.unrecorded)}, so that a change since then "
-                "cannot be noticed; --force starts it anew"
-            )
-        if (finished := directory.finished()) is not None:
-            reporter.line(f"already finished: {directory.path} (--force starts anew)")
-            return finished, directory
-        with reporter.alive():
-            work = prepare(directory, reporter)
-            directory.begin()
-            reporter.line(f"run directory {directory.path}; the same command resumes it")
-            entries = plain(work())
-            directory.write_result(entries)
-        return entries, directory
 
 
 def way_of(decoding: Decoding) -> str:

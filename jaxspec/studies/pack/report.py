@@ -1,40 +1,14 @@
-"""What `jaxspec inspect` shows: tables for a terminal, and a figure."""
+"""Tables of `jaxspec pack` and `jaxspec inspect`."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-import numpy as np
-from matplotlib.figure import Figure
-
 from jaxspec.errors import InputError
-from jaxspec.report.figures.style import INK, legend_below, limits_from_zero, new_figure, styled
 from jaxspec.report.formatting import fixed, quantity, times
+from jaxspec.report.shown import Shown
 from jaxspec.report.terminal import Table
-
-#: Colours of sections: the draft's warm, the target's cool, so that the divide shows.
-_SECTION_COLOURS = {
-    "bitmap": "#e69f00",
-    "sign": "#f0c35a",
-    "exponent": "#d55e00",
-    "scale": "#d55e00",
-    "high": "#cc79a7",
-    "low": "#56b4e9",
-    "pruned": "#0072b2",
-    "pruned_exponent": "#004f7d",
-    "pruned_rest": "#0072b2",
-    "bytes": "#999999",
-    "field1": "#d55e00",
-    "field2": "#cc79a7",
-    "field3": "#009e73",
-    "field4": "#f0e442",
-    "plane0": "#56b4e9",
-    "plane1": "#0072b2",
-}
-
-#: Sections that a draft does not read.
-_TARGET_ONLY = {"low", "pruned", "pruned_exponent", "pruned_rest"}
 
 #: Rows of a table that was not asked to show every tensor; the largest kinds come first where there are more.
 _MOST_ROWS = 200
@@ -46,9 +20,6 @@ _WHY_WHOLE = {
     "form": "the scheme codes no tensor of this dtype and shape",
 }
 
-#: Tensors that a figure shows; the largest come first.
-_MOST_BARS = 48
-
 
 def tensor_table(summary: dict[str, Any], *, every: bool = False) -> Table:
     """One row per kind of tensor (names that differ in a number only, means over them), or one per tensor."""
@@ -57,9 +28,9 @@ def tensor_table(summary: dict[str, Any], *, every: bool = False) -> Table:
     left_out = 0 if every else max(0, len(entries) - _MOST_ROWS)
     if left_out:
         entries = sorted(entries, key=lambda entry: -entry["bytes"])[:_MOST_ROWS]
-    lines = [_caption(summary), *whole_lines(summary)]
+    lines = [container_caption(summary), *whole_lines(summary)]
     lines += [f"{left_out} more kinds of tensors, all smaller: see --all or --json"] if left_out else []
-    table = Table(_title(summary), "\n".join(lines))
+    table = Table(container_title(summary), "\n".join(lines))
     table.add_column("tensor")
     columns = ["form"]
     columns += ["entropy"] if any(entry.get("entropy") for entry in entries) else []
@@ -71,7 +42,7 @@ def tensor_table(summary: dict[str, Any], *, every: bool = False) -> Table:
     for entry in entries:
         entropy = entry.get("entropy")
         cells = {
-            "form": f"{_shown(entry['dtype'])} {'x'.join(map(str, entry['shape'])) or 'scalar'}",
+            "form": f"{printable(entry['dtype'])} {'x'.join(map(str, entry['shape'])) or 'scalar'}",
             "entropy": fixed(sum(entropy.values()), 2) if entropy else "",
         }
         if packed:
@@ -82,7 +53,7 @@ def tensor_table(summary: dict[str, Any], *, every: bool = False) -> Table:
                 "ratio": times(entry["ratio"]),
             }
         count = f" ({entry['count']})" if entry.get("count", 1) > 1 else ""
-        table.add_row(_shown(entry["name"]) + count, *(cells[heading] for heading in columns))
+        table.add_row(printable(entry["name"]) + count, *(cells[heading] for heading in columns))
     return table
 
 
@@ -98,12 +69,12 @@ def whole_lines(summary: dict[str, Any]) -> list[str]:
         line = f"{count}: {meaning}"
         if (coded := largest["whole"]["coded_bytes"]) is not None:
             sizes = f"{quantity('_bytes', coded)} or more instead of {quantity('_bytes', largest['bytes'])}"
-            line += f" ({_shown(largest['name'])}: {sizes})"
+            line += f" ({printable(largest['name'])}: {sizes})"
         lines.append(line)
     return lines
 
 
-def _shown(text: str) -> str:
+def printable(text: str) -> str:
     """A name from a file, without characters that a terminal would obey."""
     return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
@@ -136,14 +107,18 @@ def _mean(values: list[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _title(summary: dict[str, Any]) -> str:
+def container_title(summary: dict[str, Any]) -> str:
+    """What the file is, in a line."""
     if "scheme" not in summary:
-        return f"{_shown(summary['checkpoint'])}: {quantity('_bytes', summary['tensor_bytes'])} of tensors, not packed"
+        return (
+            f"{printable(summary['checkpoint'])}: {quantity('_bytes', summary['tensor_bytes'])} of tensors, not packed"
+        )
     kind = "lossless" if summary["lossless"] else "NOT lossless"
-    return f"{_shown(summary['container'])}: scheme {summary['scheme']}, {kind}, {quantity('_bytes', summary['file_bytes'])}"
+    return f"{printable(summary['container'])}: scheme {summary['scheme']}, {kind}, {quantity('_bytes', summary['file_bytes'])}"
 
 
-def _caption(summary: dict[str, Any]) -> str:
+def container_caption(summary: dict[str, Any]) -> str:
+    """Its measured sizes, in a line."""
     if "scheme" not in summary:
         return (
             "entropy in bits per value (measured): below it no code of that field alone can go; pack with: jaxspec pack"
@@ -170,7 +145,7 @@ def code_tables(summary: dict[str, Any], name: str) -> list[Table]:
         raise InputError(f"tensor {name!r} has no code tables: it is stored as {entry.get('codec', 'bytes')}")
     tables = []
     for what, lengths in entry["code_tables"].items():
-        table = Table(title=f"{_shown(name)}: {what}, {len(lengths)} symbols")
+        table = Table(title=f"{printable(name)}: {what}, {len(lengths)} symbols")
         table.add_column("symbols")
         table.add_column("bits each", justify="right")
         by_length: dict[int, list[str]] = {}
@@ -182,61 +157,6 @@ def code_tables(summary: dict[str, Any], name: str) -> list[Table]:
     return tables
 
 
-@styled
-def container_figure(summary: dict[str, Any]) -> Figure | None:
-    """Bits per weight by section, beside the entropy; one bar per kind of tensor, the largest kinds first."""
-    entries = grouped([entry for entry in summary["tensors"] if entry["elements"]])
-    if not entries:
-        return None
-    packed = "scheme" in summary
-    shown = sorted(entries, key=lambda entry: -entry["bytes"])[:_MOST_BARS]
-    subtitle = f"{_title(summary)}. {_caption(summary)}.".replace("$", r"\$")
-    if len(entries) > len(shown):
-        subtitle += f" The {len(shown)} largest of {len(entries)} kinds of tensors."
-    figure = new_figure("Bits per stored weight", subtitle, height_inches=2.6 + 0.3 * len(shown))
-    axes = figure.add_subplot()
-    axes.grid(True, axis="x")
-    place, ends = np.arange(len(shown)), []
-    if packed:
-        _stack(axes, shown, place)
-        ends += [sum(entry["bits_by_section"].values()) for entry in shown]
-    for index, entry in enumerate(shown):
-        if entry.get("entropy"):
-            total = sum(entry["entropy"].values())
-            ends.append(total)
-            axes.plot(total, index, "k|", markersize=9, label="entropy of the fields, summed" if index == 0 else None)
-    axes.set_yticks(place, [_short(entry) for entry in shown], fontsize=8)
-    axes.invert_yaxis()
-    axes.set_xlim(limits_from_zero(ends))
-    axes.set_xlabel("bits per weight (measured)")
-    legend_below(figure, axes, columns=4)
-    return figure
-
-
-def _stack(axes: Any, shown: list[dict[str, Any]], place: np.ndarray) -> None:
-    roles = [role for role in _SECTION_COLOURS if any(role in entry["bits_by_section"] for entry in shown)]
-    divided = any(role in _TARGET_ONLY for role in roles)
-    labels = {
-        role: f"{role} ({'target only' if role in _TARGET_ONLY else 'draft'})" if divided else role for role in roles
-    }
-    left = np.zeros(len(shown))
-    for role in roles:
-        width = np.array([entry["bits_by_section"].get(role, 0.0) for entry in shown])
-        axes.barh(
-            place,
-            width,
-            left=left,
-            height=0.75,
-            color=_SECTION_COLOURS[role],
-            edgecolor=INK,
-            linewidth=0.2,
-            label=labels[role],
-        )
-        left += width
-
-
-def _short(entry: dict[str, Any], longest: int = 40) -> str:
-    # A dollar sign would begin a formula.
-    name = _shown(entry["name"]).replace("$", r"\$")
-    name = name if len(name) <= longest else f"...{name[3 - longest :]}"
-    return name if entry["count"] == 1 else f"{name} ({entry['count']})"
+def shown(summary: dict[str, Any]) -> Shown:
+    """The table of a container for the terminal."""
+    return Shown(summary, [tensor_table(summary)])

@@ -26,10 +26,11 @@ from jaxspec.models.embedded import EMBEDDED_NAME, embedded_directory
 from jaxspec.models.hf_load import LoadedModel, load_directory
 from jaxspec.output_places import check_file_place
 from jaxspec.runs.progress import Reporter
-from jaxspec.settings import PackConfig, expect, notes
+from jaxspec.settings import expect, notes
 from jaxspec.settings.coercion import as_path
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.studies.evaluate.run import read_tuned_knobs
+from jaxspec.studies.pack.config import PackConfig
 from jaxspec.studies.pack.division import MatrixDivision, matrix_names, measured_norms, named_knobs
 from jaxspec.studies.pack.inspection import describe
 

@@ -6,9 +6,11 @@ from typing import Any
 
 from hwmodels import OPERATORS
 from hwmodels.numerics.units import GB, MILLI
+from jaxspec.report.notes import note_lines
+from jaxspec.report.shown import Shown
 from jaxspec.report.terminal import Table
 
-__all__ = ["prediction_tables"]
+__all__ = ["prediction_tables", "shown"]
 
 #: Step -> what it is called.
 STEPS = {
@@ -143,3 +145,8 @@ def _batches(entry: dict[str, Any]) -> Table:
             style=None if row["fits"] else "dim",
         )
     return table
+
+
+def shown(entries: list[dict[str, Any]]) -> Shown:
+    """Tables of a prediction for the terminal."""
+    return Shown(entries, prediction_tables(entries), note_lines(entries))

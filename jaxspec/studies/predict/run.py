@@ -19,9 +19,10 @@ from jaxspec.compress.footprint import uniform
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.report.assumptions import device_facts
-from jaxspec.settings import PredictConfig, build_config, expect, knob_values
+from jaxspec.settings import build_config, expect, knob_values
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.setup import resolve_pricing
+from jaxspec.studies.predict.config import PredictConfig
 from jaxspec.tune.objective import Pricing
 
 #: Cassandra's default point, 40 % pruned and 4 bits cut with a mean unary codeword of 2.85 bits: what widths are without a

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from jaxspec.report.notes import note_lines
+from jaxspec.report.shown import Shown
 from jaxspec.report.terminal import Table
 
-__all__ = ["sweep_table"]
+__all__ = ["shown", "sweep_table"]
 
 _ROWS = 20
 
@@ -35,3 +37,9 @@ def _varied(rows: list[dict[str, Any]]) -> list[str]:
     """Columns of axes that differ along the front; axes have dots in their names, results have none."""
     names = [name for name in (rows[0] if rows else {}) if "." in name or name in ("architecture", "device")]
     return [name for name in names if len({row[name] for row in rows}) > 1]
+
+
+def shown(result: dict[str, Any]) -> Shown:
+    """The table of a sweep for the terminal, and where its files are."""
+    where = f"{result['points']:,} points in {result['directory']}/sweep.parquet; figure: figures/pareto.png"
+    return Shown(result, [sweep_table(result)], [*note_lines([result]), where])

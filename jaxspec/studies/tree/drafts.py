@@ -16,7 +16,6 @@ from jaxspec.models.decoder import Params
 from jaxspec.models.embedded import HEAD_NAME, SMALL_NAME, load_draft_head, load_model
 from jaxspec.models.head_files import HEAD_MODEL_TYPE
 from jaxspec.models.hf_load import LoadedModel
-from jaxspec.settings.commands import check_draft_name
 from jaxspec.speculate.drafts import (
     Draft,
     HeadDraft,
@@ -27,6 +26,7 @@ from jaxspec.speculate.drafts import (
     SelfDraft,
     SelfDraftParams,
 )
+from jaxspec.studies.tree.config import check_draft_name
 
 __all__ = ["NamedDraft", "make_draft", "self_draft"]
 

@@ -11,8 +11,11 @@ from matplotlib.figure import Figure
 from jaxspec.report.device_data import assumptions, device_rows
 from jaxspec.report.entries import Entry, device_title, lookup, number, provenance
 from jaxspec.report.formatting import fixed, times
+from jaxspec.report.notes import note_lines
 from jaxspec.report.page import Page, write_page
 from jaxspec.report.section import Cell, lossless_in_words, settings, timing
+from jaxspec.report.shown import Shown
+from jaxspec.runs.directory import RunDirectory
 from jaxspec.studies.tree.figures.contexts import contexts_figure
 from jaxspec.studies.tree.figures.curve import curve_figure
 from jaxspec.studies.tree.figures.drawing import drawing_figure
@@ -23,9 +26,10 @@ from jaxspec.studies.tree.tables import (
     proof_in_words,
     schedule_in_words,
     tree_headline,
+    tree_tables,
 )
 
-__all__ = ["draw_tree_figures", "tree_section", "write_tree_report"]
+__all__ = ["draw_tree_figures", "shown", "tree_section", "write_tree_report"]
 
 _CAPTIONS = {
     "contexts": "What pays at each context: the length with the highest predicted speed, or plain decoding.",
@@ -136,3 +140,9 @@ def _row(rows: Sequence[Any], title: str, meaning: str, status: str, write) -> d
         for row in rows
     ]
     return {"title": title, "meaning": meaning, "cells": cells}
+
+
+def shown(found: tuple[Sequence[Entry], RunDirectory]) -> Shown:
+    """Tables of a tree search for the terminal, from what `search_tree` returned."""
+    entries, directory = found
+    return Shown(entries, tree_tables(entries), note_lines(entries), f"report: {directory.path / 'report.html'}")

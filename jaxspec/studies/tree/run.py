@@ -13,14 +13,15 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxspec.files import plain
-from jaxspec.runs.config import TreeConfig
+from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.inputs import draft_digests
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect
 from jaxspec.speculate.drafts import SelfDraft
 from jaxspec.studies.kernel_notes import kernel_notes
-from jaxspec.studies.measured.measuring import GREEDY, carry_out
+from jaxspec.studies.measured.measuring import GREEDY
+from jaxspec.studies.tree.config import TreeConfig
 from jaxspec.studies.tree.drafts import NamedDraft
 from jaxspec.studies.tree.entries import (
     STATUS,

@@ -12,7 +12,6 @@ import hwmodels
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.models.embedded import load_model
-from jaxspec.runs.config import TreeConfig
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Arrays
@@ -20,6 +19,7 @@ from jaxspec.settings import knob_values
 from jaxspec.speculate.expansion import TreeLimits, tree_limits
 from jaxspec.speculate.tree import autoregressive_tree
 from jaxspec.studies.measured.measuring import Measuring, way_of
+from jaxspec.studies.tree.config import TreeConfig
 from jaxspec.studies.tree.drafts import NamedDraft, make_draft, self_draft
 from jaxspec.studies.tree.growth import candidate_shape, first_nodes, grow
 from jaxspec.studies.tree.measuring import decode_prompts_with_tree, record_ranks

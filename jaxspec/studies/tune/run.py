@@ -14,13 +14,14 @@ import numpy as np
 from jaxspec.compress.footprint import mean_draft_bits
 from jaxspec.compress.knobs import Knobs, harden, uniform_knobs
 from jaxspec.files import plain
-from jaxspec.report import write_report
-from jaxspec.runs.config import TuneConfig
+from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Arrays
 from jaxspec.settings import expect
-from jaxspec.studies.measured.measuring import Measuring, carry_out
+from jaxspec.studies.measured.measuring import Measuring
+from jaxspec.studies.tune.config import TuneConfig
+from jaxspec.studies.tune.report import write_report
 from jaxspec.tune.gradient import HISTORY, Goal, Plan, ascend
 from jaxspec.tune.hard import best_length, grid_knobs, grid_points, token_acceptance, with_best_length
 from jaxspec.tune.objective import DraftMeasurement, Pricing

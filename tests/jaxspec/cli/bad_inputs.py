@@ -182,7 +182,7 @@ SWEEPS = [
     Row("sweep s.toml", "not valid TOML", {"s.toml": "[axes"}),
     Row("sweep s.toml", "axes are missing", {"s.toml": "device = 'rtx-4090'"}),
     Row("sweep s.toml", "must be a table", {"s.toml": "axes = 3"}),
-    Row("sweep s.toml", "unknown key 'devices'; did you mean 'device'", sweep("devices = ['l40s']")),
+    Row("sweep s.toml", "unknown setting 'devices'; did you mean 'device'", sweep("devices = ['l40s']")),
     Row("sweep s.toml", "did you mean 'rtx-4090'", sweep("device = ['rtx-409']")),
     Row("sweep s.toml", "needs a network", sweep("architecture = 'own'")),
     Row("sweep s.toml", "axes.workload.batch is empty", sweep("[axes]\n'workload.batch' = []")),

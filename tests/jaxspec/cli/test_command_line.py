@@ -151,7 +151,7 @@ def test_a_full_disk_is_one_line(capsys, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "result.json")
 
-    monkeypatch.setattr("jaxspec.cli.predict.write_json", full)
+    monkeypatch.setattr("jaxspec.cli.study_command.write_json", full)
     assert "No space left" in refused(capsys, "predict", "--json", "x.json")
 
 
@@ -159,7 +159,7 @@ def test_our_own_bugs_keep_their_traceback(monkeypatch):
     def broken(*_):
         raise RuntimeError("ours")
 
-    monkeypatch.setattr("jaxspec.cli.predict.write_json", broken)
+    monkeypatch.setattr("jaxspec.cli.study_command.write_json", broken)
     with pytest.raises(RuntimeError, match="ours"):
         main(["predict", "--json", "x.json"])
 

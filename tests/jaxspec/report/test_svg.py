@@ -1,9 +1,9 @@
 import re
 import xml.etree.ElementTree as ET
 
-from jaxspec.report import figures
 from jaxspec.report.figures.style import INK, PAPER
 from jaxspec.report.svg import figure_svg, inline_svg
+from jaxspec.studies.tune import figures
 
 
 def test_the_same_figure_gives_the_same_bytes(make_entry):

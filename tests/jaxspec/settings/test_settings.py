@@ -15,12 +15,6 @@ from jaxspec.errors import InputError
 from jaxspec.formats.container.schemes import SCHEMES as CONTAINER_SCHEMES
 from jaxspec.models.embedded import HEAD_NAME, SMALL_NAME
 from jaxspec.settings import (
-    DRAFT_NAMES,
-    EvaluateConfig,
-    PackConfig,
-    PredictConfig,
-    TreeConfig,
-    TuneConfig,
     build_config,
     config_hash,
     notes,
@@ -30,7 +24,12 @@ from jaxspec.settings.fields import choices_of, hints, setting_of
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.schemes import KNOBS, PackScheme, WidthScheme
 from jaxspec.studies import (
+    EvaluateConfig,
+    PackConfig,
+    PredictConfig,
     SweepConfig,
+    TreeConfig,
+    TuneConfig,
     inspect_file,
     pack_checkpoint,
     predict,
@@ -39,6 +38,8 @@ from jaxspec.studies import (
     tune,
     unpack_container,
 )
+from jaxspec.studies.predict import run as predict_run
+from jaxspec.studies.tree.config import DRAFT_NAMES
 
 KINDS = (TuneConfig, EvaluateConfig, TreeConfig, PredictConfig, PackConfig)
 
@@ -129,10 +130,8 @@ def test_acceptance_is_a_number_or_several(value, expected):
 def test_predict_takes_numbers_and_lists(settings, monkeypatch):
     # What it prices with is another test's matter.
     seen = []
-    monkeypatch.setattr(
-        "jaxspec.studies.predict.run._price", lambda pricing, widths, conditional: seen.append(conditional)
-    )
-    monkeypatch.setattr("jaxspec.studies.predict.run._entry", lambda *_: {})
+    monkeypatch.setattr(predict_run, "_price", lambda pricing, widths, conditional: seen.append(conditional))
+    monkeypatch.setattr(predict_run, "_entry", lambda *_: {})
     predict(**settings)
     predict(PredictConfig(**settings))
     np.testing.assert_array_equal(*seen)
@@ -258,7 +257,10 @@ def test_a_sweep_is_checked_however_it_is_made():
         ({"axes": axes, "scheme": "hufman"}, "did you mean 'huffman'"),
         ({"axes": axes, "set": {"a": math.nan}}, "finite number"),
         ({"axes": axes, "pareto": {"x": "a"}}, "give x and y"),
-        ({"axes": {"a": {"from": 1, "to": 2, "points": 10**9}}}, "whole numbers from 1"),
+        (
+            {"axes": {"a": {"from": 1, "to": 2, "points": 10**9}}},
+            "axes.a.points is 1000000000; allowed is 1 to 50,000,000",
+        ),
         ({"axes": axes, "max_draft_length": 65}, "allowed is 1 to 64"),
     ):
         with pytest.raises(InputError, match=words):

@@ -10,7 +10,8 @@ import pytest
 
 from jaxspec.compress import DEFAULT_SCHEME
 from jaxspec.errors import InputError
-from jaxspec.runs import Reporter, build_config
+from jaxspec.runs import Reporter
+from jaxspec.settings import build_config
 from jaxspec.studies import EvaluateConfig, TuneConfig, evaluate, tune
 from jaxspec.studies.tune import run as tuning_module
 

@@ -10,7 +10,7 @@ from what_is_shown import all_is_shown, numbers_are_whole
 import hwmodels
 from hwmodels import catalog
 from jaxspec.studies import predict
-from jaxspec.studies.predict.figure import prediction_figure
+from jaxspec.studies.predict.figures import prediction_figure
 from jaxspec.studies.predict.report import prediction_tables
 
 

@@ -19,7 +19,9 @@ from hwmodels.analysis.design_point import design_point
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import DEFAULT_SCHEME
 from jaxspec.errors import InputError
-from jaxspec.studies.sweep.config import EXAMPLE, SweepConfig, axis_values, read_sweep_config
+from jaxspec.studies.sweep.axes import axis_values
+from jaxspec.studies.sweep.config import EXAMPLE, SweepConfig, read_sweep_config
+from jaxspec.studies.sweep.figures import pareto_figure
 from jaxspec.studies.sweep.pareto import ParetoFront, is_pareto
 from jaxspec.studies.sweep.report import sweep_table
 from jaxspec.studies.sweep.run import read_sweep, sweep
@@ -162,7 +164,7 @@ def _columns(x, y):
 def test_no_table_cuts_a_number_and_the_figure_shows_every_point(x, y):
     front = ParetoFront("held_bytes", "tokens_per_s")
     front.add(_columns(np.array(x), np.array(y)))
-    all_is_shown(front._figure())
+    all_is_shown(pareto_figure(front))
     pareto = {"axes": front.axes, "points": front.rows()}
     numbers_are_whole(sweep_table({"pareto": pareto, "points": 1_234_567, "points_that_fit": len(x)}))
 
@@ -178,14 +180,17 @@ def test_the_example_is_valid(tmp_path):
     ("text", "message"),
     [
         ("device = 'rtx-4090'", "axes are missing"),
-        ("devices = ['x']\n[axes]\n'workload.batch' = [1]", "unknown key 'devices'; did you mean 'device'"),
+        ("devices = ['x']\n[axes]\n'workload.batch' = [1]", "unknown setting 'devices'; did you mean 'device'"),
         ("[axes]\n'workload.batch' = []", "is empty"),
         ("[axes]\n'workload.batch' = [1, 'two']", "finite number"),
         ("[axes]\n'workload.batch' = [nan]", "finite number"),
         ("[axes]\n'workload.batch' = { from = 1, to = 2 }", "give a list of numbers or"),
         ("[axes]\n'workload.batch' = { from = 0, to = 2, points = 3, scale = 'log' }", "needs numbers above 0"),
         ("[axes]\n'workload.batch' = { from = 1, to = 2, points = 3, scale = 'cubic' }", "allowed are linear, log"),
-        ("[axes]\n'a' = { from = 1, to = 2, points = 60_000_000 }", "whole numbers from 1"),
+        (
+            "[axes]\n'a' = { from = 1, to = 2, points = 60_000_000 }",
+            "axes.a.points is 60000000; allowed is 1 to 50,000,000",
+        ),
         (
             "[axes]\n'a' = { from = 1, to = 2, points = 9_000 }\n'b' = { from = 1, to = 2, points = 9_000 }",
             "81,000,000 points",

@@ -11,7 +11,7 @@ from hwmodels import decode_operators, uniform_footprint, work_time
 from hwmodels.speculation.trees import tree_cycle_time
 from jaxspec.models import DecoderConfig
 from jaxspec.models.architecture import architecture_of
-from jaxspec.runs.config import CommonConfig
+from jaxspec.settings import CommonConfig
 from jaxspec.speculate.drafts import HeadDraft, NetworkDraft
 from jaxspec.studies.measured.setup import resolve_pricing
 from jaxspec.studies.tree.drafts import NamedDraft

@@ -15,8 +15,9 @@ from what_is_shown import all_is_shown, numbers_are_whole
 from jaxspec.cli import main
 from jaxspec.errors import InputError
 from jaxspec.models import DecoderConfig, init_params, save_directory
-from jaxspec.runs import Reporter, build_config
+from jaxspec.runs import Reporter
 from jaxspec.runs.directory import RunDirectory
+from jaxspec.settings import build_config
 from jaxspec.studies import TreeConfig, search_tree
 from jaxspec.studies.tree import run as tree_search_module
 from jaxspec.studies.tree.figures.drawing import node_places

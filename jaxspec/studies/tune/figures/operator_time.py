@@ -7,38 +7,9 @@ from matplotlib.figure import Figure
 from hwmodels import OPERATORS
 from hwmodels.numerics.units import MICRO, MILLI
 from jaxspec.report.entries import Entry, configurations, in_order, number, numbers, provenance
-from jaxspec.report.figures.style import (
-    BLUE,
-    GREEN,
-    ORANGE,
-    PAPER,
-    PURPLE,
-    SKY,
-    VERMILLION,
-    YELLOW,
-    legend_below,
-    new_figure,
-    styled,
-    text_colour_on,
-)
+from jaxspec.report.figures.operator_colours import OPERATOR_COLOURS
+from jaxspec.report.figures.style import PAPER, legend_below, new_figure, styled, text_colour_on
 
-#: Neighbours differ in lightness as well as in hue; attention projections are blue, the feed-forward network warm.
-OPERATOR_COLOURS = {
-    "embed": "#6e6e6e",
-    "qkv": BLUE,
-    "latent": SKY,
-    "attention": GREEN,
-    "o": "#9ed2f0",
-    "gate_up": VERMILLION,
-    "down": YELLOW,
-    "router": "#1d4f78",
-    "expert_gate_up": ORANGE,
-    "expert_down": "#f6d9a8",
-    "shared_gate_up": "#8c3b00",
-    "shared_down": "#c9a227",
-    "norm": "#9b9b9b",
-    "lm_head": PURPLE,
-}
 _OTHER = "#404040"
 
 #: A segment shorter than this share of the axis has no room for its name.

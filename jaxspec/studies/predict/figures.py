@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from hwmodels import OPERATORS
 from hwmodels.numerics.units import MICRO, MILLI
-from jaxspec.report.figures.operator_time import OPERATOR_COLOURS
+from jaxspec.report.figures.operator_colours import OPERATOR_COLOURS
 from jaxspec.report.figures.style import (
     BLUE,
     GREEN,

@@ -9,7 +9,12 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from jaxspec.report.entries import Entry
-from jaxspec.report.figures import (
+from jaxspec.report.notes import note_lines
+from jaxspec.report.page import Page, render_page, write_page
+from jaxspec.report.shown import Shown
+from jaxspec.report.table import tables
+from jaxspec.runs.directory import RunDirectory
+from jaxspec.studies.tune.figures import (
     acceptance_figure,
     convergence_figure,
     knobs_figure,
@@ -17,8 +22,7 @@ from jaxspec.report.figures import (
     roofline_figure,
     tokens_figure,
 )
-from jaxspec.report.page import Page, render_page, write_page
-from jaxspec.report.section import section
+from jaxspec.studies.tune.section import section
 
 #: The complete, resolved configuration lies beside the report.
 DEFAULT_COMMAND = "jaxspec tune --config config.toml"
@@ -100,3 +104,9 @@ def _page(metrics: Sequence[Mapping[str, Any]], command: str) -> Page:
         closing=_CLOSING,
         command=command,
     )
+
+
+def shown(found: tuple[Sequence[Entry], RunDirectory]) -> Shown:
+    """Tables of a tuning run for the terminal, from what `tune` returned."""
+    entries, directory = found
+    return Shown(entries, tables(entries), note_lines(entries), f"report: {directory.path / 'report.html'}")

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Literal
 
 from jaxspec.settings.base import Unused
-from jaxspec.settings.commands import CommonConfig
+from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.draft import MATRIX_KNOBS, MatrixKnobSettings, knobs_of_other_schemes
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, SCHEME_FACTS, PackScheme

@@ -6,7 +6,7 @@ import dataclasses
 
 from jaxspec.errors import InputError
 from jaxspec.settings.base import Unused
-from jaxspec.settings.commands import CommonConfig
+from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.schemes import KNOBS, SCHEME_FACTS, WidthScheme

@@ -5,9 +5,10 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from jaxspec.report import html, report_html, write_report
 from jaxspec.report.assumptions import device_facts
 from jaxspec.report.page import COLUMNS_ACROSS
+from jaxspec.studies.tune import report
+from jaxspec.studies.tune.report import report_html, write_report
 
 
 def parse(page):
@@ -30,7 +31,7 @@ def table_rows(root):
 @pytest.fixture
 def text_only(monkeypatch):
     """For tests of what is written: figures take most of the time."""
-    monkeypatch.setattr(html, "draw_figures", lambda entry, metrics: {})
+    monkeypatch.setattr(report, "draw_figures", lambda entry, metrics: {})
 
 
 @pytest.fixture(scope="module")
@@ -294,8 +295,8 @@ def test_null_and_nan_are_shown_as_unknown(make_entry, make_metrics, monkeypatch
     entry = make_entry()
     tuned = entry["configurations"]["tuned"]
     tuned["acceptance"]["alpha_token"] = tuned["speedup_vs_stored_ar"] = tuned["bits_per_kv"] = missing
-    assert len(html.draw_figures(entry, make_metrics())) == 6
-    monkeypatch.setattr(html, "draw_figures", lambda entry, metrics: {})
+    assert len(report.draw_figures(entry, make_metrics())) == 6
+    monkeypatch.setattr(report, "draw_figures", lambda entry, metrics: {})
     page = report_html([entry], [])
     rows = table_rows(parse(page))
     assert (
@@ -326,10 +327,10 @@ def test_any_key_may_be_absent_or_null(make_entry, make_metrics, monkeypatch, ke
     entry = make_entry()
     del entry[key]
     entry |= {key: None} if null else {}
-    drawn = html.draw_figures(entry, make_metrics())
+    drawn = report.draw_figures(entry, make_metrics())
     lost = {"device": {"convergence", "roofline"}}.get(key, set())
     assert set(drawn) == {"acceptance", "knobs", "convergence", "tokens", "roofline", "operator_time"} - lost
-    monkeypatch.setattr(html, "draw_figures", lambda entry, metrics: {})
+    monkeypatch.setattr(report, "draw_figures", lambda entry, metrics: {})
     assert "2.33x" in words(parse(report_html([entry], [])))
 
 

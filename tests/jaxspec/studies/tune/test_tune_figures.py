@@ -9,10 +9,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from what_is_shown import all_is_shown
 
 import jaxspec.report
-from jaxspec.report import figures
-from jaxspec.report.figures.acceptance import pareto_front
 from jaxspec.report.figures.style import WIDTH_INCHES, text_colour_on
-from jaxspec.report.html import draw_figures
+from jaxspec.studies.tune import figures
+from jaxspec.studies.tune.figures.acceptance import pareto_front
+from jaxspec.studies.tune.report import draw_figures
 
 ALL = {"acceptance", "knobs", "convergence", "tokens", "roofline", "operator_time"}
 

@@ -8,7 +8,8 @@ from what_is_shown import all_is_shown, numbers_are_whole
 
 from jaxspec.errors import InputError
 from jaxspec.report.save import save_figure
-from jaxspec.studies.pack.report import code_tables, container_figure, grouped, tensor_table
+from jaxspec.studies.pack.figures import container_figure
+from jaxspec.studies.pack.report import code_tables, grouped, tensor_table
 
 
 def entry(name, bits, *, shape=(30, 7), codec="cassandra1", draft=0.25, exponent=2.5, **more):

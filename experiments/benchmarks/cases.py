@@ -23,8 +23,10 @@ from hwmodels import catalog
 from jaxspec.compress import MAX_DRAFT_LENGTH, uniform_knobs
 from jaxspec.runs import Reporter, RunDirectory
 from jaxspec.studies import TuneConfig
-from jaxspec.studies.measured.measuring import Measuring
+from jaxspec.studies.measured.hard_drafts import HardDrafts
+from jaxspec.studies.measured.work import begin_work
 from jaxspec.tune import Decoding, decode_prompts
+from jaxspec.tune.proof import continuation_length
 
 
 def design_points() -> dict[str, Any]:
@@ -90,12 +92,13 @@ def acceptance() -> dict[str, Any]:
     config = TuneConfig(prompts=48, calibration_prompts=48)
     with tempfile.TemporaryDirectory() as folder:
         directory = RunDirectory("benchmark", config, inputs={}, out=folder)
-        run = Measuring(config, directory, Reporter())
+        run = begin_work(config, directory, Reporter())
+        drafts = HardDrafts(run, continuation_length(config.output_tokens))
         knobs = uniform_knobs(run.setup.scheme, run.setup.config)
         greedy = Decoding(greedy=True, temperature=0.0)
-        run.measure(knobs)
-        ours = median_s(lambda: run.measure(knobs))
-        draft = run.draft_params(knobs)
+        drafts.measure(knobs)
+        ours = median_s(lambda: drafts.measure(knobs))
+        draft = drafts.params(knobs)
 
         def decoded():
             return decode_prompts(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from jaxspec.report.entries import STATUSES, Entry, lookup, model_title, number, numbers
 from jaxspec.report.formatting import fixed
+from jaxspec.report.titles import model_title
+from jaxspec.results import STATUSES
+from jaxspec.results.network_results import DecodingSettings, Lossless, MeasuredResult, WorkloadSettings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,13 +25,13 @@ class Cell:
         return self.status if self.status in STATUSES else "none"
 
 
-def lossless_in_words(entry: Entry) -> dict[str, Any]:
+def lossless_in_words(proof: Lossless) -> dict[str, Any]:
     """The proof that drafts change speed and nothing else, in a line."""
-    prompts, tokens, mismatches = (number(entry, "lossless", key) for key in ("prompts", "tokens", "mismatches"))
+    mismatches = proof.mismatches.number
     if mismatches is None:
         return {"state": "unknown", "text": "Lossless: not checked in this run."}
-    where = f"{fixed(tokens, 0)} tokens of {fixed(prompts, 0)} prompts"
-    ties, margin = number(entry, "lossless", "ties"), number(entry, "lossless", "smallest_margin")
+    where = f"{fixed(proof.tokens.number, 0)} tokens of {fixed(proof.prompts.number, 0)} prompts"
+    ties, margin = proof.ties.number, proof.smallest_margin.number
     more = "" if ties is None else f", {ties:.0f} {'tie' if ties == 1 else 'ties'}"
     more += "" if margin is None else f"; smallest margin between the two best tokens {margin:.3g}"
     if mismatches:
@@ -39,24 +41,42 @@ def lossless_in_words(entry: Entry) -> dict[str, Any]:
     return {"state": "holds", "text": said}
 
 
-def settings(entry: Entry) -> list[tuple[str, str]]:
-    """What the result holds for."""
-    found: list[tuple[str, Any]] = [("model", model_title(entry)), ("note", lookup(entry, "model", "note"))]
-    found += [(name, lookup(entry, name)) for name in ("architecture", "device", "scheme", "objective", "text", "seed")]
-    for group in ("workload", "decoding"):
-        parts = [f"{name.replace('_', ' ')} {_plain(value)}" for name, value in (lookup(entry, group) or {}).items()]
-        found.append((group, ", ".join(parts) or None))
-    return [(name, _plain(value)) for name, value in found if value is not None]
+def settings(result: MeasuredResult, **more: str | None) -> list[tuple[str, str]]:
+    """What the result holds for.
+
+    Args:
+        more: further settings, before text and seed.
+    """
+    found: dict[str, Any] = {
+        "model": model_title(result),
+        "note": result.model.note,
+        "architecture": result.architecture,
+        "device": result.device,
+        "scheme": result.scheme,
+        **more,
+        "text": result.text,
+        "seed": result.seed,
+        "workload": _in_words(result.workload),
+        "decoding": _in_words(result.decoding),
+    }
+    return [(name, str(value)) for name, value in found.items() if value is not None]
 
 
-def _plain(value: Any) -> str:
+def _in_words(part: WorkloadSettings | DecodingSettings) -> str | None:
+    known = {name: value for name, value in part.plain().items() if value is not None}
+    parts = [f"{name.replace('_', ' ')} {_word(value)}" for name, value in known.items()]
+    return ", ".join(parts) or None
+
+
+def _word(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def timing(entry: Entry) -> list[tuple[str, str]]:
+def timing(result: MeasuredResult) -> list[tuple[str, str]]:
     """Seconds by kind of stage: what stands before a slash in the stages' names."""
     totals: dict[str, float] = {}
-    for stage, seconds in numbers(entry, "timing_s").items():
-        kind = stage.partition("/")[0].replace("_", " ")
-        totals[kind] = totals.get(kind, 0.0) + seconds
+    for stage, seconds in result.timing_s.items():
+        if seconds.number is not None:
+            kind = stage.partition("/")[0].replace("_", " ")
+            totals[kind] = totals.get(kind, 0.0) + seconds.number
     return [(kind, f"{seconds:.1f} s") for kind, seconds in totals.items()]

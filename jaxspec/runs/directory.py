@@ -31,6 +31,7 @@ class RunDirectory:
     """One run's files.
 
     Attributes:
+        inputs: digests of the files that the configuration names.
         unrecorded: files that the configuration names and an earlier version began the run without a digest of.
 
     Raises:
@@ -62,7 +63,7 @@ class RunDirectory:
         """
         self.unrecorded: list[str] = []
         self.path = Path(out) if out is not None else Path("runs") / f"{command}-{config_hash(config)}"
-        self._config, self._inputs, self._force = config, inputs, force
+        self._config, self.inputs, self._force = config, inputs, force
         self._contents, self._resumes = (*_CONTENTS, *contents), resumes
         self._lock: TextIO | None = None
         check_folder_place(self.path, "run directory")
@@ -91,7 +92,7 @@ class RunDirectory:
         self._remove_unfinished()
         write_text(self.path / "config.toml", to_toml(self._config))
         if not (self.path / "inputs.json").exists():  # a digest taken now would say nothing of what was read then
-            write_text(self.path / "inputs.json", to_json(self._inputs))
+            write_text(self.path / "inputs.json", to_json(self.inputs))
         UNDER_WAY.begin(self, self._remove_unfinished)
         UNDER_WAY.run(self._told)
 
@@ -167,12 +168,12 @@ class RunDirectory:
             )
         if inputs_file.exists():
             recorded = self._json(inputs_file)
-            if changed := changed_inputs(recorded, self._inputs):
+            if changed := changed_inputs(recorded, self.inputs):
                 raise InputError(
                     f"{', '.join(changed)} has changed since run directory {str(self.path)!r} was begun; "
                     "give another --out, or --force to start it anew"
                 )
-            self.unrecorded = unrecorded_inputs(recorded, self._inputs)
+            self.unrecorded = unrecorded_inputs(recorded, self.inputs)
 
     @property
     def checkpoints(self) -> Path:

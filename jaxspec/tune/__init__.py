@@ -1,7 +1,7 @@
 """The objective that joins network and hardware, its gradient, the grid it is compared with, and the proof by decoding."""
 
 from jaxspec.tune.calibration import Calibration, calibrate, target_params
-from jaxspec.tune.gradient import AscentState, Goal, Plan, ascend, ascend_once
+from jaxspec.tune.gradient import Ascent, AscentState, Goal, ascend, ascend_once
 from jaxspec.tune.hard import Decoding, best_length, grid_knobs, grid_points, measure_hard
 from jaxspec.tune.objective import (
     DraftMeasurement,
@@ -16,13 +16,13 @@ from jaxspec.tune.proof import count_mismatches, decode_prompts, predict_cycles
 from jaxspec.tune.statistics import Interval, acceptance, gap_in_standard_errors, speedup_ratio
 
 __all__ = [
+    "Ascent",
     "AscentState",
     "Calibration",
     "Decoding",
     "DraftMeasurement",
     "Goal",
     "Interval",
-    "Plan",
     "Pricing",
     "acceptance",
     "ascend",

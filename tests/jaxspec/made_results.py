@@ -2,6 +2,8 @@
 
 import pytest
 
+from jaxspec.studies.tune.result import TuneResult
+
 KINDS = ("q", "k", "v", "o", "gate", "up", "down")
 STATUS = {
     "speedup_vs_bf16_ar": "predicted",
@@ -63,6 +65,11 @@ def configuration(name, layers):
         },
         "status": dict(STATUS),
     }
+
+
+def read(entry):
+    """The typed result of an entry."""
+    return TuneResult.from_plain(entry)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from jaxspec.settings.base import Unused
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
 from jaxspec.settings.fields import same_as, setting
-from jaxspec.settings.schemes import KNOBS, SCHEME_FACTS, WidthScheme
+from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, KNOBS, WidthScheme
 
 __all__ = ["MAX_PREDICTED_LENGTH", "PredictConfig"]
 
@@ -27,14 +27,6 @@ def _no_network(name: str) -> None:
 def _few_positions(numbers: tuple[float, ...]) -> None:
     if len(numbers) > MAX_PREDICTED_LENGTH:
         raise InputError(f"acceptance has {len(numbers)} positions; allowed are 1 to {MAX_PREDICTED_LENGTH}")
-
-
-def _no_scheme(config: PredictConfig) -> str | None:
-    """Why the knobs decide nothing."""
-    if config.scheme is not None:
-        return None
-    able = [name for name, facts in SCHEME_FACTS.items() if facts.knob_specs]
-    return f"knobs decide the widths of scheme {', '.join(able)}, and no scheme came"
 
 
 def _all_widths_given(config: PredictConfig) -> str | None:
@@ -60,10 +52,8 @@ class PredictConfig(KnobSettings):
         high=1,
         check=_few_positions,
     )
-    scheme: WidthScheme | None = setting(
-        None,
-        "How weights and KV are stored; widths are counted on Gaussian weights.",
-        unset="Cassandra's printed point",
+    scheme: WidthScheme = setting(
+        DEFAULT_SCHEME_NAME, "How weights and KV are stored; widths are counted on Gaussian weights."
     )
     draft_bits: float | None = setting(
         None, "Bits a draft step reads per weight of the layers; wins over --scheme.", **_WIDTH_LIMITS
@@ -76,13 +66,12 @@ class PredictConfig(KnobSettings):
     )
 
     unused = (
-        Unused(tuple(KNOBS), _no_scheme),
         *knobs_of_other_schemes(),
         Unused(
             ("max_draft_length",),
             lambda config: "acceptance names every position" if len(config.acceptance) > 1 else None,
         ),
-        Unused(("scheme",), _all_widths_given),
+        Unused(("scheme", *KNOBS), _all_widths_given),
     )
 
     def __post_init__(self):

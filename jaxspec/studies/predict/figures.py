@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from typing import Any
+from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -23,62 +23,69 @@ from jaxspec.report.figures.style import (
     limits_from_zero,
     styled,
 )
+from jaxspec.studies.predict.result import BatchRow, LengthRow, PredictResult
 
 __all__ = ["prediction_figure"]
 
 _STEPS = {"ar_bf16": "AR, bf16", "ar_stored": "AR, stored", "draft": "draft step", "verify": "verification"}
 _METRICS = {"speedup_vs_bf16_ar": "speedup", "tokens_per_s": "tokens/s", "energy_per_token_j": "energy per token"}
 _LEAVES = 8
-_BASELINES = (
-    ("speedup_vs_bf16_ar", "over 16-bit AR", BLUE, "o"),
-    ("speedup_vs_stored_ar", "over stored AR", GREEN, "s"),
-)
 #: Characters of a line over a device's panels, and beside a bar.
 _HEAD_CHARACTERS, _LEAF_CHARACTERS = 95, 24
 
 
 @styled
-def prediction_figure(entries: list[dict[str, Any]]) -> Figure:
+def prediction_figure(results: Sequence[PredictResult]) -> Figure:
     """Speedup by draft length, time per operator, elasticities, speedup by batch: a row of two by two per device."""
-    figure = ShownFigure(figsize=(WIDTH_INCHES * 1.25, 7.4 * len(entries)), layout="constrained")
-    parts = figure.subfigures(len(entries), 1, squeeze=False)
-    for part, entry in zip(parts[:, 0], entries, strict=True):
-        scheme = "" if entry["scheme"] is None else f", {entry['scheme']}"
-        load = entry["workload"]
+    figure = ShownFigure(figsize=(WIDTH_INCHES * 1.25, 7.4 * len(results)), layout="constrained")
+    parts = figure.subfigures(len(results), 1, squeeze=False)
+    for part, result in zip(parts[:, 0], results, strict=True):
+        load = result.workload
         head = (
-            f"{entry['architecture']} on {entry['device']}{scheme}: batch {load['batch']}, "
-            f"context {load['context_tokens']} (acceptance: input; the rest: predicted)"
+            f"{result.architecture} on {result.device}, {result.scheme.value}: batch {load.batch.value}, "
+            f"context {load.context_tokens.value} (acceptance: input; the rest: predicted)"
         )
         part.suptitle("\n".join(textwrap.wrap(head, _HEAD_CHARACTERS)), fontsize=12)
         (lengths, operators), (elasticity, batches) = part.subplots(2, 2)
-        _by_length(lengths, entry)
-        _by_operator(operators, entry)
-        _by_leaf(elasticity, entry)
-        _by_batch(batches, entry)
+        _by_length(lengths, result)
+        _by_operator(operators, result)
+        _by_leaf(elasticity, result)
+        _by_batch(batches, result)
     return figure
 
 
-def _by_length(axes: Axes, entry: dict[str, Any]) -> None:
-    rows = entry["by_draft_length"]
-    lengths = [row["draft_length"] for row in rows]
-    for key, label, colour, marker in _BASELINES:
-        axes.plot(lengths, [row[key] for row in rows], marker=marker, color=colour, label=label)
+def _speedups(axes: Axes, places: Sequence[float], rows: Sequence[LengthRow] | Sequence[BatchRow]) -> None:
+    """Both speedups against something."""
+    vs_bf16, vs_stored = zip(*((row.speedup_vs_bf16_ar.known, row.speedup_vs_stored_ar.known) for row in rows))
+    axes.plot(places, vs_bf16, marker="o", color=BLUE, label="over 16-bit AR")
+    axes.plot(places, vs_stored, marker="s", color=GREEN, label="over stored AR")
+
+
+def _highest(row: LengthRow | BatchRow) -> float:
+    return max(row.speedup_vs_bf16_ar.known, row.speedup_vs_stored_ar.known)
+
+
+def _by_length(axes: Axes, result: PredictResult) -> None:
+    rows = result.by_draft_length
+    lengths = [row.draft_length.known for row in rows]
+    _speedups(axes, lengths, rows)
     axes.axhline(1.0, color=INK, linewidth=0.8, linestyle=":")
-    best = entry["draft_length"]
+    best = result.draft_length.known
     axes.axvline(best, color=INK, linewidth=0.8, alpha=0.4)
-    axes.set_ylim(limits_from_zero([1.0, *(row[key] for row in rows for key, *_ in _BASELINES)]))
+    axes.set_ylim(limits_from_zero([1.0, *map(_highest, rows)]))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel="draft length (0: autoregressive)", ylabel="speedup", title=f"Best draft length: {best}")
     axes.grid(True)
     axes.legend()
 
 
-def _by_operator(axes: Axes, entry: dict[str, Any]) -> None:
-    longest = max(sum(entry["operators"][step].values()) for step in _STEPS)
+def _by_operator(axes: Axes, result: PredictResult) -> None:
+    seconds = {step: result.operators.known[step] for step in _STEPS}
+    longest = max(sum(times.values()) for times in seconds.values())
     scale, unit = (MILLI, "ms") if longest >= MILLI else (MICRO, "µs")
     left = dict.fromkeys(_STEPS, 0.0)
     for operator in OPERATORS:
-        widths = [entry["operators"][step][operator] / scale for step in _STEPS]
+        widths = [times[operator] / scale for times in seconds.values()]
         if any(widths):
             axes.barh(
                 list(_STEPS.values()),
@@ -97,8 +104,8 @@ def _by_operator(axes: Axes, entry: dict[str, Any]) -> None:
         axes.legend(fontsize=7, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.16))
 
 
-def _by_leaf(axes: Axes, entry: dict[str, Any]) -> None:
-    found = {metric: entry["sensitivity"][metric] for metric in _METRICS if metric in entry["sensitivity"]}
+def _by_leaf(axes: Axes, result: PredictResult) -> None:
+    found = {metric: result.sensitivity.known[metric] for metric in _METRICS if metric in result.sensitivity.known}
     strength = {leaf: max(abs(v.get(leaf, 0.0)) for v in found.values()) for v in found.values() for leaf in v}
     leaves = sorted(strength, key=lambda leaf: -strength[leaf])[:_LEAVES]
     height = 0.8 / len(found)
@@ -114,16 +121,15 @@ def _by_leaf(axes: Axes, entry: dict[str, Any]) -> None:
     axes.legend(fontsize=8)
 
 
-def _by_batch(axes: Axes, entry: dict[str, Any]) -> None:
-    rows = entry["by_batch"]
-    batches = [row["batch"] for row in rows]
-    for key, label, colour, marker in _BASELINES:
-        axes.plot(batches, [row[key] for row in rows], color=colour, marker=marker, label=label)
+def _by_batch(axes: Axes, result: PredictResult) -> None:
+    rows = result.by_batch
+    batches = [row.batch.known for row in rows]
+    _speedups(axes, batches, rows)
     for row in rows:
-        text = str(row["draft_length"]) + ("" if row["fits"] else "*")
+        text = str(row.draft_length.known) + ("" if row.fits.value else "*")
         axes.annotate(
             text,
-            (row["batch"], max(row[key] for key, *_ in _BASELINES)),
+            (row.batch.known, _highest(row)),
             xytext=(0, 6),
             textcoords="offset points",
             ha="center",
@@ -132,9 +138,9 @@ def _by_batch(axes: Axes, entry: dict[str, Any]) -> None:
     axes.axhline(1.0, color=INK, linewidth=0.8, linestyle=":")
     axes.set_xscale("log", base=2)
     axes.set_xticks(batches, [str(batch) for batch in batches])
-    axes.set_ylim(limits_from_zero([1.0, *(row[key] for row in rows for key, *_ in _BASELINES)], room=1.15))
+    axes.set_ylim(limits_from_zero([1.0, *map(_highest, rows)], room=1.15))
     axes.grid(True)
-    starred = "" if all(row["fits"] for row in rows) else ";\n*: does not fit the memory"
+    starred = "" if all(row.fits.value for row in rows) else ";\n*: does not fit the memory"
     axes.set(xlabel=f"batch (numbers: best draft length{starred})", ylabel="speedup", title="When to speculate")
     axes.legend(fontsize=8)
 

@@ -32,6 +32,7 @@ from jaxspec.studies.sweep.axes import axis_values, check_numbers, number_rules
 from jaxspec.studies.sweep.config import SweepConfig
 from jaxspec.studies.sweep.figures import pareto_figure
 from jaxspec.studies.sweep.pareto import ParetoFront
+from jaxspec.studies.sweep.result import FrontAxes, ParetoPoints, SweepResult
 
 __all__ = ["COLUMNS", "evaluate_points", "read_sweep", "sweep"]
 
@@ -51,25 +52,25 @@ def sweep(
     out: str | Path | None = None,
     force: bool = False,
     reporter: Reporter | None = None,
-) -> dict[str, Any]:
+) -> SweepResult:
     """Evaluate a sweep into its run directory: sweep.parquet, pareto.png, result.json. A finished one is reprinted.
 
     Returns:
-        the content of result.json: numbers of points, the best ones, the Pareto front.
+        what result.json holds: numbers of points, the best ones, the Pareto front.
     Raises:
         InputError: an unknown name, or a directory that belongs to another sweep.
     """
 
     def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], dict[str, Any]]:
         plan = _plan(config)
-        return lambda: _run(config, plan, directory.path, reporter)
+        return lambda: _run(config, plan, directory.path, directory.inputs, reporter).plain()
 
     expect(SweepConfig, config)
     found, directory = carry_out(
         "sweep", config, prepare, out=out, force=force, reporter=reporter, contents=("sweep.parquet",), resumes=False
     )
     read_sweep(directory.path)  # a finished one may be damaged since
-    return found
+    return SweepResult.from_plain(found)
 
 
 def read_sweep(path: str | Path) -> dict[str, np.ndarray]:
@@ -110,7 +111,7 @@ def _plan(config: SweepConfig) -> _Plan:
     return _Plan(axes, pairs, bases, front)
 
 
-def _run(config: SweepConfig, plan: _Plan, folder: Path, reporter: Reporter) -> dict[str, Any]:
+def _run(config: SweepConfig, plan: _Plan, folder: Path, inputs: dict[str, str], reporter: Reporter) -> SweepResult:
     axes, pairs, bases, front = plan.axes, plan.pairs, plan.bases, plan.front
     per_pair = int(np.prod([len(values) for values in axes.values()]))
     total = 0
@@ -132,17 +133,17 @@ def _run(config: SweepConfig, plan: _Plan, folder: Path, reporter: Reporter) -> 
     figure = pareto_figure(front)
     assert figure is not None
     save_figure(figure, folder / "figures" / "pareto.png")
-    return {
-        "schema_version": 1,
-        "points": total,
-        "points_that_fit": front.fitting,
-        "columns": list(schema.names),
-        "pareto": {"axes": front.axes, "points": front.rows()},
-        "best": front.best,
-        "status": {"axes": "input", **dict.fromkeys(_OF_THE_DEVICE, "input"), "everything else": "predicted"},
-        "notes": _notes(plan),
-        "directory": str(folder),
-    }
+    return SweepResult(
+        points=total,
+        points_that_fit=front.fitting,
+        columns=list(schema.names),
+        pareto=ParetoPoints(axes=FrontAxes(**front.axes), points=front.rows()),
+        best=front.best,
+        status={"axes": "input", **dict.fromkeys(_OF_THE_DEVICE, "input"), "everything else": "predicted"},
+        notes=_notes(plan),
+        directory=str(folder),
+        inputs=inputs,
+    )
 
 
 def _notes(plan: _Plan) -> list[str]:

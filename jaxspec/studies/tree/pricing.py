@@ -27,15 +27,15 @@ from jaxspec.studies.tree.drafts import NamedDraft
 from jaxspec.trees.optimal_tree import RankedTree
 from jaxspec.tune.objective import Pricing
 
-__all__ = ["GrowthTimes", "PricedDraft", "price_growth", "priced_draft"]
+__all__ = ["DraftPricing", "GrowthTimes", "price_growth", "priced_draft"]
 
 
 #: Widths that are scaled as the feed-forward network's is.
 _FEED_FORWARD = ("intermediate_size", "expert_intermediate_size", "shared_intermediate_size")
 
 
-class PricedDraft(NamedTuple):
-    """Whose shapes draft steps are priced by.
+class DraftPricing(NamedTuple):
+    """Architecture used to price draft steps.
 
     Attributes:
         steps: whether drafting takes time at all.
@@ -67,7 +67,7 @@ class GrowthTimes(NamedTuple):
     fits: Bool[np.ndarray, " context"]
 
 
-def priced_draft(draft: NamedDraft, target: DecoderConfig, priced: Architecture, name: str) -> PricedDraft:
+def priced_draft(draft: NamedDraft, target: DecoderConfig, priced: Architecture, name: str) -> DraftPricing:
     """A draft of the priced architecture that stands to it as the measured draft stands to the measured target.
 
     Args:
@@ -76,8 +76,8 @@ def priced_draft(draft: NamedDraft, target: DecoderConfig, priced: Architecture,
     """
     if draft.network is None:
         if isinstance(draft.draft, NGramDraft):
-            return PricedDraft(False, None, False, "a lookup in the text, which costs nothing")
-        return PricedDraft(True, None, False, f"a compressed copy of {name}")
+            return DraftPricing(False, None, False, "a lookup in the text, which costs nothing")
+        return DraftPricing(True, None, False, f"a compressed copy of {name}")
     own = draft.network
     ratio = lambda size: getattr(own, size) / getattr(target, size)
     like = {size: size for size in ("hidden_size", "num_heads", "num_kv_heads", "head_dim")}
@@ -103,11 +103,11 @@ def priced_draft(draft: NamedDraft, target: DecoderConfig, priced: Architecture,
         for count in ("num_layers", "num_moe_layers", "num_window_layers")
     }
     found = dataclasses.replace(priced, **scaled, **by_layer)
-    return PricedDraft(True, found, isinstance(draft.draft, HeadDraft), said)
+    return DraftPricing(True, found, isinstance(draft.draft, HeadDraft), said)
 
 
 def price_growth(
-    pricing: Pricing, growth: RankedTree, *, footprint: Footprint, contexts: tuple[int, ...], draft: PricedDraft
+    pricing: Pricing, growth: RankedTree, *, footprint: Footprint, contexts: tuple[int, ...], draft: DraftPricing
 ) -> GrowthTimes:
     """Price the first 1, 2, ... nodes of a growing tree at every context.
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from jaxspec.report.entries import Entry
 from jaxspec.report.notes import note_lines
 from jaxspec.report.page import Page, render_page, write_page
 from jaxspec.report.shown import Shown
@@ -22,6 +21,7 @@ from jaxspec.studies.tune.figures import (
     roofline_figure,
     tokens_figure,
 )
+from jaxspec.studies.tune.result import TuneResult
 from jaxspec.studies.tune.section import section
 
 #: The complete, resolved configuration lies beside the report.
@@ -48,7 +48,7 @@ _CLOSING = (
 
 
 def write_report(
-    entries: Sequence[Entry],
+    results: Sequence[TuneResult],
     metrics: Sequence[Mapping[str, Any]],
     out_dir: str | Path,
     *,
@@ -58,7 +58,7 @@ def write_report(
     """Write `figures/<device>-<figure>.svg` and `report.html` into a directory; each file is whole or absent.
 
     Args:
-        entries: one per device, as in result.json.
+        results: one per device, as in result.json.
         metrics: lines with device, stage, step, speedup and temperature, of all devices.
         out_dir: made where it does not exist.
         command: what reproduces the result.
@@ -67,46 +67,51 @@ def write_report(
     Returns:
         The path of the page.
     """
-    return write_page(_page(metrics, command), entries, out_dir, config_toml=config_toml)
+    return write_page(_page(metrics, command), results, out_dir, config_toml=config_toml)
 
 
 def report_html(
-    entries: Sequence[Entry],
+    results: Sequence[TuneResult],
     metrics: Sequence[Mapping[str, Any]],
     *,
     command: str = DEFAULT_COMMAND,
     config_toml: str | None = None,
 ) -> str:
     """The page as text; arguments as in `write_report`."""
-    return render_page(_page(metrics, command), entries, config_toml=config_toml)
+    return render_page(_page(metrics, command), results, config_toml=config_toml)
 
 
-def draw_figures(entry: Entry, metrics: Sequence[Mapping[str, Any]]) -> dict[str, Figure]:
+def draw_figures(result: TuneResult, metrics: Sequence[Mapping[str, Any]]) -> dict[str, Figure]:
     """All figures of one device by name, without those whose data is absent."""
     drawn = {
-        "acceptance": acceptance_figure(entry),
-        "knobs": knobs_figure(entry),
-        "convergence": convergence_figure(entry, metrics),
-        "tokens": tokens_figure(entry),
-        "roofline": roofline_figure(entry),
-        "operator_time": operator_time_figure(entry),
+        "acceptance": acceptance_figure(result),
+        "knobs": knobs_figure(result),
+        "convergence": convergence_figure(result, metrics),
+        "tokens": tokens_figure(result),
+        "roofline": roofline_figure(result),
+        "operator_time": operator_time_figure(result),
     }
     return {name: figure for name, figure in drawn.items() if figure is not None}
 
 
-def _page(metrics: Sequence[Mapping[str, Any]], command: str) -> Page:
+def _page(metrics: Sequence[Mapping[str, Any]], command: str) -> Page[TuneResult]:
     return Page(
         heading="Which draft pays?",
         summary=("tuned vs bf16 AR", "tuned vs stored AR", "tuned vs grid", "tuned vs default", "draft that pays"),
         section=section,
-        figures=lambda entry: draw_figures(entry, metrics),
+        figures=lambda result: draw_figures(result, metrics),
         captions=_CAPTIONS,
         closing=_CLOSING,
         command=command,
     )
 
 
-def shown(found: tuple[Sequence[Entry], RunDirectory]) -> Shown:
+def shown(found: tuple[Sequence[TuneResult], RunDirectory]) -> Shown:
     """Tables of a tuning run for the terminal, from what `tune` returned."""
-    entries, directory = found
-    return Shown(entries, tables(entries), note_lines(entries), f"report: {directory.path / 'report.html'}")
+    results, directory = found
+    return Shown(
+        [result.plain() for result in results],
+        tables(results),
+        note_lines(results),
+        f"report: {directory.path / 'report.html'}",
+    )

@@ -118,7 +118,7 @@ def test_places_for_results_are_refused_before_the_work(capsys, monkeypatch, tmp
     for work in ("pack.inspection.inspect_file", "predict.run.predict", "pack.run.pack", "measured.setup.make_setup"):
         module, _, name = work.rpartition(".")
         monkeypatch.setattr(importlib.import_module(f"jaxspec.studies.{module}"), name, worked)
-    monkeypatch.setattr("jaxspec.studies.measured.measuring.make_setup", worked)
+    monkeypatch.setattr("jaxspec.studies.measured.work.make_setup", worked)
     monkeypatch.setattr("jaxspec.studies.pack.run._division", worked)
     monkeypatch.setattr(sys.modules["jaxspec.studies.sweep.run"], "_run", worked)
     refused(capsys, *arguments)

@@ -131,7 +131,7 @@ def test_predict_takes_numbers_and_lists(settings, monkeypatch):
     # What it prices with is another test's matter.
     seen = []
     monkeypatch.setattr(predict_run, "_price", lambda pricing, widths, conditional: seen.append(conditional))
-    monkeypatch.setattr(predict_run, "_entry", lambda *_: {})
+    monkeypatch.setattr(predict_run, "_result", lambda *_: None)
     predict(**settings)
     predict(PredictConfig(**settings))
     np.testing.assert_array_equal(*seen)
@@ -193,7 +193,11 @@ CONFLICTS = [
     (TreeConfig, {"draft": "ngram", "scheme": "cassandra1-coded"}, "scheme"),
     (TuneConfig, {"objective": "kl", "max_kl": 1}, "max_kl"),
     (TuneConfig, {"objective": "bits_per_byte", "max_bits_per_byte": 1}, "max_bits_per_byte"),
-    (PredictConfig, {"weight_prune": 0.3}, "weight_prune"),
+    (
+        PredictConfig,
+        {"weight_prune": 0.3, "draft_bits": 4, "verify_bits": 8, "draft_kv_bits": 8, "verify_kv_bits": 8},
+        "weight_prune",
+    ),
     (PredictConfig, {"scheme": "huffman", "kv_prune": 0.3}, "kv_prune"),
     (PredictConfig, {"acceptance": [0.9, 0.8], "max_draft_length": 4}, "max_draft_length"),
     (PackConfig, {"scheme": "huffman", "knobs": "r.json"}, "knobs"),

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from jaxspec.report.entries import Entry, configurations, lookup, number, provenance, status
+from jaxspec.report.columns import NO_STATUS
 from jaxspec.report.figures.style import INK, colour_of, legend_below, marker_of, new_figure, styled
+from jaxspec.report.titles import configurations, provenance
+from jaxspec.studies.tune.result import TuneResult
 
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -24,23 +26,23 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, flo
 
 
 @styled
-def acceptance_figure(entry: Entry) -> Figure | None:
+def acceptance_figure(result: TuneResult) -> Figure | None:
     """Acceptance (alpha_token) against the draft's bits per weight: all grid points, their front, the configurations."""
     chosen = {}
-    for name, configuration in configurations(entry).items():
-        bits, alpha = number(configuration, "bits_per_weight"), number(configuration, "acceptance", "alpha_token")
+    for name, configuration in configurations(result).items():
+        bits, alpha = configuration.bits_per_weight.number, configuration.acceptance.alpha_token.number
         if bits is not None and alpha is not None:
             chosen[name] = (bits, alpha)
     grid, speedups = [], []
-    for point in lookup(entry, "grid") or []:
-        bits, alpha = number(point, "bits_per_weight"), number(point, "alpha_token")
+    for point in result.grid:
+        bits, alpha = point.bits_per_weight.number, point.alpha_token.number
         if bits is not None and alpha is not None:
             grid.append((bits, alpha))
-            speedups.append(number(point, "speedup_vs_bf16_ar"))
+            speedups.append(point.speedup_vs_bf16_ar.number)
     if not chosen and not grid:
         return None
 
-    figure = new_figure("Acceptance against footprint of the draft", provenance(entry), height_inches=5.0)
+    figure = new_figure("Acceptance against footprint of the draft", provenance(result), height_inches=5.0)
     axes = figure.add_subplot()
     axes.grid(True)
     if grid:
@@ -73,7 +75,8 @@ def acceptance_figure(entry: Entry) -> Figure | None:
             zorder=4 if name == "tuned" else 3,
             label=f"{'best grid point' if name == 'grid' else name}: {bits:.2f} bits, {alpha:.3f}",
         )
-    statuses = sorted({status(configurations(entry)[name], "acceptance", "alpha_token") for name in chosen})
+    found = configurations(result)
+    statuses = sorted({found[name].acceptance.alpha_token.status or NO_STATUS for name in chosen})
     axes.set_xlabel("weights read per draft step (bits per stored weight)")
     axes.set_ylabel(f"acceptance alpha_token (probability, {' or '.join(statuses) or 'measured'})")
     axes.margins(0.06)

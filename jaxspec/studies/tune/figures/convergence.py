@@ -9,25 +9,28 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from jaxspec.report.entries import CONFIGURATIONS, Entry, in_order, lookup, number, provenance
 from jaxspec.report.figures.style import colour_of, legend_below, new_figure, styled
+from jaxspec.report.titles import CONFIGURATIONS, in_order, provenance
+from jaxspec.results.network_results import Configuration
+from jaxspec.results.quantity import finite
+from jaxspec.studies.tune.result import TuneResult
 
 #: Lines to beat, and where the stages end up once hardened.
 _HARD = {"default": ":", "grid": "--", "uniform": "-.", "tuned": (0, (6, 1))}
 
 
 @styled
-def convergence_figure(entry: Entry, metrics: Sequence[Mapping[str, Any]]) -> Figure | None:
+def convergence_figure(result: TuneResult, metrics: Sequence[Mapping[str, Any]]) -> Figure | None:
     """Predicted speedup of the soft network per step of each stage, with the temperature beneath.
 
     Args:
         metrics: lines of this and other devices with device, stage, step, speedup and temperature.
     """
-    stages = _by_stage(metrics, lookup(entry, "device"))
+    stages = _by_stage(metrics, result.device)
     if not stages:
         return None
     temperatures = any(math.isfinite(line[2]) for lines in stages.values() for line in lines)
-    figure = new_figure("Tuning, step by step", provenance(entry), height_inches=4.9)
+    figure = new_figure("Tuning, step by step", provenance(result), height_inches=4.9)
     if temperatures:
         axes, below = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
     else:
@@ -40,7 +43,7 @@ def convergence_figure(entry: Entry, metrics: Sequence[Mapping[str, Any]]) -> Fi
             # Stages often share a schedule: dashes let the line beneath show.
             below.plot(steps, taus, color=colour_of(stage), linewidth=2, linestyle="--" if index else "-")
     for name, dashes in _HARD.items():
-        speedup = number(entry, "configurations", name, "speedup_vs_bf16_ar")
+        speedup = result.configurations.get(name, Configuration()).speedup_vs_bf16_ar.number
         if speedup is not None:
             axes.axhline(
                 speedup, color=colour_of(name), linestyle=dashes, linewidth=1.2, label=f"{name}, hard: {speedup:.2f}x"
@@ -60,10 +63,10 @@ def _by_stage(metrics: Sequence[Mapping[str, Any]], device: Any) -> dict[str, li
     """Stage -> (step, speedup, temperature) by step, NaN where a value is absent."""
     stages: dict[str, list[tuple[float, float, float]]] = {}
     for line in metrics:
-        step = number(line, "step")
-        if lookup(line, "device") != device or step is None or lookup(line, "stage") is None:
+        step, stage = finite(line.get("step")), line.get("stage")
+        if line.get("device") != device or step is None or stage is None:
             continue
-        values = (number(line, key) for key in ("speedup", "temperature"))
+        values = (finite(line.get(key)) for key in ("speedup", "temperature"))
         speedup, temperature = (math.nan if value is None else value for value in values)
-        stages.setdefault(str(line["stage"]), []).append((step, speedup, temperature))
+        stages.setdefault(str(stage), []).append((step, speedup, temperature))
     return {stage: sorted(stages[stage]) for stage in in_order(stages, CONFIGURATIONS)}

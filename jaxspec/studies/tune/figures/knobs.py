@@ -13,10 +13,13 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from jaxspec.models.config import MATRIX_KINDS
-from jaxspec.report.entries import Entry, in_order, lookup, number, provenance
 from jaxspec.report.figures.style import INK, new_figure, styled, text_colour_on
 from jaxspec.report.formatting import NOT_KNOWN
+from jaxspec.report.titles import in_order, provenance
+from jaxspec.results.network_results import Configuration
+from jaxspec.results.quantity import finite
 from jaxspec.settings.schemes import KNOBS
+from jaxspec.studies.tune.result import TuneResult
 
 #: The KV column stands apart from the matrices by this share of a cell.
 _GAP = 0.35
@@ -29,44 +32,46 @@ _PANELS = (
 
 
 @styled
-def knobs_figure(entry: Entry, configuration: str = "tuned") -> Figure | None:
+def knobs_figure(result: TuneResult, configuration: str = "tuned") -> Figure | None:
     """Two heat maps, layers down and matrix kinds across with KV at the right: the share pruned and the bits cut."""
-    knobs = lookup(entry, "configurations", configuration, "knobs")
+    knobs = result.configurations.get(configuration, Configuration()).knobs.value or {}
     layers = _number_of_layers(knobs)
     if not layers:
         return None
-    length = number(knobs, "draft_length")
+    length = finite(knobs.get("draft_length"))
     title = f"Knobs of the {configuration} draft"
     if length is not None:
         title += f", draft length {length:.0f}"
-    figure = new_figure(title, provenance(entry), height_inches=1.45 + 0.32 * max(layers, 2))
+    figure = new_figure(title, provenance(result), height_inches=1.45 + 0.32 * max(layers, 2))
     for axes, (weights, kv, factor, label) in zip(figure.subplots(1, 2), _PANELS):
         _draw_panel(axes, knobs, weights, kv, factor=factor, label=label, layers=layers)
     return figure
 
 
-def _number_of_layers(knobs: Any) -> int:
+def _number_of_layers(knobs: Mapping[str, Any]) -> int:
     """How many layers the knobs have; 0 where they are absent or not by layer."""
     lengths = set()
     for weights, kv, _, _ in _PANELS:
-        by_kind = lookup(knobs, weights)
+        by_kind = knobs.get(weights)
         lists = [*by_kind.values()] if isinstance(by_kind, Mapping) else []
-        lists += [lookup(knobs, kv)] if lookup(knobs, kv) is not None else []
+        lists += [knobs[kv]] if knobs.get(kv) is not None else []
         lengths |= {len(values) if isinstance(values, Sequence) else 0 for values in lists}
     return lengths.pop() if len(lengths) == 1 else 0
 
 
-def _draw_panel(axes: Axes, knobs: Any, weights: str, kv: str, *, factor: float, label: str, layers: int) -> None:
-    by_kind = lookup(knobs, weights) or {}
+def _draw_panel(
+    axes: Axes, knobs: Mapping[str, Any], weights: str, kv: str, *, factor: float, label: str, layers: int
+) -> None:
+    by_kind = knobs.get(weights) or {}
     columns: list[tuple[str, float, Sequence]] = [
         (kind, index, by_kind[kind]) for index, kind in enumerate(in_order(by_kind, MATRIX_KINDS))
     ]
-    if lookup(knobs, kv) is not None:
-        columns.append(("KV", len(columns) + _GAP, lookup(knobs, kv)))
+    if knobs.get(kv) is not None:
+        columns.append(("KV", len(columns) + _GAP, knobs[kv]))
     low, high = (factor * limit for limit in (KNOBS[weights].low, KNOBS[weights].high))
     colours, scale = colormaps["cividis"], Normalize(low, high)
     for _, x, values in columns:
-        found = [number(value) for value in values]
+        found = [finite(value) for value in values]
         column = np.array([[np.nan if value is None else factor * value] for value in found])
         axes.pcolormesh(
             [x - 0.5, x + 0.5],

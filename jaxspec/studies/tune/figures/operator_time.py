@@ -6,9 +6,12 @@ from matplotlib.figure import Figure
 
 from hwmodels import OPERATORS
 from hwmodels.numerics.units import MICRO, MILLI
-from jaxspec.report.entries import Entry, configurations, in_order, number, numbers, provenance
 from jaxspec.report.figures.operator_colours import OPERATOR_COLOURS
 from jaxspec.report.figures.style import PAPER, legend_below, new_figure, styled, text_colour_on
+from jaxspec.report.titles import configurations, in_order, provenance
+from jaxspec.results.network_results import Configuration
+from jaxspec.results.quantity import finite
+from jaxspec.studies.tune.result import TuneResult
 
 _OTHER = "#404040"
 
@@ -17,14 +20,14 @@ _SHARE_WITH_NAME = 0.055
 
 
 @styled
-def operator_time_figure(entry: Entry, compared: tuple[str, ...] = ("default", "tuned")) -> Figure | None:
+def operator_time_figure(result: TuneResult, compared: tuple[str, ...] = ("default", "tuned")) -> Figure | None:
     """Stacked bars of the time per operator: an uncompressed AR step, and draft step and verification of two drafts."""
-    bars = _bars(entry, compared)
+    bars = _bars(result, compared)
     if not bars:
         return None
     longest_s = max(sum(parts.values()) for parts in bars.values())
     scale, unit = (MILLI, "ms") if longest_s >= MILLI else (MICRO, "µs")
-    figure = new_figure("Time per operator", provenance(entry), height_inches=1.5 + 0.55 * len(bars))
+    figure = new_figure("Time per operator", provenance(result), height_inches=1.5 + 0.55 * len(bars))
     axes = figure.add_subplot()
     axes.grid(True, axis="x")
     axes.set_axisbelow(True)
@@ -70,16 +73,22 @@ def operator_time_figure(entry: Entry, compared: tuple[str, ...] = ("default", "
     return figure
 
 
-def _bars(entry: Entry, compared: tuple[str, ...]) -> dict[str, dict[str, float]]:
+def _bars(result: TuneResult, compared: tuple[str, ...]) -> dict[str, dict[str, float]]:
     """Label -> operator -> seconds, longest kind of step first; bars without any time are left out."""
-    found = configurations(entry)
+    found = configurations(result)
     chosen = {name: found[name] for name in compared if name in found}
-    plain = next((parts for c in found.values() if (parts := numbers(c, "operators", "ar_bf16"))), {})
+    plain = next((parts for each in found.values() if (parts := _seconds(each, "ar_bf16"))), {})
     bars = {"AR step, bf16": plain}
     for name, configuration in chosen.items():
-        length = number(configuration, "draft_length")
+        length = configuration.draft_length.number
         times = "" if length is None else f" ({length:.0f} per cycle)"
-        bars[f"draft step, {name}{times}"] = numbers(configuration, "operators", "draft")
+        bars[f"draft step, {name}{times}"] = _seconds(configuration, "draft")
     for name, configuration in chosen.items():
-        bars[f"verification, {name}"] = numbers(configuration, "operators", "verify")
+        bars[f"verification, {name}"] = _seconds(configuration, "verify")
     return {label: parts for label, parts in bars.items() if sum(parts.values()) > 0}
+
+
+def _seconds(configuration: Configuration, step: str) -> dict[str, float]:
+    """Operator -> seconds of a step, those that are known."""
+    times = (configuration.operators.value or {}).get(step) or {}
+    return {operator: seconds for operator, time in times.items() if (seconds := finite(time)) is not None}

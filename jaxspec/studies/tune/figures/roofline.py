@@ -10,18 +10,20 @@ from matplotlib.ticker import FuncFormatter
 
 from hwmodels.numerics.units import TERA
 from jaxspec.report.device_data import device_data
-from jaxspec.report.entries import Entry, configurations, number, provenance
 from jaxspec.report.figures.style import INK, PAPER, colour_of, new_figure, styled
 from jaxspec.report.formatting import quantity
+from jaxspec.report.titles import configurations, provenance
+from jaxspec.results.quantity import finite
+from jaxspec.studies.tune.result import TuneResult
 
 #: Step -> shape and what it is called.
 _STEPS = {"ar_bf16": ("*", "AR step, bf16"), "draft": ("o", "draft step"), "verify": ("s", "verification")}
 
 
 @styled
-def roofline_figure(entry: Entry) -> Figure | None:
+def roofline_figure(result: TuneResult) -> Figure | None:
     """FLOP/s against FLOP per byte, both logarithmic: the roof that the device reaches, and every step under it."""
-    found = device_data(entry)
+    found = device_data(result)
     data = {number.field: number.value for number in found}
     statuses = {number.field: number.status for number in found}
     try:
@@ -29,11 +31,11 @@ def roofline_figure(entry: Entry) -> Figure | None:
         memory_bytes_per_s = data["memory.bandwidth_bytes_per_s"] * data.get("memory.efficiency", 1.0)
     except KeyError:
         return None
-    points = _points(entry)
+    points = _points(result)
     if not points or min(compute_flops_per_s, memory_bytes_per_s) <= 0:
         return None
 
-    figure = new_figure("Steps under the device's roof", provenance(entry), height_inches=5.3)
+    figure = new_figure("Steps under the device's roof", provenance(result), height_inches=5.3)
     axes = figure.add_subplot()
     ridge = compute_flops_per_s / memory_bytes_per_s
     intensities = [x for _, _, x, _ in points]
@@ -42,7 +44,7 @@ def roofline_figure(entry: Entry) -> Figure | None:
     axes.fill_between(x, roof / TERA, color=INK, alpha=0.06, linewidth=0)
     axes.plot(x, roof / TERA, color=INK, linewidth=2)
     # Configurations often stand nearly on the same spot: later ones are smaller, so that all show.
-    sizes = {name: max(14.0 - 2.2 * index, 5.0) for index, name in enumerate(configurations(entry))}
+    sizes = {name: max(14.0 - 2.2 * index, 5.0) for index, name in enumerate(configurations(result))}
     drawn_ar = False
     for name, step, intensity, rate in points:
         if step == "ar_bf16":
@@ -77,13 +79,13 @@ def roofline_figure(entry: Entry) -> Figure | None:
     return figure
 
 
-def _points(entry: Entry) -> list[tuple[str, str, float, float]]:
+def _points(result: TuneResult) -> list[tuple[str, str, float, float]]:
     """Configuration, step, FLOP per byte, FLOP/s of all operating points that a logarithmic axis can show."""
     found = []
-    for name, configuration in configurations(entry).items():
+    for name, configuration in configurations(result).items():
         for step in _STEPS:
-            intensity = number(configuration, "roofline", step, "flop_per_byte")
-            rate = number(configuration, "roofline", step, "flops_per_s")
+            point = (configuration.roofline.value or {}).get(step) or {}
+            intensity, rate = finite(point.get("flop_per_byte")), finite(point.get("flops_per_s"))
             if intensity is not None and rate is not None and min(intensity, rate) > 0:
                 found.append((name, step, intensity, rate))
     return found

@@ -5,6 +5,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 import pytest
+from made_results import read
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from what_is_shown import all_is_shown
 
@@ -28,7 +29,7 @@ def legend(figure):
 
 @pytest.mark.parametrize("layers", [2, 5])
 def test_every_figure_says_what_was_measured_and_what_priced(make_entry, make_metrics, layers):
-    drawn = draw_figures(make_entry(layers=layers), make_metrics())
+    drawn = draw_figures(read(make_entry(layers=layers)), make_metrics())
     assert set(drawn) == ALL
     for figure in drawn.values():
         assert "acceptance measured on embedded (3.08 M parameters), cost predicted for Llama 3.1 8B" in " ".join(
@@ -55,7 +56,7 @@ def drawn_texts(figure):
 @pytest.mark.parametrize("name", sorted(ALL))
 @pytest.mark.parametrize("layers", [2, 5])
 def test_text_neither_leaves_the_figure_nor_overlaps(make_entry, make_metrics, name, layers):
-    figure = draw_figures(make_entry(layers=layers), make_metrics())[name]
+    figure = draw_figures(read(make_entry(layers=layers)), make_metrics())[name]
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     shown = [text for text in drawn_texts(figure) if text.get_text().strip() and text.get_visible()]
@@ -101,13 +102,13 @@ def stretched(entry, *, speed=1.0, time=1.0, tokens=1.0, bits=1.0, knobs=None):
 )
 def test_all_data_lies_within_the_axes_and_all_text_on_the_canvas(make_entry, make_metrics, size, layers):
     metrics = [line | {"speedup": line["speedup"] * size.get("speed", 1.0)} for line in make_metrics()]
-    for figure in draw_figures(stretched(make_entry(layers=layers), **size), metrics).values():
+    for figure in draw_figures(read(stretched(make_entry(layers=layers), **size)), metrics).values():
         all_is_shown(figure)
 
 
 def test_figures_leave_no_global_state(make_entry, make_metrics):
     before = dict(matplotlib.rcParams)
-    draw_figures(make_entry(), make_metrics())
+    draw_figures(read(make_entry()), make_metrics())
     assert dict(matplotlib.rcParams) == before
 
 
@@ -141,7 +142,7 @@ def test_pareto_front_against_all_pairs():
 
 
 def test_acceptance_shows_grid_front_and_configurations(make_entry):
-    figure = figures.acceptance_figure(make_entry())
+    figure = figures.acceptance_figure(read(make_entry()))
     axes, bar = figure.axes
     assert len(axes.collections[0].get_offsets()) == 9
     assert legend(figure) == [
@@ -162,18 +163,18 @@ def test_acceptance_shows_grid_front_and_configurations(make_entry):
 def test_acceptance_without_speedups_or_grid(make_entry):
     entry = make_entry()
     entry["grid"][2]["speedup_vs_bf16_ar"] = None
-    assert len(figures.acceptance_figure(entry).axes) == 1
+    assert len(figures.acceptance_figure(read(entry)).axes) == 1
     entry["grid"][3]["alpha_token"] = math.nan
-    assert "all 8 grid points" in legend(figures.acceptance_figure(entry))
+    assert "all 8 grid points" in legend(figures.acceptance_figure(read(entry)))
     del entry["grid"]
-    assert len(legend(figures.acceptance_figure(entry))) == 4
-    assert figures.acceptance_figure({}) is None
+    assert len(legend(figures.acceptance_figure(read(entry)))) == 4
+    assert figures.acceptance_figure(read({})) is None
 
 
 @pytest.mark.parametrize("layers", [1, 2, 5])
 def test_knobs_show_every_value(make_entry, layers):
     entry = make_entry(layers=layers)
-    figure = figures.knobs_figure(entry)
+    figure = figures.knobs_figure(read(entry))
     prune, cut = figure.axes[:2]
     for axes in (prune, cut):
         assert [label.get_text() for label in axes.get_xticklabels()] == [
@@ -198,11 +199,11 @@ def test_knobs_show_every_value(make_entry, layers):
 def test_knobs_with_a_hole_or_of_no_shape(make_entry):
     entry = make_entry(layers=2)
     entry["configurations"]["tuned"]["knobs"]["weight_cut_bits"]["o"][1] = None
-    assert [text.get_text() for text in figures.knobs_figure(entry).axes[1].texts].count("n/a") == 1
+    assert [text.get_text() for text in figures.knobs_figure(read(entry)).axes[1].texts].count("n/a") == 1
     entry["configurations"]["tuned"]["knobs"]["kv_prune"] = [0.1]
-    assert figures.knobs_figure(entry) is None
+    assert figures.knobs_figure(read(entry)) is None
     del entry["configurations"]["tuned"]["knobs"]
-    assert figures.knobs_figure(entry) is None
+    assert figures.knobs_figure(read(entry)) is None
 
 
 def test_cell_text_is_readable():
@@ -211,7 +212,7 @@ def test_cell_text_is_readable():
 
 
 def test_convergence_shows_both_stages_and_what_they_have_to_beat(make_entry, make_metrics):
-    figure = figures.convergence_figure(make_entry(), make_metrics() + make_metrics("jetson-agx-orin", steps=9))
+    figure = figures.convergence_figure(read(make_entry()), make_metrics() + make_metrics("jetson-agx-orin", steps=9))
     upper, lower = figure.axes
     assert legend(figure) == [
         "uniform stage, soft training value",
@@ -234,14 +235,14 @@ def test_convergence_with_holes(make_entry, make_metrics):
     lines[1]["speedup"] = None
     for line in lines:
         del line["temperature"]
-    (axes,) = figures.convergence_figure(make_entry(), lines).axes
+    (axes,) = figures.convergence_figure(read(make_entry()), lines).axes
     assert np.isnan(axes.lines[1].get_ydata()[1])
-    assert figures.convergence_figure(make_entry(), make_metrics("another")) is None
-    assert figures.convergence_figure(make_entry(), []) is None
+    assert figures.convergence_figure(read(make_entry()), make_metrics("another")) is None
+    assert figures.convergence_figure(read(make_entry()), []) is None
 
 
 def test_roofline_has_roof_and_all_points(make_entry):
-    figure = figures.roofline_figure(make_entry())
+    figure = figures.roofline_figure(read(make_entry()))
     (axes,) = figure.axes
     assert axes.get_xscale() == axes.get_yscale() == "log"
     roof, *points = axes.lines
@@ -261,19 +262,19 @@ def test_roofline_leaves_out_what_a_logarithm_cannot_show(make_entry):
     entry["configurations"]["grid"]["roofline"]["draft"]["flops_per_s"] = 0.0
     del entry["configurations"]["uniform"]["roofline"]
     # Of nine points, one of the grid and two of the uniform pair are gone.
-    assert len(figures.roofline_figure(entry).axes[0].lines) == 1 + 9 - 3
-    assert figures.roofline_figure(entry | {"device": "unknown-board"}) is None
+    assert len(figures.roofline_figure(read(entry)).axes[0].lines) == 1 + 9 - 3
+    assert figures.roofline_figure(read(entry | {"device": "unknown-board"})) is None
     given = {
         "peak_flops_per_s": {"value": 2e12, "source": "s"},
         "memory.bandwidth_bytes_per_s": {"value": 1e11, "source": "s"},
         "memory.efficiency": {"value": 0.5, "source": "s"},
     }
-    figure = figures.roofline_figure(entry | {"device": "unknown-board", "device_data": given})
+    figure = figures.roofline_figure(read(entry | {"device": "unknown-board", "device_data": given}))
     assert figure.axes[0].lines[0].get_xdata()[1] == pytest.approx(40.0)
 
 
 def test_operator_bars_add_up(make_entry):
-    figure = figures.operator_time_figure(make_entry())
+    figure = figures.operator_time_figure(read(make_entry()))
     (axes,) = figure.axes
     assert [label.get_text() for label in axes.get_yticklabels()] == [
         "AR step, bf16",
@@ -299,19 +300,19 @@ def test_operator_bars_in_microseconds_and_without_data(make_entry):
     entry = make_entry()
     for found in entry["configurations"].values():
         found["operators"] = {"draft": {"qkv": 2e-6, "new": 3e-6}, "verify": {"qkv": None}}
-    figure = figures.operator_time_figure(entry)
+    figure = figures.operator_time_figure(read(entry))
     assert figure.axes[0].get_xlabel() == "time of one step (µs, predicted)"
     assert len(figure.axes[0].get_yticklabels()) == 2
     assert legend(figure) == ["qkv", "new"]
     for found in entry["configurations"].values():
         del found["operators"]
-    assert figures.operator_time_figure(entry) is None
+    assert figures.operator_time_figure(read(entry)) is None
 
 
 def test_tokens_predicted_and_counted(make_entry):
     entry = make_entry()
     entry["configurations"]["grid"]["tokens_per_cycle_gap_in_standard_errors"] = 3.4
-    figure = figures.tokens_figure(entry)
+    figure = figures.tokens_figure(read(entry))
     (axes,) = figure.axes
     assert [label.get_text() for label in axes.get_xticklabels()] == [
         "default\ngap 0.8 standard errors",
@@ -336,10 +337,10 @@ def test_tokens_without_error_or_count(make_entry):
         entry["configurations"][name]["tokens_per_cycle_counted"] = None
     for key in ("tokens_per_cycle_standard_error", "tokens_per_cycle_gap_in_standard_errors"):
         del entry["configurations"]["tuned"][key]
-    labels = [label.get_text() for label in figures.tokens_figure(entry).axes[0].get_xticklabels()]
+    labels = [label.get_text() for label in figures.tokens_figure(read(entry)).axes[0].get_xticklabels()]
     assert labels == ["uniform\ngap 0.4 standard errors", "tuned"]
-    assert figures.tokens_figure({}) is None
+    assert figures.tokens_figure(read({})) is None
 
 
 def test_nothing_known_draws_nothing():
-    assert draw_figures({}, []) == {}
+    assert draw_figures(read({}), []) == {}

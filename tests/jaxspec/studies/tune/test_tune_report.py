@@ -4,11 +4,19 @@ import re
 import xml.etree.ElementTree as ET
 
 import pytest
+from made_results import read
 
 from jaxspec.report.assumptions import device_facts
 from jaxspec.report.page import COLUMNS_ACROSS
 from jaxspec.studies.tune import report
-from jaxspec.studies.tune.report import report_html, write_report
+
+
+def report_html(entries, *more, **options):
+    return report.report_html([read(entry) for entry in entries], *more, **options)
+
+
+def write_report(entries, *more, **options):
+    return report.write_report([read(entry) for entry in entries], *more, **options)
 
 
 def parse(page):
@@ -295,7 +303,7 @@ def test_null_and_nan_are_shown_as_unknown(make_entry, make_metrics, monkeypatch
     entry = make_entry()
     tuned = entry["configurations"]["tuned"]
     tuned["acceptance"]["alpha_token"] = tuned["speedup_vs_stored_ar"] = tuned["bits_per_kv"] = missing
-    assert len(report.draw_figures(entry, make_metrics())) == 6
+    assert len(report.draw_figures(read(entry), make_metrics())) == 6
     monkeypatch.setattr(report, "draw_figures", lambda entry, metrics: {})
     page = report_html([entry], [])
     rows = table_rows(parse(page))
@@ -327,7 +335,7 @@ def test_any_key_may_be_absent_or_null(make_entry, make_metrics, monkeypatch, ke
     entry = make_entry()
     del entry[key]
     entry |= {key: None} if null else {}
-    drawn = report.draw_figures(entry, make_metrics())
+    drawn = report.draw_figures(read(entry), make_metrics())
     lost = {"device": {"convergence", "roofline"}}.get(key, set())
     assert set(drawn) == {"acceptance", "knobs", "convergence", "tokens", "roofline", "operator_time"} - lost
     monkeypatch.setattr(report, "draw_figures", lambda entry, metrics: {})

@@ -15,7 +15,7 @@ from jaxspec.settings import CommonConfig
 from jaxspec.speculate.drafts import HeadDraft, NetworkDraft
 from jaxspec.studies.measured.setup import resolve_pricing
 from jaxspec.studies.tree.drafts import NamedDraft
-from jaxspec.studies.tree.pricing import PricedDraft, price_growth, priced_draft
+from jaxspec.studies.tree.pricing import DraftPricing, price_growth, priced_draft
 from jaxspec.trees.optimal_tree import RankedTree
 
 TARGET = DecoderConfig(
@@ -32,9 +32,9 @@ def test_times_are_those_of_one_tree_after_the_other(name):
     bits = uniform_footprint(11.0).replace(draft_kv_bits=5.0)
     own = jax.tree.map(lambda size: 0.5 * jnp.asarray(size, jnp.float32), pricing.architecture)
     draft = {
-        "copy": PricedDraft(True, None, False, ""),
-        "network": PricedDraft(True, own, False, ""),
-        "lookup": PricedDraft(False, None, False, ""),
+        "copy": DraftPricing(True, None, False, ""),
+        "network": DraftPricing(True, own, False, ""),
+        "lookup": DraftPricing(False, None, False, ""),
     }[name]
     contexts = (33, 5000)
     times = price_growth(pricing, growth, footprint=bits, contexts=contexts, draft=draft)
@@ -60,7 +60,7 @@ def test_times_are_those_of_one_tree_after_the_other(name):
 
 def test_what_is_too_large_does_not_fit():
     pricing = PRICING
-    draft = PricedDraft(True, pricing.architecture, False, "")
+    draft = DraftPricing(True, pricing.architecture, False, "")
     keywords = {"footprint": uniform_footprint(16.0), "contexts": (64, 65)}
     assert not price_growth(pricing, GROWTH, draft=draft, **keywords).fits.any()  # 2 x 16 GB in 24 GB
 

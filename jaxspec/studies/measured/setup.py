@@ -17,7 +17,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.embedded import load_model
 from jaxspec.settings import CommonConfig
-from jaxspec.text import TextSplit, load_text, windows
+from jaxspec.text import TextSplit, check_text, load_text, windows
 from jaxspec.tune.calibration import target_params
 from jaxspec.tune.hard import Decoding
 from jaxspec.tune.objective import Pricing
@@ -83,8 +83,9 @@ def make_setup(config: CommonConfig) -> Setup:
     Raises:
         InputError: anything missing, malformed or too small.
     """
-    loaded = load_model(config.model)
     needed = _window_tokens(config)
+    check_text(config.text, needed)  # before a network that may take minutes to load
+    loaded = load_model(config.model)
     text = load_text(config.text, loaded.tokenizer, needed=needed)
     dtypes = {str(np.asarray(leaf).dtype) for leaf in jax.tree.leaves(loaded.params)}
     notes = []

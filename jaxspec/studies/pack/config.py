@@ -1,4 +1,4 @@
-"""The configuration of `jaxspec pack`."""
+"""Settings of `jaxspec pack`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class PackConfig(MatrixKnobSettings):
     text: str = setting("stdlib", "'stdlib', or a text file, for wanda: its first half is used.")
     calibration_windows: int = setting(96, "Windows of text that wanda is measured on.", low=1, high=100_000)
     window_tokens: int = setting(128, "Tokens of such a window.", low=1, high=1_000_000)
-    seed: int = same_as(CommonConfig, "seed", "Decides the windows of that text.")
+    seed: int = same_as(CommonConfig, "seed", "Seed of the windows of that text.")
 
     unused = (
         Unused((*MATRIX_KNOBS, "knobs", "importance"), _no_draft),

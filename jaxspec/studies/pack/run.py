@@ -61,11 +61,7 @@ def pack_checkpoint(
     source = embedded_directory() if config.model == EMBEDDED_NAME else Path(config.model)
     checkpoint = open_checkpoint(source)
     target = check_container_output(default_container(source) if out is None else out, checkpoint)
-    if target.exists() and not target.is_file():
-        raise InputError(f"{target} is there already and is not a file; give the name of a file as -o")
-    if target.exists() and not force:
-        raise InputError(f"{target} is there already; give another -o, or --force to replace it")
-    check_file_place(target, "container")
+    check_file_place(target, "container", replace=force and target.is_file())
     # What the scheme or the importance does not use must not look as if it had been used.
     options = {"scheme": config.scheme}
     division = None

@@ -1,4 +1,4 @@
-"""The configuration of `jaxspec predict`, which runs no network."""
+"""Settings of `jaxspec predict`, which runs no network."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PredictConfig(KnobSettings):
     """`jaxspec predict`."""
 
     architecture: str = same_as(
-        CommonConfig, "architecture", "Whose cost is predicted: catalog name, or a Hugging Face config.json."
+        CommonConfig, "architecture", "Network that is priced: catalog name, or a Hugging Face config.json."
     )
     device: tuple[str, ...] = same_as(CommonConfig, "device")
     batch: int = same_as(CommonConfig, "batch")

@@ -45,7 +45,7 @@ class TreeConfig(KnobSettings, CommonConfig):
     nodes: int = setting(
         32, "Drafted tokens of the largest tree; verifying it takes one token more.", low=1, high=512, quick=16
     )
-    depth: int = setting(8, "Drafted tokens below one another, at most.", low=1, high=64, quick=6)
+    depth: int = setting(8, "Largest depth of a tree, in drafted tokens.", low=1, high=64, quick=6)
     search: Search = setting("prior", "How trees grow.")
     contexts: tuple[int, ...] = setting(
         (128, 512, 2048, 4096, 8192, 16384),

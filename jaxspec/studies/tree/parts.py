@@ -214,10 +214,10 @@ def proof_part(
         counted: from `decode_prompts_with_tree`.
         chosen: why this tree.
     """
-    foretold = jax.jit(cycles_along_text)(first_nodes(growth, nodes), traces, num_tokens=num_tokens)
+    expected = jax.jit(cycles_along_text)(first_nodes(growth, nodes), traces, num_tokens=num_tokens)
     tokens, cycles, told_tokens, told_cycles = (
         np.asarray(x, np.float64)
-        for x in (counted["generated"], counted["cycles"], foretold.generated, foretold.cycles)
+        for x in (counted["generated"], counted["cycles"], expected.generated, expected.cycles)
     )
     error, gap = gap_in_standard_errors(tokens, cycles, told_tokens, told_cycles, seed)
     share: Float[np.ndarray, " node"] = counted["accepted_nodes"].sum(axis=0)[:nodes] / cycles.sum()

@@ -11,7 +11,7 @@ from jaxspec.settings.fields import setting
 
 __all__ = ["Objective", "TuneConfig"]
 
-#: What a tuning run makes best.
+#: Objectives of tuning.
 Objective = Literal["speedup", "kl", "bits_per_byte"]
 
 
@@ -19,7 +19,7 @@ Objective = Literal["speedup", "kl", "bits_per_byte"]
 class TuneConfig(CommonConfig):
     """`jaxspec tune`."""
 
-    objective: Objective = setting("speedup", "What is made best; kl and bits_per_byte within --draft-bits.")
+    objective: Objective = setting("speedup", "Objective of tuning; kl and bits_per_byte within --draft-bits.")
     max_kl: float | None = setting(
         None, "Constraint: KL to the target, nats per token.", low=1e-6, high=100, unset="none"
     )
@@ -35,9 +35,11 @@ class TuneConfig(CommonConfig):
     )
     steps: int = setting(60, "Gradient steps over all knobs.", low=1, high=100_000, quick=15)
     uniform_steps: int = setting(15, "Gradient steps over one pair for all matrices.", low=1, high=100_000, quick=5)
-    learning_rate: float = setting(0.03, "Of Adam, knobs scaled to 0..1.", low=1e-6, high=1)
+    learning_rate: float = setting(0.03, "Learning rate of Adam, with knobs scaled to 0..1.", low=1e-6, high=1)
     windows_per_step: int = setting(16, "Windows of calibration text per gradient step.", low=1, high=100_000)
-    surrogate_temperature: float = setting(0.5, "Of the smooth acceptance, under greedy decoding.", low=0.05, high=10)
+    surrogate_temperature: float = setting(
+        0.5, "Temperature of the smooth acceptance, under greedy decoding.", low=0.05, high=10
+    )
 
     unused = (
         Unused(

@@ -46,7 +46,7 @@ def ratio(result: ConfigurationsResult, other: str) -> SpeedRatio | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class Verdict:
+class Answer:
     """Whether to speculate at all.
 
     Attributes:
@@ -69,7 +69,7 @@ class Verdict:
         return self.best if self.pays else "none"
 
 
-def verdict(result: ConfigurationsResult) -> Verdict:
+def verdict(result: ConfigurationsResult) -> Answer:
     """Compare the fastest draft with plain decoding of what is stored."""
     speedups, stored = {}, []
     for name, configuration in configurations(result).items():
@@ -84,10 +84,10 @@ def verdict(result: ConfigurationsResult) -> Verdict:
         elif relative:
             stored.append(speedup / relative)
     if not speedups:
-        return Verdict(best=None, speedup=None, stored_speedup=None, pays=False)
+        return Answer(best=None, speedup=None, stored_speedup=None, pays=False)
     best = max(speedups, key=lambda name: (speedups[name], name == "tuned"))
     bar = max([1.0, *stored]) * (1.0 + _TOLERANCE)
-    return Verdict(best, speedups[best], max(stored, default=None), pays=speedups[best] > bar)
+    return Answer(best, speedups[best], max(stored, default=None), pays=speedups[best] > bar)
 
 
 def headline(result: ConfigurationsResult) -> str:

@@ -53,8 +53,8 @@ def inspect(path, tensor, every, plot, json_file) -> None:
     from jaxspec.studies.pack.inspection import inspect_file
     from jaxspec.studies.pack.report import code_tables, tensor_table
 
-    summary = inspect_file(path)
-    write_json(json_file, summary)
-    show(*(code_tables(summary, tensor) if tensor else [tensor_table(summary, every=every)]))
-    if plot and (figure := container_figure(summary)) is not None:
+    result = inspect_file(path)
+    write_json(json_file, result.plain())
+    show(*(code_tables(result, tensor) if tensor else [tensor_table(result, every=every)]))
+    if plot and (figure := container_figure(result)) is not None:
         save_figure(figure, plot)

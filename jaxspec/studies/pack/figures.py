@@ -8,7 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from jaxspec.report.figures.style import INK, legend_below, limits_from_zero, new_figure, styled
-from jaxspec.studies.pack.report import container_caption, container_title, grouped, printable
+from jaxspec.studies.pack.report import TensorKind, container_caption, container_title, grouped, printable
+from jaxspec.studies.pack.result import PackResult
 
 __all__ = ["container_figure"]
 
@@ -40,29 +41,28 @@ _MOST_BARS = 48
 
 
 @styled
-def container_figure(summary: dict[str, Any]) -> Figure | None:
+def container_figure(result: PackResult) -> Figure | None:
     """Bits per weight by section, beside the entropy; one bar per kind of tensor, the largest kinds first."""
-    entries = grouped([entry for entry in summary["tensors"] if entry["elements"]])
-    if not entries:
+    kinds = grouped([tensor for tensor in result.tensors if tensor.elements])
+    if not kinds:
         return None
-    packed = "scheme" in summary
-    shown = sorted(entries, key=lambda entry: -entry["bytes"])[:_MOST_BARS]
-    subtitle = f"{container_title(summary)}. {container_caption(summary)}.".replace("$", r"\$")
-    if len(entries) > len(shown):
-        subtitle += f" The {len(shown)} largest of {len(entries)} kinds of tensors."
+    shown = sorted(kinds, key=lambda kind: -kind.mean.bytes)[:_MOST_BARS]
+    subtitle = f"{container_title(result)}. {container_caption(result)}.".replace("$", r"\$")
+    if len(kinds) > len(shown):
+        subtitle += f" The {len(shown)} largest of {len(kinds)} kinds of tensors."
     figure = new_figure("Bits per stored weight", subtitle, height_inches=2.6 + 0.3 * len(shown))
     axes = figure.add_subplot()
     axes.grid(True, axis="x")
     place, ends = np.arange(len(shown)), []
-    if packed:
+    if result.scheme is not None:
         _stack(axes, shown, place)
-        ends += [sum(entry["bits_by_section"].values()) for entry in shown]
-    for index, entry in enumerate(shown):
-        if entry.get("entropy"):
-            total = sum(entry["entropy"].values())
+        ends += [sum(kind.mean.bits_by_section.values()) for kind in shown]
+    for index, kind in enumerate(shown):
+        if kind.mean.entropy:
+            total = sum(kind.mean.entropy.values())
             ends.append(total)
             axes.plot(total, index, "k|", markersize=9, label="entropy of the fields, summed" if index == 0 else None)
-    axes.set_yticks(place, [_short(entry) for entry in shown], fontsize=8)
+    axes.set_yticks(place, [_short(kind) for kind in shown], fontsize=8)
     axes.invert_yaxis()
     axes.set_xlim(limits_from_zero(ends))
     axes.set_xlabel("bits per weight (measured)")
@@ -70,15 +70,15 @@ def container_figure(summary: dict[str, Any]) -> Figure | None:
     return figure
 
 
-def _stack(axes: Any, shown: list[dict[str, Any]], place: np.ndarray) -> None:
-    roles = [role for role in _SECTION_COLOURS if any(role in entry["bits_by_section"] for entry in shown)]
+def _stack(axes: Any, shown: list[TensorKind], place: np.ndarray) -> None:
+    roles = [role for role in _SECTION_COLOURS if any(role in kind.mean.bits_by_section for kind in shown)]
     divided = any(role in _TARGET_ONLY for role in roles)
     labels = {
         role: f"{role} ({'target only' if role in _TARGET_ONLY else 'draft'})" if divided else role for role in roles
     }
     left = np.zeros(len(shown))
     for role in roles:
-        width = np.array([entry["bits_by_section"].get(role, 0.0) for entry in shown])
+        width = np.array([kind.mean.bits_by_section.get(role, 0.0) for kind in shown])
         axes.barh(
             place,
             width,
@@ -92,8 +92,8 @@ def _stack(axes: Any, shown: list[dict[str, Any]], place: np.ndarray) -> None:
         left += width
 
 
-def _short(entry: dict[str, Any], longest: int = 40) -> str:
+def _short(kind: TensorKind, longest: int = 40) -> str:
     # A dollar sign would begin a formula.
-    name = printable(entry["name"]).replace("$", r"\$")
+    name = printable(kind.name).replace("$", r"\$")
     name = name if len(name) <= longest else f"...{name[3 - longest :]}"
-    return name if entry["count"] == 1 else f"{name} ({entry['count']})"
+    return name if kind.count == 1 else f"{name} ({kind.count})"

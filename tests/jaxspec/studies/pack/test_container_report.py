@@ -10,6 +10,7 @@ from jaxspec.errors import InputError
 from jaxspec.report.save import save_figure
 from jaxspec.studies.pack.figures import container_figure
 from jaxspec.studies.pack.report import code_tables, grouped, tensor_table
+from jaxspec.studies.pack.result import PackResult, TensorResult
 
 
 def entry(name, bits, *, shape=(30, 7), codec="cassandra1", draft=0.25, exponent=2.5, **more):
@@ -34,6 +35,14 @@ def entry(name, bits, *, shape=(30, 7), codec="cassandra1", draft=0.25, exponent
 
 
 def summary(*entries, **more):
+    return PackResult.from_plain(_summary(*entries, **more))
+
+
+def kinds(entries):
+    return grouped([TensorResult.from_plain(entry) for entry in entries])
+
+
+def _summary(*entries, **more):
     return {
         "container": "some.jspk",
         "scheme": "cassandra1",
@@ -57,22 +66,22 @@ def text(table, width=100):
 
 
 def test_tensors_that_differ_in_a_number_only_are_one_row_of_means():
-    rows = grouped(LAYERS + OTHERS)
-    assert [(row["name"], row["count"]) for row in rows] == [
+    rows = kinds(LAYERS + OTHERS)
+    assert [(row.name, row.count) for row in rows] == [
         ("model.layers.*.q.weight", 3),
         ("model.layers.3.q.weight", 1),  # another shape
         ("embed.weight", 1),
     ]
-    assert rows[0]["target_bits_per_weight"] == pytest.approx(13)
-    assert rows[0]["entropy"]["exponent"] == pytest.approx(3)
-    assert rows[0]["bytes"] == 3 * 420
-    assert rows[0]["bits_by_section"] == pytest.approx({"high": 3.25, "low": 9.75})
+    assert rows[0].mean.target_bits_per_weight.value == pytest.approx(13)
+    assert rows[0].mean.entropy["exponent"] == pytest.approx(3)
+    assert rows[0].mean.bytes == 3 * 420
+    assert rows[0].mean.bits_by_section == pytest.approx({"high": 3.25, "low": 9.75})
 
 
 def test_a_section_that_some_tensors_lack_counts_as_zero_there():
     without = entry("model.layers.7.q.weight", 8.0, bits_by_section={"high": 8.0})
-    (row,) = grouped([LAYERS[0], without])
-    assert row["bits_by_section"] == pytest.approx({"high": (2.5 + 8) / 2, "low": 7.5 / 2})
+    (row,) = kinds([LAYERS[0], without])
+    assert row.mean.bits_by_section == pytest.approx({"high": (2.5 + 8) / 2, "low": 7.5 / 2})
 
 
 def test_the_table_says_what_is_measured_and_whether_it_is_lossless():

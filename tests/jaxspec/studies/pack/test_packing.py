@@ -58,7 +58,7 @@ def ranked(folder):
 
 def packed(folder, **settings):
     settings = {"calibration_windows": WINDOWS, "window_tokens": TOKENS} | settings
-    summary = pack_checkpoint(PackConfig(model=str(folder), **settings), "out.jspk", force=True)
+    summary = pack_checkpoint(PackConfig(model=str(folder), **settings), "out.jspk", force=True).plain()
     return summary, "out.jspk"
 
 
@@ -67,7 +67,7 @@ def default(folder, tmp_path_factory):
     """Summary and path of the network packed with the defaults, once."""
     path = tmp_path_factory.mktemp("default") / "default.jspk"
     config = PackConfig(model=str(folder), calibration_windows=WINDOWS, window_tokens=TOKENS)
-    return pack_checkpoint(config, path), str(path)
+    return pack_checkpoint(config, path).plain(), str(path)
 
 
 def differing_knobs(scheme=CASSANDRA1):
@@ -172,9 +172,9 @@ def test_tensors_of_no_network_are_ranked_by_magnitude_and_embeddings_stay_whole
 
 
 def test_inspecting_before_and_after_packing_gives_the_same_entropies(folder, default):
-    before = {entry["name"]: entry["entropy"] for entry in inspect_file(str(folder))["tensors"]}
+    before = {entry["name"]: entry["entropy"] for entry in inspect_file(str(folder)).plain()["tensors"]}
     for path in (packed(folder, scheme="huffman")[1], default[1]):
-        after = {entry["name"]: entry["entropy"] for entry in inspect_file(path)["tensors"]}
+        after = {entry["name"]: entry["entropy"] for entry in inspect_file(path).plain()["tensors"]}
         assert after == before
     patterns = load_file(folder / "model.safetensors")["model.embed_tokens.weight"].view(np.uint16)
     counts = np.unique((patterns >> 7) & 0xFF, return_counts=True)[1]

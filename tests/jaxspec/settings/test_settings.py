@@ -12,7 +12,7 @@ import pytest
 
 from jaxspec.compress.schemes import SCHEMES
 from jaxspec.errors import InputError
-from jaxspec.formats.container.schemes import SCHEMES as CONTAINER_SCHEMES
+from jaxspec.formats.container.schemes import CODECS
 from jaxspec.models.embedded import HEAD_NAME, SMALL_NAME
 from jaxspec.settings import (
     build_config,
@@ -235,7 +235,7 @@ def test_harmless_settings_without_effect_are_noted(config, expected):
 
 def test_names_are_those_of_the_things_they_name():
     assert set(choices_of(WidthScheme)) == set(SCHEMES)
-    assert set(choices_of(PackScheme)) == set(CONTAINER_SCHEMES)
+    assert set(choices_of(PackScheme)) == set(CODECS)
     assert {HEAD_NAME, SMALL_NAME} < set(DRAFT_NAMES)
 
 

@@ -22,7 +22,7 @@ from jaxspec.models import MATRIX_KINDS, DecoderConfig, save_directory
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.hf_load import load_directory
 from jaxspec.studies.pack import division as division_module
-from jaxspec.studies.pack.division import measured_norms
+from jaxspec.studies.pack.division import matrix_names, measured_norms
 from jaxspec.studies.pack.inspection import inspect_file
 from jaxspec.studies.pack.run import PackConfig, pack_checkpoint, unpack_container
 from jaxspec.text import load_text, windows
@@ -110,11 +110,11 @@ def test_the_file_has_as_many_bits_as_the_footprint_predicts(folder, ranked, sch
     knobs = differing_knobs(SCHEMES[scheme])
     summary, _ = packed(folder, knobs=write_result(knobs), scheme=scheme)
     predicted = hard_draft(params, scores, knobs).footprint
-    names = load_directory(folder).family.tensors
+    names = {place: name for name, place in matrix_names(load_directory(folder)).items()}
     stored = {entry["name"]: entry for entry in summary["tensors"]}
     for layer in range(CONFIG.num_layers):
         for kind in MATRIX_KINDS:
-            entry = stored[names["layers", kind].format(layer=layer)]
+            entry = stored[names[layer, kind]]
             entries = {key: len(table) for key, table in entry["code_tables"].items()}
             elements = entry["elements"]
             # The directory holds the codebooks, and every section ends in a whole word.

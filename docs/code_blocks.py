@@ -159,9 +159,9 @@ def _claim(_: object, command: str, config: object, **__: object) -> None:
     """In place of a run directory's constructor: all that the configuration names must exist."""
     from jaxspec.models import load_model
     from jaxspec.settings import CommonConfig
+    from jaxspec.speculate.drafts import make_draft
     from jaxspec.studies import TreeConfig
     from jaxspec.studies.measured.setup import resolve_pricing
-    from jaxspec.studies.tree.drafts import make_draft
     from jaxspec.text import load_text
 
     if isinstance(config, CommonConfig):

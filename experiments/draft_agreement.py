@@ -9,13 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxspec.compress import DEFAULT_SCHEME, uniform_knobs
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.embedded import load_model
-from jaxspec.speculate.chain import decode_autoregressively
 from jaxspec.speculate.drafts.interface import Draft
+from jaxspec.speculate.engine import decode_autoregressively
+from jaxspec.speculate.expansion import chain_limits
 from jaxspec.speculate.measured_ranks import measure_ranks
+from jaxspec.speculate.sampling import GREEDY
 from jaxspec.text.windows import load_text, windows
 from jaxspec.trees.rank_traces import UNKNOWN
 
@@ -47,15 +48,15 @@ def measure_agreement(
     batch, length = prompts.shape
     decoded = decode_autoregressively(
         target,
+        None,
         jnp.asarray(prompts),
         jnp.arange(batch),
-        uniform_knobs(DEFAULT_SCHEME, config),
         jax.random.key(SEED),
-        jnp.asarray(1.0),
+        GREEDY,
+        draft=None,
         config=config,
         num_tokens=NEW_TOKENS,
-        width=1,
-        greedy=True,
+        limits=chain_limits(1),
     )
     texts = decoded.tokens[:, : length + NEW_TOKENS]
     ranks = measure_ranks(

@@ -1,7 +1,8 @@
 """Hardware models: what a step of a language model executes, and how long a device takes for it."""
 
 from hwmodels import catalog
-from hwmodels.device import Chip, ComputeUnit, Device, MemoryTier
+from hwmodels.compute.unit import ComputeUnit
+from hwmodels.device import Chip, Device, MemoryTier
 from hwmodels.network.architecture import (
     ALL_LAYER_MATRICES,
     EXPERT_MATRICES,
@@ -33,26 +34,19 @@ from hwmodels.network.workload import Workload
 from hwmodels.numerics.smoothing import smooth_maximum
 from hwmodels.speculation.chains import (
     BestDraft,
-    CycleTime,
     SpeculationResult,
     best,
-    cycle_time,
     expected_log_speedup,
     expected_tokens_iid,
     smooth_best,
     speculation_speedup,
     tokens_per_cycle,
 )
-from hwmodels.speculation.plan import Acceptance, DraftPlan, chain_plan, tree_plan
-from hwmodels.step.roofline import (
-    compute_time,
-    decoding_time,
-    launch_time,
-    memory_time,
-    operator_time,
-    traffic_by_memory,
-)
-from hwmodels.step.step_time import StepTime, step_time, work_time
+from hwmodels.speculation.cycle import Baselines, CycleCost, PricedDecoding, baselines, price_cycle, price_decoding
+from hwmodels.speculation.draft_cost import DraftCost
+from hwmodels.speculation.plan import Acceptance, Plan, chain_plan, plan_family, tree_plan
+from hwmodels.step.priced_steps import PricedStep, price_steps
+from hwmodels.step.step_cost import StepCost, step_cost
 
 __all__ = [
     "ALL_LAYER_MATRICES",
@@ -65,49 +59,50 @@ __all__ = [
     "Acceptance",
     "Architecture",
     "AttentionShape",
+    "Baselines",
     "BestDraft",
     "Chip",
     "ComputeUnit",
-    "CycleTime",
+    "CycleCost",
     "Device",
-    "DraftPlan",
+    "DraftCost",
     "Footprint",
     "MatrixShapes",
     "MemoryTier",
     "OperatorWork",
+    "Plan",
+    "PricedDecoding",
+    "PricedStep",
     "SpeculationResult",
-    "StepTime",
+    "StepCost",
     "StoredBytes",
     "Workload",
     "attention_shape",
+    "baselines",
     "best",
     "cached_tokens",
     "catalog",
     "chain_plan",
-    "compute_time",
-    "cycle_time",
     "decode_operators",
-    "decoding_time",
     "draft_operators",
     "expected_log_speedup",
     "expected_tokens_iid",
     "kv_elements_per_token",
-    "launch_time",
-    "memory_time",
-    "operator_time",
     "parameters",
+    "plan_family",
     "prefill_operators",
+    "price_cycle",
+    "price_decoding",
+    "price_steps",
     "smooth_best",
     "smooth_maximum",
     "speculation_speedup",
+    "step_cost",
     "step_operators",
-    "step_time",
     "tokens_per_cycle",
     "touched_experts",
-    "traffic_by_memory",
     "tree_plan",
     "uniform_footprint",
     "uniform_weight_bits",
     "verify_operators",
-    "work_time",
 ]

@@ -27,6 +27,7 @@ __all__ = [
     "check_key",
     "check_network",
     "check_prompt_ids",
+    "check_sampling",
     "check_sizes",
     "check_temperature",
     "check_tokens",
@@ -159,6 +160,33 @@ def check_temperature(temperature: Any, greedy: Any) -> None:
             f"temperature is {float(known)}; sampling needs a finite number of at least {LEAST_TEMPERATURE:g}: for the "
             "likeliest token use greedy=True"
         )
+
+
+def check_sampling(decoding: Any) -> None:
+    """Settings of decoding (`jaxspec.speculate.Decoding`); greedy decoding ignores all numbers.
+
+    Raises:
+        ValueError: a temperature that `check_temperature` refuses, a top_k that is no whole number of at least 0, or a top_p
+            that is not above 0 and at most 1.
+    """
+    check_temperature(decoding.temperature, decoding.greedy)
+    if decoding.greedy:
+        return
+    if decoding.top_k is not None:
+        shape, dtype = _form("top_k", decoding.top_k)
+        known = known_value(decoding.top_k)
+        if shape != () or not _whole(dtype) or (known is not None and known < 0):
+            raise ValueError(
+                f"top_k is {_shown(decoding.top_k)}; it must be one whole number of at least 0 (0: all tokens)"
+            )
+    if decoding.top_p is not None:
+        shape, dtype = _form("top_p", decoding.top_p)
+        known = known_value(decoding.top_p)
+        number = jnp.issubdtype(dtype, np.floating) or _whole(dtype)
+        if shape != () or not number or (known is not None and not 0 < float(known) <= 1):
+            raise ValueError(
+                f"top_p is {_shown(decoding.top_p)}; it must be one number above 0 and at most 1 (1: all tokens)"
+            )
 
 
 def check_key(seed: Any) -> None:

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import hwmodels
+from experiments.benchmarks.decoding import decoding_speed
 from experiments.benchmarks.hardware import decode_steps, matrix_units
 from experiments.benchmarks.harness import median_s, row
 from experiments.benchmarks.model_peers import model_peers
@@ -22,11 +23,11 @@ from experiments.benchmarks.trees import tree_search, tree_simulation
 from hwmodels import catalog
 from jaxspec.compress import MAX_DRAFT_LENGTH, uniform_knobs
 from jaxspec.runs import Reporter, RunDirectory
+from jaxspec.speculate import GREEDY, decode_chains
+from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies import TuneConfig
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.work import begin_work
-from jaxspec.tune import Decoding, decode_prompts
-from jaxspec.tune.proof import continuation_length
 
 
 def design_points() -> dict[str, Any]:
@@ -95,21 +96,19 @@ def acceptance() -> dict[str, Any]:
         run = begin_work(config, directory, Reporter())
         drafts = HardDrafts(run, continuation_length(config.output_tokens))
         knobs = uniform_knobs(run.setup.scheme, run.setup.config)
-        greedy = Decoding(greedy=True, temperature=0.0)
         drafts.measure(knobs)
         ours = median_s(lambda: drafts.measure(knobs))
-        draft = drafts.params(knobs)
+        draft = drafts.ready(knobs)
 
         def decoded():
-            return decode_prompts(
+            return decode_chains(
                 run.setup.params,
-                draft,
                 run.setup.config,
+                draft,
                 run.setup.prompts,
-                knobs=knobs,
-                draft_length=MAX_DRAFT_LENGTH,
+                MAX_DRAFT_LENGTH,
                 num_tokens=64,
-                decoding=greedy,
+                decoding=GREEDY,
                 seed=0,
             )
 
@@ -158,6 +157,7 @@ CASES = {
     "matrix_units": matrix_units,
     "model_peers": model_peers,
     "acceptance": acceptance,
+    "decoding_speed": decoding_speed,
     "cold_start": cold_start,
     "lossless": lossless,
     "tree_simulation": tree_simulation,

@@ -23,9 +23,8 @@ import numpy as np
 import hwmodels
 from experiments.benchmarks.harness import row
 from hwmodels import catalog
-from hwmodels.compute.calibrated_gpu import CalibratedGpu
-from hwmodels.compute.systolic.array import OnChipBuffer, SystolicArray
-from hwmodels.step.energy import step_energy
+from hwmodels.compute.systolic.array import OnChipBuffer
+from hwmodels.compute.systolic.unit import SystolicUnit
 
 #: Points of one call. Values and gradients of this many, 6 MB, stay in the caches; four times as many are a third slower.
 CHUNK = 1 << 13
@@ -72,7 +71,7 @@ def decode_device() -> hwmodels.Device:
 def systolic_device() -> hwmodels.Device:
     """An array of as many elements as the device has multiply-adds per cycle, with buffers that keep up."""
     buffer = OnChipBuffer(bandwidth_bytes_per_s=1e12, access_bytes=32.0, access_energy_j=1e-11)
-    array = SystolicArray(128.0, 256.0, 1e9, 1e-12, buffer, buffer, buffer)
+    array = SystolicUnit(128.0, 256.0, 1e9, 1e-12, buffer, buffer, buffer)
     return dataclasses.replace(catalog.device("cassandra-npu"), matrix_unit=array)
 
 
@@ -83,6 +82,11 @@ UNIT_DEVICES: dict[str, Callable[[], hwmodels.Device]] = {
     "FPGA array, alveo-v80": lambda: catalog.device("alveo-v80"),
     "matrix-vector NPU, hexagon-v75": lambda: catalog.device("hexagon-v75"),
     "near-memory unit, elmoe3d-hb8": lambda: catalog.device("elmoe3d-hb8"),
+}
+
+#: Units that do not time a single product by themselves -> what does.
+PRODUCT_TIMES: dict[str, Callable[[hwmodels.Device], Callable[..., Any]]] = {
+    "GPU, calibrated, a100-sxm-80gb": lambda device: device.matrix_unit.gemm(device).product_time,
 }
 
 
@@ -130,10 +134,8 @@ def draw_points(
 def decode_cost(point: Point, temperature: float = 0.0) -> tuple[jax.Array, jax.Array]:
     """Seconds and joules of one decode step; 0 J where the device's energy is not known."""
     work = hwmodels.decode_operators(point.architecture, point.workload, footprint=point.footprint)
-    seconds = hwmodels.work_time(point.device, work, temperature=temperature).total_s
-    if point.device.chip is None:
-        return seconds, jnp.zeros_like(seconds)
-    return seconds, step_energy(point.device, work, time_s=seconds).total_j
+    cost = hwmodels.step_cost(point.device, work, temperature=temperature)
+    return cost.total_s, jnp.zeros_like(cost.total_s) if cost.energy is None else cost.energy.total_j
 
 
 def log_energy_delay(point: Point, temperature: float = 0.0) -> jax.Array:
@@ -199,7 +201,7 @@ def matrix_units(chunk: int = CHUNK, repeats: int = REPEATS) -> list[dict[str, A
     for name, make in UNIT_DEVICES.items():
         try:
             device = make()
-            check_unit(device)
+            check_unit(device, PRODUCT_TIMES[name](device) if name in PRODUCT_TIMES else None)
             with_unit, without = (
                 measure(decode_cost, [draw_points(chunk, device=one, seed=seed) for seed in range(3)], repeats=repeats)
                 for one in (device, dataclasses.replace(device, matrix_unit=None))
@@ -216,22 +218,23 @@ def matrix_units(chunk: int = CHUNK, repeats: int = REPEATS) -> list[dict[str, A
     return rows
 
 
-def check_unit(device: hwmodels.Device) -> None:
+def check_unit(device: hwmodels.Device, product_time: Callable[..., Any] | None = None) -> None:
     """A step's products take as long as the unit says that they take one by one.
 
+    Args:
+        product_time: of one product; the unit's own method unless given.
     Raises:
         AssertionError: they do not.
     """
     workload, footprint = hwmodels.Workload(batch=3.0), hwmodels.uniform_footprint(5.0)
     work = hwmodels.decode_operators(catalog.architecture("llama-3.1-8b"), workload, footprint=footprint)
     assert work.shapes is not None
-    found = hwmodels.compute_time(device, work)
-    unit = device.matrix_unit
-    unit = unit.gemm(device) if isinstance(unit, CalibratedGpu) else unit
+    one_product = product_time or device.matrix_unit.product_time
+    found = hwmodels.step_cost(device, work).compute_s
     for name in ("qkv", "down", "lm_head"):
         place = hwmodels.OPERATORS.index(name)
         m, k, n, bits = (leaf[place] for leaf in (work.shapes.m, work.shapes.k, work.shapes.n, work.shapes.weight_bits))
-        alone = unit.product_time(m, k, n, weight_bits=bits) * work.launches[place]
+        alone = one_product(m, k, n, weight_bits=bits) * work.launches[place]
         assert np.isclose(found[place], alone, rtol=1e-4), f"{name} takes {found[place]:.3g} s, alone {alone:.3g} s"
 
 

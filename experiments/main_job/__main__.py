@@ -20,12 +20,13 @@ from jaxspec.files import to_json, write_text
 from jaxspec.models import init_params
 from jaxspec.report.terminal import Table, new_console
 from jaxspec.runs import Reporter, RunDirectory
+from jaxspec.speculate import GREEDY, count_mismatches, decode_chains
+from jaxspec.speculate.drafts import self_draft
+from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies import TuneConfig, tune
 from jaxspec.studies.measured.chains import ChainDecoding
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.work import begin_work
-from jaxspec.tune import Decoding, count_mismatches, decode_prompts
-from jaxspec.tune.proof import continuation_length
 
 DEVICES = ("rtx-4090", "jetson-agx-orin", "cassandra-npu")
 BARS = {"tuned_vs_grid": 1.06, "tuned_vs_uniform": 1.03, "tuned_vs_default": 1.12}
@@ -69,23 +70,21 @@ def equality_rows(prompts: int, out: Path, reporter: Reporter) -> list[dict[str,
     directory = RunDirectory("tune", config, inputs={}, out=out / "equality", force=True)
     run = begin_work(config, directory, reporter)
     hard = HardDrafts(run, continuation_length(config.output_tokens))
-    greedy = Decoding(greedy=True, temperature=0.0)
-    reference = ChainDecoding(hard).autoregressive(greedy)
+    reference = ChainDecoding(hard).autoregressive(GREEDY)
     extreme = {spec.name: spec.high for spec in run.setup.scheme.knob_specs}
     pruned = uniform_knobs(run.setup.scheme, run.setup.config, extreme)
     random_draft = jax.tree.map(jnp.asarray, init_params(run.setup.config, jax.random.key(1)))
     drafts = {"95 % pruned, 7 bits cut": hard.params(pruned), "random weights": random_draft}
     rows = []
     for name, draft in drafts.items():
-        counted = decode_prompts(
+        counted = decode_chains(
             run.setup.params,
-            draft,
             run.setup.config,
+            self_draft(run.setup.config, draft, pruned),
             run.setup.prompts,
-            knobs=pruned,
-            draft_length=5,
+            5,
             num_tokens=config.output_tokens,
-            decoding=greedy,
+            decoding=GREEDY,
             seed=config.seed,
         )
         found = count_mismatches(counted, reference, config.prompt_tokens, config.output_tokens)

@@ -16,7 +16,6 @@ import numpy as np
 
 from experiments.tree_search.comparison import BASELINES, PRIOR, compare, tree_growths
 from experiments.tree_search.recording import (
-    GREEDY,
     Recorded,
     Settings,
     Target,
@@ -30,25 +29,25 @@ from jaxspec.files import to_json, write_text
 from jaxspec.models.embedded import EMBEDDED_NAME, HEAD_NAME, SMALL_NAME, load_model
 from jaxspec.report.terminal import Table, new_console
 from jaxspec.runs.progress import Reporter
-from jaxspec.studies.tree.drafts import NamedDraft, make_draft
-from jaxspec.studies.tree.measuring import decode_prompts_with_tree
-from jaxspec.trees.optimal_tree import RankedTree
+from jaxspec.speculate.drafts import ReadyDraft, make_draft
+from jaxspec.speculate.proof import decode_prompts
+from jaxspec.speculate.sampling import GREEDY
 from jaxspec.trees.rank_traces import cycles_along_text
-from jaxspec.trees.topology import tree_from_parents
+from jaxspec.trees.ranked_tree import RankedTree
 
 #: Nodes of the tree that is decoded for proof.
 PROOF_NODES = 15
 
 
 def prove(
-    target: Target, draft: NamedDraft, recorded: Recorded, growth: RankedTree, settings: Settings
+    target: Target, draft: ReadyDraft, recorded: Recorded, growth: RankedTree, settings: Settings
 ) -> dict[str, Any]:
     """Decode held-out prompts with one tree: what is counted, and what the ranks said."""
     nodes = min(PROOF_NODES, settings.nodes)
-    tree = tree_from_parents(growth.parent[:nodes], rank=growth.rank[:nodes])
+    tree = growth.first(nodes).tree()
     assert recorded.context is not None, "prompts of several lengths cannot be decoded together"
     texts = target.texts[recorded.context, "held_out"]
-    counted = decode_prompts_with_tree(
+    counted = decode_prompts(
         target.params,
         target.loaded.config,
         draft,

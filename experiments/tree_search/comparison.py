@@ -8,9 +8,10 @@ import numpy as np
 
 from experiments.tree_search.recording import Recorded, Settings
 from jaxspec.studies.tree.growth import Search, grow
-from jaxspec.trees.aat_law import fit_aat_law, r_squared
-from jaxspec.trees.optimal_tree import RankedTree
+from jaxspec.trees.aat_fit import fit_aat_law
+from jaxspec.trees.aat_law import r_squared
 from jaxspec.trees.rank_traces import AATBySize, aat_by_size
+from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.searches import maximal_tree
 from jaxspec.trees.text_ratios import paired_difference
 

@@ -14,17 +14,14 @@ from jaxspec.compress import DEFAULT_SCHEME, hard_draft, uniform_knobs
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.runs.progress import Reporter
 from jaxspec.speculate.chunks import CHUNK
-from jaxspec.studies.tree.drafts import NamedDraft, self_draft
-from jaxspec.studies.tree.measuring import record_ranks
+from jaxspec.speculate.drafts import ReadyDraft, self_draft
+from jaxspec.speculate.proof import decode_chains, record_ranks
+from jaxspec.speculate.sampling import GREEDY
 from jaxspec.text import load_text, windows
 from jaxspec.trees.rank_traces import RankTraces
 from jaxspec.tune.calibration import calibrate, target_params
-from jaxspec.tune.hard import Decoding
-from jaxspec.tune.proof import decode_prompts
 
 __all__ = ["Recorded", "Settings", "Target", "compressed_target", "load_target", "pooled", "record"]
-
-GREEDY = Decoding(greedy=True, temperature=0.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +76,7 @@ def pooled(parts: Sequence[Recorded]) -> Recorded:
 def load_target(loaded: LoadedModel, settings: Settings, reporter: Reporter) -> Target:
     """The network, and its continuation of all prompts."""
     params = target_params(loaded.params)
+    no_draft = self_draft(loaded.config, params, uniform_knobs(DEFAULT_SCHEME, loaded.config))
     text = load_text("stdlib", loaded.tokenizer)
     texts = {}
     with reporter.bar("continuing the prompts", settings.chunks) as bar:
@@ -87,12 +85,12 @@ def load_target(loaded: LoadedModel, settings: Settings, reporter: Reporter) -> 
                 ("calibration", text.calibration, settings.calibration_prompts),
                 ("held_out", text.held_out, settings.prompts),
             ):
-                decoded = decode_prompts(
+                decoded = decode_chains(
                     params,
-                    None,
                     loaded.config,
+                    no_draft,
                     windows(tokens, count, context, settings.seed),
-                    knobs=uniform_knobs(DEFAULT_SCHEME, loaded.config),
+                    0,
                     num_tokens=settings.recorded_tokens,
                     decoding=GREEDY,
                     seed=settings.seed,
@@ -102,7 +100,7 @@ def load_target(loaded: LoadedModel, settings: Settings, reporter: Reporter) -> 
     return Target(loaded, params, texts)
 
 
-def compressed_target(target: Target) -> NamedDraft:
+def compressed_target(target: Target) -> ReadyDraft:
     """The draft "self", compressed as `jaxspec evaluate` does unless told otherwise."""
     config = target.loaded.config
     knobs = uniform_knobs(DEFAULT_SCHEME, config)
@@ -113,10 +111,10 @@ def compressed_target(target: Target) -> NamedDraft:
     return self_draft(config, jax.tree.map(lambda x: x.astype(jnp.float32), compressed), knobs)
 
 
-def record(target: Target, draft: NamedDraft, settings: Settings, reporter: Reporter) -> list[Recorded]:
+def record(target: Target, draft: ReadyDraft, settings: Settings, reporter: Reporter) -> list[Recorded]:
     """Ranks on both splits, for every context."""
     found = []
-    with reporter.bar(f"ranks of {draft.name}", settings.chunks) as bar:
+    with reporter.bar(f"ranks of {draft.draft.name}", settings.chunks) as bar:
         for context in settings.contexts:
             traces = {
                 split: record_ranks(

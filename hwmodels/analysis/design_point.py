@@ -7,36 +7,21 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from hwmodels.compute.roofline import unit_of
 from hwmodels.device import Device
 from hwmodels.network.architecture import Architecture
-from hwmodels.network.footprint import UNCOMPRESSED_BITS, Footprint, uniform_footprint
-from hwmodels.network.operators import (
-    OperatorWork,
-    StepShape,
-    decode_step,
-    draft_step,
-    prefill_step,
-    stack_steps,
-    verify_step,
-)
+from hwmodels.network.footprint import Footprint
+from hwmodels.network.operators import prefill_step
 from hwmodels.network.workload import Workload
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.speculation.chains import SpeculationResult, best, speculation_speedup
-from hwmodels.speculation.plan import Acceptance
+from hwmodels.speculation.cycle import baseline_steps, plan_steps, price_decoding
+from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost
+from hwmodels.speculation.plan import Acceptance, chain_plan
 from hwmodels.step.capacity import held_bytes, longest_context
-from hwmodels.step.energy import StepEnergy, step_energy
-from hwmodels.step.step_time import StepTime, work_time
+from hwmodels.step.priced_steps import PricedStep, price_steps
 
-__all__ = ["DesignPoint", "PricedStep", "Steps", "chip_area", "design_point", "priced_steps"]
-
-
-@flax.struct.dataclass
-class PricedStep:
-    """One step: what it executes, how long it takes, what energy it takes."""
-
-    work: OperatorWork
-    time: StepTime
-    energy: StepEnergy | None  # None where the device's energy is not known
+__all__ = ["DesignPoint", "Steps", "chip_area", "design_point", "priced_steps"]
 
 
 @flax.struct.dataclass
@@ -65,6 +50,7 @@ class DesignPoint:
     held_bytes: Float[Array, "*b"]  # weights and KV as they are stored
     capacity_bytes: Float[Array, "*b"]  # of all memories
     longest_context_tokens: Float[Array, "*b"]  # per sequence, with this batch
+    output_s: Float[Array, "*b"]  # to decode a sequence's output tokens, at this context
     energy_per_token_j: Float[Array, "*b"] | None  # per token and sequence
     energy_per_token_ar_bf16_j: Float[Array, "*b"] | None
     area_m2: Float[Array, "*b"] | None  # of the chip with its decoders; None where it is not known: see `chip_area`
@@ -86,21 +72,11 @@ def priced_steps(
         draft_length: >= 0; a verification has one token more.
         temperature: one number in [0, 1], of the smooth maximum; 0 is exact.
     """
-    shapes = [
-        prefill_step(workload, footprint=footprint),
-        decode_step(workload, footprint=uniform_footprint(UNCOMPRESSED_BITS)),
-        decode_step(workload, footprint=footprint),
-        draft_step(workload, footprint=footprint),
-        verify_step(workload, footprint=footprint, verify_tokens=as_float(draft_length) + 1.0),
-    ]
-
-    def price(shape: StepShape) -> PricedStep:
-        work = shape.operators(architecture)
-        time = work_time(device, work, temperature=temperature)
-        return PricedStep(work, time, None if device.chip is None else step_energy(device, work, time_s=time.total_s))
-
-    priced = jax.vmap(price)(stack_steps(shapes))
-    return Steps(*(jax.tree.map(lambda leaf, i=i: leaf[i], priced) for i in range(len(shapes))))
+    plan = chain_plan(draft_length)
+    draft, verify = plan_steps(workload, footprint, plan)
+    shapes = [prefill_step(workload, footprint=footprint), *baseline_steps(workload, footprint), draft, verify]
+    prefill, bf16, stored, drafts, verify = price_steps(device, architecture, shapes, temperature=temperature)
+    return Steps(prefill, bf16, stored, jax.tree.map(lambda leaf: leaf[0], drafts), verify)
 
 
 def design_point(
@@ -110,6 +86,7 @@ def design_point(
     workload: Workload,
     footprint: Footprint,
     acceptance: Acceptance,
+    draft_cost: DraftCost = COMPRESSED_COPY,
     temperature: Number = 0.0,
     result: SpeculationResult | None = None,
 ) -> DesignPoint:
@@ -118,6 +95,7 @@ def design_point(
     Args:
         device, architecture, workload, footprint: leaves are single numbers; `vmap` for more.
         acceptance: conditional "position".
+        draft_cost: what the draft runs; leaves are single numbers.
         temperature: one number in [0, 1], of the smooth maximum; 0 is exact.
         result: of `speculation_speedup` for the same arguments, where it is at hand.
     Gradient: that of the chosen draft length, which itself is piecewise constant.
@@ -129,6 +107,7 @@ def design_point(
             workload=workload,
             footprint=footprint,
             acceptance=acceptance,
+            draft_cost=draft_cost,
             temperature=temperature,
         )
     chosen = best(result)
@@ -138,20 +117,19 @@ def design_point(
     capacity = sum(as_float(tier.capacity_bytes) for tier in (device.memory, *device.spill))
     energy = ar_energy = None
     if device.chip is not None:
-        length = chosen.draft_length.astype(chosen.cycle_s.dtype)
-        steps = priced_steps(
+        # Of the chosen length alone: energies of all lengths would cost more than the steps of this one again.
+        priced = price_decoding(
             device,
             architecture,
-            workload=workload,
             footprint=footprint,
-            draft_length=length,
+            draft_cost=draft_cost,
+            workload=workload,
+            plan=chain_plan(chosen.draft_length),
             temperature=temperature,
         )
-        draft_j, verify_j, ar_j = (
-            step.energy.total_j for step in (steps.draft, steps.verify, steps.ar_bf16) if step.energy is not None
-        )
-        energy = (length * draft_j + verify_j) / chosen.tokens_per_cycle / batch
-        ar_energy = ar_j / batch
+        cycle_j, ar = priced.cycle.energy_j, priced.baselines.bf16.cost.energy
+        energy = None if cycle_j is None else cycle_j / chosen.tokens_per_cycle / batch
+        ar_energy = None if ar is None else ar.total_j / batch
     return DesignPoint(
         draft_length=chosen.draft_length,
         tokens_per_cycle=chosen.tokens_per_cycle,
@@ -164,6 +142,7 @@ def design_point(
         held_bytes=held.total,
         capacity_bytes=jnp.asarray(capacity),
         longest_context_tokens=longest_context(architecture, budget_bytes=capacity, batch=batch, **stored),
+        output_s=as_float(workload.output_tokens) * chosen.cycle_s / chosen.tokens_per_cycle,
         energy_per_token_j=energy,
         energy_per_token_ar_bf16_j=ar_energy,
         area_m2=chip_area(device),
@@ -186,7 +165,7 @@ def chip_area(device: Device) -> Float[Array, "*b"] | None:
     fixed = jnp.asarray(as_float(device.chip.area_m2) + decoders)
     if device.matrix_unit is None:
         return fixed
-    elements = getattr(device.matrix_unit, "elements", None)
+    elements = unit_of(device).elements
     if elements is None or device.chip.element_area_m2 is None:
         return None
     return fixed + as_float(elements) * as_float(device.chip.element_area_m2)

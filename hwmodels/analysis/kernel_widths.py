@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import jax
 import numpy as np
 
-from hwmodels.compute.calibrated_gpu import CalibratedGpu
+from hwmodels.compute.roofline import unit_of
 from hwmodels.device import Device
 from hwmodels.network.footprint import UNCOMPRESSED_BITS, Footprint
 
@@ -48,10 +48,10 @@ def kernel_widths(device: Device, footprint: Footprint) -> KernelWidths | None:
     Returns:
         None for a device that is not calibrated: it has no kernels, but rates.
     """
-    unit = device.matrix_unit
-    if not isinstance(unit, CalibratedGpu):
+    kernels = unit_of(device).measured
+    if kernels is None:
         return None
-    measured = unit.weight_widths
+    measured = kernels.weight_widths
     read = [
         bits
         for weights in (footprint.draft_weight_bits, footprint.target_weight_bits)
@@ -65,9 +65,7 @@ def kernel_widths(device: Device, footprint: Footprint) -> KernelWidths | None:
         measured=measured,
         interpolated=tuple(between),
         extrapolated=tuple(bits for bits in others if bits not in between),
-        extrapolated_kv=tuple(
-            bits for bits in kv if unit.attention is not None and abs(bits - UNCOMPRESSED_BITS) > _SAME_BITS
-        ),
+        extrapolated_kv=tuple(bits for bits in kv if kernels.attention and abs(bits - UNCOMPRESSED_BITS) > _SAME_BITS),
     )
 
 
@@ -79,8 +77,8 @@ def kernel_remarks(device: Device, footprint: Footprint) -> list[str]:
     Args:
         device, footprint: as of `kernel_widths`.
     """
-    found = kernel_widths(device, footprint)
-    if found is None:
+    found, kernels = kernel_widths(device, footprint), unit_of(device).measured
+    if found is None or kernels is None:
         return []
     remarks = []
     for nearest in (found.measured[0], found.measured[-1]):
@@ -103,7 +101,7 @@ def kernel_remarks(device: Device, footprint: Footprint) -> list[str]:
             f"extrapolated: KV of {_in_words(found.extrapolated_kv)} bits; attention is measured with 16 bits, "
             "its bytes are scaled"
         )
-    return [*remarks, *device.matrix_unit.remarks]
+    return [*remarks, *kernels.remarks]
 
 
 def _distinct(leaves: Iterable[object]) -> list[float]:

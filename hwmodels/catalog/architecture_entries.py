@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hwmodels.catalog.entries import COUNT, FLAG, NOT_NEGATIVE, WHOLE, Entry, EntryError, Rule, parse_entry
+from hwmodels.catalog.entries import Entry, EntryError, parse_entry
 from hwmodels.network.architecture import Architecture
+from hwmodels.numerics.fields import COUNT, FLAG, NOT_NEGATIVE, WHOLE, Rule
 
 __all__ = ["ARCHITECTURE_RULES", "checked_architecture", "parse_architecture"]
 

@@ -17,8 +17,9 @@ import numpy as np
 
 from hwmodels.catalog.entries import EntryError, UnknownNameError, near_matches
 from hwmodels.compute.calibrated_gpu import CalibratedGpu
-from hwmodels.compute.gpu import GemmCoefficients, GpuGemm
+from hwmodels.compute.gpu import GpuGemm
 from hwmodels.compute.gpu_attention import GpuAttention
+from hwmodels.compute.gpu_formats import GemmCoefficients
 
 __all__ = [
     "LARGEST_HELD_OUT_ERROR",

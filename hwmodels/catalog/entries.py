@@ -15,8 +15,10 @@ import difflib
 import math
 import sys
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+from hwmodels.numerics.fields import FLAG, Rule
 
 
 class EntryError(ValueError):
@@ -27,23 +29,8 @@ class UnknownNameError(ValueError):
     """No catalog entry has this name: one line with what came, what is near, and all that is allowed."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Rule:
-    """What a field's value must be, in words and as a test of a finite float."""
-
-    words: str
-    holds: Callable[[float], bool]
-
-
 #: Sizes that single precision holds with room for products; other numbers are slips.
 SMALLEST, LARGEST = 1e-30, 1e30
-
-POSITIVE = Rule("a positive number", lambda value: value > 0)
-NOT_NEGATIVE = Rule("a number >= 0", lambda value: value >= 0)
-SHARE = Rule("a number in (0, 1]", lambda value: 0 < value <= 1)
-COUNT = Rule("a positive whole number", lambda value: value > 0 and value.is_integer())
-WHOLE = Rule("a whole number >= 0", lambda value: value >= 0 and value.is_integer())
-FLAG = Rule("true or false", lambda value: value in (0.0, 1.0))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,13 +5,14 @@ Peak rate and bandwidth are the device's own, so that changing them changes the 
 the device's roof.
 
 Of the formats that were measured each operator is timed with each one's kernels, and the times are mixed as
-`hwmodels.compute.gpu.format_shares` says: so that fewer bits never take longer. `hwmodels.analysis.kernel_widths` says
+`hwmodels.compute.gpu_formats.format_shares` says: so that fewer bits never take longer. `hwmodels.analysis.kernel_widths` says
 which widths of a footprint have no kernel of their own.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 import flax.struct
 import jax.numpy as jnp
@@ -19,10 +20,15 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from hwmodels.compute import gpu_attention
-from hwmodels.compute.gpu import GemmCoefficients, GpuGemm, at_width, format_shares, stack_widths, width_in_format
+from hwmodels.compute.gpu import GpuGemm, at_width
 from hwmodels.compute.gpu_attention import GpuAttention
+from hwmodels.compute.gpu_formats import GemmCoefficients, format_shares, stack_widths, width_in_format
+from hwmodels.compute.products import products_of
+from hwmodels.compute.roofline import ROOFLINE
+from hwmodels.compute.unit import MeasuredKernels, UnitTimes
 from hwmodels.device import Device
-from hwmodels.network.operators import MATRIX_OPERATORS, OPERATORS, OperatorWork
+from hwmodels.network.operators.work import MATRIX_OPERATORS, OPERATORS, OperatorWork
+from hwmodels.numerics.fields import POSITIVE, number
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.numerics.units import BITS_PER_BYTE
 
@@ -38,9 +44,16 @@ _BESIDE_PRODUCTS = np.array([name.endswith("gate_up") or name not in MATRIX_OPER
 class CalibratedGpu:
     """Fitted numbers of a GPU; leaves are single numbers: `vmap` for more."""
 
-    multiprocessors: Leaf  # > 0
+    short_title: ClassVar[str] = "calibrated"
+    title: ClassVar[str] = "a GPU with measured kernels"
+    unpacking: ClassVar[str] = (
+        "The measured kernels unpack their own weights; unpacking any other format is taken to cost no more, which is "
+        "optimistic."
+    )
+
     formats: tuple[GemmCoefficients, ...]  # one for each of `weight_widths`
     attention: GpuAttention | None  # without a bandwidth of its own; None: attention runs at the roof
+    multiprocessors: Leaf = number(POSITIVE)  # > 0
     #: Bits per weight of the formats, increasing.
     weight_widths: tuple[float, ...] = flax.struct.field(pytree_node=False, default=(16.0,))
     #: Of the smooth maximum that joins arithmetic and memory; the coefficients were fitted with it.
@@ -53,6 +66,11 @@ class CalibratedGpu:
         """Multiprocessors, "*b": what `Chip.element_area_m2` is the area of one of."""
         return as_float(self.multiprocessors)
 
+    @property
+    def measured(self) -> MeasuredKernels:
+        """Widths of the fitted formats, whether attention is fitted, and the remarks."""
+        return MeasuredKernels(self.weight_widths, self.attention is not None, self.remarks)
+
     def kernels(self, work: OperatorWork) -> list[tuple[CalibratedGpu, OperatorWork]]:
         """For each format this GPU with that format alone, and the work with weights as its kernels read them."""
         if len(self.weight_widths) == 1:
@@ -60,16 +78,16 @@ class CalibratedGpu:
         return [
             (
                 dataclasses.replace(self, formats=(self.formats[i],), weight_widths=(width,)),
-                _stored_at(work, width_in_format(self.weight_widths, i, _weight_bits(work))),
+                _stored_at(work, width_in_format(self.weight_widths, i, products_of(work).weight_bits)),
             )
             for i, width in enumerate(self.weight_widths)
         ]
 
     def kernel_shares(
-        self, work: OperatorWork, times: Float[Array, "... operator kernel"]
+        self, work: OperatorWork, total_s: Float[Array, "... operator kernel"]
     ) -> Float[Array, "... operator kernel"]:
         """How much each of `kernels` counts; see `format_shares`."""
-        return format_shares(self.weight_widths, _weight_bits(work), times)
+        return format_shares(self.weight_widths, products_of(work).weight_bits, total_s)
 
     def gemm(self, device: Device) -> GpuGemm:
         """The model of single products on this device."""
@@ -87,59 +105,41 @@ class CalibratedGpu:
         assert self.attention is not None
         return dataclasses.replace(self.attention, bandwidth_bytes_per_s=as_float(device.memory.bandwidth_bytes_per_s))
 
-    def operator_compute_time(
-        self, device: Device, work: OperatorWork, roof_s: Float[Array, "... operator"], *, temperature: Number = 0.0
-    ) -> Float[Array, "... operator"]:
-        """Seconds of arithmetic of each operator; `roof_s` is what the device's roof says."""
-        shapes = work.shapes
-        assert shapes is not None
-        m, k, n, bits, products = (
-            x[..., _MATRICES] for x in (shapes.m, shapes.k, shapes.n, shapes.weight_bits, shapes.products)
-        )
-        product_s = self.gemm(device).product_time(m, k, n, weight_bits=bits, temperature=temperature)
-        return roof_s.at[..., _MATRICES].set(product_s * products * work.launches[..., _MATRICES])
-
-    def streaming_share(self, device: Device, work: OperatorWork) -> Float[Array, "... operator"]:
-        """Share of the memory's bandwidth that each operator reaches, in (0, 1]."""
-        shapes = work.shapes
-        assert shapes is not None
-        share = jnp.full_like(work.flops, as_float(device.memory.efficiency))
-        bits = shapes.weight_bits[..., _MATRICES]
-        share = share.at[..., _MATRICES].set(at_width(self.gemm(device), bits).memory_efficiency)
-        if self.attention is None:
-            return share
-        launches = jnp.maximum(work.launches[..., _ATTENTION], 1.0)
-        # All that attention moves: a share by the cache alone would let a smaller cache slow down everything else.
-        moved = (work.kv_bytes + work.activation_bytes)[..., _ATTENTION] / launches
-        return share.at[..., _ATTENTION].set(gpu_attention.streaming_share(self.attention_on(device), moved))
-
-    def operator_launch_time(self, device: Device, work: OperatorWork) -> Float[Array, "... operator"]:
-        """Seconds per launch of each operator, beside arithmetic and traffic.
+    def operator_times(self, work: OperatorWork, device: Device, *, temperature: Number = 0.0) -> UnitTimes:
+        """Products and attention as their fitted kernels, everything else at the device's roofline; see `ComputeUnit`.
 
         The measured products do not include the gated product, which is a launch of its own behind the one of "gate_up".
         """
-        shapes = work.shapes
-        assert shapes is not None
-        launch_s = jnp.full_like(work.flops, as_float(device.operator_latency_s))
-        m, k, n, bits = (x[..., _MATRICES] for x in (shapes.m, shapes.k, shapes.n, shapes.weight_bits))
-        products_s = self.gemm(device).launch_time(m, k, n, weight_bits=bits)
-        launch_s = jnp.where(_BESIDE_PRODUCTS, launch_s, 0.0)
-        launch_s = launch_s.at[..., _MATRICES].add(products_s)
-        if self.attention is None:
-            return launch_s
-        attention_s = gpu_attention.launch_time(self.attention_on(device), shapes.n[..., _ATTENTION])
-        return launch_s.at[..., _ATTENTION].set(attention_s)
-
-
-def _weight_bits(work: OperatorWork) -> Float[Array, "... operator"]:
-    assert work.shapes is not None
-    return jnp.asarray(work.shapes.weight_bits)
+        roof, gemm, shapes = ROOFLINE.operator_times(work, device), self.gemm(device), products_of(work)
+        m, k, n, bits, products = (
+            leaf[..., _MATRICES] for leaf in (shapes.m, shapes.k, shapes.n, shapes.weight_bits, shapes.products)
+        )
+        product_s = gemm.product_time(m, k, n, weight_bits=bits, temperature=temperature)
+        compute_s = roof.compute_s.at[..., _MATRICES].set(product_s * products * work.launches[..., _MATRICES])
+        launch_s = jnp.where(_BESIDE_PRODUCTS, roof.launch_s, 0.0)
+        launch_s = launch_s.at[..., _MATRICES].add(gemm.launch_time(m, k, n, weight_bits=bits))
+        share = jnp.broadcast_to(roof.memory_share[0], compute_s.shape)
+        share = share.at[..., _MATRICES].set(at_width(gemm, bits).memory_efficiency)
+        if self.attention is not None:
+            attention = self.attention_on(device)
+            launches = jnp.maximum(work.launches[..., _ATTENTION], 1.0)
+            # All that attention moves: a share by the cache alone would let a smaller cache slow down everything else.
+            moved = (work.kv_bytes + work.activation_bytes)[..., _ATTENTION] / launches
+            share = share.at[..., _ATTENTION].set(gpu_attention.streaming_share(attention, moved))
+            joined_s = gpu_attention.launch_time(attention, shapes.n[..., _ATTENTION])
+            launch_s = launch_s.at[..., _ATTENTION].set(joined_s)
+        return dataclasses.replace(
+            roof,
+            compute_s=compute_s,
+            launch_s=launch_s,
+            memory_share=(share, *roof.memory_share[1:]),
+            overlap_temperature=self.overlap_temperature,
+        )
 
 
 def _stored_at(work: OperatorWork, bits: Float[Array, "... operator"]) -> OperatorWork:
     """The same work with each stored matrix read at other bits per weight."""
-    shapes = work.shapes
-    assert shapes is not None
+    shapes = products_of(work)
     m = _MATRICES
     elements = (shapes.k * shapes.n * shapes.products)[..., m] * work.launches[..., m]
     as_given = bits[..., m] == shapes.weight_bits[..., m]

@@ -16,31 +16,48 @@ Departs: the paper gives the sides of the arrays, no more. Which side lies over 
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from hwmodels.compute.products import products_of, with_products
+from hwmodels.compute.unit import SingleKernel, UnitTimes
 from hwmodels.compute.weight_slices import share_narrower
+from hwmodels.device import Device
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.network.operators.work import OperatorWork
+from hwmodels.numerics.fields import POSITIVE, SHARE, number
 from hwmodels.numerics.folds import smooth_ceil_div
-from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
 
 __all__ = ["FpgaArray", "seconds_per_token"]
 
 
 @flax.struct.dataclass
-class FpgaArray:
+class FpgaArray(SingleKernel):
     """A grid of processing elements. Every field is a leaf, "*b"."""
 
-    rows: Leaf  # PEs over k, >= 1
-    columns: Leaf  # PEs over n, >= 1
-    frequency_hz: Leaf  # > 0
-    macs_per_pe: Leaf = 1.0  # 16-bit products of a PE in a cycle, summed within it, > 0
-    packing: Leaf = 1.0  # narrow weights that share a multiplier, each for another output, >= 1
-    packed_below_bits: Leaf = 10.0  # weights of fewer stored bits are packed; 10 admits 8-bit ones with their scales
-    parallel_tokens: Leaf = 1.0  # tokens side by side, each with its share of the columns, in [1, columns]
-    efficiency: Leaf = 1.0  # share of the cycles in which the array does not wait for itself, in (0, 1]
-    launch_latency_s: Leaf = 0.0  # of one product's start: instructions, filling and draining, >= 0
+    short_title: ClassVar[str] = "FPGA array"
+    title: ClassVar[str] = "an FPGA's array of multiply-add elements"
+
+    rows: Leaf = number(POSITIVE)  # PEs over k, >= 1
+    columns: Leaf = number(POSITIVE)  # PEs over n, >= 1
+    frequency_hz: Leaf = number(POSITIVE)  # > 0
+    macs_per_pe: Leaf = number(POSITIVE, default=1.0)  # 16-bit products of a PE in a cycle, summed within it, > 0
+    packing: Leaf = number(
+        POSITIVE, default=1.0
+    )  # narrow weights that share a multiplier, each for another output, >= 1
+    packed_below_bits: Leaf = number(
+        POSITIVE, default=10.0
+    )  # weights of fewer stored bits are packed; 10 admits 8-bit ones with their scales
+    parallel_tokens: Leaf = number(
+        POSITIVE, default=1.0
+    )  # tokens side by side, each with its share of the columns, in [1, columns]
+    efficiency: Leaf = number(
+        SHARE, default=1.0
+    )  # share of the cycles in which the array does not wait for itself, in (0, 1]
 
     @property
     def elements(self) -> Leaf:
@@ -73,12 +90,13 @@ class FpgaArray:
         cycles_per_s = as_float(self.frequency_hz) * as_float(self.efficiency)
         return passes * row_folds * column_folds / cycles_per_s
 
-    def launch_time(
-        self, m: Number, k: Number, n: Number, *, weight_bits: Number = UNCOMPRESSED_BITS
-    ) -> Float[Array, "*b"]:
-        """Seconds per launch that overlap with nothing, the same for every shape."""
-        del m, k, n, weight_bits
-        return jnp.asarray(as_float(self.launch_latency_s))
+    def operator_times(self, work: OperatorWork, device: Device, *, temperature: Number = 0.0) -> UnitTimes:
+        """Products as `product_time` has them, everything else at the device's roofline; see `ComputeUnit`."""
+        unit, shapes = with_last_axis(self), products_of(work)
+        seconds = unit.product_time(
+            shapes.m, shapes.k, shapes.n, weight_bits=shapes.weight_bits, temperature=as_float(temperature)
+        )
+        return with_products(work, device, product_s=seconds)
 
 
 def seconds_per_token(

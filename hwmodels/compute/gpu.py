@@ -41,20 +41,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from hwmodels.compute.gpu_formats import GemmCoefficients, format_shares, width_in_format
 from hwmodels.numerics.folds import smooth_ceil_div
 from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.numerics.smoothing import smooth_maximum
 from hwmodels.numerics.units import BITS_PER_BYTE
-from hwmodels.step.roofline import smooth_maximum
 
 __all__ = [
     "TILINGS",
-    "GemmCoefficients",
     "GpuGemm",
     "at_width",
-    "format_shares",
     "gemm_time",
-    "stack_widths",
-    "width_in_format",
 ]
 
 _TILE_ROWS, _TILE_COLUMNS, _SPLITS = (16.0, 32.0, 64.0, 128.0), (64.0, 128.0, 256.0), (1.0, 4.0)
@@ -73,27 +70,6 @@ _VECTOR_ROWS = 4.0
 _PARTIAL_SUM_BYTES = 4.0
 
 _Ceiling: TypeAlias = Callable[[Leaf, Leaf], Leaf]
-
-
-@flax.struct.dataclass
-class GemmCoefficients:
-    """The fitted numbers of one weight format, or of several stacked along a last axis "*b width"; all >= 0."""
-
-    launch_s: Leaf  # fixed time of a launch
-    split_s: Leaf  # further time where k is split over multiprocessors that would idle
-    depth_s: Leaf  # further time per doubling of k
-    switch_s: Leaf  # further time from vector to matrix instructions
-    row_cost: (
-        Leaf  # further time of streaming from vector to matrix instructions, in reads of the weights at full bandwidth
-    )
-    memory_efficiency: Leaf  # share of the bandwidth that streaming reaches, in (0, 1]
-    compute_efficiency: (
-        Leaf  # share of the peak that a large tile reaches; may exceed 1, as the soft minimum undercuts it
-    )
-    operand_cost: Leaf  # FLOP forgone per operand byte brought to a multiprocessor
-    wave_rounding: Leaf  # share of the last, partly filled wave that is waited for, in [0, 1]
-    sag_exponent: Leaf
-    prologue_elements: Leaf  # time of a tile before its first product, in elements of k
 
 
 @flax.struct.dataclass
@@ -154,11 +130,6 @@ class GpuGemm:
         )
 
 
-def stack_widths(formats: Sequence[GemmCoefficients]) -> GemmCoefficients:
-    """Coefficients of several formats (leaves "*b") as one tree with leaves "*b width", in the order given."""
-    return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf, float) for leaf in leaves], axis=-1), *formats)
-
-
 def at_width(unit: GpuGemm, weight_bits: Number) -> GemmCoefficients:
     """Coefficients at any width: those of a format at its width, those of the nearest one outside all widths.
 
@@ -187,59 +158,6 @@ def at_width(unit: GpuGemm, weight_bits: Number) -> GemmCoefficients:
         return sum(steps, start=leaf[..., 0])
 
     return jax.tree.map(joined, unit.coefficients)
-
-
-def width_in_format(widths: Sequence[float], index: int, weight_bits: Number) -> Float[Array, "*b"]:
-    """Bits per weight at which a format's kernel is timed for weights of `weight_bits`: its own width as a rule.
-
-    The narrowest format's bytes are scaled below its width, the widest one's above.
-
-    Args:
-        widths: static, increasing; of the formats.
-        index: static; of the format.
-        weight_bits: "*b", >= 0.
-    """
-    bits = jnp.asarray(as_float(weight_bits))
-    if len(widths) == 1:
-        return bits
-    if index == 0:
-        return jnp.minimum(bits, widths[0])
-    if index == len(widths) - 1:
-        return jnp.maximum(bits, widths[-1])
-    return jnp.full_like(bits, widths[index])
-
-
-def format_shares(
-    widths: Sequence[float], weight_bits: Number, times: Float[Array, "*b format"]
-) -> Float[Array, "*b format"]:
-    """How much each format's kernel counts at a width, so that the mixed time never rises when bits fall.
-
-    At a measured width it is that format's kernel, or a wider one's where that is faster: weights can always be stored
-    wider, which is what an engine does for many tokens, where unpacking costs more than reading. Between two measured
-    widths the time goes from one to the other in proportion to the bits.
-
-    Args:
-        widths: static, increasing; of the formats.
-        weight_bits: "*b", >= 0.
-        times: "*b format", of each format's kernel at `width_in_format`.
-    Returns:
-        "*b format", in [0, 1], summing to 1; the time is the sum of shares times times.
-    Gradient: by `weight_bits` right but for kinks at the measured widths; none by the times, as the choice of a kernel is
-        piecewise constant.
-    """
-    count = len(widths)
-    own = jnp.eye(count, dtype=times.dtype)
-    least, chosen = times[..., -1], [jnp.broadcast_to(own[-1], times.shape)]
-    for index in range(count - 2, -1, -1):
-        keeps = times[..., index] <= least
-        chosen.insert(0, jnp.where(keeps[..., None], own[index], chosen[0]))
-        least = jnp.where(keeps, times[..., index], least)
-    bits = jnp.asarray(as_float(weight_bits))
-    shares = chosen[0]
-    for index, (low, high) in enumerate(itertools.pairwise(widths)):
-        position = jnp.clip((bits - low) / (high - low), 0.0, 1.0)[..., None]
-        shares = shares + position * (chosen[index + 1] - chosen[index])
-    return shares
 
 
 def gemm_time(

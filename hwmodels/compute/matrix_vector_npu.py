@@ -18,17 +18,23 @@ Departs: the paper does not say how the three overlap; strips are ours.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import dataclasses
+from typing import ClassVar, NamedTuple
 
 import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.compute.vector_units import VectorUnits, dequantization_time
+from hwmodels.compute.products import products_of, with_products
+from hwmodels.compute.unit import SingleKernel, UnitTimes
+from hwmodels.compute.vector_units import VectorUnits, dequantization_time, exponential_time
 from hwmodels.compute.weight_slices import share_narrower
+from hwmodels.device import Device
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.network.operators.work import OPERATORS, OperatorWork
+from hwmodels.numerics.fields import POSITIVE, choice, number, part
 from hwmodels.numerics.folds import smooth_ceil_div
-from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
 from hwmodels.numerics.smoothing import smooth_maximum
 from hwmodels.numerics.units import BITS_PER_BYTE
 
@@ -37,26 +43,35 @@ __all__ = ["SCHEDULES", "MatrixVectorNpu", "StageTimes", "stage_times"]
 #: How copying, converting and multiplying share time: on successive strips at once, or one after the other.
 SCHEDULES = ("pipelined", "serial")
 
+_ATTENTION = OPERATORS.index("attention")
+
 
 @flax.struct.dataclass
-class MatrixVectorNpu:
+class MatrixVectorNpu(SingleKernel):
     """A matrix unit with vector units and a DMA. Every field but `schedule` is a leaf, "*b", or a tree of leaves.
 
     Raises:
         ValueError: `schedule` is not in `SCHEDULES`.
     """
 
-    peak_flops_per_s: Leaf  # of the matrix unit on full tiles, > 0; a multiply-add counts 2
-    tile_rows: Leaf  # activations of a tile (m), >= 1
-    tile_depth: Leaf  # elements summed in a tile (k), >= 1
-    tile_columns: Leaf  # outputs of a tile (n), >= 1
-    vector: VectorUnits
+    short_title: ClassVar[str] = "tiles+vector"
+    title: ClassVar[str] = "a tiled matrix unit fed by vector units"
+    unpacking: ClassVar[str] = "Converting weights of few bits is the work of the vector units, and its time counts."
+
+    tile_rows: Leaf = number(POSITIVE)  # activations of a tile (m), >= 1
+    tile_depth: Leaf = number(POSITIVE)  # elements summed in a tile (k), >= 1
+    tile_columns: Leaf = number(POSITIVE)  # outputs of a tile (n), >= 1
+    vector: VectorUnits = part(VectorUnits)
     # From DRAM into on-chip memory, > 0. Where the memory tier prices the same bytes they are not moved twice: pipelined, the
     # slower of two equal times decides; serial, this copy is the one that is waited for. Infinite: the tier's alone.
-    dma_bytes_per_s: Leaf
-    converted_below_bits: Leaf = UNCOMPRESSED_BITS  # weights of fewer stored bits pass through the vector units
-    launch_latency_s: Leaf = 0.0  # of one product's start, overlapped with nothing, >= 0
-    schedule: str = flax.struct.field(pytree_node=False, default="pipelined")
+    dma_bytes_per_s: Leaf = number(POSITIVE)
+    converted_below_bits: Leaf = number(
+        POSITIVE, default=UNCOMPRESSED_BITS
+    )  # weights of fewer stored bits pass through the vector units
+    schedule: str = choice(*SCHEDULES)
+
+    #: Of the matrix unit on full tiles, > 0; a multiply-add counts 2. None: the roof's rate of the device.
+    peak_flops_per_s: Leaf = None
 
     def __post_init__(self) -> None:
         if self.schedule not in SCHEDULES:
@@ -84,12 +99,33 @@ class MatrixVectorNpu:
         slowest = smooth_maximum(stages, temperature)
         return slowest + (one_after_the_other - slowest) / strips
 
-    def launch_time(
-        self, m: Number, k: Number, n: Number, *, weight_bits: Number = UNCOMPRESSED_BITS
-    ) -> Float[Array, "*b"]:
-        """Seconds per launch that overlap with nothing, the same for every shape."""
-        del m, k, n, weight_bits
-        return jnp.asarray(as_float(self.launch_latency_s))
+    def operator_times(self, work: OperatorWork, device: Device, *, temperature: Number = 0.0) -> UnitTimes:
+        """Products as `product_time` has them, everything else at the device's roofline; see `ComputeUnit`.
+
+        Attention's exponentials are looked up by the vector units, beside its products or after them, by the schedule.
+        """
+        temperature = as_float(temperature)
+        unit, shapes = with_last_axis(self.on(device)), products_of(work)
+        seconds = unit.product_time(
+            shapes.m, shapes.k, shapes.n, weight_bits=shapes.weight_bits, temperature=temperature
+        )
+        times = with_products(work, device, product_s=seconds)
+        m, n, products, launches, products_s = (
+            leaf[..., _ATTENTION, None]
+            for leaf in (shapes.m, shapes.n, shapes.products, work.launches, times.compute_s)
+        )
+        exponentials_s = launches * exponential_time(unit.vector, m * n * products, temperature=temperature)
+        both = jnp.stack(jnp.broadcast_arrays(products_s, exponentials_s), axis=-1)
+        joined = jnp.sum(both, axis=-1) if self.schedule == "serial" else smooth_maximum(both, temperature)
+        compute_s = times.compute_s.at[..., _ATTENTION].set(joined[..., 0])
+        return dataclasses.replace(times, compute_s=compute_s)
+
+    def on(self, device: Device) -> MatrixVectorNpu:
+        """The same with the device's rate where it has none of its own."""
+        if self.peak_flops_per_s is not None:
+            return self
+        rate_flops_per_s = as_float(device.peak_flops_per_s) * as_float(device.compute_efficiency)
+        return dataclasses.replace(self, peak_flops_per_s=rate_flops_per_s)
 
 
 class StageTimes(NamedTuple):

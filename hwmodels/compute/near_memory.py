@@ -15,30 +15,42 @@ Departs: the paper prints "16 x 32 x 32" without naming the sides; 32 over k is 
 
 from __future__ import annotations
 
+import dataclasses
+from typing import ClassVar
+
 import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from hwmodels.compute.products import products_of, with_products
+from hwmodels.compute.unit import SingleKernel, UnitTimes
 from hwmodels.compute.weight_slices import METADATA_BITS, weight_slices
+from hwmodels.device import Device
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.network.operators.work import OperatorWork
+from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, number
 from hwmodels.numerics.folds import smooth_ceil_div
-from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
 
 __all__ = ["NearMemoryUnit", "active_share", "weight_fetches"]
 
 
 @flax.struct.dataclass
-class NearMemoryUnit:
+class NearMemoryUnit(SingleKernel):
     """Processing elements, each with a bank of its own. Every field is a leaf, "*b"."""
 
-    pes: Leaf  # >= 1
-    reuse: Leaf  # activations that a block of weights is multiplied with when it is fetched, >= 1
-    block_depth: Leaf  # weights of a block over k, >= 1
-    block_columns: Leaf  # weights of a block over n, >= 1
-    frequency_hz: Leaf  # block slices that a PE multiplies, or its bank delivers, in a second, > 0
-    slice_bits: Leaf = 8.0  # bits of a weight that are multiplied in a cycle, > 0
-    metadata_bits: Leaf = METADATA_BITS  # stored bits per weight that may belong to no value, >= 0
-    launch_latency_s: Leaf = 0.0  # of one product's start, >= 0
+    short_title: ClassVar[str] = "at banks"
+    title: ClassVar[str] = "processing elements at the memory's banks"
+
+    pes: Leaf = number(POSITIVE)  # >= 1
+    reuse: Leaf = number(POSITIVE)  # activations that a block of weights is multiplied with when it is fetched, >= 1
+    block_depth: Leaf = number(POSITIVE)  # weights of a block over k, >= 1
+    block_columns: Leaf = number(POSITIVE)  # weights of a block over n, >= 1
+    frequency_hz: Leaf = number(POSITIVE)  # block slices that a PE multiplies, or its bank delivers, in a second, > 0
+    slice_bits: Leaf = number(POSITIVE, default=8.0)  # bits of a weight that are multiplied in a cycle, > 0
+    metadata_bits: Leaf = number(
+        NOT_NEGATIVE, default=METADATA_BITS
+    )  # stored bits per weight that may belong to no value, >= 0
 
     @property
     def elements(self) -> Leaf:
@@ -68,16 +80,21 @@ class NearMemoryUnit:
         slices = weight_slices(weight_bits, self.slice_bits, metadata_bits=self.metadata_bits, temperature=temperature)
         return weight_fetches(self, m, temperature) * rounds * slices / as_float(self.frequency_hz)
 
-    def launch_time(
-        self, m: Number, k: Number, n: Number, *, weight_bits: Number = UNCOMPRESSED_BITS
-    ) -> Float[Array, "*b"]:
-        """Seconds per launch that overlap with nothing, the same for every shape."""
-        del m, k, n, weight_bits
-        return jnp.asarray(as_float(self.launch_latency_s))
-
-    def share_in_use(self, k: Number, n: Number, *, temperature: Number = 0.0) -> Float[Array, "*b"]:
-        """Share of the PEs, and so of a coupled memory's banks, that work on a product; see `active_share`."""
-        return active_share(self, k, n, temperature=temperature)
+    def operator_times(self, work: OperatorWork, device: Device, *, temperature: Number = 0.0) -> UnitTimes:
+        """Products as `product_time` has them, everything else at the device's roofline; idle PEs' banks slow a coupled
+        memory down; see `ComputeUnit`."""
+        unit, shapes = with_last_axis(self), products_of(work)
+        seconds = unit.product_time(
+            shapes.m, shapes.k, shapes.n, weight_bits=shapes.weight_bits, temperature=as_float(temperature)
+        )
+        times = with_products(work, device, product_s=seconds)
+        if not any(tier.coupled for tier in (device.memory, *device.spill)):
+            return times
+        in_use = active_share(unit, shapes.k, shapes.n, temperature=as_float(temperature))
+        in_use = jnp.where(shapes.products > 0, in_use, 1.0)
+        reached = zip((device.memory, *device.spill), times.memory_share, strict=True)
+        shares = tuple(share * in_use if tier.coupled else share for tier, share in reached)
+        return dataclasses.replace(times, memory_share=shares)
 
 
 def weight_fetches(unit: NearMemoryUnit, m: Number, temperature: Number = 0.0) -> Float[Array, "*b"]:

@@ -1,4 +1,4 @@
-"""A grid of processing elements (PEs) with vector multipliers, such as Simba: buffers in every PE, one global buffer.
+"""A grid of processing elements (PEs) with vector multipliers, such as Simba: the grid and its multipliers.
 
 Each PE has some vector MACs, each of which multiplies a vector of inputs with one column of its weights and adds up: in one
 cycle a PE works on 1 row of inputs, `vector_width` places along k and `vector_macs` columns of n. The two sides of the grid
@@ -6,26 +6,30 @@ are laid along m, k or n, both along the same or each along another; a product t
 
     cycles = ceil(m / M) * ceil(k / (vector_width * K)) * ceil(n / (vector_macs * N)),    M * K * N = rows * columns
 
-Weights enter the grid through its *weight lanes*, a weight each per cycle, and stay in a PE's registers while its rows of
-inputs pass ("local weight stationary"). Where a decoder sits between weight memory and multipliers there is one per lane.
-
 Source: Huff-LLM, 2.2 and the table Simba_specs.
-Departs: the paper prints neither the global buffer nor how PEs are fed; both are arguments here. What moves to and from DRAM,
-    and how products are cut so that tiles fit, is `hwmodels.compute.vector_mapper`.
+Departs: on a device, operands stream from memory once, whatever the buffers hold. What moves to and from DRAM, and how products
+    are cut so that tiles fit, is `hwmodels.compute.vector_mapper`.
 """
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 import flax.struct
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from hwmodels.compute.products import products_of, with_products
+from hwmodels.compute.unit import SingleKernel, UnitTimes
+from hwmodels.device import Device
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.network.operators.work import OperatorWork
+from hwmodels.numerics.fields import POSITIVE, number
 from hwmodels.numerics.folds import smooth_ceil_div
-from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
 
-__all__ = ["DIMENSIONS", "SPREADS", "VectorArray", "assignment_cycles", "weight_load_time"]
+__all__ = ["DIMENSIONS", "SPREADS", "VectorArray", "assignment_cycles"]
 
 #: Dimensions of a product: rows of the inputs (tokens), the summed one, columns of the weights.
 DIMENSIONS = ("m", "k", "n")
@@ -38,20 +42,17 @@ _COLUMNS_ALONG = np.array([[d == columns for d in DIMENSIONS] for _, columns in 
 
 
 @flax.struct.dataclass
-class VectorArray:
+class VectorArray(SingleKernel):
     """Processing elements with vector MACs. Every field is a leaf, "*b"."""
 
-    pe_rows: Leaf  # >= 1
-    pe_columns: Leaf  # >= 1
-    vector_macs: Leaf  # in a PE, each for another column of the weights, >= 1
-    vector_width: Leaf  # products that one of them adds up in a cycle, >= 1
-    frequency_hz: Leaf  # > 0
-    weight_buffer_bytes: Leaf  # of each PE, > 0
-    input_buffer_bytes: Leaf  # of each PE, > 0
-    accumulator_buffer_bytes: Leaf  # of each PE, > 0
-    global_buffer_bytes: Leaf  # shared, for inputs and partial sums, >= 0
-    weight_lanes: Leaf  # weights that enter the grid in a cycle, > 0
-    launch_latency_s: Leaf = 0.0  # of one product's start, >= 0
+    short_title: ClassVar[str] = "vector array"
+    title: ClassVar[str] = "an array of vector elements"
+
+    pe_rows: Leaf = number(POSITIVE)  # >= 1
+    pe_columns: Leaf = number(POSITIVE)  # >= 1
+    vector_macs: Leaf = number(POSITIVE)  # in a PE, each for another column of the weights, >= 1
+    vector_width: Leaf = number(POSITIVE)  # products that one of them adds up in a cycle, >= 1
+    frequency_hz: Leaf = number(POSITIVE)  # > 0
 
     @property
     def elements(self) -> Leaf:
@@ -81,12 +82,13 @@ class VectorArray:
         del weight_bits
         return jnp.min(assignment_cycles(self, m, k, n, temperature), axis=-1) / as_float(self.frequency_hz)
 
-    def launch_time(
-        self, m: Number, k: Number, n: Number, *, weight_bits: Number = UNCOMPRESSED_BITS
-    ) -> Float[Array, "*b"]:
-        """Seconds per launch that overlap with nothing, the same for every shape."""
-        del m, k, n, weight_bits
-        return jnp.asarray(as_float(self.launch_latency_s))
+    def operator_times(self, work: OperatorWork, device: Device, *, temperature: Number = 0.0) -> UnitTimes:
+        """Products as `product_time` has them, everything else at the device's roofline; see `ComputeUnit`."""
+        unit, shapes = with_last_axis(self), products_of(work)
+        seconds = unit.product_time(
+            shapes.m, shapes.k, shapes.n, weight_bits=shapes.weight_bits, temperature=as_float(temperature)
+        )
+        return with_products(work, device, product_s=seconds)
 
 
 def assignment_cycles(
@@ -109,8 +111,3 @@ def assignment_cycles(
         step = step * along(_ROWS_ALONG[:, d], rows) * along(_COLUMNS_ALONG[:, d], columns)
         tiles = tiles * smooth_ceil_div(extent, step, temperature)
     return tiles
-
-
-def weight_load_time(array: VectorArray, k: Number, n: Number) -> Float[Array, "*b"]:
-    """Seconds in which all weights of a k x n matrix enter the grid once, through all its lanes, "*b"."""
-    return jnp.asarray(as_float(k) * as_float(n) / (as_float(array.weight_lanes) * as_float(array.frequency_hz)))

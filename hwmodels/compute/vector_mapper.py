@@ -1,14 +1,9 @@
 """A small mapper for vector arrays: which tiles of a product, in which order, with the grid laid how, move least.
 
-A product is cut into tiles of m x k x n that fit the PEs' buffers, and three loops walk over the tiles. Each operand has one
-tile on chip. It is fetched when it changes, so a loop over which an operand does not depend costs a fetch of the whole
-operand each time round, unless all loops inside it leave the operand alone as well. Partial sums that come back are read and
-written once more. Inputs or outputs may be kept in the global buffer if they fit as a whole; DRAM then sees them once.
-
 `search` enumerates tiles, orders and layouts on the host with exact counts, and takes the fastest and of these the cheapest.
-`mapping_cost` prices one mapping, exactly on the host or smoothly under a gradient.
+What one of them takes, and why, is `hwmodels.compute.vector_mapping`.
 
-Source: Huff-LLM, section 4 (Timeloop minimises latency first, energy second), 2.2 (local weight stationary).
+Source: Huff-LLM, section 4 (Timeloop minimises latency first, energy second).
 Departs: Timeloop searches at random over more levels; this is complete over fewer. Tiles are one size per dimension, taken
     from a list of equal parts; within a tile the loops are fixed; the grid's idle PEs are not filled up with other tiles;
     a buffer holds one tile, without room set aside for the next.
@@ -17,34 +12,27 @@ Departs: Timeloop searches at random over more levels; this is complete over few
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from typing import Any, NamedTuple
 
-import flax.struct
-import jax.numpy as jnp
 import numpy as np
 
-from hwmodels.compute.vector_array import DIMENSIONS, SPREADS, VectorArray
+from hwmodels.compute.vector_array import DIMENSIONS, SPREADS
+from hwmodels.compute.vector_buffers import BufferedArray
+from hwmodels.compute.vector_mapping import (
+    AccessEnergies,
+    Grid,
+    Mapping,
+    MappingCost,
+    dram_time,
+    exact_ceil,
+    held_bytes,
+    operand_traffic,
+    priced,
+    tiles_fit,
+)
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
-from hwmodels.numerics.folds import as_whole, smooth_ceil_div
-from hwmodels.numerics.scalars import Leaf, Number, as_float
-from hwmodels.numerics.smoothing import smooth_maximum
-from hwmodels.numerics.units import BITS_PER_BYTE
+from hwmodels.numerics.folds import as_whole
 
-__all__ = [
-    "HELD",
-    "ORDERS",
-    "PARTIAL_SUM_BITS",
-    "AccessEnergies",
-    "Mapping",
-    "MappingCost",
-    "fits",
-    "mapping_cost",
-    "search",
-]
-
-#: Width of a partial sum in accumulators and wherever it is spilled.
-PARTIAL_SUM_BITS = 32.0
+__all__ = ["HELD", "ORDERS", "search"]
 
 #: Orders of the loops over tiles, the outermost first.
 ORDERS = tuple("".join(order) for order in itertools.permutations(DIMENSIONS))
@@ -56,86 +44,8 @@ HELD = ((False, False), (True, False), (False, True), (True, True))
 _PARTS = tuple(sorted({i * 2**j for i in (1, 3) for j in range(15)} | {5, 7, 10}))
 
 
-@flax.struct.dataclass
-class AccessEnergies:
-    """Energy of elementary acts; leaves "*b"."""
-
-    dram_j_per_bit: Leaf
-    buffer_j_per_bit: Leaf  # of a PE's buffers and the global one, read or written
-    mac_j: Leaf
-
-
-class Mapping(NamedTuple):
-    """How a product is cut and walked through."""
-
-    rows: str  # dimension along the grid's rows
-    columns: str
-    tile: tuple[int, int, int]  # m, k, n
-    order: str  # of the loops, the outermost first
-    held: tuple[bool, bool]  # inputs, outputs kept in the global buffer
-
-
-class MappingCost(NamedTuple):
-    """What a mapping takes; float64 on the host, arrays under JAX."""
-
-    total_s: Any  # the slower of computing and DRAM
-    compute_s: Any
-    dram_s: Any
-    dram_weight_bits: Any
-    dram_activation_bits: Any  # inputs, outputs and spilled partial sums
-    buffer_bits: Any  # read and written in all buffers on chip
-    weights_read: Any  # from weight buffers: what a decoder behind them has to deliver
-    total_j: Any
-
-
-def fits(
-    array: VectorArray, mapping: Mapping, m: int, k: int, n: int, *, weight_bits: float = UNCOMPRESSED_BITS
-) -> bool:
-    """Whether a mapping's tiles fit the PEs' buffers, and what it holds the global one."""
-    tile = tuple(np.float64(t) for t in mapping.tile)
-    pe_fits = _tiles_fit(array, mapping.rows, mapping.columns, tile, float(weight_bits))
-    return bool(pe_fits) and bool(_held_bytes(mapping.held, m, k, n) <= array.global_buffer_bytes)
-
-
-def mapping_cost(
-    array: VectorArray,
-    mapping: Mapping,
-    m: Number,
-    k: Number,
-    n: Number,
-    *,
-    bandwidth_bytes_per_s: Number,
-    energies: AccessEnergies,
-    weight_bits: Number = UNCOMPRESSED_BITS,
-    temperature: Number = 0.0,
-) -> MappingCost:
-    """Time, traffic and energy of one mapping, for real sizes and with a gradient.
-
-    Args:
-        array: leaves "*b".
-        mapping: as found by `search`; taken as it is, whether it fits or not.
-        m, k, n: "*b", > 0, real.
-        bandwidth_bytes_per_s: "*b", > 0; of the DRAM.
-        energies: leaves "*b".
-        weight_bits: "*b", > 0; stored bits per weight, in DRAM and in weight buffers alike.
-        temperature: "*b", in [0, 1], of tile counts and of the maximum of both times; 0 is exact.
-    Returns:
-        each "*b".
-    Gradient: by all but the mapping. Steps where a dimension comes to fill more than one tile; a kink at temperature 0
-        where both times agree.
-    """
-    smooth = lambda a, b: smooth_ceil_div(a, b, temperature)
-    sizes = tuple(jnp.asarray(as_float(size)) for size in (m, k, n))
-    grid = _Grid(array, (mapping.rows, mapping.columns), sizes, mapping.tile, smooth, whole=smooth_ceil_div)
-    traffic = _traffic(grid, mapping.order, mapping.held, as_float(weight_bits), jnp.where)
-    dram_s = _dram_time(traffic, as_float(bandwidth_bytes_per_s))
-    compute_s = grid.compute_s
-    total_s = smooth_maximum(jnp.stack(jnp.broadcast_arrays(compute_s, dram_s), axis=-1), temperature)
-    return _priced(grid, traffic, mapping.held, energies, as_float(weight_bits), (total_s, compute_s, dram_s))
-
-
 def search(
-    array: VectorArray,
+    array: BufferedArray,
     m: int,
     k: int,
     n: int,
@@ -161,24 +71,24 @@ def search(
     tiles = [t.ravel() for t in np.meshgrid(*(_tile_sizes(int(size)) for size in sizes), indexing="ij")]
     best = None
     for spread in SPREADS:
-        fitting = _tiles_fit(array, *spread, tuple(tiles), float(weight_bits))
+        fitting = tiles_fit(array, *spread, tuple(tiles), float(weight_bits))
         if not np.any(fitting):
             continue
-        grid = _Grid(array, spread, sizes, tuple(t[fitting] for t in tiles), _exact)
+        grid = Grid(array, spread, sizes, tuple(t[fitting] for t in tiles), exact_ceil)
         for order, held in itertools.product(ORDERS, HELD):
-            if _held_bytes(held, *sizes) > array.global_buffer_bytes:
+            if held_bytes(held, *sizes) > array.global_buffer_bytes:
                 continue
-            traffic = _traffic(grid, order, held, float(weight_bits), np.where)
-            dram_s = _dram_time(traffic, float(bandwidth_bytes_per_s))
+            traffic = operand_traffic(grid, order, held, float(weight_bits), np.where)
+            dram_s = dram_time(traffic, float(bandwidth_bytes_per_s))
             times = np.broadcast_arrays(np.maximum(grid.compute_s, dram_s), grid.compute_s, dram_s)
             # Energy is needed of the fastest only.
             fastest = _least(times[0], np.arange(times[0].size))
             if best is not None and times[0][fastest[0]] > best[1].total_s * (1 + _EQUAL):
                 continue
-            few = _Grid(array, spread, sizes, tuple(t[fastest] for t in grid.tile), _exact)
-            traffic = _traffic(few, order, held, float(weight_bits), np.where)
-            priced = _priced(few, traffic, held, energies, float(weight_bits), [t[fastest] for t in times])
-            cost = MappingCost(*np.broadcast_arrays(*priced))
+            few = Grid(array, spread, sizes, tuple(t[fastest] for t in grid.tile), exact_ceil)
+            traffic = operand_traffic(few, order, held, float(weight_bits), np.where)
+            costs = priced(few, traffic, held, energies, float(weight_bits), [t[fastest] for t in times])
+            cost = MappingCost(*np.broadcast_arrays(*costs))
             i = _first(cost)
             found = MappingCost(*(float(value[i]) for value in cost))
             if best is None or _first(MappingCost(*np.array([best[1], found]).T)) == 1:
@@ -207,113 +117,3 @@ def _first(cost: MappingCost) -> int:
 
 def _tile_sizes(extent: int) -> np.ndarray:
     return np.unique([-(-extent // min(parts, extent)) for parts in _PARTS]).astype(np.float64)
-
-
-def _exact(a: Any, b: Any) -> Any:
-    """ceil(a / b) of whole numbers below 2^26 in float64: the quotient of no others rounds to a whole number."""
-    return np.ceil(a / b)
-
-
-def _pes_along(array: VectorArray, rows: str, columns: str) -> list[Any]:
-    """PEs along each dimension."""
-    one = lambda d: (
-        (as_float(array.pe_rows) if rows == d else 1.0) * (as_float(array.pe_columns) if columns == d else 1.0)
-    )
-    return [one(d) for d in DIMENSIONS]
-
-
-def _tiles_fit(array: VectorArray, rows: str, columns: str, tile: Sequence[Any], weight_bits: float) -> Any:
-    m, k, n = (_exact(t, pes) for t, pes in zip(tile, _pes_along(array, rows, columns), strict=True))
-    return (
-        (k * n * weight_bits <= array.weight_buffer_bytes * BITS_PER_BYTE)
-        & (m * k * UNCOMPRESSED_BITS <= array.input_buffer_bytes * BITS_PER_BYTE)
-        & (m * n * PARTIAL_SUM_BITS <= array.accumulator_buffer_bytes * BITS_PER_BYTE)
-    )
-
-
-def _held_bytes(held: tuple[bool, bool], m: Any, k: Any, n: Any) -> Any:
-    return (held[0] * m * k * UNCOMPRESSED_BITS + held[1] * m * n * PARTIAL_SUM_BITS) / BITS_PER_BYTE
-
-
-class _Grid:
-    """What does not depend on the loops' order: the same formula for exact numbers on the host and for smooth ones."""
-
-    def __init__(
-        self, array: VectorArray, spread: tuple[str, str], sizes: Any, tile: Any, ceil: Any, whole: Any = None
-    ) -> None:
-        self.array, self.sizes, self.tile = array, sizes, tile
-        self.pes = _pes_along(array, *spread)
-        self.trips = [ceil(size, t) for size, t in zip(sizes, tile, strict=True)]
-        steps = (1.0, as_float(array.vector_width), as_float(array.vector_macs))
-        cycles = 1.0
-        for size, t, pes, step in zip(sizes, tile, self.pes, steps, strict=True):
-            # All tiles but the last are full. A relaxed number of them would leave a little too much for the last one,
-            # and just above a multiple the relaxed count is as steep as the exact one.
-            full = (whole or ceil)(size, t) - 1.0
-            cycles = cycles * (full * ceil(t, pes * step) + ceil(size - full * t, pes * step))
-        self.compute_s = cycles / as_float(array.frequency_hz)
-
-
-class _Traffic(NamedTuple):
-    weights: Any  # fetched, elements
-    inputs: Any  # fetched, elements
-    back: Any  # partial sums that come back: written and read once more than needed
-    dram_weight_bits: Any
-    dram_activation_bits: Any
-
-
-def _traffic(grid: _Grid, order: str, held: tuple[bool, bool], weight_bits: Any, where: Any) -> _Traffic:
-    m, k, n = grid.sizes
-    place = [order.index(d) for d in DIMENSIONS]
-
-    def rounds(free: int) -> Any:
-        """How often an operand that does not depend on one dimension is fetched as a whole."""
-        inside = [grid.trips[d] > 1.0 for d in range(3) if d != free and place[d] > place[free]]
-        if not inside:
-            return 1.0
-        changes = inside[0] | inside[1] if len(inside) == 2 else inside[0]
-        return where(changes, grid.trips[free], 1.0)
-
-    weights, inputs, back = k * n * rounds(0), m * k * rounds(2), m * n * (rounds(1) - 1.0)
-    fetched = m * k if held[0] else inputs
-    spilled = 0.0 if held[1] else 2.0 * back * PARTIAL_SUM_BITS
-    return _Traffic(weights, inputs, back, weights * weight_bits, (fetched + m * n) * UNCOMPRESSED_BITS + spilled)
-
-
-def _dram_time(traffic: _Traffic, bandwidth: Any) -> Any:
-    return (traffic.dram_weight_bits + traffic.dram_activation_bits) / (BITS_PER_BYTE * bandwidth)
-
-
-def _priced(
-    grid: _Grid, traffic: _Traffic, held: tuple[bool, bool], energies: AccessEnergies, weight_bits: Any, times: Any
-) -> MappingCost:
-    array, pes = grid.array, grid.pes
-    m, k, n = grid.sizes
-    macs, weights_read = m * k * n, k * n * grid.trips[0]
-    global_bits = (m * k + traffic.inputs) * UNCOMPRESSED_BITS if held[0] else 0.0
-    if held[1]:
-        global_bits = global_bits + 2.0 * (traffic.back * PARTIAL_SUM_BITS + m * n * UNCOMPRESSED_BITS)
-    # Weights are copied to the PEs along m, inputs to those along n; sums are added up over the PEs along k.
-    crossing = (pes[1] - 1.0) * (m * n + traffic.back)
-    pe_bits = (
-        (traffic.weights + weights_read) * pes[0] * weight_bits
-        + (traffic.inputs * pes[2] + macs / as_float(array.vector_macs)) * UNCOMPRESSED_BITS
-        + 2.0 * (macs / as_float(array.vector_width) + traffic.back + crossing) * PARTIAL_SUM_BITS
-    )
-    dram_bits, buffer_bits = traffic.dram_weight_bits + traffic.dram_activation_bits, global_bits + pe_bits
-    total_j = (
-        dram_bits * as_float(energies.dram_j_per_bit)
-        + buffer_bits * as_float(energies.buffer_j_per_bit)
-        + macs * as_float(energies.mac_j)
-    )
-    total_s, compute_s, dram_s = times
-    return MappingCost(
-        total_s=total_s,
-        compute_s=compute_s,
-        dram_s=dram_s,
-        dram_weight_bits=traffic.dram_weight_bits,
-        dram_activation_bits=traffic.dram_activation_bits,
-        buffer_bits=buffer_bits,
-        weights_read=weights_read,
-        total_j=total_j,
-    )

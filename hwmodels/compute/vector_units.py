@@ -16,6 +16,7 @@ import flax.struct
 from jaxtyping import Array, Float
 
 from hwmodels.compute.weight_slices import METADATA_BITS, weight_slices
+from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, number
 from hwmodels.numerics.folds import smooth_ceil_div
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 
@@ -26,15 +27,17 @@ __all__ = ["VectorUnits", "dequantization_time", "exponential_time"]
 class VectorUnits:
     """Vector units that share the work evenly. Every field is a leaf, "*b"."""
 
-    units: Leaf  # that work at the same time, > 0
-    packets_per_s: Leaf  # instruction packets that one of them issues in a second, > 0
-    register_weights: Leaf  # weights that one lookup converts, > 0
-    lookup_packets: Leaf  # per register of weights and lookup: unpack the codes, look them up, > 0
-    scale_packets: Leaf  # per register of weights: spread the scales, multiply, store, >= 0
-    gather_elements: Leaf  # exponentials of one gather, >= 1
-    gather_packets: Leaf  # that a unit waits for a gather, > 0
-    code_bits: Leaf = 4.0  # of one lookup, > 0
-    metadata_bits: Leaf = METADATA_BITS  # stored bits per weight that may belong to no code, >= 0
+    units: Leaf = number(POSITIVE)  # that work at the same time, > 0
+    packets_per_s: Leaf = number(POSITIVE)  # instruction packets that one of them issues in a second, > 0
+    register_weights: Leaf = number(POSITIVE)  # weights that one lookup converts, > 0
+    lookup_packets: Leaf = number(POSITIVE)  # per register of weights and lookup: unpack the codes, look them up, > 0
+    scale_packets: Leaf = number(NOT_NEGATIVE)  # per register of weights: spread the scales, multiply, store, >= 0
+    gather_elements: Leaf = number(POSITIVE)  # exponentials of one gather, >= 1
+    gather_packets: Leaf = number(POSITIVE)  # that a unit waits for a gather, > 0
+    code_bits: Leaf = number(POSITIVE, default=4.0)  # of one lookup, > 0
+    metadata_bits: Leaf = number(
+        NOT_NEGATIVE, default=METADATA_BITS
+    )  # stored bits per weight that may belong to no code, >= 0
 
 
 def dequantization_time(

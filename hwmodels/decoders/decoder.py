@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hwmodels.decoders.exact import exact_counts, round_up
+from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, choice, number
 from hwmodels.numerics.folds import Whole, smooth_ceil_div
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.numerics.smoothing import smooth_maximum
@@ -46,8 +47,8 @@ LEVELS = ("dram", "on_chip")
 
 #: Where decoders sit, and at which levels the data are therefore still coded.
 PLACES = {
-    "l2": ("dram", "on_chip"),  # between a GPU's L2 cache and the interconnect
     "dma": ("dram",),  # in an NPU's DMA, before the scratchpad
+    "l2": ("dram", "on_chip"),  # between a GPU's L2 cache and the interconnect
     "array_edge": ("dram", "on_chip"),  # between the weight buffer and the first row of elements
 }
 
@@ -63,17 +64,23 @@ class Decoder:
         ValueError: `kind` is not in `DECODER_KINDS` or `place` not in `PLACES`.
     """
 
-    frequency_hz: Leaf  # > 0
-    symbols_per_cycle: Leaf = math.inf  # that one unit puts out, > 0; infinite where only parsing limits it
-    code_bits_per_cycle: Leaf = math.inf  # that one unit parses, > 0; infinite where codes have a fixed length
-    symbol_bytes: Leaf = 2.0  # of a decoded symbol, > 0
-    count: Leaf = 1.0  # units, > 0
-    area_m2: Leaf = 0.0  # of one unit, >= 0
-    power_w: Leaf = 0.0  # of one unit while it decodes, >= 0
-    symbol_energy_j: Leaf = 0.0  # in addition, of each symbol, >= 0
-    latency_cycles: Leaf = 0.0  # from a coded symbol to its value, >= 0; hidden but for the first
-    kind: str = flax.struct.field(pytree_node=False, default="none")
-    place: str = flax.struct.field(pytree_node=False, default="dma")
+    frequency_hz: Leaf = number(POSITIVE)  # > 0
+    symbols_per_cycle: Leaf = number(
+        POSITIVE, default=math.inf
+    )  # that one unit puts out, > 0; infinite where only parsing limits it
+    code_bits_per_cycle: Leaf = number(
+        POSITIVE, default=math.inf
+    )  # that one unit parses, > 0; infinite where codes have a fixed length
+    symbol_bytes: Leaf = number(POSITIVE, default=2.0)  # of a decoded symbol, > 0
+    count: Leaf = number(POSITIVE, default=1.0)  # units, > 0
+    area_m2: Leaf = number(NOT_NEGATIVE, default=0.0)  # of one unit, >= 0
+    power_w: Leaf = number(NOT_NEGATIVE, default=0.0)  # of one unit while it decodes, >= 0
+    symbol_energy_j: Leaf = number(NOT_NEGATIVE, default=0.0)  # in addition, of each symbol, >= 0
+    latency_cycles: Leaf = number(
+        NOT_NEGATIVE, default=0.0
+    )  # from a coded symbol to its value, >= 0; hidden but for the first
+    kind: str = choice(*DECODER_KINDS)
+    place: str = choice(*PLACES)
 
     def __post_init__(self) -> None:
         for name, value, allowed in (("kind", self.kind, DECODER_KINDS), ("place", self.place, tuple(PLACES))):
@@ -124,6 +131,8 @@ def cycles_per_symbol(decoder: Decoder, code_bits: Number, temperature: Number =
     Gradient: right everywhere but at the kink where both limits are equal, at temperature 0; see `smooth_maximum`.
     """
     put_out = 1.0 / as_float(decoder.symbols_per_cycle)
+    if decoder.code_bits_per_cycle is None:
+        return jnp.broadcast_to(put_out, jnp.broadcast_shapes(jnp.shape(put_out), jnp.shape(code_bits)))
     parsed = as_float(code_bits) / as_float(decoder.code_bits_per_cycle)
     return smooth_maximum(jnp.stack(jnp.broadcast_arrays(put_out, parsed), axis=-1), temperature)
 
@@ -158,7 +167,7 @@ def decoders_needed(
     """
     arguments = {
         "symbols_per_cycle": decoder.symbols_per_cycle,
-        "code_bits_per_cycle": decoder.code_bits_per_cycle,
+        "code_bits_per_cycle": math.inf if decoder.code_bits_per_cycle is None else decoder.code_bits_per_cycle,
         "symbol_bytes": decoder.symbol_bytes,
         "demand_bytes_per_cycle": demand_bytes_per_cycle,
         "code_bits": code_bits,
@@ -202,10 +211,9 @@ def smooth_decoders_needed(
     partitions = as_float(partitions)
     demand = jnp.asarray(as_float(demand_bytes_per_cycle))
     symbols = demand / as_float(decoder.symbol_bytes) / partitions
-    needed = [
-        _smooth_quotient(symbols, decoder.symbols_per_cycle, temperature),
-        _smooth_quotient(symbols * as_float(code_bits), decoder.code_bits_per_cycle, temperature),
-    ]
+    needed = [_smooth_quotient(symbols, decoder.symbols_per_cycle, temperature)]
+    if decoder.code_bits_per_cycle is not None:
+        needed.append(_smooth_quotient(symbols * as_float(code_bits), decoder.code_bits_per_cycle, temperature))
     return jnp.asarray(partitions) * smooth_maximum(jnp.stack(jnp.broadcast_arrays(*needed), axis=-1), temperature)
 
 

@@ -11,8 +11,6 @@ Departs: the paper prints no law of area. Symbol and length beside each codeword
 
 from __future__ import annotations
 
-import math
-
 import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -117,7 +115,6 @@ def huffman_cam_decoder(
     return Decoder(
         frequency_hz=frequency_hz,
         symbols_per_cycle=1.0,
-        code_bits_per_cycle=math.inf,
         symbol_bytes=symbol_bytes,
         count=columns,
         area_m2=module_area_m2,

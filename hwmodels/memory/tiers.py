@@ -67,12 +67,15 @@ class TrafficCost:
 def half_efficiency_bytes(tier: MemoryTier) -> Leaf:
     """Size of an access that reaches half the bandwidth, "*b", in bytes: as given, or by Little's law.
 
-    With n accesses under way, a bytes each take latency / n + a / bandwidth: half of the bandwidth at a = bandwidth *
-    latency / n.
+    0 where neither is known. With n accesses under way, a bytes each take latency / n + a / bandwidth: half of the
+    bandwidth at a = bandwidth * latency / n.
     """
     if tier.given_half_bytes is not None:
         return as_float(tier.given_half_bytes)
-    return _bandwidth(tier) * as_float(tier.access_latency_s) / as_float(tier.outstanding_accesses)
+    if tier.access_latency_s is None:
+        return 0.0
+    under_way = 1.0 if tier.outstanding_accesses is None else as_float(tier.outstanding_accesses)
+    return _bandwidth(tier) * as_float(tier.access_latency_s) / under_way
 
 
 def seconds_per_byte(
@@ -203,7 +206,8 @@ def traffic_cost(
     seconds = [seconds_per_byte(tier, access_bytes, active_share=share) for tier in tiers]
     tier_s = jnp.sum(traffic * jnp.stack(jnp.broadcast_arrays(*seconds), axis=-1), axis=-2)
     bits = jnp.sum(traffic, axis=-2) * BITS_PER_BYTE
-    tier_j = bits * jnp.concatenate(jnp.broadcast_arrays(*(tier.energy_j_per_bit for tier in tiers)), axis=-1)
+    per_bit = [jnp.zeros(1) if tier.energy_j_per_bit is None else tier.energy_j_per_bit for tier in tiers]
+    tier_j = bits * jnp.concatenate(jnp.broadcast_arrays(*per_bit), axis=-1)
     total_s = jnp.sum(tier_s, axis=-1) if schedule == "serial" else smooth_maximum(tier_s, temperature)
     return TrafficCost(total_s=total_s, tier_s=tier_s, tier_j=tier_j)
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
 from hwmodels.numerics.scalars import Number, as_float
@@ -60,11 +61,12 @@ def _p_norm(values: Array, temperature: Array) -> Array:
     return _parts(values, temperature).norm
 
 
-@_p_norm.defjvp
 def _p_norm_slope(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
     """The slope from the powers that the norm needed anyway: half the time of differentiating them."""
     values, temperature = primals
     values_dot, temperature_dot = tangents
+    if isinstance(values_dot, SymbolicZero):
+        values_dot = jnp.zeros_like(values)
     found = _parts(values, temperature)
     # d norm / d value = root * share / ratio. At ratio 0 the limit is 0, and 1 where the norm is the sum.
     positive = found.ratios > 0
@@ -73,9 +75,15 @@ def _p_norm_slope(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -
     ties = (values == jnp.max(values, axis=-1, keepdims=True)).astype(values.dtype)
     even = ties / jnp.sum(ties, axis=-1, keepdims=True)
     by_value = jnp.where(found.smooth[..., None], found.root[..., None] * slope, even)
+    slope_by_values = jnp.sum(by_value * values_dot, axis=-1)
+    if isinstance(temperature_dot, SymbolicZero):  # as a rule: nobody differentiates by it
+        return found.norm, slope_by_values
     # d log norm / d temperature = log total - sum of share * log ratio / temperature.
     logs = jnp.where(positive, jnp.log(jnp.where(positive, found.ratios, 1.0)), 0.0)
     t = jnp.where(found.smooth, temperature, 1.0)
     by_log = jnp.log(found.total) - jnp.sum(found.shares * logs, axis=-1) / t
     by_temperature = jnp.where(found.smooth, found.norm * by_log, 0.0)
-    return found.norm, jnp.sum(by_value * values_dot, axis=-1) + by_temperature * temperature_dot
+    return found.norm, slope_by_values + by_temperature * temperature_dot
+
+
+_p_norm.defjvp(_p_norm_slope, symbolic_zeros=True)

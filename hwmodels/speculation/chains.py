@@ -1,4 +1,4 @@
-"""Draft-verify cycles: tokens gained, time spent, speedup over autoregressive decoding, and the best draft length."""
+"""Chains: tokens gained per cycle, speedup over autoregressive decoding at every draft length, and the best one."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from jaxtyping import Array, Float, Int
 
 from hwmodels.device import Device
 from hwmodels.network.architecture import Architecture
-from hwmodels.network.footprint import UNCOMPRESSED_BITS, Footprint, uniform_footprint
-from hwmodels.network.operators import decode_step, draft_operators, draft_step, stack_steps, verify_operators
+from hwmodels.network.footprint import Footprint
 from hwmodels.network.workload import Workload
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.numerics.smoothing import smooth_maximum
+from hwmodels.speculation.cycle import price_decoding
+from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost
 from hwmodels.speculation.plan import Acceptance, chain_plan
-from hwmodels.step.step_time import work_time
 
 
 def tokens_per_cycle(conditional: Float[Array, "*b position"]) -> Float[Array, "*b position"]:
@@ -54,44 +54,6 @@ def expected_tokens_iid(alpha_token: Number, draft_length: int) -> Float[Array, 
 
 
 @flax.struct.dataclass
-class CycleTime:
-    """Time of one draft-verify cycle; leaves are "*b"."""
-
-    draft_step_s: Float[Array, " ..."]  # one draft step
-    verify_s: Float[Array, " ..."]  # the verification
-    total_s: Float[Array, " ..."]  # all draft steps and the verification
-
-
-def cycle_time(
-    device: Device,
-    architecture: Architecture,
-    *,
-    workload: Workload,
-    footprint: Footprint,
-    draft_length: Number,
-    temperature: Number = 0.0,
-) -> CycleTime:
-    """Time of one cycle of a chain: `draft_length` draft steps, then one verification of draft_length + 1 tokens.
-
-    Args:
-        device, architecture, workload, footprint: leaves "*b".
-        draft_length: "*b", >= 0; 0 is one autoregressive step of the target in its stored format.
-        temperature: one number in [0, 1], of the smooth maximum; 0 is exact.
-    Raises:
-        ValueError: the footprint lacks a kind or names one that does not exist.
-    Source: Leviathan et al. 2023, arXiv:2211.17192, Sec. 3.3, with the draft's cost from the roofline.
-    Departs: each draft step sees the same context; the up to draft_length uncommitted tokens of KV are left out.
-        Sampling and the acceptance test cost nothing.
-    """
-    plan = chain_plan(draft_length)
-    draft = draft_operators(architecture, workload, footprint=footprint)
-    verify = verify_operators(architecture, workload, footprint=footprint, verify_tokens=plan.verify_tokens)
-    draft_step_s = work_time(device, draft, temperature=temperature).total_s
-    verify_s = work_time(device, verify, temperature=temperature).total_s
-    return CycleTime(draft_step_s, verify_s, plan.draft_length * draft_step_s + verify_s)
-
-
-@flax.struct.dataclass
 class SpeculationResult:
     """Every draft length side by side: the entry at index gamma is draft length gamma, and 0 is not to speculate.
 
@@ -114,6 +76,7 @@ def speculation_speedup(
     workload: Workload,
     footprint: Footprint,
     acceptance: Acceptance,
+    draft_cost: DraftCost = COMPRESSED_COPY,
     temperature: Number = 0.0,
 ) -> SpeculationResult:
     """Speedup of speculative decoding with chains of 0, 1, ... n drafted tokens, n being the positions of `acceptance`.
@@ -121,6 +84,7 @@ def speculation_speedup(
     Args:
         device, architecture, workload, footprint: leaves are single numbers; `vmap` for more.
         acceptance: conditional "*b position".
+        draft_cost: what the draft runs; leaves are single numbers.
         temperature: one number in [0, 1], of the smooth maximum; 0 is exact.
     Raises:
         ValueError: the acceptance has no positions, or the footprint's kinds are wrong.
@@ -134,34 +98,26 @@ def speculation_speedup(
     tokens = tokens_per_cycle(conditional)
     tokens = jnp.concatenate([jnp.ones_like(tokens[..., :1]), tokens], axis=-1)
     draft_lengths = jnp.arange(tokens.shape[-1], dtype=tokens.dtype)
-
-    # Steps of all kinds and lengths through one map: 16-bit decoding, a draft step, verifications of 1, 2, ... tokens.
-    uncompressed = uniform_footprint(UNCOMPRESSED_BITS)
-    steps = stack_steps(
-        [
-            decode_step(workload, footprint=uncompressed),
-            draft_step(workload, footprint=footprint),
-            decode_step(workload, footprint=footprint),
-        ]
+    priced = price_decoding(
+        device,
+        architecture,
+        footprint=footprint,
+        draft_cost=draft_cost,
+        workload=workload,
+        plan=chain_plan(draft_lengths[1:]),
+        temperature=temperature,
     )
-    which = jnp.concatenate([jnp.array([0, 1]), jnp.full(draft_lengths.shape, 2)])
-    verify_tokens = draft_lengths + 1.0
-    new_tokens = jnp.concatenate([jnp.ones_like(verify_tokens[:2]), verify_tokens])
-    steps = jax.tree.map(lambda leaf: leaf[which], steps).replace(
-        tokens=new_tokens, logit_tokens=new_tokens, visible_new_tokens=(new_tokens + 1.0) / 2.0
-    )
-    step_s = jax.vmap(lambda s: work_time(device, s.operators(architecture), temperature=temperature).total_s)(steps)
-    ar_bf16_s, draft_s, verify_s = step_s[0], step_s[1], step_s[2:]
-    ar_stored_s = verify_s[0]
-    cycle_s = jnp.broadcast_to(draft_lengths * draft_s + verify_s, tokens.shape)
+    cycle, bf16, stored = priced.cycle, priced.baselines.bf16.cost, priced.baselines.stored.cost
+    # A cycle without a draft is a step of what is stored.
+    cycle_s = jnp.broadcast_to(jnp.concatenate([stored.total_s[None], cycle.total_s]), tokens.shape)
     return SpeculationResult(
         draft_lengths=draft_lengths,
         tokens_per_cycle=tokens,
         cycle_s=cycle_s,
-        speedup_vs_bf16_ar=ar_bf16_s * tokens / cycle_s,
-        speedup_vs_stored_ar=ar_stored_s * tokens / cycle_s,
-        ar_bf16_s=ar_bf16_s,
-        ar_stored_s=ar_stored_s,
+        speedup_vs_bf16_ar=bf16.total_s * tokens / cycle_s,
+        speedup_vs_stored_ar=stored.total_s * tokens / cycle_s,
+        ar_bf16_s=bf16.total_s,
+        ar_stored_s=stored.total_s,
     )
 
 

@@ -1,14 +1,31 @@
-"""What one cycle drafts and verifies, and what a network accepts of it."""
+"""What one cycle drafts and verifies, and what a network accepts of it.
+
+A tree is an array `parent`: node i was drafted after node parent[i], or after the last committed token where that is `ROOT`.
+Parents come before their children, so nodes are numbered from 0 in an order in which they can be drafted.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import flax.struct
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from hwmodels.numerics.scalars import Leaf, Number, as_float
+
+__all__ = [
+    "ROOT",
+    "Acceptance",
+    "Plan",
+    "TreeShape",
+    "chain_plan",
+    "node_depths",
+    "plan_family",
+    "tree_plan",
+    "tree_shape",
+]
 
 #: Parent of a tree's node that follows the last committed token.
 ROOT = -1
@@ -23,46 +40,102 @@ class Acceptance:
 
 
 @flax.struct.dataclass
-class DraftPlan:
-    """What one cycle drafts and verifies: `chain_plan` and `tree_plan` make it.
+class Plan:
+    """What a cycle drafts and verifies, in numbers; or a family of cycles, "*b", that take the same kinds of draft steps.
 
-    Raises:
-        NotImplementedError: `kind` is neither "chain" nor "tree".
-        ValueError: a tree without parents, or parents of a chain.
+    `chain_plan` and `tree_plan` make one, `plan_family` joins several. Every field is a leaf; counts are real numbers.
     """
 
-    draft_length: Leaf  # draft steps per cycle (gamma); of a tree its depth
-    verify_tokens: Leaf  # tokens of one verification, the last accepted one included
-    kind: str = flax.struct.field(pytree_node=False, default="chain")
-    parent: tuple[int, ...] | None = flax.struct.field(pytree_node=False, default=None)  # of each node of a tree
-
-    def __post_init__(self) -> None:
-        if self.kind not in ("chain", "tree"):
-            raise NotImplementedError(
-                f"draft plan of kind {self.kind!r}: 'chain' and 'tree' are modelled; use chain_plan or tree_plan"
-            )
-        if (self.kind == "tree") != (self.parent is not None):
-            raise ValueError(f"a {self.kind} came with parent {self.parent!r}; only trees have parents: use tree_plan")
+    draft_tokens: Leaf  # " step": tokens per sequence of a draft step of each kind, >= 1
+    draft_visible: Leaf  # " step": new tokens that each of them sees, itself included
+    draft_repeats: Leaf  # "*b step": how often a cycle takes such a step, >= 0
+    verify_tokens: Leaf  # "*b": per sequence, the last accepted one included, >= 1
+    verify_visible: Leaf  # "*b": new tokens that a verified one sees on average, itself included
 
 
-def chain_plan(draft_length: Number) -> DraftPlan:
-    """A chain of `draft_length` ("*b", >= 0) drafted tokens, all verified at once behind the last accepted one."""
-    length = as_float(draft_length)
-    return DraftPlan(draft_length=length, verify_tokens=length + 1.0)
+def chain_plan(draft_length: Number) -> Plan:
+    """A chain of `draft_length` ("*b", >= 0, fractions too) drafted tokens, all verified at once behind the last accepted one.
+
+    A draft length of 0 is one step of autoregressive decoding. Gradient: by the draft length, as all counts are linear in it.
+    """
+    length = jnp.asarray(as_float(draft_length))
+    return Plan(
+        draft_tokens=jnp.ones(1, length.dtype),
+        draft_visible=jnp.ones(1, length.dtype),
+        draft_repeats=length[..., None],
+        verify_tokens=length + 1.0,
+        verify_visible=(length + 2.0) / 2.0,
+    )
 
 
-def tree_plan(parent: Sequence[int] | Int[np.ndarray, " node"]) -> DraftPlan:
+def tree_plan(parent: Sequence[int] | Int[np.ndarray, " node"]) -> Plan:
     """A tree: a draft step for each of its depths, all nodes verified at once behind the last accepted token.
+
+    The draft first runs on the committed token, then once for each depth on the nodes that have children; siblings do not see
+    each other. Steps of as many tokens are one kind.
 
     Args:
         parent: static "node", each `ROOT` or an earlier node.
     Raises:
         ValueError: no node, or a parent that is not an earlier one.
     """
+    shape = tree_shape(parent)
+    tokens, repeats = np.unique(shape.expanded, return_counts=True)
+    return Plan(
+        draft_tokens=tokens.astype(np.float32),
+        draft_visible=np.ones(tokens.size, np.float32),
+        draft_repeats=repeats.astype(np.float32),
+        verify_tokens=np.float32(shape.depth.size + 1),
+        verify_visible=np.float32(shape.visible_tokens),
+    )
+
+
+def plan_family(plans: Sequence[Plan]) -> Plan:
+    """Single plans as one family, "plan", so that a draft step that several of them take is priced once; on the host.
+
+    Args:
+        plans: one or more, of known numbers.
+    """
+    numbers = [[np.atleast_1d(np.asarray(leaf, np.float32)) for leaf in vars(plan).values()] for plan in plans]
+    kinds = sorted({kind for tokens, visible, *_ in numbers for kind in zip(tokens.tolist(), visible.tolist())})
+    repeats = np.zeros((len(plans), len(kinds)), np.float32)
+    for row, (tokens, visible, counts, *_) in zip(repeats, numbers, strict=True):
+        for kind, count in zip(zip(tokens.tolist(), visible.tolist()), counts, strict=True):
+            row[kinds.index(kind)] += count
+    return Plan(
+        draft_tokens=np.array([tokens for tokens, _ in kinds], np.float32),
+        draft_visible=np.array([visible for _, visible in kinds], np.float32),
+        draft_repeats=repeats,
+        verify_tokens=np.concatenate([tokens for *_, tokens, _ in numbers]),
+        verify_visible=np.concatenate([visible for *_, visible in numbers]),
+    )
+
+
+@flax.struct.dataclass
+class TreeShape:
+    """What a topology costs, as numbers."""
+
+    depth: Int[np.ndarray, " node"]  # 1 for children of the root
+    expanded: Int[np.ndarray, " step"]  # tokens of each draft step: 1, then inner nodes of depth 1, 2, ...
+    visible_tokens: Float[np.ndarray, ""]  # new tokens that a verified one sees on average, root included
+
+
+def tree_shape(parent: Sequence[int] | Int[np.ndarray, " node"]) -> TreeShape:
+    """Depths and draft steps of a tree, on the host.
+
+    Args:
+        parent: "node", each `ROOT` or an earlier node.
+    Raises:
+        ValueError: no node, or a parent that is not an earlier one.
+    """
     depth = node_depths(parent)
-    nodes = tuple(int(above) for above in parent)
-    return DraftPlan(
-        draft_length=as_float(int(depth.max())), verify_tokens=as_float(len(nodes) + 1), kind="tree", parent=nodes
+    parents = np.asarray(parent)
+    inner = np.unique(parents[parents != ROOT])
+    expanded = np.bincount(depth[inner], minlength=int(depth.max()))[1 : int(depth.max())]
+    return TreeShape(
+        depth=depth,
+        expanded=np.concatenate([[1], expanded]),
+        visible_tokens=np.asarray((1 + np.sum(depth + 1)) / (parents.size + 1)),
     )
 
 

@@ -55,25 +55,14 @@ def _show(title: str, rows: dict[str, dict[str, str]], entries: list[dict], verb
             say(f"  {key} = {entry['values'].get(key, '')}: {source}", console=console, indent="      ")
 
 
-#: Class of a matrix unit -> what the table calls it.
-_UNITS = {
-    "CalibratedGpu": "calibrated",
-    "FpgaArray": "FPGA array",
-    "MatrixVectorNpu": "tiles+vector",
-    "NearMemoryUnit": "at banks",
-    "SystolicArray": "systolic",
-    "VectorArray": "vector array",
-}
-
-
 def _device_row(device: Any) -> dict[str, str]:
+    from hwmodels.compute.roofline import unit_of
     from hwmodels.numerics.units import GB, TERA
 
-    unit = type(device.matrix_unit).__name__
     tiers = (device.memory, *device.spill)
     return {
         "TFLOP/s": f"{device.peak_flops_per_s / TERA:.3g}",
-        "products": "roofline" if device.matrix_unit is None else _UNITS.get(unit, unit),
+        "products": unit_of(device).short_title,
         "GB/s": "+".join(f"{tier.bandwidth_bytes_per_s / GB:.4g}" for tier in tiers),
         "GB": "+".join(f"{tier.capacity_bytes / GB:.3g}" for tier in tiers),
         "decoders": "" if device.decoder is None else f"{device.decoder.count:.0f}",

@@ -31,12 +31,16 @@ Params = dict[str, Any]
 
 class ForwardResult(NamedTuple):
     """Logits of the step's tokens (from `logits_from` on), the KV it wrote, what the last layer put out for each of its tokens
-    (before the final norm), and (on request) the inputs of every matrix."""
+    (before the final norm), and (on request) the inputs of every matrix.
+
+    `extras` are further facts of each token, as router choices: a pytree with leaves "batch token ...", None of dense networks.
+    """
 
     logits: Float[Array, "batch token vocab"]
     cache: KVCache
     hidden: Float[Array, "batch token hidden"]
     activations: dict[str, Array] | None = None
+    extras: Any = None
 
 
 class Layers(nnx.Module):

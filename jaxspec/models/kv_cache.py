@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxspec.models.config import DecoderConfig
 
-__all__ = ["CachedKV", "KVCache", "empty_cache", "pad_cache", "take_slots", "write_cache"]
+__all__ = ["CachedKV", "KVCache", "empty_cache", "first_slots", "pad_cache", "take_slots", "write_cache"]
 
 
 @struct.dataclass
@@ -79,6 +79,11 @@ def pad_cache(cache: KVCache, slots: int) -> KVCache:
     """The cache with `slots` more (empty) slots."""
     pad = lambda part, axis: jnp.pad(part, [(0, slots if axis == i else 0) for i in range(part.ndim)])
     return KVCache(key=pad(cache.key, 4), value=pad(cache.value, 3))
+
+
+def first_slots(cache: KVCache, slots: int) -> KVCache:
+    """The cache of its first so many slots."""
+    return KVCache(key=cache.key[..., :slots], value=cache.value[..., :slots, :])
 
 
 def take_slots(cache: KVCache, slots: Int[Array, "batch place"]) -> KVCache:

@@ -9,21 +9,11 @@ from hwmodels import Architecture, catalog
 from hwmodels.analysis.sensitivity import leaf_names
 from hwmodels.catalog.calibrated import calibration_record
 from hwmodels.catalog.device_entries import DeviceEntry
-from hwmodels.compute.calibrated_gpu import CalibratedGpu
-from hwmodels.compute.matrix_vector_npu import MatrixVectorNpu
+from hwmodels.compute.roofline import unit_of
 from hwmodels.device import MemoryTier
 from jaxspec.report.formatting import quantity
 
 __all__ = ["architecture_data", "device_assumptions", "device_facts", "number_status"]
-
-#: Class of a matrix unit -> what it is.
-_UNITS = {
-    "FpgaArray": "an FPGA's array of multiply-add elements",
-    "MatrixVectorNpu": "a tiled matrix unit fed by vector units",
-    "NearMemoryUnit": "processing elements at the memory's banks",
-    "SystolicArray": "a systolic array",
-    "VectorArray": "an array of vector elements",
-}
 
 #: Where decoders sit, in words.
 _PLACES = {"l2": "between L2 cache and interconnect", "dma": "in the DMA", "array_edge": "at the array's edge"}
@@ -94,16 +84,19 @@ def _arithmetic(entry: DeviceEntry) -> list[str]:
         f"{100 * efficiency:.4g} % of the dense 16-bit rate of {quantity('_flops_per_s', float(device.peak_flops_per_s))} "
         f"(efficiency: {_word(entry, 'compute_efficiency')})"
     )
+    rest = rate
+    if device.vector_flops_per_s is not None:
+        vector_flops_per_s = quantity("_flops_per_s", float(device.vector_flops_per_s))
+        rest = f"{vector_flops_per_s} ({_word(entry, 'vector_flops_per_s')})"
     if unit is None:
         return [
             f"Time is a roofline per operator: all arithmetic runs at {rate}, whatever width weights are stored in."
         ]
-    if isinstance(unit, CalibratedGpu):
-        return [*_calibration(entry), f"Everything but matrix products and attention runs at {rate}."]
-    kind = _UNITS.get(type(unit).__name__, type(unit).__name__)
+    if unit.measured is not None:
+        return [*_calibration(entry), f"Everything but matrix products and attention runs at {rest}."]
     return [
-        f"Matrix products take the time that a model of {kind} counts from its shape and clock; that model was not held "
-        f"against measured times here. Everything else runs at {rate}."
+        f"Matrix products take the time that a model of {unit.title} counts from its shape and clock; that model was not held "
+        f"against measured times here. Everything else runs at {rest}."
     ]
 
 
@@ -144,7 +137,7 @@ def _memory(entry: DeviceEntry) -> str:
     said = f"Weights and cached keys and values stream at {', then '.join(parts)}"
     if len(parts) > 1:
         said += "; all at the same time" if device.schedule == "overlapped" else "; one after the other"
-    if isinstance(device.matrix_unit, CalibratedGpu):
+    if unit_of(device).measured is not None:
         said += "; products and attention reach the shares that their kernels were fitted with"
     return said + "."
 
@@ -158,7 +151,7 @@ def _tier(entry: DeviceEntry, tier: MemoryTier, name: str) -> str:
 
 def _launches(entry: DeviceEntry) -> str:
     latency_s = float(entry.device.operator_latency_s)
-    if isinstance(entry.device.matrix_unit, CalibratedGpu):
+    if unit_of(entry.device).measured is not None:
         return (
             "Launches of products and attention take the fitted times; others take "
             f"{quantity('_s', latency_s)} each ({_word(entry, 'operator_latency_s')})."
@@ -169,21 +162,14 @@ def _launches(entry: DeviceEntry) -> str:
 
 
 def _decoding(entry: DeviceEntry) -> str:
-    decoder, unit = entry.device.decoder, entry.device.matrix_unit
+    decoder = entry.device.decoder
     if decoder is not None and decoder.kind != "none":
         return (
             f"Values that are stored in fewer than 16 bits pass {float(decoder.count):g} {decoder.kind.replace('_', ' ')} "
             f"decoders {_PLACES[decoder.place]} ({float(decoder.symbols_per_cycle):g} symbols per cycle each at "
             f"{quantity('_hz', float(decoder.frequency_hz))}); a step waits for them where they are the slowest."
         )
-    if isinstance(unit, MatrixVectorNpu):
-        return "Converting weights of few bits is the work of the vector units, and its time counts."
-    if isinstance(unit, CalibratedGpu):
-        return (
-            "The measured kernels unpack their own weights; unpacking any other format is taken to cost no more, which is "
-            "optimistic."
-        )
-    return "The device has no decoders: decompressing values costs nothing, which is optimistic."
+    return unit_of(entry.device).unpacking
 
 
 def _energy(entry: DeviceEntry) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from jaxspec.formats.container import SUFFIX
 from jaxspec.models.embedded import EMBEDDED_NAME, HEAD_NAME, SMALL_NAME, embedded_directory
+from jaxspec.settings.draft_kinds import has_files
 
 __all__ = ["changed_inputs", "digests_of", "draft_digests", "input_digests", "unrecorded_inputs"]
 
@@ -62,7 +63,7 @@ def draft_digests(config: Any) -> dict[str, str]:
         InputError: an embedded draft that this installation lacks.
     """
     draft = getattr(config, "draft", "self")
-    if draft in ("self", "ngram"):
+    if not has_files(draft):
         return {}
     return digests_of({f"draft/{path.name}": path for path in _model_files(draft)})
 

@@ -7,10 +7,12 @@ line refuses bad settings at once.
 from jaxspec.settings.base import Layer, Settings, build_config, expect, notes, quick_settings, refuse_unused
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.draft import knob_values
+from jaxspec.settings.draft_kinds import DRAFT_NAMES
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.toml import config_hash, read_layer, read_toml, to_toml
 
 __all__ = [
+    "DRAFT_NAMES",
     "MAX_DRAFT_LENGTH",
     "CommonConfig",
     "Layer",

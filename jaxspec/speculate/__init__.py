@@ -1,4 +1,4 @@
-"""Speculative decoding of real networks with chains and trees, its rules, and acceptance measured as decoding meets it."""
+"""Speculative decoding of real networks with trees and chains, its rules, its proof, and acceptance as decoding meets it."""
 
 from jaxspec.speculate.acceptance import (
     BlockPass,
@@ -8,42 +8,58 @@ from jaxspec.speculate.acceptance import (
     block_pass,
     expected_cycles,
 )
-from jaxspec.speculate.chain import Decoded, decode, decode_autoregressively
-from jaxspec.speculate.expansion import TreeLimits, tree_limits
+from jaxspec.speculate.engine import Decoded, autoregressive_tree, decode, decode_autoregressively
+from jaxspec.speculate.expansion import TreeLimits, chain_limits, tree_limits
 from jaxspec.speculate.growing_tree import GrowingTree
 from jaxspec.speculate.keys import Purpose, draw_keys
 from jaxspec.speculate.measured_ranks import measure_ranks
-from jaxspec.speculate.rules import (
-    Verdict,
-    acceptance_probability,
-    residual_distribution,
-    token_distribution,
-    verify_chain,
+from jaxspec.speculate.proof import (
+    continuation_length,
+    count_mismatches,
+    decode_chains,
+    decode_prompts,
+    predict_cycles,
+    record_ranks,
 )
-from jaxspec.speculate.tree import DecodedTrees, autoregressive_tree, decode_tree
+from jaxspec.speculate.rules import acceptance_probability, residual_distribution
+from jaxspec.speculate.sampling import GREEDY, SAMPLING, Decoding, token_distribution
+from jaxspec.speculate.statistics import Interval, acceptance_rates, compare_cycles, speedup_ratio
+from jaxspec.speculate.tree_rules import TreeVerdict, verify_tree
 
 __all__ = [
+    "GREEDY",
+    "SAMPLING",
     "BlockPass",
     "CycleStatistics",
     "Decoded",
-    "DecodedTrees",
+    "Decoding",
     "GrowingTree",
+    "Interval",
     "Purpose",
     "TargetText",
     "TreeLimits",
-    "Verdict",
+    "TreeVerdict",
     "acceptance_probability",
+    "acceptance_rates",
     "all_starts",
     "autoregressive_tree",
     "block_pass",
+    "chain_limits",
+    "compare_cycles",
+    "continuation_length",
+    "count_mismatches",
     "decode",
     "decode_autoregressively",
-    "decode_tree",
+    "decode_chains",
+    "decode_prompts",
     "draw_keys",
     "expected_cycles",
     "measure_ranks",
+    "predict_cycles",
+    "record_ranks",
     "residual_distribution",
+    "speedup_ratio",
     "token_distribution",
     "tree_limits",
-    "verify_chain",
+    "verify_tree",
 ]

@@ -15,11 +15,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from jaxspec.checks import check_count, check_temperature, check_tokens, check_traced_count
+from jaxspec.checks import check_count, check_sampling, check_tokens, check_traced_count
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward
 from jaxspec.models.kv_cache import CachedKV, KVCache, pad_cache
-from jaxspec.speculate.rules import token_distribution
+from jaxspec.speculate.sampling import SAMPLING, Decoding, token_distribution
 
 
 class TargetText(NamedTuple):
@@ -67,8 +67,7 @@ def block_pass(
     *,
     offset: Int[Array, ""] | int,
     block: int,
-    temperature: Float[Array, ""] | float = 1.0,
-    greedy: bool = False,
+    decoding: Decoding = SAMPLING,
 ) -> BlockPass:
     """Measure one draft on text, with roots at text.first + offset, text.first + offset + block, ...
 
@@ -77,7 +76,7 @@ def block_pass(
         draft_cache: the target's KV of all queries, `text.tokens[:, :-1]`, compressed.
         offset: 0 to block − 1, may be traced.
         block: static, at least 1; deepest draft length measured.
-        temperature, greedy: of decoding; see `token_distribution`.
+        decoding: how tokens are chosen; see `token_distribution`.
     Returns:
         Arrays over queries // block − 1 starts (queries where block is 1): one fewer than fit, so that any offset does.
     Raises:
@@ -87,7 +86,7 @@ def block_pass(
     _check_text(text, config)
     check_count("block", block)
     check_traced_count("offset", offset, least=0, most=block - 1)
-    check_temperature(temperature, greedy)
+    check_sampling(decoding)
     first, queries = text.first, text.logits.shape[1]
     batch, slots = text.tokens.shape[0], text.tokens.shape[1] - 1
     starts = queries // block - (block > 1)
@@ -112,8 +111,8 @@ def block_pass(
     pick = lambda x: jnp.take(x, index, axis=1)  # "batch start depth ..."
     logits, target_logits, next_token = pick(logits), pick(text.logits), pick(text.tokens[:, first + 1 :])[..., None]
     at_next = lambda x: jnp.take_along_axis(x, next_token, axis=-1)[..., 0]
-    p = token_distribution(target_logits, temperature, greedy)
-    q = token_distribution(logits, temperature, greedy)
+    p = token_distribution(target_logits, decoding)
+    q = token_distribution(logits, decoding)
     log_p, log_q = jax.nn.log_softmax(target_logits), jax.nn.log_softmax(logits)
     p_next, q_next = at_next(p), at_next(q)
     step = jnp.where(p_next > 0, jnp.minimum(q_next / jnp.where(p_next > 0, p_next, 1.0), 1.0), 0.0)
@@ -134,8 +133,7 @@ def all_starts(
     draft_cache: KVCache,
     *,
     block: int,
-    temperature: Float[Array, ""] | float = 1.0,
-    greedy: bool = False,
+    decoding: Decoding = SAMPLING,
 ) -> Float[Array, "batch start depth"]:
     """Survival, given the text, from every position from `text.first` on, in order: `block` passes.
 
@@ -147,7 +145,7 @@ def all_starts(
     """
     _check_text(text, config)
     check_count("block", block)
-    check_temperature(temperature, greedy)
+    check_sampling(decoding)
     pad = ((0, 0), (0, 2 * block))
     text = TargetText(jnp.pad(text.tokens, pad), jnp.pad(text.logits, (*pad, (0, 0))))
     draft_cache = pad_cache(draft_cache, 2 * block)
@@ -160,8 +158,7 @@ def all_starts(
             draft_cache,
             offset=offset,
             block=block,
-            temperature=temperature,
-            greedy=greedy,
+            decoding=decoding,
         ).survival_on_text
 
     survival = jax.lax.map(one, jnp.arange(block))  # "offset batch start depth"

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
+from jaxspec.speculate.sampling import Decoding, token_distribution
 from jaxspec.speculate.tree_rules import sample_candidates
 
 __all__ = ["CandidateLaw", "Candidates", "propose"]
@@ -33,7 +34,7 @@ class Candidates(NamedTuple):
 def propose(
     logits: Float[Array, "batch token vocab"],
     keys: Key[Array, "batch token"] | None,
-    temperature: Float[Array, ""] | float,
+    decoding: Decoding,
     *,
     count: int,
     law: CandidateLaw,
@@ -42,7 +43,7 @@ def propose(
 
     Args:
         keys: one per token, read only where candidates are sampled.
-        temperature: of the distribution that is sampled from; the likeliest tokens are those of the logits themselves, with
+        decoding: of the distribution that is sampled from; the likeliest tokens are those of the logits themselves, with
             their probabilities at temperature 1.
     Raises:
         ValueError: more candidates than the vocabulary has tokens.
@@ -54,7 +55,7 @@ def propose(
         _, tokens = jax.lax.top_k(logits, count)
         log_q = jnp.take_along_axis(jax.nn.log_softmax(logits, axis=-1), tokens, axis=-1)
         return Candidates(tokens.astype(jnp.int32), None, log_q)
-    distribution = jax.nn.softmax(logits / temperature, axis=-1)
+    distribution = token_distribution(logits, decoding)
     one = lambda q, key: sample_candidates(q, key, count)
     assert keys is not None
     tokens = jax.vmap(jax.vmap(one))(distribution, keys).astype(jnp.int32)

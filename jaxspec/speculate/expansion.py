@@ -14,15 +14,16 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxspec.speculate.candidates import CandidateLaw, Candidates, propose
 from jaxspec.speculate.drafts.interface import Draft, Level, Memory, Root
 from jaxspec.speculate.keys import Purpose, draw_keys
+from jaxspec.speculate.sampling import Decoding
 from jaxspec.trees.masks import tree_mask
 from jaxspec.trees.topology import Tree, is_node
 
-__all__ = ["DraftedTree", "Drafter", "Levels", "TreeLimits", "draft_tree", "in_levels", "tree_limits"]
+__all__ = ["DraftedTree", "Drafter", "Levels", "TreeLimits", "chain_limits", "draft_tree", "in_levels", "tree_limits"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,11 +48,16 @@ class TreeLimits:
         return 1 + self.nodes + self.width
 
 
+def chain_limits(width: int) -> TreeLimits:
+    """The sizes of all chains that a verification of `width` tokens has room for, root included."""
+    return TreeLimits(nodes=width - 1, depth=width - 1, ranks=1, width=1)
+
+
 class DraftedTree(NamedTuple):
     """A tree of drafted tokens for each sequence.
 
     Attributes:
-        tree: leaves "batch node".
+        tree: of a given shape one for all, leaves " node"; of growing trees one for each, "batch node".
         tokens: of the nodes.
         candidates: after the root (row 0) and each node i (row i + 1), rank 0 first; rows of leaves are not to be read.
         distribution: what candidates were sampled from; None where they are the likeliest.
@@ -65,6 +71,8 @@ class DraftedTree(NamedTuple):
 
 def tree_limits(tree: Tree) -> TreeLimits:
     """The sizes of one tree, or the largest of a stack, on the host."""
+    if tree.size == 0:
+        return chain_limits(1)
     rows = [np.atleast_2d(np.asarray(leaf)) for leaf in (tree.parent, tree.depth, tree.rank)]
     width = 1
     for parent, depth in zip(rows[0], rows[1]):
@@ -80,6 +88,7 @@ class Levels(NamedTuple):
 
     Attributes:
         tree: the renumbered tree.
+        ancestors: of each node the numbers above it (see `Level`), the root's 0 among them; further columns are padding.
         number: the old number of each new node.
         first: first node of depth 1, 2, ...
         inner: nodes with children of each depth.
@@ -87,18 +96,16 @@ class Levels(NamedTuple):
     """
 
     tree: Tree
+    ancestors: Bool[Array, "node number"]
     number: Int[Array, " node"]
     first: Int[Array, " depth"]
     inner: Int[Array, " depth"]
     levels: Int[Array, ""]
 
 
-def in_levels(tree: Tree, depth: int) -> Levels:
-    """Renumber one tree.
-
-    Args:
-        depth: static; bounds the tree's.
-    """
+def in_levels(tree: Tree, limits: TreeLimits) -> Levels:
+    """Renumber one tree, which keeps to the limits."""
+    depth = limits.depth
     node = is_node(tree)
     has_child = jnp.zeros(tree.size, bool).at[jnp.where(node & (tree.parent >= 0), tree.parent, tree.size)]
     has_child = has_child.set(True, mode="drop")
@@ -109,8 +116,11 @@ def in_levels(tree: Tree, depth: int) -> Levels:
         jnp.zeros(depth, jnp.int32).at[jnp.where(node, tree.depth - 1, depth)].add(weight, mode="drop")
     )
     count = at_depth(jnp.ones(tree.size, jnp.int32))
+    renumbered = Tree(parent=parent, depth=tree.depth[order], rank=tree.rank[order], num_nodes=tree.num_nodes)
+    above = tree_mask(renumbered) & jnp.logical_not(jnp.eye(tree.size, dtype=bool))
     return Levels(
-        tree=Tree(parent=parent, depth=tree.depth[order], rank=tree.rank[order], num_nodes=tree.num_nodes),
+        tree=renumbered,
+        ancestors=jnp.pad(above, ((0, 0), (1, limits.width))).at[:, 0].set(True),
         number=order.astype(jnp.int32),
         first=jnp.cumsum(count) - count,
         inner=at_depth(has_child.astype(jnp.int32)),
@@ -131,27 +141,32 @@ class Drafter(NamedTuple):
     root: Root
     seed: Key[Array, ""]
     prompt_ids: Int[Array, " batch"]
-    temperature: Float[Array, ""]
+    decoding: Decoding
     ranks: int
     law: CandidateLaw
 
-    def _keys(self, depth: Int[Array, ""] | int, numbers: Int[Array, " token"]) -> Key[Array, "batch token"] | None:
+    def _keys(self, depth: Int[Array, ""] | int, tokens: int) -> Key[Array, "batch token"] | None:
+        """One for each token of a level; the first one's does not depend on how many there are, so that chains draw alike."""
         if self.law == "top":
             return None
-        at_depth = draw_keys(self.seed, Purpose.DRAFT, self.prompt_ids, self.root.position + depth + 1)
-        return jax.vmap(lambda key: jax.vmap(lambda number: jax.random.fold_in(key, number))(numbers))(at_depth)
+        draw = lambda purpose: draw_keys(self.seed, purpose, self.prompt_ids, self.root.position + depth + 1)
+        first = draw(Purpose.DRAFT)[:, None]
+        if tokens == 1:
+            return first
+        further = jnp.arange(1, tokens)
+        fold = lambda key: jax.vmap(lambda place: jax.random.fold_in(key, place))(further)
+        return jnp.concatenate([first, jax.vmap(fold)(draw(Purpose.BRANCH))], axis=1)
 
     def open(self, memory: Memory) -> tuple[Candidates, Memory]:
         """Candidates after the root, "batch 1 ..."."""
         logits, memory = self.draft.open(self.params, memory, self.root)
-        keys = self._keys(0, jnp.zeros(1, jnp.int32))
-        return propose(logits[:, None], keys, self.temperature, count=self.ranks, law=self.law), memory
+        return propose(logits[:, None], self._keys(0, 1), self.decoding, count=self.ranks, law=self.law), memory
 
     def extend(self, memory: Memory, level: Level, depth: Int[Array, ""]) -> tuple[Candidates, Memory]:
         """Candidates after each token of a level."""
         logits, memory = self.draft.extend(self.params, memory, self.root, level)
-        keys = self._keys(depth, level.first + jnp.arange(level.tokens.shape[1]))
-        return propose(logits, keys, self.temperature, count=self.ranks, law=self.law), memory
+        keys = self._keys(depth, level.tokens.shape[1])
+        return propose(logits, keys, self.decoding, count=self.ranks, law=self.law), memory
 
 
 def draft_tree(
@@ -162,41 +177,47 @@ def draft_tree(
     levels: Levels,
     seed: Key[Array, ""],
     prompt_ids: Int[Array, " batch"],
-    temperature: Float[Array, ""],
+    decoding: Decoding,
     *,
     limits: TreeLimits,
     law: CandidateLaw,
 ) -> tuple[DraftedTree, Memory]:
-    """Draft a tree of a given shape, the same for all sequences; the draft steps once per level."""
-    drafter = Drafter(draft, params, root, seed, prompt_ids, temperature, limits.ranks, law)
+    """Draft a tree of a given shape, the same for all sequences; the draft steps once per level, never for a tree without."""
+    drafter = Drafter(draft, params, root, seed, prompt_ids, decoding, limits.ranks, law)
     batch, tree = root.token.shape[0], levels.tree
-    proposed, memory = drafter.open(memory)
-    rows = lambda first: jnp.zeros((batch, limits.numbers, first.shape[2]), first.dtype).at[:, :1].set(first)
-    table = jax.tree.map(rows, (proposed.tokens, proposed.distribution))
-    above = tree_mask(tree) & jnp.logical_not(jnp.eye(tree.size, dtype=bool))
-    above = jnp.pad(above, ((0, 0), (1, limits.width))).at[:, 0].set(True)  # node, number
     parent_row, rank = jnp.maximum(tree.parent + 1, 0), jnp.maximum(tree.rank, 0)
-    node_tokens = lambda candidates: candidates[:, parent_row, rank]
 
-    def expand(depth, carry):
+    def write(table, proposed, first):
+        """The candidates after the tokens of a level, at their numbers."""
+        at_first = partial(jax.lax.dynamic_update_slice_in_dim, start_index=first, axis=1)
+        return jax.tree.map(at_first, table, (proposed.tokens, proposed.distribution))
+
+    def ask_root(_, carry):
+        table, memory = carry
+        proposed, memory = drafter.open(memory)
+        return write(table, proposed, 0), memory
+
+    def ask_level(depth, carry):
         table, memory = carry
         first = levels.first[depth - 1]
         node = jnp.minimum(first + jnp.arange(limits.width), tree.size - 1)
         live = jnp.arange(limits.width) < levels.inner[depth - 1]
         batched = lambda x: jnp.broadcast_to(x, (batch, *x.shape))
         level = Level(
-            tokens=node_tokens(table[0])[:, node],
+            tokens=table[0][:, parent_row[node], rank[node]],
             first=first + 1,
             depth=batched(jnp.full(limits.width, depth, jnp.int32)),
             parent=batched(jnp.where(live, parent_row[node], 0)),
-            ancestors=batched(above[node] & live[:, None]),
+            ancestors=batched(levels.ancestors[node] & live[:, None]),
         )
         proposed, memory = drafter.extend(memory, level, depth)
-        write = partial(jax.lax.dynamic_update_slice_in_dim, start_index=first + 1, axis=1)
-        return jax.tree.map(write, table, (proposed.tokens, proposed.distribution)), memory
+        return write(table, proposed, first + 1), memory
 
-    (candidates, distribution), memory = jax.lax.fori_loop(1, levels.levels, expand, (table, memory))
-    tokens = node_tokens(candidates)
-    kept = jax.tree.map(lambda x: x[:, : tree.size + 1], (candidates, distribution))
-    batched = jax.tree.map(lambda x: jnp.broadcast_to(x, (batch, *jnp.shape(x))), tree)
-    return DraftedTree(batched, tokens, *kept), memory
+    form, _ = jax.eval_shape(drafter.open, memory)
+    empty = lambda x: jnp.zeros((batch, limits.numbers, x.shape[2]), x.dtype)
+    carry = jax.tree.map(empty, (form.tokens, form.distribution)), memory
+    # A loop and not a condition: it leaves the memory in place.
+    carry = jax.lax.fori_loop(0, jnp.minimum(levels.levels, 1), ask_root, carry)
+    table, memory = jax.lax.fori_loop(1, levels.levels, ask_level, carry)
+    candidates, distribution = jax.tree.map(lambda x: x[:, : tree.size + 1], table)
+    return DraftedTree(tree, candidates[:, parent_row, rank], candidates, distribution), memory

@@ -14,11 +14,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Int, Key
 
 from jaxspec.checks import check_count
 from jaxspec.speculate.drafts.interface import Draft, Level, Memory, Root
 from jaxspec.speculate.expansion import DraftedTree, Drafter, TreeLimits
+from jaxspec.speculate.sampling import Decoding
 from jaxspec.trees.topology import PADDING, ROOT, Tree
 
 __all__ = ["GrowingTree", "draft_growing_tree"]
@@ -72,10 +73,10 @@ def draft_growing_tree(
     growing: GrowingTree,
     seed: Key[Array, ""],
     prompt_ids: Int[Array, " batch"],
-    temperature: Float[Array, ""],
+    decoding: Decoding,
 ) -> tuple[DraftedTree, Memory]:
     """Draft a tree for each sequence, from the draft's likeliest tokens: sampled ones would bias which are verified."""
-    drafter = Drafter(draft, params, root, seed, prompt_ids, temperature, growing.branches, "top")
+    drafter = Drafter(draft, params, root, seed, prompt_ids, decoding, growing.branches, "top")
     batch, k, branches = root.token.shape[0], growing.frontier, growing.branches
     per_level = k * branches
     pool = growing.depth * per_level

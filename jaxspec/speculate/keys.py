@@ -16,6 +16,7 @@ class Purpose(enum.IntEnum):
     NEXT = 2  # the target's token after the accepted ones
     AUTOREGRESSIVE = 3  # autoregressive sampling
     BOOTSTRAP = 4  # resampling of prompts
+    BRANCH = 5  # the draft's sampling after the further tokens of a level
 
 
 def draw_keys(

@@ -89,13 +89,15 @@ def _measure_ranks(
 
     def committed(start, places):
         slots = jnp.broadcast_to(start + jnp.arange(places), (batch, places))
+        at_slots = lambda x: jnp.take_along_axis(x, slots.reshape(batch, places, *[1] * (x.ndim - 2)), axis=1)
         return Committed(
             tokens=jnp.take_along_axis(texts, slots + 1, axis=1),
-            hidden=jnp.take_along_axis(heard.hidden, slots[..., None], axis=1),
+            hidden=at_slots(heard.hidden),
             cache=take_slots(heard.cache, slots),
             start=at(start),
             before=jnp.take_along_axis(texts, slots[:, :1], axis=1)[:, 0],
             valid=at(places),
+            extras=jax.tree.map(at_slots, heard.extras),
         )
 
     # The barrier keeps XLA from computing, at compile time, what an empty memory makes of the prompt.

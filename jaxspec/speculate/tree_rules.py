@@ -94,6 +94,8 @@ def candidate_law(
     certain = jax.nn.one_hot(before[place], vocab, dtype=dtype)
     if draft is None:
         return certain
+    if before.shape[0] == 1:
+        return draft
     drawn = jnp.where(jnp.arange(before.shape[0], dtype=jnp.int32) < place, before, vocab)
     left = draft.at[drawn].set(0.0, mode="drop")
     total = jnp.sum(left)
@@ -161,6 +163,8 @@ def verify_tree(
     chex.assert_axis_dimension(target, 0, tree.size + 1)
     chex.assert_equal_shape_prefix([target, candidates], 1)
     depths, ranks = uniforms.shape
+    if depths == 0:
+        return TreeVerdict(jnp.int32(0), jnp.zeros(0, jnp.int32), jax.random.categorical(next_key, jnp.log(target[0])))
     children = nodes_by_rank(tree, ranks)
 
     def descend(carry):

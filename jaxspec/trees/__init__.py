@@ -1,12 +1,21 @@
 """Draft trees: topologies as arrays, their attention masks, well-known trees, and the tokens they gain, simulated and exact."""
 
 from jaxspec.trees.acceptance_laws import AcceptanceLaw, AcceptanceLawFit, Falloff, fit_acceptance_law, law_table
+from jaxspec.trees.expectation import (
+    depth_survival,
+    expected_tokens,
+    node_acceptance,
+    node_draw_probability,
+    reach_probability,
+    tokens_variance,
+)
 from jaxspec.trees.masks import ancestor_steps, tree_mask, tree_positions, verification_mask, verification_positions
 from jaxspec.trees.public_trees import (
     PUBLIC_TREES,
     PublicTree,
     chain_like_paths,
     chain_paths,
+    chain_tree,
     k_ary_paths,
     public_tree,
     star_paths,
@@ -22,18 +31,7 @@ from jaxspec.trees.rank_traces import (
     cycles_along_text,
     prior_scores_from_traces,
 )
-from jaxspec.trees.simulation import (
-    MAX_TRIALS,
-    SimulatedTokens,
-    depth_survival,
-    expected_tokens,
-    node_acceptance,
-    node_draw_probability,
-    reach_probability,
-    simulate_nodes,
-    simulate_walks,
-    tokens_variance,
-)
+from jaxspec.trees.simulation import MAX_TRIALS, SimulatedTokens, simulate_nodes, simulate_walks
 from jaxspec.trees.simulation_grid import GridTokens, simulate_grid
 from jaxspec.trees.soft_search import PricedTree, SizedTrees, search_sizes, search_with_price
 from jaxspec.trees.soft_trees import NodePaths, log_rate, node_paths, sized_inclusion, soft_depth, soft_inclusion
@@ -86,6 +84,7 @@ __all__ = [
     "ancestor_steps",
     "chain_like_paths",
     "chain_paths",
+    "chain_tree",
     "check_tree",
     "children_table",
     "cycles_along_text",

@@ -24,29 +24,16 @@ chances by rank alone.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
 from jaxtyping import Array, Float, Int
 
+from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.topology import ROOT
 
-__all__ = ["OptimalTrees", "RankedTree", "optimal_tree", "optimal_trees", "tree_capacity"]
-
-
-class RankedTree(NamedTuple):
-    """A draft tree on the host: whose child each node is, and of which rank.
-
-    Attributes:
-        parent: "node", −1 for children of the root, else an earlier node.
-        rank: "node", 0 for the draft's first choice after the parent; siblings differ in rank.
-    """
-
-    parent: Int[np.ndarray, " node"]
-    rank: Int[np.ndarray, " node"]
+__all__ = ["OptimalTrees", "optimal_tree", "optimal_trees", "tree_capacity"]
 
 
 @struct.dataclass

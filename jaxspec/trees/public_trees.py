@@ -1,4 +1,4 @@
-"""Well-known draft trees as data, by the paths of their nodes, and generators of regular ones.
+"""Well-known draft trees as data, by the paths of their nodes, and generators of regular ones; chains of any length.
 
 The released trees leave out no rank, so that the number of children of each inner node says all.
 """
@@ -9,13 +9,18 @@ import itertools
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
-from jaxspec.trees.topology import Tree, tree_from_paths
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from jaxspec.checks import check_count, check_traced_count
+from jaxspec.trees.topology import PADDING, Tree, tree_from_paths
 
 __all__ = [
     "PUBLIC_TREES",
     "PublicTree",
     "chain_like_paths",
     "chain_paths",
+    "chain_tree",
     "k_ary_paths",
     "public_tree",
     "star_paths",
@@ -29,6 +34,23 @@ class PublicTree(NamedTuple):
 
     paths: Paths
     source: str
+
+
+def chain_tree(draft_length: Int[Array, ""] | int, width: int) -> Tree:
+    """A chain of drafted tokens, with room for as many as a verification of `width` tokens has beside the root.
+
+    Args:
+        draft_length: 0 (a tree without nodes) to width − 1; may be traced: out of range, it counts as the nearest in range.
+        width: static, at least 1.
+    Raises:
+        ValueError: a number out of its range.
+    """
+    check_count("width", width)
+    check_traced_count("draft_length", draft_length, least=0, most=width - 1)
+    nodes = jnp.clip(jnp.asarray(draft_length, jnp.int32), 0, width - 1)
+    number = jnp.arange(width - 1, dtype=jnp.int32)
+    only = lambda value: jnp.where(number < nodes, value, PADDING)
+    return Tree(parent=only(number - 1), depth=only(number + 1), rank=only(jnp.zeros_like(number)), num_nodes=nodes)
 
 
 def chain_paths(num_nodes: int) -> Paths:

@@ -23,10 +23,10 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int, Int32
 
 from jaxspec.errors import InputError
-from jaxspec.trees.optimal_tree import RankedTree
+from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.searches import prior_scores
 from jaxspec.trees.text_ratios import RatioOfTotals, ratio_of_totals
-from jaxspec.trees.topology import ROOT, Tree, is_node, one_tree, tree_from_parents
+from jaxspec.trees.topology import ROOT, Tree, is_node, one_tree
 
 __all__ = [
     "UNKNOWN",
@@ -149,7 +149,7 @@ def aat_by_size(growth: RankedTree, traces: RankTraces, *, num_tokens: Int[Array
         ValueError: a malformed tree, or malformed traces.
     Source: IV-E, Fig. 6.
     """
-    tree = tree_from_parents(growth.parent, rank=growth.rank)
+    tree = growth.tree()
     return _aat_by_size(tree, checked_traces(traces), jnp.asarray(num_tokens, jnp.int32))
 
 
@@ -182,7 +182,7 @@ def prior_scores_from_traces(
         InputError: a text that ends before so many tokens are decoded.
     Source: III-C, the score list.
     """
-    maximal, traces = tree_from_parents(tree.parent, rank=tree.rank), checked_traces(traces)
+    maximal, traces = tree.tree(), checked_traces(traces)
     ends = jax.jit(accepted_nodes)(maximal, traces.rank)
     if num_tokens is None:
         counted = known_roots(maximal, traces)

@@ -1,7 +1,7 @@
 """Searches whose trees grow node by node: one numbering of nodes holds the tree of every size.
 
 Each search returns a `RankedTree` whose nodes are in the order in which it adds them, so that the tree of n nodes is its
-first n: `RankedTree(tree.parent[:n], tree.rank[:n])`. All run on the host, once; `expected_tokens_by_size` prices every size.
+first n: `tree.first(n)`. All run on the host, once; `expected_tokens_by_size` prices every size.
 
 Source: Boosting the Performance of Tree-Based Speculative Decoding of LLMs on FPGAs, III-C (prior score) and
     IV-E (width and depth).
@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Num
 
-from jaxspec.trees.optimal_tree import RankedTree
+from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.topology import ROOT, node_depths
 
 __all__ = [

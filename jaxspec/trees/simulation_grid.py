@@ -16,7 +16,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from jaxspec.trees.simulation import expected_tokens, node_acceptance, simulate_nodes, simulate_walks, tokens_variance
+from jaxspec.trees.expectation import expected_tokens, node_acceptance, tokens_variance
+from jaxspec.trees.simulation import simulate_nodes, simulate_walks
 from jaxspec.trees.topology import Tree
 
 __all__ = ["GridTokens", "simulate_grid"]

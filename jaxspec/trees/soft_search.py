@@ -26,7 +26,7 @@ import optax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
-from jaxspec.trees.optimal_tree import RankedTree
+from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.searches import prior_score_growth
 from jaxspec.trees.soft_trees import NodePaths, Price, log_rate, node_paths, sized_inclusion, soft_inclusion
 
@@ -221,4 +221,4 @@ def _order(paths: NodePaths, inclusion: Float[np.ndarray, " node"]) -> Int[np.nd
 def _cut(tree: RankedTree, order: Int[np.ndarray, " node"], num_nodes: int) -> RankedTree:
     """The first nodes of an order in which parents come first."""
     grown = prior_score_growth(tree, -np.argsort(order))
-    return RankedTree(grown.parent[:num_nodes], grown.rank[:num_nodes])
+    return grown.first(num_nodes)

@@ -21,7 +21,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
-from jaxspec.trees.optimal_tree import RankedTree
+from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.topology import ROOT, node_depths
 
 __all__ = ["NodePaths", "Price", "log_rate", "node_paths", "sized_inclusion", "soft_depth", "soft_inclusion"]

@@ -9,13 +9,14 @@ Source: Cochran, Sampling Techniques, 3rd edition 1977, chapters 6 (ratio estima
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import betainc
 from jaxtyping import Array, Float, Num
 
-__all__ = ["PairedDifference", "RatioOfTotals", "paired_difference", "ratio_of_totals"]
+__all__ = ["PairedDifference", "RatioOfTotals", "error_of_mean", "paired_difference", "ratio_of_totals"]
 
 
 class RatioOfTotals(NamedTuple):
@@ -49,8 +50,10 @@ class PairedDifference(NamedTuple):
     p_value: Float[Array, "*b"]
 
 
-def ratio_of_totals(numerator: Num[Array, "*b text"], denominator: Num[Array, "*b text"]) -> RatioOfTotals:
-    """Total over total, with a standard error over texts.
+def ratio_of_totals(
+    numerator: Num[Array | np.ndarray, "*b text"], denominator: Num[Array | np.ndarray, "*b text"]
+) -> RatioOfTotals:
+    """Total over total, with a standard error over texts. NumPy arrays are computed on the host, in double precision.
 
     Args:
         numerator, denominator: "*b text", counts >= 0 of each text; totals of whole numbers must fit their type.
@@ -61,13 +64,14 @@ def ratio_of_totals(numerator: Num[Array, "*b text"], denominator: Num[Array, "*
         raise ValueError(
             f"numerator has shape {numerator.shape} and denominator {denominator.shape}; give one of each per text"
         )
-    as_float = lambda counts: counts.astype(jnp.result_type(float))
+    xp: Any = numerator.__array_namespace__()
+    as_float = lambda counts: counts.astype(xp.result_type(float))
     texts = numerator.shape[-1]
-    below = as_float(jnp.sum(denominator, axis=-1))
-    mean = as_float(jnp.sum(numerator, axis=-1)) / jnp.where(below > 0, below, jnp.nan)
+    below = as_float(xp.sum(denominator, axis=-1))
+    mean = as_float(xp.sum(numerator, axis=-1)) / xp.where(below > 0, below, xp.nan)
     deviation = as_float(numerator) - mean[..., None] * as_float(denominator)
-    per_text = mean[..., None] + deviation * (texts / jnp.where(below > 0, below, jnp.nan))[..., None]
-    return RatioOfTotals(mean, _error_of_mean(per_text), per_text)
+    per_text = mean[..., None] + deviation * (texts / xp.where(below > 0, below, xp.nan))[..., None]
+    return RatioOfTotals(mean, error_of_mean(per_text), per_text)
 
 
 def paired_difference(first: RatioOfTotals, second: RatioOfTotals, *, over_sizes: bool = False) -> PairedDifference:
@@ -88,15 +92,17 @@ def paired_difference(first: RatioOfTotals, second: RatioOfTotals, *, over_sizes
     per_text = first.per_text - second.per_text
     if over_sizes:
         per_text = jnp.mean(per_text, axis=tuple(range(per_text.ndim - 1)))
-    gain, error = jnp.mean(per_text, axis=-1), _error_of_mean(per_text)
+    gain, error = jnp.mean(per_text, axis=-1), error_of_mean(per_text)
     return PairedDifference(per_text, gain, error, _upper_tail(gain, error, per_text.shape[-1] - 1))
 
 
-def _error_of_mean(per_text: Float[Array, "*b text"]) -> Float[Array, "*b"]:
+def error_of_mean(per_text: Float[Array | np.ndarray, "*b text"]) -> Float[Any, "*b"]:
+    """Standard error of the mean of one number per text, texts taken as independent; NaN for one text."""
+    xp: Any = per_text.__array_namespace__()
     texts = per_text.shape[-1]
     if texts == 1:
-        return jnp.full(per_text.shape[:-1], jnp.nan, per_text.dtype)
-    return jnp.std(per_text, axis=-1, ddof=1) / texts**0.5
+        return xp.full(per_text.shape[:-1], xp.nan, dtype=per_text.dtype)
+    return xp.std(per_text, axis=-1, ddof=1) / texts**0.5
 
 
 def _upper_tail(gain: Float[Array, "*b"], error: Float[Array, "*b"], degrees: int) -> Float[Array, "*b"]:

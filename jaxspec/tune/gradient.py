@@ -23,6 +23,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxspec.compress.footprint import mean_draft_bits
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.schemes import Scheme
+from jaxspec.speculate.sampling import SAMPLING
 from jaxspec.tune.calibration import Calibration
 from jaxspec.tune.objective import DraftMeasurement, ObjectiveName, Pricing, mean_log_speedup, measure, price
 
@@ -177,7 +178,7 @@ def ascend_once(
             windows=windows,
             offset=offset,
             soft_temperature=temperature,
-            decode_temperature=goal.decode_temperature,
+            decoding=dataclasses.replace(SAMPLING, temperature=goal.decode_temperature).for_program(),
         )
         gain, log_speedup = objective_value(measured, knobs, pricing, goal)
         return -gain, (log_speedup, measured.kl)

@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from functools import partial
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxspec.checks import check_temperature
+from jaxspec.checks import check_sampling
 from jaxspec.compress.knobs import Knobs, harden, uniform_knobs
 from jaxspec.compress.schemes import Scheme
 from jaxspec.models.config import DecoderConfig
+from jaxspec.speculate.sampling import Decoding
 from jaxspec.tune.calibration import Calibration
 from jaxspec.tune.objective import DraftMeasurement, Pricing, measure, price
 
 
-class Decoding(NamedTuple):
-    """How tokens are chosen."""
-
-    greedy: bool
-    temperature: float
-
-
-@partial(jax.jit, static_argnames="greedy")
-def _measure_hard(calibration: Calibration, knobs: Knobs, temperature: Array, greedy: bool) -> DraftMeasurement:
+@jax.jit
+def _measure_hard(calibration: Calibration, knobs: Knobs, decoding: Decoding) -> DraftMeasurement:
     return measure(
         calibration,
         knobs,
         windows=jnp.arange(calibration.num_windows),
         offset=0,
         soft_temperature=None,
-        decode_temperature=temperature,
-        greedy=greedy,
+        decoding=decoding,
     )
 
 
@@ -42,11 +34,11 @@ def measure_hard(calibration: Calibration, knobs: Knobs, decoding: Decoding) -> 
     """One pass of the bit-exact draft over all calibration windows.
 
     Raises:
-        ValueError: when sampling, a temperature that is not finite and above 0.
+        ValueError: when sampling, a number out of its range.
     """
-    check_temperature(decoding.temperature, decoding.greedy)
-    temperature = jnp.asarray(max(decoding.temperature, 1e-6), jnp.float32)
-    return _measure_hard(calibration, knobs, temperature, decoding.greedy)
+    check_sampling(decoding)
+    decoding = dataclasses.replace(decoding, temperature=jnp.asarray(decoding.temperature, jnp.float32))
+    return _measure_hard(calibration, knobs, decoding.for_program())
 
 
 price_exactly = jax.jit(price)

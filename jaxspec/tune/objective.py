@@ -29,6 +29,7 @@ from jaxspec.compress.kv import hard_kv, soft_kv
 from jaxspec.compress.weights import hard_draft, soft_draft
 from jaxspec.models.config import MATRIX_KINDS
 from jaxspec.speculate.acceptance import block_pass
+from jaxspec.speculate.sampling import SAMPLING, Decoding
 from jaxspec.tune.calibration import Calibration
 
 #: What tuning may climb; the others may be constraints beside it.
@@ -101,8 +102,7 @@ def measure(
     windows: Int[Array, " batch"],
     offset: Int[Array, ""] | int,
     soft_temperature: Float[Array, ""] | float | None,
-    decode_temperature: Float[Array, ""] | float = 1.0,
-    greedy: bool = False,
+    decoding: Decoding = SAMPLING,
 ) -> DraftMeasurement:
     """Build the draft and run it once over some windows of calibration text.
 
@@ -110,7 +110,7 @@ def measure(
         windows: which windows.
         offset: shifts the roots (see `block_pass`).
         soft_temperature: of masks and blends; None builds the hard draft.
-        decode_temperature, greedy: of decoding.
+        decoding: how tokens are chosen.
     """
     text, kv = calibration.window(windows)
     if soft_temperature is None:
@@ -125,8 +125,7 @@ def measure(
         compressed.cache,
         offset=offset,
         block=knobs.draft_length_logits.shape[0],
-        temperature=decode_temperature,
-        greedy=greedy,
+        decoding=decoding,
     )
     return DraftMeasurement(
         survival=jnp.mean(passed.survival, axis=(0, 1)),

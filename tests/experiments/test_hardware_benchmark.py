@@ -86,15 +86,15 @@ def test_what_is_traced_anew_or_not_finite_has_no_rate(chunks, message):
 
 @pytest.mark.parametrize("name", [name for name in hardware.UNIT_DEVICES if not name.startswith("GPU")])
 def test_products_in_a_step_take_what_the_unit_says(name):
-    hardware.check_unit(hardware.UNIT_DEVICES[name]())
+    device = hardware.UNIT_DEVICES[name]()
+    hardware.check_unit(device, hardware.PRODUCT_TIMES[name](device) if name in hardware.PRODUCT_TIMES else None)
 
 
 def test_another_unit_would_be_noticed(monkeypatch):
-    monkeypatch.setattr(
-        hwmodels, "compute_time", lambda device, work: 1.1 * hwmodels.step.roofline.compute_time(device, work)
-    )
+    device = hardware.UNIT_DEVICES["FPGA array, alveo-v80"]()
+    slower = lambda *sizes, **widths: 1.1 * device.matrix_unit.product_time(*sizes, **widths)
     with pytest.raises(AssertionError, match="qkv takes"):
-        hardware.check_unit(hardware.systolic_device())
+        hardware.check_unit(device, slower)
 
 
 def test_a_unit_that_fails_stands_in_the_table_beside_the_others(monkeypatch):

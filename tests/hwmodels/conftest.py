@@ -37,7 +37,6 @@ def toy_device():
         peak_flops_per_s=9e12,
         compute_efficiency=0.8,
         memory=MemoryTier(bandwidth_bytes_per_s=3e11, efficiency=0.9, capacity_bytes=5e9),
-        scratchpad_bytes=3e6,
         operator_latency_s=2e-9,
     )
 

@@ -27,7 +27,7 @@ UNITS = {
         ("pes", "reuse", "block_depth", "block_columns"),
     ),
     "vector": (
-        VectorArray(3.0, 5.0, 2.0, 7.0, 1e9, 3e4, 8e3, 3e3, 0.0, 11.0),
+        VectorArray(3.0, 5.0, 2.0, 7.0, 1e9),
         210,
         ("pe_rows", "pe_columns", "vector_macs", "vector_width"),
     ),

@@ -10,9 +10,9 @@ from hwmodels import (
     Workload,
     catalog,
     decode_operators,
+    step_cost,
     uniform_footprint,
     uniform_weight_bits,
-    work_time,
 )
 from hwmodels.analysis.sensitivity import elasticities, leaf_names
 from hwmodels.catalog.calibrated import calibrated_gpu
@@ -25,7 +25,7 @@ LLAMA = catalog.architecture("llama-3.1-8b")
 def step_ms(device, *, batch=1.0, bits=16.0, context=1024.0):
     footprint = uniform_footprint(16).replace(target_weight_bits=uniform_weight_bits(bits, LAYER_MATRICES))
     work = decode_operators(LLAMA, Workload(batch=batch, context_tokens=context), footprint=footprint)
-    return 1e3 * float(work_time(catalog.device(device) if isinstance(device, str) else device, work).total_s)
+    return 1e3 * float(step_cost(catalog.device(device) if isinstance(device, str) else device, work).total_s)
 
 
 @pytest.mark.parametrize(("batch", "measured_ms"), [(1.0, 11.47), (5.0, 12.15), (16.0, 13.15)])
@@ -48,7 +48,7 @@ def test_four_bits_are_not_four_times_as_fast():
 def test_products_take_what_the_calibration_says():
     device = catalog.device("a100-sxm-80gb")
     work = decode_operators(LLAMA, Workload(batch=3.0), footprint=uniform_footprint(16))
-    time = dict(zip(OPERATORS, np.asarray(work_time(device, work).operator_s)))
+    time = dict(zip(OPERATORS, np.asarray(step_cost(device, work).operator_s)))
     own = float(gemm_time(calibrated_gpu("a100-sxm"), 3.0, 4096.0, 4096.0))
     # The step also moves the residual stream: a few kilobytes.
     assert time["o"] == pytest.approx(32 * own, rel=2e-3)
@@ -59,7 +59,7 @@ def test_never_faster_than_the_data_sheet(name):
     device = catalog.device(name)
     for batch in (1.0, 7.0, 300.0):
         work = decode_operators(LLAMA, Workload(batch=batch), footprint=uniform_footprint(16))
-        time = work_time(device, work)
+        time = step_cost(device, work)
         floor = np.maximum(
             work.flops / device.peak_flops_per_s, work.memory_bytes / device.memory.bandwidth_bytes_per_s
         )
@@ -78,7 +78,7 @@ def test_the_data_sheet_is_the_devices_own():
 def test_elasticities_of_a_calibrated_step():
     device = catalog.device("a100-sxm-80gb")
     work = decode_operators(LLAMA, Workload(), footprint=uniform_footprint(16))
-    found = elasticities(lambda d: work_time(d, work, temperature=0.05).total_s, device)
+    found = elasticities(lambda d: step_cost(d, work, temperature=0.05).total_s, device)
     assert float(found["memory.bandwidth_bytes_per_s"]) < -0.6
     assert float(found["matrix_unit.formats.2.launch_s"]) > 0.01  # of 16 bits
     assert float(found["matrix_unit.formats.0.launch_s"]) == pytest.approx(0, abs=1e-6)  # of 4 bits
@@ -89,7 +89,7 @@ def test_no_retrace_and_vmap(jit_once):
     total = jit_once(
         jax.vmap(
             lambda d, b: (
-                work_time(d, decode_operators(LLAMA, Workload(batch=b), footprint=uniform_footprint(16))).total_s
+                step_cost(d, decode_operators(LLAMA, Workload(batch=b), footprint=uniform_footprint(16))).total_s
             ),
             in_axes=(None, 0),
         )

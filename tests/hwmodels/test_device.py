@@ -5,12 +5,12 @@ from hwmodels import Device
 
 
 def test_every_field_is_a_leaf(toy_device):
-    assert len(jax.tree.leaves(toy_device)) == 11  # an access that half fills the bandwidth is not given, and so none
+    assert len(jax.tree.leaves(toy_device)) == 7  # what is not given is none
 
 
 def test_frozen(toy_device):
     with pytest.raises(AttributeError):
-        toy_device.scratchpad_bytes = 1.0
+        toy_device.operator_latency_s = 1.0
 
 
 def test_maps_over_placeholders(toy_device):

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hwmodels import OPERATORS, catalog, compute_time, memory_time, step_operators, uniform_weight_bits, work_time
-from hwmodels.step.roofline import traffic_by_memory
+from hwmodels import OPERATORS, catalog, step_cost, step_operators, uniform_weight_bits
+from hwmodels.step.traffic import traffic_by_memory
 
 DEVICES = catalog.device_names()
 NETWORKS = ("llama-3.2-1b", "qwen3-30b-a3b", "deepseek-v2-lite", "gpt-oss-20b", "opt-2.7b")
@@ -22,7 +22,7 @@ _step = jax.jit(
         kv_bits=bits,
     )
 )
-_price = jax.jit(work_time)
+_price = jax.jit(step_cost)
 
 
 def work(network, tokens=5.0, batch=1.0, context=777.0, bits=16.0):
@@ -49,7 +49,7 @@ def test_no_step_beats_the_bounds(name, network, tokens, batch, bits):
     assert float(time.total_s) >= float(moved.memory_bytes.sum()) / bandwidth * (1 - 1e-5)
     np.testing.assert_array_less(0.0, np.asarray(time.operator_s)[np.asarray(moved.flops) > 0])
     expected = moved.weight_bytes + device.kv_traffic_factor * moved.kv_bytes + moved.activation_bytes
-    np.testing.assert_allclose(traffic_by_memory(device, moved).sum(-1), expected, rtol=1e-5)
+    np.testing.assert_allclose(time.traffic_bytes.sum(-1), expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", DEVICES)
@@ -89,7 +89,7 @@ def test_gradient_through_each_kind_of_unit(name, check_gradient):
     leaves, treedef = jax.tree.flatten(device)
     device = treedef.unflatten([leaf * (1.03 + 0.007 * i) for i, leaf in enumerate(leaves)])
     # Counts of thousands of tiles bend within a thousandth of a tile: a change of 1e-4 would jump over a tenth of one.
-    check_gradient(lambda d: work_time(d, moved, temperature=0.2).total_s, device, step=1e-8)
+    check_gradient(lambda d: step_cost(d, moved, temperature=0.2).total_s, device, step=1e-8)
 
 
 def test_a_bank_without_work_does_not_help():
@@ -100,12 +100,13 @@ def test_a_bank_without_work_does_not_help():
     narrow = moved.replace(
         shapes=moved.shapes.replace(k=moved.shapes.k.at[i].set(32.0), n=moved.shapes.n.at[i].set(32.0))
     )
-    assert float(memory_time(device, narrow)[i]) == pytest.approx(16 * float(memory_time(device, moved)[i]), rel=1e-5)
+    few, all_ = (float(step_cost(device, one).memory_s[i]) for one in (narrow, moved))
+    assert few == pytest.approx(16 * all_, rel=1e-5)
 
 
 def test_a_matrix_unit_prices_products_and_the_roof_the_rest():
     device, moved = catalog.device("alveo-v80"), work("llama-3.2-1b", tokens=7.0)
-    busy = compute_time(device, moved)
+    busy = step_cost(device, moved).compute_s
     i, j = OPERATORS.index("down"), OPERATORS.index("norm")
     # 7 tokens one after the other, 16 layers, 8192 x 2048 weights over 128 x 128 elements.
     assert float(busy[i]) == pytest.approx(7 * 16 * 8192 * 2048 / 128**2 / 225e6, rel=1e-5)
@@ -115,6 +116,6 @@ def test_a_matrix_unit_prices_products_and_the_roof_the_rest():
 def test_work_without_shapes_is_refused():
     moved = work("llama-3.2-1b").replace(shapes=None, stored=None)
     with pytest.raises(ValueError, match="no shapes"):
-        compute_time(catalog.device("alveo-v80"), moved)
+        step_cost(catalog.device("alveo-v80"), moved)
     with pytest.raises(ValueError, match="does not say what is stored"):
         traffic_by_memory(catalog.device("elmoe3d-hb4"), moved)

@@ -7,7 +7,6 @@ from hwmodels import (
     KINDS,
     LAYER_MATRICES,
     Acceptance,
-    DraftPlan,
     chain_plan,
     tree_plan,
     uniform_footprint,
@@ -34,35 +33,30 @@ def test_unknown_kind_is_refused():
 
 def test_chain_verifies_its_drafts_and_the_token_before_them():
     plan = chain_plan(4)
-    assert (plan.kind, plan.draft_length, plan.verify_tokens) == ("chain", 4.0, 5.0)
+    assert (plan.draft_repeats.tolist(), float(plan.verify_tokens)) == ([4.0], 5.0)
+    # Seen by new tokens: 1, 2, ... 5 of them.
+    assert float(plan.verify_visible) == 3.0
 
 
-def test_kind_of_plan_is_static_and_lengths_are_leaves():
+def test_numbers_of_a_plan_are_leaves():
     plans = jax.vmap(chain_plan)(jnp.arange(3))
-    assert plans.kind == "chain"
     assert plans.verify_tokens.tolist() == [1.0, 2.0, 3.0]
+    # A chain is smooth in its length, whole or not.
+    slope = jax.grad(lambda length: jnp.sum(chain_plan(length).draft_repeats) + chain_plan(length).verify_tokens)(2.5)
+    assert float(slope) == 2.0
 
 
 def test_a_tree_steps_once_per_depth_and_verifies_all_nodes():
     plan = tree_plan(np.array([-1, -1, 0, 2, 1]))
-    assert (plan.kind, plan.draft_length, plan.verify_tokens) == ("tree", 3.0, 6.0)
-    assert plan.parent == (-1, -1, 0, 2, 1)
-    assert jax.tree.structure(plan) != jax.tree.structure(tree_plan([-1, -1, 0, 2, 2]))
+    # One token, nodes 0 and 1, node 2.
+    assert (plan.draft_tokens.tolist(), plan.draft_repeats.tolist(), float(plan.verify_tokens)) == ([1, 2], [2, 1], 6)
+    assert float(plan.verify_visible) == pytest.approx((1 + 2 + 2 + 3 + 4 + 3) / 6)
 
 
 @pytest.mark.parametrize("parent", [[], [0], [-1, 1], [-1, -2], [-1, 0.5], [[-1]]])
 def test_what_is_no_tree_is_refused(parent):
     with pytest.raises(ValueError, match="parent"):
         tree_plan(parent)
-
-
-def test_other_kinds_of_plan_are_not_modelled():
-    with pytest.raises(NotImplementedError, match=r"'moe'.*chain_plan"):
-        DraftPlan(draft_length=3, verify_tokens=8, kind="moe")
-    with pytest.raises(ValueError, match="only trees have parents"):
-        DraftPlan(draft_length=3, verify_tokens=8, kind="tree")
-    with pytest.raises(ValueError, match="only trees have parents"):
-        DraftPlan(draft_length=3, verify_tokens=4, parent=(-1, 0, 1))
 
 
 def test_trees_map_over_placeholders():

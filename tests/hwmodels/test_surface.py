@@ -29,3 +29,20 @@ def test_public_names_have_docstrings(package):
             # A dataclass without a docstring gets its signature as one.
             assert doc, name
             assert not doc.startswith(f"{name}("), name
+
+
+def imports_of(source):
+    """Modules of the package that a module names in its imports; a package's own listing of its parts is no use of them."""
+    here = ".".join(source.relative_to(Path(hwmodels.__file__).parents[1]).with_suffix("").parts)
+    nodes = [n for n in ast.walk(ast.parse(source.read_text(encoding="utf-8"))) if isinstance(n, ast.ImportFrom)]
+    named = [f"{n.module}.{alias.name}" for n in nodes for alias in n.names] + [n.module or "" for n in nodes]
+    return here, {name for name in named if name.startswith("hwmodels.")}
+
+
+def test_no_module_imports_itself_through_others():
+    graph = dict(imports_of(source) for source in SOURCES if source.name != "__init__.py")
+    graph = {module: {name for name in used if name in graph} for module, used in graph.items()}
+    while free := [module for module, used in graph.items() if not used & graph.keys()]:
+        for module in free:
+            del graph[module]
+    assert not graph, f"a circle among {sorted(graph)}"

@@ -10,9 +10,9 @@ import pytest
 from hwmodels import (
     LAYER_MATRICES,
     catalog,
+    step_cost,
     uniform_footprint,
     uniform_weight_bits,
-    work_time,
 )
 from hwmodels.analysis.kernel_widths import kernel_remarks, kernel_widths
 from hwmodels.catalog.calibrated import (
@@ -25,7 +25,8 @@ from hwmodels.catalog.calibrated import (
     held_out_error,
 )
 from hwmodels.compute.calibrated_gpu import CalibratedGpu
-from hwmodels.compute.gpu import format_shares, gemm_time
+from hwmodels.compute.gpu import gemm_time
+from hwmodels.compute.gpu_formats import format_shares
 from hwmodels.network.operators import step_operators
 
 CALIBRATED = tuple(
@@ -67,7 +68,7 @@ def random_steps(seed):
 def operator_seconds(device, shapes, load, bits, kv):
     def one(shape, load, bits, kv):
         work = step_operators(shape, **load, weight_bits=uniform_weight_bits(bits), kv_bits=kv)
-        return work_time(device, work).operator_s
+        return step_cost(device, work).operator_s
 
     return jax.vmap(one)(shapes, {name: jnp.float32(x) for name, x in load.items()}, jnp.float32(bits), jnp.float32(kv))
 
@@ -136,7 +137,7 @@ def test_gradient_by_bits(name, x64):
         work = step_operators(
             LLAMA, tokens=tokens, batch=batch, context_tokens=900.0, weight_bits=uniform_weight_bits(x[0]), kv_bits=x[1]
         )
-        return work_time(device, work).total_s
+        return step_cost(device, work).total_s
 
     slope = jax.jit(jax.grad(seconds))
     for bits in (2.3, 4.7, 9.1, 15.2, 17.5):

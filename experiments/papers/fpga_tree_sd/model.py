@@ -1,7 +1,7 @@
 """Time and tokens of a draft-verify cycle on the paper's boards, from the catalog's devices and five fitted numbers.
 
 Verification: the step's whole traffic against its whole arithmetic, T_v(x) = max(sum of memory times, sum of compute times), as
-Eq. (1) has it: the array computes one operator while another one's weights come in. `hwmodels.work_time` takes the maximum
+Eq. (1) has it: the array computes one operator while another one's weights come in. `hwmodels.step_cost` takes the maximum
 operator by operator; the two agree but at long contexts, where attention is bound by memory and products are by arithmetic.
 
 Drafting: Eq. (10) and (11), T_d(x) = alpha(x) T_v(1), with the parameters that a pass reads: LongSpec's draft is one layer of
@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hwmodels import Architecture, Device, Workload, catalog, parameters, uniform_footprint, work_time
+from hwmodels import Architecture, Device, Workload, catalog, parameters, price_steps, uniform_footprint
 from hwmodels.network.operators import verify_step
 
 __all__ = [
@@ -122,17 +122,15 @@ def _verification_times(
     device: Device, architecture: Architecture, context: float, tokens: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Seconds of traffic and of arithmetic, "length operator", at one context, so that all grids share one compilation."""
-    footprint = uniform_footprint(16.0)
-
-    def one(count: jax.Array) -> tuple[jax.Array, jax.Array]:
-        # Of the other new tokens one sees about half the levels; beside the context that is nothing.
-        step = verify_step(
-            Workload(context_tokens=context), footprint=footprint, verify_tokens=count, visible_new_tokens=2.0
-        )
-        done = work_time(device, step.operators(architecture))
-        return done.memory_s, done.compute_s
-
-    return jax.vmap(one)(tokens)
+    # Of the other new tokens one sees about half the levels; beside the context that is nothing.
+    steps = verify_step(
+        Workload(context_tokens=context),
+        footprint=uniform_footprint(16.0),
+        verify_tokens=tokens,
+        visible_new_tokens=2.0,
+    )
+    (priced,) = price_steps(device, architecture, [steps])
+    return priced.cost.memory_s, priced.cost.compute_s
 
 
 def draft_share(architecture_name: str) -> tuple[float, float]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from experiments.reproduce.printed import printed_cells, printed_value
 from hwmodels.compute.systolic.array import OnChipBuffer, SystolicArray
-from hwmodels.compute.vector_array import VectorArray
+from hwmodels.compute.vector_buffers import BufferedArray
 from hwmodels.numerics.units import GIGA, KIB
 
 __all__ = [
@@ -90,11 +90,11 @@ def systolic(dataflow: str) -> SystolicArray:
     )
 
 
-def simba() -> VectorArray:
+def simba() -> BufferedArray:
     """16 x 16 PEs at 2 GHz: section 2.2 and table Simba_specs."""
     spec, side = _spec("simba"), int(printed_value(DATA / "huffllm_claims.csv", claim_id="HUF033"))
     pes, input_buffer, width = side * side, int(spec["input_buffer_size"]) * KIB, int(spec["vector_mac_width"])
-    return VectorArray(
+    return BufferedArray(
         pe_rows=side,
         pe_columns=side,
         vector_macs=int(spec["num_vector_macs"]),

@@ -25,9 +25,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.papers.huffllm.chips import MODELS, simba, systolic
-from hwmodels.compute import vector_mapper
+from hwmodels.compute import vector_mapper, vector_mapping
 from hwmodels.compute.systolic import array as systolic_array
 from hwmodels.compute.systolic import buffers as systolic_buffers
+from hwmodels.compute.vector_buffers import weight_load_time
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.numerics.folds import ceil_div
 from hwmodels.numerics.units import BITS_PER_BYTE, GIGA
@@ -180,7 +181,7 @@ def _systolic_counts(dataflow: str, m: int, k: int, n: int, weight_bits: float) 
 
 
 #: Only ranks mappings that are equally fast.
-_NOMINAL = vector_mapper.AccessEnergies(dram_j_per_bit=DRAM_J_PER_BIT, buffer_j_per_bit=5e-14, mac_j=0.0)
+_NOMINAL = vector_mapping.AccessEnergies(dram_j_per_bit=DRAM_J_PER_BIT, buffer_j_per_bit=5e-14, mac_j=0.0)
 
 #: At which mappings are sought. DRAM decides on the time at this one and at those below, so that they are the same there.
 _MAPPED_AT = 128 * GIGA
@@ -198,7 +199,7 @@ def _simba_counts(m: int, k: int, n: int, weight_bits: float) -> tuple[Any, ...]
     )
     return (
         found.compute_s,
-        k * n / (array.weight_lanes * array.frequency_hz),
+        float(weight_load_time(array, k, n)),
         found.dram_weight_bits + spilled * UNCOMPRESSED_BITS,
         found.buffer_bits,
     )

@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from hwmodels.analysis.calibration.kernel_tables import DataSheet, GemmTable
 from hwmodels.analysis.calibration.least_squares import Fit, Parameter, fit
-from hwmodels.compute.gpu import GemmCoefficients, GpuGemm, gemm_time, stack_widths
+from hwmodels.compute.gpu import GpuGemm, gemm_time
+from hwmodels.compute.gpu_formats import GemmCoefficients, stack_widths
 
 __all__ = [
     "PACKED_PARAMETERS",

@@ -1,5 +1,6 @@
-"""Systolic arrays: `array` (the array and its cycles), `buffers` (what they read and write), `cost` (time and energy)."""
+"""Systolic arrays: `array` (the array and its cycles), `buffers` (what they read and write), `cost` (time and energy), `unit`
+(the array as part of a device)."""
 
-from hwmodels.compute.systolic import array, buffers, cost
+from hwmodels.compute.systolic import array, buffers, cost, unit
 
-__all__ = ["array", "buffers", "cost"]
+__all__ = ["array", "buffers", "cost", "unit"]

@@ -32,7 +32,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, choice, number, part
 from hwmodels.numerics.folds import Whole, as_whole, ceil_div, smooth_ceil_div
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.numerics.smoothing import smooth_maximum
@@ -54,16 +54,16 @@ __all__ = [
 DATAFLOWS = ("ws", "os", "is")
 
 #: How loads, streams and drains of successive folds are counted.
-CONVENTIONS = ("scale_sim", "huffllm", "double_buffered", "pipelined")
+CONVENTIONS = ("huffllm", "scale_sim", "double_buffered", "pipelined")
 
 
 @flax.struct.dataclass
 class OnChipBuffer:
     """A memory beside the array. Every field is a leaf, "*b"."""
 
-    bandwidth_bytes_per_s: Leaf  # reads and writes together, > 0
-    access_bytes: Leaf  # width of one access, > 0; traffic is counted in fractions of it
-    access_energy_j: Leaf  # of one access, read or write, >= 0
+    bandwidth_bytes_per_s: Leaf = number(POSITIVE)  # reads and writes together, > 0
+    access_bytes: Leaf = number(POSITIVE)  # width of one access, > 0; traffic is counted in fractions of it
+    access_energy_j: Leaf = number(NOT_NEGATIVE)  # of one access, read or write, >= 0
 
 
 @flax.struct.dataclass
@@ -74,15 +74,15 @@ class SystolicArray:
         ValueError: `dataflow` is not in `DATAFLOWS` or `convention` not in `CONVENTIONS`.
     """
 
-    rows: Leaf  # >= 1; a real number to the smooth functions
-    columns: Leaf  # >= 1, likewise
-    frequency_hz: Leaf  # > 0
-    mac_energy_j: Leaf  # of one multiply-accumulate, >= 0
-    input_buffer: OnChipBuffer
-    weight_buffer: OnChipBuffer
-    output_buffer: OnChipBuffer  # holds partial sums between folds
-    dataflow: str = flax.struct.field(pytree_node=False, default="ws")
-    convention: str = flax.struct.field(pytree_node=False, default="huffllm")
+    rows: Leaf = number(POSITIVE)  # >= 1; a real number to the smooth functions
+    columns: Leaf = number(POSITIVE)  # >= 1, likewise
+    frequency_hz: Leaf = number(POSITIVE)  # > 0
+    mac_energy_j: Leaf = number(NOT_NEGATIVE)  # of one multiply-accumulate, >= 0
+    input_buffer: OnChipBuffer = part(OnChipBuffer)
+    weight_buffer: OnChipBuffer = part(OnChipBuffer)
+    output_buffer: OnChipBuffer = part(OnChipBuffer)  # holds partial sums between folds
+    dataflow: str = choice(*DATAFLOWS)
+    convention: str = choice(*CONVENTIONS)
 
     def __post_init__(self) -> None:
         for name, value, allowed in (
@@ -101,34 +101,6 @@ class SystolicArray:
     def peak_flops_per_s(self) -> Leaf:
         """Rate with all elements busy, "*b"; a multiply-add counts 2."""
         return 2.0 * self.elements * as_float(self.frequency_hz)
-
-    def product_time(
-        self, m: Number, k: Number, n: Number, *, weight_bits: Number = UNCOMPRESSED_BITS, temperature: Number = 0.0
-    ) -> Float[Array, "*b"]:
-        """Seconds of an m x k by k x n product, the slower of array and buffers; arguments as `gemm_cost` takes them.
-
-        Weights are decoded before the buffer: `weight_bits` changes nothing here.
-        """
-        from hwmodels.compute.systolic.cost import gemm_cost  # which is about arrays, and so imports this module
-
-        del weight_bits
-        return gemm_cost(self, m, k, n, temperature=temperature).total_s
-
-    def product_energy(
-        self, m: Number, k: Number, n: Number, *, weight_bits: Number = UNCOMPRESSED_BITS
-    ) -> Float[Array, "*b"]:
-        """Joules of an m x k by k x n product: elements and buffers; see `gemm_cost`."""
-        from hwmodels.compute.systolic.cost import gemm_cost  # as above
-
-        del weight_bits
-        return gemm_cost(self, m, k, n).total_j
-
-    def launch_time(
-        self, m: Number, k: Number, n: Number, *, weight_bits: Number = UNCOMPRESSED_BITS
-    ) -> Float[Array, "*b"]:
-        """Nothing: what a product waits for is counted in its cycles."""
-        del m, k, n, weight_bits
-        return jnp.zeros(())
 
 
 class Mapping(NamedTuple):

@@ -81,6 +81,10 @@ def step_operators(
     }
     kv_read = batch * kv_elements_per_token(a) * cached_tokens(a, context)
     coded["attention"] = either(kv_bits_read < UNCOMPRESSED_BITS, kv_read, 0.0)
+    coded_bits = {
+        name: sum(either(bits[kind] < UNCOMPRESSED_BITS, count * bits[kind], 0.0) for kind, count in kinds.items())
+        for name, kinds in read.items()
+    } | {"attention": coded["attention"] * kv_bits_read}
     attention = attention_work(
         a,
         tokens=tokens,
@@ -117,6 +121,7 @@ def step_operators(
             experts=jnp.asarray(experts),
         ),
         coded_elements=over_operators(coded),
+        coded_bits=over_operators(coded_bits),
     )
 
 

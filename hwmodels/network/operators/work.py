@@ -73,6 +73,8 @@ class OperatorWork:
         None  # read in fewer than 16 bits: what a decoder has to decode
     )
 
+    coded_bits: Float[Array, "... operator"] | None = None  # that these elements are stored in
+
     @property
     def memory_bytes(self) -> Float[Array, "... operator"]:
         """All bytes that cross the memory interface."""

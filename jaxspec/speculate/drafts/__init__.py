@@ -1,10 +1,11 @@
-"""Drafts for tree decoding: what each remembers, and what it says of the tokens after a root or a node."""
+"""Drafts: what each remembers, what it says of the tokens after a root or a node, and what it costs."""
 
 from jaxspec.speculate.drafts.head_draft import HeadDraft, HeadDraftParams
-from jaxspec.speculate.drafts.interface import Committed, Draft, Level, Memory, Root
+from jaxspec.speculate.drafts.interface import Committed, Draft, Level, Memory, ReadyDraft, Root
+from jaxspec.speculate.drafts.making import make_draft
 from jaxspec.speculate.drafts.network_draft import NetworkDraft
 from jaxspec.speculate.drafts.ngram_draft import NGramDraft, NGramParams
-from jaxspec.speculate.drafts.self_draft import SelfDraft, SelfDraftParams
+from jaxspec.speculate.drafts.self_draft import SelfDraft, SelfDraftParams, self_draft
 
 __all__ = [
     "Committed",
@@ -16,7 +17,10 @@ __all__ = [
     "NGramDraft",
     "NGramParams",
     "NetworkDraft",
+    "ReadyDraft",
     "Root",
     "SelfDraft",
     "SelfDraftParams",
+    "make_draft",
+    "self_draft",
 ]

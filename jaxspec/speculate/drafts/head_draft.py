@@ -10,15 +10,21 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Float
 
+from hwmodels.network.architecture import Architecture
+from hwmodels.numerics.scalars import as_float
+from hwmodels.speculation.draft_cost import DraftCost
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, causal_mask
 from jaxspec.models.draft_head import TargetEnds, check_head_config, head_forward, head_logits
+from jaxspec.models.embedded import load_draft_head
+from jaxspec.models.hf_load import LoadedModel
 from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, write_cache
-from jaxspec.speculate.drafts.interface import Committed, Level, Root
+from jaxspec.speculate.drafts.interface import Committed, Level, ReadyDraft, Root
+from jaxspec.speculate.drafts.scaling import scaled_architecture
 from jaxspec.speculate.drafts.self_draft import tree_slots
 from jaxspec.speculate.steps import slots_before
 
-__all__ = ["HeadDraft", "HeadDraftParams", "HeadMemory"]
+__all__ = ["HeadDraft", "HeadDraftParams", "HeadMemory", "load_head_draft"]
 
 
 class HeadDraftParams(NamedTuple):
@@ -56,6 +62,7 @@ class HeadDraft:
     """
 
     config: DecoderConfig
+    name: str = dataclasses.field(default="head", compare=False)
 
     def __post_init__(self) -> None:
         check_head_config(self.config)
@@ -64,6 +71,24 @@ class HeadDraft:
     def vocab_size(self) -> int:
         """See `Draft.vocab_size`."""
         return self.config.vocab_size
+
+    def num_parameters(self, params: HeadDraftParams) -> int:
+        """See `Draft.num_parameters`; the head's ends are the target's."""
+        return sum(leaf.size for leaf in jax.tree.leaves(params.head))
+
+    def cost(self, target: DecoderConfig, priced: Architecture, called: str) -> DraftCost:
+        """See `Draft.cost`."""
+        one_layer = scaled_architecture(self.config, target, priced, layer_share=1.0 / as_float(priced.num_layers))
+        # The matrix that mixes token and hidden state is 2 h², as many weights as these rows of the feed-forward matrices.
+        rows = 2.0 * one_layer.hidden_size / (2.0 + as_float(priced.gated_ffn))
+        wider = {  # of dense layers, and of mixtures of experts
+            size: getattr(one_layer, size) + rows for size in ("intermediate_size", "shared_intermediate_size")
+        }
+        said = (
+            f"one layer of {called} and its LM head; the layer's inner widths are to {called}'s as {self.name}'s are to the "
+            "measured network's, its mixing matrix counts as feed-forward rows"
+        )
+        return DraftCost(architecture=dataclasses.replace(one_layer, **wider), shares_ends=1.0, statement=said)
 
     def empty(self, params: HeadDraftParams, batch: int, slots: int, numbers: int) -> HeadMemory:
         """See `Draft.empty`."""
@@ -77,6 +102,8 @@ class HeadDraft:
     def commit(self, params: HeadDraftParams, memory: HeadMemory, committed: Committed) -> HeadMemory:
         """See `Draft.commit`."""
         batch, places = committed.tokens.shape
+        if places == 0:
+            return memory  # a prompt of one token: no hidden state is known, and the first cycle drafts what it may
         place = jnp.arange(places)
         valid = place[None, :] < committed.valid[:, None]
         result = head_forward(
@@ -127,3 +154,14 @@ class HeadDraft:
             hidden=jax.lax.dynamic_update_slice_in_dim(memory.hidden, result.hidden, level.first, axis=1),
         )
         return head_logits(result.hidden, params.ends, self.config), memory
+
+
+def load_head_draft(name: str, target: LoadedModel) -> ReadyDraft:
+    """A head of the target by name or directory, in float32.
+
+    Raises:
+        InputError: see `load_draft_head`.
+    """
+    found = load_draft_head(name, target)
+    params = jax.tree.map(lambda x: jnp.asarray(x).astype(jnp.float32), HeadDraftParams(found.params, found.ends))
+    return ReadyDraft(HeadDraft(found.config, name), params)

@@ -1,4 +1,4 @@
-"""What a draft is to tree decoding: four pure functions of its parameters and of a memory that it owns.
+"""What a draft is to decoding: four pure functions of its parameters and of a memory that it owns; and what it costs.
 
 A cycle of decoding tells the draft what was committed (`commit`), asks it about the root (`open`), then about one level of the
 tree after another (`extend`). Nothing else is asked, so that a compressed copy of the target, another network, a head on the
@@ -14,9 +14,12 @@ from typing import Any, NamedTuple, Protocol
 
 from jaxtyping import Array, Bool, Float, Int
 
+from hwmodels.network.architecture import Architecture
+from hwmodels.speculation.draft_cost import DraftCost
+from jaxspec.models.config import DecoderConfig
 from jaxspec.models.kv_cache import KVCache
 
-__all__ = ["Committed", "Draft", "Level", "Memory", "Root"]
+__all__ = ["Committed", "Draft", "Level", "Memory", "ReadyDraft", "Root"]
 
 #: What a draft remembers: any pytree of arrays.
 Memory = Any
@@ -26,7 +29,7 @@ class Committed(NamedTuple):
     """Tokens that have become part of the text, with what the target said when it processed the ones before them.
 
     Place i of the window is position start + i. The old root is at `start`, the new one at start + valid, and it is
-    `tokens[:, valid − 1]`. After a prompt of P tokens, start is 0 and valid P − 1.
+    `tokens[:, valid − 1]`. After a prompt of P tokens, start is 0 and valid P − 1: one token alone makes a window of no place.
 
     Attributes:
         tokens: at place i, the token at position start + i + 1.
@@ -36,6 +39,8 @@ class Committed(NamedTuple):
         before: the token at `start`: of a text, its first; later, the old root.
         valid: how many places are valid, 1 to the window's size; what stands behind them is padding, and may be written to
             memory where the next commitment overwrites it.
+        extras: at place i, what else the target's forward pass recorded at position start + i, as router choices: a pytree with
+            leaves "batch place ..."; None of a dense network.
     """
 
     tokens: Int[Array, "batch place"]
@@ -44,6 +49,7 @@ class Committed(NamedTuple):
     start: Int[Array, " batch"]
     before: Int[Array, " batch"]
     valid: Int[Array, " batch"]
+    extras: Any = None
 
 
 class Root(NamedTuple):
@@ -79,8 +85,28 @@ class Draft(Protocol):
     """A draft: static (hashable), with its numbers in `params`, a pytree that every function gets first."""
 
     @property
+    def name(self) -> str:
+        """What a user calls it; drafts that differ in it alone are equal."""
+        ...
+
+    @property
     def vocab_size(self) -> int:
         """Static; tokens that it tells apart: the target's."""
+        ...
+
+    def num_parameters(self, params: Any) -> int:
+        """Numbers that it has beside the target's: 0 for a compressed copy of the target and for a lookup."""
+        ...
+
+    def cost(self, target: DecoderConfig, priced: Architecture, called: str) -> DraftCost:
+        """What a draft step costs where the target is priced as another network.
+
+        Args:
+            target: shape of the network that runs.
+            priced: architecture of the network whose cost is predicted; called: its name, for the statement.
+        Returns:
+            A draft that stands to the priced network as this one does to the network that runs.
+        """
         ...
 
     def empty(self, params: Any, batch: int, slots: int, numbers: int) -> Memory:
@@ -108,3 +134,10 @@ class Draft(Protocol):
     ) -> tuple[Float[Array, "batch token vocab"], Memory]:
         """Logits of the tokens after a level's, and the memory with the level."""
         ...
+
+
+class ReadyDraft(NamedTuple):
+    """A draft with its numbers."""
+
+    draft: Draft
+    params: Any

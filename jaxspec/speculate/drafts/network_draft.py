@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Float
 
+from hwmodels.network.architecture import Architecture
+from hwmodels.speculation.draft_cost import DraftCost
+from jaxspec.errors import InputError
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, causal_mask, forward, unembed
+from jaxspec.models.embedded import load_model
+from jaxspec.models.hf_load import LoadedModel
 from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, write_cache
-from jaxspec.speculate.drafts.interface import Committed, Level, Root
+from jaxspec.speculate.drafts.interface import Committed, Level, ReadyDraft, Root
+from jaxspec.speculate.drafts.scaling import scaled_architecture
 from jaxspec.speculate.drafts.self_draft import forward_level
 from jaxspec.speculate.steps import slots_before
 
-__all__ = ["NetworkDraft", "NetworkMemory"]
+__all__ = ["NetworkDraft", "NetworkMemory", "load_network_draft"]
 
 
 @struct.dataclass
@@ -43,11 +50,29 @@ class NetworkDraft:
     """
 
     config: DecoderConfig
+    name: str = dataclasses.field(default="network", compare=False)
 
     @property
     def vocab_size(self) -> int:
         """See `Draft.vocab_size`."""
         return self.config.vocab_size
+
+    def num_parameters(self, params: Params) -> int:
+        """See `Draft.num_parameters`."""
+        return sum(leaf.size for leaf in jax.tree.leaves(params))
+
+    def cost(self, target: DecoderConfig, priced: Architecture, called: str) -> DraftCost:
+        """See `Draft.cost`."""
+        own = self.config
+        architecture = scaled_architecture(
+            own,
+            target,
+            priced,
+            layer_share=own.num_layers / target.num_layers,
+            tied_embeddings=float(own.tie_embeddings),
+        )
+        said = f"{called} with its layers and widths scaled as {self.name}'s are to the measured network's"
+        return DraftCost(architecture=architecture, statement=said)
 
     def empty(self, params: Params, batch: int, slots: int, numbers: int) -> NetworkMemory:
         """See `Draft.empty`."""
@@ -88,3 +113,19 @@ class NetworkDraft:
         """See `Draft.extend`."""
         logits, cache = forward_level(params, self.config, memory.cache, root, level)
         return logits, dataclasses.replace(memory, cache=cache)
+
+
+def load_network_draft(name: str, target: LoadedModel) -> ReadyDraft:
+    """A network by name or directory, in float32.
+
+    Raises:
+        InputError: see `load_model`; another vocabulary than the target's.
+    """
+    found = load_model(name)
+    if found.config.vocab_size != target.config.vocab_size:
+        raise InputError(
+            f"draft {name!r} has {found.config.vocab_size} tokens, the target {target.config.vocab_size}; "
+            "a draft needs the target's vocabulary"
+        )
+    params = jax.tree.map(lambda x: jnp.asarray(x).astype(jnp.float32), found.params)
+    return ReadyDraft(NetworkDraft(found.config, name), params)

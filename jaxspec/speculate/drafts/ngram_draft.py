@@ -18,10 +18,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from hwmodels.network.architecture import Architecture
+from hwmodels.speculation.draft_cost import DraftCost
 from jaxspec.checks import check_count
-from jaxspec.speculate.drafts.interface import Committed, Level, Root
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.hf_load import LoadedModel
+from jaxspec.speculate.drafts.interface import Committed, Level, ReadyDraft, Root
 
-__all__ = ["NGramDraft", "NGramMemory", "NGramParams"]
+__all__ = ["NGramDraft", "NGramMemory", "NGramParams", "ngram_draft"]
 
 #: Votes of a token that nothing has voted for: less than any vote.
 _NO_VOTE = 1e-6
@@ -54,10 +58,21 @@ class NGramDraft:
 
     vocab_size: int
     longest: int = 6
+    name: str = dataclasses.field(default="ngram", compare=False)
 
     def __post_init__(self) -> None:
         check_count("vocab_size", self.vocab_size)
         check_count("longest", self.longest, most=16)
+
+    def num_parameters(self, params: NGramParams) -> int:
+        """See `Draft.num_parameters`."""
+        del params
+        return 0
+
+    def cost(self, target: DecoderConfig, priced: Architecture, called: str) -> DraftCost:
+        """See `Draft.cost`."""
+        del target, priced, called
+        return DraftCost(passes=0.0, statement="a lookup in the text, which costs nothing")
 
     def empty(self, params: NGramParams, batch: int, slots: int, numbers: int) -> NGramMemory:
         """See `Draft.empty`."""
@@ -121,3 +136,8 @@ class NGramDraft:
             return jax.vmap(of_token)(numbers)
 
         return jax.vmap(of_sequence)(memory.text, memory.tokens, memory.parent, root.position, numbers)
+
+
+def ngram_draft(name: str, target: LoadedModel) -> ReadyDraft:
+    """The lookup for a target's vocabulary."""
+    return ReadyDraft(NGramDraft(target.config.vocab_size, name=name), NGramParams())

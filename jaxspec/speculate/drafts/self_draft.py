@@ -8,15 +8,17 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from hwmodels.network.architecture import Architecture
+from hwmodels.speculation.draft_cost import DraftCost
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.kv import compress_cache
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward
 from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, write_cache
-from jaxspec.speculate.drafts.interface import Committed, Level, Root
+from jaxspec.speculate.drafts.interface import Committed, Level, ReadyDraft, Root
 from jaxspec.speculate.steps import slots_before
 
-__all__ = ["SelfDraft", "SelfDraftParams", "forward_level", "tree_slots"]
+__all__ = ["SelfDraft", "SelfDraftParams", "forward_level", "self_draft", "tree_slots"]
 
 
 class SelfDraftParams(NamedTuple):
@@ -35,11 +37,22 @@ class SelfDraft:
     """
 
     config: DecoderConfig
+    name: str = dataclasses.field(default="self", compare=False)
 
     @property
     def vocab_size(self) -> int:
         """See `Draft.vocab_size`."""
         return self.config.vocab_size
+
+    def num_parameters(self, params: SelfDraftParams) -> int:
+        """See `Draft.num_parameters`."""
+        del params
+        return 0
+
+    def cost(self, target: DecoderConfig, priced: Architecture, called: str) -> DraftCost:
+        """See `Draft.cost`."""
+        del target, priced
+        return DraftCost(statement=f"a compressed copy of {called}")
 
     def empty(self, params: SelfDraftParams, batch: int, slots: int, numbers: int) -> KVCache:
         """See `Draft.empty`."""
@@ -48,6 +61,8 @@ class SelfDraft:
 
     def commit(self, params: SelfDraftParams, memory: KVCache, committed: Committed) -> KVCache:
         """See `Draft.commit`."""
+        if committed.tokens.shape[1] == 0:
+            return memory  # a prompt of one token
         return write_cache(memory, compress_cache(committed.cache, params.knobs), committed.start)
 
     def open(self, params: SelfDraftParams, memory: KVCache, root: Root) -> tuple[Float[Array, "batch vocab"], KVCache]:
@@ -68,6 +83,15 @@ class SelfDraft:
     ) -> tuple[Float[Array, "batch token vocab"], KVCache]:
         """See `Draft.extend`."""
         return forward_level(params.network, self.config, memory, root, level)
+
+
+def self_draft(config: DecoderConfig, compressed: Params, knobs: Knobs) -> ReadyDraft:
+    """The target's compressed copy, ready to run.
+
+    Args:
+        compressed: its matrices, of the target's shapes. knobs: how it reads committed KV.
+    """
+    return ReadyDraft(SelfDraft(config), SelfDraftParams(compressed, knobs))
 
 
 def forward_level(

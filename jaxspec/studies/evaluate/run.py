@@ -15,13 +15,13 @@ from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect, knob_values
+from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies.evaluate.config import EvaluateConfig
 from jaxspec.studies.evaluate.result import EvaluateResult
 from jaxspec.studies.measured.chains import ChainDecoding
 from jaxspec.studies.measured.comparison import compare_configurations
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.work import begin_work
-from jaxspec.tune.proof import continuation_length
 
 
 def read_tuned_knobs(path: str, scheme: Scheme, config: DecoderConfig) -> Knobs:

@@ -6,13 +6,13 @@ import dataclasses
 import hashlib
 
 from jaxspec.compress.knob_files import knobs_to_json
-from jaxspec.compress.knobs import Knobs, uniform_knobs
+from jaxspec.compress.knobs import Knobs
 from jaxspec.files import to_json
 from jaxspec.runs.stages import Arrays
+from jaxspec.speculate.proof import decode_chains, predict_cycles
+from jaxspec.speculate.sampling import Decoding
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.work import way_of
-from jaxspec.tune.hard import Decoding
-from jaxspec.tune.proof import decode_prompts, predict_cycles
 
 __all__ = ["ChainDecoding"]
 
@@ -30,12 +30,12 @@ class ChainDecoding:
 
         def compute() -> Arrays:
             with work.bar("decoding without a draft", len(setup.prompts)) as bar:
-                return decode_prompts(
+                return decode_chains(
                     setup.params,
-                    None,
                     setup.config,
+                    drafts.none,
                     setup.prompts,
-                    knobs=uniform_knobs(setup.scheme, setup.config),
+                    0,
                     num_tokens=drafts.continuation_tokens,
                     decoding=decoding,
                     seed=work.config.seed,
@@ -51,13 +51,12 @@ class ChainDecoding:
 
         def compute() -> Arrays:
             with work.bar(f"decoding with the {what} draft", len(setup.prompts)) as bar:
-                return decode_prompts(
+                return decode_chains(
                     setup.params,
-                    drafts.params(knobs),
                     setup.config,
+                    drafts.ready(knobs),
                     setup.prompts,
-                    knobs=knobs,
-                    draft_length=knobs.draft_length,
+                    knobs.draft_length,
                     num_tokens=work.config.output_tokens,
                     room=drafts.continuation_tokens,  # shares the compilation of plain decoding
                     decoding=decoding,

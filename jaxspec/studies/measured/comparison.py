@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 from jaxspec.compress.knobs import Knobs
 from jaxspec.results import predicted
 from jaxspec.results.network_results import ConfigurationsResult, Ratio
+from jaxspec.speculate.sampling import GREEDY
+from jaxspec.speculate.statistics import speedup_ratio
 from jaxspec.studies.measured.chains import ChainDecoding
 from jaxspec.studies.measured.configuration import configuration
 from jaxspec.studies.measured.head import head, lossless
-from jaxspec.studies.measured.work import GREEDY
 from jaxspec.tune.objective import priced_footprint
-from jaxspec.tune.statistics import speedup_ratio
 
 __all__ = ["compare_configurations"]
 
@@ -50,7 +50,6 @@ def compare_configurations(
             counts=counts,
             expected=decoding.predicted(knobs, name),
             pricing=pricing,
-            seed=config.seed,
             choices=choices.get(name, ()),
         )
         speeds[name] = (counts["generated"], counts["cycles"], found[name].cycle.total_s.known)

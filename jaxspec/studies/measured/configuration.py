@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 import hwmodels
 from jaxspec.compress.footprint import by_kind
@@ -15,50 +16,57 @@ from jaxspec.compress.knob_files import knobs_to_json
 from jaxspec.compress.knobs import Knobs
 from jaxspec.results import given, measured, predicted
 from jaxspec.results.network_results import AcceptanceRates, Configuration, CycleTimes
+from jaxspec.speculate.statistics import acceptance_rates, compare_cycles
 from jaxspec.tune.hard import best_length
 from jaxspec.tune.objective import EXPERT_STANDS_FOR, DraftMeasurement, Pricing, priced_footprint
-from jaxspec.tune.statistics import acceptance, gap_in_standard_errors
 
 #: Result of decoding or predicting all prompts: arrays by name.
 Arrays = dict[str, np.ndarray]
 
 
-@partial(jax.jit, static_argnames="draft_length")
-def _steps(pricing: Pricing, measured: DraftMeasurement, draft_length: int):
-    """Work and time of the four steps that a cycle and its baselines consist of."""
-    read = priced_footprint(measured.footprint)
-    shape, workload = pricing.architecture, pricing.workload
-    work = {
-        "draft": hwmodels.draft_operators(shape, workload, footprint=read),
-        "verify": hwmodels.verify_operators(shape, workload, footprint=read, verify_tokens=draft_length + 1.0),
-        "ar_bf16": hwmodels.decode_operators(shape, workload, footprint=hwmodels.uniform_footprint(16.0)),
-        "ar_stored": hwmodels.decode_operators(shape, workload, footprint=read),
-    }
-    return work, {name: hwmodels.work_time(pricing.device, step) for name, step in work.items()}
+@jax.jit
+def _priced(
+    pricing: Pricing, measured: DraftMeasurement, draft_length: Array
+) -> tuple[Array, dict[str, hwmodels.PricedStep]]:
+    """Seconds of a cycle, and the four steps that it and its baselines consist of."""
+    found = hwmodels.price_decoding(
+        pricing.device,
+        pricing.architecture,
+        footprint=priced_footprint(measured.footprint),
+        draft_cost=hwmodels.DraftCost(),
+        workload=pricing.workload,
+        plan=hwmodels.chain_plan(draft_length),
+    )
+    draft = jax.tree.map(lambda leaf: leaf[0], found.cycle.draft)  # the only kind of draft step that a chain has
+    plain = {"ar_bf16": found.baselines.bf16, "ar_stored": found.baselines.stored}
+    return found.cycle.total_s, {"draft": draft, "verify": found.cycle.verify, **plain}
 
 
 def priced_cycle(pricing: Pricing, measurement: DraftMeasurement, draft_length: int) -> dict[str, Any]:
     """Times of a cycle and its baselines, time per operator, operating points on the roofline; as in `Configuration`."""
-    work, time = jax.device_get(_steps(pricing, measurement, draft_length))
-    total = {name: float(step.total_s) for name, step in time.items()}
+    cycle_s, steps = jax.device_get(_priced(pricing, measurement, jnp.asarray(draft_length, jnp.float32)))
+    total = {name: float(step.cost.total_s) for name, step in steps.items()}
     return {
         "cycle": CycleTimes(
             draft_step_s=predicted(total["draft"]),
             verify_s=predicted(total["verify"]),
-            total_s=predicted(draft_length * total["draft"] + total["verify"]),
+            total_s=predicted(float(cycle_s)),
             ar_bf16_s=predicted(total["ar_bf16"]),
             ar_stored_s=predicted(total["ar_stored"]),
         ),
         "operators": predicted(
-            {name: dict(zip(hwmodels.OPERATORS, step.operator_s.tolist(), strict=True)) for name, step in time.items()}
+            {
+                name: dict(zip(hwmodels.OPERATORS, step.cost.operator_s.tolist(), strict=True))
+                for name, step in steps.items()
+            }
         ),
         "roofline": predicted(
             {
                 name: {
-                    "flop_per_byte": float(step.flops.sum() / step.memory_bytes.sum()),
-                    "flops_per_s": float(step.flops.sum() / total[name]),
+                    "flop_per_byte": float(step.work.flops.sum() / step.work.memory_bytes.sum()),
+                    "flops_per_s": float(step.work.flops.sum() / total[name]),
                 }
-                for name, step in work.items()
+                for name, step in steps.items()
             }
         ),
     }
@@ -71,7 +79,6 @@ def configuration(
     counts: Arrays,
     expected: Arrays,
     pricing: Pricing,
-    seed: int,
     choices: Collection[str] = (),
 ) -> Configuration:
     """One configuration of a result.
@@ -85,12 +92,12 @@ def configuration(
     length = knobs.draft_length
     tokens, cycles = counts["generated"].astype(float), counts["cycles"].astype(float)
     expected_tokens = expected["cycles"] + expected["survival"].sum(axis=1)
-    error, gap = gap_in_standard_errors(tokens, cycles, expected_tokens, expected["cycles"], seed)
+    compared = compare_cycles(tokens, cycles, expected_tokens, expected["cycles"])
     priced = priced_cycle(pricing, measurement, length)
     times = priced["cycle"]
-    per_token_s = times.total_s.known / (tokens.sum() / cycles.sum())
+    per_token_s = times.total_s.known / compared.counted
     chosen = lambda name, value: predicted(value) if name in choices else given(value)
-    rates: dict[str, Any] = acceptance(counts["accepted_at"], counts["cycles"], length)
+    rates: dict[str, Any] = acceptance_rates(counts["accepted_at"], counts["cycles"], length)
     read = measurement.footprint
     return Configuration(
         speedup_vs_bf16_ar=predicted(times.ar_bf16_s.known / per_token_s),
@@ -103,9 +110,9 @@ def configuration(
         kl=measured(float(measurement.kl)),
         draft_length=chosen("draft_length", length),
         draft_length_predicted_best=predicted(best_length(pricing, measurement)[0]),
-        tokens_per_cycle_predicted=predicted(float(expected_tokens.sum() / expected["cycles"].sum())),
-        tokens_per_cycle_counted=measured(float(tokens.sum() / cycles.sum()), error),
-        tokens_per_cycle_gap_in_standard_errors=measured(gap),
+        tokens_per_cycle_predicted=predicted(compared.predicted),
+        tokens_per_cycle_counted=measured(compared.counted, compared.standard_error),
+        tokens_per_cycle_gap_in_standard_errors=measured(compared.gap_in_standard_errors),
         knobs=chosen("knobs", knobs_to_json(knobs)),
         **priced,
     )

@@ -13,11 +13,12 @@ from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.weights import hard_draft
 from jaxspec.models.decoder import Params
 from jaxspec.runs.stages import Arrays
+from jaxspec.speculate.drafts import ReadyDraft, self_draft
+from jaxspec.speculate.proof import decode_chains
 from jaxspec.studies.measured.work import Work
 from jaxspec.tune.calibration import Calibration, calibrate
 from jaxspec.tune.hard import measure_hard
 from jaxspec.tune.objective import DraftMeasurement
-from jaxspec.tune.proof import decode_prompts
 
 __all__ = ["HardDrafts"]
 
@@ -45,12 +46,12 @@ class HardDrafts:
             if self.on_own_text:
                 return {"tokens": setup.calibration_prompts}
             with self.work.bar("continuing the calibration prompts", len(setup.calibration_prompts)) as bar:
-                decoded = decode_prompts(
+                decoded = decode_chains(
                     setup.params,
-                    None,
                     setup.config,
+                    self.none,
                     setup.calibration_prompts[:, : config.prompt_tokens],
-                    knobs=uniform_knobs(setup.scheme, setup.config),
+                    0,
                     num_tokens=self.continuation_tokens,
                     decoding=setup.decoding,
                     seed=config.seed,
@@ -59,6 +60,16 @@ class HardDrafts:
             return {"tokens": decoded["tokens"][:, : config.prompt_tokens + self.continuation_tokens]}
 
         return self.work.stages.run("calibration_text", compute)["tokens"]
+
+    @property
+    def none(self) -> ReadyDraft:
+        """Stands in where nothing is drafted: of the form of all drafts, so that decoding shares their compilation."""
+        setup = self.work.setup
+        return self_draft(setup.config, setup.params, uniform_knobs(setup.scheme, setup.config))
+
+    def ready(self, knobs: Knobs) -> ReadyDraft:
+        """The hard draft, ready to run."""
+        return self_draft(self.work.setup.config, self.params(knobs), knobs)
 
     @cached_property
     def calibration(self) -> Calibration:

@@ -10,9 +10,9 @@ from jaxspec.report.assumptions import architecture_data, device_facts
 from jaxspec.results import given, measured
 from jaxspec.results.network_results import DecodingSettings, Lossless, PricedNumber, RunningModel, WorkloadSettings
 from jaxspec.runs.stages import Arrays
+from jaxspec.speculate.proof import count_mismatches
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.work import Work
-from jaxspec.tune.proof import count_mismatches
 
 __all__ = ["head", "lossless", "versions"]
 

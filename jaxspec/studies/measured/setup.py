@@ -17,11 +17,11 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.embedded import load_model
 from jaxspec.settings import CommonConfig
+from jaxspec.speculate.proof import continuation_length
+from jaxspec.speculate.sampling import Decoding
 from jaxspec.text import TextSplit, check_text, load_text, windows
 from jaxspec.tune.calibration import target_params
-from jaxspec.tune.hard import Decoding
 from jaxspec.tune.objective import Pricing
-from jaxspec.tune.proof import continuation_length
 
 
 class PricedConfig(Protocol):

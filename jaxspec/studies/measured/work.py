@@ -11,14 +11,11 @@ from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Stages
 from jaxspec.settings import CommonConfig
 from jaxspec.speculate.chunks import CHUNK
+from jaxspec.speculate.sampling import Decoding
 from jaxspec.studies.measured.setup import Setup, make_setup, resolve_pricing
-from jaxspec.tune.hard import Decoding
 from jaxspec.tune.objective import Pricing
 
-__all__ = ["GREEDY", "Work", "begin_work", "way_of"]
-
-#: What losslessness is proven with, however a run decodes.
-GREEDY = Decoding(greedy=True, temperature=0.0)
+__all__ = ["Work", "begin_work", "way_of"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -85,6 +85,7 @@ class StepTotals(Record):
     kv_bytes: Quantity[float] = UNKNOWN
     activation_bytes: Quantity[float] = UNKNOWN
     launches: Quantity[float] = UNKNOWN
+    memory_energy_j: Quantity[list] = UNKNOWN
     energy_j: Quantity[dict] = UNKNOWN
 
 
@@ -135,6 +136,8 @@ class PredictResult(Result):
     draft_length: Quantity[int] = UNKNOWN
     tokens_per_cycle: Quantity[float] = UNKNOWN
     cycle_s: Quantity[float] = UNKNOWN
+    request_s: Quantity[float] = UNKNOWN
+    output_s: Quantity[float] = UNKNOWN
     tokens_per_s: Quantity[float] = UNKNOWN
     speedup_vs_bf16_ar: Quantity[float] = UNKNOWN
     speedup_vs_stored_ar: Quantity[float] = UNKNOWN

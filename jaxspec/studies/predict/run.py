@@ -12,9 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import hwmodels
-from hwmodels.analysis.design_point import DesignPoint, PricedStep, Steps, design_point, priced_steps
+from hwmodels.analysis.design_point import DesignPoint, Steps, design_point, priced_steps
 from hwmodels.analysis.sensitivity import elasticities, finite_elasticities, leaf_names
-from hwmodels.step.step_time import StepTime
 from jaxspec.compress.footprint import uniform
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
@@ -197,6 +196,7 @@ def _result(
         footprint=ReadWidths(**read),
         acceptance=GivenAcceptance(conditional=given(conditional)),
         pays=predicted(int(point.draft_length) > 0),
+        request_s=predicted(float(steps.prefill.cost.total_s + point.output_s)),
         draft_length=predicted(int(point.draft_length)),
         # Of the device's own data.
         capacity_bytes=given(float(point.capacity_bytes)),
@@ -208,7 +208,7 @@ def _result(
         ar_bf16_fits=predicted(bool(ar_bytes <= point.capacity_bytes)),
         operators=predicted(
             {
-                name: dict(zip(hwmodels.OPERATORS, step.time.operator_s.tolist(), strict=True))
+                name: dict(zip(hwmodels.OPERATORS, step.cost.operator_s.tolist(), strict=True))
                 for name, step in named.items()
             }
         ),
@@ -246,9 +246,9 @@ def _batch_row(points: DesignPoint, place: int, batch: int) -> BatchRow:
     )
 
 
-def _step(step: PricedStep) -> StepTotals:
+def _step(step: hwmodels.PricedStep) -> StepTotals:
     """Totals of a step: work, what limits it, energy by component."""
-    work, time, energy = step.work, step.time, step.energy
+    work, time, energy = step.work, step.cost, step.cost.energy
     components = None
     if energy is not None:
         components = {
@@ -268,6 +268,7 @@ def _step(step: PricedStep) -> StepTotals:
         kv_bytes=predicted(float(work.kv_bytes.sum())),
         activation_bytes=predicted(float(work.activation_bytes.sum())),
         launches=predicted(float(work.launches.sum())),
+        memory_energy_j=predicted(None if time.memory_j is None else [float(x) for x in time.memory_j]),
         energy_j=predicted(components),
     )
 
@@ -278,7 +279,7 @@ def _decoders(pricing: Pricing, steps: Steps) -> DecoderNeeds | None:
         return None
     count = float(pricing.device.decoder.count)
 
-    def needed(time: StepTime) -> int:
+    def needed(time: hwmodels.StepCost) -> int:
         busy = np.maximum(time.compute_s, time.memory_s)
         share = np.divide(time.decoding_s, busy, out=np.zeros_like(busy), where=busy > 0)
         # A unit is not added for a rounding error.
@@ -286,8 +287,8 @@ def _decoders(pricing: Pricing, steps: Steps) -> DecoderNeeds | None:
 
     return DecoderNeeds(
         count=given(count),
-        needed_by_draft=predicted(needed(steps.draft.time)),
-        needed_by_verify=predicted(needed(steps.verify.time)),
+        needed_by_draft=predicted(needed(steps.draft.cost)),
+        needed_by_verify=predicted(needed(steps.verify.cost)),
     )
 
 

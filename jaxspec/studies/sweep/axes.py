@@ -10,7 +10,7 @@ from hwmodels import Architecture, Device, Workload
 from hwmodels.analysis.sensitivity import leaf_names
 from hwmodels.catalog import device_entries
 from hwmodels.catalog.architecture_entries import ARCHITECTURE_RULES
-from hwmodels.catalog.entries import COUNT, FLAG, NOT_NEGATIVE, POSITIVE, WHOLE, Rule
+from hwmodels.numerics.fields import COUNT, FLAG, NOT_NEGATIVE, POSITIVE, WHOLE, Rule
 from jaxspec.errors import InputError
 from jaxspec.studies.sweep.config import Range, SweepConfig
 from jaxspec.suggestions import hint

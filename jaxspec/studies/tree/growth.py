@@ -6,8 +6,8 @@ import numpy as np
 
 from jaxspec.errors import InputError
 from jaxspec.studies.tree.config import Search
-from jaxspec.trees.optimal_tree import RankedTree
 from jaxspec.trees.rank_traces import RankTraces, prior_scores_from_traces
+from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.searches import (
     depth_first_growth,
     greedy_growth,
@@ -15,10 +15,9 @@ from jaxspec.trees.searches import (
     prior_score_growth,
     width_first_growth,
 )
-from jaxspec.trees.topology import Tree, pad_tree, tree_from_parents
 from jaxspec.trees.trace_statistics import acceptance_table
 
-__all__ = ["candidate_shape", "first_nodes", "grow"]
+__all__ = ["candidate_shape", "grow"]
 
 #: Nodes that a search by prior score chooses from, for each that it takes: ranks cost nothing once they are recorded.
 _CHOICE = 8
@@ -69,10 +68,4 @@ def grow(
         "width": lambda: width_first_growth(shape),
         "depth": lambda: depth_first_growth(shape),
     }[search]()
-    return RankedTree(growth.parent[:nodes], growth.rank[:nodes])
-
-
-def first_nodes(growth: RankedTree, count: int) -> Tree:
-    """The tree of the first nodes, padded to the size of the whole."""
-    tree = tree_from_parents(growth.parent[:count], rank=growth.rank[:count])
-    return pad_tree(tree, size=growth.parent.size)
+    return growth.first(nodes)

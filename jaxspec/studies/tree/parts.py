@@ -14,10 +14,9 @@ from jaxspec.compress.knob_files import knobs_to_json
 from jaxspec.compress.knobs import Knobs
 from jaxspec.results import calibrated, given, measured, predicted
 from jaxspec.runs.stages import Arrays
-from jaxspec.speculate.drafts import HeadDraftParams
-from jaxspec.studies.tree.drafts import NamedDraft
-from jaxspec.studies.tree.growth import first_nodes
-from jaxspec.studies.tree.pricing import DraftPricing, GrowthTimes
+from jaxspec.speculate.drafts import ReadyDraft
+from jaxspec.speculate.statistics import compare_cycles
+from jaxspec.studies.tree.pricing import GrowthTimes
 from jaxspec.studies.tree.result import (
     BestTree,
     ContextChoice,
@@ -32,11 +31,11 @@ from jaxspec.studies.tree.result import (
     TreeProof,
     UsedDraft,
 )
-from jaxspec.trees.aat_law import curve_interval, fit_aat_law, r_squared
-from jaxspec.trees.optimal_tree import RankedTree
+from jaxspec.trees.aat_fit import curve_interval, fit_aat_law
+from jaxspec.trees.aat_law import r_squared
 from jaxspec.trees.rank_traces import AATBySize, RankTraces, cycles_along_text
+from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.trace_statistics import node_reach
-from jaxspec.tune.statistics import gap_in_standard_errors
 
 __all__ = [
     "context_rows",
@@ -53,22 +52,20 @@ _FITTED_LENGTHS = 5
 
 
 def draft_part(
-    name: str, other: NamedDraft | None, knobs: Knobs | None, priced: DraftPricing, widths: hwmodels.Footprint
+    name: str, other: ReadyDraft | None, knobs: Knobs | None, priced: hwmodels.DraftCost, widths: hwmodels.Footprint
 ) -> UsedDraft:
     """What drafted, and what its steps were priced as.
 
     Args:
         other: the draft, unless it is the target's compressed copy, which has `knobs`.
     """
-    own, params = priced.architecture, None if other is None or other.network is None else other.params
-    if isinstance(params, HeadDraftParams):
-        params = params.head  # its ends are the target's
+    own = priced.architecture
     shape = None if own is None else {key: float(size) for key, size in vars(own).items()}
     priced_parameters = None if own is None else float(sum(hwmodels.parameters(own).values()))
     status = measured if knobs is not None else given
     return UsedDraft(
         name=name,
-        parameters=given(sum(leaf.size for leaf in jax.tree.leaves(params)) or None),
+        parameters=given(None if other is None else other.draft.num_parameters(other.params) or None),
         knobs=given(None if knobs is None else knobs_to_json(knobs)),
         priced_draft=PricedDraft(
             statement=priced.statement, architecture=given(shape), parameters=given(priced_parameters)
@@ -82,7 +79,7 @@ def growth_part(growth: RankedTree, traces: RankTraces) -> Growth:
 
     `acceptance` is the share of all roots of held-out text at which a node is accepted.
     """
-    reach = jax.jit(node_reach)(first_nodes(growth, growth.parent.size), traces)
+    reach = jax.jit(node_reach)(growth.tree(), traces)
     return Growth(
         parent=growth.parent.tolist(), rank=growth.rank.tolist(), acceptance=measured(np.asarray(reach).tolist())
     )
@@ -204,29 +201,31 @@ def schedule_part(contexts: tuple[int, ...], curve: AATBySize, times: GrowthTime
 
 
 def proof_part(
-    growth: RankedTree, nodes: int, *, traces: RankTraces, counted: Arrays, num_tokens: int, chosen: str, seed: int
+    growth: RankedTree, nodes: int, *, traces: RankTraces, counted: Arrays, num_tokens: int, chosen: str
 ) -> TreeProof:
     """Tokens per cycle counted in decoding, and predicted from the ranks of the same prompts.
 
     Args:
         nodes: of the tree that decoded.
         traces: of what the target puts out after the prompts. Under greedy decoding they predict every cycle exactly.
-        counted: from `decode_prompts_with_tree`.
+        counted: from `decode_prompts`.
         chosen: why this tree.
     """
-    expected = jax.jit(cycles_along_text)(first_nodes(growth, nodes), traces, num_tokens=num_tokens)
+    expected = jax.jit(cycles_along_text)(
+        growth.first(nodes).tree(size=growth.parent.size), traces, num_tokens=num_tokens
+    )
     tokens, cycles, told_tokens, told_cycles = (
         np.asarray(x, np.float64)
         for x in (counted["generated"], counted["cycles"], expected.generated, expected.cycles)
     )
-    error, gap = gap_in_standard_errors(tokens, cycles, told_tokens, told_cycles, seed)
+    compared = compare_cycles(tokens, cycles, told_tokens, told_cycles)
     share: Float[np.ndarray, " node"] = counted["accepted_nodes"].sum(axis=0)[:nodes] / cycles.sum()
     return TreeProof(
         tree=chosen,
         verification_length=predicted(nodes + 1),
-        tokens_per_cycle_predicted=predicted(told_tokens.sum() / told_cycles.sum()),
-        tokens_per_cycle_counted=measured(tokens.sum() / cycles.sum(), error),
-        tokens_per_cycle_gap_in_standard_errors=measured(gap),
+        tokens_per_cycle_predicted=predicted(compared.predicted),
+        tokens_per_cycle_counted=measured(compared.counted, compared.standard_error),
+        tokens_per_cycle_gap_in_standard_errors=measured(compared.gap_in_standard_errors),
         same_cycles=measured(bool((tokens == told_tokens).all() and (cycles == told_cycles).all())),
         cycles=measured(int(cycles.sum())),
         accepted=measured(share.tolist()),

@@ -12,16 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from hwmodels import DraftCost
 from jaxspec.results import given, predicted
 from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect
 from jaxspec.speculate.drafts import SelfDraft
+from jaxspec.speculate.sampling import GREEDY
 from jaxspec.studies.measured.head import head, lossless
-from jaxspec.studies.measured.work import GREEDY
 from jaxspec.studies.tree.config import TreeConfig
-from jaxspec.studies.tree.drafts import NamedDraft
 from jaxspec.studies.tree.parts import (
     context_rows,
     curve_part,
@@ -31,7 +31,7 @@ from jaxspec.studies.tree.parts import (
     proof_part,
     schedule_part,
 )
-from jaxspec.studies.tree.pricing import DraftPricing, price_growth, priced_draft
+from jaxspec.studies.tree.pricing import price_growth
 from jaxspec.studies.tree.report import write_tree_report
 from jaxspec.studies.tree.result import SearchSettings, TreeResult
 from jaxspec.studies.tree.stages import TreeStages, begin_tree
@@ -74,7 +74,6 @@ def _of_device(stages: TreeStages, device: str, curve: AATBySize) -> dict[str, A
         counted=stages.decode_with(nodes, work.setup.decoding),
         num_tokens=config.output_tokens,
         chosen=why,
-        seed=config.seed,
     )
     return {
         "draft": draft_part(config.draft, stages.other, stages.knobs, priced, stages.widths),
@@ -88,11 +87,11 @@ def _of_device(stages: TreeStages, device: str, curve: AATBySize) -> dict[str, A
     }
 
 
-def _priced(stages: TreeStages, device: str) -> DraftPricing:
+def _priced(stages: TreeStages, device: str) -> DraftCost:
     # The target's copy needs no parameters to be priced, and making them takes seconds.
-    setup = stages.work.setup
-    named = stages.other or NamedDraft("self", SelfDraft(setup.config), None, None)
-    return priced_draft(named, setup.config, stages.work.pricings[device].architecture, stages.config.architecture)
+    setup, priced = stages.work.setup, stages.work.pricings[device].architecture
+    draft = SelfDraft(setup.config) if stages.other is None else stages.other.draft
+    return draft.cost(setup.config, priced, stages.config.architecture)
 
 
 def search_tree(

@@ -17,20 +17,19 @@ from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Arrays
 from jaxspec.settings import knob_values
+from jaxspec.speculate.drafts import ReadyDraft, make_draft
+from jaxspec.speculate.engine import autoregressive_tree
 from jaxspec.speculate.expansion import TreeLimits, tree_limits
-from jaxspec.speculate.tree import autoregressive_tree
+from jaxspec.speculate.proof import continuation_length, decode_prompts, record_ranks
+from jaxspec.speculate.sampling import Decoding
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.work import Work, begin_work, way_of
 from jaxspec.studies.tree.config import TreeConfig
-from jaxspec.studies.tree.drafts import NamedDraft, make_draft, self_draft
-from jaxspec.studies.tree.growth import candidate_shape, first_nodes, grow
-from jaxspec.studies.tree.measuring import decode_prompts_with_tree, record_ranks
-from jaxspec.trees.optimal_tree import RankedTree
+from jaxspec.studies.tree.growth import candidate_shape, grow
 from jaxspec.trees.rank_traces import RankTraces
+from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.topology import Tree
-from jaxspec.tune.hard import Decoding
 from jaxspec.tune.objective import priced_footprint
-from jaxspec.tune.proof import continuation_length
 
 __all__ = ["TreeStages", "begin_tree"]
 
@@ -47,7 +46,7 @@ class TreeStages:
     config: TreeConfig
     work: Work
     copies: HardDrafts
-    other: NamedDraft | None
+    other: ReadyDraft | None
     _decoded: dict[str, Arrays] = dataclasses.field(default_factory=dict)  # by stage
 
     @property
@@ -68,12 +67,12 @@ class TreeStages:
         return uniform_knobs(self.work.setup.scheme, self.work.setup.config, knob_values(self.config))
 
     @cached_property
-    def draft(self) -> NamedDraft:
+    def draft(self) -> ReadyDraft:
         """What proposes tokens."""
         if self.other is not None:
             return self.other
         assert self.knobs is not None
-        return self_draft(self.work.setup.config, self.copies.params(self.knobs), self.knobs)
+        return self.copies.ready(self.knobs)
 
     def _ranks(self, which: str, texts: np.ndarray) -> RankTraces:
         """How the draft ranks texts; a stage."""
@@ -106,7 +105,7 @@ class TreeStages:
     @cached_property
     def limits(self) -> TreeLimits:
         """Static sizes of the largest tree, within which everything is decoded."""
-        return tree_limits(first_nodes(self.growth, self.config.nodes))
+        return tree_limits(self.growth.tree())
 
     @cached_property
     def traces(self) -> RankTraces:
@@ -120,7 +119,7 @@ class TreeStages:
         def compute() -> Arrays:
             draft = self.draft
             with self.work.bar(what, len(setup.prompts)) as bar:
-                return decode_prompts_with_tree(
+                return decode_prompts(
                     setup.params,
                     setup.config,
                     draft,
@@ -148,7 +147,10 @@ class TreeStages:
 
     def decode_with(self, nodes: int, decoding: Decoding) -> Arrays:
         """Held-out prompts with the tree of the first nodes; what several devices choose is decoded once."""
-        tree, what = first_nodes(self.growth, nodes), f"decoding with a tree of {nodes} nodes"
+        tree, what = (
+            self.growth.first(nodes).tree(size=self.growth.parent.size),
+            f"decoding with a tree of {nodes} nodes",
+        )
         return self._decode_tree(tree, decoding, tokens=self.config.output_tokens, name=f"tree-{nodes}", what=what)
 
     @cached_property

@@ -19,6 +19,7 @@ from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Arrays
 from jaxspec.settings import expect
+from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies.measured.chains import ChainDecoding
 from jaxspec.studies.measured.comparison import compare_configurations
 from jaxspec.studies.measured.hard_drafts import HardDrafts
@@ -29,7 +30,6 @@ from jaxspec.studies.tune.result import GridPoint, TuneResult
 from jaxspec.tune.gradient import HISTORY, Ascent, Goal, ascend
 from jaxspec.tune.hard import best_length, grid_knobs, grid_points, token_acceptance, with_best_length
 from jaxspec.tune.objective import DraftMeasurement, Pricing
-from jaxspec.tune.proof import continuation_length
 
 #: Rounding knobs to whole bits may overstep a limit a little; this share of it is let pass.
 _ROUNDING_ALLOWANCE = 0.02

@@ -8,7 +8,7 @@ import pytest
 
 from hwmodels import Architecture, catalog, parameters
 from hwmodels.catalog.architecture_entries import ARCHITECTURE_RULES, checked_architecture, parse_architecture
-from hwmodels.catalog.entries import FLAG
+from hwmodels.numerics.fields import FLAG
 
 CASES = json.loads((Path(__file__).parents[1] / "data" / "parameter_counts.json").read_text(encoding="utf-8"))["cases"]
 #: Trained in this repository, so transformers has no configuration of it.

@@ -1,6 +1,7 @@
 import pytest
 
-from hwmodels.catalog.entries import COUNT, FLAG, NOT_NEGATIVE, POSITIVE, SHARE, EntryError, near_matches, parse_entry
+from hwmodels.catalog.entries import EntryError, near_matches, parse_entry
+from hwmodels.numerics.fields import COUNT, FLAG, NOT_NEGATIVE, POSITIVE, SHARE
 
 RULES = {"rate": POSITIVE, "latency_s": NOT_NEGATIVE, "memory.efficiency": SHARE, "layers": COUNT, "tied": FLAG}
 GOOD = """

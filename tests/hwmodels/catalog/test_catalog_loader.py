@@ -38,7 +38,6 @@ def test_every_device(name):
     assert 0.5 < device.peak_flops_per_s / units.TERA < 1e5
     assert 10 < device.memory.bandwidth_bytes_per_s / units.GB < 1e5
     assert 1 < device.memory.capacity_bytes / units.GB < 1e4
-    assert 0.1 < device.scratchpad_bytes / units.MB < 1e3
     assert device.operator_latency_s < 1e-3
     # Ridge points from processing in banks, 1 FLOP per byte at 16 bits, to an accelerator on a phone's memory.
     assert 0.9 < device.peak_flops_per_s / device.memory.bandwidth_bytes_per_s < 1e4
@@ -81,7 +80,6 @@ def test_the_npu_is_the_papers():
     assert npu.peak_flops_per_s == 64 * units.TERA
     assert npu.memory.bandwidth_bytes_per_s == 273 * units.GB
     assert npu.memory.capacity_bytes == 128 * units.GIB
-    assert npu.scratchpad_bytes == 9 * units.MIB
 
 
 def test_the_gpus_numbers_follow_from_their_parts():
@@ -130,7 +128,6 @@ def test_unknown_names_say_what_is_allowed(lookup, name, message):
 MINE = """title = "Mine"
 peak_flops_per_s = { value = 10e12, source = "a guess for this test" }
 compute_efficiency = { value = 0.7, source = "a guess for this test" }
-scratchpad_bytes = { value = 2_000_000, source = "a guess for this test" }
 operator_latency_s = { value = 1e-6, source = "a guess for this test" }
 [memory]
 bandwidth_bytes_per_s = { value = 50e9, source = "a guess for this test" }
@@ -143,7 +140,6 @@ def test_device_from_a_file(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(MINE, encoding="utf-8")
     device = catalog.device_from_file(path)
-    assert device.scratchpad_bytes == 2e6
     assert device.memory.efficiency == 0.8
     assert catalog.device_from_file(str(path)) == device
 

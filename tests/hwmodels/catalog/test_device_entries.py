@@ -2,7 +2,7 @@
 
 import pytest
 
-from hwmodels import catalog, decoding_time, step_operators, uniform_weight_bits
+from hwmodels import catalog, step_cost, step_operators, uniform_weight_bits
 from hwmodels.analysis.sensitivity import leaf_names
 from hwmodels.catalog import EntryError
 from hwmodels.catalog.device_entries import number_rules, parse_device
@@ -22,9 +22,7 @@ def table(name, **fields):
     return "\n".join(lines) + "\n"
 
 
-BASE = 'title = "Mine"\n' + table(
-    "", peak_flops_per_s=1e13, compute_efficiency=0.7, scratchpad_bytes=2e6, operator_latency_s=1e-6
-)
+BASE = 'title = "Mine"\n' + table("", peak_flops_per_s=1e13, compute_efficiency=0.7, operator_latency_s=1e-6)
 MEMORY = table("memory", bandwidth_bytes_per_s=5e10, efficiency=0.8, capacity_bytes=8e9, energy_j_per_bit=5e-12)
 SPILL = "[[spill]]\n" + table(
     "", bandwidth_bytes_per_s=1e10, efficiency=0.9, capacity_bytes=6e10, energy_j_per_bit=4e-12
@@ -41,11 +39,6 @@ VECTOR = table(
     vector_macs=2,
     vector_width=7,
     frequency_hz=2e9,
-    weight_buffer_bytes=3e4,
-    input_buffer_bytes=8e3,
-    accumulator_buffer_bytes=3e3,
-    global_buffer_bytes=0,
-    weight_lanes=11,
 )
 DECODER = table(
     "decoder",
@@ -101,11 +94,12 @@ def test_a_vector_array():
             BASE + MEMORY + SYSTOLIC.replace("rows", "row"),
             "unknown key 'matrix_unit.row'; did you mean 'matrix_unit.rows'",
         ),
-        (BASE + MEMORY + VECTOR.replace("value = 11", "value = -11"), "matrix_unit.weight_lanes is -11"),
-        (BASE + MEMORY + VECTOR.replace("value = 11", "value = inf"), "matrix_unit.weight_lanes is inf"),
-        (BASE + MEMORY + VECTOR.replace("value = 11", "value = 1e-200"), "matrix_unit.weight_lanes is 1e-200"),
+        (BASE + MEMORY + VECTOR.replace("value = 7", "value = -11"), "matrix_unit.vector_width is -11"),
+        (BASE + MEMORY + VECTOR.replace("value = 7", "value = inf"), "matrix_unit.vector_width is inf"),
+        (BASE + MEMORY + VECTOR.replace("value = 7", "value = 1e-200"), "matrix_unit.vector_width is 1e-200"),
         (BASE + MEMORY + DECODER.replace("huffman_cam", "none"), "decoder.kind is 'none'; allowed: unary, mx"),
-        (BASE + MEMORY + DECODER + "code_bits_per_cycle = 3\n", "unknown key 'decoder.code_bits_per_cycle'"),
+        (BASE + MEMORY + DECODER + "code_bits_per_cycle = 3\n", "decoder.code_bits_per_cycle is 3; it must be"),
+        (BASE + MEMORY + "scratchpad_bytes = 3\n", "unknown key 'memory.scratchpad_bytes'"),
         ("spill = 3\n" + BASE + MEMORY, r"spill is 3; write \[\[spill\]\]"),
         (
             BASE + MEMORY + SPILL.replace("efficiency", "eficiency"),
@@ -145,7 +139,7 @@ def test_no_decoder_is_infinitely_fast(kind):
             weight_bits=uniform_weight_bits(5.0),
             kv_bits=16.0,
         )
-        total = float(decoding_time(entry.device, work).sum())
+        total = float(step_cost(entry.device, work).decoding_s.sum())
         assert total == pytest.approx(float(work.coded_elements.sum()) / 10 / 1e9, rel=1e-5)
         assert total > 0
         return
@@ -161,7 +155,7 @@ def test_a_decoder_without_a_rate_is_refused_in_python(toy_device, small):
         small, tokens=1.0, batch=1.0, context_tokens=5.0, weight_bits=uniform_weight_bits(5.0), kv_bits=16.0
     )
     with pytest.raises(ValueError, match=r"'unary' has no limit of symbols per cycle.*set symbols_per_cycle"):
-        decoding_time(device, work)
+        step_cost(device, work)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ SIZES = ((5.0, 26.0, 47.0), (4.0, 33.0, 59.0))
 
 
 def array_of(**changes):
-    array = FpgaArray(rows=5.0, columns=6.0, frequency_hz=2.3e8, launch_latency_s=1.1e-6)
+    array = FpgaArray(rows=5.0, columns=6.0, frequency_hz=2.3e8)
     return array.replace(**changes)
 
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hwmodels.compute.gpu import TILINGS, GemmCoefficients, GpuGemm, at_width, gemm_time, stack_widths
+from hwmodels.compute.gpu import TILINGS, GpuGemm, at_width, gemm_time
+from hwmodels.compute.gpu_formats import GemmCoefficients, stack_widths
 
 
 def coefficients(**changes):

@@ -36,7 +36,6 @@ def npu_of(schedule="pipelined", **changes):
         tile_columns=2.0,
         vector=vector,
         dma_bytes_per_s=7.5e9,
-        launch_latency_s=3e-7,
         schedule=schedule,
     )
     return npu.replace(**changes)
@@ -161,6 +160,6 @@ def test_gradient(check_gradient):
 
 
 def test_schedule_is_static_and_known():
-    assert len(jax.tree.leaves(npu_of())) == 16
+    assert len(jax.tree.leaves(npu_of())) == 15
     with pytest.raises(ValueError, match=r"schedule 'overlapped' is unknown; choose one of pipelined, serial$"):
         npu_of("overlapped")

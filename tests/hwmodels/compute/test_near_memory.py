@@ -22,7 +22,6 @@ BONDED = NearMemoryUnit(
     block_columns=3.0,
     frequency_hz=1.3e9,
     slice_bits=4.0,
-    launch_latency_s=2e-7,
 )
 #: Each activation on its own, 8-bit weights whole.
 IN_BANK = BONDED.replace(reuse=1.0, slice_bits=8.0, pes=3.0)

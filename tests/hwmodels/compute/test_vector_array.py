@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 import unit_checks
 
-from hwmodels.compute.vector_array import SPREADS, VectorArray, assignment_cycles, weight_load_time
+from hwmodels.compute.vector_array import SPREADS, assignment_cycles
+from hwmodels.compute.vector_buffers import BufferedArray, weight_load_time
 
 SIZES = ((4.0, 17.0, 50.0), (3.0, 22.0, 71.0))
-ARRAY = VectorArray(
+ARRAY = BufferedArray(
     pe_rows=3.0,
     pe_columns=5.0,
     vector_macs=2.0,
@@ -19,7 +20,6 @@ ARRAY = VectorArray(
     accumulator_buffer_bytes=200.0,
     global_buffer_bytes=1100.0,
     weight_lanes=11.0,
-    launch_latency_s=3e-7,
 )
 
 cycles = jax.jit(assignment_cycles)

@@ -7,19 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels.compute.vector_array import SPREADS, VectorArray
-from hwmodels.compute.vector_mapper import (
-    HELD,
-    ORDERS,
-    AccessEnergies,
-    Mapping,
-    MappingCost,
-    fits,
-    mapping_cost,
-    search,
-)
+from hwmodels.compute.vector_array import SPREADS
+from hwmodels.compute.vector_buffers import BufferedArray
+from hwmodels.compute.vector_mapper import HELD, ORDERS, search
+from hwmodels.compute.vector_mapping import AccessEnergies, Mapping, MappingCost, fits, mapping_cost
 
-ARRAY = VectorArray(
+ARRAY = BufferedArray(
     pe_rows=2,
     pe_columns=3,
     vector_macs=2,

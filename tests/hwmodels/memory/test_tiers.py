@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiers_samples import FAR, NEAR, tiers_of
 
-from hwmodels import MemoryTier, OperatorWork, memory_time
+from hwmodels import MemoryTier, OperatorWork, step_cost
 from hwmodels.memory import (
     half_efficiency_bytes,
     place_in_order,
@@ -42,7 +42,7 @@ def test_a_tier_is_a_memory_like_any_other(toy_device):
     zeros = jnp.zeros(3)
     traffic = jnp.array([3e5, 0.0, 7.1e8])
     device = toy_device.replace(memory=tier)
-    times = memory_time(device, OperatorWork(zeros, traffic, zeros, zeros, zeros))
+    times = step_cost(device, OperatorWork(zeros, traffic, zeros, zeros, zeros)).memory_s
     cost = traffic_cost([tier], traffic[:, None], schedule="serial")
     assert float(cost.total_s) == pytest.approx(float(times.sum()), rel=1e-6)
     # Flags are static, all else are leaves; a size that is not given is none.

@@ -12,15 +12,18 @@ from hypothesis import strategies as st
 
 from hwmodels import (
     Acceptance,
+    DraftCost,
     Workload,
     best,
     catalog,
-    cycle_time,
+    chain_plan,
     expected_log_speedup,
     expected_tokens_iid,
+    price_cycle,
     smooth_best,
     speculation_speedup,
-    step_time,
+    step_cost,
+    step_operators,
     tokens_per_cycle,
     uniform_footprint,
 )
@@ -46,6 +49,18 @@ def result_of(device, architecture, workload, footprint, conditional, temperatur
         footprint=footprint,
         acceptance=Acceptance(conditional),
         temperature=temperature,
+    )
+
+
+@jax.jit
+def chain_cost(device, architecture, workload, footprint, draft_length):
+    return price_cycle(
+        device,
+        architecture,
+        workload=workload,
+        footprint=footprint,
+        draft_cost=DraftCost(),
+        plan=chain_plan(draft_length),
     )
 
 
@@ -104,11 +119,12 @@ def test_negative_draft_length_is_refused():
 
 
 def test_cycle_is_draft_steps_and_one_verification(small, toy_device, workload, footprint):
-    cycle = cycle_time(toy_device, small, workload=workload, footprint=footprint, draft_length=4)
+    cycle = chain_cost(toy_device, small, workload, footprint, 4)
     here = {"batch": 3.0, "context_tokens": 117.0}
-    draft = step_time(toy_device, small, tokens=1, weight_bits=footprint.draft_weight_bits, kv_bits=6.3, **here)
-    verify = step_time(toy_device, small, tokens=5, weight_bits=footprint.target_weight_bits, kv_bits=12.7, **here)
-    np.testing.assert_allclose(cycle.draft_step_s, draft.total_s, rtol=1e-6)
+    draft = step_operators(small, tokens=1, weight_bits=footprint.draft_weight_bits, kv_bits=6.3, **here)
+    verify = step_operators(small, tokens=5, weight_bits=footprint.target_weight_bits, kv_bits=12.7, **here)
+    draft, verify = step_cost(toy_device, draft), step_cost(toy_device, verify)
+    np.testing.assert_allclose(cycle.draft.cost.total_s, draft.total_s[None], rtol=1e-6)
     np.testing.assert_allclose(cycle.verify_s, verify.total_s, rtol=1e-6)
     np.testing.assert_allclose(cycle.total_s, 4 * draft.total_s + verify.total_s, rtol=1e-6)
 
@@ -129,9 +145,9 @@ def test_perfect_free_draft_gains_every_token_where_memory_binds(workload):
 
 def test_speedup_by_its_definition(small, toy_device, workload, footprint):
     result = jitted_result_of(toy_device, small, workload, footprint, CONDITIONAL)
-    bf16 = cycle_time(toy_device, small, workload=workload, footprint=uniform_footprint(16), draft_length=0).total_s
-    stored = cycle_time(toy_device, small, workload=workload, footprint=footprint, draft_length=0).total_s
-    three = cycle_time(toy_device, small, workload=workload, footprint=footprint, draft_length=3).total_s
+    bf16 = chain_cost(toy_device, small, workload, uniform_footprint(16), 0).total_s
+    stored = chain_cost(toy_device, small, workload, footprint, 0).total_s
+    three = chain_cost(toy_device, small, workload, footprint, 3).total_s
     tokens = 1 + 0.9 + 0.9 * 0.75 + 0.9 * 0.75 * 0.8
     np.testing.assert_allclose(result.draft_lengths, np.arange(5))
     np.testing.assert_allclose(result.speedup_vs_bf16_ar[3], bf16 / (three / tokens), rtol=1e-6)

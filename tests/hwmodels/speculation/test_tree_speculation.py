@@ -9,23 +9,20 @@ import pytest
 
 from hwmodels import (
     Acceptance,
+    DraftCost,
+    baselines,
     chain_plan,
-    cycle_time,
+    plan_family,
+    price_cycle,
+    price_decoding,
     speculation_speedup,
+    step_cost,
     tokens_per_cycle,
     tree_plan,
-    work_time,
 )
-from hwmodels.network.operators import draft_operators, verify_operators
-from hwmodels.speculation.trees import (
-    ROOT,
-    expected_tree_tokens,
-    plan_cycle_time,
-    plan_speedup,
-    plan_tokens,
-    tree_cycle_time,
-    tree_shape,
-)
+from hwmodels.network.operators import draft_step, verify_step
+from hwmodels.speculation.plan import ROOT, tree_shape
+from hwmodels.speculation.trees import expected_tree_tokens
 
 #     root -> 0, 1;  0 -> 2, 3;  1 -> 4;  3 -> 5;  5 -> 6
 RAGGED = [ROOT, ROOT, 0, 0, 1, 3, 5]
@@ -68,34 +65,68 @@ def test_expected_tokens_by_enumeration():
     assert float(expected_tree_tokens(RAGGED, chances)) == pytest.approx(mean, rel=1e-6)
 
 
+COPY = DraftCost()
+
+
+@jax.jit
+def cost_of(device, architecture, workload, footprint, plan, draft_cost=COPY):
+    return price_cycle(device, architecture, workload=workload, footprint=footprint, plan=plan, draft_cost=draft_cost)
+
+
 def test_a_chain_is_a_tree(small, toy_device, workload, footprint):
     conditional = jnp.array([0.9, 0.8, 0.5, 0.7, 0.2])
     assert float(expected_tree_tokens(CHAIN, conditional)) == pytest.approx(float(tokens_per_cycle(conditional)[-1]))
-    arguments = {"workload": workload, "footprint": footprint}
-    tree = tree_cycle_time(toy_device, small, parent=CHAIN, **arguments)
-    chain = cycle_time(toy_device, small, draft_length=5, **arguments)
+    tree, chain = (cost_of(toy_device, small, workload, footprint, plan) for plan in (tree_plan(CHAIN), chain_plan(5)))
     assert float(tree.total_s) == pytest.approx(float(chain.total_s), rel=1e-5)
-    assert float(tree.draft_step_s) == pytest.approx(float(chain.draft_step_s), rel=1e-5)
+    assert float(tree.draft_s) == pytest.approx(float(chain.draft_s), rel=1e-5)
 
 
 def test_a_ragged_tree_step_by_step(small, toy_device, workload, footprint):
-    found = tree_cycle_time(toy_device, small, workload=workload, footprint=footprint, parent=RAGGED)
+    found = cost_of(toy_device, small, workload, footprint, tree_plan(RAGGED))
     draft_s = 0.0
     for tokens in (1, 2, 1, 1):
-        work = draft_operators(small, workload, footprint=footprint, tokens=tokens, visible_new_tokens=1.0)
-        draft_s += float(work_time(toy_device, work).total_s)
-    work = verify_operators(small, workload, footprint=footprint, verify_tokens=8, visible_new_tokens=23 / 8)
-    verify_s = float(work_time(toy_device, work).total_s)
+        step = draft_step(workload, footprint=footprint, tokens=tokens, visible_new_tokens=1.0)
+        draft_s += float(step_cost(toy_device, step.operators(small)).total_s)
+    step = verify_step(workload, footprint=footprint, verify_tokens=8, visible_new_tokens=23 / 8)
+    verify_s = float(step_cost(toy_device, step.operators(small)).total_s)
     assert float(found.verify_s) == pytest.approx(verify_s, rel=1e-5)
     assert float(found.total_s) == pytest.approx(draft_s + verify_s, rel=1e-5)
 
 
 def test_wider_is_cheaper_to_draft_than_deeper(small, toy_device, workload, footprint):
-    star, chain = (
-        tree_cycle_time(toy_device, small, workload=workload, footprint=footprint, parent=parent)
-        for parent in (STAR, CHAIN)
-    )
+    star, chain = (cost_of(toy_device, small, workload, footprint, tree_plan(parent)) for parent in (STAR, CHAIN))
     assert float(star.total_s) < 0.6 * float(chain.total_s)
+
+
+def test_a_family_costs_what_its_plans_cost_one_by_one(small, toy_device, workload, footprint):
+    plans = [tree_plan(RAGGED), tree_plan(STAR), chain_plan(3.0), chain_plan(0.0), tree_plan([ROOT, ROOT, 0, 1])]
+    family = plan_family(plans)
+    # The kinds of draft steps: of 1 token and of 2.
+    assert family.draft_tokens.tolist() == [1, 2]
+    assert family.draft_repeats.tolist() == [[3, 1], [1, 0], [3, 0], [0, 0], [1, 1]]
+    together = cost_of(toy_device, small, workload, footprint, family)
+    alone = [cost_of(toy_device, small, workload, footprint, plan) for plan in plans]
+    for name in ("draft_s", "verify_s", "total_s"):
+        np.testing.assert_allclose(getattr(together, name), [getattr(one, name) for one in alone], rtol=1e-5)
+
+
+def test_all_at_once_costs_what_the_parts_cost(small, toy_device, workload, footprint):
+    common = {"workload": workload, "footprint": footprint}
+    both = price_decoding(toy_device, small, plan=tree_plan(RAGGED), draft_cost=DraftCost(), **common)
+    cycle = cost_of(toy_device, small, workload, footprint, tree_plan(RAGGED))
+    plain = baselines(toy_device, small, **common)
+    for ours, theirs in zip(jax.tree.leaves(both), jax.tree.leaves([cycle, plain]), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def test_passes_of_the_draft_multiply_its_time(small, toy_device, workload, footprint):
+    once, twice, never = (
+        cost_of(toy_device, small, workload, footprint, tree_plan(RAGGED), DraftCost(passes=passes))
+        for passes in (1.0, 2.0, 0.0)
+    )
+    assert float(twice.draft_s) == pytest.approx(2 * float(once.draft_s))
+    assert float(never.draft_s) == 0
+    assert float(never.total_s) == float(once.verify_s)
 
 
 def test_gradient_and_nodes(check_gradient):
@@ -108,44 +139,26 @@ def test_gradient_and_nodes(check_gradient):
 
 
 def test_a_draft_of_its_own_is_priced_on_its_own_shapes(small, toy_device, workload, footprint):
-    lesser = small.replace(num_layers=1.0)
-    common = {"workload": workload, "footprint": footprint}
-    found = tree_cycle_time(toy_device, small, parent=RAGGED, draft_architecture=lesser, **common)
-    own = tree_cycle_time(toy_device, small, parent=RAGGED, **common)
-    alone = tree_cycle_time(toy_device, lesser, parent=RAGGED, **common)
+    lesser, plan = small.replace(num_layers=1.0), tree_plan(RAGGED)
+    found = cost_of(toy_device, small, workload, footprint, plan, DraftCost(architecture=lesser))
+    own = cost_of(toy_device, small, workload, footprint, plan)
+    alone = cost_of(toy_device, lesser, workload, footprint, plan)
     assert float(found.verify_s) == pytest.approx(float(own.verify_s), rel=1e-6)
-    assert float(found.draft_step_s) == pytest.approx(float(alone.draft_step_s), rel=1e-6)
-    assert float(found.draft_step_s) < float(own.draft_step_s)
+    assert float(found.draft_s) == pytest.approx(float(alone.draft_s), rel=1e-6)
+    assert float(found.draft_s) < float(own.draft_s)
 
 
 def test_plans_of_both_kinds_agree_on_chains(small, toy_device, workload, footprint):
     conditional = jnp.array([0.9, 0.8, 0.5, 0.7, 0.2])
-    acceptance = Acceptance(conditional=conditional, node=conditional)
-    common = {"workload": workload, "footprint": footprint, "acceptance": acceptance}
-    chain = plan_speedup(toy_device, small, plan=chain_plan(5), **common)
-    tree = plan_speedup(toy_device, small, plan=tree_plan(CHAIN), **common)
-    every = speculation_speedup(toy_device, small, **common)
-    for ours in (chain, tree):
-        for name in ("tokens_per_cycle", "speedup_vs_bf16_ar", "speedup_vs_stored_ar"):
-            assert float(getattr(ours, name)) == pytest.approx(float(getattr(every, name)[5]), rel=1e-5)
-        assert float(ours.cycle.total_s) == pytest.approx(float(every.cycle_s[5]), rel=1e-5)
-    assert float(plan_tokens(acceptance, chain_plan(0))) == 1.0
-
-
-def test_plans_lacking_something(small, toy_device, workload, footprint):
-    with pytest.raises(ValueError, match=r"acceptance\.node is None; a tree needs it"):
-        plan_tokens(Acceptance(conditional=jnp.ones(3)), tree_plan(STAR))
-    with pytest.raises(ValueError, match=r"acceptance\.conditional is None; a chain needs it"):
-        plan_tokens(Acceptance(node=jnp.ones(5)), chain_plan(2))
-    with pytest.raises(NotImplementedError, match="use tree_plan"):
-        plan_cycle_time(
-            toy_device,
-            small,
-            workload=workload,
-            footprint=footprint,
-            plan=chain_plan(2),
-            draft_architecture=small,
-        )
+    common = {"workload": workload, "footprint": footprint}
+    every = speculation_speedup(toy_device, small, acceptance=Acceptance(conditional=conditional), **common)
+    plain = baselines(toy_device, small, **common)
+    for plan in (chain_plan(5), tree_plan(CHAIN)):
+        cycle_s = float(cost_of(toy_device, small, workload, footprint, plan).total_s)
+        assert cycle_s == pytest.approx(float(every.cycle_s[5]), rel=1e-5)
+        for step, name in ((plain.bf16, "speedup_vs_bf16_ar"), (plain.stored, "speedup_vs_stored_ar")):
+            speedup = float(step.cost.total_s * tokens_per_cycle(conditional)[-1]) / cycle_s
+            assert speedup == pytest.approx(float(getattr(every, name)[5]), rel=1e-5)
 
 
 def test_gradient_of_a_trees_speedup_reaches_acceptance_and_bandwidth(small, toy_device, workload, footprint):
@@ -154,14 +167,16 @@ def test_gradient_of_a_trees_speedup_reaches_acceptance_and_bandwidth(small, toy
     @jax.jit
     def speedup(chances, bandwidth):
         device = toy_device.replace(memory=toy_device.memory.replace(bandwidth_bytes_per_s=bandwidth))
-        return plan_speedup(
+        priced = price_decoding(
             device,
             small,
             workload=workload,
             footprint=footprint,
             plan=tree_plan(RAGGED),
-            acceptance=Acceptance(node=chances),
-        ).speedup_vs_stored_ar
+            draft_cost=DraftCost(),
+        )
+        stored_s = priced.baselines.stored.cost.total_s
+        return stored_s * expected_tree_tokens(RAGGED, chances) / priced.cycle.total_s
 
     bandwidth = jnp.asarray(toy_device.memory.bandwidth_bytes_per_s, jnp.float32)
     by_chance, by_bandwidth = jax.grad(speedup, argnums=(0, 1))(chances, bandwidth)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hwmodels import OPERATORS, OperatorWork, compute_time, memory_time, operator_time, smooth_maximum
+from hwmodels import OPERATORS, OperatorWork, smooth_maximum, step_cost
 
 TIMES = st.lists(st.floats(1e-9, 1e3), min_size=3, max_size=3)
 TEMPERATURES = st.just(0.0) | st.floats(1e-5, 1.0)
@@ -109,32 +109,34 @@ def test_temperature_may_be_traced_and_mapped_through_zero(jit_once):
 def test_operator_time_by_hand(toy_device):
     # 7.2e12 FLOP/s and 2.7e11 bytes/s are reached. gate_up: 7.2e6 FLOP take 1 us, 5.4e5 bytes 2 us. down: 3 us against 1 us.
     work = work_of(gate_up=(7.2e6, 5.4e5, 3), down=(2.16e7, 2.7e5, 3), lm_head=(0, 2.7e5, 1))
-    time_s = dict(zip(OPERATORS, np.asarray(operator_time(toy_device, work), float)))
+    time_s = dict(zip(OPERATORS, np.asarray(step_cost(toy_device, work).operator_s, float)))
     assert time_s["gate_up"] == pytest.approx(2e-6 + 3 * 2e-9, rel=1e-6)
     assert time_s["down"] == pytest.approx(3e-6 + 3 * 2e-9, rel=1e-6)
     assert time_s["lm_head"] == pytest.approx(1e-6 + 2e-9, rel=1e-6)
     assert time_s["qkv"] == 0
-    assert compute_time(toy_device, work)[OPERATORS.index("gate_up")] == pytest.approx(1e-6)
-    assert memory_time(toy_device, work)[OPERATORS.index("gate_up")] == pytest.approx(2e-6)
+    assert step_cost(toy_device, work).compute_s[OPERATORS.index("gate_up")] == pytest.approx(1e-6)
+    assert step_cost(toy_device, work).memory_s[OPERATORS.index("gate_up")] == pytest.approx(2e-6)
 
 
 def test_no_work_takes_no_launch(toy_device):
     idle = work_of(qkv=(0.0, 0.0, 5))
-    assert np.all(operator_time(toy_device, idle, temperature=0.3) == 0)
+    assert np.all(step_cost(toy_device, idle, temperature=0.3).operator_s == 0)
 
 
 def test_all_kinds_of_bytes_count_alike(toy_device):
     zeros, ones = jnp.zeros(len(OPERATORS)), jnp.full(len(OPERATORS), 1e6)
     kinds = [OperatorWork(zeros, *(ones if i == j else zeros for j in range(3)), launches=zeros) for i in range(3)]
     for work in kinds:
-        np.testing.assert_array_equal(operator_time(toy_device, work), operator_time(toy_device, kinds[0]))
+        np.testing.assert_array_equal(
+            step_cost(toy_device, work).operator_s, step_cost(toy_device, kinds[0]).operator_s
+        )
 
 
 def test_batched_devices_broadcast(toy_device):
     work = work_of(gate_up=(7.2e6, 5.4e5, 3))
     devices = jax.tree.map(lambda leaf: leaf * jnp.array([1.0, 2.0]), toy_device)
-    mapped = jax.vmap(operator_time, (0, None))(devices, work)
-    np.testing.assert_allclose(operator_time(devices, work), mapped, rtol=1e-6)
+    mapped = jax.vmap(lambda device: step_cost(device, work).operator_s)(devices)
+    np.testing.assert_allclose(step_cost(devices, work).operator_s, mapped, rtol=1e-6)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.1])
@@ -143,4 +145,4 @@ def test_gradient_of_operator_time(toy_device, temperature, check_gradient):
         lambda leaf: leaf.astype(float),
         work_of(gate_up=(7.2e6, 5.4e5, 3), down=(2.16e7, 2.7e5, 3), o=(7.2e6, 2.5e5, 2)),
     )
-    check_gradient(lambda x: jnp.sum(operator_time(*x, temperature=temperature)), (toy_device, work))
+    check_gradient(lambda x: step_cost(*x, temperature=temperature).total_s, (toy_device, work))

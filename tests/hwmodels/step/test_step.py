@@ -13,10 +13,10 @@ from hwmodels import (
     Workload,
     catalog,
     decode_operators,
-    step_time,
+    step_cost,
+    step_operators,
     uniform_footprint,
     uniform_weight_bits,
-    work_time,
 )
 from hwmodels.compute.fpga_array import FpgaArray
 
@@ -32,6 +32,10 @@ STEP: dict[str, Any] = {
 RATES = ("peak_flops_per_s", "compute_efficiency", "bandwidth_bytes_per_s", "efficiency")
 
 
+def step_time(device, architecture, *, temperature=0.0, **step):
+    return step_cost(device, step_operators(architecture, **step), temperature=temperature)
+
+
 def scale(device, factors):
     """The device with the fields named multiplied; the memory's fields by their own names."""
     return jax.tree_util.tree_map_with_path(lambda path, leaf: leaf * factors.get(path[-1].name, 1.0), device)
@@ -41,7 +45,7 @@ def test_llama_decodes_at_the_bandwidth_of_an_rtx_4090():
     # Weights 15.01 GB, KV of 1001 tokens 0.131 GB, activations below 0.1 %: 15.14 GB at 1008 GB/s take 15.0 ms.
     # Computing takes 15.0 GFLOP / 165 TFLOP/s = 0.09 ms: hidden.
     work = decode_operators(catalog.architecture("llama-3.1-8b"), Workload(context_tokens=1000.0), footprint=BF16)
-    time = work_time(catalog.device("rtx-4090"), work)
+    time = step_cost(catalog.device("rtx-4090"), work)
     assert float(time.total_s) == pytest.approx(15.14e9 / 1008e9, rel=2e-3)
     assert float(time.compute_s.sum()) == pytest.approx(0.094e-3, rel=0.05)
     assert np.all(time.operator_s == time.memory_s)
@@ -108,7 +112,7 @@ def test_more_work_never_takes_less_time(small, toy_device, field):
 
 
 def test_capacities_cost_no_time(small, toy_device):
-    larger = scale(toy_device, {"capacity_bytes": 3.0, "scratchpad_bytes": 3.0})
+    larger = scale(toy_device, {"capacity_bytes": 3.0})
     chex.assert_trees_all_equal(step_time(toy_device, small, **STEP), step_time(larger, small, **STEP))
 
 

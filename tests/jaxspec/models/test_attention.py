@@ -62,6 +62,16 @@ def test_a_source_of_one_sequence_is_shared_by_all(function):
     np.testing.assert_allclose(function(query, [one, own]), by_hand(query, [repeated, own]), rtol=2e-5, atol=2e-6)
 
 
+def test_a_shared_source_is_not_repeated_for_each_sequence():
+    query, (shared, own) = make((7, 5), seed=7)
+    one = shared._replace(key=shared.key[:1], value=shared.value[:1])
+    text = jax.jit(attention.attend).lower(query, [one, own]).as_text()
+    of_batch = lambda *shape: f"tensor<{'x'.join(map(str, (BATCH, *shape)))}xf32>"
+    assert of_batch(KV_HEADS, HEAD_DIM, 5) in text  # keys of a sequence's own
+    assert of_batch(KV_HEADS, HEAD_DIM, 7) not in text
+    assert of_batch(KV_HEADS, 7, HEAD_DIM) not in text
+
+
 def test_both_ways_have_the_same_gradients():
     query, sources = make((7, 5), seed=3)
     masks = [source.mask for source in sources]

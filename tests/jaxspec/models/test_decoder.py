@@ -56,6 +56,22 @@ def test_shapes_of_a_large_model_follow_without_computing():
     assert result.cache.value.shape == (36, 3, 2, 11, 128)
 
 
+def test_a_deep_network_is_no_longer_program_than_a_shallow_one():
+    def length(layers):
+        config = dataclasses.replace(CONFIG, num_layers=layers)
+        cache = jax.eval_shape(lambda: empty_cache(config, 2, 15))
+
+        def total(params, cache):
+            seen = [CachedKV(cache, jnp.ones((2, 9, 15), bool))]
+            options = dict(tokens=TOKENS, positions=POSITIONS, mask=causal_mask(2, 9), sources=seen)
+            return decoder.forward(params, config, **options).logits.sum()
+
+        gradient = jax.jit(jax.value_and_grad(total))
+        return len(gradient.lower(abstract_params(config), cache).as_text().splitlines())
+
+    assert length(3) == length(40)
+
+
 def test_rms_norm_by_hand():
     # Mean square of (3, 4) is 12.5; with eps 3.5 the divisor is 4.
     np.testing.assert_allclose(rms_norm(jnp.array([3.0, 4.0]), jnp.array([2.0, -1.0]), 3.5), [1.5, -1.0], rtol=1e-6)

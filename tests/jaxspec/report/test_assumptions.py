@@ -58,7 +58,6 @@ def test_a_device_of_ones_own_speaks_for_itself(tmp_path):
         'title = "My chip"\n'
         'peak_flops_per_s = { value = 2e12, source = "s" }\n'
         'compute_efficiency = { value = 0.7, source = "Calibrated: on my desk" }\n'
-        'scratchpad_bytes = { value = 1e6, source = "s" }\n'
         'operator_latency_s = { value = 3e-6, source = "assumed: like another" }\n'
         "[memory]\n"
         'bandwidth_bytes_per_s = { value = 1e11, source = "s" }\n'

@@ -20,6 +20,7 @@ from jaxspec.settings import (
     notes,
     to_toml,
 )
+from jaxspec.settings.draft_kinds import DRAFT_NAMES
 from jaxspec.settings.fields import choices_of, hints, setting_of
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.schemes import KNOBS, PackScheme, WidthScheme
@@ -39,7 +40,6 @@ from jaxspec.studies import (
     unpack_container,
 )
 from jaxspec.studies.predict import run as predict_run
-from jaxspec.studies.tree.config import DRAFT_NAMES
 
 KINDS = (TuneConfig, EvaluateConfig, TreeConfig, PredictConfig, PackConfig)
 

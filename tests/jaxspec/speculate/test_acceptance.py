@@ -13,6 +13,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import forward, forward_text
 from jaxspec.models.kv_cache import CachedKV, empty_cache, write_cache
 from jaxspec.speculate.acceptance import TargetText, all_starts, block_pass, expected_cycles
+from jaxspec.speculate.sampling import GREEDY, SAMPLING, Decoding
 
 CONFIG = DecoderConfig(
     vocab_size=11, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6
@@ -124,11 +125,12 @@ def measured_slowly(text, draft_logits, depth, temperature, greedy):
 @pytest.mark.parametrize("block", [1, 3, 4])
 def test_a_block_pass_is_the_draft_unrolled_token_by_token(jit, draft, texts, unrolled, block, greedy, temperature):
     text, cache = texts[greedy]
-    measure = jit(partial(block_pass, config=CONFIG, block=block, greedy=greedy))
+    measure = jit(partial(block_pass, config=CONFIG, block=block))
+    decoding = Decoding(greedy, temperature).for_program()
     slow = measured_slowly(text, unrolled[greedy], block, temperature, greedy)
     starts = MEASURED // block - (block > 1)
     for offset in range(block):
-        fast = measure(draft, text=text, draft_cache=cache, offset=jnp.asarray(offset), temperature=temperature)
+        fast = measure(draft, text=text, draft_cache=cache, offset=jnp.asarray(offset), decoding=decoding)
         roots = offset + block * np.arange(starts)
         for name, values in fast._asdict().items():
             assert values.shape == (BATCH, starts, block)
@@ -141,8 +143,8 @@ def test_a_block_pass_is_the_draft_unrolled_token_by_token(jit, draft, texts, un
 def test_all_starts_stand_in_the_order_of_the_text(jit, draft, texts, unrolled, greedy):
     text, cache = texts[greedy]
     block = 3
-    measure = jit(partial(all_starts, config=CONFIG, block=block, greedy=greedy))
-    survival = measure(draft, text=text, draft_cache=cache, temperature=0.9)
+    measure = jit(partial(all_starts, config=CONFIG, block=block))
+    survival = measure(draft, text=text, draft_cache=cache, decoding=Decoding(greedy, 0.9).for_program())
     slow = measured_slowly(text, unrolled[greedy], block, 0.9, greedy)["survival_on_text"]
     valid = MEASURED - block + 1
     np.testing.assert_allclose(survival[:, :valid], slow[:, :valid], rtol=1e-3, atol=1e-5)
@@ -153,7 +155,7 @@ def test_all_starts_stand_in_the_order_of_the_text(jit, draft, texts, unrolled, 
 def test_the_targets_own_text_gives_certainty(jit, target, texts):
     text, _ = texts[True]
     exact = jit(lambda: forward_text(target, CONFIG, text.tokens[:, :-1], kv_codec=round_kv).cache)()
-    result = jit(partial(block_pass, config=CONFIG, block=3, greedy=True))(
+    result = jit(partial(block_pass, config=CONFIG, block=3, decoding=GREEDY))(
         target, text=text, draft_cache=exact, offset=jnp.asarray(1)
     )
     np.testing.assert_array_equal(result.survival, 1)
@@ -173,7 +175,8 @@ def test_the_offset_may_change_without_compiling_again(draft, texts):
     @jax.jit
     def measure(offset, temperature):
         traces.append(offset)
-        return block_pass(draft, CONFIG, text, cache, offset=offset, block=2, temperature=temperature)
+        decoding = SAMPLING.replace(temperature=temperature)
+        return block_pass(draft, CONFIG, text, cache, offset=offset, block=2, decoding=decoding)
 
     for offset, temperature in ((0, 1.0), (1, 0.3)):
         measure(jnp.asarray(offset), jnp.asarray(temperature))

@@ -12,18 +12,17 @@ from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.kv_cache import empty_cache
-from jaxspec.speculate import chain
+from jaxspec.speculate import engine
 from jaxspec.speculate.acceptance import TargetText, all_starts, block_pass, expected_cycles
-from jaxspec.speculate.chain import decode, decode_autoregressively
-from jaxspec.speculate.drafts import HeadDraft, NetworkDraft, NGramDraft, NGramParams, SelfDraft
+from jaxspec.speculate.drafts import HeadDraft, NetworkDraft, NGramDraft, NGramParams, SelfDraft, self_draft
+from jaxspec.speculate.engine import decode, decode_autoregressively
+from jaxspec.speculate.expansion import chain_limits
 from jaxspec.speculate.growing_tree import GrowingTree
 from jaxspec.speculate.measured_ranks import measure_ranks
-from jaxspec.speculate.rules import token_distribution, verify_chain
-from jaxspec.speculate.tree import decode_tree
-from jaxspec.trees import chain_paths, tree_from_paths
+from jaxspec.speculate.proof import decode_chains, predict_cycles
+from jaxspec.speculate.sampling import Decoding, token_distribution
+from jaxspec.trees import chain_paths, chain_tree, tree_from_paths
 from jaxspec.tune.calibration import calibrate
-from jaxspec.tune.hard import Decoding
-from jaxspec.tune.proof import decode_prompts, predict_cycles
 
 CONFIG = DecoderConfig(
     vocab_size=11, hidden_size=6, intermediate_size=8, num_layers=1, num_heads=1, num_kv_heads=1, head_dim=6
@@ -35,33 +34,46 @@ KNOBS = uniform_knobs(CASSANDRA1, CONFIG)
 DRAFT, VOTES = NGramDraft(CONFIG.vocab_size), NGramParams()
 
 
+#: Settings of decoding, out of what a call is given.
+SETTINGS = ("greedy", "temperature", "top_k", "top_p")
+
+
+def settings_of(given):
+    return Decoding(**(dict(greedy=False, temperature=0.7) | {name: given[name] for name in SETTINGS if name in given}))
+
+
 @pytest.fixture(scope="module")
 def target(random_network):
     return random_network(CONFIG, 0)
 
 
-def chain_call(target, *, prompts=PROMPTS, ids=(0, 1), length=2, seed=SEED, temperature=0.7, **static):
-    static = dict(config=CONFIG, num_tokens=3, width=WIDTH, greedy=False) | static
-    return decode(target, target, prompts, np.asarray(ids), KNOBS, length, seed, temperature, **static)
+def chain_call(target, *, prompts=PROMPTS, ids=(0, 1), length=2, seed=SEED, width=WIDTH, **settings):
+    tree, (draft, params) = chain_tree(length, width), self_draft(CONFIG, target, KNOBS)
+    static = dict(draft=draft, config=CONFIG, num_tokens=3, limits=chain_limits(width))
+    static |= {name: value for name, value in settings.items() if name not in SETTINGS}
+    return decode(target, params, prompts, np.asarray(ids), tree, seed, settings_of(settings), **static)
 
 
-def autoregressive_call(target, *, prompts=PROMPTS, ids=(0, 1), seed=SEED, temperature=0.7, **static):
-    static = dict(config=CONFIG, num_tokens=3, width=WIDTH, greedy=False) | static
-    return decode_autoregressively(target, prompts, np.asarray(ids), KNOBS, seed, temperature, **static)
+def autoregressive_call(target, *, prompts=PROMPTS, ids=(0, 1), seed=SEED, **settings):
+    draft, params = self_draft(CONFIG, target, KNOBS)
+    static = dict(draft=draft, config=CONFIG, num_tokens=3, limits=chain_limits(WIDTH))
+    static |= {name: value for name, value in settings.items() if name not in SETTINGS}
+    return decode_autoregressively(target, params, prompts, np.asarray(ids), seed, settings_of(settings), **static)
 
 
-def tree_call(target, *, tree=None, prompts=PROMPTS, ids=(0, 1), seed=SEED, temperature=0.7, **static):
-    static = dict(draft=DRAFT, config=CONFIG, num_tokens=3, greedy=False) | static
+def tree_call(target, *, tree=None, prompts=PROMPTS, ids=(0, 1), seed=SEED, **settings):
+    static = dict(draft=DRAFT, config=CONFIG, num_tokens=3)
+    static |= {name: value for name, value in settings.items() if name not in SETTINGS}
     tree = tree_from_paths(chain_paths(2)) if tree is None else tree
-    return decode_tree(target, VOTES, prompts, np.asarray(ids), tree, seed, temperature, **static)
+    return decode(target, VOTES, prompts, np.asarray(ids), tree, seed, settings_of(settings), **static)
 
 
 growing_call = functools.partial(tree_call, tree=GrowingTree(2, depth=2, branches=2, frontier=1))
 
 
-def proof_call(target, *, prompts=PROMPTS, length=2, temperature=0.7, greedy=False, **static):
-    static = dict(num_tokens=3, decoding=Decoding(greedy, temperature), seed=1) | static
-    return decode_prompts(target, target, CONFIG, prompts, knobs=KNOBS, draft_length=length, **static)
+def proof_call(target, *, prompts=PROMPTS, length=2, **settings):
+    draft = self_draft(CONFIG, target, KNOBS)
+    return decode_chains(target, CONFIG, draft, prompts, length, num_tokens=3, decoding=settings_of(settings), seed=1)
 
 
 def ranks_call(target, *, prompts=PROMPTS, **static):
@@ -73,22 +85,22 @@ def calibration_call(target, *, prompts=PROMPTS, first=1, config=CONFIG):
     return calibrate(target, config, prompts, scheme=CASSANDRA1, first=first)
 
 
-def prediction_call(target, *, prompts=PROMPTS, length=2, temperature=0.7, greedy=False, **static):
-    static = dict(prompt_tokens=2, num_tokens=2, knobs=KNOBS, decoding=Decoding(greedy, temperature)) | static
+def prediction_call(target, *, prompts=PROMPTS, length=2, num_tokens=2, **settings):
+    static = dict(prompt_tokens=2, num_tokens=num_tokens, knobs=KNOBS, decoding=settings_of(settings))
     return predict_cycles(target, target, CONFIG, prompts, draft_length=length, **static)
 
 
-def block_call(target, *, prompts=PROMPTS, logits=None, offset=0, block=2, temperature=0.7, greedy=False):
+def block_call(target, *, prompts=PROMPTS, logits=None, offset=0, block=2, **settings):
     logits = np.zeros((len(prompts), 3, 11), np.float32) if logits is None else logits
     text, cache = TargetText(prompts, logits), empty_cache(CONFIG, BATCH, PROMPT - 1)
-    options = dict(offset=offset, block=block, temperature=temperature, greedy=greedy)
+    options = dict(offset=offset, block=block, decoding=settings_of(settings))
     return block_pass(target, CONFIG, text, cache, **options)
 
 
-def starts_call(target, *, prompts=PROMPTS, logits=None, block=2, temperature=0.7, greedy=False):
+def starts_call(target, *, prompts=PROMPTS, logits=None, block=2, **settings):
     logits = np.zeros((len(prompts), 3, 11), np.float32) if logits is None else logits
     text, cache = TargetText(prompts, logits), empty_cache(CONFIG, BATCH, PROMPT - 1)
-    return all_starts(target, CONFIG, text, cache, block=block, temperature=temperature, greedy=greedy)
+    return all_starts(target, CONFIG, text, cache, block=block, decoding=settings_of(settings))
 
 
 def changed(row, place, token, dtype=np.int32):
@@ -98,11 +110,11 @@ def changed(row, place, token, dtype=np.int32):
 
 
 READERS = {
-    "decode": chain_call,
+    "decode": tree_call,
+    "decode, a chain": chain_call,
+    "decode, growing": growing_call,
     "decode_autoregressively": autoregressive_call,
-    "decode_tree": tree_call,
-    "decode_tree, growing": growing_call,
-    "decode_prompts": proof_call,
+    "decode_chains": proof_call,
     "predict_cycles": prediction_call,
     "measure_ranks": ranks_call,
     "calibrate": calibration_call,
@@ -110,9 +122,7 @@ READERS = {
     "all_starts": starts_call,
 }
 SAMPLERS = {name: call for name, call in READERS.items() if name not in ("measure_ranks", "calibrate")}
-DECODERS = {
-    name: READERS[name] for name in ("decode", "decode_autoregressively", "decode_tree", "decode_tree, growing")
-}
+DECODERS = {name: call for name, call in READERS.items() if name.startswith("decode") and name != "decode_chains"}
 BAD_TOKENS = {
     "beyond the vocabulary": (changed(1, 2, 11), r"\[1, 2\] is 11; a vocabulary of 11 has token ids 0 to 10"),
     "far beyond": (changed(0, 4, 2**31 + 3, np.int64), r"\[0, 4\] is 2147483651"),
@@ -155,14 +165,32 @@ def test_sampling_needs_a_temperature(target, name, kind):
     refused(SAMPLERS[name], message, target, temperature=temperature)
 
 
+BAD_FILTERS = {
+    "negative": ({"top_k": -1}, "top_k is -1; it must be one whole number of at least 0"),
+    "no whole number": ({"top_k": 2.0}, r"top_k is 2\.0"),
+    "several": ({"top_k": np.ones(2, int)}, "top_k is array"),
+    "nothing left": ({"top_p": 0.0}, r"top_p is 0\.0; it must be one number above 0 and at most 1"),
+    "more than all": ({"top_p": 1.5}, r"top_p is 1\.5"),
+    "not a number": ({"top_p": np.nan}, "top_p is nan"),
+    "a vector": ({"top_p": np.full(2, 0.5)}, "top_p is array"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_FILTERS)
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_filters_leave_something(target, name, kind):
+    settings, message = BAD_FILTERS[kind]
+    refused(SAMPLERS[name], message, target, **settings)
+
+
 def test_rules_check_their_numbers_too():
     logits = np.zeros((3, 11), np.float32)
     for temperature, message in BAD_TEMPERATURES.values():
-        refused(token_distribution, message, logits, temperature, False)
+        refused(token_distribution, message, logits, Decoding(False, temperature))
+    for settings, message in BAD_FILTERS.values():
+        refused(token_distribution, message, logits, Decoding(False, 1.0, **settings))
     for length in (-1, 3, np.int32(7)):
-        refused(
-            verify_chain, "draft_length is .* from 0 to 2", logits, logits, np.zeros(3, int), length, logits[:, 0], SEED
-        )
+        refused(chain_tree, "draft_length is .* from 0 to 2", length, 3)
 
 
 @pytest.mark.parametrize(
@@ -184,9 +212,8 @@ def test_sizes_are_whole_numbers_of_one_or_more(target, name):
 
 
 def test_a_window_has_a_root(target):
-    for call in (chain_call, autoregressive_call):
-        for width in (0, -1, 2.5):
-            refused(call, "width is", target, width=width)
+    for width in (0, -1, 2.5):
+        refused(chain_call, "width is", target, width=width)
 
 
 @pytest.mark.parametrize("name", DECODERS)
@@ -214,9 +241,7 @@ def test_a_draft_has_the_targets_vocabulary(target):
             refused(call, "the draft has a vocabulary of 13, the target one of 11", target, draft=draft)
 
 
-def test_a_trees_prompt_has_two_tokens(target):
-    for call in (tree_call, growing_call):
-        refused(call, "2 or more tokens each", target, prompts=PROMPTS[:, :1])
+def test_one_tree_serves_all_prompts(target):
     refused(tree_call, "give one tree", target, tree=jax.tree.map(lambda x: x[None], tree_from_paths(chain_paths(2))))
 
 
@@ -254,10 +279,10 @@ def test_draft_settings_are_whole_numbers():
 
 def test_checks_break_neither_jit_nor_vmap_and_trace_nothing_anew(monkeypatch, target, jit):
     traces = []
-    inner = chain._decode.__wrapped__
-    monkeypatch.setattr(chain, "_decode", lambda *args, **options: traces.append(1) or inner(*args, **options))
+    inner = engine.decoding_loop.__wrapped__
+    monkeypatch.setattr(engine, "decoding_loop", lambda *args, **options: traces.append(1) or inner(*args, **options))
     call = lambda prompts, length, temperature: (
-        chain_call(target, prompts=prompts, length=length, temperature=temperature).tokens
+        chain_call(target, prompts=prompts, length=length, temperature=temperature, law="sampled").tokens
     )
     run = jit(jax.vmap(call, in_axes=(None, 0, None)))
     texts = np.asarray(run(PROMPTS, jnp.arange(WIDTH + 2) - 1, jnp.float32(0.7)))[..., : PROMPT + 3]
@@ -293,4 +318,4 @@ def test_the_edges_of_the_ranges_are_allowed():
 
 def test_the_coldest_temperature_is_finite():
     logits = np.array([1e4, -1e4, 3.0], np.float32)
-    np.testing.assert_array_equal(token_distribution(logits, checks.LEAST_TEMPERATURE, False), [1, 0, 0])
+    np.testing.assert_array_equal(token_distribution(logits, Decoding(False, checks.LEAST_TEMPERATURE)), [1, 0, 0])

@@ -13,10 +13,14 @@ from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.compress.weights import hard_draft, prepare
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import forward_text
-from jaxspec.speculate import chain
+from jaxspec.speculate import loop
 from jaxspec.speculate.acceptance import TargetText, all_starts, expected_cycles
-from jaxspec.speculate.chain import decode, decode_autoregressively
+from jaxspec.speculate.drafts import SelfDraft, SelfDraftParams
+from jaxspec.speculate.engine import decode, decode_autoregressively
+from jaxspec.speculate.expansion import chain_limits
 from jaxspec.speculate.keys import Purpose, draw_keys
+from jaxspec.speculate.sampling import Decoding
+from jaxspec.trees import chain_tree
 
 CONFIG = DecoderConfig(
     vocab_size=13, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6
@@ -26,7 +30,12 @@ PROMPTS = np.random.default_rng(0).integers(13, size=(3, PROMPT)).astype(np.int3
 IDS = np.array([40, 7, 311], np.int32)
 SEED = jax.random.key(5)
 EXACT_KV = {"kv_prune": 0.0, "kv_cut_bits": 0.0}
-STATIC = {"config": CONFIG, "num_tokens": TOKENS, "width": WIDTH}
+STATIC = {"draft": SelfDraft(CONFIG), "config": CONFIG, "num_tokens": TOKENS, "limits": chain_limits(WIDTH)}
+GREEDILY = Decoding(greedy=True, temperature=jnp.float32(1.0))
+
+
+def sampling(temperature):
+    return Decoding(greedy=False, temperature=jnp.asarray(temperature, jnp.float32))
 
 
 @pytest.fixture(scope="module")
@@ -57,18 +66,18 @@ def drafts(jit, target, random_network):
 @pytest.fixture(scope="module")
 def decode_greedily(target, drafts):
     def run(name, draft_length, prompts=PROMPTS, ids=IDS, **static):
-        params, knobs = drafts[name]
-        length, temperature = jnp.asarray(draft_length), jnp.asarray(1.0, jnp.float32)
-        return decode(target, params, prompts, ids, knobs, length, SEED, temperature, greedy=True, **(STATIC | static))
+        params = SelfDraftParams(*drafts[name])
+        return decode(
+            target, params, prompts, ids, chain_tree(draft_length, WIDTH), SEED, GREEDILY, **(STATIC | static)
+        )
 
     return run
 
 
 @pytest.fixture(scope="module")
 def autoregressive(target):
-    temperature = jnp.asarray(1.0, jnp.float32)
-    knobs = uniform_knobs(CASSANDRA1, CONFIG)
-    return decode_autoregressively(target, PROMPTS, IDS, knobs, SEED, temperature, greedy=True, **STATIC)
+    params = SelfDraftParams(target, uniform_knobs(CASSANDRA1, CONFIG))
+    return decode_autoregressively(target, params, PROMPTS, IDS, SEED, GREEDILY, **STATIC)
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +154,7 @@ def test_predicted_cycles_are_the_counted_ones(jit, target, drafts, decode_greed
             TargetText(jnp.asarray(tokens), result.logits),
             compress_cache(result.cache, knobs),
             block=depth,
-            greedy=True,
+            decoding=GREEDILY,
         )
         return [expected_cycles(survival, length, TOKENS) for length in range(1, depth + 1)]
 
@@ -159,7 +168,7 @@ def test_predicted_cycles_are_the_counted_ones(jit, target, drafts, decode_greed
 def test_new_values_compile_nothing(monkeypatch, decode_greedily):
     decode_greedily("itself", 2)
     traces = []
-    monkeypatch.setattr(chain, "empty_cache", lambda *_: traces.append(1))
+    monkeypatch.setattr(loop, "empty_cache", lambda *_: traces.append(1))
     decode_greedily("random", 0)
     decode_greedily("hardly any", 4, prompts=(PROMPTS + 1) % 13, ids=IDS + 1)
     decode_greedily("pruned", 3, num_tokens=5, room=TOKENS)
@@ -183,11 +192,12 @@ def sample(jit, target, drafts):
     # As a hard draft comes: matrices in bfloat16, which these values are already.
     narrow = {name: x.astype(jnp.bfloat16) if x.ndim == 3 else x for name, x in params["layers"].items()}
     params = params | {"layers": narrow}
-    run_jitted = jit(functools.partial(decode, greedy=False, **STATIC))
+    run_jitted = jit(functools.partial(decode, law="sampled", **STATIC))
 
     def run(rows=(0, 1, 2), *, ids=IDS, seed=SEED, draft_length=3):
-        rows, length, temperature = np.array(rows), jnp.asarray(draft_length), jnp.asarray(1.3, jnp.float32)
-        return run_jitted(target, params, PROMPTS[rows], ids[rows], knobs, length, seed, temperature)
+        rows, given = np.array(rows), SelfDraftParams(params, knobs)
+        tree = chain_tree(draft_length, WIDTH)
+        return run_jitted(target, given, PROMPTS[rows], ids[rows], tree, seed, sampling(1.3).for_program())
 
     return run
 
@@ -209,13 +219,13 @@ def test_draws_depend_on_prompt_id_and_seed(sample):
 
 def test_each_kind_of_draw_has_its_own_purpose(monkeypatch, target):
     drawn = []
-    monkeypatch.setattr(chain, "draw_keys", lambda *arguments: drawn.append(arguments[1]) or draw_keys(*arguments))
+    spy = lambda *arguments: drawn.append(arguments[1]) or draw_keys(*arguments)
+    monkeypatch.setattr(loop, "draw_keys", spy)
+    monkeypatch.setattr("jaxspec.speculate.expansion.draw_keys", spy)
     untraced = STATIC | {"room": TOKENS + 1}
-    run = functools.partial(decode, greedy=False, **untraced)
-    temperature = jnp.asarray(1.0, jnp.float32)
-    jax.eval_shape(
-        run, target, target, PROMPTS, IDS, uniform_knobs(CASSANDRA1, CONFIG), jnp.asarray(1), SEED, temperature
-    )
+    run = functools.partial(decode, law="sampled", **untraced)
+    params = SelfDraftParams(target, uniform_knobs(CASSANDRA1, CONFIG))
+    jax.eval_shape(run, target, params, PROMPTS, IDS, chain_tree(1, WIDTH), SEED, sampling(1.0))
     assert set(drawn) == {Purpose.DRAFT, Purpose.ACCEPT, Purpose.NEXT}
 
 
@@ -228,8 +238,9 @@ def test_bookkeeping_of_sampled_cycles(sample, draft_length):
 
 def test_greedy_results_do_not_depend_on_batching(jit, target, drafts, decode_greedily):
     params, knobs = drafts["pruned"]
-    run = jit(functools.partial(decode, greedy=True, **STATIC))
-    alone = run(target, params, PROMPTS[1:2], IDS[1:2], knobs, jnp.asarray(3), SEED, jnp.asarray(1.0, jnp.float32))
+    run = jit(functools.partial(decode, **STATIC))
+    given = SelfDraftParams(params, knobs)
+    alone = run(target, given, PROMPTS[1:2], IDS[1:2], chain_tree(3, WIDTH), SEED, GREEDILY)
     for together, apart in zip(decode_greedily("pruned", 3)[:-1], alone[:-1]):
         np.testing.assert_array_equal(together[1:2], apart)
 
@@ -255,18 +266,20 @@ def small_knobs():
 
 @pytest.fixture(scope="module")
 def sample_many(jit, networks, small_knobs):
-    run_jitted = jit(functools.partial(decode, config=SMALL, num_tokens=NEW, width=DRAFT_LENGTH + 1, greedy=False))
+    target, draft = networks
+    static = dict(draft=SelfDraft(SMALL), config=SMALL, num_tokens=NEW, limits=chain_limits(DRAFT_LENGTH + 1))
+    run_jitted = jit(functools.partial(decode, law="sampled", **static))
 
     @functools.cache
     def run(draft_length):
         return run_jitted(
-            *networks,
+            target,
+            SelfDraftParams(draft, small_knobs),
             np.broadcast_to(START, (SAMPLES, 3)),
             np.arange(SAMPLES, dtype=np.int32),
-            small_knobs,
-            jnp.asarray(draft_length),
+            chain_tree(draft_length, DRAFT_LENGTH + 1),
             jax.random.key(11),
-            jnp.asarray(TEMPERATURE, jnp.float32),
+            sampling(TEMPERATURE).for_program(),
         )
 
     return run
@@ -287,7 +300,7 @@ def exact(jit, networks, small_knobs):
             TargetText(jnp.asarray(texts), result.logits),
             compress_cache(result.cache, small_knobs),
             block=DRAFT_LENGTH,
-            temperature=TEMPERATURE,
+            decoding=sampling(TEMPERATURE),
         )
         return result.logits, expected_cycles(survival, DRAFT_LENGTH, NEW)
 

@@ -1,17 +1,31 @@
+from typing import Any, NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
 
-from jaxspec.speculate.rules import (
-    acceptance_probability,
-    residual_distribution,
-    token_distribution,
-    verify_chain,
-)
+from jaxspec.speculate.rules import acceptance_probability, residual_distribution
+from jaxspec.speculate.sampling import Decoding, token_distribution
+from jaxspec.speculate.tree_rules import verify_tree
+from jaxspec.trees import chain_tree
 
 VOCAB, DRAFT_LENGTH = 5, 3
+
+
+class Verdict(NamedTuple):
+    accepted: Any
+    next_token: Any
+
+
+def verify_chain(target, draft, drafted, draft_length, uniforms, next_key):
+    """The verification of trees on a chain: "width vocab", "width vocab", " width", length, " width"."""
+    width = target.shape[0]
+    # The last place is that of the bonus token: nothing is drafted there.
+    tree, uniforms = chain_tree(draft_length, width), uniforms[: width - 1, None]
+    found = verify_tree(tree, target, draft, drafted[:, None], uniforms, next_key)
+    return Verdict(found.accepted, found.next_token)
 
 
 # --- Exact enumeration -------------------------------------------------------------------------------------------------
@@ -96,6 +110,36 @@ def test_output_has_the_targets_distribution(case, draft_length):
     assert enumeration_error(*TABLES[case], draft_length) < 1e-6
 
 
+def filtered_by_hand(p, top_k, top_p):
+    """One distribution: the likeliest k tokens, of these the fewest whose mass reaches p."""
+    order = sorted(range(VOCAB), key=lambda token: (-p[token], token))[: top_k or VOCAB]
+    mass, kept = 0.0, []
+    for token in order:
+        if mass >= top_p * sum(p[t] for t in order) and top_p < 1:
+            break
+        kept.append(token)
+        mass += p[token]
+    return np.where(np.isin(np.arange(VOCAB), kept), p, 0) / mass
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize(("top_k", "top_p"), [(2, 1.0), (0, 0.6), (3, 0.75), (1, 0.01), (VOCAB + 3, 0.999)])
+@pytest.mark.parametrize("case", ["random", "zeros in both", "a greedy draft"])
+def test_output_has_the_filtered_targets_distribution(case, top_k, top_p):
+    by_hand = lambda table: np.apply_along_axis(filtered_by_hand, -1, table, top_k, top_p)
+    with np.errstate(divide="ignore"):
+        logits = [[np.log(table) for table in tables] for tables in TABLES[case]]
+    decoding = Decoding(False, 1.0, top_k=top_k, top_p=top_p)
+    target, draft = ([token_distribution(jnp.asarray(x), decoding) for x in tables] for tables in logits)
+    for ours, table in zip(target, TABLES[case][0]):
+        np.testing.assert_allclose(ours, by_hand(table), atol=1e-12)
+    exact = np.ones(())
+    for table in TABLES[case][0]:
+        exact = exact[..., None] * by_hand(table)
+    got = output_distribution(target, draft, 2, acceptance_probability, residual_distribution)
+    assert np.max(np.abs(got - exact)) < 1e-6
+
+
 # Rules broken on purpose: the checks must notice.
 BROKEN_RULES = {
     "refused tokens redrawn from the target": {"residual": lambda p, q: p},
@@ -135,9 +179,9 @@ def test_rules_by_hand():
 
 def test_token_distribution_by_hand():
     logits = jnp.log(jnp.array([1.0, 4.0, 9.0]))
-    np.testing.assert_allclose(token_distribution(logits, 1.0, greedy=False), np.array([1, 4, 9]) / 14, rtol=1e-6)
-    np.testing.assert_allclose(token_distribution(logits, 2.0, greedy=False), np.array([1, 2, 3]) / 6, rtol=1e-6)
-    np.testing.assert_array_equal(token_distribution(jnp.array([1.0, 3.0, 3.0]), 0.1, greedy=True), [0, 1, 0])
+    np.testing.assert_allclose(token_distribution(logits, Decoding(False, 1.0)), np.array([1, 4, 9]) / 14, rtol=1e-6)
+    np.testing.assert_allclose(token_distribution(logits, Decoding(False, 2.0)), np.array([1, 2, 3]) / 6, rtol=1e-6)
+    np.testing.assert_array_equal(token_distribution(jnp.array([1.0, 3.0, 3.0]), Decoding(True, 0.1)), [0, 1, 0])
 
 
 def test_verdicts_by_hand():

@@ -14,19 +14,20 @@ from jaxspec.compress.kv import round_kv
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import forward_text
-from jaxspec.speculate import tree as tree_decoding
+from jaxspec.speculate import loop
 from jaxspec.speculate.candidates import propose
-from jaxspec.speculate.chain import decode
 from jaxspec.speculate.drafts import NGramDraft, NGramParams, SelfDraft, SelfDraftParams
-from jaxspec.speculate.expansion import TreeLimits, in_levels, tree_limits
+from jaxspec.speculate.engine import autoregressive_tree, decode
+from jaxspec.speculate.expansion import TreeLimits, chain_limits, in_levels, tree_limits
 from jaxspec.speculate.growing_tree import GrowingTree
 from jaxspec.speculate.keys import Purpose, draw_keys
 from jaxspec.speculate.measured_ranks import measure_ranks, rank_of
-from jaxspec.speculate.tree import autoregressive_tree, decode_tree
+from jaxspec.speculate.sampling import Decoding
 from jaxspec.trees import (
     PADDING,
     chain_like_paths,
     chain_paths,
+    chain_tree,
     pad_tree,
     parent_list,
     star_paths,
@@ -46,7 +47,8 @@ LIMITS = TreeLimits(nodes=64, depth=64, ranks=64, width=64)
 PROMPTS = np.random.default_rng(0).integers(67, size=(3, PROMPT)).astype(np.int32)
 IDS = np.array([40, 7, 311], np.int32)
 SEED = jax.random.key(5)
-ONE = np.float32(1.0)
+GREEDILY = Decoding(greedy=True, temperature=np.float32(1.0)).for_program()
+SAMPLED = Decoding(greedy=False, temperature=np.float32(1.0)).for_program()
 
 
 @pytest.fixture(scope="module")
@@ -80,11 +82,12 @@ def run(jit, target, drafts):
         growing = tree if isinstance(tree, GrowingTree) else None
         if growing is not None:
             tree, limits = None, growing.limits
-        static = dict(draft=draft, config=CONFIG, room=room, greedy=greedy, limits=limits, law=law, growing=growing)
+        static = dict(draft=draft, config=CONFIG, room=room, limits=limits, law=law, growing=growing)
         if tuple(static.items()) not in compiled:
-            compiled[tuple(static.items())] = jit(functools.partial(tree_decoding._decode.__wrapped__, **static))
+            compiled[tuple(static.items())] = jit(functools.partial(loop.decoding_loop.__wrapped__, **static))
         decode_quickly = compiled[tuple(static.items())]
-        return decode_quickly(target, params, prompts, ids, tree, SEED, ONE, jnp.asarray(num_tokens))
+        decoding = GREEDILY if greedy else SAMPLED
+        return decode_quickly(target, params, prompts, ids, tree, SEED, decoding, jnp.asarray(num_tokens))
 
     return of
 
@@ -168,25 +171,16 @@ def test_better_drafts_and_larger_trees_need_fewer_cycles(run):
     assert cycles("near", chain_like) < cycles("near", chain_paths(1)) < 3 * TOKENS
 
 
-def test_a_chain_decodes_as_the_chain_decoder_does(target, drafts, run):
-    draft_params, knobs = drafts["near"][1]
-    chain = decode(
-        target,
-        draft_params,
-        PROMPTS,
-        IDS,
-        knobs,
-        jnp.asarray(4),
-        SEED,
-        ONE,
-        config=CONFIG,
-        num_tokens=TOKENS,
-        width=5,
-        greedy=True,
-    )
+def test_a_chain_is_the_same_within_wider_limits(target, drafts, run):
+    # With limits of its own, of one candidate and without any branch, nothing is gathered.
+    draft, params = drafts["near"]
+    static = dict(draft=draft, config=CONFIG, num_tokens=TOKENS, limits=chain_limits(5))
+    chain = decode(target, params, PROMPTS, IDS, chain_tree(4, 5), SEED, GREEDILY, **static)
     tree = run("near", padded(tree_from_paths(chain_paths(4))))
     np.testing.assert_array_equal(tree.cycles, chain.cycles)
     np.testing.assert_array_equal(tree.accepted_at[:, :4], chain.accepted_at)
+    np.testing.assert_array_equal(chain.accepted_nodes, chain.accepted_at)
+    np.testing.assert_array_equal(tree.tokens[:, : PROMPT + TOKENS], chain.tokens[:, : PROMPT + TOKENS])
 
 
 @pytest.mark.parametrize("name", ["near", "lookup"])
@@ -210,7 +204,7 @@ def test_ranks_along_the_text_tell_every_cycle(jit, run, target, drafts, name):
 
 def test_candidates_are_ranked_by_logits_though_their_logarithms_tie():
     logits = jnp.array([[[1e-3, 1e-3 + 2e-9, 5.0, -1.0]]])
-    proposed = propose(logits, None, 1.0, count=4, law="top").tokens[0, 0]
+    proposed = propose(logits, None, SAMPLED, count=4, law="top").tokens[0, 0]
     for rank, token in enumerate(np.asarray(proposed)):
         assert int(rank_of(logits[0], jnp.array([token]))[0]) == rank
 
@@ -250,9 +244,11 @@ def test_growing_trees_of_odd_shapes(run, autoregressive, growing):
 
 def test_growing_trees_take_the_precision_of_the_draft(target, drafts, x64):
     draft, params = drafts["near"]
-    decode_growing = functools.partial(decode_tree, draft=draft, config=CONFIG, num_tokens=3, greedy=True)
+    decode_growing = functools.partial(decode, draft=draft, config=CONFIG, num_tokens=3)
     with jax.numpy_dtype_promotion("standard"):  # numbers of 64 bits meet those of 32
-        shapes = jax.eval_shape(lambda *given: decode_growing(*given, GROWING, SEED, ONE), target, params, PROMPTS, IDS)
+        shapes = jax.eval_shape(
+            lambda *given: decode_growing(*given, GROWING, SEED, GREEDILY), target, params, PROMPTS, IDS
+        )
     assert shapes.margin.dtype == jnp.float32
 
 
@@ -266,7 +262,7 @@ def test_growing_trees_beyond_their_candidates():
 def test_levels_put_inner_nodes_first():
     # Node 0 is a leaf of depth 1, node 1 has children 3 and 2 (depth 2), node 3 has child 4 (depth 3).
     tree = pad_tree(tree_from_parents([-1, -1, 1, 1, 3], rank=[0, 2, 5, 0, 1]), size=7)
-    levels = in_levels(tree, 4)
+    levels = in_levels(tree, TreeLimits(nodes=7, depth=4, ranks=6, width=1))
     np.testing.assert_array_equal(levels.number[:5], [1, 0, 3, 2, 4])
     np.testing.assert_array_equal(levels.tree.parent, [-1, -1, 0, 0, 2, PADDING, PADDING])
     np.testing.assert_array_equal(levels.first[:3], [0, 2, 4])
@@ -295,37 +291,28 @@ def test_sampled_results_do_not_depend_on_batching(run, law):
 def test_each_kind_of_draw_has_its_own_purpose(monkeypatch, target, drafts):
     drawn = []
     spy = lambda *arguments: drawn.append(arguments[1]) or draw_keys(*arguments)
-    monkeypatch.setattr(tree_decoding, "draw_keys", spy)
+    monkeypatch.setattr(loop, "draw_keys", spy)
     monkeypatch.setattr("jaxspec.speculate.expansion.draw_keys", spy)
     draft, params = drafts["near"]
-    tree = tree_from_paths(chain_paths(2))
-    arguments = (target, params, PROMPTS, IDS, tree, SEED, ONE)
-    static = dict(
-        draft=draft, config=CONFIG, room=3, greedy=False, law="sampled", limits=tree_limits(tree), growing=None
-    )
-    jax.eval_shape(functools.partial(tree_decoding._decode.__wrapped__, **static), *arguments, jnp.asarray(3))
-    assert set(drawn) == {Purpose.DRAFT, Purpose.ACCEPT, Purpose.NEXT}
+    tree = tree_from_paths([(0,), (1,), (0, 0), (1, 0)])  # two tokens are expanded together
+    arguments = (target, params, PROMPTS, IDS, tree, SEED, SAMPLED)
+    static = dict(draft=draft, config=CONFIG, room=3, law="sampled", limits=tree_limits(tree), growing=None)
+    jax.eval_shape(functools.partial(loop.decoding_loop.__wrapped__, **static), *arguments, jnp.asarray(3))
+    assert set(drawn) == {Purpose.DRAFT, Purpose.ACCEPT, Purpose.NEXT, Purpose.BRANCH}
 
 
 def test_errors_say_what_came(target, drafts):
     draft, params = drafts["lookup"]
     tree = tree_from_paths(chain_paths(2))
-    call = lambda tree=tree, prompts=PROMPTS, **options: decode_tree(
-        target,
-        params,
-        prompts,
-        IDS,
-        tree,
-        SEED,
-        ONE,
-        **(dict(draft=draft, config=CONFIG, num_tokens=4, greedy=True) | options),
+    call = lambda tree=tree, prompts=PROMPTS, decoding=GREEDILY, **options: decode(
+        target, params, prompts, IDS, tree, SEED, decoding, **(dict(draft=draft, config=CONFIG, num_tokens=4) | options)
     )
     with pytest.raises(ValueError, match="4 tokens do not fit in room for 3"):
         call(room=3)
     with pytest.raises(ValueError, match="sampled candidates with greedy decoding"):
         call(law="sampled")
     with pytest.raises(ValueError, match="sampled candidates with a growing tree"):
-        call(GROWING, law="sampled", greedy=False)
+        call(GROWING, law="sampled", decoding=SAMPLED)
     with pytest.raises(ValueError, match="came with a growing tree, which has its own"):
         call(GROWING, limits=LIMITS)
     with pytest.raises(ValueError, match="'best'; they are chosen as 'top' or 'sampled'"):
@@ -333,7 +320,9 @@ def test_errors_say_what_came(target, drafts):
     with pytest.raises(ValueError, match=r"depth 2.*pad it or raise them"):
         call(limits=TreeLimits(2, 1, 1, 1))
     with pytest.raises(ValueError, match="prompts have shape"):
-        call(prompts=PROMPTS[:, :1])
+        call(prompts=PROMPTS[:, :0])
+    with pytest.raises(ValueError, match="no draft came for a tree of 2 nodes"):
+        call(draft=None)
     with pytest.raises(ValueError, match="68 candidates came"):
         call(tree_from_parents([-1], rank=[67]))
 
@@ -369,16 +358,16 @@ def test_sampled_texts_have_the_targets_distribution(jit, networks, text_probabi
         tree = GrowingTree(nodes=4, depth=2, branches=2, frontier=2)
     growing = tree if isinstance(tree, GrowingTree) else None
     limits = growing.limits if growing else tree_limits(tree)
-    static = dict(draft=SelfDraft(SMALL), config=SMALL, room=NEW, greedy=False, limits=limits, growing=growing)
+    static = dict(draft=SelfDraft(SMALL), config=SMALL, room=NEW, limits=limits, growing=growing)
     law = "sampled" if shape == "sampled" else "top"
-    result = jit(functools.partial(tree_decoding._decode.__wrapped__, law=law, **static))(
+    result = jit(functools.partial(loop.decoding_loop.__wrapped__, law=law, **static))(
         networks[0],
         SelfDraftParams(networks[1], uniform_knobs(CASSANDRA1, SMALL, kv_prune=0.3, kv_cut_bits=5.0)),
         np.broadcast_to(START, (SAMPLES, 3)),
         np.arange(SAMPLES, dtype=np.int32),
         None if growing else tree,
         jax.random.key(11),
-        np.float32(TEMPERATURE),
+        SAMPLED.replace(temperature=np.float32(TEMPERATURE)),
         jnp.asarray(NEW),
     )
     new = np.asarray(result.tokens)[:, 3 : 3 + NEW]

@@ -5,14 +5,8 @@ import pytest
 from scipy.optimize import curve_fit
 
 from jaxspec.errors import InputError
-from jaxspec.trees.aat_law import (
-    AATLaw,
-    average_accepted_tokens,
-    curve_interval,
-    fit_aat_law,
-    marginal_tokens,
-    r_squared,
-)
+from jaxspec.trees.aat_fit import curve_interval, fit_aat_law
+from jaxspec.trees.aat_law import AATLaw, average_accepted_tokens, marginal_tokens, r_squared
 
 LAW = AATLaw(intercept=0.7, log_slope=0.9, shift=-1.3)
 

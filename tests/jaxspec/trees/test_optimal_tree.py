@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hwmodels.speculation.trees import expected_tree_tokens, tree_shape
-from jaxspec.trees.optimal_tree import RankedTree, optimal_tree, optimal_trees, tree_capacity
+from jaxspec.trees.optimal_tree import optimal_tree, optimal_trees, tree_capacity
+from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.searches import greedy_growth
 
 

@@ -27,7 +27,7 @@ from jaxspec.trees import (
     tree_paths,
     unstack_trees,
 )
-from jaxspec.trees.optimal_tree import RankedTree
+from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.searches import depth_first_growth, greedy_growth, maximal_tree, width_first_growth
 
 #       root

@@ -18,7 +18,7 @@ from jaxspec.trees import (
     tree_paths,
     unstack_trees,
 )
-from jaxspec.trees.simulation import node_acceptance
+from jaxspec.trees.expectation import node_acceptance
 
 TREES = [
     tree_from_parents([ROOT, 0, 1]),

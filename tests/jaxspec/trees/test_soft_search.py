@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxspec.trees import tree_from_parents
-from jaxspec.trees.optimal_tree import RankedTree, optimal_trees, tree_capacity
+from jaxspec.trees.expectation import expected_tokens, node_acceptance, reach_probability
+from jaxspec.trees.optimal_tree import optimal_trees, tree_capacity
+from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.searches import expected_tokens_by_size, maximal_tree
-from jaxspec.trees.simulation import expected_tokens, node_acceptance, reach_probability
 from jaxspec.trees.soft_search import search_sizes, search_with_price
 from jaxspec.trees.soft_trees import log_rate, node_paths, sized_inclusion, soft_depth, soft_inclusion
 

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hwmodels.speculation.trees import expected_tree_tokens, tree_shape
-from jaxspec.trees.optimal_tree import RankedTree, optimal_trees
+from jaxspec.trees.optimal_tree import optimal_trees
+from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.searches import (
     depth_first_growth,
     expected_tokens_by_size,

@@ -11,6 +11,7 @@ from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1, CASSANDRA1_CODED
 from jaxspec.compress.selection import rank_scores
 from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
+from jaxspec.speculate.sampling import SAMPLING
 from jaxspec.tune.calibration import calibrate
 from jaxspec.tune.objective import (
     DraftMeasurement,
@@ -30,6 +31,9 @@ KV_COLUMNS = CONFIG.num_kv_heads * CONFIG.head_dim
 MATRICES = (CONFIG.num_layers, len(MATRIX_KINDS))
 DEPTH, ROOFLINE_TEMPERATURE = 3, 0.05
 WINDOWS = jnp.array([2, 0])
+
+#: What drafts are measured at, other than the default.
+COOLER = SAMPLING.replace(temperature=0.8)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +101,12 @@ def check(gradient_check, pricing, calibration):
 
     def loss(knobs, temperature):
         measured = measure(
-            wide(calibration), knobs, windows=WINDOWS, offset=1, soft_temperature=temperature, decode_temperature=0.8
+            wide(calibration),
+            knobs,
+            windows=WINDOWS,
+            offset=1,
+            soft_temperature=temperature,
+            decoding=COOLER,
         )
         assert {x.dtype for x in jax.tree.leaves(measured)} == {jnp.dtype(jnp.float64)}
         return -mean_log_speedup(price(pricing, measured, ROOFLINE_TEMPERATURE), knobs.draft_length_logits)
@@ -185,7 +194,7 @@ def test_new_knobs_windows_offsets_and_temperatures_compile_nothing(calibration,
             windows=windows,
             offset=offset,
             soft_temperature=soft_temperature,
-            decode_temperature=decode_temperature,
+            decoding=SAMPLING.replace(temperature=decode_temperature),
         )
         return price(pricing, measured, 0.0)
 

@@ -17,7 +17,7 @@ from experiments.papers.fpga_tree_sd.model import (
     cycle,
     depth,
 )
-from hwmodels import Workload, catalog, uniform_footprint, work_time
+from hwmodels import Workload, catalog, step_cost, uniform_footprint
 from hwmodels.network.operators import verify_step
 from hwmodels.speculation.effective_performance import ridge_length
 from hwmodels.step.roofline_cases import draft_ratio, mixed_speedup
@@ -103,7 +103,7 @@ def test_a_faster_clock_is_a_faster_array():
     def price(device):
         workload, footprint = Workload(context_tokens=777.0), uniform_footprint(16.0)
         step = verify_step(workload, footprint=footprint, verify_tokens=6.0, visible_new_tokens=2.0)
-        return work_time(device, step.operators(architecture))
+        return step_cost(device, step.operators(architecture))
 
     direct = price(device)
     times = board_times("U280", (777.0,))

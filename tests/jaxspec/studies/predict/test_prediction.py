@@ -43,7 +43,7 @@ def test_steps_are_those_of_the_hardware_models(entry):
     workload = hwmodels.Workload(batch=3.0, context_tokens=700.0)
     work = hwmodels.decode_operators(shape, workload, footprint=hwmodels.uniform_footprint(16))
     step = entry["steps"]["ar_bf16"]
-    assert step["total_s"] == pytest.approx(float(hwmodels.work_time(device, work).total_s), rel=1e-5)
+    assert step["total_s"] == pytest.approx(float(hwmodels.step_cost(device, work).total_s), rel=1e-5)
     assert step["flops"] == pytest.approx(float(work.flops.sum()), rel=1e-6)
     assert step["energy_j"]["total"] == pytest.approx(
         step["energy_j"]["arithmetic"] + sum(step["energy_j"]["memory"]) + step["energy_j"]["static"], rel=1e-5

@@ -7,16 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels import decode_operators, uniform_footprint, work_time
-from hwmodels.speculation.trees import tree_cycle_time
+from hwmodels import DraftCost, baselines, price_cycle, tree_plan, uniform_footprint
 from jaxspec.models import DecoderConfig
 from jaxspec.models.architecture import architecture_of
 from jaxspec.settings import CommonConfig
-from jaxspec.speculate.drafts import HeadDraft, NetworkDraft
+from jaxspec.speculate.drafts import HeadDraft, NetworkDraft, NGramDraft, SelfDraft
 from jaxspec.studies.measured.setup import resolve_pricing
-from jaxspec.studies.tree.drafts import NamedDraft
-from jaxspec.studies.tree.pricing import DraftPricing, price_growth, priced_draft
-from jaxspec.trees.optimal_tree import RankedTree
+from jaxspec.studies.tree.pricing import price_growth
+from jaxspec.trees.ranked_tree import RankedTree
 
 TARGET = DecoderConfig(
     vocab_size=256, hidden_size=16, intermediate_size=24, num_layers=1, num_heads=4, num_kv_heads=2, head_dim=6
@@ -32,35 +30,34 @@ def test_times_are_those_of_one_tree_after_the_other(name):
     bits = uniform_footprint(11.0).replace(draft_kv_bits=5.0)
     own = jax.tree.map(lambda size: 0.5 * jnp.asarray(size, jnp.float32), pricing.architecture)
     draft = {
-        "copy": DraftPricing(True, None, False, ""),
-        "network": DraftPricing(True, own, False, ""),
-        "lookup": DraftPricing(False, None, False, ""),
+        "copy": SelfDraft(TARGET).cost(TARGET, pricing.architecture, "a network"),
+        "network": DraftCost(own),
+        "lookup": NGramDraft(256).cost(TARGET, pricing.architecture, "a network"),
     }[name]
     contexts = (33, 5000)
     times = price_growth(pricing, growth, footprint=bits, contexts=contexts, draft=draft)
     for i, context in enumerate(contexts):
         workload = pricing.workload.replace(context_tokens=float(context))
         for size in (8,) if name == "network" else (6,):
-            found = jax.jit(tree_cycle_time, static_argnames="parent")(
+            found = jax.jit(price_cycle)(
                 pricing.device,
                 pricing.architecture,
                 workload=workload,
                 footprint=bits,
-                parent=tuple(growth.parent[:size].tolist()),
-                draft_architecture=draft.architecture,
+                plan=tree_plan(growth.parent[:size]),
+                draft_cost=draft,
             )
             assert times.verify_s[i, size - 1] == pytest.approx(float(found.verify_s), rel=1e-5)
-            drafted = float(found.total_s - found.verify_s) if draft.steps else 0.0
-            assert times.draft_s[i, size - 1] == pytest.approx(drafted, rel=1e-3)
-        for ar, width in ((times.ar_bf16_s, uniform_footprint(16.0)), (times.ar_stored_s, bits)):
-            step = decode_operators(pricing.architecture, workload, footprint=width)
-            assert ar[i] == pytest.approx(float(work_time(pricing.device, step).total_s), rel=1e-5)
+            assert times.draft_s[i, size - 1] == pytest.approx(float(found.draft_s), rel=1e-5)
+        plain = jax.jit(baselines)(pricing.device, pricing.architecture, workload=workload, footprint=bits)
+        assert times.ar_bf16_s[i] == pytest.approx(float(plain.bf16.cost.total_s), rel=1e-5)
+        assert times.ar_stored_s[i] == pytest.approx(float(plain.stored.cost.total_s), rel=1e-5)
     assert times.fits.all()
 
 
 def test_what_is_too_large_does_not_fit():
     pricing = PRICING
-    draft = DraftPricing(True, pricing.architecture, False, "")
+    draft = DraftCost(architecture=pricing.architecture)
     keywords = {"footprint": uniform_footprint(16.0), "contexts": (64, 65)}
     assert not price_growth(pricing, GROWTH, draft=draft, **keywords).fits.any()  # 2 x 16 GB in 24 GB
 
@@ -77,22 +74,22 @@ def test_a_draft_network_is_priced_with_the_measured_ratios():
         head_dim=4,
         tie_embeddings=True,
     )
-    draft = NamedDraft("small", NetworkDraft(small), None, small)
+    draft = NetworkDraft(small, "small")
     # Priced as the target itself, the draft is itself.
-    own = priced_draft(draft, target, architecture_of(target), "own").architecture
+    own = draft.cost(target, architecture_of(target), "own").architecture
     for name, value in vars(architecture_of(small)).items():
         assert float(getattr(own, name)) == pytest.approx(value), name
     llama = PRICING.architecture
-    found = priced_draft(draft, target, llama, "llama-3.1-8b")
+    found = draft.cost(target, llama, "llama-3.1-8b")
     assert float(found.architecture.num_layers) == 16  # 1 of 2
     assert float(found.architecture.intermediate_size) == pytest.approx(1.5 * 14336)
     assert not found.shares_ends
 
 
 def test_a_head_is_one_layer_whatever_the_depth():
-    draft = NamedDraft("head", HeadDraft(TARGET), None, TARGET)
+    draft = HeadDraft(TARGET)
     llama = PRICING.architecture
-    found = priced_draft(draft, dataclasses.replace(TARGET, num_layers=5), llama, "llama-3.1-8b")
+    found = draft.cost(dataclasses.replace(TARGET, num_layers=5), llama, "llama-3.1-8b")
     head = found.architecture
     assert float(head.num_layers) == 1
     # 3 h i' = 3 h i + 2 h²: the rows hold as many weights as the mixing matrix.

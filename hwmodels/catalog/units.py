@@ -1,0 +1,76 @@
+"""Kinds of compute units that a device's file may name: the one place where a unit is registered.
+
+A unit's class says itself which numbers a file gives (`hwmodels.numerics.fields`). One that is made otherwise has a reader of
+its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from hwmodels.analysis.sensitivity import leaf_names
+from hwmodels.catalog.calibrated import calibrated_names, calibrated_unit, calibration_record
+from hwmodels.catalog.entries import EntryError, near_matches
+from hwmodels.catalog.forms import Form, TableReader, form_of
+from hwmodels.compute.calibrated_gpu import CalibratedGpu
+from hwmodels.compute.fpga_array import FpgaArray
+from hwmodels.compute.matrix_vector_npu import MatrixVectorNpu
+from hwmodels.compute.near_memory import NearMemoryUnit
+from hwmodels.compute.systolic.unit import SystolicUnit
+from hwmodels.compute.unit import ComputeUnit
+from hwmodels.compute.vector_array import VectorArray
+
+__all__ = ["UNITS", "read_unit"]
+
+#: Makes a unit of its table, without the kind.
+UnitReader: TypeAlias = Callable[[TableReader, dict[str, Any]], ComputeUnit]
+
+
+def _table_of(unit: type) -> UnitReader:
+    return lambda reader, table: reader.read(table, form_of(unit), "matrix_unit")
+
+
+def _calibrated(reader: TableReader, table: dict[str, Any]) -> CalibratedGpu:
+    """By the name of its calibration, which is the source of its fitted numbers."""
+    form = Form(dict, required=form_of(CalibratedGpu).required, texts={"calibration": calibrated_names()})
+    if "calibration" not in table:
+        raise EntryError(
+            f"{reader.where}: matrix_unit.calibration is missing; allowed: {', '.join(form.texts['calibration'])}"
+        )
+    values = reader.read(table, form, "matrix_unit")
+    name = reader.calibration = values["calibration"]
+    unit = calibrated_unit(name, multiprocessors=values["multiprocessors"])
+    record = calibration_record(name)
+    tables = [entry["table"] for entry in record["formats"].values()] + [record["attention"]["table"]]
+    source = f"calibrated: {', '.join(dict.fromkeys(tables))}; hwmodels/catalog/calibrated/{name}.toml"
+    for leaf in leaf_names(unit):
+        reader.sources.setdefault(f"matrix_unit.{leaf}", source)
+    return unit
+
+
+#: matrix_unit.kind of a file -> what reads the rest of the table.
+UNITS: dict[str, UnitReader] = {
+    "systolic_array": _table_of(SystolicUnit),
+    "matrix_vector_npu": _table_of(MatrixVectorNpu),
+    "fpga_array": _table_of(FpgaArray),
+    "near_memory": _table_of(NearMemoryUnit),
+    "vector_array": _table_of(VectorArray),
+    "calibrated_gpu": _calibrated,
+}
+
+
+def read_unit(reader: TableReader, table: Any) -> ComputeUnit:
+    """The matrix unit of the kind that its table names.
+
+    Raises:
+        EntryError: no table, or of a kind that is not registered; what the kind's reader raises.
+    """
+    if not isinstance(table, dict):
+        raise EntryError(f"{reader.where}: matrix_unit is {table!r}; it must be a table: write [matrix_unit]")
+    table = dict(table)
+    kind = table.pop("kind", None)
+    if not isinstance(kind, str) or kind not in UNITS:
+        near = near_matches(kind, UNITS) if isinstance(kind, str) else ""
+        raise EntryError(f"{reader.where}: matrix_unit.kind is {kind!r};{near} allowed: {', '.join(UNITS)}")
+    return UNITS[kind](reader, table)

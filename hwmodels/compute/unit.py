@@ -1,0 +1,117 @@
+"""What every compute unit is to a device: times of whole operators, and what a reader should know of it.
+
+A unit is one module and one line of `hwmodels.catalog.units`. Most units know how long one product of matrices takes:
+`hwmodels.compute.products.with_products` makes times of operators of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import ClassVar, Protocol
+
+import flax.struct
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from hwmodels.device import Device
+from hwmodels.network.operators.work import OperatorWork
+from hwmodels.numerics.scalars import Leaf, Number
+
+__all__ = ["ComputeUnit", "MeasuredKernels", "SingleKernel", "UnitTimes"]
+
+
+@flax.struct.dataclass
+class UnitTimes:
+    """What a unit takes for each operator and how it uses the memories; arrays broadcast to "... operator"."""
+
+    compute_s: Float[Array, "... operator"]  # if only arithmetic took time
+    launch_s: Float[Array, "... operator"]  # of one launch, overlapped with nothing
+    memory_share: tuple[Float[Array, "... operator"], ...]  # of each memory's bandwidth that streams reach, in (0, 1]
+    energy_j: Float[Array, "... operator"] | None  # of arithmetic with its on-chip traffic; None: not known
+    #: Least temperature of the smooth maximum over computing, moving and decoding: fits hold with their own smoothing.
+    overlap_temperature: float = flax.struct.field(pytree_node=False, default=0.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class MeasuredKernels:
+    """Which kernels a unit's times are fitted to.
+
+    Attributes:
+        weight_widths: bits per weight that have a kernel, increasing.
+        attention: whether attention is fitted too, at 16 bits per KV element.
+        remarks: what a reader of the times should know of the fits, one sentence each.
+    """
+
+    weight_widths: tuple[float, ...]
+    attention: bool
+    remarks: tuple[str, ...]
+
+
+class ComputeUnit(Protocol):
+    """What computes on a device: a tree of leaves with these members.
+
+    A unit may have several kernels for the same work. `operator_times` is asked of each of them alone, and whole times,
+    traffic included, are mixed by `kernel_shares`: parts of different kernels would add up to one that does not exist.
+    """
+
+    short_title: ClassVar[str]  # in a column of a table
+    title: ClassVar[str]  # in a sentence, with its article
+    unpacking: ClassVar[str]  # what converting weights of few bits costs without a decoder, a sentence
+
+    @property
+    def elements(self) -> Leaf | None:
+        """Equal parts, "*b", that `Chip.element_area_m2` is the area of one of; None: the unit has none."""
+        ...
+
+    @property
+    def measured(self) -> MeasuredKernels | None:
+        """Kernels that the times are fitted to; None: the times follow from shapes and rates."""
+        ...
+
+    def kernels(self, work: OperatorWork) -> Sequence[tuple[ComputeUnit, OperatorWork]]:
+        """The kernels to choose from: for each a unit that has no other, and the work as that kernel reads it."""
+        ...
+
+    def kernel_shares(
+        self, work: OperatorWork, total_s: Float[Array, "... operator kernel"]
+    ) -> Float[Array, "... operator kernel"]:
+        """How much each kernel counts in an operator's time, from each one's time alone; sums to 1."""
+        ...
+
+    def operator_times(self, work: OperatorWork, device: Device, *, temperature: Number = 0.0) -> UnitTimes:
+        """Times of each operator on this device by the unit's only kernel.
+
+        Args:
+            work: "*b operator".
+            device: leaves "*b"; the one that the unit is part of.
+            temperature: one number in [0, 1], of counts of tiles; 0 is exact.
+        """
+        ...
+
+
+class SingleKernel:
+    """Members of a unit that has one way to do its work, and rates instead of measured kernels."""
+
+    unpacking: ClassVar[str] = "The device has no decoders: decompressing values costs nothing, which is optimistic."
+
+    @property
+    def elements(self) -> Leaf | None:
+        """Not known."""
+        return None
+
+    @property
+    def measured(self) -> MeasuredKernels | None:
+        """None: times follow from shapes and rates."""
+        return None
+
+    def kernels(self, work: OperatorWork) -> list:
+        """The unit itself, and the work as it is."""
+        return [(self, work)]
+
+    def kernel_shares(
+        self, work: OperatorWork, total_s: Float[Array, "... operator kernel"]
+    ) -> Float[Array, "... operator kernel"]:
+        """All of it."""
+        del work
+        return jnp.ones_like(total_s)

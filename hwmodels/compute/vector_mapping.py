@@ -1,0 +1,242 @@
+"""What one mapping of a product onto a vector array takes: time, traffic, energy, exactly on the host or smoothly under a
+gradient.
+
+A product is cut into tiles of m x k x n that fit the PEs' buffers, and three loops walk over the tiles. Each operand has one
+tile on chip. It is fetched when it changes, so a loop over which an operand does not depend costs a fetch of the whole
+operand each time round, unless all loops inside it leave the operand alone as well. Partial sums that come back are read and
+written once more. Inputs or outputs may be kept in the global buffer if they fit as a whole; DRAM then sees them once.
+
+Source: Huff-LLM, section 4 and 2.2 (local weight stationary).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import flax.struct
+import jax.numpy as jnp
+import numpy as np
+
+from hwmodels.compute.vector_array import DIMENSIONS
+from hwmodels.compute.vector_buffers import BufferedArray
+from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.numerics.folds import smooth_ceil_div
+from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.numerics.smoothing import smooth_maximum
+from hwmodels.numerics.units import BITS_PER_BYTE
+
+__all__ = [
+    "PARTIAL_SUM_BITS",
+    "AccessEnergies",
+    "Grid",
+    "Mapping",
+    "MappingCost",
+    "OperandTraffic",
+    "dram_time",
+    "exact_ceil",
+    "fits",
+    "held_bytes",
+    "mapping_cost",
+    "operand_traffic",
+    "priced",
+    "tiles_fit",
+]
+
+#: Width of a partial sum in accumulators and wherever it is spilled.
+PARTIAL_SUM_BITS = 32.0
+
+
+@flax.struct.dataclass
+class AccessEnergies:
+    """Energy of elementary acts; leaves "*b"."""
+
+    dram_j_per_bit: Leaf
+    buffer_j_per_bit: Leaf  # of a PE's buffers and the global one, read or written
+    mac_j: Leaf
+
+
+class Mapping(NamedTuple):
+    """How a product is cut and walked through."""
+
+    rows: str  # dimension along the grid's rows
+    columns: str
+    tile: tuple[int, int, int]  # m, k, n
+    order: str  # of the loops, the outermost first
+    held: tuple[bool, bool]  # inputs, outputs kept in the global buffer
+
+
+class MappingCost(NamedTuple):
+    """What a mapping takes; float64 on the host, arrays under JAX."""
+
+    total_s: Any  # the slower of computing and DRAM
+    compute_s: Any
+    dram_s: Any
+    dram_weight_bits: Any
+    dram_activation_bits: Any  # inputs, outputs and spilled partial sums
+    buffer_bits: Any  # read and written in all buffers on chip
+    weights_read: Any  # from weight buffers: what a decoder behind them has to deliver
+    total_j: Any
+
+
+def fits(
+    array: BufferedArray, mapping: Mapping, m: int, k: int, n: int, *, weight_bits: float = UNCOMPRESSED_BITS
+) -> bool:
+    """Whether a mapping's tiles fit the PEs' buffers, and what it holds the global one."""
+    tile = tuple(np.float64(t) for t in mapping.tile)
+    pe_fits = tiles_fit(array, mapping.rows, mapping.columns, tile, float(weight_bits))
+    return bool(pe_fits) and bool(held_bytes(mapping.held, m, k, n) <= array.global_buffer_bytes)
+
+
+def mapping_cost(
+    array: BufferedArray,
+    mapping: Mapping,
+    m: Number,
+    k: Number,
+    n: Number,
+    *,
+    bandwidth_bytes_per_s: Number,
+    energies: AccessEnergies,
+    weight_bits: Number = UNCOMPRESSED_BITS,
+    temperature: Number = 0.0,
+) -> MappingCost:
+    """Time, traffic and energy of one mapping, for real sizes and with a gradient.
+
+    Args:
+        array: leaves "*b".
+        mapping: as found by `search`; taken as it is, whether it fits or not.
+        m, k, n: "*b", > 0, real.
+        bandwidth_bytes_per_s: "*b", > 0; of the DRAM.
+        energies: leaves "*b".
+        weight_bits: "*b", > 0; stored bits per weight, in DRAM and in weight buffers alike.
+        temperature: "*b", in [0, 1], of tile counts and of the maximum of both times; 0 is exact.
+    Returns:
+        each "*b".
+    Gradient: by all but the mapping. Steps where a dimension comes to fill more than one tile; a kink at temperature 0
+        where both times agree.
+    """
+    smooth = lambda a, b: smooth_ceil_div(a, b, temperature)
+    sizes = tuple(jnp.asarray(as_float(size)) for size in (m, k, n))
+    grid = Grid(array, (mapping.rows, mapping.columns), sizes, mapping.tile, smooth, whole=smooth_ceil_div)
+    traffic = operand_traffic(grid, mapping.order, mapping.held, as_float(weight_bits), jnp.where)
+    dram_s = dram_time(traffic, as_float(bandwidth_bytes_per_s))
+    compute_s = grid.compute_s
+    total_s = smooth_maximum(jnp.stack(jnp.broadcast_arrays(compute_s, dram_s), axis=-1), temperature)
+    return priced(grid, traffic, mapping.held, energies, as_float(weight_bits), (total_s, compute_s, dram_s))
+
+
+def exact_ceil(a: Any, b: Any) -> Any:
+    """ceil(a / b) of whole numbers below 2^26 in float64: the quotient of no others rounds to a whole number."""
+    return np.ceil(a / b)
+
+
+def _pes_along(array: BufferedArray, rows: str, columns: str) -> list[Any]:
+    """PEs along each dimension."""
+    one = lambda d: (
+        (as_float(array.pe_rows) if rows == d else 1.0) * (as_float(array.pe_columns) if columns == d else 1.0)
+    )
+    return [one(d) for d in DIMENSIONS]
+
+
+def tiles_fit(array: BufferedArray, rows: str, columns: str, tile: Sequence[Any], weight_bits: float) -> Any:
+    """Whether a tile of each operand fits the PEs' buffers."""
+    m, k, n = (exact_ceil(t, pes) for t, pes in zip(tile, _pes_along(array, rows, columns), strict=True))
+    return (
+        (k * n * weight_bits <= array.weight_buffer_bytes * BITS_PER_BYTE)
+        & (m * k * UNCOMPRESSED_BITS <= array.input_buffer_bytes * BITS_PER_BYTE)
+        & (m * n * PARTIAL_SUM_BITS <= array.accumulator_buffer_bytes * BITS_PER_BYTE)
+    )
+
+
+def held_bytes(held: tuple[bool, bool], m: Any, k: Any, n: Any) -> Any:
+    """Bytes of what the global buffer keeps as a whole."""
+    return (held[0] * m * k * UNCOMPRESSED_BITS + held[1] * m * n * PARTIAL_SUM_BITS) / BITS_PER_BYTE
+
+
+class Grid:
+    """What does not depend on the loops' order: the same formula for exact numbers on the host and for smooth ones."""
+
+    def __init__(
+        self, array: BufferedArray, spread: tuple[str, str], sizes: Any, tile: Any, ceil: Any, whole: Any = None
+    ) -> None:
+        self.array, self.sizes, self.tile = array, sizes, tile
+        self.pes = _pes_along(array, *spread)
+        self.trips = [ceil(size, t) for size, t in zip(sizes, tile, strict=True)]
+        steps = (1.0, as_float(array.vector_width), as_float(array.vector_macs))
+        cycles = 1.0
+        for size, t, pes, step in zip(sizes, tile, self.pes, steps, strict=True):
+            # All tiles but the last are full. A relaxed number of them would leave a little too much for the last one,
+            # and just above a multiple the relaxed count is as steep as the exact one.
+            full = (whole or ceil)(size, t) - 1.0
+            cycles = cycles * (full * ceil(t, pes * step) + ceil(size - full * t, pes * step))
+        self.compute_s = cycles / as_float(array.frequency_hz)
+
+
+class OperandTraffic(NamedTuple):
+    """What each operand moves, elements, and the bits that DRAM sees."""
+
+    weights: Any  # fetched, elements
+    inputs: Any  # fetched, elements
+    back: Any  # partial sums that come back: written and read once more than needed
+    dram_weight_bits: Any
+    dram_activation_bits: Any
+
+
+def operand_traffic(grid: Grid, order: str, held: tuple[bool, bool], weight_bits: Any, where: Any) -> OperandTraffic:
+    """Fetches of each operand under an order of the loops."""
+    m, k, n = grid.sizes
+    place = [order.index(d) for d in DIMENSIONS]
+
+    def rounds(free: int) -> Any:
+        """How often an operand that does not depend on one dimension is fetched as a whole."""
+        inside = [grid.trips[d] > 1.0 for d in range(3) if d != free and place[d] > place[free]]
+        if not inside:
+            return 1.0
+        changes = inside[0] | inside[1] if len(inside) == 2 else inside[0]
+        return where(changes, grid.trips[free], 1.0)
+
+    weights, inputs, back = k * n * rounds(0), m * k * rounds(2), m * n * (rounds(1) - 1.0)
+    fetched = m * k if held[0] else inputs
+    spilled = 0.0 if held[1] else 2.0 * back * PARTIAL_SUM_BITS
+    return OperandTraffic(weights, inputs, back, weights * weight_bits, (fetched + m * n) * UNCOMPRESSED_BITS + spilled)
+
+
+def dram_time(traffic: OperandTraffic, bandwidth: Any) -> Any:
+    """Seconds of the DRAM's traffic."""
+    return (traffic.dram_weight_bits + traffic.dram_activation_bits) / (BITS_PER_BYTE * bandwidth)
+
+
+def priced(
+    grid: Grid, traffic: OperandTraffic, held: tuple[bool, bool], energies: AccessEnergies, weight_bits: Any, times: Any
+) -> MappingCost:
+    """Cost of a mapping whose times are known."""
+    array, pes = grid.array, grid.pes
+    m, k, n = grid.sizes
+    macs, weights_read = m * k * n, k * n * grid.trips[0]
+    global_bits = (m * k + traffic.inputs) * UNCOMPRESSED_BITS if held[0] else 0.0
+    if held[1]:
+        global_bits = global_bits + 2.0 * (traffic.back * PARTIAL_SUM_BITS + m * n * UNCOMPRESSED_BITS)
+    # Weights are copied to the PEs along m, inputs to those along n; sums are added up over the PEs along k.
+    crossing = (pes[1] - 1.0) * (m * n + traffic.back)
+    pe_bits = (
+        (traffic.weights + weights_read) * pes[0] * weight_bits
+        + (traffic.inputs * pes[2] + macs / as_float(array.vector_macs)) * UNCOMPRESSED_BITS
+        + 2.0 * (macs / as_float(array.vector_width) + traffic.back + crossing) * PARTIAL_SUM_BITS
+    )
+    dram_bits, buffer_bits = traffic.dram_weight_bits + traffic.dram_activation_bits, global_bits + pe_bits
+    total_j = (
+        dram_bits * as_float(energies.dram_j_per_bit)
+        + buffer_bits * as_float(energies.buffer_j_per_bit)
+        + macs * as_float(energies.mac_j)
+    )
+    total_s, compute_s, dram_s = times
+    return MappingCost(
+        total_s=total_s,
+        compute_s=compute_s,
+        dram_s=dram_s,
+        dram_weight_bits=traffic.dram_weight_bits,
+        dram_activation_bits=traffic.dram_activation_bits,
+        buffer_bits=buffer_bits,
+        weights_read=weights_read,
+        total_j=total_j,
+    )

@@ -1,0 +1,60 @@
+"""Fields of trees of numbers that a catalog file may give: what each must be, stated once, beside the field itself.
+
+@flax.struct.dataclass
+class Memory:
+    bandwidth_bytes_per_s: Leaf = number(POSITIVE)  # required
+    energy_j_per_bit: Leaf = number(NOT_NEGATIVE, default=0.0)
+    coupled: bool = flag()
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import flax.struct
+
+__all__ = ["COUNT", "FLAG", "NOT_NEGATIVE", "POSITIVE", "SHARE", "WHOLE", "Rule", "choice", "flag", "number", "part"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """What a number must be, in words and as a test of a finite float."""
+
+    words: str
+    holds: Callable[[float], bool]
+
+
+#: Rates and sizes.
+POSITIVE = Rule("a positive number", lambda value: value > 0)
+#: Latencies, energies, areas: what may be nothing.
+NOT_NEGATIVE = Rule("a number >= 0", lambda value: value >= 0)
+#: Efficiencies.
+SHARE = Rule("a number in (0, 1]", lambda value: 0 < value <= 1)
+#: What there is at least one of.
+COUNT = Rule("a positive whole number", lambda value: value > 0 and value.is_integer())
+#: What may be absent.
+WHOLE = Rule("a whole number >= 0", lambda value: value >= 0 and value.is_integer())
+#: A truth value that is swept like a number.
+FLAG = Rule("true or false", lambda value: value in (0.0, 1.0))
+
+
+def number(rule: Rule, **default: Any) -> Any:
+    """A leaf that a file gives; required unless it has a `default`."""
+    return flax.struct.field(metadata={"rule": rule}, **default)
+
+
+def part(kind: type) -> Any:
+    """A tree of leaves that a file gives as a table of its own; required."""
+    return flax.struct.field(metadata={"part": kind})
+
+
+def choice(*allowed: str) -> Any:
+    """A static text out of a few, the first unless another is given."""
+    return flax.struct.field(pytree_node=False, default=allowed[0], metadata={"choices": allowed})
+
+
+def flag() -> Any:
+    """A static truth value, false unless given."""
+    return flax.struct.field(pytree_node=False, default=False, metadata={"flag": True})

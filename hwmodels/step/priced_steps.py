@@ -1,0 +1,58 @@
+"""Steps of a network on a device: what each executes and what it costs, all of them through one map."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hwmodels.device import Device
+from hwmodels.network.architecture import Architecture
+from hwmodels.network.operators import OperatorWork, StepShape
+from hwmodels.numerics.scalars import Number, as_float
+from hwmodels.step.step_cost import StepCost, step_cost
+
+__all__ = ["PricedStep", "price_steps"]
+
+
+@flax.struct.dataclass
+class PricedStep:
+    """One step, or "*g" of them: what it executes and what that costs."""
+
+    work: OperatorWork
+    cost: StepCost
+
+
+def price_steps(
+    device: Device, architecture: Architecture, groups: Sequence[StepShape], *, temperature: Number = 0.0
+) -> list[PricedStep]:
+    """Price groups of steps of one network, all in one map: a program holds the model of a step once.
+
+    Args:
+        device, architecture: leaves are single numbers; `vmap` for more.
+        groups: of each the leaves broadcast to "*g", () for a single step.
+        temperature: one number in [0, 1], of the smooth maximum; 0 is exact.
+    Returns:
+        for each group its steps, leaves "*g ...".
+    """
+
+    def price(step: StepShape) -> PricedStep:
+        work = step.operators(architecture)
+        return PricedStep(work, step_cost(device, work, temperature=temperature))
+
+    leaves = [[jnp.asarray(as_float(leaf)) for leaf in jax.tree.leaves(group)] for group in groups]
+    shapes = [np.broadcast_shapes(*(leaf.shape for leaf in group)) for group in leaves]
+    columns = [
+        jnp.concatenate([jnp.broadcast_to(leaf, shape).reshape(-1) for leaf, shape in zip(rows, shapes, strict=True)])
+        for rows in zip(*leaves, strict=True)
+    ]
+    found = jax.vmap(price)(jax.tree.structure(groups[0]).unflatten(columns))
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    return [
+        jax.tree.map(lambda leaf, rows=slice(start, end), s=shape: leaf[rows].reshape(*s, *leaf.shape[1:]), found)
+        for start, end, shape in zip([0, *ends[:-1]], ends, shapes, strict=True)
+    ]

@@ -1,0 +1,130 @@
+"""What one step costs: time by cause, traffic by memory, energy, computed once.
+
+Each operator takes the longest of computing, moving and decoding, with a smooth maximum for gradients, plus its launches;
+operators follow one another.
+
+Source: Williams, Waterman, Patterson 2009, doi:10.1145/1498765.1498785, per operator instead of per program.
+Departs: a fixed latency per launch is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from hwmodels.compute.roofline import unit_of
+from hwmodels.compute.unit import ComputeUnit
+from hwmodels.device import Device
+from hwmodels.network.operators import OperatorWork
+from hwmodels.numerics.scalars import Number, as_float
+from hwmodels.numerics.smoothing import smooth_maximum
+from hwmodels.step.decoding import decoder_cost, decoder_energy
+from hwmodels.step.energy import StepEnergy, memory_energy, step_energy
+from hwmodels.step.traffic import memory_time, traffic_by_memory
+
+__all__ = ["StepCost", "step_cost"]
+
+
+@flax.struct.dataclass
+class StepCost:
+    """Cost of one step and where it goes; arrays are "... operator" over `OPERATORS`, all layers together."""
+
+    total_s: Float[Array, "*b"]  # of the step: its operators one after the other
+    operator_s: Float[Array, "... operator"]  # the longest of the next three, launches included
+    compute_s: Float[Array, "... operator"]  # if only arithmetic took time
+    memory_s: Float[Array, "... operator"]  # if only traffic took time
+    decoding_s: Float[Array, "... operator"]  # if only decoding took time
+    launch_s: Float[Array, "... operator"]  # overlapped with nothing
+    traffic_bytes: Float[Array, "... operator tier"]  # to and from each memory, the first one first
+    memory_j: Float[Array, "*b tier"] | None  # of moving it; None unless all memories say what a bit takes
+    energy: StepEnergy | None  # of everything; None where the device's energy is not known
+
+
+def step_cost(device: Device, work: OperatorWork, *, temperature: Number = 0.0) -> StepCost:
+    """Time, traffic and energy of given work.
+
+    Args:
+        device: leaves "*b".
+        work: "*b operator".
+        temperature: one number in [0, 1], of the smooth maximum and of counts of tiles; 0 is exact.
+    Returns:
+        0 s for an operator that neither computes nor moves anything.
+    Raises:
+        ValueError: the work does not say what the device's parts need; a decoder without a rate.
+    Gradient: kinks where computing takes as long as moving, at temperature 0, and where a memory is just full; see
+        `smooth_maximum`, `place_in_order`.
+    """
+    unit = unit_of(device)
+    found = [_kernel_cost(device, one, its_work, temperature) for one, its_work in unit.kernels(work)]
+    cost, traffic = found[0], found[0].traffic_bytes
+    if len(found) > 1:
+        # Of the work as it is given: a kernel may read weights that are stored wider.
+        traffic = traffic_by_memory(device, work)
+        # Kernels are mixed by what each takes in all, and their parts likewise.
+        stacked = jax.tree.map(lambda *parts: jnp.stack(jnp.broadcast_arrays(*parts), axis=-1), *found)
+        shares = unit.kernel_shares(work, stacked.total_s)
+        cost = jax.tree.map(lambda part: jnp.sum(shares * part, axis=-1), stacked)
+    # Summed here, not by a reader: inside a map over steps the sum is one pass with what it adds up.
+    total_s = jnp.sum(cost.total_s, axis=-1)
+    memory_j = memory_energy(device, traffic)
+    energy = step_energy(
+        device,
+        arithmetic_j=cost.arithmetic_j,
+        memory_j=memory_j,
+        decoder_j=decoder_energy(device, work),
+        time_s=total_s,
+    )
+    return StepCost(
+        total_s=total_s,
+        operator_s=cost.total_s,
+        compute_s=cost.compute_s,
+        memory_s=cost.memory_s,
+        decoding_s=cost.decoding_s,
+        launch_s=cost.launch_s,
+        traffic_bytes=jnp.stack(jnp.broadcast_arrays(*traffic), axis=-1),
+        memory_j=memory_j,
+        energy=energy,
+    )
+
+
+@flax.struct.dataclass
+class _OperatorCost:
+    """Of one kernel; all leaves "... operator", so that kernels can be mixed operator by operator."""
+
+    total_s: Float[Array, "... operator"]
+    compute_s: Float[Array, "... operator"]
+    memory_s: Float[Array, "... operator"]
+    launch_s: Float[Array, "... operator"]
+    traffic_bytes: tuple[Float[Array, "... operator"], ...]
+    arithmetic_j: Float[Array, "... operator"] | None
+    decoding_s: Float[Array, "... operator"]
+
+
+def _kernel_cost(device: Device, unit: ComputeUnit, work: OperatorWork, temperature: Number) -> _OperatorCost:
+    times = unit.operator_times(work, device, temperature=temperature)
+    traffic = traffic_by_memory(device, work)
+    memory_s = memory_time(device, traffic, work=work, share=times.memory_share, temperature=temperature)
+    decoded = decoder_cost(device, work)
+    limits = [times.compute_s, memory_s, *decoded.limit_s]
+    joined = temperature
+    if times.overlap_temperature > 0:
+        joined = jnp.maximum(as_float(temperature), times.overlap_temperature)
+    busy = _longest(limits, joined)
+    launch_s = (times.launch_s + decoded.fill_s) * work.launches
+    return _OperatorCost(
+        total_s=busy + jnp.where(busy > 0, launch_s, 0.0),
+        compute_s=times.compute_s,
+        memory_s=memory_s,
+        launch_s=launch_s,
+        traffic_bytes=traffic,
+        arithmetic_j=times.energy_j,
+        decoding_s=_longest(decoded.limit_s, temperature) if decoded.limit_s else decoded.fill_s,
+    )
+
+
+def _longest(times: Sequence[Float[Array, "... operator"]], temperature: Number) -> Float[Array, "... operator"]:
+    return smooth_maximum(jnp.stack(jnp.broadcast_arrays(*times), axis=-1), temperature)

@@ -1,0 +1,95 @@
+"""Traffic of a step: which bytes each operator moves to and from each memory, and how long that takes.
+
+With one memory all bytes stream from it. With several, KV, dense weights and experts fill them in this order, spread over
+the layers evenly, so that an operator reads its share of a class from each; activations stay in the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from hwmodels.device import Device, MemoryTier
+from hwmodels.memory.tiers import half_efficiency_bytes, place_in_order
+from hwmodels.network.operators import EXPERT_OPERATORS, OPERATORS, OperatorWork
+from hwmodels.numerics.scalars import Number, with_last_axis
+from hwmodels.numerics.smoothing import smooth_maximum
+
+__all__ = ["memory_time", "traffic_by_memory"]
+
+_IS_EXPERT = np.array([name in EXPERT_OPERATORS for name in OPERATORS])
+
+
+def traffic_by_memory(device: Device, work: OperatorWork) -> tuple[Float[Array, "... operator"], ...]:
+    """Bytes that each operator moves to and from each memory, the first memory first.
+
+    Args:
+        device: leaves "*b".
+        work: "*b operator".
+    Raises:
+        ValueError: several memories, and the work does not say what is stored.
+    Gradient: kinks where a memory is just full.
+    """
+    kv_bytes = work.kv_bytes * with_last_axis(device.kv_traffic_factor)
+    if not device.spill:
+        return (work.weight_bytes + kv_bytes + work.activation_bytes,)
+    tiers = (device.memory, *device.spill)
+    if work.stored is None:
+        raise ValueError(
+            "the work does not say what is stored, which several memories need; build it with step_operators"
+        )
+    stored = jnp.stack(jnp.broadcast_arrays(work.stored.kv, work.stored.dense, work.stored.experts), axis=-1)
+    placed = place_in_order(tiers, stored).stored_bytes
+    share = placed / jnp.where(stored > 0, stored, 1.0)[..., None]
+    # What is stored nowhere moves nothing; its share is put in the first memory so that shares always sum to one.
+    first = jnp.arange(len(tiers)) == 0
+    share = jnp.where((stored > 0)[..., None], share, first.astype(share.dtype))
+    kv, dense, experts = (share[..., None, i, :] for i in range(3))
+    weights = jnp.where(_IS_EXPERT[:, None], experts, dense)
+    moved = (
+        kv_bytes[..., None] * kv
+        + work.weight_bytes[..., None] * weights
+        + work.activation_bytes[..., None] * first.astype(share.dtype)
+    )
+    return tuple(jnp.unstack(moved, axis=-1))
+
+
+def memory_time(
+    device: Device,
+    traffic_bytes: Sequence[Float[Array, "... operator"]],
+    *,
+    work: OperatorWork,
+    share: Sequence[Float[Array, "... operator"]],
+    temperature: Number = 0.0,
+) -> Float[Array, "... operator"]:
+    """Seconds to move each operator's bytes, each of them once.
+
+    Args:
+        device: leaves "*b".
+        traffic_bytes: of each memory, see `traffic_by_memory`.
+        work: "*b operator"; each product of each launch is one access to a memory that lets accesses wait.
+        share: of each memory's bandwidth that each operator's streams reach, in (0, 1].
+        temperature: one number in [0, 1], of the maximum over memories that work at the same time.
+    """
+    seconds = [
+        _with_waiting(tier, moved, work) / (with_last_axis(tier.bandwidth_bytes_per_s) * reached)
+        for moved, tier, reached in zip(traffic_bytes, (device.memory, *device.spill), share, strict=True)
+    ]
+    if not device.spill:
+        return seconds[0]
+    tier_s = jnp.stack(jnp.broadcast_arrays(*seconds), axis=-1)
+    return jnp.sum(tier_s, axis=-1) if device.schedule == "serial" else smooth_maximum(tier_s, temperature)
+
+
+def _with_waiting(
+    tier: MemoryTier, moved: Float[Array, "... operator"], work: OperatorWork
+) -> Float[Array, "... operator"]:
+    """Bytes that the tier could have moved in the time: an access of a bytes takes as long as a + a_half streamed ones."""
+    if tier.given_half_bytes is None and tier.access_latency_s is None:
+        return moved
+    products = 1.0 if work.shapes is None else jnp.maximum(work.shapes.products, 1.0)
+    accesses = jnp.where(moved > 0, work.launches * products, 0.0)
+    return moved + accesses * with_last_axis(half_efficiency_bytes(tier))

@@ -1,0 +1,67 @@
+"""The registry of drafts: what each kind is called, and where it is made.
+
+A new draft is a file under `speculate/drafts/` and an entry here. Configurations, command line and help read the entries, so
+that none of them has to load JAX; `jaxspec.speculate.drafts.make_draft` makes the objects.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+from jaxspec.errors import InputError
+from jaxspec.settings.coercion import shown
+from jaxspec.suggestions import hint
+
+__all__ = ["DRAFT_HELP", "DRAFT_KINDS", "DRAFT_NAMES", "SELF", "DraftKind", "check_draft_name", "has_files"]
+
+
+@dataclasses.dataclass(frozen=True)
+class DraftKind:
+    """A kind of draft.
+
+    Attributes:
+        place: "module:function" below `jaxspec.speculate.drafts`: from a name and the loaded target to the draft, ready to run.
+        names: what users call its members that need no directory.
+        directory: what a directory of one holds, in words; empty where there is none.
+        model_type: of a directory's config.json; None for any that no other kind has.
+        calibrated: whether it is made of the target on calibration text, which a run does itself.
+    """
+
+    place: str
+    names: tuple[str, ...]
+    directory: str = ""
+    model_type: str | None = None
+    calibrated: bool = False
+
+
+#: Name of the target's compressed copy.
+SELF = "self"
+
+#: All kinds, in the order of the help.
+DRAFT_KINDS = (
+    DraftKind("self_draft:self_draft", (SELF,), calibrated=True),
+    DraftKind("ngram_draft:ngram_draft", ("ngram",)),
+    DraftKind("head_draft:load_head_draft", ("embedded-head",), "head", "jaxspec_draft_head"),
+    DraftKind("network_draft:load_network_draft", ("embedded-small",), "network"),
+)
+
+#: Names that stand for a draft wherever one is asked for; directories are the others.
+DRAFT_NAMES = tuple(name for kind in DRAFT_KINDS for name in kind.names)
+
+_DIRECTORIES = " or ".join(kind.directory for kind in reversed(DRAFT_KINDS) if kind.directory)
+
+#: What may be given, for the command line.
+DRAFT_HELP = f"{', '.join(DRAFT_NAMES)}, or a directory of a {_DIRECTORIES}."
+
+
+def check_draft_name(name: str) -> None:
+    """Raise InputError unless a draft is one of `DRAFT_NAMES` or a directory."""
+    # `os.path.isdir`, not `Path.is_dir`, which raises on names too long for one.
+    if name not in DRAFT_NAMES and not os.path.isdir(name):
+        raise InputError(f"draft {shown(name)} is unknown{hint(name, DRAFT_NAMES)}, or a directory of a {_DIRECTORIES}")
+
+
+def has_files(name: str) -> bool:
+    """Whether a draft is read from files: a directory, or a shipped one."""
+    return not any(name in kind.names for kind in DRAFT_KINDS if not kind.directory)

@@ -1,0 +1,169 @@
+"""Speculative decoding of a real network, with a tree of drafted tokens or a chain of them, or with none.
+
+A chain is a tree in which nothing branches, and autoregressive decoding a tree without nodes. Trees of the same static sizes
+share one compilation, so that all of these can run the very same step (`jaxspec.speculate.loop`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Int, Key
+
+from jaxspec.checks import (
+    check_draft_vocabulary,
+    check_key,
+    check_network,
+    check_prompt_ids,
+    check_sampling,
+    check_sizes,
+    check_tokens,
+    known_value,
+)
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import Params
+from jaxspec.speculate.candidates import CandidateLaw
+from jaxspec.speculate.drafts.interface import Draft
+from jaxspec.speculate.expansion import TreeLimits, tree_limits
+from jaxspec.speculate.growing_tree import GrowingTree
+from jaxspec.speculate.loop import Decoded, decoding_loop
+from jaxspec.speculate.sampling import Decoding
+from jaxspec.trees.public_trees import chain_tree
+from jaxspec.trees.topology import Tree, check_tree, one_tree
+
+__all__ = ["Decoded", "autoregressive_tree", "decode", "decode_autoregressively"]
+
+
+def autoregressive_tree(limits: TreeLimits) -> Tree:
+    """A tree without nodes: decoding then drafts nothing, at the same static width."""
+    return chain_tree(0, limits.nodes + 1)
+
+
+def decode(
+    target_params: Params,
+    draft_params: Any,
+    prompts: Int[Array, "batch prompt"],
+    prompt_ids: Int[Array, " batch"],
+    tree: Tree | GrowingTree,
+    seed: Key[Array, ""],
+    decoding: Decoding,
+    *,
+    draft: Draft | None,
+    config: DecoderConfig,
+    num_tokens: int,
+    law: CandidateLaw = "top",
+    limits: TreeLimits | None = None,
+    room: int | None = None,
+) -> Decoded:
+    """Decode every prompt to at least `num_tokens` new tokens.
+
+    Values are checked on the host, unless they are traced (see `jaxspec.checks`): traced tokens outside the vocabulary and a
+    traced temperature that is not above 0 give meaningless text.
+
+    Args:
+        draft_params: of `draft`.
+        prompts: token ids, one or more each; all prompts of a call have one length.
+        prompt_ids: names the prompts for random draws, so that results do not depend on batching.
+        tree: one tree for all prompts (`chain_tree` makes a chain), or how trees grow. Given `limits`, a tree may be traced.
+        decoding: how tokens are chosen; `greedy` is static, the numbers may be traced.
+        draft: static; it has the target's vocabulary. None where the limits have no nodes: there is nothing to ask.
+        num_tokens: static, at least 1.
+        law: how candidates are chosen; greedy decoding and growing trees take the draft's likeliest ("top").
+        limits: static sizes, those of the tree unless given; trees of one size within the same limits share one compilation. A
+            growing tree has its own.
+        room: static number of new tokens that the caches have slots for, `num_tokens` unless given. Calls that share it
+            share one compilation, whatever their `num_tokens`.
+    Raises:
+        ValueError: an argument out of its range, of another shape or type, more tokens than room, a malformed tree, one beyond
+            the limits, or sampled candidates where only the likeliest are possible.
+    Source: Leviathan et al. 2023, arXiv:2211.17192, Algorithm 1 (chains); SpecInfer, Miao et al. 2024, Algorithm 2 (trees).
+    """
+    room = num_tokens if room is None else room
+    check_sizes(num_tokens=num_tokens, room=room)
+    batch, _ = check_tokens("prompts", prompts, vocab_size=config.vocab_size)
+    check_prompt_ids(prompt_ids, batch)
+    check_sampling(decoding)
+    check_key(seed)
+    check_network(target_params, vocab_size=config.vocab_size, hidden_size=config.hidden_size)
+    if law not in ("top", "sampled"):
+        raise ValueError(f"candidates are {law!r}; they are chosen as 'top' or 'sampled'")
+    growing = tree if isinstance(tree, GrowingTree) else None
+    if law == "sampled" and (decoding.greedy or growing is not None):
+        what = "greedy decoding" if decoding.greedy else "a growing tree"
+        raise ValueError(f"sampled candidates with {what}: use law='top'")
+    fixed = None if isinstance(tree, GrowingTree) else tree
+    if isinstance(tree, GrowingTree):
+        if limits is not None:
+            raise ValueError(f"limits {limits} came with a growing tree, which has its own; leave them out")
+        limits = tree.limits
+    else:
+        limits = _checked_limits(tree, limits)
+    if limits.nodes == 0:
+        draft, draft_params = None, None
+    elif draft is None:
+        raise ValueError(f"no draft came for a tree of {limits.nodes} nodes; give one, or a tree of size 0")
+    else:
+        check_draft_vocabulary(draft.vocab_size, config.vocab_size)
+    return decoding_loop(
+        target_params,
+        draft_params,
+        prompts,
+        prompt_ids,
+        fixed,
+        seed,
+        decoding.for_program(),
+        jnp.asarray(num_tokens),
+        draft=draft,
+        config=config,
+        room=room,
+        law=law,
+        limits=limits,
+        growing=growing,
+    )
+
+
+def decode_autoregressively(
+    target_params: Params,
+    draft_params: Any,
+    prompts: Int[Array, "batch prompt"],
+    prompt_ids: Int[Array, " batch"],
+    seed: Key[Array, ""],
+    decoding: Decoding,
+    *,
+    limits: TreeLimits,
+    **options: Any,
+) -> Decoded:
+    """Autoregressive decoding through the same compiled step at the same static width: nothing is drafted.
+
+    Args:
+        draft_params, limits: those of the decoding that this is compared with, so that both share a compilation. Nothing
+            reads what the draft does; with limits without nodes, neither draft nor parameters are needed.
+        others: as for `decode`.
+    Raises:
+        ValueError: see `decode`.
+    """
+    tree = autoregressive_tree(limits)
+    return decode(target_params, draft_params, prompts, prompt_ids, tree, seed, decoding, limits=limits, **options)
+
+
+def _checked_limits(tree: Tree, limits: TreeLimits | None) -> TreeLimits:
+    if known_value(one_tree(tree).num_nodes) is None:
+        if limits is None or limits.nodes != tree.size:
+            raise ValueError(
+                f"a traced tree of size {tree.size} came with limits {limits}; give the limits that it keeps to"
+            )
+        return limits
+    if int(tree.num_nodes) > 0:
+        check_tree(tree)
+    own = tree_limits(tree)
+    if limits is None:
+        return own
+    sizes = ("nodes", "depth", "ranks", "width")
+    beyond = [f"{name} {getattr(own, name)}" for name in sizes if getattr(own, name) > getattr(limits, name)]
+    # A tree without nodes has no depth, whatever its size.
+    if (int(tree.num_nodes) > 0 and beyond) or own.nodes != limits.nodes:
+        raise ValueError(
+            f"the tree has {', '.join(beyond) or f'nodes {own.nodes}'}; the limits are {limits}: pad it or raise them"
+        )
+    return limits

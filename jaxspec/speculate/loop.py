@@ -1,0 +1,228 @@
+"""The compiled loop of decoding: batched, inside one `lax.while_loop`, with explicit KV caches.
+
+A cycle drafts a tree, verifies all its nodes with the root in one target step under a tree mask, accepts a path and commits
+that path's KV alone.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxspec.compress.kv import round_kv
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import ForwardResult, Params, causal_mask, forward
+from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, first_slots, take_slots, write_cache
+from jaxspec.speculate.candidates import CandidateLaw
+from jaxspec.speculate.drafts.interface import Committed, Draft, Memory, Root
+from jaxspec.speculate.expansion import DraftedTree, Levels, TreeLimits, draft_tree, in_levels
+from jaxspec.speculate.growing_tree import GrowingTree, draft_growing_tree
+from jaxspec.speculate.keys import Purpose, draw_keys
+from jaxspec.speculate.sampling import Decoding, token_distribution
+from jaxspec.speculate.steps import slots_before, top_gap
+from jaxspec.speculate.tree_rules import TreeVerdict, verify_tree
+from jaxspec.trees.masks import verification_mask, verification_positions
+from jaxspec.trees.topology import PADDING, Tree
+
+__all__ = ["Decoded", "decoding_loop"]
+
+
+class Decoded(NamedTuple):
+    """Result of decoding a batch of prompts.
+
+    Attributes:
+        tokens: prompt, then what was generated; more than `num_tokens` where the last cycle ran over.
+        generated: tokens generated per prompt, `num_tokens` or a little more.
+        cycles: target steps per prompt, prefill not counted.
+        accepted_at: per prompt, cycles in which a token of depth 1, 2, ... was accepted.
+        accepted_nodes: per prompt, cycles in which each node was accepted; a growing tree numbers its nodes anew each time.
+        margin: smallest gap between the two largest target logits at the tokens generated: how near a tie came.
+    """
+
+    tokens: Int[Array, "batch length"]
+    generated: Int[Array, " batch"]
+    cycles: Int[Array, " batch"]
+    accepted_at: Int[Array, "batch depth"]
+    accepted_nodes: Int[Array, "batch node"]
+    margin: Float[Array, " batch"]
+
+
+class _State(NamedTuple):
+    tokens: Array
+    length: Array  # committed tokens; the last of them, the root, has no KV in the cache yet
+    target_cache: KVCache
+    memory: Memory
+    cycles: Array
+    accepted_at: Array
+    accepted_nodes: Array
+    margin: Array
+
+
+@partial(jax.jit, static_argnames=("draft", "config", "room", "law", "limits", "growing"))
+def decoding_loop(
+    target_params: Params,
+    draft_params: Any,
+    prompts: Int[Array, "batch prompt"],
+    prompt_ids: Int[Array, " batch"],
+    tree: Tree | None,
+    seed: Array,
+    decoding: Decoding,
+    num_tokens: Int[Array, ""],
+    *,
+    draft: Draft | None,
+    config: DecoderConfig,
+    room: int,
+    law: CandidateLaw,
+    limits: TreeLimits,
+    growing: GrowingTree | None,
+) -> Decoded:
+    """`decode` with checked arguments.
+
+    Args:
+        tree: None for a growing one. draft: None where the limits have no nodes.
+    """
+    batch, prompt_length = prompts.shape
+    window = limits.depth + 1  # the most that one cycle commits
+    # The last cycle may start at room − 1 and write a whole window.
+    slots = prompt_length + room + 2 * window
+    target = partial(forward, target_params, config, kv_codec=round_kv)
+    levels = None if tree is None or limits.nodes == 0 else in_levels(tree, limits)
+    # A given tree is the same for all sequences and in all cycles: its mask is computed once.
+    over_trees = partial(jax.vmap, in_axes=0) if growing is not None else lambda function: function
+    draw = lambda purpose, position: draw_keys(seed, purpose, prompt_ids, position)
+
+    def commit(memory: Memory, committed: Committed) -> Memory:
+        return memory if draft is None else draft.commit(draft_params, memory, committed)
+
+    def draft_tokens(memory: Memory, root: Root) -> tuple[DraftedTree, Memory]:
+        if draft is None:
+            assert tree is not None
+            return DraftedTree(
+                tree, jnp.zeros((batch, 0), jnp.int32), jnp.zeros((batch, 1, 1), jnp.int32), None
+            ), memory
+        asking = (draft, draft_params, memory, root)
+        if levels is None:
+            assert growing is not None
+            return draft_growing_tree(*asking, growing, seed, prompt_ids, decoding)
+        return draft_tree(*asking, levels, seed, prompt_ids, decoding, limits=limits, law=law)
+
+    prefill = target(
+        tokens=prompts,
+        positions=jnp.broadcast_to(jnp.arange(prompt_length), prompts.shape),
+        mask=causal_mask(batch, prompt_length),
+    )
+    numbers = limits.numbers if growing is None else growing.numbers
+    memory = None if draft is None else draft.empty(draft_params, batch, slots, numbers)
+    # The barrier keeps XLA from computing, at compile time, what an empty memory makes of the prompt.
+    memory, at_start = jax.lax.optimization_barrier((memory, jnp.zeros(batch, jnp.int32)))
+    told = Committed(
+        tokens=prompts[:, 1:],
+        hidden=prefill.hidden[:, :-1],
+        cache=first_slots(prefill.cache, prompt_length - 1),
+        start=at_start,
+        before=prompts[:, 0],
+        valid=jnp.full(batch, prompt_length - 1, jnp.int32),
+        extras=jax.tree.map(lambda x: x[:, :-1], prefill.extras),
+    )
+    state = _State(
+        tokens=jnp.zeros((batch, slots), jnp.int32).at[:, :prompt_length].set(prompts),
+        length=jnp.full(batch, prompt_length, jnp.int32),
+        target_cache=write_cache(empty_cache(config, batch, slots), prefill.cache, at_start),
+        memory=commit(memory, told),
+        cycles=jnp.zeros(batch, jnp.int32),
+        accepted_at=jnp.zeros((batch, limits.depth), jnp.int32),
+        accepted_nodes=jnp.zeros((batch, limits.nodes), jnp.int32),
+        margin=jnp.full(batch, jnp.inf, jnp.float32),
+    )
+
+    def cycle(state: _State) -> _State:
+        root_slot = state.length - 1
+        root = Root(jnp.take_along_axis(state.tokens, root_slot[:, None], axis=1)[:, 0], root_slot)
+        drafted, memory = draft_tokens(state.memory, root)
+        mask, depth = (over_trees(f)(drafted.tree) for f in (verification_mask, verification_positions))
+        verified = target(
+            tokens=jnp.concatenate([root.token[:, None], drafted.tokens], axis=1),
+            positions=root_slot[:, None] + depth,
+            mask=jnp.broadcast_to(mask, (batch, limits.nodes + 1, limits.nodes + 1)),
+            sources=[CachedKV(state.target_cache, slots_before(root_slot, limits.nodes + 1, slots))],
+        )
+        p = token_distribution(verified.logits, decoding)
+        per_rank = jax.vmap(lambda key: jax.random.uniform(key, (limits.ranks,)))
+        at_depth = [per_rank(draw(Purpose.ACCEPT, root_slot + i)) for i in range(1, window)]
+        uniforms = jnp.stack(at_depth, axis=1) if at_depth else jnp.zeros((batch, 0, limits.ranks))
+        # One draw per cycle, named by the root's position, which no other cycle of this prompt shares.
+        next_keys = draw(Purpose.NEXT, root_slot)
+        verdict = jax.vmap(verify_tree, in_axes=(None if growing is None else 0, 0, 0, 0, 0, 0))(
+            drafted.tree, p, drafted.distribution, drafted.candidates, uniforms, next_keys
+        )
+        active = state.length - prompt_length < num_tokens
+        told, gap = _path_of(drafted, verified, verdict, root, limits)
+        write_tokens = jax.vmap(partial(jax.lax.dynamic_update_slice_in_dim, axis=0))
+        counted = lambda hits: hits.astype(jnp.int32) * active[:, None].astype(jnp.int32)
+        at_node = _nodes_of_path(verdict.path, levels, limits)
+        return _State(
+            tokens=jnp.where(active[:, None], write_tokens(state.tokens, told.tokens, state.length), state.tokens),
+            length=jnp.where(active, state.length + told.valid, state.length),
+            # A finished sequence rewrites its own last window with the same values.
+            target_cache=write_cache(state.target_cache, told.cache, root_slot),
+            memory=commit(memory, told),
+            cycles=state.cycles + active.astype(jnp.int32),
+            accepted_at=state.accepted_at + counted(jnp.arange(limits.depth) < verdict.accepted[:, None]),
+            accepted_nodes=state.accepted_nodes + counted(at_node),
+            margin=jnp.where(active, jnp.minimum(state.margin, gap), state.margin),
+        )
+
+    unfinished = lambda state: jnp.any(state.length - prompt_length < num_tokens)
+    state = jax.lax.while_loop(unfinished, cycle, state)
+    return Decoded(
+        tokens=state.tokens,
+        generated=state.length - prompt_length,
+        cycles=state.cycles,
+        accepted_at=state.accepted_at,
+        accepted_nodes=state.accepted_nodes,
+        margin=state.margin,
+    )
+
+
+def _path_of(
+    drafted: DraftedTree, verified: ForwardResult, verdict: TreeVerdict, root: Root, limits: TreeLimits
+) -> tuple[Committed, Float[Array, " batch"]]:
+    """What is committed after a verification, and how near a tie the target's logits came at it."""
+    batch, window = root.token.shape[0], limits.depth + 1
+    place = jnp.arange(window)
+    if limits.ranks == 1 and limits.depth <= limits.nodes:
+        # A chain: its path is its beginning, and nothing has to be gathered.
+        by_row = lambda x: x[:, :window]
+        path_tokens, cache = drafted.tokens[:, : limits.depth], first_slots(verified.cache, window)
+    else:
+        # Verified tokens of the path: the root is number 0, node i number i + 1.
+        rows = jnp.pad(jnp.maximum(verdict.path, -1) + 1, ((0, 0), (1, 0)))
+        by_row = lambda x: jnp.take_along_axis(x, rows.reshape(batch, window, *[1] * (x.ndim - 2)), axis=1)
+        path_tokens = jnp.take_along_axis(drafted.tokens, jnp.maximum(verdict.path, 0), axis=1)
+        cache = take_slots(verified.cache, rows)
+    path_tokens = jnp.pad(path_tokens, ((0, 0), (0, 1)))
+    committed = Committed(
+        tokens=jnp.where(place == verdict.accepted[:, None], verdict.next_token[:, None], path_tokens).astype(
+            jnp.int32
+        ),
+        hidden=by_row(verified.hidden),
+        cache=cache,
+        start=root.position,
+        before=root.token,
+        valid=verdict.accepted + 1,
+        extras=jax.tree.map(by_row, verified.extras),
+    )
+    gap = jnp.where(place <= verdict.accepted[:, None], by_row(top_gap(verified.logits)), jnp.inf)
+    return committed, jnp.min(gap, axis=1)
+
+
+def _nodes_of_path(
+    path: Int[Array, "batch depth"], levels: Levels | None, limits: TreeLimits
+) -> Bool[Array, "batch node"]:
+    """Which nodes lie on the accepted path, by their numbers in the tree that was given."""
+    node = path if levels is None else jnp.where(path >= 0, levels.number[path], PADDING)
+    return jnp.any(node[:, :, None] == jnp.arange(limits.nodes), axis=1)

@@ -1,0 +1,135 @@
+"""Every number of every device and workload moves a reported result: what cannot be used is not asked for."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hwmodels import (
+    ALL_LAYER_MATRICES,
+    Acceptance,
+    Chip,
+    Footprint,
+    Workload,
+    best,
+    catalog,
+    speculation_speedup,
+    uniform_weight_bits,
+)
+from hwmodels.analysis.design_point import chip_area, design_point, priced_steps
+from hwmodels.analysis.sensitivity import leaf_names
+from hwmodels.compute.roofline import unit_of
+from hwmodels.compute.systolic.array import OnChipBuffer
+from hwmodels.compute.systolic.unit import SystolicUnit
+from hwmodels.compute.vector_array import VectorArray
+from hwmodels.decoders import Decoder
+from hwmodels.decoders.decoder import PLACES
+
+#: With experts, and too large for the smaller memories.
+NETWORK = catalog.architecture("qwen3-30b-a3b")
+FOOTPRINT = Footprint(
+    draft_weight_bits=uniform_weight_bits(5.3, ALL_LAYER_MATRICES),
+    target_weight_bits=uniform_weight_bits(12.9, ALL_LAYER_MATRICES),
+    draft_kv_bits=6.85,
+    target_kv_bits=10.85,
+)
+WORKLOAD = Workload(batch=3.0, context_tokens=5000.0, prompt_tokens=130.0, output_tokens=70.0)
+DEVICE = catalog.device("rtx-4090")
+BUFFER = OnChipBuffer(bandwidth_bytes_per_s=1e12, access_bytes=4.0, access_energy_j=1e-12)
+
+
+def systolic():
+    device = catalog.device("cassandra-npu")
+    array = SystolicUnit(13.0, 11.0, 1e9, 1e-12, BUFFER, BUFFER, BUFFER)
+    return device.replace(matrix_unit=array, chip=device.chip.replace(element_area_m2=1e-10))
+
+
+def waiting():
+    """A memory that lets accesses wait, beside one whose ramp is measured, and decoders limited by what they parse."""
+    device = catalog.device("elmoe3d-hb8")
+    memory = device.memory.replace(access_latency_s=2e-7, outstanding_accesses=3.0)
+    spill = device.spill[0].replace(given_half_bytes=4e3)
+    decoder = Decoder(
+        1e9, symbols_per_cycle=2.0, code_bits_per_cycle=17.0, count=900.0, latency_cycles=7.0, kind="unary"
+    )
+    decoder = decoder.replace(area_m2=1e-9, power_w=1e-3, symbol_energy_j=1e-13)
+    chip = Chip(energy_j_per_flop=1e-12, static_power_w=3.0, area_m2=9e-5, element_area_m2=4e-10)
+    return device.replace(memory=memory.replace(capacity_bytes=1e9), spill=(spill,), decoder=decoder, chip=chip)
+
+
+#: What stands in for 0, by the dimension in a number's name.
+FOR_ZERO = {"s": 1e-7, "j": 1e-12, "bit": 1e-12, "cycles": 5.0, "w": 1e-2, "m2": 1e-9}
+
+DEVICES = {name: lambda name=name: catalog.device(name) for name in catalog.device_names()} | {
+    "systolic array": systolic,
+    "vector array": lambda: catalog.device("rtx-4090").replace(matrix_unit=VectorArray(4.0, 3.0, 8.0, 7.0, 2e9)),
+    "accesses that wait": waiting,
+}
+
+
+def results(device, workload):
+    """All that reports print of a device: times by cause, energies, area, memory."""
+    parts = {"workload": workload, "footprint": FOOTPRINT}
+    acceptance = Acceptance(conditional=jnp.array([0.9, 0.8, 0.7]))
+    # Smooth, so that nothing hides behind a maximum or a count of tiles.
+    speeds = speculation_speedup(device, NETWORK, acceptance=acceptance, temperature=0.3, **parts)
+    point = design_point(device, NETWORK, acceptance=acceptance, result=speeds, **parts)
+    steps = priced_steps(device, NETWORK, draft_length=2.0, temperature=0.3, **parts)
+    costs = [step.cost for step in vars(steps).values()]
+    return jax.tree.leaves((best(speeds), point, costs, [cost.total_s for cost in costs], chip_area(device)))
+
+
+@functools.partial(jax.jit, static_argnames=("treedef", "of"))
+def evaluated(values, treedef, of):
+    """Results of many trees, "tree result"; trees of one structure share the program."""
+
+    def one(values):
+        tree = treedef.unflatten(list(values))
+        found = results(tree, WORKLOAD) if of == "device" else results(DEVICE, tree)
+        return jnp.concatenate([jnp.ravel(x).astype(float) for x in found])
+
+    return jax.vmap(one)(values)
+
+
+def inert(tree, of):
+    """Names of the leaves that no result depends on: each is moved by itself, all others being off their defaults."""
+    leaves, treedef = jax.tree.flatten(tree)
+    names = leaf_names(tree)
+    base = [
+        float(leaf) * (1.01 + 0.003 * i) if leaf else FOR_ZERO.get(name.rpartition("_")[2], 1.0)
+        for i, (name, leaf) in enumerate(zip(names, leaves, strict=True))
+    ]
+    base = np.where(np.isinf(base), 20.0, base)
+    varied = np.vstack([base * factor ** np.eye(base.size) for factor in (1.4, 1 / 1.4)])
+    found = evaluated(jnp.asarray(np.vstack([base, varied])), treedef, of)
+    changed = np.any(np.abs(found[1:] - found[0]) > 1e-9 * np.abs(found[0]), axis=-1).reshape(2, -1).any(axis=0)
+    return [name for name, moved in zip(names, changed, strict=True) if not moved]
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_every_number_of_a_device_moves_a_result(name, x64):
+    # A chip's area of elements needs a unit that has some.
+    device = DEVICES[name]()
+    assert device.chip is None or device.chip.element_area_m2 is None or unit_of(device).elements is not None
+    if unit_of(device).measured is not None:
+        # Remarks are static: without them, devices of as many formats share a program.
+        device = device.replace(matrix_unit=device.matrix_unit.replace(remarks=()))
+    assert inert(device, "device") == []
+
+
+def test_every_number_of_a_workload_moves_a_result(x64):
+    assert inert(WORKLOAD, "workload") == []
+
+
+def test_the_place_of_a_decoder_says_what_an_arrays_buffers_hold():
+    device, energies = systolic(), {}
+    for place in PLACES:
+        there = device.replace(decoder=device.decoder.replace(place=place))
+        steps = jax.jit(
+            lambda device: priced_steps(device, NETWORK, workload=WORKLOAD, footprint=FOOTPRINT, draft_length=2.0)
+        )(there)
+        energies[place] = float(steps.draft.cost.energy.arithmetic_j)
+    # Behind the weight buffer, it holds 5.3 bits of a weight; before it, 16.
+    assert energies["array_edge"] == energies["l2"] < 0.99 * energies["dma"]

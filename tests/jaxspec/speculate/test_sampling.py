@@ -1,0 +1,160 @@
+"""Temperature, top-k and top-p: by hand, without new compilations, and as distributions of whole texts."""
+
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from jaxspec.compress.knobs import uniform_knobs
+from jaxspec.compress.kv import round_kv
+from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import forward_text
+from jaxspec.speculate import candidates, loop
+from jaxspec.speculate.drafts import SelfDraft, SelfDraftParams
+from jaxspec.speculate.engine import decode
+from jaxspec.speculate.expansion import chain_limits
+from jaxspec.speculate.sampling import GREEDY, SAMPLING, Decoding, token_distribution
+from jaxspec.trees import chain_tree
+
+LOGITS = jnp.log(jnp.array([0.1, 0.4, 0.2, 0.2, 0.1]))
+
+
+def chances(logits=LOGITS, temperature=1.0, **filters):
+    return np.asarray(token_distribution(logits, Decoding(False, temperature, **filters)))
+
+
+def test_the_likeliest_tokens_stay_and_of_equals_the_first():
+    np.testing.assert_allclose(chances(top_k=2), np.array([0, 4, 2, 0, 0]) / 6, rtol=1e-6)
+    np.testing.assert_allclose(chances(top_k=4), np.array([1, 4, 2, 2, 0]) / 9, rtol=1e-6)
+    np.testing.assert_array_equal(chances(top_k=1), [0, 1, 0, 0, 0])
+    np.testing.assert_allclose(chances(top_k=9), [0.1, 0.4, 0.2, 0.2, 0.1], rtol=1e-6)
+
+
+def test_the_token_that_crosses_the_mass_stays_and_none_after_one_that_meets_it():
+    np.testing.assert_allclose(chances(top_p=0.41), np.array([0, 4, 2, 0, 0]) / 6, rtol=1e-6)
+    # Quarters are exact: 1/2 is met by the first token, and by the first two of four equals.
+    quarters = jnp.log(jnp.array([0.25, 0.5, 0.25]))
+    np.testing.assert_array_equal(chances(quarters, top_p=0.5), [0, 1, 0])
+    np.testing.assert_allclose(chances(jnp.zeros(4), top_p=0.5), [0.5, 0.5, 0, 0])
+    np.testing.assert_array_equal(chances(top_p=1e-6), [0, 1, 0, 0, 0])
+    # The mass of top-p is that of what top-k leaves: 4/6 >= 0.6.
+    np.testing.assert_array_equal(chances(top_k=2, top_p=0.6), [0, 1, 0, 0, 0])
+
+
+def test_the_temperature_comes_first():
+    # At temperature 2: square roots. 2/(1 + 2 + √2 + √2 + 1) = 0.29 of the mass at first.
+    root = np.sqrt([0.1, 0.4, 0.2, 0.2, 0.1])
+    kept = np.where([0, 1, 1, 0, 0], root, 0)
+    np.testing.assert_allclose(chances(temperature=2.0, top_p=0.3), kept / kept.sum(), rtol=1e-5)
+
+
+def test_tokens_are_sorted_by_logits_though_their_chances_vanish():
+    np.testing.assert_array_equal(chances(jnp.array([-300.0, 0.0, -200.0]), top_k=2), [0, 1, 0])
+
+
+def test_no_filter_changes_no_bit_and_new_numbers_compile_nothing():
+    logits = jnp.asarray(np.random.default_rng(0).standard_normal((7, 40)), jnp.float32)
+    plain = token_distribution(logits, SAMPLING)
+    np.testing.assert_array_equal(plain, jax.nn.softmax(logits, axis=-1))
+    traces = []
+
+    @jax.jit
+    def run(top_k, top_p):
+        traces.append(1)
+        return token_distribution(logits, Decoding(False, 1.0, top_k, top_p))
+
+    np.testing.assert_allclose(run(0, 1.0), plain, rtol=1e-6)
+    assert np.sum(run(5, 1.0)[0] > 0) == 5
+    assert np.sum(run(5, 0.3)[0] > 0) < 5
+    assert len(traces) == 1
+    filtering = [SAMPLING, SAMPLING.replace(top_k=3), SAMPLING.replace(top_p=0.9), GREEDY, GREEDY.replace(top_k=3)]
+    assert [decoding.filters for decoding in filtering] == [False, True, True, False, False]
+    assert SAMPLING.for_program().top_k is None
+
+
+# --- Whole texts of a network, on a vocabulary so small that every text can be listed --------------------------------------
+
+VOCAB, NEW, WIDTH, SAMPLES, TEMPERATURE = 4, 3, 3, 20_000, 1.1
+SMALL = DecoderConfig(
+    vocab_size=VOCAB, hidden_size=8, intermediate_size=10, num_layers=2, num_heads=2, num_kv_heads=1, head_dim=4
+)
+START = np.array([2, 0, 3], np.int32)
+
+
+@pytest.fixture(scope="module")
+def networks(random_network):
+    return random_network(SMALL, 3, sharpness=0.7), random_network(SMALL, 4, sharpness=0.7)
+
+
+@pytest.fixture(scope="module")
+def logits(jit, networks):
+    """The target's, along every text."""
+    new = np.array(list(itertools.product(range(VOCAB), repeat=NEW)), np.int32)
+    texts = np.concatenate([np.broadcast_to(START, (len(new), 3)), new], axis=1)
+    run = jit(lambda: forward_text(networks[0], SMALL, texts[:, :-1], kv_codec=round_kv, logits_from=2).logits)
+    return texts[:, 3:], run()
+
+
+def sampler(jit, networks):
+    static = dict(draft=SelfDraft(SMALL), config=SMALL, num_tokens=NEW, limits=chain_limits(WIDTH), law="sampled")
+    run = jit(functools.partial(decode, **static))
+    params = SelfDraftParams(networks[1], uniform_knobs(CASSANDRA1, SMALL, kv_prune=0.3, kv_cut_bits=5.0))
+    prompts, ids = np.broadcast_to(START, (SAMPLES, 3)), np.arange(SAMPLES, dtype=np.int32)
+    return lambda decoding, length: run(
+        networks[0], params, prompts, ids, chain_tree(length, WIDTH), jax.random.key(11), decoding
+    )
+
+
+@pytest.fixture(scope="module")
+def sample(jit, networks):
+    return sampler(jit, networks)
+
+
+def p_value(result, logits, decoding):
+    """Chi-square of the texts; 0 where one came that cannot."""
+    texts, logits = logits
+    p = np.asarray(token_distribution(logits, decoding), np.float64)
+    probability = np.prod(np.take_along_axis(p, texts[..., None], axis=-1)[..., 0], axis=1)
+    new = np.asarray(result.tokens)[:, 3 : 3 + NEW]
+    counts = np.bincount(np.ravel_multi_index(tuple(new.T), (VOCAB,) * NEW), minlength=VOCAB**NEW)
+    expected = probability * SAMPLES
+    if np.any(counts[expected == 0]):
+        return 0.0
+    rare = expected < 10  # in one cell
+    counts, expected = (np.append(x[~rare], x[rare].sum()) for x in (counts, expected))
+    counts, expected = counts[expected > 0], expected[expected > 0]
+    assert len(expected) > 4
+    return stats.chi2.sf(np.sum((counts - expected) ** 2 / expected), len(expected) - 1)
+
+
+FILTERS = [{"top_k": 3}, {"top_p": 0.7}, {"top_k": 3, "top_p": 0.85}]
+
+
+@pytest.mark.parametrize("filters", FILTERS)
+def test_texts_have_the_filtered_targets_distribution(sample, logits, filters):
+    decoding = Decoding(False, TEMPERATURE, **{"top_k": 0, "top_p": 1.0} | filters)
+    result = sample(decoding, WIDTH - 1)
+    assert p_value(result, logits, decoding) > 1e-4
+    assert p_value(result, logits, SAMPLING.replace(temperature=TEMPERATURE)) < 1e-9
+    assert 1.1 < np.mean(result.cycles) < 2.9  # neither always nor never accepted
+
+
+@pytest.mark.parametrize("broken", ["the target is not filtered", "the law is the unfiltered draft's"])
+def test_a_filter_on_one_side_is_noticed(monkeypatch, jit, networks, logits, broken):
+    decoding = Decoding(False, TEMPERATURE, top_p=0.8)
+    unfiltered = SAMPLING.replace(temperature=TEMPERATURE)
+    if broken.startswith("the target"):
+        monkeypatch.setattr(loop, "token_distribution", lambda x, _: token_distribution(x, unfiltered))
+    else:
+        inner = candidates.propose
+
+        def propose(x, *arguments, **options):
+            return inner(x, *arguments, **options)._replace(distribution=token_distribution(x, unfiltered))
+
+        monkeypatch.setattr("jaxspec.speculate.expansion.propose", propose)
+    assert p_value(sampler(jit, networks)(decoding, WIDTH - 1), logits, decoding) < 1e-6

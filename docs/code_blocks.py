@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import functools
 import importlib
 import io
 import itertools
@@ -157,8 +158,9 @@ def _leave_out(*_: object, **__: object) -> None:
 def _claim(_: object, command: str, config: object, **__: object) -> None:
     """In place of a run directory's constructor: all that the configuration names must exist."""
     from jaxspec.models import load_model
-    from jaxspec.runs.config import CommonConfig, TreeConfig
+    from jaxspec.settings import CommonConfig
     from jaxspec.speculate.drafts import make_draft
+    from jaxspec.studies import TreeConfig
     from jaxspec.studies.measured.setup import resolve_pricing
     from jaxspec.text import load_text
 
@@ -172,14 +174,14 @@ def _claim(_: object, command: str, config: object, **__: object) -> None:
     raise WorkLeftOut
 
 
-#: Where the work of a command begins, once its arguments are read.
+#: Where the work of a command begins, once its arguments are read: "module:name".
 _WORK: dict[str, Callable] = {
-    "jaxspec.runs.directory.RunDirectory.__init__": _claim,
-    "jaxspec.studies.predict.run._price": _leave_out,
-    "jaxspec.studies.pack.run._division": _leave_out,
-    "jaxspec.studies.pack.run.pack": _leave_out,
-    "jaxspec.studies.pack.run.unpack_container": _leave_out,
-    "jaxspec.studies.pack.inspection.inspect_file": _leave_out,
+    "jaxspec.runs.directory:RunDirectory.__init__": _claim,
+    "jaxspec.studies.predict.run:_price": _leave_out,
+    "jaxspec.studies.pack.run:_division": _leave_out,
+    "jaxspec.studies.pack.run:pack": _leave_out,
+    "jaxspec.studies.pack.run:unpack_container": _leave_out,
+    "jaxspec.studies.pack.inspection:inspect_file": _leave_out,
 }
 
 
@@ -194,8 +196,10 @@ def _check_jaxspec(arguments: list[str], output: str | None) -> None:
     printed, said = io.StringIO(), io.StringIO()
     with contextlib.ExitStack() as stack:
         for place, stub in _WORK.items():
-            importlib.import_module(re.sub(r"\.[A-Z_][\w.]*$|\.[a-z_]+$", "", place))
-            stack.enter_context(patch(place, stub))
+            module, _, name = place.partition(":")
+            *owners, last = name.split(".")
+            owner = functools.reduce(getattr, owners, importlib.import_module(module))
+            stack.enter_context(patch.object(owner, last, stub))
         stack.enter_context(contextlib.redirect_stdout(printed))
         stack.enter_context(contextlib.redirect_stderr(said))
         try:
@@ -255,7 +259,7 @@ def _written(text: str) -> Callable[[Path], object]:
 
 
 def _container(path: Path) -> None:
-    from jaxspec.studies.pack.run import PackConfig, pack_checkpoint
+    from jaxspec.studies import PackConfig, pack_checkpoint
 
     network = path.with_name("network-for-a-container")
     _small_network(network)

@@ -13,17 +13,21 @@ __all__ = ["check_figure_place", "check_file_place", "check_folder_place", "figu
 _FIGURES = ("png", "svg", "pdf")
 
 
-def check_file_place(path: str | Path, what: str) -> None:
+def check_file_place(path: str | Path, what: str, *, replace: bool = True) -> None:
     """Raises InputError if a file cannot be written there; makes nothing.
 
     Args:
         what: the option or argument that names the file.
+        replace: whether a file that is there may be replaced.
     """
     given, path = os.fspath(path), Path(path)
     if not path.name or given.endswith(os.sep) or os.path.isdir(path):
-        raise InputError(f"{what} {given!r} is a folder; give the name of a file")
+        there = "is there already and is a folder" if os.path.isdir(path) else "is a folder"
+        raise InputError(f"{what} {given!r} {there}; give the name of a file")
     if not os.path.lexists(path):
         _check_can_be_made(path, what)
+    elif not replace:
+        raise InputError(f"{what} {given!r} is there already; give another place, or --force to replace it")
     elif os.path.isfile(path):  # others, such as /dev/stdout, are written as they are
         _check_writable(path.parent, path, what)
 

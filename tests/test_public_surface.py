@@ -114,13 +114,19 @@ def packages(root: Path) -> list[str]:
     return sorted({path.parent.relative_to(root).as_posix().replace("/", ".") for path in sources(root, *LIBRARIES)})
 
 
+def with_lazy_imports(body: list[ast.stmt]) -> list[ast.stmt]:
+    """Statements of a module, and those under `if TYPE_CHECKING:`, where a lazy package says what its names are."""
+    lazy = [node for node in body if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"]
+    return [*body, *(inner for node in lazy for inner in node.body)]
+
+
 def explanation(root: Path, module: str, name: str) -> str | None:
     """The docstring of a name where it is defined, or the `#:` comment above a constant; imports are followed."""
     path = source_of(root, module)
     if path is None:
         return None
     text = path.read_text(encoding="utf-8")
-    for node in ast.parse(text).body:
+    for node in with_lazy_imports(ast.parse(text).body):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and node.name == name:
             return ast.get_docstring(node)
         if isinstance(node, ast.ImportFrom):

@@ -24,9 +24,10 @@ from hwmodels import catalog
 from jaxspec.compress import MAX_DRAFT_LENGTH, uniform_knobs
 from jaxspec.runs import Reporter, RunDirectory
 from jaxspec.speculate import GREEDY, decode_chains
-from jaxspec.speculate.drafts import self_draft
+from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies import TuneConfig
-from jaxspec.studies.measured.measuring import Measuring
+from jaxspec.studies.measured.hard_drafts import HardDrafts
+from jaxspec.studies.measured.work import begin_work
 
 
 def design_points() -> dict[str, Any]:
@@ -92,11 +93,12 @@ def acceptance() -> dict[str, Any]:
     config = TuneConfig(prompts=48, calibration_prompts=48)
     with tempfile.TemporaryDirectory() as folder:
         directory = RunDirectory("benchmark", config, inputs={}, out=folder)
-        run = Measuring(config, directory, Reporter())
+        run = begin_work(config, directory, Reporter())
+        drafts = HardDrafts(run, continuation_length(config.output_tokens))
         knobs = uniform_knobs(run.setup.scheme, run.setup.config)
-        run.measure(knobs)
-        ours = median_s(lambda: run.measure(knobs))
-        draft = self_draft(run.setup.config, run.draft_params(knobs), knobs)
+        drafts.measure(knobs)
+        ours = median_s(lambda: drafts.measure(knobs))
+        draft = drafts.ready(knobs)
 
         def decoded():
             return decode_chains(

@@ -22,8 +22,11 @@ from jaxspec.report.terminal import Table, new_console
 from jaxspec.runs import Reporter, RunDirectory
 from jaxspec.speculate import GREEDY, count_mismatches, decode_chains
 from jaxspec.speculate.drafts import self_draft
+from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies import TuneConfig, tune
-from jaxspec.studies.measured.measuring import Measuring
+from jaxspec.studies.measured.chains import ChainDecoding
+from jaxspec.studies.measured.hard_drafts import HardDrafts
+from jaxspec.studies.measured.work import begin_work
 
 DEVICES = ("rtx-4090", "jetson-agx-orin", "cassandra-npu")
 BARS = {"tuned_vs_grid": 1.06, "tuned_vs_uniform": 1.03, "tuned_vs_default": 1.12}
@@ -38,19 +41,21 @@ def tuned_rows(
         for temperature in (0.0, 1.0) if seed == seeds[0] else (0.0,):
             devices = tuple(all_devices if temperature == 0 else all_devices[:1])
             config = TuneConfig(device=devices, prompts=prompts, seed=seed, temperature=temperature)
-            entries, _ = tune(config, out=str(out / f"seed-{seed}-temperature-{temperature:g}"), reporter=reporter)
-            for entry in entries:
+            results, _ = tune(config, out=str(out / f"seed-{seed}-temperature-{temperature:g}"), reporter=reporter)
+            for result in results:
+                entry = result.plain()
+                tuned = result.configurations["tuned"]
                 gaps = {
-                    name: found["tokens_per_cycle_gap_in_standard_errors"]
-                    for name, found in entry["configurations"].items()
+                    name: found.tokens_per_cycle_gap_in_standard_errors.value
+                    for name, found in result.configurations.items()
                 }
                 rows.append(
                     {
                         "seed": seed,
                         "temperature": temperature,
-                        "device": entry["device"],
-                        "speedup_vs_bf16_ar": entry["configurations"]["tuned"]["speedup_vs_bf16_ar"],
-                        "speedup_vs_stored_ar": entry["configurations"]["tuned"]["speedup_vs_stored_ar"],
+                        "device": result.device,
+                        "speedup_vs_bf16_ar": tuned.speedup_vs_bf16_ar.value,
+                        "speedup_vs_stored_ar": tuned.speedup_vs_stored_ar.value,
                         "ratios": entry["ratios"],
                         "gap_in_standard_errors": gaps,
                         "lossless": entry["lossless"],
@@ -62,12 +67,14 @@ def tuned_rows(
 def equality_rows(prompts: int, out: Path, reporter: Reporter) -> list[dict[str, Any]]:
     """Greedy equality for drafts that no one would build."""
     config = TuneConfig(prompts=prompts)
-    run = Measuring(config, RunDirectory("tune", config, inputs={}, out=out / "equality", force=True), reporter)
-    reference = run.decode_autoregressively(GREEDY)
+    directory = RunDirectory("tune", config, inputs={}, out=out / "equality", force=True)
+    run = begin_work(config, directory, reporter)
+    hard = HardDrafts(run, continuation_length(config.output_tokens))
+    reference = ChainDecoding(hard).autoregressive(GREEDY)
     extreme = {spec.name: spec.high for spec in run.setup.scheme.knob_specs}
     pruned = uniform_knobs(run.setup.scheme, run.setup.config, extreme)
     random_draft = jax.tree.map(jnp.asarray, init_params(run.setup.config, jax.random.key(1)))
-    drafts = {"95 % pruned, 7 bits cut": run.draft_params(pruned), "random weights": random_draft}
+    drafts = {"95 % pruned, 7 bits cut": hard.params(pruned), "random weights": random_draft}
     rows = []
     for name, draft in drafts.items():
         counted = decode_chains(

@@ -1,4 +1,4 @@
-"""The command line: `jaxspec tune | evaluate | predict | pack | unpack | inspect | devices | models`."""
+"""The command line: studies from their registry, and `jaxspec unpack | inspect | devices | models`."""
 
 from jaxspec.cli.process import main
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import importlib
 import select
 import sys
 from typing import TextIO
@@ -11,17 +10,15 @@ from typing import TextIO
 import click
 
 from jaxspec.cli.process import INTERRUPTED, discard_output
+from jaxspec.cli.study_command import study_command
 from jaxspec.cli.usage import unknown_command, usage_line
 from jaxspec.errors import InputError
 from jaxspec.interruption import UNDER_WAY
+from jaxspec.studies.registry import STUDIES, find_study
+from jaxspec.studies.study import load_object
 
-_COMMANDS = {
-    "tune": "jaxspec.cli.tune",
-    "evaluate": "jaxspec.cli.evaluate",
-    "tree": "jaxspec.cli.tree",
-    "predict": "jaxspec.cli.predict",
-    "sweep": "jaxspec.cli.sweep",
-    "pack": "jaxspec.cli.containers",
+#: Commands that are no studies -> module of the same-named command.
+_OTHERS = {
     "unpack": "jaxspec.cli.containers",
     "inspect": "jaxspec.cli.containers",
     "devices": "jaxspec.cli.catalogs",
@@ -38,16 +35,16 @@ READER_LEFT = 141
 
 class _LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return [*STUDIES, *_OTHERS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
-            return None
-        return getattr(importlib.import_module(_COMMANDS[cmd_name]), cmd_name)
+        if cmd_name in STUDIES:
+            return study_command(find_study(cmd_name))
+        return load_object(f"{_OTHERS[cmd_name]}:{cmd_name}") if cmd_name in _OTHERS else None
 
     def resolve_command(self, ctx: click.Context, args: list[str]):
-        if args and args[0] not in _COMMANDS:
-            raise unknown_command(args[0], _COMMANDS, ctx)
+        if args and args[0] not in self.list_commands(ctx):
+            raise unknown_command(args[0], self.list_commands(ctx), ctx)
         return super().resolve_command(ctx, args)
 
 
@@ -65,7 +62,7 @@ def cli() -> None:
     jaxspec evaluate --weight-prune 0.3 --weight-cut-bits 5
     jaxspec tree --device rtx-4090,alveo-v80      the draft tree to verify, at every context length
     jaxspec pack DIR -o model.jspk                a lossless container with the draft inside; unpack, inspect
-    jaxspec devices                               what may stand behind --device
+    jaxspec devices                               names that --device takes, and their numbers
 
     Exit codes: 0 done ("no draft pays" is an answer), 1 our own bug, 2 bad input, 130 interrupted and resumable,
     141 nobody read the output to its end.

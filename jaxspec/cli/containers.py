@@ -1,57 +1,21 @@
-"""`jaxspec pack`, `jaxspec unpack` and `jaxspec inspect`."""
+"""`jaxspec unpack` and `jaxspec inspect`."""
 
 from __future__ import annotations
 
 import click
 
-from jaxspec.cli.options import (
-    config_option,
-    force_option,
-    json_option,
-    later,
-    out_option,
-    plot_option,
-    resolve,
-    settings_options,
-    write_json,
-)
+from jaxspec.cli.options import force_option, json_option, out_option, plot_option, write_json
 from jaxspec.errors import InputError
-from jaxspec.settings import PackConfig
 
 
-@click.command()
-@click.argument("checkpoint", required=False)
-@out_option("The container.", "<name of the checkpoint>.jspk here", "-o", check=later)
-@settings_options(PackConfig, without=("model",))
-@config_option
-@force_option("Replace a container that is there.")
-@json_option
-def pack(checkpoint, out, config_file, force, json_file, **flags) -> None:
-    """Pack CHECKPOINT (a safetensors file, a folder with one or with shards, or 'embedded', the default) into one file.
-
-    \b
-    jaxspec pack model.safetensors -o model.jspk --scheme huffman     smallest, decodes fastest
-    jaxspec pack DIR -o model.jspk                                    the target, and inside it a draft (cassandra1)
-    jaxspec pack DIR -o model.jspk --knobs runs/tune-.../result.json  the draft that was tuned
-    jaxspec tune --model model.jspk                                   containers open wherever a model is asked for
-
-    Lossless schemes restore every tensor bit for bit; each is decoded and compared before it counts as packed.
-    """
-    config = resolve(PackConfig, flags | {"model": checkpoint}, config_file)
-
-    from jaxspec.report.terminal import show
-    from jaxspec.studies.pack.report import tensor_table
-    from jaxspec.studies.pack.run import pack_checkpoint
-
-    summary = pack_checkpoint(config, out, force=force)
-    write_json(json_file, summary)
-    show(tensor_table(summary))
+def _later(path: str, what: str) -> None:
+    """No check of a place yet: unpacking knows more about what may be there."""
 
 
 @click.command()
 @click.argument("container", type=click.Path())
 @out_option(
-    "A folder, or a .safetensors file if one was packed.", "the folder <name of the container> here", "-o", check=later
+    "A folder, or a .safetensors file if one was packed.", "the folder <name of the container> here", "-o", check=_later
 )
 @force_option("Replace files that are there.")
 @json_option
@@ -85,11 +49,12 @@ def inspect(path, tensor, every, plot, json_file) -> None:
         raise InputError("--tensor shows one tensor and --all every one; leave one of them out")
     from jaxspec.report.save import save_figure
     from jaxspec.report.terminal import show
+    from jaxspec.studies.pack.figures import container_figure
     from jaxspec.studies.pack.inspection import inspect_file
-    from jaxspec.studies.pack.report import code_tables, container_figure, tensor_table
+    from jaxspec.studies.pack.report import code_tables, tensor_table
 
-    summary = inspect_file(path)
-    write_json(json_file, summary)
-    show(*(code_tables(summary, tensor) if tensor else [tensor_table(summary, every=every)]))
-    if plot and (figure := container_figure(summary)) is not None:
+    result = inspect_file(path)
+    write_json(json_file, result.plain())
+    show(*(code_tables(result, tensor) if tensor else [tensor_table(result, every=every)]))
+    if plot and (figure := container_figure(result)) is not None:
         save_figure(figure, plot)

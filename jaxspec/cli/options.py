@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,21 +12,19 @@ import click
 
 from jaxspec.errors import InputError
 from jaxspec.files import to_json, write_text
-from jaxspec.output_places import check_figure_place, check_file_place, check_folder_place
-from jaxspec.settings import QUICK, build_config, quick_settings, read_toml
+from jaxspec.output_places import check_figure_place, check_file_place
+from jaxspec.settings import build_config, quick_settings, read_layer
 from jaxspec.settings.base import ConfigType, Settings
 from jaxspec.settings.coercion import as_path
-from jaxspec.settings.fields import choices_of, default_text, hints, range_text, setting_of
+from jaxspec.settings.fields import choices_of, default_text, has_flag, hints, range_text, setting_of
 
 __all__ = [
     "config_option",
     "force_option",
     "json_option",
-    "later",
     "option_of",
     "out_option",
     "plot_option",
-    "print_notes",
     "quick_option",
     "resolve",
     "settings_options",
@@ -50,11 +48,11 @@ def option_of(kind: type[Settings], name: str) -> Callable[[Function], Function]
 
 
 def settings_options(kind: type[Settings], *, without: tuple[str, ...] = ()) -> Callable[[Function], Function]:
-    """An option for each setting, in the order of the fields."""
+    """An option for each setting but tables, in the order of the fields."""
 
     def decorate(function):
         for field in reversed(dataclasses.fields(kind)):
-            if field.name not in without:
+            if field.name not in without and has_flag(hints(kind)[field.name]):
                 function = option_of(kind, field.name)(function)
         return function
 
@@ -74,10 +72,6 @@ def _place(check: Callable[[str, str], None]) -> Callable[[click.Context, click.
     return callback
 
 
-def later(path: str, what: str) -> None:
-    """No check of a place yet: the command knows more about what may be there."""
-
-
 #: `--json FILE`, the same on every command.
 json_option = click.option(
     "--json",
@@ -90,30 +84,29 @@ json_option = click.option(
 config_option = click.option(
     "--config", "config_file", type=click.Path(), help="TOML file of settings; flags win over it."
 )
-#: `--quick`, with what it changes.
-quick_option = click.option(
-    "--quick",
-    is_flag=True,
-    help=f"Smaller run: {', '.join(f'{k} {v}' for k, v in QUICK.items())}, where the command has them.",
-)
+
+
+def quick_option(kind: type[Settings]) -> Callable[[Function], Function]:
+    """`--quick`, with what it changes."""
+    changed = ", ".join(f"{name} {value}" for name, value in quick_settings(kind).items())
+    return click.option("--quick", is_flag=True, help=f"Smaller run, with wider error bars: {changed}.")
 
 
 def out_option(
     what: str,
     default: str,
     *names: str,
-    required: bool = False,
-    check: Callable[[str, str], None] = check_folder_place,
+    check: Callable[[str, str], None],
 ) -> Callable[[Function], Function]:
     """`--out PATH`.
 
     Args:
         check: of the place.
-        default: what stands for it, in words; empty where it is required.
+        default: place used without it, in words.
         names: further names of the option.
     """
-    text = f"{what} [{'required' if required else f'default: {default}'}]"
-    return click.option("--out", *names, type=click.Path(), callback=_place(check), required=required, help=text)
+    text = f"{what} [default: {default}]"
+    return click.option("--out", *names, type=click.Path(), callback=_place(check), help=text)
 
 
 def plot_option(what: str) -> Callable[[Function], Function]:
@@ -123,7 +116,7 @@ def plot_option(what: str) -> Callable[[Function], Function]:
     )
 
 
-def force_option(what: str = "Start the run directory anew.") -> Callable[[Function], Function]:
+def force_option(what: str) -> Callable[[Function], Function]:
     """`--force`."""
     return click.option("--force", is_flag=True, help=what)
 
@@ -145,7 +138,7 @@ def resolve(
             if typing.get_args(names[name])[0] is not float and len(set(parts)) < len(parts):
                 twice = next(part for part in parts if parts.count(part) > 1)
                 click.echo(f"note: {name} {twice!r} came more than once and counts once", err=True)
-    return build_config(kind, defaults, read_toml(config_file) if config_file else {}, flags, given=given)
+    return build_config(kind, defaults, read_layer(config_file) if config_file else {}, flags, given=given)
 
 
 def write_json(path: str | None, result: Any) -> None:
@@ -155,12 +148,3 @@ def write_json(path: str | None, result: Any) -> None:
             write_text(Path(path), to_json(result))
         except OSError as error:
             raise InputError(f"--json {path!r} cannot be written ({error.strerror}); give another file") from error
-
-
-def print_notes(entries: Sequence[Mapping[str, Any]]) -> None:
-    """The lines under a command's tables that say what its times cannot know."""
-    from jaxspec.report.notes import note_lines
-    from jaxspec.report.terminal import say
-
-    for line in note_lines(entries):
-        say(line)

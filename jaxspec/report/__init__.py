@@ -1,6 +1,8 @@
-"""What a person sees of a run: a page, its figures, and tables for the terminal."""
+"""Pages, tables, formatting and style of figures that several studies share."""
 
-from jaxspec.report.html import report_html, write_report
+from jaxspec.report.page import Page, render_page, write_page
+from jaxspec.report.shown import Shown
 from jaxspec.report.table import tables
+from jaxspec.report.terminal import Table
 
-__all__ = ["report_html", "tables", "write_report"]
+__all__ = ["Page", "Shown", "Table", "render_page", "tables", "write_page"]

@@ -5,14 +5,15 @@ from __future__ import annotations
 from statistics import fmean
 from typing import Any
 
-from hwmodels import catalog
+from hwmodels import Architecture, catalog
+from hwmodels.analysis.sensitivity import leaf_names
 from hwmodels.catalog.calibrated import calibration_record
 from hwmodels.catalog.device_entries import DeviceEntry
 from hwmodels.compute.roofline import unit_of
 from hwmodels.device import MemoryTier
 from jaxspec.report.formatting import quantity
 
-__all__ = ["device_assumptions", "device_facts", "number_status"]
+__all__ = ["architecture_data", "device_assumptions", "device_facts", "number_status"]
 
 #: Where decoders sit, in words.
 _PLACES = {"l2": "between L2 cache and interconnect", "dma": "in the DMA", "array_edge": "at the array's edge"}
@@ -33,6 +34,24 @@ def device_facts(name: str) -> dict[str, Any]:
         if (value := _attribute(entry.device, field)) is not None
     }
     return {"device_title": entry.title, "device_data": data, "assumptions": device_assumptions(entry)}
+
+
+def architecture_data(name: str, architecture: Architecture) -> dict[str, dict[str, Any]]:
+    """The numbers of a priced architecture: field -> value, source, status.
+
+    Args:
+        name: of the catalog, "own", or the path of a Hugging Face config.json.
+    """
+    sources = catalog.architecture_sources(name) if name in catalog.architecture_names() else {}
+    other = "the network that ran" if name == "own" else f"{name}, or a default"
+    return {
+        field: {
+            "value": float(getattr(architecture, field)),
+            "source": sources.get(field, "default" if sources else other),
+            "status": number_status(sources.get(field, "")),
+        }
+        for field in leaf_names(architecture)
+    }
 
 
 def number_status(source: str) -> str:

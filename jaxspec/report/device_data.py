@@ -7,8 +7,10 @@ from typing import Any
 
 from hwmodels import catalog
 from jaxspec.report.assumptions import device_facts, number_status
-from jaxspec.report.entries import Entry, device_name, lookup, number
 from jaxspec.report.formatting import quantity
+from jaxspec.report.titles import device_name
+from jaxspec.results.network_results import MeasuredResult, PricedNumber
+from jaxspec.results.quantity import finite
 
 __all__ = ["DeviceNumber", "assumptions", "device_data", "device_rows"]
 
@@ -23,37 +25,35 @@ class DeviceNumber:
     status: str = "input"
 
 
-def device_data(entry: Entry) -> list[DeviceNumber]:
-    """The device's numbers: the entry's "device_data" (field -> value, source, status), else those of the catalog.
-
-    Empty for a device that neither knows.
-    """
-    given = _fact(entry, "device_data") or {}
-    found = [(field, number(data, "value"), data) for field, data in given.items()]
+def device_data(result: MeasuredResult) -> list[DeviceNumber]:
+    """The device's numbers: the result's own, else those of the catalog; empty for a device that neither knows."""
+    given = result.device_data
+    if given is None:
+        given = {name: PricedNumber(**number) for name, number in _catalog(result, "device_data", {}).items()}
     return [
         DeviceNumber(
             field,
             value,
-            source=str(lookup(data, "source") or "no source given"),
-            status=str(lookup(data, "status") or number_status(str(lookup(data, "source") or ""))),
+            source=str(number.source or "no source given"),
+            status=str(number.status or number_status(str(number.source or ""))),
         )
-        for field, value, data in found
-        if value is not None
+        for field, number in given.items()
+        if (value := finite(number.value)) is not None
     ]
 
 
-def device_rows(entry: Entry) -> list[tuple[str, str, str, str]]:
+def device_rows(result: MeasuredResult) -> list[tuple[str, str, str, str]]:
     """The device's numbers: field, value with its unit, status, source."""
-    return [(d.field, quantity(d.field, d.value), d.status, d.source) for d in device_data(entry)]
+    return [(d.field, quantity(d.field, d.value), d.status, d.source) for d in device_data(result)]
 
 
-def assumptions(entry: Entry) -> list[str]:
-    """What the device's times assume, in sentences: the entry's own, else those of the catalog's device."""
-    return [str(sentence) for sentence in _fact(entry, "assumptions") or []]
+def assumptions(result: MeasuredResult) -> list[str]:
+    """What the device's times assume, in sentences: the result's own, else those of the catalog's device."""
+    given = result.assumptions
+    return [str(sentence) for sentence in (_catalog(result, "assumptions", []) if given is None else given)]
 
 
-def _fact(entry: Entry, key: str) -> Any:
-    """What the entry says of its device, else what the catalog does; None for a device that neither knows."""
-    given = lookup(entry, key)
-    name = device_name(entry)
-    return device_facts(name)[key] if given is None and name in catalog.device_names() else given
+def _catalog(result: MeasuredResult, key: str, default: Any) -> Any:
+    """What the catalog says of the device."""
+    name = device_name(result)
+    return device_facts(name)[key] if name in catalog.device_names() else default

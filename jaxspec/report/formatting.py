@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hwmodels.numerics.units import GB, GIGA, KB, MB, MEGA, MICRO, MILLI, TB, TERA
-from jaxspec.report.entries import lookup, number
+from jaxspec.results.quantity import finite
 
 NOT_KNOWN = "n/a"
 
@@ -50,8 +50,8 @@ def knobs_in_words(knobs: Mapping[str, Any] | None, what: str) -> str:
     """
     if not knobs:
         return NOT_KNOWN
-    prune = _flat(lookup(knobs, f"{what}_prune"))
-    cut = _flat(lookup(knobs, f"{what}_cut_bits"))
+    prune = _flat(knobs.get(f"{what}_prune"))
+    cut = _flat(knobs.get(f"{what}_cut_bits"))
     if not prune or not cut:
         return NOT_KNOWN
     span_cut = _span(cut, ".3g")
@@ -64,7 +64,7 @@ def _flat(values: Any) -> list[float]:
         return [x for inner in values.values() for x in _flat(inner)]
     if isinstance(values, (list, tuple)):
         return [x for inner in values for x in _flat(inner)]
-    value = number(values)
+    value = finite(values)
     return [] if value is None else [value]
 
 

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Protocol
 
-__all__ = ["note_lines"]
+__all__ = ["Noted", "note_lines"]
 
 
-def note_lines(entries: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A line for each of the entries' `notes`, with the device that it is about; none twice.
+class Noted(Protocol):
+    """A result with notes; one of several devices names them itself, and has None for its device."""
 
-    Args:
-        entries: of result.json; the one of a sweep, which has several devices, names them itself.
-    """
+    @property
+    def device(self) -> str | None:
+        """Whom the notes are about."""
+        ...
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences for a reader."""
+        ...
+
+
+def note_lines(results: Sequence[Noted]) -> list[str]:
+    """A line for each note of the results, with the device that it is about; none twice."""
     lines = []
-    for entry in entries:
-        device = f" on {entry['device']}" if entry.get("device") else ""
-        lines += [f"note{device}: {note}" for note in entry.get("notes") or []]
+    for result in results:
+        device = f" on {result.device}" if result.device else ""
+        lines += [f"note{device}: {note}" for note in result.notes]
     return list(dict.fromkeys(lines))

@@ -7,15 +7,17 @@ import importlib.resources
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import jinja2
 from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
 from jaxspec.files import write_text
-from jaxspec.report.entries import STATUSES, Entry, architecture_title, device_name, device_title, lookup
 from jaxspec.report.svg import figure_svg, inline_svg
+from jaxspec.report.titles import architecture_title, device_name, device_title
+from jaxspec.results import STATUSES
+from jaxspec.results.network_results import MeasuredResult
 
 __all__ = ["Page", "render_page", "write_page"]
 
@@ -24,8 +26,11 @@ __all__ = ["Page", "render_page", "write_page"]
 COLUMNS_ACROSS = 6
 
 
+R = TypeVar("R", bound=MeasuredResult)
+
+
 @dataclasses.dataclass(frozen=True)
-class Page:
+class Page(Generic[R]):
     """What a command's page is made of.
 
     Attributes:
@@ -40,18 +45,18 @@ class Page:
 
     heading: str
     summary: tuple[str, ...]
-    section: Callable[[Entry], dict[str, Any]]
-    figures: Callable[[Entry], dict[str, Figure]]
+    section: Callable[[R], dict[str, Any]]
+    figures: Callable[[R], dict[str, Figure]]
     captions: Mapping[str, str]
     closing: str
     command: str
 
 
-def write_page(page: Page, entries: Sequence[Entry], out_dir: str | Path, *, config_toml: str | None = None) -> Path:
+def write_page(page: Page[R], results: Sequence[R], out_dir: str | Path, *, config_toml: str | None = None) -> Path:
     """Write `figures/<device>-<figure>.svg` and `report.html` into a directory; each file is whole or absent.
 
     Args:
-        entries: one per device, as in result.json.
+        results: one per device, as in result.json.
         out_dir: made where it does not exist.
         config_toml: the resolved configuration, shown in the report; that of `out_dir`/config.toml where it exists,
             unless given.
@@ -59,32 +64,32 @@ def write_page(page: Page, entries: Sequence[Entry], out_dir: str | Path, *, con
         The path of the page.
     """
     out_dir = Path(out_dir)
-    figures = _svgs(page, entries)
-    for slug, by_name in zip(_slugs(entries), figures):
+    figures = _svgs(page, results)
+    for slug, by_name in zip(_slugs(results), figures):
         for name, svg in by_name.items():
             write_text(out_dir / "figures" / f"{slug}-{name}.svg", svg)
     beside = out_dir / "config.toml"
     if config_toml is None and beside.is_file():
         config_toml = beside.read_text(encoding="utf-8")
     path = out_dir / "report.html"
-    write_text(path, _render(page, entries, figures, config_toml=config_toml))
+    write_text(path, _render(page, results, figures, config_toml=config_toml))
     return path
 
 
-def render_page(page: Page, entries: Sequence[Entry], *, config_toml: str | None = None) -> str:
+def render_page(page: Page[R], results: Sequence[R], *, config_toml: str | None = None) -> str:
     """The page as text; arguments as in `write_page`."""
-    return _render(page, entries, _svgs(page, entries), config_toml=config_toml)
+    return _render(page, results, _svgs(page, results), config_toml=config_toml)
 
 
-def _svgs(page: Page, entries: Sequence[Entry]) -> list[dict[str, str]]:
-    return [{name: figure_svg(figure) for name, figure in page.figures(entry).items()} for entry in entries]
+def _svgs(page: Page[R], results: Sequence[R]) -> list[dict[str, str]]:
+    return [{name: figure_svg(figure) for name, figure in page.figures(result).items()} for result in results]
 
 
-def _slugs(entries: Iterable[Entry]) -> list[str]:
+def _slugs(results: Iterable[MeasuredResult]) -> list[str]:
     """A name for each entry that is safe in file names and in ids, and unlike the others."""
     slugs: list[str] = []
-    for entry in entries:
-        base = re.sub(r"[^a-z0-9]+", "-", device_name(entry).lower()).strip("-") or "device"
+    for result in results:
+        base = re.sub(r"[^a-z0-9]+", "-", device_name(result).lower()).strip("-") or "device"
         slug, count = base, 1
         while slug in slugs:
             count += 1
@@ -94,24 +99,24 @@ def _slugs(entries: Iterable[Entry]) -> list[str]:
 
 
 def _render(
-    page: Page, entries: Sequence[Entry], figures: Sequence[Mapping[str, str]], *, config_toml: str | None
+    page: Page[R], results: Sequence[R], figures: Sequence[Mapping[str, str]], *, config_toml: str | None
 ) -> str:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     source = importlib.resources.files("jaxspec.report").joinpath("template.html.j2").read_text(encoding="utf-8")
     return environment.from_string(source).render(
-        title=", ".join(dict.fromkeys(f"{architecture_title(e)} on {device_title(e)}" for e in entries)) or "no device",
+        title=", ".join(dict.fromkeys(f"{architecture_title(e)} on {device_title(e)}" for e in results)) or "no device",
         heading=page.heading,
         summary=page.summary,
         closing=page.closing,
         statuses=STATUSES,
         columns_across=COLUMNS_ACROSS,
         sections=[
-            page.section(entry) | {"id": slug, "figures": _inline(slug, svgs, page.captions)}
-            for entry, slug, svgs in zip(entries, _slugs(entries), figures)
+            page.section(result) | {"id": slug, "figures": _inline(slug, svgs, page.captions)}
+            for result, slug, svgs in zip(results, _slugs(results), figures)
         ],
-        versions=_versions(entries),
+        versions=_versions(results),
         command=page.command,
         config_toml=config_toml,
     )
@@ -126,9 +131,9 @@ def _inline(slug: str, svgs: Mapping[str, str], captions: Mapping[str, str]) -> 
     return found
 
 
-def _versions(entries: Sequence[Entry]) -> list[tuple[str, str]]:
+def _versions(results: Sequence[MeasuredResult]) -> list[tuple[str, str]]:
     found: dict[str, list[str]] = {}
-    for entry in entries:
-        for name, version in (lookup(entry, "versions") or {}).items():
+    for result in results:
+        for name, version in result.versions.items():
             found.setdefault(str(name), []).append(str(version))
     return [(name, " / ".join(dict.fromkeys(values))) for name, values in sorted(found.items())]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 
-from jaxspec.report.entries import Entry, architecture_title, configurations, device_title, lookup, number
 from jaxspec.report.formatting import NOT_KNOWN, times
+from jaxspec.report.titles import architecture_title, configurations, device_title
+from jaxspec.results.network_results import Configuration, ConfigurationsResult
 
 #: Speedups come from float32; two that differ by less are equal.
 _TOLERANCE = 1e-6
 
 
 @dataclasses.dataclass(frozen=True)
-class Ratio:
+class SpeedRatio:
     """How much faster one configuration is than another, with its interval where one was computed."""
 
     value: float
@@ -33,18 +34,19 @@ class Ratio:
         return times(self.value) + (f" ({self.interval})" if self.interval else "")
 
 
-def ratio(entry: Entry, other: str) -> Ratio | None:
+def ratio(result: ConfigurationsResult, other: str) -> SpeedRatio | None:
     """Predicted speed of the tuned configuration over another's; from the speedups where the entry holds no ratio."""
-    given = lookup(entry, "ratios", f"tuned_vs_{other}")
-    value = number(given, "ratio")
-    if value is not None:
-        return Ratio(value, number(given, "low"), number(given, "high"))
-    tuned, others = (number(entry, "configurations", name, "speedup_vs_bf16_ar") for name in ("tuned", other))
-    return Ratio(tuned / others) if tuned is not None and others else None
+    given = result.ratios.get(f"tuned_vs_{other}")
+    if given is not None and given.ratio.number is not None:
+        return SpeedRatio(given.ratio.number, given.low.number, given.high.number)
+    tuned, others = (
+        result.configurations.get(name, Configuration()).speedup_vs_bf16_ar.number for name in ("tuned", other)
+    )
+    return SpeedRatio(tuned / others) if tuned is not None and others else None
 
 
 @dataclasses.dataclass(frozen=True)
-class Verdict:
+class Answer:
     """Whether to speculate at all.
 
     Attributes:
@@ -67,30 +69,30 @@ class Verdict:
         return self.best if self.pays else "none"
 
 
-def verdict(entry: Entry) -> Verdict:
+def verdict(result: ConfigurationsResult) -> Answer:
     """Compare the fastest draft with plain decoding of what is stored."""
     speedups, stored = {}, []
-    for name, configuration in configurations(entry).items():
-        speedup = number(configuration, "speedup_vs_bf16_ar")
+    for name, configuration in configurations(result).items():
+        speedup = configuration.speedup_vs_bf16_ar.number
         if speedup is None:
             continue
         speedups[name] = speedup
-        relative = number(configuration, "speedup_vs_stored_ar")
-        times_s = [number(configuration, "cycle", key) for key in ("ar_bf16_s", "ar_stored_s")]
-        if times_s[0] and times_s[1]:
-            stored.append(times_s[0] / times_s[1])
+        relative = configuration.speedup_vs_stored_ar.number
+        bf16_s, stored_s = configuration.cycle.ar_bf16_s.number, configuration.cycle.ar_stored_s.number
+        if bf16_s and stored_s:
+            stored.append(bf16_s / stored_s)
         elif relative:
             stored.append(speedup / relative)
     if not speedups:
-        return Verdict(best=None, speedup=None, stored_speedup=None, pays=False)
+        return Answer(best=None, speedup=None, stored_speedup=None, pays=False)
     best = max(speedups, key=lambda name: (speedups[name], name == "tuned"))
     bar = max([1.0, *stored]) * (1.0 + _TOLERANCE)
-    return Verdict(best, speedups[best], max(stored, default=None), pays=speedups[best] > bar)
+    return Answer(best, speedups[best], max(stored, default=None), pays=speedups[best] > bar)
 
 
-def headline(entry: Entry) -> str:
+def headline(result: ConfigurationsResult) -> str:
     """The device's answer in one or two plain sentences."""
-    where, answer = f"{architecture_title(entry)} on {device_title(entry)}", verdict(entry)
+    where, answer = f"{architecture_title(result)} on {device_title(result)}", verdict(result)
     if answer.speedup is None:
         return f"{where}: no speedup is known."
     if not answer.pays:
@@ -101,10 +103,10 @@ def headline(entry: Entry) -> str:
         if answer.stored_speedup is None:
             return sentence + "."
         return f"{sentence}; plain decoding of a stored format reaches {times(answer.stored_speedup)}."
-    told = "tuned" if number(entry, "configurations", "tuned", "speedup_vs_bf16_ar") is not None else answer.best
-    speedup, stored = (
-        number(entry, "configurations", str(told), f"speedup_vs_{baseline}_ar") for baseline in ("bf16", "stored")
-    )
+    tuned = result.configurations.get("tuned", Configuration())
+    told = "tuned" if tuned.speedup_vs_bf16_ar.number is not None else str(answer.best)
+    speedup = result.configurations[told].speedup_vs_bf16_ar.number
+    stored = result.configurations[told].speedup_vs_stored_ar.number
     sentence = (
         f"{where}: the {told} draft is predicted to decode {times(speedup)} as fast as 16-bit autoregressive decoding"
     )
@@ -113,7 +115,7 @@ def headline(entry: Entry) -> str:
     if told != "tuned":
         return sentence + "."
     named = {"grid": "the best grid point", "default": "the default"}
-    compared = {name: found for name in named if (found := ratio(entry, name)) is not None}
+    compared = {name: found for name in named if (found := ratio(result, name)) is not None}
     parts = [
         f"{found} the speed of {named[name]}{'' if found.clear else ', which is no clear difference'}"
         for name, found in compared.items()

@@ -6,6 +6,7 @@ import fcntl
 import json
 import shutil
 import tomllib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -14,15 +15,12 @@ from jaxspec.files import to_json, write_text
 from jaxspec.interruption import UNDER_WAY
 from jaxspec.output_places import check_folder_place
 from jaxspec.partial_files import remove_leftovers
-from jaxspec.runs.config import config_hash, read_toml, to_toml
 from jaxspec.runs.inputs import changed_inputs, unrecorded_inputs
-from jaxspec.settings import Settings
+from jaxspec.settings.base import Settings
+from jaxspec.settings.toml import config_hash, read_toml, to_toml
 
-#: Everything a run ever writes; `--force` removes these and nothing else.
-_CONTENTS = (
-    *("config.toml", "inputs.json", "checkpoints", "metrics.jsonl", "result.json", "report.html", "figures"),
-    "sweep.parquet",
-)
+#: Files of every kind of run.
+_CONTENTS = ("config.toml", "inputs.json", "checkpoints", "metrics.jsonl", "result.json", "report.html", "figures")
 
 
 #: What Orbax calls a checkpoint until it is whole.
@@ -33,6 +31,7 @@ class RunDirectory:
     """One run's files.
 
     Attributes:
+        inputs: digests of the files that the configuration names.
         unrecorded: files that the configuration names and an earlier version began the run without a digest of.
 
     Raises:
@@ -48,6 +47,8 @@ class RunDirectory:
         out: str | Path | None = None,
         force: bool = False,
         begin: bool = True,
+        contents: Collection[str] = (),
+        resumes: bool = True,
     ):
         """Open or create.
 
@@ -57,10 +58,13 @@ class RunDirectory:
             force: start anew.
             begin: now; otherwise everything about the directory is checked, but nothing is written or removed until
                 `begin` is called.
+            contents: further files that the run writes; `force` removes these and those of every run, nothing else.
+            resumes: whether the same command goes on where a killed one stopped; otherwise it begins the run anew.
         """
         self.unrecorded: list[str] = []
         self.path = Path(out) if out is not None else Path("runs") / f"{command}-{config_hash(config)}"
-        self._command, self._config, self._inputs, self._force = command, config, inputs, force
+        self._config, self.inputs, self._force = config, inputs, force
+        self._contents, self._resumes = (*_CONTENTS, *contents), resumes
         self._lock: TextIO | None = None
         check_folder_place(self.path, "run directory")
         try:
@@ -87,19 +91,17 @@ class RunDirectory:
         self._check()
         self._remove_unfinished()
         write_text(self.path / "config.toml", to_toml(self._config))
-        if not (
-            self.path / "inputs.json"
-        ).exists():  # what an earlier version did not record, it does not get to know now
-            write_text(self.path / "inputs.json", to_json(self._inputs))
+        if not (self.path / "inputs.json").exists():  # a digest taken now would say nothing of what was read then
+            write_text(self.path / "inputs.json", to_json(self.inputs))
         UNDER_WAY.begin(self, self._remove_unfinished)
         UNDER_WAY.run(self._told)
 
     def _told(self) -> str:
-        """What holds of this run at any moment."""
+        """State of this run, at any moment."""
         if (self.path / "result.json").exists():
             return f"run directory {self.path} is finished, and the same command prints its result"
-        anew = "begins it anew" if self._command == "sweep" else "resumes it"
-        return f"run directory {self.path} keeps what is done, and the same command {anew}"
+        again = "resumes it" if self._resumes else "begins it anew"
+        return f"run directory {self.path} keeps what is done, and the same command {again}"
 
     def _hold(self) -> None:
         """Lock the directory, which is made if need be."""
@@ -131,7 +133,7 @@ class RunDirectory:
             self._lock.close()
 
     def _clear(self) -> None:
-        for name in _CONTENTS:
+        for name in self._contents:
             target = self.path / name
             if target.is_dir():
                 shutil.rmtree(target)
@@ -160,18 +162,18 @@ class RunDirectory:
                     f"run directory {str(self.path)!r} belongs to another configuration (differs in "
                     f"{', '.join(differing)}); give another --out, or --force to start it anew"
                 )
-        elif foreign := [name for name in _CONTENTS if (self.path / name).exists()]:
+        elif foreign := [name for name in self._contents if (self.path / name).exists()]:
             raise InputError(
                 f"directory {str(self.path)!r} holds {', '.join(foreign)} but no config.toml; give another --out"
             )
         if inputs_file.exists():
             recorded = self._json(inputs_file)
-            if changed := changed_inputs(recorded, self._inputs):
+            if changed := changed_inputs(recorded, self.inputs):
                 raise InputError(
                     f"{', '.join(changed)} has changed since run directory {str(self.path)!r} was begun; "
                     "give another --out, or --force to start it anew"
                 )
-            self.unrecorded = unrecorded_inputs(recorded, self._inputs)
+            self.unrecorded = unrecorded_inputs(recorded, self.inputs)
 
     @property
     def checkpoints(self) -> Path:
@@ -195,6 +197,6 @@ class RunDirectory:
         """Replace metrics.jsonl, one object per line."""
         write_text(self.path / "metrics.jsonl", "".join(json.dumps(line, sort_keys=True) + "\n" for line in lines))
 
-    def write_result(self, entries: list[dict[str, Any]]) -> None:
+    def write_result(self, result: Any) -> None:
         """Write result.json; from then on the run counts as finished."""
-        write_text(self.path / "result.json", to_json(entries))
+        write_text(self.path / "result.json", to_json(result))

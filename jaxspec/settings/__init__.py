@@ -1,41 +1,29 @@
-"""Settings of all commands: types, defaults, limits and help, stated once and checked however a configuration is made.
+"""Mechanism of all configurations: types, defaults, limits and help, stated once and checked however one is made.
 
-Nothing here imports JAX, so that the command line refuses bad settings at once.
+Each study has a configuration of its own (`jaxspec.studies.<study>.config`). Nothing here imports JAX, so that the command
+line refuses bad settings at once.
 """
 
-from jaxspec.settings.base import Settings, build_config, expect, notes, refuse_unused
-from jaxspec.settings.commands import (
-    QUICK,
-    CommonConfig,
-    EvaluateConfig,
-    TreeConfig,
-    TuneConfig,
-    quick_settings,
-)
+from jaxspec.settings.base import Layer, Settings, build_config, expect, notes, quick_settings, refuse_unused
+from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.draft import knob_values
 from jaxspec.settings.draft_kinds import DRAFT_NAMES
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
-from jaxspec.settings.packing import PackConfig
-from jaxspec.settings.prediction import PredictConfig
-from jaxspec.settings.toml import config_hash, read_toml, to_toml
+from jaxspec.settings.toml import config_hash, read_layer, read_toml, to_toml
 
 __all__ = [
     "DRAFT_NAMES",
     "MAX_DRAFT_LENGTH",
-    "QUICK",
     "CommonConfig",
-    "EvaluateConfig",
-    "PackConfig",
-    "PredictConfig",
+    "Layer",
     "Settings",
-    "TreeConfig",
-    "TuneConfig",
     "build_config",
     "config_hash",
     "expect",
     "knob_values",
     "notes",
     "quick_settings",
+    "read_layer",
     "read_toml",
     "refuse_unused",
     "to_toml",

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from jaxspec.errors import InputError
 from jaxspec.settings.coercion import coerce, shown
-from jaxspec.settings.fields import hints, setting_of
+from jaxspec.settings.fields import hints, key_of, setting_of
 from jaxspec.suggestions import hint
 
-__all__ = ["ConfigType", "Settings", "Unused", "build_config", "expect", "notes", "refuse_unused"]
+__all__ = [
+    "ConfigType",
+    "Layer",
+    "Settings",
+    "Unused",
+    "build_config",
+    "expect",
+    "notes",
+    "quick_settings",
+    "refuse_unused",
+]
 
 
 class Unused(NamedTuple):
@@ -19,13 +30,20 @@ class Unused(NamedTuple):
 
     Attributes:
         names: of those settings.
-        reason: of a configuration, why, in words; None where they are read.
+        reason: why a configuration does not read them, in words; None where it does.
         refused: whether giving one is bad input; otherwise the user is told.
     """
 
     names: tuple[str, ...]
     reason: Callable[[Any], str | None]
     refused: bool = True
+
+
+class Layer(NamedTuple):
+    """Settings by key, and the file that they come from, which messages about them name."""
+
+    values: Mapping[str, Any]
+    source: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,11 +56,13 @@ class Settings:
 
     #: Which settings go unread, and when.
     unused: ClassVar[tuple[Unused, ...]] = ()
+    #: Of a configuration within another: what to give in its place, for messages.
+    form: ClassVar[str] = "give a table of settings"
 
     def __post_init__(self):
         types = hints(type(self))
         for field in dataclasses.fields(self):
-            value = coerce(field.name, getattr(self, field.name), types[field.name], setting_of(field))
+            value = coerce(key_of(field), getattr(self, field.name), types[field.name], setting_of(field))
             object.__setattr__(self, field.name, value)
         refuse_unused(self)
 
@@ -79,7 +99,7 @@ def refuse_unused(config: Settings, given: Collection[str] | None = None) -> Non
 
 
 def notes(config: Settings, given: Collection[str] | None = None) -> list[str]:
-    """What a user should know about settings that have no effect, and are no mistake; one line each."""
+    """Lines about settings that have no effect and are not mistakes."""
     return _unread(config, given, refused=False)
 
 
@@ -94,29 +114,50 @@ def expect(kind: type[ConfigType], config: Any) -> ConfigType:
     return config
 
 
-def build_config(kind: type[ConfigType], *layers: dict[str, Any], given: Collection[str] = ()) -> ConfigType:
+def quick_settings(kind: type[Settings]) -> dict[str, Any]:
+    """Settings that `--quick` changes: build_config(TuneConfig, quick_settings(TuneConfig), ...)."""
+    found = {key_of(field): setting_of(field).quick for field in dataclasses.fields(kind)}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def build_config(kind: type[ConfigType], *layers: Mapping[str, Any] | Layer, given: Collection[str] = ()) -> ConfigType:
     """A configuration from layers of settings, later ones winning; keys with the value None are not set.
 
     Args:
         given: names that were given on purpose, as flags are, even if they are equal to the default.
     Raises:
-        InputError: an unknown key, a wrong type, a value out of range, settings that exclude one another.
+        InputError: an unknown key, a wrong type, a value out of range, settings that exclude one another. What is wrong with
+            the settings of a file names the file.
     """
-    known = hints(kind)
+    fields, types = {key_of(field): field for field in dataclasses.fields(kind)}, hints(kind)
     settings: dict[str, Any] = {}
-    for layer in layers:
-        for key, value in layer.items():
-            if key not in known:
-                raise InputError(f"unknown setting {shown(key)}{hint(key, sorted(known), list_all=False)}")
-            if value is not None:
-                settings[key] = value
-    missing = [f.name for f in dataclasses.fields(kind) if f.name not in settings and _required(f)]
+    sources: dict[str, str] = {}
+    for values, source in (layer if isinstance(layer, Layer) else Layer(layer) for layer in layers):
+        with _named(source):
+            for key, value in values.items():
+                if key not in fields:
+                    raise InputError(f"unknown setting {shown(key)}{hint(key, sorted(fields), list_all=False)}")
+                if value is not None:
+                    field = fields[key]
+                    settings[field.name] = coerce(key, value, types[field.name], setting_of(field))
+                    sources[field.name] = source
+    missing = [key for key, field in fields.items() if field.name not in settings and _required(field)]
     if missing:
         raise InputError(f"{', '.join(missing)} must be given; nothing stands for it")
-    config = kind(**settings)
+    with _named(next(iter(sources.values())) if len(set(sources.values())) == 1 else ""):
+        config = kind(**settings)
     if given:
         refuse_unused(config, given)
     return config
+
+
+@contextlib.contextmanager
+def _named(source: str) -> Iterator[None]:
+    """Bad input within the block is told with the file that it comes from."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{source}: {error}" if source else str(error)) from error
 
 
 def _required(field: dataclasses.Field) -> bool:

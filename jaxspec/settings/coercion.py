@@ -1,7 +1,8 @@
-"""A value that somebody gave, in the type of its field, or one line that says why it cannot be."""
+"""Bring a value that somebody gave to the type of its field, or say in one line why that is not possible."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import numbers
 import operator
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from jaxspec.errors import InputError
-from jaxspec.settings.fields import Setting, choices_of, range_text
+from jaxspec.settings.fields import Setting, choices_of, key_of, range_text
 from jaxspec.suggestions import hint
 
 __all__ = ["as_path", "as_text", "coerce", "plain_number", "shown"]
@@ -37,9 +38,10 @@ def coerce(name: str, value: Any, annotation: Any, given: Setting = Setting()) -
     Texts may come as paths, one name instead of several, several separated by commas, and numbers from NumPy or JAX.
 
     Args:
-        name: of the field, for messages.
-        annotation: str, int, float, a Literal of texts, a tuple of one of them, dict, or any of them or None.
-        given: limits and a further check.
+        name: path of the field, for messages, as in "axes.workload.batch".
+        annotation: str, int, float, a Literal of texts, a tuple or list of one of them, a table of them by name (dict), another
+            configuration, or a union of these or None: of two forms, the configuration is taken for a table.
+        given: limits and a further check; those of a table or list hold for each number of it.
     Raises:
         InputError: the value has another type, is not one of the allowed texts, or lies outside the limits; NaN and
             infinities are outside everywhere.
@@ -53,16 +55,21 @@ def coerce(name: str, value: Any, annotation: Any, given: Setting = Setting()) -
 def _coerce(name: str, value: Any, annotation: Any, given: Setting) -> Any:
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (types.UnionType, typing.Union):
-        inner = next(argument for argument in arguments if argument is not type(None))
-        return None if value is None else _coerce(name, value, inner, given)
+        if value is None and type(None) in arguments:
+            return None
+        return _coerce(name, value, _form_for(value, arguments), given)
+    if dataclasses.is_dataclass(annotation):
+        return _nested(name, value, annotation)
     if choices := choices_of(annotation):
         return _choice(name, value, choices)
     if origin is tuple:
         return _several(name, value, arguments[0], given)
+    if origin is list:
+        return _list(name, value, arguments[0], given)
     if annotation is dict or origin is dict:
-        if not isinstance(value, Mapping):
-            raise InputError(f"{name} is {shown(value)}; it must be a table of names and values")
-        return dict(value)
+        return _table(name, value, arguments[1] if arguments else Any, given)
+    if annotation is Any:
+        return value
     if annotation is str:
         text = as_text(name, value)
         if not text and given.check is None:  # a check of its own knows better what is allowed
@@ -70,8 +77,48 @@ def _coerce(name: str, value: Any, annotation: Any, given: Setting) -> Any:
         return text
     number = _number(value, annotation)
     if number is None:
-        raise InputError(f"{name} is {shown(value)}; it must be of type {annotation.__name__}")
+        raise InputError(f"{name} is {shown(value)}; it must be {_kind_of_number(annotation, given)}")
     return _limited(name, number, given)
+
+
+def _form_for(value: Any, forms: tuple[Any, ...]) -> Any:
+    """The one of several forms that a value is meant to have."""
+    given = [form for form in forms if form is not type(None)]
+    tables = [form for form in given if dataclasses.is_dataclass(form)]
+    others = [form for form in given if form not in tables]
+    is_table = isinstance(value, Mapping) or dataclasses.is_dataclass(value)
+    return next(iter(tables if (tables and is_table) or not others else others))
+
+
+def _nested(name: str, value: Any, kind: Any) -> Any:
+    """A configuration within another, from a table; its messages begin with its path."""
+    if isinstance(value, kind):
+        return value
+    fields = {key_of(field): field for field in dataclasses.fields(kind)}
+    missing = dataclasses.MISSING
+    needed = {key for key, field in fields.items() if (field.default, field.default_factory) == (missing, missing)}
+    if not isinstance(value, Mapping) or not needed <= set(value) <= set(fields):
+        raise InputError(f"{name} is {shown(value)}; {kind.form}")
+    try:
+        return kind(**{fields[key].name: item for key, item in value.items()})
+    except InputError as error:
+        raise InputError(f"{name}.{error}") from error
+
+
+def _table(name: str, value: Any, inner: Any, given: Setting) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InputError(f"{name} is {shown(value)}; it must be a table of names and values")
+    return {as_text(name, key): _coerce(f"{name}.{key}", item, inner, given) for key, item in value.items()}
+
+
+def _list(name: str, value: Any, inner: Any, given: Setting) -> list[Any]:
+    """Values in their order, repeated ones too."""
+    items = None if isinstance(value, str) else _items(value)
+    if items is None or not isinstance(value, Iterable):
+        raise InputError(f"{name} is {shown(value)}; {given.form or 'give a list'}")
+    if not items:
+        raise InputError(f"{name} is empty; give at least one value")
+    return [_coerce(name, item, inner, given) for item in items]
 
 
 def as_text(name: str, value: Any) -> str:
@@ -127,7 +174,7 @@ def _several(name: str, value: Any, inner: Any, given: Setting) -> tuple:
 
 
 def _items(value: Any) -> list[Any]:
-    """What a value that stands for several holds; nothing where it cannot."""
+    """The items of a value that stands for several; empty where it cannot."""
     if isinstance(value, str):
         return [part.strip() for part in value.split(",")]
     if hasattr(value, "ndim") and hasattr(value, "tolist"):
@@ -169,7 +216,20 @@ def _number(value: Any, kind: type, *, text: bool = False) -> Any:
         return math.inf if number > 0 else -math.inf
 
 
+def _kind_of_number(kind: type, given: Setting) -> str:
+    """What a value must be, where it is no number at all."""
+    return _any_size(given) if given.sizes is not None else f"of type {kind.__name__}"
+
+
+def _any_size(given: Setting) -> str:
+    low, high = given.sizes or (0.0, math.inf)
+    return f"a finite number, 0 or of size {low:g} to {high:g}"
+
+
 def _limited(name: str, number: Any, given: Setting, *, several: bool = False) -> Any:
+    # Comparisons work with integers of any size, and are false for NaN.
+    if given.sizes is not None and not (number == 0 or given.sizes[0] <= abs(number) <= given.sizes[1]):
+        raise InputError(f"{name} is {shown(number)}; it must be {_any_size(given)}")
     low = -math.inf if given.low is None else given.low
     high = math.inf if given.high is None else given.high
     within = low < number <= high if given.above else low <= number <= high

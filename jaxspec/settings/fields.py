@@ -1,4 +1,4 @@
-"""What a field of a configuration is: its help, limits and default, stated once, for checks and for the command line."""
+"""Help, limits and default of a configuration's fields, stated once for checks and for the command line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,18 @@ import typing
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
-__all__ = ["Setting", "choices_of", "default_text", "hints", "range_text", "same_as", "setting", "setting_of"]
+__all__ = [
+    "Setting",
+    "choices_of",
+    "default_text",
+    "has_flag",
+    "hints",
+    "key_of",
+    "range_text",
+    "same_as",
+    "setting",
+    "setting_of",
+]
 
 _KEY = "setting"
 
@@ -22,6 +33,10 @@ class Setting(NamedTuple):
         above: the number must be more than `low`.
         unset: what no value stands for, in words, where the default is None.
         check: further test of the value in its type; raises InputError.
+        form: for values of another form than the type's, what to give instead.
+        sizes: smallest and largest absolute value of a number that is not 0; TOML's integers have no bound.
+        key: name in a file, where it cannot be that of the field.
+        quick: value under `--quick`; None: the default.
     """
 
     help: str = ""
@@ -30,11 +45,22 @@ class Setting(NamedTuple):
     above: bool = False
     unset: str = ""
     check: Callable[[Any], None] | None = None
+    form: str = ""
+    sizes: tuple[float, float] | None = None
+    key: str = ""
+    quick: Any = None
 
 
 def setting(default: Any, help: str, *, low: float | None = None, high: float | None = None, **more: Any) -> Any:  # noqa: A002
-    """A dataclass field that knows its help and limits; see `Setting`."""
-    return dataclasses.field(default=default, metadata={_KEY: Setting(help, low, high, **more)})
+    """A dataclass field that knows its help and limits; see `Setting`.
+
+    Args:
+        default: its value; a function that makes it, where it can be changed (a table); `dataclasses.MISSING`: none.
+    """
+    metadata = {_KEY: Setting(help, low, high, **more)}
+    if callable(default):
+        return dataclasses.field(default_factory=default, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def same_as(kind: type, name: str, help: str | None = None) -> Any:  # noqa: A002
@@ -45,8 +71,22 @@ def same_as(kind: type, name: str, help: str | None = None) -> Any:  # noqa: A00
 
 
 def setting_of(field: dataclasses.Field) -> Setting:
-    """What a field says of itself; of a field that says nothing, nothing."""
+    """Help and limits of a field; those of a field without any are empty."""
     return field.metadata.get(_KEY, Setting())
+
+
+def key_of(field: dataclasses.Field) -> str:
+    """Name of a field in files and messages."""
+    return setting_of(field).key or field.name
+
+
+def has_flag(annotation: Any) -> bool:
+    """Whether a field can be given on a command line: a table cannot."""
+    return (
+        annotation is not dict
+        and typing.get_origin(annotation) is not dict
+        and not dataclasses.is_dataclass(annotation)
+    )
 
 
 @functools.cache

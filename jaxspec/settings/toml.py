@@ -11,9 +11,11 @@ from typing import Any
 import tomli_w
 
 from jaxspec.errors import InputError
+from jaxspec.settings.base import Layer
 from jaxspec.settings.coercion import as_path
+from jaxspec.settings.fields import key_of
 
-__all__ = ["config_hash", "read_toml", "to_toml"]
+__all__ = ["config_hash", "read_layer", "read_toml", "to_toml"]
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
@@ -35,10 +37,28 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         raise InputError(f"configuration {shown} is not valid TOML ({error}); fix the file") from error
 
 
+def read_layer(path: str | Path) -> Layer:
+    """Settings of a TOML file, for `build_config`.
+
+    Raises:
+        InputError: missing, unreadable, or not TOML.
+    """
+    return Layer(read_toml(path), str(path))
+
+
 def to_toml(config: Any) -> str:
     """A complete configuration, any dataclass of settings; those without a value are left out."""
-    settings = {key: value for key, value in dataclasses.asdict(config).items() if value is not None}
-    return tomli_w.dumps(settings)
+    return tomli_w.dumps(_plain(config))
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses as tables by the names that their fields have in files."""
+    if dataclasses.is_dataclass(value):
+        found = {key_of(field): getattr(value, field.name) for field in dataclasses.fields(value)}
+        return {key: _plain(item) for key, item in found.items() if item is not None}
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return list(value) if isinstance(value, tuple) else value
 
 
 def config_hash(config: Any) -> str:

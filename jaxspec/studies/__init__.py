@@ -1,15 +1,29 @@
-"""What users ask for, a package each: `tune(TuneConfig(...))`, `evaluate`, `search_tree`, `predict`, `sweep`, ..."""
+"""What users ask for, a package each: `tune(TuneConfig(...))`, `evaluate`, `search_tree`, `predict`, `sweep`, ...
 
-from jaxspec.runs.config import EvaluateConfig, TreeConfig, TuneConfig
-from jaxspec.settings import PackConfig, PredictConfig
-from jaxspec.studies.evaluate.run import evaluate
-from jaxspec.studies.pack.inspection import inspect_file
-from jaxspec.studies.pack.run import pack_checkpoint, unpack_container
-from jaxspec.studies.predict.run import predict
-from jaxspec.studies.sweep.config import SweepConfig, read_sweep_config
-from jaxspec.studies.sweep.run import read_sweep, sweep
-from jaxspec.studies.tree.run import search_tree
-from jaxspec.studies.tune.run import tune
+Names are imported when they are first used, so that settings do not load JAX.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jaxspec.studies.evaluate.config import EvaluateConfig
+    from jaxspec.studies.evaluate.run import evaluate
+    from jaxspec.studies.pack.config import PackConfig
+    from jaxspec.studies.pack.inspection import inspect_file
+    from jaxspec.studies.pack.run import pack_checkpoint, unpack_container
+    from jaxspec.studies.predict.config import PredictConfig
+    from jaxspec.studies.predict.run import predict
+    from jaxspec.studies.sweep.config import SweepConfig, read_sweep_config
+    from jaxspec.studies.sweep.run import read_sweep, sweep
+    from jaxspec.studies.tree.config import TreeConfig
+    from jaxspec.studies.tree.run import search_tree
+    from jaxspec.studies.tune.config import TuneConfig
+    from jaxspec.studies.tune.run import tune
 
 __all__ = [
     "EvaluateConfig",
@@ -29,3 +43,42 @@ __all__ = [
     "tune",
     "unpack_container",
 ]
+
+#: Module of each public name, below this package.
+_PLACES = {
+    "EvaluateConfig": "evaluate.config",
+    "PackConfig": "pack.config",
+    "PredictConfig": "predict.config",
+    "SweepConfig": "sweep.config",
+    "TreeConfig": "tree.config",
+    "TuneConfig": "tune.config",
+    "evaluate": "evaluate.run",
+    "inspect_file": "pack.inspection",
+    "pack_checkpoint": "pack.run",
+    "predict": "predict.run",
+    "read_sweep": "sweep.run",
+    "read_sweep_config": "sweep.config",
+    "search_tree": "tree.run",
+    "sweep": "sweep.run",
+    "tune": "tune.run",
+    "unpack_container": "pack.run",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"{__name__}.{_PLACES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+class _Package(types.ModuleType):
+    """This package, in which `tune` is the function, whether or not the folder of that name was imported first."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _PLACES and isinstance(value, types.ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

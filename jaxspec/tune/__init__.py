@@ -1,7 +1,7 @@
 """The objective that joins network and hardware, its gradient, and the grid it is compared with."""
 
 from jaxspec.tune.calibration import Calibration, calibrate, target_params
-from jaxspec.tune.gradient import AscentState, Goal, Plan, ascend, ascend_once
+from jaxspec.tune.gradient import Ascent, AscentState, Goal, ascend, ascend_once
 from jaxspec.tune.hard import best_length, grid_knobs, grid_points, measure_hard
 from jaxspec.tune.objective import (
     DraftMeasurement,
@@ -14,11 +14,11 @@ from jaxspec.tune.objective import (
 )
 
 __all__ = [
+    "Ascent",
     "AscentState",
     "Calibration",
     "DraftMeasurement",
     "Goal",
-    "Plan",
     "Pricing",
     "ascend",
     "ascend_once",

@@ -61,7 +61,7 @@ class Goal:
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class Ascent:
     """How to climb.
 
     Attributes:
@@ -122,15 +122,15 @@ def tie(gradient: Coordinates, scheme: Scheme) -> Coordinates:
     return gradient | {spec.name: tied(gradient[spec.name], spec.per) for spec in scheme.knob_specs}
 
 
-def learning_rate_at(step: int, plan: Plan) -> float:
+def learning_rate_at(step: int, ascent: Ascent) -> float:
     """Cosine decay to a tenth."""
-    return float(np.asarray(optax.cosine_decay_schedule(plan.learning_rate, plan.steps, alpha=0.1)(step)))
+    return float(np.asarray(optax.cosine_decay_schedule(ascent.learning_rate, ascent.steps, alpha=0.1)(step)))
 
 
-def temperature_at(step: int, plan: Plan) -> float:
+def temperature_at(step: int, ascent: Ascent) -> float:
     """Geometric from the first to the last temperature."""
     first, last = _TEMPERATURES
-    return first * (last / first) ** (step / max(plan.steps - 1, 1))
+    return first * (last / first) ** (step / max(ascent.steps - 1, 1))
 
 
 def objective_value(
@@ -200,7 +200,7 @@ def ascend(
     pricing: Pricing,
     start: Knobs,
     goal: Goal,
-    plan: Plan,
+    ascent: Ascent,
     *,
     manager: ocp.CheckpointManager | None = None,
     on_step: Callable[[int, float], None] = lambda step, speedup: None,
@@ -215,17 +215,17 @@ def ascend(
     """
     coordinates = to_coordinates(start)
     state = AscentState(coordinates=coordinates, opt_state=_ADAM.init(coordinates), step=jnp.asarray(0))
-    history = np.zeros((plan.steps, len(HISTORY)), np.float32)
+    history = np.zeros((ascent.steps, len(HISTORY)), np.float32)
     if manager is not None and manager.latest_step() is not None:
         abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, {"state": state, "history": history})
         restored = manager.restore(manager.latest_step(), args=ocp.args.StandardRestore(abstract))
         state, history = cast(AscentState, restored["state"]), np.array(restored["history"])
-    tied, seed = jnp.asarray(plan.tied), jnp.asarray(plan.seed)
-    for step in range(int(state.step), plan.steps):
-        rate, temperature = jnp.asarray(learning_rate_at(step, plan)), jnp.asarray(temperature_at(step, plan))
+    tied, seed = jnp.asarray(ascent.tied), jnp.asarray(ascent.seed)
+    for step in range(int(state.step), ascent.steps):
+        rate, temperature = jnp.asarray(learning_rate_at(step, ascent)), jnp.asarray(temperature_at(step, ascent))
         state, row = ascend_once(state, calibration, pricing, seed, rate, temperature, tied, goal, start.scheme)
         history[step] = row
         on_step(step + 1, float(history[step, HISTORY.index("speedup")]))
-        if manager is not None and (step + 1) % _CHECKPOINT_EVERY == 0 and step + 1 < plan.steps:
+        if manager is not None and (step + 1) % _CHECKPOINT_EVERY == 0 and step + 1 < ascent.steps:
             manager.save(step + 1, args=ocp.args.StandardSave({"state": state, "history": history}))
     return from_coordinates(state.coordinates, start.scheme), history

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
+from made_results import make_entry, make_metrics  # noqa: F401 - fixtures
 
 from jaxspec.models.decoder import abstract_params
 

@@ -1,6 +1,7 @@
 """Places for results are refused before the work."""
 
 import os
+from functools import partial
 
 import pytest
 
@@ -30,6 +31,7 @@ def test_places_that_can_be_written(tmp_path):
     ("check", "place", "words"),
     [
         (check_file_place, "folder", "is a folder"),
+        (partial(check_file_place, replace=False), "file", "is there already"),
         (check_file_place, "new/", "is a folder"),
         (check_file_place, "", "is a folder"),
         (check_file_place, "file/below.json", "Not a directory"),

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from jaxspec.compress import Knobs, Scheme, knobs_from_json, uniform_knobs
 from jaxspec.errors import InputError
 from jaxspec.models.config import DecoderConfig
-from jaxspec.runs.config import EvaluateConfig
+from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect, knob_values
-from jaxspec.studies.measured.measuring import Measuring, carry_out
+from jaxspec.speculate.proof import continuation_length
+from jaxspec.studies.evaluate.config import EvaluateConfig
+from jaxspec.studies.evaluate.result import EvaluateResult
+from jaxspec.studies.measured.chains import ChainDecoding
+from jaxspec.studies.measured.comparison import compare_configurations
+from jaxspec.studies.measured.hard_drafts import HardDrafts
+from jaxspec.studies.measured.work import begin_work
 
 
 def read_tuned_knobs(path: str, scheme: Scheme, config: DecoderConfig) -> Knobs:
@@ -38,23 +45,25 @@ def evaluate(
     out: str | None = None,
     force: bool = False,
     reporter: Reporter | None = None,
-) -> tuple[list[dict[str, Any]], RunDirectory]:
+) -> tuple[list[EvaluateResult], RunDirectory]:
     """Measure one draft for every device of the configuration.
 
     Returns:
-        Entries like those of `tune`, with the single configuration "given"; and the run directory.
+        One result per device, with the single configuration "given"; and the run directory.
     Raises:
         InputError: bad input; nothing is lost.
     """
 
     def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
-        run = Measuring(config, directory, reporter)
-        run.given = {"given": ("knobs", "draft_length")}
-        knobs = _given_knobs(config, run.setup.scheme, run.setup.config)
-        return lambda: [run.entry(device, {"given": knobs}, hero="given") for device in run.pricings]
+        work = begin_work(config, directory, reporter)
+        drafts = {"given": _given_knobs(config, work.setup.scheme, work.setup.config)}
+        decoding = ChainDecoding(HardDrafts(work, continuation_length(config.output_tokens)))
+        compare = partial(compare_configurations, EvaluateResult, decoding, drafts=drafts, hero="given", choices={})
+        return lambda: [compare(device).plain() for device in work.pricings]
 
     expect(EvaluateConfig, config)
-    return carry_out("evaluate", config, prepare, out=out, force=force, reporter=reporter)
+    found, directory = carry_out("evaluate", config, prepare, out=out, force=force, reporter=reporter)
+    return [EvaluateResult.from_plain(entry) for entry in found], directory
 
 
 def _given_knobs(config: EvaluateConfig, scheme: Scheme, network: DecoderConfig) -> Knobs:

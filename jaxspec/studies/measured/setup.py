@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from typing import Protocol
 
 import jax
 import numpy as np
@@ -15,13 +16,36 @@ from jaxspec.models.architecture import architecture_of
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.embedded import load_model
-from jaxspec.runs.config import CommonConfig
-from jaxspec.settings import PredictConfig
+from jaxspec.settings import CommonConfig
 from jaxspec.speculate.proof import continuation_length
 from jaxspec.speculate.sampling import Decoding
-from jaxspec.text import TextSplit, load_text, windows
+from jaxspec.text import TextSplit, check_text, load_text, windows
 from jaxspec.tune.calibration import target_params
 from jaxspec.tune.objective import Pricing
+
+
+class PricedConfig(Protocol):
+    """Settings that say what is priced."""
+
+    @property
+    def architecture(self) -> str:
+        """Catalog name, config.json, or "own"."""
+        ...
+
+    @property
+    def batch(self) -> int:
+        """Sequences decoded together."""
+        ...
+
+    @property
+    def context(self) -> int:
+        """Cached tokens per sequence."""
+        ...
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens of a prompt."""
+        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,8 +83,9 @@ def make_setup(config: CommonConfig) -> Setup:
     Raises:
         InputError: anything missing, malformed or too small.
     """
-    loaded = load_model(config.model)
     needed = _window_tokens(config)
+    check_text(config.text, needed)  # before a network that may take minutes to load
+    loaded = load_model(config.model)
     text = load_text(config.text, loaded.tokenizer, needed=needed)
     dtypes = {str(np.asarray(leaf).dtype) for leaf in jax.tree.leaves(loaded.params)}
     notes = []
@@ -106,7 +131,7 @@ def resolve_architecture(name: str, own: DecoderConfig | None) -> Architecture:
         raise InputError(str(error)) from error
 
 
-def resolve_pricing(config: CommonConfig | PredictConfig, device: str, own: DecoderConfig | None) -> Pricing:
+def resolve_pricing(config: PricedConfig, device: str, own: DecoderConfig | None) -> Pricing:
     """Device (catalog name or TOML file), architecture and workload.
 
     Raises:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,13 +16,13 @@ from jaxspec.formats.container.schemes import CODECS
 from jaxspec.formats.container.tensors import CHUNK_ELEMENTS, NAMED_FIELDS
 from jaxspec.formats.entropy import counted_entropy_bits
 from jaxspec.models.embedded import EMBEDDED_NAME, embedded_directory
+from jaxspec.results import measured
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings.coercion import as_path
+from jaxspec.studies.pack.result import PackResult, TensorResult, WholeTensor
 
-SCHEMA_VERSION = 1
 
-
-def inspect_file(path: str | Path, *, reporter: Reporter | None = None) -> dict[str, Any]:
+def inspect_file(path: str | Path, *, reporter: Reporter | None = None) -> PackResult:
     """Describe a container, or a checkpoint that could become one, with the entropies of every tensor.
 
     Returns:
@@ -34,28 +35,28 @@ def inspect_file(path: str | Path, *, reporter: Reporter | None = None) -> dict[
     path = str(embedded_directory()) if path == EMBEDDED_NAME else path
     if path.endswith(SUFFIX) and not Path(path).is_dir():
         with Container(path) as container:
-            summary = describe(container)
+            found = describe(container)
+            tensors = []
             with reporter.bar(f"reading {Path(path).name}, tensors", len(container.tensors)) as bar:
-                for entry in summary["tensors"]:
-                    form = container.tensors[entry["name"]].form
-                    entry["entropy"] = entropies(form, container.chunks(entry["name"]))
-                    bar.advance(entry["name"])
-        return summary
+                for tensor in found.tensors:
+                    entropy = entropies(container.tensors[tensor.name].form, container.chunks(tensor.name))
+                    tensors.append(dataclasses.replace(tensor, entropy=entropy))
+                    bar.advance(tensor.name)
+        return dataclasses.replace(found, tensors=tensors)
     checkpoint = open_checkpoint(Path(path))
-    entries = []
+    tensors = []
     pairs = list(checkpoint.tensors())
     with reporter.bar(f"reading {Path(path).name}, tensors", len(pairs)) as bar:
         for file, form in pairs:
             starts = range(0, form.elements, CHUNK_ELEMENTS)
             chunks = (file.read(form, first, min(CHUNK_ELEMENTS, form.elements - first)) for first in starts)
-            entries.append(_form_entry(form) | {"entropy": entropies(form, chunks)})
+            tensors.append(TensorResult(**_form(form), entropy=entropies(form, chunks)))
             file.release()
             bar.advance(form.name)
-    total = sum(entry["bytes"] for entry in entries)
-    return {"schema_version": SCHEMA_VERSION, "checkpoint": path, "tensor_bytes": total, "tensors": entries}
+    return PackResult(checkpoint=path, tensor_bytes=sum(tensor.bytes for tensor in tensors), tensors=tensors)
 
 
-def describe(container: Container) -> dict[str, Any]:
+def describe(container: Container) -> PackResult:
     """A container from its directory alone.
 
     Returns:
@@ -63,24 +64,22 @@ def describe(container: Container) -> dict[str, Any]:
         `draft_bits_per_weight` the draft's; `ratio` is uncompressed over stored. `whole` says why a tensor is stored as it is
         (see `formats.container.Whole`), None where it is coded or the scheme codes nothing.
     """
-    entries = [_container_entry(tensor, container.has_draft) for tensor in container.tensors.values()]
-    total, stored = (sum(entry[key] for entry in entries) for key in ("bytes", "stored_bytes"))
-    elements = sum(entry["elements"] for entry in entries)
-    drafted = sum(entry["draft_bytes"] or 0 for entry in entries)
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "container": str(container.path),
-        "scheme": container.scheme,
-        "options": container.options,
-        "lossless": container.lossless,
-        "file_bytes": container.path.stat().st_size,
-        "tensor_bytes": total,
-        "ratio": _over(total, stored),
-        "target_bits_per_weight": _over(8 * stored, elements),
-        "draft_bits_per_weight": _over(8 * drafted, elements) if container.has_draft else None,
-        "status": "measured",
-        "tensors": entries,
-    }
+    tensors = [_stored(tensor, container.has_draft) for tensor in container.tensors.values()]
+    total, stored = sum(tensor.bytes for tensor in tensors), sum(tensor.stored_bytes or 0 for tensor in tensors)
+    elements = sum(tensor.elements for tensor in tensors)
+    drafted = sum(tensor.draft_bytes or 0 for tensor in tensors)
+    return PackResult(
+        container=str(container.path),
+        scheme=container.scheme,
+        options=dict(container.options),
+        lossless=container.lossless,
+        file_bytes=container.path.stat().st_size,
+        tensor_bytes=total,
+        ratio=measured(_over(total, stored)),
+        target_bits_per_weight=measured(_over(8 * stored, elements)),
+        draft_bits_per_weight=measured(_over(8 * drafted, elements) if container.has_draft else None),
+        tensors=tensors,
+    )
 
 
 def entropies(form: TensorForm, chunks: Iterable[np.ndarray]) -> dict[str, float] | None:
@@ -98,7 +97,7 @@ def _over(numerator: float, denominator: float) -> float | None:
     return numerator / denominator if denominator else None
 
 
-def _form_entry(form: TensorForm) -> dict[str, Any]:
+def _form(form: TensorForm) -> dict[str, Any]:
     return {
         "name": form.name,
         "dtype": form.dtype,
@@ -108,7 +107,7 @@ def _form_entry(form: TensorForm) -> dict[str, Any]:
     }
 
 
-def _container_entry(tensor: StoredTensor, has_draft: bool) -> dict[str, Any]:
+def _stored(tensor: StoredTensor, has_draft: bool) -> TensorResult:
     by_role: Counter[str] = Counter()
     for chunk in tensor.chunks:
         for role, section in chunk.items():
@@ -117,20 +116,19 @@ def _container_entry(tensor: StoredTensor, has_draft: bool) -> dict[str, Any]:
     codec = CODECS[tensor.codec]
     drafted = sum(length for role, length in by_role.items() if codec.part(role) == "draft")
     elements = tensor.form.elements
-    return _form_entry(tensor.form) | {
-        "codec": tensor.codec,
-        "sha256": tensor.sha256,
-        "stored_bytes": stored,
-        "draft_bytes": drafted if has_draft else None,
-        "ratio": _over(tensor.form.bytes, stored),
-        "target_bits_per_weight": _over(8 * stored, elements),
-        "draft_bits_per_weight": _over(8 * drafted, elements) if has_draft else None,
-        "bits_by_section": {role: 8 * length / elements for role, length in sorted(by_role.items())}
-        if elements
-        else {},
-        "code_tables": {
+    return TensorResult(
+        **_form(tensor.form),
+        codec=tensor.codec,
+        sha256=tensor.sha256,
+        stored_bytes=stored,
+        draft_bytes=drafted if has_draft else None,
+        ratio=measured(_over(tensor.form.bytes, stored)),
+        target_bits_per_weight=measured(_over(8 * stored, elements)),
+        draft_bits_per_weight=measured(_over(8 * drafted, elements) if has_draft else None),
+        bits_by_section={role: 8 * length / elements for role, length in sorted(by_role.items()) if elements},
+        code_tables={
             what: {str(symbol): bits for symbol, bits in table.items()}
             for what, table in codec.code_tables(tensor.coding, tensor.form).items()
         },
-        "whole": None if tensor.whole is None else tensor.whole._asdict(),
-    }
+        whole=None if tensor.whole is None else WholeTensor(**tensor.whole._asdict()),
+    )

@@ -1,40 +1,19 @@
-"""What `jaxspec inspect` shows: tables for a terminal, and a figure."""
+"""Tables of `jaxspec pack` and `jaxspec inspect`."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
+from statistics import fmean
 from typing import Any
 
-import numpy as np
-from matplotlib.figure import Figure
-
 from jaxspec.errors import InputError
-from jaxspec.report.figures.style import INK, legend_below, limits_from_zero, new_figure, styled
+from jaxspec.report.columns import Column
 from jaxspec.report.formatting import fixed, quantity, times
+from jaxspec.report.shown import Shown
 from jaxspec.report.terminal import Table
-
-#: Colours of sections: the draft's warm, the target's cool, so that the divide shows.
-_SECTION_COLOURS = {
-    "bitmap": "#e69f00",
-    "sign": "#f0c35a",
-    "exponent": "#d55e00",
-    "scale": "#d55e00",
-    "high": "#cc79a7",
-    "low": "#56b4e9",
-    "pruned": "#0072b2",
-    "pruned_exponent": "#004f7d",
-    "pruned_rest": "#0072b2",
-    "bytes": "#999999",
-    "field1": "#d55e00",
-    "field2": "#cc79a7",
-    "field3": "#009e73",
-    "field4": "#f0e442",
-    "plane0": "#56b4e9",
-    "plane1": "#0072b2",
-}
-
-#: Sections that a draft does not read.
-_TARGET_ONLY = {"low", "pruned", "pruned_exponent", "pruned_rest"}
+from jaxspec.results import UNKNOWN, Quantity, measured
+from jaxspec.studies.pack.result import PackResult, TensorResult
 
 #: Rows of a table that was not asked to show every tensor; the largest kinds come first where there are more.
 _MOST_ROWS = 200
@@ -46,131 +25,165 @@ _WHY_WHOLE = {
     "form": "the scheme codes no tensor of this dtype and shape",
 }
 
-#: Tensors that a figure shows; the largest come first.
-_MOST_BARS = 48
+
+@dataclasses.dataclass(frozen=True)
+class TensorKind:
+    """Tensors whose names differ in a number only, and that have one form and codec.
+
+    Attributes:
+        name: of the one tensor, or with "*" for the number.
+        mean: one tensor with their means and the sum of their bytes.
+    """
+
+    name: str
+    count: int
+    mean: TensorResult
 
 
-def tensor_table(summary: dict[str, Any], *, every: bool = False) -> Table:
+def _form_in_words(kind: TensorKind) -> str:
+    return f"{printable(kind.mean.dtype)} {'x'.join(map(str, kind.mean.shape)) or 'scalar'}"
+
+
+def _entropy(kind: TensorKind) -> Quantity[float]:
+    return measured(sum(kind.mean.entropy.values()) if kind.mean.entropy else None)
+
+
+def _two_digits(value: float) -> str:
+    return fixed(value, 2)
+
+
+_FORM = Column[TensorKind]("form", "form", "", lambda kind: UNKNOWN, str, words=_form_in_words)
+_ENTROPY = Column[TensorKind](
+    "entropy",
+    "entropy",
+    "bits per value",
+    _entropy,
+    _two_digits,
+    words=lambda kind: "" if _entropy(kind).number is None else fixed(_entropy(kind).number, 2),
+)
+_CODEC = Column[TensorKind]("codec", "codec", "", lambda kind: UNKNOWN, str, words=lambda kind: kind.mean.codec or "")
+_TARGET = Column[TensorKind](
+    "target bits", "target\nbits", "per weight", lambda kind: kind.mean.target_bits_per_weight, _two_digits
+)
+_DRAFT = Column[TensorKind](
+    "draft bits", "draft\nbits", "per weight", lambda kind: kind.mean.draft_bits_per_weight, _two_digits
+)
+_RATIO = Column[TensorKind]("ratio", "ratio", "uncompressed over stored", lambda kind: kind.mean.ratio, times)
+
+
+def tensor_table(result: PackResult, *, every: bool = False) -> Table:
     """One row per kind of tensor (names that differ in a number only, means over them), or one per tensor."""
-    packed = "scheme" in summary
-    entries = summary["tensors"] if every else grouped(summary["tensors"])
-    left_out = 0 if every else max(0, len(entries) - _MOST_ROWS)
+    kinds = [TensorKind(each.name, 1, each) for each in result.tensors] if every else grouped(result.tensors)
+    left_out = 0 if every else max(0, len(kinds) - _MOST_ROWS)
     if left_out:
-        entries = sorted(entries, key=lambda entry: -entry["bytes"])[:_MOST_ROWS]
-    lines = [_caption(summary), *whole_lines(summary)]
+        kinds = sorted(kinds, key=lambda kind: -kind.mean.bytes)[:_MOST_ROWS]
+    lines = [container_caption(result), *whole_lines(result)]
     lines += [f"{left_out} more kinds of tensors, all smaller: see --all or --json"] if left_out else []
-    table = Table(_title(summary), "\n".join(lines))
+    table = Table(container_title(result), "\n".join(lines))
+    columns = [_FORM]
+    columns += [_ENTROPY] if any(kind.mean.entropy for kind in kinds) else []
+    if result.scheme is not None:
+        columns += [_CODEC, _TARGET]
+        columns += [_DRAFT] if result.draft_bits_per_weight.value is not None else []
+        columns += [_RATIO]
     table.add_column("tensor")
-    columns = ["form"]
-    columns += ["entropy"] if any(entry.get("entropy") for entry in entries) else []
-    columns += ["codec", "target\nbits"] if packed else []
-    columns += ["draft\nbits"] if packed and summary["draft_bits_per_weight"] is not None else []
-    columns += ["ratio"] if packed else []
-    for heading in columns:
-        table.add_column(heading, justify="left" if heading in ("form", "codec") else "right")
-    for entry in entries:
-        entropy = entry.get("entropy")
-        cells = {
-            "form": f"{_shown(entry['dtype'])} {'x'.join(map(str, entry['shape'])) or 'scalar'}",
-            "entropy": fixed(sum(entropy.values()), 2) if entropy else "",
-        }
-        if packed:
-            cells |= {
-                "codec": entry["codec"],
-                "target\nbits": fixed(entry["target_bits_per_weight"], 2),
-                "draft\nbits": fixed(entry["draft_bits_per_weight"], 2),
-                "ratio": times(entry["ratio"]),
-            }
-        count = f" ({entry['count']})" if entry.get("count", 1) > 1 else ""
-        table.add_row(_shown(entry["name"]) + count, *(cells[heading] for heading in columns))
+    for column in columns:
+        table.add_column(column.heading, justify="left" if column in (_FORM, _CODEC) else "right")
+    for kind in kinds:
+        count = f" ({kind.count})" if kind.count > 1 else ""
+        table.add_row(printable(kind.name) + count, *(column.text(kind) for column in columns))
     return table
 
 
-def whole_lines(summary: dict[str, Any]) -> list[str]:
+def whole_lines(result: PackResult) -> list[str]:
     """Why tensors of a coding scheme are stored as they are: one line per reason, with the worst tensor as an example."""
     lines = []
     for why, meaning in _WHY_WHOLE.items():
-        entries = [entry for entry in summary["tensors"] if (entry.get("whole") or {}).get("why") == why]
-        if not entries:
+        found = [(each.whole.coded_bytes, each) for each in result.tensors if each.whole and each.whole.why == why]
+        if not found:
             continue
-        largest = max(entries, key=lambda entry: (entry["whole"]["coded_bytes"] or 0, entry["bytes"]))
-        count = f"{len(entries)} tensors raw" if len(entries) > 1 else "1 tensor raw"
-        line = f"{count}: {meaning}"
-        if (coded := largest["whole"]["coded_bytes"]) is not None:
-            sizes = f"{quantity('_bytes', coded)} or more instead of {quantity('_bytes', largest['bytes'])}"
-            line += f" ({_shown(largest['name'])}: {sizes})"
+        coded, largest = max(found, key=lambda pair: (pair[0] or 0, pair[1].bytes))
+        line = f"{len(found)} tensors raw: {meaning}" if len(found) > 1 else f"1 tensor raw: {meaning}"
+        if coded is not None:
+            sizes = f"{quantity('_bytes', coded)} or more instead of {quantity('_bytes', largest.bytes)}"
+            line += f" ({printable(largest.name)}: {sizes})"
         lines.append(line)
     return lines
 
 
-def _shown(text: str) -> str:
+def printable(text: str) -> str:
     """A name from a file, without characters that a terminal would obey."""
     return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
-def grouped(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Tensors whose names differ in a number only, and that have one form and codec, as one entry of means."""
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for entry in entries:
-        pattern = re.sub(r"(?<=\.)\d+(?=\.)", "*", entry["name"])
-        groups.setdefault((pattern, entry["dtype"], *entry["shape"], entry.get("codec")), []).append(entry)
-    merged = []
-    for (name, *_), members in groups.items():
-        keys = ("ratio", "target_bits_per_weight", "draft_bits_per_weight")
-        sections = [member["bits_by_section"] for member in members if "bits_by_section" in member]
-        roles = sorted({role for found in sections for role in found})
-        entropy = [member["entropy"] for member in members if member.get("entropy")]
-        merged.append(
-            members[0]
-            | {key: _mean([member.get(key) for member in members]) for key in keys}
-            | {"bytes": sum(member["bytes"] for member in members)}
-            | {"bits_by_section": {role: _mean([found.get(role, 0.0) for found in sections]) for role in roles}}
-            | {"name": name if len(members) > 1 else members[0]["name"], "count": len(members)}
-            | {"entropy": {key: _mean([e[key] for e in entropy]) for key in entropy[0]} if entropy else None}
-        )
-    return merged
+def grouped(tensors: list[TensorResult]) -> list[TensorKind]:
+    """Tensors by kind, in the order of the first of each."""
+    groups: dict[tuple[Any, ...], list[TensorResult]] = {}
+    for tensor in tensors:
+        pattern = re.sub(r"(?<=\.)\d+(?=\.)", "*", tensor.name)
+        groups.setdefault((pattern, tensor.dtype, *tensor.shape, tensor.codec), []).append(tensor)
+    return [
+        TensorKind(pattern if len(members) > 1 else members[0].name, len(members), _mean_tensor(members))
+        for (pattern, *_), members in groups.items()
+    ]
 
 
-def _mean(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+def _mean_tensor(members: list[TensorResult]) -> TensorResult:
+    roles = sorted({role for member in members for role in member.bits_by_section})
+    sections = [member.bits_by_section for member in members if member.bits_by_section]
+    entropy = [member.entropy for member in members if member.entropy]
+    return dataclasses.replace(
+        members[0],
+        bytes=sum(member.bytes for member in members),
+        ratio=_mean([member.ratio for member in members]),
+        target_bits_per_weight=_mean([member.target_bits_per_weight for member in members]),
+        draft_bits_per_weight=_mean([member.draft_bits_per_weight for member in members]),
+        bits_by_section={role: fmean(found.get(role, 0.0) for found in sections) for role in roles},
+        entropy={field: fmean(each[field] for each in entropy) for field in entropy[0]} if entropy else None,
+    )
 
 
-def _title(summary: dict[str, Any]) -> str:
-    if "scheme" not in summary:
-        return f"{_shown(summary['checkpoint'])}: {quantity('_bytes', summary['tensor_bytes'])} of tensors, not packed"
-    kind = "lossless" if summary["lossless"] else "NOT lossless"
-    return f"{_shown(summary['container'])}: scheme {summary['scheme']}, {kind}, {quantity('_bytes', summary['file_bytes'])}"
+def _mean(values: list[Quantity[float]]) -> Quantity[float]:
+    known = [value.value for value in values if value.value is not None]
+    return measured(fmean(known) if known else None)
 
 
-def _caption(summary: dict[str, Any]) -> str:
-    if "scheme" not in summary:
+def container_title(result: PackResult) -> str:
+    """What the file is, in a line."""
+    if result.scheme is None:
+        tensors = quantity("_bytes", result.tensor_bytes)
+        return f"{printable(result.checkpoint or '')}: {tensors} of tensors, not packed"
+    kind = "lossless" if result.lossless else "NOT lossless"
+    size = quantity("_bytes", result.file_bytes or 0)
+    return f"{printable(result.container or '')}: scheme {result.scheme}, {kind}, {size}"
+
+
+def container_caption(result: PackResult) -> str:
+    """Its measured sizes, in a line."""
+    if result.scheme is None:
         return (
             "entropy in bits per value (measured): below it no code of that field alone can go; pack with: jaxspec pack"
         )
-    line = (
-        f"measured: {fixed(summary['target_bits_per_weight'], 3)} bits per weight, ratio {times(summary['ratio'], 3)}"
-    )
-    if summary["draft_bits_per_weight"] is not None:
-        line += f"; the draft reads {fixed(summary['draft_bits_per_weight'], 3)} bits per weight"
-    return line
+    bits, draft = result.target_bits_per_weight.number, result.draft_bits_per_weight.number
+    line = f"measured: {fixed(bits, 3)} bits per weight, ratio {times(result.ratio.number, 3)}"
+    return line if draft is None else f"{line}; the draft reads {fixed(draft, 3)} bits per weight"
 
 
-def code_tables(summary: dict[str, Any], name: str) -> list[Table]:
+def code_tables(result: PackResult, name: str) -> list[Table]:
     """Codewords of one tensor: symbol, bits.
 
     Raises:
         InputError: no such tensor, or one without codes.
     """
-    entry = next((entry for entry in summary["tensors"] if entry["name"] == name), None)
-    if entry is None:
-        near = ", ".join(entry["name"] for entry in summary["tensors"][:3])
+    tensor = next((each for each in result.tensors if each.name == name), None)
+    if tensor is None:
+        near = ", ".join(each.name for each in result.tensors[:3])
         raise InputError(f"tensor {name!r} is not in this file; there are {near}, ...: see jaxspec inspect")
-    if not entry.get("code_tables"):
-        raise InputError(f"tensor {name!r} has no code tables: it is stored as {entry.get('codec', 'bytes')}")
+    if not tensor.code_tables:
+        raise InputError(f"tensor {name!r} has no code tables: it is stored as {tensor.codec or 'bytes'}")
     tables = []
-    for what, lengths in entry["code_tables"].items():
-        table = Table(title=f"{_shown(name)}: {what}, {len(lengths)} symbols")
+    for what, lengths in tensor.code_tables.items():
+        table = Table(title=f"{printable(name)}: {what}, {len(lengths)} symbols")
         table.add_column("symbols")
         table.add_column("bits each", justify="right")
         by_length: dict[int, list[str]] = {}
@@ -182,61 +195,6 @@ def code_tables(summary: dict[str, Any], name: str) -> list[Table]:
     return tables
 
 
-@styled
-def container_figure(summary: dict[str, Any]) -> Figure | None:
-    """Bits per weight by section, beside the entropy; one bar per kind of tensor, the largest kinds first."""
-    entries = grouped([entry for entry in summary["tensors"] if entry["elements"]])
-    if not entries:
-        return None
-    packed = "scheme" in summary
-    shown = sorted(entries, key=lambda entry: -entry["bytes"])[:_MOST_BARS]
-    subtitle = f"{_title(summary)}. {_caption(summary)}.".replace("$", r"\$")
-    if len(entries) > len(shown):
-        subtitle += f" The {len(shown)} largest of {len(entries)} kinds of tensors."
-    figure = new_figure("Bits per stored weight", subtitle, height_inches=2.6 + 0.3 * len(shown))
-    axes = figure.add_subplot()
-    axes.grid(True, axis="x")
-    place, ends = np.arange(len(shown)), []
-    if packed:
-        _stack(axes, shown, place)
-        ends += [sum(entry["bits_by_section"].values()) for entry in shown]
-    for index, entry in enumerate(shown):
-        if entry.get("entropy"):
-            total = sum(entry["entropy"].values())
-            ends.append(total)
-            axes.plot(total, index, "k|", markersize=9, label="entropy of the fields, summed" if index == 0 else None)
-    axes.set_yticks(place, [_short(entry) for entry in shown], fontsize=8)
-    axes.invert_yaxis()
-    axes.set_xlim(limits_from_zero(ends))
-    axes.set_xlabel("bits per weight (measured)")
-    legend_below(figure, axes, columns=4)
-    return figure
-
-
-def _stack(axes: Any, shown: list[dict[str, Any]], place: np.ndarray) -> None:
-    roles = [role for role in _SECTION_COLOURS if any(role in entry["bits_by_section"] for entry in shown)]
-    divided = any(role in _TARGET_ONLY for role in roles)
-    labels = {
-        role: f"{role} ({'target only' if role in _TARGET_ONLY else 'draft'})" if divided else role for role in roles
-    }
-    left = np.zeros(len(shown))
-    for role in roles:
-        width = np.array([entry["bits_by_section"].get(role, 0.0) for entry in shown])
-        axes.barh(
-            place,
-            width,
-            left=left,
-            height=0.75,
-            color=_SECTION_COLOURS[role],
-            edgecolor=INK,
-            linewidth=0.2,
-            label=labels[role],
-        )
-        left += width
-
-
-def _short(entry: dict[str, Any], longest: int = 40) -> str:
-    # A dollar sign would begin a formula.
-    name = _shown(entry["name"]).replace("$", r"\$")
-    name = name if len(name) <= longest else f"...{name[3 - longest :]}"
-    return name if entry["count"] == 1 else f"{name} ({entry['count']})"
+def shown(result: PackResult) -> Shown:
+    """The table of a container for the terminal."""
+    return Shown(result.plain(), [tensor_table(result)])

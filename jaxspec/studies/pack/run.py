@@ -25,13 +25,16 @@ from jaxspec.formats.container import (
 from jaxspec.models.embedded import EMBEDDED_NAME, embedded_directory
 from jaxspec.models.hf_load import LoadedModel, load_directory
 from jaxspec.output_places import check_file_place
+from jaxspec.results import measured
 from jaxspec.runs.progress import Reporter
-from jaxspec.settings import PackConfig, expect, notes
+from jaxspec.settings import expect, notes
 from jaxspec.settings.coercion import as_path
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.studies.evaluate.run import read_tuned_knobs
+from jaxspec.studies.pack.config import PackConfig
 from jaxspec.studies.pack.division import MatrixDivision, matrix_names, measured_norms, named_knobs
 from jaxspec.studies.pack.inspection import describe
+from jaxspec.studies.pack.result import PackResult
 
 #: Progress is shown in pieces of this many bytes.
 _BAR_BYTES = 1 << 20
@@ -39,7 +42,7 @@ _BAR_BYTES = 1 << 20
 
 def pack_checkpoint(
     config: PackConfig, out: str | Path | None = None, *, force: bool = False, reporter: Reporter | None = None
-) -> dict[str, Any]:
+) -> PackResult:
     """Pack a checkpoint.
 
     Args:
@@ -60,11 +63,7 @@ def pack_checkpoint(
     source = embedded_directory() if config.model == EMBEDDED_NAME else Path(config.model)
     checkpoint = open_checkpoint(source)
     target = check_container_output(default_container(source) if out is None else out, checkpoint)
-    if target.exists() and not target.is_file():
-        raise InputError(f"{target} is there already and is not a file; give the name of a file as -o")
-    if target.exists() and not force:
-        raise InputError(f"{target} is there already; give another -o, or --force to replace it")
-    check_file_place(target, "container")
+    check_file_place(target, "container", replace=force and target.is_file())
     # What the scheme or the importance does not use must not look as if it had been used.
     options = {"scheme": config.scheme}
     division = None
@@ -78,13 +77,14 @@ def pack_checkpoint(
     with _byte_bar(reporter, f"packing {source.name} ({config.scheme})", checkpoint) as advance:
         packed = pack(checkpoint, target, config.scheme, division=division, options=options, on_bytes=advance)
     with Container(target) as container:
-        summary = describe(container)
-    if has_draft and all(entry["codec"] == "raw" for entry in summary["tensors"]):
+        found = describe(container)
+    if has_draft and all(tensor.codec == "raw" for tensor in found.tensors):
         reporter.line(
             f"note: {config.scheme} divides two-dimensional tensors of BF16 or F16 (cassandra2: BF16) and found none; the "
             "draft is as large as the target"
         )
-    return summary | {"timing_s": {"pack": time.perf_counter() - started}, "tensor_bytes": packed.tensor_bytes}
+    seconds = {"pack": measured(time.perf_counter() - started)}
+    return dataclasses.replace(found, timing_s=seconds, tensor_bytes=packed.tensor_bytes)
 
 
 def unpack_container(

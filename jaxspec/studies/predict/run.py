@@ -17,18 +17,28 @@ from hwmodels.analysis.sensitivity import elasticities, finite_elasticities, lea
 from jaxspec.compress.footprint import uniform
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
-from jaxspec.report.assumptions import device_facts
-from jaxspec.settings import PredictConfig, build_config, expect, knob_values
+from jaxspec.report.assumptions import architecture_data, device_facts
+from jaxspec.results import given, predicted
+from jaxspec.results.network_results import PricedNumber
+from jaxspec.runs.inputs import input_digests
+from jaxspec.settings import build_config, expect, knob_values
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.setup import resolve_pricing
+from jaxspec.studies.predict.config import PredictConfig
+from jaxspec.studies.predict.result import (
+    BatchRow,
+    DecoderNeeds,
+    GivenAcceptance,
+    LengthRow,
+    PredictedWorkload,
+    PredictResult,
+    ReadWidths,
+    StepTotals,
+)
 from jaxspec.tune.objective import Pricing
 
-#: Cassandra's default point, 40 % pruned and 4 bits cut with a mean unary codeword of 2.85 bits: what widths are without a
-#: scheme.
-_CASSANDRA = {"draft_bits": 5.11, "verify_bits": 13.9, "draft_kv_bits": 6.85, "verify_kv_bits": 10.85}
-
 #: Settings of bits read, per weight of the layers' matrices and per KV element.
-_WIDTHS = tuple(_CASSANDRA)
+_WIDTHS = ("draft_bits", "verify_bits", "draft_kv_bits", "verify_kv_bits")
 
 #: Batches at which "speculate or not" is asked.
 _BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -38,26 +48,24 @@ _SENSITIVITY_TEMPERATURE = 0.02
 
 
 def _widths(config: PredictConfig) -> dict[str, float]:
-    """The scheme's widths by setting, or Cassandra's point; numbers that the user gives win."""
-    base = _CASSANDRA
-    if config.scheme is not None:
-        found = find_scheme(config.scheme).expected_footprint(knob_values(config))
-        # The same for all matrices of the layers.
-        weights = found.draft_weight_bits["q"], found.target_weight_bits["q"]
-        base = dict(zip(_WIDTHS, map(float, (*weights, found.draft_kv_bits, found.target_kv_bits)), strict=True))
-    given = {name: getattr(config, name) for name in _WIDTHS}
-    return base | {name: bits for name, bits in given.items() if bits is not None}
+    """The scheme's widths by setting; numbers that the user gives win."""
+    found = find_scheme(config.scheme).expected_footprint(knob_values(config))
+    # The same for all matrices of the layers.
+    weights = found.draft_weight_bits["q"], found.target_weight_bits["q"]
+    base = dict(zip(_WIDTHS, map(float, (*weights, found.draft_kv_bits, found.target_kv_bits)), strict=True))
+    own = {name: getattr(config, name) for name in _WIDTHS}
+    return base | {name: bits for name, bits in own.items() if bits is not None}
 
 
-def predict(config: PredictConfig | None = None, **settings: Any) -> list[dict[str, Any]]:
-    """One entry per device.
+def predict(config: PredictConfig | None = None, **settings: Any) -> list[PredictResult]:
+    """One result per device.
 
     Args:
         config: what to predict; or
         settings: the fields of `PredictConfig` by name, with its defaults: predict(acceptance=0.9, device="l40s").
-            acceptance is alpha_token, or one conditional per position; the widths of a scheme follow from the four
-            knobs, and without one they are those of Cassandra's default point; draft_bits and verify_bits are per
-            weight of the layers' matrices, embeddings, norms and head are read at 16.
+            acceptance is alpha_token, or one conditional per position; the widths of the scheme follow from its
+            knobs; draft_bits and verify_bits are per weight of the layers' matrices, embeddings, norms and head are
+            read at 16.
     Raises:
         InputError: a name, a number or a file that cannot be used; settings that exclude one another.
     """
@@ -71,11 +79,11 @@ def predict(config: PredictConfig | None = None, **settings: Any) -> list[dict[s
     conditional = numbers * config.max_draft_length if len(numbers) == 1 else numbers
     # Every name is resolved before the first device is priced.
     pricings = {name: resolve_pricing(config, name, None) for name in config.device}
-    entries = []
+    results = []
     for name, pricing in pricings.items():
         priced = _price(pricing, widths, jnp.asarray(conditional))
-        entries.append(_entry(config, name, config.scheme, widths, conditional, priced, overridden, pricing))
-    return entries
+        results.append(_result(config, name, widths, conditional, priced, overridden, pricing))
+    return results
 
 
 def _given(settings: dict[str, Any]) -> list[str]:
@@ -148,120 +156,124 @@ def _batches(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array) 
     return jax.vmap(with_batch)(jnp.asarray(_BATCHES, conditional.dtype))
 
 
-def _entry(
+def _result(
     config: PredictConfig,
     device: str,
-    scheme: str | None,
     widths: dict[str, float],
     conditional: list[float],
     priced: _Priced,
     overridden: set[str],
     pricing: Pricing,
-) -> dict[str, Any]:
-    result, point, steps = priced.result, priced.point, priced.steps
+) -> PredictResult:
+    point, steps = priced.point, priced.steps
     named = {field.name: getattr(steps, field.name) for field in dataclasses.fields(steps)}
-    status = {name: "predicted" if scheme and name not in overridden else "input" for name in widths}
     ar_bytes = sum(float(x) for x in vars(steps.ar_bf16.work.stored).values())
-    return {
-        "schema_version": 1,
-        "architecture": config.architecture,
-        "device": device,
-        "scheme": scheme,
-        # Whether numbers of the user's own stand for a lossless code nobody knows.
-        "lossless": None
-        if overridden & {"verify_bits", "verify_kv_bits"}
-        else scheme is None or find_scheme(scheme).lossless,
-        "workload": {
-            "batch": config.batch,
-            "context_tokens": config.context,
-            "prompt_tokens": config.prompt_tokens,
-        },
-        "footprint": widths,
-        "acceptance": {"conditional": conditional},
-        "pays": int(point.draft_length) > 0,
-        **{field: _number(getattr(point, field)) for field in (f.name for f in dataclasses.fields(point))},
-        "request_s": float(steps.prefill.cost.total_s + point.output_s),
-        "draft_length": int(point.draft_length),
-        "by_draft_length": [
-            {
-                "draft_length": i,
-                "tokens_per_cycle": float(result.tokens_per_cycle[i]),
-                "cycle_s": float(result.cycle_s[i]),
-                "speedup_vs_bf16_ar": float(result.speedup_vs_bf16_ar[i]),
-                "speedup_vs_stored_ar": float(result.speedup_vs_stored_ar[i]),
-            }
-            for i in range(len(conditional) + 1)
-        ],
-        "by_batch": [
-            {
-                "batch": batch,
-                "draft_length": int(priced.by_batch.draft_length[i]),
-                "speedup_vs_bf16_ar": float(priced.by_batch.speedup_vs_bf16_ar[i]),
-                "speedup_vs_stored_ar": float(priced.by_batch.speedup_vs_stored_ar[i]),
-                "tokens_per_s": float(priced.by_batch.tokens_per_s[i]),
-                "fits": bool(priced.by_batch.held_bytes[i] <= priced.by_batch.capacity_bytes[i]),
-            }
-            for i, batch in enumerate(_BATCHES)
-        ],
-        "fits": bool(point.held_bytes <= point.capacity_bytes),
-        "ar_bf16_held_bytes": ar_bytes,
-        "ar_bf16_fits": bool(ar_bytes <= point.capacity_bytes),
-        "operators": {
-            name: dict(zip(hwmodels.OPERATORS, step.cost.operator_s.tolist(), strict=True))
-            for name, step in named.items()
-        },
-        "steps": {name: _step(step) for name, step in named.items()},
-        "decoders": _decoders(pricing, priced.steps),
-        "sensitivity": {
-            metric: {leaf: float(value) for leaf, value in found.items() if abs(value) > 1e-6}
-            for metric, found in priced.elasticity.items()
-        },
-        **device_facts(device),
-        "status": {
-            "acceptance": "input",
-            "footprint": status,
-            "workload": "input",
-            "scheme": "input",
-            # Of the device's own data, or enumerated.
-            "capacity_bytes": "input",
-            "area_m2": "input",
-            "decoders.count": "input",
-            "by_batch.batch": "input",
-            "by_draft_length.draft_length": "input",
-            "everything else": "predicted",
-        },
-        **kernel_notes(pricing.device, [uniform(*widths.values())]),
+    facts = device_facts(device)
+    shape = architecture_data(config.architecture, pricing.architecture)
+    # Whether numbers of the user's own stand for a lossless code nobody knows.
+    open_question = bool(overridden & {"verify_bits", "verify_kv_bits"})
+    results: dict[str, Any] = {
+        field.name: predicted(_number(getattr(point, field.name)))
+        for field in dataclasses.fields(point)
+        if field.name not in ("draft_length", "capacity_bytes", "area_m2")
     }
+    read: dict[str, Any] = {
+        name: given(bits) if name in overridden else predicted(bits) for name, bits in widths.items()
+    }
+    return PredictResult(
+        architecture=config.architecture,
+        architecture_data={name: PricedNumber(**number) for name, number in shape.items()},
+        device=device,
+        device_title=facts["device_title"],
+        device_data={name: PricedNumber(**number) for name, number in facts["device_data"].items()},
+        assumptions=facts["assumptions"],
+        inputs=input_digests(config),
+        scheme=given(config.scheme),
+        lossless=None if open_question else find_scheme(config.scheme).lossless,
+        workload=PredictedWorkload(
+            batch=given(config.batch), context_tokens=given(config.context), prompt_tokens=given(config.prompt_tokens)
+        ),
+        footprint=ReadWidths(**read),
+        acceptance=GivenAcceptance(conditional=given(conditional)),
+        pays=predicted(int(point.draft_length) > 0),
+        request_s=predicted(float(steps.prefill.cost.total_s + point.output_s)),
+        draft_length=predicted(int(point.draft_length)),
+        # Of the device's own data.
+        capacity_bytes=given(float(point.capacity_bytes)),
+        area_m2=given(_number(point.area_m2)),
+        by_draft_length=[_length_row(priced.result, length) for length in range(len(conditional) + 1)],
+        by_batch=[_batch_row(priced.by_batch, place, batch) for place, batch in enumerate(_BATCHES)],
+        fits=predicted(bool(point.held_bytes <= point.capacity_bytes)),
+        ar_bf16_held_bytes=predicted(ar_bytes),
+        ar_bf16_fits=predicted(bool(ar_bytes <= point.capacity_bytes)),
+        operators=predicted(
+            {
+                name: dict(zip(hwmodels.OPERATORS, step.cost.operator_s.tolist(), strict=True))
+                for name, step in named.items()
+            }
+        ),
+        steps={name: _step(step) for name, step in named.items()},
+        decoders=_decoders(pricing, priced.steps),
+        sensitivity=predicted(
+            {
+                metric: {leaf: float(value) for leaf, value in found.items() if abs(value) > 1e-6}
+                for metric, found in priced.elasticity.items()
+            }
+        ),
+        **kernel_notes(pricing.device, [uniform(*widths.values())]),
+        **results,
+    )
 
 
-def _step(step: hwmodels.PricedStep) -> dict[str, Any]:
+def _length_row(result: hwmodels.SpeculationResult, length: int) -> LengthRow:
+    return LengthRow(
+        draft_length=given(length),
+        tokens_per_cycle=predicted(float(result.tokens_per_cycle[length])),
+        cycle_s=predicted(float(result.cycle_s[length])),
+        speedup_vs_bf16_ar=predicted(float(result.speedup_vs_bf16_ar[length])),
+        speedup_vs_stored_ar=predicted(float(result.speedup_vs_stored_ar[length])),
+    )
+
+
+def _batch_row(points: DesignPoint, place: int, batch: int) -> BatchRow:
+    return BatchRow(
+        batch=given(batch),
+        draft_length=predicted(int(points.draft_length[place])),
+        speedup_vs_bf16_ar=predicted(float(points.speedup_vs_bf16_ar[place])),
+        speedup_vs_stored_ar=predicted(float(points.speedup_vs_stored_ar[place])),
+        tokens_per_s=predicted(float(points.tokens_per_s[place])),
+        fits=predicted(bool(points.held_bytes[place] <= points.capacity_bytes[place])),
+    )
+
+
+def _step(step: hwmodels.PricedStep) -> StepTotals:
     """Totals of a step: work, what limits it, energy by component."""
     work, time, energy = step.work, step.cost, step.cost.energy
-    totals = {
-        "total_s": float(time.total_s),
-        "compute_s": float(time.compute_s.sum()),
-        "memory_s": float(time.memory_s.sum()),
-        "decoding_s": float(time.decoding_s.sum()),
-        "flops": float(work.flops.sum()),
-        "weight_bytes": float(work.weight_bytes.sum()),
-        "kv_bytes": float(work.kv_bytes.sum()),
-        "activation_bytes": float(work.activation_bytes.sum()),
-        "launches": float(work.launches.sum()),
-        "memory_energy_j": None if time.memory_j is None else [float(x) for x in time.memory_j],
-        "energy_j": None,
-    }
+    components = None
     if energy is not None:
-        totals["energy_j"] = {
+        components = {
             "arithmetic": float(energy.arithmetic_j),
             "memory": [float(x) for x in energy.memory_j],
             "decoder": float(energy.decoder_j),
             "static": float(energy.static_j),
             "total": float(energy.total_j),
         }
-    return totals
+    return StepTotals(
+        total_s=predicted(float(time.total_s)),
+        compute_s=predicted(float(time.compute_s.sum())),
+        memory_s=predicted(float(time.memory_s.sum())),
+        decoding_s=predicted(float(time.decoding_s.sum())),
+        flops=predicted(float(work.flops.sum())),
+        weight_bytes=predicted(float(work.weight_bytes.sum())),
+        kv_bytes=predicted(float(work.kv_bytes.sum())),
+        activation_bytes=predicted(float(work.activation_bytes.sum())),
+        launches=predicted(float(work.launches.sum())),
+        memory_energy_j=predicted(None if time.memory_j is None else [float(x) for x in time.memory_j]),
+        energy_j=predicted(components),
+    )
 
 
-def _decoders(pricing: Pricing, steps: Steps) -> dict[str, Any] | None:
+def _decoders(pricing: Pricing, steps: Steps) -> DecoderNeeds | None:
     """How many decoders the device has, and how many no operator of a step would wait for."""
     if pricing.device.decoder is None:
         return None
@@ -273,7 +285,11 @@ def _decoders(pricing: Pricing, steps: Steps) -> dict[str, Any] | None:
         # A unit is not added for a rounding error.
         return math.ceil(count * float(share.max()) * (1.0 - 1e-6))
 
-    return {"count": count, "needed_by_draft": needed(steps.draft.cost), "needed_by_verify": needed(steps.verify.cost)}
+    return DecoderNeeds(
+        count=given(count),
+        needed_by_draft=predicted(needed(steps.draft.cost)),
+        needed_by_verify=predicted(needed(steps.verify.cost)),
+    )
 
 
 def _number(value: Any) -> float | None:

@@ -1,17 +1,13 @@
-"""Points that no other point beats in two results, gathered chunk by chunk, and their figure."""
+"""Points that no other point beats in two results, gathered chunk by chunk."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from jaxspec.errors import InputError
-from jaxspec.report.figures.style import BLUE, INK, VERMILLION, new_figure, styled
-from jaxspec.report.save import save_figure
 
 __all__ = ["ParetoFront", "is_pareto"]
 
@@ -37,14 +33,19 @@ def is_pareto(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 class ParetoFront:
-    """The front of a sweep among the points that fit: columns `x` and `y`, each better when "low" or "high"."""
+    """The front of a sweep among the points that fit: columns `x` and `y`, each better when "low" or "high".
+
+    Attributes:
+        seen, fitting: numbers of points so far, all and those that fit their memory.
+        best: the point with the highest value of each result that is looked for.
+    """
 
     def __init__(self, x: str, y: str, better_x: str = "low", better_y: str = "high"):
         self.axes = {"x": x, "y": y, "better_x": better_x, "better_y": better_y}
         self._signs = (1.0 if better_x == "low" else -1.0, 1.0 if better_y == "low" else -1.0)
         self._front: dict[str, np.ndarray] = {}
         self._cloud: list[np.ndarray] = []
-        self._seen = 0
+        self.seen = 0
         self.fitting = 0
         self.best: dict[str, Any] = {}
 
@@ -58,7 +59,7 @@ class ParetoFront:
     def add(self, columns: dict[str, np.ndarray]) -> None:
         """Take in more points; those that do not fit their memory are counted and left out."""
         new_count = len(columns["fits"])
-        self._seen += new_count
+        self.seen += new_count
         fits = np.asarray(columns["fits"], bool)
         columns = {name: np.asarray(values)[fits] for name, values in columns.items()}
         self.fitting += int(fits.sum())
@@ -79,44 +80,14 @@ class ParetoFront:
                 if name not in self.best or values[i] > self.best[name][name]:
                     self.best[name] = {key: _plain(column[i]) for key, column in columns.items()}
 
+    def cloud(self) -> np.ndarray:
+        """Some of the points that fit, evenly taken: "point 2", x and y."""
+        return np.concatenate(self._cloud) if self._cloud else np.zeros((0, 2))
+
     def rows(self) -> list[dict[str, Any]]:
         """The front's points, by x."""
         order = np.argsort(self._front[self.axes["x"]]) if self._front else []
         return [{name: _plain(values[i]) for name, values in self._front.items()} for i in order]
-
-    def save(self, path: Path) -> None:
-        """Write the figure."""
-        figure = self._figure()
-        assert figure is not None
-        save_figure(figure, path)
-
-    @styled
-    def _figure(self) -> Figure | None:
-        x, y = self.axes["x"], self.axes["y"]
-        figure = new_figure(
-            f"{y} against {x}",
-            f"{self._seen:,} design points (axes: input; results: predicted), of which {self.fitting:,} fit their memory and "
-            f"are shown; better: {self.axes['better_x']} {x}, {self.axes['better_y']} {y}; {len(self.rows())} points that no "
-            "other beats",
-            height_inches=5.0,
-        )
-        axes = figure.add_subplot()
-        cloud = np.concatenate(self._cloud) if self._cloud else np.zeros((0, 2))
-        axes.plot(
-            cloud[:, 0], cloud[:, 1], ".", color=BLUE, markersize=2.5, alpha=0.35, label="design points (a sample)"
-        )
-        rows = self.rows()
-        front = np.array([[row[x], row[y]] for row in rows], float).reshape(-1, 2)
-        axes.plot(front[:, 0], front[:, 1], "o-", color=VERMILLION, markersize=4, linewidth=1.2, label="front")
-        for i, values in enumerate((front[:, 0], front[:, 1])):
-            # Of the cloud too: a point at 0 has no place on a logarithmic axis.
-            positive = len(values) and values.min() > 0 and not np.any(cloud[:, i] <= 0)
-            if positive and values.max() > 20 * values.min():
-                (axes.set_xscale if i == 0 else axes.set_yscale)("log")
-        axes.grid(True, which="both", color=INK)
-        axes.set(xlabel=x, ylabel=y)
-        axes.legend()
-        return figure
 
 
 def _plain(value: Any) -> Any:

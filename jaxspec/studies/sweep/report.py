@@ -4,34 +4,45 @@ from __future__ import annotations
 
 from typing import Any
 
+from jaxspec.report.notes import note_lines
+from jaxspec.report.shown import Shown
 from jaxspec.report.terminal import Table
+from jaxspec.studies.sweep.result import SweepResult
 
-__all__ = ["sweep_table"]
+__all__ = ["shown", "sweep_table"]
 
 _ROWS = 20
 
 
-def sweep_table(result: dict[str, Any]) -> Table:
+def sweep_table(result: SweepResult) -> Table:
     """The Pareto front, at most twenty of its points, evenly taken."""
-    axes, rows = result["pareto"]["axes"], result["pareto"]["points"]
+    axes, rows = result.pareto.axes, result.pareto.points
     results = ("draft_length", "speedup_vs_bf16_ar", "tokens_per_s")
-    shown = list(dict.fromkeys([axes["x"], axes["y"], *_varied(rows), *results]))
+    names = list(dict.fromkeys([axes.x, axes.y, *_varied(rows), *results]))
     table = Table(
-        title=f"Pareto front: {axes['better_x']} {axes['x']}, {axes['better_y']} {axes['y']}",
-        caption=f"{len(rows)} of {result['points']:,} points, of which {result['points_that_fit']:,} fit their memory "
+        title=f"Pareto front: {axes.better_x} {axes.x}, {axes.better_y} {axes.y}",
+        caption=f"{len(rows)} of {result.points:,} points, of which {result.points_that_fit:,} fit their memory "
         "(axes: input; results: predicted)",
     )
-    for name in shown:
+    for name in names:
         table.add_column(name, justify="right")
     step = max(1, -(-len(rows) // _ROWS))
     for row in rows[::step]:
-        table.add_row(
-            *(f"{row[name]:.5g}" if isinstance(row[name], (int, float)) else str(row[name]) for name in shown)
-        )
+        table.add_row(*(_cell(row[name]) for name in names))
     return table
+
+
+def _cell(value: object) -> str:
+    return f"{value:.5g}" if isinstance(value, (int, float)) else str(value)
 
 
 def _varied(rows: list[dict[str, Any]]) -> list[str]:
     """Columns of axes that differ along the front; axes have dots in their names, results have none."""
     names = [name for name in (rows[0] if rows else {}) if "." in name or name in ("architecture", "device")]
     return [name for name in names if len({row[name] for row in rows}) > 1]
+
+
+def shown(result: SweepResult) -> Shown:
+    """The table of a sweep for the terminal, and where its files are."""
+    where = f"{result.points:,} points in {result.directory}/sweep.parquet; figure: figures/pareto.png"
+    return Shown(result.plain(), [sweep_table(result)], [*note_lines([result]), where])

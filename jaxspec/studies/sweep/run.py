@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +20,19 @@ from jaxspec.compress.footprint import uniform
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
-from jaxspec.files import plain
 from jaxspec.partial_files import whole_file
-from jaxspec.runs.config import CommonConfig, build_config
+from jaxspec.report.save import save_figure
+from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
-from jaxspec.runs.inputs import input_digests
 from jaxspec.runs.progress import Reporter
-from jaxspec.settings import expect
+from jaxspec.settings import CommonConfig, build_config, expect
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.setup import resolve_pricing
-from jaxspec.studies.sweep.config import SweepConfig, axis_values, check_numbers, number_rules
+from jaxspec.studies.sweep.axes import axis_values, check_numbers, number_rules
+from jaxspec.studies.sweep.config import SweepConfig
+from jaxspec.studies.sweep.figures import pareto_figure
 from jaxspec.studies.sweep.pareto import ParetoFront
+from jaxspec.studies.sweep.result import FrontAxes, ParetoPoints, SweepResult
 
 __all__ = ["COLUMNS", "evaluate_points", "read_sweep", "sweep"]
 
@@ -43,9 +45,6 @@ COLUMNS = (*(field.name for field in dataclasses.fields(DesignPoint)), "fits")
 #: Among them, sums of the device's own data.
 _OF_THE_DEVICE = ("capacity_bytes", "area_m2")
 
-#: Where the figure looks unless told: the widest choice that every sweep has.
-_PARETO = {"x": "held_bytes", "y": "tokens_per_s", "better_x": "low", "better_y": "high"}
-
 
 def sweep(
     config: SweepConfig,
@@ -53,26 +52,25 @@ def sweep(
     out: str | Path | None = None,
     force: bool = False,
     reporter: Reporter | None = None,
-) -> dict[str, Any]:
-    """Evaluate a sweep into its run directory: sweep.parquet, pareto.png, result.json. A finished one is read again.
+) -> SweepResult:
+    """Evaluate a sweep into its run directory: sweep.parquet, pareto.png, result.json. A finished one is reprinted.
 
     Returns:
-        the content of result.json: numbers of points, the best ones, the Pareto front.
+        what result.json holds: numbers of points, the best ones, the Pareto front.
     Raises:
         InputError: an unknown name, or a directory that belongs to another sweep.
     """
-    reporter = reporter or Reporter()
+
+    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], dict[str, Any]]:
+        plan = _plan(config)
+        return lambda: _run(config, plan, directory.path, directory.inputs, reporter).plain()
+
     expect(SweepConfig, config)
-    plan = _plan(config)  # before a directory is claimed: a slip in the file must not tie it to one
-    directory = RunDirectory("sweep", config, inputs=input_digests(config), out=out, force=force)
-    with directory:
-        if (finished := directory.finished()) is not None and (directory.path / "sweep.parquet").exists():
-            read_sweep(directory.path)
-            reporter.line(f"finished before: {directory.path} (--force starts it anew)")
-            return finished
-        result = plain(_run(config, plan, directory.path, reporter))
-        directory.write_result(result)
-        return result
+    found, directory = carry_out(
+        "sweep", config, prepare, out=out, force=force, reporter=reporter, contents=("sweep.parquet",), resumes=False
+    )
+    read_sweep(directory.path)  # a finished one may be damaged since
+    return SweepResult.from_plain(found)
 
 
 def read_sweep(path: str | Path) -> dict[str, np.ndarray]:
@@ -108,12 +106,12 @@ def _plan(config: SweepConfig) -> _Plan:
     axes = {name: axis_values(config, name) for name in config.axes}
     pairs = [(shape, device) for shape in config.architecture for device in config.device]
     bases = [_base(config, shape, device) for shape, device in pairs]
-    front = ParetoFront(**(_PARETO | config.pareto))
+    front = ParetoFront(**vars(config.pareto))
     front.check_columns((*axes, *COLUMNS))
     return _Plan(axes, pairs, bases, front)
 
 
-def _run(config: SweepConfig, plan: _Plan, folder: Path, reporter: Reporter) -> dict[str, Any]:
+def _run(config: SweepConfig, plan: _Plan, folder: Path, inputs: dict[str, str], reporter: Reporter) -> SweepResult:
     axes, pairs, bases, front = plan.axes, plan.pairs, plan.bases, plan.front
     per_pair = int(np.prod([len(values) for values in axes.values()]))
     total = 0
@@ -132,18 +130,20 @@ def _run(config: SweepConfig, plan: _Plan, folder: Path, reporter: Reporter) -> 
                     front.add(columns)
                     total += count
                     bar.advance(f"{total:,}")
-    front.save(folder / "figures" / "pareto.png")
-    return {
-        "schema_version": 1,
-        "points": total,
-        "points_that_fit": front.fitting,
-        "columns": list(schema.names),
-        "pareto": {"axes": front.axes, "points": front.rows()},
-        "best": front.best,
-        "status": {"axes": "input", **dict.fromkeys(_OF_THE_DEVICE, "input"), "everything else": "predicted"},
-        "notes": _notes(plan),
-        "directory": str(folder),
-    }
+    figure = pareto_figure(front)
+    assert figure is not None
+    save_figure(figure, folder / "figures" / "pareto.png")
+    return SweepResult(
+        points=total,
+        points_that_fit=front.fitting,
+        columns=list(schema.names),
+        pareto=ParetoPoints(axes=FrontAxes(**front.axes), points=front.rows()),
+        best=front.best,
+        status={"axes": "input", **dict.fromkeys(_OF_THE_DEVICE, "input"), "everything else": "predicted"},
+        notes=_notes(plan),
+        directory=str(folder),
+        inputs=inputs,
+    )
 
 
 def _notes(plan: _Plan) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from jaxspec.errors import InputError
-from jaxspec.runs.config import Search
+from jaxspec.studies.tree.config import Search
 from jaxspec.trees.rank_traces import RankTraces, prior_scores_from_traces
 from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.searches import (

@@ -8,24 +8,31 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from jaxspec.report.columns import Column
 from jaxspec.report.device_data import assumptions, device_rows
-from jaxspec.report.entries import Entry, device_title, lookup, number, provenance
 from jaxspec.report.formatting import fixed, times
+from jaxspec.report.notes import note_lines
 from jaxspec.report.page import Page, write_page
 from jaxspec.report.section import Cell, lossless_in_words, settings, timing
+from jaxspec.report.shown import Shown
+from jaxspec.report.titles import device_title, provenance
+from jaxspec.runs.directory import RunDirectory
+from jaxspec.studies.tree.columns import CONTEXT_COLUMNS, TOKENS_PER_S, length_in_words
 from jaxspec.studies.tree.figures.contexts import contexts_figure
 from jaxspec.studies.tree.figures.curve import curve_figure
 from jaxspec.studies.tree.figures.drawing import drawing_figure
 from jaxspec.studies.tree.figures.performance import performance_figure
+from jaxspec.studies.tree.result import ContextChoice, ContextRow, TreeResult
 from jaxspec.studies.tree.tables import (
+    choice_here,
     law_in_words,
-    length_in_words,
     proof_in_words,
     schedule_in_words,
     tree_headline,
+    tree_tables,
 )
 
-__all__ = ["draw_tree_figures", "tree_section", "write_tree_report"]
+__all__ = ["draw_tree_figures", "shown", "tree_section", "write_tree_report"]
 
 _CAPTIONS = {
     "contexts": "What pays at each context: the length with the highest predicted speed, or plain decoding.",
@@ -44,7 +51,7 @@ _CLOSING = (
 )
 
 
-def write_tree_report(entries: Sequence[Entry], out_dir: str | Path) -> Path:
+def write_tree_report(results: Sequence[TreeResult], out_dir: str | Path) -> Path:
     """Write the figures and `report.html` into a run directory; see `write_page`."""
     page = Page(
         heading="Which tree pays?",
@@ -55,84 +62,71 @@ def write_tree_report(entries: Sequence[Entry], out_dir: str | Path) -> Path:
         closing=_CLOSING,
         command="jaxspec tree --config config.toml",
     )
-    return write_page(page, entries, out_dir)
+    return write_page(page, results, out_dir)
 
 
-def draw_tree_figures(entry: Entry) -> dict[str, Figure]:
+def draw_tree_figures(result: TreeResult) -> dict[str, Figure]:
     """All figures of one device by name, without those whose data is absent."""
     drawn = {
-        "contexts": contexts_figure(entry),
-        "performance": performance_figure(entry),
-        "curve": curve_figure(entry),
-        "drawing": drawing_figure(entry),
+        "contexts": contexts_figure(result),
+        "performance": performance_figure(result),
+        "curve": curve_figure(result),
+        "drawing": drawing_figure(result),
     }
     return {name: figure for name, figure in drawn.items() if figure is not None}
 
 
-def tree_section(entry: Entry) -> dict[str, Any]:
+def tree_section(result: TreeResult) -> dict[str, Any]:
     """All that the template needs of one device, its figures apart: contexts across, numbers down."""
-    rows = lookup(entry, "contexts") or []
-    here = number(entry, "workload", "context_tokens")
-    own = next((row["decision"] for row in rows if row["context_tokens"] == here), {})
-    speedups = [(times(number(own, f"speedup_vs_{baseline}_ar")), "") for baseline in ("bf16", "stored")]
-    title = tree_headline(entry)
+    own = choice_here(result)
+    decided = own or ContextChoice()
+    title = tree_headline(result)
+    search = {name: value for name, value in result.search.plain().items() if value is not None}
     return {
         "title": title.partition(",")[0],
-        "device": device_title(entry),
+        "device": device_title(result),
         "headline": title,
-        "pays": bool(lookup(entry, "pays")),
-        "provenance": provenance(entry),
+        "pays": bool(result.pays.value),
+        "provenance": provenance(result),
         "corner": "context",
-        "columns": [f"{row['context_tokens']:,}" for row in rows],
+        "columns": [f"{row.context_tokens:,}" for row in result.contexts],
         "best": None,
         "choice": length_in_words(own) if own else "none",
-        "rows": [_row(rows, *line) for line in _LINES],
+        "rows": [_row(result.contexts, column) for column in CONTEXT_COLUMNS],
         "ratios": [],
-        "lossless": lossless_in_words(entry),
-        "device_data": device_rows(entry),
-        "assumptions": assumptions(entry),
+        "lossless": lossless_in_words(result.lossless),
+        "device_data": device_rows(result),
+        "assumptions": assumptions(result),
         "settings": [
-            *settings(entry),
-            ("draft", str(lookup(entry, "draft", "name"))),
-            ("draft steps priced as", str(lookup(entry, "draft", "priced_draft", "statement"))),
-            ("search", ", ".join(f"{k} {v}" for k, v in (lookup(entry, "search") or {}).items())),
-            ("schedule", schedule_in_words(entry)),
-            ("law", law_in_words(entry)),
-            ("proof", proof_in_words(entry).partition(": ")[2]),
+            *settings(result),
+            ("draft", str(result.draft.name)),
+            ("draft steps priced as", str(result.draft.priced_draft.statement)),
+            ("search", ", ".join(f"{name} {value}" for name, value in search.items())),
+            ("schedule", schedule_in_words(result)),
+            ("law", law_in_words(result)),
+            ("proof", proof_in_words(result).partition(": ")[2]),
         ],
-        "timing": timing(entry),
-        "summary": [*speedups, (fixed(number(own, "tokens_per_s"), 1), "")],
+        "timing": timing(result),
+        "summary": [
+            (times(decided.speedup_vs_bf16_ar.number), ""),
+            (times(decided.speedup_vs_stored_ar.number), ""),
+            (fixed(decided.tokens_per_s.number, 1), ""),
+        ],
     }
 
 
-_LINES = (
-    ("verified tokens", "per cycle, the root included; AR: do not speculate", "predicted", length_in_words),
-    ("tokens per cycle", "on held-out prompts", "measured", lambda d: fixed(number(d, "tokens_per_cycle"), 2)),
-    ("tokens/s", "of one sequence", "predicted", lambda d: fixed(number(d, "tokens_per_s"), 1)),
-    (
-        "speedup vs bf16 AR",
-        "over autoregressive decoding of the uncompressed 16-bit model",
-        "predicted",
-        lambda d: times(number(d, "speedup_vs_bf16_ar")),
-    ),
-    (
-        "speedup vs stored AR",
-        "over autoregressive decoding of the stored format",
-        "predicted",
-        lambda d: times(number(d, "speedup_vs_stored_ar")),
-    ),
-    (
-        "best tree vs stored AR",
-        "whether or not it pays",
-        "predicted",
-        lambda d: times(number(d, "best_tree", "speedup_vs_stored_ar")),
-    ),
-)
+def _row(rows: Sequence[ContextRow], column: Column[ContextRow]) -> dict[str, Any]:
+    alarm = lambda row: "does not fit" if column is TOKENS_PER_S and not row.fits.value else ""
+    cells = [Cell(column.text(row), column.status(row), alarm=alarm(row)) for row in rows]
+    return {"title": column.title, "meaning": column.meaning, "cells": cells}
 
 
-def _row(rows: Sequence[Any], title: str, meaning: str, status: str, write) -> dict[str, Any]:
-    cells = [
-        Cell(write(row["decision"]), status, alarm="" if row["fits"] or title != "tokens/s" else "does not fit")
-        for row in rows
-    ]
-    return {"title": title, "meaning": meaning, "cells": cells}
+def shown(found: tuple[Sequence[TreeResult], RunDirectory]) -> Shown:
+    """Tables of a tree search for the terminal, from what `search_tree` returned."""
+    results, directory = found
+    return Shown(
+        [result.plain() for result in results],
+        tree_tables(results),
+        note_lines(results),
+        f"report: {directory.path / 'report.html'}",
+    )

@@ -13,92 +13,85 @@ from collections.abc import Callable
 from typing import Any
 
 from hwmodels import DraftCost
-from jaxspec.files import plain
-from jaxspec.runs.config import TreeConfig
+from jaxspec.results import given, predicted
+from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
-from jaxspec.runs.inputs import draft_digests
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect
 from jaxspec.speculate.drafts import SelfDraft
-from jaxspec.speculate.proof import count_mismatches
 from jaxspec.speculate.sampling import GREEDY
-from jaxspec.studies.kernel_notes import kernel_notes
-from jaxspec.studies.measured.measuring import carry_out
-from jaxspec.studies.tree.entries import (
-    STATUS,
-    contexts_entry,
-    curve_entry,
-    draft_entry,
-    growth_entry,
-    law_entry,
-    proof_entry,
-    schedule_entry,
+from jaxspec.studies.measured.head import head, lossless
+from jaxspec.studies.tree.config import TreeConfig
+from jaxspec.studies.tree.parts import (
+    context_rows,
+    curve_part,
+    draft_part,
+    growth_part,
+    law_part,
+    proof_part,
+    schedule_part,
 )
 from jaxspec.studies.tree.pricing import price_growth
 from jaxspec.studies.tree.report import write_tree_report
-from jaxspec.studies.tree.stages import TreeMeasuring
+from jaxspec.studies.tree.result import SearchSettings, TreeResult
+from jaxspec.studies.tree.stages import TreeStages, begin_tree
 from jaxspec.trees.rank_traces import AATBySize, aat_by_size
 
-__all__ = ["TreeSearch", "draft_digests", "search_tree"]
+__all__ = ["search_tree", "tree_results"]
 
 
-class TreeSearch(TreeMeasuring):
-    """One run of `jaxspec tree`."""
+def tree_results(stages: TreeStages) -> list[TreeResult]:
+    """All stages; one result per device."""
+    curve = aat_by_size(stages.growth, stages.traces, num_tokens=stages.config.output_tokens)
+    measured = {
+        "growth": growth_part(stages.growth, stages.traces),
+        "curve": curve_part(curve),
+        "law": law_part(curve),
+    }
+    found = {device: _of_device(stages, device, curve) for device in stages.work.pricings}
+    # Heads come last: they tell how long all stages took.
+    return [
+        TreeResult(**(head(stages.work, device, [stages.widths]) | measured | parts)) for device, parts in found.items()
+    ]
 
-    def run(self) -> list[dict[str, Any]]:
-        """All stages; the entries of result.json, one per device."""
-        curve = aat_by_size(self.growth, self.traces, num_tokens=self.config.output_tokens)
-        measured = {
-            "growth": growth_entry(self.growth, self.traces),
-            "curve": curve_entry(curve),
-            "law": law_entry(curve),
-        }
-        found = {device: self._device_entry(device, curve) for device in self.pricings}
-        # Heads come last: they tell how long all stages took.
-        return [self.head(device) | measured | parts for device, parts in found.items()]
 
-    def _device_entry(self, device: str, curve: AATBySize) -> dict[str, Any]:
-        config, pricing = self.config, self.pricings[device]
-        priced = self._priced(device)
-        times = price_growth(pricing, self.growth, footprint=self.widths, contexts=self.contexts, draft=priced)
-        rows = contexts_entry(self.contexts, curve, times)
-        own = rows[self.contexts.index(config.context)]["decision"]
-        pays = own["speculate"]
-        nodes = own["verification_length"] - 1 if pays else config.nodes
-        chosen = (
-            "fastest at the workload's context" if pays else "the largest, since none pays at the workload's context"
-        )
-        proof = proof_entry(
-            self.growth,
-            nodes,
-            traces=self.traces,
-            counted=self.decode_with(nodes, self.setup.decoding),
-            num_tokens=config.output_tokens,
-            chosen=chosen,
-        )
-        lossless = count_mismatches(
-            self.decode_with(nodes, GREEDY),
-            self.decode_autoregressively(GREEDY),
-            config.prompt_tokens,
-            config.output_tokens,
-        )
-        return {
-            "draft": draft_entry(config.draft, self.other, self.knobs, priced, self.widths),
-            "scheme": config.scheme if self.knobs is not None else None,  # others leave the target uncompressed
-            "search": {"name": config.search, "nodes": config.nodes, "depth": config.depth},
-            "pays": pays,
-            "contexts": rows,
-            "schedule": schedule_entry(self.contexts, curve, times),
-            "proof": proof,
-            "lossless": lossless,
-            "status": STATUS | {"footprint": "measured" if self.knobs is not None else "input"},
-            **kernel_notes(pricing.device, [self.widths]),
-        }
+def _of_device(stages: TreeStages, device: str, curve: AATBySize) -> dict[str, Any]:
+    """Fields of a device's result beside its head and what all devices share."""
+    config, work = stages.config, stages.work
+    priced = _priced(stages, device)
+    times = price_growth(
+        work.pricings[device], stages.growth, footprint=stages.widths, contexts=stages.contexts, draft=priced
+    )
+    rows = context_rows(stages.contexts, curve, times)
+    own = rows[stages.contexts.index(config.context)].decision
+    pays = bool(own.speculate.value)
+    nodes = own.verification_length.known - 1 if pays else config.nodes
+    why = "fastest at the workload's context" if pays else "the largest, since none pays at the workload's context"
+    proof = proof_part(
+        stages.growth,
+        nodes,
+        traces=stages.traces,
+        counted=stages.decode_with(nodes, work.setup.decoding),
+        num_tokens=config.output_tokens,
+        chosen=why,
+    )
+    return {
+        "draft": draft_part(config.draft, stages.other, stages.knobs, priced, stages.widths),
+        "scheme": config.scheme if stages.knobs is not None else None,  # others leave the target uncompressed
+        "search": SearchSettings(name=config.search, nodes=given(config.nodes), depth=given(config.depth)),
+        "pays": predicted(pays),
+        "contexts": rows,
+        "schedule": schedule_part(stages.contexts, curve, times),
+        "proof": proof,
+        "lossless": lossless(stages.decode_with(nodes, GREEDY), stages.decode_autoregressively(GREEDY), work),
+    }
 
-    def _priced(self, device: str) -> DraftCost:
-        # The target's copy needs no parameters to be priced, and making them takes seconds.
-        draft = SelfDraft(self.setup.config) if self.other is None else self.other.draft
-        return draft.cost(self.setup.config, self.pricings[device].architecture, self.config.architecture)
+
+def _priced(stages: TreeStages, device: str) -> DraftCost:
+    # The target's copy needs no parameters to be priced, and making them takes seconds.
+    setup, priced = stages.work.setup, stages.work.pricings[device].architecture
+    draft = SelfDraft(setup.config) if stages.other is None else stages.other.draft
+    return draft.cost(setup.config, priced, stages.config.architecture)
 
 
 def search_tree(
@@ -107,25 +100,26 @@ def search_tree(
     out: str | None = None,
     force: bool = False,
     reporter: Reporter | None = None,
-) -> tuple[list[dict[str, Any]], RunDirectory]:
+) -> tuple[list[TreeResult], RunDirectory]:
     """Find the draft tree for every device and context of the configuration, or return what a finished run found.
 
     Returns:
-        The entries of result.json (one per device), and the run directory, which also holds the report.
+        One result per device, as in result.json, and the run directory, which also holds the report.
     Raises:
         InputError: bad input; nothing is lost.
     """
 
     def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
-        run = TreeSearch(config, directory, reporter)
+        stages = begin_tree(config, directory, reporter)
 
         def work() -> list[dict[str, Any]]:
-            entries = plain(run.run())
+            found = [result.plain() for result in tree_results(stages)]
             reporter.line("writing the report ...")
-            write_tree_report(entries, directory.path)
-            return entries
+            write_tree_report([TreeResult.from_plain(entry) for entry in found], directory.path)
+            return found
 
         return work
 
     expect(TreeConfig, config)
-    return carry_out("tree", config, prepare, out=out, force=force, reporter=reporter)
+    found, directory = carry_out("tree", config, prepare, out=out, force=force, reporter=reporter)
+    return [TreeResult.from_plain(entry) for entry in found], directory

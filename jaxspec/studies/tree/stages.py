@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import cached_property
 
 import jax
@@ -12,54 +13,58 @@ import hwmodels
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.models.embedded import load_model
-from jaxspec.runs.config import TreeConfig
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Arrays
 from jaxspec.settings import knob_values
-from jaxspec.speculate.drafts import ReadyDraft, make_draft, self_draft
+from jaxspec.speculate.drafts import ReadyDraft, make_draft
 from jaxspec.speculate.engine import autoregressive_tree
 from jaxspec.speculate.expansion import TreeLimits, tree_limits
-from jaxspec.speculate.proof import decode_prompts, record_ranks
+from jaxspec.speculate.proof import continuation_length, decode_prompts, record_ranks
 from jaxspec.speculate.sampling import Decoding
-from jaxspec.studies.measured.measuring import Measuring, way_of
+from jaxspec.studies.measured.hard_drafts import HardDrafts
+from jaxspec.studies.measured.work import Work, begin_work, way_of
+from jaxspec.studies.tree.config import TreeConfig
 from jaxspec.studies.tree.growth import candidate_shape, grow
 from jaxspec.trees.rank_traces import RankTraces
 from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.topology import Tree
 from jaxspec.tune.objective import priced_footprint
 
-__all__ = ["TreeMeasuring"]
+__all__ = ["TreeStages", "begin_tree"]
 
 
-class TreeMeasuring(Measuring):
+@dataclasses.dataclass(frozen=True, eq=False)
+class TreeStages:
     """A network, its text and a draft's stages, for one run.
 
     Attributes:
-        contexts: those of the configuration with the workload's own, rising.
+        copies: hard drafts of the target, of which one drafts unless another draft is named.
         other: the draft, unless it is the target's compressed copy, which takes calibration to make.
     """
 
-    def __init__(self, config: TreeConfig, directory: RunDirectory, reporter: Reporter):
-        self.config = config
-        super().__init__(config, directory, reporter)
-        self.contexts = tuple(sorted({*config.contexts, config.context}))
-        self._sizes = {"nodes": config.nodes, "depth": config.depth, "vocabulary": self.setup.config.vocab_size}
-        self._shape = candidate_shape(config.search, **self._sizes)
-        self._decoded: dict[str, Arrays] = {}  # by stage
-        self.other = None if config.draft == "self" else make_draft(config.draft, load_model(config.model))
+    config: TreeConfig
+    work: Work
+    copies: HardDrafts
+    other: ReadyDraft | None
+    _decoded: dict[str, Arrays] = dataclasses.field(default_factory=dict)  # by stage
 
     @property
-    def continuation_tokens(self) -> int:
-        """Every root within `output_tokens` has ranks down to the largest depth, and no less than drafts are measured on."""
-        return max(self.config.output_tokens + self.config.depth, super().continuation_tokens)
+    def contexts(self) -> tuple[int, ...]:
+        """Those of the configuration with the workload's own, rising."""
+        return tuple(sorted({*self.config.contexts, self.config.context}))
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Of the largest tree."""
+        return _sizes(self.config, self.work)
 
     @cached_property
     def knobs(self) -> Knobs | None:
         """Of the target's compressed copy; None for another draft."""
         if self.other is not None:
             return None
-        return uniform_knobs(self.setup.scheme, self.setup.config, knob_values(self.config))
+        return uniform_knobs(self.work.setup.scheme, self.work.setup.config, knob_values(self.config))
 
     @cached_property
     def draft(self) -> ReadyDraft:
@@ -67,16 +72,16 @@ class TreeMeasuring(Measuring):
         if self.other is not None:
             return self.other
         assert self.knobs is not None
-        return self_draft(self.setup.config, self.draft_params(self.knobs), self.knobs)
+        return self.copies.ready(self.knobs)
 
     def _ranks(self, which: str, texts: np.ndarray) -> RankTraces:
         """How the draft ranks texts; a stage."""
-        setup, config = self.setup, self.config
-        _ = self.calibration_text  # a stage of its own, which making the draft may need
+        setup, config = self.work.setup, self.config
+        _ = self.copies.text  # a stage of its own, which making the draft may need
 
         def compute() -> Arrays:
             draft = self.draft
-            with self._bar(f"ranking the {which} text by the draft", len(texts)) as bar:
+            with self.work.bar(f"ranking the {which} text by the draft", len(texts)) as bar:
                 traces = record_ranks(
                     setup.params,
                     setup.config,
@@ -88,14 +93,14 @@ class TreeMeasuring(Measuring):
                 )
             return {"rank": traces.rank, "num_starts": traces.num_starts}
 
-        found = self.stages.run(f"ranks/{which}", compute)
+        found = self.work.stages.run(f"ranks/{which}", compute)
         return RankTraces(rank=jnp.asarray(found["rank"]), num_starts=jnp.asarray(found["num_starts"]))
 
     @cached_property
     def growth(self) -> RankedTree:
         """The nodes in the order in which the tree grows, by calibration text alone."""
-        traces = self._ranks("calibration", self.calibration_text)
-        return grow(self.config.search, self._shape, traces, **self._sizes)
+        traces = self._ranks("calibration", self.copies.text)
+        return grow(self.config.search, candidate_shape(self.config.search, **self.sizes), traces, **self.sizes)
 
     @cached_property
     def limits(self) -> TreeLimits:
@@ -105,15 +110,15 @@ class TreeMeasuring(Measuring):
     @cached_property
     def traces(self) -> RankTraces:
         """Ranks of held-out text, as the target itself decodes it."""
-        length = self.config.prompt_tokens + self.continuation_tokens
-        return self._ranks("held-out", self.decode_autoregressively(self.setup.decoding)["tokens"][:, :length])
+        length = self.config.prompt_tokens + self.copies.continuation_tokens
+        return self._ranks("held-out", self.decode_autoregressively(self.work.setup.decoding)["tokens"][:, :length])
 
     def _decode_tree(self, tree: Tree, decoding: Decoding, *, tokens: int, name: str, what: str) -> Arrays:
-        setup, limits = self.setup, self.limits
+        setup, limits = self.work.setup, self.limits
 
         def compute() -> Arrays:
             draft = self.draft
-            with self._bar(what, len(setup.prompts)) as bar:
+            with self.work.bar(what, len(setup.prompts)) as bar:
                 return decode_prompts(
                     setup.params,
                     setup.config,
@@ -124,19 +129,21 @@ class TreeMeasuring(Measuring):
                     decoding=decoding,
                     seed=self.config.seed,
                     limits=limits,
-                    room=self.continuation_tokens,
+                    room=self.copies.continuation_tokens,
                     advance=bar.advance,
                 )
 
         stage = f"decoded/{way_of(decoding)}-{name}"
         if stage not in self._decoded:
-            self._decoded[stage] = self.stages.run(stage, compute)
+            self._decoded[stage] = self.work.stages.run(stage, compute)
         return self._decoded[stage]
 
     def decode_autoregressively(self, decoding: Decoding) -> Arrays:
         """Held-out prompts without a tree, at the width of the largest one."""
         tree, what = autoregressive_tree(self.limits), "decoding without a tree"
-        return self._decode_tree(tree, decoding, tokens=self.continuation_tokens, name="autoregressive", what=what)
+        return self._decode_tree(
+            tree, decoding, tokens=self.copies.continuation_tokens, name="autoregressive", what=what
+        )
 
     def decode_with(self, nodes: int, decoding: Decoding) -> Arrays:
         """Held-out prompts with the tree of the first nodes; what several devices choose is decoded once."""
@@ -152,10 +159,28 @@ class TreeMeasuring(Measuring):
         knobs = self.knobs
         if knobs is None:
             return hwmodels.uniform_footprint(UNCOMPRESSED_BITS)
-        _ = self.calibration_text
+        _ = self.copies.text
 
         def compute() -> Arrays:
-            return dict(vars(self.measure(knobs).footprint))
+            return dict(vars(self.copies.measure(knobs).footprint))
 
-        found = jax.tree.map(jnp.asarray, self.stages.run("footprint", compute))
+        found = jax.tree.map(jnp.asarray, self.work.stages.run("footprint", compute))
         return priced_footprint(hwmodels.Footprint(**found))
+
+
+def begin_tree(config: TreeConfig, directory: RunDirectory, reporter: Reporter) -> TreeStages:
+    """Load all that a configuration names, its draft included.
+
+    Raises:
+        InputError: bad input.
+    """
+    work = begin_work(config, directory, reporter)
+    candidate_shape(config.search, **_sizes(config, work))  # refuses impossible sizes
+    # Every root within `output_tokens` has ranks down to the largest depth, and no less than drafts are measured on.
+    continuation = max(config.output_tokens + config.depth, continuation_length(config.output_tokens))
+    other = None if config.draft == "self" else make_draft(config.draft, load_model(config.model))
+    return TreeStages(config, work, HardDrafts(work, continuation), other)
+
+
+def _sizes(config: TreeConfig, work: Work) -> dict[str, int]:
+    return {"nodes": config.nodes, "depth": config.depth, "vocabulary": work.setup.config.vocab_size}

@@ -13,15 +13,21 @@ import numpy as np
 
 from jaxspec.compress.footprint import mean_draft_bits
 from jaxspec.compress.knobs import Knobs, harden, uniform_knobs
-from jaxspec.files import plain
-from jaxspec.report import write_report
-from jaxspec.runs.config import TuneConfig
+from jaxspec.results import given, measured, predicted
+from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Arrays
 from jaxspec.settings import expect
-from jaxspec.studies.measured.measuring import Measuring, carry_out
-from jaxspec.tune.gradient import HISTORY, Goal, Plan, ascend
+from jaxspec.speculate.proof import continuation_length
+from jaxspec.studies.measured.chains import ChainDecoding
+from jaxspec.studies.measured.comparison import compare_configurations
+from jaxspec.studies.measured.hard_drafts import HardDrafts
+from jaxspec.studies.measured.work import Work, begin_work
+from jaxspec.studies.tune.config import TuneConfig
+from jaxspec.studies.tune.report import write_report
+from jaxspec.studies.tune.result import GridPoint, TuneResult
+from jaxspec.tune.gradient import HISTORY, Ascent, Goal, ascend
 from jaxspec.tune.hard import best_length, grid_knobs, grid_points, token_acceptance, with_best_length
 from jaxspec.tune.objective import DraftMeasurement, Pricing
 
@@ -29,41 +35,51 @@ from jaxspec.tune.objective import DraftMeasurement, Pricing
 _ROUNDING_ALLOWANCE = 0.02
 
 
-class Tuning(Measuring):
-    """One run of `jaxspec tune`."""
+class Tuning:
+    """One run of `jaxspec tune`.
 
-    def __init__(self, config: TuneConfig, directory: RunDirectory, reporter: Reporter):
-        self.config = config
+    Attributes:
+        metrics: lines of metrics.jsonl, one for each step of each ascent.
+    """
+
+    def __init__(self, config: TuneConfig, work: Work):
+        self.config, self.work = config, work
+        self.setup, self.stages, self.reporter = work.setup, work.stages, work.reporter
         # Bits per byte are about the text as it was written.
-        self.calibrate_on_own_text = config.objective == "bits_per_byte" or config.max_bits_per_byte is not None
-        super().__init__(config, directory, reporter)
-        self.given = {"default": ("knobs",)}  # a paper's; every draft length is the program's choice
+        as_written = config.objective == "bits_per_byte" or config.max_bits_per_byte is not None
+        self.drafts = HardDrafts(work, continuation_length(config.output_tokens), on_own_text=as_written)
         self.metrics: list[dict[str, Any]] = []
 
-    def run(self) -> list[dict[str, Any]]:
-        """All stages; the entries of result.json, one per device."""
+    def run(self) -> list[TuneResult]:
+        """All stages; one result per device."""
         grid = self._measure_grid()
-        chosen = {device: self._choose(grid, device, pricing) for device, pricing in self.pricings.items()}
-        self.directory.write_metrics(self.metrics)
-        entries = []
-        for device, knobs in chosen.items():
-            entry = self.entry(device, knobs, hero="tuned")
-            extra = {"objective": self.config.objective, "grid": self._grid_rows(grid, device)}
-            given = dict.fromkeys(grid_points(self.setup.scheme)[0], "input")
-            entries.append(entry | extra | {"status": entry["status"] | {"grid": given | _GRID_STATUS}})
-        return entries
+        chosen = {device: self._choose(grid, device, pricing) for device, pricing in self.work.pricings.items()}
+        decoding = ChainDecoding(self.drafts)
+        return [
+            compare_configurations(
+                TuneResult,
+                decoding,
+                device,
+                drafts,
+                hero="tuned",
+                choices=_CHOICES,
+                objective=self.config.objective,
+                grid=self._grid_points(grid, device),
+            )
+            for device, drafts in chosen.items()
+        ]
 
     def _measure_grid(self) -> list[DraftMeasurement]:
         """Every grid point's draft on calibration text; what it costs is a matter of the device, later."""
         points = grid_knobs(self.setup.scheme, self.setup.config)
-        _ = self.calibration  # a stage of its own: neither its bar nor its arrays may begin inside this one
-        structure = jax.tree.structure(jax.eval_shape(self.measure, points[0]))
+        _ = self.drafts.calibration  # a stage of its own: neither its bar nor its arrays may begin inside this one
+        structure = jax.tree.structure(jax.eval_shape(self.drafts.measure, points[0]))
 
         def compute() -> Arrays:
             rows = []
             with self.reporter.bar("measuring the uniform grid", len(points)) as bar:
                 for knobs in points:
-                    measured = jax.device_get(self.measure(knobs))
+                    measured = jax.device_get(self.drafts.measure(knobs))
                     rows.append(jax.tree.leaves(measured))
                     alpha, bits = float(measured.survival[0]), float(mean_draft_bits(measured.footprint))
                     bar.advance(f"first draft token accepted {alpha:.3f} at {bits:.2f} bits per weight")
@@ -91,39 +107,41 @@ class Tuning(Measuring):
             bytes_per_token=setup.bytes_per_token,
             decode_temperature=config.surrogate_temperature if setup.decoding.greedy else config.temperature,
         )
-        plan = Plan(steps=config.uniform_steps, learning_rate=config.learning_rate, seed=config.seed, tied=True)
-        soft = self._ascend(pricing, best_point, goal, plan, device)
-        # A soft pair lies between two whole numbers of bits; both, and the grid's winner, stand for election.
+        ascent = Ascent(steps=config.uniform_steps, learning_rate=config.learning_rate, seed=config.seed, tied=True)
+        soft = self._ascend(pricing, best_point, goal, ascent, device)
+        # A soft pair lies between two whole numbers of bits: evaluate both roundings and the best grid point; keep the best.
         whole = [spec.name for spec in setup.scheme.knob_specs if spec.whole and spec.per == "matrix"]
         candidates = [
             soft.replace_values(**{name: rounded(soft.values[name]) for name in whole})
             for rounded in (jnp.floor, jnp.ceil)
         ]
-        uniform = self._elect(pricing, [*candidates, best_point])
+        uniform = self._best(pricing, [*candidates, best_point])
 
-        plan = dataclasses.replace(plan, steps=config.steps, tied=False)
-        tuned = self._elect(pricing, [self._ascend(pricing, uniform, goal, plan, device), uniform])
+        ascent = dataclasses.replace(ascent, steps=config.steps, tied=False)
+        tuned = self._best(pricing, [self._ascend(pricing, uniform, goal, ascent, device), uniform])
         return {"default": default, "grid": best_point, "uniform": uniform, "tuned": tuned}
 
     def _with_best_length(self, knobs: Knobs, pricing: Pricing) -> tuple[Knobs, float]:
-        return with_best_length(self.calibration, knobs, pricing, self.setup.decoding)
+        return with_best_length(self.drafts.calibration, knobs, pricing, self.setup.decoding)
 
     @cached_property
     def _draft_budget(self) -> float | None:
         """Bits per weight to keep to: given, or those of the default where quality alone is the objective."""
         if self.config.draft_bits is not None or self.config.objective == "speedup":
             return self.config.draft_bits
-        return float(mean_draft_bits(self.measure(uniform_knobs(self.setup.scheme, self.setup.config)).footprint))
+        return float(
+            mean_draft_bits(self.drafts.measure(uniform_knobs(self.setup.scheme, self.setup.config)).footprint)
+        )
 
-    def _elect(self, pricing: Pricing, candidates: list[Knobs]) -> Knobs:
-        """The hardened candidate that does best on calibration text by the run's own objective; the first on a tie.
+    def _best(self, pricing: Pricing, candidates: list[Knobs]) -> Knobs:
+        """The hardened candidate that is best on calibration text by the run's own objective; the first on a tie.
 
         A candidate that oversteps a limit loses to any that oversteps it less.
         """
-        config, budget, elected = self.config, self._draft_budget, []
+        config, budget, scored = self.config, self._draft_budget, []
         for candidate in candidates:
             knobs, speedup = self._with_best_length(candidate, pricing)
-            measured = self.measure(knobs)
+            measured = self.drafts.measure(knobs)
             bits_per_byte = float(measured.cross_entropy) / np.log(2) / self.setup.bytes_per_token
             value = {"speedup": speedup, "kl": -float(measured.kl), "bits_per_byte": -bits_per_byte}[config.objective]
             limits = (
@@ -132,21 +150,23 @@ class Tuning(Measuring):
                 (float(mean_draft_bits(measured.footprint)), budget),
             )
             excess = [max(got / limit - 1 - _ROUNDING_ALLOWANCE, 0.0) for got, limit in limits if limit is not None]
-            elected.append(((-sum(excess), value), knobs))
-        return max(elected, key=lambda pair: pair[0])[1]
+            scored.append(((-sum(excess), value), knobs))
+        return max(scored, key=lambda pair: pair[0])[1]
 
-    def _ascend(self, pricing: Pricing, start: Knobs, goal: Goal, plan: Plan, device: str) -> Knobs:
-        stage = "uniform" if plan.tied else "tuned"
-        description = "tuning one pair for all matrices" if plan.tied else "tuning every matrix"
+    def _ascend(self, pricing: Pricing, start: Knobs, goal: Goal, ascent: Ascent, device: str) -> Knobs:
+        stage = "uniform" if ascent.tied else "tuned"
+        description = "tuning one pair for all matrices" if ascent.tied else "tuning every matrix"
         name = f"ascent/{_slug(device)}-{stage}"
 
         def compute() -> Arrays:
             with (
                 self.stages.manager(name) as manager,
-                self.reporter.bar(f"{description} for {device}", plan.steps) as bar,
+                self.reporter.bar(f"{description} for {device}", ascent.steps) as bar,
             ):
                 on_step = lambda step, speedup: bar.jump(step, f"speedup {speedup:.3f}x")
-                knobs, history = ascend(self.calibration, pricing, start, goal, plan, manager=manager, on_step=on_step)
+                knobs, history = ascend(
+                    self.drafts.calibration, pricing, start, goal, ascent, manager=manager, on_step=on_step
+                )
             return {"history": history, "values": knobs.values, "draft_length_logits": knobs.draft_length_logits}
 
         stored = self.stages.run(name, compute)
@@ -160,30 +180,25 @@ class Tuning(Measuring):
             scheme=start.scheme,
         )
 
-    def _grid_rows(self, grid: list[DraftMeasurement], device: str) -> list[dict[str, Any]]:
-        """The grid as the report shows it."""
-        rows = []
-        for point, measured in zip(grid_points(self.setup.scheme), grid, strict=True):
-            length, speedup = best_length(self.pricings[device], measured)
-            rows.append(
-                point
-                | {
-                    "alpha_token": float(token_acceptance(jnp.asarray(measured.survival), length)),
-                    "bits_per_weight": float(mean_draft_bits(measured.footprint)),
-                    "draft_length": length,
-                    "speedup_vs_bf16_ar": speedup,
-                }
+    def _grid_points(self, grid: list[DraftMeasurement], device: str) -> list[GridPoint]:
+        """The grid as a result has it."""
+        found = []
+        for point, measurement in zip(grid_points(self.setup.scheme), grid, strict=True):
+            length, speedup = best_length(self.work.pricings[device], measurement)
+            found.append(
+                GridPoint(
+                    alpha_token=measured(float(token_acceptance(jnp.asarray(measurement.survival), length))),
+                    bits_per_weight=measured(float(mean_draft_bits(measurement.footprint))),
+                    draft_length=predicted(length),
+                    speedup_vs_bf16_ar=predicted(speedup),
+                    knobs={name: given(value) for name, value in point.items()},
+                )
             )
-        return rows
+        return found
 
 
-#: Column of the grid beside its knobs -> status.
-_GRID_STATUS = {
-    "alpha_token": "measured",
-    "bits_per_weight": "measured",
-    "draft_length": "predicted",
-    "speedup_vs_bf16_ar": "predicted",
-}
+#: Configuration -> what the program chose; the knobs of the default are a paper's.
+_CHOICES = {"default": ("draft_length",)} | dict.fromkeys(("grid", "uniform", "tuned"), ("knobs", "draft_length"))
 
 
 def _slug(name: str) -> str:
@@ -196,25 +211,27 @@ def tune(
     out: str | None = None,
     force: bool = False,
     reporter: Reporter | None = None,
-) -> tuple[list[dict[str, Any]], RunDirectory]:
+) -> tuple[list[TuneResult], RunDirectory]:
     """Tune a draft for every device of the configuration, or return what a finished run found.
 
     Returns:
-        The entries of result.json (one per device), and the run directory, which also holds the report.
+        One result per device, as in result.json, and the run directory, which also holds the report.
     Raises:
         InputError: bad input; nothing is lost.
     """
 
     def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
-        run = Tuning(config, directory, reporter)
+        run = Tuning(config, begin_work(config, directory, reporter))
 
         def work() -> list[dict[str, Any]]:
-            entries = plain(run.run())
+            found = [result.plain() for result in run.run()]
+            directory.write_metrics(run.metrics)
             reporter.line("writing the report ...")
-            write_report(entries, run.metrics, directory.path)
-            return entries
+            write_report([TuneResult.from_plain(entry) for entry in found], run.metrics, directory.path)
+            return found
 
         return work
 
     expect(TuneConfig, config)
-    return carry_out("tune", config, prepare, out=out, force=force, reporter=reporter)
+    found, directory = carry_out("tune", config, prepare, out=out, force=force, reporter=reporter)
+    return [TuneResult.from_plain(entry) for entry in found], directory

@@ -143,7 +143,10 @@ CONFLICTS = [
     Row("evaluate --knobs r.json --draft-length 3", "draft_length would have no effect", {"r.json": knobs()}),
     Row("evaluate --config c.toml --kv-prune 0.1", "kv_prune", {"c.toml": "knobs = 'r.json'", "r.json": knobs()}),
     Row("tune --objective kl --max-kl 0.1", "max_kl would have no effect"),
-    Row("predict --weight-prune 0.3", "knobs decide the widths of scheme"),
+    Row(
+        "predict --weight-prune 0.3 --draft-bits 4 --verify-bits 8 --draft-kv-bits 8 --verify-kv-bits 8",
+        "weight_prune would have no effect: all four widths are given",
+    ),
     Row("predict --scheme q4_0 --weight-prune 0.3", "scheme q4_0 has no knobs"),
     Row("predict --acceptance 0.9,0.8 --max-draft-length 4", "acceptance names every position"),
     Row(
@@ -182,7 +185,7 @@ SWEEPS = [
     Row("sweep s.toml", "not valid TOML", {"s.toml": "[axes"}),
     Row("sweep s.toml", "axes are missing", {"s.toml": "device = 'rtx-4090'"}),
     Row("sweep s.toml", "must be a table", {"s.toml": "axes = 3"}),
-    Row("sweep s.toml", "unknown key 'devices'; did you mean 'device'", sweep("devices = ['l40s']")),
+    Row("sweep s.toml", "unknown setting 'devices'; did you mean 'device'", sweep("devices = ['l40s']")),
     Row("sweep s.toml", "did you mean 'rtx-4090'", sweep("device = ['rtx-409']")),
     Row("sweep s.toml", "needs a network", sweep("architecture = 'own'")),
     Row("sweep s.toml", "axes.workload.batch is empty", sweep("[axes]\n'workload.batch' = []")),

@@ -12,8 +12,12 @@ from typing import NamedTuple
 
 _WARM = r"""
 import json, os, signal, sys, traceback
-import jaxspec.cli.containers, jaxspec.cli.evaluate, jaxspec.cli.predict, jaxspec.cli.sweep, jaxspec.cli.tree
-import jaxspec.cli.tune, jaxspec.report, jaxspec.studies.predict.report, jaxspec.studies.pack.report, jaxspec.studies
+import jaxspec.cli.containers
+from jaxspec.studies.registry import STUDIES, find_study
+from jaxspec.studies.study import load_object
+
+for study in map(find_study, STUDIES):
+    load_object(study.run), load_object(study.present)
 from jaxspec.cli.app import main
 
 def child(case):

@@ -118,7 +118,7 @@ def test_places_for_results_are_refused_before_the_work(capsys, monkeypatch, tmp
     for work in ("pack.inspection.inspect_file", "predict.run.predict", "pack.run.pack", "measured.setup.make_setup"):
         module, _, name = work.rpartition(".")
         monkeypatch.setattr(importlib.import_module(f"jaxspec.studies.{module}"), name, worked)
-    monkeypatch.setattr("jaxspec.studies.measured.measuring.make_setup", worked)
+    monkeypatch.setattr("jaxspec.studies.measured.work.make_setup", worked)
     monkeypatch.setattr("jaxspec.studies.pack.run._division", worked)
     monkeypatch.setattr(sys.modules["jaxspec.studies.sweep.run"], "_run", worked)
     refused(capsys, *arguments)
@@ -151,7 +151,7 @@ def test_a_full_disk_is_one_line(capsys, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "result.json")
 
-    monkeypatch.setattr("jaxspec.cli.predict.write_json", full)
+    monkeypatch.setattr("jaxspec.cli.study_command.write_json", full)
     assert "No space left" in refused(capsys, "predict", "--json", "x.json")
 
 
@@ -159,7 +159,7 @@ def test_our_own_bugs_keep_their_traceback(monkeypatch):
     def broken(*_):
         raise RuntimeError("ours")
 
-    monkeypatch.setattr("jaxspec.cli.predict.write_json", broken)
+    monkeypatch.setattr("jaxspec.cli.study_command.write_json", broken)
     with pytest.raises(RuntimeError, match="ours"):
         main(["predict", "--json", "x.json"])
 

@@ -7,19 +7,14 @@ import typing
 import click
 import pytest
 
-from jaxspec.cli.app import _COMMANDS, cli
+from jaxspec.cli.app import cli
 from jaxspec.cli.options import resolve
-from jaxspec.settings import EvaluateConfig, PackConfig, PredictConfig, TreeConfig, TuneConfig
 from jaxspec.settings.coercion import coerce
-from jaxspec.settings.fields import choices_of, hints, setting_of
+from jaxspec.settings.fields import choices_of, has_flag, hints, setting_of
+from jaxspec.studies import PredictConfig, TuneConfig
+from jaxspec.studies.registry import STUDIES, find_study
 
-CONFIGS = {
-    "tune": TuneConfig,
-    "evaluate": EvaluateConfig,
-    "tree": TreeConfig,
-    "predict": PredictConfig,
-    "pack": PackConfig,
-}
+CONFIGS = {name: find_study(name).config for name in STUDIES}
 
 
 def command(name):
@@ -40,7 +35,7 @@ def stated(option):
     return facts, default
 
 
-@pytest.mark.parametrize("name", _COMMANDS)
+@pytest.mark.parametrize("name", cli.list_commands(click.Context(cli)))
 def test_no_default_hides_from_help(name):
     values = command(name).make_context(name, [], resilient_parsing=True).params
     for option in options(name):
@@ -55,8 +50,8 @@ def test_every_setting_is_an_option_and_states_its_true_default(name):
     kind = CONFIGS[name]
     found = {option.name: option for option in options(name)}
     for field in dataclasses.fields(kind):
-        if (name, field.name) == ("pack", "model"):
-            continue  # an argument
+        if field.name == find_study(name).argument or not has_flag(hints(kind)[field.name]):
+            continue
         option, annotation, about = found[field.name], hints(kind)[field.name], setting_of(field)
         assert option.opts == ["--" + field.name.replace("_", "-")]
         facts, default = stated(option)

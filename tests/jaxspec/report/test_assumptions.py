@@ -1,6 +1,7 @@
 """What a report says of its device: true for rooflines, calibrated kernels, arrays, decoders, with and without energy."""
 
 import pytest
+from made_results import read
 
 from hwmodels import catalog
 from hwmodels.catalog.calibrated import calibration_record
@@ -84,10 +85,10 @@ def test_a_device_of_ones_own_speaks_for_itself(tmp_path):
     # The file may be gone when the page is made.
     path.unlink()
     entry = {"device": str(path), **facts}
-    assert assumptions(entry) == facts["assumptions"]
-    assert {found.status for found in device_data(entry)} == {"calibrated", "input"}
+    assert assumptions(read(entry)) == facts["assumptions"]
+    assert {found.status for found in device_data(read(entry))} == {"calibrated", "input"}
 
 
 def test_what_nobody_knows_is_not_invented():
-    assert assumptions({"device": "my-board"}) == []
+    assert assumptions(read({"device": "my-board"})) == []
     assert number_status("NVIDIA data sheet, not calibrated") == "input"

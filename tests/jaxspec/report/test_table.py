@@ -1,9 +1,14 @@
 import io
 import math
 
+from made_results import read
 from rich.console import Console
 
-from jaxspec.report import tables
+from jaxspec.report.table import tables as tables_of
+
+
+def tables(entries):
+    return tables_of([read(entry) for entry in entries])
 
 
 def printed(table, width=80):

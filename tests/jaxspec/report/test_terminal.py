@@ -5,12 +5,18 @@ import re
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from made_results import read
 from what_is_shown import NUMBER, WIDTHS, numbers_are_whole, printed
 
 import jaxspec.report.terminal as terminal
-from jaxspec.report import tables
+from jaxspec.report.table import tables as tables_of
 from jaxspec.report.terminal import Table, fold, say, show
 from jaxspec.runs.progress import Reporter
+
+
+def tables(entries):
+    return tables_of([read(entry) for entry in entries])
+
 
 WORDS = st.text(st.sampled_from("abcXYZ_./-()"), min_size=1, max_size=30)
 NUMBERS = st.one_of(

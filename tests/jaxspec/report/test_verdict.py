@@ -1,8 +1,22 @@
 import math
 
 import pytest
+from made_results import read
 
-from jaxspec.report.verdict import Ratio, headline, ratio, verdict
+from jaxspec.report import verdict as verdicts
+from jaxspec.report.verdict import SpeedRatio
+
+
+def headline(entry):
+    return verdicts.headline(read(entry))
+
+
+def ratio(entry, other):
+    return verdicts.ratio(read(entry), other)
+
+
+def verdict(entry):
+    return verdicts.verdict(read(entry))
 
 
 def test_tuned_pays(make_entry):
@@ -74,10 +88,10 @@ def test_ratio_falls_back_to_the_speedups(make_entry):
 
 
 def test_an_interval_with_one_in_it_is_no_clear_difference(make_entry):
-    assert Ratio(1.02, 1.01, 1.05).clear
-    assert Ratio(1.02).clear
-    assert not Ratio(1.02, 0.98, 1.05).clear
-    assert not Ratio(1.02, 1.0, 1.05).clear
+    assert SpeedRatio(1.02, 1.01, 1.05).clear
+    assert SpeedRatio(1.02).clear
+    assert not SpeedRatio(1.02, 0.98, 1.05).clear
+    assert not SpeedRatio(1.02, 1.0, 1.05).clear
     entry = make_entry()
     entry["ratios"]["tuned_vs_grid"]["low"] = 0.97
     assert "1.14x (0.97 to 1.16) the speed of the best grid point, which is no clear difference" in headline(entry)

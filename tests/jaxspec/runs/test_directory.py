@@ -6,8 +6,8 @@ import pytest
 
 from jaxspec.errors import InputError
 from jaxspec.files import plain, to_json, write_text
-from jaxspec.runs.config import TuneConfig
 from jaxspec.runs.directory import RunDirectory
+from jaxspec.studies import TuneConfig
 
 
 def open_run(path, config=None, inputs=None, force=False):

@@ -4,7 +4,8 @@ import tomllib
 import pytest
 
 from jaxspec.errors import InputError
-from jaxspec.runs.config import EvaluateConfig, TuneConfig, build_config, config_hash, read_toml, to_toml
+from jaxspec.settings import build_config, config_hash, read_toml, to_toml
+from jaxspec.studies import EvaluateConfig, TuneConfig
 
 
 def test_later_layers_win_and_none_leaves_the_earlier_value():

@@ -12,25 +12,25 @@ import pytest
 
 from jaxspec.compress.schemes import SCHEMES
 from jaxspec.errors import InputError
-from jaxspec.formats.container.schemes import SCHEMES as CONTAINER_SCHEMES
+from jaxspec.formats.container.schemes import CODECS
 from jaxspec.models.embedded import HEAD_NAME, SMALL_NAME
 from jaxspec.settings import (
-    DRAFT_NAMES,
-    EvaluateConfig,
-    PackConfig,
-    PredictConfig,
-    TreeConfig,
-    TuneConfig,
     build_config,
     config_hash,
     notes,
     to_toml,
 )
+from jaxspec.settings.draft_kinds import DRAFT_NAMES
 from jaxspec.settings.fields import choices_of, hints, setting_of
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.schemes import KNOBS, PackScheme, WidthScheme
 from jaxspec.studies import (
+    EvaluateConfig,
+    PackConfig,
+    PredictConfig,
     SweepConfig,
+    TreeConfig,
+    TuneConfig,
     inspect_file,
     pack_checkpoint,
     predict,
@@ -39,6 +39,7 @@ from jaxspec.studies import (
     tune,
     unpack_container,
 )
+from jaxspec.studies.predict import run as predict_run
 
 KINDS = (TuneConfig, EvaluateConfig, TreeConfig, PredictConfig, PackConfig)
 
@@ -129,10 +130,8 @@ def test_acceptance_is_a_number_or_several(value, expected):
 def test_predict_takes_numbers_and_lists(settings, monkeypatch):
     # What it prices with is another test's matter.
     seen = []
-    monkeypatch.setattr(
-        "jaxspec.studies.predict.run._price", lambda pricing, widths, conditional: seen.append(conditional)
-    )
-    monkeypatch.setattr("jaxspec.studies.predict.run._entry", lambda *_: {})
+    monkeypatch.setattr(predict_run, "_price", lambda pricing, widths, conditional: seen.append(conditional))
+    monkeypatch.setattr(predict_run, "_result", lambda *_: None)
     predict(**settings)
     predict(PredictConfig(**settings))
     np.testing.assert_array_equal(*seen)
@@ -194,7 +193,11 @@ CONFLICTS = [
     (TreeConfig, {"draft": "ngram", "scheme": "cassandra1-coded"}, "scheme"),
     (TuneConfig, {"objective": "kl", "max_kl": 1}, "max_kl"),
     (TuneConfig, {"objective": "bits_per_byte", "max_bits_per_byte": 1}, "max_bits_per_byte"),
-    (PredictConfig, {"weight_prune": 0.3}, "weight_prune"),
+    (
+        PredictConfig,
+        {"weight_prune": 0.3, "draft_bits": 4, "verify_bits": 8, "draft_kv_bits": 8, "verify_kv_bits": 8},
+        "weight_prune",
+    ),
     (PredictConfig, {"scheme": "huffman", "kv_prune": 0.3}, "kv_prune"),
     (PredictConfig, {"acceptance": [0.9, 0.8], "max_draft_length": 4}, "max_draft_length"),
     (PackConfig, {"scheme": "huffman", "knobs": "r.json"}, "knobs"),
@@ -232,7 +235,7 @@ def test_harmless_settings_without_effect_are_noted(config, expected):
 
 def test_names_are_those_of_the_things_they_name():
     assert set(choices_of(WidthScheme)) == set(SCHEMES)
-    assert set(choices_of(PackScheme)) == set(CONTAINER_SCHEMES)
+    assert set(choices_of(PackScheme)) == set(CODECS)
     assert {HEAD_NAME, SMALL_NAME} < set(DRAFT_NAMES)
 
 
@@ -258,7 +261,10 @@ def test_a_sweep_is_checked_however_it_is_made():
         ({"axes": axes, "scheme": "hufman"}, "did you mean 'huffman'"),
         ({"axes": axes, "set": {"a": math.nan}}, "finite number"),
         ({"axes": axes, "pareto": {"x": "a"}}, "give x and y"),
-        ({"axes": {"a": {"from": 1, "to": 2, "points": 10**9}}}, "whole numbers from 1"),
+        (
+            {"axes": {"a": {"from": 1, "to": 2, "points": 10**9}}},
+            "axes.a.points is 1000000000; allowed is 1 to 50,000,000",
+        ),
         ({"axes": axes, "max_draft_length": 65}, "allowed is 1 to 64"),
     ):
         with pytest.raises(InputError, match=words):

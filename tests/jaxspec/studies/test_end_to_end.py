@@ -10,9 +10,12 @@ import pytest
 
 from jaxspec.compress import DEFAULT_SCHEME
 from jaxspec.errors import InputError
-from jaxspec.runs import Reporter, build_config
+from jaxspec.results import given
+from jaxspec.runs import Reporter
+from jaxspec.settings import build_config
 from jaxspec.studies import EvaluateConfig, TuneConfig, evaluate, tune
 from jaxspec.studies.tune import run as tuning_module
+from jaxspec.studies.tune.result import TuneResult
 
 METRICS = {
     "speedup_vs_bf16_ar",
@@ -37,8 +40,9 @@ def config(tiny_model, some_text, small):
 @pytest.fixture(scope="module")
 def finished(config, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "whole"
-    entries, directory = tune(config, out=str(out))
-    return entries, directory.path
+    results, directory = tune(config, out=str(out))
+    assert TuneResult.load(directory.path / "result.json") == results
+    return [result.plain() for result in results], directory.path
 
 
 def untimed(path):
@@ -109,7 +113,7 @@ def test_a_finished_run_is_reprinted_without_work(finished, config, monkeypatch)
     entries, path = finished
     monkeypatch.setattr(tuning_module, "Tuning", None)
     again, _ = tune(config, out=str(path))
-    assert again == entries
+    assert [result.plain() for result in again] == entries
 
 
 def test_a_run_stopped_at_any_stage_ends_with_the_same_result(finished, config, tmp_path, monkeypatch):
@@ -169,8 +173,8 @@ def test_changed_weights_are_noticed(tiny_model, some_text, small, tmp_path):
     shutil.copytree(tiny_model, model)
     settings = {"model": str(model), "text": str(some_text), "weight_prune": 0.25, "draft_length": 2}
     config = build_config(EvaluateConfig, _shared(small), settings)
-    entries, directory = evaluate(config, out=str(tmp_path / "run"))
-    assert entries[0]["configurations"]["given"]["draft_length"] == 2
+    results, directory = evaluate(config, out=str(tmp_path / "run"))
+    assert results[0].configurations["given"].draft_length == given(2)
     data = bytearray((model / "model.safetensors").read_bytes())
     data[-1] ^= 1
     (model / "model.safetensors").write_bytes(bytes(data))
@@ -187,6 +191,6 @@ def test_evaluating_the_tuned_knobs_gives_the_tuned_numbers(finished, config, sm
     entries, path = finished
     settings = {"model": config.model, "text": config.text, "knobs": str(path / "result.json")}
     again, _ = evaluate(build_config(EvaluateConfig, _shared(small), settings), out=str(tmp_path / "e"))
-    tuned, given = entries[0]["configurations"]["tuned"], again[0]["configurations"]["given"]
+    tuned, same = entries[0]["configurations"]["tuned"], again[0].plain()["configurations"]["given"]
     for key in ("tokens_per_cycle_counted", "bits_per_weight", "speedup_vs_bf16_ar"):
-        assert given[key] == pytest.approx(tuned[key], rel=1e-5)
+        assert same[key] == pytest.approx(tuned[key], rel=1e-5)

@@ -1,11 +1,17 @@
 """What results and terminal say of widths without a measured kernel."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from hwmodels import LAYER_MATRICES, catalog, uniform_footprint, uniform_weight_bits
 from jaxspec.report.notes import note_lines
 from jaxspec.studies.kernel_notes import kernel_notes
+
+
+def noted(entry):
+    return SimpleNamespace(device=entry.get("device"), notes=entry.get("notes", []))
 
 
 def test_a_width_without_a_kernel_is_marked_in_result_and_terminal():
@@ -17,7 +23,7 @@ def test_a_width_without_a_kernel_is_marked_in_result_and_terminal():
         "extrapolated": [4.25],
         "extrapolated_kv": [],
     }
-    (line,) = (line for line in note_lines([entry, entry]) if "extrapolated" in line)
+    (line,) = (line for line in note_lines([noted(entry), noted(entry)]) if "extrapolated" in line)
     assert line.startswith("note on h100-sxm: extrapolated: weights of 4.25 bits have no measured kernel")
 
 
@@ -33,4 +39,4 @@ def test_all_priced_footprints_count():
 def test_devices_without_kernels_have_nothing_to_say(name):
     found = kernel_notes(catalog.device(name), [uniform_footprint(4.0)])
     assert found == {"kernel_widths": None, "notes": []}
-    assert note_lines([{"device": name} | found, {}]) == []
+    assert note_lines([noted({"device": name} | found), noted({})]) == []

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from jaxspec.report.entries import Entry, lookup, provenance
 from jaxspec.report.figures.style import BLUE, GREEN, INK, VERMILLION, legend_below, new_figure, styled
+from jaxspec.report.titles import provenance
+from jaxspec.studies.tree.result import TreeResult
 
 __all__ = ["contexts_figure"]
 
@@ -14,28 +15,24 @@ _NEAR = 1.3
 
 
 @styled
-def contexts_figure(entry: Entry) -> Figure | None:
+def contexts_figure(result: TreeResult) -> Figure | None:
     """Above: predicted speedups of what was decided; below: how many tokens to verify."""
-    rows = lookup(entry, "contexts") or []
+    rows = result.contexts
     if not rows:
         return None
-    figure = new_figure("What pays as the context grows", provenance(entry), height_inches=5.4)
+    figure = new_figure("What pays as the context grows", provenance(result), height_inches=5.4)
     speed, length = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-    contexts = [row["context_tokens"] for row in rows]
-    decisions = [row["decision"] for row in rows]
+    contexts = [row.context_tokens for row in rows]
+    decisions = [row.decision for row in rows]
     for axes in (speed, length):
         axes.grid(True)
-    for baseline, title, colour, marker in (("bf16", "16-bit", BLUE, "o"), ("stored", "stored", GREEN, "s")):
-        speed.plot(
-            contexts,
-            [found[f"speedup_vs_{baseline}_ar"] for found in decisions],
-            color=colour,
-            marker=marker,
-            label=f"decision over {title} AR",
-        )
+    vs_bf16 = [found.speedup_vs_bf16_ar.known for found in decisions]
+    vs_stored = [found.speedup_vs_stored_ar.known for found in decisions]
+    speed.plot(contexts, vs_bf16, color=BLUE, marker="o", label="decision over 16-bit AR")
+    speed.plot(contexts, vs_stored, color=GREEN, marker="s", label="decision over stored AR")
     speed.plot(
         contexts,
-        [found["best_tree"]["speedup_vs_stored_ar"] for found in decisions],
+        [found.best_tree.speedup_vs_stored_ar.known for found in decisions],
         color=VERMILLION,
         marker="x",
         linestyle=":",
@@ -44,14 +41,15 @@ def contexts_figure(entry: Entry) -> Figure | None:
     speed.axhline(1.0, color=INK, linewidth=0.9)
     speed.set_ylabel("speedup (predicted)")
     speed.set_ylim(bottom=0.0)
-    length.step(contexts, [found["verification_length"] for found in decisions], where="mid", color=BLUE, alpha=0.5)
-    for context, found in zip(contexts, decisions):
-        said = str(found["verification_length"]) if found["speculate"] else "AR"
-        length.plot(context, found["verification_length"], marker="o", color=BLUE)
-        length.annotate(said, (context, found["verification_length"]), (0, 7), textcoords="offset points", ha="center")
+    verified = [found.verification_length.known for found in decisions]
+    length.step(contexts, verified, where="mid", color=BLUE, alpha=0.5)
+    for context, found, tokens in zip(contexts, decisions, verified):
+        length.plot(context, tokens, marker="o", color=BLUE)
+        said = str(tokens) if found.speculate.value else "AR"
+        length.annotate(said, (context, tokens), (0, 7), textcoords="offset points", ha="center")
     length.set_ylabel("verified tokens")
     length.set_xlabel("context (cached tokens)")
-    length.set_ylim(0, max(found["verification_length"] for found in decisions) * 1.25 + 2)
+    length.set_ylim(0, max(verified) * 1.25 + 2)
     if contexts[0] > 0:
         length.set_xscale("log", base=2)
     else:  # which has no logarithm

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from jaxspec.report.entries import Entry, lookup, model_title, number
 from jaxspec.report.figures.style import BLUE, INK, VERMILLION, legend_below, new_figure, styled
 from jaxspec.report.formatting import fixed
+from jaxspec.report.titles import model_title
+from jaxspec.studies.tree.result import TreeResult
 
 __all__ = ["curve_figure"]
 
 
 @styled
-def curve_figure(entry: Entry) -> Figure | None:
+def curve_figure(result: TreeResult) -> Figure | None:
     """The curve with one standard error up and down, the law with its interval, and the point that decoding counted."""
-    rows = [row for row in lookup(entry, "curve") or [] if number(row, "tokens_per_cycle") is not None]
+    rows = [row for row in result.curve if row.tokens_per_cycle.number is not None]
     if not rows:
         return None
-    search = lookup(entry, "search") or {}
     figure = new_figure(
         "Tokens per cycle of growing trees",
-        f"draft {lookup(entry, 'draft', 'name')} for {model_title(entry)}, search {search.get('name')}, "
-        f"depth {search.get('depth')}",
+        f"draft {result.draft.name} for {model_title(result)}, search {result.search.name}, "
+        f"depth {result.search.depth.value}",
         height_inches=4.4,
     )
     axes = figure.add_subplot()
     axes.grid(True)
-    lengths = [row["verification_length"] for row in rows]
-    errors = [number(row, "standard_error") or 0.0 for row in rows]
+    lengths = [row.verification_length for row in rows]
+    errors = [row.tokens_per_cycle.standard_error or 0.0 for row in rows]
     axes.errorbar(
         lengths,
-        [row["tokens_per_cycle"] for row in rows],
+        [row.tokens_per_cycle.known for row in rows],
         yerr=errors,
         linestyle="none",
         marker="o",
@@ -41,22 +41,23 @@ def curve_figure(entry: Entry) -> Figure | None:
         zorder=2,
         label="held-out prompts ± one standard error (measured)",
     )
-    law = lookup(entry, "law")
-    if law:
-        known = None not in (*law["lower"], *law["upper"])
+    law = result.law
+    if law is not None:
+        low, high = law.lower.value or [], law.upper.value or []
+        known = None not in (*low, *high)
         if known:
-            axes.fill_between(lengths, law["lower"], law["upper"], color=VERMILLION, alpha=0.15, linewidth=0)
-        interval = f", band: {100 * law['confidence']:.0f} % interval" if known else ""
+            axes.fill_between(lengths, low, high, color=VERMILLION, alpha=0.15, linewidth=0)
+        interval = f", band: {100 * (law.confidence or 0):.0f} % interval" if known else ""
         axes.plot(
             lengths,
-            law["tokens_per_cycle"],
+            law.tokens_per_cycle.known,
             color=VERMILLION,
             linewidth=1.6,
             zorder=3,
-            label=f"A + B ln(x − C), R² {fixed(number(law, 'r_squared'), 4)} (calibrated{interval})",
+            label=f"A + B ln(x − C), R² {fixed(law.r_squared.number, 4)} (calibrated{interval})",
         )
-        by_length = {row["verification_length"]: row["tokens_per_cycle"] for row in rows}
-        fitted = [x for x in law["fitted_lengths"] if x in by_length]
+        by_length = {row.verification_length: row.tokens_per_cycle.known for row in rows}
+        fitted = [x for x in law.fitted_lengths if x in by_length]
         axes.plot(
             fitted,
             [by_length[x] for x in fitted],
@@ -68,7 +69,7 @@ def curve_figure(entry: Entry) -> Figure | None:
             zorder=4,
             label="lengths that the law is fitted to",
         )
-    length, counted = (number(entry, "proof", key) for key in ("verification_length", "tokens_per_cycle_counted"))
+    length, counted = result.proof.verification_length.number, result.proof.tokens_per_cycle_counted.number
     if length is not None and counted is not None:
         axes.plot(
             length,

@@ -8,8 +8,8 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
-from jaxspec.report.entries import Entry, lookup, number
 from jaxspec.report.figures.style import INK, PAPER, new_figure, styled, text_colour_on
+from jaxspec.studies.tree.result import TreeResult
 
 __all__ = ["drawing_figure", "node_places"]
 
@@ -52,21 +52,19 @@ def node_places(parent: list[int], rank: list[int]) -> np.ndarray:
 
 
 @styled
-def drawing_figure(entry: Entry) -> Figure | None:
+def drawing_figure(result: TreeResult) -> Figure | None:
     """The tree that decoded for proof, nodes coloured by how often they are accepted on held-out text."""
-    length = number(entry, "proof", "verification_length")
-    growth = lookup(entry, "growth")
-    if length is None or not growth:
+    length, growth = result.proof.verification_length.number, result.growth
+    if length is None or growth is None or not growth.parent:
         return None
     nodes = int(length) - 1
-    ranks, shares = growth["rank"][:nodes], growth["acceptance"][:nodes]
-    parent = growth["parent"][:nodes]
+    ranks, shares = growth.rank[:nodes], (growth.acceptance.value or [])[:nodes]
+    parent = growth.parent[:nodes]
     place = node_places(parent, ranks)
     depth = int(place[:, 1].max())
     figure = new_figure(
         f"The tree: {nodes} drafted tokens, {nodes + 1} verified",
-        f"draft {lookup(entry, 'draft', 'name')}, search {lookup(entry, 'search', 'name')}; "
-        f"{lookup(entry, 'proof', 'tree')}",
+        f"draft {result.draft.name}, search {result.search.name}; {result.proof.tree}",
         height_inches=1.2 + 0.62 * depth,
     )
     axes = figure.add_subplot()

@@ -22,7 +22,7 @@ from jaxspec.models import MATRIX_KINDS, DecoderConfig, save_directory
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.hf_load import load_directory
 from jaxspec.studies.pack import division as division_module
-from jaxspec.studies.pack.division import measured_norms
+from jaxspec.studies.pack.division import matrix_names, measured_norms
 from jaxspec.studies.pack.inspection import inspect_file
 from jaxspec.studies.pack.run import PackConfig, pack_checkpoint, unpack_container
 from jaxspec.text import load_text, windows
@@ -58,7 +58,7 @@ def ranked(folder):
 
 def packed(folder, **settings):
     settings = {"calibration_windows": WINDOWS, "window_tokens": TOKENS} | settings
-    summary = pack_checkpoint(PackConfig(model=str(folder), **settings), "out.jspk", force=True)
+    summary = pack_checkpoint(PackConfig(model=str(folder), **settings), "out.jspk", force=True).plain()
     return summary, "out.jspk"
 
 
@@ -67,7 +67,7 @@ def default(folder, tmp_path_factory):
     """Summary and path of the network packed with the defaults, once."""
     path = tmp_path_factory.mktemp("default") / "default.jspk"
     config = PackConfig(model=str(folder), calibration_windows=WINDOWS, window_tokens=TOKENS)
-    return pack_checkpoint(config, path), str(path)
+    return pack_checkpoint(config, path).plain(), str(path)
 
 
 def differing_knobs(scheme=CASSANDRA1):
@@ -110,11 +110,11 @@ def test_the_file_has_as_many_bits_as_the_footprint_predicts(folder, ranked, sch
     knobs = differing_knobs(SCHEMES[scheme])
     summary, _ = packed(folder, knobs=write_result(knobs), scheme=scheme)
     predicted = hard_draft(params, scores, knobs).footprint
-    names = load_directory(folder).family.tensors
+    names = {place: name for name, place in matrix_names(load_directory(folder)).items()}
     stored = {entry["name"]: entry for entry in summary["tensors"]}
     for layer in range(CONFIG.num_layers):
         for kind in MATRIX_KINDS:
-            entry = stored[names["layers", kind].format(layer=layer)]
+            entry = stored[names[layer, kind]]
             entries = {key: len(table) for key, table in entry["code_tables"].items()}
             elements = entry["elements"]
             # The directory holds the codebooks, and every section ends in a whole word.
@@ -172,9 +172,9 @@ def test_tensors_of_no_network_are_ranked_by_magnitude_and_embeddings_stay_whole
 
 
 def test_inspecting_before_and_after_packing_gives_the_same_entropies(folder, default):
-    before = {entry["name"]: entry["entropy"] for entry in inspect_file(str(folder))["tensors"]}
+    before = {entry["name"]: entry["entropy"] for entry in inspect_file(str(folder)).plain()["tensors"]}
     for path in (packed(folder, scheme="huffman")[1], default[1]):
-        after = {entry["name"]: entry["entropy"] for entry in inspect_file(path)["tensors"]}
+        after = {entry["name"]: entry["entropy"] for entry in inspect_file(path).plain()["tensors"]}
         assert after == before
     patterns = load_file(folder / "model.safetensors")["model.embed_tokens.weight"].view(np.uint16)
     counts = np.unique((patterns >> 7) & 0xFF, return_counts=True)[1]

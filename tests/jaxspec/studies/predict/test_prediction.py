@@ -10,8 +10,9 @@ from what_is_shown import all_is_shown, numbers_are_whole
 import hwmodels
 from hwmodels import catalog
 from jaxspec.studies import predict
-from jaxspec.studies.predict.figure import prediction_figure
+from jaxspec.studies.predict.figures import prediction_figure
 from jaxspec.studies.predict.report import prediction_tables
+from jaxspec.studies.predict.result import PredictResult
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +25,17 @@ def entry():
         batch=3,
         context=700,
     )
-    return found
+    plain = found.plain()
+    assert PredictResult.from_plain(plain) == found
+    return plain
+
+
+def tables_of(entries):
+    return prediction_tables([PredictResult.from_plain(entry) for entry in entries])
+
+
+def figure_of(entries):
+    return prediction_figure([PredictResult.from_plain(entry) for entry in entries])
 
 
 def test_steps_are_those_of_the_hardware_models(entry):
@@ -94,10 +105,10 @@ def test_memory_of_the_network_as_stored(entry):
 
 
 def test_tables_and_figure_show_it(entry):
-    titles = [str(table.title) for table in prediction_tables([entry])]
+    titles = [str(table.title) for table in tables_of([entry])]
     assert len(titles) == 5
     assert "best:" in titles[0]
-    figure = prediction_figure([entry, entry])
+    figure = figure_of([entry, entry])
     assert figure is not None
     drawn = [axes for part in figure.subfigs for axes in part.axes]
     assert len(drawn) == 8
@@ -154,12 +165,12 @@ CASES = tuple(odd_predictions({"by_draft_length": [], "by_batch": [], "operators
 
 @pytest.mark.parametrize("case", CASES)
 def test_all_data_lies_within_the_axes_and_all_text_on_the_canvas(entry, case):
-    all_is_shown(prediction_figure(odd_predictions(entry)[case]))
+    all_is_shown(figure_of(odd_predictions(entry)[case]))
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_no_table_cuts_a_number_at_any_width(entry, case):
-    for table in prediction_tables(odd_predictions(entry)[case]):
+    for table in tables_of(odd_predictions(entry)[case]):
         numbers_are_whole(table)
 
 
@@ -172,10 +183,18 @@ def test_every_number_has_a_true_status(entry):
 
 
 def test_a_device_without_energy_says_so():
-    (found,) = predict(architecture="llama-3.2-1b", device="rtx-4090", acceptance="0.5")
+    (result,) = predict(architecture="llama-3.2-1b", device="rtx-4090", acceptance="0.5", draft_bits=5, verify_bits=14)
+    found = result.plain()
     assert found["energy_per_token_j"] is None
     assert found["steps"]["draft"]["energy_j"] is None
     assert "energy_per_token_j" not in found["sensitivity"]
-    assert set(found["status"]["footprint"].values()) == {"input"}
+    widths = {
+        "draft_bits": "input",
+        "verify_bits": "input",
+        "draft_kv_bits": "predicted",
+        "verify_kv_bits": "predicted",
+    }
+    assert found["status"]["footprint"] == widths
+    assert (found["footprint"]["draft_bits"], found["scheme"]) == (5, "cassandra1")
     assert found["area_m2"] is None
     assert found["decoders"] is None

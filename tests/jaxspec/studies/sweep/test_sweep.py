@@ -2,7 +2,6 @@
 
 import importlib
 import itertools
-import json
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -16,12 +15,16 @@ from what_is_shown import all_is_shown, numbers_are_whole
 import hwmodels
 from hwmodels import catalog
 from hwmodels.analysis.design_point import design_point
+from hwmodels.catalog.entries import LARGEST, SMALLEST
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import DEFAULT_SCHEME
 from jaxspec.errors import InputError
-from jaxspec.studies.sweep.config import EXAMPLE, SweepConfig, axis_values, read_sweep_config
+from jaxspec.studies.sweep.axes import axis_values
+from jaxspec.studies.sweep.config import EXAMPLE, SIZES, SweepConfig, read_sweep_config
+from jaxspec.studies.sweep.figures import pareto_figure
 from jaxspec.studies.sweep.pareto import ParetoFront, is_pareto
 from jaxspec.studies.sweep.report import sweep_table
+from jaxspec.studies.sweep.result import SweepResult
 from jaxspec.studies.sweep.run import read_sweep, sweep
 
 #: The package has a function of this name.
@@ -50,7 +53,7 @@ def small_chunks(monkeypatch):
 def test_every_point_is_the_design_point(tmp_path, small_chunks):
     result = sweep(CONFIG, out=tmp_path / "run")
     columns = read_sweep(tmp_path / "run")
-    assert result["points"] == len(columns["tokens_per_s"]) == 48
+    assert result.points == len(columns["tokens_per_s"]) == 48
     widths = DEFAULT_SCHEME.expected_footprint(knob_defaults(DEFAULT_SCHEME))
     pairs = itertools.product(CONFIG.architecture, CONFIG.device)
     axes = itertools.product(np.geomspace(1e11, 9e11, 3), (1.0, 3.0), (0.55, 0.9))
@@ -81,16 +84,16 @@ def test_every_column_has_a_true_status(tmp_path, small_chunks):
     result = sweep(CONFIG, out=tmp_path / "run")
     given = {"architecture", "device", *AXES, "capacity_bytes", "area_m2"}
     metadata = pq.read_schema(tmp_path / "run" / "sweep.parquet").metadata
-    for name in result["columns"]:
+    for name in result.columns:
         status = metadata[f"status:{name}".encode()].decode()
         assert status == ("input" if name in given else "predicted"), name
-    assert result["status"]["capacity_bytes"] == "input"
+    assert result.status["capacity_bytes"] == "input"
 
 
 def test_a_finished_sweep_is_read_again_and_another_one_refused(tmp_path, small_chunks, monkeypatch):
     first = sweep(CONFIG, out=tmp_path)
     monkeypatch.setattr(sweep_module, "_run", None)  # would fail if it were called
-    assert json.dumps(sweep(CONFIG, out=tmp_path), sort_keys=True) == json.dumps(first, sort_keys=True)
+    assert sweep(CONFIG, out=tmp_path) == first
     with pytest.raises(InputError, match="differs in architecture, axes"):
         sweep(SweepConfig(axes={"workload.batch": [1]}), out=tmp_path)
 
@@ -118,10 +121,10 @@ def test_the_front_has_no_point_that_another_beats(tmp_path, small_chunks):
     )
     columns = read_sweep(tmp_path)
     x, y = columns["workload.batch"], columns["cycle_s"]
-    for row in result["pareto"]["points"]:
+    for row in result.pareto.points:
         a, b = row["workload.batch"], row["cycle_s"]
         assert not np.any((x <= a) & (y <= b) & ((x < a) | (y < b)))
-    assert result["best"]["tokens_per_s"]["tokens_per_s"] == columns["tokens_per_s"].max()
+    assert result.best["tokens_per_s"]["tokens_per_s"] == columns["tokens_per_s"].max()
 
 
 @settings(deadline=None, max_examples=60)
@@ -162,9 +165,10 @@ def _columns(x, y):
 def test_no_table_cuts_a_number_and_the_figure_shows_every_point(x, y):
     front = ParetoFront("held_bytes", "tokens_per_s")
     front.add(_columns(np.array(x), np.array(y)))
-    all_is_shown(front._figure())
+    all_is_shown(pareto_figure(front))
     pareto = {"axes": front.axes, "points": front.rows()}
-    numbers_are_whole(sweep_table({"pareto": pareto, "points": 1_234_567, "points_that_fit": len(x)}))
+    raw = {"pareto": pareto, "points": 1_234_567, "points_that_fit": len(x)}
+    numbers_are_whole(sweep_table(SweepResult.from_plain(raw)))
 
 
 def test_the_example_is_valid(tmp_path):
@@ -178,14 +182,17 @@ def test_the_example_is_valid(tmp_path):
     ("text", "message"),
     [
         ("device = 'rtx-4090'", "axes are missing"),
-        ("devices = ['x']\n[axes]\n'workload.batch' = [1]", "unknown key 'devices'; did you mean 'device'"),
+        ("devices = ['x']\n[axes]\n'workload.batch' = [1]", "unknown setting 'devices'; did you mean 'device'"),
         ("[axes]\n'workload.batch' = []", "is empty"),
         ("[axes]\n'workload.batch' = [1, 'two']", "finite number"),
         ("[axes]\n'workload.batch' = [nan]", "finite number"),
         ("[axes]\n'workload.batch' = { from = 1, to = 2 }", "give a list of numbers or"),
         ("[axes]\n'workload.batch' = { from = 0, to = 2, points = 3, scale = 'log' }", "needs numbers above 0"),
         ("[axes]\n'workload.batch' = { from = 1, to = 2, points = 3, scale = 'cubic' }", "allowed are linear, log"),
-        ("[axes]\n'a' = { from = 1, to = 2, points = 60_000_000 }", "whole numbers from 1"),
+        (
+            "[axes]\n'a' = { from = 1, to = 2, points = 60_000_000 }",
+            "axes.a.points is 60000000; allowed is 1 to 50,000,000",
+        ),
         (
             "[axes]\n'a' = { from = 1, to = 2, points = 9_000 }\n'b' = { from = 1, to = 2, points = 9_000 }",
             "81,000,000 points",
@@ -254,17 +261,17 @@ def test_points_that_do_not_fit_are_neither_best_nor_on_the_front(tmp_path, smal
     result = sweep(config, out=tmp_path)
     columns = read_sweep(tmp_path)
     assert columns["fits"].tolist() == [True, False, False]
-    assert result["points_that_fit"] == 1
-    assert result["best"]["tokens_per_s"]["workload.batch"] == 1.0
-    assert [row["workload.batch"] for row in result["pareto"]["points"]] == [1.0]
+    assert result.points_that_fit == 1
+    assert result.best["tokens_per_s"]["workload.batch"] == 1.0
+    assert [row["workload.batch"] for row in result.pareto.points] == [1.0]
 
 
 def test_a_sweep_of_which_nothing_fits(tmp_path, small_chunks):
     config = SweepConfig(axes={"workload.batch": [512.0]}, architecture=("llama-2-13b",), device=("rtx-4090",))
     result = sweep(config, out=tmp_path)
-    assert result["points_that_fit"] == 0
-    assert result["pareto"]["points"] == []
-    assert result["best"] == {}
+    assert result.points_that_fit == 0
+    assert result.pareto.points == []
+    assert result.best == {}
 
 
 def test_a_damaged_run_is_named(tmp_path, small_chunks):
@@ -276,3 +283,7 @@ def test_a_damaged_run_is_named(tmp_path, small_chunks):
     (tmp_path / "result.json").write_text("{")
     with pytest.raises(InputError, match="is damaged"):
         sweep(config, out=tmp_path)
+
+
+def test_sizes_of_numbers_are_those_of_the_catalog():
+    assert SIZES == (SMALLEST, LARGEST)

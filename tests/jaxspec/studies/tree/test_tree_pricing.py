@@ -10,7 +10,7 @@ import pytest
 from hwmodels import DraftCost, baselines, price_cycle, tree_plan, uniform_footprint
 from jaxspec.models import DecoderConfig
 from jaxspec.models.architecture import architecture_of
-from jaxspec.runs.config import CommonConfig
+from jaxspec.settings import CommonConfig
 from jaxspec.speculate.drafts import HeadDraft, NetworkDraft, NGramDraft, SelfDraft
 from jaxspec.studies.measured.setup import resolve_pricing
 from jaxspec.studies.tree.pricing import price_growth

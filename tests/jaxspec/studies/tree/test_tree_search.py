@@ -15,13 +15,18 @@ from what_is_shown import all_is_shown, numbers_are_whole
 from jaxspec.cli import main
 from jaxspec.errors import InputError
 from jaxspec.models import DecoderConfig, init_params, save_directory
-from jaxspec.runs import Reporter, build_config
+from jaxspec.runs import Reporter
 from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.inputs import draft_digests
+from jaxspec.settings import build_config
 from jaxspec.studies import TreeConfig, search_tree
 from jaxspec.studies.tree import run as tree_search_module
 from jaxspec.studies.tree.figures.drawing import node_places
 from jaxspec.studies.tree.growth import candidate_shape, grow
+from jaxspec.studies.tree.parts import proof_part
 from jaxspec.studies.tree.report import draw_tree_figures
+from jaxspec.studies.tree.result import TreeResult
+from jaxspec.studies.tree.stages import begin_tree
 from jaxspec.studies.tree.tables import tree_headline, tree_tables
 from jaxspec.trees.rank_traces import RankTraces
 
@@ -67,8 +72,9 @@ def config(settings):
 @pytest.fixture(scope="module")
 def finished(config, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "whole"
-    entries, directory = search_tree(config, out=str(out))
-    return entries, directory.path
+    results, directory = search_tree(config, out=str(out))
+    assert TreeResult.load(directory.path / "result.json") == results
+    return [result.plain() for result in results], directory.path
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +82,7 @@ def run(finished, config):
     """The finished run, opened again: all that it computed is at hand."""
     inputs = json.loads((finished[1] / "inputs.json").read_text())
     with RunDirectory("tree", config, inputs=inputs, out=finished[1]) as directory:
-        again = tree_search_module.TreeSearch(config, directory, Reporter())
+        again = begin_tree(config, directory, Reporter())
     return again
 
 
@@ -144,10 +150,10 @@ def test_every_cycle_of_decoding_is_foretold(finished, run):
 
 def test_a_forged_count_is_noticed(finished, run):
     nodes = finished[0][0]["proof"]["verification_length"] - 1
-    counted = dict(run.decode_with(nodes, run.setup.decoding))
+    counted = dict(run.decode_with(nodes, run.work.setup.decoding))
     counted["cycles"] = counted["cycles"] + np.array([0, 1, 0])
     keywords = dict(traces=run.traces, num_tokens=SMALL["output_tokens"], chosen="", seed=0)
-    proof = tree_search_module.proof_entry(run.growth, nodes, counted=counted, **keywords)
+    proof = proof_part(run.growth, nodes, counted=counted, **keywords).plain()
     assert not proof["same_cycles"]
     assert proof["tokens_per_cycle_counted"] < proof["tokens_per_cycle_predicted"]
 
@@ -186,7 +192,7 @@ def test_page_and_figures_are_there(finished):
     page = (path / "report.html").read_text()
     ElementTree.fromstring(page)
     assert "Which tree pays?" in page
-    assert "every cycle as foretold" in page
+    assert "every cycle as predicted" in page
 
 
 def odd_trees(entry):
@@ -218,16 +224,16 @@ def odd_trees(entry):
 @pytest.mark.parametrize("case", ["as it came", "tiny", "huge", "one context", "none pays"])
 def test_no_table_cuts_a_number_and_no_figure_leaves_out_data(finished, case):
     entry = odd_trees(finished[0][0])[case]
-    for table in tree_tables([entry]):
+    for table in tree_tables([TreeResult.from_plain(entry)]):
         numbers_are_whole(table)
-    for figure in draw_tree_figures(entry).values():
+    for figure in draw_tree_figures(TreeResult.from_plain(entry)).values():
         all_is_shown(figure)
 
 
 def test_a_finished_run_is_reprinted_without_work(finished, config, monkeypatch):
     entries, path = finished
-    monkeypatch.setattr(tree_search_module, "TreeSearch", None)
-    assert search_tree(config, out=str(path))[0] == entries
+    monkeypatch.setattr(tree_search_module, "begin_tree", None)
+    assert [result.plain() for result in search_tree(config, out=str(path))[0]] == entries
 
 
 def test_the_command_reprints_it_and_minds_its_configuration(finished, config, capsys, tmp_path):
@@ -243,7 +249,7 @@ def test_the_command_reprints_it_and_minds_its_configuration(finished, config, c
     code, out, err = call()
     assert code == 0
     assert "already finished" in err
-    assert "every cycle as foretold; 0 of 48 tokens differ from autoregressive greedy output" in " ".join(out.split())
+    assert "every cycle as predicted; 0 of 48 tokens differ from autoregressive greedy output" in " ".join(out.split())
     assert json.loads((tmp_path / "tree.json").read_text()) == entries
     code, _, err = call(nodes=5)
     assert code == 2
@@ -253,9 +259,10 @@ def test_the_command_reprints_it_and_minds_its_configuration(finished, config, c
 def test_that_no_tree_pays_is_an_answer(settings, tmp_path):
     # 4096 sequences keep the arithmetic units busy with one token each: more tokens take as much longer.
     given = {"draft": "ngram", "batch": 4096, "context": 64, "contexts": "70,80,90"}
-    (entry,), _ = search_tree(build_config(TreeConfig, settings, given), out=str(tmp_path / "batch"))
+    (result,), _ = search_tree(build_config(TreeConfig, settings, given), out=str(tmp_path / "batch"))
+    entry = result.plain()
     assert not entry["pays"]
-    assert "do not speculate" in tree_headline(entry)
+    assert "do not speculate" in tree_headline(result)
     assert entry["proof"]["verification_length"] == 7  # the largest tree
     assert entry["schedule"]["entries"] == [{"from_context_tokens": 64, "verification_length": 1}]
     for row in entry["contexts"]:
@@ -292,7 +299,7 @@ def test_a_run_stopped_at_any_stage_ends_with_the_same_result(finished, config, 
 def test_a_compressed_copy_drafts_and_sampling_is_within_its_error(finished, settings, tmp_path):
     given = {"temperature": 0.7, "search": "greedy", "weight_prune": 0.3, "contexts": "700", "nodes": 2}
     entries, _ = search_tree(build_config(TreeConfig, settings, given), out=str(tmp_path / "self"))
-    (entry,) = entries
+    entry = entries[0].plain()
     assert entry["proof"]["tokens_per_cycle_gap_in_standard_errors"] < 3
     assert entry["lossless"]["mismatches"] == 0
     assert entry["law"] is None  # two lengths are not three points
@@ -345,12 +352,12 @@ def test_a_changed_draft_is_noticed(settings, tmp_path):
     draft = tmp_path / "draft"
     shutil.copytree(settings["model"], draft)
     config = build_config(TreeConfig, settings, {"draft": str(draft)})
-    before = tree_search_module.draft_digests(config)
+    before = draft_digests(config)
     assert set(before) == {"draft/config.json", "draft/model.safetensors"}
     data = bytearray((draft / "model.safetensors").read_bytes())
     data[-1] ^= 1
     (draft / "model.safetensors").write_bytes(bytes(data))
-    after = tree_search_module.draft_digests(config)
+    after = draft_digests(config)
     assert {name for name in before if before[name] != after[name]} == {"draft/model.safetensors"}
 
 

@@ -1,0 +1,102 @@
+"""The command line of a study, generated from its settings: flags, help, bad input, run directory, JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from jaxspec.cli.options import (
+    config_option,
+    force_option,
+    json_option,
+    out_option,
+    plot_option,
+    quick_option,
+    resolve,
+    settings_options,
+    write_json,
+)
+from jaxspec.errors import InputError
+from jaxspec.settings.base import quick_settings
+from jaxspec.studies.study import Study, load_object
+
+__all__ = ["study_command"]
+
+
+def study_command(study: Study) -> click.Command:
+    """The command of a study; modules that do its work are imported when it is called."""
+
+    def call(**given: Any) -> None:
+        _run(study, **given)
+
+    for decorate in reversed(_parameters(study)):
+        call = decorate(call)
+    return click.command(study.name, help=study.help)(call)
+
+
+def _parameters(study: Study) -> list[Any]:
+    """Argument and options, in the order in which help shows them."""
+    found: list[Any] = []
+    if study.argument:
+        found.append(click.argument(study.argument, required=False, metavar=f"[{study.argument_name.upper()}]"))
+    if study.config_argument:
+        found.append(click.argument("config_file", metavar=study.config_argument, required=False, type=click.Path()))
+    if study.example:
+        found.append(click.option("--example", is_flag=True, help="Print settings to begin with, and stop."))
+    found.append(settings_options(study.config, without=(study.argument,)))
+    if study.out is not None:
+        found.append(out_option(study.out.what, study.out.default, *study.out.names, check=study.out.check))
+    if not study.config_argument:
+        found.append(config_option)
+    if quick_settings(study.config):
+        found.append(quick_option(study.config))
+    if study.out is not None:
+        found.append(force_option(study.out.force))
+    if study.plot is not None:
+        found.append(plot_option(study.plot.what))
+    return [*found, json_option]
+
+
+def _run(
+    study: Study,
+    *,
+    json_file: str | None,
+    config_file: str | None = None,
+    out: str | None = None,
+    force: bool = False,
+    quick: bool = False,
+    plot: str | None = None,
+    example: bool = False,
+    **flags: Any,
+) -> None:
+    if example:
+        if any((config_file, out, force, json_file, *flags.values())):
+            raise InputError("--example prints a file of settings and stops; leave everything else out")
+        click.echo(study.example, nl=False)
+        return
+    if study.config_argument and config_file is None:
+        raise InputError(
+            f"no {study.config_argument} came; give a file of settings: jaxspec {study.name} --example prints one to begin with"
+        )
+    config = resolve(study.config, flags, config_file, quick)
+
+    from jaxspec.report.terminal import say, show
+    from jaxspec.runs.progress import Reporter
+
+    reporter = Reporter()
+    if study.announce is not None:
+        reporter.line(f"jaxspec {study.name}: {study.announce(config)}")
+    writes = {} if study.out is None else {"out": out, "force": force, "reporter": reporter}
+    found = load_object(study.run)(config, **writes)
+    shown = load_object(study.present)(found)
+    write_json(json_file, shown.result)
+    show(*shown.tables)
+    for line in shown.lines:
+        say(line)
+    if shown.files:
+        reporter.line(shown.files)
+    if plot and study.plot is not None:
+        from jaxspec.report.save import save_figure
+
+        save_figure(load_object(study.plot.draw)(found), plot)

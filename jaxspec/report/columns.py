@@ -1,0 +1,68 @@
+"""Columns of tables: one description of a number serves terminal and page."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
+
+from jaxspec.report.formatting import NOT_KNOWN
+from jaxspec.results import Quantity
+
+__all__ = ["NO_STATUS", "Column", "column_statuses"]
+
+#: Shown in place of a status that a result does not give.
+NO_STATUS = "no status"
+
+R = TypeVar("R")
+
+
+@dataclasses.dataclass(frozen=True)
+class Column(Generic[R]):
+    """One number of a record.
+
+    Attributes:
+        title: on a page.
+        heading: in a terminal, with line breaks.
+        meaning: a phrase under the title.
+        read: from a record to the number.
+        write: from the number to its text.
+        words: from a record to a text that stands in place of the number.
+        choice: a setting, which nobody found out: without a status unless the result gives one.
+        optional: not shown where no record has it.
+    """
+
+    title: str
+    heading: str
+    meaning: str
+    read: Callable[[R], Quantity[Any]]
+    write: Callable[[float], str]
+    words: Callable[[R], str] | None = None
+    choice: bool = False
+    optional: bool = False
+
+    def text(self, record: R) -> str:
+        """The number as a person reads it, with its standard error where it has one."""
+        if self.words is not None:
+            return self.words(record)
+        found = self.read(record)
+        if found.number is None:
+            return NOT_KNOWN
+        error = Quantity(found.standard_error).number
+        return self.write(found.number) + ("" if error is None else f" ± {self.write(error)}")
+
+    def status(self, record: R) -> str | None:
+        """The number's status; None where there is no number to have one."""
+        found = self.read(record)
+        if found.number is None and not isinstance(found.value, bool):
+            return None
+        return found.status or (None if self.choice else NO_STATUS)
+
+    def known(self, record: R) -> bool:
+        """Whether a record has the number."""
+        return self.read(record).number is not None
+
+
+def column_statuses(column: Column[R], records: Iterable[R]) -> str:
+    """Status of a column; where records differ, all of them."""
+    return " or ".join(dict.fromkeys(found for record in records if (found := column.status(record))))

@@ -1,0 +1,25 @@
+"""A colour for each operator, the same in all figures."""
+
+from __future__ import annotations
+
+from jaxspec.report.figures.style import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, YELLOW
+
+__all__ = ["OPERATOR_COLOURS"]
+
+#: Neighbours differ in lightness as well as in hue; attention projections are blue, the feed-forward network warm.
+OPERATOR_COLOURS = {
+    "embed": "#6e6e6e",
+    "qkv": BLUE,
+    "latent": SKY,
+    "attention": GREEN,
+    "o": "#9ed2f0",
+    "gate_up": VERMILLION,
+    "down": YELLOW,
+    "router": "#1d4f78",
+    "expert_gate_up": ORANGE,
+    "expert_down": "#f6d9a8",
+    "shared_gate_up": "#8c3b00",
+    "shared_down": "#c9a227",
+    "norm": "#9b9b9b",
+    "lm_head": PURPLE,
+}

@@ -1,0 +1,27 @@
+"""What a command shows of its result on a terminal."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from jaxspec.report.terminal import Table
+
+__all__ = ["Shown"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Shown:
+    """A result as the command line presents it.
+
+    Attributes:
+        result: written by `--json`.
+        tables: on standard output, and `lines` below them.
+        files: where more is to be found, on standard error; "": nowhere.
+    """
+
+    result: Any
+    tables: Sequence[Table]
+    lines: Sequence[str] = ()
+    files: str = ""

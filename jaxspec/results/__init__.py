@@ -1,0 +1,19 @@
+"""Results as typed records whose numbers carry status and standard error; one serializer makes and reads `result.json`."""
+
+from jaxspec.results.quantity import STATUSES, UNKNOWN, Quantity, Status, calibrated, given, measured, predicted
+from jaxspec.results.records import Record, Result, quantity_field, spread_field
+
+__all__ = [
+    "STATUSES",
+    "UNKNOWN",
+    "Quantity",
+    "Record",
+    "Result",
+    "Status",
+    "calibrated",
+    "given",
+    "measured",
+    "predicted",
+    "quantity_field",
+    "spread_field",
+]

@@ -1,0 +1,65 @@
+"""A run from its beginning to its end: begun, resumed, or reprinted where it is finished."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+from jaxspec.files import plain
+from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.inputs import input_digests
+from jaxspec.runs.progress import Reporter
+from jaxspec.settings.base import Settings, notes
+
+__all__ = ["Prepare", "carry_out"]
+
+#: Loads and checks all that a configuration names, before anything is written; returns the work, which makes the result.
+Prepare = Callable[[RunDirectory, Reporter], Callable[[], Any]]
+
+
+def carry_out(
+    command: str,
+    config: Settings,
+    prepare: Prepare,
+    *,
+    out: str | Path | None = None,
+    force: bool = False,
+    reporter: Reporter | None = None,
+    contents: Collection[str] = (),
+    resumes: bool = True,
+) -> tuple[Any, RunDirectory]:
+    """Begin, resume or reprint a run.
+
+    Args:
+        contents, resumes: see `RunDirectory`. A run whose further files are gone is not finished.
+    Returns:
+        The result in JSON's own types, and the directory (closed).
+    Raises:
+        InputError: bad input; nothing is lost.
+    """
+    reporter = reporter or Reporter()
+    for note in notes(config):
+        reporter.line(f"note: {note}")
+    inputs = input_digests(config)
+    directory = RunDirectory(
+        command, config, inputs=inputs, out=out, force=force, begin=False, contents=contents, resumes=resumes
+    )
+    with directory:
+        if directory.unrecorded:
+            reporter.line(
+                f"note: {directory.path} has no digest of {', '.join(directory.unrecorded)}, so that a change since then "
+                "cannot be noticed; --force starts it anew"
+            )
+        there = all((directory.path / name).exists() for name in contents)
+        if there and (finished := directory.finished()) is not None:
+            reporter.line(f"already finished: {directory.path} (--force starts anew)")
+            return finished, directory
+        with reporter.alive():
+            work = prepare(directory, reporter)
+            directory.begin()
+            again = "resumes it" if resumes else "begins it anew"
+            reporter.line(f"run directory {directory.path}; the same command {again}")
+            result = plain(work())
+            directory.write_result(result)
+        return result, directory

@@ -1,0 +1,21 @@
+"""The command `jaxspec evaluate`."""
+
+from jaxspec.studies.evaluate.config import EvaluateConfig
+from jaxspec.studies.study import Study, run_directory
+
+__all__ = ["EVALUATE"]
+
+_HELP = (
+    """Measure one draft with given knobs: acceptance, footprint, counted and predicted tokens per cycle, speedup."""
+)
+
+#: The study of one given draft.
+EVALUATE = Study(
+    name="evaluate",
+    config=EvaluateConfig,
+    help=_HELP,
+    run="jaxspec.studies.evaluate.run:evaluate",
+    present="jaxspec.studies.evaluate.report:shown",
+    announce=lambda config: f"{config.model} priced as {config.architecture} on {', '.join(config.device)}",
+    out=run_directory("evaluate"),
+)

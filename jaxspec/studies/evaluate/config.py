@@ -1,0 +1,34 @@
+"""Settings of `jaxspec evaluate`."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from jaxspec.settings.base import Unused
+from jaxspec.settings.common import CommonConfig
+from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
+from jaxspec.settings.fields import setting
+from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
+from jaxspec.settings.schemes import KNOBS
+
+__all__ = ["EvaluateConfig"]
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluateConfig(KnobSettings, CommonConfig):
+    """`jaxspec evaluate`."""
+
+    draft_length: int = setting(5, "Tokens drafted per cycle.", low=1, high=MAX_DRAFT_LENGTH)
+    knobs: str | None = setting(
+        None,
+        "result.json of a tuning run: take the tuned knobs of its first device instead.",
+        unset="none",
+    )
+
+    unused = (
+        *knobs_of_other_schemes(),
+        Unused(
+            (*KNOBS, "draft_length"),
+            lambda config: "knobs takes all of them from a tuning run" if config.knobs is not None else None,
+        ),
+    )

@@ -1,0 +1,95 @@
+"""Stage: held-out prompts decoded with a chain of drafted tokens and without, and their cycles predicted."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+
+from jaxspec.compress.knob_files import knobs_to_json
+from jaxspec.compress.knobs import Knobs
+from jaxspec.files import to_json
+from jaxspec.runs.stages import Arrays
+from jaxspec.speculate.proof import decode_chains, predict_cycles
+from jaxspec.speculate.sampling import Decoding
+from jaxspec.studies.measured.hard_drafts import HardDrafts
+from jaxspec.studies.measured.work import way_of
+
+__all__ = ["ChainDecoding"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ChainDecoding:
+    """Decoding of a run's held-out prompts with hard drafts."""
+
+    drafts: HardDrafts
+
+    def autoregressive(self, decoding: Decoding) -> Arrays:
+        """Held-out prompts without a draft, long enough for predictions at every start."""
+        work, drafts = self.drafts.work, self.drafts
+        setup = work.setup
+
+        def compute() -> Arrays:
+            with work.bar("decoding without a draft", len(setup.prompts)) as bar:
+                return decode_chains(
+                    setup.params,
+                    setup.config,
+                    drafts.none,
+                    setup.prompts,
+                    0,
+                    num_tokens=drafts.continuation_tokens,
+                    decoding=decoding,
+                    seed=work.config.seed,
+                    advance=bar.advance,
+                )
+
+        return work.stages.run(f"decoded/{way_of(decoding)}-autoregressive", compute)
+
+    def speculative(self, knobs: Knobs, decoding: Decoding, what: str) -> Arrays:
+        """Held-out prompts with a hard draft. Stages are named by the knobs: what two devices share is decoded once."""
+        work, drafts = self.drafts.work, self.drafts
+        setup = work.setup
+
+        def compute() -> Arrays:
+            with work.bar(f"decoding with the {what} draft", len(setup.prompts)) as bar:
+                return decode_chains(
+                    setup.params,
+                    setup.config,
+                    drafts.ready(knobs),
+                    setup.prompts,
+                    knobs.draft_length,
+                    num_tokens=work.config.output_tokens,
+                    room=drafts.continuation_tokens,  # shares the compilation of plain decoding
+                    decoding=decoding,
+                    seed=work.config.seed,
+                    advance=bar.advance,
+                )
+
+        return work.stages.run(f"decoded/{way_of(decoding)}-{_digest(knobs)}", compute)
+
+    def predicted(self, knobs: Knobs, what: str) -> Arrays:
+        """Cycles of the held-out prompts, expected without decoding them."""
+        work, drafts = self.drafts.work, self.drafts
+        setup, config = work.setup, work.config
+
+        def compute() -> Arrays:
+            length = config.prompt_tokens + drafts.continuation_tokens
+            texts = self.autoregressive(setup.decoding)["tokens"][:, :length]
+            with work.bar(f"predicting tokens per cycle, {what}", len(texts)) as bar:
+                return predict_cycles(
+                    setup.params,
+                    drafts.params(knobs),
+                    setup.config,
+                    texts,
+                    prompt_tokens=config.prompt_tokens,
+                    num_tokens=config.output_tokens,
+                    knobs=knobs,
+                    draft_length=knobs.draft_length,
+                    decoding=setup.decoding,
+                    advance=bar.advance,
+                )
+
+        return work.stages.run(f"predicted/{way_of(setup.decoding)}-{_digest(knobs)}", compute)
+
+
+def _digest(knobs: Knobs) -> str:
+    return hashlib.sha256(to_json(knobs_to_json(knobs)).encode()).hexdigest()[:12]

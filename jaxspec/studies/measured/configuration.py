@@ -1,0 +1,127 @@
+"""One configuration of a result: counted, predicted, priced."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+import hwmodels
+from jaxspec.compress.footprint import by_kind
+from jaxspec.compress.knob_files import knobs_to_json
+from jaxspec.compress.knobs import Knobs
+from jaxspec.results import given, measured, predicted
+from jaxspec.results.network_results import AcceptanceRates, Configuration, CycleTimes
+from jaxspec.speculate.statistics import acceptance_rates, compare_cycles
+from jaxspec.tune.hard import best_length
+from jaxspec.tune.objective import EXPERT_STANDS_FOR, DraftMeasurement, Pricing, priced_footprint
+
+#: Result of decoding or predicting all prompts: arrays by name.
+Arrays = dict[str, np.ndarray]
+
+
+@jax.jit
+def _priced(
+    pricing: Pricing, measured: DraftMeasurement, draft_length: Array
+) -> tuple[Array, dict[str, hwmodels.PricedStep]]:
+    """Seconds of a cycle, and the four steps that it and its baselines consist of."""
+    found = hwmodels.price_decoding(
+        pricing.device,
+        pricing.architecture,
+        footprint=priced_footprint(measured.footprint),
+        draft_cost=hwmodels.DraftCost(),
+        workload=pricing.workload,
+        plan=hwmodels.chain_plan(draft_length),
+    )
+    draft = jax.tree.map(lambda leaf: leaf[0], found.cycle.draft)  # the only kind of draft step that a chain has
+    plain = {"ar_bf16": found.baselines.bf16, "ar_stored": found.baselines.stored}
+    return found.cycle.total_s, {"draft": draft, "verify": found.cycle.verify, **plain}
+
+
+def priced_cycle(pricing: Pricing, measurement: DraftMeasurement, draft_length: int) -> dict[str, Any]:
+    """Times of a cycle and its baselines, time per operator, operating points on the roofline; as in `Configuration`."""
+    cycle_s, steps = jax.device_get(_priced(pricing, measurement, jnp.asarray(draft_length, jnp.float32)))
+    total = {name: float(step.cost.total_s) for name, step in steps.items()}
+    return {
+        "cycle": CycleTimes(
+            draft_step_s=predicted(total["draft"]),
+            verify_s=predicted(total["verify"]),
+            total_s=predicted(float(cycle_s)),
+            ar_bf16_s=predicted(total["ar_bf16"]),
+            ar_stored_s=predicted(total["ar_stored"]),
+        ),
+        "operators": predicted(
+            {
+                name: dict(zip(hwmodels.OPERATORS, step.cost.operator_s.tolist(), strict=True))
+                for name, step in steps.items()
+            }
+        ),
+        "roofline": predicted(
+            {
+                name: {
+                    "flop_per_byte": float(step.work.flops.sum() / step.work.memory_bytes.sum()),
+                    "flops_per_s": float(step.work.flops.sum() / total[name]),
+                }
+                for name, step in steps.items()
+            }
+        ),
+    }
+
+
+def configuration(
+    knobs: Knobs,
+    *,
+    measurement: DraftMeasurement,
+    counts: Arrays,
+    expected: Arrays,
+    pricing: Pricing,
+    choices: Collection[str] = (),
+) -> Configuration:
+    """One configuration of a result.
+
+    Args:
+        knobs: hard.
+        measurement: of the hard draft on calibration text (its footprint, KL).
+        counts: of decoding; expected: predicted for the same prompts.
+        choices: "knobs" and "draft_length" where the program chose them, by predicted times; otherwise they were given.
+    """
+    length = knobs.draft_length
+    tokens, cycles = counts["generated"].astype(float), counts["cycles"].astype(float)
+    expected_tokens = expected["cycles"] + expected["survival"].sum(axis=1)
+    compared = compare_cycles(tokens, cycles, expected_tokens, expected["cycles"])
+    priced = priced_cycle(pricing, measurement, length)
+    times = priced["cycle"]
+    per_token_s = times.total_s.known / compared.counted
+    chosen = lambda name, value: predicted(value) if name in choices else given(value)
+    rates: dict[str, Any] = acceptance_rates(counts["accepted_at"], counts["cycles"], length)
+    read = measurement.footprint
+    return Configuration(
+        speedup_vs_bf16_ar=predicted(times.ar_bf16_s.known / per_token_s),
+        speedup_vs_stored_ar=predicted(times.ar_stored_s.known / per_token_s),
+        acceptance=AcceptanceRates(**{name: measured(rate) for name, rate in rates.items()}),
+        bits_per_weight=measured(_priced_mean(read.draft_weight_bits, pricing)),
+        bits_per_weight_verify=measured(_priced_mean(read.target_weight_bits, pricing)),
+        bits_per_kv=measured(float(np.mean(read.draft_kv_bits))),
+        bits_per_kv_verify=measured(float(np.mean(read.target_kv_bits))),
+        kl=measured(float(measurement.kl)),
+        draft_length=chosen("draft_length", length),
+        draft_length_predicted_best=predicted(best_length(pricing, measurement)[0]),
+        tokens_per_cycle_predicted=predicted(compared.predicted),
+        tokens_per_cycle_counted=measured(compared.counted, compared.standard_error),
+        tokens_per_cycle_gap_in_standard_errors=measured(compared.gap_in_standard_errors),
+        knobs=chosen("knobs", knobs_to_json(knobs)),
+        **priced,
+    )
+
+
+def _priced_mean(bits: dict[str, Any], pricing: Pricing) -> float:
+    """Bits per stored weight of the compressed matrices, kinds weighted by the priced architecture's parameters."""
+    stored = {kind: float(count) for kind, count in hwmodels.parameters(pricing.architecture).items()}
+    for kind, stands_for in EXPERT_STANDS_FOR.items():
+        stored[stands_for] += stored[kind] + stored["shared"] / len(EXPERT_STANDS_FOR)
+    share = np.asarray([stored[kind] for kind in hwmodels.LAYER_MATRICES])
+    return float(np.mean(np.asarray(by_kind(bits)), axis=0) @ share / share.sum())

@@ -1,0 +1,87 @@
+"""Stage: calibration text, and hard drafts made and measured on it."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cached_property
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxspec.compress.knobs import Knobs, uniform_knobs
+from jaxspec.compress.weights import hard_draft
+from jaxspec.models.decoder import Params
+from jaxspec.runs.stages import Arrays
+from jaxspec.speculate.drafts import ReadyDraft, self_draft
+from jaxspec.speculate.proof import decode_chains
+from jaxspec.studies.measured.work import Work
+from jaxspec.tune.calibration import Calibration, calibrate
+from jaxspec.tune.hard import measure_hard
+from jaxspec.tune.objective import DraftMeasurement
+
+__all__ = ["HardDrafts"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class HardDrafts:
+    """Hard drafts of a run's network.
+
+    Attributes:
+        continuation_tokens: that the target generates after each calibration prompt.
+        on_own_text: measure drafts on the calibration text as it was written, not on the target's own continuation of its
+            prompts.
+    """
+
+    work: Work
+    continuation_tokens: int
+    on_own_text: bool = False
+
+    @cached_property
+    def text(self) -> np.ndarray:
+        """Calibration prompts with what the target generates after them; "text token". A stage."""
+        config, setup = self.work.config, self.work.setup
+
+        def compute() -> Arrays:
+            if self.on_own_text:
+                return {"tokens": setup.calibration_prompts}
+            with self.work.bar("continuing the calibration prompts", len(setup.calibration_prompts)) as bar:
+                decoded = decode_chains(
+                    setup.params,
+                    setup.config,
+                    self.none,
+                    setup.calibration_prompts[:, : config.prompt_tokens],
+                    0,
+                    num_tokens=self.continuation_tokens,
+                    decoding=setup.decoding,
+                    seed=config.seed,
+                    advance=bar.advance,
+                )
+            return {"tokens": decoded["tokens"][:, : config.prompt_tokens + self.continuation_tokens]}
+
+        return self.work.stages.run("calibration_text", compute)["tokens"]
+
+    @property
+    def none(self) -> ReadyDraft:
+        """Stands in where nothing is drafted: of the form of all drafts, so that decoding shares their compilation."""
+        setup = self.work.setup
+        return self_draft(setup.config, setup.params, uniform_knobs(setup.scheme, setup.config))
+
+    def ready(self, knobs: Knobs) -> ReadyDraft:
+        """The hard draft, ready to run."""
+        return self_draft(self.work.setup.config, self.params(knobs), knobs)
+
+    @cached_property
+    def calibration(self) -> Calibration:
+        """Calibration text and everything ranked on it, which takes seconds and is no stage."""
+        setup, first = self.work.setup, self.work.config.prompt_tokens - 1
+        return calibrate(setup.params, setup.config, jnp.asarray(self.text), scheme=setup.scheme, first=first)
+
+    def measure(self, knobs: Knobs) -> DraftMeasurement:
+        """Measurement of the hard draft on calibration text."""
+        return measure_hard(self.calibration, knobs, self.work.setup.decoding)
+
+    def params(self, knobs: Knobs) -> Params:
+        """Parameters of the hard draft, float32."""
+        params = hard_draft(self.work.setup.params, self.calibration.prepared, knobs).params
+        return jax.tree.map(lambda x: x.astype(jnp.float32), params)

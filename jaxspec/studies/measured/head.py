@@ -1,0 +1,74 @@
+"""Fields that all results of networks that ran begin with: what ran, what was priced, with which settings, in which time."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import version
+from typing import Any
+
+from jaxspec.report.assumptions import architecture_data, device_facts
+from jaxspec.results import given, measured
+from jaxspec.results.network_results import DecodingSettings, Lossless, PricedNumber, RunningModel, WorkloadSettings
+from jaxspec.runs.stages import Arrays
+from jaxspec.speculate.proof import count_mismatches
+from jaxspec.studies.kernel_notes import kernel_notes
+from jaxspec.studies.measured.work import Work
+
+__all__ = ["head", "lossless", "versions"]
+
+
+def versions() -> dict[str, str]:
+    """What the numbers were made with."""
+    packages = ("jaxspec", "jax", "jaxlib", "flax", "optax", "numpy", "orbax-checkpoint")
+    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
+
+
+def head(work: Work, device: str, footprints: list[Any]) -> dict[str, Any]:
+    """Fields of `MeasuredResult`, but whether it pays and is lossless.
+
+    Args:
+        footprints: all that were priced on the device.
+    """
+    config, setup, pricing = work.config, work.setup, work.pricings[device]
+    facts = device_facts(device)
+    shape = architecture_data(config.architecture, pricing.architecture)
+    return {
+        "model": RunningModel(
+            name=setup.model_name,
+            parameters=given(setup.config.num_parameters()),
+            vocabulary=given(setup.config.vocab_size),
+            layers=given(setup.config.num_layers),
+        ),
+        "architecture": config.architecture,
+        "architecture_data": {name: PricedNumber(**number) for name, number in shape.items()},
+        "device": device,
+        **facts,
+        "device_data": {name: PricedNumber(**number) for name, number in facts["device_data"].items()},
+        "workload": WorkloadSettings(
+            batch=given(config.batch),
+            context_tokens=given(config.context),
+            prompt_tokens=given(config.prompt_tokens),
+            output_tokens=given(config.output_tokens),
+        ),
+        "decoding": DecodingSettings(
+            temperature=given(config.temperature),
+            prompts=given(config.prompts),
+            prompt_tokens=given(config.prompt_tokens),
+            output_tokens=given(config.output_tokens),
+        ),
+        "scheme": config.scheme,
+        "text": setup.text.source,
+        "seed": config.seed,
+        "statement": f"acceptance measured on {setup.model_name}, cost predicted for {config.architecture}",
+        "inputs": work.inputs,
+        "timing_s": {stage: measured(seconds) for stage, seconds in work.stages.timing_s.items()},
+        "versions": versions(),
+        **kernel_notes(pricing.device, footprints),
+    }
+
+
+def lossless(speculative: Arrays, autoregressive: Arrays, work: Work) -> Lossless:
+    """Equality of two greedy outputs."""
+    found = count_mismatches(speculative, autoregressive, work.config.prompt_tokens, work.config.output_tokens)
+    numbers: dict[str, Any] = {name: measured(value) for name, value in found.items()}
+    return Lossless(**numbers)

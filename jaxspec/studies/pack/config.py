@@ -1,0 +1,63 @@
+"""Settings of `jaxspec pack`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from jaxspec.settings.base import Unused
+from jaxspec.settings.common import CommonConfig
+from jaxspec.settings.draft import MATRIX_KNOBS, MatrixKnobSettings, knobs_of_other_schemes
+from jaxspec.settings.fields import same_as, setting
+from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, SCHEME_FACTS, PackScheme
+
+__all__ = ["Importance", "PackConfig"]
+
+#: How the values that a draft keeps are chosen.
+Importance = Literal["auto", "wanda", "magnitude"]
+
+_TEXT = ("text", "calibration_windows", "window_tokens", "seed")
+
+
+def _no_draft(config: PackConfig) -> str | None:
+    return None if SCHEME_FACTS[config.scheme].has_draft else f"scheme {config.scheme} has no draft"
+
+
+def _no_text(config: PackConfig) -> str | None:
+    return _no_draft(config) or ("importance magnitude reads no text" if config.importance == "magnitude" else None)
+
+
+@dataclasses.dataclass(frozen=True)
+class PackConfig(MatrixKnobSettings):
+    """Settings of `jaxspec pack`.
+
+    Attributes:
+        model: "embedded", a safetensors file, or a folder with a checkpoint.
+        one field for each knob of matrices: of every matrix of the draft.
+        knobs: result.json of a tuning run, whose knobs are taken instead, matrix by matrix.
+        importance: wanda runs the network on text; magnitude does not; auto takes wanda where the network is known.
+        text, calibration_windows, window_tokens, seed: what wanda is measured on.
+    """
+
+    model: str = same_as(CommonConfig, "model")
+    scheme: PackScheme = setting(DEFAULT_SCHEME_NAME, "How tensors are coded; cassandra2 is not lossless.")
+    knobs: str | None = setting(
+        None, "result.json of `jaxspec tune`: its tuned knobs, matrix by matrix, instead of one pair.", unset="none"
+    )
+    importance: Importance = setting(
+        "auto", "wanda runs the network on text, magnitude does not; auto: wanda if the network is known."
+    )
+    text: str = setting("stdlib", "'stdlib', or a text file, for wanda: its first half is used.")
+    calibration_windows: int = setting(96, "Windows of text that wanda is measured on.", low=1, high=100_000)
+    window_tokens: int = setting(128, "Tokens of such a window.", low=1, high=1_000_000)
+    seed: int = same_as(CommonConfig, "seed", "Seed of the windows of that text.")
+
+    unused = (
+        Unused((*MATRIX_KNOBS, "knobs", "importance"), _no_draft),
+        *knobs_of_other_schemes(only_matrices=True),
+        Unused(
+            MATRIX_KNOBS,
+            lambda config: "knobs takes them from a tuning run" if config.knobs is not None else None,
+        ),
+        Unused(_TEXT, _no_text, refused=False),
+    )

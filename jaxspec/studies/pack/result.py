@@ -1,0 +1,75 @@
+"""Result of `jaxspec pack` and of `jaxspec inspect`: a container or a checkpoint, tensor by tensor."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from jaxspec.results import UNKNOWN, Quantity, Record, Result
+
+__all__ = ["PackResult", "TensorResult", "WholeTensor"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WholeTensor(Record):
+    """Why a tensor is stored as it is, and the bytes that its codes would have taken, where they were made."""
+
+    why: str = ""
+    coded_bytes: int | None = None
+    draft_bytes: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TensorResult(Record):
+    """One tensor; from `codec` on, as a container stores it.
+
+    Attributes:
+        entropy: bits per value of each named field; None for types without fields, and where values were not read.
+        bits_by_section: section -> bits per weight.
+        code_tables: field -> symbol -> bits of its codeword.
+        whole: None where the tensor is coded, or the scheme codes nothing.
+    """
+
+    name: str = ""
+    dtype: str = ""
+    shape: list[int] = dataclasses.field(default_factory=list)
+    bytes: int = 0
+    elements: int = 0
+    entropy: dict[str, float] | None = None
+    codec: str | None = None
+    sha256: str | None = None
+    stored_bytes: int | None = None
+    draft_bytes: int | None = None
+    ratio: Quantity[float] = UNKNOWN
+    target_bits_per_weight: Quantity[float] = UNKNOWN
+    draft_bits_per_weight: Quantity[float] = UNKNOWN
+    bits_by_section: dict[str, float] = dataclasses.field(default_factory=dict)
+    code_tables: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
+    whole: WholeTensor | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PackResult(Result):
+    """A container, or a checkpoint that is not packed, whose `scheme` is None.
+
+    Attributes:
+        options: settings that the container was packed with.
+        status: of all numbers.
+    """
+
+    has_status_table = False
+
+    schema_version: int = 1
+    container: str | None = None
+    checkpoint: str | None = None
+    scheme: str | None = None
+    options: dict[str, Any] | None = None
+    lossless: bool | None = None
+    file_bytes: int | None = None
+    tensor_bytes: int = 0
+    ratio: Quantity[float] = UNKNOWN
+    target_bits_per_weight: Quantity[float] = UNKNOWN
+    draft_bits_per_weight: Quantity[float] = UNKNOWN
+    status: str = "measured"
+    tensors: list[TensorResult] = dataclasses.field(default_factory=list)
+    timing_s: dict[str, Quantity[float]] = dataclasses.field(default_factory=dict)

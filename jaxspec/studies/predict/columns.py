@@ -1,0 +1,72 @@
+"""Numbers of a prediction that are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hwmodels.numerics.units import GB, GIGA, MILLI
+from jaxspec.report.columns import Column
+from jaxspec.report.formatting import fixed, times
+from jaxspec.results import Quantity
+from jaxspec.studies.predict.result import BatchRow, LengthRow, StepTotals
+
+__all__ = ["BATCH_COLUMNS", "LENGTH_COLUMNS", "STEP_COLUMNS"]
+
+_SPEEDUP = lambda value: times(value, 3)
+
+
+def _scaled(unit: float, digits: int) -> Callable[[float], str]:
+    return lambda value: fixed(value / unit, digits)
+
+
+_WHOLE = _scaled(1.0, 0)
+
+#: Columns by draft length.
+LENGTH_COLUMNS = (
+    Column[LengthRow]("draft length", "draft length", "0: autoregressive", lambda row: row.draft_length, _WHOLE),
+    Column[LengthRow]("tokens/cycle", "tokens/cycle", "expected", lambda row: row.tokens_per_cycle, _scaled(1.0, 3)),
+    Column[LengthRow](
+        "cycle, ms", "cycle, ms", "draft steps and verification", lambda row: row.cycle_s, _scaled(MILLI, 3)
+    ),
+    Column[LengthRow]("vs 16-bit AR", "vs 16-bit AR", "speedup", lambda row: row.speedup_vs_bf16_ar, _SPEEDUP),
+    Column[LengthRow]("vs stored AR", "vs stored AR", "speedup", lambda row: row.speedup_vs_stored_ar, _SPEEDUP),
+)
+
+
+def _rate(row: BatchRow) -> str:
+    return fixed(row.tokens_per_s.number, 1) + ("" if row.fits.value else " (does not fit)")
+
+
+#: Columns by batch.
+BATCH_COLUMNS = (
+    Column[BatchRow]("batch", "batch", "sequences", lambda row: row.batch, _WHOLE),
+    Column[BatchRow]("draft length", "draft length", "best", lambda row: row.draft_length, _WHOLE),
+    Column[BatchRow]("vs 16-bit AR", "vs 16-bit AR", "speedup", lambda row: row.speedup_vs_bf16_ar, _SPEEDUP),
+    Column[BatchRow]("vs stored AR", "vs stored AR", "speedup", lambda row: row.speedup_vs_stored_ar, _SPEEDUP),
+    Column[BatchRow](
+        "tokens/s, all", "tokens/s, all", "of all sequences", lambda row: row.tokens_per_s, _scaled(1.0, 1), words=_rate
+    ),
+)
+
+
+def _energy(step: StepTotals) -> Quantity[float]:
+    energy = step.energy_j
+    return Quantity(None if energy.value is None else energy.value["total"], energy.status)
+
+
+def _energy_in_words(step: StepTotals) -> str:
+    found = _energy(step).number
+    return "not known" if found is None else fixed(found / MILLI, 1)
+
+
+#: Columns of a step.
+STEP_COLUMNS = (
+    Column[StepTotals]("ms", "ms", "in all", lambda step: step.total_s, _scaled(MILLI, 3)),
+    Column[StepTotals]("compute", "compute", "ms", lambda step: step.compute_s, _scaled(MILLI, 3)),
+    Column[StepTotals]("memory", "memory", "ms", lambda step: step.memory_s, _scaled(MILLI, 3)),
+    Column[StepTotals]("decode", "decode", "ms", lambda step: step.decoding_s, _scaled(MILLI, 3)),
+    Column[StepTotals]("GFLOP", "GFLOP", "", lambda step: step.flops, _scaled(GIGA, 2)),
+    Column[StepTotals]("weights, GB", "weights, GB", "read", lambda step: step.weight_bytes, _scaled(GB, 3)),
+    Column[StepTotals]("KV, GB", "KV, GB", "read and written", lambda step: step.kv_bytes, _scaled(GB, 3)),
+    Column[StepTotals]("mJ", "mJ", "energy", _energy, _scaled(MILLI, 1), words=_energy_in_words),
+)

@@ -1,0 +1,28 @@
+"""The command `jaxspec predict`."""
+
+from jaxspec.studies.predict.config import PredictConfig
+from jaxspec.studies.study import Plot, Study
+
+__all__ = ["PREDICT"]
+
+_HELP = """Predict without a network: shapes, device, scheme and acceptance give time, energy, memory and sensitivities.
+
+\b
+jaxspec predict --device cassandra-npu --acceptance 0.9
+jaxspec predict --architecture qwen3-30b-a3b --device elmoe3d-hb8 --scheme bit-slices --batch 4
+jaxspec predict --architecture path/to/config.json --device my-chip.toml --scheme q4_0 --plot predict.png
+
+Draft length 0 stands for autoregressive decoding of the stored format: where it wins, no draft pays.
+"""
+
+#: The study that runs no network.
+PREDICT = Study(
+    name="predict",
+    config=PredictConfig,
+    help=_HELP,
+    run="jaxspec.studies.predict.run:predict",
+    present="jaxspec.studies.predict.report:shown",
+    plot=Plot(
+        "Write a figure: speedups, operators, sensitivities.", "jaxspec.studies.predict.figures:prediction_figure"
+    ),
+)

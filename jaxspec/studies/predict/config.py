@@ -1,0 +1,79 @@
+"""Settings of `jaxspec predict`, which runs no network."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from jaxspec.errors import InputError
+from jaxspec.settings.base import Unused
+from jaxspec.settings.common import CommonConfig
+from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
+from jaxspec.settings.fields import same_as, setting
+from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, KNOBS, WidthScheme
+
+__all__ = ["MAX_PREDICTED_LENGTH", "PredictConfig"]
+
+#: Longest chain that is priced.
+MAX_PREDICTED_LENGTH = 64
+
+_WIDTH_LIMITS = {"low": 0, "high": 64, "above": True, "unset": "the scheme's"}
+
+
+def _no_network(name: str) -> None:
+    if name == "own":
+        raise InputError("architecture 'own' needs a network; give a catalog name or a config.json")
+
+
+def _few_positions(numbers: tuple[float, ...]) -> None:
+    if len(numbers) > MAX_PREDICTED_LENGTH:
+        raise InputError(f"acceptance has {len(numbers)} positions; allowed are 1 to {MAX_PREDICTED_LENGTH}")
+
+
+def _all_widths_given(config: PredictConfig) -> str | None:
+    widths = (config.draft_bits, config.verify_bits, config.draft_kv_bits, config.verify_kv_bits)
+    return None if None in widths else "all four widths are given"
+
+
+@dataclasses.dataclass(frozen=True)
+class PredictConfig(KnobSettings):
+    """`jaxspec predict`."""
+
+    architecture: str = same_as(
+        CommonConfig, "architecture", "Network that is priced: catalog name, or a Hugging Face config.json."
+    )
+    device: tuple[str, ...] = same_as(CommonConfig, "device")
+    batch: int = same_as(CommonConfig, "batch")
+    context: int = same_as(CommonConfig, "context")
+    prompt_tokens: int = same_as(CommonConfig, "prompt_tokens", "Tokens of a prompt, for the prefill.")
+    acceptance: tuple[float, ...] = setting(
+        (0.8,),
+        "alpha_token: one number, or one per position separated by commas.",
+        low=0,
+        high=1,
+        check=_few_positions,
+    )
+    scheme: WidthScheme = setting(
+        DEFAULT_SCHEME_NAME, "How weights and KV are stored; widths are counted on Gaussian weights."
+    )
+    draft_bits: float | None = setting(
+        None, "Bits a draft step reads per weight of the layers; wins over --scheme.", **_WIDTH_LIMITS
+    )
+    verify_bits: float | None = setting(None, "Bits a verification reads per weight of the layers.", **_WIDTH_LIMITS)
+    draft_kv_bits: float | None = setting(None, "Bits a draft step reads per KV element.", **_WIDTH_LIMITS)
+    verify_kv_bits: float | None = setting(None, "Bits a verification reads per KV element.", **_WIDTH_LIMITS)
+    max_draft_length: int = setting(
+        8, "Longest chain considered, with one acceptance number.", low=1, high=MAX_PREDICTED_LENGTH
+    )
+
+    unused = (
+        *knobs_of_other_schemes(),
+        Unused(
+            ("max_draft_length",),
+            lambda config: "acceptance names every position" if len(config.acceptance) > 1 else None,
+        ),
+        Unused(("scheme", *KNOBS), _all_widths_given),
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        _no_network(self.architecture)

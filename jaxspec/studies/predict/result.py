@@ -1,0 +1,162 @@
+"""Result of `jaxspec predict` for one device."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+from jaxspec.results import UNKNOWN, Quantity, Record, Result
+from jaxspec.results.network_results import PricedNumber
+from jaxspec.results.status_tables import rest_table
+
+__all__ = [
+    "BatchRow",
+    "DecoderNeeds",
+    "GivenAcceptance",
+    "LengthRow",
+    "PredictResult",
+    "PredictedWorkload",
+    "ReadWidths",
+    "StepTotals",
+]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PredictedWorkload(Record):
+    """Workload that is priced."""
+
+    batch: Quantity[int] = UNKNOWN
+    context_tokens: Quantity[int] = UNKNOWN
+    prompt_tokens: Quantity[int] = UNKNOWN
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReadWidths(Record):
+    """Bits read per weight of the layers' matrices, and per KV element, by draft and verification."""
+
+    one_status: ClassVar[bool] = False
+
+    draft_bits: Quantity[float] = UNKNOWN
+    verify_bits: Quantity[float] = UNKNOWN
+    draft_kv_bits: Quantity[float] = UNKNOWN
+    verify_kv_bits: Quantity[float] = UNKNOWN
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GivenAcceptance(Record):
+    """Conditional acceptance by position, as given."""
+
+    conditional: Quantity[list] = UNKNOWN
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LengthRow(Record):
+    """One draft length; 0 is autoregressive decoding of the stored format."""
+
+    draft_length: Quantity[int] = UNKNOWN
+    tokens_per_cycle: Quantity[float] = UNKNOWN
+    cycle_s: Quantity[float] = UNKNOWN
+    speedup_vs_bf16_ar: Quantity[float] = UNKNOWN
+    speedup_vs_stored_ar: Quantity[float] = UNKNOWN
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BatchRow(Record):
+    """One batch, with its best draft length."""
+
+    batch: Quantity[int] = UNKNOWN
+    draft_length: Quantity[int] = UNKNOWN
+    speedup_vs_bf16_ar: Quantity[float] = UNKNOWN
+    speedup_vs_stored_ar: Quantity[float] = UNKNOWN
+    tokens_per_s: Quantity[float] = UNKNOWN
+    fits: Quantity[bool] = UNKNOWN
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StepTotals(Record):
+    """Totals of one step; `energy_j` by component, None where the device's energies are not known."""
+
+    total_s: Quantity[float] = UNKNOWN
+    compute_s: Quantity[float] = UNKNOWN
+    memory_s: Quantity[float] = UNKNOWN
+    decoding_s: Quantity[float] = UNKNOWN
+    flops: Quantity[float] = UNKNOWN
+    weight_bytes: Quantity[float] = UNKNOWN
+    kv_bytes: Quantity[float] = UNKNOWN
+    activation_bytes: Quantity[float] = UNKNOWN
+    launches: Quantity[float] = UNKNOWN
+    memory_energy_j: Quantity[list] = UNKNOWN
+    energy_j: Quantity[dict] = UNKNOWN
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DecoderNeeds(Record):
+    """Decoders of the device, and how many no operator of a step would wait for."""
+
+    count: Quantity[float] = UNKNOWN
+    needed_by_draft: Quantity[int] = UNKNOWN
+    needed_by_verify: Quantity[int] = UNKNOWN
+
+
+def _statuses(table: dict[str, Any]) -> dict[str, Any]:
+    """Widths by name; of the rest only what is not predicted."""
+    widths = {name: part for name, part in table.items() if name == "footprint"}
+    return rest_table({name: part for name, part in table.items() if name not in widths}) | widths
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PredictResult(Result):
+    """What is predicted for one device, at the best draft length unless a row says otherwise.
+
+    Attributes:
+        lossless: whether the target's outputs are unchanged; None where the user's own widths leave it open.
+        architecture_data, device_data: numbers that were priced with, by field.
+        inputs: SHA-256 of every file that the configuration names.
+        operators: step -> operator -> seconds.
+        steps: by name: prefill, ar_bf16, ar_stored, draft, verify.
+        sensitivity: result -> number of the device -> percent per percent.
+    """
+
+    arrange_statuses = staticmethod(_statuses)
+
+    schema_version: int = 1
+    architecture: str | None = None
+    architecture_data: dict[str, PricedNumber] = dataclasses.field(default_factory=dict)
+    device: str | None = None
+    device_title: str | None = None
+    device_data: dict[str, PricedNumber] = dataclasses.field(default_factory=dict)
+    assumptions: list[str] = dataclasses.field(default_factory=list)
+    inputs: dict[str, str] = dataclasses.field(default_factory=dict)
+    scheme: Quantity[str] = UNKNOWN
+    lossless: bool | None = None
+    workload: PredictedWorkload = PredictedWorkload()
+    footprint: ReadWidths = ReadWidths()
+    acceptance: GivenAcceptance = GivenAcceptance()
+    pays: Quantity[bool] = UNKNOWN
+    draft_length: Quantity[int] = UNKNOWN
+    tokens_per_cycle: Quantity[float] = UNKNOWN
+    cycle_s: Quantity[float] = UNKNOWN
+    request_s: Quantity[float] = UNKNOWN
+    output_s: Quantity[float] = UNKNOWN
+    tokens_per_s: Quantity[float] = UNKNOWN
+    speedup_vs_bf16_ar: Quantity[float] = UNKNOWN
+    speedup_vs_stored_ar: Quantity[float] = UNKNOWN
+    ar_bf16_s: Quantity[float] = UNKNOWN
+    ar_stored_s: Quantity[float] = UNKNOWN
+    held_bytes: Quantity[float] = UNKNOWN
+    capacity_bytes: Quantity[float] = UNKNOWN
+    longest_context_tokens: Quantity[float] = UNKNOWN
+    energy_per_token_j: Quantity[float] = UNKNOWN
+    energy_per_token_ar_bf16_j: Quantity[float] = UNKNOWN
+    area_m2: Quantity[float] = UNKNOWN
+    by_draft_length: list[LengthRow] = dataclasses.field(default_factory=list)
+    by_batch: list[BatchRow] = dataclasses.field(default_factory=list)
+    fits: Quantity[bool] = UNKNOWN
+    ar_bf16_held_bytes: Quantity[float] = UNKNOWN
+    ar_bf16_fits: Quantity[bool] = UNKNOWN
+    operators: Quantity[dict] = UNKNOWN
+    steps: dict[str, StepTotals] = dataclasses.field(default_factory=dict)
+    decoders: DecoderNeeds | None = None
+    sensitivity: Quantity[dict] = UNKNOWN
+    kernel_widths: dict[str, Any] | None = None
+    notes: list[str] = dataclasses.field(default_factory=list)

@@ -1,0 +1,89 @@
+"""What makes a command out of a study: its settings, its help, and where it runs and is shown. Nothing here imports JAX."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from jaxspec.output_places import check_folder_place
+from jaxspec.settings.base import Settings
+
+__all__ = ["Out", "Plot", "Study", "load_object", "run_directory"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Out:
+    """`--out` and `--force` of a command that writes.
+
+    Attributes:
+        what: is written, for help.
+        default: place used without the option, in words.
+        force: help of `--force`.
+        names: further names of the option.
+        check: of the place, made before any work.
+    """
+
+    what: str
+    default: str
+    force: str
+    names: tuple[str, ...] = ()
+    check: Callable[[str, str], None] = check_folder_place
+
+
+@dataclasses.dataclass(frozen=True)
+class Plot:
+    """`--plot` of a command.
+
+    Attributes:
+        what: is drawn, for help.
+        draw: "module:function" from what the study returned to a figure.
+    """
+
+    what: str
+    draw: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+    """One command: the command line makes its flags, help and checks from this.
+
+    Attributes:
+        name: of the command.
+        config: its settings; each but tables becomes a flag.
+        help: text of `--help`, as Click reads it.
+        run: "module:function" from a configuration, and `out`, `force` and `reporter` where it writes, to a result.
+        present: "module:function" from that result to a `jaxspec.report.shown.Shown`.
+        announce: line printed before slow imports; None: none.
+        out: where it writes; None: nowhere.
+        plot: figure that it can draw.
+        argument: setting that is given without a flag; "": none.
+        argument_name: what help calls it.
+        config_argument: name of the file of settings where that is an argument instead of `--config`; "": it is not.
+        example: file of settings to begin with, printed by `--example`; "": none.
+    """
+
+    name: str
+    config: type[Settings]
+    help: str
+    run: str
+    present: str
+    announce: Callable[[Any], str] | None = None
+    out: Out | None = None
+    plot: Plot | None = None
+    argument: str = ""
+    argument_name: str = ""
+    config_argument: str = ""
+    example: str = ""
+
+
+def run_directory(name: str) -> Out:
+    """`--out` of a command that keeps a run directory."""
+    return Out("Run directory.", f"runs/{name}-<hash of the settings>", "Start the run directory anew.")
+
+
+def load_object(place: str) -> Any:
+    """The object behind "module:name"."""
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)

@@ -1,0 +1,28 @@
+"""The command `jaxspec sweep`."""
+
+from jaxspec.studies.study import Study, run_directory
+from jaxspec.studies.sweep.config import EXAMPLE, SweepConfig
+
+__all__ = ["SWEEP"]
+
+_HELP = """Evaluate every combination of axes over device, network, workload, footprint and acceptance.
+
+\b
+jaxspec sweep --example > sweep.toml
+jaxspec sweep sweep.toml
+
+Writes sweep.parquet (axes and results, one row per design point, read it with jaxspec.studies.read_sweep or any reader
+of Parquet), figures/pareto.png and result.json. One compiled program evaluates 32,768 points at a time.
+"""
+
+#: The study of many design points.
+SWEEP = Study(
+    name="sweep",
+    config=SweepConfig,
+    help=_HELP,
+    run="jaxspec.studies.sweep.run:sweep",
+    present="jaxspec.studies.sweep.report:shown",
+    out=run_directory("sweep"),
+    config_argument="SWEEP.toml",
+    example=EXAMPLE,
+)

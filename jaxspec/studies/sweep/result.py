@@ -1,0 +1,58 @@
+"""Result of `jaxspec sweep`; its points are in `sweep.parquet`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from jaxspec.results import Record, Result
+
+__all__ = ["FrontAxes", "ParetoPoints", "SweepResult"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FrontAxes(Record):
+    """Two columns, and which way each is better: "low" or "high"."""
+
+    x: str = ""
+    y: str = ""
+    better_x: str = "low"
+    better_y: str = "high"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ParetoPoints(Record):
+    """The front; points are column -> value, by x."""
+
+    axes: FrontAxes = FrontAxes()
+    points: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SweepResult(Result):
+    """A sweep altogether.
+
+    Attributes:
+        columns: of sweep.parquet.
+        best: result -> the point with the highest value of it.
+        status: of columns; all points share it.
+        inputs: SHA-256 of every file that the configuration names.
+    """
+
+    has_status_table = False
+
+    schema_version: int = 1
+    points: int = 0
+    points_that_fit: int = 0
+    columns: list[str] = dataclasses.field(default_factory=list)
+    pareto: ParetoPoints = ParetoPoints()
+    best: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    status: dict[str, str] = dataclasses.field(default_factory=dict)
+    notes: list[str] = dataclasses.field(default_factory=list)
+    directory: str = ""
+    inputs: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def device(self) -> str | None:
+        """None: there may be several."""
+        return None

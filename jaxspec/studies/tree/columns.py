@@ -1,0 +1,65 @@
+"""Numbers of a context that are shown, on the page and in the terminal."""
+
+from __future__ import annotations
+
+from jaxspec.report.columns import Column
+from jaxspec.report.formatting import fixed, times
+from jaxspec.studies.tree.result import ContextChoice, ContextRow
+
+__all__ = ["CONTEXT_COLUMNS", "TOKENS_PER_S", "length_in_words"]
+
+
+def length_in_words(decision: ContextChoice) -> str:
+    """How many tokens to verify, or that plain decoding is faster."""
+    return str(decision.verification_length.value) if decision.speculate.value else "AR"
+
+
+#: Speed, with which a page says that a context does not fit.
+TOKENS_PER_S = Column[ContextRow](
+    "tokens/s",
+    "tokens/s\none sequence",
+    "of one sequence",
+    lambda row: row.decision.tokens_per_s,
+    lambda value: fixed(value, 1),
+)
+
+#: All of them, in order.
+CONTEXT_COLUMNS = (
+    Column[ContextRow](
+        "verified tokens",
+        "verify\ntokens",
+        "per cycle, the root included; AR: do not speculate",
+        lambda row: row.decision.verification_length,
+        lambda value: fixed(value, 0),
+        words=lambda row: length_in_words(row.decision),
+    ),
+    Column[ContextRow](
+        "tokens per cycle",
+        "tokens\nper cycle",
+        "on held-out prompts",
+        lambda row: row.decision.tokens_per_cycle,
+        lambda value: fixed(value, 2),
+    ),
+    TOKENS_PER_S,
+    Column[ContextRow](
+        "speedup vs bf16 AR",
+        "speedup vs\nbf16 AR",
+        "over autoregressive decoding of the uncompressed 16-bit model",
+        lambda row: row.decision.speedup_vs_bf16_ar,
+        times,
+    ),
+    Column[ContextRow](
+        "speedup vs stored AR",
+        "speedup vs\nstored AR",
+        "over autoregressive decoding of the stored format",
+        lambda row: row.decision.speedup_vs_stored_ar,
+        times,
+    ),
+    Column[ContextRow](
+        "best tree vs stored AR",
+        "best tree\nvs stored AR",
+        "whether or not it pays",
+        lambda row: row.decision.best_tree.speedup_vs_stored_ar,
+        times,
+    ),
+)

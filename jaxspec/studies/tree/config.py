@@ -1,0 +1,44 @@
+"""Settings of `jaxspec tree`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from jaxspec.settings.base import Unused
+from jaxspec.settings.common import CommonConfig
+from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
+from jaxspec.settings.draft_kinds import DRAFT_HELP, SELF, check_draft_name
+from jaxspec.settings.fields import setting
+from jaxspec.settings.schemes import KNOBS
+
+__all__ = ["Search", "TreeConfig"]
+
+#: How trees of drafted tokens grow.
+Search = Literal["prior", "width", "depth", "greedy"]
+
+
+@dataclasses.dataclass(frozen=True)
+class TreeConfig(KnobSettings, CommonConfig):
+    """`jaxspec tree`."""
+
+    draft: str = setting(SELF, DRAFT_HELP, check=check_draft_name)
+    nodes: int = setting(
+        32, "Drafted tokens of the largest tree; verifying it takes one token more.", low=1, high=512, quick=16
+    )
+    depth: int = setting(8, "Largest depth of a tree, in drafted tokens.", low=1, high=64, quick=6)
+    search: Search = setting("prior", "How trees grow.")
+    contexts: tuple[int, ...] = setting(
+        (128, 512, 2048, 4096, 8192, 16384),
+        "Context lengths to decide at, beside --context, separated by commas.",
+        low=0,
+        high=10_000_000,
+    )
+
+    unused = (
+        *knobs_of_other_schemes(),
+        Unused(
+            (*KNOBS, "scheme"),
+            lambda config: None if config.draft == SELF else f"draft {config.draft!r} is not a compressed copy",
+        ),
+    )

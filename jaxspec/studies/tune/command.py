@@ -1,0 +1,25 @@
+"""The command `jaxspec tune`."""
+
+from jaxspec.studies.study import Study, run_directory
+from jaxspec.studies.tune.config import TuneConfig
+
+__all__ = ["TUNE"]
+
+_HELP = """Tune a draft for a device: calibrate, compare with the grid, tune by gradient, harden, prove, report.
+
+The draft is a subset of the target's own bits: each matrix has a pruning ratio and a number of cut mantissa bits,
+each layer's KV cache too. Acceptance is measured on the network (the embedded one unless --model), cost is
+predicted for --architecture on --device. A run directory keeps everything; the same command resumes a killed run
+and reprints a finished one.
+"""
+
+#: The study of drafts that are tuned by gradient.
+TUNE = Study(
+    name="tune",
+    config=TuneConfig,
+    help=_HELP,
+    run="jaxspec.studies.tune.run:tune",
+    present="jaxspec.studies.tune.report:shown",
+    announce=lambda config: f"{config.model} priced as {config.architecture} on {', '.join(config.device)}",
+    out=run_directory("tune"),
+)

@@ -1,0 +1,60 @@
+"""Settings of `jaxspec tune`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from jaxspec.settings.base import Unused
+from jaxspec.settings.common import CommonConfig
+from jaxspec.settings.fields import setting
+
+__all__ = ["Objective", "TuneConfig"]
+
+#: Objectives of tuning.
+Objective = Literal["speedup", "kl", "bits_per_byte"]
+
+
+@dataclasses.dataclass(frozen=True)
+class TuneConfig(CommonConfig):
+    """`jaxspec tune`."""
+
+    objective: Objective = setting("speedup", "Objective of tuning; kl and bits_per_byte within --draft-bits.")
+    max_kl: float | None = setting(
+        None, "Constraint: KL to the target, nats per token.", low=1e-6, high=100, unset="none"
+    )
+    max_bits_per_byte: float | None = setting(
+        None, "Constraint: bits per byte of the draft on calibration text.", low=1e-6, high=100, unset="none"
+    )
+    draft_bits: float | None = setting(
+        None,
+        "Constraint: mean bits per weight that a draft step reads.",
+        low=0.5,
+        high=16,
+        unset="none, or with kl and bits_per_byte those of Cassandra's 40 %/4 bits",
+    )
+    steps: int = setting(60, "Gradient steps over all knobs.", low=1, high=100_000, quick=15)
+    uniform_steps: int = setting(15, "Gradient steps over one pair for all matrices.", low=1, high=100_000, quick=5)
+    learning_rate: float = setting(0.03, "Learning rate of Adam, with knobs scaled to 0..1.", low=1e-6, high=1)
+    windows_per_step: int = setting(16, "Windows of calibration text per gradient step.", low=1, high=100_000)
+    surrogate_temperature: float = setting(
+        0.5, "Temperature of the smooth acceptance, under greedy decoding.", low=0.05, high=10
+    )
+
+    unused = (
+        Unused(
+            ("surrogate_temperature",),
+            lambda config: "it smooths greedy decoding, and temperature is above 0" if config.temperature > 0 else None,
+            refused=False,
+        ),
+        Unused(
+            ("max_kl",),
+            lambda config: "objective kl makes KL as small as it can" if config.objective == "kl" else None,
+        ),
+        Unused(
+            ("max_bits_per_byte",),
+            lambda config: (
+                "objective bits_per_byte makes them as few as it can" if config.objective == "bits_per_byte" else None
+            ),
+        ),
+    )

@@ -1,5 +1,4 @@
 import functools
-import itertools
 
 import jax
 import jax.numpy as jnp
@@ -7,21 +6,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from jaxspec.compress.knobs import uniform_knobs
-from jaxspec.compress.kv import round_kv
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.decoder import forward_text
 from jaxspec.speculate import loop
-from jaxspec.speculate.candidates import propose
 from jaxspec.speculate.drafts import NGramDraft, NGramParams, SelfDraft, SelfDraftParams
 from jaxspec.speculate.engine import autoregressive_tree, decode
-from jaxspec.speculate.expansion import TreeLimits, chain_limits, in_levels, tree_limits
+from jaxspec.speculate.expansion import TreeLimits, chain_limits, tree_limits
 from jaxspec.speculate.growing_tree import GrowingTree
 from jaxspec.speculate.keys import Purpose, draw_keys
-from jaxspec.speculate.measured_ranks import measure_ranks, rank_of
+from jaxspec.speculate.measured_ranks import measure_ranks
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.trees import (
     PADDING,
@@ -33,21 +28,35 @@ from jaxspec.trees import (
     star_paths,
     tree_from_parents,
     tree_from_paths,
-    tree_paths,
 )
 from jaxspec.trees.rank_traces import cycles_along_text
 
-# As many tokens as a star of 64 has leaves, and a few more.
 CONFIG = DecoderConfig(
     vocab_size=67, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6
 )
+
+
 PROMPT, TOKENS = 6, 12
+
+
 ROOM = 24  # the same for all, so that they share a compilation; ranks need some tokens more than are decoded
+
+
 LIMITS = TreeLimits(nodes=64, depth=64, ranks=64, width=64)
+
+
 PROMPTS = np.random.default_rng(0).integers(67, size=(3, PROMPT)).astype(np.int32)
+
+
 IDS = np.array([40, 7, 311], np.int32)
+
+
 SEED = jax.random.key(5)
+
+
 GREEDILY = Decoding(greedy=True, temperature=np.float32(1.0)).for_program()
+
+
 SAMPLED = Decoding(greedy=False, temperature=np.float32(1.0)).for_program()
 
 
@@ -202,20 +211,6 @@ def test_ranks_along_the_text_tell_every_cycle(jit, run, target, drafts, name):
     assert np.sum(counted.accepted_nodes) > 3
 
 
-def test_candidates_are_ranked_by_logits_though_their_logarithms_tie():
-    logits = jnp.array([[[1e-3, 1e-3 + 2e-9, 5.0, -1.0]]])
-    proposed = propose(logits, None, SAMPLED, count=4, law="top").tokens[0, 0]
-    for rank, token in enumerate(np.asarray(proposed)):
-        assert int(rank_of(logits[0], jnp.array([token]))[0]) == rank
-
-
-def test_rank_breaks_ties_as_top_k_does():
-    logits = jnp.array([[0.5, 2.0, 0.5, 2.0, -1.0]])
-    order = np.asarray(jax.lax.top_k(logits, 5)[1])[0]
-    for rank, token in enumerate(order):
-        assert int(rank_of(logits, jnp.array([token]))[0]) == rank
-
-
 GROWING = GrowingTree(nodes=10, depth=4, branches=3, frontier=2)
 
 
@@ -257,22 +252,6 @@ def test_growing_trees_beyond_their_candidates():
         GrowingTree(nodes=10, depth=2, branches=3, frontier=2)
     with pytest.raises(ValueError, match="depth is 0"):
         GrowingTree(nodes=1, depth=0)
-
-
-def test_levels_put_inner_nodes_first():
-    # Node 0 is a leaf of depth 1, node 1 has children 3 and 2 (depth 2), node 3 has child 4 (depth 3).
-    tree = pad_tree(tree_from_parents([-1, -1, 1, 1, 3], rank=[0, 2, 5, 0, 1]), size=7)
-    levels = in_levels(tree, TreeLimits(nodes=7, depth=4, ranks=6, width=1))
-    np.testing.assert_array_equal(levels.number[:5], [1, 0, 3, 2, 4])
-    np.testing.assert_array_equal(levels.tree.parent, [-1, -1, 0, 0, 2, PADDING, PADDING])
-    np.testing.assert_array_equal(levels.first[:3], [0, 2, 4])
-    np.testing.assert_array_equal(levels.inner, [1, 1, 0, 0])
-    assert int(levels.levels) == 3
-    assert tree_limits(tree) == TreeLimits(nodes=7, depth=3, ranks=6, width=1)
-    assert set(tree_paths(levels.tree)) == set(tree_paths(tree))
-
-
-# --- Draws ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("law", ["top", "sampled"])
@@ -325,56 +304,3 @@ def test_errors_say_what_came(target, drafts):
         call(draft=None)
     with pytest.raises(ValueError, match="68 candidates came"):
         call(tree_from_parents([-1], rank=[67]))
-
-
-# --- Many samples of one prompt, on a vocabulary so small that every text can be listed ------------------------------------
-
-VOCAB, NEW, SAMPLES, TEMPERATURE = 4, 3, 20_000, 0.8
-SMALL = DecoderConfig(
-    vocab_size=VOCAB, hidden_size=8, intermediate_size=10, num_layers=2, num_heads=2, num_kv_heads=1, head_dim=4
-)
-START = np.array([2, 0, 3], np.int32)
-
-
-@pytest.fixture(scope="module")
-def networks(random_network):
-    return random_network(SMALL, 3, sharpness=0.7), random_network(SMALL, 4, sharpness=0.7)
-
-
-@pytest.fixture(scope="module")
-def text_probability(jit, networks):
-    new = np.array(list(itertools.product(range(VOCAB), repeat=NEW)), np.int32)
-    texts = np.concatenate([np.broadcast_to(START, (len(new), 3)), new], axis=1)
-    run = jit(lambda: forward_text(networks[0], SMALL, texts[:, :-1], kv_codec=round_kv, logits_from=2).logits)
-    scaled = np.exp(np.asarray(run(), np.float64) / TEMPERATURE)
-    p = np.take_along_axis(scaled / scaled.sum(axis=-1, keepdims=True), texts[:, 3:, None], axis=-1)[..., 0]
-    return np.prod(p, axis=1)
-
-
-@pytest.mark.parametrize("shape", ["top", "sampled", "growing"])
-def test_sampled_texts_have_the_targets_distribution(jit, networks, text_probability, shape):
-    tree = tree_from_paths([(0,), (1,), (0, 0), (0, 2), (1, 1)])
-    if shape == "growing":
-        tree = GrowingTree(nodes=4, depth=2, branches=2, frontier=2)
-    growing = tree if isinstance(tree, GrowingTree) else None
-    limits = growing.limits if growing else tree_limits(tree)
-    static = dict(draft=SelfDraft(SMALL), config=SMALL, room=NEW, limits=limits, growing=growing)
-    law = "sampled" if shape == "sampled" else "top"
-    result = jit(functools.partial(loop.decoding_loop.__wrapped__, law=law, **static))(
-        networks[0],
-        SelfDraftParams(networks[1], uniform_knobs(CASSANDRA1, SMALL, kv_prune=0.3, kv_cut_bits=5.0)),
-        np.broadcast_to(START, (SAMPLES, 3)),
-        np.arange(SAMPLES, dtype=np.int32),
-        None if growing else tree,
-        jax.random.key(11),
-        SAMPLED.replace(temperature=np.float32(TEMPERATURE)),
-        jnp.asarray(NEW),
-    )
-    new = np.asarray(result.tokens)[:, 3 : 3 + NEW]
-    counts = np.bincount(np.ravel_multi_index(tuple(new.T), (VOCAB,) * NEW), minlength=VOCAB**NEW)
-    expected = text_probability * SAMPLES
-    rare = expected < 10  # in one cell
-    counts, expected = (np.append(x[~rare], x[rare].sum()) for x in (counts, expected))
-    assert len(expected) > 30
-    assert stats.chi2.sf(np.sum((counts - expected) ** 2 / expected), len(expected) - 1) > 1e-4
-    assert 1.1 < np.mean(result.cycles) < 2.9  # neither always nor never accepted

@@ -20,6 +20,7 @@ from jaxspec.speculate.drafts import SelfDraft, SelfDraftParams
 from jaxspec.speculate.expansion import TreeLimits, in_levels, tree_limits
 from jaxspec.speculate.growing_tree import GrowingTree
 from jaxspec.speculate.measured_ranks import rank_of
+from jaxspec.speculate.sampling import Decoding
 from jaxspec.trees import (
     PADDING,
     pad_tree,

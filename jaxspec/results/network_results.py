@@ -58,6 +58,8 @@ class DecodingSettings(Record):
     """How prompts were decoded."""
 
     temperature: Quantity[float] = UNKNOWN
+    top_k: Quantity[int] = UNKNOWN
+    top_p: Quantity[float] = UNKNOWN
     prompts: Quantity[int] = UNKNOWN
     prompt_tokens: Quantity[int] = UNKNOWN
     output_tokens: Quantity[int] = UNKNOWN

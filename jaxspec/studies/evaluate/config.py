@@ -26,6 +26,7 @@ class EvaluateConfig(KnobSettings, CommonConfig):
     )
 
     unused = (
+        *CommonConfig.unused,
         *knobs_of_other_schemes(),
         Unused(
             (*KNOBS, "draft_length"),

@@ -52,6 +52,8 @@ def head(work: Work, device: str, footprints: list[Any]) -> dict[str, Any]:
         ),
         "decoding": DecodingSettings(
             temperature=given(config.temperature),
+            top_k=given(config.top_k),
+            top_p=given(config.top_p),
             prompts=given(config.prompts),
             prompt_tokens=given(config.prompt_tokens),
             output_tokens=given(config.output_tokens),

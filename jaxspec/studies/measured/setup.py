@@ -103,7 +103,12 @@ def make_setup(config: CommonConfig) -> Setup:
         text=text,
         prompts=prompts,
         calibration_prompts=calibration,
-        decoding=Decoding(greedy=config.temperature == 0, temperature=config.temperature),
+        decoding=Decoding(
+            greedy=config.temperature == 0,
+            temperature=config.temperature,
+            top_k=config.top_k,
+            top_p=config.top_p,
+        ),
         scheme=find_scheme(config.scheme, runs=True),
         bytes_per_token=len(loaded.tokenizer.decode(sample).encode()) / max(len(sample), 1),
         notes=tuple(notes),

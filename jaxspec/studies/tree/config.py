@@ -36,6 +36,7 @@ class TreeConfig(KnobSettings, CommonConfig):
     )
 
     unused = (
+        *CommonConfig.unused,
         *knobs_of_other_schemes(),
         Unused(
             (*KNOBS, "scheme"),

@@ -42,6 +42,7 @@ class TuneConfig(CommonConfig):
     )
 
     unused = (
+        *CommonConfig.unused,
         Unused(
             ("surrogate_temperature",),
             lambda config: "it smooths greedy decoding, and temperature is above 0" if config.temperature > 0 else None,

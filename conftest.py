@@ -5,6 +5,7 @@ import os
 import tempfile
 
 import code_blocks
+import page_python
 from sybil import Sybil
 from sybil.parsers.markdown import CodeBlockParser
 
@@ -14,7 +15,7 @@ def _python(example):
 
     # Readers do not run under the strict promotion of the tests.
     with jax.numpy_dtype_promotion("standard"):
-        code_blocks.run_python(
+        page_python.run_python(
             example.parsed,
             example.namespace,
             path=example.path,

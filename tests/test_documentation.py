@@ -9,8 +9,11 @@ import sys
 import code_blocks
 import mathematics_hook
 import nbformat
+import page_commands
+import page_python
 import pytest
 import run_notebooks
+import stand_ins
 
 from jaxspec.cli.app import cli
 
@@ -109,12 +112,12 @@ def test_a_wrong_command_is_found(command, tmp_path, monkeypatch):
 
 
 def test_a_comment_that_says_something_else_is_found():
-    code_blocks.run_python("print(1 / 3, [1, 2])  # 0.33333 [1 2]: a third", {})
-    code_blocks.run_python("for i in (1, 2):\n    print(i)  # 1, 2", {})
+    page_python.run_python("print(1 / 3, [1, 2])  # 0.33333 [1 2]: a third", {})
+    page_python.run_python("for i in (1, 2):\n    print(i)  # 1, 2", {})
     with pytest.raises(AssertionError, match="its comment says"):
-        code_blocks.run_python("print(1 / 3)  # 0.34", {})
+        page_python.run_python("print(1 / 3)  # 0.34", {})
     with pytest.raises(AssertionError, match="its comment says"):
-        code_blocks.run_python("print('yes')  # no", {})
+        page_python.run_python("print('yes')  # no", {})
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -180,7 +183,7 @@ def documented_runs():
         for language, block in BLOCK.findall(text):
             if language in ("bash", "console"):
                 script = "\n".join(line.removeprefix("$ ") for line in block.splitlines())
-                for words, _ in code_blocks.split_commands(script) if language == "bash" else ():
+                for words, _ in page_commands.split_commands(script) if language == "bash" else ():
                     if (
                         words[0] == "jaxspec"
                         and words[1] in RUNS
@@ -196,7 +199,7 @@ def documented_runs():
 def test_documented_commands_run(words, tmp_path, monkeypatch):
     """For real, with few prompts and steps."""
     monkeypatch.chdir(tmp_path)
-    for name, make in code_blocks.stand_ins().items():
+    for name, make in stand_ins.stand_ins().items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         make(tmp_path / name)
     if words[1] == "sweep":

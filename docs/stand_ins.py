@@ -1,0 +1,60 @@
+"""Files that commands of a page name, made in an empty working directory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def _small_network(folder: Path) -> None:
+    import jax
+    import ml_dtypes
+    import numpy as np
+
+    from jaxspec.models import DecoderConfig, save_directory
+    from jaxspec.models.decoder import abstract_params
+
+    config = DecoderConfig(256, 16, 24, 1, 2, 1, 8)
+    rng = np.random.default_rng(0)
+    draw = lambda leaf: rng.standard_normal(leaf.shape).astype(ml_dtypes.bfloat16)
+    save_directory(jax.tree.map(draw, abstract_params(config)), config, folder, max_positions=8192)
+
+
+def _copied(name: str) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes((ROOT / "jaxspec" / "models" / "embedded" / name).read_bytes())
+
+
+def _written(text: str) -> Callable[[Path], object]:
+    return lambda path: path.write_text(text, encoding="utf-8")
+
+
+def _container(path: Path) -> None:
+    from jaxspec.studies import PackConfig, pack_checkpoint
+
+    network = path.with_name("network-for-a-container")
+    _small_network(network)
+    pack_checkpoint(PackConfig(model=str(network), scheme="raw"), path)
+
+
+def _device(path: Path) -> None:
+    path.write_bytes((ROOT / "hwmodels" / "catalog" / "devices" / "rtx-4090.toml").read_bytes())
+
+
+def stand_ins() -> dict[str, Callable[[Path], object]]:
+    """How each file that a documented command names is made."""
+    return {
+        "DIR": _small_network,
+        "FILE": _written("A text of some length, again and again.\n" * 500),
+        "config.json": _copied("config.json"),
+        "path/to/config.json": _copied("config.json"),
+        "model.jspk": _container,
+        "huffman.jspk": _container,
+        "model.safetensors": _copied("model.safetensors"),
+        "my.toml": _device,
+        "my-chip.toml": _device,
+        "run.toml": _written("batch = 2\n"),
+        "runs/tune-0123456789ab/result.json": _written("[]"),
+        "runs/tune-.../result.json": _written("[]"),
+    }

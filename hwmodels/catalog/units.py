@@ -21,13 +21,14 @@ from hwmodels.compute.systolic.unit import SystolicUnit
 from hwmodels.compute.unit import ComputeUnit
 from hwmodels.compute.vector_array import VectorArray
 
-__all__ = ["UNITS", "read_unit"]
+__all__ = ["UNITS", "UnitReader", "read_unit", "table_of"]
 
 #: Makes a unit of its table, without the kind.
 UnitReader: TypeAlias = Callable[[TableReader, dict[str, Any]], ComputeUnit]
 
 
-def _table_of(unit: type) -> UnitReader:
+def table_of(unit: type) -> UnitReader:
+    """Reader of a table with the fields of the unit's class, each with the rule that the field states."""
     return lambda reader, table: reader.read(table, form_of(unit), "matrix_unit")
 
 
@@ -51,11 +52,11 @@ def _calibrated(reader: TableReader, table: dict[str, Any]) -> CalibratedGpu:
 
 #: matrix_unit.kind of a file -> what reads the rest of the table.
 UNITS: dict[str, UnitReader] = {
-    "systolic_array": _table_of(SystolicUnit),
-    "matrix_vector_npu": _table_of(MatrixVectorNpu),
-    "fpga_array": _table_of(FpgaArray),
-    "near_memory": _table_of(NearMemoryUnit),
-    "vector_array": _table_of(VectorArray),
+    "systolic_array": table_of(SystolicUnit),
+    "matrix_vector_npu": table_of(MatrixVectorNpu),
+    "fpga_array": table_of(FpgaArray),
+    "near_memory": table_of(NearMemoryUnit),
+    "vector_array": table_of(VectorArray),
     "calibrated_gpu": _calibrated,
 }
 

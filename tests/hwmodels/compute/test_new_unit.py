@@ -1,0 +1,120 @@
+"""A compute unit is one file and one line: `toy_unit` keeps the contract, and a device's file takes it from the registry."""
+
+import jax
+import pytest
+import test_unit_contract as contract
+from toy_unit import ToyUnit
+
+from hwmodels import (
+    OPERATORS,
+    DraftCost,
+    Workload,
+    catalog,
+    chain_plan,
+    decode_operators,
+    price_decoding,
+    uniform_footprint,
+)
+from hwmodels.analysis.sensitivity import leaf_names
+from hwmodels.catalog import EntryError, units
+from hwmodels.catalog.device_entries import number_rules
+from hwmodels.step.step_cost import step_cost
+
+TOML = """
+title = "A toy"
+peak_flops_per_s = { value = 9e12, source = "a guess for this test" }
+compute_efficiency = { value = 0.8, source = "a guess for this test" }
+operator_latency_s = { value = 2e-6, source = "a guess for this test" }
+
+[memory]
+bandwidth_bytes_per_s = { value = 3e13, source = "a guess for this test" }
+efficiency = { value = 0.9, source = "a guess for this test" }
+capacity_bytes = { value = 5e9, source = "a guess for this test" }
+energy_j_per_bit = { value = 4e-12, source = "a guess for this test" }
+
+[matrix_unit]
+kind = "toy"
+lanes = { value = 100, source = "a guess for this test" }
+frequency_hz = { value = 1e9, source = "a guess for this test" }
+fill_cycles = { value = 30, source = "a guess for this test" }
+mac_energy_j = { value = 1e-12, source = "a guess for this test" }
+
+[chip]
+energy_j_per_flop = { value = 5e-13, source = "a guess for this test" }
+static_power_w = { value = 2, source = "a guess for this test" }
+area_m2 = { value = 1e-5, source = "a guess for this test" }
+"""
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    """A device's file, and the line of the registry."""
+    path = tmp_path / "toy.toml"
+    path.write_text(TOML, encoding="utf-8")
+    monkeypatch.setitem(units.UNITS, "toy", units.table_of(ToyUnit))
+    return path
+
+
+def test_a_file_names_it_and_its_steps_are_priced(file):
+    device = catalog.device_from_file(file)
+    assert device.matrix_unit == ToyUnit(100.0, 1e9, 30.0, 1e-12)
+    entry = catalog.device_entry(str(file))
+    assert entry.sources["matrix_unit.lanes"] == "a guess for this test"
+    assert set(number_rules(device)) == set(leaf_names(device))
+
+    network = catalog.architecture("llama-3.2-1b")
+    workload = Workload(batch=1.0, context_tokens=100.0, prompt_tokens=90.0, output_tokens=20.0)
+    work = decode_operators(network, workload, footprint=uniform_footprint(16.0))
+    cost = jax.jit(step_cost)(device, work)
+    # By hand: the down projection has 2048 x 8192 weights in each of 16 layers, which 100 lanes at 1 GHz take one by one after
+    # 30 cycles, and 1 pJ for each.
+    down_s = 16 * (2048 * 8192 / 100 + 30) / 1e9
+    assert float(cost.compute_s[OPERATORS.index("down")]) == pytest.approx(down_s, rel=1e-5)
+    times = device.matrix_unit.operator_times(work, device)
+    assert float(times.energy_j[OPERATORS.index("down")]) == pytest.approx(16 * 2048 * 8192 * 1e-12, rel=1e-5)
+    assert float(cost.total_s) > float(cost.compute_s.sum())
+
+    decoding = price_decoding(
+        device,
+        network,
+        footprint=uniform_footprint(16.0),
+        draft_cost=DraftCost(passes=0.0),
+        workload=workload,
+        plan=chain_plan(2),
+    )
+    assert float(decoding.baselines.stored.cost.total_s) == pytest.approx(float(cost.total_s), rel=1e-5)
+    # Three tokens are three times the products, which decide.
+    assert float(decoding.cycle.verify_s) == pytest.approx(3 * float(cost.total_s), rel=0.05)
+
+
+def test_what_its_file_may_say_follows_from_its_class(file):
+    for old, new, message in (
+        ("lanes = ", "lines = ", "unknown key 'matrix_unit.lines'; did you mean 'matrix_unit.lanes'"),
+        ("value = 100,", "value = -1,", "matrix_unit.lanes"),
+        ('"toy"', '"toi"', "matrix_unit.kind is 'toi'; did you mean 'toy'"),
+    ):
+        file.write_text(TOML.replace(old, new), encoding="utf-8")
+        with pytest.raises(EntryError, match=message):
+            catalog.device_from_file(file)
+
+
+@pytest.fixture
+def device(file):
+    return catalog.device_from_file(file)
+
+
+run = contract.run
+
+
+def test_it_keeps_the_contract_of_units(run, jit_once, device):
+    contract.test_it_says_what_it_is(device)
+    contract.test_times_shares_and_energies_are_in_their_ranges(run, device)
+    contract.test_energy_is_known_where_there_is_a_chip(run, device)
+    contract.test_more_work_never_takes_less(run, device)
+    contract.test_kernels_share_an_operator(device)
+    contract.test_new_values_are_not_traced_again(jit_once, device)
+    contract.test_a_batch_of_devices_and_works_is_what_each_of_them_gives(run, device)
+
+
+def test_gradient(x64, device):
+    contract.test_gradient(x64, device)

@@ -1,5 +1,6 @@
 """A compute unit is one file and one line: `toy_unit` keeps the contract, and a device's file takes it from the registry."""
 
+import flax.struct
 import jax
 import pytest
 import test_unit_contract as contract
@@ -114,7 +115,47 @@ def test_it_keeps_the_contract_of_units(run, jit_once, device):
     contract.test_kernels_share_an_operator(device)
     contract.test_new_values_are_not_traced_again(jit_once, device)
     contract.test_a_batch_of_devices_and_works_is_what_each_of_them_gives(run, device)
+    with jax.enable_x64(True):
+        contract.test_gradient(None, device)
 
 
-def test_gradient(x64, device):
-    contract.test_gradient(x64, device)
+class Breaking(ToyUnit):
+    """A unit that breaks one rule, which `change` does to its times."""
+
+    def __init_subclass__(cls, change):
+        cls.change = staticmethod(change)
+
+    def operator_times(self, work, device, *, temperature=0.0):
+        return self.change(super().operator_times(work, device, temperature=temperature), work)
+
+
+def breaking(change):
+    """A device with a toy of which the times are changed."""
+    kind = type("Broken", (Breaking,), {}, change=change)
+    return contract.SMALL.replace(matrix_unit=flax.struct.dataclass(kind)(100.0, 1e9, 30.0, 1e-12))
+
+
+@pytest.mark.parametrize(
+    ("change", "check"),
+    [
+        (lambda t, w: t.replace(compute_s=-t.compute_s), contract.test_times_shares_and_energies_are_in_their_ranges),
+        (
+            lambda t, w: t.replace(memory_share=tuple(share * 2 for share in t.memory_share)),
+            contract.test_times_shares_and_energies_are_in_their_ranges,
+        ),
+        (
+            lambda t, w: t.replace(energy_j=None if t.energy_j is None else -t.energy_j),
+            contract.test_energy_is_known_where_there_is_a_chip,
+        ),
+        (lambda t, w: t.replace(compute_s=1 / (1 + w.flops)), contract.test_more_work_never_takes_less),
+    ],
+)
+def test_a_unit_that_breaks_the_contract_is_caught(run, change, check):
+    with pytest.raises(AssertionError):
+        check(run, breaking(change))
+
+
+def test_a_gradient_that_is_wrong_is_caught(x64):
+    wrong = lambda times, work: times.replace(compute_s=jax.lax.stop_gradient(times.compute_s))
+    with pytest.raises(AssertionError):
+        contract.test_gradient(x64, breaking(wrong))

@@ -15,6 +15,9 @@ import jaxtyping
 import pytest
 from hypothesis import settings
 
+# Shapes and types of arrays are checked against the annotations, in tests only.
+jaxtyping.install_import_hook(["jaxspec", "hwmodels"], "array_hints.check_arrays")
+
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 # The same examples on every machine and in every run; compilation makes the first example slow, so no deadline.

@@ -87,6 +87,7 @@ UNIT_DEVICES: dict[str, Callable[[], hwmodels.Device]] = {
 #: Units that do not time a single product by themselves -> what does.
 PRODUCT_TIMES: dict[str, Callable[[hwmodels.Device], Callable[..., Any]]] = {
     "GPU, calibrated, a100-sxm-80gb": lambda device: device.matrix_unit.gemm(device).product_time,
+    "matrix-vector NPU, hexagon-v75": lambda device: device.matrix_unit.on(device).product_time,
 }
 
 

@@ -53,9 +53,9 @@ def step_energy(
     device: Device,
     *,
     arithmetic_j: Float[Array, "... operator"] | None,
-    memory_j: Float[Array, "*b tier"] | None,
-    decoder_j: Float[Array, "*b"],
-    time_s: Float[Array, "*b"],
+    memory_j: Float[Array, "... tier"] | None,
+    decoder_j: Float[Array, "*#b"],
+    time_s: Float[Array, "*#b"],
 ) -> StepEnergy | None:
     """Energy of a step from its parts; None where the device has no chip, so that its energy is not known.
 

@@ -132,6 +132,6 @@ def keep_largest(
     return above | (tied & (from_right <= room[..., None]))
 
 
-def keep_best(score: Float[Array, "*b column"], keep: Int[Array, "*b"]) -> Bool[Array, "*b column"]:
+def keep_best(score: Float[Array, "*b column"], keep: Int[Array, "*#b"]) -> Bool[Array, "*b column"]:
     """`hard_mask` of scores that were not ranked: the `keep` highest of each row."""
     return keep_largest(ordered_pattern(log_of(score)), keep)

@@ -41,7 +41,7 @@ def test_no_step_beats_the_bounds(name, network, tokens, batch, bits):
     device, moved = catalog.device(name), work(network, float(tokens), float(batch), 777.0, bits)
     time = _price(device, moved)
     assert np.all(np.isfinite(time.operator_s))
-    peak = max(device.peak_flops_per_s, getattr(device.matrix_unit, "peak_flops_per_s", 0.0))
+    peak = max(device.peak_flops_per_s, getattr(device.matrix_unit, "peak_flops_per_s", None) or 0.0)
     tiers = (device.memory, *device.spill)
     # Not faster than all FLOPs at the peak, nor than all bytes over all memories at once.
     assert float(time.total_s) >= float(moved.flops.sum()) / peak * (1 - 1e-5)
@@ -52,15 +52,26 @@ def test_no_step_beats_the_bounds(name, network, tokens, batch, bits):
     np.testing.assert_allclose(time.traffic_bytes.sum(-1), expected, rtol=1e-5)
 
 
+#: Fields that are rates; what else ends in seconds is a latency, or a time that a calibration has.
+RATES = {
+    "bandwidth_bytes_per_s",
+    "dma_bytes_per_s",
+    "frequency_hz",
+    "packets_per_s",
+    "peak_flops_per_s",
+    "vector_flops_per_s",
+}
+
+
 @pytest.mark.parametrize("name", DEVICES)
 def test_twice_the_clock_and_bandwidth_is_half_the_time(name):
     device = catalog.device(name)
 
     def faster(path, leaf):
         field = path[-1].name
-        if field in ("peak_flops_per_s", "bandwidth_bytes_per_s", "frequency_hz", "packets_per_s", "dma_bytes_per_s"):
+        if field in RATES:
             return 2.0 * leaf
-        return leaf / 2.0 if field.endswith("_s") else leaf  # latencies, and the times that calibrations have
+        return leaf / 2.0 if field.endswith("_s") else leaf
 
     twice = jax.tree_util.tree_map_with_path(faster, device)
     for network in NETWORKS[:2]:

@@ -178,8 +178,8 @@ def test_importing_takes_no_signal_and_python_callers_get_their_exception(monkey
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    from jaxspec.runs import prediction
-    from jaxspec.studies import sweep
+    from jaxspec.studies import SweepConfig, sweep
+    from jaxspec.studies.predict import run as prediction
 
     monkeypatch.setattr(prediction, "predict", interrupted)
     with pytest.raises(SystemExit) as caught:

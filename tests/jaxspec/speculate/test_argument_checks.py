@@ -24,6 +24,10 @@ from jaxspec.speculate.sampling import Decoding, token_distribution
 from jaxspec.trees import chain_paths, chain_tree, tree_from_paths
 from jaxspec.tune.calibration import calibrate
 
+# Wrong arrays are what these tests are about.
+pytestmark = pytest.mark.wrong_arrays
+
+
 CONFIG = DecoderConfig(
     vocab_size=11, hidden_size=6, intermediate_size=8, num_layers=1, num_heads=1, num_kv_heads=1, head_dim=6
 )

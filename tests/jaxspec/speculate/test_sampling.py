@@ -100,8 +100,11 @@ def logits(jit, networks):
     return texts[:, 3:], run()
 
 
-def sampler(jit, networks):
-    static = dict(draft=SelfDraft(SMALL), config=SMALL, num_tokens=NEW, limits=chain_limits(WIDTH), law="sampled")
+def sampler(jit, networks, room=NEW):
+    """Another room compiles anew, and so sees what was broken since."""
+    static = dict(
+        draft=SelfDraft(SMALL), config=SMALL, num_tokens=NEW, room=room, limits=chain_limits(WIDTH), law="sampled"
+    )
     run = jit(functools.partial(decode, **static))
     params = SelfDraftParams(networks[1], uniform_knobs(CASSANDRA1, SMALL, kv_prune=0.3, kv_cut_bits=5.0))
     prompts, ids = np.broadcast_to(START, (SAMPLES, 3)), np.arange(SAMPLES, dtype=np.int32)
@@ -157,4 +160,5 @@ def test_a_filter_on_one_side_is_noticed(monkeypatch, jit, networks, logits, bro
             return inner(x, *arguments, **options)._replace(distribution=token_distribution(x, unfiltered))
 
         monkeypatch.setattr("jaxspec.speculate.expansion.propose", propose)
-    assert p_value(sampler(jit, networks)(decoding, WIDTH - 1), logits, decoding) < 1e-6
+    room = NEW + 1 + broken.startswith("the law")
+    assert p_value(sampler(jit, networks, room)(decoding, WIDTH - 1), logits, decoding) < 1e-6

@@ -387,6 +387,7 @@ def test_any_shape(seed, shape, nodes):
         assert bool(found.complete[t]) == (known and at >= asked)
 
 
+@pytest.mark.wrong_arrays
 @pytest.mark.parametrize(
     ("call", "words"),
     [

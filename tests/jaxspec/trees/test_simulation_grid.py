@@ -96,6 +96,7 @@ def test_no_trace_for_new_values():
     assert sizes[0] == sizes[2]
 
 
+@pytest.mark.wrong_arrays
 @pytest.mark.parametrize(
     ("trees", "tables", "options", "words"),
     [

@@ -248,6 +248,7 @@ def test_new_values_are_not_traced_again(simulate):
     assert simulate._cache_size() == before + 1
 
 
+@pytest.mark.wrong_arrays
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hwmodels.speculation import plan
 from hwmodels.speculation import trees as tree_speculation
 from jaxspec.trees import (
     PADDING,
@@ -78,7 +79,7 @@ def test_conversions_return_the_tree(parents, room):
     tree = tree_from_parents(parents, size=len(parents) + room)
     check_tree(tree)
     assert parent_list(tree) == parents
-    np.testing.assert_array_equal(tree.depth[: len(parents)], tree_speculation.tree_shape(parents).depth)
+    np.testing.assert_array_equal(tree.depth[: len(parents)], plan.tree_shape(parents).depth)
     assert np.all(np.asarray(tree.depth)[len(parents) :] == PADDING)
     paths = tree_paths(tree)
     assert [len(path) for path in paths] == np.asarray(tree.depth)[: len(parents)].tolist()

@@ -18,7 +18,7 @@ from experiments.fuzz_container.lies import mutated_and_signed
 from experiments.fuzz_container.mutations import mutated
 from experiments.fuzz_container.samples import build_samples
 from experiments.fuzz_container.workers import Result, run_cases
-from jaxspec.formats.container import SCHEMES, Container
+from jaxspec.formats.container import CODECS, Container
 from jaxspec.formats.container import opened as opened_module
 from jaxspec.formats.container import reader as reader_module
 
@@ -36,7 +36,7 @@ def run(samples, tmp_path):
 
 
 def test_samples_cover_every_scheme(samples, tmp_path):
-    assert {sample.name for sample in samples} > set(SCHEMES)
+    assert {sample.name for sample in samples} > set(CODECS)
     for sample in samples:
         (tmp_path / "a.jspk").write_bytes(sample.content)
         with Container(tmp_path / "a.jspk") as container:

@@ -71,7 +71,7 @@ def check_container_output(out: str | os.PathLike[str], checkpoint: Checkpoint) 
         raise InputError(
             f"{given!r} would be taken for a file of the checkpoint beside it; a container ends in {SUFFIX}"
         )
-    if given.endswith(("/", os.sep)) and not path.is_dir():
+    if given.endswith(("/", os.sep)) and not os.path.isdir(path):
         raise InputError(f"{given!r} names a folder; give the name of a file as -o, such as {path.name}{SUFFIX}")
     return path
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -63,7 +64,9 @@ def pack_checkpoint(
     source = embedded_directory() if config.model == EMBEDDED_NAME else Path(config.model)
     checkpoint = open_checkpoint(source)
     target = check_container_output(default_container(source) if out is None else out, checkpoint)
-    check_file_place(target, "container", replace=force and target.is_file())
+    if os.path.exists(target) and not (os.path.isfile(target) or os.path.isdir(target)):  # a device, a pipe
+        raise InputError(f"container {str(target)!r} is there already and is not a file; give another place")
+    check_file_place(target, "container", replace=force)
     # What the scheme or the importance does not use must not look as if it had been used.
     options = {"scheme": config.scheme}
     division = None

@@ -208,7 +208,8 @@ def test_files_of_version_1_are_read(scheme_name, tmp_path):
             for part in ("target", "draft"):
                 np.testing.assert_array_equal(container.read(name, part), new.read(name, part))
     assert (tmp_path / "out" / "model.safetensors").read_bytes() == source.read_bytes()
-    assert inspect_file(str(old))["ratio"] == pytest.approx(inspect_file(str(tmp_path / "new.jspk"))["ratio"])
+    ratio = inspect_file(str(old)).ratio.known
+    assert ratio == pytest.approx(inspect_file(str(tmp_path / "new.jspk")).ratio.known)
 
 
 def test_the_lies_are_refused_in_version_1_too(tmp_path):
@@ -220,4 +221,4 @@ def test_the_lies_are_refused_in_version_1_too(tmp_path):
     changed = write_prelude(text, offset, version=1) + content[64:offset] + text
     refused(tmp_path / "a.jspk", changed, "in another order than the headers")
     shutil.copy(VERSION_1 / "cassandra1.jspk", tmp_path / "b.jspk")
-    assert inspect_file(str(tmp_path / "b.jspk"))["scheme"] == "cassandra1"
+    assert inspect_file(str(tmp_path / "b.jspk")).scheme == "cassandra1"

@@ -34,30 +34,30 @@ def source(tmp_path_factory):
 def test_no_tensor_takes_more_than_it_is(source, tmp_path, scheme_name):
     pack_to(tmp_path / "a.jspk", source, scheme_name)
     with Container(tmp_path / "a.jspk") as container:
-        entries = {entry["name"]: entry for entry in describe(container)["tensors"]}
+        entries = {entry.name: entry for entry in describe(container).tensors}
         for name, patterns in (("random", RANDOM), ("column", COLUMN)):
-            assert entries[name]["stored_bytes"] <= entries[name]["bytes"]
-            parts = ("target", "draft") if entries[name]["codec"] == "raw" else ("target",) * container.lossless
+            assert entries[name].stored_bytes <= entries[name].bytes
+            parts = ("target", "draft") if entries[name].codec == "raw" else ("target",) * container.lossless
             for part in parts:
                 np.testing.assert_array_equal(container.read(name, part), patterns.reshape(-1))
         if container.lossless:
             unpack(container, tmp_path / "out.safetensors")
             assert (tmp_path / "out.safetensors").read_bytes() == source.read_bytes()
     # Shared exponents take the same whatever the values are; unary ones and Huffman codes do not.
-    assert entries["random"]["codec"] == ("raw" if scheme_name != "cassandra2" else scheme_name)
-    assert entries["ordinary"]["codec"] == scheme_name
-    assert entries["short"]["codec"] == "raw"
+    assert entries["random"].codec == ("raw" if scheme_name != "cassandra2" else scheme_name)
+    assert entries["ordinary"].codec == scheme_name
+    assert entries["short"].codec == "raw"
     assert (tmp_path / "a.jspk").stat().st_size < source.stat().st_size + 1500
     if scheme_name == "raw":
-        assert not any(entry["whole"] for entry in entries.values())
+        assert not any(entry.whole for entry in entries.values())
         return
-    assert entries["ordinary"]["whole"] is None
-    assert entries["short"]["whole"]["why"] == "gain"
+    assert entries["ordinary"].whole is None
+    assert entries["short"].whole.why == "gain"
     if scheme_name in ("cassandra1", "cassandra1-coded"):
-        assert entries["random"]["whole"]["why"] == "gain"
-        assert entries["random"]["whole"]["coded_bytes"] > 2.3 * RANDOM.nbytes
+        assert entries["random"].whole.why == "gain"
+        assert entries["random"].whole.coded_bytes > 2.3 * RANDOM.nbytes
     if scheme_name == "cassandra2":
-        assert entries["column"]["whole"]["coded_bytes"] > 17 * COLUMN.nbytes
+        assert entries["column"].whole.coded_bytes > 17 * COLUMN.nbytes
 
 
 def test_inspect_says_which_and_why(source, tmp_path):
@@ -66,7 +66,7 @@ def test_inspect_says_which_and_why(source, tmp_path):
     write_checkpoint(tmp_path / "m.safetensors", tensors)
     pack_to(tmp_path / "a.jspk", tmp_path / "m.safetensors", "cassandra1")
     summary = inspect_file(str(tmp_path / "a.jspk"))
-    assert {entry["name"]: entry["whole"]["why"] for entry in summary["tensors"]} == {
+    assert {entry.name: entry.whole.why for entry in summary.tensors} == {
         "embed": "asked",
         "w": "gain",
         "cube": "form",
@@ -86,12 +86,12 @@ def test_a_draft_of_few_values_costs_its_mask_and_no_more(tmp_path, scheme_name,
     path = write_checkpoint(tmp_path / "m.safetensors", [tensor("w", "BF16", matrix)])
     pack_to(tmp_path / "a.jspk", path, scheme_name, ByMagnitude(kept, cut_bits))
     with Container(tmp_path / "a.jspk") as container:
-        (entry,) = describe(container)["tensors"]
+        (entry,) = describe(container).tensors
         draft = container.read("w", "draft").reshape(matrix.shape)
-    assert entry["codec"] == scheme_name
+    assert entry.codec == scheme_name
     assert ((draft != 0).sum(axis=1) <= round(kept * 640)).all()
-    assert entry["draft_bytes"] < 0.75 * matrix.nbytes
-    assert entry["stored_bytes"] <= matrix.nbytes * 17 / 16
+    assert entry.draft_bytes < 0.75 * matrix.nbytes
+    assert entry.stored_bytes <= matrix.nbytes * 17 / 16
 
 
 def test_what_coding_really_takes_decides(tmp_path):
@@ -160,7 +160,7 @@ def test_inspecting_ten_thousand_tiny_tensors_is_quick(many):
     started = time.process_time()
     summary = inspect_file(str(path))
     seconds = time.process_time() - started
-    assert len(summary["tensors"]) == 10_000
-    assert summary["tensors"][0]["entropy"]["sign"] <= 1
+    assert len(summary.tensors) == 10_000
+    assert summary.tensors[0].entropy["sign"] <= 1
     assert seconds < 10  # of the processor; near 1.3 on a quiet one
     assert tensor_table(summary).row_count <= 200

@@ -25,6 +25,7 @@ from jaxspec.formats.container.layout import directory_bytes
 from jaxspec.runs.progress import Reporter
 from jaxspec.studies.pack.inspection import inspect_file
 from jaxspec.studies.pack.report import code_tables, tensor_table
+from jaxspec.studies.pack.result import PackResult
 
 
 def inspected(path):
@@ -34,10 +35,10 @@ def inspected(path):
         summary = inspect_file(str(path), reporter=Reporter(quiet))
     except InputError as error:
         return str(error)
-    to_json(summary).encode()
+    to_json(summary.plain()).encode()
     quiet.print(tensor_table(summary, every=True))
-    for entry in summary["tensors"]:
-        for table in code_tables(summary, entry["name"]) if entry["code_tables"] else ():
+    for entry in summary.tensors:
+        for table in code_tables(summary, entry.name) if entry.code_tables else ():
             quiet.print(table)
     return summary
 
@@ -94,7 +95,7 @@ def test_odd_values_everywhere_in_the_directory(packed, scheme_name, tmp_path):
             # Inspecting refuses what reading refuses, and no more.
             shown = inspected(path)
             assert isinstance(shown, str) == isinstance(found, str), (place, value, shown)
-            assert isinstance(shown, dict) or shown.isprintable()
+            assert isinstance(shown, PackResult) or shown.isprintable()
             if isinstance(found, dict) and name in found:
                 assert found[name].tobytes() == target[name].tobytes() or "shape" in place, (place, value)
             elif isinstance(found, dict):

@@ -119,6 +119,34 @@ def test_a_container_replaces_no_part_of_its_checkpoint(model, tmp_path, out, wh
     assert sorted(path.name for path in tmp_path.iterdir()) == ["Llama-3.1-8B", "hard.jspk", "link.jspk", "through"]
 
 
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize(
+    ("out", "words"),
+    [
+        ("x" * 300, "too long"),
+        ("x" * 300 + "/", "names a folder"),
+        ("/dev/null", "is not a file"),
+        ("in", "is a folder"),
+    ],
+)
+def test_places_that_no_container_can_have(model, out, words, force):
+    """To replace what is there is no way out, and is not offered as one."""
+    Path("in").mkdir()
+    with pytest.raises(InputError, match=words) as caught:
+        packed(model, out, force=force)
+    assert "force" not in str(caught.value)
+    assert sorted(path.name for path in Path().iterdir()) == ["Llama-3.1-8B", "in"]
+
+
+def test_a_link_to_nothing_is_replaced_if_asked(model):
+    os.symlink("nowhere", "link.jspk")
+    with pytest.raises(InputError, match="--force to replace it"):
+        packed(model, "link.jspk")
+    packed(model, "link.jspk", force=True)
+    assert not Path("link.jspk").is_symlink()
+    assert not Path("nowhere").exists()
+
+
 def test_packing_from_python_is_refused_too(model):
     for out in (model / "model.safetensors", model / "other.safetensors", Path("x.safetensors")):
         with pytest.raises(InputError):

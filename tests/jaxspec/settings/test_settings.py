@@ -56,7 +56,8 @@ def numbers():
 def made(kind, name, value):
     """A configuration with one setting, beside those without which it would have no effect."""
     needed = {SweepConfig: {"axes": {"workload.batch": [1]}}, PredictConfig: {"scheme": "cassandra1"}}
-    return kind(**needed.get(kind, {}), **{name: value})
+    sampling = {"temperature": 0.7} if name in ("top_k", "top_p") else {}
+    return kind(**needed.get(kind, {}), **sampling, **{name: value})
 
 
 def inside(found):
@@ -77,6 +78,13 @@ def test_python_gets_the_checks_of_the_command_line(kind, name, found, annotatio
         whole = int(value) if float(value).is_integer() else value
         got = getattr(made(kind, name, whole), name)
         assert got == ((whole,) if many else whole)
+
+
+@pytest.mark.parametrize("name", ["top_k", "top_p"])
+def test_filters_of_sampling_need_a_temperature(name):
+    with pytest.raises(InputError, match=f"{name} would have no effect: greedy decoding"):
+        TuneConfig(**{name: 1})
+    assert getattr(TuneConfig(temperature=1, **{name: 1}), name) == 1
 
 
 def test_no_way_round_the_checks():

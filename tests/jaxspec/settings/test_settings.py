@@ -80,11 +80,11 @@ def test_python_gets_the_checks_of_the_command_line(kind, name, found, annotatio
         assert got == ((whole,) if many else whole)
 
 
-@pytest.mark.parametrize("name", ["top_k", "top_p"])
-def test_filters_of_sampling_need_a_temperature(name):
+@pytest.mark.parametrize(("name", "value"), [("top_k", 3), ("top_p", 0.75)])
+def test_filters_of_sampling_need_a_temperature(name, value):
     with pytest.raises(InputError, match=f"{name} would have no effect: greedy decoding"):
-        TuneConfig(**{name: 1})
-    assert getattr(TuneConfig(temperature=1, **{name: 1}), name) == 1
+        TuneConfig(**{name: value})
+    assert getattr(TuneConfig(temperature=1, **{name: value}), name) == value
 
 
 def test_no_way_round_the_checks():

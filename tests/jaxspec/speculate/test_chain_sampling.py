@@ -1,19 +1,14 @@
 """Sampled chains: texts have the target's distribution, cycles are the predicted ones."""
 
 import functools
-import itertools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from chain_samples import sampling
-from scipy import stats
+from every_text import NEW, SMALL, START, VOCAB, all_texts, chi_square, draft_knobs, prompts_and_ids, sampling
 
-from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.kv import compress_cache, round_kv
-from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
-from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import forward_text
 from jaxspec.speculate.acceptance import TargetText, all_starts, expected_cycles
 from jaxspec.speculate.drafts import SelfDraft, SelfDraftParams
@@ -21,25 +16,12 @@ from jaxspec.speculate.engine import decode
 from jaxspec.speculate.expansion import chain_limits
 from jaxspec.trees import chain_tree
 
-VOCAB, NEW, DRAFT_LENGTH, SAMPLES, TEMPERATURE = 4, 3, 2, 40_000, 0.8
-
-
-SMALL = DecoderConfig(
-    vocab_size=VOCAB, hidden_size=8, intermediate_size=10, num_layers=2, num_heads=2, num_kv_heads=1, head_dim=4
-)
-
-
-START = np.array([2, 0, 3], np.int32)
-
-
-@pytest.fixture(scope="module")
-def networks(random_network):
-    return random_network(SMALL, 3, sharpness=0.7), random_network(SMALL, 4, sharpness=0.7)
+DRAFT_LENGTH, SAMPLES, TEMPERATURE = 2, 40_000, 0.8
 
 
 @pytest.fixture(scope="module")
 def small_knobs():
-    return uniform_knobs(CASSANDRA1, SMALL, kv_prune=0.3, kv_cut_bits=5.0)
+    return draft_knobs()
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +35,7 @@ def sample_many(jit, networks, small_knobs):
         return run_jitted(
             target,
             SelfDraftParams(draft, small_knobs),
-            np.broadcast_to(START, (SAMPLES, 3)),
-            np.arange(SAMPLES, dtype=np.int32),
+            *prompts_and_ids(SAMPLES),
             chain_tree(draft_length, DRAFT_LENGTH + 1),
             jax.random.key(11),
             sampling(TEMPERATURE).for_program(),
@@ -66,8 +47,7 @@ def sample_many(jit, networks, small_knobs):
 @pytest.fixture(scope="module")
 def exact(jit, networks, small_knobs):
     """Probability of each text under the target, and its cycles and accepted tokens given that it comes out."""
-    new = np.array(list(itertools.product(range(VOCAB), repeat=NEW + DRAFT_LENGTH)), np.int32)
-    texts = np.concatenate([np.broadcast_to(START, (len(new), 3)), new], axis=1)
+    texts = all_texts(NEW + DRAFT_LENGTH)
 
     @jit
     def run():
@@ -91,13 +71,7 @@ def exact(jit, networks, small_knobs):
 @pytest.mark.parametrize("draft_length", [0, DRAFT_LENGTH])
 def test_sampled_texts_have_the_targets_distribution(sample_many, exact, draft_length):
     probability = exact[0].reshape(VOCAB**NEW, -1).sum(axis=1)
-    new = np.asarray(sample_many(draft_length).tokens)[:, 3 : 3 + NEW]
-    counts = np.bincount(np.ravel_multi_index(tuple(new.T), (VOCAB,) * NEW), minlength=VOCAB**NEW)
-    expected = probability * SAMPLES
-    rare = expected < 10  # in one cell
-    counts, expected = (np.append(x[~rare], x[rare].sum()) for x in (counts, expected))
-    assert len(expected) > 30
-    assert stats.chi2.sf(np.sum((counts - expected) ** 2 / expected), len(expected) - 1) > 1e-4
+    assert chi_square(sample_many(draft_length).tokens, probability, cells=30) > 1e-4
 
 
 def test_sampled_cycles_are_the_predicted_ones(sample_many, exact):

@@ -1,18 +1,14 @@
 """Temperature, top-k and top-p: by hand, without new compilations, and as distributions of whole texts."""
 
 import functools
-import itertools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
+from every_text import NEW, SMALL, all_texts, chi_square, draft_knobs, prompts_and_ids
 
-from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.kv import round_kv
-from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
-from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import forward_text
 from jaxspec.speculate import candidates, loop
 from jaxspec.speculate.drafts import SelfDraft, SelfDraftParams
@@ -79,23 +75,13 @@ def test_no_filter_changes_no_bit_and_new_numbers_compile_nothing():
 
 # --- Whole texts of a network, on a vocabulary so small that every text can be listed --------------------------------------
 
-VOCAB, NEW, WIDTH, SAMPLES, TEMPERATURE = 4, 3, 3, 20_000, 1.1
-SMALL = DecoderConfig(
-    vocab_size=VOCAB, hidden_size=8, intermediate_size=10, num_layers=2, num_heads=2, num_kv_heads=1, head_dim=4
-)
-START = np.array([2, 0, 3], np.int32)
-
-
-@pytest.fixture(scope="module")
-def networks(random_network):
-    return random_network(SMALL, 3, sharpness=0.7), random_network(SMALL, 4, sharpness=0.7)
+WIDTH, SAMPLES, TEMPERATURE = 3, 20_000, 1.1
 
 
 @pytest.fixture(scope="module")
 def logits(jit, networks):
     """The target's, along every text."""
-    new = np.array(list(itertools.product(range(VOCAB), repeat=NEW)), np.int32)
-    texts = np.concatenate([np.broadcast_to(START, (len(new), 3)), new], axis=1)
+    texts = all_texts(NEW)
     run = jit(lambda: forward_text(networks[0], SMALL, texts[:, :-1], kv_codec=round_kv, logits_from=2).logits)
     return texts[:, 3:], run()
 
@@ -106,8 +92,8 @@ def sampler(jit, networks, room=NEW):
         draft=SelfDraft(SMALL), config=SMALL, num_tokens=NEW, room=room, limits=chain_limits(WIDTH), law="sampled"
     )
     run = jit(functools.partial(decode, **static))
-    params = SelfDraftParams(networks[1], uniform_knobs(CASSANDRA1, SMALL, kv_prune=0.3, kv_cut_bits=5.0))
-    prompts, ids = np.broadcast_to(START, (SAMPLES, 3)), np.arange(SAMPLES, dtype=np.int32)
+    params = SelfDraftParams(networks[1], draft_knobs())
+    prompts, ids = prompts_and_ids(SAMPLES)
     return lambda decoding, length: run(
         networks[0], params, prompts, ids, chain_tree(length, WIDTH), jax.random.key(11), decoding
     )
@@ -123,16 +109,7 @@ def p_value(result, logits, decoding):
     texts, logits = logits
     p = np.asarray(token_distribution(logits, decoding), np.float64)
     probability = np.prod(np.take_along_axis(p, texts[..., None], axis=-1)[..., 0], axis=1)
-    new = np.asarray(result.tokens)[:, 3 : 3 + NEW]
-    counts = np.bincount(np.ravel_multi_index(tuple(new.T), (VOCAB,) * NEW), minlength=VOCAB**NEW)
-    expected = probability * SAMPLES
-    if np.any(counts[expected == 0]):
-        return 0.0
-    rare = expected < 10  # in one cell
-    counts, expected = (np.append(x[~rare], x[rare].sum()) for x in (counts, expected))
-    counts, expected = counts[expected > 0], expected[expected > 0]
-    assert len(expected) > 4
-    return stats.chi2.sf(np.sum((counts - expected) ** 2 / expected), len(expected) - 1)
+    return chi_square(result.tokens, probability, cells=4)
 
 
 FILTERS = [{"top_k": 3}, {"top_p": 0.7}, {"top_k": 3, "top_p": 0.85}]

@@ -1,18 +1,14 @@
 """Sampled trees: texts have the target's distribution; candidates and levels."""
 
 import functools
-import itertools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
+from every_text import NEW, SMALL, all_texts, chi_square, draft_knobs, prompts_and_ids
 
-from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.kv import round_kv
-from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
-from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import forward_text
 from jaxspec.speculate import loop
 from jaxspec.speculate.candidates import propose
@@ -59,26 +55,12 @@ def test_levels_put_inner_nodes_first():
     assert set(tree_paths(levels.tree)) == set(tree_paths(tree))
 
 
-VOCAB, NEW, SAMPLES, TEMPERATURE = 4, 3, 20_000, 0.8
-
-
-SMALL = DecoderConfig(
-    vocab_size=VOCAB, hidden_size=8, intermediate_size=10, num_layers=2, num_heads=2, num_kv_heads=1, head_dim=4
-)
-
-
-START = np.array([2, 0, 3], np.int32)
-
-
-@pytest.fixture(scope="module")
-def networks(random_network):
-    return random_network(SMALL, 3, sharpness=0.7), random_network(SMALL, 4, sharpness=0.7)
+SAMPLES, TEMPERATURE = 20_000, 0.8
 
 
 @pytest.fixture(scope="module")
 def text_probability(jit, networks):
-    new = np.array(list(itertools.product(range(VOCAB), repeat=NEW)), np.int32)
-    texts = np.concatenate([np.broadcast_to(START, (len(new), 3)), new], axis=1)
+    texts = all_texts(NEW)
     run = jit(lambda: forward_text(networks[0], SMALL, texts[:, :-1], kv_codec=round_kv, logits_from=2).logits)
     scaled = np.exp(np.asarray(run(), np.float64) / TEMPERATURE)
     p = np.take_along_axis(scaled / scaled.sum(axis=-1, keepdims=True), texts[:, 3:, None], axis=-1)[..., 0]
@@ -96,19 +78,12 @@ def test_sampled_texts_have_the_targets_distribution(jit, networks, text_probabi
     law = "sampled" if shape == "sampled" else "top"
     result = jit(functools.partial(loop.decoding_loop.__wrapped__, law=law, **static))(
         networks[0],
-        SelfDraftParams(networks[1], uniform_knobs(CASSANDRA1, SMALL, kv_prune=0.3, kv_cut_bits=5.0)),
-        np.broadcast_to(START, (SAMPLES, 3)),
-        np.arange(SAMPLES, dtype=np.int32),
+        SelfDraftParams(networks[1], draft_knobs()),
+        *prompts_and_ids(SAMPLES),
         None if growing else tree,
         jax.random.key(11),
         SAMPLED.replace(temperature=np.float32(TEMPERATURE)),
         jnp.asarray(NEW),
     )
-    new = np.asarray(result.tokens)[:, 3 : 3 + NEW]
-    counts = np.bincount(np.ravel_multi_index(tuple(new.T), (VOCAB,) * NEW), minlength=VOCAB**NEW)
-    expected = text_probability * SAMPLES
-    rare = expected < 10  # in one cell
-    counts, expected = (np.append(x[~rare], x[rare].sum()) for x in (counts, expected))
-    assert len(expected) > 30
-    assert stats.chi2.sf(np.sum((counts - expected) ** 2 / expected), len(expected) - 1) > 1e-4
+    assert chi_square(result.tokens, text_probability, cells=30) > 1e-4
     assert 1.1 < np.mean(result.cycles) < 2.9  # neither always nor never accepted

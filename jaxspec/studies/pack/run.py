@@ -16,7 +16,6 @@ from jaxspec.formats.container import (
     Checkpoint,
     Container,
     check_container_output,
-    codec_of,
     default_container,
     default_folder,
     open_checkpoint,
@@ -59,7 +58,6 @@ def pack_checkpoint(
     out = None if out is None else as_path("out", out)
     for note in notes(config):
         reporter.line(f"note: {note}")
-    codec_of(config.scheme)  # refuses a name that no container can hold
     has_draft = SCHEME_FACTS[config.scheme].has_draft
     source = embedded_directory() if config.model == EMBEDDED_NAME else Path(config.model)
     checkpoint = open_checkpoint(source)

@@ -15,13 +15,13 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxspec.models.attention import KVSource
 from jaxspec.models.blocks import Attention, FeedForward, StepInput
 from jaxspec.models.blocks.interface import KVCodec
 from jaxspec.models.config import DecoderConfig, LayerRun
 from jaxspec.models.dots import dot_rows
 from jaxspec.models.kv_cache import CachedKV, KVCache
-from jaxspec.models.norms import rms_norm
+from jaxspec.models.layer_numbers import layer_numbers, of_layer
+from jaxspec.models.norms import NORMS
 from jaxspec.models.sizes import DecoderSizes
 
 #: Nested dictionary of arrays: `embed`, `final_norm`, optionally `lm_head`, and `layers`, whose leaves lead with an axis over
@@ -59,18 +59,26 @@ class Layers(nnx.Module):
 
 
 class Network(nnx.Module):
-    """Parameters of a decoder: embedding, layers, final norm, LM head.
+    """Parameters of a decoder: embedding (with positions, where they are learned), layers, final norm, LM head.
 
     Matrices are stored as checkpoints store them, (output row, input column), so that a Wanda row is a row.
     """
 
     def __init__(self, config: DecoderConfig, *, rngs: nnx.Rngs):
-        self.embed = nnx.Param(0.02 * jax.random.normal(rngs.params(), (config.vocab_size, config.hidden_size)))
+        hidden = config.hidden_size
+
+        def parameter(name: str) -> nnx.Param:
+            shape, initial = config.outside_parameters[name]
+            if initial is not None:
+                return nnx.Param(jnp.full(shape, initial))
+            scale = hidden**-0.5 if name == "lm_head" else 0.02
+            return nnx.Param(scale * jax.random.normal(rngs.params(), shape))
+
+        self.embed = parameter("embed")
         self.layers = Layers(config, rngs=rngs)
-        self.final_norm = nnx.Param(jnp.ones((config.hidden_size,)))
-        if not config.tie_embeddings:
-            head = jax.random.normal(rngs.params(), (config.vocab_size, config.hidden_size))
-            self.lm_head = nnx.Param(config.hidden_size**-0.5 * head)
+        for name in config.outside_parameters:
+            if name != "embed":
+                setattr(self, name, parameter(name))
 
 
 def init_params(config: DecoderConfig, key: Array) -> Params:
@@ -98,17 +106,46 @@ def decoder_layer(
     kinds: tuple[Attention, FeedForward],
     step: StepInput,
 ) -> LayerResult:
-    """One layer: attention and feed-forward, each after a norm and added to its input. It computes in the type of `x`.
+    """One layer: attention and feed-forward, each normed before, after or both, and added to its input. It computes in the
+    type of `x`.
 
     Args:
         weights: of this layer alone, without the layer axis.
         kinds: of its blocks.
     """
     attention, feed_forward = kinds
-    attended = attention.apply(rms_norm(x, weights["attention_norm"], sizes.norm_eps), weights, sizes, step)
-    x = x + attended.output
-    fed = feed_forward.apply(rms_norm(x, weights["mlp_norm"], sizes.norm_eps), weights, sizes, step.dot_dtype)
-    return LayerResult(x + fed.output, attended.written, attended.inputs | fed.inputs)
+    norm = NORMS[sizes.norm]
+    before = lambda x, name: norm.apply(x, weights, name, sizes.norm_eps) if sizes.pre_norms else x
+
+    def added(x: Array, output: Array, name: str) -> Array:
+        output = norm.apply(output, weights, name, sizes.norm_eps) if sizes.post_norms else output
+        return x + (output if sizes.residual_scale == 1 else sizes.residual_scale * output)
+
+    attended = attention.apply(before(x, "attention_norm"), weights, sizes, step)
+    x = added(x, attended.output, "attention_post_norm")
+    fed = feed_forward.apply(before(x, "mlp_norm"), weights, sizes, step.dot_dtype)
+    x = added(x, fed.output, "mlp_post_norm")
+    return LayerResult(x, attended.written, attended.inputs | fed.inputs)
+
+
+def embed(
+    tokens: Int[Array, "batch token"],
+    positions: Int[Array, "batch token"],
+    params: Params,
+    config: DecoderConfig,
+    dtype: Any = jnp.float32,
+) -> Float[Array, "batch token hidden"]:
+    """What enters the first layer: the tokens' embeddings, scaled, and where positions are learned, theirs.
+
+    Args:
+        params: only `embed` and `position_embed` are read.
+    """
+    x = params["embed"].astype(dtype)[tokens]
+    if config.embedding_scale != 1:
+        x = x * config.embedding_scale
+    if config.learned_positions is not None:
+        x = x + params["position_embed"].astype(dtype)[positions + config.learned_positions.offset]
+    return x
 
 
 def unembed(
@@ -117,11 +154,14 @@ def unembed(
     """Logits of what the last layer puts out: final norm and LM head.
 
     Args:
-        params: only `final_norm` and `lm_head` (tied: `embed`) are read.
+        params: only `final_norm` (and its bias) and `lm_head` (tied: `embed`) are read.
     """
     head = params["embed"] if config.tie_embeddings else params["lm_head"]
-    normed = rms_norm(hidden, params["final_norm"], config.norm_eps)
-    return dot_rows(normed, head.astype(hidden.dtype), dot_dtype)
+    normed = NORMS[config.norm].apply(hidden, params, "final_norm", config.norm_eps)
+    logits = dot_rows(normed, head.astype(hidden.dtype), dot_dtype)
+    if config.logit_divisor != 1:
+        logits = logits / config.logit_divisor
+    return logits if config.logit_cap is None else config.logit_cap * jnp.tanh(logits / config.logit_cap)
 
 
 def forward(
@@ -138,6 +178,7 @@ def forward(
     keep_activations: bool = False,
     logits_from: int = 0,
     frugal: bool = False,
+    lengths: Int[Array, "batch token"] | None = None,
 ) -> ForwardResult:
     """Run one step over `tokens`, which see the masked slots of all sources and the masked tokens of the step itself.
 
@@ -152,13 +193,15 @@ def forward(
         keep_activations: also return the input of each matrix group, "layer batch token column", over the layers that have it.
         logits_from: static; first token of the step whose logits are wanted.
         frugal: for training on CPUs: attend sequentially and recompute each layer in the backward pass.
+        lengths: tokens of the text that each token is rotated for, where that matters (dynamic scaling, LongRoPE); None: as
+            many as there are up to the token, so that decoding does not depend on how many tokens a step takes.
     Returns:
         logits, the KV written by this step (not merged into any source), activations or None.
     """
     chex.assert_rank([tokens, positions, mask], [2, 2, 3])
     chex.assert_equal_shape([tokens, positions])
-    step = StepInput(positions, mask, kv_codec=kv_codec, dot_dtype=dot_dtype, frugal=frugal)
-    x = params["embed"].astype(dtype)[tokens]
+    step = StepInput(positions, mask, kv_codec=kv_codec, dot_dtype=dot_dtype, frugal=frugal, lengths=lengths)
+    x = embed(tokens, positions, params, config, dtype)
     written: list[KVCache] = []
     recorded: dict[str, list[Array]] = {}
     for run in config.runs:
@@ -193,16 +236,18 @@ def _run_layers(
     }
     caches = jax.tree.map(lambda leaf: part(leaf, run.start), [source.cache for source in sources])
 
+    masks = [source.mask for source in sources]
+    position = step.positions if config.windowed else None
+
     def layer(x, inputs):
-        weights, caches = inputs
-        seen = [KVSource(cache.key, cache.value, source.mask) for cache, source in zip(caches, sources, strict=True)]
+        weights, caches, numbers = inputs
         kinds = (run.attention, run.feed_forward)
-        result = decoder_layer(x, weights, config, kinds, step._replace(sources=seen))
-        return result.output, (KVCache(*result.written), result.inputs if keep_activations else {})
+        result = decoder_layer(x, weights, config, kinds, of_layer(step, numbers, caches, masks))
+        return result.output, (KVCache(*result.written, position), result.inputs if keep_activations else {})
 
     # Nothing merges the two passes over a layer in a loop, so the barriers that keep them apart are not needed.
     body = jax.checkpoint(layer, prevent_cse=False) if step.frugal else layer
-    return jax.lax.scan(body, x, (weights, caches))
+    return jax.lax.scan(body, x, (weights, caches, layer_numbers(config, run.start, run.stop)))
 
 
 def causal_mask(batch: int, num_tokens: int) -> Bool[Array, "batch token token"]:
@@ -211,8 +256,9 @@ def causal_mask(batch: int, num_tokens: int) -> Bool[Array, "batch token token"]
 
 
 def forward_text(params: Params, config: DecoderConfig, tokens: Int[Array, "batch token"], **options) -> ForwardResult:
-    """`forward` over whole texts from position 0 with a causal mask and no cache."""
+    """`forward` over whole texts from position 0 with a causal mask and no cache; rotations are those of the whole text."""
     batch, num_tokens = tokens.shape
+    options.setdefault("lengths", jnp.full(tokens.shape, num_tokens))
     positions = jnp.broadcast_to(jnp.arange(num_tokens), tokens.shape)
     mask = causal_mask(batch, num_tokens)
     return forward(params, config, tokens=tokens, positions=positions, mask=mask, **options)

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxspec.compress.footprint import measured_footprint
 from jaxspec.compress.knobs import Knobs
-from jaxspec.compress.kv import PreparedKV, as_cache
+from jaxspec.compress.kv import PreparedKV
 from jaxspec.compress.schemes.interface import CompressedMatrix, OwnKnobs, Scheme
 from jaxspec.models.config import INPUT_OF, MATRIX_KINDS
 from jaxspec.models.decoder import LayerView, Params
@@ -119,12 +119,16 @@ def draft_view(
             given = stored[kind], found[kind], knobs_of_matrix(values, scheme, MATRIX_KINDS.index(kind))
             return scheme.hard(*given) if temperature is None else scheme.soft(*given, temperature)
 
-        weights, rows = _MadeWhereUsed(stored, make), known.in_layer(windows)
-        cached = scheme.hard_kv(rows, values) if temperature is None else scheme.soft_kv(rows, values, temperature)
+        weights, known = _MadeWhereUsed(stored, make), known.in_layer(windows)
+        cached = (
+            scheme.hard_kv(known.rows, values)
+            if temperature is None
+            else scheme.soft_kv(known.rows, values, temperature)
+        )
 
         def footprint():
             return measured_footprint({kind: weights.made[kind].bits for kind in MATRIX_KINDS}, cached.bits)
 
-        return weights, [as_cache(cached.rows, kv.num_kv_heads)], footprint
+        return weights, [known.read(cached)], footprint
 
     return LayerView(read, (prepared, knobs.values), policy)

@@ -121,6 +121,7 @@ def block_pass(
     text: TargetText,
     draft_cache: KVCache,
     *,
+    target: Params,
     offset: Int[Array, ""] | int,
     block: int,
     decoding: Decoding = SAMPLING,
@@ -128,9 +129,10 @@ def block_pass(
     """Measure one draft on text, with roots at text.first + offset, text.first + offset + block, ...
 
     Args:
-        draft_params: of the target's shapes, with its final norm and head.
+        draft_params: of the target's shapes.
         text: the draft computes in the type of its hidden states.
         draft_cache: the target's KV of all queries, `text.tokens[:, :-1]`, compressed.
+        target: its parameters, of which only final norm and head are read.
         offset: 0 to block − 1, may be traced.
         block: static, at least 1; deepest draft length measured.
         decoding: how tokens are chosen; see `token_distribution`.
@@ -146,23 +148,23 @@ def block_pass(
     check_traced_count("offset", offset, least=0, most=block - 1)
     check_sampling(decoding)
     ran = block_forward(draft_params, config, text, draft_cache, offset=offset, block=block)
-    return compare_with_target(ran, text, draft_params, config, decoding)
+    return compare_with_target(ran, text, (target, draft_params), config, decoding)
 
 
 def compare_with_target(
-    ran: BlockForward, text: TargetText, params: Params, config: DecoderConfig, decoding: Decoding
+    ran: BlockForward, text: TargetText, ends: tuple[Params, Params], config: DecoderConfig, decoding: Decoding
 ) -> BlockPass:
     """Acceptance of what a draft put out.
 
     Args:
-        params: only final norm and head are read, which draft and target share.
+        ends: parameters of target and draft, of which only final norm and head are read.
     """
     at_places = lambda x: jnp.take(x, ran.place, axis=1)
     agreed = agreement(
         at_places(text.hidden),
         ran.hidden,
         at_places(text.tokens[:, text.first + 1 :]),
-        lambda hidden: unembed(hidden, params, config),
+        tuple(lambda hidden, params=params: unembed(hidden, params, config) for params in ends),
         vocab_size=config.vocab_size,
         decoding=decoding,
     )
@@ -182,6 +184,7 @@ def all_starts(
     text: TargetText,
     draft_cache: KVCache,
     *,
+    target: Params,
     block: int,
     decoding: Decoding = SAMPLING,
 ) -> Float[Array, "batch start depth"]:
@@ -206,6 +209,7 @@ def all_starts(
             config,
             text,
             draft_cache,
+            target=target,
             offset=offset,
             block=block,
             decoding=decoding,

@@ -158,6 +158,7 @@ def _survival(target: Params, draft: Params, tokens, knobs: Knobs, decoding: Dec
         config,
         TargetText(tokens=tokens, hidden=result.hidden[:, first:]),
         compress_cache(result.cache, knobs),
+        target=target,
         block=MAX_DRAFT_LENGTH,
         decoding=decoding,
     )

@@ -40,7 +40,7 @@ from jaxspec.compress.selection import (
 from jaxspec.formats.patterns import BFLOAT16, from_bits, to_bits
 from jaxspec.formats.split import draft_values, split_tensor
 from jaxspec.formats.truncation import high_part
-from jaxspec.models.config import INPUT_OF, MATRIX_KINDS
+from jaxspec.models.config import INPUT_OF, kinds_of
 from jaxspec.settings.schemes import SCHEME_FACTS
 
 __all__ = ["CASSANDRA1", "CASSANDRA1_CODED", "Cassandra1", "Ranked"]
@@ -67,14 +67,15 @@ class Cassandra1(Described):
     def prepare(self, layer: Layer, channel_norms: Mapping[str, Float[Array, " column"]]) -> dict[str, Ranked]:
         """Rank every matrix by |W| times the norm of the input channel, within each output row."""
         return {
-            kind: _ranked(layer[kind], wanda_score(layer[kind], channel_norms[INPUT_OF[kind]])) for kind in MATRIX_KINDS
+            kind: _ranked(layer[kind], wanda_score(layer[kind], channel_norms[INPUT_OF[kind]]))
+            for kind in kinds_of(layer)
         }
 
     def hard(self, layer: Layer, prepared: dict[str, Ranked], knobs: LayerKnobs) -> CompressedLayer:
         """Whole cut bits (rounded here), round(p n) values of each row pruned; weights in bfloat16."""
         del layer
         matrices, draft, target = {}, {}, {}
-        for i, kind in enumerate(MATRIX_KINDS):
+        for i, kind in enumerate(kinds_of(prepared)):
             prune = knobs["weight_prune"][i]
             cut = jnp.round(knobs["weight_cut_bits"][i]).astype(jnp.int32)
             matrix = prepared[kind]
@@ -89,7 +90,7 @@ class Cassandra1(Described):
         """Masks by a sigmoid of the log-score margin; fractional cuts blend their neighbours."""
         del layer
         matrices, draft, target = {}, {}, {}
-        for i, kind in enumerate(MATRIX_KINDS):
+        for i, kind in enumerate(kinds_of(prepared)):
             matrix, prune = prepared[kind], knobs["weight_prune"][i]
             mix = blend(knobs["weight_cut_bits"][i], temperature)
             kept = soft_mask(matrix.scores, prune, temperature)

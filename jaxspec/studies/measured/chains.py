@@ -8,6 +8,7 @@ import hashlib
 from jaxspec.compress.knob_files import knobs_to_json
 from jaxspec.compress.knobs import Knobs
 from jaxspec.files import to_json
+from jaxspec.models.config import DecoderConfig
 from jaxspec.runs.stages import Arrays
 from jaxspec.speculate.proof import decode_chains, predict_cycles
 from jaxspec.speculate.sampling import Decoding
@@ -64,7 +65,7 @@ class ChainDecoding:
                     advance=bar.advance,
                 )
 
-        return work.stages.run(f"decoded/{way_of(decoding)}-{_digest(knobs)}", compute)
+        return work.stages.run(f"decoded/{way_of(decoding)}-{_digest(knobs, setup.config)}", compute)
 
     def predicted(self, knobs: Knobs, what: str) -> Arrays:
         """Cycles of the held-out prompts, expected without decoding them."""
@@ -88,8 +89,8 @@ class ChainDecoding:
                     advance=bar.advance,
                 )
 
-        return work.stages.run(f"predicted/{way_of(setup.decoding)}-{_digest(knobs)}", compute)
+        return work.stages.run(f"predicted/{way_of(setup.decoding)}-{_digest(knobs, setup.config)}", compute)
 
 
-def _digest(knobs: Knobs) -> str:
-    return hashlib.sha256(to_json(knobs_to_json(knobs)).encode()).hexdigest()[:12]
+def _digest(knobs: Knobs, network: DecoderConfig) -> str:
+    return hashlib.sha256(to_json(knobs_to_json(knobs, network.matrix_kinds)).encode()).hexdigest()[:12]

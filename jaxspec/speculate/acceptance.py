@@ -164,7 +164,7 @@ def compare_with_target(
         at_places(text.hidden),
         ran.hidden,
         at_places(text.tokens[:, text.first + 1 :]),
-        tuple(lambda hidden, params=params: unembed(hidden, params, config) for params in ends),
+        (lambda hidden: unembed(hidden, ends[0], config), lambda hidden: unembed(hidden, ends[1], config)),
         vocab_size=config.vocab_size,
         decoding=decoding,
     )

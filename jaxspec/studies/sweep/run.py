@@ -21,7 +21,9 @@ from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.partial_files import whole_file
+from jaxspec.report.assumptions import architecture_data, device_facts
 from jaxspec.report.save import save_figure
+from jaxspec.results.network_results import PricedNumber
 from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
@@ -136,6 +138,13 @@ def _run(config: SweepConfig, plan: _Plan, folder: Path, inputs: dict[str, str],
     return SweepResult(
         points=total,
         points_that_fit=front.fitting,
+        architecture_data={
+            shape: _priced(config, "architecture", architecture_data(shape, base["architecture"]))
+            for (shape, _), base in zip(pairs, bases, strict=True)
+        },
+        device_data={
+            device: _priced(config, "device", device_facts(device)["device_data"]) for device in config.device
+        },
         columns=list(schema.names),
         pareto=ParetoPoints(axes=FrontAxes(**front.axes), points=front.rows()),
         best=front.best,
@@ -144,6 +153,16 @@ def _run(config: SweepConfig, plan: _Plan, folder: Path, inputs: dict[str, str],
         directory=str(folder),
         inputs=inputs,
     )
+
+
+def _priced(config: SweepConfig, part: str, data: dict[str, dict[str, Any]]) -> dict[str, PricedNumber]:
+    """Numbers of a part of the design points, those of [set] in place of its own."""
+    own = {
+        name.removeprefix(f"{part}."): {"value": value, "source": "[set]", "status": "input"}
+        for name, value in config.set.items()
+        if name.startswith(f"{part}.")
+    }
+    return {name: PricedNumber(**number) for name, number in (data | own).items()}
 
 
 def _notes(plan: _Plan) -> list[str]:

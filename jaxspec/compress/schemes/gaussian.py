@@ -28,6 +28,6 @@ def gaussian_patterns() -> UInt16[Array, "row column"]:
     return to_bits(jnp.asarray(scale * rng.standard_normal((_ROWS, _COLUMNS)), jnp.bfloat16))
 
 
-def gaussian_ranks() -> RankedScores:
+def gaussian_ranks(patterns: UInt16[Array, "row column"]) -> RankedScores:
     """Their magnitudes, ranked."""
-    return rank_scores(jnp.abs(from_bits(gaussian_patterns(), BFLOAT16).astype(jnp.float32)))
+    return rank_scores(jnp.abs(from_bits(patterns, BFLOAT16).astype(jnp.float32)))

@@ -178,6 +178,7 @@ def _notes(plan: _Plan) -> list[str]:
 def _base(config: SweepConfig, architecture: str, device: str) -> dict[str, Any]:
     """The tree whose leaves axes are named by, at its values before any axis changes them."""
     pricing = resolve_pricing(build_config(CommonConfig, {"architecture": architecture}), device, None)
+    check_numbers(config, number_rules(pricing.architecture, pricing.device), device)
     scheme = find_scheme(config.scheme)
     read = scheme.expected_footprint(knob_defaults(scheme))
     base = {
@@ -192,7 +193,6 @@ def _base(config: SweepConfig, architecture: str, device: str) -> dict[str, Any]
         },
         "workload": pricing.workload,
     }
-    check_numbers(config, number_rules(pricing.architecture, pricing.device), device)
     leaves, treedef = jax.tree.flatten(base)
     return treedef.unflatten([config.set.get(name, leaf) for name, leaf in zip(leaf_names(base), leaves, strict=True)])
 

@@ -150,7 +150,8 @@ def _load(raw: Any, kind: Any, table: Mapping[str, Any], path: tuple[str, ...]) 
         return _load(raw, inner, table, path)
     if origin is dict:
         items = raw.items() if isinstance(raw, Mapping) else ()
-        return {key: _load(item, arguments[1], table, (*path, key)) for key, item in items if item is not None}
+        inner = arguments[1]
+        return {key: _load(item, inner, table, (*path, key)) for key, item in items if item is not None or inner is Any}
     if origin is list:
         items = raw if isinstance(raw, list) else ()
         return [_load(item, arguments[0], table, path) for item in items]

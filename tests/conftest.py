@@ -17,6 +17,7 @@ import jax
 import jaxtyping
 import pytest
 from hypothesis import settings
+from longest_units import LONGEST_S
 
 # Shapes and types of arrays are checked against the annotations, in tests only.
 jaxtyping.install_import_hook(["jaxspec", "hwmodels"], "array_hints.check_arrays")
@@ -37,3 +38,8 @@ def _wrong_arrays(request):
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+def pytest_collection_modifyitems(items):
+    """The longest units first, so that none of them is left to one of the workers at the end."""
+    items.sort(key=lambda item: -LONGEST_S.get(item.nodeid.rpartition("::")[0], 0))

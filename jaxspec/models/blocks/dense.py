@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -43,7 +44,7 @@ class DenseFeedForward:
     def apply(
         self,
         normed: Float[Array, "batch token hidden"],
-        weights: dict[str, Array],
+        weights: Mapping[str, Array],
         sizes: DecoderSizes,
         dot_dtype: Any = None,
     ) -> FeedForwardResult:

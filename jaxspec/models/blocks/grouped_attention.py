@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 from jaxtyping import Array, Float
 
@@ -60,7 +61,7 @@ class GroupedAttention:
     def apply(
         self,
         normed: Float[Array, "batch token hidden"],
-        weights: dict[str, Array],
+        weights: Mapping[str, Array],
         sizes: DecoderSizes,
         step: StepInput,
     ) -> AttentionResult:

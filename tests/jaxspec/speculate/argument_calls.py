@@ -81,16 +81,16 @@ def prediction_call(target, *, prompts=PROMPTS, length=2, num_tokens=2, **settin
     return predict_cycles(target, target, CONFIG, prompts, draft_length=length, **static)
 
 
-def block_call(target, *, prompts=PROMPTS, logits=None, offset=0, block=2, **settings):
-    logits = np.zeros((len(prompts), 3, 11), np.float32) if logits is None else logits
-    text, cache = TargetText(prompts, logits), empty_cache(CONFIG, BATCH, PROMPT - 1)
+def block_call(target, *, prompts=PROMPTS, hidden=None, offset=0, block=2, **settings):
+    hidden = np.zeros((len(prompts), 3, 6), np.float32) if hidden is None else hidden
+    text, cache = TargetText(prompts, hidden), empty_cache(CONFIG, BATCH, PROMPT - 1)
     options = dict(offset=offset, block=block, decoding=settings_of(settings))
     return block_pass(target, CONFIG, text, cache, **options)
 
 
-def starts_call(target, *, prompts=PROMPTS, logits=None, block=2, **settings):
-    logits = np.zeros((len(prompts), 3, 11), np.float32) if logits is None else logits
-    text, cache = TargetText(prompts, logits), empty_cache(CONFIG, BATCH, PROMPT - 1)
+def starts_call(target, *, prompts=PROMPTS, hidden=None, block=2, **settings):
+    hidden = np.zeros((len(prompts), 3, 6), np.float32) if hidden is None else hidden
+    text, cache = TargetText(prompts, hidden), empty_cache(CONFIG, BATCH, PROMPT - 1)
     return all_starts(target, CONFIG, text, cache, block=block, decoding=settings_of(settings))
 
 

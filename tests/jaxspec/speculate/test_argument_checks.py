@@ -27,8 +27,8 @@ from argument_calls import (
 from jaxspec import checks
 from jaxspec.models.config import DecoderConfig
 from jaxspec.speculate import engine
-from jaxspec.speculate.acceptance import expected_cycles
 from jaxspec.speculate.drafts import HeadDraft, NetworkDraft, NGramDraft, SelfDraft
+from jaxspec.speculate.expected_cycles import expected_cycles
 from jaxspec.speculate.growing_tree import GrowingTree
 from jaxspec.speculate.sampling import Decoding, token_distribution
 from jaxspec.trees import chain_paths, chain_tree, tree_from_paths
@@ -176,9 +176,9 @@ def test_measuring_checks_its_own_sizes(target):
         refused(starts_call, "block is", target, block=block)
     for offset in (2, -1, 0.5):
         refused(block_call, "offset .* from 0 to 1", target, offset=offset)
-    for shape in ((2, 3, 12), (2, 5, 11), (2, 0, 11), (3, 3, 11), (2, 11)):
+    for shape in ((2, 3, 7), (2, 5, 6), (2, 0, 6), (3, 3, 6), (2, 6)):
         for call in (block_call, starts_call):
-            refused(call, "text.logits have shape", target, logits=np.zeros(shape, np.float32))
+            refused(call, "text.hidden has shape", target, hidden=np.zeros(shape, np.float32))
     for length in (0, -1, 9, 1.0):
         refused(prediction_call, "draft_length is", target, length=length)
         refused(expected_cycles, "draft_length is .* from 1 to 3", np.ones((2, 4, 3)), length, 2)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from argument_calls import (
     BATCH,
+    CONFIG,
     DECODERS,
     PROMPT,
     PROMPTS,

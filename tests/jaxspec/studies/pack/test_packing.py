@@ -22,6 +22,7 @@ from jaxspec.formats.unary import CODEBOOK_ENTRY_BITS
 from jaxspec.models import MATRIX_KINDS, DecoderConfig, save_directory
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.hf_load import load_directory
+from jaxspec.models.stored import as_computed
 from jaxspec.studies.pack import division as division_module
 from jaxspec.studies.pack.division import matrix_names, measured_norms
 from jaxspec.studies.pack.inspection import inspect_file

@@ -94,7 +94,7 @@ def test_every_column_has_a_true_status(tmp_path, small_chunks):
 
 
 def test_the_result_has_the_numbers_that_were_priced_with(tmp_path, small_chunks):
-    changed = {"architecture.num_layers": 9.0, "device.memory.efficiency": 0.5, "device.vector_flops_per_s": 3e12}
+    changed = {"architecture.num_layers": 9.0, "device.memory.efficiency": 0.5, "device.kv_traffic_factor": 1.5}
     config = dataclasses.replace(CONFIG, set=CONFIG.set | changed)
     result = sweep(config, out=tmp_path / "run")
     assert SweepResult.load(tmp_path / "run" / "result.json") == [result]
@@ -107,7 +107,7 @@ def test_the_result_has_the_numbers_that_were_priced_with(tmp_path, small_chunks
         }
     for name, found in result.device_data.items():
         assert found["memory.efficiency"] == PricedNumber(value=0.5, source="[set]", status="input")
-        assert found["vector_flops_per_s"].source == "[set]"
+        assert found["kv_traffic_factor"].value == 1.5
         assert found["memory.bandwidth_bytes_per_s"].value == catalog.device(name).memory.bandwidth_bytes_per_s
 
 

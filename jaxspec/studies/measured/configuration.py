@@ -30,7 +30,7 @@ def _priced(
     pricing: Pricing, measured: DraftMeasurement, draft_length: Array
 ) -> tuple[Array, dict[str, hwmodels.PricedStep]]:
     """Seconds of a cycle, and the four steps that it and its baselines consist of."""
-    found = hwmodels.price_decoding(
+    found = hwmodels.price_cycle(
         pricing.device,
         pricing.architecture,
         footprint=priced_footprint(measured.footprint),
@@ -38,9 +38,9 @@ def _priced(
         workload=pricing.workload,
         plan=hwmodels.chain_plan(draft_length),
     )
-    draft = jax.tree.map(lambda leaf: leaf[0], found.cycle.draft)  # the only kind of draft step that a chain has
+    draft = jax.tree.map(lambda leaf: leaf[0], found.draft)  # the only kind of draft step that a chain has
     plain = {"ar_bf16": found.baselines.bf16, "ar_stored": found.baselines.stored}
-    return found.cycle.total_s, {"draft": draft, "verify": found.cycle.verify, **plain}
+    return found.total_s, {"draft": draft, "verify": found.verify, **plain}
 
 
 def priced_cycle(pricing: Pricing, measurement: DraftMeasurement, draft_length: int) -> dict[str, Any]:

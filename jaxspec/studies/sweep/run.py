@@ -21,7 +21,9 @@ from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.partial_files import whole_file
+from jaxspec.report.assumptions import architecture_data, device_facts
 from jaxspec.report.save import save_figure
+from jaxspec.results.network_results import PricedNumber
 from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
@@ -136,6 +138,13 @@ def _run(config: SweepConfig, plan: _Plan, folder: Path, inputs: dict[str, str],
     return SweepResult(
         points=total,
         points_that_fit=front.fitting,
+        architecture_data={
+            shape: _priced(config, "architecture", architecture_data(shape, base["architecture"]))
+            for (shape, _), base in zip(pairs, bases, strict=True)
+        },
+        device_data={
+            device: _priced(config, "device", device_facts(device)["device_data"]) for device in config.device
+        },
         columns=list(schema.names),
         pareto=ParetoPoints(axes=FrontAxes(**front.axes), points=front.rows()),
         best=front.best,
@@ -144,6 +153,16 @@ def _run(config: SweepConfig, plan: _Plan, folder: Path, inputs: dict[str, str],
         directory=str(folder),
         inputs=inputs,
     )
+
+
+def _priced(config: SweepConfig, part: str, data: dict[str, dict[str, Any]]) -> dict[str, PricedNumber]:
+    """Numbers of a part of the design points, those of [set] in place of its own."""
+    own = {
+        name.removeprefix(f"{part}."): {"value": value, "source": "[set]", "status": "input"}
+        for name, value in config.set.items()
+        if name.startswith(f"{part}.")
+    }
+    return {name: PricedNumber(**number) for name, number in (data | own).items()}
 
 
 def _notes(plan: _Plan) -> list[str]:
@@ -159,6 +178,7 @@ def _notes(plan: _Plan) -> list[str]:
 def _base(config: SweepConfig, architecture: str, device: str) -> dict[str, Any]:
     """The tree whose leaves axes are named by, at its values before any axis changes them."""
     pricing = resolve_pricing(build_config(CommonConfig, {"architecture": architecture}), device, None)
+    check_numbers(config, number_rules(pricing.architecture, pricing.device), device)
     scheme = find_scheme(config.scheme)
     read = scheme.expected_footprint(knob_defaults(scheme))
     base = {
@@ -173,7 +193,6 @@ def _base(config: SweepConfig, architecture: str, device: str) -> dict[str, Any]
         },
         "workload": pricing.workload,
     }
-    check_numbers(config, number_rules(pricing.architecture, pricing.device), device)
     leaves, treedef = jax.tree.flatten(base)
     return treedef.unflatten([config.set.get(name, leaf) for name, leaf in zip(leaf_names(base), leaves, strict=True)])
 

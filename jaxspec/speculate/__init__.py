@@ -15,6 +15,7 @@ from jaxspec.speculate.keys import Purpose, draw_keys
 from jaxspec.speculate.measured_ranks import measure_ranks
 from jaxspec.speculate.proof import (
     continuation_length,
+    continue_texts,
     count_mismatches,
     decode_chains,
     decode_prompts,
@@ -47,6 +48,7 @@ __all__ = [
     "chain_limits",
     "compare_cycles",
     "continuation_length",
+    "continue_texts",
     "count_mismatches",
     "decode",
     "decode_autoregressively",

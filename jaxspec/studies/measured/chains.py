@@ -39,6 +39,8 @@ class ChainDecoding:
                     num_tokens=drafts.continuation_tokens,
                     decoding=decoding,
                     seed=work.config.seed,
+                    lengths=setup.prompt_lengths,
+                    stop=setup.stop,
                     advance=bar.advance,
                 )
 
@@ -61,6 +63,8 @@ class ChainDecoding:
                     room=drafts.continuation_tokens,  # shares the compilation of plain decoding
                     decoding=decoding,
                     seed=work.config.seed,
+                    lengths=setup.prompt_lengths,
+                    stop=setup.stop,
                     advance=bar.advance,
                 )
 
@@ -72,7 +76,8 @@ class ChainDecoding:
         setup, config = work.setup, work.config
 
         def compute() -> Arrays:
-            length = config.prompt_tokens + drafts.continuation_tokens
+            places = setup.prompts.shape[1]
+            length = places + drafts.continuation_tokens
             texts = self.autoregressive(setup.decoding)["tokens"][:, :length]
             with work.bar(f"predicting tokens per cycle, {what}", len(texts)) as bar:
                 return predict_cycles(
@@ -80,11 +85,13 @@ class ChainDecoding:
                     drafts.params(knobs),
                     setup.config,
                     texts,
-                    prompt_tokens=config.prompt_tokens,
+                    prompt_tokens=places,
                     num_tokens=config.output_tokens,
                     knobs=knobs,
                     draft_length=knobs.draft_length,
                     decoding=setup.decoding,
+                    lengths=setup.prompt_lengths,
+                    stop=setup.stop,
                     advance=bar.advance,
                 )
 

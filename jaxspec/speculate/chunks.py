@@ -19,17 +19,17 @@ class Chunk(NamedTuple):
     """Prompts decoded together.
 
     Attributes:
-        index: which of all prompts they are, their ids; the last ones may be copies.
-        count: how many are no copies.
+        ids: which of all prompts they are; the last ones may be copies.
+        real: how many are no copies.
     """
 
     prompts: Int[Array, "chunk prompt"]
-    index: Int[Array, " chunk"]
-    count: int
+    ids: Int[Array, " chunk"]
+    real: int
 
     def of(self, rows: np.ndarray) -> Array:
         """What belongs to these prompts, of an array with one row for each of all."""
-        return jnp.asarray(rows[np.asarray(self.index)])
+        return jnp.asarray(rows[np.asarray(self.ids)])
 
 
 def chunk_size(prompts: int) -> int:

@@ -99,9 +99,9 @@ def decode_prompts(
     for chunk in prompt_chunks(prompts):
         key = jax.random.key(seed)
         result = decode(
-            target, params, chunk.prompts, chunk.index, tree, key, decoding, lengths=chunk.of(lengths), **options
+            target, params, chunk.prompts, chunk.ids, tree, key, decoding, lengths=chunk.of(lengths), **options
         )
-        parts.append((jax.block_until_ready(result), chunk.count))
+        parts.append((jax.block_until_ready(result), chunk.real))
         advance()
     return gather(parts)
 
@@ -200,7 +200,7 @@ def record_ranks(
             lengths=None if lengths is None else chunk.of(lengths),
             generated=None if generated is None else chunk.of(generated),
         )
-        parts.append(jax.tree.map(lambda x, count=chunk.count: np.asarray(x)[:count], traces))
+        parts.append(jax.tree.map(lambda x, count=chunk.real: np.asarray(x)[:count], traces))
         advance()
     return jax.tree.map(lambda *x: jnp.asarray(np.concatenate(x)), *parts)
 
@@ -275,7 +275,7 @@ def predict_cycles(
             target, draft, chunk.prompts, chunk.of(before), knobs, decoding, config=config, first=prompt_tokens - 1
         )
         expected = expected_cycles(survival, draft_length, num_tokens, ends=chunk.of(ends))
-        parts.append((jax.block_until_ready(expected), chunk.count))
+        parts.append((jax.block_until_ready(expected), chunk.real))
         advance()
     return gather(parts)
 

@@ -195,13 +195,17 @@ def check_tree(config: TreeConfig) -> CheckedInputs:
     return checked
 
 
-def begin_tree(config: TreeConfig, directory: RunDirectory, reporter: Reporter, checked: CheckedInputs) -> TreeStages:
+def begin_tree(
+    config: TreeConfig, directory: RunDirectory, reporter: Reporter, checked: CheckedInputs | None = None
+) -> TreeStages:
     """Load all that a configuration names, its draft included.
 
+    Args:
+        checked: from `check_tree`, which is called unless it is given.
     Raises:
         InputError: bad input.
     """
-    work = begin_work(config, directory, reporter, checked)
+    work = begin_work(config, directory, reporter, checked or check_tree(config))
     # Every root within `output_tokens` has ranks down to the largest depth, and no less than drafts are measured on.
     continuation = max(config.output_tokens + config.depth, continuation_length(config.output_tokens))
     other = None if config.draft == "self" else make_draft(config.draft, load_model(config.model))

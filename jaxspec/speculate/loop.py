@@ -39,6 +39,7 @@ class Decoded(NamedTuple):
         generated: tokens generated per prompt, `num_tokens` or a little more; up to its stop token where there was one.
         cycles: target steps per prompt, prefill not counted.
         accepted_at: per prompt, cycles in which a token of depth 1, 2, ... was accepted; none behind a stop token counts.
+        ended_at: per prompt, cycles whose token of depth 1, 2, ... was accepted and stopped the text: none deeper was tried.
         accepted_nodes: per prompt, cycles in which each node was accepted; a growing tree numbers its nodes anew each time.
         margin: smallest gap between the two largest target logits at the tokens generated: how near a tie came.
     """
@@ -47,6 +48,7 @@ class Decoded(NamedTuple):
     generated: Int[Array, " batch"]
     cycles: Int[Array, " batch"]
     accepted_at: Int[Array, "batch depth"]
+    ended_at: Int[Array, "batch depth"]
     accepted_nodes: Int[Array, "batch node"]
     margin: Float[Array, " batch"]
 
@@ -59,6 +61,7 @@ class _State(NamedTuple):
     memory: Memory
     cycles: Array
     accepted_at: Array
+    ended_at: Array
     accepted_nodes: Array
     margin: Array
 
@@ -146,6 +149,7 @@ def decoding_loop(
         memory=commit(memory, told),
         cycles=jnp.zeros(batch, jnp.int32),
         accepted_at=jnp.zeros((batch, limits.depth), jnp.int32),
+        ended_at=jnp.zeros((batch, limits.depth), jnp.int32),
         accepted_nodes=jnp.zeros((batch, limits.nodes), jnp.int32),
         margin=jnp.full(batch, jnp.inf, jnp.float32),
     )
@@ -198,6 +202,8 @@ def decoding_loop(
             memory=commit(memory, told),
             cycles=state.cycles + active.astype(jnp.int32),
             accepted_at=state.accepted_at + counted(jnp.arange(limits.depth) < accepted[:, None]),
+            ended_at=state.ended_at
+            + counted(stops[:, None] & (jnp.arange(1, window) == accepted[:, None]) & (accepted == yielded)[:, None]),
             accepted_nodes=state.accepted_nodes + counted(at_node),
             margin=jnp.where(active, jnp.minimum(state.margin, gap), state.margin),
         )
@@ -208,6 +214,7 @@ def decoding_loop(
         generated=state.length - lengths,
         cycles=state.cycles,
         accepted_at=state.accepted_at,
+        ended_at=state.ended_at,
         accepted_nodes=state.accepted_nodes,
         margin=state.margin,
     )

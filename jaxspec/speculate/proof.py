@@ -151,6 +151,8 @@ def continue_texts(
     num_tokens: int,
     decoding: Decoding,
     seed: int,
+    lengths: np.ndarray | None = None,
+    stop: Sequence[int] = (),
     advance: Callable[[], None] = _nothing,
 ) -> dict[str, np.ndarray]:
     """`decode_prompts` without a draft, one token per step: several times as fast as at the width of a verification.
@@ -169,6 +171,8 @@ def continue_texts(
         decoding=decoding,
         seed=seed,
         limits=alone,
+        lengths=lengths,
+        stop=stop,
         advance=advance,
     )
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from typing import Any
 
 from jaxspec.compress.knob_files import knobs_to_json
 from jaxspec.compress.knobs import Knobs
 from jaxspec.files import to_json
 from jaxspec.runs.stages import Arrays
-from jaxspec.speculate.proof import decode_chains, predict_cycles
+from jaxspec.speculate.proof import continue_texts, decode_chains, predict_cycles
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.work import way_of
 
 __all__ = ["ChainDecoding"]
+
+#: Counts up with the fields that a stage stores, so that nothing reads what an earlier version left.
+_FORM = 2
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -30,19 +34,17 @@ class ChainDecoding:
 
         def compute() -> Arrays:
             with work.bar("decoding without a draft", len(setup.prompts)) as bar:
-                return decode_chains(
-                    setup.params,
-                    setup.config,
-                    drafts.none,
-                    setup.prompts,
-                    0,
-                    num_tokens=drafts.continuation_tokens,
-                    decoding=decoding,
-                    seed=work.config.seed,
-                    lengths=setup.prompt_lengths,
-                    stop=setup.stop,
-                    advance=bar.advance,
-                )
+                options: dict[str, Any] = {
+                    "num_tokens": drafts.continuation_tokens,
+                    "decoding": decoding,
+                    "seed": work.config.seed,
+                    "lengths": setup.prompt_lengths,
+                    "stop": setup.stop,
+                    "advance": bar.advance,
+                }
+                if not decoding.greedy:  # no output is compared with it, token by token
+                    return continue_texts(setup.params, setup.config, setup.prompts, **options)
+                return decode_chains(setup.params, setup.config, drafts.none, setup.prompts, 0, **options)
 
         return work.stages.run(f"decoded/{way_of(decoding)}-autoregressive", compute)
 
@@ -99,4 +101,5 @@ class ChainDecoding:
 
 
 def _digest(knobs: Knobs) -> str:
-    return hashlib.sha256(to_json(knobs_to_json(knobs)).encode()).hexdigest()[:12]
+    """Name of a stage by its knobs and the form in which it is stored."""
+    return hashlib.sha256(to_json([_FORM, knobs_to_json(knobs)]).encode()).hexdigest()[:12]

@@ -96,7 +96,7 @@ def configuration(
     times = priced["cycle"]
     per_token_s = times.total_s.known / compared.counted
     chosen = lambda name, value: predicted(value) if name in choices else given(value)
-    rates: dict[str, Any] = acceptance_rates(counts["accepted_at"], counts["cycles"], length)
+    rates: dict[str, Any] = acceptance_rates(counts["accepted_at"], counts["ended_at"], counts["cycles"], length)
     read = measurement.footprint
     return Configuration(
         speedup_vs_bf16_ar=predicted(times.ar_bf16_s.known / per_token_s),

@@ -9,6 +9,7 @@ from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models.config import DecoderConfig
 from jaxspec.speculate import (
     GREEDY,
+    acceptance_rates,
     continuation_length,
     count_mismatches,
     decode_chains,
@@ -43,7 +44,7 @@ def target(random_network):
 
 @pytest.fixture(scope="module")
 def draft(target, random_network):
-    blend = jax.tree.map(lambda a, b: a + 0.3 * (b - a), target, random_network(CONFIG, 99, sharpness=3.0))
+    blend = jax.tree.map(lambda a, b: a + 0.05 * (b - a), target, random_network(CONFIG, 99, sharpness=3.0))
     return self_draft(CONFIG, blend, KNOBS)
 
 
@@ -102,9 +103,12 @@ def test_stop_tokens_end_texts_and_nothing_behind_them_counts(chains, plain, sto
         # A cycle yields what it accepts and one token more, but for the last of a text that a drafted token stops.
         short = found["cycles"] + found["accepted_at"].sum(axis=1) - found["generated"]
         assert set(short) <= {0, 1}
+        np.testing.assert_array_equal(found["ended_at"].sum(axis=1), short)
+        assert np.all(found["ended_at"] <= found["accepted_at"])
         np.testing.assert_array_equal(found["accepted_nodes"], found["accepted_at"])
     assert np.any(ends <= TOKENS)
     assert np.any(ends > TOKENS)
+    assert np.any(chains(8, stop)["ended_at"])
     both = [chains(length, stop) for length in (LENGTH, 0)]
     compared = count_mismatches(*both, LENGTHS, TOKENS)
     assert compared["mismatches"] == 0
@@ -154,6 +158,15 @@ def test_ranks_tell_every_cycle_of_a_tree(target, draft, chains, stop, stopping)
     np.testing.assert_array_equal(told.generated, counted["generated"])
     np.testing.assert_array_equal(told.accepted, counted["accepted_nodes"])
     assert np.sum(counted["accepted_nodes"]) > 3
+
+
+def test_a_token_that_stops_the_text_is_no_trial_of_the_next():
+    # Four cycles: two accept both tokens, one accepts the first, which stops the text, one accepts none.
+    counts = {"accepted_at": np.array([[3, 2]]), "ended_at": np.array([[1, 0]]), "cycles": np.array([4])}
+    found = acceptance_rates(**counts, draft_length=2)
+    assert found["conditional"] == [3 / 4, 2 / 2]
+    assert found["alpha_token"] == 5 / 6
+    assert found["alpha_fraction"] == 5 / 8
 
 
 def test_texts_move_to_the_right_and_end_where_they_stop():

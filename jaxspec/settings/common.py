@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 
 from jaxspec.errors import InputError
 from jaxspec.settings.base import Settings, Unused
+from jaxspec.settings.coercion import shown
 from jaxspec.settings.fields import setting
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, NetworkScheme
 
@@ -14,6 +16,12 @@ __all__ = ["NO_STOP", "OWN_STOP", "CommonConfig"]
 
 #: Names of `stop` that are no tokens: the model's own tokens that end a text, and none at all.
 OWN_STOP, NO_STOP = "eos", "none"
+
+
+def _check_prompts(prompts: int | str) -> None:
+    # `os.path.isfile`, not `Path.is_file`, which raises on names too long for one.
+    if isinstance(prompts, str) and not os.path.isfile(prompts):
+        raise InputError(f"prompts {shown(prompts)} is neither a whole number nor a file; check the path")
 
 
 def _check_stop(names: tuple[str, ...]) -> None:
@@ -52,6 +60,7 @@ class CommonConfig(Settings):
         low=1,
         high=100_000,
         quick=24,
+        check=_check_prompts,
     )
     prompt_tokens: int = setting(128, "Tokens of a prompt that is cut from the text.", low=2, high=1_000_000)
     output_tokens: int = setting(64, "Tokens decoded per prompt.", low=1, high=1_000_000, quick=32)

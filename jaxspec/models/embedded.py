@@ -8,9 +8,10 @@ from typing import Any
 
 from jaxspec.errors import InputError
 from jaxspec.formats.container import SUFFIX, Part
+from jaxspec.models.checking import check_container, check_directory
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.head_files import LoadedHead, load_head
-from jaxspec.models.hf_load import LoadedModel, check_container, check_directory, load_container, load_directory
+from jaxspec.models.hf_load import LoadedModel, load_container, load_directory
 
 #: The name that stands for the network of this package, wherever a model is asked for.
 EMBEDDED_NAME = "embedded"

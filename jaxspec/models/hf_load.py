@@ -78,34 +78,20 @@ def load_directory(path: str | os.PathLike[str], *, dtype: Any = None) -> Loaded
     Departs: where config.json ties the head to the embedding and lm_head.weight is stored nevertheless, an equal copy
         is dropped and another one is an error, since transformers 4 would tie them and transformers 5 would not.
     """
-    wanted = parameter_dtype(dtype)
-    directory, family, config = _described(path)
+    wanted, directory = parameter_dtype(dtype), Path(path)
+    family, config = described_in(directory)
     params = _read_params(family, config, CheckpointFiles(directory), directory, wanted)
     return LoadedModel(config=config, params=params, family=family, directory=directory)
 
 
-def check_directory(path: str | os.PathLike[str]) -> DecoderConfig:
-    """The shape of a network, once config.json and the names, shapes and formats of all tensors are known to agree.
-
-    Of the weights only the headers of their files are read.
-
-    Raises:
-        InputError: see `load_directory`.
-    """
-    directory, family, config = _described(path)
-    _named_tensors(family, config, CheckpointFiles(directory), directory, None)
-    return config
-
-
-def _described(path: str | os.PathLike[str]) -> tuple[Path, Family, DecoderConfig]:
-    """A directory, and what its config.json says."""
-    directory = Path(path)
+def described_in(directory: Path) -> tuple[Family, DecoderConfig]:
+    """What the config.json of a directory says. Raises InputError."""
     if not os.path.isdir(directory):  # unlike Path.is_dir, False for every path that cannot be one
         raise InputError(
             f"model directory {str(directory)!r} does not exist; needed is a folder with config.json and "
             "model.safetensors: check the path"
         )
-    return directory, *_network(read_json_object(directory / "config.json"), directory / "config.json")
+    return _network(read_json_object(directory / "config.json"), directory / "config.json")
 
 
 def load_container(path: str | os.PathLike[str], *, part: Part = "target", dtype: Any = None) -> LoadedModel:
@@ -124,7 +110,7 @@ def load_container(path: str | os.PathLike[str], *, part: Part = "target", dtype
                 f"{container.path} was packed with scheme {container.scheme!r}, which has no draft; open the target, "
                 "or pack it with cassandra1"
             )
-        family, config = _packed(container)
+        family, config = packed_in(container)
         files = ContainerFiles(container, part)
         params = _read_params(family, config, files, container.path, wanted)
         bytes_read = container.bytes_read
@@ -133,20 +119,8 @@ def load_container(path: str | os.PathLike[str], *, part: Part = "target", dtype
     )
 
 
-def check_container(path: str | os.PathLike[str]) -> DecoderConfig:
-    """`check_directory` of a container; of its tensors only the directory is read.
-
-    Raises:
-        InputError: see `load_container`.
-    """
-    with Container(path) as container:
-        family, config = _packed(container)
-        _named_tensors(family, config, ContainerFiles(container, "target"), container.path, None)
-    return config
-
-
-def _packed(container: Container) -> tuple[Family, DecoderConfig]:
-    """What the config.json of a container says."""
+def packed_in(container: Container) -> tuple[Family, DecoderConfig]:
+    """What the config.json of a container says. Raises InputError."""
     content = container.read_file("config.json")
     if content is None:
         raise InputError(f"{container.path} holds no config.json; pack it together with the weights to open it")
@@ -165,23 +139,14 @@ def _network(raw: dict[str, Any], path: Path) -> tuple[Family, DecoderConfig]:
 def _read_params(
     family: Family, config: DecoderConfig, files: TensorTable, source: Path, wanted: np.dtype | None
 ) -> Params:
-    """The parameters of a network."""
-    stored, found = _named_tensors(family, config, files, source, wanted)
-    params = _read_named(stored, found, files, wanted)
+    """The parameters of a network; a head that is tied to the embedding may be stored beside it."""
     names = running(family).tensors
-    if config.tie_embeddings and names["lm_head"] in files.tensors:
-        _check_tied_head(files, names["lm_head"], names["embed"])
-    return params
-
-
-def _named_tensors(
-    family: Family, config: DecoderConfig, files: TensorTable, source: Path, wanted: np.dtype | None
-) -> tuple[dict[ParameterPath, StoredParameter], dict[ParameterPath, list[str]]]:
-    """The parameters of a network and their tensors; a head that is tied to the embedding may be stored beside it."""
-    names = running(family).tensors
+    head, embedding = names["lm_head"], names["embed"]
     stored = network_parameters(config, names)
-    copies = {names["lm_head"]} if config.tie_embeddings else set()
-    return stored, checked_names(stored, files, source, mixed=wanted is not None, copies=copies)
+    params = read_tensors(stored, files, source, wanted, copies={head} if config.tie_embeddings else set())
+    if config.tie_embeddings and head in files.tensors:
+        _check_tied_head(files, head, embedding)
+    return params
 
 
 def read_tensors(
@@ -189,49 +154,19 @@ def read_tensors(
     files: TensorTable,
     source: Path,
     wanted: np.dtype | None = None,
+    *,
+    copies: set[str] | frozenset[str] = frozenset(),
 ) -> Params:
     """Check that the tensors are those of the parameters, then read them.
 
     Args:
         source: what errors call the checkpoint.
         wanted: dtype of all parameters; None keeps what is stored.
-    Raises:
-        InputError: see `checked_names`.
-    """
-    found = checked_names(stored, files, source, mixed=wanted is not None)
-    return _read_named(stored, found, files, wanted)
-
-
-def checked_names(
-    stored: Mapping[ParameterPath, StoredParameter],
-    files: TensorTable,
-    source: Path,
-    *,
-    mixed: bool = False,
-    copies: set[str] | frozenset[str] = frozenset(),
-) -> dict[ParameterPath, list[str]]:
-    """Tensors of each parameter, once their names, shapes and formats are known to be those of the parameters.
-
-    Args:
-        source: what errors call the checkpoint.
-        mixed: the tensors of one parameter may differ in format.
         copies: tensors that may be there and are not read.
     Raises:
         InputError: a tensor is missing, left over, of another shape or of an unknown number format.
     """
-    found = _stored_names(stored, copies, files, source)
-    for path, names in found.items():
-        _check_form(names, stored[path].tensor_shape, files, mixed=mixed)
-    return found
-
-
-def _read_named(
-    stored: Mapping[ParameterPath, StoredParameter],
-    found: Mapping[ParameterPath, list[str]],
-    files: TensorTable,
-    wanted: np.dtype | None,
-) -> Params:
-    """The parameters of checked tensors."""
+    found = checked_names(stored, copies, files, source, mixed=wanted is not None)
     params: Params = {}
     for path, names in found.items():
         node = params
@@ -259,15 +194,20 @@ def parameter_dtype(dtype: Any) -> np.dtype | None:
     return wanted
 
 
-def _stored_names(
+def checked_names(
     stored: Mapping[ParameterPath, StoredParameter],
     copies: set[str] | frozenset[str],
     files: TensorTable,
     directory: Path,
+    *,
+    mixed: bool = False,
 ) -> dict[ParameterPath, list[str]]:
-    """Place of a parameter -> its tensors, all of them present and no other one left.
+    """Place of a parameter -> its tensors, all of them present and of the right form, and no other one left.
 
     A tensor that nothing here computes with is an error, since without it the network would be another one.
+
+    Args:
+        mixed: the tensors of one parameter may differ in format.
     """
     found: dict[ParameterPath, list[str]] = {}
     for path, parameter in stored.items():
@@ -287,6 +227,8 @@ def _stored_names(
             f"{files.tensors[extra[0]].path} has tensor {extra[0]!r}{more}, which this network does not compute with; "
             "allowed are those that config.json asks for: use a checkpoint whose config.json and weights agree"
         )
+    for path, names in found.items():
+        _check_form(names, stored[path].tensor_shape, files, mixed=mixed)
     return found
 
 

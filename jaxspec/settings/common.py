@@ -14,8 +14,11 @@ from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, NetworkScheme
 __all__ = ["NO_STOP", "OWN_STOP", "CommonConfig"]
 
 
-#: Names of `stop` that are no tokens: the model's own tokens that end a text, and none at all.
-OWN_STOP, NO_STOP = "eos", "none"
+#: Stands among stop tokens for the model's own ones that end a text.
+OWN_STOP = "eos"
+
+#: Stands for no stop token at all.
+NO_STOP = "none"
 
 
 def _check_prompts(prompts: int | str) -> None:

@@ -12,7 +12,7 @@ from jaxspec.speculate.engine import Decoded, autoregressive_tree, decode, decod
 from jaxspec.speculate.expansion import TreeLimits, chain_limits, tree_limits
 from jaxspec.speculate.growing_tree import GrowingTree
 from jaxspec.speculate.keys import Purpose, draw_keys
-from jaxspec.speculate.measured_ranks import measure_ranks
+from jaxspec.speculate.measured_ranks import measure_ranks, record_ranks
 from jaxspec.speculate.proof import (
     continuation_length,
     continue_texts,
@@ -20,7 +20,6 @@ from jaxspec.speculate.proof import (
     decode_chains,
     decode_prompts,
     predict_cycles,
-    record_ranks,
 )
 from jaxspec.speculate.rules import acceptance_probability, residual_distribution
 from jaxspec.speculate.sampling import GREEDY, SAMPLING, Decoding, token_distribution

@@ -8,11 +8,13 @@ draft's likeliest tokens.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxspec.checks import check_count, check_draft_vocabulary, check_lengths, check_network, check_tokens
@@ -20,10 +22,11 @@ from jaxspec.compress.kv import round_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
 from jaxspec.models.kv_cache import take_slots
-from jaxspec.speculate.drafts.interface import Committed, Draft, Level, Root
+from jaxspec.speculate.chunks import prompt_chunks
+from jaxspec.speculate.drafts.interface import Committed, Draft, Level, ReadyDraft, Root
 from jaxspec.trees.rank_traces import ENDED, UNKNOWN, RankTraces
 
-__all__ = ["measure_ranks", "rank_of"]
+__all__ = ["measure_ranks", "rank_of", "record_ranks"]
 
 
 def rank_of(logits: Float[Array, "*b vocab"], token: Int[Array, "*b"]) -> Int[Array, "*b"]:
@@ -84,6 +87,38 @@ def measure_ranks(
         lengths=lengths,
         generated=generated,
     )
+
+
+def record_ranks(
+    target: Params,
+    config: DecoderConfig,
+    draft: ReadyDraft,
+    texts: np.ndarray,
+    *,
+    prompt_tokens: int,
+    depth: int,
+    lengths: np.ndarray | None = None,
+    generated: np.ndarray | None = None,
+    advance: Callable[[], None] = lambda: None,
+) -> RankTraces:
+    """`measure_ranks` over all texts, of which there is one or more, chunk by chunk."""
+    check_tokens("texts", texts, vocab_size=config.vocab_size)
+    parts = []
+    for chunk in prompt_chunks(texts):
+        traces = measure_ranks(
+            target,
+            draft.params,
+            chunk.prompts,
+            draft=draft.draft,
+            config=config,
+            prompt_tokens=prompt_tokens,
+            depth=depth,
+            lengths=None if lengths is None else chunk.of(lengths),
+            generated=None if generated is None else chunk.of(generated),
+        )
+        parts.append(jax.tree.map(lambda x, count=chunk.real: np.asarray(x)[:count], traces))
+        advance()
+    return jax.tree.map(lambda *x: jnp.asarray(np.concatenate(x)), *parts)
 
 
 @partial(jax.jit, static_argnames=("draft", "config", "prompt_tokens", "depth"))

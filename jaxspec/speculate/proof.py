@@ -23,11 +23,9 @@ from jaxspec.speculate.drafts.interface import ReadyDraft
 from jaxspec.speculate.engine import autoregressive_tree, decode
 from jaxspec.speculate.expansion import TreeLimits, chain_limits
 from jaxspec.speculate.growing_tree import GrowingTree
-from jaxspec.speculate.measured_ranks import measure_ranks
 from jaxspec.speculate.ragged import ends_of, flush_right, generated_tokens
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.trees.public_trees import chain_tree
-from jaxspec.trees.rank_traces import RankTraces
 from jaxspec.trees.topology import Tree
 
 __all__ = [
@@ -39,7 +37,6 @@ __all__ = [
     "decode_chains",
     "decode_prompts",
     "predict_cycles",
-    "record_ranks",
 ]
 
 #: Static width of every verification of a chain: whatever is drafted, and for autoregressive decoding too.
@@ -175,38 +172,6 @@ def continue_texts(
         stop=stop,
         advance=advance,
     )
-
-
-def record_ranks(
-    target: Params,
-    config: DecoderConfig,
-    draft: ReadyDraft,
-    texts: np.ndarray,
-    *,
-    prompt_tokens: int,
-    depth: int,
-    lengths: np.ndarray | None = None,
-    generated: np.ndarray | None = None,
-    advance: Callable[[], None] = _nothing,
-) -> RankTraces:
-    """`measure_ranks` over all texts, of which there is one or more, chunk by chunk."""
-    check_tokens("texts", texts, vocab_size=config.vocab_size)
-    parts = []
-    for chunk in prompt_chunks(texts):
-        traces = measure_ranks(
-            target,
-            draft.params,
-            chunk.prompts,
-            draft=draft.draft,
-            config=config,
-            prompt_tokens=prompt_tokens,
-            depth=depth,
-            lengths=None if lengths is None else chunk.of(lengths),
-            generated=None if generated is None else chunk.of(generated),
-        )
-        parts.append(jax.tree.map(lambda x, count=chunk.real: np.asarray(x)[:count], traces))
-        advance()
-    return jax.tree.map(lambda *x: jnp.asarray(np.concatenate(x)), *parts)
 
 
 @partial(jax.jit, static_argnames=("config", "first"))

@@ -20,7 +20,8 @@ from jaxspec.settings import knob_values
 from jaxspec.speculate.drafts import ReadyDraft, check_draft, make_draft
 from jaxspec.speculate.engine import autoregressive_tree
 from jaxspec.speculate.expansion import TreeLimits, tree_limits
-from jaxspec.speculate.proof import continuation_length, decode_prompts, record_ranks
+from jaxspec.speculate.measured_ranks import record_ranks
+from jaxspec.speculate.proof import continuation_length, decode_prompts
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.studies.measured.checking import CheckedInputs, check_inputs
 from jaxspec.studies.measured.hard_drafts import HardDrafts

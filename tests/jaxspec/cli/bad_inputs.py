@@ -241,7 +241,9 @@ FILES = [
     Row("tree --prompts .", "prompts '.' is neither a whole number nor a file"),
     Row("tree --prompts " + "x" * 3000, "is neither a whole number nor a file"),
     Row("evaluate --prompts p.jsonl", "line 1 is no JSON", {"p.jsonl": "hello\n"}),
-    Row("evaluate --prompts p.jsonl", "no chat template", {"p.jsonl": '{"prompt": [{"role": "user", "content": "a"}]}'}),
+    Row(
+        "evaluate --prompts p.jsonl", "no chat template", {"p.jsonl": '{"prompt": [{"role": "user", "content": "a"}]}'}
+    ),
     Row("evaluate --prompts p.txt", "is empty", {"p.txt": ""}),
     Row("tune --stop 256", "stop '256' is no token of 'embedded'"),
     Row("tune --stop eos", "neither generation_config.json nor config.json"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,6 +43,11 @@ def _device(path: Path) -> None:
     path.write_bytes((ROOT / "hwmodels" / "catalog" / "devices" / "rtx-4090.toml").read_bytes())
 
 
+def _tuned(path: Path) -> None:
+    knobs = {"weight_prune": 0.4, "weight_cut_bits": 4, "kv_prune": 0.0, "kv_cut_bits": 4, "draft_length": 5}
+    path.write_text(json.dumps([{"configurations": {"tuned": {"knobs": knobs}}}]), encoding="utf-8")
+
+
 def stand_ins() -> dict[str, Callable[[Path], object]]:
     """How each file that a documented command names is made."""
     return {
@@ -57,6 +63,6 @@ def stand_ins() -> dict[str, Callable[[Path], object]]:
         "my.toml": _device,
         "my-chip.toml": _device,
         "run.toml": _written("batch = 2\n"),
-        "runs/tune-0123456789ab/result.json": _written("[]"),
-        "runs/tune-.../result.json": _written("[]"),
+        "runs/tune-0123456789ab/result.json": _tuned,
+        "runs/tune-.../result.json": _tuned,
     }

@@ -53,7 +53,9 @@ def stand_ins() -> dict[str, Callable[[Path], object]]:
     return {
         "DIR": _small_network,
         "FILE": _written("A text of some length, again and again.\n" * 500),
-        "docs.jsonl": _written('{"text": "A document of some length, again and again, and so on and so forth."}\n' * 500),
+        "docs.jsonl": _written(
+            '{"text": "A document of some length, again and again, and so on and so forth."}\n' * 500
+        ),
         "prompts.txt": _written("One prompt.\nAnother, which is longer.\n"),
         "config.json": _copied("config.json"),
         "path/to/config.json": _copied("config.json"),

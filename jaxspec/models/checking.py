@@ -39,6 +39,6 @@ def check_container(path: Path) -> DecoderConfig:
 
 
 def _check_tensors(family: Family, config: DecoderConfig, files: TensorTable, source: Path) -> None:
-    names = running(family).tensors
-    copies = {names["lm_head"]} if config.tie_embeddings else set()
-    checked_names(network_parameters(config, names), copies, files, source)
+    row = running(family)
+    copies = {row.tensors["lm_head"]} if config.tie_embeddings else set()
+    checked_names(network_parameters(config, row), copies, files, source)

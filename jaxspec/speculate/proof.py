@@ -16,12 +16,13 @@ from jaxspec.compress.kv import compress_cache, round_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, causal_mask, forward
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
-from jaxspec.speculate.acceptance import TargetText, all_starts, expected_cycles
+from jaxspec.speculate.acceptance import TargetText, all_starts
 from jaxspec.speculate.candidates import CandidateLaw
 from jaxspec.speculate.chunks import gather, prompt_chunks
 from jaxspec.speculate.drafts.interface import ReadyDraft
 from jaxspec.speculate.engine import autoregressive_tree, decode
 from jaxspec.speculate.expansion import TreeLimits, chain_limits
+from jaxspec.speculate.expected_cycles import expected_cycles
 from jaxspec.speculate.growing_tree import GrowingTree
 from jaxspec.speculate.ragged import ends_of, flush_right, generated_tokens
 from jaxspec.speculate.sampling import Decoding
@@ -176,22 +177,23 @@ def continue_texts(
 
 @partial(jax.jit, static_argnames=("config", "first"))
 def _survival(target: Params, draft: Params, tokens, before, knobs: Knobs, decoding: Decoding, *, config, first: int):
-    place = jnp.arange(tokens.shape[1] - 1)
-    mask = causal_mask(*tokens[:, :-1].shape) & (place >= before[:, None])[:, None, :]
+    queries = tokens.shape[1] - 1
+    place = jnp.arange(queries)
     result = forward(
         target,
         config,
         tokens=tokens[:, :-1],
         positions=jnp.maximum(place - before[:, None], 0),
-        mask=mask,
+        mask=causal_mask(tokens.shape[0], queries) & (place >= before[:, None])[:, None, :],
         kv_codec=round_kv,
-        logits_from=first,
+        logits_from=queries,
     )
     return all_starts(
         draft,
         config,
-        TargetText(tokens=tokens, logits=result.logits, before=before),
+        TargetText(tokens=tokens, hidden=result.hidden[:, first:], before=before),
         compress_cache(result.cache, knobs),
+        target=target,
         block=MAX_DRAFT_LENGTH,
         decoding=decoding,
     )

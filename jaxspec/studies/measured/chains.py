@@ -9,6 +9,7 @@ from typing import Any
 from jaxspec.compress.knob_files import knobs_to_json
 from jaxspec.compress.knobs import Knobs
 from jaxspec.files import to_json
+from jaxspec.models.config import DecoderConfig
 from jaxspec.runs.stages import Arrays
 from jaxspec.speculate.proof import continue_texts, decode_chains, predict_cycles
 from jaxspec.speculate.sampling import Decoding
@@ -70,7 +71,7 @@ class ChainDecoding:
                     advance=bar.advance,
                 )
 
-        return work.stages.run(f"decoded/{way_of(decoding)}-{_digest(knobs)}", compute)
+        return work.stages.run(f"decoded/{way_of(decoding)}-{_digest(knobs, setup.config)}", compute)
 
     def predicted(self, knobs: Knobs, what: str) -> Arrays:
         """Cycles of the held-out prompts, expected without decoding them."""
@@ -97,9 +98,10 @@ class ChainDecoding:
                     advance=bar.advance,
                 )
 
-        return work.stages.run(f"predicted/{way_of(setup.decoding)}-{_digest(knobs)}", compute)
+        return work.stages.run(f"predicted/{way_of(setup.decoding)}-{_digest(knobs, setup.config)}", compute)
 
 
-def _digest(knobs: Knobs) -> str:
+def _digest(knobs: Knobs, network: DecoderConfig) -> str:
     """Name of a stage by its knobs and the form in which it is stored."""
-    return hashlib.sha256(to_json([_FORM, knobs_to_json(knobs)]).encode()).hexdigest()[:12]
+    named = [_FORM, knobs_to_json(knobs, network.matrix_kinds)]
+    return hashlib.sha256(to_json(named).encode()).hexdigest()[:12]

@@ -11,6 +11,7 @@ from jaxspec.compress.schemes import Scheme, find_scheme
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.embedded import load_model
+from jaxspec.models.stored import as_computed
 from jaxspec.settings import CommonConfig
 from jaxspec.speculate.ragged import padded
 from jaxspec.speculate.sampling import Decoding
@@ -24,7 +25,8 @@ class Setup:
     """A network with its text, ready to be measured.
 
     Attributes:
-        params: the target, float32 values of bfloat16 weights.
+        stored: the target's parameters, bfloat16.
+        params: the same to decode with (see `as_computed`).
         prompts: int32 "prompt token", held-out prompts, each followed by zeros up to the longest one's length.
         prompt_lengths: " prompt", tokens of each.
         stop: tokens after which a held-out prompt's decoding ends, rising.
@@ -35,6 +37,7 @@ class Setup:
 
     model_name: str
     config: DecoderConfig
+    stored: Params
     params: Params
     text: TextSplit
     prompts: np.ndarray
@@ -64,6 +67,7 @@ def make_setup(config: CommonConfig, checked: CheckedInputs | None = None) -> Se
         notes.append(
             f"the checkpoint stores {', '.join(sorted(dtypes))}; target and draft are its values rounded to bfloat16"
         )
+    stored = target_params(loaded.params)
     prompts, lengths = padded(checked.prompts)
     calibration = windows(
         text.calibration, config.calibration_prompts, window, config.seed, document_starts=text.calibration_starts
@@ -72,7 +76,8 @@ def make_setup(config: CommonConfig, checked: CheckedInputs | None = None) -> Se
     return Setup(
         model_name=config.model,
         config=loaded.config,
-        params=target_params(loaded.params),
+        stored=stored,
+        params=as_computed(stored),
         text=text,
         prompts=prompts,
         prompt_lengths=lengths,

@@ -59,6 +59,7 @@ def tree_results(stages: TreeStages) -> list[TreeResult]:
 def _of_device(stages: TreeStages, device: str, curve: AATBySize) -> dict[str, Any]:
     """Fields of a device's result beside its head and what all devices share."""
     config, work = stages.config, stages.work
+    kinds = work.setup.config.matrix_kinds
     priced = _priced(stages, device)
     times = price_growth(
         work.pricings[device], stages.growth, footprint=stages.widths, contexts=stages.contexts, draft=priced
@@ -77,7 +78,7 @@ def _of_device(stages: TreeStages, device: str, curve: AATBySize) -> dict[str, A
         chosen=why,
     )
     return {
-        "draft": draft_part(config.draft, stages.other, stages.knobs, priced, stages.widths),
+        "draft": draft_part(config.draft, stages.other, stages.knobs, kinds, priced, stages.widths),
         "scheme": config.scheme if stages.knobs is not None else None,  # others leave the target uncompressed
         "search": SearchSettings(name=config.search, nodes=given(config.nodes), depth=given(config.depth)),
         "pays": predicted(pays),

@@ -92,13 +92,12 @@ def configuration(
     """
     length = knobs.draft_length
     tokens, cycles = counts["generated"].astype(float), counts["cycles"].astype(float)
-    expected_tokens = expected["cycles"] + expected["survival"].sum(axis=1)
-    compared = compare_cycles(tokens, cycles, expected_tokens, expected["cycles"])
+    compared = compare_cycles(tokens, cycles, expected["generated"], expected["cycles"])
     priced = priced_cycle(pricing, measurement, length)
     times = priced["cycle"]
     per_token_s = times.total_s.known / compared.counted
     chosen = lambda name, value: predicted(value) if name in choices else given(value)
-    rates: dict[str, Any] = acceptance_rates(counts["accepted_at"], counts["cycles"], length)
+    rates: dict[str, Any] = acceptance_rates(counts["accepted_at"], counts["ended_at"], counts["cycles"], length)
     read = measurement.footprint
     return Configuration(
         speedup_vs_bf16_ar=predicted(times.ar_bf16_s.known / per_token_s),

@@ -14,7 +14,7 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from jaxspec.formats.patterns import format_of, from_bits, to_bits
 from jaxspec.models.dots import dot_rows

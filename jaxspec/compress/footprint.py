@@ -17,7 +17,7 @@ from hwmodels.numerics.scalars import Number
 from jaxspec.compress.rematerialised import found_once
 from jaxspec.formats.patterns import BFLOAT16
 from jaxspec.formats.unary import mean_code_length, weighted_counts
-from jaxspec.models.config import MATRIX_KINDS
+from jaxspec.models.config import kinds_of
 
 #: How the exponents of pruned values are stored: as they are (Cassandra, V-A: "without any further transformation"), or
 #: unary-coded with a codebook of their own.
@@ -110,7 +110,7 @@ def measured_footprint(weights: Mapping[str, BitsPerValue], kv: BitsPerValue) ->
 
 def by_kind(bits: dict[str, Float[Array, " layer"]]) -> Float[Array, "layer kind"]:
     """Bits of a network's own matrices as one array."""
-    return jnp.stack([jnp.asarray(bits[kind]) for kind in MATRIX_KINDS], axis=-1)
+    return jnp.stack([jnp.asarray(bits[kind]) for kind in kinds_of(bits)], axis=-1)
 
 
 def mean_draft_bits(footprint: Footprint) -> Float[Array, ""]:

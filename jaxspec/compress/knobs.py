@@ -13,7 +13,7 @@ from flax import struct
 from jaxtyping import Array, Float
 
 from jaxspec.errors import InputError
-from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
+from jaxspec.models.config import DecoderConfig
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH, KnobSpec
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _CERTAIN = 10.0
 
 def knob_shape(spec: KnobSpec, config: DecoderConfig) -> tuple[int, ...]:
     """Shape of a knob's array for a network."""
-    return (config.num_layers, len(MATRIX_KINDS)) if spec.per == "matrix" else (config.num_layers,)
+    return (config.num_layers, len(config.matrix_kinds)) if spec.per == "matrix" else (config.num_layers,)
 
 
 def check_range(spec: KnobSpec, value: Any) -> None:

@@ -6,6 +6,7 @@ writes for tokens not yet verified stays at compute precision and is overwritten
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -14,7 +15,7 @@ from flax import struct
 from jaxtyping import Array, Float, Int
 
 from jaxspec.compress.knobs import Knobs
-from jaxspec.compress.schemes.interface import Scheme
+from jaxspec.compress.schemes.interface import CompressedKV, Scheme
 from jaxspec.models.kv_cache import KVCache
 
 
@@ -29,20 +30,30 @@ class PreparedKV:
 
     Attributes:
         rows: the scheme's own; leaves are "layer part batch slot ...".
+        position: as in `KVCache`.
     """
 
     rows: Any
     num_kv_heads: int = struct.field(pytree_node=False)
+    position: Int[Array, "layer batch slot"] | None = None
 
-    def in_layer(self, windows: Int[Array, " batch"]) -> Any:
-        """Rows of some of the sequences, in a loop that has taken one layer; leaves are "part batch slot ..."."""
-        return jax.tree.map(lambda x: jnp.take(x, windows, axis=1), self.rows)
+    def in_layer(self, windows: Int[Array, " batch"]) -> PreparedKV:
+        """Some of the sequences, in a loop that has taken one layer; leaves are "part batch slot ..."."""
+        return dataclasses.replace(
+            self,
+            rows=jax.tree.map(lambda x: jnp.take(x, windows, axis=1), self.rows),
+            position=jax.tree.map(lambda x: jnp.take(x, windows, axis=0), self.position),
+        )
+
+    def read(self, compressed: CompressedKV) -> KVCache:
+        """The cache of one layer, of these tokens, in which their rows are these."""
+        return as_cache(compressed.rows, self.num_kv_heads, self.position)
 
 
 def prepare_kv(scheme: Scheme, cache: KVCache) -> PreparedKV:
     """Prepare the target's KV of calibration text (values already representable in bfloat16)."""
     rows = jax.vmap(lambda cache: scheme.prepare_kv(token_rows(cache)))(cache)
-    return PreparedKV(rows=rows, num_kv_heads=cache.key.shape[2])
+    return PreparedKV(rows=rows, num_kv_heads=cache.key.shape[2], position=cache.position)
 
 
 def token_rows(cache: KVCache) -> Float[Array, "part batch slot column"]:
@@ -51,16 +62,18 @@ def token_rows(cache: KVCache) -> Float[Array, "part batch slot column"]:
     return both.reshape(*both.shape[:3], -1)
 
 
-def as_cache(rows: Float[Array, "part batch slot column"], num_kv_heads: int) -> KVCache:
+def as_cache(
+    rows: Float[Array, "part batch slot column"], num_kv_heads: int, position: Int[Array, "batch slot"] | None = None
+) -> KVCache:
     """Inverse of `token_rows`."""
     key, value = rows.reshape(*rows.shape[:3], num_kv_heads, -1)
-    return KVCache(key=key.transpose(0, 2, 3, 1), value=value.transpose(0, 2, 1, 3))
+    return KVCache(key=key.transpose(0, 2, 3, 1), value=value.transpose(0, 2, 1, 3), position=position)
 
 
 def compress_cache(cache: KVCache, knobs: Knobs) -> KVCache:
     """All layers' KV seen for the first time, inside a decoding loop, as the hard draft reads it."""
 
     def one(cache: KVCache, values: dict[str, Array]) -> KVCache:
-        return as_cache(knobs.scheme.encode_kv(token_rows(cache), values), cache.key.shape[1])
+        return as_cache(knobs.scheme.encode_kv(token_rows(cache), values), cache.key.shape[1], cache.position)
 
     return jax.vmap(one)(cache, knobs.values)

@@ -43,6 +43,7 @@ class TargetEnds(NamedTuple):
     embed: Float[Array, "vocab hidden"]
     final_norm: Float[Array, " hidden"]
     lm_head: Float[Array, "vocab hidden"]
+    final_norm_bias: Float[Array, " hidden"] | None = None
 
 
 class HeadResult(NamedTuple):
@@ -66,13 +67,18 @@ class DraftHead(nnx.Module):
 
 
 def check_head_config(config: DecoderConfig) -> None:
-    """A head has one layer.
+    """A head has one layer, which sees the whole text and rotates its queries and keys.
 
     Raises:
-        NotImplementedError: another number of layers.
+        NotImplementedError: another number of layers, a window, or positions that are learned.
     """
     if config.num_layers != 1:
         raise NotImplementedError(f"a draft head of {config.num_layers} layers is not modelled; allowed is 1")
+    if config.windowed or config.ropes == (None,):
+        what = "with a window" if config.windowed else "without rotary positions"
+        raise NotImplementedError(
+            f"a draft head {what} is not modelled; allowed is full attention with rotary positions"
+        )
 
 
 def init_head_params(config: DecoderConfig, key: Array) -> Params:
@@ -92,7 +98,7 @@ def abstract_head_params(config: DecoderConfig) -> Params:
 def target_ends(params: Params, config: DecoderConfig) -> TargetEnds:
     """The parts of a target's parameters that its head uses."""
     head = params["embed"] if config.tie_embeddings else params["lm_head"]
-    return TargetEnds(embed=params["embed"], final_norm=params["final_norm"], lm_head=head)
+    return TargetEnds(params["embed"], params["final_norm"], head, params.get("final_norm_bias"))
 
 
 def head_forward(
@@ -145,4 +151,4 @@ def head_logits(
     """What the target would say after a token with this hidden state."""
     # A tied head is in `lm_head` already, whatever the head's own shape says of ties.
     untied = dataclasses.replace(config, tie_embeddings=False)
-    return unembed(hidden, {"final_norm": ends.final_norm, "lm_head": ends.lm_head}, untied, dot_dtype)
+    return unembed(hidden, ends._asdict(), untied, dot_dtype)

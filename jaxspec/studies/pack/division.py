@@ -17,7 +17,7 @@ from jaxspec.compress.selection import keep_best, num_pruned, wanda_score
 from jaxspec.compress.weights import sum_of_squares
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Selection, TensorForm
-from jaxspec.models.config import INPUT_OF, MATRIX_KINDS
+from jaxspec.models.config import INPUT_OF
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.families import running
 from jaxspec.models.hf_load import LoadedModel
@@ -74,27 +74,36 @@ def _keep(values: jax.Array, norms: jax.Array, kept_per_row: jax.Array) -> jax.A
     return keep_best(wanda_score(values, norms), kept_per_row)
 
 
-def matrix_names(model: LoadedModel) -> dict[str, tuple[int, str]]:
-    """Tensor name -> layer and kind, of every matrix of a network."""
-    stored = layer_parameters(model.config, running(model.family).tensors)
-    return {
-        stored["layers", kind].tensor.format(layer=layer): (layer, kind)
-        for kind in MATRIX_KINDS
-        for layer in range(model.config.num_layers)
-    }
+def matrix_names(model: LoadedModel) -> dict[str, tuple[int, tuple[str, ...]]]:
+    """Tensor name -> layer and kinds, of every tensor that holds matrices of a network: one, or several of one input."""
+    stored = layer_parameters(model.config, running(model.family))
+    found: dict[str, tuple[int, tuple[str, ...]]] = {}
+    for kind in model.config.matrix_kinds:
+        for layer in range(model.config.num_layers):
+            name = stored["layers", kind].tensor.format(layer=layer)
+            found[name] = (layer, (*found.get(name, (layer, ()))[1], kind))
+    return found
 
 
 def named_knobs(model: LoadedModel, knobs: Knobs) -> dict[str, tuple[float, int]]:
-    """Pruning ratio and whole cut bits of each matrix by its tensor's name."""
-    prune, cut = (
-        np.asarray(knobs.values["weight_prune"]),
-        np.round(np.asarray(knobs.values["weight_cut_bits"])).astype(int),
-    )
-    place = {kind: index for index, kind in enumerate(MATRIX_KINDS)}
-    return {
-        name: (float(prune[layer, place[kind]]), int(cut[layer, place[kind]]))
-        for name, (layer, kind) in matrix_names(model).items()
-    }
+    """Pruning ratio and whole cut bits of each matrix by its tensor's name.
+
+    Raises:
+        InputError: different ones for matrices that one tensor holds.
+    """
+    prune = np.asarray(knobs.values["weight_prune"])
+    cut = np.round(np.asarray(knobs.values["weight_cut_bits"])).astype(int)
+    place = {kind: index for index, kind in enumerate(model.config.matrix_kinds)}
+    named: dict[str, tuple[float, int]] = {}
+    for name, (layer, kinds) in matrix_names(model).items():
+        values = {(float(prune[layer, place[kind]]), int(cut[layer, place[kind]])) for kind in kinds}
+        if len(values) > 1:
+            raise InputError(
+                f"knobs of {' and '.join(kinds)} in layer {layer} differ, but tensor {name!r} holds them all and is divided by "
+                "one rule: give them one value"
+            )
+        named[name] = values.pop()
+    return named
 
 
 def measured_norms(
@@ -121,8 +130,8 @@ def measured_norms(
         found = _squares(params, jnp.asarray(tokens[first : first + _WINDOWS_PER_PASS]), config=model.config)
         squares = {group: squares.get(group, 0) + np.asarray(found[group], np.float64) for group in found}
     return {
-        name: np.sqrt(squares[INPUT_OF[kind]][layer]).astype(np.float32)
-        for name, (layer, kind) in matrix_names(model).items()
+        name: np.sqrt(squares[INPUT_OF[kinds[0]]][layer]).astype(np.float32)
+        for name, (layer, kinds) in matrix_names(model).items()
     }
 
 

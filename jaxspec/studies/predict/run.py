@@ -23,7 +23,7 @@ from jaxspec.results.network_results import PricedNumber
 from jaxspec.runs.inputs import input_digests
 from jaxspec.settings import build_config, expect, knob_values
 from jaxspec.studies.kernel_notes import kernel_notes
-from jaxspec.studies.measured.setup import resolve_pricing
+from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.predict.config import PredictConfig
 from jaxspec.studies.predict.result import (
     BatchRow,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import CommonConfig, build_config, expect
 from jaxspec.studies.kernel_notes import kernel_notes
-from jaxspec.studies.measured.setup import resolve_pricing
+from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.sweep.axes import axis_values, check_numbers, number_rules
 from jaxspec.studies.sweep.config import SweepConfig
 from jaxspec.studies.sweep.figures import pareto_figure
@@ -63,13 +64,22 @@ def sweep(
         InputError: an unknown name, or a directory that belongs to another sweep.
     """
 
+    planned = cache(lambda: _plan(config))
+
     def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], dict[str, Any]]:
-        plan = _plan(config)
-        return lambda: _run(config, plan, directory.path, directory.inputs, reporter).plain()
+        return lambda: _run(config, planned(), directory.path, directory.inputs, reporter).plain()
 
     expect(SweepConfig, config)
     found, directory = carry_out(
-        "sweep", config, prepare, out=out, force=force, reporter=reporter, contents=("sweep.parquet",), resumes=False
+        "sweep",
+        config,
+        prepare,
+        check=planned,
+        out=out,
+        force=force,
+        reporter=reporter,
+        contents=("sweep.parquet",),
+        resumes=False,
     )
     read_sweep(directory.path)  # a finished one may be damaged since
     return SweepResult.from_plain(found)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from hwmodels.catalog.huggingface import Running
 from hwmodels.catalog.huggingface.tensor_names import LLAMA_TENSORS
 from jaxspec.errors import InputError
 from jaxspec.models import decoder
@@ -123,7 +124,7 @@ def test_a_mixed_network_is_stored_and_read(tmp_path):
         "choice_bias": "model.layers.{layer}.choice.bias",
     }
     params = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), random_params(MIXED))
-    stored = network_parameters(MIXED, names)
+    stored = network_parameters(MIXED, Running("MixedForCausalLM", names))
     tensors = stored_tensors(params, stored)
     np.testing.assert_array_equal(tensors["model.layers.2.choice.1.weight"], params["layers"]["choice"][1, 1])
     np.testing.assert_array_equal(tensors["model.layers.3.mlp.gate_proj.weight"], params["layers"]["gate"][1])

@@ -85,13 +85,13 @@ def block_call(target, *, prompts=PROMPTS, hidden=None, offset=0, block=2, **set
     hidden = np.zeros((len(prompts), 3, 6), np.float32) if hidden is None else hidden
     text, cache = TargetText(prompts, hidden), empty_cache(CONFIG, BATCH, PROMPT - 1)
     options = dict(offset=offset, block=block, decoding=settings_of(settings))
-    return block_pass(target, CONFIG, text, cache, **options)
+    return block_pass(target, CONFIG, text, cache, target=target, **options)
 
 
 def starts_call(target, *, prompts=PROMPTS, hidden=None, block=2, **settings):
     hidden = np.zeros((len(prompts), 3, 6), np.float32) if hidden is None else hidden
     text, cache = TargetText(prompts, hidden), empty_cache(CONFIG, BATCH, PROMPT - 1)
-    return all_starts(target, CONFIG, text, cache, block=block, decoding=settings_of(settings))
+    return all_starts(target, CONFIG, text, cache, target=target, block=block, decoding=settings_of(settings))
 
 
 def changed(row, place, token, dtype=np.int32):

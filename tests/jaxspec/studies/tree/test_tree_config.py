@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from jaxspec.errors import InputError
-from jaxspec.runs.inputs import draft_digests
+from jaxspec.runs.inputs import input_digests
 from jaxspec.settings import build_config
 from jaxspec.studies import TreeConfig, search_tree
 
@@ -33,12 +33,13 @@ def test_a_changed_draft_is_noticed(settings, tmp_path):
     draft = tmp_path / "draft"
     shutil.copytree(settings["model"], draft)
     config = build_config(TreeConfig, settings, {"draft": str(draft)})
-    before = draft_digests(config)
+    of_the_draft = lambda: {key: sha for key, sha in input_digests(config).items() if key.startswith("draft/")}
+    before = of_the_draft()
     assert set(before) == {"draft/config.json", "draft/model.safetensors"}
     data = bytearray((draft / "model.safetensors").read_bytes())
     data[-1] ^= 1
     (draft / "model.safetensors").write_bytes(bytes(data))
-    after = draft_digests(config)
+    after = of_the_draft()
     assert {name for name in before if before[name] != after[name]} == {"draft/model.safetensors"}
 
 

@@ -61,11 +61,11 @@ def make_setup(config: CommonConfig, checked: CheckedInputs | None = None) -> Se
     checked = checked or check_inputs(config)
     text, window = checked.text, window_tokens(config)[0]
     loaded = load_model(config.model)
-    dtypes = {str(np.asarray(leaf).dtype) for leaf in jax.tree.leaves(loaded.params)}
+    dtypes = {str(leaf.dtype) for leaf in jax.tree.leaves(loaded.params)}
     notes = list(checked.notes)
-    if dtypes != {"bfloat16"}:
+    if not dtypes <= {"bfloat16", "float16"}:
         notes.append(
-            f"the checkpoint stores {', '.join(sorted(dtypes))}; target and draft are its values rounded to bfloat16"
+            f"the checkpoint stores {', '.join(sorted(dtypes))}; target and draft are values rounded to bfloat16"
         )
     stored = target_params(loaded.params)
     prompts, lengths = padded(checked.prompts)

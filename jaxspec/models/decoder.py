@@ -6,7 +6,7 @@ prefill, decoding, verification of a chain or a tree and the measurement of acce
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import chex
@@ -18,11 +18,11 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxspec.models.blocks import Attention, FeedForward, StepInput
 from jaxspec.models.blocks.interface import KVCodec
 from jaxspec.models.config import DecoderConfig, LayerRun
-from jaxspec.models.dots import dot_rows
 from jaxspec.models.kv_cache import CachedKV, KVCache
 from jaxspec.models.layer_numbers import layer_numbers, of_layer
 from jaxspec.models.norms import NORMS
 from jaxspec.models.sizes import DecoderSizes
+from jaxspec.models.stored import Stored, dot_stored
 
 #: Nested dictionary of arrays: `embed`, `final_norm`, optionally `lm_head`, and `layers`, whose leaves lead with an axis over
 #: the layers that have them (see `DecoderConfig.layer_parameters`).
@@ -31,9 +31,10 @@ Params = dict[str, Any]
 
 class ForwardResult(NamedTuple):
     """Logits of the step's tokens (from `logits_from` on), the KV it wrote, what the last layer put out for each of its tokens
-    (before the final norm), and (on request) the inputs of every matrix.
+    (before the final norm), and (on request) what was kept of the inputs of every matrix.
 
     `extras` are further facts of each token, as router choices: a pytree with leaves "batch token ...", None of dense networks.
+    `facts` are what a view of the layers told of each; leaves lead with a layer axis.
     """
 
     logits: Float[Array, "batch token vocab"]
@@ -41,6 +42,24 @@ class ForwardResult(NamedTuple):
     hidden: Float[Array, "batch token hidden"]
     activations: dict[str, Array] | None = None
     extras: Any = None
+    facts: Any = None
+
+
+class LayerView(NamedTuple):
+    """How a step reads layers: a function of one layer inside the loop over them, so that what it makes exists once at a time.
+
+    Attributes:
+        read: (stored weights, caches of all sources, inputs) of one layer -> the weights and caches to compute with, and a
+            function that gives facts, called once the layer has run.
+        inputs: of `read`; leaves lead with a layer axis.
+        policy: of `jax.checkpoint`: what the backward pass keeps of a layer beside its input. None: everything.
+    """
+
+    read: Callable[
+        [dict[str, Array], Sequence[Any], Any], tuple[Mapping[str, Array], Sequence[KVCache], Callable[[], Any]]
+    ]
+    inputs: Any = ()
+    policy: Callable[..., bool] | None = None
 
 
 class Layers(nnx.Module):
@@ -101,7 +120,7 @@ class LayerResult(NamedTuple):
 
 def decoder_layer(
     x: Float[Array, "batch token hidden"],
-    weights: dict[str, Array],
+    weights: Mapping[str, Array],
     sizes: DecoderSizes,
     kinds: tuple[Attention, FeedForward],
     step: StepInput,
@@ -140,11 +159,12 @@ def embed(
     Args:
         params: only `embed` and `position_embed` are read.
     """
-    x = params["embed"].astype(dtype)[tokens]
+    x = Stored.of(params["embed"]).take(tokens).values().astype(dtype)
     if config.embedding_scale != 1:
         x = x * config.embedding_scale
     if config.learned_positions is not None:
-        x = x + params["position_embed"].astype(dtype)[positions + config.learned_positions.offset]
+        rows = positions + config.learned_positions.offset
+        x = x + Stored.of(params["position_embed"]).take(rows).values().astype(dtype)
     return x
 
 
@@ -156,9 +176,8 @@ def unembed(
     Args:
         params: only `final_norm` (and its bias) and `lm_head` (tied: `embed`) are read.
     """
-    head = params["embed"] if config.tie_embeddings else params["lm_head"]
     normed = NORMS[config.norm].apply(hidden, params, "final_norm", config.norm_eps)
-    logits = dot_rows(normed, head.astype(hidden.dtype), dot_dtype)
+    logits = dot_stored(normed, params["embed"] if config.tie_embeddings else params["lm_head"], dot_dtype)
     if config.logit_divisor != 1:
         logits = logits / config.logit_divisor
     return logits if config.logit_cap is None else config.logit_cap * jnp.tanh(logits / config.logit_cap)
@@ -175,9 +194,10 @@ def forward(
     kv_codec: KVCodec | None = None,
     dtype: Any = jnp.float32,
     dot_dtype: Any = None,
-    keep_activations: bool = False,
+    keep_activations: Callable[[Array], Array] | None = None,
     logits_from: int = 0,
     frugal: bool = False,
+    view: LayerView | None = None,
     lengths: Int[Array, "batch token"] | None = None,
 ) -> ForwardResult:
     """Run one step over `tokens`, which see the masked slots of all sources and the masked tokens of the step itself.
@@ -190,9 +210,11 @@ def forward(
         sources: earlier KV, any number of caches, each with the slots that each token sees.
         kv_codec: applied to the new keys and values before anyone reads them.
         dtype: of activations. dot_dtype: of the operands of matrix products, `dtype` unless given (see `dot_rows`).
-        keep_activations: also return the input of each matrix group, "layer batch token column", over the layers that have it.
-        logits_from: static; first token of the step whose logits are wanted.
+        keep_activations: also return this function of the input of each matrix group, "batch token column", stacked over the
+            layers that have it. A function that sums over tokens keeps memory small.
+        logits_from: static; first token of the step whose logits are wanted; the number of tokens for none.
         frugal: for training on CPUs: attend sequentially and recompute each layer in the backward pass.
+        view: how layers are read, if not as they are stored.
         lengths: tokens of the text that each token is rotated for, where that matters (dynamic scaling, LongRoPE); None: as
             many as there are up to the token, so that decoding does not depend on how many tokens a step takes.
     Returns:
@@ -204,9 +226,11 @@ def forward(
     x = embed(tokens, positions, params, config, dtype)
     written: list[KVCache] = []
     recorded: dict[str, list[Array]] = {}
+    facts: list[Any] = []
     for run in config.runs:
-        x, (kv, inputs) = _run_layers(x, params["layers"], config, run, step, sources, keep_activations)
+        x, (kv, inputs, told) = _run_layers(x, params["layers"], config, run, step, sources, keep_activations, view)
         written.append(kv)
+        facts.append(told)
         for name, value in inputs.items():
             recorded.setdefault(name, []).append(value)
     join = lambda parts: parts[0] if len(parts) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
@@ -215,6 +239,7 @@ def forward(
         cache=join(written),
         hidden=x,
         activations={name: join(parts) for name, parts in recorded.items()} if keep_activations else None,
+        facts=join(facts),
     )
 
 
@@ -225,29 +250,37 @@ def _run_layers(
     run: LayerRun,
     step: StepInput,
     sources: Sequence[CachedKV],
-    keep_activations: bool,
-) -> tuple[Array, tuple[KVCache, dict[str, Array]]]:
+    keep_activations: Callable[[Array], Array] | None,
+    view: LayerView | None,
+) -> tuple[Array, tuple[KVCache, dict[str, Array], Any]]:
     """Consecutive layers of the same kinds of block, as one loop whose body is compiled once, whatever its length."""
     part = lambda leaf, first: leaf if len(leaf) == run.stop - run.start else leaf[first : first + run.stop - run.start]
-    weights = {
-        name: part(layers[name], parameter.before(run.start))
+    parts = lambda tree, first: jax.tree.map(lambda leaf: part(leaf, first), tree)
+    stored = {
+        name: parts(Stored.of(layers[name]), parameter.before(run.start))
         for name, parameter in config.layer_parameters.items()
         if parameter.in_layer(run.start)
     }
-    caches = jax.tree.map(lambda leaf: part(leaf, run.start), [source.cache for source in sources])
+    caches = parts([source.cache for source in sources], run.start)
+    kinds = (run.attention, run.feed_forward)
 
     masks = [source.mask for source in sources]
     position = step.positions if config.windowed else None
 
     def layer(x, inputs):
-        weights, caches, numbers = inputs
-        kinds = (run.attention, run.feed_forward)
+        stored, caches, numbers, of_view = inputs
+        weights, facts = {name: leaf.values() for name, leaf in stored.items()}, lambda: None
+        if view is not None:
+            weights, caches, facts = view.read(weights, caches, of_view)
         result = decoder_layer(x, weights, config, kinds, of_layer(step, numbers, caches, masks))
-        return result.output, (KVCache(*result.written, position), result.inputs if keep_activations else {})
+        kept = jax.tree.map(keep_activations, result.inputs) if keep_activations else {}
+        return result.output, (KVCache(*result.written, position), kept, facts())
 
+    policy = view.policy if view is not None else None
     # Nothing merges the two passes over a layer in a loop, so the barriers that keep them apart are not needed.
-    body = jax.checkpoint(layer, prevent_cse=False) if step.frugal else layer
-    return jax.lax.scan(body, x, (weights, caches, layer_numbers(config, run.start, run.stop)))
+    body = jax.checkpoint(layer, prevent_cse=False, policy=policy) if step.frugal or policy is not None else layer
+    of_view = parts(view.inputs, run.start) if view is not None else ()
+    return jax.lax.scan(body, x, (stored, caches, layer_numbers(config, run.start, run.stop), of_view))
 
 
 def causal_mask(batch: int, num_tokens: int) -> Bool[Array, "batch token token"]:

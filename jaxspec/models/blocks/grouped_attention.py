@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from functools import partial
 
 from jaxtyping import Array, Float
@@ -76,7 +77,7 @@ class GroupedAttention:
     def apply(
         self,
         normed: Float[Array, "batch token hidden"],
-        weights: dict[str, Array],
+        weights: Mapping[str, Array],
         sizes: DecoderSizes,
         step: StepInput,
     ) -> AttentionResult:

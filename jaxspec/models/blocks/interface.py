@@ -7,7 +7,7 @@ share a parameter's name must give it the same shape.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from jaxtyping import Array, Bool, Float, Int
@@ -88,7 +88,7 @@ class Attention(Block, Protocol):
     def apply(
         self,
         normed: Float[Array, "batch token hidden"],
-        weights: dict[str, Array],
+        weights: Mapping[str, Array],
         sizes: DecoderSizes,
         step: StepInput,
     ) -> AttentionResult:
@@ -102,7 +102,7 @@ class FeedForward(Block, Protocol):
     def apply(
         self,
         normed: Float[Array, "batch token hidden"],
-        weights: dict[str, Array],
+        weights: Mapping[str, Array],
         sizes: DecoderSizes,
         dot_dtype: Any = None,
     ) -> FeedForwardResult:

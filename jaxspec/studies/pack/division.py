@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.selection import keep_best, num_pruned, wanda_score
-from jaxspec.compress.weights import activation_norms
+from jaxspec.compress.weights import sum_of_squares
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Selection, TensorForm
 from jaxspec.models.config import INPUT_OF
@@ -127,9 +127,8 @@ def measured_norms(
     params = target_params(model.params)
     squares: dict[str, np.ndarray] = {}
     for first in range(0, num_windows, _WINDOWS_PER_PASS):
-        norms = _norms(params, jnp.asarray(tokens[first : first + _WINDOWS_PER_PASS]), config=model.config)
-        found = {group: np.square(np.asarray(norm, np.float64)) for group, norm in norms.items()}
-        squares = {group: squares.get(group, 0) + found[group] for group in found}
+        found = _squares(params, jnp.asarray(tokens[first : first + _WINDOWS_PER_PASS]), config=model.config)
+        squares = {group: squares.get(group, 0) + np.asarray(found[group], np.float64) for group in found}
     return {
         name: np.sqrt(squares[INPUT_OF[kinds[0]]][layer]).astype(np.float32)
         for name, (layer, kinds) in matrix_names(model).items()
@@ -137,7 +136,7 @@ def measured_norms(
 
 
 @partial(jax.jit, static_argnames="config")
-def _norms(params, tokens, *, config):
-    result = forward_text(params, config, tokens, keep_activations=True, logits_from=tokens.shape[1] - 1)
+def _squares(params, tokens, *, config):
+    result = forward_text(params, config, tokens, keep_activations=sum_of_squares, logits_from=tokens.shape[1])
     assert result.activations is not None
-    return activation_norms(result.activations)
+    return result.activations

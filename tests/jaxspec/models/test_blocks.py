@@ -91,7 +91,7 @@ def test_each_parameter_is_stacked_over_the_layers_that_have_it():
 def test_a_mixed_network_is_its_layers_one_after_the_other():
     params = random_params(MIXED)
     run = jax.jit(decoder.forward_text, static_argnums=1, static_argnames="keep_activations", compiler_options=QUICKLY)
-    result = run(params, MIXED, TOKENS, keep_activations=True)
+    result = run(params, MIXED, TOKENS, keep_activations=jnp.asarray)
     step = StepInput(jnp.broadcast_to(jnp.arange(4), (2, 4)), causal_mask(2, 4))
     x, place, written = params["embed"][TOKENS], {}, []
     for layer in range(5):

@@ -116,12 +116,6 @@ def check_knobs(knobs: Knobs, config: DecoderConfig) -> None:
         check_range(spec, value)
 
 
-def clip_knobs(knobs: Knobs) -> Knobs:
-    """Each knob moved into its range."""
-    specs = knobs.scheme.knob_specs
-    return knobs.replace_values(**{s.name: jnp.clip(knobs.values[s.name], s.low, s.high) for s in specs})
-
-
 def harden(knobs: Knobs, draft_length: int | None = None) -> Knobs:
     """The hard configuration next to soft knobs: whole numbers where the scheme needs them, one draft length."""
     length = knobs.draft_length if draft_length is None else draft_length

@@ -6,6 +6,7 @@ writes for tokens not yet verified stays at compute precision and is overwritten
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -14,7 +15,7 @@ from flax import struct
 from jaxtyping import Array, Float, Int
 
 from jaxspec.compress.knobs import Knobs
-from jaxspec.compress.schemes.interface import Scheme
+from jaxspec.compress.schemes.interface import CompressedKV, Scheme
 from jaxspec.models.kv_cache import KVCache
 
 
@@ -29,23 +30,30 @@ class PreparedKV:
 
     Attributes:
         rows: the scheme's own; leaves are "layer part batch slot ...".
-        position: as in `KVCache`, with an axis like that of the parts: "layer 1 batch slot"; or None.
+        position: as in `KVCache`.
     """
 
     rows: Any
     num_kv_heads: int = struct.field(pytree_node=False)
-    position: Int[Array, "*layer one batch slot"] | None = None
+    position: Int[Array, "layer batch slot"] | None = None
 
     def in_layer(self, windows: Int[Array, " batch"]) -> PreparedKV:
         """Some of the sequences, in a loop that has taken one layer; leaves are "part batch slot ..."."""
-        return jax.tree.map(lambda x: jnp.take(x, windows, axis=1), self)
+        return dataclasses.replace(
+            self,
+            rows=jax.tree.map(lambda x: jnp.take(x, windows, axis=1), self.rows),
+            position=jax.tree.map(lambda x: jnp.take(x, windows, axis=0), self.position),
+        )
+
+    def read(self, compressed: CompressedKV) -> KVCache:
+        """The cache of one layer, of these tokens, in which their rows are these."""
+        return as_cache(compressed.rows, self.num_kv_heads, self.position)
 
 
 def prepare_kv(scheme: Scheme, cache: KVCache) -> PreparedKV:
     """Prepare the target's KV of calibration text (values already representable in bfloat16)."""
     rows = jax.vmap(lambda cache: scheme.prepare_kv(token_rows(cache)))(cache)
-    position = None if cache.position is None else cache.position[:, None]
-    return PreparedKV(rows=rows, num_kv_heads=cache.key.shape[2], position=position)
+    return PreparedKV(rows=rows, num_kv_heads=cache.key.shape[2], position=cache.position)
 
 
 def token_rows(cache: KVCache) -> Float[Array, "part batch slot column"]:
@@ -66,7 +74,6 @@ def compress_cache(cache: KVCache, knobs: Knobs) -> KVCache:
     """All layers' KV seen for the first time, inside a decoding loop, as the hard draft reads it."""
 
     def one(cache: KVCache, values: dict[str, Array]) -> KVCache:
-        rows = knobs.scheme.encode_kv(token_rows(cache), values)
-        return as_cache(rows, cache.key.shape[1], cache.position)
+        return as_cache(knobs.scheme.encode_kv(token_rows(cache), values), cache.key.shape[1], cache.position)
 
     return jax.vmap(one)(cache, knobs.values)

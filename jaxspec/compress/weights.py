@@ -12,9 +12,9 @@ from jaxtyping import Array, Float, Int
 
 from jaxspec.compress.footprint import measured_footprint
 from jaxspec.compress.knobs import Knobs
-from jaxspec.compress.kv import PreparedKV, as_cache
+from jaxspec.compress.kv import PreparedKV
 from jaxspec.compress.schemes.interface import CompressedMatrix, OwnKnobs, Scheme
-from jaxspec.models.config import INPUT_OF, MATRIX_KINDS, kinds_of
+from jaxspec.models.config import INPUT_OF, kinds_of
 from jaxspec.models.decoder import LayerView, Params
 from jaxspec.models.stored import Stored
 
@@ -45,7 +45,7 @@ def prepare(scheme: Scheme, params: Params, norms: dict[str, Float[Array, "layer
 def hard_draft(params: Params, prepared: Prepared, knobs: Knobs) -> Params:
     """The bit-exact draft, by the knobs' own scheme: the target's parameters with the matrices of the layers replaced."""
     # Only what is new leaves the program: a program copies whatever it returns.
-    stored = {kind: Stored.of(params["layers"][kind]) for kind in kinds_of(prepared)}
+    stored = {kind: Stored.of(params["layers"][kind]) for kind in prepared}
     matrices = _hard_matrices(stored, prepared, knobs.values, scheme=knobs.scheme)
     return params | {"layers": params["layers"] | matrices}
 
@@ -59,7 +59,7 @@ def _hard_matrices(
         kind: jax.lax.map(
             lambda layer: one(*layer), (stored[kind], prepared[kind], knobs_of_matrix(values, scheme, place))
         )
-        for place, kind in enumerate(kinds_of(stored))
+        for place, kind in enumerate(kinds_of(prepared))
     }
 
 
@@ -74,11 +74,11 @@ class _MadeWhereUsed(Mapping[str, Array]):
     Made all together, they would all exist until the backward pass has come back to where they were made.
     """
 
-    def __init__(self, stored: Mapping[str, Array], make: Callable[[str], CompressedMatrix]):
-        self._stored, self._make, self.made = stored, make, {}
+    def __init__(self, stored: Mapping[str, Array], kinds: Sequence[str], make: Callable[[str], CompressedMatrix]):
+        self._stored, self._kinds, self._make, self.made = stored, kinds, make, {}
 
     def __getitem__(self, name: str) -> Array:
-        if name not in MATRIX_KINDS:
+        if name not in self._kinds:
             return self._stored[name]
         if name not in self.made:
             self.made[name] = self._make(name)
@@ -110,23 +110,25 @@ def draft_view(
             hard draft.
         policy: as for `LayerView`.
     """
-    scheme = knobs.scheme
+    scheme, kinds = knobs.scheme, kinds_of(prepared)
 
     def read(stored: dict[str, Array], caches: Sequence[Any], inputs: Any):
-        (known,), (found, values), kinds = caches, inputs, kinds_of(stored)
+        (known,), (found, values) = caches, inputs
 
         def make(kind: str) -> CompressedMatrix:
             given = stored[kind], found[kind], knobs_of_matrix(values, scheme, kinds.index(kind))
             return scheme.hard(*given) if temperature is None else scheme.soft(*given, temperature)
 
-        weights, heard = _MadeWhereUsed(stored, make), known.in_layer(windows)
-        rows = heard.rows
-        cached = scheme.hard_kv(rows, values) if temperature is None else scheme.soft_kv(rows, values, temperature)
-        position = None if heard.position is None else heard.position[0]
+        weights, known = _MadeWhereUsed(stored, kinds, make), known.in_layer(windows)
+        cached = (
+            scheme.hard_kv(known.rows, values)
+            if temperature is None
+            else scheme.soft_kv(known.rows, values, temperature)
+        )
 
         def footprint():
             return measured_footprint({kind: weights.made[kind].bits for kind in kinds}, cached.bits)
 
-        return weights, [as_cache(cached.rows, kv.num_kv_heads, position)], footprint
+        return weights, [known.read(cached)], footprint
 
     return LayerView(read, (prepared, knobs.values), policy)

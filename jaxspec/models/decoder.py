@@ -163,8 +163,9 @@ def embed(
     if config.embedding_scale != 1:
         x = x * config.embedding_scale
     if config.learned_positions is not None:
-        rows = positions + config.learned_positions.offset
-        x = x + Stored.of(params["position_embed"]).take(rows).values().astype(dtype)
+        x = x + Stored.of(params["position_embed"]).take(positions + config.learned_positions.offset).values().astype(
+            dtype
+        )
     return x
 
 
@@ -197,8 +198,8 @@ def forward(
     keep_activations: Callable[[Array], Array] | None = None,
     logits_from: int = 0,
     frugal: bool = False,
-    view: LayerView | None = None,
     lengths: Int[Array, "batch token"] | None = None,
+    view: LayerView | None = None,
 ) -> ForwardResult:
     """Run one step over `tokens`, which see the masked slots of all sources and the masked tokens of the step itself.
 
@@ -214,9 +215,9 @@ def forward(
             layers that have it. A function that sums over tokens keeps memory small.
         logits_from: static; first token of the step whose logits are wanted; the number of tokens for none.
         frugal: for training on CPUs: attend sequentially and recompute each layer in the backward pass.
-        view: how layers are read, if not as they are stored.
         lengths: tokens of the text that each token is rotated for, where that matters (dynamic scaling, LongRoPE); None: as
-            many as there are up to the token, so that decoding does not depend on how many tokens a step takes.
+             many as there are up to the token, so that decoding does not depend on how many tokens a step takes.
+        view: how layers are read, if not as they are stored.
     Returns:
         logits, the KV written by this step (not merged into any source), activations or None.
     """
@@ -268,7 +269,7 @@ def _run_layers(
     position = step.positions if config.windowed else None
 
     def layer(x, inputs):
-        stored, caches, numbers, of_view = inputs
+        stored, caches, of_view, numbers = inputs
         weights, facts = {name: leaf.values() for name, leaf in stored.items()}, lambda: None
         if view is not None:
             weights, caches, facts = view.read(weights, caches, of_view)
@@ -280,7 +281,7 @@ def _run_layers(
     # Nothing merges the two passes over a layer in a loop, so the barriers that keep them apart are not needed.
     body = jax.checkpoint(layer, prevent_cse=False, policy=policy) if step.frugal or policy is not None else layer
     of_view = parts(view.inputs, run.start) if view is not None else ()
-    return jax.lax.scan(body, x, (stored, caches, layer_numbers(config, run.start, run.stop), of_view))
+    return jax.lax.scan(body, x, (stored, caches, of_view, layer_numbers(config, run.start, run.stop)))
 
 
 def causal_mask(batch: int, num_tokens: int) -> Bool[Array, "batch token token"]:

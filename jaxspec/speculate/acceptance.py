@@ -30,10 +30,12 @@ class TargetText(NamedTuple):
         tokens: one more than there are queries; token t + 1 follows query t.
         hidden: what the target's last layer puts out at the last queries; how many there are says where measuring begins. Its
             logits follow from it, and take a hundred times as much memory.
+        before: columns of padding before each text, whose first token is the one behind them; None: there are none.
     """
 
     tokens: Int[Array, "batch token_plus_1"]
     hidden: Float[Array, "batch query hidden"]
+    before: Int[Array, " batch"] | None = None
 
     @property
     def first(self) -> int:
@@ -98,14 +100,15 @@ def block_forward(
     root = jnp.where(place < offset, place, offset + (place - offset) // block * block)
     committed = jnp.arange(slots)[None, :] < first + root[:, None]
     own = (place[None, :] >= root[:, None]) & (place[None, :] <= place[:, None])
+    before = jnp.zeros(batch, place.dtype) if text.before is None else text.before.astype(place.dtype)
     batched = lambda x: jnp.broadcast_to(x, (batch, *x.shape))
     ran = forward(
         draft_params,
         config,
         tokens=text.tokens[:, first:-1],
-        positions=batched(first + place),
+        positions=batched(first + place) - before[:, None],
         mask=batched(own),
-        sources=[CachedKV(draft_cache, batched(committed))],
+        sources=[CachedKV(draft_cache, batched(committed) & (jnp.arange(slots) >= before[:, None])[:, None, :])],
         dtype=text.hidden.dtype,
         logits_from=queries,
         frugal=view is not None and view.policy is not None,
@@ -121,6 +124,7 @@ def block_pass(
     text: TargetText,
     draft_cache: KVCache,
     *,
+    target: Params,
     offset: Int[Array, ""] | int,
     block: int,
     decoding: Decoding = SAMPLING,
@@ -128,9 +132,10 @@ def block_pass(
     """Measure one draft on text, with roots at text.first + offset, text.first + offset + block, ...
 
     Args:
-        draft_params: of the target's shapes, with its final norm and head.
+        draft_params: of the target's shapes.
         text: the draft computes in the type of its hidden states.
         draft_cache: the target's KV of all queries, `text.tokens[:, :-1]`, compressed.
+        target: its parameters, of which only final norm and head are read.
         offset: 0 to block − 1, may be traced.
         block: static, at least 1; deepest draft length measured.
         decoding: how tokens are chosen; see `token_distribution`.
@@ -146,23 +151,23 @@ def block_pass(
     check_traced_count("offset", offset, least=0, most=block - 1)
     check_sampling(decoding)
     ran = block_forward(draft_params, config, text, draft_cache, offset=offset, block=block)
-    return compare_with_target(ran, text, draft_params, config, decoding)
+    return compare_with_target(ran, text, (target, draft_params), config, decoding)
 
 
 def compare_with_target(
-    ran: BlockForward, text: TargetText, params: Params, config: DecoderConfig, decoding: Decoding
+    ran: BlockForward, text: TargetText, ends: tuple[Params, Params], config: DecoderConfig, decoding: Decoding
 ) -> BlockPass:
     """Acceptance of what a draft put out.
 
     Args:
-        params: only final norm and head are read, which draft and target share.
+        ends: parameters of target and draft, of which only final norm and head are read.
     """
     at_places = lambda x: jnp.take(x, ran.place, axis=1)
     agreed = agreement(
         at_places(text.hidden),
         ran.hidden,
         at_places(text.tokens[:, text.first + 1 :]),
-        lambda hidden: unembed(hidden, params, config),
+        (lambda hidden: unembed(hidden, ends[0], config), lambda hidden: unembed(hidden, ends[1], config)),
         vocab_size=config.vocab_size,
         decoding=decoding,
     )
@@ -182,6 +187,7 @@ def all_starts(
     text: TargetText,
     draft_cache: KVCache,
     *,
+    target: Params,
     block: int,
     decoding: Decoding = SAMPLING,
 ) -> Float[Array, "batch start depth"]:
@@ -197,7 +203,7 @@ def all_starts(
     check_count("block", block)
     check_sampling(decoding)
     pad = ((0, 0), (0, 2 * block))
-    text = TargetText(jnp.pad(text.tokens, pad), jnp.pad(text.hidden, (*pad, (0, 0))))
+    text = TargetText(jnp.pad(text.tokens, pad), jnp.pad(text.hidden, (*pad, (0, 0))), text.before)
     draft_cache = pad_cache(draft_cache, 2 * block)
 
     def one(offset):
@@ -206,6 +212,7 @@ def all_starts(
             config,
             text,
             draft_cache,
+            target=target,
             offset=offset,
             block=block,
             decoding=decoding,

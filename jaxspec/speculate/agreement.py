@@ -41,7 +41,7 @@ def agreement(
     target: Float[Array, "*b hidden"],
     draft: Float[Array, "*b hidden"],
     next_token: Int[Array, "*b"],
-    logits_of: Callable[[Array], Array],
+    logits_of: tuple[Callable[[Array], Array], Callable[[Array], Array]],
     *,
     vocab_size: int,
     decoding: Decoding,
@@ -49,13 +49,13 @@ def agreement(
     """Of every place.
 
     Args:
-        logits_of: "... hidden" -> "... vocab", of draft and target alike.
+        logits_of: "... hidden" -> "... vocab", of target and draft.
         decoding: how tokens are chosen; see `token_distribution`.
     """
     places, size = next_token.size, max(1, _LOGITS // vocab_size)
 
     def of_some(target: Array, draft: Array, next_token: Array) -> Agreement:
-        return _of_logits(logits_of(target), logits_of(draft), next_token, decoding)
+        return _of_logits(logits_of[0](target), logits_of[1](draft), next_token, decoding)
 
     if places <= size:
         return of_some(target, draft, next_token)

@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, UInt16
 
 from hwmodels import Footprint
@@ -108,17 +110,26 @@ class Cassandra1(Described):
 
     def expected_footprint(self, knobs: Mapping[str, float]) -> Footprint:
         """Counted on the model's values, pruned by magnitude."""
-        rows = gaussian_patterns()
+        prune = np.array([knobs["weight_prune"], knobs["kv_prune"]], np.float32)
+        cut_bits = np.array([knobs["weight_cut_bits"], knobs["kv_cut_bits"]], np.float32)
+        found = self._of_model(gaussian_patterns(), prune, cut_bits)
+        return uniform(found.draft[0], found.target[0], found.draft[1], found.target[1])
 
-        def count(prune: float, cut_bits: float) -> BitsPerValue:
-            kept = hard_mask(_by_magnitude(rows).log_score, jnp.asarray(prune))
+    # One program, where operation by operation would compile seventy.
+    @partial(jax.jit, static_argnums=0)
+    def _of_model(
+        self,
+        rows: UInt16[Array, "row column"],
+        prune: Float[Array, " case"],
+        cut_bits: Float[Array, " case"],
+    ) -> BitsPerValue:
+        log_score = _by_magnitude(rows).log_score
+
+        def count(prune: Array, cut_bits: Array) -> BitsPerValue:
             # A ratio that prunes no value of these rows prunes some of longer ones.
-            return self._bits(
-                self._counts(rows, kept), rows.size, jnp.asarray(cut_bits, jnp.float32), jnp.asarray(prune > 0)
-            )
+            return self._bits(self._counts(rows, hard_mask(log_score, prune)), rows.size, cut_bits, prune > 0)
 
-        weights = count(knobs["weight_prune"], knobs["weight_cut_bits"])
-        return uniform(*weights, *count(knobs["kv_prune"], knobs["kv_cut_bits"]))
+        return jax.vmap(count)(prune, cut_bits)
 
     def _hard(self, stored: Array, scored: Callable[[Array], _Rows], prune: Array, cut_bits: Array) -> CompressedMatrix:
         cut = jnp.round(cut_bits).astype(jnp.int32)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from jaxspec.compress import Knobs, Scheme, knobs_from_json, uniform_knobs
+from jaxspec.compress import Knobs, Scheme, find_scheme, knobs_from_json, uniform_knobs
 from jaxspec.errors import InputError
 from jaxspec.models.config import DecoderConfig
 from jaxspec.runs.carrying_out import carry_out
@@ -19,6 +19,7 @@ from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies.evaluate.config import EvaluateConfig
 from jaxspec.studies.evaluate.result import EvaluateResult
 from jaxspec.studies.measured.chains import ChainDecoding
+from jaxspec.studies.measured.checking import CheckedInputs, check_inputs
 from jaxspec.studies.measured.comparison import compare_configurations
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.work import begin_work
@@ -54,15 +55,21 @@ def evaluate(
         InputError: bad input; nothing is lost.
     """
 
+    @cache
+    def checked() -> tuple[CheckedInputs, Knobs]:
+        found = check_inputs(config)
+        return found, _given_knobs(config, find_scheme(config.scheme, runs=True), found.network)
+
     def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
-        work = begin_work(config, directory, reporter)
-        drafts = {"given": _given_knobs(config, work.setup.scheme, work.setup.config)}
+        inputs, knobs = checked()
+        work = begin_work(config, directory, reporter, inputs)
+        drafts = {"given": knobs}
         decoding = ChainDecoding(HardDrafts(work, continuation_length(config.output_tokens)))
         compare = partial(compare_configurations, EvaluateResult, decoding, drafts=drafts, hero="given", choices={})
         return lambda: [compare(device).plain() for device in work.pricings]
 
     expect(EvaluateConfig, config)
-    found, directory = carry_out("evaluate", config, prepare, out=out, force=force, reporter=reporter)
+    found, directory = carry_out("evaluate", config, prepare, check=checked, out=out, force=force, reporter=reporter)
     return [EvaluateResult.from_plain(entry) for entry in found], directory
 
 

@@ -30,7 +30,7 @@ def _priced(
     pricing: Pricing, measured: DraftMeasurement, draft_length: Array
 ) -> tuple[Array, dict[str, hwmodels.PricedStep]]:
     """Seconds of a cycle, and the four steps that it and its baselines consist of."""
-    found = hwmodels.price_decoding(
+    found = hwmodels.price_cycle(
         pricing.device,
         pricing.architecture,
         footprint=priced_footprint(measured.footprint),
@@ -38,9 +38,9 @@ def _priced(
         workload=pricing.workload,
         plan=hwmodels.chain_plan(draft_length),
     )
-    draft = jax.tree.map(lambda leaf: leaf[0], found.cycle.draft)  # the only kind of draft step that a chain has
+    draft = jax.tree.map(lambda leaf: leaf[0], found.draft)  # the only kind of draft step that a chain has
     plain = {"ar_bf16": found.baselines.bf16, "ar_stored": found.baselines.stored}
-    return found.cycle.total_s, {"draft": draft, "verify": found.cycle.verify, **plain}
+    return found.total_s, {"draft": draft, "verify": found.verify, **plain}
 
 
 def priced_cycle(pricing: Pricing, measurement: DraftMeasurement, draft_length: int) -> dict[str, Any]:
@@ -92,13 +92,12 @@ def configuration(
     """
     length = knobs.draft_length
     tokens, cycles = counts["generated"].astype(float), counts["cycles"].astype(float)
-    expected_tokens = expected["cycles"] + expected["survival"].sum(axis=1)
-    compared = compare_cycles(tokens, cycles, expected_tokens, expected["cycles"])
+    compared = compare_cycles(tokens, cycles, expected["generated"], expected["cycles"])
     priced = priced_cycle(pricing, measurement, length)
     times = priced["cycle"]
     per_token_s = times.total_s.known / compared.counted
     chosen = lambda name, value: predicted(value) if name in choices else given(value)
-    rates: dict[str, Any] = acceptance_rates(counts["accepted_at"], counts["cycles"], length)
+    rates: dict[str, Any] = acceptance_rates(counts["accepted_at"], counts["ended_at"], counts["cycles"], length)
     read = measurement.footprint
     return Configuration(
         speedup_vs_bf16_ar=predicted(times.ar_bf16_s.known / per_token_s),

@@ -10,6 +10,7 @@ Source: Boosting the Performance of Tree-Based Speculative Decoding of LLMs on F
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from hwmodels import DraftCost
@@ -34,7 +35,7 @@ from jaxspec.studies.tree.parts import (
 from jaxspec.studies.tree.pricing import price_growth
 from jaxspec.studies.tree.report import write_tree_report
 from jaxspec.studies.tree.result import SearchSettings, TreeResult
-from jaxspec.studies.tree.stages import TreeStages, begin_tree
+from jaxspec.studies.tree.stages import TreeStages, begin_tree, check_tree
 from jaxspec.trees.rank_traces import AATBySize, aat_by_size
 
 __all__ = ["search_tree", "tree_results"]
@@ -110,8 +111,10 @@ def search_tree(
         InputError: bad input; nothing is lost.
     """
 
+    checked = cache(lambda: check_tree(config))
+
     def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
-        stages = begin_tree(config, directory, reporter)
+        stages = begin_tree(config, directory, reporter, checked())
 
         def work() -> list[dict[str, Any]]:
             found = [result.plain() for result in tree_results(stages)]
@@ -122,5 +125,5 @@ def search_tree(
         return work
 
     expect(TreeConfig, config)
-    found, directory = carry_out("tree", config, prepare, out=out, force=force, reporter=reporter)
+    found, directory = carry_out("tree", config, prepare, check=checked, out=out, force=force, reporter=reporter)
     return [TreeResult.from_plain(entry) for entry in found], directory

@@ -125,7 +125,7 @@ def measured_slowly(text, target_logits, draft_logits, depth, temperature, greed
 @pytest.mark.parametrize(("greedy", "temperature"), [(False, 0.7), (True, 1.0)])
 @pytest.mark.parametrize("block", [1, 3, 4])
 def test_a_block_pass_is_the_draft_unrolled_token_by_token(
-    jit, draft, texts, run_target, unrolled, block, greedy, temperature
+    jit, target, draft, texts, run_target, unrolled, block, greedy, temperature
 ):
     text, cache = texts[greedy]
     target_logits = run_target(text.tokens[:, :-1])[0][:, FIRST:]
@@ -134,7 +134,9 @@ def test_a_block_pass_is_the_draft_unrolled_token_by_token(
     slow = measured_slowly(text, target_logits, unrolled[greedy], block, temperature, greedy)
     starts = MEASURED // block - (block > 1)
     for offset in range(block):
-        fast = measure(draft, text=text, draft_cache=cache, offset=jnp.asarray(offset), decoding=decoding)
+        fast = measure(
+            draft, text=text, draft_cache=cache, target=target, offset=jnp.asarray(offset), decoding=decoding
+        )
         roots = offset + block * np.arange(starts)
         for name, values in fast._asdict().items():
             assert values.shape == (BATCH, starts, block)
@@ -144,12 +146,12 @@ def test_a_block_pass_is_the_draft_unrolled_token_by_token(
 
 
 @pytest.mark.parametrize("greedy", [False, True])
-def test_all_starts_stand_in_the_order_of_the_text(jit, draft, texts, run_target, unrolled, greedy):
+def test_all_starts_stand_in_the_order_of_the_text(jit, target, draft, texts, run_target, unrolled, greedy):
     text, cache = texts[greedy]
     target_logits = run_target(text.tokens[:, :-1])[0][:, FIRST:]
     block = 3
     measure = jit(partial(all_starts, config=CONFIG, block=block))
-    survival = measure(draft, text=text, draft_cache=cache, decoding=Decoding(greedy, 0.9).for_program())
+    survival = measure(draft, text=text, draft_cache=cache, target=target, decoding=Decoding(greedy, 0.9).for_program())
     slow = measured_slowly(text, target_logits, unrolled[greedy], block, 0.9, greedy)["survival_on_text"]
     valid = MEASURED - block + 1
     np.testing.assert_allclose(survival[:, :valid], slow[:, :valid], rtol=1e-3, atol=1e-5)
@@ -161,7 +163,7 @@ def test_the_targets_own_text_gives_certainty(jit, target, texts):
     text, _ = texts[True]
     exact = jit(lambda: forward_text(target, CONFIG, text.tokens[:, :-1], kv_codec=round_kv).cache)()
     result = jit(partial(block_pass, config=CONFIG, block=3, decoding=GREEDY))(
-        target, text=text, draft_cache=exact, offset=jnp.asarray(1)
+        target, text=text, draft_cache=exact, target=target, offset=jnp.asarray(1)
     )
     np.testing.assert_array_equal(result.survival, 1)
     np.testing.assert_array_equal(result.survival_on_text, 1)
@@ -171,7 +173,7 @@ def test_the_targets_own_text_gives_certainty(jit, target, texts):
 def test_a_text_shorter_than_two_blocks_is_refused(draft, texts):
     text, cache = texts[False]
     with pytest.raises(ValueError, match="14 queries hold no block of 8"):
-        block_pass(draft, CONFIG, text, cache, offset=0, block=8)
+        block_pass(draft, CONFIG, text, cache, target=draft, offset=0, block=8)
 
 
 def test_the_offset_may_change_without_compiling_again(draft, texts):
@@ -181,7 +183,7 @@ def test_the_offset_may_change_without_compiling_again(draft, texts):
     def measure(offset, temperature):
         traces.append(offset)
         decoding = SAMPLING.replace(temperature=temperature)
-        return block_pass(draft, CONFIG, text, cache, offset=offset, block=2, decoding=decoding)
+        return block_pass(draft, CONFIG, text, cache, target=draft, offset=offset, block=2, decoding=decoding)
 
     for offset, temperature in ((0, 1.0), (1, 0.3)):
         measure(jnp.asarray(offset), jnp.asarray(temperature))

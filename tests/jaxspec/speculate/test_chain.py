@@ -163,6 +163,7 @@ def test_predicted_cycles_are_the_counted_ones(jit, target, drafts, decode_greed
             CONFIG,
             TargetText(jnp.asarray(tokens), result.hidden[:, PROMPT - 1 :]),
             compress_cache(result.cache, knobs),
+            target=target,
             block=depth,
             decoding=GREEDILY,
         )

@@ -58,6 +58,7 @@ def exact(jit, networks, small_knobs):
             SMALL,
             TargetText(jnp.asarray(texts), result.hidden[:, len(START) - 1 :]),
             compress_cache(result.cache, small_knobs),
+            target=networks[0],
             block=DRAFT_LENGTH,
             decoding=sampling(TEMPERATURE),
         )

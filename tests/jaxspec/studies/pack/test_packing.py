@@ -22,9 +22,11 @@ from jaxspec.formats.unary import CODEBOOK_ENTRY_BITS
 from jaxspec.models import MATRIX_KINDS, DecoderConfig, save_directory
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.hf_load import load_directory
+from jaxspec.models.stored import as_computed
 from jaxspec.studies.pack import division as division_module
 from jaxspec.studies.pack.division import matrix_names, measured_norms
 from jaxspec.studies.pack.inspection import inspect_file
+from jaxspec.studies.pack.result import PackResult, UnpackResult
 from jaxspec.studies.pack.run import PackConfig, pack_checkpoint, unpack_container
 from jaxspec.text import load_text, windows
 from jaxspec.tune.calibration import target_params
@@ -166,16 +168,20 @@ def test_tensors_of_no_network_are_ranked_by_magnitude_and_embeddings_stay_whole
     with Container(path) as container:
         kept = container.read("block.w", "draft").reshape(21, 33) != 0
     assert set(kept.sum(1)) == {33 - 13}  # round(0.4 * 33) = 13
-    unpack_container(path, tmp_path / "again")
+    unpacked = unpack_container(path, tmp_path / "again")
+    assert UnpackResult.from_plain(unpacked.plain()) == unpacked
     assert (tmp_path / "again/some.safetensors").read_bytes() == (tmp_path / "some.safetensors").read_bytes()
     with pytest.raises(InputError, match=r"config\.json"):
         jaxspec.load(path)
 
 
 def test_inspecting_before_and_after_packing_gives_the_same_entropies(folder, default):
-    before = {entry["name"]: entry["entropy"] for entry in inspect_file(str(folder)).plain()["tensors"]}
-    for path in (packed(folder, scheme="huffman")[1], default[1]):
-        after = {entry["name"]: entry["entropy"] for entry in inspect_file(path).plain()["tensors"]}
+    found = [inspect_file(path) for path in (str(folder), packed(folder, scheme="huffman")[1], default[1])]
+    for result in found:
+        assert PackResult.from_plain(result.plain()) == result  # with its one word of status
+        assert result.plain()["status"] == "measured"
+    before, *others = ({entry.name: entry.entropy for entry in result.tensors} for result in found)
+    for after in others:
         assert after == before
     patterns = load_file(folder / "model.safetensors")["model.embed_tokens.weight"].view(np.uint16)
     counts = np.unique((patterns >> 7) & 0xFF, return_counts=True)[1]

@@ -13,6 +13,7 @@ os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0 --xla_llvm_disable
     else ""
 )
 
+import array_hints
 import jax
 import jaxtyping
 import pytest
@@ -20,6 +21,7 @@ from hypothesis import settings
 from longest_units import LONGEST_S
 
 # Shapes and types of arrays are checked against the annotations, in tests only.
+jaxtyping.jaxtyped = array_hints.jaxtyped
 jaxtyping.install_import_hook(["jaxspec", "hwmodels"], "array_hints.check_arrays")
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")

@@ -127,6 +127,7 @@ def decoding_loop(
         tokens=prompts,
         positions=jnp.broadcast_to(jnp.arange(prompt_length), prompts.shape),
         mask=causal_mask(batch, prompt_length),
+        lengths=jnp.broadcast_to(lengths[:, None], prompts.shape),
     )
     numbers = limits.numbers if growing is None else growing.numbers
     memory = None if draft is None else draft.empty(draft_params, batch, slots, numbers)

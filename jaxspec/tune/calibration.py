@@ -53,9 +53,15 @@ class Calibration:
 
 
 def target_params(stored: Params) -> Params:
-    """Stored parameters in bfloat16: the target that everything is compared with. What is stored so is not copied."""
+    """Stored parameters in 16 bits: the target that everything is compared with. What is stored so is not copied, wider values
+    are rounded to bfloat16."""
     is_stack = lambda leaf: isinstance(leaf, Streamed)
-    rounded = lambda leaf: leaf.astype(jnp.bfloat16) if is_stack(leaf) else jnp.asarray(leaf, jnp.bfloat16)
+
+    def rounded(leaf: Any) -> Any:
+        if leaf.dtype == jnp.float16:
+            return leaf
+        return leaf.astype(jnp.bfloat16) if is_stack(leaf) else jnp.asarray(leaf, jnp.bfloat16)
+
     return as_stored(jax.tree.map(rounded, stored, is_leaf=is_stack))
 
 

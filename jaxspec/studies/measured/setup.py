@@ -63,9 +63,9 @@ def make_setup(config: CommonConfig, checked: CheckedInputs | None = None, *, st
     loaded = load_model(config.model, stream=stream)
     dtypes = stored_dtypes(loaded.params)
     notes = list(checked.notes)
-    if dtypes != {"bfloat16"}:
+    if not dtypes <= {"bfloat16", "float16"}:
         notes.append(
-            f"the checkpoint stores {', '.join(sorted(dtypes))}; target and draft are its values rounded to bfloat16"
+            f"the checkpoint stores {', '.join(sorted(dtypes))}; target and draft are values rounded to bfloat16"
         )
     stored = target_params(loaded.params)
     prompts, lengths = padded(checked.prompts)

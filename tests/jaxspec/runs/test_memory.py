@@ -20,9 +20,9 @@ def test_memory_that_runs_out_is_one_line(allocate):
 
 
 def test_only_what_the_command_has_is_advised():
-    with pytest.raises(InputError, match=r"\); use fewer --prompt-tokens or a device with more memory$"):
-        with told_in_one_line(PredictConfig()):
-            raise MemoryError("none")
+    only = pytest.raises(InputError, match=r"\); use fewer --prompt-tokens or a device with more memory$")
+    with only, told_in_one_line(PredictConfig()):
+        raise MemoryError("none")
     with pytest.raises(InputError, match=r"use fewer --calibration-prompts"), told_in_one_line(TuneConfig(stream=True)):
         raise MemoryError
 

@@ -6,7 +6,6 @@ tell each other. Sums over split channels are taken in another order than on one
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import jax
@@ -19,7 +18,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.stored import Stored
 from jaxspec.models.streamed import Streamed
 
-__all__ = ["AXES", "make_mesh", "on_mesh", "split_rows"]
+__all__ = ["AXES", "make_mesh", "mesh_of", "on_mesh", "split_inside", "split_rows"]
 
 #: Texts are split over the first axis, matrices over the second.
 AXES = ("data", "tensor")
@@ -57,6 +56,9 @@ def _split(path: tuple[Any, ...], shape: tuple[int, ...], config: DecoderConfig,
             and (attends or name in ("gate", "up", "down"))
         ):
             return PartitionSpec(*("tensor" if place == axis else None for place in range(3)))
+    if names[0] == "embed" and not config.tie_embeddings and shape[1] % tensor == 0:
+        # Hidden states then begin split by channel, and XLA keeps them so between layers.
+        return PartitionSpec(None, "tensor")
     if names[0] in ("embed", "lm_head") and shape[0] % tensor == 0:
         return PartitionSpec("tensor", None)
     return PartitionSpec()
@@ -76,12 +78,26 @@ def on_mesh(params: Any, config: DecoderConfig, mesh: Mesh) -> Any:
     return jax.tree_util.tree_map_with_path(place, params, is_leaf=lambda leaf: isinstance(leaf, Streamed))
 
 
-def split_rows(params: Any, *arrays: Array) -> tuple[Array, ...]:
-    """Arrays that lead with texts, split over the devices that parameters lie on; as they are where that is one device."""
+def mesh_of(params: Any) -> Mesh | None:
+    """The mesh that parameters lie on; None: one device."""
     found = (leaf.sharding for leaf in jax.tree.leaves(params) if isinstance(leaf, jax.Array))
     mesh = next((place.mesh for place in found if isinstance(place, NamedSharding)), None)
-    if mesh is None or math.prod(mesh.axis_sizes) == 1:
-        return arrays
-    data = mesh.shape["data"]
-    spec = lambda array: PartitionSpec("data") if array.shape[0] % data == 0 else PartitionSpec()
-    return tuple(jax.device_put(array, NamedSharding(mesh, spec(array))) for array in arrays)
+    return mesh if isinstance(mesh, Mesh) and mesh.size > 1 else None
+
+
+def split_rows(params: Any, *arrays: Array) -> tuple[Array, ...]:
+    """Arrays that lead with texts, split over the devices that parameters lie on; as they are where that is one device."""
+    mesh = mesh_of(params)
+    return arrays if mesh is None else tuple(jax.device_put(array, _by_row(mesh, array)) for array in arrays)
+
+
+def split_inside(mesh: Mesh | None, texts: Any) -> Any:
+    """A pytree of arrays that lead with texts, split inside a program."""
+    if mesh is None:
+        return texts
+    return jax.tree.map(lambda array: jax.lax.with_sharding_constraint(array, _by_row(mesh, array)), texts)
+
+
+def _by_row(mesh: Mesh, array: Array) -> NamedSharding:
+    """Split by row, or whole on each device where there are too few rows or an odd number."""
+    return NamedSharding(mesh, PartitionSpec("data") if array.shape[0] % mesh.shape["data"] == 0 else PartitionSpec())

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import struct
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 
 from jaxspec.checks import check_count, check_network, check_tokens
@@ -16,7 +17,7 @@ from jaxspec.compress.schemes import Scheme
 from jaxspec.compress.weights import prepare, sum_of_squares
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
-from jaxspec.models.mesh import split_rows
+from jaxspec.models.mesh import mesh_of, split_inside, split_rows
 from jaxspec.models.stored import as_stored
 from jaxspec.models.streamed import Streamed, is_streamed
 from jaxspec.speculate.acceptance import TargetText
@@ -35,6 +36,7 @@ class Calibration:
         text: windows of calibration text.
         kv: the target's KV of that text.
         config: static.
+        mesh: of the devices that the parameters lie on; None: one device.
     """
 
     params: Params
@@ -42,6 +44,7 @@ class Calibration:
     text: TargetText
     kv: PreparedKV
     config: DecoderConfig = struct.field(pytree_node=False)
+    mesh: Mesh | None = struct.field(pytree_node=False, default=None)
 
     @property
     def num_windows(self) -> int:
@@ -50,7 +53,7 @@ class Calibration:
 
     def window(self, index: Int[Array, " batch"]) -> TargetText:
         """The text of some windows, by traced or static numbers."""
-        return jax.tree.map(partial(jnp.take, indices=index, axis=0), self.text)
+        return split_inside(self.mesh, jax.tree.map(partial(jnp.take, indices=index, axis=0), self.text))
 
 
 def target_params(stored: Params) -> Params:
@@ -88,8 +91,9 @@ def calibrate(
     windows, length = check_tokens("tokens", tokens, vocab_size=config.vocab_size, least=2)
     check_count("first", first, least=0, most=length - 2)
     check_network(params, vocab_size=config.vocab_size, hidden_size=config.hidden_size)
-    size = windows_per_pass(config, length)
-    streams = is_streamed(params)
+    mesh, streams = mesh_of(params), is_streamed(params)
+    # What one device may take at once, for each of those that texts are split over.
+    size = windows_per_pass(config, length) * (1 if mesh is None else mesh.shape["data"])
 
     def heard(part: Array) -> tuple[dict[str, Array], Array, PreparedKV]:
         (part,) = split_rows(params, part)
@@ -106,6 +110,7 @@ def calibrate(
         text=TargetText(tokens=jnp.asarray(tokens), hidden=jnp.concatenate(hidden)),
         kv=join_kv(kv, stream=streams),
         config=config,
+        mesh=mesh,
     )
 
 

@@ -54,11 +54,16 @@ def expected_cycles(
     check_count("draft_length", draft_length, most=survival.shape[-1])
     if survival.shape[1] < num_tokens:
         raise ValueError(f"{survival.shape[1]} starts cannot tell about {num_tokens} tokens; measure a longer text")
-    return _renewal(survival, draft_length, num_tokens)
+    return _renewal(survival, ends, draft_length, num_tokens)
 
 
-@partial(jax.jit, static_argnums=(1, 2))
-def _renewal(survival: Array, draft_length: int, num_tokens: int) -> CycleStatistics:
+@partial(jax.jit, static_argnums=(2, 3))
+def _renewal(
+    survival: Float[Array, "batch start depth"],
+    ends: Int[Array, " batch"] | None,
+    draft_length: int,
+    num_tokens: int,
+) -> CycleStatistics:
     depth = survival[..., :draft_length]
     at_least = jnp.concatenate([jnp.ones_like(depth[..., :1]), depth, jnp.zeros_like(depth[..., :1])], axis=-1)
     exactly = at_least[..., :-1] - at_least[..., 1:]  # P(n accepted), n = 0..draft_length

@@ -113,7 +113,8 @@ def test_the_file_has_as_many_bits_as_the_footprint_predicts(folder, ranked, sch
     knobs = differing_knobs(SCHEMES[scheme])
     summary, _ = packed(folder, knobs=write_result(knobs), scheme=scheme)
     predicted = hard_weights(as_computed(params), scores, knobs).footprint
-    names = {place: name for name, place in matrix_names(load_directory(folder)).items()}
+    places = matrix_names(load_directory(folder)).items()
+    names = {(layer, kind): name for name, (layer, kinds) in places for kind in kinds}
     stored = {entry["name"]: entry for entry in summary["tensors"]}
     for layer in range(CONFIG.num_layers):
         for kind in MATRIX_KINDS:

@@ -19,10 +19,13 @@ _LENGTH = "draft_length"
 
 
 def knobs_to_json(knobs: Knobs) -> dict[str, Any]:
-    """Plain lists: knobs of matrices by kind and layer, knobs of layers by layer."""
+    """Plain lists: knobs of matrices by kind and layer, knobs of layers by layer.
+
+    Numbers have as many digits as tell them from every other one of float32, so that the draft can be made again bit for bit.
+    """
 
     def plain(spec: KnobSpec) -> Any:
-        value = np.asarray(knobs.values[spec.name], np.float64).round(6)
+        value = np.asarray(knobs.values[spec.name], np.float32).astype(str).astype(np.float64)
         if spec.per == "matrix":
             return dict(zip(MATRIX_KINDS, value.T.tolist(), strict=True))
         return value.tolist()

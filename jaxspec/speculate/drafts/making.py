@@ -11,7 +11,7 @@ from jaxspec.models.hf_load import LoadedModel
 from jaxspec.settings.draft_kinds import DRAFT_KINDS, DraftKind, check_draft_name
 from jaxspec.speculate.drafts.interface import ReadyDraft
 
-__all__ = ["make_draft"]
+__all__ = ["kind_of", "make_draft"]
 
 
 def make_draft(name: str, target: LoadedModel) -> ReadyDraft:
@@ -22,7 +22,7 @@ def make_draft(name: str, target: LoadedModel) -> ReadyDraft:
             on calibration text.
     """
     check_draft_name(name)
-    kind = _kind_of(name)
+    kind = kind_of(name)
     module, _, function = kind.place.partition(":")
     if kind.calibrated:
         raise InputError(f"draft {name!r} is the target, compressed on calibration text; make it with {function}")
@@ -30,7 +30,12 @@ def make_draft(name: str, target: LoadedModel) -> ReadyDraft:
     return make(name, target)
 
 
-def _kind_of(name: str) -> DraftKind:
+def kind_of(name: str) -> DraftKind:
+    """The kind of a draft that `check_draft_name` allows, which for a directory stands in its config.json.
+
+    Raises:
+        InputError: a directory without one.
+    """
     for kind in DRAFT_KINDS:
         if name in kind.names:
             return kind

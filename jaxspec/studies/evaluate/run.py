@@ -21,7 +21,7 @@ from jaxspec.studies.evaluate.result import EvaluateResult
 from jaxspec.studies.measured.chains import ChainDecoding
 from jaxspec.studies.measured.comparison import compare_configurations
 from jaxspec.studies.measured.hard_drafts import HardDrafts
-from jaxspec.studies.measured.work import begin_work
+from jaxspec.studies.measured.work import Work, begin_work
 
 
 def read_tuned_knobs(path: str, scheme: Scheme, config: DecoderConfig) -> Knobs:
@@ -57,13 +57,18 @@ def evaluate(
     def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
         work = begin_work(config, directory, reporter)
         drafts = {"given": _given_knobs(config, work.setup.scheme, work.setup.config)}
-        decoding = ChainDecoding(HardDrafts(work, continuation_length(config.output_tokens)))
+        decoding = ChainDecoding(evaluate_drafts(config, work))
         compare = partial(compare_configurations, EvaluateResult, decoding, drafts=drafts, hero="given", choices={})
         return lambda: [compare(device).plain() for device in work.pricings]
 
     expect(EvaluateConfig, config)
     found, directory = carry_out("evaluate", config, prepare, out=out, force=force, reporter=reporter)
     return [EvaluateResult.from_plain(entry) for entry in found], directory
+
+
+def evaluate_drafts(config: EvaluateConfig, work: Work) -> HardDrafts:
+    """The hard drafts of a run, with the text that they are calibrated on."""
+    return HardDrafts(work, continuation_length(config.output_tokens))
 
 
 def _given_knobs(config: EvaluateConfig, scheme: Scheme, network: DecoderConfig) -> Knobs:

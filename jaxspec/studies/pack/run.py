@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.schemes import SCHEMES
 from jaxspec.errors import InputError
 from jaxspec.formats.container import (
-    Checkpoint,
     Container,
     check_container_output,
     default_container,
@@ -35,9 +33,6 @@ from jaxspec.studies.pack.config import PackConfig
 from jaxspec.studies.pack.division import MatrixDivision, matrix_names, measured_norms, named_knobs
 from jaxspec.studies.pack.inspection import describe
 from jaxspec.studies.pack.result import PackResult
-
-#: Progress is shown in pieces of this many bytes.
-_BAR_BYTES = 1 << 20
 
 
 def pack_checkpoint(
@@ -75,7 +70,8 @@ def pack_checkpoint(
         # A container goes to other machines; the places of files on this one do not.
         options |= {key: options[key] and _printable(Path(options[key]).name) for key in ("knobs", "text")}
     started = time.perf_counter()
-    with _byte_bar(reporter, f"packing {source.name} ({config.scheme})", checkpoint) as advance:
+    total = sum(form.bytes for _, form in checkpoint.tensors())
+    with reporter.bytes_bar(f"packing {source.name} ({config.scheme})", total) as advance:
         packed = pack(checkpoint, target, config.scheme, division=division, options=options, on_bytes=advance)
     with Container(target) as container:
         found = describe(container)
@@ -106,7 +102,8 @@ def unpack_container(
     path, out = as_path("container", path), None if out is None else as_path("out", out)
     started = time.perf_counter()
     with Container(path) as container:
-        with _byte_bar(reporter, f"unpacking {Path(path).name}", container) as advance:
+        total = sum(tensor.form.bytes for tensor in container.tensors.values())
+        with reporter.bytes_bar(f"unpacking {Path(path).name}", total) as advance:
             files = unpack(
                 container, default_folder(container.path) if out is None else Path(out), force=force, on_bytes=advance
             )
@@ -127,32 +124,6 @@ def unpack_container(
 def _printable(name: str) -> str:
     """A file name as a container may hold it: names on a disk need not be UTF-8."""
     return name.encode("utf-8", "replace").decode("utf-8")
-
-
-class _byte_bar:  # noqa: N801 - a context manager used as a function
-    """A bar over the tensors' bytes, in mebibytes."""
-
-    def __init__(self, reporter: Reporter, title: str, source: Checkpoint | Container):
-        forms = (
-            [form for _, form in source.tensors()]
-            if isinstance(source, Checkpoint)
-            else [tensor.form for tensor in source.tensors.values()]
-        )
-        self._total = sum(form.bytes for form in forms)
-        self._bar = reporter.bar(f"{title}, MiB", max(1, self._total // _BAR_BYTES))
-        self._done = 0
-
-    def __enter__(self) -> Callable[[int, str], None]:
-        shown = self._bar.__enter__()
-
-        def advance(count: int, name: str) -> None:
-            self._done += count
-            shown.jump(self._done // _BAR_BYTES, name)
-
-        return advance
-
-    def __exit__(self, *error: Any) -> None:
-        self._bar.__exit__(*error)
 
 
 def _network(source: Path) -> LoadedModel | None:

@@ -1,0 +1,156 @@
+"""Networks written as safetensors files one layer at a time, in shards, so that no second copy of one is ever held."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from jaxspec.formats.container import TensorForm
+from jaxspec.models.checkpoint_files import STORED_DTYPES
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.stored_parameters import Path, StoredParameter, network_parameters, stored_tensors
+
+__all__ = ["SHARD_BYTES", "LayeredTensors", "Shard", "index_json", "plan_shards", "write_shard"]
+
+#: Bytes of tensors in a file of weights, unless one tensor alone has more. transformers 4 wrote shards of this size.
+SHARD_BYTES = 5_000_000_000
+
+_SPELLINGS = {dtype: name for name, dtype in STORED_DTYPES.items()}
+
+
+class Shard(NamedTuple):
+    """One file of weights.
+
+    Attributes:
+        forms: of its tensors, in the order of their data.
+    """
+
+    name: str
+    forms: tuple[TensorForm, ...]
+
+
+class LayeredTensors:
+    """Tensors of a network in the order of writing: what is outside the layers, then layer after layer.
+
+    Attributes:
+        forms: of all tensors.
+    """
+
+    def __init__(
+        self,
+        config: DecoderConfig,
+        names: Mapping[str, str],
+        *,
+        outside: Mapping[str, Any],
+        layer: Callable[[int], Mapping[str, Any]],
+        dtype: np.dtype,
+    ):
+        """Args:
+        names: parameter -> tensor name of the family.
+        outside: parameters outside the layers, by name.
+        layer: parameters of one layer by its number; called once for each layer, in order.
+        dtype: of all tensors; a value that it cannot hold is an error of the caller.
+        """
+        stored = network_parameters(config, names)
+        self._outside = {path: found for path, found in stored.items() if found.of_layers is None}
+        self._layers = [
+            {path: _of_one_layer(found, number) for path, found in stored.items() if _has(found, number)}
+            for number in range(config.num_layers)
+        ]
+        self._values, self._layer, self._dtype = outside, layer, np.dtype(dtype)
+        parameters = [found for group in (self._outside, *self._layers) for found in group.values()]
+        self.forms = [form for found in parameters for form in self._forms(found)]
+
+    def _forms(self, parameter: StoredParameter) -> Iterator[TensorForm]:
+        shape = parameter.tensor_shape
+        size = int(np.prod(shape)) * self._dtype.itemsize
+        for name in parameter.names():
+            yield TensorForm(name, _SPELLINGS[self._dtype], shape, size)
+
+    def values(self) -> Iterator[np.ndarray]:
+        """The tensors of `forms`, in that order, each made when it is asked for.
+
+        Raises:
+            AssertionError: a value that the dtype cannot hold.
+        """
+        yield from self._cast(self._values, self._outside)
+        for number, stored in enumerate(self._layers):
+            yield from self._cast({"layers": self._layer(number)}, stored)
+
+    def _cast(self, params: Mapping[str, Any], stored: Mapping[Path, StoredParameter]) -> Iterator[np.ndarray]:
+        for path, parameter in stored.items():
+            # One parameter at a time: the wide and the narrow form of a whole layer need not stand side by side.
+            for name, value in stored_tensors(dict(params), {path: parameter}, None).items():
+                narrow = value.astype(self._dtype, copy=False)
+                if not np.array_equal(narrow.astype(value.dtype, copy=False), value, equal_nan=True):
+                    raise AssertionError(f"tensor {name!r} does not fit {self._dtype}; this is a bug in its caller")
+                yield narrow
+
+
+def _has(parameter: StoredParameter, layer: int) -> bool:
+    return parameter.of_layers is not None and parameter.of_layers.in_layer(layer)
+
+
+def _of_one_layer(parameter: StoredParameter, layer: int) -> StoredParameter:
+    """The parameter in one layer alone, under the names that its tensors have there."""
+    return parameter._replace(tensor=parameter.tensor.replace("{layer}", str(layer)), of_layers=None)
+
+
+def plan_shards(forms: Iterable[TensorForm], shard_bytes: int = SHARD_BYTES) -> list[Shard]:
+    """Files for tensors, filled in order; a tensor of more than `shard_bytes` has a file of its own."""
+    groups: list[list[TensorForm]] = [[]]
+    filled = 0
+    for form in forms:
+        if groups[-1] and filled + form.bytes > shard_bytes:
+            groups.append([])
+            filled = 0
+        groups[-1].append(form)
+        filled += form.bytes
+    if len(groups) == 1:
+        return [Shard("model.safetensors", tuple(groups[0]))]
+    total = len(groups)
+    return [Shard(f"model-{i:05}-of-{total:05}.safetensors", tuple(group)) for i, group in enumerate(groups, start=1)]
+
+
+def index_json(shards: Iterable[Shard]) -> dict[str, Any]:
+    """The index of a sharded checkpoint."""
+    shards = list(shards)
+    return {
+        "metadata": {"total_size": sum(form.bytes for shard in shards for form in shard.forms)},
+        "weight_map": {form.name: shard.name for shard in shards for form in shard.forms},
+    }
+
+
+def write_shard(
+    file: BinaryIO,
+    shard: Shard,
+    values: Iterator[np.ndarray],
+    *,
+    on_bytes: Callable[[int, str], None] = lambda count, name: None,
+) -> None:
+    """Write one file: its header, then its tensors as they come.
+
+    Args:
+        values: the next of them belong to this shard.
+        on_bytes: called after each tensor with its bytes and its name.
+    """
+    entries: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    place = 0
+    for form in shard.forms:
+        entries[form.name] = {
+            "dtype": form.dtype,
+            "shape": list(form.shape),
+            "data_offsets": [place, place + form.bytes],
+        }
+        place += form.bytes
+    header = json.dumps(entries, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)  # data begin at a multiple of 8, as the format asks
+    file.write(len(header).to_bytes(8, "little") + header)
+    for form in shard.forms:
+        value = next(values)
+        assert (value.shape, value.nbytes) == (form.shape, form.bytes), form.name
+        file.write(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
+        on_bytes(form.bytes, form.name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
@@ -53,6 +55,21 @@ def knobs_from_json(raw: dict[str, Any], scheme: Scheme, config: DecoderConfig) 
     knobs = knobs.replace_values(**values)
     check_knobs(knobs, config)
     return knobs
+
+
+def read_tuned_knobs(path: str, scheme: Scheme, config: DecoderConfig) -> Knobs:
+    """The tuned knobs of the first device in a result.json.
+
+    Raises:
+        InputError: no such file, no tuned configuration in it, or knobs of another network.
+    """
+    try:
+        raw = json.loads(Path(path).read_text(encoding="utf-8"))[0]["configurations"]["tuned"]["knobs"]
+    except OSError as error:
+        raise InputError(f"knobs {path!r} cannot be read ({error.strerror}); give a result.json") from error
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise InputError(f"{path!r} holds no tuned knobs; give the result.json of `jaxspec tune`") from error
+    return knobs_from_json(raw, scheme, config)
 
 
 def _array(spec: KnobSpec, raw: Any, config: DecoderConfig) -> np.ndarray:

@@ -85,7 +85,7 @@ def load_directory(path: str | os.PathLike[str], *, dtype: Any = None) -> Loaded
             f"model directory {str(directory)!r} does not exist; needed is a folder with config.json and "
             "model.safetensors: check the path"
         )
-    family, config = _network(read_json_object(directory / "config.json"), directory / "config.json")
+    family, config = network_of(read_json_object(directory / "config.json"), directory / "config.json")
     params = _read_params(family, config, CheckpointFiles(directory), directory, wanted)
     return LoadedModel(config=config, params=params, family=family, directory=directory)
 
@@ -110,7 +110,7 @@ def load_container(path: str | os.PathLike[str], *, part: Part = "target", dtype
         if content is None:
             raise InputError(f"{container.path} holds no config.json; pack it together with the weights to open it")
         name = container.path / "config.json"
-        family, config = _network(json_object(content, name), name)
+        family, config = network_of(json_object(content, name), name)
         files = ContainerFiles(container, part)
         params = _read_params(family, config, files, container.path, wanted)
         bytes_read = container.bytes_read
@@ -119,8 +119,12 @@ def load_container(path: str | os.PathLike[str], *, part: Part = "target", dtype
     )
 
 
-def _network(raw: dict[str, Any], path: Path) -> tuple[Family, DecoderConfig]:
-    """What a config.json describes."""
+def network_of(raw: dict[str, Any], path: Path) -> tuple[Family, DecoderConfig]:
+    """What a config.json describes.
+
+    Raises:
+        InputError: a network that does not run here.
+    """
     try:
         return family_of(raw), decoder_config(raw)
     except (NotImplementedError, ValueError) as error:
@@ -157,9 +161,7 @@ def read_tensors(
     Raises:
         InputError: a tensor is missing, left over, of another shape or of an unknown number format.
     """
-    found = _stored_names(stored, copies, files, source)
-    for path, names in found.items():
-        _check_form(names, stored[path].tensor_shape, files, mixed=wanted is not None)
+    found = check_tensors(stored, files, source, mixed=wanted is not None, copies=copies)
     params: Params = {}
     for path, names in found.items():
         node = params
@@ -167,6 +169,28 @@ def read_tensors(
             node = node.setdefault(key, {})
         node[path[-1]] = jnp.asarray(_read_stacked(names, files, wanted).reshape(stored[path].stacked_shape))
     return params
+
+
+def check_tensors(
+    stored: Mapping[ParameterPath, StoredParameter],
+    files: TensorTable,
+    source: Path,
+    *,
+    mixed: bool = False,
+    copies: set[str] | frozenset[str] = frozenset(),
+) -> dict[ParameterPath, list[str]]:
+    """Names of the tensors of each parameter, which are all there, of the right shapes, and no others; reads none.
+
+    Args:
+        mixed: whether layers may differ in number format.
+        source, copies: as for `read_tensors`.
+    Raises:
+        InputError: see `read_tensors`.
+    """
+    found = _stored_names(stored, copies, files, source)
+    for path, names in found.items():
+        _check_form(names, stored[path].tensor_shape, files, mixed=mixed)
+    return found
 
 
 def parameter_dtype(dtype: Any) -> np.dtype | None:

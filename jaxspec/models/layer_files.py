@@ -8,6 +8,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from hwmodels.catalog.huggingface import Running
 from jaxspec.formats.container import TensorForm
 from jaxspec.models.checkpoint_files import STORED_DTYPES
 from jaxspec.models.config import DecoderConfig
@@ -42,27 +43,27 @@ class LayeredTensors:
     def __init__(
         self,
         config: DecoderConfig,
-        names: Mapping[str, str],
+        row: Running,
         *,
         outside: Mapping[str, Any],
         layer: Callable[[int], Mapping[str, Any]],
         dtype: np.dtype,
     ):
         """Args:
-        names: parameter -> tensor name of the family.
+        row: of the network's family.
         outside: parameters outside the layers, by name.
         layer: parameters of one layer by its number; called once for each layer, in order.
         dtype: of all tensors; a value that it cannot hold is an error of the caller.
         """
-        stored = network_parameters(config, names)
-        self._outside = {path: found for path, found in stored.items() if found.of_layers is None}
+        stored = network_parameters(config, row.tensors)
+        self._outside = _by_tensor({path: found for path, found in stored.items() if found.of_layers is None})
         self._layers = [
-            {path: _of_one_layer(found, number) for path, found in stored.items() if _has(found, number)}
+            _by_tensor({path: found.in_layer(number) for path, found in stored.items() if found.is_in(number)})
             for number in range(config.num_layers)
         ]
         self._values, self._layer, self._dtype = outside, layer, np.dtype(dtype)
-        parameters = [found for group in (self._outside, *self._layers) for found in group.values()]
-        self.forms = [form for found in parameters for form in self._forms(found)]
+        groups = [group for part in (self._outside, *self._layers) for group in part]
+        self.forms = [form for group in groups for form in self._forms(next(iter(group.values())))]
 
     def _forms(self, parameter: StoredParameter) -> Iterator[TensorForm]:
         shape = parameter.tensor_shape
@@ -80,23 +81,26 @@ class LayeredTensors:
         for number, stored in enumerate(self._layers):
             yield from self._cast({"layers": self._layer(number)}, stored)
 
-    def _cast(self, params: Mapping[str, Any], stored: Mapping[Path, StoredParameter]) -> Iterator[np.ndarray]:
-        for path, parameter in stored.items():
-            # One parameter at a time: the wide and the narrow form of a whole layer need not stand side by side.
-            for name, value in stored_tensors(dict(params), {path: parameter}, None).items():
+    def _cast(self, params: Mapping[str, Any], groups: list[_Group]) -> Iterator[np.ndarray]:
+        for group in groups:
+            # One group at a time: the wide and the narrow form of a whole layer need not stand side by side.
+            for name, value in stored_tensors(dict(params), group, None).items():
                 narrow = value.astype(self._dtype, copy=False)
                 if not np.array_equal(narrow.astype(value.dtype, copy=False), value, equal_nan=True):
                     raise AssertionError(f"tensor {name!r} does not fit {self._dtype}; this is a bug in its caller")
                 yield narrow
 
 
-def _has(parameter: StoredParameter, layer: int) -> bool:
-    return parameter.of_layers is not None and parameter.of_layers.in_layer(layer)
+#: Parameters whose values stand in the same tensors, by their places.
+_Group = dict[Path, StoredParameter]
 
 
-def _of_one_layer(parameter: StoredParameter, layer: int) -> StoredParameter:
-    """The parameter in one layer alone, under the names that its tensors have there."""
-    return parameter._replace(tensor=parameter.tensor.replace("{layer}", str(layer)), of_layers=None)
+def _by_tensor(stored: _Group) -> list[_Group]:
+    """The parameters in groups, in the order of the first of each."""
+    groups: dict[str, _Group] = {}
+    for path, parameter in stored.items():
+        groups.setdefault(parameter.tensor, {})[path] = parameter
+    return list(groups.values())
 
 
 def plan_shards(forms: Iterable[TensorForm], shard_bytes: int = SHARD_BYTES) -> list[Shard]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from jaxspec.compress import Knobs, Scheme, knobs_from_json, uniform_knobs
-from jaxspec.errors import InputError
+from jaxspec.compress import Knobs, Scheme, uniform_knobs
+from jaxspec.compress.knob_files import read_tuned_knobs
 from jaxspec.models.config import DecoderConfig
 from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
@@ -22,21 +20,6 @@ from jaxspec.studies.measured.chains import ChainDecoding
 from jaxspec.studies.measured.comparison import compare_configurations
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.work import Work, begin_work
-
-
-def read_tuned_knobs(path: str, scheme: Scheme, config: DecoderConfig) -> Knobs:
-    """The tuned knobs of the first device in a result.json.
-
-    Raises:
-        InputError: no such file, no tuned configuration in it, or knobs of another network.
-    """
-    try:
-        raw = json.loads(Path(path).read_text(encoding="utf-8"))[0]["configurations"]["tuned"]["knobs"]
-    except OSError as error:
-        raise InputError(f"knobs {path!r} cannot be read ({error.strerror}); give a result.json") from error
-    except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise InputError(f"{path!r} holds no tuned knobs; give the result.json of `jaxspec tune`") from error
-    return knobs_from_json(raw, scheme, config)
 
 
 def evaluate(

@@ -143,7 +143,7 @@ def _write(
     layers = DraftLayers(drafts, knobs)
     outside = {name: leaf for name, leaf in setup.params.items() if name != "layers"}
     tensors = LayeredTensors(
-        setup.config, running(family_of(files.config)).tensors, outside=outside, layer=layers, dtype=_DTYPE
+        setup.config, running(family_of(files.config)), outside=outside, layer=layers, dtype=_DTYPE
     )
     engines = engines_for(_target(files), str(place.absolute()), knobs.draft_length, tokenizer=files.has_tokenizer)
     made: list[ExportResult] = []

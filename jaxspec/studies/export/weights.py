@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.schemes.interface import Layer
-from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
+from jaxspec.models.config import DecoderConfig
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 
 __all__ = ["DraftLayers"]
@@ -42,8 +42,7 @@ class DraftLayers:
         }
         of_layer = lambda leaf: leaf[number]
         matrices = self._hard(layer, jax.tree.map(of_layer, self._prepared), jax.tree.map(of_layer, self._knobs.values))
-        for kind in MATRIX_KINDS:
-            matrix = np.asarray(matrices[kind])
+        for matrix in matrices.values():
             self.weights += matrix.size
-            self.zeros += matrix.size - int(np.count_nonzero(matrix))
+            self.zeros += matrix.size - int(np.count_nonzero(np.asarray(matrix)))
         return layer | matrices

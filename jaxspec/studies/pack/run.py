@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from jaxspec.compress.knob_files import read_tuned_knobs
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.schemes import SCHEMES
 from jaxspec.errors import InputError
@@ -21,14 +22,13 @@ from jaxspec.formats.container import (
     unpack,
 )
 from jaxspec.models.embedded import EMBEDDED_NAME, embedded_directory
-from jaxspec.models.hf_load import LoadedModel, load_directory
+from jaxspec.models.layerwise import StoredNetwork, open_network
 from jaxspec.output_places import check_file_place
 from jaxspec.results import measured
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect, notes
 from jaxspec.settings.coercion import as_path
 from jaxspec.settings.schemes import SCHEME_FACTS
-from jaxspec.studies.evaluate.run import read_tuned_knobs
 from jaxspec.studies.pack.config import PackConfig
 from jaxspec.studies.pack.division import MatrixDivision, matrix_names, measured_norms, named_knobs
 from jaxspec.studies.pack.inspection import describe
@@ -126,13 +126,13 @@ def _printable(name: str) -> str:
     return name.encode("utf-8", "replace").decode("utf-8")
 
 
-def _network(source: Path) -> LoadedModel | None:
+def _network(source: Path) -> StoredNetwork | None:
     """The checkpoint as a network, or None where it is none of a known family."""
     folder = source if source.is_dir() else source.parent
     if not (folder / "config.json").is_file() or (source.is_file() and source.name != "model.safetensors"):
         return None
     try:
-        return load_directory(folder)
+        return open_network(folder)
     except InputError:
         return None
 

@@ -44,8 +44,8 @@ def layered(random_network, dtype=BFLOAT16, **changes):
         asked.append(number)
         return {name: leaf[number] for name, leaf in params["layers"].items()}
 
-    names = running(family_for(CONFIG)).tensors
-    tensors = LayeredTensors(CONFIG, names, outside=params, layer=layer, dtype=dtype)
+    row = running(family_for(CONFIG))
+    tensors = LayeredTensors(CONFIG, row, outside=params, layer=layer, dtype=dtype)
     return tensors, params, asked
 
 

@@ -18,9 +18,10 @@ from jaxspec.compress.weights import activation_norms, hard_draft, prepare
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container
 from jaxspec.formats.unary import CODEBOOK_ENTRY_BITS
-from jaxspec.models import MATRIX_KINDS, DecoderConfig, save_directory
+from jaxspec.models import MATRIX_KINDS, DecoderConfig, layerwise, save_directory
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.hf_load import load_directory
+from jaxspec.models.layerwise import open_network
 from jaxspec.studies.pack import division as division_module
 from jaxspec.studies.pack.division import matrix_names, measured_norms
 from jaxspec.studies.pack.inspection import inspect_file
@@ -110,7 +111,7 @@ def test_the_file_has_as_many_bits_as_the_footprint_predicts(folder, ranked, sch
     knobs = differing_knobs(SCHEMES[scheme])
     summary, _ = packed(folder, knobs=write_result(knobs), scheme=scheme)
     predicted = hard_draft(params, scores, knobs).footprint
-    names = {place: name for name, place in matrix_names(load_directory(folder)).items()}
+    names = {place: name for name, place in matrix_names(open_network(folder)).items()}
     stored = {entry["name"]: entry for entry in summary["tensors"]}
     for layer in range(CONFIG.num_layers):
         for kind in MATRIX_KINDS:
@@ -124,11 +125,13 @@ def test_the_file_has_as_many_bits_as_the_footprint_predicts(folder, ranked, sch
             assert -1 <= target - float(predicted.target_weight_bits[kind][layer]) * elements < 8 * 32
 
 
-def test_norms_do_not_depend_on_how_many_windows_a_pass_takes(folder, monkeypatch):
-    model = load_directory(folder)
+def test_norms_do_not_depend_on_how_many_windows_go_at_once(folder, monkeypatch):
+    model = open_network(folder)
     found = []
-    for count in (3, 8):
-        monkeypatch.setattr(division_module, "_WINDOWS_PER_PASS", count)
+    # Of ten windows all in one turn, and four in each, of which three and one share a call.
+    for at_once, per_call in ((WINDOWS, 8), (4, 3)):
+        monkeypatch.setattr(layerwise, "_HIDDEN_BYTES", 4 * TOKENS * CONFIG.hidden_size * at_once)
+        monkeypatch.setattr(layerwise, "_TEXTS_PER_CALL", per_call)
         found.append(measured_norms(model, "stdlib", num_windows=WINDOWS, window_tokens=TOKENS, seed=0))
     for name, norms in found[0].items():
         np.testing.assert_allclose(norms, found[1][name], rtol=1e-5)

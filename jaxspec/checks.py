@@ -206,7 +206,7 @@ def check_network(params: Any, *, vocab_size: int, hidden_size: int) -> None:
     Raises:
         ValueError: an embedding of another shape.
     """
-    shape = np.shape(params["embed"])
+    shape = params["embed"].shape
     if shape != (vocab_size, hidden_size):
         raise ValueError(
             f"the parameters' embedding has shape {shape}; the configuration needs ({vocab_size}, {hidden_size}): pass "

@@ -31,7 +31,10 @@ ALLOWED_NAMES = {
         "hwmodels.Architecture",
         "hwmodels.catalog.huggingface.FAMILIES",
         "hwmodels.catalog.huggingface.Family",
+        "hwmodels.catalog.huggingface.Rotary",
         "hwmodels.catalog.huggingface.Running",
+        "hwmodels.catalog.huggingface.Setting",
+        "hwmodels.catalog.huggingface.layer_windows",
     },
     "speculate.drafts": {
         "hwmodels.network.architecture.Architecture",

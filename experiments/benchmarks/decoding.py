@@ -12,6 +12,7 @@ import numpy as np
 from experiments.benchmarks.harness import median_s, row
 from jaxspec.compress import DEFAULT_SCHEME, hard_draft, uniform_knobs
 from jaxspec.models.embedded import HEAD_NAME, SMALL_NAME, load_model
+from jaxspec.models.stored import as_computed
 from jaxspec.speculate import GREEDY, chain_limits, decode, decode_autoregressively
 from jaxspec.speculate.drafts import ReadyDraft, make_draft, self_draft
 from jaxspec.text import load_text, windows
@@ -27,7 +28,7 @@ CHAINS = (("ngram", 1), ("ngram", 4), (HEAD_NAME, 4), (SMALL_NAME, 1), ("self", 
 def decoding_speed() -> list[dict[str, Any]]:
     """Tokens per second of chains, against autoregressive decoding at width 1."""
     loaded = load_model("embedded")
-    config, target = loaded.config, target_params(loaded.params)
+    config, target = loaded.config, as_computed(target_params(loaded.params))
     text = load_text("stdlib", loaded.tokenizer)
     prompt, ids = jnp.asarray(windows(text.held_out, 1, PROMPT_TOKENS, 0)), jnp.zeros(1, jnp.int32)
 
@@ -35,8 +36,7 @@ def decoding_speed() -> list[dict[str, Any]]:
         knobs = uniform_knobs(DEFAULT_SCHEME, config)
         sample = jnp.asarray(windows(text.calibration, 8, 2 * PROMPT_TOKENS, 0))
         prepared = calibrate(target, config, sample, scheme=DEFAULT_SCHEME, first=PROMPT_TOKENS).prepared
-        params = hard_draft(target, prepared, knobs).params
-        return self_draft(config, jax.tree.map(lambda x: x.astype(jnp.float32), params), knobs)
+        return self_draft(config, as_computed(hard_draft(target, prepared, knobs)), knobs)
 
     def tokens_per_s(run: Any) -> float:
         found = run()

@@ -12,6 +12,7 @@ import numpy as np
 
 from jaxspec.compress import DEFAULT_SCHEME, hard_draft, uniform_knobs
 from jaxspec.models.hf_load import LoadedModel
+from jaxspec.models.stored import as_computed
 from jaxspec.runs.progress import Reporter
 from jaxspec.speculate.chunks import CHUNK
 from jaxspec.speculate.drafts import ReadyDraft, self_draft
@@ -75,7 +76,7 @@ def pooled(parts: Sequence[Recorded]) -> Recorded:
 
 def load_target(loaded: LoadedModel, settings: Settings, reporter: Reporter) -> Target:
     """The network, and its continuation of all prompts."""
-    params = target_params(loaded.params)
+    params = as_computed(target_params(loaded.params))
     no_draft = self_draft(loaded.config, params, uniform_knobs(DEFAULT_SCHEME, loaded.config))
     text = load_text("stdlib", loaded.tokenizer)
     texts = {}
@@ -107,8 +108,7 @@ def compressed_target(target: Target) -> ReadyDraft:
     context = min(context for context, _ in target.texts)
     text = jnp.asarray(target.texts[context, "calibration"])
     prepared = calibrate(target.params, config, text, scheme=DEFAULT_SCHEME, first=context - 1).prepared
-    compressed = hard_draft(target.params, prepared, knobs).params
-    return self_draft(config, jax.tree.map(lambda x: x.astype(jnp.float32), compressed), knobs)
+    return self_draft(config, as_computed(hard_draft(target.params, prepared, knobs)), knobs)
 
 
 def record(target: Target, draft: ReadyDraft, settings: Settings, reporter: Reporter) -> list[Recorded]:

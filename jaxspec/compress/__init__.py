@@ -1,34 +1,31 @@
 """Drafts from targets: storage schemes with their knobs, applied soft (differentiable) or hard (bit-exact), with footprints."""
 
-from jaxspec.compress.footprint import speculation_bits, verification_bits
+from jaxspec.compress.footprint import bits_per_value, count_exponents
 from jaxspec.compress.knob_files import knobs_from_json, knobs_to_json
 from jaxspec.compress.knobs import Knobs, harden, uniform_knobs
-from jaxspec.compress.kv import compress_cache, hard_kv, prepare_kv, soft_kv
+from jaxspec.compress.kv import compress_cache, prepare_kv
 from jaxspec.compress.schemes import DEFAULT_SCHEME, SCHEMES, Scheme, find_scheme
-from jaxspec.compress.weights import DraftWeights, activation_norms, hard_draft, prepare, soft_draft
+from jaxspec.compress.weights import draft_view, hard_draft, prepare, sum_of_squares
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH, KnobSpec
 
 __all__ = [
     "DEFAULT_SCHEME",
     "MAX_DRAFT_LENGTH",
     "SCHEMES",
-    "DraftWeights",
     "KnobSpec",
     "Knobs",
     "Scheme",
-    "activation_norms",
+    "bits_per_value",
     "compress_cache",
+    "count_exponents",
+    "draft_view",
     "find_scheme",
     "hard_draft",
-    "hard_kv",
     "harden",
     "knobs_from_json",
     "knobs_to_json",
     "prepare",
     "prepare_kv",
-    "soft_draft",
-    "soft_kv",
-    "speculation_bits",
+    "sum_of_squares",
     "uniform_knobs",
-    "verification_bits",
 ]

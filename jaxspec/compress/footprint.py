@@ -6,14 +6,15 @@ matrix is ten thousand blocks long. Superblock packing has its own model.
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Literal
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, UInt16
 
 from hwmodels import ALL_LAYER_MATRICES, Footprint, uniform_weight_bits
 from hwmodels.numerics.scalars import Number
+from jaxspec.compress.rematerialised import found_once
 from jaxspec.formats.patterns import BFLOAT16
 from jaxspec.formats.unary import mean_code_length, weighted_counts
 from jaxspec.models.config import MATRIX_KINDS
@@ -26,47 +27,56 @@ PrunedExponents = Literal["raw", "coded"]
 _BITMAP_RISE = 0.2
 
 
-def _exponents(bits: UInt16[Array, "*b"]) -> UInt16[Array, "*b"]:
-    return (bits >> BFLOAT16.mantissa_bits) & 0xFF
+class ExponentCounts(NamedTuple):
+    """How often each exponent occurs among kept and among pruned values, weighted; those of parts of a tensor add up.
+
+    Attributes:
+        pruned: None where pruned exponents are not coded.
+    """
+
+    kept: Float[Array, "*b symbol"]
+    pruned: Float[Array, "*b symbol"] | None
 
 
-def speculation_bits(
-    bits: UInt16[Array, "*b n"],
-    kept: Float[Array, "*b n"],
-    cut_bits: Float[Array, "*b"],
-    bitmap: Float[Array, "*b"],
-) -> Float[Array, "*b"]:
-    """Bits per stored bfloat16 value that one draft step reads, from the values themselves.
+def count_exponents(
+    bits: UInt16[Array, "*b n"], kept: Float[Array, "*b n"], pruned_exponents: PrunedExponents
+) -> ExponentCounts:
+    """Of stored bfloat16 patterns.
 
     Args:
-        bits: stored patterns.
         kept: weight of each value in the draft: 0 or 1, between for a soft mask.
+    """
+    exponents = (bits >> BFLOAT16.mantissa_bits) & 0xFF
+    count = lambda weight: found_once(weighted_counts(exponents, weight))
+    return ExponentCounts(count(kept), count(1 - kept) if pruned_exponents == "coded" else None)
+
+
+class BitsPerValue(NamedTuple):
+    """Bits per stored value: what a draft step reads, and what a verification reads in all."""
+
+    draft: Float[Array, "*b"]
+    target: Float[Array, "*b"]
+
+
+def bits_per_value(
+    counts: ExponentCounts, values: int, cut_bits: Float[Array, "*b"], bitmap: Float[Array, "*b"]
+) -> BitsPerValue:
+    """Bits per stored bfloat16 value.
+
+    Args:
+        values: that were counted.
         cut_bits: mean number of cut mantissa bits.
         bitmap: bits of bitmap per value, 0 to 1.
-    Source: Cassandra, IV-B.
+    Source: Cassandra, IV-B; the 5.11, 13.9 and 11.85 bits of the 40 %/4-bit point follow with a unary length of 2.85.
     """
-    code = mean_code_length(weighted_counts(_exponents(bits), kept))
-    return bitmap + jnp.mean(kept, axis=-1) * (1 + code + BFLOAT16.mantissa_bits - cut_bits)
-
-
-def verification_bits(
-    bits: UInt16[Array, "*b n"],
-    kept: Float[Array, "*b n"],
-    cut_bits: Float[Array, "*b"],
-    pruned_exponents: PrunedExponents,
-) -> Float[Array, "*b"]:
-    """Bits per stored bfloat16 value that a verification reads beyond those of a draft step.
-
-    Args: as for `speculation_bits`.
-    Source: Cassandra, IV-B; the 13.9 and 11.85 bits of the 40 %/4-bit point follow with a unary length of 2.85.
-    """
-    share = jnp.mean(kept, axis=-1)
-    if pruned_exponents == "raw":
+    share = jnp.sum(counts.kept, axis=-1) / values
+    code = mean_code_length(counts.kept)
+    draft = bitmap + share * (1 + code + BFLOAT16.mantissa_bits - cut_bits)
+    if counts.pruned is None:
         pruned = jnp.asarray(float(BFLOAT16.total_bits), share.dtype)
     else:
-        coded = mean_code_length(weighted_counts(_exponents(bits), 1 - kept))
-        pruned = BFLOAT16.total_bits - BFLOAT16.exponent_bits + coded
-    return share * cut_bits + (1 - share) * pruned
+        pruned = BFLOAT16.total_bits - BFLOAT16.exponent_bits + mean_code_length(counts.pruned)
+    return BitsPerValue(draft, draft + share * cut_bits + (1 - share) * pruned)
 
 
 def soft_bitmap(prune: Float[Array, "*b"], temperature: Float[Array, ""] | float) -> Float[Array, "*b"]:
@@ -88,19 +98,14 @@ def uniform(draft: Number, target: Number, draft_kv: Number = 16.0, target_kv: N
     )
 
 
-def of_weights(draft: dict[str, Array], target: dict[str, Array]) -> Footprint:
-    """A footprint that tells of weights alone."""
-    return Footprint(draft_weight_bits=draft, target_weight_bits=target, draft_kv_bits=None, target_kv_bits=None)
-
-
-def of_kv(draft: Array, target: Array) -> Footprint:
-    """A footprint that tells of the KV cache alone."""
-    return Footprint(draft_weight_bits={}, target_weight_bits={}, draft_kv_bits=draft, target_kv_bits=target)
-
-
-def joined(weights: Footprint, kv: Footprint) -> Footprint:
-    """Weights of the one, KV of the other."""
-    return dataclasses.replace(weights, draft_kv_bits=kv.draft_kv_bits, target_kv_bits=kv.target_kv_bits)
+def measured_footprint(weights: Mapping[str, BitsPerValue], kv: BitsPerValue) -> Footprint:
+    """What reading a network's own matrices and its KV cache takes."""
+    return Footprint(
+        draft_weight_bits={kind: bits.draft for kind, bits in weights.items()},
+        target_weight_bits={kind: bits.target for kind, bits in weights.items()},
+        draft_kv_bits=kv.draft,
+        target_kv_bits=kv.target,
+    )
 
 
 def by_kind(bits: dict[str, Float[Array, " layer"]]) -> Float[Array, "layer kind"]:

@@ -6,15 +6,13 @@ writes for tokens not yet verified stays at compute precision and is overwritten
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
-from hwmodels import Footprint
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.schemes.interface import CompressedKV, Scheme
 from jaxspec.models.kv_cache import KVCache
@@ -31,58 +29,49 @@ class PreparedKV:
 
     Attributes:
         rows: the scheme's own; leaves are "layer part batch slot ...".
+        position: as in `KVCache`.
     """
 
     rows: Any
     num_kv_heads: int = struct.field(pytree_node=False)
+    position: Int[Array, "layer batch slot"] | None = None
 
-    def window(self, index: Array) -> PreparedKV:
-        """Some of the sequences."""
-        return dataclasses.replace(self, rows=jax.tree.map(lambda x: jnp.take(x, index, axis=2), self.rows))
+    def in_layer(self, windows: Int[Array, " batch"]) -> PreparedKV:
+        """Some of the sequences, in a loop that has taken one layer; leaves are "part batch slot ..."."""
+        return self.replace(
+            rows=jax.tree.map(lambda x: jnp.take(x, windows, axis=1), self.rows),
+            position=jax.tree.map(lambda x: jnp.take(x, windows, axis=0), self.position),
+        )
 
-
-class DraftCache(NamedTuple):
-    """KV as a draft reads it, and bits per stored element of each layer."""
-
-    cache: KVCache
-    footprint: Footprint
+    def read(self, compressed: CompressedKV) -> KVCache:
+        """The cache of one layer, of these tokens, in which their rows are these."""
+        return as_cache(compressed.rows, self.num_kv_heads, self.position)
 
 
 def prepare_kv(scheme: Scheme, cache: KVCache) -> PreparedKV:
     """Prepare the target's KV of calibration text (values already representable in bfloat16)."""
-    return PreparedKV(rows=jax.vmap(scheme.prepare_kv)(_token_rows(cache)), num_kv_heads=cache.key.shape[2])
+    rows = jax.vmap(lambda cache: scheme.prepare_kv(token_rows(cache)))(cache)
+    return PreparedKV(rows=rows, num_kv_heads=cache.key.shape[2], position=cache.position)
 
 
-def _token_rows(cache: KVCache) -> Float[Array, "layer part batch slot column"]:
-    """Keys (part 0) and values (part 1), one row per token."""
-    key, value = cache.key.transpose(0, 1, 4, 2, 3), cache.value.transpose(0, 1, 3, 2, 4)
-    both = jnp.stack([key, value], axis=1)
-    return both.reshape(*both.shape[:4], -1)
+def token_rows(cache: KVCache) -> Float[Array, "part batch slot column"]:
+    """Keys (part 0) and values (part 1) of one layer, one row per token."""
+    both = jnp.stack([cache.key.transpose(0, 3, 1, 2), cache.value.transpose(0, 2, 1, 3)])
+    return both.reshape(*both.shape[:3], -1)
 
 
-def _as_cache(rows: Float[Array, "layer part batch slot column"], num_kv_heads: int) -> KVCache:
-    """Inverse of `_token_rows`."""
-    both = rows.reshape(*rows.shape[:4], num_kv_heads, -1)
-    key, value = both[:, 0].transpose(0, 1, 3, 4, 2), both[:, 1].transpose(0, 1, 3, 2, 4)
-    return KVCache(key=key, value=value)
-
-
-def _assemble(compressed: CompressedKV, num_kv_heads: int) -> DraftCache:
-    return DraftCache(_as_cache(compressed.rows, num_kv_heads), compressed.footprint)
-
-
-def soft_kv(kv: PreparedKV, knobs: Knobs, temperature: Float[Array, ""] | float) -> DraftCache:
-    """The differentiable compressed cache."""
-    one = lambda rows, values: knobs.scheme.soft_kv(rows, values, temperature)
-    return _assemble(jax.vmap(one)(kv.rows, knobs.values), kv.num_kv_heads)
-
-
-def hard_kv(kv: PreparedKV, knobs: Knobs) -> DraftCache:
-    """The bit-exact compressed cache."""
-    return _assemble(jax.vmap(knobs.scheme.hard_kv)(kv.rows, knobs.values), kv.num_kv_heads)
+def as_cache(
+    rows: Float[Array, "part batch slot column"], num_kv_heads: int, position: Int[Array, "batch slot"] | None = None
+) -> KVCache:
+    """Inverse of `token_rows`."""
+    key, value = rows.reshape(*rows.shape[:3], num_kv_heads, -1)
+    return KVCache(key=key.transpose(0, 2, 3, 1), value=value.transpose(0, 2, 1, 3), position=position)
 
 
 def compress_cache(cache: KVCache, knobs: Knobs) -> KVCache:
-    """`hard_kv` of KV seen for the first time, inside a decoding loop."""
-    rows = jax.vmap(knobs.scheme.encode_kv)(_token_rows(cache), knobs.values)
-    return _as_cache(rows, cache.key.shape[2])
+    """All layers' KV seen for the first time, inside a decoding loop, as the hard draft reads it."""
+
+    def one(cache: KVCache, values: dict[str, Array]) -> KVCache:
+        return as_cache(knobs.scheme.encode_kv(token_rows(cache), values), cache.key.shape[1], cache.position)
+
+    return jax.vmap(one)(cache, knobs.values)

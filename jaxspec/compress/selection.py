@@ -1,36 +1,25 @@
 """Which values of a row a draft keeps: the hard choice by rank, the soft one by the margin to a moving threshold.
 
 Both prune the lowest-scored values of a row. The hard choice prunes round(p n) of n; the soft threshold lies half-way between
-the two ranks there, so that the soft mask tends to the hard one as the temperature falls.
+the two ranks there, so that the soft mask tends to the hard one as the temperature falls. Nothing is sorted and no rank is
+kept: the values at a rank are found by bisection, in memory of the size of the row.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
-from flax import struct
-from jaxtyping import Array, Bool, Float, Int, UInt16, UInt32
+from jaxtyping import Array, Bool, Float, Int, UInt
+
+from jaxspec.compress.rematerialised import found_once
 
 #: How far (in log score) the threshold falls below a row's lowest score while p n runs from 1/2 down to 0.
 _FADE = 3.0
 
 #: Stands in for the logarithm of a zero score.
 _LOG_ZERO = -100.0
-
-
-@struct.dataclass
-class RankedScores:
-    """Scores of rows prepared once, for any pruning ratio.
-
-    Attributes:
-        log_score: natural logarithm of each value's importance.
-        ordered: the same, ascending within each row.
-        rank: position of each value in its row's ascending order; ties by position.
-    """
-
-    log_score: Float[Array, "*b row column"]
-    ordered: Float[Array, "*b row column"]
-    rank: Int[Array, "*b row column"]
 
 
 def log_of(score: Float[Array, "*b"]) -> Float[Array, "*b"]:
@@ -45,17 +34,7 @@ def wanda_score(
 
     Source: Sun et al. 2023, arXiv:2306.11695; Cassandra, IV-B.
     """
-    return jnp.abs(weight.astype(jnp.float32)) * channel_norm[..., None, :]
-
-
-def rank_scores(score: Float[Array, "*b row column"]) -> RankedScores:
-    """Prepare non-negative scores."""
-    log_score = log_of(score)
-    place = jax.lax.broadcasted_iota(jnp.int32, log_score.shape, log_score.ndim - 1)
-    # One sort carries the places along; a second one, for the ranks, would cost as much again.
-    ordered, order = jax.lax.sort((log_score, place), num_keys=1, is_stable=True)
-    rank = jnp.put_along_axis(jnp.zeros_like(order), order, place, axis=-1, inplace=False)
-    return RankedScores(log_score=log_score, ordered=ordered, rank=rank)
+    return jnp.abs(weight.astype(jnp.float32)) * channel_norm.astype(jnp.float32)[..., None, :]
 
 
 def num_pruned(prune: Float[Array, "*b"] | float, columns: int) -> Int[Array, "*b"]:
@@ -63,75 +42,111 @@ def num_pruned(prune: Float[Array, "*b"] | float, columns: int) -> Int[Array, "*
     return jnp.round(jnp.asarray(prune) * columns).astype(jnp.int32)
 
 
-def hard_mask(scores: RankedScores, prune: Float[Array, "*b"]) -> Bool[Array, "*b row column"]:
-    """True where a value is kept; `prune` is one ratio for all rows of a matrix."""
-    return scores.rank >= num_pruned(prune, scores.rank.shape[-1])[..., None, None]
+def hard_mask(log_score: Float[Array, "*b row column"], prune: Float[Array, "*b"]) -> Bool[Array, "*b row column"]:
+    """True where a value is kept; `prune` is one ratio for all rows of a matrix. Of equal scores the left ones go first."""
+    columns = log_score.shape[-1]
+    return keep_largest(ordered_pattern(log_score), columns - num_pruned(prune, columns)[..., None])
 
 
-def threshold(scores: RankedScores, prune: Float[Array, "*b"]) -> Float[Array, "*b row 1"]:
+class Neighbours(NamedTuple):
+    """Log scores of two consecutive ranks, in each row."""
+
+    low: Float[Array, "*b row 1"]
+    high: Float[Array, "*b row 1"]
+
+
+def neighbours(log_score: Float[Array, "*b row column"], rank: Int[Array, "*b"]) -> Neighbours:
+    """Scores of this rank, counted from the lowest from 0 on, and of the next one. No gradient passes: scores are data."""
+    pattern, columns = ordered_pattern(jax.lax.stop_gradient(log_score)), log_score.shape[-1]
+    rank = jnp.broadcast_to(rank[..., None], pattern.shape[:-1])
+    low = _nth_largest(pattern, columns - rank)[..., None]
+    # The next rank has the same value where equal scores reach beyond this one, else the smallest larger value.
+    reaches = jnp.sum(pattern <= low, axis=-1, keepdims=True, dtype=jnp.int32) >= rank[..., None] + 2
+    largest = jnp.asarray(jnp.iinfo(pattern.dtype).max, pattern.dtype)
+    above = jnp.min(jnp.where(pattern > low, pattern, largest), axis=-1, keepdims=True)
+    found = (low, jnp.where(reaches, low, above))
+    return Neighbours(*(found_once(_from_pattern(part, log_score.dtype)) for part in found))
+
+
+def threshold(log_score: Float[Array, "*b row column"], prune: Float[Array, "*b"]) -> Float[Array, "*b row 1"]:
     """Log score that separates pruned from kept, interpolated between ranks so that its gradient reaches the ratio.
 
     Piecewise linear in `prune`; kinks where prune * columns is a half-integer (the gradient there is the right-hand one).
     """
-    columns = scores.ordered.shape[-1]
+    columns = log_score.shape[-1]
     place = jnp.asarray(prune) * columns - 0.5
     index = jnp.clip(jnp.floor(place), 0, columns - 2)
     # Not `clip` and `minimum`: they halve the gradient where their arguments are equal.
     fading = place < 0
     share = jnp.where(fading, 0.0, place - index)[..., None, None]
-    index = index.astype(jnp.int32)[..., None, None]
-    index = jnp.broadcast_to(index, (*scores.ordered.shape[:-1], 1))
-    low = jnp.take_along_axis(scores.ordered, index, axis=-1)
-    high = jnp.take_along_axis(scores.ordered, index + 1, axis=-1)
+    low, high = neighbours(log_score, index.astype(jnp.int32))
     fade = jnp.where(fading, _FADE * 2.0 * place, 0.0)[..., None, None]
     return low + share * (high - low) + fade
 
 
 def soft_mask(
-    scores: RankedScores, prune: Float[Array, "*b"], temperature: Float[Array, ""] | float
+    log_score: Float[Array, "*b row column"], prune: Float[Array, "*b"], temperature: Float[Array, ""] | float
 ) -> Float[Array, "*b row column"]:
     """Sigmoid of the log-score margin over the temperature (> 0)."""
-    return jax.nn.sigmoid((scores.log_score - threshold(scores, prune)) / temperature)
+    return jax.nn.sigmoid((log_score - threshold(log_score, prune)) / temperature)
 
 
-def ordered_pattern(log_score: Float[Array, "*b"]) -> UInt32[Array, "*b"]:
-    """Integers in the order of float32 values, for `keep_largest`."""
-    bits = jax.lax.bitcast_convert_type(log_score, jnp.uint32)
-    return jnp.where(bits >> 31 > 0, ~bits, bits | jnp.uint32(1 << 31))
+def ordered_pattern(log_score: Float[Array, "*b"]) -> UInt[Array, "*b"]:
+    """Unsigned integers of the same width in the order of the values, for `keep_largest`; no NaN may occur."""
+    dtype = jnp.dtype(f"uint{8 * log_score.dtype.itemsize}")
+    bits, top = jax.lax.bitcast_convert_type(log_score, dtype), _top_bit(dtype)
+    return jnp.where(bits >= top, ~bits, bits | top)
 
 
-def keep_largest(
-    magnitude: UInt16[Array, "*b column"] | UInt32[Array, "*b column"], keep: Int[Array, "*#b"]
-) -> Bool[Array, "*b column"]:
-    """Mask of the `keep` largest of each row, ties kept from the right (as `hard_mask` does), without sorting.
+def _from_pattern(pattern: UInt[Array, "*b"], dtype: jnp.dtype) -> Float[Array, "*b"]:
+    """Inverse of `ordered_pattern`."""
+    top = _top_bit(pattern.dtype)
+    return jax.lax.bitcast_convert_type(jnp.where(pattern >= top, pattern ^ top, ~pattern), dtype)
 
-    Bisection on the bit pattern: a comparison of the row per bit, where a sort of short rows costs many times that in a
-    decoding loop on a CPU, and one of long rows five times.
+
+def _top_bit(dtype: jnp.dtype) -> Array:
+    return jnp.asarray(1 << (8 * dtype.itemsize - 1), dtype)
+
+
+def keep_largest(magnitude: UInt[Array, "*b column"], keep: Int[Array, "*#b"]) -> Bool[Array, "*b column"]:
+    """Mask of the `keep` largest of each row, ties kept from the right, without sorting.
 
     Args:
         magnitude: patterns whose integer order is the order of importance (bfloat16 with the sign cleared, or
-            `ordered_pattern`); the largest 32-bit pattern, a NaN's, must not occur.
+            `ordered_pattern`); the largest pattern of the type, a NaN's, must not occur.
         keep: 0 to the row's length.
     """
-    narrow_pattern = magnitude.dtype == jnp.uint16
-    dtype, rounds, top = (jnp.int32, 17, 1 << 16) if narrow_pattern else (jnp.uint32, 33, (1 << 32) - 1)
-    wide = magnitude.astype(dtype)
-
-    def narrow(_, limits):
-        low, high = limits  # count(>= low) >= keep, count(>= high) < keep
-        middle = low + (high - low) // 2
-        enough = jnp.sum(wide >= middle[..., None], axis=-1, dtype=jnp.int32) >= keep
-        return jnp.where(enough, middle, low), jnp.where(enough, high, middle)
-
     keep = jnp.broadcast_to(keep, magnitude.shape[:-1])
-    low = jnp.zeros(keep.shape, dtype)
-    limit, _ = jax.lax.fori_loop(0, rounds, narrow, (low, jnp.full_like(low, top)))
-    above, tied = wide > limit[..., None], wide == limit[..., None]
+    limit = _nth_largest(magnitude, keep)
+    above, tied = magnitude > limit[..., None], magnitude == limit[..., None]
     room = keep - jnp.sum(above, axis=-1, dtype=jnp.int32)
     from_right = jnp.cumsum(tied[..., ::-1], axis=-1, dtype=jnp.int32)[..., ::-1]
     return above | (tied & (from_right <= room[..., None]))
 
 
+def _nth_largest(magnitude: UInt[Array, "*b column"], count: Int[Array, "*b"]) -> UInt[Array, "*b"]:
+    """The largest value that at least `count` values of a row reach; the largest of the type where `count` is 0.
+
+    Bisection on the bit pattern: a comparison of the row per bit, where a sort of short rows costs many times that in a
+    decoding loop on a CPU, and one of long rows five times.
+    """
+    bits = 8 * magnitude.dtype.itemsize
+    # The bounds of narrow patterns are wider than these, so that none of them is left out.
+    dtype = jnp.dtype(jnp.int32) if bits == 16 else magnitude.dtype
+    top = 1 << 16 if bits == 16 else (1 << bits) - 1
+    wide = magnitude.astype(dtype)
+
+    def narrow(_, limits):
+        low, high = limits  # count(>= low) >= count, count(>= high) < count
+        middle = low + (high - low) // 2
+        enough = jnp.sum(wide >= middle[..., None], axis=-1, dtype=jnp.int32) >= count
+        return jnp.where(enough, middle, low), jnp.where(enough, high, middle)
+
+    low = jnp.zeros(count.shape, dtype)
+    limit, _ = jax.lax.fori_loop(0, bits + 1, narrow, (low, jnp.full_like(low, top)))
+    return limit.astype(magnitude.dtype)
+
+
 def keep_best(score: Float[Array, "*b column"], keep: Int[Array, "*#b"]) -> Bool[Array, "*b column"]:
-    """`hard_mask` of scores that were not ranked: the `keep` highest of each row."""
+    """`hard_mask` of scores: the `keep` highest of each row."""
     return keep_largest(ordered_pattern(log_of(score)), keep)

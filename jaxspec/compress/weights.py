@@ -1,51 +1,134 @@
-"""Drafts from targets, all layers: a scheme's functions of one layer, mapped over the layers of a network."""
+"""Drafts from targets: a whole network of hard matrices for decoding, or a view that makes each matrix where it is used."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
-from hwmodels import Footprint
+from jaxspec.compress.footprint import measured_footprint
 from jaxspec.compress.knobs import Knobs
-from jaxspec.compress.schemes.interface import CompressedLayer, Scheme
-from jaxspec.models.decoder import Params
+from jaxspec.compress.kv import PreparedKV
+from jaxspec.compress.schemes.interface import CompressedMatrix, OwnKnobs, Scheme
+from jaxspec.models.config import INPUT_OF, MATRIX_KINDS
+from jaxspec.models.decoder import LayerView, Params
+from jaxspec.models.stored import Stored
+
+__all__ = ["draft_view", "hard_draft", "knobs_of_matrix", "prepare", "sum_of_squares"]
+
+#: What a scheme prepared of each matrix: kind -> leaves that lead with a layer axis.
+Prepared = dict[str, Any]
 
 
-class DraftWeights(NamedTuple):
-    """A draft.
+def sum_of_squares(inputs: Float[Array, "batch token column"]) -> Float[Array, " column"]:
+    """Of each channel over all tokens: what `forward` keeps of activations, whose root is a channel's norm."""
+    return jnp.sum(jnp.square(inputs), axis=(0, 1))
 
-    Attributes:
-        params: the target's parameters with the matrices of the layers replaced.
-        footprint: bits per stored weight, kind -> " layer"; nothing of the KV cache.
+
+def prepare(scheme: Scheme, params: Params, norms: dict[str, Float[Array, "layer column"]]) -> Prepared:
+    """What a scheme computes once of a target's matrices and its calibration text; leaves lead with a layer axis.
+
+    Args:
+        norms: of each input channel over calibration tokens, by input group (see `INPUT_OF`).
+    """
+    one = lambda matrix, norm: scheme.prepare(matrix.values(), norm)
+    return {
+        kind: jax.lax.map(lambda both: one(*both), (Stored.of(params["layers"][kind]), norms[INPUT_OF[kind]]))
+        for kind in MATRIX_KINDS
+    }
+
+
+def hard_draft(params: Params, prepared: Prepared, knobs: Knobs) -> Params:
+    """The bit-exact draft, by the knobs' own scheme: the target's parameters with the matrices of the layers replaced."""
+    # Only what is new leaves the program: a program copies whatever it returns.
+    stored = {kind: Stored.of(params["layers"][kind]) for kind in MATRIX_KINDS}
+    matrices = _hard_matrices(stored, prepared, knobs.values, scheme=knobs.scheme)
+    return params | {"layers": params["layers"] | matrices}
+
+
+@partial(jax.jit, static_argnames="scheme")
+def _hard_matrices(
+    stored: dict[str, Stored], prepared: Prepared, values: dict[str, Array], *, scheme: Scheme
+) -> dict[str, Stored]:
+    one = lambda matrix, found, own: Stored.of(scheme.hard(matrix.values(), found, own).values)
+    return {
+        kind: jax.lax.map(
+            lambda layer: one(*layer), (stored[kind], prepared[kind], knobs_of_matrix(values, scheme, place))
+        )
+        for place, kind in enumerate(MATRIX_KINDS)
+    }
+
+
+def knobs_of_matrix(values: Mapping[str, Array], scheme: Scheme, place: int) -> OwnKnobs:
+    """Knobs of one kind of matrix."""
+    return {spec.name: values[spec.name][..., place] for spec in scheme.knob_specs if spec.per == "matrix"}
+
+
+class _MadeWhereUsed(Mapping[str, Array]):
+    """Weights of a layer whose matrices are made when they are asked for, so that a program makes each beside its product.
+
+    Made all together, they would all exist until the backward pass has come back to where they were made.
     """
 
-    params: Params
-    footprint: Footprint
+    def __init__(self, stored: Mapping[str, Array], make: Callable[[str], CompressedMatrix]):
+        self._stored, self._make, self.made = stored, make, {}
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in MATRIX_KINDS:
+            return self._stored[name]
+        if name not in self.made:
+            self.made[name] = self._make(name)
+        return self.made[name].values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stored)
+
+    def __len__(self) -> int:
+        return len(self._stored)
 
 
-def activation_norms(activations: dict[str, Array]) -> dict[str, Float[Array, "layer column"]]:
-    """L2 norm of each input channel over all calibration tokens, per input group."""
-    return {name: jnp.sqrt(jnp.sum(jnp.square(x), axis=(1, 2))) for name, x in activations.items()}
+def draft_view(
+    prepared: Prepared,
+    kv: PreparedKV,
+    knobs: Knobs,
+    temperature: Float[Array, ""] | float | None,
+    *,
+    windows: Int[Array, " batch"],
+    policy: Any = None,
+) -> LayerView:
+    """A draft that exists one matrix at a time: for `forward` over the target's parameters and one source, `kv`.
 
+    Its facts are the footprint, leaves " layer".
 
-def prepare(scheme: Scheme, params: Params, norms: dict[str, Float[Array, "layer column"]]) -> Any:
-    """What a scheme computes once of a target's layers and its calibration text; leaves lead with a layer axis."""
-    return jax.vmap(scheme.prepare)(params["layers"], norms)
+    Args:
+        windows: sequences of `kv` that the step runs over.
+        temperature: of the differentiable draft, which tends to the hard one as it falls, away from half-way knobs. None: the
+            hard draft.
+        policy: as for `LayerView`.
+    """
+    scheme = knobs.scheme
 
+    def read(stored: dict[str, Array], caches: Sequence[Any], inputs: Any):
+        (known,), (found, values) = caches, inputs
 
-def hard_draft(params: Params, prepared: Any, knobs: Knobs) -> DraftWeights:
-    """The bit-exact draft, by the knobs' own scheme."""
-    return _assemble(params, jax.vmap(knobs.scheme.hard)(params["layers"], prepared, knobs.values))
+        def make(kind: str) -> CompressedMatrix:
+            given = stored[kind], found[kind], knobs_of_matrix(values, scheme, MATRIX_KINDS.index(kind))
+            return scheme.hard(*given) if temperature is None else scheme.soft(*given, temperature)
 
+        weights, known = _MadeWhereUsed(stored, make), known.in_layer(windows)
+        cached = (
+            scheme.hard_kv(known.rows, values)
+            if temperature is None
+            else scheme.soft_kv(known.rows, values, temperature)
+        )
 
-def soft_draft(params: Params, prepared: Any, knobs: Knobs, temperature: Float[Array, ""] | float) -> DraftWeights:
-    """The differentiable draft; tends to `hard_draft` as the temperature (> 0) falls, away from half-way knobs."""
-    one = lambda layer, found, values: knobs.scheme.soft(layer, found, values, temperature)
-    return _assemble(params, jax.vmap(one)(params["layers"], prepared, knobs.values))
+        def footprint():
+            return measured_footprint({kind: weights.made[kind].bits for kind in MATRIX_KINDS}, cached.bits)
 
+        return weights, [known.read(cached)], footprint
 
-def _assemble(params: Params, compressed: CompressedLayer) -> DraftWeights:
-    return DraftWeights(params | {"layers": params["layers"] | compressed.matrices}, compressed.footprint)
+    return LayerView(read, (prepared, knobs.values), policy)

@@ -8,7 +8,7 @@ from jaxspec.models.head_files import LoadedHead, save_head
 from jaxspec.models.hf_export import save_directory
 from jaxspec.models.hf_load import LoadedModel, load_container, load_directory
 from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, write_cache
-from jaxspec.models.sizes import RopeScaling
+from jaxspec.models.rope_scaling import RopeScaling
 
 __all__ = [
     "MATRIX_KINDS",

@@ -34,13 +34,26 @@ def _weighted(
     return jnp.einsum("bkqs,bksd->bkqd", weights, value)
 
 
+def _scaled(score: Array, head_dim: int, scale: float | None, cap: float | None) -> Array:
+    score = score * (head_dim**-0.5 if scale is None else scale)
+    return score if cap is None else cap * jnp.tanh(score / cap)
+
+
 def attend(
-    query: Float[Array, "batch token head head_dim"], sources: Sequence[KVSource]
+    query: Float[Array, "batch token head head_dim"],
+    sources: Sequence[KVSource],
+    *,
+    scale: float | None = None,
+    cap: float | None = None,
 ) -> Float[Array, "batch token head_times_dim"]:
     """Softmax attention over all sources at once, without concatenating their keys.
 
     A source of one sequence is shared by all: each KV head's keys meet the queries of the whole batch in one product.
     A row whose masks are all False gets the mean of its values: finite, and never read by a caller that masks it.
+
+    Args:
+        scale: of the scores; None: 1 / sqrt(head_dim).
+        cap: soft cap of the scaled scores; None: no cap. Source: Gemma 2, arXiv:2408.00118, Section 2.
     """
     batch, tokens, heads, head_dim = query.shape
     kv_heads = sources[0].key.shape[1]
@@ -49,7 +62,7 @@ def attend(
     grouped = grouped.reshape(batch, kv_heads, groups * tokens, head_dim)
     scores = []
     for source in sources:
-        score = _scores(grouped, source.key) * head_dim**-0.5
+        score = _scaled(_scores(grouped, source.key), head_dim, scale, cap)
         score = score.reshape(batch, kv_heads, groups, tokens, -1)
         scores.append(jnp.where(source.mask[:, None, None], score, jnp.finfo(query.dtype).min))
     weights = jax.nn.softmax(jnp.concatenate(scores, axis=-1), axis=-1)
@@ -64,7 +77,12 @@ def attend(
 
 
 def attend_sequentially(
-    query: Float[Array, "batch token head head_dim"], sources: Sequence[KVSource], dot_dtype: Any = None
+    query: Float[Array, "batch token head head_dim"],
+    sources: Sequence[KVSource],
+    dot_dtype: Any = None,
+    *,
+    scale: float | None = None,
+    cap: float | None = None,
 ) -> Float[Array, "batch token head_times_dim"]:
     """`attend`, one sequence and one KV head at a time, recomputed in the backward pass.
 
@@ -91,7 +109,7 @@ def attend_sequentially(
     @jax.checkpoint
     def one_pair(pair):
         query, key, value, mask = pair
-        score = dot_rows(query, key, dot_dtype).reshape(groups, tokens, -1) * head_dim**-0.5
+        score = _scaled(dot_rows(query, key, dot_dtype).reshape(groups, tokens, -1), head_dim, scale, cap)
         weight = jax.nn.softmax(jnp.where(mask, score, jnp.finfo(score.dtype).min), axis=-1)
         return dot_rows(weight.reshape(groups * tokens, -1), value, dot_dtype)
 

@@ -10,18 +10,20 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from jaxspec.models.blocks import Attention, DenseFeedForward, FeedForward, GroupedAttention
+from jaxspec.models.norms import NORMS
 from jaxspec.models.sizes import DecoderSizes
 
 __all__ = ["INPUT_OF", "MATRIX_KINDS", "DecoderConfig", "LayerParameter", "LayerRun"]
 
-#: The seven matrices of a layer that a draft may compress, in the order in which a layer uses them.
+#: The matrices of a layer that a draft may compress, in the order in which a layer uses them; a network's own are
+#: `DecoderConfig.matrix_kinds`.
 MATRIX_KINDS = ("q", "k", "v", "o", "gate", "up", "down")
 
 #: Which recorded input feeds each matrix (see `forward(keep_activations=True)`).
 INPUT_OF = {"q": "qkv", "k": "qkv", "v": "qkv", "o": "o", "gate": "gate_up", "up": "gate_up", "down": "down"}
 
-#: Scales of the norms before the two blocks, which every layer has.
-BLOCK_NORMS = ("attention_norm", "mlp_norm")
+#: Norms of what enters the two blocks, and of what leaves them.
+PRE_NORMS, POST_NORMS = ("attention_norm", "mlp_norm"), ("attention_post_norm", "mlp_post_norm")
 
 
 class LayerParameter(NamedTuple):
@@ -67,13 +69,13 @@ class LayerRun(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class DecoderConfig(DecoderSizes):
-    """Static description of a decoder (RMSNorm before each block, residual connections).
+    """Static description of a decoder (norms before or after each block, residual connections).
 
     Attributes:
         attention, feed_forward: kinds of block, layer by layer; a pattern shorter than the network is repeated.
     Raises:
-        ValueError: sizes do not fit together (see `DecoderSizes`), a pattern does not divide the layers, or two blocks give
-            one parameter different shapes.
+        ValueError: sizes do not fit together (see `DecoderSizes`), neither norms before nor after the blocks, a pattern does
+            not divide the layers, or two blocks give one parameter different shapes.
     """
 
     attention: tuple[Attention, ...] = (GroupedAttention(),)
@@ -84,6 +86,8 @@ class DecoderConfig(DecoderSizes):
         for name, pattern in (("attention", self.attention), ("feed_forward", self.feed_forward)):
             if not pattern or self.num_layers % len(pattern):
                 raise ValueError(f"{name} has {len(pattern)} entries; they must divide the {self.num_layers} layers")
+        if not self.block_norms:
+            raise ValueError("pre_norms and post_norms are both False; a layer has the ones, the others or both")
         if len({kind.cached_shape(self) for kind in self.attention}) > 1:
             raise ValueError("the layers differ in what they cache per token; all must cache keys of one shape")
         _ = self.layer_parameters  # shapes are compared there
@@ -106,7 +110,11 @@ class DecoderConfig(DecoderSizes):
         """Name -> parameter, matrices first, in the order in which a layer uses them."""
         period = math.lcm(len(self.attention), len(self.feed_forward))
         matrices: dict[str, list[LayerParameter | None]] = {}
-        norms = LayerParameter((self.hidden_size,), self.num_layers, (True,), 1.0)
+        norms = {
+            name: LayerParameter((self.hidden_size,), self.num_layers, (True,), initial)
+            for norm in self.block_norms
+            for name, initial in NORMS[self.norm].vectors(norm).items()
+        }
         vectors: dict[str, list[LayerParameter | None]] = {}
         for place in range(period):
             for name, parameter in self._of_blocks(place):
@@ -114,9 +122,30 @@ class DecoderConfig(DecoderSizes):
                 group.setdefault(name, [None] * period)[place] = parameter
         return {
             **{name: self._merged(name, found) for name, found in matrices.items()},
-            **dict.fromkeys(BLOCK_NORMS, norms),
+            **norms,
             **{name: self._merged(name, found) for name, found in vectors.items()},
         }
+
+    @property
+    def block_norms(self) -> tuple[str, ...]:
+        """Norms of the residual stream that each layer has."""
+        return (*PRE_NORMS * self.pre_norms, *POST_NORMS * self.post_norms)
+
+    @functools.cached_property
+    def matrix_kinds(self) -> tuple[str, ...]:
+        """The matrices of its layers that a draft may compress, in the order of `MATRIX_KINDS`."""
+        return tuple(kind for kind in MATRIX_KINDS if kind in self.layer_parameters)
+
+    @functools.cached_property
+    def outside_parameters(self) -> dict[str, tuple[tuple[int, ...], float | None]]:
+        """Name -> shape and initial value of the parameters outside the layers; None: random."""
+        embedding = (self.vocab_size, self.hidden_size)
+        vectors = NORMS[self.norm].vectors("final_norm")
+        found: dict[str, tuple[tuple[int, ...], float | None]] = {"embed": (embedding, None)}
+        if self.learned_positions is not None:
+            found["position_embed"] = ((self.learned_positions.rows, self.hidden_size), None)
+        found |= {name: ((self.hidden_size,), initial) for name, initial in vectors.items()}
+        return found if self.tie_embeddings else found | {"lm_head": (embedding, None)}
 
     def _of_blocks(self, layer: int) -> Iterator[tuple[str, LayerParameter]]:
         for block in self.blocks(layer):
@@ -147,5 +176,4 @@ class DecoderConfig(DecoderSizes):
     def num_parameters(self) -> int:
         """Parameters of the whole network; a tied head counts once."""
         layers = sum(math.prod(parameter.shape) * parameter.num_layers for parameter in self.layer_parameters.values())
-        embeddings = self.vocab_size * self.hidden_size * (1 if self.tie_embeddings else 2)
-        return layers + self.hidden_size + embeddings
+        return layers + sum(math.prod(shape) for shape, _ in self.outside_parameters.values())

@@ -6,7 +6,7 @@ prefill, decoding, verification of a chain or a tree and the measurement of acce
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import chex
@@ -15,14 +15,14 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxspec.models.attention import KVSource
 from jaxspec.models.blocks import Attention, FeedForward, StepInput
 from jaxspec.models.blocks.interface import KVCodec
 from jaxspec.models.config import DecoderConfig, LayerRun
-from jaxspec.models.dots import dot_rows
 from jaxspec.models.kv_cache import CachedKV, KVCache
-from jaxspec.models.norms import rms_norm
+from jaxspec.models.layer_numbers import layer_numbers, of_layer
+from jaxspec.models.norms import NORMS
 from jaxspec.models.sizes import DecoderSizes
+from jaxspec.models.stored import Stored, dot_stored
 
 #: Nested dictionary of arrays: `embed`, `final_norm`, optionally `lm_head`, and `layers`, whose leaves lead with an axis over
 #: the layers that have them (see `DecoderConfig.layer_parameters`).
@@ -31,9 +31,10 @@ Params = dict[str, Any]
 
 class ForwardResult(NamedTuple):
     """Logits of the step's tokens (from `logits_from` on), the KV it wrote, what the last layer put out for each of its tokens
-    (before the final norm), and (on request) the inputs of every matrix.
+    (before the final norm), and (on request) what was kept of the inputs of every matrix.
 
     `extras` are further facts of each token, as router choices: a pytree with leaves "batch token ...", None of dense networks.
+    `facts` are what a view of the layers told of each; leaves lead with a layer axis.
     """
 
     logits: Float[Array, "batch token vocab"]
@@ -41,6 +42,24 @@ class ForwardResult(NamedTuple):
     hidden: Float[Array, "batch token hidden"]
     activations: dict[str, Array] | None = None
     extras: Any = None
+    facts: Any = None
+
+
+class LayerView(NamedTuple):
+    """How a step reads layers: a function of one layer inside the loop over them, so that what it makes exists once at a time.
+
+    Attributes:
+        read: (stored weights, caches of all sources, inputs) of one layer -> the weights and caches to compute with, and a
+            function that gives facts, called once the layer has run.
+        inputs: of `read`; leaves lead with a layer axis.
+        policy: of `jax.checkpoint`: what the backward pass keeps of a layer beside its input. None: everything.
+    """
+
+    read: Callable[
+        [dict[str, Array], Sequence[Any], Any], tuple[Mapping[str, Array], Sequence[KVCache], Callable[[], Any]]
+    ]
+    inputs: Any = ()
+    policy: Callable[..., bool] | None = None
 
 
 class Layers(nnx.Module):
@@ -59,18 +78,26 @@ class Layers(nnx.Module):
 
 
 class Network(nnx.Module):
-    """Parameters of a decoder: embedding, layers, final norm, LM head.
+    """Parameters of a decoder: embedding (with positions, where they are learned), layers, final norm, LM head.
 
     Matrices are stored as checkpoints store them, (output row, input column), so that a Wanda row is a row.
     """
 
     def __init__(self, config: DecoderConfig, *, rngs: nnx.Rngs):
-        self.embed = nnx.Param(0.02 * jax.random.normal(rngs.params(), (config.vocab_size, config.hidden_size)))
+        hidden = config.hidden_size
+
+        def parameter(name: str) -> nnx.Param:
+            shape, initial = config.outside_parameters[name]
+            if initial is not None:
+                return nnx.Param(jnp.full(shape, initial))
+            scale = hidden**-0.5 if name == "lm_head" else 0.02
+            return nnx.Param(scale * jax.random.normal(rngs.params(), shape))
+
+        self.embed = parameter("embed")
         self.layers = Layers(config, rngs=rngs)
-        self.final_norm = nnx.Param(jnp.ones((config.hidden_size,)))
-        if not config.tie_embeddings:
-            head = jax.random.normal(rngs.params(), (config.vocab_size, config.hidden_size))
-            self.lm_head = nnx.Param(config.hidden_size**-0.5 * head)
+        for name in config.outside_parameters:
+            if name != "embed":
+                setattr(self, name, parameter(name))
 
 
 def init_params(config: DecoderConfig, key: Array) -> Params:
@@ -93,22 +120,53 @@ class LayerResult(NamedTuple):
 
 def decoder_layer(
     x: Float[Array, "batch token hidden"],
-    weights: dict[str, Array],
+    weights: Mapping[str, Array],
     sizes: DecoderSizes,
     kinds: tuple[Attention, FeedForward],
     step: StepInput,
 ) -> LayerResult:
-    """One layer: attention and feed-forward, each after a norm and added to its input. It computes in the type of `x`.
+    """One layer: attention and feed-forward, each normed before, after or both, and added to its input. It computes in the
+    type of `x`.
 
     Args:
         weights: of this layer alone, without the layer axis.
         kinds: of its blocks.
     """
     attention, feed_forward = kinds
-    attended = attention.apply(rms_norm(x, weights["attention_norm"], sizes.norm_eps), weights, sizes, step)
-    x = x + attended.output
-    fed = feed_forward.apply(rms_norm(x, weights["mlp_norm"], sizes.norm_eps), weights, sizes, step.dot_dtype)
-    return LayerResult(x + fed.output, attended.written, attended.inputs | fed.inputs)
+    norm = NORMS[sizes.norm]
+    before = lambda x, name: norm.apply(x, weights, name, sizes.norm_eps) if sizes.pre_norms else x
+
+    def added(x: Array, output: Array, name: str) -> Array:
+        output = norm.apply(output, weights, name, sizes.norm_eps) if sizes.post_norms else output
+        return x + (output if sizes.residual_scale == 1 else sizes.residual_scale * output)
+
+    attended = attention.apply(before(x, "attention_norm"), weights, sizes, step)
+    x = added(x, attended.output, "attention_post_norm")
+    fed = feed_forward.apply(before(x, "mlp_norm"), weights, sizes, step.dot_dtype)
+    x = added(x, fed.output, "mlp_post_norm")
+    return LayerResult(x, attended.written, attended.inputs | fed.inputs)
+
+
+def embed(
+    tokens: Int[Array, "batch token"],
+    positions: Int[Array, "batch token"],
+    params: Params,
+    config: DecoderConfig,
+    dtype: Any = jnp.float32,
+) -> Float[Array, "batch token hidden"]:
+    """What enters the first layer: the tokens' embeddings, scaled, and where positions are learned, theirs.
+
+    Args:
+        params: only `embed` and `position_embed` are read.
+    """
+    x = Stored.of(params["embed"]).take(tokens).values().astype(dtype)
+    if config.embedding_scale != 1:
+        x = x * config.embedding_scale
+    if config.learned_positions is not None:
+        x = x + Stored.of(params["position_embed"]).take(positions + config.learned_positions.offset).values().astype(
+            dtype
+        )
+    return x
 
 
 def unembed(
@@ -117,11 +175,13 @@ def unembed(
     """Logits of what the last layer puts out: final norm and LM head.
 
     Args:
-        params: only `final_norm` and `lm_head` (tied: `embed`) are read.
+        params: only `final_norm` (and its bias) and `lm_head` (tied: `embed`) are read.
     """
-    head = params["embed"] if config.tie_embeddings else params["lm_head"]
-    normed = rms_norm(hidden, params["final_norm"], config.norm_eps)
-    return dot_rows(normed, head.astype(hidden.dtype), dot_dtype)
+    normed = NORMS[config.norm].apply(hidden, params, "final_norm", config.norm_eps)
+    logits = dot_stored(normed, params["embed"] if config.tie_embeddings else params["lm_head"], dot_dtype)
+    if config.logit_divisor != 1:
+        logits = logits / config.logit_divisor
+    return logits if config.logit_cap is None else config.logit_cap * jnp.tanh(logits / config.logit_cap)
 
 
 def forward(
@@ -135,9 +195,11 @@ def forward(
     kv_codec: KVCodec | None = None,
     dtype: Any = jnp.float32,
     dot_dtype: Any = None,
-    keep_activations: bool = False,
+    keep_activations: Callable[[Array], Array] | None = None,
     logits_from: int = 0,
     frugal: bool = False,
+    lengths: Int[Array, "batch token"] | None = None,
+    view: LayerView | None = None,
 ) -> ForwardResult:
     """Run one step over `tokens`, which see the masked slots of all sources and the masked tokens of the step itself.
 
@@ -149,21 +211,27 @@ def forward(
         sources: earlier KV, any number of caches, each with the slots that each token sees.
         kv_codec: applied to the new keys and values before anyone reads them.
         dtype: of activations. dot_dtype: of the operands of matrix products, `dtype` unless given (see `dot_rows`).
-        keep_activations: also return the input of each matrix group, "layer batch token column", over the layers that have it.
-        logits_from: static; first token of the step whose logits are wanted.
+        keep_activations: also return this function of the input of each matrix group, "batch token column", stacked over the
+            layers that have it. A function that sums over tokens keeps memory small.
+        logits_from: static; first token of the step whose logits are wanted; the number of tokens for none.
         frugal: for training on CPUs: attend sequentially and recompute each layer in the backward pass.
+        lengths: tokens of the text that each token is rotated for, where that matters (dynamic scaling, LongRoPE); None: as
+             many as there are up to the token, so that decoding does not depend on how many tokens a step takes.
+        view: how layers are read, if not as they are stored.
     Returns:
         logits, the KV written by this step (not merged into any source), activations or None.
     """
     chex.assert_rank([tokens, positions, mask], [2, 2, 3])
     chex.assert_equal_shape([tokens, positions])
-    step = StepInput(positions, mask, kv_codec=kv_codec, dot_dtype=dot_dtype, frugal=frugal)
-    x = params["embed"].astype(dtype)[tokens]
+    step = StepInput(positions, mask, kv_codec=kv_codec, dot_dtype=dot_dtype, frugal=frugal, lengths=lengths)
+    x = embed(tokens, positions, params, config, dtype)
     written: list[KVCache] = []
     recorded: dict[str, list[Array]] = {}
+    facts: list[Any] = []
     for run in config.runs:
-        x, (kv, inputs) = _run_layers(x, params["layers"], config, run, step, sources, keep_activations)
+        x, (kv, inputs, told) = _run_layers(x, params["layers"], config, run, step, sources, keep_activations, view)
         written.append(kv)
+        facts.append(told)
         for name, value in inputs.items():
             recorded.setdefault(name, []).append(value)
     join = lambda parts: parts[0] if len(parts) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
@@ -172,6 +240,7 @@ def forward(
         cache=join(written),
         hidden=x,
         activations={name: join(parts) for name, parts in recorded.items()} if keep_activations else None,
+        facts=join(facts),
     )
 
 
@@ -182,27 +251,37 @@ def _run_layers(
     run: LayerRun,
     step: StepInput,
     sources: Sequence[CachedKV],
-    keep_activations: bool,
-) -> tuple[Array, tuple[KVCache, dict[str, Array]]]:
+    keep_activations: Callable[[Array], Array] | None,
+    view: LayerView | None,
+) -> tuple[Array, tuple[KVCache, dict[str, Array], Any]]:
     """Consecutive layers of the same kinds of block, as one loop whose body is compiled once, whatever its length."""
     part = lambda leaf, first: leaf if len(leaf) == run.stop - run.start else leaf[first : first + run.stop - run.start]
-    weights = {
-        name: part(layers[name], parameter.before(run.start))
+    parts = lambda tree, first: jax.tree.map(lambda leaf: part(leaf, first), tree)
+    stored = {
+        name: parts(Stored.of(layers[name]), parameter.before(run.start))
         for name, parameter in config.layer_parameters.items()
         if parameter.in_layer(run.start)
     }
-    caches = jax.tree.map(lambda leaf: part(leaf, run.start), [source.cache for source in sources])
+    caches = parts([source.cache for source in sources], run.start)
+    kinds = (run.attention, run.feed_forward)
+
+    masks = [source.mask for source in sources]
+    position = step.positions if config.windowed else None
 
     def layer(x, inputs):
-        weights, caches = inputs
-        seen = [KVSource(cache.key, cache.value, source.mask) for cache, source in zip(caches, sources, strict=True)]
-        kinds = (run.attention, run.feed_forward)
-        result = decoder_layer(x, weights, config, kinds, step._replace(sources=seen))
-        return result.output, (KVCache(*result.written), result.inputs if keep_activations else {})
+        stored, caches, of_view, numbers = inputs
+        weights, facts = {name: leaf.values() for name, leaf in stored.items()}, lambda: None
+        if view is not None:
+            weights, caches, facts = view.read(weights, caches, of_view)
+        result = decoder_layer(x, weights, config, kinds, of_layer(step, numbers, caches, masks))
+        kept = jax.tree.map(keep_activations, result.inputs) if keep_activations else {}
+        return result.output, (KVCache(*result.written, position), kept, facts())
 
+    policy = view.policy if view is not None else None
     # Nothing merges the two passes over a layer in a loop, so the barriers that keep them apart are not needed.
-    body = jax.checkpoint(layer, prevent_cse=False) if step.frugal else layer
-    return jax.lax.scan(body, x, (weights, caches))
+    body = jax.checkpoint(layer, prevent_cse=False, policy=policy) if step.frugal or policy is not None else layer
+    of_view = parts(view.inputs, run.start) if view is not None else ()
+    return jax.lax.scan(body, x, (stored, caches, of_view, layer_numbers(config, run.start, run.stop)))
 
 
 def causal_mask(batch: int, num_tokens: int) -> Bool[Array, "batch token token"]:
@@ -211,8 +290,9 @@ def causal_mask(batch: int, num_tokens: int) -> Bool[Array, "batch token token"]
 
 
 def forward_text(params: Params, config: DecoderConfig, tokens: Int[Array, "batch token"], **options) -> ForwardResult:
-    """`forward` over whole texts from position 0 with a causal mask and no cache."""
+    """`forward` over whole texts from position 0 with a causal mask and no cache; rotations are those of the whole text."""
     batch, num_tokens = tokens.shape
+    options.setdefault("lengths", jnp.full(tokens.shape, num_tokens))
     positions = jnp.broadcast_to(jnp.arange(num_tokens), tokens.shape)
     mask = causal_mask(batch, num_tokens)
     return forward(params, config, tokens=tokens, positions=positions, mask=mask, **options)

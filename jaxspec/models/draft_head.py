@@ -22,6 +22,7 @@ from jaxspec.models.decoder import Layers, Params, decoder_layer, unembed
 from jaxspec.models.dots import dot_rows
 from jaxspec.models.kv_cache import CachedKV, KVCache
 from jaxspec.models.norms import rms_norm
+from jaxspec.models.stored import Stored
 
 __all__ = [
     "DraftHead",
@@ -42,6 +43,7 @@ class TargetEnds(NamedTuple):
     embed: Float[Array, "vocab hidden"]
     final_norm: Float[Array, " hidden"]
     lm_head: Float[Array, "vocab hidden"]
+    final_norm_bias: Float[Array, " hidden"] | None = None
 
 
 class HeadResult(NamedTuple):
@@ -65,13 +67,18 @@ class DraftHead(nnx.Module):
 
 
 def check_head_config(config: DecoderConfig) -> None:
-    """A head has one layer.
+    """A head has one layer, which sees the whole text and rotates its queries and keys.
 
     Raises:
-        NotImplementedError: another number of layers.
+        NotImplementedError: another number of layers, a window, or positions that are learned.
     """
     if config.num_layers != 1:
         raise NotImplementedError(f"a draft head of {config.num_layers} layers is not modelled; allowed is 1")
+    if config.windowed or config.ropes == (None,):
+        what = "with a window" if config.windowed else "without rotary positions"
+        raise NotImplementedError(
+            f"a draft head {what} is not modelled; allowed is full attention with rotary positions"
+        )
 
 
 def init_head_params(config: DecoderConfig, key: Array) -> Params:
@@ -91,7 +98,7 @@ def abstract_head_params(config: DecoderConfig) -> Params:
 def target_ends(params: Params, config: DecoderConfig) -> TargetEnds:
     """The parts of a target's parameters that its head uses."""
     head = params["embed"] if config.tie_embeddings else params["lm_head"]
-    return TargetEnds(embed=params["embed"], final_norm=params["final_norm"], lm_head=head)
+    return TargetEnds(params["embed"], params["final_norm"], head, params.get("final_norm_bias"))
 
 
 def head_forward(
@@ -122,7 +129,9 @@ def head_forward(
         embedding; only the last layer's hidden states are read.
     """
     dtype = hidden.dtype
-    embedded = rms_norm(ends.embed.astype(dtype)[tokens], params["embed_norm"], config.norm_eps)
+    embedded = rms_norm(
+        Stored.of(ends.embed).take(tokens).values().astype(dtype), params["embed_norm"], config.norm_eps
+    )
     normed = rms_norm(hidden, params["hidden_norm"], config.norm_eps)
     mixed = dot_rows(jnp.concatenate([embedded, normed], axis=-1), params["fc"].astype(dtype), dot_dtype)
     seen = [KVSource(source.cache.key[0], source.cache.value[0], source.mask) for source in sources]
@@ -142,4 +151,4 @@ def head_logits(
     """What the target would say after a token with this hidden state."""
     # A tied head is in `lm_head` already, whatever the head's own shape says of ties.
     untied = dataclasses.replace(config, tie_embeddings=False)
-    return unembed(hidden, {"final_norm": ends.final_norm, "lm_head": ends.lm_head}, untied, dot_dtype)
+    return unembed(hidden, ends._asdict(), untied, dot_dtype)

@@ -6,17 +6,22 @@ that becomes a `DecoderConfig`. A new family with known blocks is a new row, nev
 
 from __future__ import annotations
 
-import sys
+import dataclasses
 from typing import Any
 
-from hwmodels.catalog.huggingface import FAMILIES, Family, Running
+from hwmodels.catalog.huggingface import FAMILIES, Family, Running, Setting, layer_windows
+from jaxspec.models.activations import ACTIVATION_SPELLINGS, ACTIVATIONS
+from jaxspec.models.blocks import DenseFeedForward, PlainFeedForward
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.sizes import RopeScaling
+from jaxspec.models.config_values import flag, integer, positive
+from jaxspec.models.rope_scaling import Rope
+from jaxspec.models.rope_settings import RopeSettings, read_rope
+from jaxspec.models.sizes import LearnedPositions
 
-__all__ = ["decoder_config", "family_for", "family_of", "runnable_families", "running"]
+__all__ = ["decoder_config", "family_of", "runnable_families", "running"]
 
 #: Keys that change the computation of any family unless absent, null or of this value; never written by us.
-_NEUTRAL_VALUES = {"quantization_config": None, "partial_rotary_factor": 1.0}
+_NEUTRAL_VALUES = {"quantization_config": None}
 
 #: Sizes that every release states: a file without them is taken for damaged, whatever the family's defaults.
 _STATED = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
@@ -50,35 +55,17 @@ def family_of(raw: dict[str, Any]) -> Family:
         raise NotImplementedError(f"model_type {name!r} is not modelled; known: {', '.join(sorted(known))}")
     family = known[name]
     full = _with_defaults(raw, family)
-    for key, value in running(family).must_equal.items():
-        if full.get(key, value) != value:
-            allowed = "null" if value is None else repr(value)
-            raise NotImplementedError(f"{name} with {key} = {full[key]!r} is not modelled; allowed is {allowed}")
+    for key, value in {**family.must_equal, **running(family).must_equal}.items():
+        wanted = full.get(value.key) if isinstance(value, Setting) else value
+        stated = full.get(key, wanted)
+        if stated != wanted and not (stated is None and key in family.must_equal):
+            allowed = "null" if wanted is None else repr(wanted)
+            raise NotImplementedError(f"{name} with {key} = {stated!r} is not modelled; allowed is {allowed}")
     for key, value in _NEUTRAL_VALUES.items():
         if raw.get(key) not in (None, value):
             raise NotImplementedError(f"{name} with {key} is not modelled; allowed is none")
-    kinds = raw.get("layer_types") or []
-    if not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds):
-        raise NotImplementedError(f"{name} with layer_types {kinds!r} is not modelled; allowed is 'full_attention'")
     _check_windows(family, full)
     return family
-
-
-def family_for(config: DecoderConfig) -> Family:
-    """The first family of the table whose networks compute this configuration.
-
-    Raises:
-        NotImplementedError: none does.
-    """
-    for family in runnable_families().values():
-        same_options = (config.qk_norm, config.qkv_bias) == (_normed(family), family.qkv_bias is True)
-        if same_options and set(config.layer_parameters) <= set(running(family).tensors):
-            return family
-    raise NotImplementedError(f"no known family has layers with {', '.join(config.layer_parameters)}")
-
-
-def _normed(family: Family) -> bool:
-    return family.qk_norm == "head"
 
 
 def _with_defaults(raw: dict[str, Any], family: Family) -> dict[str, Any]:
@@ -89,18 +76,38 @@ def _with_defaults(raw: dict[str, Any], family: Family) -> dict[str, Any]:
 
 
 def _check_windows(family: Family, full: dict[str, Any]) -> None:
-    """No key may cut the text that a token sees, since which tools heed it differs.
+    """No key may cut the text that a token sees where tools differ in whether they heed it.
 
     The Llama family attends to the whole text, and transformers' forward pass does. Its KV cache, however, goes by the keys of
     config.json: without `layer_types` a `sliding_window` (or `attention_chunk_size`) makes it drop older tokens, so that
     cached decoding says something else. Families whose configuration class derives `layer_types` (Qwen3) have no such keys.
-    A window that no position reaches cuts nothing.
+    A window that no position reaches cuts nothing. Where `layer_types` is stated, the cache goes by it, and so must the family.
 
     Raises:
-        NotImplementedError: a window that cuts.
+        NotImplementedError: a window that one tool heeds and another does not.
     Source: transformers 5, cache_utils.py, get_layer_types_and_kwargs.
     """
-    if full.get("layer_types") is not None:
+    kinds, rule = full.get("layer_types"), family.windows
+    if kinds is not None:
+        listed = kinds if isinstance(kinds, list) else [kinds]
+        off = (
+            rule is None or full.get("sliding_window") is None or (rule.enabled and full.get(rule.enabled) is not True)
+        )
+        if off and any(kind != "full_attention" for kind in listed):
+            raise NotImplementedError(
+                f"{family.name} with layer_types {kinds!r} is not modelled; allowed is 'full_attention'"
+                + ("" if rule is None else ", or windows that are switched on")
+            )
+        if (
+            rule is not None
+            and not off
+            and rule.pattern == "all"
+            and any(kind != "sliding_attention" for kind in listed)
+        ):
+            raise NotImplementedError(
+                f"{family.name} with layer_types {kinds!r} is ambiguous: transformers gives all layers a window in a forward "
+                "pass but not when it decodes; allowed are 'sliding_attention' and null"
+            )
         return
     positions = full["max_position_embeddings"]
     for key in running(family).ambiguous_windows:
@@ -117,79 +124,100 @@ def _check_windows(family: Family, full: dict[str, Any]) -> None:
 def decoder_config(raw: dict[str, Any]) -> DecoderConfig:
     """Our static configuration from a parsed config.json.
 
-    Both spellings of the rotary settings are read: `rope_theta` with `rope_scaling` (transformers 4), and
-    `rope_parameters` (transformers 5); where both stand, `rope_scaling` counts, as it does there.
-
     Raises:
-        NotImplementedError: see `family_of`.
+        NotImplementedError: see `family_of` and `read_rope`; an activation that is not known.
         ValueError: a required key is missing, a value is of the wrong kind, or sizes do not fit together.
     """
     family = family_of(raw)
-    full = _with_defaults(raw, family)
-    rope = {"rope_theta": full["rope_theta"]} | _rope_settings(raw)
-    heads, hidden = _integer(full, "num_attention_heads"), _integer(full, "hidden_size")
+    row, full = running(family), _with_defaults(raw, family)
+    layers = integer(full, "num_hidden_layers")
+    heads, hidden = integer(full, "num_attention_heads"), integer(full, "hidden_size")
     # For these two, null is a value of its own: "derive it".
     derived = {"num_key_value_heads": heads, "head_dim": hidden // heads}
+    for key, free in (("num_key_value_heads", family.grouped_queries), ("head_dim", family.free_head_dim)):
+        if not free and full.get(key) not in (None, derived[key]):
+            raise ValueError(f"{key} is {full[key]!r}; in this family it is {derived[key]}, always")
     sizes = derived | {key: full[key] for key in derived if full.get(key) is not None}
-    tie = full["tie_word_embeddings"]
-    if not isinstance(tie, bool):
-        raise ValueError(f"tie_word_embeddings is {tie!r}; it must be true or false")
+    head_dim = integer(sizes, "head_dim") if sizes["head_dim"] != 0 else 0
+    rope = RopeSettings(Rope(), None, None)
+    if row.rotary is not None:
+        rope = read_rope(raw, full, row.rotary, head_dim)
+    on = lambda switch: _on(full, switch)
+    positions = None
+    if family.learned_positions is not None:
+        offset = family.learned_positions
+        positions = LearnedPositions(integer(full, "max_position_embeddings") + offset, offset)
     return DecoderConfig(
-        vocab_size=_integer(full, "vocab_size"),
+        vocab_size=integer(full, "vocab_size"),
         hidden_size=hidden,
-        intermediate_size=_integer(full, "intermediate_size"),
-        num_layers=_integer(full, "num_hidden_layers"),
+        intermediate_size=integer(full, "intermediate_size"),
+        num_layers=layers,
         num_heads=heads,
-        num_kv_heads=_integer(sizes, "num_key_value_heads"),
-        head_dim=_integer(sizes, "head_dim"),
-        rope_theta=_positive(rope, "rope_theta"),
-        rope_scaling=_rope_scaling(rope, full),
-        norm_eps=_positive(full, "rms_norm_eps"),
-        qk_norm=_normed(family),
-        qkv_bias=family.qkv_bias is True,
-        tie_embeddings=tie,
+        num_kv_heads=integer(sizes, "num_key_value_heads"),
+        head_dim=head_dim,
+        rope_theta=rope.rope.theta,
+        rope_scaling=rope.rope.scaling,
+        local_rope=rope.local_rope,
+        rotary_dim=rope.rotary_dim,
+        interleaved_rope=row.rotary is not None and row.rotary.interleaved,
+        rotated=_rotated(row, full, layers),
+        windows=_windows(raw, family),
+        learned_positions=positions,
+        qk_norm=family.qk_norm != "none",
+        qk_norm_whole=family.qk_norm == "all",
+        qkv_bias=on(family.qkv_bias),
+        o_bias=on(family.o_bias),
+        ffn_bias=on(family.ffn_bias),
+        tie_embeddings=flag(full, "tie_word_embeddings"),
+        feed_forward=(DenseFeedForward() if family.gated_ffn else PlainFeedForward(),),
+        **{name: _computed(name, how, full, family) for name, how in row.computation.items()},
     )
 
 
-def _rope_settings(raw: dict[str, Any]) -> dict[str, Any]:
-    rope = raw.get("rope_scaling") or raw.get("rope_parameters") or {}
-    if not isinstance(rope, dict):
-        raise ValueError(f"the rotary settings are {rope!r}; they must be an object")
-    if any(isinstance(value, dict) for value in rope.values()):
-        raise NotImplementedError(f"rotary settings per layer type ({list(rope)}) are not modelled; known: one for all")
-    if rope.get("partial_rotary_factor") not in (None, 1.0):
-        raise NotImplementedError("partial_rotary_factor is not modelled; allowed is 1.0")
-    return rope
+def _windows(raw: dict[str, Any], family: Family) -> tuple[int | None, ...]:
+    """What each layer sees; one entry for all where the family has no windows and the file names no kinds of layer."""
+    if family.windows is None and raw.get("layer_types") is None:
+        return (None,)
+    return tuple(layer_windows(raw, family))
 
 
-def _rope_scaling(rope: dict[str, Any], full: dict[str, Any]) -> RopeScaling | None:
-    kind = rope.get("rope_type", rope.get("type", "default"))
-    if kind == "default":
+def _on(full: dict[str, Any], switch: bool | str) -> bool:
+    if isinstance(switch, bool):
+        return switch
+    return full.get(switch) is not None and flag(full, switch)
+
+
+def _rotated(row: Running, full: dict[str, Any], layers: int) -> tuple[bool, ...]:
+    """Whether each layer rotates queries and keys."""
+    if row.rotary is None or row.rotary.skipped is None:
+        return (row.rotary is not None,)
+    listed, interval = row.rotary.skipped
+    stated = full.get(listed)
+    if stated is None:
+        every = integer(full, interval)
+        return tuple((layer + 1) % every != 0 for layer in range(layers))
+    if not isinstance(stated, list) or len(stated) < layers or any(entry not in (0, 1) for entry in stated):
+        raise ValueError(f"{listed} is {stated!r}; it must be a list of 0 and 1, one for each of the {layers} layers")
+    return tuple(bool(entry) for entry in stated[:layers])
+
+
+#: Defaults of the fields of a configuration: what may be null, and what is a name.
+_FIELDS = {field.name: field.default for field in dataclasses.fields(DecoderConfig)}
+
+
+def _computed(name: str, how: Any, full: dict[str, Any], family: Family) -> Any:
+    """One field that the row's column `computation` names."""
+    if not isinstance(how, Setting):
+        return how
+    value = full.get(how.key)
+    if name == "activation":
+        found = ACTIVATION_SPELLINGS.get(value, value) if isinstance(value, str) else None
+        if found not in ACTIVATIONS:
+            allowed = ", ".join([*ACTIVATIONS, *ACTIVATION_SPELLINGS])
+            raise NotImplementedError(
+                f"{family.name} with {how.key} = {value!r} is not modelled; allowed are {allowed}"
+            )
+        return found
+    if value is None and _FIELDS[name] is None:
         return None
-    if kind != "llama3":
-        raise NotImplementedError(f"rope scaling {kind!r} is not modelled; known: default, llama3")
-    # The precedence of transformers 5: beside the rotary settings, within them, the longest position of all.
-    original = {"original_max_position_embeddings": full["max_position_embeddings"]} | rope | full
-    low, high = _positive(rope, "low_freq_factor"), _positive(rope, "high_freq_factor")
-    if low >= high:
-        raise ValueError(f"low_freq_factor is {low} and high_freq_factor {high}; the second must be larger")
-    return RopeScaling(
-        factor=_positive(rope, "factor"),
-        low_freq_factor=low,
-        high_freq_factor=high,
-        original_max_position_embeddings=_integer(original, "original_max_position_embeddings"),
-    )
-
-
-def _integer(values: dict[str, Any], key: str) -> int:
-    value = values.get(key)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{key} is {value!r}; it must be an integer of at least 1")
-    return value
-
-
-def _positive(values: dict[str, Any], key: str) -> float:
-    value = values.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
-        raise ValueError(f"{key} is {value!r}; it must be a finite number above 0")
-    return float(value)
+    return positive(full, how.key) ** how.power

@@ -20,8 +20,8 @@ from jaxspec.models.checkpoint_files import CheckpointFiles
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.draft_head import TargetEnds, check_head_config, target_ends
-from jaxspec.models.families import decoder_config, family_for, running
-from jaxspec.models.hf_export import config_json
+from jaxspec.models.families import decoder_config, running
+from jaxspec.models.hf_export import config_json, family_for
 from jaxspec.models.hf_load import LoadedModel, parameter_dtype, read_tensors
 from jaxspec.models.stored_parameters import Path as ParameterPath
 from jaxspec.models.stored_parameters import StoredParameter, layer_parameters, stored_tensors
@@ -77,7 +77,7 @@ def _stored(config: DecoderConfig) -> dict[ParameterPath, StoredParameter]:
     hidden = config.hidden_size
     own = {"embed_norm": (hidden,), "hidden_norm": (hidden,), "fc": (hidden, 2 * hidden)}
     named = {(name,): StoredParameter(f"{name}.weight", shape) for name, shape in own.items()}
-    return named | layer_parameters(config, running(family_for(config)).tensors)
+    return named | layer_parameters(config, running(family_for(config)))
 
 
 def save_head(params: Params, config: DecoderConfig, out: Path, *, target: Params, max_positions: int) -> None:

@@ -135,9 +135,9 @@ def _read_params(
     family: Family, config: DecoderConfig, files: TensorTable, source: Path, wanted: np.dtype | None
 ) -> Params:
     """The parameters of a network; a head that is tied to the embedding may be stored beside it."""
-    names = running(family).tensors
-    head, embedding = names["lm_head"], names["embed"]
-    stored = network_parameters(config, names)
+    row = running(family)
+    head, embedding = row.tensors["lm_head"], row.tensors["embed"]
+    stored = network_parameters(config, row)
     params = read_tensors(stored, files, source, wanted, copies={head} if config.tie_embeddings else set())
     if config.tie_embeddings and head in files.tensors:
         _check_tied_head(files, head, embedding)
@@ -167,7 +167,8 @@ def read_tensors(
         node = params
         for key in path[:-1]:
             node = node.setdefault(key, {})
-        node[path[-1]] = jnp.asarray(_read_stacked(names, files, wanted).reshape(stored[path].stacked_shape))
+        values = _read_stacked(names, stored[path], files, wanted)
+        node[path[-1]] = jnp.asarray(values.reshape(stored[path].stacked_shape))
     return params
 
 
@@ -264,12 +265,14 @@ def _check_form(names: list[str], shape: tuple[int, ...], files: TensorTable, *,
             )
 
 
-def _read_stacked(names: list[str], files: TensorTable, wanted: np.dtype | None) -> np.ndarray:
-    """Tensors of one form along a new leading axis; only one of them is held beside the result."""
+def _read_stacked(
+    names: list[str], parameter: StoredParameter, files: TensorTable, wanted: np.dtype | None
+) -> np.ndarray:
+    """A parameter's rows of tensors of one form along a new leading axis; only one tensor is held beside the result."""
     first = files.tensors[names[0]]
-    out = np.empty((len(names), *first.shape), wanted or STORED_DTYPES[first.dtype])
+    out = np.empty((len(names), *parameter.part_shape), wanted or STORED_DTYPES[first.dtype])
     for layer, name in enumerate(names):
-        tensor = files.read(name)
+        tensor = files.read(name)[parameter.rows]
         with np.errstate(all="ignore"):  # overflow is reported below; a NaN stays one
             out[layer] = tensor
         if out.dtype != tensor.dtype and not np.array_equal(np.isinf(out[layer]), np.isinf(tensor)):

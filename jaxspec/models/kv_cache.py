@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import chex
@@ -23,10 +24,12 @@ class KVCache:
         key, value: which slots are valid is the caller's mask, not the cache's. Keys have their slots last and values their
             slots before last: the layouts in which both products of attention run without a transposition (on CPUs seven
             times the speed of slots first).
+        position: of each slot's token, in networks whose windows ask for it; None in others.
     """
 
     key: Float[Array, "layer batch kv_head head_dim slot"]
     value: Float[Array, "layer batch kv_head slot head_dim"]
+    position: Int[Array, "layer batch slot"] | None = None
 
     @property
     def num_layers(self) -> int:
@@ -56,8 +59,16 @@ def empty_cache(config: DecoderConfig, batch: int, num_slots: int, dtype=jnp.flo
     heads, head_dim = config.cached_shape
     lead = (config.num_layers, batch, heads)
     return KVCache(
-        key=jnp.zeros((*lead, head_dim, num_slots), dtype), value=jnp.zeros((*lead, num_slots, head_dim), dtype)
+        key=jnp.zeros((*lead, head_dim, num_slots), dtype),
+        value=jnp.zeros((*lead, num_slots, head_dim), dtype),
+        position=jnp.zeros((*lead[:2], num_slots), jnp.int32) if config.windowed else None,
     )
+
+
+def _each(cache: KVCache, function: Callable[..., Array], *others: KVCache) -> KVCache:
+    """`function(part, slot axis)` of keys, values and positions, the last where there are any; with those of other caches."""
+    of = lambda name, axis: function(*(getattr(one, name) for one in (cache, *others)), axis=axis)
+    return KVCache(of("key", 4), of("value", 3), None if cache.position is None else of("position", 2))
 
 
 def write_cache(cache: KVCache, update: KVCache, start: Int[Array, " batch"]) -> KVCache:
@@ -69,26 +80,28 @@ def write_cache(cache: KVCache, update: KVCache, start: Int[Array, " batch"]) ->
     chex.assert_equal_shape([cache.key, update.key], dims=(0, 1, 2, 3))
 
     def write(buffer, new, axis: int):
-        one = lambda buffer, new, offset: jax.lax.dynamic_update_slice_in_dim(buffer, new, offset, axis=axis)
+        one = lambda buffer, new, offset: jax.lax.dynamic_update_slice_in_dim(buffer, new, offset, axis=axis - 1)
         return jax.vmap(one, in_axes=(1, 1, 0), out_axes=1)(buffer, new.astype(buffer.dtype), start)
 
-    return KVCache(key=write(cache.key, update.key, 3), value=write(cache.value, update.value, 2))
+    return _each(cache, write, update)
 
 
 def pad_cache(cache: KVCache, slots: int) -> KVCache:
     """The cache with `slots` more (empty) slots."""
     pad = lambda part, axis: jnp.pad(part, [(0, slots if axis == i else 0) for i in range(part.ndim)])
-    return KVCache(key=pad(cache.key, 4), value=pad(cache.value, 3))
+    return _each(cache, pad)
 
 
 def first_slots(cache: KVCache, slots: int) -> KVCache:
     """The cache of its first so many slots."""
-    return KVCache(key=cache.key[..., :slots], value=cache.value[..., :slots, :])
+    return _each(cache, lambda part, axis: jax.lax.slice_in_dim(part, 0, min(slots, part.shape[axis]), axis=axis))
 
 
 def take_slots(cache: KVCache, slots: Int[Array, "batch place"]) -> KVCache:
     """The cache of some of its slots, in their order, for each sequence."""
-    return KVCache(
-        key=jnp.take_along_axis(cache.key, slots[None, :, None, None, :], axis=4),
-        value=jnp.take_along_axis(cache.value, slots[None, :, None, :, None], axis=3),
-    )
+
+    def take(part, axis: int):
+        index = slots.reshape(1, slots.shape[0], *[slots.shape[1] if i == axis else 1 for i in range(2, part.ndim)])
+        return jnp.take_along_axis(part, index, axis=axis)
+
+    return _each(cache, take)

@@ -55,7 +55,7 @@ class LayeredTensors:
         layer: parameters of one layer by its number; called once for each layer, in order.
         dtype: of all tensors; a value that it cannot hold is an error of the caller.
         """
-        stored = network_parameters(config, row.tensors)
+        stored = network_parameters(config, row)
         self._outside = _by_tensor({path: found for path, found in stored.items() if found.of_layers is None})
         self._layers = [
             _by_tensor({path: found.in_layer(number) for path, found in stored.items() if found.is_in(number)})

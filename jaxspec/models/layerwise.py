@@ -20,9 +20,10 @@ from jaxspec.formats.shard_index import read_json_object
 from jaxspec.models.blocks import StepInput
 from jaxspec.models.checkpoint_files import CheckpointFiles
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.decoder import causal_mask, decoder_layer
+from jaxspec.models.decoder import causal_mask, decoder_layer, embed
 from jaxspec.models.families import running
 from jaxspec.models.hf_load import check_tensors, network_of
+from jaxspec.models.layer_numbers import layer_numbers, of_layer
 from jaxspec.models.stored_parameters import StoredParameter, network_parameters
 from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
 
@@ -53,14 +54,22 @@ class StoredNetwork:
         """As of `LoadedModel`."""
         return load_tokenizer(self.directory, vocab_size=self.config.vocab_size)
 
-    def embedding(self, tokens: Int[np.ndarray, "text token"]) -> Float[np.ndarray, "text token hidden"]:
-        """Embeddings of some tokens, bfloat16 values in float32; reads no others."""
-        rows = self.files.read(running(self.family).tensors["embed"])[tokens]
-        return rows.astype(jnp.bfloat16).astype(np.float32)
+    def embedded(self, tokens: Int[np.ndarray, "text token"]) -> Float[np.ndarray, "text token hidden"]:
+        """What enters the first layer, of texts from position 0; reads no rows of other tokens."""
+        names = running(self.family).tensors
+        # An embedding of the tokens that occur, numbered anew.
+        known, numbers = np.unique(tokens, return_inverse=True)
+        params = {"embed": self._narrow(self.files.read(names["embed"])[known])}
+        if self.config.learned_positions is not None:
+            params["position_embed"] = self._narrow(self.files.read(names["position_embed"]))
+        positions = np.broadcast_to(np.arange(tokens.shape[1]), tokens.shape)
+        found = embed(jnp.asarray(numbers.reshape(tokens.shape)), jnp.asarray(positions), params, self.config)
+        self.files.release()
+        return np.array(found)
 
     def layers(self) -> Iterator[dict[str, Array]]:
         """Parameters of each layer by name, in bfloat16, one layer after the other."""
-        stored = network_parameters(self.config, running(self.family).tensors)
+        stored = network_parameters(self.config, running(self.family))
         for number in range(self.config.num_layers):
             yield {
                 path[-1]: self._read(parameter.in_layer(number))
@@ -70,9 +79,12 @@ class StoredNetwork:
             self.files.release()
 
     def _read(self, parameter: StoredParameter) -> Array:
-        tensors = [self.files.read(name) for name in parameter.names()]
-        value = tensors[0] if parameter.parts is None else np.stack(tensors)
-        return jnp.asarray(value.astype(jnp.bfloat16, copy=False)).reshape(parameter.shape)
+        tensors = [self.files.read(name)[parameter.rows] for name in parameter.names()]
+        return self._narrow(tensors[0] if parameter.parts is None else np.stack(tensors)).reshape(parameter.shape)
+
+    def _narrow(self, values: np.ndarray) -> Array:
+        """Values in bfloat16, in which every target computes here."""
+        return jnp.asarray(values.astype(jnp.bfloat16, copy=False))
 
     @property
     def layer_bytes(self) -> int:
@@ -91,7 +103,7 @@ def open_network(directory: Path) -> StoredNetwork:
     family, config = network_of(read_json_object(directory / "config.json"), directory / "config.json")
     files, row = CheckpointFiles(directory), running(family)
     copies = {row.tensors["lm_head"]} if config.tie_embeddings else set()
-    check_tensors(network_parameters(config, row.tensors), files, directory, copies=copies)
+    check_tensors(network_parameters(config, row), files, directory, copies=copies)
     return StoredNetwork(config, family, directory, files)
 
 
@@ -115,18 +127,17 @@ def input_squares(
 
 
 def _squares_of_turn(network: StoredNetwork, tokens: np.ndarray) -> dict[str, list[np.ndarray]]:
-    hidden = network.embedding(tokens)
-    network.files.release()
+    hidden, config = network.embedded(tokens), network.config
     found: dict[str, list[np.ndarray]] = {}
     for number, weights in enumerate(network.layers()):
         squares: dict[str, Any] = {}
+        own = jax.tree.map(lambda numbers: numbers[0], layer_numbers(config, number, number + 1))
         for first in range(0, len(hidden), _TEXTS_PER_CALL):
             texts = slice(first, first + _TEXTS_PER_CALL)
-            kinds = network.config.blocks(number)
-            output, norms = _layer(jnp.asarray(hidden[texts]), weights, config=network.config, kinds=kinds)
+            output, sums = _layer(jnp.asarray(hidden[texts]), weights, own, config=config, kinds=config.blocks(number))
             hidden[texts] = output
-            for name, norm in norms.items():
-                squares[name] = squares.get(name, 0) + np.square(np.asarray(norm, np.float64))
+            for name, found_there in sums.items():
+                squares[name] = squares.get(name, 0) + np.asarray(found_there, np.float64)
         for name, total in squares.items():
             found.setdefault(name, []).append(total)
     return found
@@ -134,10 +145,15 @@ def _squares_of_turn(network: StoredNetwork, tokens: np.ndarray) -> dict[str, li
 
 @partial(jax.jit, static_argnames=("config", "kinds"))
 def _layer(
-    x: Float[Array, "text token hidden"], weights: dict[str, Array], *, config: DecoderConfig, kinds: Any
+    x: Float[Array, "text token hidden"], weights: dict[str, Array], own: Any, *, config: DecoderConfig, kinds: Any
 ) -> tuple[Array, dict[str, Array]]:
-    """Output of a layer, and the norm of each input channel."""
+    """Output of a layer, and the sum of squares of each input channel.
+
+    Args:
+        own: numbers of the layer.
+    """
     texts, length = x.shape[:2]
-    step = StepInput(jnp.broadcast_to(jnp.arange(length), (texts, length)), causal_mask(texts, length))
-    result = decoder_layer(x, weights, config, kinds, step)
-    return result.output, {name: jnp.sqrt(jnp.sum(jnp.square(v), axis=(0, 1))) for name, v in result.inputs.items()}
+    positions = jnp.broadcast_to(jnp.arange(length), (texts, length))
+    step = StepInput(positions, causal_mask(texts, length), lengths=jnp.full((texts, length), length))
+    result = decoder_layer(x, weights, config, kinds, of_layer(step, own, (), ()))
+    return result.output, {name: jnp.sum(jnp.square(value), axis=(0, 1)) for name, value in result.inputs.items()}

@@ -1,16 +1,77 @@
-"""Normalisation of hidden states."""
+"""Normalisation of hidden states: kinds of norm, each with the vectors that it has and what it computes."""
 
 from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-__all__ = ["rms_norm"]
+__all__ = ["NORMS", "LayerNorm", "Norm", "RmsNorm", "rms_norm"]
+
+
+def _wide(x: Array) -> Array:
+    return x.astype(jnp.float64 if x.dtype == jnp.float64 else jnp.float32)
 
 
 def rms_norm(x: Array, weight: Array, eps: float) -> Array:
     """Root-mean-square normalisation over the last axis, in float32 or wider (Zhang and Sennrich 2019)."""
-    wide = x.astype(jnp.float64 if x.dtype == jnp.float64 else jnp.float32)
+    wide = _wide(x)
     scale = jax.lax.rsqrt(jnp.mean(wide * wide, axis=-1, keepdims=True) + eps)
     return (wide * scale).astype(x.dtype) * weight.astype(x.dtype)
+
+
+class Norm(Protocol):
+    """A kind of norm, which finds its vectors under the norm's name in a layer's parameters."""
+
+    def vectors(self, name: str) -> dict[str, float]:
+        """Name -> initial value of the vectors of a norm called `name`, all as long as what it norms."""
+        ...
+
+    def apply(self, x: Array, weights: Mapping[str, Array], name: str, eps: float) -> Array:
+        """Norm over the last axis, in float32 or wider; the result has the type of `x`."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class RmsNorm:
+    """Root-mean-square norm.
+
+    Attributes:
+        shift: added to the stored scales: 1 in Gemma's networks, whose checkpoints store the difference from 1.
+    """
+
+    shift: float = 0.0
+
+    def vectors(self, name: str) -> dict[str, float]:
+        """See `Norm`."""
+        return {name: 1.0 - self.shift}
+
+    def apply(self, x: Array, weights: Mapping[str, Array], name: str, eps: float) -> Array:
+        """See `Norm`."""
+        if not self.shift:
+            return rms_norm(x, weights[name], eps)
+        return rms_norm(_wide(x), self.shift + _wide(weights[name]), eps).astype(x.dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerNorm:
+    """Mean and variance removed, then scales and biases (Ba et al. 2016, arXiv:1607.06450)."""
+
+    def vectors(self, name: str) -> dict[str, float]:
+        """See `Norm`."""
+        return {name: 1.0, f"{name}_bias": 0.0}
+
+    def apply(self, x: Array, weights: Mapping[str, Array], name: str, eps: float) -> Array:
+        """See `Norm`."""
+        wide = _wide(x)
+        centred = wide - jnp.mean(wide, axis=-1, keepdims=True)
+        scale = jax.lax.rsqrt(jnp.mean(centred * centred, axis=-1, keepdims=True) + eps)
+        return (centred * scale * _wide(weights[name]) + _wide(weights[f"{name}_bias"])).astype(x.dtype)
+
+
+#: `DecoderSizes.norm` -> kind of norm.
+NORMS: dict[str, Norm] = {"rms": RmsNorm(), "shifted_rms": RmsNorm(shift=1.0), "layer": LayerNorm()}

@@ -1,40 +1,64 @@
-"""Rotary position embeddings in the half-split convention of the Hugging Face checkpoints."""
+"""Rotary position embeddings: queries and keys turned by angles that grow with the position."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxspec.models.sizes import DecoderSizes
+from jaxspec.models.rope_scaling import Rope
+
+__all__ = ["chosen_rope", "rotate"]
 
 
-def inverse_frequencies(sizes: DecoderSizes) -> np.ndarray:
-    """Angular frequency of each of the head_dim / 2 planes, radians per position, float32.
+def chosen_rope(
+    ropes: Sequence[Rope | None], rotary_dim: int, lengths: Int[Array, "*b token"], choice: Int[Array, ""] | None
+) -> tuple[np.ndarray | Float[Array, "*frequency"], np.ndarray | Float[Array, ""]]:
+    """Frequencies of the planes and the factor of cosines and sines, of the rotation that a layer has.
 
-    Source: Su et al. 2021, arXiv:2104.09864; scaling as released with Llama 3.1 (long wavelengths divided by `factor`,
-    short ones kept, a linear blend between).
+    Args:
+        ropes: all rotations of the network; None turns nothing: its frequencies are 0.
+        lengths: tokens of the text that each token belongs to.
+        choice: the layer's, by its place among them, so that layers of different rotations are one program; None: the first.
+    Returns:
+        "plane" or "*b token plane"; a scalar.
     """
-    exponent = np.arange(0, sizes.head_dim, 2, dtype=np.float32) / np.float32(sizes.head_dim)
-    frequency = (1.0 / np.float32(sizes.rope_theta) ** exponent).astype(np.float32)
-    scaling = sizes.rope_scaling
-    if scaling is None:
-        return frequency
-    wavelength = 2 * math.pi / frequency
-    context = scaling.original_max_position_embeddings
-    blend = (context / wavelength - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor)
-    blend = np.clip(blend, 0.0, 1.0)
-    return ((1 - blend) * frequency / scaling.factor + blend * frequency).astype(np.float32)
+    found = [
+        np.zeros((rotary_dim + 1) // 2, np.float32) if rope is None else rope.frequencies(rotary_dim, lengths)
+        for rope in ropes
+    ]
+    factors = np.array([1.0 if rope is None else rope.attention_factor for rope in ropes], np.float32)
+    if choice is None:
+        return found[0], factors[0]
+    return jnp.stack(jnp.broadcast_arrays(*found))[choice], jnp.asarray(factors)[choice]
 
 
 def rotate(
-    x: Float[Array, "*b token head head_dim"], positions: Int[Array, "*b token"], frequency: np.ndarray
+    x: Float[Array, "*b token head head_dim"],
+    positions: Int[Array, "*b token"],
+    frequency: np.ndarray | Float[Array, "*frequency"],
+    *,
+    factor: np.ndarray | Float[Array, ""] | float = 1.0,
+    interleaved: bool = False,
 ) -> Float[Array, "*b token head head_dim"]:
-    """Rotate each head's (i, i + head_dim/2) plane by position times frequency."""
+    """Rotate planes of each head by position times frequency; elements beyond those of the planes are kept.
+
+    Args:
+        frequency: "plane", radians per position; or "*b token plane", for each token.
+        factor: of cosines and sines.
+        interleaved: plane i is elements (2i, 2i + 1) rather than (i, i + planes).
+    """
     angle = positions[..., None].astype(jnp.float32) * frequency
-    cos, sin = jnp.cos(angle)[..., None, :], jnp.sin(angle)[..., None, :]
-    low, high = jnp.split(x, 2, axis=-1)
+    cos, sin = factor * jnp.cos(angle)[..., None, :], factor * jnp.sin(angle)[..., None, :]
     cos, sin = cos.astype(x.dtype), sin.astype(x.dtype)
-    return jnp.concatenate([low * cos - high * sin, high * cos + low * sin], axis=-1)
+    planes = frequency.shape[-1]
+    turned, kept = x[..., : 2 * planes], x[..., 2 * planes :]
+    if interleaved:
+        low, high = turned[..., 0::2], turned[..., 1::2]
+        parts = jnp.stack([low * cos - high * sin, high * cos + low * sin], axis=-1).reshape(turned.shape)
+    else:
+        low, high = jnp.split(turned, 2, axis=-1)
+        parts = jnp.concatenate([low * cos - high * sin, high * cos + low * sin], axis=-1)
+    return jnp.concatenate([parts, kept], axis=-1) if kept.shape[-1] else parts

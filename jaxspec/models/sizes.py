@@ -1,23 +1,33 @@
-"""Sizes and constants that all layers of a decoder share."""
+"""Sizes and constants of a decoder: what its layers share, and the numbers in which layers of one kind may differ."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
+from typing import Any, Literal
 
-__all__ = ["DecoderSizes", "RopeScaling"]
+from jaxspec.models.activations import ACTIVATIONS
+from jaxspec.models.rope_scaling import Rope, RopeScaling
+
+__all__ = ["DecoderSizes", "LearnedPositions", "NormKind"]
+
+#: Kinds of norm (see `jaxspec.models.norms`).
+NormKind = Literal["rms", "shifted_rms", "layer"]
+
+_SIZES = (
+    *("vocab_size", "hidden_size", "intermediate_size", "num_layers", "num_heads", "num_kv_heads", "head_dim"),
+    *("embedding_scale", "residual_scale", "logit_divisor"),
+)
+_OPTIONAL = ("score_scale", "score_cap", "logit_cap", "rotary_dim")
 
 
 @dataclasses.dataclass(frozen=True)
-class RopeScaling:
-    """Frequency scaling of rotary embeddings, Llama 3.1 style.
+class LearnedPositions:
+    """A table of vectors that are added to the embedding: position p has row p + offset."""
 
-    Source: `rope_type = "llama3"` of the Llama 3.1 release (config.json keys of the same names).
-    """
-
-    factor: float
-    low_freq_factor: float
-    high_freq_factor: float
-    original_max_position_embeddings: int
+    rows: int
+    offset: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,8 +38,28 @@ class DecoderSizes:
         intermediate_size: of the dense feed-forward networks.
         num_kv_heads, head_dim, qk_norm, qkv_bias: of grouped-query attention; the last two add norms of queries and keys per
             head, and biases of queries, keys and values.
+        rope_theta, rope_scaling: rotation of queries and keys.
+        norm: kind of all norms. norm_eps: what they add to the variance.
+        pre_norms, post_norms: whether a block's input, and its output before it is added to the stream, are normed.
+        qk_norm_whole: the norms of queries and keys are over all heads together, each element with a scale of its own.
+        o_bias, ffn_bias: biases of attention's output, and of all feed-forward matrices.
+        activation: of the feed-forward networks (see `jaxspec.models.activations`).
+        windows: tokens that a layer sees, itself included, layer by layer; None: all. A pattern shorter than the network is
+            repeated.
+        rotated: whether a layer rotates queries and keys, likewise.
+        local_rope: rotation in layers with a window, where it is another one.
+        rotary_dim: elements of each head that are rotated, its first ones; None: all. Of an odd number the last one is rotated
+            with its neighbour, as transformers does.
+        interleaved_rope: a plane of rotation is (2i, 2i + 1) rather than (i, i + rotary_dim / 2).
+        learned_positions: vectors added to the embedding.
+        score_scale: by which scores of attention are multiplied; None: 1 / sqrt(head_dim).
+        score_cap, logit_cap: soft caps, cap * tanh(x / cap), of scores and logits; None: no cap.
+        embedding_scale: of the embedding, where it enters the first layer.
+        residual_scale: of what a block adds to the stream.
+        logit_divisor: by which logits are divided, before their cap.
     Raises:
-        ValueError: a size is not positive, or the query heads are no multiple of the KV heads.
+        ValueError: a size is not positive, the query heads are no multiple of the KV heads, an unknown activation, or a pattern
+            that does not divide the layers.
     """
 
     vocab_size: int
@@ -45,24 +75,86 @@ class DecoderSizes:
     qk_norm: bool = False
     qkv_bias: bool = False
     tie_embeddings: bool = False
+    norm: NormKind = "rms"
+    pre_norms: bool = True
+    post_norms: bool = False
+    qk_norm_whole: bool = False
+    o_bias: bool = False
+    ffn_bias: bool = False
+    activation: str = "silu"
+    windows: tuple[int | None, ...] = (None,)
+    rotated: tuple[bool, ...] = (True,)
+    local_rope: Rope | None = None
+    rotary_dim: int | None = None
+    interleaved_rope: bool = False
+    learned_positions: LearnedPositions | None = None
+    score_scale: float | None = None
+    score_cap: float | None = None
+    logit_cap: float | None = None
+    embedding_scale: float = 1.0
+    residual_scale: float = 1.0
+    logit_divisor: float = 1.0
 
     def __post_init__(self) -> None:
-        sizes = (
-            "vocab_size",
-            "hidden_size",
-            "intermediate_size",
-            "num_layers",
-            "num_heads",
-            "num_kv_heads",
-            "head_dim",
-        )
-        for name in sizes:
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        for name in _SIZES:
+            value = getattr(self, name)
+            least = 1 if isinstance(value, int) else 0
+            if value < least or value == 0:
+                raise ValueError(f"{name} is {value}; it must be {'at least 1' if least else 'above 0'}")
+        for name in _OPTIONAL:
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ValueError(f"{name} is {value}; it must be above 0, or None")
         if self.num_heads % self.num_kv_heads:
             raise ValueError(
                 f"{self.num_heads} query heads cannot share {self.num_kv_heads} KV heads; "
                 "the first must be a multiple of the second"
             )
-        if self.head_dim % 2:
-            raise ValueError(f"head_dim is {self.head_dim}; rotary embeddings need an even one")
+        if self.activation not in ACTIVATIONS:
+            raise ValueError(f"activation is {self.activation!r}; allowed are {', '.join(ACTIVATIONS)}")
+        for name in ("windows", "rotated"):
+            pattern = getattr(self, name)
+            if not pattern or self.num_layers % len(pattern):
+                raise ValueError(f"{name} has {len(pattern)} entries; they must divide the {self.num_layers} layers")
+            # Equal networks have equal descriptions.
+            object.__setattr__(self, name, _shortest(pattern))
+        if any(window is not None and window < 1 for window in self.windows):
+            raise ValueError(f"windows are {self.windows}; each must be at least 1, or None")
+        if any(self.rotated) and 2 * self.planes > self.head_dim:
+            if self.rotary_dim in (None, self.head_dim):
+                raise ValueError(f"head_dim is {self.head_dim}; rotary embeddings need an even one")
+            raise ValueError(f"{self.planes} planes are rotated; head_dim {self.head_dim} has not so many")
+
+    @property
+    def rotated_elements(self) -> int:
+        """Elements of a head that are rotated where anything is."""
+        return self.head_dim if self.rotary_dim is None else self.rotary_dim
+
+    @property
+    def planes(self) -> int:
+        """Planes of a head that are rotated where anything is."""
+        return (self.rotated_elements + 1) // 2
+
+    @property
+    def windowed(self) -> bool:
+        """Whether any layer has a window."""
+        return any(window is not None for window in self.windows)
+
+    def rope(self, layer: int) -> Rope | None:
+        """Rotation of one layer; None where nothing is rotated."""
+        if not self.rotated[layer % len(self.rotated)]:
+            return None
+        local = self.windows[layer % len(self.windows)] is not None and self.local_rope is not None
+        return self.local_rope if local else Rope(self.rope_theta, self.rope_scaling)
+
+    @functools.cached_property
+    def ropes(self) -> tuple[Rope | None, ...]:
+        """The distinct rotations of the layers, in the order in which they come."""
+        period = math.lcm(len(self.windows), len(self.rotated))
+        return tuple(dict.fromkeys(map(self.rope, range(period))))
+
+
+def _shortest(pattern: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The shortest pattern that this one repeats."""
+    lengths = (length for length in range(1, len(pattern) + 1) if len(pattern) % length == 0)
+    return next(pattern[:length] for length in lengths if pattern[:length] * (len(pattern) // length) == pattern)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from hwmodels.catalog.huggingface import Running
 from jaxspec.models.config import DecoderConfig, LayerParameter
 
 __all__ = ["Path", "StoredParameter", "layer_parameters", "lookup", "network_parameters", "stored_tensors"]
@@ -24,11 +25,15 @@ class StoredParameter(NamedTuple):
             which is a tensor of its own.
         shape: in one layer.
         of_layers: the layers that have it, whose tensors are stacked; None for a parameter outside the layers.
+        first_row, tensor_rows: its place in a tensor that holds several parameters one below the other; None: the tensor is
+            the parameter's own.
     """
 
     tensor: str
     shape: tuple[int, ...]
     of_layers: LayerParameter | None = None
+    first_row: int = 0
+    tensor_rows: int | None = None
 
     @property
     def parts(self) -> int | None:
@@ -36,9 +41,19 @@ class StoredParameter(NamedTuple):
         return self.shape[0] if "{expert}" in self.tensor else None
 
     @property
+    def part_shape(self) -> tuple[int, ...]:
+        """Shape of what one tensor has of it."""
+        return self.shape if self.parts is None else self.shape[1:]
+
+    @property
     def tensor_shape(self) -> tuple[int, ...]:
         """Shape of one tensor."""
-        return self.shape if self.parts is None else self.shape[1:]
+        return self.part_shape if self.tensor_rows is None else (self.tensor_rows, *self.part_shape[1:])
+
+    @property
+    def rows(self) -> slice:
+        """Its rows in each of its tensors."""
+        return slice(self.first_row, self.first_row + self.part_shape[0])
 
     @property
     def stacked_shape(self) -> tuple[int, ...]:
@@ -60,23 +75,29 @@ class StoredParameter(NamedTuple):
                 yield self.tensor.format(layer=layer, expert=part)
 
 
-def layer_parameters(config: DecoderConfig, tensors: Mapping[str, str]) -> dict[Path, StoredParameter]:
-    """The parameters of the layers, by their places; `tensors` maps names of parameters to those of tensors."""
-    order = {name: place for place, name in enumerate(tensors)}
-    return {
-        ("layers", name): StoredParameter(tensors[name], parameter.shape, parameter)
-        for name, parameter in sorted(config.layer_parameters.items(), key=lambda item: order[item[0]])
-    }
+def layer_parameters(config: DecoderConfig, row: Running) -> dict[Path, StoredParameter]:
+    """The parameters of the layers, by their places, under the names that a row gives their tensors."""
+    order = {name: place for place, name in enumerate(row.tensors)}
+    fused = {name: (tensor, names) for tensor, names in row.fused.items() for name in names}
+    found: dict[Path, StoredParameter] = {}
+    for name, parameter in sorted(config.layer_parameters.items(), key=lambda item: order[item[0]]):
+        stored = StoredParameter(row.tensors[name], parameter.shape, parameter)
+        if name in fused:
+            tensor, names = fused[name]
+            rows = [config.layer_parameters[other].shape[0] for other in names]
+            place = names.index(name)
+            stored = stored._replace(tensor=tensor, first_row=sum(rows[:place]), tensor_rows=sum(rows))
+        found["layers", name] = stored
+    return found
 
 
-def network_parameters(config: DecoderConfig, tensors: Mapping[str, str]) -> dict[Path, StoredParameter]:
+def network_parameters(config: DecoderConfig, row: Running) -> dict[Path, StoredParameter]:
     """All parameters of a network, by their places; a head that is tied to the embedding has none."""
-    embedding = (config.vocab_size, config.hidden_size)
-    outside = {"embed": embedding, "final_norm": (config.hidden_size,)}
-    if not config.tie_embeddings:
-        outside["lm_head"] = embedding
-    named = {(name,): StoredParameter(tensors[name], shape) for name, shape in outside.items()}
-    return named | layer_parameters(config, tensors)
+    outside = config.outside_parameters.items()
+    named: dict[Path, StoredParameter] = {
+        (name,): StoredParameter(row.tensors[name], shape) for name, (shape, _) in outside
+    }
+    return named | layer_parameters(config, row)
 
 
 def lookup(tree: dict[str, Any], path: Path) -> Any:
@@ -90,8 +111,12 @@ def stored_tensors(
     params: dict[str, Any], stored: Mapping[Path, StoredParameter], dtype: Any = jnp.bfloat16
 ) -> dict[str, np.ndarray]:
     """Tensor name -> array, one per layer (and per part) as checkpoints store them."""
-    tensors = {}
+    tensors: dict[str, np.ndarray] = {}
     for path, parameter in stored.items():
-        value = np.asarray(jnp.asarray(lookup(params, path), dtype)).reshape(-1, *parameter.tensor_shape)
-        tensors |= {name: np.ascontiguousarray(part) for name, part in zip(parameter.names(), value, strict=True)}
+        value = np.asarray(jnp.asarray(lookup(params, path), dtype)).reshape(-1, *parameter.part_shape)
+        for name, part in zip(parameter.names(), value, strict=True):
+            if parameter.tensor_rows is None:
+                tensors[name] = np.ascontiguousarray(part)
+            else:
+                tensors.setdefault(name, np.empty(parameter.tensor_shape, part.dtype))[parameter.rows] = part
     return tensors

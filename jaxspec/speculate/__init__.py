@@ -1,15 +1,9 @@
 """Speculative decoding of real networks with trees and chains, its rules, its proof, and acceptance as decoding meets it."""
 
-from jaxspec.speculate.acceptance import (
-    BlockPass,
-    CycleStatistics,
-    TargetText,
-    all_starts,
-    block_pass,
-    expected_cycles,
-)
+from jaxspec.speculate.acceptance import BlockPass, TargetText, all_starts, block_pass
 from jaxspec.speculate.engine import Decoded, autoregressive_tree, decode, decode_autoregressively
 from jaxspec.speculate.expansion import TreeLimits, chain_limits, tree_limits
+from jaxspec.speculate.expected_cycles import CycleStatistics, expected_cycles
 from jaxspec.speculate.growing_tree import GrowingTree
 from jaxspec.speculate.keys import Purpose, draw_keys
 from jaxspec.speculate.measured_ranks import measure_ranks

@@ -9,7 +9,7 @@ root once.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,26 +17,28 @@ from jaxtyping import Array, Float, Int
 
 from jaxspec.checks import check_count, check_sampling, check_tokens, check_traced_count
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.decoder import Params, forward
+from jaxspec.models.decoder import LayerView, Params, forward, unembed
 from jaxspec.models.kv_cache import CachedKV, KVCache, pad_cache
-from jaxspec.speculate.sampling import SAMPLING, Decoding, token_distribution
+from jaxspec.speculate.agreement import agreement
+from jaxspec.speculate.sampling import SAMPLING, Decoding
 
 
 class TargetText(NamedTuple):
-    """Text with what the target says about its later part.
+    """Text with what the target makes of its later part.
 
     Attributes:
         tokens: one more than there are queries; token t + 1 follows query t.
-        logits: the target's at the last queries; how many there are says where measuring begins.
+        hidden: what the target's last layer puts out at the last queries; how many there are says where measuring begins. Its
+            logits follow from it, and take a hundred times as much memory.
     """
 
     tokens: Int[Array, "batch token_plus_1"]
-    logits: Float[Array, "batch query vocab"]
+    hidden: Float[Array, "batch query hidden"]
 
     @property
     def first(self) -> int:
-        """Earliest root: position of the first query that has logits."""
-        return self.tokens.shape[1] - 1 - self.logits.shape[1]
+        """Earliest root: position of the first query that is measured."""
+        return self.tokens.shape[1] - 1 - self.hidden.shape[1]
 
 
 class BlockPass(NamedTuple):
@@ -59,35 +61,35 @@ class BlockPass(NamedTuple):
     cross_entropy: Float[Array, "batch start depth"]
 
 
-def block_pass(
+class BlockForward(NamedTuple):
+    """A draft run over a text in blocks.
+
+    Attributes:
+        hidden: what its last layer puts out at every (start, depth), "batch start depth hidden".
+        place: query number of each.
+        facts: of the view.
+    """
+
+    hidden: Float[Array, "batch start depth hidden"]
+    place: Int[Array, "start depth"]
+    facts: Any
+
+
+def block_forward(
     draft_params: Params,
     config: DecoderConfig,
     text: TargetText,
-    draft_cache: KVCache,
+    draft_cache: Any,
     *,
     offset: Int[Array, ""] | int,
     block: int,
-    decoding: Decoding = SAMPLING,
-) -> BlockPass:
-    """Measure one draft on text, with roots at text.first + offset, text.first + offset + block, ...
+    view: LayerView | None = None,
+) -> BlockForward:
+    """The draft's hidden states at every depth of blocks with roots at text.first + offset, text.first + offset + block, ...
 
-    Args:
-        text: the draft computes in the type of its logits.
-        draft_cache: the target's KV of all queries, `text.tokens[:, :-1]`, compressed.
-        offset: 0 to block − 1, may be traced.
-        block: static, at least 1; deepest draft length measured.
-        decoding: how tokens are chosen; see `token_distribution`.
-    Returns:
-        Arrays over queries // block − 1 starts (queries where block is 1): one fewer than fit, so that any offset does.
-    Raises:
-        ValueError: the text is too short for one block, has tokens or logits of another vocabulary, or an argument is out of
-            its range. Traced values are not checked (see `jaxspec.checks`); wrong ones give meaningless numbers.
+    Args: as for `block_pass`.
     """
-    _check_text(text, config)
-    check_count("block", block)
-    check_traced_count("offset", offset, least=0, most=block - 1)
-    check_sampling(decoding)
-    first, queries = text.first, text.logits.shape[1]
+    first, queries = text.first, text.hidden.shape[1]
     batch, slots = text.tokens.shape[0], text.tokens.shape[1] - 1
     starts = queries // block - (block > 1)
     if starts < 1:
@@ -97,32 +99,82 @@ def block_pass(
     committed = jnp.arange(slots)[None, :] < first + root[:, None]
     own = (place[None, :] >= root[:, None]) & (place[None, :] <= place[:, None])
     batched = lambda x: jnp.broadcast_to(x, (batch, *x.shape))
-    logits = forward(
+    ran = forward(
         draft_params,
         config,
         tokens=text.tokens[:, first:-1],
         positions=batched(first + place),
         mask=batched(own),
         sources=[CachedKV(draft_cache, batched(committed))],
-        dtype=text.logits.dtype,
-    ).logits
-
+        dtype=text.hidden.dtype,
+        logits_from=queries,
+        frugal=view is not None and view.policy is not None,
+        view=view,
+    )
     index = offset + jnp.arange(starts)[:, None] * block + jnp.arange(block)[None, :]
-    pick = lambda x: jnp.take(x, index, axis=1)  # "batch start depth ..."
-    logits, target_logits, next_token = pick(logits), pick(text.logits), pick(text.tokens[:, first + 1 :])[..., None]
-    at_next = lambda x: jnp.take_along_axis(x, next_token, axis=-1)[..., 0]
-    p = token_distribution(target_logits, decoding)
-    q = token_distribution(logits, decoding)
-    log_p, log_q = jax.nn.log_softmax(target_logits), jax.nn.log_softmax(logits)
-    p_next, q_next = at_next(p), at_next(q)
-    step = jnp.where(p_next > 0, jnp.minimum(q_next / jnp.where(p_next > 0, p_next, 1.0), 1.0), 0.0)
-    on_text = jnp.cumprod(step, axis=-1)
-    before = jnp.concatenate([jnp.ones_like(step[..., :1]), on_text[..., :-1]], axis=-1)
+    return BlockForward(jnp.take(ran.hidden, index, axis=1), index, ran.facts)
+
+
+def block_pass(
+    draft_params: Params,
+    config: DecoderConfig,
+    text: TargetText,
+    draft_cache: KVCache,
+    *,
+    target: Params,
+    offset: Int[Array, ""] | int,
+    block: int,
+    decoding: Decoding = SAMPLING,
+) -> BlockPass:
+    """Measure one draft on text, with roots at text.first + offset, text.first + offset + block, ...
+
+    Args:
+        draft_params: of the target's shapes.
+        text: the draft computes in the type of its hidden states.
+        draft_cache: the target's KV of all queries, `text.tokens[:, :-1]`, compressed.
+        target: its parameters, of which only final norm and head are read.
+        offset: 0 to block − 1, may be traced.
+        block: static, at least 1; deepest draft length measured.
+        decoding: how tokens are chosen; see `token_distribution`.
+    Returns:
+        Arrays over queries // block − 1 starts (queries where block is 1): one fewer than fit, so that any offset does.
+    Raises:
+        ValueError: the text is too short for one block, has tokens of another vocabulary or hidden states of another size, or
+            an argument is out of its range. Traced values are not checked (see `jaxspec.checks`); wrong ones give meaningless
+            numbers.
+    """
+    _check_text(text, config)
+    check_count("block", block)
+    check_traced_count("offset", offset, least=0, most=block - 1)
+    check_sampling(decoding)
+    ran = block_forward(draft_params, config, text, draft_cache, offset=offset, block=block)
+    return compare_with_target(ran, text, (target, draft_params), config, decoding)
+
+
+def compare_with_target(
+    ran: BlockForward, text: TargetText, ends: tuple[Params, Params], config: DecoderConfig, decoding: Decoding
+) -> BlockPass:
+    """Acceptance of what a draft put out.
+
+    Args:
+        ends: parameters of target and draft, of which only final norm and head are read.
+    """
+    at_places = lambda x: jnp.take(x, ran.place, axis=1)
+    agreed = agreement(
+        at_places(text.hidden),
+        ran.hidden,
+        at_places(text.tokens[:, text.first + 1 :]),
+        tuple(lambda hidden, params=params: unembed(hidden, params, config) for params in ends),
+        vocab_size=config.vocab_size,
+        decoding=decoding,
+    )
+    on_text = jnp.cumprod(agreed.accepted, axis=-1)
+    before = jnp.concatenate([jnp.ones_like(on_text[..., :1]), on_text[..., :-1]], axis=-1)
     return BlockPass(
-        survival=before * jnp.sum(jnp.minimum(p, q), axis=-1),
+        survival=before * agreed.overlap,
         survival_on_text=on_text,
-        kl=jnp.sum(jnp.exp(log_p) * (log_p - log_q), axis=-1),
-        cross_entropy=-at_next(log_q),
+        kl=agreed.kl,
+        cross_entropy=agreed.cross_entropy,
     )
 
 
@@ -132,6 +184,7 @@ def all_starts(
     text: TargetText,
     draft_cache: KVCache,
     *,
+    target: Params,
     block: int,
     decoding: Decoding = SAMPLING,
 ) -> Float[Array, "batch start depth"]:
@@ -147,7 +200,7 @@ def all_starts(
     check_count("block", block)
     check_sampling(decoding)
     pad = ((0, 0), (0, 2 * block))
-    text = TargetText(jnp.pad(text.tokens, pad), jnp.pad(text.logits, (*pad, (0, 0))))
+    text = TargetText(jnp.pad(text.tokens, pad), jnp.pad(text.hidden, (*pad, (0, 0))))
     draft_cache = pad_cache(draft_cache, 2 * block)
 
     def one(offset):
@@ -156,6 +209,7 @@ def all_starts(
             config,
             text,
             draft_cache,
+            target=target,
             offset=offset,
             block=block,
             decoding=decoding,
@@ -167,63 +221,15 @@ def all_starts(
 
 
 def _check_text(text: TargetText, config: DecoderConfig) -> None:
-    """Tokens of the vocabulary, and the target's logits at the last of them.
+    """Tokens of the vocabulary, and the target's hidden states at the last of them.
 
     Raises:
         ValueError: other shapes or types, or a token outside the vocabulary.
     """
     batch, length = check_tokens("text.tokens", text.tokens, vocab_size=config.vocab_size, least=2)
-    shape = jnp.shape(text.logits)
-    if len(shape) != 3 or shape[0] != batch or not 1 <= shape[1] < length or shape[2] != config.vocab_size:
+    shape = jnp.shape(text.hidden)
+    if len(shape) != 3 or shape[0] != batch or not 1 <= shape[1] < length or shape[2] != config.hidden_size:
         raise ValueError(
-            f"text.logits have shape {shape}; {batch} texts of {length} tokens need ({batch}, 1 to {length - 1}, "
-            f"{config.vocab_size})"
+            f"text.hidden has shape {shape}; {batch} texts of {length} tokens need ({batch}, 1 to {length - 1}, "
+            f"{config.hidden_size})"
         )
-
-
-class CycleStatistics(NamedTuple):
-    """Expected cycles and accepted tokens of decoding a known text with drafts of a fixed length.
-
-    Attributes:
-        cycles: expected cycles given that decoding puts out this text; over texts drawn from the target their mean is the
-            expected number of cycles.
-        survival: per text, sum over its cycles of P(tokens 1..d accepted); divided by `cycles` it is a mean.
-    """
-
-    cycles: Float[Array, " batch"]
-    survival: Float[Array, "batch depth"]
-
-
-def expected_cycles(survival: Float[Array, "batch start depth"], draft_length: int, num_tokens: int) -> CycleStatistics:
-    """Renewal of cycles along a text: where cycles start decides which roots count, and how often.
-
-    A cycle that starts at position t and accepts n tokens makes the next start at t + n + 1. Cycles start after refused
-    tokens, so roots are not spread evenly over the text: the plain mean over positions would be biased.
-
-    Args:
-        survival: from `all_starts`, whose first start is the prompt's last token.
-        draft_length: static, 1 to the depth of `survival`.
-        num_tokens: static; decoding ends with the cycle that reaches this many tokens.
-    Raises:
-        ValueError: fewer starts than tokens, or a number out of its range.
-    """
-    check_count("num_tokens", num_tokens)
-    check_count("draft_length", draft_length, most=survival.shape[-1])
-    if survival.shape[1] < num_tokens:
-        raise ValueError(f"{survival.shape[1]} starts cannot tell about {num_tokens} tokens; measure a longer text")
-    depth = survival[..., :draft_length]
-    ends = jnp.concatenate([jnp.ones_like(depth[..., :1]), depth, jnp.zeros_like(depth[..., :1])], axis=-1)
-    exactly = ends[..., :-1] - ends[..., 1:]  # P(n accepted), n = 0..draft_length
-
-    def advance(visits, t):
-        visit = jnp.where(t < num_tokens, visits[:, 0], 0.0)
-        spread = visit[:, None] * jax.lax.dynamic_index_in_dim(exactly, t, axis=1, keepdims=False)
-        shifted = jnp.concatenate([visits[:, 1:], jnp.zeros_like(visits[:, :1])], axis=1)
-        return shifted + spread, visit
-
-    batch = survival.shape[0]
-    first = jnp.zeros((batch, draft_length + 1), survival.dtype).at[:, 0].set(1.0)
-    _, visits = jax.lax.scan(advance, first, jnp.arange(num_tokens))
-    visits = visits.T  # "batch start"
-    used = depth[:, : visits.shape[1]]
-    return CycleStatistics(cycles=jnp.sum(visits, axis=1), survival=jnp.einsum("bs,bsd->bd", visits, used))

@@ -16,12 +16,13 @@ from jaxspec.compress.kv import compress_cache, round_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
-from jaxspec.speculate.acceptance import TargetText, all_starts, expected_cycles
+from jaxspec.speculate.acceptance import TargetText, all_starts
 from jaxspec.speculate.candidates import CandidateLaw
 from jaxspec.speculate.chunks import gather, prompt_chunks
 from jaxspec.speculate.drafts.interface import ReadyDraft
 from jaxspec.speculate.engine import decode
 from jaxspec.speculate.expansion import TreeLimits, chain_limits
+from jaxspec.speculate.expected_cycles import expected_cycles
 from jaxspec.speculate.growing_tree import GrowingTree
 from jaxspec.speculate.measured_ranks import measure_ranks
 from jaxspec.speculate.sampling import Decoding
@@ -151,12 +152,13 @@ def record_ranks(
 
 @partial(jax.jit, static_argnames=("config", "first"))
 def _survival(target: Params, draft: Params, tokens, knobs: Knobs, decoding: Decoding, *, config, first: int):
-    result = forward_text(target, config, tokens[:, :-1], kv_codec=round_kv, logits_from=first)
+    result = forward_text(target, config, tokens[:, :-1], kv_codec=round_kv, logits_from=tokens.shape[1] - 1)
     return all_starts(
         draft,
         config,
-        TargetText(tokens=tokens, logits=result.logits),
+        TargetText(tokens=tokens, hidden=result.hidden[:, first:]),
         compress_cache(result.cache, knobs),
+        target=target,
         block=MAX_DRAFT_LENGTH,
         decoding=decoding,
     )

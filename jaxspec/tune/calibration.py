@@ -8,23 +8,27 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int
 
 from jaxspec.checks import check_count, check_network, check_tokens
 from jaxspec.compress.kv import PreparedKV, prepare_kv, round_kv
 from jaxspec.compress.schemes import Scheme
-from jaxspec.compress.weights import activation_norms, prepare
+from jaxspec.compress.weights import prepare, sum_of_squares
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
+from jaxspec.models.stored import as_stored
 from jaxspec.speculate.acceptance import TargetText
+
+#: Bytes of activations that a pass over calibration text may hold for one layer; more windows take several passes.
+_PASS_BYTES = 1 << 28
 
 
 @struct.dataclass
 class Calibration:
-    """A target with what a scheme prepared of its weights, and text with the target's logits and its prepared KV.
+    """A target with what a scheme prepared of its weights, and text with what the target says of it and its prepared KV.
 
     Attributes:
-        params: float32 values of the stored bfloat16 parameters.
+        params: the target's, as stored.
         prepared: of the weights, the scheme's own (see `Scheme.prepare`); leaves lead with a layer axis.
         text: windows of calibration text.
         kv: the target's KV of that text.
@@ -42,16 +46,20 @@ class Calibration:
         """Windows of calibration text."""
         return self.text.tokens.shape[0]
 
-    def window(self, index: Int[Array, " batch"]) -> tuple[TargetText, PreparedKV]:
-        """Some of the windows, by traced or static numbers."""
-        take = partial(jnp.take, indices=index, axis=0)
-        text = jax.tree.map(take, self.text)
-        return text, self.kv.window(index)
+    def window(self, index: Int[Array, " batch"]) -> TargetText:
+        """The text of some windows, by traced or static numbers."""
+        return jax.tree.map(partial(jnp.take, indices=index, axis=0), self.text)
 
 
 def target_params(stored: Params) -> Params:
-    """Stored parameters rounded to bfloat16, as float32: the target that everything is compared with."""
-    return jax.tree.map(lambda x: jnp.asarray(x).astype(jnp.bfloat16).astype(jnp.float32), stored)
+    """Stored parameters in bfloat16: the target that everything is compared with. What is stored so is not copied."""
+    return as_stored(jax.tree.map(lambda x: jnp.asarray(x, jnp.bfloat16), stored))
+
+
+def windows_per_pass(config: DecoderConfig, tokens: int) -> int:
+    """Windows of so many tokens that one pass over a network may take at once, so that activations stay small."""
+    width = max(config.intermediate_size, config.hidden_size, config.num_heads * tokens)
+    return max(1, _PASS_BYTES // (4 * width * tokens))
 
 
 def calibrate(
@@ -60,30 +68,43 @@ def calibrate(
     """Run the target over the calibration text once.
 
     Args:
-        params: from `target_params`.
+        params: from `target_params`; the result holds these very arrays, not copies.
         tokens: windows of text; activation norms are taken over all of their tokens.
         scheme: static; whose knobs will be tried.
         first: static; position of the first root: what comes before is context only.
     Raises:
-        ValueError: windows of less than two tokens, a token outside the vocabulary, or a first root beyond the text. Traced
-            tokens are not checked.
+        ValueError: windows of less than two tokens, a token outside the vocabulary, or a first root beyond the text.
     """
-    _, length = check_tokens("tokens", tokens, vocab_size=config.vocab_size, least=2)
+    windows, length = check_tokens("tokens", tokens, vocab_size=config.vocab_size, least=2)
     check_count("first", first, least=0, most=length - 2)
     check_network(params, vocab_size=config.vocab_size, hidden_size=config.hidden_size)
-    return _calibrate(params, config, tokens, scheme=scheme, first=first)
+    size = windows_per_pass(config, length)
+    parts = [
+        _heard(params, config, tokens[start : start + size], scheme=scheme, first=first)
+        for start in range(0, windows, size)
+    ]
+    squares, hidden, kv = zip(*parts, strict=True)
+    norms = jax.tree.map(lambda *sums: jnp.sqrt(sum(sums[1:], sums[0])), *squares)
+    return Calibration(
+        params=params,
+        prepared=_prepare(scheme, params, norms),
+        text=TargetText(tokens=jnp.asarray(tokens), hidden=jnp.concatenate(hidden)),
+        kv=jax.tree.map(lambda *rows: jnp.concatenate(rows, axis=2), *kv),
+        config=config,
+    )
+
+
+_prepare = partial(jax.jit, static_argnames="scheme")(prepare)
 
 
 @partial(jax.jit, static_argnames=("config", "scheme", "first"))
-def _calibrate(
+def _heard(
     params: Params, config: DecoderConfig, tokens: Int[Array, "batch token_plus_1"], *, scheme: Scheme, first: int
-) -> Calibration:
-    result = forward_text(params, config, tokens[:, :-1], kv_codec=round_kv, keep_activations=True, logits_from=first)
-    assert result.activations is not None
-    return Calibration(
-        params=params,
-        prepared=prepare(scheme, params, activation_norms(result.activations)),
-        text=TargetText(tokens=tokens, logits=result.logits),
-        kv=prepare_kv(scheme, result.cache),
-        config=config,
+) -> tuple[dict[str, Array], Float[Array, "batch query hidden"], PreparedKV]:
+    """Sums of squares of each layer's inputs, hidden states from the first root on, and prepared KV."""
+    queries = tokens.shape[1] - 1
+    result = forward_text(
+        params, config, tokens[:, :-1], kv_codec=round_kv, keep_activations=sum_of_squares, logits_from=queries
     )
+    assert result.activations is not None
+    return result.activations, result.hidden[:, first:], prepare_kv(scheme, result.cache)

@@ -7,38 +7,40 @@ import itertools
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Array, Float, Int
 
 from jaxspec.checks import check_sampling
 from jaxspec.compress.knobs import Knobs, harden, uniform_knobs
 from jaxspec.compress.schemes import Scheme
 from jaxspec.models.config import DecoderConfig
 from jaxspec.speculate.sampling import Decoding
-from jaxspec.tune.calibration import Calibration
+from jaxspec.tune.calibration import Calibration, windows_per_pass
 from jaxspec.tune.objective import DraftMeasurement, Pricing, measure, price
 
 
 @jax.jit
-def _measure_hard(calibration: Calibration, knobs: Knobs, decoding: Decoding) -> DraftMeasurement:
-    return measure(
-        calibration,
-        knobs,
-        windows=jnp.arange(calibration.num_windows),
-        offset=0,
-        soft_temperature=None,
-        decoding=decoding,
-    )
+def _measure_hard(
+    calibration: Calibration, knobs: Knobs, windows: Int[Array, " batch"], decoding: Decoding
+) -> DraftMeasurement:
+    return measure(calibration, knobs, windows=windows, offset=0, soft_temperature=None, decoding=decoding)
 
 
 def measure_hard(calibration: Calibration, knobs: Knobs, decoding: Decoding) -> DraftMeasurement:
-    """One pass of the bit-exact draft over all calibration windows.
+    """One pass of the bit-exact draft over all calibration windows; in parts, where activations would not be small.
+
+    Bits of the KV cache are the mean over the parts, each coded on its own.
 
     Raises:
         ValueError: when sampling, a number out of its range.
     """
     check_sampling(decoding)
-    decoding = dataclasses.replace(decoding, temperature=jnp.asarray(decoding.temperature, jnp.float32))
-    return _measure_hard(calibration, knobs, decoding.for_program())
+    decoding = dataclasses.replace(decoding, temperature=jnp.asarray(decoding.temperature, jnp.float32)).for_program()
+    size = windows_per_pass(calibration.config, calibration.text.tokens.shape[1])
+    parts = np.array_split(np.arange(calibration.num_windows), -(-calibration.num_windows // size))
+    found = [_measure_hard(calibration, knobs, jnp.asarray(part), decoding) for part in parts]
+    shares = [len(part) / calibration.num_windows for part in parts]
+    return jax.tree.map(lambda *leaves: sum(share * leaf for share, leaf in zip(shares, leaves, strict=True)), *found)
 
 
 price_exactly = jax.jit(price)

@@ -23,18 +23,20 @@ from hwmodels import (
     speculation_speedup,
     uniform_weight_bits,
 )
-from jaxspec.compress.footprint import joined
 from jaxspec.compress.knobs import Knobs
-from jaxspec.compress.kv import hard_kv, soft_kv
-from jaxspec.compress.weights import hard_draft, soft_draft
-from jaxspec.models.config import MATRIX_KINDS
-from jaxspec.speculate.acceptance import block_pass
+from jaxspec.compress.rematerialised import KEPT
+from jaxspec.compress.weights import draft_view
+from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
+from jaxspec.speculate.acceptance import block_forward, compare_with_target
 from jaxspec.speculate.sampling import SAMPLING, Decoding
 from jaxspec.tune.calibration import Calibration
 
 #: What tuning may climb; the others may be constraints beside it.
 ObjectiveName = Literal["speedup", "kl", "bits_per_byte"]
 
+
+#: Activations that the backward pass may keep; beyond, it computes them again.
+_KEPT_BYTES = 1 << 30
 
 #: Routed experts' matrices and the dense ones that they are stored like.
 EXPERT_STANDS_FOR = {"expert_gate": "gate", "expert_up": "up", "expert_down": "down"}
@@ -112,27 +114,29 @@ def measure(
         soft_temperature: of masks and blends; None builds the hard draft.
         decoding: how tokens are chosen.
     """
-    text, kv = calibration.window(windows)
-    if soft_temperature is None:
-        draft, compressed = hard_draft(calibration.params, calibration.prepared, knobs), hard_kv(kv, knobs)
-    else:
-        draft = soft_draft(calibration.params, calibration.prepared, knobs, soft_temperature)
-        compressed = soft_kv(kv, knobs, soft_temperature)
-    passed = block_pass(
-        draft.params,
-        calibration.config,
-        text,
-        compressed.cache,
-        offset=offset,
-        block=knobs.draft_length_logits.shape[0],
-        decoding=decoding,
-    )
+    text, kv, config = calibration.window(windows), calibration.kv, calibration.config
+    block = knobs.draft_length_logits.shape[0]
+    policy = KEPT if _is_large(config, windows.shape[0], text.hidden.shape[1]) else None
+    view = draft_view(calibration.prepared, kv, knobs, soft_temperature, windows=windows, policy=policy)
+    ran = block_forward(calibration.params, config, text, kv, offset=offset, block=block, view=view)
+    ends = calibration.params, calibration.params  # a scheme leaves them as they are
+    passed = compare_with_target(ran, text, ends, config, decoding)
     return DraftMeasurement(
         survival=jnp.mean(passed.survival, axis=(0, 1)),
         kl=jnp.mean(passed.kl),
         cross_entropy=jnp.mean(passed.cross_entropy),
-        footprint=joined(draft.footprint, compressed.footprint),
+        footprint=ran.facts,
     )
+
+
+def _is_large(config: DecoderConfig, windows: int, queries: int) -> bool:
+    """Whether the backward pass had better compute each layer again than keep what it computed.
+
+    What is kept is a few times what a layer's matrices put out, the softmax of the attention, and every soft matrix.
+    """
+    outputs = 4 * config.hidden_size + 4 * config.intermediate_size + 4 * config.num_heads * queries
+    kept = outputs * windows * queries * config.num_layers + config.num_parameters()
+    return 4 * kept > _KEPT_BYTES
 
 
 def price(

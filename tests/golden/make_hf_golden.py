@@ -8,7 +8,8 @@ Each case is a directory as `save_pretrained` writes it, and beside it `expected
     tokens_<n>, logits_<n>: "2 n" and "2 n vocab" for texts of n tokens, all at once, without a cache.
     prompt_lengths: "2"; cached_tokens: "2 token"; prefill_logits: "2 vocab", of each prompt's last token;
     cached_logits: "2 decoded vocab": after the prompt, four steps of one token and one of three, through the KV cache.
-    inverse_frequencies: "head_dim / 2".
+    inverse_frequencies: "plane", of a text of one token; local_inverse_frequencies: of layers with a window, where they
+    have their own; neither in families without rotation.
 Logits are computed in float32 from the stored weights, with transformers' eager attention.
 """
 
@@ -168,6 +169,261 @@ CASES = (
         seed=17,
         dtype="bfloat16",
     ),
+    # Biases of all matrices, and a base that grows from the 15th token on.
+    Case(
+        name="llama_dynamic_biased",
+        model_type="llama",
+        settings={
+            "vocab_size": 47,
+            "hidden_size": 30,
+            "intermediate_size": 34,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 5,
+            "num_key_value_heads": 1,
+            "attention_bias": True,
+            "mlp_bias": True,
+            "max_position_embeddings": 14,
+            "rope_parameters": {"rope_type": "dynamic", "rope_theta": 3_000.0, "factor": 4.0},
+        },
+        seed=18,
+    ),
+    # A window in all layers.
+    Case(
+        name="mistral_window",
+        model_type="mistral",
+        settings={
+            "vocab_size": 43,
+            "hidden_size": 32,
+            "intermediate_size": 28,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "sliding_window": 6,
+        },
+        seed=19,
+        dtype="bfloat16",
+    ),
+    # A window in the last two layers of three.
+    Case(
+        name="qwen3_windows",
+        model_type="qwen3",
+        settings={
+            "vocab_size": 41,
+            "hidden_size": 28,
+            "intermediate_size": 26,
+            "num_hidden_layers": 3,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "head_dim": 10,
+            "attention_bias": True,
+            "use_sliding_window": True,
+            "sliding_window": 7,
+            "max_window_layers": 1,
+        },
+        seed=20,
+        dtype="bfloat16",
+    ),
+    # Fused tensors, a window, and a rotation of four elements of each head's six.
+    Case(
+        name="phi3_partial",
+        model_type="phi3",
+        settings={
+            "vocab_size": 61,
+            "hidden_size": 36,
+            "intermediate_size": 40,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 6,
+            "num_key_value_heads": 2,
+            "sliding_window": 9,
+            "pad_token_id": 0,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0, "partial_rotary_factor": 0.7},
+        },
+        seed=21,
+        dtype="bfloat16",
+    ),
+    # Two sets of divisors, the second from the 17th token on; stored as float16.
+    Case(
+        name="phi3_longrope",
+        model_type="phi3",
+        settings={
+            "vocab_size": 45,
+            "hidden_size": 32,
+            "intermediate_size": 22,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 4,
+            "pad_token_id": 0,
+            "max_position_embeddings": 64,
+            "original_max_position_embeddings": 16,
+            "rope_parameters": {
+                "rope_type": "longrope",
+                "rope_theta": 2_000.0,
+                "short_factor": [1.0, 1.1, 1.3, 1.7],
+                "long_factor": [1.2, 2.5, 4.0, 9.0],
+            },
+        },
+        seed=22,
+        dtype="float16",
+    ),
+    # Norms after the blocks alone, norms over all heads; a ramp between kept and divided frequencies.
+    Case(
+        name="olmo2_yarn",
+        model_type="olmo2",
+        settings={
+            "vocab_size": 57,
+            "hidden_size": 40,
+            "intermediate_size": 38,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 5,
+            "num_key_value_heads": 1,
+            "max_position_embeddings": 256,
+            "rope_parameters": {
+                "rope_type": "yarn",
+                "rope_theta": 600.0,
+                "factor": 4.0,
+                "beta_fast": 6.0,
+                "original_max_position_embeddings": 64,
+            },
+        },
+        seed=23,
+        dtype="bfloat16",
+    ),
+    # Its four multipliers, biases of attention, divided frequencies.
+    Case(
+        name="granite_linear",
+        model_type="granite",
+        settings={
+            "vocab_size": 51,
+            "hidden_size": 36,
+            "intermediate_size": 42,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 6,
+            "num_key_value_heads": 3,
+            "attention_bias": True,
+            "tie_word_embeddings": True,
+            "embedding_multiplier": 3.5,
+            "attention_multiplier": 0.3,
+            "residual_multiplier": 0.4,
+            "logits_scaling": 2.5,
+            "rope_parameters": {"rope_type": "linear", "rope_theta": 10_000.0, "factor": 3.0},
+        },
+        seed=24,
+        dtype="bfloat16",
+    ),
+    # Layers 1 and 3 of 0 to 3 are not rotated.
+    Case(
+        name="smollm3_unrotated",
+        model_type="smollm3",
+        settings={
+            "vocab_size": 49,
+            "hidden_size": 32,
+            "intermediate_size": 30,
+            "num_hidden_layers": 4,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "no_rope_layer_interval": 2,
+            "pad_token_id": 0,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 20_000.0},
+        },
+        seed=25,
+        dtype="bfloat16",
+    ),
+    # Soft caps that bite, windows in layers 0 and 2, a scale of scores that is none of the usual ones.
+    Case(
+        name="gemma2_capped",
+        model_type="gemma2",
+        settings={
+            "vocab_size": 55,
+            "hidden_size": 36,
+            "intermediate_size": 32,
+            "num_hidden_layers": 3,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "head_dim": 10,
+            "query_pre_attn_scalar": 7,
+            "sliding_window": 5,
+            "attn_logit_softcapping": 1.5,
+            "final_logit_softcapping": 2.5,
+        },
+        seed=26,
+        embed_scale=0.2,
+        dtype="bfloat16",
+    ),
+    # Layers with a window have a rotation of their own; the other one's frequencies are divided.
+    Case(
+        name="gemma3_local",
+        model_type="gemma3_text",
+        settings={
+            "vocab_size": 53,
+            "hidden_size": 32,
+            "intermediate_size": 34,
+            "num_hidden_layers": 4,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 1,
+            "head_dim": 12,
+            "query_pre_attn_scalar": 12,
+            "sliding_window": 6,
+            "layer_types": ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
+            "rope_parameters": {
+                "sliding_attention": {"rope_type": "default", "rope_theta": 300.0},
+                "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 50_000.0},
+            },
+        },
+        seed=27,
+        embed_scale=0.2,
+        dtype="bfloat16",
+    ),
+    # Planes of neighbouring elements, half of each head; norms before and after the blocks; fused feed-forward tensors.
+    Case(
+        name="glm4_interleaved",
+        model_type="glm4",
+        settings={
+            "vocab_size": 46,
+            "hidden_size": 40,
+            "intermediate_size": 26,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "head_dim": 12,
+            "pad_token_id": 0,
+        },
+        seed=28,
+        dtype="bfloat16",
+    ),
+    Case(
+        name="glm_unbiased",
+        model_type="glm",
+        settings={
+            "vocab_size": 44,
+            "hidden_size": 32,
+            "intermediate_size": 26,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 1,
+            "head_dim": 8,
+            "attention_bias": False,
+            "pad_token_id": 0,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0, "partial_rotary_factor": 0.75},
+        },
+        seed=29,
+        dtype="bfloat16",
+    ),
+    # Learned positions, layer norms, biases, no gate; heads of an odd size.
+    Case(
+        name="opt_learned",
+        model_type="opt",
+        settings={
+            "vocab_size": 63,
+            "hidden_size": 35,
+            "ffn_dim": 44,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 5,
+            "max_position_embeddings": 37,
+            "word_embed_proj_dim": 35,
+        },
+        seed=30,
+        dtype="float16",
+    ),
 )
 
 
@@ -183,7 +439,7 @@ def random_model(case: Case) -> Any:
             value = rng.standard_normal(tuple(parameter.shape))
             if parameter.ndim == 1:
                 value = 1 + 0.3 * value
-            elif name == "model.embed_tokens.weight":
+            elif name.endswith("embed_tokens.weight"):
                 value = case.embed_scale * value
             else:
                 value = parameter.shape[1] ** -0.5 * value
@@ -217,12 +473,33 @@ def expected(directory: Path, seed: int) -> dict[str, np.ndarray]:
             logits.append(result.logits[0].numpy())
             start += step
         decoded.append(np.concatenate(logits))
-    return arrays | {
-        "prompt_lengths": np.array(PROMPT_LENGTHS, np.int32),
-        "cached_tokens": tokens,
-        "prefill_logits": np.stack(prefill),
-        "cached_logits": np.stack(decoded),
-        "inverse_frequencies": model.model.rotary_emb.inv_freq.numpy(),
+    return (
+        arrays
+        | {
+            "prompt_lengths": np.array(PROMPT_LENGTHS, np.int32),
+            "cached_tokens": tokens,
+            "prefill_logits": np.stack(prefill),
+            "cached_logits": np.stack(decoded),
+        }
+        | frequencies(model)
+    )
+
+
+def frequencies(model: Any) -> dict[str, np.ndarray]:
+    """The network's own, of a text of one token, where it has any."""
+    rotary = getattr(model.model, "rotary_emb", None)
+    if rotary is None:
+        return {}
+    rotary(
+        torch.zeros(1),
+        torch.zeros(1, 1, dtype=torch.long),
+        *(["full_attention"] if hasattr(rotary, "layer_types") else []),
+    )
+    if not hasattr(rotary, "layer_types"):
+        return {"inverse_frequencies": rotary.inv_freq.numpy()}
+    return {
+        "inverse_frequencies": rotary.full_attention_inv_freq.numpy(),
+        "local_inverse_frequencies": rotary.sliding_attention_inv_freq.numpy(),
     }
 
 

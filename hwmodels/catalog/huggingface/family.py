@@ -1,7 +1,7 @@
 """What may differ from one Hugging Face model family to another: the columns of the one table of families.
 
 Sizes, defaults and counts of parameters are needed to price a network. Where the network runs here too, `running` adds what a
-checkpoint calls its tensors, and which settings its computation does not have.
+checkpoint calls its tensors, what its computation is, and which settings it does not have (`huggingface.running`).
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
+from hwmodels.catalog.huggingface.running import Running
 from hwmodels.catalog.huggingface.settings import Settings
 
-__all__ = ["LLAMA_LIKE", "WINDOWED", "Experts", "Family", "Running", "Switch", "Windows", "sizes"]
+__all__ = ["LLAMA_LIKE", "WINDOWED", "Experts", "Family", "Switch", "Windows", "sizes"]
 
 #: A property that all networks of a family have or lack, or the key of config.json that says which.
 Switch = bool | str
@@ -52,26 +53,6 @@ class Experts:
     correction_bias: bool = False
     biases: bool = False
     shared_gate: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Running:
-    """What is needed to load, run and export networks of a family, beside their sizes.
-
-    Attributes:
-        architecture: entry of `architectures` in config.json.
-        tensors: parameter -> tensor name; those with `{layer}`, the layer's number, belong to layers. Names of parameters that
-            no network of the family has are read over.
-        must_equal: config.json keys that select computations which the network here does not have, with the only value that
-            it does; written to every config.json.
-        ambiguous_windows: keys that cut the KV cache of transformers to a window although the family's attention knows none:
-            its cached decoding then differs from its own forward pass.
-    """
-
-    architecture: str
-    tensors: Mapping[str, str]
-    must_equal: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    ambiguous_windows: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

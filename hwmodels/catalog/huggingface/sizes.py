@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 from hwmodels.catalog.huggingface.family import Family, Switch
 from hwmodels.catalog.huggingface.settings import LARGEST_LAYERS, Settings, shown
+from hwmodels.catalog.huggingface.windows import window_layers
 
 __all__ = ["architecture_values"]
-
-_FULL, _SLIDING = "full_attention", "sliding_attention"
 
 
 def architecture_values(settings: Settings, family: Family) -> dict[str, float]:
@@ -44,7 +43,7 @@ def architecture_values(settings: Settings, family: Family) -> dict[str, float]:
     positions = 0
     if family.learned_positions is not None:
         positions = settings.size("max_position_embeddings") + family.learned_positions
-    window_layers, window = _windows(settings, family, layers)
+    seen = window_layers(settings, family)
     values = {
         "num_layers": layers,
         "hidden_size": hidden,
@@ -65,8 +64,8 @@ def architecture_values(settings: Settings, family: Family) -> dict[str, float]:
         "experts_per_token": experts.per_token,
         "expert_intermediate_size": experts.size,
         "shared_intermediate_size": experts.shared,
-        "num_window_layers": window_layers,
-        "window_tokens": window,
+        "num_window_layers": sum(window is not None for window in seen),
+        "window_tokens": max((window for window in seen if window is not None), default=0),
     }
     return {name: float(value) for name, value in (values | attention.latent).items()}
 
@@ -202,32 +201,3 @@ def _expert_layers(settings: Settings, rule: str, layers: int) -> int:
     if not set(kinds) <= {"dense", "sparse"}:
         raise settings.error("mlp_layer_types", f"is {shown(kinds)}; each entry must be 'dense' or 'sparse'")
     return kinds.count("sparse")
-
-
-def _windows(settings: Settings, family: Family, layers: int) -> tuple[int, int]:
-    """Layers with a sliding window, and its length."""
-    kinds = settings.names("layer_types")
-    if kinds is not None:
-        others = sorted(set(kinds) - {_FULL, _SLIDING})
-        if others:
-            raise NotImplementedError(
-                f"{settings.where}: layer_types has {shown(others)}, which are not modelled; allowed: {_FULL}, {_SLIDING}"
-            )
-        count = kinds.count(_SLIDING)
-    else:
-        count = _window_layers(settings, family, layers)
-    return (count, settings.size("sliding_window")) if count else (0, 0)
-
-
-def _window_layers(settings: Settings, family: Family, layers: int) -> int:
-    rule = family.windows
-    if rule is None or settings.get("sliding_window") is None:
-        return 0
-    if rule.enabled is not None and not settings.flag(rule.enabled):
-        return 0
-    if rule.pattern == "all":
-        return layers
-    if rule.pattern == "all_but_every_nth":
-        return layers - layers // settings.size("sliding_window_pattern")
-    first = min(layers, settings.size("max_window_layers", least=0))
-    return layers - first if rule.pattern == "from_layer" else (first + 1) // 2

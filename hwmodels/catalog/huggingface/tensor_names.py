@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["LLAMA_TENSORS"]
+__all__ = ["FUSED_GATE", "FUSED_QKV", "GLM4_POST_NORMS", "LLAMA_TENSORS", "OPT_TENSORS", "SANDWICH_TENSORS"]
 
 _LAYER = "model.layers.{layer}."
 _ATTENTION = _LAYER + "self_attn."
@@ -15,7 +15,48 @@ LLAMA_TENSORS = {
     "attention_norm": _LAYER + "input_layernorm.weight",
     "mlp_norm": _LAYER + "post_attention_layernorm.weight",
     **{kind: f"{_ATTENTION}{kind}_proj.weight" for kind in ("q", "k", "v", "o")},
-    **{f"{kind}_bias": f"{_ATTENTION}{kind}_proj.bias" for kind in ("q", "k", "v")},
+    **{f"{kind}_bias": f"{_ATTENTION}{kind}_proj.bias" for kind in ("q", "k", "v", "o")},
     **{f"{kind}_norm": f"{_ATTENTION}{kind}_norm.weight" for kind in ("q", "k")},
     **{kind: f"{_LAYER}mlp.{kind}_proj.weight" for kind in ("gate", "up", "down")},
+    **{f"{kind}_bias": f"{_LAYER}mlp.{kind}_proj.bias" for kind in ("gate", "up", "down")},
+}
+
+#: Of networks that also norm what leaves the blocks: the norm called after attention is then right after it.
+SANDWICH_TENSORS = LLAMA_TENSORS | {
+    "attention_post_norm": _LAYER + "post_attention_layernorm.weight",
+    "mlp_norm": _LAYER + "pre_feedforward_layernorm.weight",
+    "mlp_post_norm": _LAYER + "post_feedforward_layernorm.weight",
+}
+
+#: GLM-4's names of the norms after the blocks, beside Llama's of those before them.
+GLM4_POST_NORMS = {
+    "attention_post_norm": _LAYER + "post_self_attn_layernorm.weight",
+    "mlp_post_norm": _LAYER + "post_mlp_layernorm.weight",
+}
+
+#: Tensor -> the parameters that it holds one below the other.
+FUSED_QKV = {_ATTENTION + "qkv_proj.weight": ("q", "k", "v")}
+#: The same of the two matrices after the norm of the feed-forward network.
+FUSED_GATE = {_LAYER + "mlp.gate_up_proj.weight": ("gate", "up")}
+
+_OPT_LAYER = "model.decoder.layers.{layer}."
+_OPT_MATRICES = {
+    **{kind: f"{_OPT_LAYER}self_attn.{kind}_proj" for kind in ("q", "k", "v")},
+    "o": _OPT_LAYER + "self_attn.out_proj",
+    "up": _OPT_LAYER + "fc1",
+    "down": _OPT_LAYER + "fc2",
+}
+_OPT_NORMS = {
+    "final_norm": "model.decoder.final_layer_norm",
+    "attention_norm": _OPT_LAYER + "self_attn_layer_norm",
+    "mlp_norm": _OPT_LAYER + "final_layer_norm",
+}
+
+#: Parameter -> tensor of OPT's checkpoints.
+OPT_TENSORS = {
+    "embed": "model.decoder.embed_tokens.weight",
+    "position_embed": "model.decoder.embed_positions.weight",
+    "lm_head": "lm_head.weight",
+    **{name: f"{stem}.weight" for name, stem in (_OPT_NORMS | _OPT_MATRICES).items()},
+    **{f"{name}_bias": f"{stem}.bias" for name, stem in (_OPT_NORMS | _OPT_MATRICES).items()},
 }

@@ -8,50 +8,42 @@ Source: Cassandra, IV-B; Sun et al. 2023, arXiv:2306.11695 (Wanda).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
 
 import jax.numpy as jnp
-from flax import struct
 from jaxtyping import Array, Float, UInt16
 
 from hwmodels import Footprint
 from jaxspec.compress.cut import blend, soft_truncate
 from jaxspec.compress.footprint import (
+    BitsPerValue,
+    ExponentCounts,
     PrunedExponents,
-    of_kv,
-    of_weights,
+    bits_per_value,
+    count_exponents,
     soft_bitmap,
-    speculation_bits,
     uniform,
-    verification_bits,
 )
+from jaxspec.compress.rematerialised import made_in_blocks
 from jaxspec.compress.schemes.described import Described
-from jaxspec.compress.schemes.gaussian import gaussian_patterns, gaussian_ranks
-from jaxspec.compress.schemes.interface import CompressedKV, CompressedLayer, Layer, LayerKnobs
-from jaxspec.compress.selection import (
-    RankedScores,
-    hard_mask,
-    keep_largest,
-    num_pruned,
-    rank_scores,
-    soft_mask,
-    wanda_score,
-)
+from jaxspec.compress.schemes.gaussian import gaussian_patterns
+from jaxspec.compress.schemes.interface import CompressedKV, CompressedMatrix, OwnKnobs
+from jaxspec.compress.selection import hard_mask, keep_largest, log_of, num_pruned, soft_mask, wanda_score
 from jaxspec.formats.patterns import BFLOAT16, from_bits, to_bits
 from jaxspec.formats.split import draft_values, split_tensor
 from jaxspec.formats.truncation import high_part
-from jaxspec.models.config import INPUT_OF, MATRIX_KINDS
 from jaxspec.settings.schemes import SCHEME_FACTS
 
-__all__ = ["CASSANDRA1", "CASSANDRA1_CODED", "Cassandra1", "Ranked"]
+__all__ = ["CASSANDRA1", "CASSANDRA1_CODED", "Cassandra1"]
 
 
-@struct.dataclass
-class Ranked:
-    """Stored patterns and their ranked scores."""
+class _Rows(NamedTuple):
+    """Stored patterns with the importance of each value."""
 
-    bits: UInt16[Array, "*b row column"]
-    scores: RankedScores
+    bits: UInt16[Array, "row column"]
+    log_score: Float[Array, "row column"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,64 +56,48 @@ class Cassandra1(Described):
 
     pruned_exponents: PrunedExponents = "raw"
 
-    def prepare(self, layer: Layer, channel_norms: Mapping[str, Float[Array, " column"]]) -> dict[str, Ranked]:
-        """Rank every matrix by |W| times the norm of the input channel, within each output row."""
-        return {
-            kind: _ranked(layer[kind], wanda_score(layer[kind], channel_norms[INPUT_OF[kind]])) for kind in MATRIX_KINDS
-        }
+    def prepare(self, matrix: Float[Array, "row column"], channel_norm: Float[Array, " column"]) -> Array:
+        """The norms: a value's score is |W| times its channel's."""
+        del matrix
+        return channel_norm
 
-    def hard(self, layer: Layer, prepared: dict[str, Ranked], knobs: LayerKnobs) -> CompressedLayer:
+    def hard(self, matrix: Float[Array, "row column"], prepared: Array, knobs: OwnKnobs) -> CompressedMatrix:
         """Whole cut bits (rounded here), round(p n) values of each row pruned; weights in bfloat16."""
-        del layer
-        matrices, draft, target = {}, {}, {}
-        for i, kind in enumerate(MATRIX_KINDS):
-            prune = knobs["weight_prune"][i]
-            cut = jnp.round(knobs["weight_cut_bits"][i]).astype(jnp.int32)
-            matrix = prepared[kind]
-            kept = hard_mask(matrix.scores, prune)
-            matrices[kind] = draft_values(split_tensor(from_bits(matrix.bits, BFLOAT16), kept, cut))
-            draft[kind], target[kind] = self._hard_bits(matrix.bits, kept, prune, cut)
-        return CompressedLayer(matrices, of_weights(draft, target))
+        scored = partial(_by_wanda, norm=prepared)
+        return self._hard(matrix, scored, knobs["weight_prune"], knobs["weight_cut_bits"])
 
     def soft(
-        self, layer: Layer, prepared: dict[str, Ranked], knobs: LayerKnobs, temperature: Float[Array, ""] | float
-    ) -> CompressedLayer:
+        self,
+        matrix: Float[Array, "row column"],
+        prepared: Array,
+        knobs: OwnKnobs,
+        temperature: Float[Array, ""] | float,
+    ) -> CompressedMatrix:
         """Masks by a sigmoid of the log-score margin; fractional cuts blend their neighbours."""
-        del layer
-        matrices, draft, target = {}, {}, {}
-        for i, kind in enumerate(MATRIX_KINDS):
-            matrix, prune = prepared[kind], knobs["weight_prune"][i]
-            mix = blend(knobs["weight_cut_bits"][i], temperature)
-            kept = soft_mask(matrix.scores, prune, temperature)
-            matrices[kind] = kept * soft_truncate(matrix.bits, mix, kept.dtype)
-            draft[kind], target[kind] = self._bits(matrix.bits, kept, mix.cut_bits, soft_bitmap(prune, temperature))
-        return CompressedLayer(matrices, of_weights(draft, target))
+        scored = partial(_by_wanda, norm=prepared)
+        return self._soft(matrix, scored, knobs["weight_prune"], knobs["weight_cut_bits"], temperature)
 
-    def target(self, layer: Layer) -> Layer:
-        """The stored layer itself."""
-        return layer
+    def target(self, matrix: Float[Array, "row column"]) -> Float[Array, "row column"]:
+        """The stored matrix itself."""
+        return matrix
 
-    def prepare_kv(self, rows: Float[Array, "*b slot column"]) -> Ranked:
-        """Rank keys and values by magnitude within each token."""
-        return _ranked(rows, jnp.abs(rows.astype(jnp.float32)))
+    def prepare_kv(self, rows: Float[Array, "*b slot column"]) -> UInt16[Array, "*b slot column"]:
+        """Stored patterns; a value's score is its magnitude."""
+        return to_bits(rows.astype(jnp.bfloat16))
 
-    def soft_kv(self, prepared: Ranked, knobs: LayerKnobs, temperature: Float[Array, ""] | float) -> CompressedKV:
+    def soft_kv(
+        self, prepared: UInt16[Array, "*b slot column"], knobs: OwnKnobs, temperature: Float[Array, ""] | float
+    ) -> CompressedKV:
         """As for weights."""
-        prune, mix = knobs["kv_prune"], blend(knobs["kv_cut_bits"], temperature)
-        kept = soft_mask(prepared.scores, _every_row(prepared, prune), temperature)
-        rows = kept * soft_truncate(prepared.bits, mix, kept.dtype)
-        return CompressedKV(
-            rows, of_kv(*self._bits(prepared.bits, kept, mix.cut_bits, soft_bitmap(prune, temperature)))
-        )
+        made = self._soft(_as_rows(prepared), _by_magnitude, knobs["kv_prune"], knobs["kv_cut_bits"], temperature)
+        return CompressedKV(made.values.reshape(prepared.shape), made.bits)
 
-    def hard_kv(self, prepared: Ranked, knobs: LayerKnobs) -> CompressedKV:
+    def hard_kv(self, prepared: UInt16[Array, "*b slot column"], knobs: OwnKnobs) -> CompressedKV:
         """As for weights; rows are float32."""
-        prune, cut = knobs["kv_prune"], jnp.round(knobs["kv_cut_bits"]).astype(jnp.int32)
-        kept = hard_mask(prepared.scores, _every_row(prepared, prune))
-        rows = jnp.where(kept, from_bits(high_part(prepared.bits, cut), BFLOAT16).astype(jnp.float32), 0.0)
-        return CompressedKV(rows, of_kv(*self._hard_bits(prepared.bits, kept, prune, cut)))
+        made = self._hard(_as_rows(prepared), _by_magnitude, knobs["kv_prune"], knobs["kv_cut_bits"])
+        return CompressedKV(made.values.reshape(prepared.shape).astype(jnp.float32), made.bits)
 
-    def encode_kv(self, rows: Float[Array, "*b column"], knobs: LayerKnobs) -> Float[Array, "*b column"]:
+    def encode_kv(self, rows: Float[Array, "*b column"], knobs: OwnKnobs) -> Float[Array, "*b column"]:
         """No ranks are prepared, nothing is sorted; rows keep their type."""
         bits = to_bits(rows.astype(jnp.bfloat16))
         keep = rows.shape[-1] - num_pruned(knobs["kv_prune"], rows.shape[-1])
@@ -132,37 +108,70 @@ class Cassandra1(Described):
 
     def expected_footprint(self, knobs: Mapping[str, float]) -> Footprint:
         """Counted on the model's values, pruned by magnitude."""
-        bits, scores = gaussian_patterns(), gaussian_ranks()
+        rows = gaussian_patterns()
 
-        def count(prune: float, cut_bits: float) -> tuple[Array, Array]:
-            kept = hard_mask(scores, jnp.asarray(prune))
-            return self._bits(bits, kept.astype(jnp.float32), jnp.asarray(cut_bits, jnp.float32), _bitmap(prune > 0))
+        def count(prune: float, cut_bits: float) -> BitsPerValue:
+            kept = hard_mask(_by_magnitude(rows).log_score, jnp.asarray(prune))
+            # A ratio that prunes no value of these rows prunes some of longer ones.
+            return self._bits(
+                self._counts(rows, kept), rows.size, jnp.asarray(cut_bits, jnp.float32), jnp.asarray(prune > 0)
+            )
 
         weights = count(knobs["weight_prune"], knobs["weight_cut_bits"])
         return uniform(*weights, *count(knobs["kv_prune"], knobs["kv_cut_bits"]))
 
-    def _bits(self, bits: Array, kept: Array, cut_bits: Array, bitmap: Array) -> tuple[Array, Array]:
-        """Bits per value of the draft and of the target."""
-        flat, kept = bits.reshape(-1), kept.reshape(-1)
-        draft = speculation_bits(flat, kept, cut_bits, bitmap)
-        return draft, draft + verification_bits(flat, kept, cut_bits, self.pruned_exponents)
+    def _hard(self, stored: Array, scored: Callable[[Array], _Rows], prune: Array, cut_bits: Array) -> CompressedMatrix:
+        cut = jnp.round(cut_bits).astype(jnp.int32)
 
-    def _hard_bits(self, bits: Array, kept: Array, prune: Array, cut: Array) -> tuple[Array, Array]:
-        bitmap = _bitmap(num_pruned(prune, kept.shape[-1]) > 0)
-        return self._bits(bits, kept.astype(jnp.float32), cut.astype(jnp.float32), bitmap)
+        def make(part: Array) -> tuple[Array, ExponentCounts]:
+            bits, log_score = scored(part)
+            kept = hard_mask(log_score, prune)
+            return draft_values(split_tensor(from_bits(bits, BFLOAT16), kept, cut)), self._counts(bits, kept)
+
+        rows, counts = made_in_blocks(make, stored)
+        bitmap = num_pruned(prune, stored.shape[-1]) > 0
+        return CompressedMatrix(rows, self._bits(counts, stored.size, cut.astype(jnp.float32), bitmap))
+
+    def _soft(
+        self,
+        stored: Array,
+        scored: Callable[[Array], _Rows],
+        prune: Array,
+        cut_bits: Array,
+        temperature: Float[Array, ""] | float,
+    ) -> CompressedMatrix:
+        mix = blend(cut_bits, temperature)
+
+        def make(part: Array) -> tuple[Array, ExponentCounts]:
+            bits, log_score = scored(part)
+            # Scores are float32; gradients may be checked in 64 bits.
+            kept = soft_mask(log_score.astype(prune.dtype), prune, temperature)
+            return kept * soft_truncate(bits, mix, kept.dtype), self._counts(bits, kept)
+
+        rows, counts = made_in_blocks(make, stored)
+        return CompressedMatrix(rows, self._bits(counts, stored.size, mix.cut_bits, soft_bitmap(prune, temperature)))
+
+    def _counts(self, bits: Array, kept: Array) -> ExponentCounts:
+        weight = kept if jnp.issubdtype(kept.dtype, jnp.floating) else kept.astype(jnp.float32)
+        return count_exponents(bits.reshape(-1), weight.reshape(-1), self.pruned_exponents)
+
+    def _bits(self, counts: ExponentCounts, values: int, cut_bits: Array, bitmap: Array) -> BitsPerValue:
+        return bits_per_value(counts, values, cut_bits, bitmap.astype(cut_bits.dtype))
 
 
-def _ranked(values: Array, score: Float[Array, "*b row column"]) -> Ranked:
-    return Ranked(bits=to_bits(values.astype(jnp.bfloat16)), scores=rank_scores(score))
+def _by_wanda(values: Float[Array, "row column"], norm: Float[Array, " column"]) -> _Rows:
+    """Weights with their Wanda scores."""
+    values = values.astype(jnp.bfloat16)
+    return _Rows(to_bits(values), log_of(wanda_score(values, norm)))
 
 
-def _every_row(prepared: Ranked, prune: Array) -> Array:
-    """A layer's ratio for each (part, sequence); the slots are the rows."""
-    return jnp.broadcast_to(prune, prepared.bits.shape[:-2])
+def _as_rows(rows: UInt16[Array, "*b column"]) -> UInt16[Array, "row column"]:
+    return rows.reshape(-1, rows.shape[-1])
 
 
-def _bitmap(present: Array | bool) -> Array:
-    return jnp.asarray(present).astype(jnp.float32)
+def _by_magnitude(bits: UInt16[Array, "row column"]) -> _Rows:
+    """Values whose score is their magnitude."""
+    return _Rows(bits, log_of(jnp.abs(from_bits(bits, BFLOAT16).astype(jnp.float32))))
 
 
 #: Exponents of pruned values as they are.

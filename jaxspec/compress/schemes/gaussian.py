@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, UInt16
 
-from jaxspec.compress.selection import RankedScores, rank_scores
-from jaxspec.formats.patterns import BFLOAT16, from_bits, to_bits
+from jaxspec.formats.patterns import to_bits
 
 #: Values of the model: enough for a hundredth of a bit, few enough for a blink.
 _ROWS, _COLUMNS = 64, 2048
@@ -26,8 +25,3 @@ def gaussian_patterns() -> UInt16[Array, "row column"]:
     rng = np.random.default_rng(0)
     scale = _SCALE * np.exp(_ROW_SPREAD * rng.standard_normal((_ROWS, 1)))
     return to_bits(jnp.asarray(scale * rng.standard_normal((_ROWS, _COLUMNS)), jnp.bfloat16))
-
-
-def gaussian_ranks() -> RankedScores:
-    """Their magnitudes, ranked."""
-    return rank_scores(jnp.abs(from_bits(gaussian_patterns(), BFLOAT16).astype(jnp.float32)))

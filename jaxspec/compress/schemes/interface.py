@@ -8,29 +8,27 @@ from typing import Any, NamedTuple, Protocol
 from jaxtyping import Array, Float
 
 from hwmodels import Footprint
+from jaxspec.compress.footprint import BitsPerValue
 from jaxspec.formats.container import Codec
 from jaxspec.settings.knobs import KnobSpec
 from jaxspec.settings.schemes import SchemeFacts
 
-__all__ = ["CompressedKV", "CompressedLayer", "Layer", "LayerKnobs", "Scheme"]
+__all__ = ["CompressedKV", "CompressedMatrix", "OwnKnobs", "Scheme"]
 
-#: Parameters of one layer by name; the matrices of `MATRIX_KINDS` are "row column".
-Layer = dict[str, Array]
-
-#: Knobs of one layer by name: " kind" for knobs of matrices, "" for knobs of a layer.
-LayerKnobs = dict[str, Array]
+#: Knobs of one matrix, or of one layer's KV cache, by name.
+OwnKnobs = dict[str, Float[Array, ""]]
 
 
-class CompressedLayer(NamedTuple):
-    """One layer of a draft.
+class CompressedMatrix(NamedTuple):
+    """One matrix of a draft.
 
     Attributes:
-        matrices: kind -> "row column", what the draft computes with.
-        footprint: bits read per stored weight by kind; nothing of the KV cache.
+        values: what the draft computes with.
+        bits: read per stored weight, by a draft step and by a verification.
     """
 
-    matrices: Layer
-    footprint: Footprint
+    values: Float[Array, "row column"]
+    bits: BitsPerValue
 
 
 class CompressedKV(NamedTuple):
@@ -38,18 +36,18 @@ class CompressedKV(NamedTuple):
 
     Attributes:
         rows: "*b column", one row for the keys or the values of a token.
-        footprint: bits read per stored element; nothing of the weights.
+        bits: read per stored element, by a draft step and by a verification.
     """
 
     rows: Float[Array, "*b column"]
-    footprint: Footprint
+    bits: BitsPerValue
 
 
 class Scheme(Protocol):
     """A way to store a network so that a draft is a part of it. Members are frozen, hashable and hold no arrays.
 
-    Everything that runs works on one layer at a time and under `jit`, `vmap` and `grad`; callers map it over layers. A scheme
-    whose facts say `runs` False can be priced and packed; its functions of a layer raise NotImplementedError.
+    Everything that runs works on one matrix, or one layer's KV, at a time and under `jit`, `vmap` and `grad`. A scheme whose
+    facts say `runs` False can be priced and packed; its functions of a matrix raise NotImplementedError.
     """
 
     @property
@@ -82,41 +80,45 @@ class Scheme(Protocol):
         """The container's, or None where no file of this scheme can be written yet."""
         ...
 
-    def prepare(self, layer: Layer, channel_norms: Mapping[str, Float[Array, " column"]]) -> Any:
-        """Whatever of a layer is worth computing once for all knobs.
+    def prepare(self, matrix: Float[Array, "row column"], channel_norm: Float[Array, " column"]) -> Any:
+        """Whatever of a matrix is worth computing once for all knobs, and is much smaller than the matrix.
 
         Args:
-            channel_norms: L2 norm of each input channel over calibration tokens, by input group (see `INPUT_OF`).
+            channel_norm: L2 norm of each input channel over calibration tokens.
         """
         ...
 
     def soft(
-        self, layer: Layer, prepared: Any, knobs: LayerKnobs, temperature: Float[Array, ""] | float
-    ) -> CompressedLayer:
+        self,
+        matrix: Float[Array, "row column"],
+        prepared: Any,
+        knobs: OwnKnobs,
+        temperature: Float[Array, ""] | float,
+    ) -> CompressedMatrix:
         """The differentiable draft; tends to `hard` as the temperature (> 0) falls, away from half-way knobs."""
         ...
 
-    def hard(self, layer: Layer, prepared: Any, knobs: LayerKnobs) -> CompressedLayer:
+    def hard(self, matrix: Float[Array, "row column"], prepared: Any, knobs: OwnKnobs) -> CompressedMatrix:
         """The bit-exact draft."""
         ...
 
-    def target(self, layer: Layer) -> Layer:
-        """The layer that the target computes with."""
+    def target(self, matrix: Float[Array, "row column"]) -> Float[Array, "row column"]:
+        """The matrix that the target computes with."""
         ...
 
     def prepare_kv(self, rows: Float[Array, "*b slot column"]) -> Any:
         """Whatever of one layer's known KV is worth computing once for all knobs."""
         ...
 
-    def soft_kv(self, prepared: Any, knobs: LayerKnobs, temperature: Float[Array, ""] | float) -> CompressedKV:
+    def soft_kv(self, prepared: Any, knobs: OwnKnobs, temperature: Float[Array, ""] | float) -> CompressedKV:
         """The differentiable compressed KV."""
         ...
 
-    def hard_kv(self, prepared: Any, knobs: LayerKnobs) -> CompressedKV:
+    def hard_kv(self, prepared: Any, knobs: OwnKnobs) -> CompressedKV:
         """The bit-exact compressed KV."""
         ...
 
-    def encode_kv(self, rows: Float[Array, "*b column"], knobs: LayerKnobs) -> Float[Array, "*b column"]:
+    def encode_kv(self, rows: Float[Array, "*b column"], knobs: OwnKnobs) -> Float[Array, "*b column"]:
         """`hard_kv` of rows seen for the first time, inside a decoding loop, without its footprint."""
         ...
 

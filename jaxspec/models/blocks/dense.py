@@ -1,15 +1,17 @@
-"""The dense feed-forward network with a gate (SwiGLU)."""
+"""The dense feed-forward network with a gate (SwiGLU, GeGLU)."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-import jax
 from jaxtyping import Array, Float
 
+from jaxspec.models.activations import ACTIVATIONS
 from jaxspec.models.blocks.interface import FeedForwardResult
-from jaxspec.models.dots import dot_rows
+from jaxspec.models.dots import biased_rows
 from jaxspec.models.sizes import DecoderSizes
 
 __all__ = ["DenseFeedForward"]
@@ -17,7 +19,7 @@ __all__ = ["DenseFeedForward"]
 
 @dataclasses.dataclass(frozen=True)
 class DenseFeedForward:
-    """Three matrices: down(silu(gate x) * up x).
+    """Three matrices: down(activation(gate x) * up x).
 
     Source: Shazeer 2020, arXiv:2002.05202.
     """
@@ -34,20 +36,22 @@ class DenseFeedForward:
 
     def vectors(self, sizes: DecoderSizes) -> dict[str, tuple[int, float]]:
         """See `Block`."""
-        return {}
+        shapes = self.matrices(sizes) if sizes.ffn_bias else {}
+        return {f"{kind}_bias": (rows, 0.0) for kind, (rows, _) in shapes.items()}
 
     def architecture_fields(self, sizes: DecoderSizes, layers: int) -> dict[str, float]:
         """See `Block`."""
-        return {"intermediate_size": sizes.intermediate_size}
+        vectors = sum(length for length, _ in self.vectors(sizes).values())
+        return {"intermediate_size": sizes.intermediate_size, "gated_ffn": True, "vectors_per_layer": vectors}
 
     def apply(
         self,
         normed: Float[Array, "batch token hidden"],
-        weights: dict[str, Array],
+        weights: Mapping[str, Array],
         sizes: DecoderSizes,
         dot_dtype: Any = None,
     ) -> FeedForwardResult:
         """See `FeedForward`."""
-        product = lambda x, kind: dot_rows(x, weights[kind].astype(x.dtype), dot_dtype)
-        inner = jax.nn.silu(product(normed, "gate")) * product(normed, "up")
-        return FeedForwardResult(product(inner, "down"), {"gate_up": normed, "down": inner})
+        product = partial(biased_rows, weights=weights, biased=sizes.ffn_bias, dot_dtype=dot_dtype)
+        inner = ACTIVATIONS[sizes.activation](product(normed, kind="gate")) * product(normed, kind="up")
+        return FeedForwardResult(product(inner, kind="down"), {"gate_up": normed, "down": inner})

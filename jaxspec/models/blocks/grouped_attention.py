@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from functools import partial
 
 from jaxtyping import Array, Float
 
 from jaxspec.models.attention import KVSource, attend, attend_sequentially
 from jaxspec.models.blocks.interface import AttentionResult, StepInput
-from jaxspec.models.dots import dot_rows
-from jaxspec.models.norms import rms_norm
-from jaxspec.models.rope import inverse_frequencies, rotate
+from jaxspec.models.dots import biased_rows
+from jaxspec.models.norms import NORMS
+from jaxspec.models.rope import chosen_rope, rotate
 from jaxspec.models.sizes import DecoderSizes
 
 __all__ = ["GroupedAttention"]
@@ -20,7 +22,8 @@ __all__ = ["GroupedAttention"]
 class GroupedAttention:
     """Attention in which groups of query heads share one key-value head.
 
-    Source: Ainslie et al. 2023, arXiv:2305.13245. Norms per head (`qk_norm`): Qwen3; biases (`qkv_bias`): Qwen2.
+    Source: Ainslie et al. 2023, arXiv:2305.13245. Norms per head (`qk_norm`): Qwen3; over all heads (`qk_norm_whole`): OLMo 2;
+        biases (`qkv_bias`): Qwen2; soft caps: Gemma 2.
     """
 
     def matrices(self, sizes: DecoderSizes) -> dict[str, tuple[int, ...]]:
@@ -36,12 +39,24 @@ class GroupedAttention:
 
     def vectors(self, sizes: DecoderSizes) -> dict[str, tuple[int, float]]:
         """See `Block`."""
-        norms = {"q_norm": (sizes.head_dim, 1.0), "k_norm": (sizes.head_dim, 1.0)} if sizes.qk_norm else {}
+        norms = {
+            name: (length, initial)
+            for norm, length in self._normed(sizes).items()
+            for name, initial in NORMS[sizes.norm].vectors(norm).items()
+        }
         return norms | {name: (length, 0.0) for name, length in self._biases(sizes).items()}
+
+    def _normed(self, sizes: DecoderSizes) -> dict[str, int]:
+        """Norm of queries and keys -> elements that it norms together."""
+        if not sizes.qk_norm:
+            return {}
+        shapes = self.matrices(sizes)
+        return {f"{kind}_norm": shapes[kind][0] if sizes.qk_norm_whole else sizes.head_dim for kind in ("q", "k")}
 
     def _biases(self, sizes: DecoderSizes) -> dict[str, int]:
         shapes = self.matrices(sizes)
-        return {f"{kind}_bias": shapes[kind][0] for kind in ("q", "k", "v")} if sizes.qkv_bias else {}
+        biased = [*("q", "k", "v") * sizes.qkv_bias, *("o",) * sizes.o_bias]
+        return {f"{kind}_bias": shapes[kind][0] for kind in biased}
 
     def architecture_fields(self, sizes: DecoderSizes, layers: int) -> dict[str, float]:
         """See `Block`."""
@@ -50,7 +65,9 @@ class GroupedAttention:
             "num_kv_heads": sizes.num_kv_heads,
             "head_dim": sizes.head_dim,
             "qk_norm": sizes.qk_norm,
-            "vectors_per_layer": sum(self._biases(sizes).values()),
+            # The architecture itself counts one scale of a head's size for queries, and one for keys.
+            "vectors_per_layer": sum(length for length, _ in self.vectors(sizes).values())
+            - 2 * sizes.head_dim * sizes.qk_norm,
         }
 
     def cached_shape(self, sizes: DecoderSizes) -> tuple[int, int]:
@@ -60,7 +77,7 @@ class GroupedAttention:
     def apply(
         self,
         normed: Float[Array, "batch token hidden"],
-        weights: dict[str, Array],
+        weights: Mapping[str, Array],
         sizes: DecoderSizes,
         step: StepInput,
     ) -> AttentionResult:
@@ -68,17 +85,19 @@ class GroupedAttention:
         dtype, dot_dtype = normed.dtype, step.dot_dtype
 
         def project(kind: str) -> Float[Array, "batch token head head_dim"]:
-            product = dot_rows(normed, weights[kind].astype(dtype), dot_dtype)
-            if sizes.qkv_bias:
-                product += weights[f"{kind}_bias"].astype(dtype)
-            return product.reshape(*product.shape[:2], -1, sizes.head_dim)
+            product = biased_rows(normed, weights, kind, sizes.qkv_bias, dot_dtype)
+            heads = (*product.shape[:2], -1, sizes.head_dim)
+            if sizes.qk_norm and kind != "v":
+                parts = product if sizes.qk_norm_whole else product.reshape(heads)
+                product = NORMS[sizes.norm].apply(parts, weights, f"{kind}_norm", sizes.norm_eps)
+            return product.reshape(heads)
 
         query, key, value = map(project, ("q", "k", "v"))
-        if sizes.qk_norm:
-            query = rms_norm(query, weights["q_norm"], sizes.norm_eps)
-            key = rms_norm(key, weights["k_norm"], sizes.norm_eps)
-        frequency = inverse_frequencies(sizes)
-        query, key = rotate(query, step.positions, frequency), rotate(key, step.positions, frequency)
+        if sizes.ropes != (None,):
+            lengths = step.positions + 1 if step.lengths is None else step.lengths
+            frequency, factor = chosen_rope(sizes.ropes, sizes.rotated_elements, lengths, step.rope)
+            turn = partial(rotate, factor=factor, interleaved=sizes.interleaved_rope)
+            query, key = turn(query, step.positions, frequency), turn(key, step.positions, frequency)
         if step.kv_codec is not None:
             key, value = step.kv_codec(key), step.kv_codec(value)
         key, value = key.transpose(0, 2, 3, 1), value.transpose(0, 2, 1, 3)
@@ -86,6 +105,7 @@ class GroupedAttention:
             *(KVSource(source.key.astype(dtype), source.value.astype(dtype), source.mask) for source in step.sources),
             KVSource(key, value, step.mask),
         ]
-        attended = attend_sequentially(query, sources, dot_dtype) if step.frugal else attend(query, sources)
-        output = dot_rows(attended, weights["o"].astype(dtype), dot_dtype)
+        attending = partial(attend_sequentially, dot_dtype=dot_dtype) if step.frugal else attend
+        attended = attending(query, sources, scale=sizes.score_scale, cap=sizes.score_cap)
+        output = biased_rows(attended, weights, "o", sizes.o_bias, dot_dtype)
         return AttentionResult(output, (key, value), {"qkv": normed, "o": attended})

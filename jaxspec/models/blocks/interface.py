@@ -1,13 +1,13 @@
 """What a kind of block must offer. A block is a small frozen object; all numbers it computes with come as arguments.
 
-Every block reads the hidden states after a norm and returns what is added to the residual stream. Parameters are named
-arrays; matrices are (output row, input column), as checkpoints store them. Two blocks of a network that share a parameter's
-name must give it the same shape.
+Every block reads the hidden states, after a norm in most networks, and returns what is added to the residual stream.
+Parameters are named arrays; matrices are (output row, input column), as checkpoints store them. Two blocks of a network that
+share a parameter's name must give it the same shape.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from jaxtyping import Array, Bool, Float, Int
@@ -26,7 +26,8 @@ class StepInput(NamedTuple):
 
     Attributes:
         sources: earlier keys and values of this layer, each with its mask.
-        dot_dtype, frugal: as for `forward`.
+        dot_dtype, frugal, lengths: as for `forward`.
+        rope: the layer's rotation, by its place among `DecoderSizes.ropes`; None: the first.
     """
 
     positions: Int[Array, "batch token"]
@@ -35,6 +36,8 @@ class StepInput(NamedTuple):
     kv_codec: KVCodec | None = None
     dot_dtype: Any = None
     frugal: bool = False
+    lengths: Int[Array, "batch token"] | None = None
+    rope: Int[Array, ""] | None = None
 
 
 class AttentionResult(NamedTuple):
@@ -85,7 +88,7 @@ class Attention(Block, Protocol):
     def apply(
         self,
         normed: Float[Array, "batch token hidden"],
-        weights: dict[str, Array],
+        weights: Mapping[str, Array],
         sizes: DecoderSizes,
         step: StepInput,
     ) -> AttentionResult:
@@ -99,7 +102,7 @@ class FeedForward(Block, Protocol):
     def apply(
         self,
         normed: Float[Array, "batch token hidden"],
-        weights: dict[str, Array],
+        weights: Mapping[str, Array],
         sizes: DecoderSizes,
         dot_dtype: Any = None,
     ) -> FeedForwardResult:

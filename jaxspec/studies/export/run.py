@@ -141,10 +141,8 @@ def _write(
     """Write the directory."""
     setup = drafts.work.setup
     layers = DraftLayers(drafts, knobs)
-    outside = {name: leaf for name, leaf in setup.params.items() if name != "layers"}
-    tensors = LayeredTensors(
-        setup.config, running(family_of(files.config)), outside=outside, layer=layers, dtype=_DTYPE
-    )
+    row = running(family_of(files.config))
+    tensors = LayeredTensors(setup.config, row, outside=layers.outside, layer=layers, dtype=_DTYPE)
     engines = engines_for(_target(files), str(place.absolute()), knobs.draft_length, tokenizer=files.has_tokenizer)
     made: list[ExportResult] = []
 

@@ -2,47 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import Array
 
 from jaxspec.compress.knobs import Knobs
-from jaxspec.compress.schemes.interface import Layer
-from jaxspec.models.config import DecoderConfig
+from jaxspec.compress.weights import knobs_of_matrix
+from jaxspec.models.config import MATRIX_KINDS
+from jaxspec.models.stored import Stored
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 
 __all__ = ["DraftLayers"]
 
 
 class DraftLayers:
-    """Layers of a hard draft, each made when it is asked for.
+    """Parameters of a hard draft, each layer made when it is asked for.
 
     Attributes:
+        outside: parameters outside the layers, the target's.
         weights, zeros: of the matrices that the scheme decides, of all layers made so far.
     """
 
     def __init__(self, drafts: HardDrafts, knobs: Knobs):
         setup = drafts.work.setup
-        self._config: DecoderConfig = setup.config
-        self._layers: Mapping[str, Any] = setup.params["layers"]
+        self._config, self._stored = setup.config, setup.stored["layers"]
         self._prepared, self._knobs = drafts.calibration.prepared, knobs
-        hard = lambda layer, prepared, values: knobs.scheme.hard(layer, prepared, values).matrices
-        self._hard: Callable[[Layer, Any, Any], Layer] = jax.jit(hard)
+        self._hard = jax.jit(lambda matrix, found, own: knobs.scheme.hard(matrix.values(), found, own).values)
+        self.outside = {name: Stored.of(leaf).values() for name, leaf in setup.stored.items() if name != "layers"}
         self.weights = self.zeros = 0
 
-    def __call__(self, number: int) -> Layer:
+    def __call__(self, number: int) -> dict[str, Any]:
         """Parameters of one layer by name: matrices of the draft, everything else of the target."""
-        parameters = self._config.layer_parameters
-        layer = {
-            name: leaf[parameters[name].before(number)]
-            for name, leaf in self._layers.items()
-            if parameters[name].in_layer(number)
-        }
+        found: dict[str, Any] = {}
+        for name, parameter in self._config.layer_parameters.items():
+            if parameter.in_layer(number):
+                leaf = Stored.of(self._stored[name])
+                stored = Stored(leaf.array[parameter.before(number)], leaf.dtype)
+                found[name] = self._matrix(name, stored, number) if name in self._prepared else stored.values()
+        return found
+
+    def _matrix(self, kind: str, stored: Stored, number: int) -> Array:
+        own = knobs_of_matrix(self._knobs.values, self._knobs.scheme, MATRIX_KINDS.index(kind))
         of_layer = lambda leaf: leaf[number]
-        matrices = self._hard(layer, jax.tree.map(of_layer, self._prepared), jax.tree.map(of_layer, self._knobs.values))
-        for matrix in matrices.values():
-            self.weights += matrix.size
-            self.zeros += matrix.size - int(np.count_nonzero(np.asarray(matrix)))
-        return layer | matrices
+        matrix = self._hard(stored, jax.tree.map(of_layer, self._prepared[kind]), jax.tree.map(of_layer, own))
+        self.weights += matrix.size
+        self.zeros += matrix.size - int(np.count_nonzero(np.asarray(matrix)))
+        return matrix

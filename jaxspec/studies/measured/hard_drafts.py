@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from functools import cached_property
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.weights import hard_draft
 from jaxspec.models.decoder import Params
+from jaxspec.models.stored import as_computed
 from jaxspec.runs.stages import Arrays
 from jaxspec.speculate.drafts import ReadyDraft, self_draft
 from jaxspec.speculate.proof import decode_chains
@@ -75,13 +75,12 @@ class HardDrafts:
     def calibration(self) -> Calibration:
         """Calibration text and everything ranked on it, which takes seconds and is no stage."""
         setup, first = self.work.setup, self.work.config.prompt_tokens - 1
-        return calibrate(setup.params, setup.config, jnp.asarray(self.text), scheme=setup.scheme, first=first)
+        return calibrate(setup.stored, setup.config, jnp.asarray(self.text), scheme=setup.scheme, first=first)
 
     def measure(self, knobs: Knobs) -> DraftMeasurement:
         """Measurement of the hard draft on calibration text."""
         return measure_hard(self.calibration, knobs, self.work.setup.decoding)
 
     def params(self, knobs: Knobs) -> Params:
-        """Parameters of the hard draft, float32."""
-        params = hard_draft(self.work.setup.params, self.calibration.prepared, knobs).params
-        return jax.tree.map(lambda x: x.astype(jnp.float32), params)
+        """Parameters of the hard draft, to decode with."""
+        return as_computed(hard_draft(self.work.setup.stored, self.calibration.prepared, knobs))

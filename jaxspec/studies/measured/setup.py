@@ -16,6 +16,7 @@ from jaxspec.models.architecture import architecture_of
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.embedded import load_model
+from jaxspec.models.stored import as_computed
 from jaxspec.settings import CommonConfig
 from jaxspec.speculate.proof import continuation_length
 from jaxspec.speculate.sampling import Decoding
@@ -53,7 +54,8 @@ class Setup:
     """A network with its text, ready to be measured.
 
     Attributes:
-        params: the target, float32 values of bfloat16 weights.
+        stored: the target's parameters, bfloat16.
+        params: the same to decode with (see `as_computed`).
         prompts, calibration: int32 "count token", held-out prompts and calibration text.
         bytes_per_token: of the calibration text.
         notes: what the user should know about the input.
@@ -61,6 +63,7 @@ class Setup:
 
     model_name: str
     config: DecoderConfig
+    stored: Params
     params: Params
     text: TextSplit
     prompts: np.ndarray
@@ -93,13 +96,15 @@ def make_setup(config: CommonConfig) -> Setup:
         notes.append(
             f"the checkpoint stores {', '.join(sorted(dtypes))}; target and draft are its values rounded to bfloat16"
         )
+    stored = target_params(loaded.params)
     prompts = windows(text.held_out, config.prompts, needed[1], config.seed)
     calibration = windows(text.calibration, config.calibration_prompts, needed[0], config.seed)
     sample = text.calibration[:4096]
     return Setup(
         model_name=config.model,
         config=loaded.config,
-        params=target_params(loaded.params),
+        stored=stored,
+        params=as_computed(stored),
         text=text,
         prompts=prompts,
         calibration_prompts=calibration,

@@ -72,10 +72,10 @@ def _keep(values: jax.Array, norms: jax.Array, kept_per_row: jax.Array) -> jax.A
 
 def matrix_names(model: StoredNetwork) -> dict[str, tuple[int, str]]:
     """Tensor name -> layer and kind, of every matrix of a network."""
-    stored = layer_parameters(model.config, running(model.family).tensors)
+    stored = layer_parameters(model.config, running(model.family))
     return {
         stored["layers", kind].tensor.format(layer=layer): (layer, kind)
-        for kind in MATRIX_KINDS
+        for kind in model.config.matrix_kinds
         for layer in range(model.config.num_layers)
     }
 

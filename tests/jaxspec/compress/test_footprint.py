@@ -3,13 +3,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from jaxspec.compress.footprint import soft_bitmap, speculation_bits, verification_bits
+from jaxspec.compress.footprint import bits_per_value as bits_of
+from jaxspec.compress.footprint import count_exponents, soft_bitmap
 
 
 def bits_per_value(bits, kept, cut_bits, bitmap, pruned_exponents="raw"):
     """What a draft step reads, and what a verification reads in all."""
-    draft = speculation_bits(bits, kept, cut_bits, bitmap)
-    return draft, draft + verification_bits(bits, kept, cut_bits, pruned_exponents)
+    return bits_of(count_exponents(bits, kept, pruned_exponents), bits.shape[-1], cut_bits, bitmap)
 
 
 def patterns(values):

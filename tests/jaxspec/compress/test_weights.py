@@ -2,12 +2,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from whole_drafts import hard_weights, soft_weights
 
 from jaxspec.compress.footprint import by_kind
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1, CASSANDRA1_CODED
-from jaxspec.compress.selection import hard_mask
-from jaxspec.compress.weights import activation_norms, hard_draft, prepare, soft_draft
+from jaxspec.compress.weights import prepare, sum_of_squares
 from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
 
 # No two matrix shapes are equal but q's and o's, and no row has a power of two of columns.
@@ -55,7 +55,7 @@ def ranked(jit, target, norms):
 @pytest.fixture(scope="module")
 def harden(jit, target, ranked):
     """The hard draft of given knobs."""
-    compiled = jit(hard_draft)
+    compiled = jit(hard_weights)
     return lambda knobs: compiled(target, ranked, knobs)
 
 
@@ -69,27 +69,29 @@ def test_wanda_ranks_by_hand():
     weight = jnp.array([[[3.0, -1.0, 0.5], [0.25, 2.0, -0.125]]])
     params = {"layers": dict.fromkeys(MATRIX_KINDS, weight)}
     norm = dict.fromkeys(INPUT_SIZE, jnp.array([[1.0, 2.0, 8.0]]))
-    scores = prepare(CASSANDRA1, params, norm)["q"].scores
-    assert np.asarray(scores.rank)[0].tolist() == [[1, 0, 2], [0, 2, 1]]
-    np.testing.assert_allclose(np.exp(scores.ordered[0]), [[2, 3, 4], [0.25, 1, 4]], rtol=1e-6)
-    kept = hard_mask(scores, jnp.array([1 / 3]))
-    assert np.asarray(kept)[0].astype(int).tolist() == [[1, 0, 1], [0, 1, 1]]
+    values = {"weight_prune": jnp.full((1, 7), 1 / 3), "weight_cut_bits": jnp.zeros((1, 7))}
+    knobs = Knobs(values=values, draft_length_logits=jnp.zeros(3), scheme=CASSANDRA1)
+    draft = hard_weights(params, prepare(CASSANDRA1, params, norm), knobs).params["layers"]["q"]
+    assert np.asarray(draft != 0)[0].astype(int).tolist() == [[1, 0, 1], [0, 1, 1]]
 
 
 def test_each_matrix_is_ranked_with_the_norms_of_its_own_input():
     weight = jnp.ones((1, 1, 3))
     order = {"qkv": [0, 1, 2], "o": [1, 2, 0], "gate_up": [2, 0, 1], "down": [2, 1, 0]}
     norms = {name: jnp.asarray([ranks], jnp.float32) + 1 for name, ranks in order.items()}
-    ranked = prepare(CASSANDRA1, {"layers": dict.fromkeys(MATRIX_KINDS, weight)}, norms)
+    prepared = prepare(CASSANDRA1, {"layers": dict.fromkeys(MATRIX_KINDS, weight)}, norms)
     feeds = {"q": "qkv", "k": "qkv", "v": "qkv", "o": "o", "gate": "gate_up", "up": "gate_up", "down": "down"}
+    one_of_three = {"weight_prune": jnp.full((1, 7), 1 / 3), "weight_cut_bits": jnp.zeros((1, 7))}
+    knobs = Knobs(values=one_of_three, draft_length_logits=jnp.zeros(3), scheme=CASSANDRA1)
+    draft = hard_weights({"layers": dict.fromkeys(MATRIX_KINDS, weight)}, prepared, knobs).params["layers"]
     for kind, name in feeds.items():
-        assert np.asarray(ranked[kind].scores.rank)[0, 0].tolist() == order[name]
+        np.testing.assert_array_equal(draft[kind][0, 0] == 0, np.array(order[name]) == 0)
 
 
-def test_activation_norms_by_hand():
+def test_sums_of_squares_by_hand():
     # Two sequences of two tokens: channel 0 sees 3, 0, 4, 0, channel 1 sees 1, 1, 1, 1.
-    inputs = jnp.array([[[[3.0, 1.0], [0.0, 1.0]], [[4.0, 1.0], [0.0, 1.0]]]])
-    np.testing.assert_allclose(activation_norms({"qkv": inputs})["qkv"], [[5.0, 2.0]], rtol=1e-6)
+    inputs = jnp.array([[[3.0, 1.0], [0.0, 1.0]], [[4.0, 1.0], [0.0, 1.0]]])
+    np.testing.assert_allclose(sum_of_squares(inputs), [25.0, 4.0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -133,7 +135,7 @@ def test_without_compression_the_draft_is_the_target(target, harden):
 
 @pytest.mark.parametrize("scheme", [CASSANDRA1, CASSANDRA1_CODED], ids=lambda scheme: scheme.name)
 def test_soft_draft_tends_to_the_hard_one(jit, target, ranked, harden, scheme):
-    softly = jit(soft_draft)
+    softly = jit(soft_weights)
     for seed in (5, 6):
         knobs = random_knobs(seed, whole=False, scheme=scheme)
         hard = harden(knobs)

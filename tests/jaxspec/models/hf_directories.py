@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import abstract_params
-from jaxspec.models.sizes import RopeScaling
+from jaxspec.models.rope_scaling import Llama3Scaling
 
 LLAMA = DecoderConfig(
     vocab_size=11,
@@ -22,7 +22,7 @@ LLAMA = DecoderConfig(
     num_kv_heads=1,
     head_dim=6,
     rope_theta=3000.0,
-    rope_scaling=RopeScaling(8.0, 1.0, 4.0, 128),
+    rope_scaling=Llama3Scaling(8.0, 1.0, 4.0, 128),
     norm_eps=3e-6,
 )
 QWEN3_TIED = dataclasses.replace(LLAMA, qk_norm=True, tie_embeddings=True, rope_scaling=None, num_heads=2)

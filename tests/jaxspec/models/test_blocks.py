@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from hwmodels.catalog.huggingface import Running
 from hwmodels.catalog.huggingface.tensor_names import LLAMA_TENSORS
 from jaxspec.errors import InputError
 from jaxspec.models import decoder
@@ -90,7 +91,7 @@ def test_each_parameter_is_stacked_over_the_layers_that_have_it():
 def test_a_mixed_network_is_its_layers_one_after_the_other():
     params = random_params(MIXED)
     run = jax.jit(decoder.forward_text, static_argnums=1, static_argnames="keep_activations", compiler_options=QUICKLY)
-    result = run(params, MIXED, TOKENS, keep_activations=True)
+    result = run(params, MIXED, TOKENS, keep_activations=jnp.asarray)
     step = StepInput(jnp.broadcast_to(jnp.arange(4), (2, 4)), causal_mask(2, 4))
     x, place, written = params["embed"][TOKENS], {}, []
     for layer in range(5):
@@ -123,7 +124,7 @@ def test_a_mixed_network_is_stored_and_read(tmp_path):
         "choice_bias": "model.layers.{layer}.choice.bias",
     }
     params = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), random_params(MIXED))
-    stored = network_parameters(MIXED, names)
+    stored = network_parameters(MIXED, Running("MixedForCausalLM", names))
     tensors = stored_tensors(params, stored)
     np.testing.assert_array_equal(tensors["model.layers.2.choice.1.weight"], params["layers"]["choice"][1, 1])
     np.testing.assert_array_equal(tensors["model.layers.3.mlp.gate_proj.weight"], params["layers"]["gate"][1])

@@ -5,7 +5,7 @@ import pytest
 
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import abstract_params
-from jaxspec.models.sizes import RopeScaling
+from jaxspec.models.rope_scaling import Llama3Scaling
 
 SMALL = DecoderConfig(
     vocab_size=13, hidden_size=10, intermediate_size=7, num_layers=3, num_heads=6, num_kv_heads=2, head_dim=4
@@ -19,7 +19,7 @@ LLAMA_8B = DecoderConfig(
     num_kv_heads=8,
     head_dim=128,
     rope_theta=500_000.0,
-    rope_scaling=RopeScaling(8.0, 1.0, 4.0, 8192),
+    rope_scaling=Llama3Scaling(8.0, 1.0, 4.0, 8192),
 )
 QWEN3_8B = DecoderConfig(
     vocab_size=151_936,

@@ -1,9 +1,15 @@
+import dataclasses
+import json
+import math
+from pathlib import Path
+
 import pytest
 from window_cases import WINDOWS
 
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.families import decoder_config
-from jaxspec.models.sizes import RopeScaling
+from jaxspec.models.families import decoder_config, family_of, runnable_families
+from jaxspec.models.hf_export import config_json, family_for
+from jaxspec.models.rope_scaling import Llama3Scaling, Rope
 
 SIZES = {
     "vocab_size": 97,
@@ -72,23 +78,30 @@ def test_null_heads_mean_one_kv_head_per_query_head_and_null_head_dim_an_even_sh
 def test_both_spellings_of_the_rotary_settings(changes, theta, original):
     config = read("llama", **changes)
     assert config.rope_theta == theta
-    assert config.rope_scaling == (None if original is None else RopeScaling(32.0, 1.5, 4.0, original))
+    assert config.rope_scaling == (None if original is None else Llama3Scaling(32.0, 1.5, 4.0, original))
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_type": "qwen3_moe"}, "'qwen3_moe' is not modelled; known: llama, mistral, qwen2, qwen3"),
+        ({"model_type": "qwen3_moe"}, "'qwen3_moe' is not modelled; known: gemma2, gemma3_text, glm, glm4, granite"),
         ({"model_type": ["llama"]}, "is not modelled"),
-        ({"hidden_act": "gelu"}, "hidden_act = 'gelu'"),
-        ({"attention_bias": True}, "attention_bias = True"),
-        ({"mlp_bias": True}, "mlp_bias = True"),
-        ({"model_type": "qwen3", "use_sliding_window": True}, "use_sliding_window = True"),
+        ({"hidden_act": "laplace"}, "hidden_act = 'laplace'"),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, "sliding_attention"),
+        ({"model_type": "mistral", "layer_types": ["full_attention"] * 3}, "is ambiguous"),
+        ({"model_type": "gemma2", "use_bidirectional_attention": True}, "use_bidirectional_attention = True"),
+        ({"model_type": "gemma3_text", "rope_parameters": {"rope_theta": 1e4}}, "rotary settings"),
+        ({"model_type": "smollm3", "use_sliding_window": True}, "use_sliding_window = True"),
+        ({"model_type": "opt", "ffn_dim": 50, "do_layer_norm_before": False}, "do_layer_norm_before = False"),
+        ({"model_type": "opt", "ffn_dim": 50, "word_embed_proj_dim": 7}, "word_embed_proj_dim = 7"),
         ({"model_type": "qwen3", "layer_types": ["full_attention", "sliding_attention"]}, "sliding_attention"),
         ({"quantization_config": {"bits": 4}}, "quantization_config"),
         ({"partial_rotary_factor": 0.5}, "partial_rotary_factor"),
         ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor"),
-        ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "'linear' is not modelled; known: default, llama3"),
+        (
+            {"rope_scaling": {"type": "axial", "factor": 2.0}},
+            "'axial' is not modelled; known: default, dynamic, linear",
+        ),
         ({"rope_parameters": {"full_attention": {"rope_theta": 1e4}}}, "per layer type"),
     ],
 )
@@ -151,3 +164,92 @@ def test_a_window_that_transformers_heeds_only_in_its_cache_is_refused(name):
 def test_a_window_that_is_no_number_is_refused(value):
     with pytest.raises(NotImplementedError, match=r"sliding_window = .* is ambiguous"):
         read("llama", sliding_window=value)
+
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "hf"
+FILES = {path.parent.name: json.loads(path.read_text()) for path in sorted(GOLDEN.glob("*/config.json"))}
+WEIRD = (None, True, "x", "", [], [1], {}, {"a": {}}, -1, 0, 1.5, 64.0, 1e-400, 10**400, float("nan"), float("inf"))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_any_value_of_any_key_is_read_or_refused_in_one_line(name):
+    raw = FILES[name]
+    rope = raw.get("rope_parameters") or {}
+    nested, lines = [rope, *(value for value in rope.values() if isinstance(value, dict))], []
+    for place in (raw, *nested):
+        for key in [*place, "layer_types", "partial_rotary_factor", "truncate", "attention_factor", "mscale"]:
+            was = place.get(key, "absent")
+            for value in (*WEIRD, "absent"):
+                place[key] = value
+                if value == "absent":
+                    del place[key]
+                try:
+                    decoder_config(raw)
+                except (ValueError, NotImplementedError) as error:
+                    lines.append(str(error))
+            place[key] = was
+            if was == "absent":
+                del place[key]
+    assert lines
+    assert not any("\n" in line for line in lines)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_configuration_is_written_and_read_back(name):
+    config, family = decoder_config(FILES[name]), family_of(FILES[name])
+    assert decoder_config(config_json(config, max_positions=31, family=family)) == config
+    # Whatever family is found for it computes the same.
+    assert decoder_config(config_json(config, max_positions=31)) == config
+    assert list(runnable_families()).index(family_for(config).name) <= list(runnable_families()).index(family.name)
+
+
+def read_golden(name, **changes):
+    return decoder_config(FILES[name] | changes)
+
+
+def test_rotary_settings_of_layers_with_windows():
+    new = read_golden("gemma3_local")
+    older = {"rope_parameters": None, "rope_theta": 50_000.0, "rope_local_base_freq": 300.0}
+    assert read_golden("gemma3_local", **older, rope_scaling={"rope_type": "linear", "factor": 8.0}) == new
+    assert [rope and rope.theta for rope in new.ropes] == [300.0, 50_000.0]
+    assert new.windows == (6, 6, None, 6)
+    assert read_golden("gemma3_local", rope_parameters=None).local_rope == Rope(10_000.0)
+    # One rotation for all is one rotation.
+    assert read_golden("gemma3_local", **older | {"rope_local_base_freq": 50_000.0}).local_rope is None
+
+
+@pytest.mark.parametrize(
+    ("stated", "rotated"),
+    [
+        ({}, (True, False)),
+        ({"no_rope_layers": None, "no_rope_layer_interval": 4}, (True, True, True, False)),
+        ({"no_rope_layers": [1, 1, 1, 1, 0]}, (True,)),
+        ({"no_rope_layers": [0, 1, 1, 1]}, (False, True, True, True)),
+    ],
+)
+def test_layers_without_rotation(stated, rotated):
+    assert read_golden("smollm3_unrotated", **stated).rotated == rotated
+
+
+def test_attention_factors_by_hand():
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+    scaling = lambda **more: read_golden("olmo2_yarn", rope_parameters=yarn | more).rope_scaling
+    assert scaling().attention_factor == 0.1 * math.log(4) + 1
+    assert scaling(attention_factor=0.7).attention_factor == 0.7
+    assert scaling(mscale=2.0, mscale_all_dim=0.5).attention_factor == (0.2 * math.log(4) + 1) / (
+        0.05 * math.log(4) + 1
+    )
+    assert scaling(factor=None) == scaling(factor=256 / 64)
+    # 64 positions are four times the 16 of the training.
+    assert read_golden("phi3_longrope").rope_scaling.attention_factor == math.sqrt(1 + math.log(4) / math.log(16))
+
+
+def test_windows_by_layer():
+    assert read_golden("qwen3_windows").windows == (None, 7, 7)
+    assert read_golden("qwen3_windows", layer_types=None).windows == (None, 7, 7)
+    assert read_golden("qwen3_windows", layer_types=None, max_window_layers=3).windows == (None,)
+    assert read_golden("gemma2_capped", layer_types=None).windows == (5, None, 5)
+    assert dataclasses.replace(read_golden("gemma2_capped"), num_layers=4, windows=(5, None, 5, None)).windows == (
+        5,
+        None,
+    )

@@ -8,17 +8,18 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 from test_blocks import MIXED
 
 from hwmodels import catalog
-from hwmodels.catalog.huggingface import FAMILIES, Family, Running
+from hwmodels.catalog.huggingface import FAMILIES, Family, Running, Setting
 from hwmodels.network.architecture import parameters
 from jaxspec.models import decoder
 from jaxspec.models.architecture import architecture_of
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import abstract_params
-from jaxspec.models.families import decoder_config, family_for, runnable_families
-from jaxspec.models.hf_export import config_json, save_directory
+from jaxspec.models.families import decoder_config, runnable_families
+from jaxspec.models.hf_export import config_json, family_for, save_directory
 from jaxspec.models.hf_load import load_directory
 
 CONFIG = DecoderConfig(
@@ -58,8 +59,8 @@ def test_a_row_is_all_that_a_new_family_needs(monkeypatch, tmp_path):
     save_directory(params, CONFIG, tmp_path / "novel", max_positions=64, family=NOVEL)
     raw = json.loads((tmp_path / "novel" / "config.json").read_text())
     assert (raw["model_type"], raw["architectures"], raw["novelty"]) == ("novel", ["NovelForCausalLM"], 1)
-    raw["width"] = raw.pop("hidden_size")
-    (tmp_path / "novel" / "config.json").write_text(json.dumps(raw))
+    assert raw["width"] == 12
+    assert "hidden_size" not in raw
 
     ours, llama = load_directory(tmp_path / "novel"), load_directory(tmp_path / "llama")
     assert ours.family is NOVEL
@@ -85,41 +86,70 @@ SHAPES = {
 }
 
 
+def config_of(family, **changes):
+    """The configuration of `SHAPES` as networks of a family have it."""
+    row, config = FAMILIES[family], dataclasses.replace(CONFIG, **changes)
+    raw = {
+        **{"model_type": family, "vocab_size": config.vocab_size, "num_hidden_layers": config.num_layers},
+        **{"num_attention_heads": config.num_heads, "tie_word_embeddings": config.tie_embeddings},
+        **{"intermediate_size": config.intermediate_size, "hidden_size": config.hidden_size},
+    }
+    if row.grouped_queries:
+        raw |= {"num_key_value_heads": config.num_kv_heads, "head_dim": config.head_dim}
+    return decoder_config({row.spellings.get(key, (key,))[-1]: value for key, value in raw.items()})
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("family", runnable_families())
 def test_the_network_and_the_catalog_read_one_architecture(family, shape):
+    config = config_of(family, **SHAPES[shape])
+    assert (config.num_layers, config.num_heads) == (
+        SHAPES[shape].get("num_layers", 3),
+        SHAPES[shape].get("num_heads", 2),
+    )
+    for switched in (config, biased(family, config)):
+        raw = config_json(switched, max_positions=77, family=FAMILIES[family])
+        assert decoder_config(raw) == switched
+        ours, catalogs = architecture_of(switched), catalog.architecture_from_config(raw)
+        assert ours == catalogs
+        assert sum(parameters(ours).values()) == switched.num_parameters()
+        assert sum(leaf.size for leaf in jax.tree.leaves(abstract_params(switched))) == switched.num_parameters()
+
+
+def biased(family, config):
+    """The same network with every switch of its row turned."""
     row = FAMILIES[family]
-    config = dataclasses.replace(CONFIG, qk_norm=row.qk_norm == "head", qkv_bias=row.qkv_bias is True, **SHAPES[shape])
-    raw = config_json(config, max_positions=77, family=row)
-    read = decoder_config(raw)
-    assert read == dataclasses.replace(config, norm_eps=read.norm_eps)
-    ours, catalogs = architecture_of(read), catalog.architecture_from_config(raw)
-    assert ours == catalogs
-    assert sum(parameters(ours).values()) == config.num_parameters()
-    assert sum(leaf.size for leaf in jax.tree.leaves(abstract_params(config))) == config.num_parameters()
+    switches = {"qkv_bias": row.qkv_bias, "o_bias": row.o_bias, "ffn_bias": row.ffn_bias}
+    turned = {name: not getattr(config, name) for name, switch in switches.items() if isinstance(switch, str)}
+    return dataclasses.replace(config, **turned)
 
 
 @pytest.mark.parametrize("family", runnable_families())
 def test_rows_that_run_have_only_what_the_blocks_compute(family):
     row = FAMILIES[family]
-    fixed = row.running.must_equal
-    off = lambda switch: switch is False or (isinstance(switch, str) and fixed.get(switch) is False)
-    assert [switch for switch in (row.o_bias, row.ffn_bias, row.head_bias, row.norm_biases) if not off(switch)] == []
-    assert row.qkv_bias is True or off(row.qkv_bias)
-    assert row.qk_norm in ("none", "head")
-    assert (row.norms_per_layer, row.gated_ffn, row.experts, row.latent) == (2, True, None, False)
-    assert (row.learned_sinks, row.learned_positions, row.embedding_norm) == (False, None, False)
-    if row.windows is not None:
-        assert fixed.get(row.windows.enabled or "sliding_window", True) in (False, None)
-    assert fixed["hidden_act"] == "silu"
-    assert {"rms_norm_eps", "rope_theta", "max_position_embeddings"} <= set(row.defaults)
+    fields = {field.name for field in dataclasses.fields(DecoderConfig)}
+    assert (row.head_bias, row.experts, row.latent, row.learned_sinks, row.embedding_norm) == (
+        False, None, False, False, False
+    )  # fmt: skip
+    assert row.qk_norm in ("none", "head", "all")
+    assert row.norms_per_layer == len(config_of(family).block_norms)
+    assert set(row.running.computation) <= fields
+    settings = {how.key for how in row.running.computation.values() if isinstance(how, Setting)}
+    rotary = set() if row.running.rotary is None else {"rope_theta"}
+    assert settings | rotary | {"max_position_embeddings"} <= set(row.defaults)
+    assert {"norm_eps", "activation"} <= set(row.running.computation)
 
 
 def test_a_configuration_is_written_as_the_first_family_that_computes_it():
     find = lambda **changes: family_for(dataclasses.replace(CONFIG, **changes)).name
     assert (find(), find(qkv_bias=True), find(qk_norm=True)) == ("llama", "qwen2", "qwen3")
+    assert find(qkv_bias=True, o_bias=True, ffn_bias=True) == "llama"
+    assert find(windows=(8,)) == "mistral"
+    assert find(qk_norm=True, qkv_bias=True, o_bias=True) == "qwen3"
     with pytest.raises(NotImplementedError, match="no known family has layers with q, k, v, o, gate"):
         find(qk_norm=True, qkv_bias=True)
+    with pytest.raises(NotImplementedError, match="of the family qwen3 do not compute this configuration"):
+        config_json(dataclasses.replace(CONFIG, qkv_bias=True), max_positions=9, family=FAMILIES["qwen3"])
     with pytest.raises(NotImplementedError, match="choice_router"):
         family_for(MIXED)
 
@@ -132,15 +162,34 @@ def test_an_architecture_has_the_fields_of_every_kind_of_block():
     assert all(isinstance(leaf, float) for leaf in jax.tree.leaves(found))
 
 
-def test_the_window_that_mistral_has_unless_it_says_otherwise_is_refused(tmp_path):
+def test_the_window_that_mistral_has_unless_it_says_otherwise_is_heeded(tmp_path):
     golden = Path(__file__).parents[2] / "golden" / "hf" / "mistral_whole"
     raw = json.loads((golden / "config.json").read_text())
     assert raw["sliding_window"] is None
-    decoder_config(raw)
+    assert decoder_config(raw).windows == (None,)
     del raw["sliding_window"]
-    with pytest.raises(
-        NotImplementedError, match="mistral with sliding_window = 4096 is not modelled; allowed is null"
-    ):
-        decoder_config(raw)
+    assert decoder_config(raw).windows == (4096,)
     shutil.copytree(golden, tmp_path / "copy")
     assert load_directory(tmp_path / "copy").family is FAMILIES["mistral"]
+
+
+def test_fused_tensors_are_read_and_written_as_slices(tmp_path):
+    golden = Path(__file__).parents[2] / "golden" / "hf" / "phi3_partial"
+    model = load_directory(golden)
+    save_directory(model.params, model.config, tmp_path, max_positions=64, family=model.family)
+    theirs, ours = (load_file(folder / "model.safetensors") for folder in (golden, tmp_path))
+    fused = theirs["model.layers.1.self_attn.qkv_proj.weight"]
+    assert fused.shape == (36 + 2 * 12, 36)
+    np.testing.assert_array_equal(model.params["layers"]["k"][1], fused[36:48])
+    assert theirs.keys() == ours.keys()
+    for name, tensor in theirs.items():
+        np.testing.assert_array_equal(tensor, ours[name])
+    assert load_directory(tmp_path).config == model.config
+
+
+def test_what_is_stored_as_float16_stays_float16(tmp_path):
+    golden = Path(__file__).parents[2] / "golden" / "hf" / "phi3_longrope"
+    stored, read = load_file(golden / "model.safetensors"), load_directory(golden).params
+    fused = stored["model.layers.0.mlp.gate_up_proj.weight"]
+    assert fused.dtype == read["layers"]["up"].dtype == np.float16
+    np.testing.assert_array_equal(read["layers"]["up"][0].view(np.uint16), fused[22:].view(np.uint16))

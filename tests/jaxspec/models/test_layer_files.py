@@ -10,7 +10,8 @@ from safetensors.numpy import load_file
 
 from jaxspec.formats.container import TensorForm
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.families import family_for, running
+from jaxspec.models.families import running
+from jaxspec.models.hf_export import family_for
 from jaxspec.models.layer_files import LayeredTensors, index_json, plan_shards, write_shard
 
 CONFIG = DecoderConfig(

@@ -35,7 +35,7 @@ def stored(tmp_path_factory, random_network):
 def test_squares_are_those_of_the_whole_network(stored, jit, monkeypatch):
     params, folder = stored
     tokens = np.random.default_rng(2).integers(13, size=(7, 9)).astype(np.int32)
-    whole = jit(lambda tokens: forward_text(params, CONFIG, tokens, keep_activations=True).activations)
+    whole = jit(lambda tokens: forward_text(params, CONFIG, tokens, keep_activations=lambda x: x).activations)
     expected = {name: np.sum(np.square(np.asarray(x, float)), axis=(1, 2)) for name, x in whole(tokens).items()}
     monkeypatch.setattr(layerwise, "_HIDDEN_BYTES", 4 * 9 * 12 * 5)  # five texts at once, then two
     monkeypatch.setattr(layerwise, "_TEXTS_PER_CALL", 2)
@@ -55,7 +55,7 @@ def test_layers_are_those_that_are_stored(stored):
             np.testing.assert_array_equal(value.astype(jnp.float32), params["layers"][name][number])
     assert network.layer_bytes == 2 * sum(leaf[0].size for leaf in jax.tree.leaves(params["layers"]))
     tokens = np.array([[3, 12], [0, 3]])
-    np.testing.assert_array_equal(network.embedding(tokens), np.asarray(params["embed"])[tokens])
+    np.testing.assert_array_equal(network.embedded(tokens), np.asarray(params["embed"])[tokens])
 
 
 def test_files_are_checked_before_any_weights_are_read(stored, tmp_path, monkeypatch):

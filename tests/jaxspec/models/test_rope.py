@@ -4,42 +4,36 @@ import math
 import numpy as np
 import pytest
 
-from jaxspec.models.config import DecoderConfig
-from jaxspec.models.rope import inverse_frequencies, rotate
-from jaxspec.models.sizes import RopeScaling
+from jaxspec.models.rope import rotate
+from jaxspec.models.rope_scaling import Llama3Scaling, Rope
 
-CONFIG = DecoderConfig(
-    vocab_size=5,
-    hidden_size=6,
-    intermediate_size=4,
-    num_layers=1,
-    num_heads=1,
-    num_kv_heads=1,
-    head_dim=8,
-    rope_theta=10_000.0,
-)
+THETA, HEAD_DIM = 10_000.0, 8
+
+
+def inverse_frequencies(scaling=None):
+    return np.asarray(Rope(THETA, scaling).frequencies(HEAD_DIM, np.array(1)))
 
 
 def test_frequencies_by_hand():
     # theta^(-2i/8) for i = 0..3.
-    np.testing.assert_allclose(inverse_frequencies(CONFIG), [1.0, 0.1, 0.01, 0.001], rtol=1e-6)
+    np.testing.assert_allclose(inverse_frequencies(), [1.0, 0.1, 0.01, 0.001], rtol=1e-6)
 
 
 def test_scaled_frequencies_by_hand():
     # Wavelengths 2 pi (1, 10, 100, 1000) = 6.28, 62.8, 628, 6283 positions; original context 500, so that wavelengths
     # below 500/4 = 125 are kept, above 500/1 divided by 8. Nothing falls between: only with low_freq_factor 0.5
     # (above 1000 divided) does 628 blend, with weight (500/628.3 - 0.5) / (4 - 0.5).
-    scaling = RopeScaling(8.0, 1.0, 4.0, 500)
-    scaled = inverse_frequencies(dataclasses.replace(CONFIG, rope_scaling=scaling))
+    scaling = Llama3Scaling(8.0, 1.0, 4.0, 500)
+    scaled = inverse_frequencies(scaling)
     np.testing.assert_allclose(scaled, [1.0, 0.1, 0.01 / 8, 0.001 / 8], rtol=1e-6)
     scaling = dataclasses.replace(scaling, low_freq_factor=0.5)
-    scaled = inverse_frequencies(dataclasses.replace(CONFIG, rope_scaling=scaling))
+    scaled = inverse_frequencies(scaling)
     blend = (500 / (200 * math.pi) - 0.5) / 3.5
     np.testing.assert_allclose(scaled, [1.0, 0.1, 0.01 * (blend + (1 - blend) / 8), 0.001 / 8], rtol=1e-6)
 
 
 def rotated(x, position):
-    return np.asarray(rotate(x, np.array([[position]]), inverse_frequencies(CONFIG)))
+    return np.asarray(rotate(x, np.array([[position]]), inverse_frequencies()))
 
 
 def vector(seed):
@@ -68,4 +62,4 @@ def test_products_depend_on_the_difference_of_positions_alone(shift):
 
 
 def test_dtype_is_kept():
-    assert rotate(vector(0).astype(np.float16), np.array([[5]]), inverse_frequencies(CONFIG)).dtype == np.float16
+    assert rotate(vector(0).astype(np.float16), np.array([[5]]), inverse_frequencies()).dtype == np.float16

@@ -12,7 +12,8 @@ from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import forward, forward_text
 from jaxspec.models.kv_cache import CachedKV, empty_cache, write_cache
-from jaxspec.speculate.acceptance import TargetText, all_starts, block_pass, expected_cycles
+from jaxspec.speculate.acceptance import TargetText, all_starts, block_pass
+from jaxspec.speculate.expected_cycles import expected_cycles
 from jaxspec.speculate.sampling import GREEDY, SAMPLING, Decoding
 
 CONFIG = DecoderConfig(
@@ -42,7 +43,7 @@ def draft(target):
 @pytest.fixture(scope="module")
 def run_target(jit, target):
     """Logits and KV of whole texts."""
-    return jit(lambda tokens: forward_text(target, CONFIG, tokens, kv_codec=round_kv)[:2])
+    return jit(lambda tokens: forward_text(target, CONFIG, tokens, kv_codec=round_kv)[:3])
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +55,9 @@ def texts(run_target):
         own[:, place + 1] = np.argmax(run_target(own[:, :-1])[0][:, place], axis=-1)
     result = {}
     for greedy, chosen in ((False, tokens), (True, own)):
-        logits, cache = run_target(chosen[:, :-1])
+        _, cache, hidden = run_target(chosen[:, :-1])
         knobs = uniform_knobs(CASSANDRA1, CONFIG, kv_prune=0.3, kv_cut_bits=3.0)
-        result[greedy] = TargetText(jnp.asarray(chosen), logits[:, FIRST:]), compress_cache(cache, knobs)
+        result[greedy] = TargetText(jnp.asarray(chosen), hidden[:, FIRST:]), compress_cache(cache, knobs)
     return result
 
 
@@ -102,20 +103,20 @@ def distribution(logits, temperature, greedy):
     return np.exp(log_softmax(np.asarray(logits, np.float64) / temperature))
 
 
-def measured_slowly(text, draft_logits, depth, temperature, greedy):
+def measured_slowly(text, target_logits, draft_logits, depth, temperature, greedy):
     """All of a block pass at every start, by loops in 64 bits."""
     names = ("survival", "survival_on_text", "kl", "cross_entropy")
     result = {name: np.full((BATCH, MEASURED, depth), np.nan) for name in names}
     for b, start in itertools.product(range(BATCH), range(MEASURED - depth + 1)):
         passed = 1.0
         for d in range(depth):
-            p = distribution(text.logits[b, start + d], temperature, greedy)
+            p = distribution(target_logits[b, start + d], temperature, greedy)
             q = distribution(draft_logits[b, start, d], temperature, greedy)
             token = int(text.tokens[b, FIRST + start + d + 1])
             result["survival"][b, start, d] = passed * np.minimum(p, q).sum()
             passed *= min(1.0, q[token] / p[token]) if p[token] > 0 else 0.0
             result["survival_on_text"][b, start, d] = passed
-            log_p, log_q = log_softmax(text.logits[b, start + d]), log_softmax(draft_logits[b, start, d])
+            log_p, log_q = log_softmax(target_logits[b, start + d]), log_softmax(draft_logits[b, start, d])
             result["kl"][b, start, d] = np.sum(np.exp(log_p) * (log_p - log_q))
             result["cross_entropy"][b, start, d] = -log_q[token]
     return result
@@ -123,14 +124,19 @@ def measured_slowly(text, draft_logits, depth, temperature, greedy):
 
 @pytest.mark.parametrize(("greedy", "temperature"), [(False, 0.7), (True, 1.0)])
 @pytest.mark.parametrize("block", [1, 3, 4])
-def test_a_block_pass_is_the_draft_unrolled_token_by_token(jit, draft, texts, unrolled, block, greedy, temperature):
+def test_a_block_pass_is_the_draft_unrolled_token_by_token(
+    jit, target, draft, texts, run_target, unrolled, block, greedy, temperature
+):
     text, cache = texts[greedy]
+    target_logits = run_target(text.tokens[:, :-1])[0][:, FIRST:]
     measure = jit(partial(block_pass, config=CONFIG, block=block))
     decoding = Decoding(greedy, temperature).for_program()
-    slow = measured_slowly(text, unrolled[greedy], block, temperature, greedy)
+    slow = measured_slowly(text, target_logits, unrolled[greedy], block, temperature, greedy)
     starts = MEASURED // block - (block > 1)
     for offset in range(block):
-        fast = measure(draft, text=text, draft_cache=cache, offset=jnp.asarray(offset), decoding=decoding)
+        fast = measure(
+            draft, text=text, draft_cache=cache, target=target, offset=jnp.asarray(offset), decoding=decoding
+        )
         roots = offset + block * np.arange(starts)
         for name, values in fast._asdict().items():
             assert values.shape == (BATCH, starts, block)
@@ -140,12 +146,13 @@ def test_a_block_pass_is_the_draft_unrolled_token_by_token(jit, draft, texts, un
 
 
 @pytest.mark.parametrize("greedy", [False, True])
-def test_all_starts_stand_in_the_order_of_the_text(jit, draft, texts, unrolled, greedy):
+def test_all_starts_stand_in_the_order_of_the_text(jit, target, draft, texts, run_target, unrolled, greedy):
     text, cache = texts[greedy]
+    target_logits = run_target(text.tokens[:, :-1])[0][:, FIRST:]
     block = 3
     measure = jit(partial(all_starts, config=CONFIG, block=block))
-    survival = measure(draft, text=text, draft_cache=cache, decoding=Decoding(greedy, 0.9).for_program())
-    slow = measured_slowly(text, unrolled[greedy], block, 0.9, greedy)["survival_on_text"]
+    survival = measure(draft, text=text, draft_cache=cache, target=target, decoding=Decoding(greedy, 0.9).for_program())
+    slow = measured_slowly(text, target_logits, unrolled[greedy], block, 0.9, greedy)["survival_on_text"]
     valid = MEASURED - block + 1
     np.testing.assert_allclose(survival[:, :valid], slow[:, :valid], rtol=1e-3, atol=1e-5)
     assert survival.shape[1] >= MEASURED
@@ -156,7 +163,7 @@ def test_the_targets_own_text_gives_certainty(jit, target, texts):
     text, _ = texts[True]
     exact = jit(lambda: forward_text(target, CONFIG, text.tokens[:, :-1], kv_codec=round_kv).cache)()
     result = jit(partial(block_pass, config=CONFIG, block=3, decoding=GREEDY))(
-        target, text=text, draft_cache=exact, offset=jnp.asarray(1)
+        target, text=text, draft_cache=exact, target=target, offset=jnp.asarray(1)
     )
     np.testing.assert_array_equal(result.survival, 1)
     np.testing.assert_array_equal(result.survival_on_text, 1)
@@ -166,7 +173,7 @@ def test_the_targets_own_text_gives_certainty(jit, target, texts):
 def test_a_text_shorter_than_two_blocks_is_refused(draft, texts):
     text, cache = texts[False]
     with pytest.raises(ValueError, match="14 queries hold no block of 8"):
-        block_pass(draft, CONFIG, text, cache, offset=0, block=8)
+        block_pass(draft, CONFIG, text, cache, target=draft, offset=0, block=8)
 
 
 def test_the_offset_may_change_without_compiling_again(draft, texts):
@@ -176,7 +183,7 @@ def test_the_offset_may_change_without_compiling_again(draft, texts):
     def measure(offset, temperature):
         traces.append(offset)
         decoding = SAMPLING.replace(temperature=temperature)
-        return block_pass(draft, CONFIG, text, cache, offset=offset, block=2, decoding=decoding)
+        return block_pass(draft, CONFIG, text, cache, target=draft, offset=offset, block=2, decoding=decoding)
 
     for offset, temperature in ((0, 1.0), (1, 0.3)):
         measure(jnp.asarray(offset), jnp.asarray(temperature))

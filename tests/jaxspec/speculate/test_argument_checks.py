@@ -13,10 +13,11 @@ from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.kv_cache import empty_cache
 from jaxspec.speculate import engine
-from jaxspec.speculate.acceptance import TargetText, all_starts, block_pass, expected_cycles
+from jaxspec.speculate.acceptance import TargetText, all_starts, block_pass
 from jaxspec.speculate.drafts import HeadDraft, NetworkDraft, NGramDraft, NGramParams, SelfDraft, self_draft
 from jaxspec.speculate.engine import decode, decode_autoregressively
 from jaxspec.speculate.expansion import chain_limits
+from jaxspec.speculate.expected_cycles import expected_cycles
 from jaxspec.speculate.growing_tree import GrowingTree
 from jaxspec.speculate.measured_ranks import measure_ranks
 from jaxspec.speculate.proof import decode_chains, predict_cycles
@@ -94,17 +95,17 @@ def prediction_call(target, *, prompts=PROMPTS, length=2, num_tokens=2, **settin
     return predict_cycles(target, target, CONFIG, prompts, draft_length=length, **static)
 
 
-def block_call(target, *, prompts=PROMPTS, logits=None, offset=0, block=2, **settings):
-    logits = np.zeros((len(prompts), 3, 11), np.float32) if logits is None else logits
-    text, cache = TargetText(prompts, logits), empty_cache(CONFIG, BATCH, PROMPT - 1)
+def block_call(target, *, prompts=PROMPTS, hidden=None, offset=0, block=2, **settings):
+    hidden = np.zeros((len(prompts), 3, 6), np.float32) if hidden is None else hidden
+    text, cache = TargetText(prompts, hidden), empty_cache(CONFIG, BATCH, PROMPT - 1)
     options = dict(offset=offset, block=block, decoding=settings_of(settings))
-    return block_pass(target, CONFIG, text, cache, **options)
+    return block_pass(target, CONFIG, text, cache, target=target, **options)
 
 
-def starts_call(target, *, prompts=PROMPTS, logits=None, block=2, **settings):
-    logits = np.zeros((len(prompts), 3, 11), np.float32) if logits is None else logits
-    text, cache = TargetText(prompts, logits), empty_cache(CONFIG, BATCH, PROMPT - 1)
-    return all_starts(target, CONFIG, text, cache, block=block, decoding=settings_of(settings))
+def starts_call(target, *, prompts=PROMPTS, hidden=None, block=2, **settings):
+    hidden = np.zeros((len(prompts), 3, 6), np.float32) if hidden is None else hidden
+    text, cache = TargetText(prompts, hidden), empty_cache(CONFIG, BATCH, PROMPT - 1)
+    return all_starts(target, CONFIG, text, cache, target=target, block=block, decoding=settings_of(settings))
 
 
 def changed(row, place, token, dtype=np.int32):
@@ -261,9 +262,9 @@ def test_measuring_checks_its_own_sizes(target):
         refused(starts_call, "block is", target, block=block)
     for offset in (2, -1, 0.5):
         refused(block_call, "offset .* from 0 to 1", target, offset=offset)
-    for shape in ((2, 3, 12), (2, 5, 11), (2, 0, 11), (3, 3, 11), (2, 11)):
+    for shape in ((2, 3, 7), (2, 5, 6), (2, 0, 6), (3, 3, 6), (2, 6)):
         for call in (block_call, starts_call):
-            refused(call, "text.logits have shape", target, logits=np.zeros(shape, np.float32))
+            refused(call, "text.hidden has shape", target, hidden=np.zeros(shape, np.float32))
     for length in (0, -1, 9, 1.0):
         refused(prediction_call, "draft_length is", target, length=length)
         refused(expected_cycles, "draft_length is .* from 1 to 3", np.ones((2, 4, 3)), length, 2)

@@ -12,11 +12,13 @@ from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.compress.weights import hard_draft, prepare
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import forward_text
+from jaxspec.models.stored import as_computed
 from jaxspec.speculate import loop
-from jaxspec.speculate.acceptance import TargetText, all_starts, expected_cycles
+from jaxspec.speculate.acceptance import TargetText, all_starts
 from jaxspec.speculate.drafts import SelfDraft, SelfDraftParams
 from jaxspec.speculate.engine import decode, decode_autoregressively
 from jaxspec.speculate.expansion import chain_limits
+from jaxspec.speculate.expected_cycles import expected_cycles
 from jaxspec.speculate.keys import Purpose, draw_keys
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.trees import chain_tree
@@ -57,8 +59,7 @@ def drafts(jit, target, random_network):
     """Drafts and how they read committed KV, from the target itself to one that has hardly anything of it."""
     norms = {name: jnp.ones((2, size)) for name, size in {"qkv": 18, "o": 18, "gate_up": 18, "down": 26}.items()}
     # One type for all drafts, so that decoding compiles once.
-    widen = lambda params: jax.tree.map(lambda x: x.astype(jnp.float32), params)
-    prune = jit(lambda knobs: widen(hard_draft(target, prepare(CASSANDRA1, target, norms), knobs).params))
+    prune = jit(lambda knobs: as_computed(hard_draft(target, prepare(CASSANDRA1, target, norms), knobs)))
 
     def pruned(**knobs):
         knobs = uniform_knobs(CASSANDRA1, CONFIG, **knobs)
@@ -156,12 +157,13 @@ def test_predicted_cycles_are_the_counted_ones(jit, target, drafts, decode_greed
 
     @jit
     def predict(draft_params, knobs):
-        result = forward_text(target, CONFIG, tokens[:, :-1], kv_codec=round_kv, logits_from=PROMPT - 1)
+        result = forward_text(target, CONFIG, tokens[:, :-1], kv_codec=round_kv)
         survival = all_starts(
             draft_params,
             CONFIG,
-            TargetText(jnp.asarray(tokens), result.logits),
+            TargetText(jnp.asarray(tokens), result.hidden[:, PROMPT - 1 :]),
             compress_cache(result.cache, knobs),
+            target=target,
             block=depth,
             decoding=GREEDILY,
         )

@@ -10,10 +10,11 @@ from every_text import NEW, SMALL, START, VOCAB, all_texts, chi_square, draft_kn
 
 from jaxspec.compress.kv import compress_cache, round_kv
 from jaxspec.models.decoder import forward_text
-from jaxspec.speculate.acceptance import TargetText, all_starts, expected_cycles
+from jaxspec.speculate.acceptance import TargetText, all_starts
 from jaxspec.speculate.drafts import SelfDraft, SelfDraftParams
 from jaxspec.speculate.engine import decode
 from jaxspec.speculate.expansion import chain_limits
+from jaxspec.speculate.expected_cycles import expected_cycles
 from jaxspec.trees import chain_tree
 
 DRAFT_LENGTH, SAMPLES, TEMPERATURE = 2, 40_000, 0.8
@@ -55,8 +56,9 @@ def exact(jit, networks, small_knobs):
         survival = all_starts(
             networks[1],
             SMALL,
-            TargetText(jnp.asarray(texts), result.logits),
+            TargetText(jnp.asarray(texts), result.hidden[:, len(START) - 1 :]),
             compress_cache(result.cache, small_knobs),
+            target=networks[0],
             block=DRAFT_LENGTH,
             decoding=sampling(TEMPERATURE),
         )

@@ -5,11 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels import KINDS, Workload, catalog, tokens_per_cycle
-from jaxspec.compress.footprint import joined, of_kv, of_weights
+from hwmodels import KINDS, Footprint, Workload, catalog, tokens_per_cycle
 from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1, CASSANDRA1_CODED
-from jaxspec.compress.selection import rank_scores
 from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
 from jaxspec.speculate.sampling import SAMPLING
 from jaxspec.tune.calibration import calibrate
@@ -39,14 +37,11 @@ COOLER = SAMPLING.replace(temperature=0.8)
 @pytest.fixture(scope="module")
 def calibration(random_network):
     """A confident random network and random text; magnitudes of KV are told apart where bfloat16 has ties."""
-    rng = np.random.default_rng(1)
     target = random_network(CONFIG, 0, sharpness=2.0)
-    tokens = rng.integers(11, size=(3, 30)).astype(np.int32)
+    tokens = np.random.default_rng(1).integers(11, size=(3, 30)).astype(np.int32)
     result = calibrate(target, CONFIG, tokens, scheme=CASSANDRA1, first=4)
-    scores = result.kv.rows.scores
-    untied = jnp.exp(scores.log_score) * jnp.asarray(rng.uniform(1, 1.01, scores.log_score.shape), jnp.float32)
-    rows = dataclasses.replace(result.kv.rows, scores=rank_scores(untied))
-    return dataclasses.replace(result, kv=dataclasses.replace(result.kv, rows=rows))
+    untied = (result.kv.rows & 0xFFF8) | jnp.arange(KV_COLUMNS, dtype=jnp.uint16)
+    return dataclasses.replace(result, kv=dataclasses.replace(result.kv, rows=untied))
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +53,7 @@ def pricing():
 def measured(draft, target, draft_kv, target_kv):
     """A footprint from "layer kind" bits of weights and " layer" bits of KV."""
     named = lambda bits: dict(zip(MATRIX_KINDS, bits.T, strict=True))
-    return joined(of_weights(named(draft), named(target)), of_kv(draft_kv, target_kv))
+    return Footprint(named(draft), named(target), draft_kv, target_kv)
 
 
 def test_experts_are_stored_like_feed_forward_matrices():

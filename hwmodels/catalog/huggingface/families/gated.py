@@ -5,18 +5,43 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from hwmodels.catalog.huggingface.family import LLAMA_LIKE, WINDOWED, Family, Running, Windows, sizes
-from hwmodels.catalog.huggingface.tensor_names import LLAMA_TENSORS
+from hwmodels.catalog.huggingface.family import LLAMA_LIKE, WINDOWED, Family, Windows, sizes
+from hwmodels.catalog.huggingface.running import Rotary, Running, Setting
+from hwmodels.catalog.huggingface.tensor_names import (
+    FUSED_GATE,
+    FUSED_QKV,
+    GLM4_POST_NORMS,
+    LLAMA_TENSORS,
+    SANDWICH_TENSORS,
+)
 
 __all__ = ["GATED"]
 
-#: What decides values and not sizes, as these families have it where a file lacks it.
-_ROTARY: dict[str, Any] = {"rms_norm_eps": 1e-6, "rope_theta": 10_000.0}
+
+def _values(eps: float, theta: float, positions: int, **others: Any) -> dict[str, Any]:
+    """What decides values and not sizes, as a family has it where a file lacks it."""
+    return {
+        "rms_norm_eps": eps,
+        "rope_theta": theta,
+        "max_position_embeddings": positions,
+        "hidden_act": "silu",
+        **others,
+    }
 
 
-def _as_llama(architecture: str, *, ambiguous_windows: tuple[str, ...] = (), **must_equal: Any) -> Running:
-    """What runs as Llama does, but for the options of its blocks that the row states."""
-    return Running(architecture, LLAMA_TENSORS, {"hidden_act": "silu"} | must_equal, ambiguous_windows)
+_NORM = {"norm_eps": Setting("rms_norm_eps")}
+_LLAMA = _NORM | {"activation": Setting("hidden_act")}
+#: Of Gemma's networks: scales are stored less 1, the embedding is multiplied by the root of its width.
+_GEMMA = _NORM | {
+    "norm": "shifted_rms",
+    "post_norms": True,
+    "activation": Setting("hidden_activation"),
+    "embedding_scale": Setting("hidden_size", power=0.5),
+    "score_scale": Setting("query_pre_attn_scalar", power=-0.5),
+    "score_cap": Setting("attn_logit_softcapping"),
+    "logit_cap": Setting("final_logit_softcapping"),
+}
+_GEMMA_VALUES = {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256}
 
 
 #: One row per family.
@@ -24,49 +49,53 @@ GATED: tuple[Family, ...] = (
     dataclasses.replace(
         LLAMA_LIKE,
         name="llama",
-        defaults=sizes(32, 4096, 11008, 32, None, 32000, **_ROTARY, max_position_embeddings=2048),
-        running=_as_llama(
-            "LlamaForCausalLM",
-            attention_bias=False,
-            mlp_bias=False,
-            ambiguous_windows=("sliding_window", "attention_chunk_size"),
+        defaults=sizes(32, 4096, 11008, 32, None, 32000, **_values(1e-6, 10_000.0, 2048)),
+        running=Running(
+            "LlamaForCausalLM", LLAMA_TENSORS, ambiguous_windows=("sliding_window", "attention_chunk_size")
         ),
     ),
     Family(
         name="mistral",
-        defaults=sizes(32, 4096, 14336, 32, 8, 32000, sliding_window=4096)
-        | _ROTARY
-        | {"max_position_embeddings": 131_072},
+        defaults=sizes(32, 4096, 14336, 32, 8, 32000, sliding_window=4096, **_values(1e-6, 10_000.0, 131_072)),
         windows=Windows("all"),
-        running=_as_llama("MistralForCausalLM", sliding_window=None),
+        running=Running("MistralForCausalLM", LLAMA_TENSORS),
     ),
     Family(
         name="qwen2",
-        defaults=sizes(32, 4096, 22016, 32, 32, 151936, **WINDOWED, **_ROTARY, max_position_embeddings=32_768),
+        defaults=sizes(32, 4096, 22016, 32, 32, 151936, **WINDOWED, **_values(1e-6, 10_000.0, 32_768)),
         qkv_bias=True,
         windows=Windows("from_layer", enabled="use_sliding_window"),
-        running=_as_llama("Qwen2ForCausalLM", use_sliding_window=False),
+        running=Running("Qwen2ForCausalLM", LLAMA_TENSORS),
     ),
     Family(
         name="qwen3",
-        defaults=sizes(32, 4096, 22016, 32, 32, 151936, head_dim=128, **WINDOWED, **_ROTARY)
-        | {"max_position_embeddings": 32_768},
+        defaults=sizes(32, 4096, 22016, 32, 32, 151936, head_dim=128, **WINDOWED, **_values(1e-6, 10_000.0, 32_768)),
         qk_norm="head",
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         windows=Windows("from_layer", enabled="use_sliding_window"),
-        running=_as_llama("Qwen3ForCausalLM", attention_bias=False, use_sliding_window=False),
+        running=Running("Qwen3ForCausalLM", LLAMA_TENSORS),
     ),
     Family(
         name="glm",
-        defaults=sizes(40, 4096, 13696, 32, 2, 151552, head_dim=128, attention_bias=True),
+        running=Running("GlmForCausalLM", LLAMA_TENSORS, FUSED_GATE, rotary=Rotary(interleaved=True, partial=True)),
+        defaults=sizes(40, 4096, 13696, 32, 2, 151552, head_dim=128, attention_bias=True)
+        | _values(1.5625e-07, 10_000.0, 131_072, partial_rotary_factor=0.5),
         qkv_bias="attention_bias",
     ),
     Family(
         name="glm4",
-        defaults=sizes(40, 4096, 13696, 32, 2, 151552, head_dim=128, attention_bias=True),
+        defaults=sizes(40, 4096, 13696, 32, 2, 151552, head_dim=128, attention_bias=True)
+        | _values(1.5625e-07, 10_000.0, 131_072, partial_rotary_factor=0.5),
         norms_per_layer=4,
         qkv_bias="attention_bias",
+        running=Running(
+            "Glm4ForCausalLM",
+            LLAMA_TENSORS | GLM4_POST_NORMS,
+            FUSED_GATE,
+            _LLAMA | {"post_norms": True},
+            Rotary(interleaved=True, partial=True),
+        ),
     ),
     Family(
         name="gemma",
@@ -78,31 +107,56 @@ GATED: tuple[Family, ...] = (
     Family(
         name="gemma2",
         defaults=sizes(26, 2304, 9216, 8, 4, 256000, tied=True, head_dim=256)
-        | {"sliding_window": 4096, "sliding_window_pattern": 2},
+        | {"sliding_window": 4096, "sliding_window_pattern": 2}
+        | _values(1e-6, 10_000.0, 8192, **_GEMMA_VALUES)
+        | {"final_logit_softcapping": 30.0, "attn_logit_softcapping": 50.0},
         norms_per_layer=4,
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         windows=Windows("all_but_every_nth"),
         must_equal={"use_bidirectional_attention": False},
+        running=Running("Gemma2ForCausalLM", SANDWICH_TENSORS, computation=_GEMMA),
     ),
     Family(
         name="gemma3_text",
         defaults=sizes(26, 2304, 9216, 8, 4, 262208, tied=True, head_dim=256)
-        | {"sliding_window": 4096, "sliding_window_pattern": 6},
+        | {"sliding_window": 4096, "sliding_window_pattern": 6}
+        | _values(1e-6, 1_000_000.0, 131_072, **_GEMMA_VALUES, rope_local_base_freq=10_000.0)
+        | {"final_logit_softcapping": None, "attn_logit_softcapping": None},
         norms_per_layer=4,
         qk_norm="head",
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         windows=Windows("all_but_every_nth"),
         must_equal={"use_bidirectional_attention": False},
+        running=Running(
+            "Gemma3ForCausalLM",
+            SANDWICH_TENSORS,
+            computation=_GEMMA,
+            rotary=Rotary(local_theta="rope_local_base_freq"),
+        ),
     ),
-    Family(name="phi3", defaults=sizes(32, 3072, 8192, 32, None, 32064), windows=Windows("all")),
+    Family(
+        name="phi3",
+        defaults=sizes(32, 3072, 8192, 32, None, 32064)
+        | _values(1e-5, 10_000.0, 4096, original_max_position_embeddings=4096),
+        windows=Windows("all"),
+        running=Running(
+            "Phi3ForCausalLM",
+            LLAMA_TENSORS,
+            FUSED_QKV | FUSED_GATE,
+            rotary=Rotary(partial=True, longrope_spellings=("su", "yarn")),
+        ),
+    ),
     Family(
         name="olmo2",
-        defaults=sizes(32, 4096, 11008, 32, None, 50304),
+        defaults=sizes(32, 4096, 11008, 32, None, 50304, **_values(1e-5, 10_000.0, 2048)),
         qk_norm="all",
         qkv_bias="attention_bias",
         o_bias="attention_bias",
+        running=Running(
+            "Olmo2ForCausalLM", SANDWICH_TENSORS, computation=_LLAMA | {"pre_norms": False, "post_norms": True}
+        ),
     ),
     Family(
         name="olmo3",
@@ -112,7 +166,23 @@ GATED: tuple[Family, ...] = (
         o_bias="attention_bias",
         windows=Windows("all_but_every_nth"),
     ),
-    dataclasses.replace(LLAMA_LIKE, name="granite", defaults=sizes(32, 4096, 11008, 32, None, 32000)),
+    dataclasses.replace(
+        LLAMA_LIKE,
+        name="granite",
+        defaults=sizes(32, 4096, 11008, 32, None, 32000, **_values(1e-6, 10_000.0, 2048))
+        | dict.fromkeys(("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling"), 1.0),
+        running=Running(
+            "GraniteForCausalLM",
+            LLAMA_TENSORS,
+            computation=_LLAMA
+            | {
+                "embedding_scale": Setting("embedding_multiplier"),
+                "score_scale": Setting("attention_multiplier"),
+                "residual_scale": Setting("residual_multiplier"),
+                "logit_divisor": Setting("logits_scaling"),
+            },
+        ),
+    ),
     Family(
         name="cohere",
         defaults=sizes(40, 8192, 22528, 64, None, 256000, tied=True),
@@ -133,8 +203,14 @@ GATED: tuple[Family, ...] = (
     dataclasses.replace(
         LLAMA_LIKE,
         name="smollm3",
-        defaults=sizes(36, 2048, 11008, 16, 4, 128256, tied=True),
+        defaults=sizes(36, 2048, 11008, 16, 4, 128256, tied=True, **_values(1e-6, 2_000_000.0, 32_768))
+        | {"no_rope_layer_interval": 4},
         must_equal={"use_sliding_window": False},
+        running=Running(
+            "SmolLM3ForCausalLM",
+            LLAMA_TENSORS,
+            rotary=Rotary(skipped=("no_rope_layers", "no_rope_layer_interval")),
+        ),
     ),
     Family(
         name="seed_oss",

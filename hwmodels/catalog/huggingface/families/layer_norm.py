@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from hwmodels.catalog.huggingface.family import Family, Windows, sizes
+from hwmodels.catalog.huggingface.running import Running, Setting
 from hwmodels.catalog.huggingface.settings import Settings
+from hwmodels.catalog.huggingface.tensor_names import OPT_TENSORS
 
 __all__ = ["LAYER_NORM"]
 
@@ -32,7 +34,7 @@ LAYER_NORM: tuple[Family, ...] = (
     Family(
         name="opt",
         defaults=sizes(12, 768, 3072, 12, None, 50272, tied=True, max_position_embeddings=2048, enable_bias=True)
-        | {"layer_norm_elementwise_affine": True},
+        | {"layer_norm_elementwise_affine": True, "activation_function": "relu"},
         spellings={"intermediate_size": ("ffn_dim",)},
         qkv_bias="enable_bias",
         o_bias="enable_bias",
@@ -43,6 +45,14 @@ LAYER_NORM: tuple[Family, ...] = (
             "_remove_final_layer_norm": False,
             "layer_norm_elementwise_affine": True,
         },
+        running=Running(
+            "OPTForCausalLM",
+            OPT_TENSORS,
+            # The epsilon is torch's own; no file states it.
+            computation={"norm": "layer", "norm_eps": 1e-5, "activation": Setting("activation_function")},
+            rotary=None,
+            must_equal={"word_embed_proj_dim": Setting("hidden_size")},
+        ),
         **_OLDER,
     ),
     Family(

@@ -8,40 +8,37 @@ import dataclasses
 import jax.numpy as jnp
 
 from jaxspec.compress.cut import blend, soft_truncate
-from jaxspec.compress.footprint import of_kv, of_weights, uniform
+from jaxspec.compress.footprint import BitsPerValue, uniform
 from jaxspec.compress.schemes.described import Described
-from jaxspec.compress.schemes.interface import CompressedKV, CompressedLayer
+from jaxspec.compress.schemes.interface import CompressedKV, CompressedMatrix
 from jaxspec.formats.patterns import BFLOAT16, from_bits, to_bits
 from jaxspec.formats.truncation import high_part
-from jaxspec.models.config import MATRIX_KINDS
 
 
 @dataclasses.dataclass(frozen=True)
 class OnlyCut(Described):
     """A scheme (see `Scheme`)."""
 
-    def prepare(self, layer, channel_norms):
-        """Stored patterns; calibration is not used."""
-        del channel_norms
-        return {kind: to_bits(layer[kind].astype(jnp.bfloat16)) for kind in MATRIX_KINDS}
+    def prepare(self, matrix, channel_norm):
+        """Nothing; calibration is not used."""
+        del matrix, channel_norm
 
-    def hard(self, layer, prepared, knobs):
+    def hard(self, matrix, prepared, knobs):
         """Whole cut bits."""
-        del layer
+        del prepared
         cut = jnp.round(knobs["weight_cut_bits"]).astype(jnp.int32)
-        matrices = {k: from_bits(high_part(prepared[k], cut[i]), BFLOAT16) for i, k in enumerate(MATRIX_KINDS)}
-        return CompressedLayer(matrices, _read(cut))
+        values = from_bits(high_part(_patterns(matrix), cut), BFLOAT16)
+        return CompressedMatrix(values, _read(cut))
 
-    def soft(self, layer, prepared, knobs, temperature):
+    def soft(self, matrix, prepared, knobs, temperature):
         """Fractional cuts blend their neighbours."""
-        del layer
-        mixes = [blend(cut, temperature) for cut in knobs["weight_cut_bits"]]
-        matrices = {k: soft_truncate(prepared[k], mix) for k, mix in zip(MATRIX_KINDS, mixes, strict=True)}
-        return CompressedLayer(matrices, _read(jnp.stack([mix.cut_bits for mix in mixes])))
+        del prepared
+        mix = blend(knobs["weight_cut_bits"], temperature)
+        return CompressedMatrix(soft_truncate(_patterns(matrix), mix), _read(mix.cut_bits))
 
-    def target(self, layer):
-        """The stored layer itself."""
-        return layer
+    def target(self, matrix):
+        """The stored matrix itself."""
+        return matrix
 
     def prepare_kv(self, rows):
         """The cache is read as it is."""
@@ -50,7 +47,7 @@ class OnlyCut(Described):
     def soft_kv(self, prepared, knobs, temperature):
         """The cache is read as it is."""
         del knobs, temperature
-        return CompressedKV(prepared, of_kv(jnp.asarray(16.0), jnp.asarray(16.0)))
+        return CompressedKV(prepared, BitsPerValue(jnp.asarray(16.0), jnp.asarray(16.0)))
 
     def hard_kv(self, prepared, knobs):
         """The cache is read as it is."""
@@ -66,6 +63,9 @@ class OnlyCut(Described):
         return uniform(16.0 - knobs["weight_cut_bits"], 16.0, 16.0, 16.0)
 
 
+def _patterns(matrix):
+    return to_bits(matrix.astype(jnp.bfloat16))
+
+
 def _read(cut):
-    draft = {kind: 16.0 - cut[i].astype(jnp.float32) for i, kind in enumerate(MATRIX_KINDS)}
-    return of_weights(draft, {kind: jnp.full((), 16.0) for kind in MATRIX_KINDS})
+    return BitsPerValue(16.0 - cut.astype(jnp.float32), jnp.full((), 16.0))

@@ -5,12 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scheme_network import CONFIG
+from whole_drafts import hard_kv, hard_weights, soft_kv, soft_weights
 
 from jaxspec.compress.footprint import by_kind
 from jaxspec.compress.knobs import Knobs, checked_values, harden, knob_defaults, knob_shape, uniform_knobs
-from jaxspec.compress.kv import compress_cache, hard_kv, prepare_kv, soft_kv
+from jaxspec.compress.kv import compress_cache, prepare_kv
 from jaxspec.compress.schemes import SCHEMES
-from jaxspec.compress.weights import hard_draft, prepare, soft_draft
+from jaxspec.compress.weights import hard_draft, prepare
 from jaxspec.models.config import MATRIX_KINDS
 from jaxspec.settings.schemes import KNOBS
 
@@ -65,7 +66,7 @@ def test_every_knob_is_felt_in_the_expected_footprint(scheme):
 @pytest.mark.parametrize("scheme", [s for s in SCHEMES.values() if not s.facts.runs], ids=lambda scheme: scheme.name)
 def test_what_cannot_run_says_so(scheme):
     with pytest.raises(NotImplementedError, match=f"scheme {scheme.name}"):
-        scheme.prepare({}, {})
+        scheme.prepare(jnp.ones((2, 3)), jnp.ones(3))
 
 
 #: Shares of 6, 18 and 26 columns that are far from half-way between two counts.
@@ -92,11 +93,13 @@ def pattern(x):
 @every_running_scheme
 def test_the_hard_draft_is_a_part_of_the_target(jit, scheme, target, norms):
     knobs = harden(odd_knobs(scheme, 1, whole=True))
-    draft = jit(lambda knobs: hard_draft(target, prepare(scheme, target, norms), knobs))(knobs)
-    stored = jax.vmap(scheme.target)(target["layers"])
+    draft = jit(lambda knobs: hard_weights(target, prepare(scheme, target, norms), knobs))(knobs)
+    stored = {kind: jax.vmap(scheme.target)(target["layers"][kind]) for kind in MATRIX_KINDS}
+    whole = hard_draft(target, prepare(scheme, target, norms), knobs)
     assert jax.tree.structure(draft.params) == jax.tree.structure(target)
     for kind in MATRIX_KINDS:
         assert not np.any(pattern(draft.params["layers"][kind]) & ~pattern(stored[kind]))
+        np.testing.assert_array_equal(whole["layers"][kind].array, pattern(draft.params["layers"][kind]))
         if scheme.lossless:
             np.testing.assert_array_equal(pattern(stored[kind]), pattern(target["layers"][kind]))
     read = draft.footprint
@@ -107,8 +110,8 @@ def test_the_hard_draft_is_a_part_of_the_target(jit, scheme, target, norms):
 def test_soft_tends_to_hard(jit, scheme, target, norms, cache):
     knobs = odd_knobs(scheme, 2, whole=False)
     prepared, kv = prepare(scheme, target, norms), prepare_kv(scheme, cache)
-    hard = jit(lambda knobs: (hard_draft(target, prepared, knobs), hard_kv(kv, knobs)))(knobs)
-    softly = jit(lambda knobs, t: (soft_draft(target, prepared, knobs, t), soft_kv(kv, knobs, t)))
+    hard = jit(lambda knobs: (hard_weights(target, prepared, knobs), hard_kv(kv, knobs)))(knobs)
+    softly = jit(lambda knobs, t: (soft_weights(target, prepared, knobs, t), soft_kv(kv, knobs, t)))
     gap = lambda a, b: max(
         float(np.max(np.abs(np.asarray(x, np.float32) - np.asarray(y, np.float32))))
         for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
@@ -130,7 +133,7 @@ def test_default_knobs_trace_once(scheme, target, norms):
     @jax.jit
     def run(knobs):
         traces.append(1)
-        return jax.eval_shape(lambda: hard_draft(target, prepare(scheme, target, norms), knobs)).footprint is not None
+        return jax.eval_shape(lambda: hard_draft(target, prepare(scheme, target, norms), knobs)) is not None
 
     run(uniform_knobs(scheme, CONFIG))
     run(harden(uniform_knobs(scheme, CONFIG, draft_length=2)))

@@ -8,13 +8,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+from whole_drafts import hard_weights
 
 import jaxspec
 from jaxspec.compress.knob_files import knobs_to_json
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes import SCHEMES
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
-from jaxspec.compress.weights import activation_norms, hard_draft, prepare
+from jaxspec.compress.weights import hard_draft, prepare, sum_of_squares
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container
 from jaxspec.formats.unary import CODEBOOK_ENTRY_BITS
@@ -22,6 +23,7 @@ from jaxspec.models import MATRIX_KINDS, DecoderConfig, layerwise, save_director
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.hf_load import load_directory
 from jaxspec.models.layerwise import open_network
+from jaxspec.models.stored import as_computed
 from jaxspec.studies.pack import division as division_module
 from jaxspec.studies.pack.division import matrix_names, measured_norms
 from jaxspec.studies.pack.inspection import inspect_file
@@ -53,8 +55,8 @@ def ranked(folder):
     model = load_directory(folder)
     tokens = windows(load_text("stdlib", model.tokenizer).calibration, WINDOWS, TOKENS, 0)
     params = target_params(model.params)
-    result = forward_text(params, CONFIG, jnp.asarray(tokens), keep_activations=True, logits_from=TOKENS - 1)
-    return params, prepare(CASSANDRA1, params, activation_norms(result.activations))
+    result = forward_text(params, CONFIG, jnp.asarray(tokens), keep_activations=sum_of_squares, logits_from=TOKENS - 1)
+    return params, prepare(CASSANDRA1, params, {k: jnp.sqrt(v) for k, v in result.activations.items()})
 
 
 def packed(folder, **settings):
@@ -94,15 +96,15 @@ def test_the_packed_draft_is_the_draft_of_the_knobs(folder, ranked, own_knobs):
     knobs = differing_knobs() if own_knobs else uniform_knobs(CASSANDRA1, CONFIG, weight_prune=0.3, weight_cut_bits=5.0)
     settings = {"knobs": write_result(knobs)} if own_knobs else {"weight_prune": 0.3, "weight_cut_bits": 5}
     _, path = packed(folder, **settings)
-    expected = hard_draft(params, scores, knobs).params
+    expected = hard_draft(params, scores, knobs)
     draft = jaxspec.load(path, part="draft").params
     for kind in MATRIX_KINDS:
         np.testing.assert_array_equal(
             np.asarray(draft["layers"][kind]).view(np.uint16),
-            np.asarray(jnp.asarray(expected["layers"][kind], jnp.bfloat16)).view(np.uint16),
+            expected["layers"][kind].array,
             err_msg=kind,
         )
-    np.testing.assert_array_equal(draft["embed"].astype(np.float32), params["embed"])
+    np.testing.assert_array_equal(np.asarray(draft["embed"]).view(np.uint16), params["embed"].array)
 
 
 @pytest.mark.parametrize("scheme", ["cassandra1", "cassandra1-coded"])
@@ -110,7 +112,7 @@ def test_the_file_has_as_many_bits_as_the_footprint_predicts(folder, ranked, sch
     params, scores = ranked
     knobs = differing_knobs(SCHEMES[scheme])
     summary, _ = packed(folder, knobs=write_result(knobs), scheme=scheme)
-    predicted = hard_draft(params, scores, knobs).footprint
+    predicted = hard_weights(as_computed(params), scores, knobs).footprint
     names = {place: name for name, place in matrix_names(open_network(folder)).items()}
     stored = {entry["name"]: entry for entry in summary["tensors"]}
     for layer in range(CONFIG.num_layers):

@@ -1,0 +1,71 @@
+"""What a row of the families' table says so that networks of the family run: tensors, and numbers of the computation."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["Rotary", "Running", "Setting"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """A number or name of the computation that config.json states.
+
+    Attributes:
+        key: of config.json; the family's defaults have it.
+        power: the computation's number is the key's to this power.
+    """
+
+    key: str
+    power: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Rotary:
+    """How a family rotates queries and keys.
+
+    Attributes:
+        interleaved: a plane is two neighbouring elements of a head rather than one of each half.
+        partial: the settings may say which share of each head is rotated; otherwise it is all of it, always.
+        local_theta: the key of the base in layers with a window, where they have one of their own.
+        skipped: the keys of the layers that are not rotated: a list of 0 (not rotated) and 1, layer by layer; and n, where
+            every n-th layer is not, unless the list is there.
+        longrope_spellings: names that the family's files have for "longrope", beside this one.
+    """
+
+    interleaved: bool = False
+    partial: bool = False
+    local_theta: str | None = None
+    skipped: tuple[str, str] | None = None
+    longrope_spellings: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Running:
+    """What is needed to load, run and export networks of a family, beside their sizes.
+
+    Attributes:
+        architecture: entry of `architectures` in config.json.
+        tensors: parameter -> tensor name; those with `{layer}`, the layer's number, belong to layers. Names of parameters that
+            no network of the family has are read over.
+        fused: tensor name -> parameters that it holds one below the other, in this order.
+        computation: field of `jaxspec.models.DecoderConfig` -> its value in all networks of the family, or the setting that
+            states it. Sizes, biases, norms of queries and keys, windows and rotations are read by other columns.
+        rotary: None: queries and keys are not rotated.
+        must_equal: config.json keys that select computations which the network here does not have, with the only value that
+            it does, or the setting that has it; written to every config.json.
+        ambiguous_windows: keys that cut the KV cache of transformers to a window although the family's attention knows none:
+            its cached decoding then differs from its own forward pass.
+    """
+
+    architecture: str
+    tensors: Mapping[str, str]
+    fused: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    computation: Mapping[str, Any] = dataclasses.field(
+        default_factory=lambda: {"norm_eps": Setting("rms_norm_eps"), "activation": Setting("hidden_act")}
+    )
+    rotary: Rotary | None = Rotary()
+    must_equal: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    ambiguous_windows: tuple[str, ...] = ()

@@ -1,0 +1,52 @@
+"""What the backward pass keeps of making a soft draft: a few numbers per row, never a matrix.
+
+A soft matrix, its mask and its margins take 20 bytes per weight; for a whole network that is ten times its file. Making them
+anew takes a few operations per weight, where the products that they go into take two per token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+from jaxtyping import Array, Float, Shaped
+
+__all__ = ["KEPT", "found_once", "made_in_blocks"]
+
+#: Values of a block of rows: few enough for a core's cache, many enough that a loop over blocks costs nothing.
+_BLOCK = 1 << 20
+
+Sums = TypeVar("Sums")
+
+_NAME = "found once"
+
+#: Policy for `jax.checkpoint`: keep what `found_once` marks.
+KEPT = jax.checkpoint_policies.save_only_these_names(_NAME)
+
+
+def found_once(x: Array) -> Array:
+    """The same array, kept for the backward pass: few numbers that take long to find."""
+    return checkpoint_name(x, _NAME)
+
+
+def made_in_blocks(
+    make: Callable[[Array], tuple[Array, Sums]], rows: Shaped[Array, "row column"]
+) -> tuple[Float[Array, "row column"], Sums]:
+    """A matrix from stored rows, a block of them at a time, each made again in the backward pass.
+
+    Args:
+        make: stored rows -> rows to compute with, and sums over them: a pytree.
+    Returns:
+        all rows, and the sums of all blocks.
+    """
+    count, columns = rows.shape
+    again = jax.checkpoint(make, policy=KEPT)
+    # Blocks of equal size, so that one program serves them all.
+    blocks = next(number for number in range(max(1, count * columns // _BLOCK), count + 1) if count % number == 0)
+    if blocks == 1:
+        return again(rows)
+    made, sums = jax.lax.map(again, rows.reshape(blocks, count // blocks, columns))
+    return made.reshape(count, columns), jax.tree.map(lambda parts: jnp.sum(parts, axis=0), sums)

@@ -1,0 +1,22 @@
+"""Activations of feed-forward networks, by the names of Hugging Face's config.json."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import jax
+from jaxtyping import Array
+
+__all__ = ["ACTIVATIONS", "ACTIVATION_SPELLINGS"]
+
+#: Name -> function of each element.
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "silu": jax.nn.silu,
+    "gelu": partial(jax.nn.gelu, approximate=False),
+    "gelu_pytorch_tanh": partial(jax.nn.gelu, approximate=True),
+    "relu": jax.nn.relu,
+}
+
+#: Other names of the same functions.
+ACTIVATION_SPELLINGS = {"swish": "silu", "gelu_new": "gelu_pytorch_tanh"}

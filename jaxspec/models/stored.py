@@ -1,0 +1,113 @@
+"""Parameters in 16 bits inside programs that compute in 32: widened where they are used, a layer or a piece at a time.
+
+XLA on CPUs has no arithmetic in bfloat16. Where a loop reads a stack of bfloat16 layers, it widens the whole stack before the
+loop: 53 GB for a network of 8 billion parameters. Of patterns, integers, it cannot know that they are wanted wide.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jaxtyping import Array, Float, Int
+
+from jaxspec.formats.patterns import format_of, from_bits, to_bits
+from jaxspec.models.dots import dot_rows
+
+__all__ = ["Stored", "as_computed", "as_stored", "dot_stored"]
+
+#: Elements of a 16-bit matrix that are widened at once: 64 MB in float32.
+_PIECE = 1 << 24
+
+
+#: Parameters up to which a network is widened once and for all, which costs 4 bytes each and saves widening them in every step.
+_SMALL = 1 << 26
+
+
+@struct.dataclass
+class Stored:
+    """An array as loops over layers shall read it: patterns of 16-bit floating point, anything else as it is."""
+
+    array: Array
+    dtype: Any = struct.field(pytree_node=False)
+
+    @classmethod
+    def of(cls, array: Array | Stored) -> Stored:
+        """Of an array of any type."""
+        if isinstance(array, Stored):
+            return array
+        return cls(_patterns(array) if array.dtype in (jnp.bfloat16, jnp.float16) else array, array.dtype)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the array."""
+        return self.array.shape
+
+    def take(self, index: Int[Array, "*b"]) -> Stored:
+        """Some entries of the first axis."""
+        return Stored(self.array[index], self.dtype)
+
+    def values(self) -> Array:
+        """The array itself."""
+        return self.array if self.array.dtype == self.dtype else from_bits(self.array, format_of(self.dtype))
+
+
+def _patterns(array: Array) -> Array:
+    """Of 16-bit values; the very memory of an array on a CPU, where a whole network must not be copied."""
+    if isinstance(array, jax.core.Tracer) or any(device.platform != "cpu" for device in array.devices()):
+        return to_bits(array)
+    return jax.device_put(np.asarray(array).view(np.uint16), may_alias=True)
+
+
+def as_stored(params: Any) -> Any:
+    """Parameters with `Stored` in the place of matrices and stacks; single vectors stay arrays."""
+    return jax.tree.map(lambda leaf: Stored.of(leaf) if len(leaf.shape) > 1 else leaf, params, is_leaf=_is_stored)
+
+
+def as_computed(params: Any) -> Any:
+    """Parameters to decode with: float32 values of a small network, those of a large one as they are stored."""
+    if sum(leaf.size for leaf in jax.tree.leaves(params)) > _SMALL:
+        return params
+    return _widened(params)
+
+
+@jax.jit
+def _widened(params: Any) -> Any:
+    return jax.tree.map(lambda leaf: Stored.of(leaf).values().astype(jnp.float32), params, is_leaf=_is_stored)
+
+
+def _is_stored(node: Any) -> bool:
+    return isinstance(node, Stored)
+
+
+def dot_stored(
+    x: Float[Array, "*b column"], w: Float[Array, "row column"] | Stored, dot_dtype: Any = None
+) -> Float[Array, "*b row"]:
+    """`dot_rows` of a matrix of another type than `x`, which never exists whole in that type.
+
+    A large matrix is widened piece by piece, in the backward pass too; no gradient reaches it then.
+    """
+    rows, columns = w.shape
+    size = max(1, _PIECE // columns)
+    pieces = rows // size
+    stored = Stored.of(w)
+    if stored.dtype == x.dtype or pieces < 2 or not x.size:
+        return dot_rows(x, stored.values().astype(x.dtype), dot_dtype)
+
+    @jax.checkpoint
+    def one(first: Array) -> Array:
+        piece = jax.lax.dynamic_slice_in_dim(jax.lax.stop_gradient(stored.array), first, size)
+        return dot_rows(flat, Stored(piece, stored.dtype).values().astype(x.dtype), dot_dtype)
+
+    flat = x.reshape(math.prod(x.shape[:-1]), columns)
+    # The last piece begins where a whole one ends the matrix; what it has in common with the one before is computed twice.
+    first = jnp.minimum(jnp.arange(pieces + (rows % size > 0)) * size, rows - size)
+    found = jax.lax.map(one, first)  # "piece flat row"
+    whole = found[:pieces].transpose(1, 0, 2).reshape(len(flat), pieces * size)
+    rest = found[-1, :, size - (rows - pieces * size) :] if rows % size else found[-1, :, :0]
+    return jnp.concatenate([whole, rest], axis=-1).reshape(*x.shape[:-1], rows)

@@ -1,0 +1,84 @@
+"""How a draft's next tokens agree with the target's, from the hidden states of both.
+
+Logits of a vocabulary of 150,000 tokens take a hundred times the memory of the hidden states that they follow from, so both are
+made for some tokens at a time, and again in the backward pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from jaxspec.speculate.sampling import Decoding, token_distribution
+
+__all__ = ["Agreement", "agreement"]
+
+#: Logits that exist at once, of draft and target each.
+_LOGITS = 1 << 24
+
+
+class Agreement(NamedTuple):
+    """Target p and draft q at each place.
+
+    Attributes:
+        accepted: min(1, q/p) at the text's own next token.
+        overlap: the sum of min(p, q).
+        kl: KL(p || q) at temperature 1, nats.
+        cross_entropy: of the draft on the text's next token at temperature 1, nats.
+    """
+
+    accepted: Float[Array, "*b"]
+    overlap: Float[Array, "*b"]
+    kl: Float[Array, "*b"]
+    cross_entropy: Float[Array, "*b"]
+
+
+def agreement(
+    target: Float[Array, "*b hidden"],
+    draft: Float[Array, "*b hidden"],
+    next_token: Int[Array, "*b"],
+    logits_of: tuple[Callable[[Array], Array], Callable[[Array], Array]],
+    *,
+    vocab_size: int,
+    decoding: Decoding,
+) -> Agreement:
+    """Of every place.
+
+    Args:
+        logits_of: "... hidden" -> "... vocab", of target and draft.
+        decoding: how tokens are chosen; see `token_distribution`.
+    """
+    places, size = next_token.size, max(1, _LOGITS // vocab_size)
+
+    def of_some(target: Array, draft: Array, next_token: Array) -> Agreement:
+        return _of_logits(logits_of[0](target), logits_of[1](draft), next_token, decoding)
+
+    if places <= size:
+        return of_some(target, draft, next_token)
+    pieces = -(-places // size)
+    # What fills the last piece is thrown away.
+    pad = lambda x: jnp.pad(x, [(0, pieces * size - places)] + [(0, 0)] * (x.ndim - 1))
+    in_pieces = lambda x, *rest: pad(x.reshape(places, *rest)).reshape(pieces, size, *rest)
+    width = target.shape[-1]
+    inputs = in_pieces(target, width), in_pieces(draft, width), in_pieces(next_token)
+    found = jax.lax.map(jax.checkpoint(lambda piece: of_some(*piece)), inputs)
+    return jax.tree.map(lambda x: x.reshape(-1)[:places].reshape(next_token.shape), found)
+
+
+def _of_logits(
+    target: Float[Array, "*b vocab"], draft: Float[Array, "*b vocab"], next_token: Int[Array, "*b"], decoding: Decoding
+) -> Agreement:
+    at_next = lambda x: jnp.take_along_axis(x, next_token[..., None], axis=-1)[..., 0]
+    p, q = token_distribution(target, decoding), token_distribution(draft, decoding)
+    log_p, log_q = jax.nn.log_softmax(target), jax.nn.log_softmax(draft)
+    p_next, q_next = at_next(p), at_next(q)
+    return Agreement(
+        accepted=jnp.where(p_next > 0, jnp.minimum(q_next / jnp.where(p_next > 0, p_next, 1.0), 1.0), 0.0),
+        overlap=jnp.sum(jnp.minimum(p, q), axis=-1),
+        kl=jnp.sum(jnp.exp(log_p) * (log_p - log_q), axis=-1),
+        cross_entropy=-at_next(log_q),
+    )

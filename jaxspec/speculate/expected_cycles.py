@@ -1,0 +1,61 @@
+"""Cycles that decoding a known text takes in expectation: the renewal of cycles along it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxspec.checks import check_count
+
+__all__ = ["CycleStatistics", "expected_cycles"]
+
+
+class CycleStatistics(NamedTuple):
+    """Expected cycles and accepted tokens of decoding a known text with drafts of a fixed length.
+
+    Attributes:
+        cycles: expected cycles given that decoding puts out this text; over texts drawn from the target their mean is the
+            expected number of cycles.
+        survival: per text, sum over its cycles of P(tokens 1..d accepted); divided by `cycles` it is a mean.
+    """
+
+    cycles: Float[Array, " batch"]
+    survival: Float[Array, "batch depth"]
+
+
+def expected_cycles(survival: Float[Array, "batch start depth"], draft_length: int, num_tokens: int) -> CycleStatistics:
+    """Renewal of cycles along a text: where cycles start decides which roots count, and how often.
+
+    A cycle that starts at position t and accepts n tokens makes the next start at t + n + 1. Cycles start after refused
+    tokens, so roots are not spread evenly over the text: the plain mean over positions would be biased.
+
+    Args:
+        survival: from `all_starts`, whose first start is the prompt's last token.
+        draft_length: static, 1 to the depth of `survival`.
+        num_tokens: static; decoding ends with the cycle that reaches this many tokens.
+    Raises:
+        ValueError: fewer starts than tokens, or a number out of its range.
+    """
+    check_count("num_tokens", num_tokens)
+    check_count("draft_length", draft_length, most=survival.shape[-1])
+    if survival.shape[1] < num_tokens:
+        raise ValueError(f"{survival.shape[1]} starts cannot tell about {num_tokens} tokens; measure a longer text")
+    depth = survival[..., :draft_length]
+    ends = jnp.concatenate([jnp.ones_like(depth[..., :1]), depth, jnp.zeros_like(depth[..., :1])], axis=-1)
+    exactly = ends[..., :-1] - ends[..., 1:]  # P(n accepted), n = 0..draft_length
+
+    def advance(visits, t):
+        visit = jnp.where(t < num_tokens, visits[:, 0], 0.0)
+        spread = visit[:, None] * jax.lax.dynamic_index_in_dim(exactly, t, axis=1, keepdims=False)
+        shifted = jnp.concatenate([visits[:, 1:], jnp.zeros_like(visits[:, :1])], axis=1)
+        return shifted + spread, visit
+
+    batch = survival.shape[0]
+    first = jnp.zeros((batch, draft_length + 1), survival.dtype).at[:, 0].set(1.0)
+    _, visits = jax.lax.scan(advance, first, jnp.arange(num_tokens))
+    visits = visits.T  # "batch start"
+    used = depth[:, : visits.shape[1]]
+    return CycleStatistics(cycles=jnp.sum(visits, axis=1), survival=jnp.einsum("bs,bsd->bd", visits, used))

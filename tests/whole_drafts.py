@@ -1,0 +1,60 @@
+"""Drafts of a whole network at once, as `draft_view` makes them matrix by matrix: for networks that are small enough."""
+
+from typing import NamedTuple
+
+import jax
+
+from hwmodels import Footprint
+from jaxspec.compress.footprint import measured_footprint
+from jaxspec.compress.kv import as_cache
+from jaxspec.compress.weights import knobs_of_matrix
+from jaxspec.models.config import MATRIX_KINDS
+from jaxspec.models.decoder import Params
+from jaxspec.models.kv_cache import KVCache
+
+
+class WholeDraft(NamedTuple):
+    params: Params
+    footprint: Footprint
+
+
+class WholeCache(NamedTuple):
+    cache: KVCache
+    footprint: Footprint
+
+
+def _weights(params, prepared, knobs, make):
+    made = {
+        kind: jax.vmap(make)(params["layers"][kind], prepared[kind], knobs_of_matrix(knobs.values, knobs.scheme, place))
+        for place, kind in enumerate(MATRIX_KINDS)
+    }
+    matrices = {kind: matrix.values for kind, matrix in made.items()}
+    # Bits of a cache are not told here.
+    footprint = measured_footprint({kind: matrix.bits for kind, matrix in made.items()}, made["q"].bits)
+    return WholeDraft(params | {"layers": params["layers"] | matrices}, footprint)
+
+
+def hard_weights(params, prepared, knobs):
+    """Values and footprint of the hard draft."""
+    return _weights(params, prepared, knobs, knobs.scheme.hard)
+
+
+def soft_weights(params, prepared, knobs, temperature):
+    """Values and footprint of the soft draft."""
+    return _weights(params, prepared, knobs, lambda *of: knobs.scheme.soft(*of, temperature))
+
+
+def _kv(kv, knobs, make):
+    made = jax.vmap(make)(kv.rows, knobs.values)
+    cache = jax.vmap(lambda rows: as_cache(rows, kv.num_kv_heads))(made.rows)
+    return WholeCache(cache, measured_footprint({}, made.bits))
+
+
+def hard_kv(kv, knobs):
+    """The cache as the hard draft reads it."""
+    return _kv(kv, knobs, knobs.scheme.hard_kv)
+
+
+def soft_kv(kv, knobs, temperature):
+    """The cache as the soft draft reads it."""
+    return _kv(kv, knobs, lambda *of: knobs.scheme.soft_kv(*of, temperature))

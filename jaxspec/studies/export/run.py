@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from jaxspec.compress.knobs import Knobs
@@ -36,9 +35,6 @@ from jaxspec.studies.measured.head import versions
 from jaxspec.trees.text_ratios import ratio_of_totals
 
 __all__ = ["export_draft"]
-
-#: Number format of a draft's weights.
-_DTYPE = np.dtype(jnp.bfloat16)
 
 
 def export_draft(
@@ -114,7 +110,6 @@ def _about(run: FinishedRun, files: TargetFiles, knobs: Knobs, place: Path) -> E
         target=_target(files),
         container=str(files.path) if files.packed else None,
         directory=str(place),
-        dtype=str(_DTYPE),
         scheme=result.scheme,
         draft_length=found.draft_length,
         bits_per_weight=found.bits_per_weight,
@@ -142,19 +137,20 @@ def _write(
     setup = drafts.work.setup
     layers = DraftLayers(drafts, knobs)
     row = running(family_of(files.config))
-    tensors = LayeredTensors(setup.config, row, outside=layers.outside, layer=layers, dtype=_DTYPE)
+    tensors = LayeredTensors(setup.config, row, outside=layers.outside, layer=layers, dtype=layers.dtype)
     engines = engines_for(_target(files), str(place.absolute()), knobs.draft_length, tokenizer=files.has_tokenizer)
     made: list[ExportResult] = []
 
     def finish(weights: dict[str, int]) -> dict[str, bytes]:
         complete = dataclasses.replace(
             result,
+            dtype=str(layers.dtype),
             zero_share=measured(layers.zeros / layers.weights),
             engines={engine.title: engine.content for engine in engines},
         )
         others = files.copied | {f"engines/{engine.file}": engine.content.encode() for engine in engines}
         others["README.md"] = readme(complete, engines).encode()
-        others["config.json"] = to_json(_config(files)).encode()
+        others["config.json"] = to_json(_config(files, str(layers.dtype))).encode()
         complete = dataclasses.replace(complete, files=weights | {name: len(text) for name, text in others.items()})
         made.append(complete)
         return others | {MANIFEST: to_json(complete.plain()).encode()}
@@ -165,7 +161,7 @@ def _write(
     return made[0]
 
 
-def _config(files: TargetFiles) -> dict[str, Any]:
+def _config(files: TargetFiles, dtype: str) -> dict[str, Any]:
     """The target's config.json with the number format that is written."""
     key = "dtype" if "dtype" in files.config else "torch_dtype"
-    return files.config | {key: str(_DTYPE)}
+    return files.config | {key: dtype}

@@ -22,6 +22,7 @@ class DraftLayers:
 
     Attributes:
         outside: parameters outside the layers, the target's.
+        dtype: of the draft's matrices, as the target stores them.
         weights, zeros: of the matrices that the scheme decides, of all layers made so far.
     """
 
@@ -31,6 +32,7 @@ class DraftLayers:
         self._prepared, self._knobs = drafts.calibration.prepared, knobs
         self._hard = jax.jit(lambda matrix, found, own: knobs.scheme.hard(matrix.values(), found, own).values)
         self.outside = {name: Stored.of(leaf).values() for name, leaf in setup.stored.items() if name != "layers"}
+        self.dtype = np.dtype(Stored.of(self._stored[next(iter(self._prepared))]).dtype)
         self.weights = self.zeros = 0
 
     def __call__(self, number: int) -> dict[str, Any]:

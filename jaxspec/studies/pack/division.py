@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 import jax
@@ -70,27 +71,36 @@ def _keep(values: jax.Array, norms: jax.Array, kept_per_row: jax.Array) -> jax.A
     return keep_best(wanda_score(values, norms), kept_per_row)
 
 
-def matrix_names(model: StoredNetwork) -> dict[str, tuple[int, str]]:
-    """Tensor name -> layer and kind, of every matrix of a network."""
+def _matrices(model: StoredNetwork) -> Iterator[tuple[str, int, str]]:
+    """Tensor name, layer and kind of every matrix of a network; several of one layer may stand in one tensor."""
     stored = layer_parameters(model.config, running(model.family))
-    return {
-        stored["layers", kind].tensor.format(layer=layer): (layer, kind)
-        for kind in model.config.matrix_kinds
-        for layer in range(model.config.num_layers)
-    }
+    for kind in model.config.matrix_kinds:
+        for layer in range(model.config.num_layers):
+            yield stored["layers", kind].tensor.format(layer=layer), layer, kind
+
+
+def matrix_names(model: StoredNetwork) -> dict[str, tuple[int, str]]:
+    """Tensor name -> layer and kind of a matrix that it holds, of all tensors with matrices; matrices in one read one input."""
+    return {name: (layer, kind) for name, layer, kind in _matrices(model)}
 
 
 def named_knobs(model: StoredNetwork, knobs: Knobs) -> dict[str, tuple[float, int]]:
-    """Pruning ratio and whole cut bits of each matrix by its tensor's name."""
-    prune, cut = (
-        np.asarray(knobs.values["weight_prune"]),
-        np.round(np.asarray(knobs.values["weight_cut_bits"])).astype(int),
-    )
+    """Pruning ratio and whole cut bits of each matrix by its tensor's name.
+
+    Raises:
+        InputError: a tensor holds several matrices whose knobs differ.
+    """
+    prune, cut = (np.asarray(knobs.values[name]) for name in ("weight_prune", "weight_cut_bits"))
     place = {kind: index for index, kind in enumerate(MATRIX_KINDS)}
-    return {
-        name: (float(prune[layer, place[kind]]), int(cut[layer, place[kind]]))
-        for name, (layer, kind) in matrix_names(model).items()
-    }
+    found: dict[str, tuple[float, int]] = {}
+    for name, layer, kind in _matrices(model):
+        own = float(prune[layer, place[kind]]), int(np.round(cut[layer, place[kind]]))
+        if found.setdefault(name, own) != own:
+            raise InputError(
+                f"tensor {name!r} holds several matrices, whose knobs differ; a container divides a tensor by one pair of "
+                "knobs: pack without --knobs, or export the draft with jaxspec export"
+            )
+    return found
 
 
 def measured_norms(

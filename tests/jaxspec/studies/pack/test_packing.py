@@ -11,6 +11,7 @@ from safetensors.numpy import load_file, save_file
 from whole_drafts import hard_weights
 
 import jaxspec
+from hwmodels.catalog.huggingface import FAMILIES
 from jaxspec.compress.knob_files import knobs_to_json
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes import SCHEMES
@@ -25,7 +26,7 @@ from jaxspec.models.hf_load import load_directory
 from jaxspec.models.layerwise import open_network
 from jaxspec.models.stored import as_computed
 from jaxspec.studies.pack import division as division_module
-from jaxspec.studies.pack.division import matrix_names, measured_norms
+from jaxspec.studies.pack.division import matrix_names, measured_norms, named_knobs
 from jaxspec.studies.pack.inspection import inspect_file
 from jaxspec.studies.pack.run import PackConfig, pack_checkpoint, unpack_container
 from jaxspec.text import load_text, windows
@@ -137,6 +138,23 @@ def test_norms_do_not_depend_on_how_many_windows_go_at_once(folder, monkeypatch)
         found.append(measured_norms(model, "stdlib", num_windows=WINDOWS, window_tokens=TOKENS, seed=0))
     for name, norms in found[0].items():
         np.testing.assert_allclose(norms, found[1][name], rtol=1e-5)
+
+
+def test_matrices_that_share_a_tensor_share_their_knobs(random_network, tmp_path):
+    save_directory(random_network(CONFIG, 3), CONFIG, tmp_path / "phi3", max_positions=64, family=FAMILIES["phi3"])
+    fused = open_network(tmp_path / "phi3")
+    names = set(matrix_names(fused))
+    assert "model.layers.0.self_attn.qkv_proj.weight" in names
+    assert len(names) == 4
+    assert set(named_knobs(fused, uniform_knobs(CASSANDRA1, CONFIG)).values()) == {(np.float32(0.4), 4)}
+    with pytest.raises(InputError, match=r"qkv_proj.*whose knobs differ"):
+        named_knobs(fused, differing_knobs())
+    # The same network, stored one tensor per matrix, has the same inputs.
+    save_directory(random_network(CONFIG, 3), CONFIG, tmp_path / "llama", max_positions=64)
+    options = {"num_windows": 3, "window_tokens": TOKENS, "seed": 0}
+    whole = measured_norms(open_network(tmp_path / "llama"), "stdlib", **options)
+    found = measured_norms(fused, "stdlib", **options)["model.layers.0.self_attn.qkv_proj.weight"]
+    np.testing.assert_allclose(found, whole["model.layers.0.self_attn.k_proj.weight"], rtol=1e-6)
 
 
 def test_wanda_and_magnitude_keep_different_values(folder, default):

@@ -90,7 +90,7 @@ def _claim(_: object, command: str, config: object, **__: object) -> None:
     from jaxspec.settings import CommonConfig
     from jaxspec.speculate.drafts import make_draft
     from jaxspec.studies import TreeConfig
-    from jaxspec.studies.measured.setup import resolve_pricing
+    from jaxspec.studies.measured.pricing import resolve_pricing
     from jaxspec.text import load_text
 
     if isinstance(config, CommonConfig):

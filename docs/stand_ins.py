@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,11 +43,20 @@ def _device(path: Path) -> None:
     path.write_bytes((ROOT / "hwmodels" / "catalog" / "devices" / "rtx-4090.toml").read_bytes())
 
 
+def _tuned(path: Path) -> None:
+    knobs = {"weight_prune": 0.4, "weight_cut_bits": 4, "kv_prune": 0.0, "kv_cut_bits": 4, "draft_length": 5}
+    path.write_text(json.dumps([{"configurations": {"tuned": {"knobs": knobs}}}]), encoding="utf-8")
+
+
 def stand_ins() -> dict[str, Callable[[Path], object]]:
     """How each file that a documented command names is made."""
     return {
         "DIR": _small_network,
         "FILE": _written("A text of some length, again and again.\n" * 500),
+        "docs.jsonl": _written(
+            '{"text": "A document of some length, again and again, and so on and so forth."}\n' * 500
+        ),
+        "prompts.txt": _written("One prompt.\nAnother, which is longer.\n"),
         "config.json": _copied("config.json"),
         "path/to/config.json": _copied("config.json"),
         "model.jspk": _container,
@@ -55,6 +65,6 @@ def stand_ins() -> dict[str, Callable[[Path], object]]:
         "my.toml": _device,
         "my-chip.toml": _device,
         "run.toml": _written("batch = 2\n"),
-        "runs/tune-0123456789ab/result.json": _written("[]"),
-        "runs/tune-.../result.json": _written("[]"),
+        "runs/tune-0123456789ab/result.json": _tuned,
+        "runs/tune-.../result.json": _tuned,
     }

@@ -77,7 +77,7 @@ def write_checkpoint(raw: dict[str, Any], out: Path, *, seed: int = 0, dtype: st
         dtype: bfloat16 or float16.
     """
     config, row = decoder_config(raw), running(family_of(raw))
-    forms = LayeredTensors(config, row, outside={}, layer=lambda number: {}, dtype=_DTYPES[dtype]).forms
+    forms = LayeredTensors(config, row, outside={}, layer=lambda number: {}, dtype=lambda name: _DTYPES[dtype]).forms
     shards, values = plan_shards(forms), (_draw(form, seed, place) for place, form in enumerate(forms))
     out.mkdir(parents=True, exist_ok=True)
     for shard in shards:

@@ -24,11 +24,8 @@ from hwmodels.network.operators import (
     OperatorWork,
     StoredBytes,
     decode_operators,
-    draft_operators,
-    prefill_operators,
     step_operators,
     touched_experts,
-    verify_operators,
 )
 from hwmodels.network.workload import Workload
 from hwmodels.numerics.smoothing import smooth_maximum
@@ -42,7 +39,7 @@ from hwmodels.speculation.chains import (
     speculation_speedup,
     tokens_per_cycle,
 )
-from hwmodels.speculation.cycle import Baselines, CycleCost, PricedDecoding, baselines, price_cycle, price_decoding
+from hwmodels.speculation.cycle import Baselines, CycleCost, baselines, price_cycle
 from hwmodels.speculation.draft_cost import DraftCost
 from hwmodels.speculation.plan import Acceptance, Plan, chain_plan, plan_family, tree_plan
 from hwmodels.step.priced_steps import PricedStep, price_steps
@@ -71,7 +68,6 @@ __all__ = [
     "MemoryTier",
     "OperatorWork",
     "Plan",
-    "PricedDecoding",
     "PricedStep",
     "SpeculationResult",
     "StepCost",
@@ -84,15 +80,12 @@ __all__ = [
     "catalog",
     "chain_plan",
     "decode_operators",
-    "draft_operators",
     "expected_log_speedup",
     "expected_tokens_iid",
     "kv_elements_per_token",
     "parameters",
     "plan_family",
-    "prefill_operators",
     "price_cycle",
-    "price_decoding",
     "price_steps",
     "smooth_best",
     "smooth_maximum",
@@ -104,5 +97,4 @@ __all__ = [
     "tree_plan",
     "uniform_footprint",
     "uniform_weight_bits",
-    "verify_operators",
 ]

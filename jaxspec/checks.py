@@ -25,10 +25,12 @@ __all__ = [
     "check_count",
     "check_draft_vocabulary",
     "check_key",
+    "check_lengths",
     "check_network",
     "check_prompt_ids",
     "check_sampling",
     "check_sizes",
+    "check_stop",
     "check_temperature",
     "check_tokens",
     "check_traced_count",
@@ -138,6 +140,39 @@ def check_prompt_ids(prompt_ids: Any, batch: int) -> None:
         raise ValueError(
             f"prompt_ids reach from {known.min()} to {known.max()}; they must fit in 32 bits: renumber them"
         )
+
+
+def check_lengths(lengths: Any, batch: int, places: int) -> None:
+    """Lengths of texts that begin at place 0; None: all have as many tokens as there are places.
+
+    Raises:
+        ValueError: another number of them, something else than whole numbers, or one that is not 1 to `places`.
+    """
+    if lengths is None:
+        return
+    shape, dtype = _form("lengths", lengths)
+    if shape != (batch,) or not _whole(dtype):
+        raise ValueError(
+            f"lengths have shape {shape} and type {dtype}; {batch} prompts need as many whole numbers, ({batch},)"
+        )
+    known = known_value(lengths)
+    if known is not None and np.any((known < 1) | (known > places)):
+        raise ValueError(
+            f"lengths reach from {known.min()} to {known.max()}; prompts of {places} places allow 1 to {places}"
+        )
+
+
+def check_stop(stop: Any) -> None:
+    """Tokens that end a text; ids beyond the vocabulary never come. None: there are none.
+
+    Raises:
+        ValueError: no array of whole numbers with one axis.
+    """
+    if stop is None:
+        return
+    shape, dtype = _form("stop", stop)
+    if len(shape) != 1 or not _whole(dtype):
+        raise ValueError(f"stop has shape {shape} and type {dtype}; give an array of token ids with one axis")
 
 
 def check_temperature(temperature: Any, greedy: Any) -> None:

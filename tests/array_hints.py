@@ -16,6 +16,24 @@ from beartype import BeartypeConf, beartype
 
 ARRAYS = jax.Array | np.ndarray | np.generic
 _check = beartype(conf=BeartypeConf(is_pep484_tower=True))
+_jaxtyped = jaxtyping.jaxtyped
+
+
+def jaxtyped(*, typechecker):
+    """What the import hook decorates with, in place of jaxtyping's own: of ten functions nine have no arrays to check.
+
+    Those are left as they are, and are neither made nor called through a wrapper.
+    """
+    check = _jaxtyped(typechecker=typechecker)
+    return lambda target: check(target) if isinstance(target, type) or _has_arrays(target) else target
+
+
+def _has_arrays(function) -> bool:
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+    except Exception:  # an annotation for readers, or one whose names come later: jaxtyping knows more
+        return True
+    return any(arrays_only(hint) is not Any for hint in hints.values())
 
 
 def check_arrays(function):

@@ -4,18 +4,24 @@ import os
 from importlib.metadata import version
 
 # Compiling is what the tests spend their time on, and what they run is small: compile fast, also in the processes that
-# tests start. Read when the first program is compiled. XLA ends the process at a flag that it does not know, so the one that
-# may go with a new version, and halves the time, is given to the version that is known to have it.
+# tests start. Read when the first program is compiled. XLA ends the process at a flag that it does not know, so those that
+# may go with a new version, of which each nearly halves the time, are given to the version that is known to have them: the
+# old emitters, and one LLVM module for each program, not one for each of its kernels.
 os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true" + (
-    " --xla_cpu_use_fusion_emitters=false" if version("jaxlib").startswith("0.10.") else ""
+    " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+    if version("jaxlib").startswith("0.10.")
+    else ""
 )
 
+import array_hints
 import jax
 import jaxtyping
 import pytest
 from hypothesis import settings
+from longest_units import LONGEST_S
 
 # Shapes and types of arrays are checked against the annotations, in tests only.
+jaxtyping.jaxtyped = array_hints.jaxtyped
 jaxtyping.install_import_hook(["jaxspec", "hwmodels"], "array_hints.check_arrays")
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
@@ -34,3 +40,8 @@ def _wrong_arrays(request):
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+def pytest_collection_modifyitems(items):
+    """The longest units first, so that none of them is left to one of the workers at the end."""
+    items.sort(key=lambda item: -LONGEST_S.get(item.nodeid.rpartition("::")[0], 0))

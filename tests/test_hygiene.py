@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from longest_units import LONGEST_S
 
 TESTS = Path(__file__).parent
 
@@ -86,6 +87,10 @@ def test_every_test_asserts_something(sources):
 
 def test_no_test_is_skipped_by_what_it_tests(sources):
     assert skips_on_errors(sources) == []
+
+
+def test_the_longest_units_are_there():
+    assert [unit for unit in LONGEST_S if not (TESTS.parent / unit.partition("::")[0]).is_file()] == []
 
 
 GOOD = """

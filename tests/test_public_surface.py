@@ -99,7 +99,8 @@ def forbidden_imports(root: Path) -> list[str]:
 
 def long_modules(root: Path) -> list[str]:
     lengths = {
-        path: len(path.read_text(encoding="utf-8").splitlines()) for path in sources(root, *LIBRARIES, "experiments")
+        path: len(path.read_text(encoding="utf-8").splitlines())
+        for path in sources(root, *LIBRARIES, "experiments", "tests")
     }
     return [f"{path.relative_to(root)}: {n} lines" for path, n in lengths.items() if n > LONGEST_MODULE]
 

@@ -16,7 +16,8 @@ from jaxspec.models.stored import as_computed
 from jaxspec.runs.progress import Reporter
 from jaxspec.speculate.chunks import CHUNK
 from jaxspec.speculate.drafts import ReadyDraft, self_draft
-from jaxspec.speculate.proof import decode_chains, record_ranks
+from jaxspec.speculate.measured_ranks import record_ranks
+from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.text import load_text, windows
 from jaxspec.trees.rank_traces import RankTraces

@@ -15,7 +15,7 @@ from hwmodels.network.operators import prefill_step
 from hwmodels.network.workload import Workload
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.speculation.chains import SpeculationResult, best, speculation_speedup
-from hwmodels.speculation.cycle import baseline_steps, plan_steps, price_decoding
+from hwmodels.speculation.cycle import baseline_steps, plan_steps, price_cycle
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost
 from hwmodels.speculation.plan import Acceptance, chain_plan
 from hwmodels.step.capacity import held_bytes, longest_context
@@ -118,7 +118,7 @@ def design_point(
     energy = ar_energy = None
     if device.chip is not None:
         # Of the chosen length alone: energies of all lengths would cost more than the steps of this one again.
-        priced = price_decoding(
+        priced = price_cycle(
             device,
             architecture,
             footprint=footprint,
@@ -127,7 +127,7 @@ def design_point(
             plan=chain_plan(chosen.draft_length),
             temperature=temperature,
         )
-        cycle_j, ar = priced.cycle.energy_j, priced.baselines.bf16.cost.energy
+        cycle_j, ar = priced.energy_j, priced.baselines.bf16.cost.energy
         energy = None if cycle_j is None else cycle_j / chosen.tokens_per_cycle / batch
         ar_energy = None if ar is None else ar.total_j / batch
     return DesignPoint(

@@ -13,7 +13,7 @@ from hwmodels.network.footprint import Footprint
 from hwmodels.network.workload import Workload
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.numerics.smoothing import smooth_maximum
-from hwmodels.speculation.cycle import price_decoding
+from hwmodels.speculation.cycle import price_cycle
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost
 from hwmodels.speculation.plan import Acceptance, chain_plan
 
@@ -98,7 +98,7 @@ def speculation_speedup(
     tokens = tokens_per_cycle(conditional)
     tokens = jnp.concatenate([jnp.ones_like(tokens[..., :1]), tokens], axis=-1)
     draft_lengths = jnp.arange(tokens.shape[-1], dtype=tokens.dtype)
-    priced = price_decoding(
+    cycle = price_cycle(
         device,
         architecture,
         footprint=footprint,
@@ -107,7 +107,7 @@ def speculation_speedup(
         plan=chain_plan(draft_lengths[1:]),
         temperature=temperature,
     )
-    cycle, bf16, stored = priced.cycle, priced.baselines.bf16.cost, priced.baselines.stored.cost
+    bf16, stored = cycle.baselines.bf16.cost, cycle.baselines.stored.cost
     # A cycle without a draft is a step of what is stored.
     cycle_s = jnp.broadcast_to(jnp.concatenate([stored.total_s[None], cycle.total_s]), tokens.shape)
     return SpeculationResult(

@@ -8,8 +8,6 @@ Departs: each draft step sees the same context; keys and values of uncommitted t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -27,29 +25,11 @@ from hwmodels.step.priced_steps import PricedStep, price_steps
 __all__ = [
     "Baselines",
     "CycleCost",
-    "PricedDecoding",
     "baseline_steps",
     "baselines",
     "plan_steps",
     "price_cycle",
-    "price_decoding",
 ]
-
-
-@flax.struct.dataclass
-class CycleCost:
-    """Cost of one draft-verify cycle, or of a family of them, "*b"."""
-
-    draft: PricedStep  # one draft step of each kind, leaves "step ..."
-    verify: PricedStep  # the verification, leaves "*b ..."
-    draft_s: Float[Array, "*b"]  # all draft steps of the cycle
-    verify_s: Float[Array, "*b"]
-    energy_j: Float[Array, "*b"] | None  # of all steps; None where the device's energy is not known
-
-    @property
-    def total_s(self) -> Float[Array, "*b"]:
-        """Time of the cycle: its draft steps, then the verification."""
-        return self.draft_s + self.verify_s
 
 
 @flax.struct.dataclass
@@ -61,11 +41,20 @@ class Baselines:
 
 
 @flax.struct.dataclass
-class PricedDecoding:
-    """A cycle and what it is compared with."""
+class CycleCost:
+    """Cost of one draft-verify cycle, or of a family of them, "*b"."""
 
-    cycle: CycleCost
-    baselines: Baselines
+    draft: PricedStep  # one draft step of each kind, leaves "step ..."
+    verify: PricedStep  # the verification, leaves "*b ..."
+    draft_s: Float[Array, "*b"]  # all draft steps of the cycle
+    verify_s: Float[Array, "*b"]
+    energy_j: Float[Array, "*b"] | None  # of all steps; None where the device's energy is not known
+    baselines: Baselines  # what the cycle is compared with
+
+    @property
+    def total_s(self) -> Float[Array, "*b"]:
+        """Time of the cycle: its draft steps, then the verification."""
+        return self.draft_s + self.verify_s
 
 
 def price_cycle(
@@ -78,7 +67,7 @@ def price_cycle(
     plan: Plan,
     temperature: Number = 0.0,
 ) -> CycleCost:
-    """Price the cycles of a plan.
+    """Price the cycles of a plan, and its baselines in the same map, which compiles once and runs together.
 
     Args:
         device, architecture, footprint, draft_cost, workload: leaves are single numbers; `vmap` for more.
@@ -89,7 +78,27 @@ def price_cycle(
         ValueError: the footprint lacks a kind or names one that does not exist.
     Gradient: right for every input, with the kinks of the roofline at temperature 0.
     """
-    return _priced(device, architecture, (), footprint, draft_cost, workload, plan, temperature)[0]
+    target_steps = baseline_steps(workload, footprint)
+    draft_steps, verify_steps = plan_steps(workload, footprint, plan)
+    if draft_cost.architecture is None:
+        steps = [*target_steps, draft_steps, verify_steps]
+        bf16, stored, draft, verify = price_steps(device, architecture, steps, temperature=temperature)
+    else:
+        steps = [*target_steps, verify_steps]
+        bf16, stored, verify = price_steps(device, architecture, steps, temperature=temperature)
+        (draft,) = price_steps(device, draft_cost.architecture, [draft_steps], temperature=temperature)
+    runs = jnp.asarray(as_float(plan.draft_repeats)) * jnp.asarray(as_float(draft_cost.passes))[..., None]
+    energy_j = None
+    if draft.cost.energy is not None and verify.cost.energy is not None:
+        energy_j = jnp.sum(runs * draft.cost.energy.total_j, axis=-1) + verify.cost.energy.total_j
+    return CycleCost(
+        draft=draft,
+        verify=verify,
+        draft_s=jnp.sum(runs * draft.cost.total_s, axis=-1),
+        verify_s=verify.cost.total_s,
+        energy_j=energy_j,
+        baselines=Baselines(bf16=bf16, stored=stored),
+    )
 
 
 def baselines(
@@ -103,22 +112,6 @@ def baselines(
     """Price autoregressive decoding, in 16 bits and as stored. Arguments: `price_cycle`."""
     steps = baseline_steps(workload, footprint)
     return Baselines(*price_steps(device, architecture, steps, temperature=temperature))
-
-
-def price_decoding(
-    device: Device,
-    architecture: Architecture,
-    *,
-    footprint: Footprint,
-    draft_cost: DraftCost,
-    workload: Workload,
-    plan: Plan,
-    temperature: Number = 0.0,
-) -> PricedDecoding:
-    """`price_cycle` and `baselines` through one map, which compiles once and runs together. Arguments: `price_cycle`."""
-    steps = baseline_steps(workload, footprint)
-    cycle, found = _priced(device, architecture, steps, footprint, draft_cost, workload, plan, temperature)
-    return PricedDecoding(cycle=cycle, baselines=Baselines(*found))
 
 
 def baseline_steps(workload: Workload, footprint: Footprint) -> tuple[StepShape, StepShape]:
@@ -137,36 +130,3 @@ def plan_steps(workload: Workload, footprint: Footprint, plan: Plan) -> tuple[St
             workload, footprint=footprint, verify_tokens=plan.verify_tokens, visible_new_tokens=plan.verify_visible
         ),
     )
-
-
-def _priced(
-    device: Device,
-    architecture: Architecture,
-    besides: Sequence[StepShape],
-    footprint: Footprint,
-    draft_cost: DraftCost,
-    workload: Workload,
-    plan: Plan,
-    temperature: Number,
-) -> tuple[CycleCost, list[PricedStep]]:
-    """The plan's cycles, and other steps of the target in the same map."""
-    draft_steps, verify_steps = plan_steps(workload, footprint, plan)
-    if draft_cost.architecture is None:
-        *others, draft, verify = price_steps(
-            device, architecture, [*besides, draft_steps, verify_steps], temperature=temperature
-        )
-    else:
-        *others, verify = price_steps(device, architecture, [*besides, verify_steps], temperature=temperature)
-        (draft,) = price_steps(device, draft_cost.architecture, [draft_steps], temperature=temperature)
-    runs = jnp.asarray(as_float(plan.draft_repeats)) * jnp.asarray(as_float(draft_cost.passes))[..., None]
-    energy_j = None
-    if draft.cost.energy is not None and verify.cost.energy is not None:
-        energy_j = jnp.sum(runs * draft.cost.energy.total_j, axis=-1) + verify.cost.energy.total_j
-    cycle = CycleCost(
-        draft=draft,
-        verify=verify,
-        draft_s=jnp.sum(runs * draft.cost.total_s, axis=-1),
-        verify_s=verify.cost.total_s,
-        energy_j=energy_j,
-    )
-    return cycle, others

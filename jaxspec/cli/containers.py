@@ -27,10 +27,10 @@ def unpack(container, out, force, json_file) -> None:
     from jaxspec.report.terminal import say
     from jaxspec.studies.pack.run import unpack_container
 
-    summary = unpack_container(container, out, force=force)
-    write_json(json_file, summary)
-    for file in summary["files"]:
-        say(f"{file['file']}: {file['bytes']} bytes")
+    found = unpack_container(container, out, force=force)
+    write_json(json_file, found.plain())
+    for file in found.files:
+        say(f"{file.file}: {file.bytes} bytes")
 
 
 @click.command()

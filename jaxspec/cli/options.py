@@ -43,7 +43,7 @@ def option_of(kind: type[Settings], name: str) -> Callable[[Function], Function]
     text = f"{setting_of(field).help} [{'; '.join(fact for fact in facts if fact)}]"
     # Numbers, or nothing; several of them come as one text.
     parts = (annotation, *(typing.get_args(annotation) if typing.get_origin(annotation) is not tuple else ()))
-    number = next((part for part in parts if part in (int, float)), str)
+    number = str if str in parts else next((part for part in parts if part in (int, float)), str)
     return click.option(f"--{name.replace('_', '-')}", name, type=number, help=text)
 
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, UInt16
 
-from jaxspec.formats.patterns import BFLOAT16, from_bits
+from jaxspec.formats.patterns import BFLOAT16, NumberFormat, from_bits
 from jaxspec.formats.truncation import high_part
 
 
@@ -36,8 +36,10 @@ def blend(cut_bits: Float[Array, "*b"], temperature: Float[Array, ""] | float) -
     return Blend(low.astype(jnp.int32), (raw - bottom) / (top - bottom))
 
 
-def soft_truncate(bits: UInt16[Array, "*b"], mix: Blend, dtype=jnp.float32) -> Float[Array, "*mixed"]:
+def soft_truncate(
+    bits: UInt16[Array, "*b"], mix: Blend, dtype=jnp.float32, number_format: NumberFormat = BFLOAT16
+) -> Float[Array, "*mixed"]:
     """Blend of the two truncations of stored patterns; `mix` broadcasts against them."""
-    low = from_bits(high_part(bits, mix.low), BFLOAT16).astype(dtype)
-    high = from_bits(high_part(bits, mix.low + 1), BFLOAT16).astype(dtype)
+    low = from_bits(high_part(bits, mix.low), number_format).astype(dtype)
+    high = from_bits(high_part(bits, mix.low + 1), number_format).astype(dtype)
     return low + mix.weight * (high - low)

@@ -15,9 +15,9 @@ from jaxtyping import Array, Float, UInt16
 from hwmodels import ALL_LAYER_MATRICES, Footprint, uniform_weight_bits
 from hwmodels.numerics.scalars import Number
 from jaxspec.compress.rematerialised import found_once
-from jaxspec.formats.patterns import BFLOAT16
+from jaxspec.formats.patterns import BFLOAT16, NumberFormat
 from jaxspec.formats.unary import mean_code_length, weighted_counts
-from jaxspec.models.config import MATRIX_KINDS
+from jaxspec.models.config import kinds_of
 
 #: How the exponents of pruned values are stored: as they are (Cassandra, V-A: "without any further transformation"), or
 #: unary-coded with a codebook of their own.
@@ -39,14 +39,17 @@ class ExponentCounts(NamedTuple):
 
 
 def count_exponents(
-    bits: UInt16[Array, "*b n"], kept: Float[Array, "*b n"], pruned_exponents: PrunedExponents
+    bits: UInt16[Array, "*b n"],
+    kept: Float[Array, "*b n"],
+    pruned_exponents: PrunedExponents,
+    number_format: NumberFormat = BFLOAT16,
 ) -> ExponentCounts:
-    """Of stored bfloat16 patterns.
+    """Of stored patterns.
 
     Args:
         kept: weight of each value in the draft: 0 or 1, between for a soft mask.
     """
-    exponents = (bits >> BFLOAT16.mantissa_bits) & 0xFF
+    exponents = (bits >> number_format.mantissa_bits) & ((1 << number_format.exponent_bits) - 1)
     count = lambda weight: found_once(weighted_counts(exponents, weight))
     return ExponentCounts(count(kept), count(1 - kept) if pruned_exponents == "coded" else None)
 
@@ -59,9 +62,13 @@ class BitsPerValue(NamedTuple):
 
 
 def bits_per_value(
-    counts: ExponentCounts, values: int, cut_bits: Float[Array, "*b"], bitmap: Float[Array, "*b"]
+    counts: ExponentCounts,
+    values: int,
+    cut_bits: Float[Array, "*b"],
+    bitmap: Float[Array, "*b"],
+    number_format: NumberFormat = BFLOAT16,
 ) -> BitsPerValue:
-    """Bits per stored bfloat16 value.
+    """Bits per stored value.
 
     Args:
         values: that were counted.
@@ -71,11 +78,11 @@ def bits_per_value(
     """
     share = jnp.sum(counts.kept, axis=-1) / values
     code = mean_code_length(counts.kept)
-    draft = bitmap + share * (1 + code + BFLOAT16.mantissa_bits - cut_bits)
+    draft = bitmap + share * (1 + code + number_format.mantissa_bits - cut_bits)
     if counts.pruned is None:
-        pruned = jnp.asarray(float(BFLOAT16.total_bits), share.dtype)
+        pruned = jnp.asarray(float(number_format.total_bits), share.dtype)
     else:
-        pruned = BFLOAT16.total_bits - BFLOAT16.exponent_bits + mean_code_length(counts.pruned)
+        pruned = number_format.total_bits - number_format.exponent_bits + mean_code_length(counts.pruned)
     return BitsPerValue(draft, draft + share * cut_bits + (1 - share) * pruned)
 
 
@@ -110,7 +117,7 @@ def measured_footprint(weights: Mapping[str, BitsPerValue], kv: BitsPerValue) ->
 
 def by_kind(bits: dict[str, Float[Array, " layer"]]) -> Float[Array, "layer kind"]:
     """Bits of a network's own matrices as one array."""
-    return jnp.stack([jnp.asarray(bits[kind]) for kind in MATRIX_KINDS], axis=-1)
+    return jnp.stack([jnp.asarray(bits[kind]) for kind in kinds_of(bits)], axis=-1)
 
 
 def mean_draft_bits(footprint: Footprint) -> Float[Array, ""]:

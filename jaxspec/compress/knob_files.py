@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,16 +21,19 @@ if TYPE_CHECKING:
 _LENGTH = "draft_length"
 
 
-def knobs_to_json(knobs: Knobs) -> dict[str, Any]:
+def knobs_to_json(knobs: Knobs, kinds: Sequence[str] = MATRIX_KINDS) -> dict[str, Any]:
     """Plain lists: knobs of matrices by kind and layer, knobs of layers by layer.
 
     Numbers have as many digits as tell them from every other one of float32, so that the draft can be made again bit for bit.
+
+    Args:
+        kinds: the network's (`DecoderConfig.matrix_kinds`).
     """
 
     def plain(spec: KnobSpec) -> Any:
         value = np.asarray(knobs.values[spec.name], np.float32).astype(str).astype(np.float64)
         if spec.per == "matrix":
-            return dict(zip(MATRIX_KINDS, value.T.tolist(), strict=True))
+            return dict(zip(kinds, value.T.tolist(), strict=True))
         return value.tolist()
 
     return {spec.name: plain(spec) for spec in knobs.scheme.knob_specs} | {_LENGTH: knobs.draft_length}
@@ -76,9 +80,10 @@ def _array(spec: KnobSpec, raw: Any, config: DecoderConfig) -> np.ndarray:
     """A knob's numbers in the shape that a network needs."""
     if spec.per == "layer" or not isinstance(raw, dict):
         return _spread(spec.name, raw, knob_shape(spec, config))
-    if set(raw) != set(MATRIX_KINDS):
-        raise InputError(f"knob {spec.name} names {sorted(raw)}; needed are {', '.join(MATRIX_KINDS)}")
-    return np.transpose([_spread(spec.name, raw[kind], (config.num_layers,)) for kind in MATRIX_KINDS])
+    kinds = config.matrix_kinds
+    if set(raw) != set(kinds):
+        raise InputError(f"knob {spec.name} names {sorted(raw)}; needed are {', '.join(kinds)}")
+    return np.transpose([_spread(spec.name, raw[kind], (config.num_layers,)) for kind in kinds])
 
 
 def _spread(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:

@@ -13,7 +13,7 @@ from flax import struct
 from jaxtyping import Array, Float
 
 from jaxspec.errors import InputError
-from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
+from jaxspec.models.config import DecoderConfig
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH, KnobSpec
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _CERTAIN = 10.0
 
 def knob_shape(spec: KnobSpec, config: DecoderConfig) -> tuple[int, ...]:
     """Shape of a knob's array for a network."""
-    return (config.num_layers, len(MATRIX_KINDS)) if spec.per == "matrix" else (config.num_layers,)
+    return (config.num_layers, len(config.matrix_kinds)) if spec.per == "matrix" else (config.num_layers,)
 
 
 def check_range(spec: KnobSpec, value: Any) -> None:
@@ -114,12 +114,6 @@ def check_knobs(knobs: Knobs, config: DecoderConfig) -> None:
             axes = "(layer, kind)" if spec.per == "matrix" else "(layer)"
             raise InputError(f"knob {spec.name} has shape {value.shape}; this model needs {shape} {axes}")
         check_range(spec, value)
-
-
-def clip_knobs(knobs: Knobs) -> Knobs:
-    """Each knob moved into its range."""
-    specs = knobs.scheme.knob_specs
-    return knobs.replace_values(**{s.name: jnp.clip(knobs.values[s.name], s.low, s.high) for s in specs})
 
 
 def harden(knobs: Knobs, draft_length: int | None = None) -> Knobs:

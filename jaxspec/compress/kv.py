@@ -6,6 +6,7 @@ writes for tokens not yet verified stays at compute precision and is overwritten
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -38,7 +39,8 @@ class PreparedKV:
 
     def in_layer(self, windows: Int[Array, " batch"]) -> PreparedKV:
         """Some of the sequences, in a loop that has taken one layer; leaves are "part batch slot ..."."""
-        return self.replace(
+        return dataclasses.replace(
+            self,
             rows=jax.tree.map(lambda x: jnp.take(x, windows, axis=1), self.rows),
             position=jax.tree.map(lambda x: jnp.take(x, windows, axis=0), self.position),
         )

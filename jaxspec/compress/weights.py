@@ -14,7 +14,7 @@ from jaxspec.compress.footprint import measured_footprint
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.kv import PreparedKV
 from jaxspec.compress.schemes.interface import CompressedMatrix, OwnKnobs, Scheme
-from jaxspec.models.config import INPUT_OF, MATRIX_KINDS
+from jaxspec.models.config import INPUT_OF, kinds_of
 from jaxspec.models.decoder import LayerView, Params
 from jaxspec.models.stored import Stored
 
@@ -38,14 +38,14 @@ def prepare(scheme: Scheme, params: Params, norms: dict[str, Float[Array, "layer
     one = lambda matrix, norm: scheme.prepare(matrix.values(), norm)
     return {
         kind: jax.lax.map(lambda both: one(*both), (Stored.of(params["layers"][kind]), norms[INPUT_OF[kind]]))
-        for kind in MATRIX_KINDS
+        for kind in kinds_of(params["layers"])
     }
 
 
 def hard_draft(params: Params, prepared: Prepared, knobs: Knobs) -> Params:
     """The bit-exact draft, by the knobs' own scheme: the target's parameters with the matrices of the layers replaced."""
     # Only what is new leaves the program: a program copies whatever it returns.
-    stored = {kind: Stored.of(params["layers"][kind]) for kind in MATRIX_KINDS}
+    stored = {kind: Stored.of(params["layers"][kind]) for kind in prepared}
     matrices = _hard_matrices(stored, prepared, knobs.values, scheme=knobs.scheme)
     return params | {"layers": params["layers"] | matrices}
 
@@ -59,7 +59,7 @@ def _hard_matrices(
         kind: jax.lax.map(
             lambda layer: one(*layer), (stored[kind], prepared[kind], knobs_of_matrix(values, scheme, place))
         )
-        for place, kind in enumerate(MATRIX_KINDS)
+        for place, kind in enumerate(kinds_of(prepared))
     }
 
 
@@ -74,11 +74,11 @@ class _MadeWhereUsed(Mapping[str, Array]):
     Made all together, they would all exist until the backward pass has come back to where they were made.
     """
 
-    def __init__(self, stored: Mapping[str, Array], make: Callable[[str], CompressedMatrix]):
-        self._stored, self._make, self.made = stored, make, {}
+    def __init__(self, stored: Mapping[str, Array], kinds: Sequence[str], make: Callable[[str], CompressedMatrix]):
+        self._stored, self._kinds, self._make, self.made = stored, kinds, make, {}
 
     def __getitem__(self, name: str) -> Array:
-        if name not in MATRIX_KINDS:
+        if name not in self._kinds:
             return self._stored[name]
         if name not in self.made:
             self.made[name] = self._make(name)
@@ -110,16 +110,16 @@ def draft_view(
             hard draft.
         policy: as for `LayerView`.
     """
-    scheme = knobs.scheme
+    scheme, kinds = knobs.scheme, kinds_of(prepared)
 
     def read(stored: dict[str, Array], caches: Sequence[Any], inputs: Any):
         (known,), (found, values) = caches, inputs
 
         def make(kind: str) -> CompressedMatrix:
-            given = stored[kind], found[kind], knobs_of_matrix(values, scheme, MATRIX_KINDS.index(kind))
+            given = stored[kind], found[kind], knobs_of_matrix(values, scheme, kinds.index(kind))
             return scheme.hard(*given) if temperature is None else scheme.soft(*given, temperature)
 
-        weights, known = _MadeWhereUsed(stored, make), known.in_layer(windows)
+        weights, known = _MadeWhereUsed(stored, kinds, make), known.in_layer(windows)
         cached = (
             scheme.hard_kv(known.rows, values)
             if temperature is None
@@ -127,7 +127,7 @@ def draft_view(
         )
 
         def footprint():
-            return measured_footprint({kind: weights.made[kind].bits for kind in MATRIX_KINDS}, cached.bits)
+            return measured_footprint({kind: weights.made[kind].bits for kind in kinds}, cached.bits)
 
         return weights, [known.read(cached)], footprint
 

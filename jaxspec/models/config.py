@@ -6,14 +6,14 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from jaxspec.models.blocks import Attention, DenseFeedForward, FeedForward, GroupedAttention
 from jaxspec.models.norms import NORMS
 from jaxspec.models.sizes import DecoderSizes
 
-__all__ = ["INPUT_OF", "MATRIX_KINDS", "DecoderConfig", "LayerParameter", "LayerRun"]
+__all__ = ["INPUT_OF", "MATRIX_KINDS", "DecoderConfig", "LayerParameter", "LayerRun", "kinds_of"]
 
 #: The matrices of a layer that a draft may compress, in the order in which a layer uses them; a network's own are
 #: `DecoderConfig.matrix_kinds`.
@@ -24,6 +24,11 @@ INPUT_OF = {"q": "qkv", "k": "qkv", "v": "qkv", "o": "o", "gate": "gate_up", "up
 
 #: Norms of what enters the two blocks, and of what leaves them.
 PRE_NORMS, POST_NORMS = ("attention_norm", "mlp_norm"), ("attention_post_norm", "mlp_post_norm")
+
+
+def kinds_of(names: Collection[str]) -> tuple[str, ...]:
+    """The matrices that a draft may compress among a layer's parameters, in the order of `MATRIX_KINDS`."""
+    return tuple(kind for kind in MATRIX_KINDS if kind in names)
 
 
 class LayerParameter(NamedTuple):
@@ -134,7 +139,7 @@ class DecoderConfig(DecoderSizes):
     @functools.cached_property
     def matrix_kinds(self) -> tuple[str, ...]:
         """The matrices of its layers that a draft may compress, in the order of `MATRIX_KINDS`."""
-        return tuple(kind for kind in MATRIX_KINDS if kind in self.layer_parameters)
+        return kinds_of(self.layer_parameters)
 
     @functools.cached_property
     def outside_parameters(self) -> dict[str, tuple[tuple[int, ...], float | None]]:

@@ -8,6 +8,8 @@ from typing import Any
 
 from jaxspec.errors import InputError
 from jaxspec.formats.container import SUFFIX, Part
+from jaxspec.models.checking import check_container, check_directory
+from jaxspec.models.config import DecoderConfig
 from jaxspec.models.head_files import LoadedHead, load_head
 from jaxspec.models.hf_load import LoadedModel, load_container, load_directory
 
@@ -62,14 +64,38 @@ def load_model(name_or_path: str | os.PathLike[str], *, part: Part = "target", d
     Raises:
         InputError: see `embedded_directory`, `load_directory` and `load_container`; a draft asked of something else.
     """
-    if str(name_or_path).endswith(SUFFIX) and not os.path.isdir(name_or_path):
-        return load_container(name_or_path, part=part, dtype=dtype)
+    place = model_place(name_or_path)
+    if _is_container(place):
+        return load_container(place, part=part, dtype=dtype)
     if part != "target":
         raise InputError(
             f"part {part!r} of {str(name_or_path)!r} came; only a container has a draft: jaxspec pack makes one"
         )
+    return load_directory(place, dtype=dtype)
+
+
+def check_model(name_or_path: str | os.PathLike[str]) -> DecoderConfig:
+    """The shape of a network that `load_model` would load, without reading its weights.
+
+    Raises:
+        InputError: anything that config.json and the headers of the weights tell; see `load_directory`.
+    """
+    place = model_place(name_or_path)
+    return check_container(place) if _is_container(place) else check_directory(place)
+
+
+def model_place(name_or_path: str | os.PathLike[str]) -> Path:
+    """Folder or container of a network by name or path, be it there or not.
+
+    Raises:
+        InputError: an embedded network that this installation lacks.
+    """
     named = name_or_path in (EMBEDDED_NAME, SMALL_NAME)
-    return load_directory(embedded_directory(str(name_or_path)) if named else name_or_path, dtype=dtype)
+    return embedded_directory(str(name_or_path)) if named else Path(name_or_path)
+
+
+def _is_container(place: Path) -> bool:
+    return str(place).endswith(SUFFIX) and not os.path.isdir(place)
 
 
 def load_draft_head(name_or_path: str | os.PathLike[str], target: LoadedModel, *, dtype: Any = None) -> LoadedHead:

@@ -78,16 +78,20 @@ def load_directory(path: str | os.PathLike[str], *, dtype: Any = None) -> Loaded
     Departs: where config.json ties the head to the embedding and lm_head.weight is stored nevertheless, an equal copy
         is dropped and another one is an error, since transformers 4 would tie them and transformers 5 would not.
     """
-    wanted = parameter_dtype(dtype)
-    directory = Path(path)
+    wanted, directory = parameter_dtype(dtype), Path(path)
+    family, config = described_in(directory)
+    params = _read_params(family, config, CheckpointFiles(directory), directory, wanted)
+    return LoadedModel(config=config, params=params, family=family, directory=directory)
+
+
+def described_in(directory: Path) -> tuple[Family, DecoderConfig]:
+    """What the config.json of a directory says. Raises InputError."""
     if not os.path.isdir(directory):  # unlike Path.is_dir, False for every path that cannot be one
         raise InputError(
             f"model directory {str(directory)!r} does not exist; needed is a folder with config.json and "
             "model.safetensors: check the path"
         )
-    family, config = network_of(read_json_object(directory / "config.json"), directory / "config.json")
-    params = _read_params(family, config, CheckpointFiles(directory), directory, wanted)
-    return LoadedModel(config=config, params=params, family=family, directory=directory)
+    return _network(read_json_object(directory / "config.json"), directory / "config.json")
 
 
 def load_container(path: str | os.PathLike[str], *, part: Part = "target", dtype: Any = None) -> LoadedModel:
@@ -106,11 +110,7 @@ def load_container(path: str | os.PathLike[str], *, part: Part = "target", dtype
                 f"{container.path} was packed with scheme {container.scheme!r}, which has no draft; open the target, "
                 "or pack it with cassandra1"
             )
-        content = container.read_file("config.json")
-        if content is None:
-            raise InputError(f"{container.path} holds no config.json; pack it together with the weights to open it")
-        name = container.path / "config.json"
-        family, config = network_of(json_object(content, name), name)
+        family, config = packed_in(container)
         files = ContainerFiles(container, part)
         params = _read_params(family, config, files, container.path, wanted)
         bytes_read = container.bytes_read
@@ -119,12 +119,17 @@ def load_container(path: str | os.PathLike[str], *, part: Part = "target", dtype
     )
 
 
-def network_of(raw: dict[str, Any], path: Path) -> tuple[Family, DecoderConfig]:
-    """What a config.json describes.
+def packed_in(container: Container) -> tuple[Family, DecoderConfig]:
+    """What the config.json of a container says. Raises InputError."""
+    content = container.read_file("config.json")
+    if content is None:
+        raise InputError(f"{container.path} holds no config.json; pack it together with the weights to open it")
+    name = container.path / "config.json"
+    return _network(json_object(content, name), name)
 
-    Raises:
-        InputError: a network that does not run here.
-    """
+
+def _network(raw: dict[str, Any], path: Path) -> tuple[Family, DecoderConfig]:
+    """What a config.json describes."""
     try:
         return family_of(raw), decoder_config(raw)
     except (NotImplementedError, ValueError) as error:
@@ -161,7 +166,7 @@ def read_tensors(
     Raises:
         InputError: a tensor is missing, left over, of another shape or of an unknown number format.
     """
-    found = check_tensors(stored, files, source, mixed=wanted is not None, copies=copies)
+    found = checked_names(stored, copies, files, source, mixed=wanted is not None)
     params: Params = {}
     for path, names in found.items():
         node = params
@@ -170,28 +175,6 @@ def read_tensors(
         values = _read_stacked(names, stored[path], files, wanted)
         node[path[-1]] = jnp.asarray(values.reshape(stored[path].stacked_shape))
     return params
-
-
-def check_tensors(
-    stored: Mapping[ParameterPath, StoredParameter],
-    files: TensorTable,
-    source: Path,
-    *,
-    mixed: bool = False,
-    copies: set[str] | frozenset[str] = frozenset(),
-) -> dict[ParameterPath, list[str]]:
-    """Names of the tensors of each parameter, which are all there, of the right shapes, and no others; reads none.
-
-    Args:
-        mixed: whether layers may differ in number format.
-        source, copies: as for `read_tensors`.
-    Raises:
-        InputError: see `read_tensors`.
-    """
-    found = _stored_names(stored, copies, files, source)
-    for path, names in found.items():
-        _check_form(names, stored[path].tensor_shape, files, mixed=mixed)
-    return found
 
 
 def parameter_dtype(dtype: Any) -> np.dtype | None:
@@ -212,15 +195,20 @@ def parameter_dtype(dtype: Any) -> np.dtype | None:
     return wanted
 
 
-def _stored_names(
+def checked_names(
     stored: Mapping[ParameterPath, StoredParameter],
     copies: set[str] | frozenset[str],
     files: TensorTable,
     directory: Path,
+    *,
+    mixed: bool = False,
 ) -> dict[ParameterPath, list[str]]:
-    """Place of a parameter -> its tensors, all of them present and no other one left.
+    """Place of a parameter -> its tensors, all of them present and of the right form, and no other one left.
 
     A tensor that nothing here computes with is an error, since without it the network would be another one.
+
+    Args:
+        mixed: the tensors of one parameter may differ in format.
     """
     found: dict[ParameterPath, list[str]] = {}
     for path, parameter in stored.items():
@@ -240,6 +228,8 @@ def _stored_names(
             f"{files.tensors[extra[0]].path} has tensor {extra[0]!r}{more}, which this network does not compute with; "
             "allowed are those that config.json asks for: use a checkpoint whose config.json and weights agree"
         )
+    for path, names in found.items():
+        _check_form(names, stored[path].tensor_shape, files, mixed=mixed)
     return found
 
 

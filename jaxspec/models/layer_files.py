@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple
 
@@ -47,13 +48,13 @@ class LayeredTensors:
         *,
         outside: Mapping[str, Any],
         layer: Callable[[int], Mapping[str, Any]],
-        dtype: np.dtype,
+        dtype: Callable[[str], np.dtype],
     ):
         """Args:
         row: of the network's family.
         outside: parameters outside the layers, by name.
         layer: parameters of one layer by its number; called once for each layer, in order.
-        dtype: of all tensors; a value that it cannot hold is an error of the caller.
+        dtype: of the tensors of a parameter, by its name; a value that it cannot hold is an error of the caller.
         """
         stored = network_parameters(config, row)
         self._outside = _by_tensor({path: found for path, found in stored.items() if found.of_layers is None})
@@ -61,15 +62,15 @@ class LayeredTensors:
             _by_tensor({path: found.in_layer(number) for path, found in stored.items() if found.is_in(number)})
             for number in range(config.num_layers)
         ]
-        self._values, self._layer, self._dtype = outside, layer, np.dtype(dtype)
+        self._values, self._layer, self._dtype = outside, layer, dtype
         groups = [group for part in (self._outside, *self._layers) for group in part]
-        self.forms = [form for group in groups for form in self._forms(next(iter(group.values())))]
+        self.forms = [form for group in groups for form in self._forms(group)]
 
-    def _forms(self, parameter: StoredParameter) -> Iterator[TensorForm]:
-        shape = parameter.tensor_shape
-        size = int(np.prod(shape)) * self._dtype.itemsize
+    def _forms(self, group: _Group) -> Iterator[TensorForm]:
+        path, parameter = next(iter(group.items()))
+        shape, dtype = parameter.tensor_shape, np.dtype(self._dtype(path[-1]))
         for name in parameter.names():
-            yield TensorForm(name, _SPELLINGS[self._dtype], shape, size)
+            yield TensorForm(name, _SPELLINGS[dtype], shape, math.prod(shape) * dtype.itemsize)
 
     def values(self) -> Iterator[np.ndarray]:
         """The tensors of `forms`, in that order, each made when it is asked for.
@@ -83,11 +84,12 @@ class LayeredTensors:
 
     def _cast(self, params: Mapping[str, Any], groups: list[_Group]) -> Iterator[np.ndarray]:
         for group in groups:
+            dtype = np.dtype(self._dtype(next(iter(group))[-1]))
             # One group at a time: the wide and the narrow form of a whole layer need not stand side by side.
             for name, value in stored_tensors(dict(params), group, None).items():
-                narrow = value.astype(self._dtype, copy=False)
+                narrow = value.astype(dtype, copy=False)
                 if not np.array_equal(narrow.astype(value.dtype, copy=False), value, equal_nan=True):
-                    raise AssertionError(f"tensor {name!r} does not fit {self._dtype}; this is a bug in its caller")
+                    raise AssertionError(f"tensor {name!r} does not fit {dtype}; this is a bug in its caller")
                 yield narrow
 
 

@@ -16,13 +16,12 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from hwmodels.catalog.huggingface import Family
-from jaxspec.formats.shard_index import read_json_object
 from jaxspec.models.blocks import StepInput
 from jaxspec.models.checkpoint_files import CheckpointFiles
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import causal_mask, decoder_layer, embed
 from jaxspec.models.families import running
-from jaxspec.models.hf_load import check_tensors, network_of
+from jaxspec.models.hf_load import checked_names, described_in
 from jaxspec.models.layer_numbers import layer_numbers, of_layer
 from jaxspec.models.stored_parameters import StoredParameter, network_parameters
 from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
@@ -68,7 +67,7 @@ class StoredNetwork:
         return np.array(found)
 
     def layers(self) -> Iterator[dict[str, Array]]:
-        """Parameters of each layer by name, in bfloat16, one layer after the other."""
+        """Parameters of each layer by name, in 16 bits, one layer after the other."""
         stored = network_parameters(self.config, running(self.family))
         for number in range(self.config.num_layers):
             yield {
@@ -83,8 +82,8 @@ class StoredNetwork:
         return self._narrow(tensors[0] if parameter.parts is None else np.stack(tensors)).reshape(parameter.shape)
 
     def _narrow(self, values: np.ndarray) -> Array:
-        """Values in bfloat16, in which every target computes here."""
-        return jnp.asarray(values.astype(jnp.bfloat16, copy=False))
+        """Values in 16 bits, as every target has them here: wider ones are rounded to bfloat16."""
+        return jnp.asarray(values if values.dtype == np.float16 else values.astype(jnp.bfloat16, copy=False))
 
     @property
     def layer_bytes(self) -> int:
@@ -100,10 +99,10 @@ def open_network(directory: Path) -> StoredNetwork:
     Raises:
         InputError: see `load_directory`; whether a head that is stored beside the embedding equals it is not looked at.
     """
-    family, config = network_of(read_json_object(directory / "config.json"), directory / "config.json")
+    family, config = described_in(directory)
     files, row = CheckpointFiles(directory), running(family)
     copies = {row.tensors["lm_head"]} if config.tie_embeddings else set()
-    check_tensors(network_parameters(config, row), files, directory, copies=copies)
+    checked_names(network_parameters(config, row), copies, files, directory)
     return StoredNetwork(config, family, directory, files)
 
 

@@ -15,7 +15,7 @@ __all__ = ["chosen_rope", "rotate"]
 
 def chosen_rope(
     ropes: Sequence[Rope | None], rotary_dim: int, lengths: Int[Array, "*b token"], choice: Int[Array, ""] | None
-) -> tuple[np.ndarray | Float[Array, "*frequency"], np.ndarray | Float[Array, ""]]:
+) -> tuple[np.ndarray | Float[Array, "*frequency"], float | Float[Array, ""] | None]:
     """Frequencies of the planes and the factor of cosines and sines, of the rotation that a layer has.
 
     Args:
@@ -23,16 +23,15 @@ def chosen_rope(
         lengths: tokens of the text that each token belongs to.
         choice: the layer's, by its place among them, so that layers of different rotations are one program; None: the first.
     Returns:
-        "plane" or "*b token plane"; a scalar.
+        "plane" or "*b token plane"; a scalar, or None for 1.
     """
-    found = [
-        np.zeros((rotary_dim + 1) // 2, np.float32) if rope is None else rope.frequencies(rotary_dim, lengths)
-        for rope in ropes
-    ]
-    factors = np.array([1.0 if rope is None else rope.attention_factor for rope in ropes], np.float32)
+    still = np.zeros((rotary_dim + 1) // 2, np.float32)
+    found = [still if rope is None else rope.frequencies(rotary_dim, lengths) for rope in ropes]
+    factors = [1.0 if rope is None else rope.attention_factor for rope in ropes]
     if choice is None:
-        return found[0], factors[0]
-    return jnp.stack(jnp.broadcast_arrays(*found))[choice], jnp.asarray(factors)[choice]
+        return found[0], None if factors[0] == 1 else factors[0]
+    factor = None if set(factors) == {1.0} else jnp.asarray(factors, jnp.float32)[choice]
+    return jnp.stack(jnp.broadcast_arrays(*found))[choice], factor
 
 
 def rotate(
@@ -40,25 +39,30 @@ def rotate(
     positions: Int[Array, "*b token"],
     frequency: np.ndarray | Float[Array, "*frequency"],
     *,
-    factor: np.ndarray | Float[Array, ""] | float = 1.0,
+    factor: float | Float[Array, ""] | None = None,
     interleaved: bool = False,
 ) -> Float[Array, "*b token head head_dim"]:
     """Rotate planes of each head by position times frequency; elements beyond those of the planes are kept.
 
     Args:
         frequency: "plane", radians per position; or "*b token plane", for each token.
-        factor: of cosines and sines.
+        factor: of cosines and sines; None: 1.
         interleaved: plane i is elements (2i, 2i + 1) rather than (i, i + planes).
     """
     angle = positions[..., None].astype(jnp.float32) * frequency
-    cos, sin = factor * jnp.cos(angle)[..., None, :], factor * jnp.sin(angle)[..., None, :]
+    cos, sin = jnp.cos(angle)[..., None, :], jnp.sin(angle)[..., None, :]
+    if factor is not None:
+        cos, sin = factor * cos, factor * sin
     cos, sin = cos.astype(x.dtype), sin.astype(x.dtype)
-    planes = frequency.shape[-1]
-    turned, kept = x[..., : 2 * planes], x[..., 2 * planes :]
+    size = 2 * frequency.shape[-1]
+    if size < x.shape[-1]:
+        return jnp.concatenate([_turned(x[..., :size], cos, sin, interleaved), x[..., size:]], axis=-1)
+    return _turned(x, cos, sin, interleaved)
+
+
+def _turned(x: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
     if interleaved:
-        low, high = turned[..., 0::2], turned[..., 1::2]
-        parts = jnp.stack([low * cos - high * sin, high * cos + low * sin], axis=-1).reshape(turned.shape)
-    else:
-        low, high = jnp.split(turned, 2, axis=-1)
-        parts = jnp.concatenate([low * cos - high * sin, high * cos + low * sin], axis=-1)
-    return jnp.concatenate([parts, kept], axis=-1) if kept.shape[-1] else parts
+        low, high = x[..., 0::2], x[..., 1::2]
+        return jnp.stack([low * cos - high * sin, high * cos + low * sin], axis=-1).reshape(x.shape)
+    low, high = jnp.split(x, 2, axis=-1)
+    return jnp.concatenate([low * cos - high * sin, high * cos + low * sin], axis=-1)

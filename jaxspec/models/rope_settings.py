@@ -82,6 +82,11 @@ def _of_two_types(raw: Mapping[str, Any], full: Mapping[str, Any], rotary: Rotar
     found[_FULL] |= scaling
     for settings in found.values():
         _share(settings, raw, rotary)
+        if settings.get("truncate") is False:
+            raise NotImplementedError(
+                "truncate = false in the rotary settings of a layer type is ambiguous: transformers reads over it; allowed is "
+                "true"
+            )
     # Beside them, a length before scaling counts for one set of settings only.
     outer = {key: value for key, value in full.items() if key != _ORIGINAL}
     ropes = {

@@ -9,14 +9,23 @@ import numpy as np
 from jaxtyping import Int
 
 from jaxspec.errors import InputError
-from jaxspec.formats.container import SUFFIX, Container
+from jaxspec.models.beside_weights import read_beside
 
 
 class Tokenizer(Protocol):
     """What a network needs of a tokenizer; ids lie in [0, vocab_size) of the network it was loaded for."""
 
-    def encode(self, text: str | bytes) -> Int[np.ndarray, " token"]:
-        """Token ids of a text, int32; bytes are UTF-8 unless the tokenizer's tokens are bytes."""
+    def encode(self, text: str | bytes, *, special_tokens: bool = True) -> Int[np.ndarray, " token"]:
+        """Token ids of a text, int32; bytes are UTF-8 unless the tokenizer's tokens are bytes.
+
+        Args:
+            special_tokens: add those that the tokenizer puts around a text, as a begin-of-text token. Special tokens within the
+                text are told in any case.
+        """
+        ...
+
+    def token_id(self, token: str) -> int | None:
+        """Id of one token by its text; None where no token is called so."""
         ...
 
     def decode(self, ids: Any) -> str:
@@ -29,13 +38,19 @@ class ByteTokenizer:
 
     vocab_size = 256
 
-    def encode(self, text: str | bytes) -> Int[np.ndarray, " token"]:
+    def encode(self, text: str | bytes, *, special_tokens: bool = True) -> Int[np.ndarray, " token"]:
         """The bytes of `text` as int32 ids.
 
         Raises:
             InputError: a str with a lone surrogate, which has no UTF-8 form.
         """
+        del special_tokens  # there are none
         return np.frombuffer(_utf8(text), np.uint8).astype(np.int32)
+
+    def token_id(self, token: str) -> int | None:
+        """See `Tokenizer`: a text of one byte."""
+        ids = self.encode(token)
+        return int(ids[0]) if ids.size == 1 else None
 
     def decode(self, ids: Any) -> str:
         """The text of byte ids.
@@ -78,8 +93,8 @@ class JsonTokenizer:
         self._tokenizer.no_padding()
         self._path, self.vocab_size = path, vocab_size
 
-    def encode(self, text: str | bytes) -> Int[np.ndarray, " token"]:
-        """Ids of `text`, int32.
+    def encode(self, text: str | bytes, *, special_tokens: bool = True) -> Int[np.ndarray, " token"]:
+        """Ids of `text`, int32; see `Tokenizer`.
 
         Raises:
             InputError: bytes that are no UTF-8, or a token that the network has no embedding for.
@@ -88,7 +103,7 @@ class JsonTokenizer:
             text = _utf8(text).decode("utf-8")
         except UnicodeDecodeError as error:
             raise InputError(f"text is not UTF-8 ({error}); {self._path} takes UTF-8 only: convert the text") from error
-        ids = np.asarray(self._tokenizer.encode(text).ids, np.int32)
+        ids = np.asarray(self._tokenizer.encode(text, add_special_tokens=special_tokens).ids, np.int32)
         if ids.size and ids.max() >= self.vocab_size:
             # An index beyond the embedding would be clamped silently inside jit.
             raise InputError(
@@ -96,6 +111,11 @@ class JsonTokenizer:
                 "use the tokenizer it was trained with"
             )
         return ids
+
+    def token_id(self, token: str) -> int | None:
+        """See `Tokenizer`."""
+        found = self._tokenizer.token_to_id(token)
+        return found if found is not None and found < self.vocab_size else None
 
     def decode(self, ids: Any) -> str:
         """The text of ids, without special tokens."""
@@ -116,11 +136,7 @@ def load_tokenizer(directory: Path, *, vocab_size: int) -> Tokenizer:
         InputError: no tokenizer.json and another vocabulary; see also `JsonTokenizer`.
     """
     path = directory / "tokenizer.json"
-    if str(directory).endswith(SUFFIX) and directory.is_file():
-        with Container(directory) as container:
-            content = container.read_file(path.name)
-    else:
-        content = path.read_bytes() if path.is_file() else None
+    content = read_beside(directory, path.name)
     if content is not None:
         return JsonTokenizer(content, path, vocab_size=vocab_size)
     if vocab_size == ByteTokenizer.vocab_size:

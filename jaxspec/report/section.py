@@ -55,6 +55,7 @@ def settings(result: MeasuredResult, **more: str | None) -> list[tuple[str, str]
         "scheme": result.scheme,
         **more,
         "text": result.text,
+        "prompts": result.prompts,
         "seed": result.seed,
         "workload": _in_words(result.workload),
         "decoding": _in_words(result.decoding),

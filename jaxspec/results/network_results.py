@@ -55,14 +55,20 @@ class WorkloadSettings(Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DecodingSettings(Record):
-    """How prompts were decoded."""
+    """How prompts were decoded.
+
+    Attributes:
+        prompt_tokens: of each prompt; their mean where they differ.
+        stop_tokens: ids after which a prompt's decoding ends; unknown where there are none.
+    """
 
     temperature: Quantity[float] = UNKNOWN
     top_k: Quantity[int] = UNKNOWN
     top_p: Quantity[float] = UNKNOWN
     prompts: Quantity[int] = UNKNOWN
-    prompt_tokens: Quantity[int] = UNKNOWN
+    prompt_tokens: Quantity[float] = UNKNOWN
     output_tokens: Quantity[int] = UNKNOWN
+    stop_tokens: Quantity[list] = UNKNOWN
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -83,6 +89,7 @@ class MeasuredResult(Result):
     Attributes:
         architecture_data, device_data: numbers that were priced with, by field.
         assumptions: behind the device's times, in sentences.
+        prompts: name of the file that the held-out prompts come from; None: they are cut from the text.
         inputs: SHA-256 of every file that the configuration names.
         timing_s: seconds by stage.
         kernel_widths, notes: see `jaxspec.studies.kernel_notes`.
@@ -100,6 +107,7 @@ class MeasuredResult(Result):
     decoding: DecodingSettings = DecodingSettings()
     scheme: str | None = None
     text: str | None = None
+    prompts: str | None = None
     seed: int | None = None
     statement: str | None = None
     pays: Quantity[bool] = UNKNOWN

@@ -44,7 +44,7 @@ class Record:
     #: Whether one word stands for a part all of whose numbers have the same status.
     one_status: ClassVar[bool] = True
     #: Arrangement of its table of statuses: from `status_table` to what JSON holds.
-    arrange_statuses: ClassVar[Callable[[dict[str, Any]], dict[str, Any]]] = dict
+    arrange_statuses: ClassVar[Callable[[dict[str, Any]], Any]] = dict
 
     def plain(self) -> dict[str, Any]:
         """The record in JSON's own types."""
@@ -61,8 +61,8 @@ class Record:
             found["status"] = self.statuses()
         return found
 
-    def statuses(self) -> dict[str, Any]:
-        """Status of each number, by its name."""
+    def statuses(self) -> Any:
+        """Status of each number by its name, or one for all where the record is arranged so."""
         return type(self).arrange_statuses(status_table(self))
 
     @classmethod
@@ -77,6 +77,8 @@ class Record:
         if cls.has_status_table:
             statuses, path = raw.get("status"), ()
         table = statuses if isinstance(statuses, Mapping) else {}
+        if isinstance(statuses, str):  # of all numbers
+            table = {"everything else": statuses}
         kinds, known = _kinds(cls), {"status"}
         found: dict[str, Any] = {}
         for field in dataclasses.fields(cls):
@@ -148,7 +150,8 @@ def _load(raw: Any, kind: Any, table: Mapping[str, Any], path: tuple[str, ...]) 
         return _load(raw, inner, table, path)
     if origin is dict:
         items = raw.items() if isinstance(raw, Mapping) else ()
-        return {key: _load(item, arguments[1], table, (*path, key)) for key, item in items if item is not None}
+        inner = arguments[1]
+        return {key: _load(item, inner, table, (*path, key)) for key, item in items if item is not None or inner is Any}
     if origin is list:
         items = raw if isinstance(raw, list) else ()
         return [_load(item, arguments[0], table, path) for item in items]

@@ -9,7 +9,7 @@ from typing import Any
 
 from jaxspec.results.quantity import Quantity
 
-__all__ = ["flat_table", "rest_table", "status_in", "status_table"]
+__all__ = ["flat_table", "one_word", "rest_table", "status_in", "status_table"]
 
 
 def status_table(record: Any) -> dict[str, Any]:
@@ -40,9 +40,9 @@ def _statuses(value: Any) -> Any:
         if part.has_status_table:
             return None
         table = status_table(part)
-        return _in_one_word(table) if part.one_status else table
+        return one_word(table) if part.one_status else table
     if isinstance(value, Mapping):
-        return _in_one_word({name: part for name, item in value.items() if (part := _statuses(item))})
+        return one_word({name: part for name, item in value.items() if (part := _statuses(item))})
     if isinstance(value, list):
         columns: dict[str, Any] = {}
         for row in value:
@@ -51,7 +51,8 @@ def _statuses(value: Any) -> Any:
     return None
 
 
-def _in_one_word(table: dict[str, Any]) -> Any:
+def one_word(table: dict[str, Any]) -> Any:
+    """The status that all numbers share, or the table where they differ."""
     words = set(_leaves(table))
     return words.pop() if len(words) == 1 else table
 

@@ -23,6 +23,7 @@ def carry_out(
     config: Settings,
     prepare: Prepare,
     *,
+    check: Callable[[], object] = lambda: None,
     out: str | Path | None = None,
     force: bool = False,
     reporter: Reporter | None = None,
@@ -31,7 +32,11 @@ def carry_out(
 ) -> tuple[Any, RunDirectory]:
     """Begin, resume or reprint a run.
 
+    Everything that is cheap to tell comes first: `check`, whether the directory belongs to this configuration; then inputs,
+    perhaps gigabytes of them, are digested; then `prepare` loads them; then the directory is made.
+
     Args:
+        check: of everything that can be told without reading gigabytes, as names, shapes and short files; raises InputError.
         contents, resumes: see `RunDirectory`. A run whose further files are gone is not finished.
     Returns:
         The result in JSON's own types, and the directory (closed).
@@ -41,11 +46,11 @@ def carry_out(
     reporter = reporter or Reporter()
     for note in notes(config):
         reporter.line(f"note: {note}")
-    inputs = input_digests(config)
-    directory = RunDirectory(
-        command, config, inputs=inputs, out=out, force=force, begin=False, contents=contents, resumes=resumes
-    )
+    with reporter.alive():
+        check()
+    directory = RunDirectory(command, config, out=out, force=force, begin=False, contents=contents, resumes=resumes)
     with directory:
+        directory.compare(input_digests(config, reporter))
         if directory.unrecorded:
             reporter.line(
                 f"note: {directory.path} has no digest of {', '.join(directory.unrecorded)}, so that a change since then "

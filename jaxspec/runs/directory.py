@@ -43,7 +43,7 @@ class RunDirectory:
         command: str,
         config: Settings,
         *,
-        inputs: dict[str, str],
+        inputs: dict[str, str] | None = None,
         out: str | Path | None = None,
         force: bool = False,
         begin: bool = True,
@@ -53,7 +53,8 @@ class RunDirectory:
         """Open or create.
 
         Args:
-            inputs: digests of the files that the configuration names, so that a resumed run cannot mix two of them.
+            inputs: digests of the files that the configuration names, so that a resumed run cannot mix two of them; None:
+                `compare` will tell them, before `begin`.
             out: directory to use; otherwise runs/<command>-<hash of the configuration>.
             force: start anew.
             begin: now; otherwise everything about the directory is checked, but nothing is written or removed until
@@ -63,20 +64,31 @@ class RunDirectory:
         """
         self.unrecorded: list[str] = []
         self.path = Path(out) if out is not None else Path("runs") / f"{command}-{config_hash(config)}"
-        self._config, self.inputs, self._force = config, inputs, force
+        self._config, self._force = config, force
+        self.inputs: dict[str, str] = {}
         self._contents, self._resumes = (*_CONTENTS, *contents), resumes
         self._lock: TextIO | None = None
         check_folder_place(self.path, "run directory")
         try:
             if (self.path / ".lock").is_file():
                 self._hold()
-            if not force:
-                self._check()
+            self._check_settings()
+            if inputs is not None:
+                self.compare(inputs)
             if begin:
                 self.begin()
         except BaseException:
             self.close()
             raise
+
+    def compare(self, inputs: dict[str, str]) -> None:
+        """Take the digests of the files that the configuration names, and compare them with those recorded.
+
+        Raises:
+            InputError: a file has changed since the run was begun.
+        """
+        self.inputs = inputs
+        self._check_inputs()
 
     def begin(self) -> None:
         """Claim the directory for this run; what a killed run left half-written in it is removed.
@@ -88,7 +100,8 @@ class RunDirectory:
         if self._force:
             self._clear()
             self._force = False
-        self._check()
+        self._check_settings()
+        self._check_inputs()
         self._remove_unfinished()
         write_text(self.path / "config.toml", to_toml(self._config))
         if not (self.path / "inputs.json").exists():  # a digest taken now would say nothing of what was read then
@@ -151,9 +164,11 @@ class RunDirectory:
             if not partial:
                 break
 
-    def _check(self) -> None:
-        """Whether what is there belongs to this run."""
-        settings, inputs_file = self.path / "config.toml", self.path / "inputs.json"
+    def _check_settings(self) -> None:
+        """Whether what is there belongs to this configuration; nothing does that is about to be started anew."""
+        settings = self.path / "config.toml"
+        if self._force:
+            return
         if settings.exists():
             theirs, ours = read_toml(settings), tomllib.loads(to_toml(self._config))
             differing = sorted(key for key in {*theirs, *ours} if theirs.get(key) != ours.get(key))
@@ -166,7 +181,11 @@ class RunDirectory:
             raise InputError(
                 f"directory {str(self.path)!r} holds {', '.join(foreign)} but no config.toml; give another --out"
             )
-        if inputs_file.exists():
+
+    def _check_inputs(self) -> None:
+        """Whether the inputs are those that the run was begun with."""
+        inputs_file = self.path / "inputs.json"
+        if inputs_file.exists() and not self._force:
             recorded = self._json(inputs_file)
             if changed := changed_inputs(recorded, self.inputs):
                 raise InputError(

@@ -4,36 +4,35 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from jaxspec.formats.container import SUFFIX
 from jaxspec.models.embedded import EMBEDDED_NAME, HEAD_NAME, SMALL_NAME, embedded_directory
+from jaxspec.runs.progress import Reporter
 from jaxspec.settings.draft_kinds import has_files
 
-__all__ = ["changed_inputs", "digests_of", "draft_digests", "input_digests", "unrecorded_inputs"]
+__all__ = ["changed_inputs", "input_digests", "unrecorded_inputs"]
 
 #: Files of a model's folder that decide what it computes.
-_MODEL_SUFFIXES = (".json", ".safetensors", SUFFIX)
+_MODEL_SUFFIXES = (".json", ".jinja", ".safetensors", SUFFIX)
+
+#: Files are read in pieces of this size, 16 MiB.
+_PIECE_BYTES = 1 << 24
+
+#: Inputs of this size and more have a bar: they take more than a second.
+_SHOWN_BYTES = 1 << 30
 
 
-def digests_of(files: Mapping[str, Path]) -> dict[str, str]:
-    """SHA-256 of each file, under its key; files that are not there are left out, the loaders say what is wrong."""
-    found = {}
-    for key, path in files.items():
-        if os.path.isfile(path):
-            with path.open("rb") as stream:
-                found[key] = hashlib.file_digest(stream, "sha256").hexdigest()
-    return found
+def input_digests(config: Any, reporter: Reporter | None = None) -> dict[str, str]:
+    """Of the files that a configuration's fields name: network, text, prompts, architectures, devices, knobs, draft.
 
-
-def input_digests(config: Any) -> dict[str, str]:
-    """Of the files that a configuration's fields name: network, text, architectures, devices, knobs, draft.
-
+    Args:
+        reporter: told how far it is, where there is a gigabyte or more to read.
     Returns:
-        name (of network and text) or path of the file, after its kind where two are alike -> SHA-256. Names of the catalog
-        are not files.
+        name (of network, text and prompts) or path of the file, after its kind where two are alike -> SHA-256. Names of the
+        catalog are not files.
     Raises:
         InputError: an embedded network that this installation lacks.
     """
@@ -46,6 +45,8 @@ def input_digests(config: Any) -> dict[str, str]:
         add("model", path.name, path)
     if getattr(config, "text", "stdlib") != "stdlib":
         add("text", Path(config.text).name, Path(config.text))
+    if getattr(config, "own_prompts", False):
+        add("prompts", Path(config.prompts).name, Path(config.prompts))
     for name in _several(getattr(config, "architecture", ())):
         path = Path(name) / "config.json" if os.path.isdir(name) else Path(name)
         add("architecture", str(path), path)
@@ -53,19 +54,43 @@ def input_digests(config: Any) -> dict[str, str]:
         add("device", str(Path(name)), Path(name))
     if getattr(config, "knobs", None) is not None:
         add("knobs", str(Path(config.knobs)), Path(config.knobs))
-    return digests_of(files) | draft_digests(config)
-
-
-def draft_digests(config: Any) -> dict[str, str]:
-    """Of the files of a draft that is a network or a head.
-
-    Raises:
-        InputError: an embedded draft that this installation lacks.
-    """
     draft = getattr(config, "draft", "self")
-    if not has_files(draft):
-        return {}
-    return digests_of({f"draft/{path.name}": path for path in _model_files(draft)})
+    files |= {f"draft/{path.name}": path for path in (_model_files(draft) if has_files(draft) else ())}
+    return _digests(files, reporter)
+
+
+def _digests(files: Mapping[str, Path], reporter: Reporter | None) -> dict[str, str]:
+    """SHA-256 of each file, under its key; files that are not there are left out, the loaders say what is wrong."""
+    there = {key: path for key, path in files.items() if os.path.isfile(path)}
+    total = sum(path.stat().st_size for path in there.values())
+    if reporter is None or total < _SHOWN_BYTES:
+        return {key: _digest(path, lambda _: None) for key, path in there.items()}
+    with reporter.bar("digesting inputs, MiB", total >> 20) as bar:
+        done, found = 0, {}
+
+        def advance(count: int) -> None:
+            nonlocal done
+            done += count
+            bar.jump(done >> 20, note)
+
+        for key, path in there.items():
+            note = path.name
+            found[key] = _digest(path, advance)
+    return found
+
+
+def _digest(path: Path, advance: Callable[[int], None]) -> str:
+    """SHA-256 of a file.
+
+    Args:
+        advance: told how many more bytes have been read.
+    """
+    found = hashlib.sha256()
+    with path.open("rb", buffering=0) as stream:
+        while piece := stream.read(_PIECE_BYTES):
+            found.update(piece)
+            advance(len(piece))
+    return found.hexdigest()
 
 
 def changed_inputs(recorded: Mapping[str, str], current: Mapping[str, str]) -> list[str]:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from jaxspec.report.terminal import new_console, say
 
@@ -18,6 +19,13 @@ PERIOD_S = 60.0
 
 #: Progress over bytes is shown in pieces of this many.
 _BAR_BYTES = 1 << 20
+
+
+def in_words(seconds: float) -> str:
+    """A time as one would say it: "75 s", "12 min", "3.4 h"."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 class Reporter:
@@ -98,13 +106,12 @@ class Reporter:
             MofNCompleteColumn(),
             TimeElapsedColumn(),
         )
-        columns = (*columns, TextColumn("{task.fields[note]}", markup=False))
+        columns = (*columns, _LeftColumn(), TextColumn("{task.fields[note]}", markup=False))
         live = self.console.is_terminal
         if not live:
             self.line(f"{description} ...")
         with self.alive(), Progress(*columns, console=self.console, disable=not live, transient=False) as progress:
-            task = progress.add_task(description, total=total, note="")
-            bar = _Bar(progress, task, description, total, self._clock, self.beat)
+            bar = _Bar(progress, description, total, self._clock, self.beat)
             self._bars.append(bar)
             try:
                 yield bar
@@ -128,25 +135,47 @@ class Reporter:
             yield advance
 
 
+class _LeftColumn(ProgressColumn):
+    """Time left, as the lines have it."""
+
+    def render(self, task: Task) -> Text:
+        return Text(task.fields["bar"].left())
+
+
 class _Bar:
     def __init__(
         self,
         progress: Progress,
-        task,
         description: str,
         total: int,
         clock: Callable[[], float],
         beat: Callable[[], None],
     ):
-        self._progress, self._task, self._description, self._total = progress, task, description, total
+        self._description, self._total = description, total
         self._clock, self._beat = clock, beat
         self.began, self.done, self.note = clock(), 0, ""
+        self._first, self._last = (self.began, 0), self.began
+        self._progress, self._task = progress, progress.add_task(description, total=total, note="", bar=self)
 
     def state(self) -> str:
         """How far it is, in a line."""
-        seconds = self._clock() - self.began
-        text = f"{self._description}: {self.done} of {self._total}, {seconds:.0f} s so far"
+        parts = [f"{self.done} of {self._total}", f"{self._clock() - self.began:.0f} s so far"]
+        left = self.left()
+        text = f"{self._description}: {', '.join([*parts, left] if left else parts)}"
         return f"{text}; {self.note}" if self.note else text
+
+    def left(self) -> str:
+        """Time left in words; nothing before the first unit and after the last.
+
+        Units after the first tell their pace, since the first one compiles.
+        """
+        remaining = self._total - self.done
+        if not 0 < remaining < self._total:
+            return ""
+        began, before = self._first if self.done > self._first[1] else (self.began, 0)
+        pace_s = (self._last - began) / (self.done - before)
+        since_s = min(self._clock() - self._last, pace_s)
+        return f"about {in_words(pace_s * remaining - since_s)} left"
 
     def advance(self, note: str | None = None) -> None:
         """One unit further, with a note that replaces the last one."""
@@ -154,6 +183,8 @@ class _Bar:
 
     def jump(self, done: int, note: str) -> None:
         """To `done` units."""
-        self.done, self.note = done, note
+        self.done, self.note, self._last = done, note, self._clock()
+        if self._first[1] == 0:
+            self._first = self._last, done
         self._progress.update(self._task, completed=done, note=note)
         self._beat()

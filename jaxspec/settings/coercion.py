@@ -40,7 +40,8 @@ def coerce(name: str, value: Any, annotation: Any, given: Setting = Setting()) -
     Args:
         name: path of the field, for messages, as in "axes.workload.batch".
         annotation: str, int, float, a Literal of texts, a tuple or list of one of them, a table of them by name (dict), another
-            configuration, or a union of these or None: of two forms, the configuration is taken for a table.
+            configuration, or a union of these or None: of two forms, the configuration is taken for a table, and a whole number
+            for a text that is one.
         given: limits and a further check; those of a table or list hold for each number of it.
     Raises:
         InputError: the value has another type, is not one of the allowed texts, or lies outside the limits; NaN and
@@ -57,6 +58,8 @@ def _coerce(name: str, value: Any, annotation: Any, given: Setting) -> Any:
     if origin in (types.UnionType, typing.Union):
         if value is None and type(None) in arguments:
             return None
+        if {int, str} <= set(arguments):
+            return _number_or_text(name, value, given)
         return _coerce(name, value, _form_for(value, arguments), given)
     if dataclasses.is_dataclass(annotation):
         return _nested(name, value, annotation)
@@ -79,6 +82,15 @@ def _coerce(name: str, value: Any, annotation: Any, given: Setting) -> Any:
     if number is None:
         raise InputError(f"{name} is {shown(value)}; it must be {_kind_of_number(annotation, given)}")
     return _limited(name, number, given)
+
+
+def _number_or_text(name: str, value: Any, given: Setting) -> int | str:
+    """A whole number, be it as a text, or else a text."""
+    if isinstance(value, (str, os.PathLike)):
+        text = as_text(name, value)
+        number = _number(text, int, text=True)
+        return _coerce(name, text, str, given) if number is None else _limited(name, number, given)
+    return _coerce(name, value, int, given)
 
 
 def _form_for(value: Any, forms: tuple[Any, ...]) -> Any:

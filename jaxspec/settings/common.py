@@ -3,19 +3,42 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 
+from jaxspec.errors import InputError
 from jaxspec.settings.base import Settings, Unused
+from jaxspec.settings.coercion import shown
 from jaxspec.settings.fields import setting
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, NetworkScheme
 
-__all__ = ["CommonConfig"]
+__all__ = ["NO_STOP", "OWN_STOP", "CommonConfig"]
+
+
+#: Stands among stop tokens for the model's own ones that end a text.
+OWN_STOP = "eos"
+
+#: Stands for no stop token at all.
+NO_STOP = "none"
+
+
+def _check_prompts(prompts: int | str) -> None:
+    # `os.path.isfile`, not `Path.is_file`, which raises on names too long for one.
+    if isinstance(prompts, str) and not os.path.isfile(prompts):
+        raise InputError(f"prompts {shown(prompts)} is neither a whole number nor a file; check the path")
+
+
+def _check_stop(names: tuple[str, ...]) -> None:
+    if NO_STOP in names and len(names) > 1:
+        raise InputError(f"stop is {','.join(names)!r}; {NO_STOP!r} stands alone: leave it out, or the others")
 
 
 @dataclasses.dataclass(frozen=True)
 class CommonConfig(Settings):
     """Settings of every command that runs a network."""
 
-    model: str = setting("embedded", "'embedded', a Hugging Face directory (Llama 3.x, Qwen3), or a container.")
+    model: str = setting(
+        "embedded", "'embedded', a Hugging Face directory of a family that runs (see jaxspec models), or a container."
+    )
     architecture: str = setting(
         "llama-3.1-8b", "Network that is priced: catalog name, 'own', or a Hugging Face config.json."
     )
@@ -25,19 +48,42 @@ class CommonConfig(Settings):
     batch: int = setting(1, "Sequences decoded together, for the cost.", low=1, high=4096)
     context: int = setting(1024, "Cached tokens per sequence, for the cost.", low=0, high=10_000_000)
     scheme: NetworkScheme = setting(DEFAULT_SCHEME_NAME, "Storage scheme of the target and its draft.")
-    text: str = setting("stdlib", "'stdlib', or a text file: its first half calibrates, its second half is held out.")
+    text: str = setting(
+        "stdlib",
+        '\'stdlib\', a text file, or JSON lines (.jsonl; on each line "text" or "messages"): the first half calibrates, the '
+        "second half is held out.",
+    )
     temperature: float = setting(0.0, "Temperature of decoding; 0 is greedy.", low=0, high=10)
     top_k: int = setting(0, "Sample from the likeliest k tokens only; 0 is from all.", low=0, high=10_000_000)
     top_p: float = setting(
         1.0, "Sample from the likeliest tokens whose mass reaches p only; 1 is from all.", low=1e-6, high=1
     )
-    prompts: int = setting(96, "Held-out prompts that are decoded.", low=1, high=100_000, quick=24)
-    prompt_tokens: int = setting(128, "Tokens of a prompt.", low=2, high=1_000_000)
+    prompts: int | str = setting(
+        96,
+        "How many held-out prompts are cut from the text and decoded; or a file of your own prompts, of any lengths: one per "
+        'line, or JSON lines (.jsonl; on each line "prompt", "text" or "messages").',
+        low=1,
+        high=100_000,
+        quick=24,
+        check=_check_prompts,
+    )
+    prompt_tokens: int = setting(128, "Tokens of a prompt that is cut from the text.", low=2, high=1_000_000)
     output_tokens: int = setting(64, "Tokens decoded per prompt.", low=1, high=1_000_000, quick=32)
+    stop: tuple[str, ...] | None = setting(
+        None,
+        "Tokens that end a prompt before that: 'eos' (the model's own), 'none', ids or texts of tokens, separated by commas.",
+        unset="eos with a file of prompts, otherwise none",
+        check=_check_stop,
+    )
     calibration_prompts: int = setting(
         96, "Prompts from the training text that drafts are tuned on.", low=1, high=100_000, quick=24
     )
     seed: int = setting(0, "Seed of text windows, steps and samples.", low=0, high=2**31 - 1)
+
+    @property
+    def own_prompts(self) -> bool:
+        """Whether the held-out prompts come from a file of the user's own."""
+        return isinstance(self.prompts, str)
 
     unused = (
         Unused(

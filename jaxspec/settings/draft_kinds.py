@@ -22,6 +22,7 @@ class DraftKind:
 
     Attributes:
         place: "module:function" below `jaxspec.speculate.drafts`: from a name and the loaded target to the draft, ready to run.
+        check: likewise, from a name and the target's shape: raises InputError for what can be told without reading weights.
         names: what users call its members that need no directory.
         directory: what a directory of one holds, in words; empty where there is none.
         model_type: of a directory's config.json; None for any that no other kind has.
@@ -30,6 +31,7 @@ class DraftKind:
 
     place: str
     names: tuple[str, ...]
+    check: str = ""
     directory: str = ""
     model_type: str | None = None
     calibrated: bool = False
@@ -42,8 +44,13 @@ SELF = "self"
 DRAFT_KINDS = (
     DraftKind("self_draft:self_draft", (SELF,), calibrated=True),
     DraftKind("ngram_draft:ngram_draft", ("ngram",)),
-    DraftKind("head_draft:load_head_draft", ("embedded-head",), "head", "jaxspec_draft_head"),
-    DraftKind("network_draft:load_network_draft", ("embedded-small",), "network"),
+    DraftKind("head_draft:load_head_draft", ("embedded-head",), directory="head", model_type="jaxspec_draft_head"),
+    DraftKind(
+        "network_draft:load_network_draft",
+        ("embedded-small",),
+        check="network_draft:check_network_draft",
+        directory="network",
+    ),
 )
 
 #: Names that stand for a draft wherever one is asked for; directories are the others.

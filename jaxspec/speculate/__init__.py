@@ -6,14 +6,14 @@ from jaxspec.speculate.expansion import TreeLimits, chain_limits, tree_limits
 from jaxspec.speculate.expected_cycles import CycleStatistics, expected_cycles
 from jaxspec.speculate.growing_tree import GrowingTree
 from jaxspec.speculate.keys import Purpose, draw_keys
-from jaxspec.speculate.measured_ranks import measure_ranks
+from jaxspec.speculate.measured_ranks import measure_ranks, record_ranks
 from jaxspec.speculate.proof import (
     continuation_length,
+    continue_texts,
     count_mismatches,
     decode_chains,
     decode_prompts,
     predict_cycles,
-    record_ranks,
 )
 from jaxspec.speculate.rules import acceptance_probability, residual_distribution
 from jaxspec.speculate.sampling import GREEDY, SAMPLING, Decoding, token_distribution
@@ -41,6 +41,7 @@ __all__ = [
     "chain_limits",
     "compare_cycles",
     "continuation_length",
+    "continue_texts",
     "count_mismatches",
     "decode",
     "decode_autoregressively",

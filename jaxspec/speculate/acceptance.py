@@ -30,10 +30,12 @@ class TargetText(NamedTuple):
         tokens: one more than there are queries; token t + 1 follows query t.
         hidden: what the target's last layer puts out at the last queries; how many there are says where measuring begins. Its
             logits follow from it, and take a hundred times as much memory.
+        before: columns of padding before each text, whose first token is the one behind them; None: there are none.
     """
 
     tokens: Int[Array, "batch token_plus_1"]
     hidden: Float[Array, "batch query hidden"]
+    before: Int[Array, " batch"] | None = None
 
     @property
     def first(self) -> int:
@@ -98,14 +100,15 @@ def block_forward(
     root = jnp.where(place < offset, place, offset + (place - offset) // block * block)
     committed = jnp.arange(slots)[None, :] < first + root[:, None]
     own = (place[None, :] >= root[:, None]) & (place[None, :] <= place[:, None])
+    before = jnp.zeros(batch, place.dtype) if text.before is None else text.before.astype(place.dtype)
     batched = lambda x: jnp.broadcast_to(x, (batch, *x.shape))
     ran = forward(
         draft_params,
         config,
         tokens=text.tokens[:, first:-1],
-        positions=batched(first + place),
+        positions=batched(first + place) - before[:, None],
         mask=batched(own),
-        sources=[CachedKV(draft_cache, batched(committed))],
+        sources=[CachedKV(draft_cache, batched(committed) & (jnp.arange(slots) >= before[:, None])[:, None, :])],
         dtype=text.hidden.dtype,
         logits_from=queries,
         frugal=view is not None and view.policy is not None,
@@ -164,7 +167,7 @@ def compare_with_target(
         at_places(text.hidden),
         ran.hidden,
         at_places(text.tokens[:, text.first + 1 :]),
-        tuple(lambda hidden, params=params: unembed(hidden, params, config) for params in ends),
+        (lambda hidden: unembed(hidden, ends[0], config), lambda hidden: unembed(hidden, ends[1], config)),
         vocab_size=config.vocab_size,
         decoding=decoding,
     )
@@ -200,7 +203,7 @@ def all_starts(
     check_count("block", block)
     check_sampling(decoding)
     pad = ((0, 0), (0, 2 * block))
-    text = TargetText(jnp.pad(text.tokens, pad), jnp.pad(text.hidden, (*pad, (0, 0))))
+    text = TargetText(jnp.pad(text.tokens, pad), jnp.pad(text.hidden, (*pad, (0, 0))), text.before)
     draft_cache = pad_cache(draft_cache, 2 * block)
 
     def one(offset):

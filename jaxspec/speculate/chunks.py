@@ -1,27 +1,58 @@
-"""Many prompts through one compiled shape: in chunks of a fixed size, the last one padded with copies."""
+"""Many prompts through one compiled shape: in chunks of one size, the last one padded with copies."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
-__all__ = ["CHUNK", "gather", "prompt_chunks"]
+__all__ = ["CHUNK", "Chunk", "chunk_size", "gather", "num_chunks", "prompt_chunks"]
 
-#: Prompts decoded together. One compiled shape serves every number of prompts, and results do not depend on it.
+#: Most prompts decoded together.
 CHUNK = 24
 
 
-def prompt_chunks(prompts: np.ndarray) -> list[tuple[Int[Array, "chunk prompt"], Int[Array, " chunk"], int]]:
-    """Prompts in chunks of CHUNK; their ids, and how many are real."""
-    chunks = []
-    for start in range(0, len(prompts), CHUNK):
-        part = prompts[start : start + CHUNK]
-        index = np.arange(CHUNK) % len(part)
-        chunks.append((jnp.asarray(part[index]), jnp.asarray(start + index), len(part)))
+class Chunk(NamedTuple):
+    """Prompts decoded together.
+
+    Attributes:
+        ids: which of all prompts they are; the last ones may be copies.
+        real: how many are no copies.
+    """
+
+    prompts: Int[Array, "chunk prompt"]
+    ids: Int[Array, " chunk"]
+    real: int
+
+    def of(self, rows: np.ndarray) -> Array:
+        """What belongs to these prompts, of an array with one row for each of all."""
+        return jnp.asarray(rows[np.asarray(self.ids)])
+
+
+def chunk_size(prompts: int) -> int:
+    """Prompts of each chunk: evenly divided, then rounded up to a power of two, so that few shapes are compiled.
+
+    What is decoded beyond the prompts is less than as many again.
+    """
+    even = -(-prompts // num_chunks(prompts))
+    return min(CHUNK, 1 << (even - 1).bit_length())
+
+
+def num_chunks(prompts: int) -> int:
+    """Chunks of so many prompts."""
+    return -(-prompts // CHUNK)
+
+
+def prompt_chunks(prompts: np.ndarray) -> list[Chunk]:
+    """All prompts, in chunks of one size."""
+    chunks, size = [], chunk_size(len(prompts))
+    for start in range(0, len(prompts), size):
+        part = prompts[start : start + size]
+        index = np.arange(size) % len(part)
+        chunks.append(Chunk(jnp.asarray(part[index]), jnp.asarray(start + index), len(part)))
     return chunks
 
 

@@ -14,10 +14,12 @@ from jaxtyping import Array, Int, Key
 from jaxspec.checks import (
     check_draft_vocabulary,
     check_key,
+    check_lengths,
     check_network,
     check_prompt_ids,
     check_sampling,
     check_sizes,
+    check_stop,
     check_tokens,
     known_value,
 )
@@ -55,15 +57,17 @@ def decode(
     law: CandidateLaw = "top",
     limits: TreeLimits | None = None,
     room: int | None = None,
+    lengths: Int[Array, " batch"] | None = None,
+    stop: Int[Array, " stop"] | None = None,
 ) -> Decoded:
-    """Decode every prompt to at least `num_tokens` new tokens.
+    """Decode every prompt to at least `num_tokens` new tokens, or to a stop token before that.
 
     Values are checked on the host, unless they are traced (see `jaxspec.checks`): traced tokens outside the vocabulary and a
     traced temperature that is not above 0 give meaningless text.
 
     Args:
         draft_params: of `draft`.
-        prompts: token ids, one or more each; all prompts of a call have one length.
+        prompts: token ids, one or more each. Prompts of unequal length begin at place 0; what follows their ends is not read.
         prompt_ids: names the prompts for random draws, so that results do not depend on batching.
         tree: one tree for all prompts (`chain_tree` makes a chain), or how trees grow. Given `limits`, a tree may be traced.
         decoding: how tokens are chosen; `greedy` is static, the numbers may be traced.
@@ -74,6 +78,8 @@ def decode(
             growing tree has its own.
         room: static number of new tokens that the caches have slots for, `num_tokens` unless given. Calls that share it
             share one compilation, whatever their `num_tokens`.
+        lengths: of the prompts, 1 to their places; None: they have one length. Each prompt is decoded as it is alone.
+        stop: tokens that end a text, any number of them; the first one generated is a text's last token.
     Raises:
         ValueError: an argument out of its range, of another shape or type, more tokens than room, a malformed tree, one beyond
             the limits, or sampled candidates where only the likeliest are possible.
@@ -81,8 +87,10 @@ def decode(
     """
     room = num_tokens if room is None else room
     check_sizes(num_tokens=num_tokens, room=room)
-    batch, _ = check_tokens("prompts", prompts, vocab_size=config.vocab_size)
+    batch, places = check_tokens("prompts", prompts, vocab_size=config.vocab_size)
     check_prompt_ids(prompt_ids, batch)
+    check_lengths(lengths, batch, places)
+    check_stop(stop)
     check_sampling(decoding)
     check_key(seed)
     check_network(target_params, vocab_size=config.vocab_size, hidden_size=config.hidden_size)
@@ -120,6 +128,8 @@ def decode(
         law=law,
         limits=limits,
         growing=growing,
+        lengths=lengths,
+        stop=stop,
     )
 
 

@@ -36,9 +36,10 @@ class Decoded(NamedTuple):
 
     Attributes:
         tokens: prompt, then what was generated; more than `num_tokens` where the last cycle ran over.
-        generated: tokens generated per prompt, `num_tokens` or a little more.
+        generated: tokens generated per prompt, `num_tokens` or a little more; up to its stop token where there was one.
         cycles: target steps per prompt, prefill not counted.
-        accepted_at: per prompt, cycles in which a token of depth 1, 2, ... was accepted.
+        accepted_at: per prompt, cycles in which a token of depth 1, 2, ... was accepted; none behind a stop token counts.
+        ended_at: per prompt, cycles whose token of depth 1, 2, ... was accepted and stopped the text: none deeper was tried.
         accepted_nodes: per prompt, cycles in which each node was accepted; a growing tree numbers its nodes anew each time.
         margin: smallest gap between the two largest target logits at the tokens generated: how near a tie came.
     """
@@ -47,6 +48,7 @@ class Decoded(NamedTuple):
     generated: Int[Array, " batch"]
     cycles: Int[Array, " batch"]
     accepted_at: Int[Array, "batch depth"]
+    ended_at: Int[Array, "batch depth"]
     accepted_nodes: Int[Array, "batch node"]
     margin: Float[Array, " batch"]
 
@@ -54,10 +56,12 @@ class Decoded(NamedTuple):
 class _State(NamedTuple):
     tokens: Array
     length: Array  # committed tokens; the last of them, the root, has no KV in the cache yet
+    stopped: Array  # whether a stop token was generated
     target_cache: KVCache
     memory: Memory
     cycles: Array
     accepted_at: Array
+    ended_at: Array
     accepted_nodes: Array
     margin: Array
 
@@ -79,13 +83,22 @@ def decoding_loop(
     law: CandidateLaw,
     limits: TreeLimits,
     growing: GrowingTree | None,
+    lengths: Int[Array, " batch"] | None = None,
+    stop: Int[Array, " stop"] | None = None,
 ) -> Decoded:
     """`decode` with checked arguments.
 
+    Prompts begin at place 0 whatever their lengths: their padding is behind them, where the causal mask hides it from them, and
+    where what is generated takes its slots before anything may see them.
+
     Args:
         tree: None for a growing one. draft: None where the limits have no nodes.
+        lengths: of the prompts; None: they have no padding. stop: tokens that end a text; None: there are none.
     """
     batch, prompt_length = prompts.shape
+    lengths = jnp.full(batch, prompt_length, jnp.int32) if lengths is None else lengths.astype(jnp.int32)
+    stop = jnp.zeros(0, jnp.int32) if stop is None else stop
+    unpadded = jnp.where(jnp.arange(prompt_length) < lengths[:, None], prompts, 0)
     window = limits.depth + 1  # the most that one cycle commits
     # The last cycle may start at room − 1 and write a whole window.
     slots = prompt_length + room + 2 * window
@@ -114,6 +127,7 @@ def decoding_loop(
         tokens=prompts,
         positions=jnp.broadcast_to(jnp.arange(prompt_length), prompts.shape),
         mask=causal_mask(batch, prompt_length),
+        lengths=jnp.broadcast_to(lengths[:, None], prompts.shape),
     )
     numbers = limits.numbers if growing is None else growing.numbers
     memory = None if draft is None else draft.empty(draft_params, batch, slots, numbers)
@@ -125,19 +139,24 @@ def decoding_loop(
         cache=first_slots(prefill.cache, prompt_length - 1),
         start=at_start,
         before=prompts[:, 0],
-        valid=jnp.full(batch, prompt_length - 1, jnp.int32),
+        valid=lengths - 1,
         extras=jax.tree.map(lambda x: x[:, :-1], prefill.extras),
     )
     state = _State(
-        tokens=jnp.zeros((batch, slots), jnp.int32).at[:, :prompt_length].set(prompts),
-        length=jnp.full(batch, prompt_length, jnp.int32),
+        tokens=jnp.zeros((batch, slots), jnp.int32).at[:, :prompt_length].set(unpadded),
+        length=lengths,
+        stopped=jnp.zeros(batch, bool),
         target_cache=write_cache(empty_cache(config, batch, slots), prefill.cache, at_start),
         memory=commit(memory, told),
         cycles=jnp.zeros(batch, jnp.int32),
         accepted_at=jnp.zeros((batch, limits.depth), jnp.int32),
+        ended_at=jnp.zeros((batch, limits.depth), jnp.int32),
         accepted_nodes=jnp.zeros((batch, limits.nodes), jnp.int32),
         margin=jnp.full(batch, jnp.inf, jnp.float32),
     )
+
+    def unfinished(state: _State) -> Bool[Array, " batch"]:
+        return (state.length - lengths < num_tokens) & ~state.stopped
 
     def cycle(state: _State) -> _State:
         root_slot = state.length - 1
@@ -159,30 +178,44 @@ def decoding_loop(
         verdict = jax.vmap(verify_tree, in_axes=(None if growing is None else 0, 0, 0, 0, 0, 0))(
             drafted.tree, p, drafted.distribution, drafted.candidates, uniforms, next_keys
         )
-        active = state.length - prompt_length < num_tokens
-        told, gap = _path_of(drafted, verified, verdict, root, limits)
+        active = unfinished(state)
+        told, gaps = _path_of(drafted, verified, verdict, root, limits)
+        place = jnp.arange(window)
+        ends = jnp.any(told.tokens[:, :, None] == stop, axis=2) & (place < told.valid[:, None])
+        stops = jnp.any(ends, axis=1)
+        # What a cycle yields ends with its first stop token, accepted or drawn.
+        yielded = jnp.where(stops, jnp.argmax(ends, axis=1).astype(jnp.int32) + 1, told.valid)
+        within = place < yielded[:, None]
+        gap = jnp.min(jnp.where(within, gaps, jnp.inf), axis=1)
         write_tokens = jax.vmap(partial(jax.lax.dynamic_update_slice_in_dim, axis=0))
         counted = lambda hits: hits.astype(jnp.int32) * active[:, None].astype(jnp.int32)
-        at_node = _nodes_of_path(verdict.path, levels, limits)
+        accepted = jnp.minimum(verdict.accepted, yielded)
+        on_path = jnp.where(jnp.arange(limits.depth) < accepted[:, None], verdict.path, PADDING)
+        at_node = _nodes_of_path(on_path, levels, limits)
+        # Behind a stop token there is nothing; elsewhere what stands behind the valid tokens is overwritten.
+        tokens = jnp.where(stops[:, None] & ~within, 0, told.tokens)
         return _State(
-            tokens=jnp.where(active[:, None], write_tokens(state.tokens, told.tokens, state.length), state.tokens),
-            length=jnp.where(active, state.length + told.valid, state.length),
+            tokens=jnp.where(active[:, None], write_tokens(state.tokens, tokens, state.length), state.tokens),
+            length=jnp.where(active, state.length + yielded, state.length),
+            stopped=state.stopped | (active & stops),
             # A finished sequence rewrites its own last window with the same values.
             target_cache=write_cache(state.target_cache, told.cache, root_slot),
             memory=commit(memory, told),
             cycles=state.cycles + active.astype(jnp.int32),
-            accepted_at=state.accepted_at + counted(jnp.arange(limits.depth) < verdict.accepted[:, None]),
+            accepted_at=state.accepted_at + counted(jnp.arange(limits.depth) < accepted[:, None]),
+            ended_at=state.ended_at
+            + counted(stops[:, None] & (jnp.arange(1, window) == accepted[:, None]) & (accepted == yielded)[:, None]),
             accepted_nodes=state.accepted_nodes + counted(at_node),
             margin=jnp.where(active, jnp.minimum(state.margin, gap), state.margin),
         )
 
-    unfinished = lambda state: jnp.any(state.length - prompt_length < num_tokens)
-    state = jax.lax.while_loop(unfinished, cycle, state)
+    state = jax.lax.while_loop(lambda state: jnp.any(unfinished(state)), cycle, state)
     return Decoded(
         tokens=state.tokens,
-        generated=state.length - prompt_length,
+        generated=state.length - lengths,
         cycles=state.cycles,
         accepted_at=state.accepted_at,
+        ended_at=state.ended_at,
         accepted_nodes=state.accepted_nodes,
         margin=state.margin,
     )
@@ -190,8 +223,8 @@ def decoding_loop(
 
 def _path_of(
     drafted: DraftedTree, verified: ForwardResult, verdict: TreeVerdict, root: Root, limits: TreeLimits
-) -> tuple[Committed, Float[Array, " batch"]]:
-    """What is committed after a verification, and how near a tie the target's logits came at it."""
+) -> tuple[Committed, Float[Array, "batch place"]]:
+    """What is committed after a verification, and how near a tie the target's logits came at each of its tokens."""
     batch, window = root.token.shape[0], limits.depth + 1
     place = jnp.arange(window)
     if limits.ranks == 1 and limits.depth <= limits.nodes:
@@ -216,8 +249,7 @@ def _path_of(
         valid=verdict.accepted + 1,
         extras=jax.tree.map(by_row, verified.extras),
     )
-    gap = jnp.where(place <= verdict.accepted[:, None], by_row(top_gap(verified.logits)), jnp.inf)
-    return committed, jnp.min(gap, axis=1)
+    return committed, by_row(top_gap(verified.logits))
 
 
 def _nodes_of_path(

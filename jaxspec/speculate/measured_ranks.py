@@ -8,22 +8,25 @@ draft's likeliest tokens.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxspec.checks import check_count, check_draft_vocabulary, check_network, check_tokens
+from jaxspec.checks import check_count, check_draft_vocabulary, check_lengths, check_network, check_tokens
 from jaxspec.compress.kv import round_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
 from jaxspec.models.kv_cache import take_slots
-from jaxspec.speculate.drafts.interface import Committed, Draft, Level, Root
-from jaxspec.trees.rank_traces import UNKNOWN, RankTraces
+from jaxspec.speculate.chunks import prompt_chunks
+from jaxspec.speculate.drafts.interface import Committed, Draft, Level, ReadyDraft, Root
+from jaxspec.trees.rank_traces import ENDED, UNKNOWN, RankTraces
 
-__all__ = ["measure_ranks", "rank_of"]
+__all__ = ["measure_ranks", "rank_of", "record_ranks"]
 
 
 def rank_of(logits: Float[Array, "*b vocab"], token: Int[Array, "*b"]) -> Int[Array, "*b"]:
@@ -42,6 +45,8 @@ def measure_ranks(
     config: DecoderConfig,
     prompt_tokens: int,
     depth: int,
+    lengths: Int[Array, " batch"] | None = None,
+    generated: Int[Array, " batch"] | None = None,
 ) -> RankTraces:
     """Ranks of the texts' tokens at every start, along chains that the text itself is.
 
@@ -49,25 +54,71 @@ def measure_ranks(
     own on the drafted ones.
 
     Args:
-        texts: prompts and what the target put out after them.
+        texts: prompts and what the target put out after them, each text from place 0 on; what follows its end is not read.
         draft: static, with its parameters.
-        prompt_tokens: static, >= 2; the first root is the last of them.
+        prompt_tokens: static, >= 2; places of the longest prompt. The other places hold tokens that were generated.
         depth: static, >= 1; drafted tokens after a root.
+        lengths: of the prompts, 1 to `prompt_tokens`; None: all have that many. The first root is a prompt's last token.
+        generated: tokens that each text has after its prompt; a text that has fewer than there are other places stopped with
+            the last of them. None: none stopped.
     Returns:
-        One start for every token that the text has after the prompt; `UNKNOWN` beyond the text's end. Where the texts are
-        traced, a token outside the vocabulary is not noticed; what is measured from there on is meaningless.
+        One start for every token that a text has after the prompt; `UNKNOWN` beyond the places, `ENDED` behind a text's stop.
+        Where the texts are traced, a token outside the vocabulary is not noticed; what is measured from there on is
+        meaningless.
     Raises:
         ValueError: a prompt of less than two tokens, a text without more, no depth, a token outside the vocabulary, or a
             draft of another vocabulary.
     """
-    _, length = check_tokens("texts", texts, vocab_size=config.vocab_size, least=3)
+    batch, length = check_tokens("texts", texts, vocab_size=config.vocab_size, least=3)
     check_count("prompt_tokens", prompt_tokens, least=2, most=length - 1)
+    check_lengths(lengths, batch, prompt_tokens)
+    check_lengths(generated, batch, length - prompt_tokens)
     check_count("depth", depth)
     check_network(target_params, vocab_size=config.vocab_size, hidden_size=config.hidden_size)
     check_draft_vocabulary(draft.vocab_size, config.vocab_size)
     return _measure_ranks(
-        target_params, draft_params, texts, draft=draft, config=config, prompt_tokens=prompt_tokens, depth=depth
+        target_params,
+        draft_params,
+        texts,
+        draft=draft,
+        config=config,
+        prompt_tokens=prompt_tokens,
+        depth=depth,
+        lengths=lengths,
+        generated=generated,
     )
+
+
+def record_ranks(
+    target: Params,
+    config: DecoderConfig,
+    draft: ReadyDraft,
+    texts: np.ndarray,
+    *,
+    prompt_tokens: int,
+    depth: int,
+    lengths: np.ndarray | None = None,
+    generated: np.ndarray | None = None,
+    advance: Callable[[], None] = lambda: None,
+) -> RankTraces:
+    """`measure_ranks` over all texts, of which there is one or more, chunk by chunk."""
+    check_tokens("texts", texts, vocab_size=config.vocab_size)
+    parts = []
+    for chunk in prompt_chunks(texts):
+        traces = measure_ranks(
+            target,
+            draft.params,
+            chunk.prompts,
+            draft=draft.draft,
+            config=config,
+            prompt_tokens=prompt_tokens,
+            depth=depth,
+            lengths=None if lengths is None else chunk.of(lengths),
+            generated=None if generated is None else chunk.of(generated),
+        )
+        parts.append(jax.tree.map(lambda x, count=chunk.real: np.asarray(x)[:count], traces))
+        advance()
+    return jax.tree.map(lambda *x: jnp.asarray(np.concatenate(x)), *parts)
 
 
 @partial(jax.jit, static_argnames=("draft", "config", "prompt_tokens", "depth"))
@@ -80,56 +131,62 @@ def _measure_ranks(
     config: DecoderConfig,
     prompt_tokens: int,
     depth: int,
+    lengths: Int[Array, " batch"] | None = None,
+    generated: Int[Array, " batch"] | None = None,
 ) -> RankTraces:
     batch, length = texts.shape
+    starts = length - prompt_tokens
+    lengths = jnp.full(batch, prompt_tokens, jnp.int32) if lengths is None else lengths.astype(jnp.int32)
+    generated = jnp.full(batch, starts, jnp.int32) if generated is None else generated.astype(jnp.int32)
     heard = forward_text(target_params, config, texts, kv_codec=round_kv)
     padded = jnp.pad(texts, ((0, 0), (0, depth)))
     numbers = depth + 1
-    at = lambda position: jnp.full(batch, position, jnp.int32)
+    beyond = jnp.where(generated < starts, ENDED, UNKNOWN)
+    token_at = lambda position: jnp.take_along_axis(padded, position[:, None], axis=1)[:, 0]
 
-    def committed(start, places):
-        slots = jnp.broadcast_to(start + jnp.arange(places), (batch, places))
+    def committed(start, places, valid):
+        slots = start[:, None] + jnp.arange(places)
         at_slots = lambda x: jnp.take_along_axis(x, slots.reshape(batch, places, *[1] * (x.ndim - 2)), axis=1)
         return Committed(
             tokens=jnp.take_along_axis(texts, slots + 1, axis=1),
             hidden=at_slots(heard.hidden),
             cache=take_slots(heard.cache, slots),
-            start=at(start),
-            before=jnp.take_along_axis(texts, slots[:, :1], axis=1)[:, 0],
-            valid=at(places),
+            start=start,
+            before=token_at(start),
+            valid=valid,
             extras=jax.tree.map(at_slots, heard.extras),
         )
 
     # The barrier keeps XLA from computing, at compile time, what an empty memory makes of the prompt.
     memory, first_place = jax.lax.optimization_barrier(
-        (draft.empty(draft_params, batch, length + depth + 1, numbers), jnp.zeros((), jnp.int32))
+        (draft.empty(draft_params, batch, length + depth + 1, numbers), jnp.zeros(batch, jnp.int32))
     )
-    memory = draft.commit(draft_params, memory, committed(first_place, prompt_tokens - 1))
+    memory = draft.commit(draft_params, memory, committed(first_place, prompt_tokens - 1, lengths - 1))
 
-    def from_root(memory, position):
-        root = Root(padded[:, position], at(position))
+    def from_root(memory, start):
+        position = lengths - 1 + start
+        root = Root(token_at(position), position)
         logits, drafted = draft.open(draft_params, memory, root)
-        first = rank_of(logits, padded[:, position + 1])
+        first = rank_of(logits, token_at(position + 1))
 
         def deeper(drafted, d):
             level = Level(
-                tokens=padded[:, position + d][:, None],
+                tokens=token_at(position + d)[:, None],
                 first=d,
                 depth=jnp.full((batch, 1), d, jnp.int32),
                 parent=jnp.full((batch, 1), d - 1, jnp.int32),
                 ancestors=jnp.broadcast_to(jnp.arange(numbers) < d, (batch, 1, numbers)),
             )
             logits, drafted = draft.extend(draft_params, drafted, root, level)
-            return drafted, rank_of(logits[:, 0], padded[:, position + d + 1])
+            return drafted, rank_of(logits[:, 0], token_at(position + d + 1))
 
         # What was drafted is forgotten: the memory goes on from what is committed.
         _, later = jax.lax.scan(deeper, drafted, jnp.arange(1, depth))
         ranks = jnp.concatenate([first[None], later])
-        known = position + 1 + jnp.arange(depth) < length
+        known = start + jnp.arange(depth)[:, None] < generated
         # The window of one place that tells the next root; the last root has none.
-        start = jnp.minimum(position, length - 2)
-        return draft.commit(draft_params, memory, committed(start, 1)), jnp.where(known[:, None], ranks, UNKNOWN)
+        told = committed(jnp.minimum(position, length - 2), 1, jnp.ones(batch, jnp.int32))
+        return draft.commit(draft_params, memory, told), jnp.where(known, ranks, beyond)
 
-    _, ranks = jax.lax.scan(from_root, memory, jnp.arange(prompt_tokens - 1, length - 1))
-    starts = length - prompt_tokens
-    return RankTraces(rank=ranks.transpose(2, 0, 1), num_starts=jnp.full(batch, starts, jnp.int32))
+    _, ranks = jax.lax.scan(from_root, memory, jnp.arange(starts, dtype=jnp.int32))
+    return RankTraces(rank=ranks.transpose(2, 0, 1), num_starts=generated)

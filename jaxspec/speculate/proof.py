@@ -3,42 +3,41 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxspec.checks import check_count, check_sampling, check_tokens
+from jaxspec.checks import check_count, check_lengths, check_sampling, check_tokens
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.kv import compress_cache, round_kv
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.decoder import Params, forward_text
+from jaxspec.models.decoder import Params, causal_mask, forward
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.speculate.acceptance import TargetText, all_starts
 from jaxspec.speculate.candidates import CandidateLaw
 from jaxspec.speculate.chunks import gather, prompt_chunks
 from jaxspec.speculate.drafts.interface import ReadyDraft
-from jaxspec.speculate.engine import decode
+from jaxspec.speculate.engine import autoregressive_tree, decode
 from jaxspec.speculate.expansion import TreeLimits, chain_limits
 from jaxspec.speculate.expected_cycles import expected_cycles
 from jaxspec.speculate.growing_tree import GrowingTree
-from jaxspec.speculate.measured_ranks import measure_ranks
+from jaxspec.speculate.ragged import ends_of, flush_right, generated_tokens
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.trees.public_trees import chain_tree
-from jaxspec.trees.rank_traces import RankTraces
 from jaxspec.trees.topology import Tree
 
 __all__ = [
     "TIE_MARGIN",
     "WIDTH",
     "continuation_length",
+    "continue_texts",
     "count_mismatches",
     "decode_chains",
     "decode_prompts",
     "predict_cycles",
-    "record_ranks",
 ]
 
 #: Static width of every verification of a chain: whatever is drafted, and for autoregressive decoding too.
@@ -60,7 +59,7 @@ def continuation_length(output_tokens: int) -> int:
 def decode_prompts(
     target: Params,
     config: DecoderConfig,
-    draft: ReadyDraft,
+    draft: ReadyDraft | None,
     prompts: np.ndarray,
     tree: Tree | GrowingTree,
     *,
@@ -70,11 +69,15 @@ def decode_prompts(
     law: CandidateLaw = "top",
     limits: TreeLimits | None = None,
     room: int | None = None,
+    lengths: np.ndarray | None = None,
+    stop: Sequence[int] = (),
     advance: Callable[[], None] = _nothing,
 ) -> dict[str, np.ndarray]:
     """`decode` over all prompts, of which there is one or more, chunk by chunk.
 
     Args:
+        draft: None where the tree has no nodes.
+        lengths, stop: as for `decode`; all prompts share one array, as wide as the longest.
         advance: called after each chunk.
         others: as for `decode`.
     Returns:
@@ -82,15 +85,21 @@ def decode_prompts(
     Raises:
         ValueError: see `decode`.
     """
-    check_tokens("prompts", prompts, vocab_size=config.vocab_size)
+    count, places = check_tokens("prompts", prompts, vocab_size=config.vocab_size)
+    check_lengths(lengths, count, places)
     check_sampling(decoding)
     decoding = dataclasses.replace(decoding, temperature=jnp.asarray(decoding.temperature, jnp.float32))
     options = {"config": config, "num_tokens": num_tokens, "law": law, "limits": limits, "room": room}
+    options |= {"stop": jnp.asarray(stop, jnp.int32), "draft": None if draft is None else draft.draft}
+    params = None if draft is None else draft.params
+    lengths = np.full(count, places, np.int32) if lengths is None else lengths
     parts = []
-    for chunk, ids, count in prompt_chunks(prompts):
+    for chunk in prompt_chunks(prompts):
         key = jax.random.key(seed)
-        result = decode(target, draft.params, chunk, ids, tree, key, decoding, draft=draft.draft, **options)
-        parts.append((jax.block_until_ready(result), count))
+        result = decode(
+            target, params, chunk.prompts, chunk.ids, tree, key, decoding, lengths=chunk.of(lengths), **options
+        )
+        parts.append((jax.block_until_ready(result), chunk.real))
         advance()
     return gather(parts)
 
@@ -106,6 +115,8 @@ def decode_chains(
     decoding: Decoding,
     seed: int,
     room: int | None = None,
+    lengths: np.ndarray | None = None,
+    stop: Sequence[int] = (),
     advance: Callable[[], None] = _nothing,
 ) -> dict[str, np.ndarray]:
     """`decode_prompts` with chains of 0 to MAX_DRAFT_LENGTH tokens, all at one static width; 0 decodes autoregressively.
@@ -124,39 +135,63 @@ def decode_chains(
         law="top" if decoding.greedy else "sampled",
         limits=chain_limits(WIDTH),
         room=room,
+        lengths=lengths,
+        stop=stop,
         advance=advance,
     )
 
 
-def record_ranks(
+def continue_texts(
     target: Params,
     config: DecoderConfig,
-    draft: ReadyDraft,
-    texts: np.ndarray,
+    prompts: np.ndarray,
     *,
-    prompt_tokens: int,
-    depth: int,
+    num_tokens: int,
+    decoding: Decoding,
+    seed: int,
+    lengths: np.ndarray | None = None,
+    stop: Sequence[int] = (),
     advance: Callable[[], None] = _nothing,
-) -> RankTraces:
-    """`measure_ranks` over all texts, of which there is one or more, chunk by chunk."""
-    check_tokens("texts", texts, vocab_size=config.vocab_size)
-    parts = []
-    for chunk, _, count in prompt_chunks(texts):
-        traces = measure_ranks(
-            target, draft.params, chunk, draft=draft.draft, config=config, prompt_tokens=prompt_tokens, depth=depth
-        )
-        parts.append(jax.tree.map(lambda x, count=count: np.asarray(x)[:count], traces))
-        advance()
-    return jax.tree.map(lambda *x: jnp.asarray(np.concatenate(x)), *parts)
+) -> dict[str, np.ndarray]:
+    """`decode_prompts` without a draft, one token per step: several times as fast as at the width of a verification.
+
+    Its products are narrower than a verification's, so that their last bits may differ: it is no baseline of a proof.
+    """
+    alone = chain_limits(1)
+    tree = autoregressive_tree(alone)
+    return decode_prompts(
+        target,
+        config,
+        None,
+        prompts,
+        tree,
+        num_tokens=num_tokens,
+        decoding=decoding,
+        seed=seed,
+        limits=alone,
+        lengths=lengths,
+        stop=stop,
+        advance=advance,
+    )
 
 
 @partial(jax.jit, static_argnames=("config", "first"))
-def _survival(target: Params, draft: Params, tokens, knobs: Knobs, decoding: Decoding, *, config, first: int):
-    result = forward_text(target, config, tokens[:, :-1], kv_codec=round_kv, logits_from=tokens.shape[1] - 1)
+def _survival(target: Params, draft: Params, tokens, before, knobs: Knobs, decoding: Decoding, *, config, first: int):
+    queries = tokens.shape[1] - 1
+    place = jnp.arange(queries)
+    result = forward(
+        target,
+        config,
+        tokens=tokens[:, :-1],
+        positions=jnp.maximum(place - before[:, None], 0),
+        mask=causal_mask(tokens.shape[0], queries) & (place >= before[:, None])[:, None, :],
+        kv_codec=round_kv,
+        logits_from=queries,
+    )
     return all_starts(
         draft,
         config,
-        TargetText(tokens=tokens, hidden=result.hidden[:, first:]),
+        TargetText(tokens=tokens, hidden=result.hidden[:, first:], before=before),
         compress_cache(result.cache, knobs),
         target=target,
         block=MAX_DRAFT_LENGTH,
@@ -175,48 +210,72 @@ def predict_cycles(
     knobs: Knobs,
     draft_length: int,
     decoding: Decoding,
+    lengths: np.ndarray | None = None,
+    stop: Sequence[int] = (),
     advance: Callable[[], None] = _nothing,
 ) -> dict[str, np.ndarray]:
     """Expected cycles of each text without decoding it: acceptance at every position, then the renewal of cycles.
 
     Args:
         draft: the matrices of the target's compressed copy; knobs: how it reads committed KV.
-        texts: prompts and their autoregressive continuation of `continuation_length(num_tokens)` tokens.
+        texts: prompts and their autoregressive continuation of `continuation_length(num_tokens)` tokens, or up to a stop token;
+            each from place 0 on, what follows its end is not read.
+        prompt_tokens: places of the longest prompt; the other places hold tokens that were generated.
+        lengths: of the prompts; None: all have that many tokens.
+        stop: tokens that end a text, as it was decoded with.
     Returns:
-        "cycles" and "survival" of `CycleStatistics`, over all texts.
+        The fields of `CycleStatistics`, over all texts.
     Raises:
         ValueError: an argument out of its range, or texts that are too short.
     """
     check_count("prompt_tokens", prompt_tokens)
     check_count("num_tokens", num_tokens)
     check_count("draft_length", draft_length, most=MAX_DRAFT_LENGTH)
-    check_tokens("texts", texts, vocab_size=config.vocab_size, least=prompt_tokens + num_tokens)
+    count, places = check_tokens("texts", texts, vocab_size=config.vocab_size, least=prompt_tokens + num_tokens)
+    check_lengths(lengths, count, prompt_tokens)
     check_sampling(decoding)
     decoding = dataclasses.replace(decoding, temperature=jnp.asarray(decoding.temperature, jnp.float32)).for_program()
+    lengths = np.full(count, prompt_tokens, np.int32) if lengths is None else lengths
+    room = places - prompt_tokens
+    ends = ends_of(generated_tokens(texts, lengths, np.full(count, room), room), stop)
+    # What was generated stands in the same columns in all texts.
+    texts, before = flush_right(texts, lengths + room)
     parts = []
-    for chunk, _, count in prompt_chunks(texts):
-        survival = _survival(target, draft, chunk, knobs, decoding, config=config, first=prompt_tokens - 1)
-        parts.append((jax.block_until_ready(expected_cycles(survival, draft_length, num_tokens)), count))
+    for chunk in prompt_chunks(texts):
+        survival = _survival(
+            target, draft, chunk.prompts, chunk.of(before), knobs, decoding, config=config, first=prompt_tokens - 1
+        )
+        expected = expected_cycles(survival, draft_length, num_tokens, ends=chunk.of(ends))
+        parts.append((jax.block_until_ready(expected), chunk.real))
         advance()
     return gather(parts)
 
 
 def count_mismatches(
-    speculative: dict[str, np.ndarray], autoregressive: dict[str, np.ndarray], prompt_tokens: int, num_tokens: int
+    speculative: dict[str, np.ndarray],
+    autoregressive: dict[str, np.ndarray],
+    prompt_tokens: int | np.ndarray,
+    num_tokens: int,
 ) -> dict[str, int | float]:
-    """Greedy outputs compared token by token.
+    """Greedy outputs compared token by token, up to `num_tokens` or to where they stopped.
 
+    Args:
+        prompt_tokens: of all prompts, or of each.
     Returns:
-        prompts, tokens (compared), mismatches (prompts' tokens after a first difference count too), ties (differences at a
-        margin below TIE_MARGIN, told apart only off CPUs), smallest_margin.
+        prompts, tokens (compared), mismatches (prompts' tokens after a first difference count too, and what one output has
+        where the other has ended), ties (differences at a margin below TIE_MARGIN, told apart only off CPUs), smallest_margin.
     """
-    part = slice(prompt_tokens, prompt_tokens + num_tokens)
-    differs = speculative["tokens"][:, part] != autoregressive["tokens"][:, part]
+    lengths = np.broadcast_to(np.asarray(prompt_tokens), len(speculative["tokens"]))
+    ours, theirs = (
+        generated_tokens(found["tokens"], lengths, found["generated"], num_tokens)
+        for found in (speculative, autoregressive)
+    )
+    differs = ours != theirs
     tied = np.minimum(speculative["margin"], autoregressive["margin"]) < TIE_MARGIN
     excused = differs & tied[:, None] if jax.default_backend() != "cpu" else np.zeros_like(differs)
     return {
         "prompts": int(differs.shape[0]),
-        "tokens": int(differs.size),
+        "tokens": int(np.sum((ours >= 0) | (theirs >= 0))),
         "mismatches": int(np.sum(differs & ~excused)),
         "ties": int(np.sum(excused)),
         "smallest_margin": float(np.min(speculative["margin"])),

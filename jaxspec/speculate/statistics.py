@@ -44,16 +44,19 @@ class ComparedCycles(NamedTuple):
     gap_in_standard_errors: float
 
 
-def acceptance_rates(accepted_at: np.ndarray, cycles: np.ndarray, draft_length: int) -> dict[str, object]:
+def acceptance_rates(
+    accepted_at: np.ndarray, ended_at: np.ndarray, cycles: np.ndarray, draft_length: int
+) -> dict[str, object]:
     """Acceptance rates from counts.
 
     Args:
         accepted_at: "prompt depth", cycles in which token d was accepted. cycles: "prompt".
+        ended_at: "prompt depth", cycles in which it stopped the text, so that no deeper token was tried.
     Returns:
         alpha_token, alpha_fraction, conditional (see the glossary).
     """
     accepted = accepted_at[:, :draft_length].sum(axis=0).astype(np.float64)
-    reached = np.concatenate([[cycles.sum()], accepted[:-1]])
+    reached = np.concatenate([[cycles.sum()], (accepted - ended_at[:, :draft_length].sum(axis=0))[:-1]])
     conditional = np.divide(accepted, reached, out=np.full(draft_length, np.nan), where=reached > 0)
     return {
         "alpha_token": float(accepted.sum() / reached.sum()),

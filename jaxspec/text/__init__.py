@@ -1,6 +1,8 @@
-"""Text for calibration and for held-out prompts: the committed snapshot, or a user's file."""
+"""Text for calibration and for held-out prompts: the committed snapshot, or a user's files."""
 
+from jaxspec.text.documents import Document, Encoder
+from jaxspec.text.prompt_set import read_prompts
 from jaxspec.text.user_text import check_text
 from jaxspec.text.windows import TextSplit, load_text, prompt_starts, windows
 
-__all__ = ["TextSplit", "check_text", "load_text", "prompt_starts", "windows"]
+__all__ = ["Document", "Encoder", "TextSplit", "check_text", "load_text", "prompt_starts", "read_prompts", "windows"]

@@ -1,12 +1,19 @@
-"""A text file that a user gives: checked for being text and long enough, and cut into two halves."""
+"""A file of text that a user gives: checked for being text and long enough, and cut into two halves.
+
+A plain text file is one document, cut at a line end near its middle. A JSON lines file has many; its halves are cut between
+documents.
+"""
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
+from typing import NamedTuple
 
 from jaxspec.errors import InputError
+from jaxspec.text.documents import Document, is_json_lines, parse_documents
 
-__all__ = ["STDLIB", "check_text", "read_halves"]
+__all__ = ["STDLIB", "Halves", "check_text", "read_halves", "read_text_file"]
 
 #: Stands for the committed snapshot.
 STDLIB = "stdlib"
@@ -14,9 +21,24 @@ STDLIB = "stdlib"
 _HALVES = ("first half, which calibrates,", "second half, which is held out,")
 
 
-def read_halves(source: str) -> tuple[bytes, bytes]:
-    """The first and the second half of a text, cut at a line end near its middle, or else between two characters.
+class Halves(NamedTuple):
+    """Documents that calibrate, and those that are held out; neither is empty of bytes unless a file has one byte."""
 
+    calibration: list[Document]
+    held_out: list[Document]
+
+    @property
+    def bytes(self) -> tuple[int, int]:
+        """Of each half."""
+        return tuple(sum(document.size for document in half) for half in self)  # pyright: ignore[reportReturnType]
+
+
+def read_text_file(source: str, what: str, otherwise: str) -> bytes:
+    """Content of a file of UTF-8 text without zero bytes: a network of bytes would take anything, and its numbers would mean
+    nothing.
+
+    Args:
+        what: the setting that names it, for messages. otherwise: what may be given instead.
     Raises:
         InputError: the file cannot be read, is empty or is not UTF-8 text.
     """
@@ -25,10 +47,43 @@ def read_halves(source: str) -> tuple[bytes, bytes]:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise InputError(
-            f"text {source!r} cannot be read ({reason}); give {STDLIB!r} or a readable text file"
+            f"{what} {source!r} cannot be read ({reason}); give {otherwise} or a readable text file"
         ) from error
-    _check_utf8(data, source)
-    # Cut at a line end, so that no half is a torn word: the first behind the middle, or the last before it.
+    if not data:
+        raise InputError(f"{what} {source!r} is empty; give {otherwise} or a text file with something in it")
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise InputError(f"{what} {source!r} is UTF-16; allowed is UTF-8: convert it, with iconv for example")
+    line = lambda place: data.count(b"\n", 0, place) + 1
+    if (place := data.find(b"\0")) >= 0:
+        raise InputError(
+            f"{what} {source!r} is binary: byte {place} is zero (line {line(place)}); give a plain text file in UTF-8"
+        )
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{what} {source!r} is not UTF-8: byte {error.start} is 0x{data[error.start]:02x} ({error.reason}, line "
+            f"{line(error.start)}); give a plain text file in UTF-8, or convert it"
+        ) from error
+    return data
+
+
+def read_halves(source: str) -> Halves:
+    """The two halves of a file.
+
+    Raises:
+        InputError: see `read_text_file` and `parse_documents`; a JSON lines file of a single document.
+    """
+    data = read_text_file(source, "text", repr(STDLIB))
+    if is_json_lines(source):
+        return _between_documents(parse_documents(data, f"text {source!r}"), source)
+    parts = _between_lines(data)
+    return Halves(*([Document(f"text {source!r}", part.decode("utf-8"), len(part))] for part in parts))
+
+
+def _between_lines(data: bytes) -> tuple[bytes, bytes]:
+    """Cut at a line end near the middle, or else between two characters."""
+    # So that no half is a torn word: the first line end behind the middle, or the last before it.
     half = len(data) // 2
     middle = data.find(b"\n", half) + 1
     if middle in (0, len(data)):
@@ -36,21 +91,16 @@ def read_halves(source: str) -> tuple[bytes, bytes]:
     return data[:middle], data[middle:]
 
 
-def _check_utf8(data: bytes, source: str) -> None:
-    """UTF-8 without zero bytes: a network of bytes would take anything, and its numbers would mean nothing."""
-    if not data:
-        raise InputError(f"text {source!r} is empty; give {STDLIB!r} or a text file with something in it")
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise InputError(f"text {source!r} is UTF-16; allowed is UTF-8: convert it, with iconv for example")
-    if (place := data.find(b"\0")) >= 0:
-        raise InputError(f"text {source!r} is binary: byte {place} is zero; give a plain text file in UTF-8")
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError as error:
+def _between_documents(documents: list[Document], source: str) -> Halves:
+    """Cut behind the document that the middle lies in."""
+    if len(documents) < 2:
         raise InputError(
-            f"text {source!r} is not UTF-8: byte {error.start} is 0x{data[error.start]:02x} ({error.reason}); give a plain "
-            "text file in UTF-8, or convert it"
-        ) from error
+            f"text {source!r} has one document, and its halves are cut between documents; give two or more, or a text file"
+        )
+    upto = list(itertools.accumulate(document.size for document in documents))
+    middle = next(i for i, size in enumerate(upto, start=1) if 2 * size >= upto[-1])
+    middle = min(middle, len(documents) - 1)
+    return Halves(documents[:middle], documents[middle:])
 
 
 def _character(data: bytes, place: int) -> int:
@@ -71,21 +121,22 @@ def check_text(source: str, needed: tuple[int, int]) -> None:
     """
     if source != STDLIB:
         halves = read_halves(source)
-        check_lengths(source, halves, (len(halves[0]), len(halves[1])), needed)
+        if not is_json_lines(source):  # a template may write more than a line's bytes
+            check_lengths(source, halves.bytes, halves.bytes, needed)
 
 
-def check_lengths(source: str, halves: tuple[bytes, bytes], found: tuple[int, int], needed: tuple[int, int]) -> None:
+def check_lengths(source: str, size: tuple[int, int], found: tuple[int, int], needed: tuple[int, int]) -> None:
     """Both halves of a user's text must hold a window each.
 
     Args:
-        found: tokens of the halves.
+        size: bytes of the halves. found: their tokens.
         needed: tokens of one window of each.
     Raises:
         InputError: one half is too short.
     """
     for name, tokens, window in zip(_HALVES, found, needed):
         if tokens < window:
-            total, per_token = sum(map(len, halves)), max(1.0, sum(map(len, halves)) / max(1, sum(found)))
+            total, per_token = sum(size), max(1.0, sum(size) / max(1, sum(found)))
             raise InputError(
                 f"text {source!r} has {total} bytes, too few: its {name} has {tokens} tokens at most and one window "
                 f"needs {window}; give a text of {round(2 * per_token * max(needed))} bytes or more, or ask for shorter windows"

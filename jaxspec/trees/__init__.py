@@ -21,6 +21,7 @@ from jaxspec.trees.public_trees import (
     star_paths,
 )
 from jaxspec.trees.rank_traces import (
+    ENDED,
     UNKNOWN,
     AATBySize,
     AcceptedPath,
@@ -56,6 +57,7 @@ from jaxspec.trees.topology import (
 from jaxspec.trees.trace_statistics import AcceptanceTable, acceptance_table, node_reach, simulate_traces
 
 __all__ = [
+    "ENDED",
     "MAX_TRIALS",
     "PADDING",
     "PUBLIC_TREES",

@@ -29,6 +29,7 @@ from jaxspec.trees.text_ratios import RatioOfTotals, ratio_of_totals
 from jaxspec.trees.topology import ROOT, Tree, is_node, one_tree
 
 __all__ = [
+    "ENDED",
     "UNKNOWN",
     "AATBySize",
     "AcceptedPath",
@@ -45,8 +46,11 @@ __all__ = [
     "recorded_roots",
 ]
 
-#: Rank of a token that lies beyond the end of its text; it matches no node.
+#: Rank of a token that was not recorded; it matches no node.
 UNKNOWN = -1
+
+#: Rank of a token behind the one that stopped its text, which decoding never reaches; it matches no node.
+ENDED = -2
 
 
 @struct.dataclass
@@ -55,8 +59,9 @@ class RankTraces:
 
     Attributes:
         rank: "text start depth", at [t, s, d] the rank of the token that is d + 1 after the root, once s tokens were generated;
-            `UNKNOWN` beyond the text's end.
-        num_starts: "text", the first so many roots of each text were recorded; what comes later only fills the arrays.
+            `UNKNOWN` beyond what was recorded, `ENDED` behind a text's stop token.
+        num_starts: "text", the first so many roots of each text were recorded; what comes later only fills the arrays, with
+            `ENDED` where the text stopped.
     """
 
     rank: Int[Array, "text start depth"]
@@ -128,6 +133,7 @@ def cycles_along_text(tree: Tree, traces: RankTraces, *, num_tokens: Int[ArrayLi
     Args:
         tree: one tree; works under `jit` and `vmap`.
         num_tokens: to generate, of all texts or of each; may be traced. Ranks should be known for the tree's depth beyond it.
+            A text that stops before is generated to its stop token.
     Raises:
         ValueError: more than one tree, or malformed traces.
     """
@@ -263,13 +269,17 @@ def _ends(tree: Tree, rank_path: Array, nodes: Int32[Array, "*b depth"], size: I
 def _renewal(ends: AcceptedPath, traces: RankTraces, num_tokens: ArrayLike) -> tuple[Array, Array, Array]:
     """Which roots decoding visits ("text start"), the tokens generated and whether all was known ("text")."""
     asked = jnp.broadcast_to(jnp.asarray(num_tokens, jnp.int32), traces.num_starts.shape)
+    # A text that stopped has no token behind its last one: neither one that was asked for nor one that a cycle adds.
+    stopped = jnp.any(traces.rank == ENDED, axis=(1, 2))
+    last = jnp.where(stopped, traces.num_starts, jnp.iinfo(jnp.int32).max)
+    asked = jnp.minimum(asked, last)
     starts = jnp.arange(traces.rank.shape[1], dtype=jnp.int32)
 
     def visit(carry: tuple[Array, Array], inputs: tuple[Array, Array, Array]):
         next_root, all_known = carry
         start, depth, known = inputs
         here = (next_root == start) & (start < asked) & (start < traces.num_starts)
-        return (jnp.where(here, start + depth + 1, next_root), all_known & (known | ~here)), here
+        return (jnp.where(here, jnp.minimum(start + depth + 1, last), next_root), all_known & (known | ~here)), here
 
     begin = jnp.zeros(asked.shape, jnp.int32), jnp.ones(asked.shape, bool)
     (generated, all_known), visited = jax.lax.scan(visit, begin, (starts, ends.depth.T, ends.known.T))

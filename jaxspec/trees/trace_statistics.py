@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int32, Key
 
 from jaxspec.trees.rank_traces import (
+    ENDED,
     UNKNOWN,
     RankTraces,
     accepted_nodes,
@@ -84,10 +85,11 @@ def acceptance_table(traces: RankTraces, *, depth: int, ranks: int) -> Acceptanc
     if not 1 <= depth <= recorded or ranks < 1:
         raise ValueError(f"depth is {depth} and ranks {ranks}; allowed are depths 1 to {recorded} and ranks from 1")
     rank = jnp.asarray(traces.rank, jnp.int32)[:, :, :depth]
-    listed = (rank != UNKNOWN) & (rank < ranks)
+    given = (rank != UNKNOWN) & (rank != ENDED)
+    listed = given & (rank < ranks)
     before = jnp.cumprod(listed.astype(jnp.int32), axis=2).astype(bool)
     before = jnp.concatenate([jnp.ones_like(before[:, :, :1]), before[:, :, :-1]], axis=2)
-    asked = before & (rank != UNKNOWN) & recorded_roots(traces)[:, :, None]
+    asked = before & given & recorded_roots(traces)[:, :, None]
     # What is not to be counted falls out of the table.
     column = jnp.where(asked & listed, rank, ranks)
     text = jnp.arange(texts, dtype=jnp.int32)[:, None, None]

@@ -52,8 +52,10 @@ class Calibration:
 
 
 def target_params(stored: Params) -> Params:
-    """Stored parameters in bfloat16: the target that everything is compared with. What is stored so is not copied."""
-    return as_stored(jax.tree.map(lambda x: jnp.asarray(x, jnp.bfloat16), stored))
+    """Stored parameters in 16 bits: the target that everything is compared with. What is stored so is not copied, wider values
+    are rounded to bfloat16."""
+    narrow = lambda x: x if x.dtype == jnp.float16 else jnp.asarray(x, jnp.bfloat16)
+    return as_stored(jax.tree.map(narrow, stored))
 
 
 def windows_per_pass(config: DecoderConfig, tokens: int) -> int:

@@ -106,6 +106,12 @@ def from_coordinates(coordinates: Coordinates, scheme: Scheme) -> Knobs:
     return Knobs(values=values, draft_length_logits=coordinates[_LENGTHS], scheme=scheme)
 
 
+def first_state(start: Knobs) -> AscentState:
+    """Before the first step."""
+    coordinates = to_coordinates(start)
+    return AscentState(coordinates=coordinates, opt_state=_ADAM.init(coordinates), step=jnp.asarray(0))
+
+
 def project(coordinates: Coordinates) -> Coordinates:
     """Back into the unit box; draft-length preferences are free."""
     boxed = {name: value for name, value in coordinates.items() if name != _LENGTHS}
@@ -213,8 +219,7 @@ def ascend(
     Returns:
         Soft knobs, and the history, "step metric" over `HISTORY`.
     """
-    coordinates = to_coordinates(start)
-    state = AscentState(coordinates=coordinates, opt_state=_ADAM.init(coordinates), step=jnp.asarray(0))
+    state = first_state(start)
     history = np.zeros((ascent.steps, len(HISTORY)), np.float32)
     if manager is not None and manager.latest_step() is not None:
         abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, {"state": state, "history": history})

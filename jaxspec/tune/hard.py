@@ -20,9 +20,10 @@ from jaxspec.tune.objective import DraftMeasurement, Pricing, measure, price
 
 
 @jax.jit
-def _measure_hard(
+def measured_windows(
     calibration: Calibration, knobs: Knobs, windows: Int[Array, " batch"], decoding: Decoding
 ) -> DraftMeasurement:
+    """One pass of the bit-exact draft over some windows of calibration text."""
     return measure(calibration, knobs, windows=windows, offset=0, soft_temperature=None, decoding=decoding)
 
 
@@ -38,7 +39,7 @@ def measure_hard(calibration: Calibration, knobs: Knobs, decoding: Decoding) -> 
     decoding = dataclasses.replace(decoding, temperature=jnp.asarray(decoding.temperature, jnp.float32)).for_program()
     size = windows_per_pass(calibration.config, calibration.text.tokens.shape[1])
     parts = np.array_split(np.arange(calibration.num_windows), -(-calibration.num_windows // size))
-    found = [_measure_hard(calibration, knobs, jnp.asarray(part), decoding) for part in parts]
+    found = [measured_windows(calibration, knobs, jnp.asarray(part), decoding) for part in parts]
     shares = [len(part) / calibration.num_windows for part in parts]
     return jax.tree.map(lambda *leaves: sum(share * leaf for share, leaf in zip(shares, leaves, strict=True)), *found)
 

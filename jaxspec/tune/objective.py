@@ -26,7 +26,7 @@ from hwmodels import (
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.rematerialised import KEPT
 from jaxspec.compress.weights import draft_view
-from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
+from jaxspec.models.config import DecoderConfig, kinds_of
 from jaxspec.speculate.acceptance import block_forward, compare_with_target
 from jaxspec.speculate.sampling import SAMPLING, Decoding
 from jaxspec.tune.calibration import Calibration
@@ -37,6 +37,9 @@ ObjectiveName = Literal["speedup", "kl", "bits_per_byte"]
 
 #: Activations that the backward pass may keep; beyond, it computes them again.
 _KEPT_BYTES = 1 << 30
+
+#: A matrix that the measured network may lack, and the one that a priced network's is then stored like.
+ABSENT_STANDS_FOR = {"gate": "up"}
 
 #: Routed experts' matrices and the dense ones that they are stored like.
 EXPERT_STANDS_FOR = {"expert_gate": "gate", "expert_up": "up", "expert_down": "down"}
@@ -84,7 +87,8 @@ def priced_footprint(measured: Footprint) -> Footprint:
     """
 
     def by_kind(bits: dict[str, Array]) -> dict[str, Array]:
-        dense: dict[str, Array] = {kind: jnp.mean(bits[kind]) for kind in MATRIX_KINDS}
+        dense: dict[str, Array] = {kind: jnp.mean(bits[kind]) for kind in kinds_of(bits)}
+        dense = {absent: dense[stands_for] for absent, stands_for in ABSENT_STANDS_FOR.items()} | dense
         experts = {kind: dense[stands_for] for kind, stands_for in EXPERT_STANDS_FOR.items()}
         shared = (dense["gate"] + dense["up"] + dense["down"]) / 3.0
         return uniform_weight_bits(16.0) | dense | experts | {"shared": shared}

@@ -44,6 +44,7 @@ class Case:
     settings: dict[str, Any]
     seed: int
     embed_scale: float = 1.0
+    vector_mean: float = 1.0
     dtype: str = "float32"
     max_shard_size: str = "1GB"
 
@@ -438,7 +439,7 @@ def random_model(case: Case) -> Any:
         for name, parameter in sorted(model.named_parameters()):
             value = rng.standard_normal(tuple(parameter.shape))
             if parameter.ndim == 1:
-                value = 1 + 0.3 * value
+                value = case.vector_mean + 0.3 * value
             elif name.endswith("embed_tokens.weight"):
                 value = case.embed_scale * value
             else:
@@ -448,10 +449,10 @@ def random_model(case: Case) -> Any:
 
 
 @torch.no_grad()
-def expected(directory: Path, seed: int) -> dict[str, np.ndarray]:
+def expected(directory: Path, seed: int, dtype: torch.dtype = torch.float32) -> dict[str, np.ndarray]:
     """What transformers computes from the checkpoint in `directory`."""
     model = transformers.AutoModelForCausalLM.from_pretrained(
-        directory, dtype=torch.float32, attn_implementation="eager"
+        directory, dtype=dtype, attn_implementation="eager"
     ).eval()
     vocab = model.config.vocab_size
     rng = np.random.default_rng([seed, 1])
@@ -490,17 +491,16 @@ def frequencies(model: Any) -> dict[str, np.ndarray]:
     rotary = getattr(model.model, "rotary_emb", None)
     if rotary is None:
         return {}
-    rotary(
-        torch.zeros(1),
-        torch.zeros(1, 1, dtype=torch.long),
-        *(["full_attention"] if hasattr(rotary, "layer_types") else []),
-    )
-    if not hasattr(rotary, "layer_types"):
-        return {"inverse_frequencies": rotary.inv_freq.numpy()}
-    return {
-        "inverse_frequencies": rotary.full_attention_inv_freq.numpy(),
-        "local_inverse_frequencies": rotary.sliding_attention_inv_freq.numpy(),
-    }
+    by_type = hasattr(rotary, "layer_types")
+    found = {}
+    for kind, name in (("full_attention", "inverse_frequencies"), ("sliding_attention", "local_inverse_frequencies")):
+        if by_type and kind in rotary.layer_types:
+            rotary(torch.zeros(1), torch.zeros(1, 1, dtype=torch.long), kind)
+            found[name] = getattr(rotary, f"{kind}_inv_freq").numpy()
+    if not by_type:
+        rotary(torch.zeros(1), torch.zeros(1, 1, dtype=torch.long))
+        found["inverse_frequencies"] = rotary.inv_freq.numpy()
+    return found
 
 
 def write_case(case: Case, directory: Path) -> dict[str, np.ndarray]:

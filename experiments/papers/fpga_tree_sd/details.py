@@ -10,11 +10,19 @@ import numpy as np
 from experiments.papers.fpga_tree_sd import other_tables, switching, tables, variants
 from experiments.papers.fpga_tree_sd.boards import board_table
 from experiments.papers.fpga_tree_sd.calibration import fit, fitted_numbers, table_one_times
-from experiments.papers.fpga_tree_sd.model import BOARDS, LENGTHS, accepted_tokens, cycle
+from experiments.papers.fpga_tree_sd.model import BOARDS, LENGTHS, accepted_tokens, cycle, depth
 from experiments.papers.fpga_tree_sd.printed import claim
 from experiments.papers.fpga_tree_sd.simplest import PLATFORMS
 from experiments.reproduce.errors import beats, relative_error, spread_of
 from experiments.reproduce.paper import ComparedCell, Detail, Outcome
+from hwmodels.speculation.effective_performance import ridge_length
+from hwmodels.step.roofline_cases import (
+    compute_bound_speedup,
+    draft_ratio,
+    memory_bound_floor,
+    memory_bound_speedup,
+    mixed_speedup,
+)
 
 __all__ = ["BARS", "DETAILS", "missed_bars"]
 
@@ -82,6 +90,31 @@ def law_bounds(outcome: Outcome) -> dict[str, Any]:
         "at_128": accepted_tokens(fitted, np.array([128.0]), some)[0].tolist(),
         "at_16384": accepted_tokens(fitted, np.array([16384.0]), some)[0].tolist(),
     }
+
+
+def roofline_cases(outcome: Outcome) -> list[dict[str, Any]]:
+    """Best speedups on V80 by Eq. (9) to (15), which know one ridge and no traffic that grows with x, beside the model's."""
+    times = table_one_times()
+    run = cycle(times, fit().fitted)
+    ratio = draft_ratio(times.layer_share + times.head_share, 1.0, depth(LENGTHS))
+    found = []
+    for place, context in enumerate(times.contexts):
+        step_s, accepted = run.autoregressive_s[place], run.accepted[place]
+        lengths = np.concatenate([[1.0], LENGTHS])
+        ridge = float(ridge_length(lengths, np.concatenate([[step_s], run.verify_s[place]])))
+        mixed = mixed_speedup(LENGTHS, accepted, ratio=ratio, ridge=ridge)
+        found.append(
+            {
+                "context": float(context),
+                "ridge_length": ridge,
+                "model": float(np.max(run.performance[place] * step_s)),
+                "mixed": float(mixed.best),
+                "memory_bound": float(np.max(memory_bound_speedup(accepted, ratio))),
+                "memory_bound_floor": float(np.max(memory_bound_floor(accepted))),
+                "compute_bound": float(np.max(compute_bound_speedup(LENGTHS, accepted, ratio))),
+            }
+        )
+    return found
 
 
 def _variant_entries(value: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -153,6 +186,21 @@ DETAILS = (
         law_bounds,
         {"holds": "{holds}", "least tokens": "{least_tokens:.3f}", "most above x": "{most_above_length:.3f}"},
         lambda value: [value],
+    ),
+    Detail(
+        "roofline_cases",
+        "Best speedups on V80 where a roofline with one ridge says how long a verification takes, Eq. (9) to (15)",
+        roofline_cases,
+        {
+            "context": "{context:.0f}",
+            "ridge": "{ridge_length:.1f}",
+            "this model": "{model:.2f}x",
+            "one ridge": "{mixed:.2f}x",
+            "bound by memory": "{memory_bound:.2f}x",
+            "at least": "{memory_bound_floor:.2f}x",
+            "bound by arithmetic": "{compute_bound:.2f}x",
+        },
+        lambda value: value,
     ),
     Detail(
         "fitted",

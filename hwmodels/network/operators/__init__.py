@@ -10,12 +10,9 @@ from hwmodels.network.operators.steps import (
     StepShape,
     decode_operators,
     decode_step,
-    draft_operators,
     draft_step,
-    prefill_operators,
     prefill_step,
     stack_steps,
-    verify_operators,
     verify_step,
 )
 from hwmodels.network.operators.work import (
@@ -37,13 +34,10 @@ __all__ = [
     "StoredBytes",
     "decode_operators",
     "decode_step",
-    "draft_operators",
     "draft_step",
-    "prefill_operators",
     "prefill_step",
     "stack_steps",
     "step_operators",
     "touched_experts",
-    "verify_operators",
     "verify_step",
 ]

@@ -84,42 +84,9 @@ def verify_step(
     return _target_step(workload, footprint, as_float(verify_tokens), visible_new_tokens)
 
 
-def prefill_operators(architecture: Architecture, workload: Workload, *, footprint: Footprint) -> OperatorWork:
-    """Work of `prefill_step`."""
-    return prefill_step(workload, footprint=footprint).operators(architecture)
-
-
 def decode_operators(architecture: Architecture, workload: Workload, *, footprint: Footprint) -> OperatorWork:
     """Work of `decode_step`."""
     return decode_step(workload, footprint=footprint).operators(architecture)
-
-
-def draft_operators(
-    architecture: Architecture,
-    workload: Workload,
-    *,
-    footprint: Footprint,
-    tokens: Number = 1.0,
-    visible_new_tokens: Number | None = None,
-) -> OperatorWork:
-    """Work of `draft_step`."""
-    step = draft_step(workload, footprint=footprint, tokens=tokens, visible_new_tokens=visible_new_tokens)
-    return step.operators(architecture)
-
-
-def verify_operators(
-    architecture: Architecture,
-    workload: Workload,
-    *,
-    footprint: Footprint,
-    verify_tokens: Number,
-    visible_new_tokens: Number | None = None,
-) -> OperatorWork:
-    """Work of `verify_step`."""
-    step = verify_step(
-        workload, footprint=footprint, verify_tokens=verify_tokens, visible_new_tokens=visible_new_tokens
-    )
-    return step.operators(architecture)
 
 
 def _target_step(

@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, UInt16
 
 from hwmodels import Footprint
@@ -31,7 +33,7 @@ from jaxspec.compress.schemes.described import Described
 from jaxspec.compress.schemes.gaussian import gaussian_patterns
 from jaxspec.compress.schemes.interface import CompressedKV, CompressedMatrix, OwnKnobs
 from jaxspec.compress.selection import hard_mask, keep_largest, log_of, num_pruned, soft_mask, wanda_score
-from jaxspec.formats.patterns import BFLOAT16, from_bits, to_bits
+from jaxspec.formats.patterns import BFLOAT16, FLOAT16, NumberFormat, format_of, from_bits, to_bits
 from jaxspec.formats.split import draft_values, split_tensor
 from jaxspec.formats.truncation import high_part
 from jaxspec.settings.schemes import SCHEME_FACTS
@@ -44,6 +46,7 @@ class _Rows(NamedTuple):
 
     bits: UInt16[Array, "row column"]
     log_score: Float[Array, "row column"]
+    number_format: NumberFormat
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,29 +111,41 @@ class Cassandra1(Described):
 
     def expected_footprint(self, knobs: Mapping[str, float]) -> Footprint:
         """Counted on the model's values, pruned by magnitude."""
-        rows = gaussian_patterns()
+        prune = np.array([knobs["weight_prune"], knobs["kv_prune"]], np.float32)
+        cut_bits = np.array([knobs["weight_cut_bits"], knobs["kv_cut_bits"]], np.float32)
+        found = self._of_model(gaussian_patterns(), prune, cut_bits)
+        return uniform(found.draft[0], found.target[0], found.draft[1], found.target[1])
 
-        def count(prune: float, cut_bits: float) -> BitsPerValue:
-            kept = hard_mask(_by_magnitude(rows).log_score, jnp.asarray(prune))
+    # One program, where operation by operation would compile seventy.
+    @partial(jax.jit, static_argnums=0)
+    def _of_model(
+        self,
+        rows: UInt16[Array, "row column"],
+        prune: Float[Array, " case"],
+        cut_bits: Float[Array, " case"],
+    ) -> BitsPerValue:
+        scored = _by_magnitude(rows)
+
+        def count(prune: Array, cut_bits: Array) -> BitsPerValue:
+            counts = self._counts(scored, hard_mask(scored.log_score, prune))
             # A ratio that prunes no value of these rows prunes some of longer ones.
-            return self._bits(
-                self._counts(rows, kept), rows.size, jnp.asarray(cut_bits, jnp.float32), jnp.asarray(prune > 0)
-            )
+            return self._bits(counts, rows.size, cut_bits, prune > 0, BFLOAT16)
 
-        weights = count(knobs["weight_prune"], knobs["weight_cut_bits"])
-        return uniform(*weights, *count(knobs["kv_prune"], knobs["kv_cut_bits"]))
+        return jax.vmap(count)(prune, cut_bits)
 
     def _hard(self, stored: Array, scored: Callable[[Array], _Rows], prune: Array, cut_bits: Array) -> CompressedMatrix:
         cut = jnp.round(cut_bits).astype(jnp.int32)
 
         def make(part: Array) -> tuple[Array, ExponentCounts]:
-            bits, log_score = scored(part)
-            kept = hard_mask(log_score, prune)
-            return draft_values(split_tensor(from_bits(bits, BFLOAT16), kept, cut)), self._counts(bits, kept)
+            rows = scored(part)
+            kept = hard_mask(rows.log_score, prune)
+            values = draft_values(split_tensor(from_bits(rows.bits, rows.number_format), kept, cut))
+            return values, self._counts(rows, kept)
 
-        rows, counts = made_in_blocks(make, stored)
+        values, counts = made_in_blocks(make, stored)
         bitmap = num_pruned(prune, stored.shape[-1]) > 0
-        return CompressedMatrix(rows, self._bits(counts, stored.size, cut.astype(jnp.float32), bitmap))
+        bits = self._bits(counts, stored.size, cut.astype(jnp.float32), bitmap, format_of(values.dtype))
+        return CompressedMatrix(values, bits)
 
     def _soft(
         self,
@@ -143,26 +158,36 @@ class Cassandra1(Described):
         mix = blend(cut_bits, temperature)
 
         def make(part: Array) -> tuple[Array, ExponentCounts]:
-            bits, log_score = scored(part)
+            rows = scored(part)
             # Scores are float32; gradients may be checked in 64 bits.
-            kept = soft_mask(log_score.astype(prune.dtype), prune, temperature)
-            return kept * soft_truncate(bits, mix, kept.dtype), self._counts(bits, kept)
+            kept = soft_mask(rows.log_score.astype(prune.dtype), prune, temperature)
+            values = kept * soft_truncate(rows.bits, mix, kept.dtype, rows.number_format)
+            return values, self._counts(rows, kept)
 
-        rows, counts = made_in_blocks(make, stored)
-        return CompressedMatrix(rows, self._bits(counts, stored.size, mix.cut_bits, soft_bitmap(prune, temperature)))
+        values, counts = made_in_blocks(make, stored)
+        bitmap, number_format = soft_bitmap(prune, temperature), _stored_format(stored)
+        return CompressedMatrix(values, self._bits(counts, stored.size, mix.cut_bits, bitmap, number_format))
 
-    def _counts(self, bits: Array, kept: Array) -> ExponentCounts:
+    def _counts(self, rows: _Rows, kept: Array) -> ExponentCounts:
         weight = kept if jnp.issubdtype(kept.dtype, jnp.floating) else kept.astype(jnp.float32)
-        return count_exponents(bits.reshape(-1), weight.reshape(-1), self.pruned_exponents)
+        return count_exponents(rows.bits.reshape(-1), weight.reshape(-1), self.pruned_exponents, rows.number_format)
 
-    def _bits(self, counts: ExponentCounts, values: int, cut_bits: Array, bitmap: Array) -> BitsPerValue:
-        return bits_per_value(counts, values, cut_bits, bitmap.astype(cut_bits.dtype))
+    def _bits(
+        self, counts: ExponentCounts, values: int, cut_bits: Array, bitmap: Array, number_format: NumberFormat
+    ) -> BitsPerValue:
+        return bits_per_value(counts, values, cut_bits, bitmap.astype(cut_bits.dtype), number_format)
+
+
+def _stored_format(stored: Array) -> NumberFormat:
+    """Of a matrix, or of patterns of a KV cache: 16 bits as they are, wider values rounded to bfloat16."""
+    return FLOAT16 if stored.dtype == jnp.float16 else BFLOAT16
 
 
 def _by_wanda(values: Float[Array, "row column"], norm: Float[Array, " column"]) -> _Rows:
     """Weights with their Wanda scores."""
-    values = values.astype(jnp.bfloat16)
-    return _Rows(to_bits(values), log_of(wanda_score(values, norm)))
+    number_format = _stored_format(values)
+    values = values.astype(number_format.value_dtype)
+    return _Rows(to_bits(values), log_of(wanda_score(values, norm)), number_format)
 
 
 def _as_rows(rows: UInt16[Array, "*b column"]) -> UInt16[Array, "row column"]:
@@ -171,7 +196,7 @@ def _as_rows(rows: UInt16[Array, "*b column"]) -> UInt16[Array, "row column"]:
 
 def _by_magnitude(bits: UInt16[Array, "row column"]) -> _Rows:
     """Values whose score is their magnitude."""
-    return _Rows(bits, log_of(jnp.abs(from_bits(bits, BFLOAT16).astype(jnp.float32))))
+    return _Rows(bits, log_of(jnp.abs(from_bits(bits, BFLOAT16).astype(jnp.float32))), BFLOAT16)
 
 
 #: Exponents of pruned values as they are.

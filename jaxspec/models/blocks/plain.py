@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -46,7 +47,7 @@ class PlainFeedForward:
     def apply(
         self,
         normed: Float[Array, "batch token hidden"],
-        weights: dict[str, Array],
+        weights: Mapping[str, Array],
         sizes: DecoderSizes,
         dot_dtype: Any = None,
     ) -> FeedForwardResult:

@@ -2,7 +2,7 @@
 
 from jaxspec.speculate.drafts.head_draft import HeadDraft, HeadDraftParams
 from jaxspec.speculate.drafts.interface import Committed, Draft, Level, Memory, ReadyDraft, Root
-from jaxspec.speculate.drafts.making import make_draft
+from jaxspec.speculate.drafts.making import check_draft, make_draft
 from jaxspec.speculate.drafts.network_draft import NetworkDraft
 from jaxspec.speculate.drafts.ngram_draft import NGramDraft, NGramParams
 from jaxspec.speculate.drafts.self_draft import SelfDraft, SelfDraftParams, self_draft
@@ -21,6 +21,7 @@ __all__ = [
     "Root",
     "SelfDraft",
     "SelfDraftParams",
+    "check_draft",
     "make_draft",
     "self_draft",
 ]

@@ -117,11 +117,15 @@ class HeadDraft:
             mask=causal_mask(batch, places),
             sources=[CachedKV(memory.cache, slots_before(committed.start, places, memory.cache.num_slots))],
         )
-        root = jnp.take_along_axis(result.hidden, committed.valid[:, None, None] - 1, axis=1)
+        last = jnp.maximum(committed.valid, 1)[:, None, None] - 1
+        root = jnp.take_along_axis(result.hidden, last, axis=1)
+        # A prompt of one token among longer ones has no place, and starts as it does alone.
+        there = committed.valid[:, None] > 0
+        logits = head_logits(root[:, 0], params.ends, self.config)
         return HeadMemory(
             cache=write_cache(memory.cache, result.cache, committed.start),
-            hidden=memory.hidden.at[:, :1].set(root),
-            logits=head_logits(root[:, 0], params.ends, self.config),
+            hidden=memory.hidden.at[:, :1].set(jnp.where(there[..., None], root, memory.hidden[:, :1])),
+            logits=jnp.where(there, logits, memory.logits),
         )
 
     def open(

@@ -37,8 +37,8 @@ class Committed(NamedTuple):
         cache: the target's KV of the window, slot i for place i.
         start: position of place 0.
         before: the token at `start`: of a text, its first; later, the old root.
-        valid: how many places are valid, 1 to the window's size; what stands behind them is padding, and may be written to
-            memory where the next commitment overwrites it.
+        valid: how many places are valid, 1 to the window's size; 0 for a prompt of one token among longer ones. What stands
+            behind them is padding, and may be written to memory where the next commitment overwrites it.
         extras: at place i, what else the target's forward pass recorded at position start + i, as router choices: a pytree with
             leaves "batch place ..."; None of a dense network.
     """

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from jaxspec.errors import InputError
 from jaxspec.formats.shard_index import read_json_object
+from jaxspec.models.config import DecoderConfig
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.settings.draft_kinds import DRAFT_KINDS, DraftKind, check_draft_name
 from jaxspec.speculate.drafts.interface import ReadyDraft
 
-__all__ = ["kind_of", "make_draft"]
+__all__ = ["check_draft", "kind_of", "make_draft"]
 
 
 def make_draft(name: str, target: LoadedModel) -> ReadyDraft:
@@ -23,11 +26,27 @@ def make_draft(name: str, target: LoadedModel) -> ReadyDraft:
     """
     check_draft_name(name)
     kind = kind_of(name)
-    module, _, function = kind.place.partition(":")
+    make = _function(kind.place)
     if kind.calibrated:
-        raise InputError(f"draft {name!r} is the target, compressed on calibration text; make it with {function}")
-    make = vars(importlib.import_module(f"jaxspec.speculate.drafts.{module}"))[function]
+        raise InputError(f"draft {name!r} is the target, compressed on calibration text; make it with {make.__name__}")
     return make(name, target)
+
+
+def check_draft(name: str, target: DecoderConfig) -> None:
+    """Raise InputError for what can be told of a draft without reading weights.
+
+    Args:
+        target: shape of the network that it drafts for.
+    """
+    check_draft_name(name)
+    if place := kind_of(name).check:
+        _function(place)(name, target)
+
+
+def _function(place: str) -> Callable[..., Any]:
+    """The function behind "module:function" of this package."""
+    module, _, function = place.partition(":")
+    return vars(importlib.import_module(f"jaxspec.speculate.drafts.{module}"))[function]
 
 
 def kind_of(name: str) -> DraftKind:

@@ -14,7 +14,7 @@ from hwmodels.speculation.draft_cost import DraftCost
 from jaxspec.errors import InputError
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, causal_mask, forward, unembed
-from jaxspec.models.embedded import load_model
+from jaxspec.models.embedded import check_model, load_model
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, write_cache
 from jaxspec.speculate.drafts.interface import Committed, Level, ReadyDraft, Root
@@ -22,7 +22,7 @@ from jaxspec.speculate.drafts.scaling import scaled_architecture
 from jaxspec.speculate.drafts.self_draft import forward_level
 from jaxspec.speculate.steps import slots_before
 
-__all__ = ["NetworkDraft", "NetworkMemory", "load_network_draft"]
+__all__ = ["NetworkDraft", "NetworkMemory", "check_network_draft", "load_network_draft"]
 
 
 @struct.dataclass
@@ -122,10 +122,19 @@ def load_network_draft(name: str, target: LoadedModel) -> ReadyDraft:
         InputError: see `load_model`; another vocabulary than the target's.
     """
     found = load_model(name)
-    if found.config.vocab_size != target.config.vocab_size:
-        raise InputError(
-            f"draft {name!r} has {found.config.vocab_size} tokens, the target {target.config.vocab_size}; "
-            "a draft needs the target's vocabulary"
-        )
+    _check_vocabulary(name, found.config, target.config)
     params = jax.tree.map(lambda x: jnp.asarray(x).astype(jnp.float32), found.params)
     return ReadyDraft(NetworkDraft(found.config, name), params)
+
+
+def check_network_draft(name: str, target: DecoderConfig) -> None:
+    """Raise InputError for what the files' headers tell: see `check_model`; another vocabulary than the target's."""
+    _check_vocabulary(name, check_model(name), target)
+
+
+def _check_vocabulary(name: str, own: DecoderConfig, target: DecoderConfig) -> None:
+    if own.vocab_size != target.vocab_size:
+        raise InputError(
+            f"draft {name!r} has {own.vocab_size} tokens, the target {target.vocab_size}; "
+            "a draft needs the target's vocabulary"
+        )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
-from jaxspec.compress import Knobs, Scheme, uniform_knobs
+from jaxspec.compress import Knobs, Scheme, find_scheme, uniform_knobs
 from jaxspec.compress.knob_files import read_tuned_knobs
 from jaxspec.models.config import DecoderConfig
 from jaxspec.runs.carrying_out import carry_out
@@ -17,6 +17,7 @@ from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies.evaluate.config import EvaluateConfig
 from jaxspec.studies.evaluate.result import EvaluateResult
 from jaxspec.studies.measured.chains import ChainDecoding
+from jaxspec.studies.measured.checking import CheckedInputs, check_inputs
 from jaxspec.studies.measured.comparison import compare_configurations
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.work import Work, begin_work
@@ -37,15 +38,21 @@ def evaluate(
         InputError: bad input; nothing is lost.
     """
 
+    @cache
+    def checked() -> tuple[CheckedInputs, Knobs]:
+        found = check_inputs(config)
+        return found, _given_knobs(config, find_scheme(config.scheme, runs=True), found.network)
+
     def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
-        work = begin_work(config, directory, reporter)
-        drafts = {"given": _given_knobs(config, work.setup.scheme, work.setup.config)}
+        inputs, knobs = checked()
+        work = begin_work(config, directory, reporter, inputs)
+        drafts = {"given": knobs}
         decoding = ChainDecoding(evaluate_drafts(config, work))
         compare = partial(compare_configurations, EvaluateResult, decoding, drafts=drafts, hero="given", choices={})
         return lambda: [compare(device).plain() for device in work.pricings]
 
     expect(EvaluateConfig, config)
-    found, directory = carry_out("evaluate", config, prepare, out=out, force=force, reporter=reporter)
+    found, directory = carry_out("evaluate", config, prepare, check=checked, out=out, force=force, reporter=reporter)
     return [EvaluateResult.from_plain(entry) for entry in found], directory
 
 

@@ -84,9 +84,13 @@ def _decoded_alone(drafts: HardDrafts, knobs: Knobs, prompts: int | None) -> Dec
             num_tokens=work.config.output_tokens,
             decoding=setup.decoding,
             seed=work.config.seed,
+            lengths=setup.prompt_lengths[:prompts],
+            stop=setup.stop,
             advance=bar.advance,
         )
-    rates: dict[str, Any] = acceptance_rates(counts["accepted_at"], counts["cycles"], knobs.draft_length)
+    rates: dict[str, Any] = acceptance_rates(
+        counts["accepted_at"], counts["ended_at"], counts["cycles"], knobs.draft_length
+    )
     ratio = ratio_of_totals(counts["generated"].astype(np.float64), counts["cycles"].astype(np.float64))
     return DecodedDraft(
         prompts=given(len(wanted)),
@@ -144,13 +148,13 @@ def _write(
     def finish(weights: dict[str, int]) -> dict[str, bytes]:
         complete = dataclasses.replace(
             result,
-            dtype=str(layers.dtype),
+            dtype=str(layers.matrix_dtype),
             zero_share=measured(layers.zeros / layers.weights),
             engines={engine.title: engine.content for engine in engines},
         )
         others = files.copied | {f"engines/{engine.file}": engine.content.encode() for engine in engines}
         others["README.md"] = readme(complete, engines).encode()
-        others["config.json"] = to_json(_config(files, str(layers.dtype))).encode()
+        others["config.json"] = to_json(_config(files, str(layers.matrix_dtype))).encode()
         complete = dataclasses.replace(complete, files=weights | {name: len(text) for name, text in others.items()})
         made.append(complete)
         return others | {MANIFEST: to_json(complete.plain()).encode()}

@@ -10,7 +10,6 @@ from jaxtyping import Array
 
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.weights import knobs_of_matrix
-from jaxspec.models.config import MATRIX_KINDS
 from jaxspec.models.stored import Stored
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 
@@ -22,7 +21,6 @@ class DraftLayers:
 
     Attributes:
         outside: parameters outside the layers, the target's.
-        dtype: of the draft's matrices, as the target stores them.
         weights, zeros: of the matrices that the scheme decides, of all layers made so far.
     """
 
@@ -32,8 +30,16 @@ class DraftLayers:
         self._prepared, self._knobs = drafts.calibration.prepared, knobs
         self._hard = jax.jit(lambda matrix, found, own: knobs.scheme.hard(matrix.values(), found, own).values)
         self.outside = {name: Stored.of(leaf).values() for name, leaf in setup.stored.items() if name != "layers"}
-        self.dtype = np.dtype(Stored.of(self._stored[next(iter(self._prepared))]).dtype)
         self.weights = self.zeros = 0
+
+    def dtype(self, name: str) -> np.dtype:
+        """Number format of a parameter, which is the target's."""
+        return np.dtype(self.outside[name].dtype if name in self.outside else Stored.of(self._stored[name]).dtype)
+
+    @property
+    def matrix_dtype(self) -> np.dtype:
+        """Number format of the matrices."""
+        return self.dtype(self._config.matrix_kinds[0])
 
     def __call__(self, number: int) -> dict[str, Any]:
         """Parameters of one layer by name: matrices of the draft, everything else of the target."""
@@ -46,7 +52,7 @@ class DraftLayers:
         return found
 
     def _matrix(self, kind: str, stored: Stored, number: int) -> Array:
-        own = knobs_of_matrix(self._knobs.values, self._knobs.scheme, MATRIX_KINDS.index(kind))
+        own = knobs_of_matrix(self._knobs.values, self._knobs.scheme, self._config.matrix_kinds.index(kind))
         of_layer = lambda leaf: leaf[number]
         matrix = self._hard(stored, jax.tree.map(of_layer, self._prepared[kind]), jax.tree.map(of_layer, own))
         self.weights += matrix.size

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from typing import Any
 
 from jaxspec.compress.knob_files import knobs_to_json
 from jaxspec.compress.knobs import Knobs
 from jaxspec.files import to_json
+from jaxspec.models.config import DecoderConfig
 from jaxspec.runs.stages import Arrays
-from jaxspec.speculate.proof import decode_chains, predict_cycles
+from jaxspec.speculate.proof import continue_texts, decode_chains, predict_cycles
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.work import way_of
 
 __all__ = ["ChainDecoding"]
+
+#: Counts up with the fields that a stage stores, so that nothing reads what an earlier version left.
+_FORM = 2
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -30,17 +35,17 @@ class ChainDecoding:
 
         def compute() -> Arrays:
             with work.bar("decoding without a draft", len(setup.prompts)) as bar:
-                return decode_chains(
-                    setup.params,
-                    setup.config,
-                    drafts.none,
-                    setup.prompts,
-                    0,
-                    num_tokens=drafts.continuation_tokens,
-                    decoding=decoding,
-                    seed=work.config.seed,
-                    advance=bar.advance,
-                )
+                options: dict[str, Any] = {
+                    "num_tokens": drafts.continuation_tokens,
+                    "decoding": decoding,
+                    "seed": work.config.seed,
+                    "lengths": setup.prompt_lengths,
+                    "stop": setup.stop,
+                    "advance": bar.advance,
+                }
+                if not decoding.greedy:  # no output is compared with it, token by token
+                    return continue_texts(setup.params, setup.config, setup.prompts, **options)
+                return decode_chains(setup.params, setup.config, drafts.none, setup.prompts, 0, **options)
 
         return work.stages.run(f"decoded/{way_of(decoding)}-autoregressive", compute)
 
@@ -61,10 +66,12 @@ class ChainDecoding:
                     room=drafts.continuation_tokens,  # shares the compilation of plain decoding
                     decoding=decoding,
                     seed=work.config.seed,
+                    lengths=setup.prompt_lengths,
+                    stop=setup.stop,
                     advance=bar.advance,
                 )
 
-        return work.stages.run(f"decoded/{way_of(decoding)}-{_digest(knobs)}", compute)
+        return work.stages.run(f"decoded/{way_of(decoding)}-{_digest(knobs, setup.config)}", compute)
 
     def predicted(self, knobs: Knobs, what: str) -> Arrays:
         """Cycles of the held-out prompts, expected without decoding them."""
@@ -72,7 +79,8 @@ class ChainDecoding:
         setup, config = work.setup, work.config
 
         def compute() -> Arrays:
-            length = config.prompt_tokens + drafts.continuation_tokens
+            places = setup.prompts.shape[1]
+            length = places + drafts.continuation_tokens
             texts = self.autoregressive(setup.decoding)["tokens"][:, :length]
             with work.bar(f"predicting tokens per cycle, {what}", len(texts)) as bar:
                 return predict_cycles(
@@ -80,16 +88,20 @@ class ChainDecoding:
                     drafts.params(knobs),
                     setup.config,
                     texts,
-                    prompt_tokens=config.prompt_tokens,
+                    prompt_tokens=places,
                     num_tokens=config.output_tokens,
                     knobs=knobs,
                     draft_length=knobs.draft_length,
                     decoding=setup.decoding,
+                    lengths=setup.prompt_lengths,
+                    stop=setup.stop,
                     advance=bar.advance,
                 )
 
-        return work.stages.run(f"predicted/{way_of(setup.decoding)}-{_digest(knobs)}", compute)
+        return work.stages.run(f"predicted/{way_of(setup.decoding)}-{_digest(knobs, setup.config)}", compute)
 
 
-def _digest(knobs: Knobs) -> str:
-    return hashlib.sha256(to_json(knobs_to_json(knobs)).encode()).hexdigest()[:12]
+def _digest(knobs: Knobs, network: DecoderConfig) -> str:
+    """Name of a stage by its knobs and the form in which it is stored."""
+    named = [_FORM, knobs_to_json(knobs, network.matrix_kinds)]
+    return hashlib.sha256(to_json(named).encode()).hexdigest()[:12]

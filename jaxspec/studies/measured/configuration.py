@@ -14,11 +14,12 @@ import hwmodels
 from jaxspec.compress.footprint import by_kind
 from jaxspec.compress.knob_files import knobs_to_json
 from jaxspec.compress.knobs import Knobs
+from jaxspec.models.config import kinds_of
 from jaxspec.results import given, measured, predicted
 from jaxspec.results.network_results import AcceptanceRates, Configuration, CycleTimes
 from jaxspec.speculate.statistics import acceptance_rates, compare_cycles
 from jaxspec.tune.hard import best_length
-from jaxspec.tune.objective import EXPERT_STANDS_FOR, DraftMeasurement, Pricing, priced_footprint
+from jaxspec.tune.objective import ABSENT_STANDS_FOR, EXPERT_STANDS_FOR, DraftMeasurement, Pricing, priced_footprint
 
 #: Result of decoding or predicting all prompts: arrays by name.
 Arrays = dict[str, np.ndarray]
@@ -29,7 +30,7 @@ def _priced(
     pricing: Pricing, measured: DraftMeasurement, draft_length: Array
 ) -> tuple[Array, dict[str, hwmodels.PricedStep]]:
     """Seconds of a cycle, and the four steps that it and its baselines consist of."""
-    found = hwmodels.price_decoding(
+    found = hwmodels.price_cycle(
         pricing.device,
         pricing.architecture,
         footprint=priced_footprint(measured.footprint),
@@ -37,9 +38,9 @@ def _priced(
         workload=pricing.workload,
         plan=hwmodels.chain_plan(draft_length),
     )
-    draft = jax.tree.map(lambda leaf: leaf[0], found.cycle.draft)  # the only kind of draft step that a chain has
+    draft = jax.tree.map(lambda leaf: leaf[0], found.draft)  # the only kind of draft step that a chain has
     plain = {"ar_bf16": found.baselines.bf16, "ar_stored": found.baselines.stored}
-    return found.cycle.total_s, {"draft": draft, "verify": found.cycle.verify, **plain}
+    return found.total_s, {"draft": draft, "verify": found.verify, **plain}
 
 
 def priced_cycle(pricing: Pricing, measurement: DraftMeasurement, draft_length: int) -> dict[str, Any]:
@@ -91,13 +92,12 @@ def configuration(
     """
     length = knobs.draft_length
     tokens, cycles = counts["generated"].astype(float), counts["cycles"].astype(float)
-    expected_tokens = expected["cycles"] + expected["survival"].sum(axis=1)
-    compared = compare_cycles(tokens, cycles, expected_tokens, expected["cycles"])
+    compared = compare_cycles(tokens, cycles, expected["generated"], expected["cycles"])
     priced = priced_cycle(pricing, measurement, length)
     times = priced["cycle"]
     per_token_s = times.total_s.known / compared.counted
     chosen = lambda name, value: predicted(value) if name in choices else given(value)
-    rates: dict[str, Any] = acceptance_rates(counts["accepted_at"], counts["cycles"], length)
+    rates: dict[str, Any] = acceptance_rates(counts["accepted_at"], counts["ended_at"], counts["cycles"], length)
     read = measurement.footprint
     return Configuration(
         speedup_vs_bf16_ar=predicted(times.ar_bf16_s.known / per_token_s),
@@ -113,7 +113,7 @@ def configuration(
         tokens_per_cycle_predicted=predicted(compared.predicted),
         tokens_per_cycle_counted=measured(compared.counted, compared.standard_error),
         tokens_per_cycle_gap_in_standard_errors=measured(compared.gap_in_standard_errors),
-        knobs=chosen("knobs", knobs_to_json(knobs)),
+        knobs=chosen("knobs", knobs_to_json(knobs, kinds_of(read.draft_weight_bits))),
         **priced,
     )
 
@@ -123,5 +123,8 @@ def _priced_mean(bits: dict[str, Any], pricing: Pricing) -> float:
     stored = {kind: float(count) for kind, count in hwmodels.parameters(pricing.architecture).items()}
     for kind, stands_for in EXPERT_STANDS_FOR.items():
         stored[stands_for] += stored[kind] + stored["shared"] / len(EXPERT_STANDS_FOR)
-    share = np.asarray([stored[kind] for kind in hwmodels.LAYER_MATRICES])
+    for absent, stands_for in ABSENT_STANDS_FOR.items():
+        if absent not in bits:
+            stored[stands_for] += stored[absent]
+    share = np.asarray([stored[kind] for kind in kinds_of(bits)])
     return float(np.mean(np.asarray(by_kind(bits)), axis=0) @ share / share.sum())

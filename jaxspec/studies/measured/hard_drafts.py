@@ -14,7 +14,7 @@ from jaxspec.models.decoder import Params
 from jaxspec.models.stored import as_computed
 from jaxspec.runs.stages import Arrays
 from jaxspec.speculate.drafts import ReadyDraft, self_draft
-from jaxspec.speculate.proof import decode_chains
+from jaxspec.speculate.proof import continue_texts
 from jaxspec.studies.measured.work import Work
 from jaxspec.tune.calibration import Calibration, calibrate
 from jaxspec.tune.hard import measure_hard
@@ -46,12 +46,10 @@ class HardDrafts:
             if self.on_own_text:
                 return {"tokens": setup.calibration_prompts}
             with self.work.bar("continuing the calibration prompts", len(setup.calibration_prompts)) as bar:
-                decoded = decode_chains(
+                decoded = continue_texts(
                     setup.params,
                     setup.config,
-                    self.none,
                     setup.calibration_prompts[:, : config.prompt_tokens],
-                    0,
                     num_tokens=self.continuation_tokens,
                     decoding=setup.decoding,
                     seed=config.seed,

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import platform
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from jaxspec.report.assumptions import architecture_data, device_facts
 from jaxspec.results import given, measured
@@ -54,10 +57,12 @@ def head(work: Work, device: str, footprints: list[Any]) -> dict[str, Any]:
             temperature=given(config.temperature),
             top_k=given(config.top_k),
             top_p=given(config.top_p),
-            prompts=given(config.prompts),
-            prompt_tokens=given(config.prompt_tokens),
+            prompts=given(len(setup.prompts)),
+            prompt_tokens=given(_mean(setup.prompt_lengths)),
             output_tokens=given(config.output_tokens),
+            stop_tokens=given(list(setup.stop) or None),
         ),
+        "prompts": Path(str(config.prompts)).name if config.own_prompts else None,
         "scheme": config.scheme,
         "text": setup.text.source,
         "seed": config.seed,
@@ -69,8 +74,13 @@ def head(work: Work, device: str, footprints: list[Any]) -> dict[str, Any]:
     }
 
 
+def _mean(lengths: np.ndarray) -> int | float:
+    """The length that all have, or their mean."""
+    return int(lengths[0]) if np.ptp(lengths) == 0 else float(lengths.mean())
+
+
 def lossless(speculative: Arrays, autoregressive: Arrays, work: Work) -> Lossless:
     """Equality of two greedy outputs."""
-    found = count_mismatches(speculative, autoregressive, work.config.prompt_tokens, work.config.output_tokens)
+    found = count_mismatches(speculative, autoregressive, work.setup.prompt_lengths, work.config.output_tokens)
     numbers: dict[str, Any] = {name: measured(value) for name, value in found.items()}
     return Lossless(**numbers)

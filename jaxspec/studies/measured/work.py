@@ -10,9 +10,10 @@ from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Stages
 from jaxspec.settings import CommonConfig
-from jaxspec.speculate.chunks import CHUNK
+from jaxspec.speculate.chunks import num_chunks
 from jaxspec.speculate.sampling import Decoding
-from jaxspec.studies.measured.setup import Setup, make_setup, resolve_pricing
+from jaxspec.studies.measured.checking import CheckedInputs, check_inputs
+from jaxspec.studies.measured.setup import Setup, make_setup
 from jaxspec.tune.objective import Pricing
 
 __all__ = ["Work", "begin_work", "way_of"]
@@ -36,25 +37,25 @@ class Work:
 
     def bar(self, description: str, prompts: int) -> AbstractContextManager[Any]:
         """Progress over the chunks of so many prompts."""
-        return self.reporter.bar(description, -(-prompts // CHUNK))
+        return self.reporter.bar(description, num_chunks(prompts))
 
 
-def begin_work(config: CommonConfig, directory: RunDirectory, reporter: Reporter) -> Work:
+def begin_work(
+    config: CommonConfig, directory: RunDirectory, reporter: Reporter, checked: CheckedInputs | None = None
+) -> Work:
     """Load all that a configuration names.
 
+    Args:
+        checked: from `check_inputs`, which is called unless it is given.
     Raises:
         InputError: bad input.
     """
-    # Names are resolved before any work, so that a misspelt device costs nothing.
-    own = config.architecture == "own"
-    pricings = {} if own else {name: resolve_pricing(config, name, None) for name in config.device}
-    reporter.line(f"loading {config.model} and its text ...")
-    setup = make_setup(config)
+    checked = checked or check_inputs(config)
+    reporter.line(f"loading {config.model} ...")
+    setup = make_setup(config, checked)
     for note in setup.notes:
         reporter.line(f"note: {note}")
-    if own:
-        pricings = {name: resolve_pricing(config, name, setup.config) for name in config.device}
-    return Work(config, setup, Stages(directory.checkpoints), reporter, pricings, directory.inputs)
+    return Work(config, setup, Stages(directory.checkpoints), reporter, checked.pricings, directory.inputs)
 
 
 def way_of(decoding: Decoding) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 import jax
@@ -16,7 +15,7 @@ from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.selection import keep_best, num_pruned, wanda_score
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Selection, TensorForm
-from jaxspec.models.config import INPUT_OF, MATRIX_KINDS
+from jaxspec.models.config import INPUT_OF
 from jaxspec.models.families import running
 from jaxspec.models.layerwise import StoredNetwork, input_squares
 from jaxspec.models.stored_parameters import layer_parameters
@@ -71,36 +70,36 @@ def _keep(values: jax.Array, norms: jax.Array, kept_per_row: jax.Array) -> jax.A
     return keep_best(wanda_score(values, norms), kept_per_row)
 
 
-def _matrices(model: StoredNetwork) -> Iterator[tuple[str, int, str]]:
-    """Tensor name, layer and kind of every matrix of a network; several of one layer may stand in one tensor."""
+def matrix_names(model: StoredNetwork) -> dict[str, tuple[int, tuple[str, ...]]]:
+    """Tensor name -> layer and kinds, of every tensor that holds matrices of a network: one, or several of one input."""
     stored = layer_parameters(model.config, running(model.family))
+    found: dict[str, tuple[int, tuple[str, ...]]] = {}
     for kind in model.config.matrix_kinds:
         for layer in range(model.config.num_layers):
-            yield stored["layers", kind].tensor.format(layer=layer), layer, kind
-
-
-def matrix_names(model: StoredNetwork) -> dict[str, tuple[int, str]]:
-    """Tensor name -> layer and kind of a matrix that it holds, of all tensors with matrices; matrices in one read one input."""
-    return {name: (layer, kind) for name, layer, kind in _matrices(model)}
+            name = stored["layers", kind].tensor.format(layer=layer)
+            found[name] = (layer, (*found.get(name, (layer, ()))[1], kind))
+    return found
 
 
 def named_knobs(model: StoredNetwork, knobs: Knobs) -> dict[str, tuple[float, int]]:
     """Pruning ratio and whole cut bits of each matrix by its tensor's name.
 
     Raises:
-        InputError: a tensor holds several matrices whose knobs differ.
+        InputError: different ones for matrices that one tensor holds.
     """
-    prune, cut = (np.asarray(knobs.values[name]) for name in ("weight_prune", "weight_cut_bits"))
-    place = {kind: index for index, kind in enumerate(MATRIX_KINDS)}
-    found: dict[str, tuple[float, int]] = {}
-    for name, layer, kind in _matrices(model):
-        own = float(prune[layer, place[kind]]), int(np.round(cut[layer, place[kind]]))
-        if found.setdefault(name, own) != own:
+    prune = np.asarray(knobs.values["weight_prune"])
+    cut = np.round(np.asarray(knobs.values["weight_cut_bits"])).astype(int)
+    place = {kind: index for index, kind in enumerate(model.config.matrix_kinds)}
+    named: dict[str, tuple[float, int]] = {}
+    for name, (layer, kinds) in matrix_names(model).items():
+        values = {(float(prune[layer, place[kind]]), int(cut[layer, place[kind]])) for kind in kinds}
+        if len(values) > 1:
             raise InputError(
-                f"tensor {name!r} holds several matrices, whose knobs differ; a container divides a tensor by one pair of "
-                "knobs: pack without --knobs, or export the draft with jaxspec export"
+                f"knobs of {' and '.join(kinds)} in layer {layer} differ, but tensor {name!r} holds them all and is divided by "
+                "one rule: pack without --knobs, or write the draft with jaxspec export"
             )
-    return found
+        named[name] = values.pop()
+    return named
 
 
 def measured_norms(
@@ -122,6 +121,6 @@ def measured_norms(
     split = load_text(text, model.tokenizer, needed=(window_tokens, 0))
     squares = input_squares(model, windows(split.calibration, num_windows, window_tokens, seed))
     return {
-        name: np.sqrt(squares[INPUT_OF[kind]][layer]).astype(np.float32)
-        for name, (layer, kind) in matrix_names(model).items()
+        name: np.sqrt(squares[INPUT_OF[kinds[0]]][layer]).astype(np.float32)
+        for name, (layer, kinds) in matrix_names(model).items()
     }

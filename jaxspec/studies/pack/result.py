@@ -1,13 +1,17 @@
-"""Result of `jaxspec pack` and of `jaxspec inspect`: a container or a checkpoint, tensor by tensor."""
+"""Results of `jaxspec pack`, `inspect` and `unpack`: a container or a checkpoint, tensor by tensor, and restored files."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Any
 
-from jaxspec.results import UNKNOWN, Quantity, Record, Result
+from jaxspec.results import Quantity, Record, Result, measured
+from jaxspec.results.status_tables import one_word
 
-__all__ = ["PackResult", "TensorResult", "WholeTensor"]
+__all__ = ["PackResult", "TensorResult", "UnpackResult", "UnpackedFile", "WholeTensor"]
+
+#: A size that a checkpoint does not have before it is packed, or a container without a draft.
+_NONE: Quantity[float] = measured(None)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,9 +44,9 @@ class TensorResult(Record):
     sha256: str | None = None
     stored_bytes: int | None = None
     draft_bytes: int | None = None
-    ratio: Quantity[float] = UNKNOWN
-    target_bits_per_weight: Quantity[float] = UNKNOWN
-    draft_bits_per_weight: Quantity[float] = UNKNOWN
+    ratio: Quantity[float] = _NONE
+    target_bits_per_weight: Quantity[float] = _NONE
+    draft_bits_per_weight: Quantity[float] = _NONE
     bits_by_section: dict[str, float] = dataclasses.field(default_factory=dict)
     code_tables: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
     whole: WholeTensor | None = None
@@ -54,10 +58,9 @@ class PackResult(Result):
 
     Attributes:
         options: settings that the container was packed with.
-        status: of all numbers.
     """
 
-    has_status_table = False
+    arrange_statuses = staticmethod(one_word)
 
     schema_version: int = 1
     container: str | None = None
@@ -67,9 +70,29 @@ class PackResult(Result):
     lossless: bool | None = None
     file_bytes: int | None = None
     tensor_bytes: int = 0
-    ratio: Quantity[float] = UNKNOWN
-    target_bits_per_weight: Quantity[float] = UNKNOWN
-    draft_bits_per_weight: Quantity[float] = UNKNOWN
-    status: str = "measured"
+    ratio: Quantity[float] = _NONE
+    target_bits_per_weight: Quantity[float] = _NONE
+    draft_bits_per_weight: Quantity[float] = _NONE
     tensors: list[TensorResult] = dataclasses.field(default_factory=list)
+    timing_s: dict[str, Quantity[float]] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class UnpackedFile(Record):
+    """One restored file."""
+
+    file: str = ""
+    bytes: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class UnpackResult(Result):
+    """Files restored from a container."""
+
+    arrange_statuses = staticmethod(one_word)
+
+    schema_version: int = 1
+    container: str = ""
+    lossless: bool = True
+    files: list[UnpackedFile] = dataclasses.field(default_factory=list)
     timing_s: dict[str, Quantity[float]] = dataclasses.field(default_factory=dict)

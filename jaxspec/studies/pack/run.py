@@ -32,7 +32,7 @@ from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.studies.pack.config import PackConfig
 from jaxspec.studies.pack.division import MatrixDivision, matrix_names, measured_norms, named_knobs
 from jaxspec.studies.pack.inspection import describe
-from jaxspec.studies.pack.result import PackResult
+from jaxspec.studies.pack.result import PackResult, UnpackedFile, UnpackResult
 
 
 def pack_checkpoint(
@@ -86,7 +86,7 @@ def pack_checkpoint(
 
 def unpack_container(
     path: str | Path, out: str | Path | None = None, *, force: bool = False, reporter: Reporter | None = None
-) -> dict[str, Any]:
+) -> UnpackResult:
     """Unpack a container.
 
     Args:
@@ -112,13 +112,12 @@ def unpack_container(
                 f"note: scheme {container.scheme} is not lossless; these are the weights that its target computes with"
             )
         lossless = container.lossless
-    return {
-        "schema_version": 1,
-        "container": str(path),
-        "lossless": lossless,
-        "files": [{"file": str(file), "bytes": file.stat().st_size} for file in files],
-        "timing_s": {"unpack": time.perf_counter() - started},
-    }
+    return UnpackResult(
+        container=str(path),
+        lossless=lossless,
+        files=[UnpackedFile(file=str(file), bytes=file.stat().st_size) for file in files],
+        timing_s={"unpack": measured(time.perf_counter() - started)},
+    )
 
 
 def _printable(name: str) -> str:

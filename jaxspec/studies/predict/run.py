@@ -23,7 +23,7 @@ from jaxspec.results.network_results import PricedNumber
 from jaxspec.runs.inputs import input_digests
 from jaxspec.settings import build_config, expect, knob_values
 from jaxspec.studies.kernel_notes import kernel_notes
-from jaxspec.studies.measured.setup import resolve_pricing
+from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.predict.config import PredictConfig
 from jaxspec.studies.predict.result import (
     BatchRow,
@@ -73,12 +73,12 @@ def predict(config: PredictConfig | None = None, **settings: Any) -> list[Predic
         raise InputError(f"a configuration came, and {', '.join(sorted(settings))} beside it; give one or the other")
     config = build_config(PredictConfig, settings, given=_given(settings)) if config is None else config
     expect(PredictConfig, config)
+    # Every name is resolved before the first width is counted and the first device is priced.
+    pricings = {name: resolve_pricing(config, name, None) for name in config.device}
     widths = _widths(config)
     overridden = {name for name in _WIDTHS if getattr(config, name) is not None}
     numbers = list(config.acceptance)
     conditional = numbers * config.max_draft_length if len(numbers) == 1 else numbers
-    # Every name is resolved before the first device is priced.
-    pricings = {name: resolve_pricing(config, name, None) for name in config.device}
     results = []
     for name, pricing in pricings.items():
         priced = _price(pricing, widths, jnp.asarray(conditional))

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from jaxspec.results import Record, Result
+from jaxspec.results.network_results import PricedNumber
 
 __all__ = ["FrontAxes", "ParetoPoints", "SweepResult"]
 
@@ -33,6 +34,8 @@ class SweepResult(Result):
     """A sweep altogether.
 
     Attributes:
+        architecture_data, device_data: name of the network or device -> field -> number that was priced with, those of [set]
+            included; axes are in the points.
         columns: of sweep.parquet.
         best: result -> the point with the highest value of it.
         status: of columns; all points share it.
@@ -44,6 +47,8 @@ class SweepResult(Result):
     schema_version: int = 1
     points: int = 0
     points_that_fit: int = 0
+    architecture_data: dict[str, dict[str, PricedNumber]] = dataclasses.field(default_factory=dict)
+    device_data: dict[str, dict[str, PricedNumber]] = dataclasses.field(default_factory=dict)
     columns: list[str] = dataclasses.field(default_factory=list)
     pareto: ParetoPoints = ParetoPoints()
     best: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)

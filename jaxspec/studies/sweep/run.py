@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,15 @@ from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.partial_files import whole_file
+from jaxspec.report.assumptions import architecture_data, device_facts
 from jaxspec.report.save import save_figure
+from jaxspec.results.network_results import PricedNumber
 from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import CommonConfig, build_config, expect
 from jaxspec.studies.kernel_notes import kernel_notes
-from jaxspec.studies.measured.setup import resolve_pricing
+from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.sweep.axes import axis_values, check_numbers, number_rules
 from jaxspec.studies.sweep.config import SweepConfig
 from jaxspec.studies.sweep.figures import pareto_figure
@@ -61,13 +64,22 @@ def sweep(
         InputError: an unknown name, or a directory that belongs to another sweep.
     """
 
+    planned = cache(lambda: _plan(config))
+
     def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], dict[str, Any]]:
-        plan = _plan(config)
-        return lambda: _run(config, plan, directory.path, directory.inputs, reporter).plain()
+        return lambda: _run(config, planned(), directory.path, directory.inputs, reporter).plain()
 
     expect(SweepConfig, config)
     found, directory = carry_out(
-        "sweep", config, prepare, out=out, force=force, reporter=reporter, contents=("sweep.parquet",), resumes=False
+        "sweep",
+        config,
+        prepare,
+        check=planned,
+        out=out,
+        force=force,
+        reporter=reporter,
+        contents=("sweep.parquet",),
+        resumes=False,
     )
     read_sweep(directory.path)  # a finished one may be damaged since
     return SweepResult.from_plain(found)
@@ -136,6 +148,13 @@ def _run(config: SweepConfig, plan: _Plan, folder: Path, inputs: dict[str, str],
     return SweepResult(
         points=total,
         points_that_fit=front.fitting,
+        architecture_data={
+            shape: _priced(config, "architecture", architecture_data(shape, base["architecture"]))
+            for (shape, _), base in zip(pairs, bases, strict=True)
+        },
+        device_data={
+            device: _priced(config, "device", device_facts(device)["device_data"]) for device in config.device
+        },
         columns=list(schema.names),
         pareto=ParetoPoints(axes=FrontAxes(**front.axes), points=front.rows()),
         best=front.best,
@@ -144,6 +163,16 @@ def _run(config: SweepConfig, plan: _Plan, folder: Path, inputs: dict[str, str],
         directory=str(folder),
         inputs=inputs,
     )
+
+
+def _priced(config: SweepConfig, part: str, data: dict[str, dict[str, Any]]) -> dict[str, PricedNumber]:
+    """Numbers of a part of the design points, those of [set] in place of its own."""
+    own = {
+        name.removeprefix(f"{part}."): {"value": value, "source": "[set]", "status": "input"}
+        for name, value in config.set.items()
+        if name.startswith(f"{part}.")
+    }
+    return {name: PricedNumber(**number) for name, number in (data | own).items()}
 
 
 def _notes(plan: _Plan) -> list[str]:
@@ -159,6 +188,7 @@ def _notes(plan: _Plan) -> list[str]:
 def _base(config: SweepConfig, architecture: str, device: str) -> dict[str, Any]:
     """The tree whose leaves axes are named by, at its values before any axis changes them."""
     pricing = resolve_pricing(build_config(CommonConfig, {"architecture": architecture}), device, None)
+    check_numbers(config, number_rules(pricing.architecture, pricing.device), device)
     scheme = find_scheme(config.scheme)
     read = scheme.expected_footprint(knob_defaults(scheme))
     base = {
@@ -173,7 +203,6 @@ def _base(config: SweepConfig, architecture: str, device: str) -> dict[str, Any]
         },
         "workload": pricing.workload,
     }
-    check_numbers(config, number_rules(pricing.architecture, pricing.device), device)
     leaves, treedef = jax.tree.flatten(base)
     return treedef.unflatten([config.set.get(name, leaf) for name, leaf in zip(leaf_names(base), leaves, strict=True)])
 

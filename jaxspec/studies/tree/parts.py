@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -52,12 +54,17 @@ _FITTED_LENGTHS = 5
 
 
 def draft_part(
-    name: str, other: ReadyDraft | None, knobs: Knobs | None, priced: hwmodels.DraftCost, widths: hwmodels.Footprint
+    name: str,
+    other: ReadyDraft | None,
+    knobs: Knobs | None,
+    kinds: Sequence[str],
+    priced: hwmodels.DraftCost,
+    widths: hwmodels.Footprint,
 ) -> UsedDraft:
     """What drafted, and what its steps were priced as.
 
     Args:
-        other: the draft, unless it is the target's compressed copy, which has `knobs`.
+        other: the draft, unless it is the target's compressed copy, which has `knobs`, those of matrices for these kinds.
     """
     own = priced.architecture
     shape = None if own is None else {key: float(size) for key, size in vars(own).items()}
@@ -66,7 +73,7 @@ def draft_part(
     return UsedDraft(
         name=name,
         parameters=given(None if other is None else other.draft.num_parameters(other.params) or None),
-        knobs=given(None if knobs is None else knobs_to_json(knobs)),
+        knobs=given(None if knobs is None else knobs_to_json(knobs, kinds)),
         priced_draft=PricedDraft(
             statement=priced.statement, architecture=given(shape), parameters=given(priced_parameters)
         ),

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from hwmodels import DraftCost, Footprint, Plan, plan_family, price_decoding, tree_plan
+from hwmodels import DraftCost, Footprint, Plan, plan_family, price_cycle, tree_plan
 from hwmodels.speculation.draft_cost import held_with_draft
 from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.tune.objective import Pricing
@@ -69,8 +69,8 @@ def _priced(
             "draft_cost": draft,
             "workload": dataclasses.replace(pricing.workload, context_tokens=context),
         }
-        priced = price_decoding(device, target, plan=sizes, **parts)
+        priced = price_cycle(device, target, plan=sizes, **parts)
         plain = priced.baselines.bf16.cost.total_s, priced.baselines.stored.cost.total_s
-        return priced.cycle.verify_s, priced.cycle.draft_s, *plain, held_with_draft(target, **parts)
+        return priced.verify_s, priced.draft_s, *plain, held_with_draft(target, **parts)
 
     return jax.vmap(at_context)(contexts)

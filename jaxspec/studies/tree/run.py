@@ -10,6 +10,7 @@ Source: Boosting the Performance of Tree-Based Speculative Decoding of LLMs on F
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from hwmodels import DraftCost
@@ -34,7 +35,7 @@ from jaxspec.studies.tree.parts import (
 from jaxspec.studies.tree.pricing import price_growth
 from jaxspec.studies.tree.report import write_tree_report
 from jaxspec.studies.tree.result import SearchSettings, TreeResult
-from jaxspec.studies.tree.stages import TreeStages, begin_tree
+from jaxspec.studies.tree.stages import TreeStages, begin_tree, check_tree
 from jaxspec.trees.rank_traces import AATBySize, aat_by_size
 
 __all__ = ["search_tree", "tree_results"]
@@ -58,6 +59,7 @@ def tree_results(stages: TreeStages) -> list[TreeResult]:
 def _of_device(stages: TreeStages, device: str, curve: AATBySize) -> dict[str, Any]:
     """Fields of a device's result beside its head and what all devices share."""
     config, work = stages.config, stages.work
+    kinds = work.setup.config.matrix_kinds
     priced = _priced(stages, device)
     times = price_growth(
         work.pricings[device], stages.growth, footprint=stages.widths, contexts=stages.contexts, draft=priced
@@ -76,7 +78,7 @@ def _of_device(stages: TreeStages, device: str, curve: AATBySize) -> dict[str, A
         chosen=why,
     )
     return {
-        "draft": draft_part(config.draft, stages.other, stages.knobs, priced, stages.widths),
+        "draft": draft_part(config.draft, stages.other, stages.knobs, kinds, priced, stages.widths),
         "scheme": config.scheme if stages.knobs is not None else None,  # others leave the target uncompressed
         "search": SearchSettings(name=config.search, nodes=given(config.nodes), depth=given(config.depth)),
         "pays": predicted(pays),
@@ -109,8 +111,10 @@ def search_tree(
         InputError: bad input; nothing is lost.
     """
 
+    checked = cache(lambda: check_tree(config))
+
     def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
-        stages = begin_tree(config, directory, reporter)
+        stages = begin_tree(config, directory, reporter, checked())
 
         def work() -> list[dict[str, Any]]:
             found = [result.plain() for result in tree_results(stages)]
@@ -121,5 +125,5 @@ def search_tree(
         return work
 
     expect(TreeConfig, config)
-    found, directory = carry_out("tree", config, prepare, out=out, force=force, reporter=reporter)
+    found, directory = carry_out("tree", config, prepare, check=checked, out=out, force=force, reporter=reporter)
     return [TreeResult.from_plain(entry) for entry in found], directory

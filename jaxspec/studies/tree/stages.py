@@ -17,11 +17,13 @@ from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Arrays
 from jaxspec.settings import knob_values
-from jaxspec.speculate.drafts import ReadyDraft, make_draft
+from jaxspec.speculate.drafts import ReadyDraft, check_draft, make_draft
 from jaxspec.speculate.engine import autoregressive_tree
 from jaxspec.speculate.expansion import TreeLimits, tree_limits
-from jaxspec.speculate.proof import continuation_length, decode_prompts, record_ranks
+from jaxspec.speculate.measured_ranks import record_ranks
+from jaxspec.speculate.proof import continuation_length, decode_prompts
 from jaxspec.speculate.sampling import Decoding
+from jaxspec.studies.measured.checking import CheckedInputs, check_inputs
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.work import Work, begin_work, way_of
 from jaxspec.studies.tree.config import TreeConfig
@@ -57,7 +59,7 @@ class TreeStages:
     @property
     def sizes(self) -> dict[str, int]:
         """Of the largest tree."""
-        return _sizes(self.config, self.work)
+        return _sizes(self.config, self.work.setup.config.vocab_size)
 
     @cached_property
     def knobs(self) -> Knobs | None:
@@ -74,8 +76,12 @@ class TreeStages:
         assert self.knobs is not None
         return self.copies.ready(self.knobs)
 
-    def _ranks(self, which: str, texts: np.ndarray) -> RankTraces:
-        """How the draft ranks texts; a stage."""
+    def _ranks(self, which: str, texts: np.ndarray, prompt_tokens: int, **lengths: np.ndarray) -> RankTraces:
+        """How the draft ranks texts; a stage.
+
+        Args:
+            prompt_tokens, lengths: as for `record_ranks`.
+        """
         setup, config = self.work.setup, self.config
         _ = self.copies.text  # a stage of its own, which making the draft may need
 
@@ -87,8 +93,9 @@ class TreeStages:
                     setup.config,
                     draft,
                     texts,
-                    prompt_tokens=config.prompt_tokens,
+                    prompt_tokens=prompt_tokens,
                     depth=config.depth,
+                    **lengths,
                     advance=bar.advance,
                 )
             return {"rank": traces.rank, "num_starts": traces.num_starts}
@@ -99,7 +106,7 @@ class TreeStages:
     @cached_property
     def growth(self) -> RankedTree:
         """The nodes in the order in which the tree grows, by calibration text alone."""
-        traces = self._ranks("calibration", self.copies.text)
+        traces = self._ranks("calibration", self.copies.text, self.config.prompt_tokens)
         return grow(self.config.search, candidate_shape(self.config.search, **self.sizes), traces, **self.sizes)
 
     @cached_property
@@ -110,8 +117,15 @@ class TreeStages:
     @cached_property
     def traces(self) -> RankTraces:
         """Ranks of held-out text, as the target itself decodes it."""
-        length = self.config.prompt_tokens + self.copies.continuation_tokens
-        return self._ranks("held-out", self.decode_autoregressively(self.work.setup.decoding)["tokens"][:, :length])
+        setup, room = self.work.setup, self.copies.continuation_tokens
+        places, found = setup.prompts.shape[1], self.decode_autoregressively(setup.decoding)
+        return self._ranks(
+            "held-out",
+            found["tokens"][:, : places + room],
+            places,
+            lengths=setup.prompt_lengths,
+            generated=np.minimum(found["generated"], room),
+        )
 
     def _decode_tree(self, tree: Tree, decoding: Decoding, *, tokens: int, name: str, what: str) -> Arrays:
         setup, limits = self.work.setup, self.limits
@@ -130,6 +144,8 @@ class TreeStages:
                     seed=self.config.seed,
                     limits=limits,
                     room=self.copies.continuation_tokens,
+                    lengths=setup.prompt_lengths,
+                    stop=setup.stop,
                     advance=bar.advance,
                 )
 
@@ -168,19 +184,34 @@ class TreeStages:
         return priced_footprint(hwmodels.Footprint(**found))
 
 
-def begin_tree(config: TreeConfig, directory: RunDirectory, reporter: Reporter) -> TreeStages:
+def check_tree(config: TreeConfig) -> CheckedInputs:
+    """Read and check all that a configuration names, its draft included, without reading weights.
+
+    Raises:
+        InputError: bad input, or a tree of impossible sizes.
+    """
+    checked = check_inputs(config)
+    candidate_shape(config.search, **_sizes(config, checked.network.vocab_size))
+    check_draft(config.draft, checked.network)
+    return checked
+
+
+def begin_tree(
+    config: TreeConfig, directory: RunDirectory, reporter: Reporter, checked: CheckedInputs | None = None
+) -> TreeStages:
     """Load all that a configuration names, its draft included.
 
+    Args:
+        checked: from `check_tree`, which is called unless it is given.
     Raises:
         InputError: bad input.
     """
-    work = begin_work(config, directory, reporter)
-    candidate_shape(config.search, **_sizes(config, work))  # refuses impossible sizes
+    work = begin_work(config, directory, reporter, checked or check_tree(config))
     # Every root within `output_tokens` has ranks down to the largest depth, and no less than drafts are measured on.
     continuation = max(config.output_tokens + config.depth, continuation_length(config.output_tokens))
     other = None if config.draft == "self" else make_draft(config.draft, load_model(config.model))
     return TreeStages(config, work, HardDrafts(work, continuation), other)
 
 
-def _sizes(config: TreeConfig, work: Work) -> dict[str, int]:
-    return {"nodes": config.nodes, "depth": config.depth, "vocabulary": work.setup.config.vocab_size}
+def _sizes(config: TreeConfig, vocab_size: int) -> dict[str, int]:
+    return {"nodes": config.nodes, "depth": config.depth, "vocabulary": vocab_size}

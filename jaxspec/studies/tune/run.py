@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import jax
@@ -21,6 +21,7 @@ from jaxspec.runs.stages import Arrays
 from jaxspec.settings import expect
 from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies.measured.chains import ChainDecoding
+from jaxspec.studies.measured.checking import check_inputs
 from jaxspec.studies.measured.comparison import compare_configurations
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.work import Work, begin_work
@@ -161,7 +162,11 @@ class Tuning:
                 self.stages.manager(name) as manager,
                 self.reporter.bar(f"{description} for {device}", ascent.steps) as bar,
             ):
-                on_step = lambda step, speedup: bar.jump(step, f"speedup {speedup:.3f}x")
+
+                def on_step(step: int, speedup: float) -> None:
+                    bar.jump(step, f"speedup {speedup:.3f}x")
+                    self.stages.tick(name)
+
                 knobs, history = ascend(
                     self.drafts.calibration, pricing, start, goal, ascent, manager=manager, on_step=on_step
                 )
@@ -225,8 +230,10 @@ def tune(
         InputError: bad input; nothing is lost.
     """
 
+    checked = cache(lambda: check_inputs(config))
+
     def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
-        run = Tuning(config, begin_work(config, directory, reporter))
+        run = Tuning(config, begin_work(config, directory, reporter, checked()))
 
         def work() -> list[dict[str, Any]]:
             found = [result.plain() for result in run.run()]
@@ -238,5 +245,5 @@ def tune(
         return work
 
     expect(TuneConfig, config)
-    found, directory = carry_out("tune", config, prepare, out=out, force=force, reporter=reporter)
+    found, directory = carry_out("tune", config, prepare, check=checked, out=out, force=force, reporter=reporter)
     return [TuneResult.from_plain(entry) for entry in found], directory

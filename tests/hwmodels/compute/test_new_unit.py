@@ -13,7 +13,7 @@ from hwmodels import (
     catalog,
     chain_plan,
     decode_operators,
-    price_decoding,
+    price_cycle,
     uniform_footprint,
 )
 from hwmodels.analysis.sensitivity import leaf_names
@@ -75,7 +75,7 @@ def test_a_file_names_it_and_its_steps_are_priced(file):
     assert float(times.energy_j[OPERATORS.index("down")]) == pytest.approx(16 * 2048 * 8192 * 1e-12, rel=1e-5)
     assert float(cost.total_s) > float(cost.compute_s.sum())
 
-    decoding = price_decoding(
+    cycle = price_cycle(
         device,
         network,
         footprint=uniform_footprint(16.0),
@@ -83,9 +83,9 @@ def test_a_file_names_it_and_its_steps_are_priced(file):
         workload=workload,
         plan=chain_plan(2),
     )
-    assert float(decoding.baselines.stored.cost.total_s) == pytest.approx(float(cost.total_s), rel=1e-5)
+    assert float(cycle.baselines.stored.cost.total_s) == pytest.approx(float(cost.total_s), rel=1e-5)
     # Three tokens are three times the products, which decide.
-    assert float(decoding.cycle.verify_s) == pytest.approx(3 * float(cost.total_s), rel=0.05)
+    assert float(cycle.verify_s) == pytest.approx(3 * float(cost.total_s), rel=0.05)
 
 
 def test_what_its_file_may_say_follows_from_its_class(file):

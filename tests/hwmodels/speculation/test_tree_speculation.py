@@ -14,7 +14,6 @@ from hwmodels import (
     chain_plan,
     plan_family,
     price_cycle,
-    price_decoding,
     speculation_speedup,
     step_cost,
     tokens_per_cycle,
@@ -110,12 +109,11 @@ def test_a_family_costs_what_its_plans_cost_one_by_one(small, toy_device, worklo
         np.testing.assert_allclose(getattr(together, name), [getattr(one, name) for one in alone], rtol=1e-5)
 
 
-def test_all_at_once_costs_what_the_parts_cost(small, toy_device, workload, footprint):
+def test_a_cycles_baselines_cost_what_they_cost_alone(small, toy_device, workload, footprint):
     common = {"workload": workload, "footprint": footprint}
-    both = price_decoding(toy_device, small, plan=tree_plan(RAGGED), draft_cost=DraftCost(), **common)
     cycle = cost_of(toy_device, small, workload, footprint, tree_plan(RAGGED))
     plain = baselines(toy_device, small, **common)
-    for ours, theirs in zip(jax.tree.leaves(both), jax.tree.leaves([cycle, plain]), strict=True):
+    for ours, theirs in zip(jax.tree.leaves(cycle.baselines), jax.tree.leaves(plain), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
@@ -167,7 +165,7 @@ def test_gradient_of_a_trees_speedup_reaches_acceptance_and_bandwidth(small, toy
     @jax.jit
     def speedup(chances, bandwidth):
         device = toy_device.replace(memory=toy_device.memory.replace(bandwidth_bytes_per_s=bandwidth))
-        priced = price_decoding(
+        cycle = price_cycle(
             device,
             small,
             workload=workload,
@@ -175,8 +173,8 @@ def test_gradient_of_a_trees_speedup_reaches_acceptance_and_bandwidth(small, toy
             plan=tree_plan(RAGGED),
             draft_cost=DraftCost(),
         )
-        stored_s = priced.baselines.stored.cost.total_s
-        return stored_s * expected_tree_tokens(RAGGED, chances) / priced.cycle.total_s
+        stored_s = cycle.baselines.stored.cost.total_s
+        return stored_s * expected_tree_tokens(RAGGED, chances) / cycle.total_s
 
     bandwidth = jnp.asarray(toy_device.memory.bandwidth_bytes_per_s, jnp.float32)
     by_chance, by_bandwidth = jax.grad(speedup, argnums=(0, 1))(chances, bandwidth)

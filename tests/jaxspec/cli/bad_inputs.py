@@ -90,6 +90,9 @@ FLAGS = [
     Row("tune --batch 99999999999999999999999999", "allowed is 1 to 4096"),
     Row("tune --batch 1" + "0" * 5000, "--batch"),
     Row("tune --context -1", "context is -1"),
+    Row("tune --prompts 0", "prompts is 0; allowed is 1 to 100,000"),
+    Row("tune --prompts -1", "prompts is -1; allowed is 1 to 100,000"),
+    Row("tune --stop none,3", "'none' stands alone"),
     Row("tune --seed 2147483648", "seed is 2147483648; allowed is 0 to 2,147,483,647"),
     Row("tune --temperature nan", "temperature is nan; allowed is 0 to 10"),
     Row("tune --temperature inf", "temperature is inf"),
@@ -233,6 +236,17 @@ FILES = [
     Row("evaluate --model {samples}/model --knobs k.json", "weight_prune", {"k.json": knobs(weight_prune=2)}),
     Row("evaluate --model {samples}/model --knobs k.json", "unknown knob 'prune'", {"k.json": knobs(prune=0.1)}),
     Row("tune --text absent.txt", "cannot be read"),
+    Row("tune --text t.jsonl", "line 2 has 'a'", {"t.jsonl": '{"text": "a"}\n{"a": 1}\n'}),
+    Row("tree --prompts absent.txt", "prompts 'absent.txt' is neither a whole number nor a file"),
+    Row("tree --prompts .", "prompts '.' is neither a whole number nor a file"),
+    Row("tree --prompts " + "x" * 3000, "is neither a whole number nor a file"),
+    Row("evaluate --prompts p.jsonl", "line 1 is no JSON", {"p.jsonl": "hello\n"}),
+    Row(
+        "evaluate --prompts p.jsonl", "no chat template", {"p.jsonl": '{"prompt": [{"role": "user", "content": "a"}]}'}
+    ),
+    Row("evaluate --prompts p.txt", "is empty", {"p.txt": ""}),
+    Row("tune --stop 256", "stop '256' is no token of 'embedded'"),
+    Row("tune --stop eos", "neither generation_config.json nor config.json"),
     Row("tune --text .", "cannot be read"),
 ]
 

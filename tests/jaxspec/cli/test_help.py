@@ -60,7 +60,9 @@ def test_every_setting_is_an_option_and_states_its_true_default(name):
         else:
             # What is stated means the default when it is typed.
             number = (
-                typing.get_origin(annotation) is not tuple and choices_of(annotation) == () and annotation is not str
+                typing.get_origin(annotation) is not tuple
+                and choices_of(annotation) == ()
+                and str not in (annotation, *typing.get_args(annotation))
             )
             typed = annotation(float(default.replace(",", ""))) if number else default
             assert coerce(field.name, typed, annotation, about) == field.default

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxspec.compress.knob_files import knobs_from_json, knobs_to_json
-from jaxspec.compress.knobs import check_knobs, clip_knobs, harden, uniform_knobs
+from jaxspec.compress.knobs import check_knobs, harden, uniform_knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.errors import InputError
 from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
@@ -142,17 +142,6 @@ def test_a_wrong_shape_is_no_configuration_of_this_model():
     assert "kv_prune" in error_of(lambda: check_knobs(knobs.replace_values(kv_prune=jnp.zeros(2)), CONFIG))
 
 
-def test_clipping_moves_into_the_ranges_only():
-    knobs = uniform_knobs(CASSANDRA1, CONFIG).replace_values(
-        weight_prune=jnp.full(MATRICES, 1.2), kv_cut_bits=jnp.array([-3.0, 2.5, 9.0])
-    )
-    clipped = clip_knobs(knobs)
-    check_knobs(clipped, CONFIG)
-    np.testing.assert_allclose(clipped.values["weight_prune"], 0.95)
-    np.testing.assert_array_equal(clipped.values["kv_cut_bits"], [0, 2.5, 7])
-    np.testing.assert_array_equal(clipped.values["weight_cut_bits"], knobs.values["weight_cut_bits"])
-
-
 def test_hardening_rounds_bits_and_settles_the_draft_length():
     knobs = uniform_knobs(CASSANDRA1, CONFIG, weight_prune=0.33, weight_cut_bits=3.6, kv_cut_bits=1.2)
     knobs = knobs.replace(draft_length_logits=jnp.array([0.1, 0.0, 0.3, 0.2, 0, 0, 0, 0]))
@@ -170,7 +159,6 @@ def test_knobs_from_any_source_are_of_one_kind():
         uniform_knobs(CASSANDRA1, CONFIG),
         uniform_knobs(CASSANDRA1, CONFIG, weight_prune=0, weight_cut_bits=4, kv_prune=0, kv_cut_bits=7),
         harden(uniform_knobs(CASSANDRA1, CONFIG)),
-        clip_knobs(uniform_knobs(CASSANDRA1, CONFIG)),
         knobs_from_json(plain(), CASSANDRA1, CONFIG),
     ]
     kinds = [jax.tree.map(lambda x: (x.shape, x.dtype, x.weak_type), knobs) for knobs in sources]

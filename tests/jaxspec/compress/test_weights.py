@@ -163,3 +163,35 @@ def test_bits_are_those_of_the_matrix_alone(harden):
     np.testing.assert_allclose(
         target - draft, share * np.asarray(knobs.values["weight_cut_bits"]) + (1 - share) * 16, rtol=1e-5
     )
+
+
+def test_a_float16_network_keeps_its_own_bits(jit, random_network, norms):
+    # Magnitudes from float16's subnormal numbers to its largest, in one matrix.
+    spread = lambda x: (x * 2.0 ** jnp.linspace(-20, 14, x.shape[-1])).astype(jnp.float16)
+    network = random_network(CONFIG, 5)
+    target = network | {"layers": network["layers"] | {kind: spread(network["layers"][kind]) for kind in MATRIX_KINDS}}
+    prepared, knobs = prepare(CASSANDRA1, target, norms), random_knobs(8, whole=True)
+    draft = jit(hard_weights)(target, prepared, knobs)
+    soft = jit(soft_weights)(target, prepared, knobs, 1e-5)
+    for i, kind in enumerate(MATRIX_KINDS):
+        stored, read = (np.asarray(x).view(np.uint16) for x in (target["layers"][kind], draft.params["layers"][kind]))
+        assert draft.params["layers"][kind].dtype == jnp.float16
+        np.testing.assert_array_equal(read & ~stored, 0)
+        for layer in range(2):
+            cut = int(knobs.values["weight_cut_bits"][layer, i])
+            kept = read[layer] != 0
+            np.testing.assert_array_equal(read[layer][kept], (stored[layer] >> cut << cut)[kept])
+        np.testing.assert_allclose(
+            soft.params["layers"][kind], draft.params["layers"][kind].astype(np.float32), rtol=1e-3
+        )
+    # Without any compression a value has its sign, 10 bits of mantissa and its exponent's code.
+    whole = hard_weights(target, prepared, jax.tree.map(jnp.zeros_like, knobs)).footprint.draft_weight_bits["q"]
+    assert np.all(np.asarray(whole) > 1 + 10 + 1)
+
+
+def test_float16_bits_by_hand():
+    # Values 1, 1.5, 2, 3 in float16: one sign, 10 bits of mantissa, codes 1, 1, 01, 01 = 6 bits and a codebook of 2 x 8.
+    matrix = jnp.array([[1.0, 1.5, 2.0, 3.0]], jnp.float16)
+    knobs = {"weight_prune": jnp.asarray(0.0), "weight_cut_bits": jnp.asarray(3.0)}
+    made = CASSANDRA1.hard(matrix, jnp.ones(4), knobs)
+    np.testing.assert_allclose(made.bits, [(4 + 4 * 7 + 6 + 16) / 4, (4 + 4 * 10 + 6 + 16) / 4], rtol=1e-6)

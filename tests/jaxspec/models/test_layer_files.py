@@ -46,7 +46,7 @@ def layered(random_network, dtype=BFLOAT16, **changes):
         return {name: leaf[number] for name, leaf in params["layers"].items()}
 
     row = running(family_for(CONFIG))
-    tensors = LayeredTensors(CONFIG, row, outside=params, layer=layer, dtype=dtype)
+    tensors = LayeredTensors(CONFIG, row, outside=params, layer=layer, dtype=lambda name: dtype)
     return tensors, params, asked
 
 

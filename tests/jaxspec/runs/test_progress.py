@@ -41,7 +41,7 @@ def test_a_line_per_stage_and_per_minute():
             bar.advance(f"{100 * (step + 1)}")
     assert file.getvalue().splitlines() == [
         "design points ...",
-        "design points: 3 of 6, 75 s so far; 300",
+        "design points: 3 of 6, 75 s so far, about 75 s left; 300",
         "design points: 6 of 6, 150 s so far; 600",
         "design points: 600, done in 150 s",
     ]

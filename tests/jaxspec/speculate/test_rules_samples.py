@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from long_runs import optimized_jit
 from rules_samples import BROKEN_RULES, verify_chain
 from scipy import stats
 
@@ -39,7 +40,7 @@ def chi_square_p_value(verify, *, chunks=CHUNKS, draft_length=2, seed=0):
     q_steps = jnp.cumsum(q_table, axis=1)
     width, chunk = draft_length + 1, SAMPLES // CHUNKS
 
-    @jax.jit
+    @optimized_jit
     def count(key):
         root_key, draft_key, accept_key, next_key = jax.random.split(key, 4)
         chain = [jax.random.randint(root_key, (chunk,), 0, WIDE_VOCAB)]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tree_samples import SHAPES, trees
 
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
@@ -25,7 +26,6 @@ from jaxspec.trees import (
     chain_tree,
     pad_tree,
     parent_list,
-    star_paths,
     tree_from_parents,
     tree_from_paths,
 )
@@ -35,28 +35,15 @@ CONFIG = DecoderConfig(
     vocab_size=67, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6
 )
 
-
 PROMPT, TOKENS = 6, 12
-
-
 ROOM = 24  # the same for all, so that they share a compilation; ranks need some tokens more than are decoded
-
-
 LIMITS = TreeLimits(nodes=64, depth=64, ranks=64, width=64)
 
-
 PROMPTS = np.random.default_rng(0).integers(67, size=(3, PROMPT)).astype(np.int32)
-
-
 IDS = np.array([40, 7, 311], np.int32)
-
-
 SEED = jax.random.key(5)
 
-
 GREEDILY = Decoding(greedy=True, temperature=np.float32(1.0)).for_program()
-
-
 SAMPLED = Decoding(greedy=False, temperature=np.float32(1.0)).for_program()
 
 
@@ -111,15 +98,6 @@ def padded(tree):
     return pad_tree(tree, size=LIMITS.nodes)
 
 
-SHAPES = {
-    "chain of 64": chain_paths(64),
-    "star of 64": star_paths(64),
-    "chain-like": chain_like_paths(64),
-    "one node": chain_paths(1),
-    "late ranks": ((5,), (63,), (5, 7), (5, 0), (63, 1), (63, 1, 2)),
-}
-
-
 @pytest.mark.parametrize("name", ["itself", "near", "random", "lookup"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_greedy_output_is_the_autoregressive_one(run, autoregressive, name, shape):
@@ -143,22 +121,6 @@ def check(result, tree, autoregressive):
     np.testing.assert_array_equal(accepted[:, depth == PADDING], 0)
     for level in range(1, LIMITS.depth + 1):
         np.testing.assert_array_equal(accepted[:, depth == level].sum(axis=1), accepted_at[:, level - 1])
-
-
-@st.composite
-def trees(draw):
-    """Any tree of 1 to 64 nodes, numbered in any order that has parents first, with ranks left out."""
-    size = draw(st.integers(1, 64))
-    reach = draw(st.sampled_from([1, 3, 64]))  # 1: chains; 64: bushes
-    parent = [draw(st.integers(max(-1, node - reach), node - 1)) for node in range(size)]
-    used = {}
-    rank = []
-    for above in parent:
-        taken = used.setdefault(above, set())
-        free = [r for r in range(64) if r not in taken]
-        taken.add(free[draw(st.integers(0, min(2, len(free) - 1)))] if draw(st.booleans()) else free[0])
-        rank.append((taken - {r for a, r in zip(parent, rank) if a == above}).pop())
-    return tree_from_parents(parent, rank=rank, size=64)
 
 
 @settings(max_examples=25)

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from long_runs import optimized_jit
 from scipy import stats
 
 from jaxspec.speculate import tree_rules
@@ -248,7 +249,7 @@ def simulate(law, tree):
         second = jnp.where(verdict.accepted > 1, deeper, jnp.where(verdict.accepted == 1, verdict.next_token, own))
         return first * VOCAB + second
 
-    run = jax.jit(lambda keys: jnp.bincount(jax.vmap(one)(keys), length=VOCAB**2))
+    run = optimized_jit(lambda keys: jnp.bincount(jax.vmap(one)(keys), length=VOCAB**2))
     counts = np.zeros(VOCAB**2)
     for chunk in range(MILLION // CHUNK):
         counts += np.asarray(run(jax.random.split(jax.random.key(chunk), CHUNK)))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
+from rank_trace_samples import RAGGED, decode, paths_of, renewal, walk
 
 from jaxspec.errors import InputError
 from jaxspec.trees import (
@@ -12,15 +12,11 @@ from jaxspec.trees import (
     UNKNOWN,
     RankTraces,
     aat_by_size,
-    acceptance_table,
     accepted_nodes,
     cycles_along_text,
     node_reach,
-    paired_difference,
     prior_scores_from_traces,
     public_tree,
-    ratio_of_totals,
-    simulate_traces,
     stack_trees,
     tree_from_parents,
     tree_from_paths,
@@ -29,99 +25,6 @@ from jaxspec.trees import (
 )
 from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.searches import depth_first_growth, greedy_growth, maximal_tree, width_first_growth
-
-#       root
-#     0      1        ranks 0 and 2
-#    2 3     4        ranks 1 and 0, 0
-#    |
-#    5                rank 3
-RAGGED = tree_from_parents([ROOT, ROOT, 0, 0, 1, 2], rank=[0, 2, 1, 0, 0, 3], size=8)
-
-VOCABULARY = 7
-
-
-class ToyDraft:
-    """A draft that ranks the vocabulary by a hash of all tokens before, and is right often."""
-
-    def __init__(self, text, skew):
-        self.text, self.skew = text, skew
-
-    def ranking(self, context):
-        rng = np.random.default_rng([len(context), *context])
-        order = rng.permutation(VOCABULARY).tolist()
-        # Along the text the text's token tends to the front; off it the draft does not know better.
-        if context == self.text[: len(context)] and len(context) < len(self.text):
-            order.remove(self.text[len(context)])
-            order.insert(min(int(rng.geometric(self.skew)) - 1, VOCABULARY - 1), self.text[len(context)])
-        return order
-
-
-def toy_traces(rng, texts, tokens, depth, prompt=3):
-    """Texts of different lengths, their drafts, and the traces: root s is the last of prompt + s tokens."""
-    lengths = [prompt + tokens + int(rng.integers(0, 4)) for _ in range(texts)]
-    whole = [rng.integers(0, VOCABULARY, n).tolist() for n in lengths]
-    drafts = [ToyDraft(text, float(rng.uniform(0.35, 0.8))) for text in whole]
-    rank = np.full((texts, max(lengths) - prompt, depth), UNKNOWN, np.int32)
-    for t, (text, draft) in enumerate(zip(whole, drafts)):
-        for start in range(lengths[t] - prompt):
-            for d in range(depth):
-                place = prompt + start + d
-                if place < len(text):
-                    rank[t, start, d] = draft.ranking(text[:place]).index(text[place])
-    # What only fills the arrays must not be read: not UNKNOWN but a likely rank.
-    starts = np.array(lengths) - prompt
-    for t, n in enumerate(starts):
-        rank[t, n:] = 0
-    return whole, drafts, RankTraces(jnp.asarray(rank), jnp.asarray(starts, jnp.int32))
-
-
-def decode(text, draft, paths, num_tokens, prompt=3):
-    """Greedy tree decoding as it is done with networks: draft a token for every node, verify, accept, commit."""
-    committed, cycles, accepted = text[:prompt], 0, dict.fromkeys(paths, 0)
-    while len(committed) - prompt < num_tokens:
-        drafted = {(): []}
-        for path in sorted(paths, key=len):
-            above = drafted[path[:-1]]
-            drafted[path] = [*above, draft.ranking(committed + above)[path[-1]]]
-        right = [p for p in drafted if committed + drafted[p] == text[: len(committed) + len(p)]]
-        best = max(right, key=len)
-        for d in range(1, len(best) + 1):
-            accepted[best[:d]] += 1
-        committed = text[: len(committed) + len(best) + 1]  # and the target's own token
-        cycles += 1
-    return cycles, len(committed) - prompt, [accepted[p] for p in paths]
-
-
-@pytest.fixture(scope="module")
-def toy():
-    return toy_traces(np.random.default_rng(4), texts=5, tokens=34, depth=5)
-
-
-def walk(paths, ranks):
-    """The longest beginning of a rank path among the paths, in plain Python."""
-    depth = 0
-    while depth < len(ranks) and tuple(ranks[: depth + 1]) in paths:
-        depth += 1
-    return tuple(ranks[:depth])
-
-
-def renewal(paths, traces, num_tokens):
-    """Cycles and tokens per text from one root to the next, in plain Python."""
-    found = []
-    for rank in np.asarray(traces.rank).tolist():
-        at = cycles = 0
-        while at < num_tokens:
-            at += len(walk(paths, rank[at])) + 1
-            cycles += 1
-        found.append((cycles, at))
-    return np.array(found).T
-
-
-def paths_of(growth, n):
-    found = []
-    for above, rank in zip(growth.parent.tolist(), growth.rank.tolist()):
-        found.append((*(found[above] if above != ROOT else ()), rank))
-    return found[:n]
 
 
 def test_accepted_paths_by_hand(jit):
@@ -241,84 +144,6 @@ def test_sizes_that_are_not_complete_have_no_mean(toy):
     assert not np.any(np.asarray(found.complete[5:]))
 
 
-def test_reach_by_plain_counting(toy, jit):
-    _, _, traces = toy
-    rank, starts = np.asarray(traces.rank).tolist(), np.asarray(traces.num_starts)
-    tree = RAGGED
-    paths = [(0,), (2,), (0, 1), (0, 0), (2, 0), (0, 1, 3)]
-    roots = [r for t, n in enumerate(starts) for r in rank[t][:n] if UNKNOWN not in r[:3]]
-    assert len(roots) == starts.sum() - 2 * len(starts)  # the last two of each text do not reach down to depth 3
-    ends = [walk(set(paths), r) for r in roots]
-    expected = [sum(end[: len(p)] == p for end in ends) / len(roots) for p in paths]
-    np.testing.assert_allclose(jit(node_reach)(tree, traces), [*expected, 0, 0], rtol=1e-6)
-    deep = node_reach(public_tree("chain_8"), traces)  # no root is known down to depth 8
-    assert np.all(np.isnan(deep))
-
-
-def test_tables_by_plain_counting(toy, jit):
-    _, _, traces = toy
-    depth, ranks = 4, 3
-    found = jit(lambda traces: acceptance_table(traces, depth=depth, ranks=ranks))(traces)
-    rank, starts = np.asarray(traces.rank).tolist(), np.asarray(traces.num_starts)
-    for d in range(depth):
-        asked = [
-            [r[d] for r in rank[t][:n] if r[d] != UNKNOWN and all(0 <= above < ranks for above in r[:d])]
-            for t, n in enumerate(starts)
-        ]
-        m = np.array([len(seen) for seen in asked])
-        assert found.asked[d] == m.sum()
-        for r in range(ranks):
-            y = np.array([seen.count(r) for seen in asked])
-            p = y.sum() / m.sum()
-            np.testing.assert_allclose(found.table[d, r], p, rtol=1e-6)
-            # Linearized: Σ (y − p m)² / (T (T − 1) mean(m)²).
-            error = np.sqrt(np.sum((y - p * m) ** 2) / (len(m) * (len(m) - 1)) / m.mean() ** 2)
-            np.testing.assert_allclose(found.standard_error[d, r], error, rtol=1e-4)
-    assert np.all(np.sum(found.table, axis=1) <= 1 + 1e-6)
-    nobody = acceptance_table(RankTraces(jnp.full((2, 3, 2), 9), jnp.asarray([3, 1])), depth=2, ranks=2)
-    assert nobody.asked.tolist() == [4, 0]
-    assert nobody.table.tolist() == [[0, 0], [0, 0]]
-
-
-def test_errors_of_ratios_against_many_samples():
-    """Of 4000 samples of 40 texts: the scatter of the ratios is what each sample says of itself."""
-    rng = np.random.default_rng(12)
-    m = rng.integers(5, 40, (4000, 40))
-    y = rng.binomial(m, rng.beta(4, 2, m.shape)) + m
-    ratio = jax.jit(ratio_of_totals)(jnp.asarray(y), jnp.asarray(m))
-    np.testing.assert_allclose(ratio.mean, y.sum(1) / m.sum(1), rtol=1e-6)
-    np.testing.assert_allclose(np.mean(ratio.per_text, axis=1), ratio.mean, rtol=1e-5)
-    np.testing.assert_allclose(np.std(ratio.mean), np.mean(ratio.standard_error), rtol=0.05)
-    equal = ratio_of_totals(jnp.asarray([3, 8, 4]), jnp.asarray([2, 2, 2]))
-    np.testing.assert_allclose(equal.per_text, [1.5, 4, 2], rtol=1e-6)
-    np.testing.assert_allclose(equal.standard_error, np.std([1.5, 4, 2], ddof=1) / 3**0.5, rtol=1e-6)
-    one = ratio_of_totals(jnp.asarray([3]), jnp.asarray([2]))
-    assert float(one.mean) == 1.5
-    assert np.isnan(one.standard_error)
-
-
-def test_paired_differences_against_scipy(jit):
-    rng = np.random.default_rng(3)
-    cycles = np.full((4, 9), 10)
-    common = rng.integers(5, 30, 9)
-    a = common + rng.integers(2, 9, (4, 9))
-    b = common + rng.integers(0, 6, (4, 9))
-    a[3], b[3] = b[3], a[3].copy()  # and one that loses
-    first, second = (ratio_of_totals(jnp.asarray(tokens), jnp.asarray(cycles)) for tokens in (a, b))
-    found = jit(paired_difference)(first, second)
-    expected = stats.ttest_rel(a / 10, b / 10, axis=1, alternative="greater")
-    np.testing.assert_allclose(found.gain, np.mean(a - b, axis=1) / 10, rtol=1e-4)
-    np.testing.assert_allclose(found.gain / found.standard_error, expected.statistic, rtol=1e-4)
-    np.testing.assert_allclose(found.p_value, expected.pvalue, rtol=1e-3)
-    whole = paired_difference(first, second, over_sizes=True)
-    together = stats.ttest_rel(np.mean(a, 0) / 10, np.mean(b, 0) / 10, alternative="greater")
-    np.testing.assert_allclose(whole.p_value, together.pvalue, rtol=1e-3)
-    # Texts that differ in the same way: certain; the same ratio: no difference.
-    assert paired_difference(first, first).p_value.tolist() == [0.5] * 4
-    # Pairing removes what the texts have in common.
-    assert np.all(found.standard_error < 0.5 * np.hypot(first.standard_error, second.standard_error))
-
-
 def test_scores_from_traces_are_the_papers(toy):
     texts, drafts, traces = toy
     maximal = maximal_tree(15, depth=3)
@@ -332,22 +157,6 @@ def test_scores_from_traces_are_the_papers(toy):
         prior_scores_from_traces(maximal, traces, num_tokens=50)
 
 
-def test_the_bootstrap_is_of_the_roots(toy):
-    _, _, traces = toy
-    tree, trials = public_tree("quaternary_20", size=24), 150_001
-    reach = np.asarray(node_reach(tree, traces))
-    depth = np.asarray(tree.depth)
-    survival = np.array([reach[depth == d].sum() for d in range(1, 25)])
-    found = simulate_traces(tree, traces, jax.random.key(5), num_trials=trials)
-    error = np.sqrt(survival * (1 - survival) / trials)
-    assert np.all(np.abs(np.asarray(found.survivors) / trials - survival) <= 4 * error + 1e-9)
-    np.testing.assert_allclose(found.mean, 1 + np.sum(np.asarray(found.survivors)) / trials, rtol=1e-5)
-    squares = survival @ (2 * np.arange(1, 25) - 1) - survival.sum() ** 2
-    np.testing.assert_allclose(found.standard_error, np.sqrt(squares / trials), rtol=0.02)
-    none = traces.replace(num_starts=jnp.zeros_like(traces.num_starts))
-    assert np.isnan(simulate_traces(tree, none, jax.random.key(5), num_trials=trials).mean)
-
-
 def test_many_trees_at_once(toy, jit):
     _, _, traces = toy
     trees = stack_trees([RAGGED, public_tree("quaternary_20"), tree_from_parents([ROOT, 0, 1])])
@@ -359,6 +168,7 @@ def test_many_trees_at_once(toy, jit):
 
 
 jitted_paths = jax.jit(accepted_nodes)
+
 jitted_cycles = jax.jit(lambda tree, traces, tokens: cycles_along_text(tree, traces, num_tokens=tokens))
 
 
@@ -393,19 +203,7 @@ def test_any_shape(seed, shape, nodes):
     [
         (lambda t: accepted_nodes(RAGGED, jnp.zeros((2, 0), jnp.int32)), "last axis is depth"),
         (lambda t: accepted_nodes(stack_trees([RAGGED, RAGGED]), t.rank), "use vmap"),
-        (lambda t: node_reach(RAGGED, t.replace(rank=t.rank[0])), "text, start, depth"),
-        (lambda t: node_reach(RAGGED, t.replace(rank=t.rank.astype(float))), "whole"),
         (lambda t: cycles_along_text(RAGGED, t.replace(num_starts=t.num_starts[:2]), num_tokens=1), "num_starts"),
-        (lambda t: acceptance_table(t, depth=6, ranks=2), "1 to 5"),
-        (lambda t: acceptance_table(t, depth=2, ranks=0), "ranks from 1"),
-        (lambda t: simulate_traces(RAGGED, t, jax.random.key(0), num_trials=0), "num_trials is 0"),
-        (lambda t: ratio_of_totals(jnp.zeros(3), jnp.zeros(2)), "per text"),
-        (
-            lambda t: paired_difference(
-                ratio_of_totals(jnp.ones(3), jnp.ones(3)), ratio_of_totals(jnp.ones(2), jnp.ones(2))
-            ),
-            "same texts",
-        ),
     ],
 )
 def test_what_is_refused(toy, call, words):

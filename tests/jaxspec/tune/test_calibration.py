@@ -72,7 +72,7 @@ def test_windows_are_taken_by_number(calibration):
     text = calibration.window(jnp.array([2, 0]))
     np.testing.assert_array_equal(text.tokens, TOKENS[[2, 0]])
     np.testing.assert_array_equal(text.hidden, calibration.text.hidden[np.array([2, 0])])
-    rows = jax.tree.map(lambda x: x[1], calibration.kv).in_layer(jnp.array([2, 0]))
+    rows = jax.tree.map(lambda x: x[1], calibration.kv).in_layer(jnp.array([2, 0])).rows
     np.testing.assert_array_equal(rows, calibration.kv.rows[1][:, np.array([2, 0])])
     assert text.first == FIRST
 

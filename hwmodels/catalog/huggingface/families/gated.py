@@ -32,13 +32,12 @@ def _values(eps: float, theta: float, positions: int, **others: Any) -> dict[str
 _NORM = {"norm_eps": Setting("rms_norm_eps")}
 _LLAMA = _NORM | {"activation": Setting("hidden_act")}
 #: Of Gemma's networks: scales are stored less 1, the embedding is multiplied by the root of its width.
-_GEMMA = _NORM | {
+_GEMMA: dict[str, Any] = _NORM | {
     "norm": "shifted_rms",
     "post_norms": True,
     "activation": Setting("hidden_activation"),
     "embedding_scale": Setting("hidden_size", power=0.5),
     "score_scale": Setting("query_pre_attn_scalar", power=-0.5),
-    "score_cap": Setting("attn_logit_softcapping"),
     "logit_cap": Setting("final_logit_softcapping"),
 }
 _GEMMA_VALUES = {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256}
@@ -115,14 +114,16 @@ GATED: tuple[Family, ...] = (
         o_bias="attention_bias",
         windows=Windows("all_but_every_nth"),
         must_equal={"use_bidirectional_attention": False},
-        running=Running("Gemma2ForCausalLM", SANDWICH_TENSORS, computation=_GEMMA),
+        running=Running(
+            "Gemma2ForCausalLM", SANDWICH_TENSORS, computation=_GEMMA | {"score_cap": Setting("attn_logit_softcapping")}
+        ),
     ),
     Family(
         name="gemma3_text",
         defaults=sizes(26, 2304, 9216, 8, 4, 262208, tied=True, head_dim=256)
         | {"sliding_window": 4096, "sliding_window_pattern": 6}
         | _values(1e-6, 1_000_000.0, 131_072, **_GEMMA_VALUES, rope_local_base_freq=10_000.0)
-        | {"final_logit_softcapping": None, "attn_logit_softcapping": None},
+        | {"final_logit_softcapping": None},
         norms_per_layer=4,
         qk_norm="head",
         qkv_bias="attention_bias",
@@ -134,6 +135,8 @@ GATED: tuple[Family, ...] = (
             SANDWICH_TENSORS,
             computation=_GEMMA,
             rotary=Rotary(local_theta="rope_local_base_freq"),
+            # Its configuration class has the key, its attention does not heed it.
+            must_equal={"attn_logit_softcapping": None},
         ),
     ),
     Family(

@@ -151,6 +151,15 @@ def test_fitted_numbers_are_physical(result):
     assert bounds["most_above_length"] < 0
 
 
+def test_cases_of_one_ridge(result):
+    contexts = result.details["roofline_cases"]
+    assert len(contexts) == 6
+    for case in contexts:
+        assert case["compute_bound"] < 1 < case["memory_bound_floor"] < case["memory_bound"]
+        assert case["compute_bound"] < case["mixed"] < case["memory_bound"]
+        assert case["mixed"] == pytest.approx(case["model"], rel=0.01)
+
+
 def test_predicted_boards(result):
     summary = result.summary["table4_platforms"]
     boards = {found["board"]: found for found in result.details["boards"]}

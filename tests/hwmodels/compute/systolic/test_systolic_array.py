@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from systolic_registers import CollisionError
 from systolic_samples import KINDS, SIDES, SIZES, SOME_KINDS, array_of, drawn_shapes
-from systolic_witness import CollisionError, simulate
+from systolic_witness import simulate
 
 from hwmodels.compute.systolic.array import (
     CONVENTIONS,

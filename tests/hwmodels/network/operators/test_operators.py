@@ -12,13 +12,11 @@ from hwmodels import (
     Workload,
     catalog,
     decode_operators,
-    draft_operators,
-    prefill_operators,
     step_operators,
     uniform_footprint,
     uniform_weight_bits,
-    verify_operators,
 )
+from hwmodels.network.operators import decode_step, draft_step, prefill_step, verify_step
 
 BF16 = uniform_footprint(16)
 
@@ -119,17 +117,17 @@ def test_attention_flops_by_counting(small):
     assert by_name(work.flops)["attention"] == count
 
 
-def test_helpers_differ_in_tokens_widths_and_logits_only(small, workload, footprint):
+def test_steps_differ_in_tokens_widths_and_logits_only(small, workload, footprint):
     target = {"weight_bits": footprint.target_weight_bits, "kv_bits": footprint.target_kv_bits}
     here = {"batch": 3.0, "context_tokens": 117.0}
-    for helper, expected in [
-        (decode_operators(small, workload, footprint=footprint), step_operators(small, tokens=1, **here, **target)),
+    for step, expected in [
+        (decode_step(workload, footprint=footprint), step_operators(small, tokens=1, **here, **target)),
         (
-            verify_operators(small, workload, footprint=footprint, verify_tokens=5),
+            verify_step(workload, footprint=footprint, verify_tokens=5),
             step_operators(small, tokens=5, **here, **target),
         ),
         (
-            draft_operators(small, workload, footprint=footprint),
+            draft_step(workload, footprint=footprint),
             step_operators(
                 small,
                 tokens=1,
@@ -141,15 +139,15 @@ def test_helpers_differ_in_tokens_widths_and_logits_only(small, workload, footpr
             ),
         ),
         (
-            prefill_operators(small, workload, footprint=footprint),
+            prefill_step(workload, footprint=footprint),
             step_operators(small, tokens=53, batch=3, context_tokens=0, logit_tokens=1, **target),
         ),
     ]:
-        chex.assert_trees_all_close(helper, expected)
+        chex.assert_trees_all_close(step.operators(small), expected)
 
 
 def test_prefill_computes_logits_of_the_last_token_only(small, workload, footprint):
-    flops = by_name(prefill_operators(small, workload, footprint=footprint).flops)
+    flops = by_name(prefill_step(workload, footprint=footprint).operators(small).flops)
     assert flops["lm_head"] == 2 * 310 * 3  # three sequences
     assert flops["gate_up"] == 2 * 2 * 630 * 3 * 53
 
@@ -190,7 +188,7 @@ def test_vmap_over_tokens_and_batched_leaves_agree(small, workload, footprint):
     lengths = jnp.array([1.0, 3.0, 8.0])
 
     def verify(verify_tokens):
-        return verify_operators(small, workload, footprint=footprint, verify_tokens=verify_tokens)
+        return verify_step(workload, footprint=footprint, verify_tokens=verify_tokens).operators(small)
 
     mapped, broadcast = jax.vmap(verify)(lengths), verify(lengths)
     assert mapped.flops.shape == (3, len(OPERATORS))
@@ -208,8 +206,11 @@ def test_no_retrace_on_new_values(small, workload, footprint, jit_once):
 def test_gradient(small, workload, footprint, check_gradient):
     def total(leaves):
         architecture, workload, footprint = leaves
-        work = verify_operators(architecture, workload, footprint=footprint, verify_tokens=workload.batch)
-        prefill = prefill_operators(architecture, workload, footprint=footprint)
-        return sum(jnp.sum(jnp.log1p(leaf)) for leaf in jax.tree.leaves((work, prefill)))
+        steps = (
+            verify_step(workload, footprint=footprint, verify_tokens=workload.batch),
+            prefill_step(workload, footprint=footprint),
+        )
+        work = [step.operators(architecture) for step in steps]
+        return sum(jnp.sum(jnp.log1p(leaf)) for leaf in jax.tree.leaves(work))
 
     check_gradient(total, (dataclasses.replace(small, qk_norm=0.3), workload, footprint))

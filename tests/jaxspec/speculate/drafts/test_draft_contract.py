@@ -102,7 +102,7 @@ def test_chains_trees_and_no_tree_put_out_the_same_text_in_one_compilation(jit, 
     draft, params = drafts[name]
     traces = []
 
-    def run(tree, prompts):
+    def run(tree, prompts, lengths, stop):
         traces.append(1)
         return decode(
             target,
@@ -116,9 +116,16 @@ def test_chains_trees_and_no_tree_put_out_the_same_text_in_one_compilation(jit, 
             config=TARGET,
             num_tokens=TOKENS,
             limits=LIMITS,
+            lengths=lengths,
+            stop=stop,
         )
 
-    run = jit(run)
+    jitted = jit(run)
+
+    def run(tree, prompts, *, lengths=None, stop=-1):
+        lengths = [prompts.shape[1]] * len(prompts) if lengths is None else lengths
+        return jitted(tree, prompts, jnp.asarray(lengths), jnp.asarray([stop]))
+
     plain = run(chain_tree(0, LIMITS.nodes + 1), PROMPTS)
     np.testing.assert_array_equal(plain.cycles, TOKENS)
     end = PROMPTS.shape[1] + TOKENS
@@ -132,6 +139,24 @@ def test_chains_trees_and_no_tree_put_out_the_same_text_in_one_compilation(jit, 
     np.testing.assert_array_equal(
         one.tokens[:, : 1 + TOKENS], run(chain_tree(0, 7), PROMPTS[:, :1]).tokens[:, : 1 + TOKENS]
     )
+    # Among longer ones it is decoded as it is among its like, cycle by cycle, and they are too.
+    counts = lambda found, row: [np.asarray(part)[row] for part in found[1:-1]]
+    lengths = np.where(np.arange(len(PROMPTS)) == 1, 1, PROMPTS.shape[1])
+    mixed = run(BUSH, PROMPTS, lengths=lengths)
+    for row, length in enumerate(lengths):
+        alone = one if length == 1 else found
+        np.testing.assert_array_equal(mixed.tokens[row, : length + TOKENS], alone.tokens[row, : length + TOKENS])
+        np.testing.assert_equal(counts(mixed, row), counts(alone, row))
+    # A stop token ends a text, wherever in a cycle it comes.
+    texts = np.asarray(plain.tokens)[:, PROMPTS.shape[1] : end]
+    stop = int(texts[0, TOKENS // 2])
+    stopped = run(BUSH, PROMPTS, stop=stop)
+    for row, text in enumerate(texts):
+        ends = np.append(np.flatnonzero(text == stop) + 1, TOKENS)[0]
+        np.testing.assert_array_equal(stopped.tokens[row, PROMPTS.shape[1] :][:ends], text[:ends])
+        assert stopped.generated[row] == ends or not np.any(text == stop)
+        assert stopped.cycles[row] <= found.cycles[row]
+    assert len(traces) == 2
 
 
 @pytest.mark.parametrize("name", NAMES)

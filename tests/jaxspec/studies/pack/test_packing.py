@@ -28,6 +28,7 @@ from jaxspec.models.stored import as_computed
 from jaxspec.studies.pack import division as division_module
 from jaxspec.studies.pack.division import matrix_names, measured_norms, named_knobs
 from jaxspec.studies.pack.inspection import inspect_file
+from jaxspec.studies.pack.result import PackResult, UnpackResult
 from jaxspec.studies.pack.run import PackConfig, pack_checkpoint, unpack_container
 from jaxspec.text import load_text, windows
 from jaxspec.tune.calibration import target_params
@@ -114,7 +115,8 @@ def test_the_file_has_as_many_bits_as_the_footprint_predicts(folder, ranked, sch
     knobs = differing_knobs(SCHEMES[scheme])
     summary, _ = packed(folder, knobs=write_result(knobs), scheme=scheme)
     predicted = hard_weights(as_computed(params), scores, knobs).footprint
-    names = {place: name for name, place in matrix_names(open_network(folder)).items()}
+    places = matrix_names(open_network(folder)).items()
+    names = {(layer, kind): name for name, (layer, kinds) in places for kind in kinds}
     stored = {entry["name"]: entry for entry in summary["tensors"]}
     for layer in range(CONFIG.num_layers):
         for kind in MATRIX_KINDS:
@@ -147,7 +149,7 @@ def test_matrices_that_share_a_tensor_share_their_knobs(random_network, tmp_path
     assert "model.layers.0.self_attn.qkv_proj.weight" in names
     assert len(names) == 4
     assert set(named_knobs(fused, uniform_knobs(CASSANDRA1, CONFIG)).values()) == {(np.float32(0.4), 4)}
-    with pytest.raises(InputError, match=r"qkv_proj.*whose knobs differ"):
+    with pytest.raises(InputError, match="holds them all and is divided by"):
         named_knobs(fused, differing_knobs())
     # The same network, stored one tensor per matrix, has the same inputs.
     save_directory(random_network(CONFIG, 3), CONFIG, tmp_path / "llama", max_positions=64)
@@ -188,16 +190,20 @@ def test_tensors_of_no_network_are_ranked_by_magnitude_and_embeddings_stay_whole
     with Container(path) as container:
         kept = container.read("block.w", "draft").reshape(21, 33) != 0
     assert set(kept.sum(1)) == {33 - 13}  # round(0.4 * 33) = 13
-    unpack_container(path, tmp_path / "again")
+    unpacked = unpack_container(path, tmp_path / "again")
+    assert UnpackResult.from_plain(unpacked.plain()) == unpacked
     assert (tmp_path / "again/some.safetensors").read_bytes() == (tmp_path / "some.safetensors").read_bytes()
     with pytest.raises(InputError, match=r"config\.json"):
         jaxspec.load(path)
 
 
 def test_inspecting_before_and_after_packing_gives_the_same_entropies(folder, default):
-    before = {entry["name"]: entry["entropy"] for entry in inspect_file(str(folder)).plain()["tensors"]}
-    for path in (packed(folder, scheme="huffman")[1], default[1]):
-        after = {entry["name"]: entry["entropy"] for entry in inspect_file(path).plain()["tensors"]}
+    found = [inspect_file(path) for path in (str(folder), packed(folder, scheme="huffman")[1], default[1])]
+    for result in found:
+        assert PackResult.from_plain(result.plain()) == result  # with its one word of status
+        assert result.plain()["status"] == "measured"
+    before, *others = ({entry.name: entry.entropy for entry in result.tensors} for result in found)
+    for after in others:
         assert after == before
     patterns = load_file(folder / "model.safetensors")["model.embed_tokens.weight"].view(np.uint16)
     counts = np.unique((patterns >> 7) & 0xFF, return_counts=True)[1]

@@ -1,5 +1,6 @@
 """`jaxspec sweep`: names and ranges of axes, results against design points one by one, the Pareto front, files."""
 
+import dataclasses
 import importlib
 import itertools
 from pathlib import Path
@@ -15,10 +16,12 @@ from what_is_shown import all_is_shown, numbers_are_whole
 import hwmodels
 from hwmodels import catalog
 from hwmodels.analysis.design_point import design_point
+from hwmodels.analysis.sensitivity import leaf_names
 from hwmodels.catalog.entries import LARGEST, SMALLEST
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import DEFAULT_SCHEME
 from jaxspec.errors import InputError
+from jaxspec.results.network_results import PricedNumber
 from jaxspec.studies.sweep.axes import axis_values
 from jaxspec.studies.sweep.config import EXAMPLE, SIZES, SweepConfig, read_sweep_config
 from jaxspec.studies.sweep.figures import pareto_figure
@@ -88,6 +91,24 @@ def test_every_column_has_a_true_status(tmp_path, small_chunks):
         status = metadata[f"status:{name}".encode()].decode()
         assert status == ("input" if name in given else "predicted"), name
     assert result.status["capacity_bytes"] == "input"
+
+
+def test_the_result_has_the_numbers_that_were_priced_with(tmp_path, small_chunks):
+    changed = {"architecture.num_layers": 9.0, "device.memory.efficiency": 0.5, "device.kv_traffic_factor": 1.5}
+    config = dataclasses.replace(CONFIG, set=CONFIG.set | changed)
+    result = sweep(config, out=tmp_path / "run")
+    assert SweepResult.load(tmp_path / "run" / "result.json") == [result]
+    assert tuple(result.architecture_data) == config.architecture
+    assert tuple(result.device_data) == config.device
+    for name, found in result.architecture_data.items():
+        shape = catalog.architecture(name).replace(num_layers=9.0)
+        assert {field: number.value for field, number in found.items()} == {
+            field: float(getattr(shape, field)) for field in leaf_names(shape)
+        }
+    for name, found in result.device_data.items():
+        assert found["memory.efficiency"] == PricedNumber(value=0.5, source="[set]", status="input")
+        assert found["kv_traffic_factor"].value == 1.5
+        assert found["memory.bandwidth_bytes_per_s"].value == catalog.device(name).memory.bandwidth_bytes_per_s
 
 
 def test_a_finished_sweep_is_read_again_and_another_one_refused(tmp_path, small_chunks, monkeypatch):

@@ -12,7 +12,7 @@ from jaxspec.models import DecoderConfig
 from jaxspec.models.architecture import architecture_of
 from jaxspec.settings import CommonConfig
 from jaxspec.speculate.drafts import HeadDraft, NetworkDraft, NGramDraft, SelfDraft
-from jaxspec.studies.measured.setup import resolve_pricing
+from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.tree.pricing import price_growth
 from jaxspec.trees.ranked_tree import RankedTree
 

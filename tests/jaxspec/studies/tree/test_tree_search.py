@@ -1,34 +1,27 @@
-"""`jaxspec tree` on a tiny untrained network: its numbers against others' ways to them, the proof, resumption, bad input."""
+"""`jaxspec tree` on a tiny untrained network: its numbers against others' ways to them, the proof, resumption."""
 
-import copy
 import itertools
 import json
-import shutil
 import xml.etree.ElementTree as ElementTree
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
+from tree_study_samples import decode_by_hand, odd_trees
 from what_is_shown import all_is_shown, numbers_are_whole
 
 from jaxspec.cli import main
-from jaxspec.errors import InputError
 from jaxspec.models import DecoderConfig, init_params, save_directory
 from jaxspec.runs import Reporter
 from jaxspec.runs.directory import RunDirectory
-from jaxspec.runs.inputs import draft_digests
 from jaxspec.settings import build_config
 from jaxspec.studies import TreeConfig, search_tree
 from jaxspec.studies.tree import run as tree_search_module
-from jaxspec.studies.tree.figures.drawing import node_places
-from jaxspec.studies.tree.growth import candidate_shape, grow
 from jaxspec.studies.tree.parts import proof_part
 from jaxspec.studies.tree.report import draw_tree_figures
 from jaxspec.studies.tree.result import TreeResult
 from jaxspec.studies.tree.stages import begin_tree
 from jaxspec.studies.tree.tables import tree_headline, tree_tables
-from jaxspec.trees.rank_traces import RankTraces
 
 #: Half the compiling of two layers.
 ONE_LAYER = DecoderConfig(
@@ -91,21 +84,6 @@ def untimed(path):
     for entry in entries:
         entry.pop("timing_s")
     return json.dumps(entries, sort_keys=True)
-
-
-def decode_by_hand(parent, rank, ranks, num_tokens):
-    """Cycles and tokens of one text: from a root down as long as a child has the text's rank, then one token more."""
-    children = {(above, r): node for node, (above, r) in enumerate(zip(parent, rank))}
-    start = cycles = 0
-    while start < num_tokens:
-        node, depth = -1, 0
-        while (node, ranks[start][depth]) in children:
-            node = children[node, ranks[start][depth]]
-            depth += 1
-            if depth == len(ranks[start]):
-                break
-        start, cycles = start + depth + 1, cycles + 1
-    return start, cycles
 
 
 def test_entries_are_per_device_and_reread(finished, config):
@@ -195,32 +173,6 @@ def test_page_and_figures_are_there(finished):
     assert "every cycle as predicted" in page
 
 
-def odd_trees(entry):
-    """As it came, and at the ends: tiny and huge speeds, contexts that do not fit, one point, none that pays."""
-
-    def changed(factor, *, speculate=True, fits=True, rows=None):
-        found = copy.deepcopy(entry)
-        found["contexts"] = found["contexts"][:rows]
-        for row in found["contexts"]:
-            row["fits"] = fits
-            row["decision"]["speculate"] = speculate
-            row["effective_performance"] = [factor * x for x in row["effective_performance"]]
-            row["ar_bf16_s"] /= factor
-            row["ar_stored_s"] /= factor
-            for part in (row["decision"], row["decision"]["best_tree"]):
-                part["tokens_per_s"] *= factor
-                part["speedup_vs_stored_ar"] *= factor
-        return found
-
-    return {
-        "as it came": entry,
-        "tiny": changed(1e-7),
-        "huge": changed(1e7),
-        "one context": changed(1.0, rows=1),
-        "none pays": changed(0.5, speculate=False, fits=False),
-    }
-
-
 @pytest.mark.parametrize("case", ["as it came", "tiny", "huge", "one context", "none pays"])
 def test_no_table_cuts_a_number_and_no_figure_leaves_out_data(finished, case):
     entry = odd_trees(finished[0][0])[case]
@@ -308,69 +260,3 @@ def test_a_compressed_copy_drafts_and_sampling_is_within_its_error(finished, set
     assert bits["draft_weight_bits"]["q"] < bits["target_weight_bits"]["q"] < 16
     assert bits["draft_weight_bits"]["lm_head"] == 16
     assert "a compressed copy of llama-3.1-8b" in entry["draft"]["priced_draft"]["statement"]
-
-
-@pytest.mark.parametrize("search", ["prior", "width", "depth", "greedy"])
-def test_searches_prefer_what_calibration_accepts(search):
-    # Texts on which the draft's second choice is right after its first: the path 0, 1 is worth most.
-    ranks = np.array([[[0, 1, 3]] * 3 + [[2, 0, 0]]], np.int32)
-    traces = RankTraces(rank=jnp.asarray(ranks), num_starts=jnp.asarray([4], jnp.int32))
-    sizes = {"nodes": 4, "depth": 2, "vocabulary": 9}
-    growth = grow(search, candidate_shape(search, **sizes), traces, **sizes)
-    assert growth.parent.tolist()[0] == -1
-    assert growth.parent.size == 4
-    if search in ("prior", "greedy"):
-        assert (growth.parent[:2].tolist(), growth.rank[:2].tolist()) == ([-1, 0], [0, 1])
-        assert (growth.parent[2], growth.rank[2]) == (-1, 2)
-    else:
-        assert sorted(growth.rank.tolist())[-1] <= 2
-
-
-def test_a_parent_stands_over_the_middle_of_its_children():
-    # root -> 0 (rank 1), 1 (rank 0); 1 -> 2, 3, 4. From left: 1's children by rank 4, 2, 3, then 0.
-    place = node_places([-1, -1, 1, 1, 1], [1, 0, 5, 7, 2])
-    assert place[[4, 2, 3, 0], 0].tolist() == [0, 1, 2, 3]
-    assert place[1].tolist() == [1, 1]
-    assert place[5].tolist() == [2, 0]
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"nodes": 2, "depth": 3, "search": "width"}, "depth is 3; 2 nodes can have 1 to 2 levels"),
-        ({"draft": "nobody"}, "draft 'nobody' is unknown"),
-        ({"device": "rtx-409"}, "did you mean"),
-    ],
-)
-def test_bad_input_is_refused_before_any_work(settings, tmp_path, given, words):
-    with pytest.raises(InputError, match=words):
-        search_tree(build_config(TreeConfig, settings, given), out=str(tmp_path / "bad"))
-    assert not (tmp_path / "bad" / "checkpoints").exists()
-
-
-def test_a_changed_draft_is_noticed(settings, tmp_path):
-    draft = tmp_path / "draft"
-    shutil.copytree(settings["model"], draft)
-    config = build_config(TreeConfig, settings, {"draft": str(draft)})
-    before = draft_digests(config)
-    assert set(before) == {"draft/config.json", "draft/model.safetensors"}
-    data = bytearray((draft / "model.safetensors").read_bytes())
-    data[-1] ^= 1
-    (draft / "model.safetensors").write_bytes(bytes(data))
-    after = draft_digests(config)
-    assert {name for name in before if before[name] != after[name]} == {"draft/model.safetensors"}
-
-
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [
-        ("128,x", "whole numbers"),
-        ("-1", "contexts is -1; allowed is 0"),
-        ([1.5], "whole numbers"),
-        ("", "whole numbers"),
-    ],
-)
-def test_contexts_are_whole_numbers(value, words):
-    with pytest.raises(InputError, match=words):
-        build_config(TreeConfig, {"contexts": value})
-    assert build_config(TreeConfig, {"contexts": "512, 7,512"}).contexts == (7, 512)

@@ -1,0 +1,144 @@
+"""Memory that tuning takes, by XLA's own analysis of its compiled programs: `python -m experiments.memory_analysis`.
+
+Nothing is allocated, so that networks of any size can be asked about on any machine. Two programs are compiled for each
+network: a gradient step over all knobs, and the measurement of one bit-exact draft.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from experiments.released_shapes import SHAPES
+from hwmodels import Workload, catalog
+from jaxspec.compress.knobs import uniform_knobs
+from jaxspec.compress.kv import prepare_kv
+from jaxspec.compress.schemes import DEFAULT_SCHEME
+from jaxspec.compress.weights import prepare
+from jaxspec.files import write_text
+from jaxspec.models.architecture import architecture_of
+from jaxspec.models.config import INPUT_OF, DecoderConfig
+from jaxspec.models.decoder import abstract_params
+from jaxspec.models.families import decoder_config
+from jaxspec.models.kv_cache import empty_cache
+from jaxspec.models.stored import as_stored
+from jaxspec.speculate.acceptance import TargetText
+from jaxspec.speculate.sampling import SAMPLING
+from jaxspec.tune.calibration import Calibration
+from jaxspec.tune.gradient import AscentState, Goal, ascend_once, first_state
+from jaxspec.tune.hard import measured_windows
+from jaxspec.tune.objective import Pricing
+
+__all__ = ["abstract_calibration", "analyse"]
+
+#: Position of the first root.
+_FIRST = 31
+
+#: What is asked unless told otherwise: name, windows of text, their tokens, windows per step.
+_DEFAULT = (
+    ("qwen3-0.6b", 96, 128, 4),
+    ("llama-3.2-1b", 96, 200, 16),
+    ("llama-3.1-8b", 96, 200, 16),
+    ("llama-3.1-70b", 96, 200, 16),
+)
+
+
+def abstract_calibration(config: DecoderConfig, windows: int, tokens: int) -> Calibration:
+    """Shapes and types of a calibration on bfloat16 weights."""
+    width = {kind: config.matrix_shape(kind)[1] for kind in config.matrix_kinds}
+    norms = {INPUT_OF[kind]: jax.ShapeDtypeStruct((config.num_layers, width[kind]), jnp.float32) for kind in width}
+    narrow = lambda tree: jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, jnp.bfloat16), tree)
+    params = jax.eval_shape(as_stored, narrow(abstract_params(config)))
+    cache = jax.eval_shape(lambda: empty_cache(config, windows, tokens - 1))
+    return Calibration(
+        params=params,
+        prepared=jax.eval_shape(lambda *given: prepare(DEFAULT_SCHEME, *given), params, norms),
+        text=TargetText(
+            tokens=jax.ShapeDtypeStruct((windows, tokens), jnp.int32),
+            hidden=jax.ShapeDtypeStruct((windows, tokens - 1 - _FIRST, config.hidden_size), jnp.float32),
+        ),
+        kv=jax.eval_shape(lambda cache: prepare_kv(DEFAULT_SCHEME, cache), cache),
+        config=config,
+    )
+
+
+def analyse(config: DecoderConfig, windows: int, tokens: int, per_step: int) -> dict[str, dict[str, float]]:
+    """Program -> bytes of its arguments, of everything else, of both, and seconds to compile it."""
+    calibration = abstract_calibration(config, windows, tokens)
+    knobs = uniform_knobs(DEFAULT_SCHEME, config)
+    pricing = Pricing(
+        catalog.device("jetson-agx-orin"), architecture_of(config), Workload(batch=1.0, context_tokens=1024.0)
+    )
+    number, decoding = jnp.asarray(0.1), SAMPLING.for_program()
+    goal = Goal(windows_per_step=per_step)
+    state: AscentState = first_state(knobs)
+
+    def step() -> Any:
+        whole = jnp.asarray(0)
+        return ascend_once.lower(
+            state, calibration, pricing, whole, number, number, jnp.asarray(False), goal, DEFAULT_SCHEME
+        )
+
+    return {
+        "gradient step": _compiled(step),
+        "hard draft": _compiled(lambda: measured_windows.lower(calibration, knobs, jnp.arange(per_step), decoding)),
+    }
+
+
+def _compiled(lower: Callable[[], Any]) -> dict[str, float]:
+    began = time.monotonic()
+    compiled = lower().compile()
+    seconds, memory = time.monotonic() - began, compiled.memory_analysis()
+    arguments, temporary = memory.argument_size_in_bytes, memory.temp_size_in_bytes + memory.output_size_in_bytes
+    return {
+        "arguments_bytes": arguments,
+        "temporary_bytes": temporary,
+        "total_bytes": arguments + temporary,
+        "compile_s": seconds,
+    }
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the table, and write it as JSON on request."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.memory_analysis", description=__doc__)
+    parser.add_argument(
+        "network", nargs="*", choices=[*SHAPES, []], help=f"of {', '.join(SHAPES)}; all of them by default"
+    )
+    parser.add_argument("--layers", type=int, help="instead of the network's own number")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="also write the numbers here")
+    given = parser.parse_args(arguments)
+    print(
+        f"{'network':<14} {'layers':>6} {'text':>9} {'step':>5}  {'program':<14} {'file':>8} {'needs':>8} {'compile':>8}"
+    )
+    rows = []
+    for name, windows, tokens, per_step in _DEFAULT:
+        if given.network and name not in given.network:
+            continue
+        config = decoder_config(SHAPES[name])
+        if given.layers is not None:
+            config = dataclasses.replace(config, num_layers=given.layers)
+        file_bytes = 2 * config.num_parameters()
+        for program, found in analyse(config, windows, tokens, per_step).items():
+            rows.append({"network": name, "layers": config.num_layers, "windows": windows, "tokens": tokens} | found)
+            rows[-1] |= {"windows_per_step": per_step, "program": program, "file_bytes": file_bytes}
+            print(
+                f"{name:<14} {config.num_layers:>6} {f'{windows}x{tokens}':>9} {per_step:>5}  {program:<14} "
+                f"{file_bytes / 1e9:>5.2f} GB {found['total_bytes'] / 1e9:>5.2f} GB {found['compile_s']:>6.1f} s",
+                flush=True,
+            )
+    if given.json is not None:
+        write_text(given.json, json.dumps({"rows": rows, "jax": jax.__version__}, indent=2, sort_keys=True) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+"""Checks of a network by its config.json and by the headers of its weights' files: what costs nothing, however large it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hwmodels.catalog.huggingface import Family
+from jaxspec.formats.container import Container
+from jaxspec.models.checkpoint_files import CheckpointFiles, ContainerFiles, TensorTable
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.families import running
+from jaxspec.models.hf_load import checked_names, described_in, packed_in
+from jaxspec.models.stored_parameters import network_parameters
+
+__all__ = ["check_container", "check_directory"]
+
+
+def check_directory(directory: Path) -> DecoderConfig:
+    """The shape of a network, once config.json and the names, shapes and formats of all tensors are known to agree.
+
+    Raises:
+        InputError: see `load_directory`.
+    """
+    family, config = described_in(directory)
+    _check_tensors(family, config, CheckpointFiles(directory), directory)
+    return config
+
+
+def check_container(path: Path) -> DecoderConfig:
+    """`check_directory` of a container.
+
+    Raises:
+        InputError: see `load_container`.
+    """
+    with Container(path) as container:
+        family, config = packed_in(container)
+        _check_tensors(family, config, ContainerFiles(container, "target"), container.path)
+    return config
+
+
+def _check_tensors(family: Family, config: DecoderConfig, files: TensorTable, source: Path) -> None:
+    row = running(family)
+    copies = {row.tensors["lm_head"]} if config.tie_embeddings else set()
+    checked_names(network_parameters(config, row), copies, files, source)

@@ -1,0 +1,89 @@
+"""What settings name, read and checked without reading weights: seconds, before gigabytes are digested or loaded."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from jaxspec.models.chat_template import load_chat_template
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.embedded import check_model, model_place
+from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
+from jaxspec.settings import CommonConfig
+from jaxspec.speculate.proof import continuation_length
+from jaxspec.studies.measured.pricing import resolve_pricing
+from jaxspec.studies.measured.stopping import stop_tokens
+from jaxspec.text import Encoder, TextSplit, check_text, load_text, read_prompts, windows
+from jaxspec.tune.objective import Pricing
+
+__all__ = ["CheckedInputs", "check_inputs", "window_tokens"]
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckedInputs:
+    """What a configuration names, apart from the weights.
+
+    Attributes:
+        network: shape of the network that runs.
+        pricings: by device, in the order of the configuration.
+        prompts: held-out prompts as token ids, of any lengths.
+        stop: tokens after which a held-out prompt's decoding ends, rising.
+        notes: what the user should know about them.
+    """
+
+    network: DecoderConfig
+    pricings: dict[str, Pricing]
+    tokenizer: Tokenizer
+    text: TextSplit
+    prompts: list[np.ndarray]
+    stop: tuple[int, ...]
+    notes: tuple[str, ...]
+
+
+def window_tokens(config: CommonConfig) -> tuple[int, int]:
+    """Tokens of a window of calibration text, and of one of held-out text: none where prompts come from elsewhere."""
+    # Room for the continuation too: some objectives calibrate on the text's own.
+    calibration = config.prompt_tokens + continuation_length(config.output_tokens)
+    return calibration, 0 if config.own_prompts else config.prompt_tokens
+
+
+def check_inputs(config: CommonConfig) -> CheckedInputs:
+    """Read and check all that a configuration names, what costs least first; of weights only the headers are read.
+
+    Raises:
+        InputError: anything missing, malformed or too small.
+    """
+    own = config.architecture == "own"
+    # Names are resolved before any file is opened, so that a misspelt device costs nothing.
+    priced = {} if own else {name: resolve_pricing(config, name, None) for name in config.device}
+    needed = window_tokens(config)
+    check_text(config.text, needed)
+    network = check_model(config.model)
+    place = model_place(config.model)
+    tokenizer = load_tokenizer(place, vocab_size=network.vocab_size)
+    chat = load_chat_template(place)
+    stop = stop_tokens(config, place, tokenizer, network.vocab_size)
+    # A file of prompts is short, a text may be long.
+    prompts = read_prompts(str(config.prompts), Encoder(tokenizer, chat)) if config.own_prompts else None
+    text = load_text(config.text, tokenizer, needed=needed, chat=chat)
+    notes = text.notes
+    if config.own_prompts and config.stop is None and not stop:
+        notes += (
+            f"{config.model} names no token that ends a text; every prompt is decoded to {config.output_tokens} tokens",
+        )
+    return CheckedInputs(
+        network=network,
+        pricings=priced or {name: resolve_pricing(config, name, network) for name in config.device},
+        tokenizer=tokenizer,
+        text=text,
+        prompts=_held_out(config, text) if prompts is None else prompts,
+        stop=stop,
+        notes=notes,
+    )
+
+
+def _held_out(config: CommonConfig, text: TextSplit) -> list[np.ndarray]:
+    """Prompts cut from held-out text, all of one length."""
+    count, tokens = int(config.prompts), config.prompt_tokens
+    return list(windows(text.held_out, count, tokens, config.seed, document_starts=text.held_out_starts))

@@ -1,0 +1,80 @@
+"""From the names of devices and architectures to what is priced."""
+
+from __future__ import annotations
+
+import os
+from typing import Protocol
+
+from hwmodels import Architecture, Workload, catalog
+from jaxspec.errors import InputError
+from jaxspec.models.architecture import architecture_of
+from jaxspec.models.config import DecoderConfig
+from jaxspec.settings import CommonConfig
+from jaxspec.tune.objective import Pricing
+
+__all__ = ["PricedConfig", "resolve_architecture", "resolve_pricing"]
+
+
+class PricedConfig(Protocol):
+    """Settings that say what is priced."""
+
+    @property
+    def architecture(self) -> str:
+        """Catalog name, config.json, or "own"."""
+        ...
+
+    @property
+    def batch(self) -> int:
+        """Sequences decoded together."""
+        ...
+
+    @property
+    def context(self) -> int:
+        """Cached tokens per sequence."""
+        ...
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens of a prompt."""
+        ...
+
+
+def resolve_architecture(name: str, own: DecoderConfig | None) -> Architecture:
+    """ "own" (the network's shapes), a catalog name, or a Hugging Face config.json (or its directory).
+
+    Raises:
+        InputError: unknown name, unreadable file, a family that is not modelled.
+    """
+    if name == "own":
+        if own is None:
+            raise InputError("architecture 'own' needs a network; give a catalog name or a config.json")
+        return architecture_of(own)
+    if os.path.exists(name):  # `Path.exists` raises on names too long for one
+        try:
+            return catalog.architecture_from_config_file(name)
+        except (NotImplementedError, ValueError) as error:
+            raise InputError(f"architecture {name!r}: {error}") from error
+    try:
+        return catalog.architecture(name)
+    except catalog.UnknownNameError as error:
+        raise InputError(str(error)) from error
+
+
+def resolve_pricing(config: PricedConfig, device: str, own: DecoderConfig | None) -> Pricing:
+    """Device (catalog name or TOML file), architecture and workload.
+
+    Raises:
+        InputError: an unknown name or a malformed file.
+    """
+    try:
+        is_file = device.endswith(".toml") or os.path.isfile(device)
+        found = catalog.device_from_file(device) if is_file else catalog.device(device)
+    except (catalog.UnknownNameError, catalog.EntryError) as error:
+        raise InputError(str(error)) from error
+    workload = Workload(
+        batch=float(config.batch),
+        context_tokens=float(config.context),
+        prompt_tokens=float(config.prompt_tokens),
+        output_tokens=float(getattr(config, "output_tokens", CommonConfig.output_tokens)),
+    )
+    return Pricing(device=found, architecture=resolve_architecture(config.architecture, own), workload=workload)

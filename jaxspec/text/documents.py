@@ -1,0 +1,133 @@
+"""Documents of a JSON lines file: one JSON object per line, with a text or with the messages of a conversation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Int
+
+from jaxspec.errors import InputError
+from jaxspec.models.chat_template import ChatTemplate
+from jaxspec.models.tokenizer import Tokenizer
+
+__all__ = ["Document", "Encoder", "is_json_lines", "parse_documents"]
+
+#: Endings of names of JSON lines files.
+_ENDINGS = (".jsonl", ".ndjson")
+
+#: Keys that hold a document, in the order in which they are looked for.
+_KEYS = ("messages", "text", "prompt")
+
+_FORM = 'give {"text": "..."}, {"prompt": "..."} or {"messages": [{"role": "user", "content": "..."}]}'
+
+
+class Document(NamedTuple):
+    """One document.
+
+    Attributes:
+        where: its file and line, for messages.
+        content: its text; or the messages of a conversation, each with "role" and "content".
+        size: bytes of its line.
+    """
+
+    where: str
+    content: str | list[dict[str, Any]]
+    size: int
+
+
+class Encoder(NamedTuple):
+    """From documents to token ids.
+
+    Attributes:
+        chat: of the checkpoint; None: it has none, and conversations are refused.
+    """
+
+    tokenizer: Tokenizer
+    chat: ChatTemplate | None = None
+
+    def encode(self, document: Document, *, as_prompt: bool) -> Int[np.ndarray, " token"]:
+        """Token ids of a document: a text as the tokenizer begins one, a conversation as its template writes it.
+
+        Args:
+            as_prompt: a conversation that does not end with an assistant's message goes on where the answer begins.
+        Raises:
+            InputError: a conversation without a template, or one that the template refuses; a text that cannot be encoded.
+        """
+        content = document.content
+        try:
+            if isinstance(content, str):
+                return self.tokenizer.encode(content)
+            if self.chat is None:
+                raise InputError("it has messages, and the model has no chat template: give text or prompt instead")
+            begin_answer = as_prompt and content[-1]["role"] != "assistant"
+            # The template writes the special tokens itself.
+            return self.tokenizer.encode(self.chat.render(content, begin_answer=begin_answer), special_tokens=False)
+        except InputError as error:
+            raise InputError(f"{document.where}: {error}") from error
+
+
+def is_json_lines(source: str) -> bool:
+    """Whether a file is read as JSON lines, by the ending of its name."""
+    return Path(source).suffix.lower() in _ENDINGS
+
+
+def parse_documents(data: bytes, what: str) -> list[Document]:
+    """The documents of a file's content, in UTF-8; empty lines are left out.
+
+    Args:
+        what: what errors call the file.
+    Raises:
+        InputError: a line that is no document, named by its number; no document at all.
+    """
+    # Not `splitlines`, which also cuts at characters that may stand within a JSON text.
+    lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    found = [_document(line, f"{what}, line {i}") for i, line in enumerate(lines, start=1) if line.strip()]
+    if not found:
+        raise InputError(f"{what} has no document; {_FORM} on each line")
+    return found
+
+
+def _document(line: bytes, where: str) -> Document:
+    try:
+        value = json.loads(line.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where} is no JSON ({' '.join(str(error).split())}); {_FORM}") from error
+    if not isinstance(value, dict):
+        raise InputError(f"{where} is a JSON {type(value).__name__}; {_FORM}")
+    key = next((key for key in _KEYS if key in value), None)
+    if key is None:
+        raise InputError(f"{where} has {', '.join(map(repr, list(value)[:4])) or 'nothing in it'}; {_FORM}")
+    content = value[key]
+    if isinstance(content, str) and key != "messages":
+        _check_text(content, f"{where}: {key}")
+    elif isinstance(content, list) and key != "text":
+        _check_messages(content, f"{where}: {key}")
+    else:
+        raise InputError(f"{where}: {key} is of type {type(content).__name__}; {_FORM}")
+    return Document(where, content, len(line))
+
+
+def _check_text(text: str, where: str) -> None:
+    if not text:
+        raise InputError(f"{where} is empty; leave the line out, or give a text")
+    if "\0" in text:
+        raise InputError(f"{where} has a zero character; give plain text")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"{where} has half a surrogate pair at character {error.start}; give whole characters"
+        ) from error
+
+
+def _check_messages(messages: list[Any], where: str) -> None:
+    if not messages:
+        raise InputError(f"{where} is an empty list; {_FORM}")
+    for i, message in enumerate(messages, start=1):
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str) or "content" not in message:
+            raise InputError(f"{where}, message {i} has no role or no content; {_FORM}")
+        if isinstance(message["content"], str) and message["content"]:
+            _check_text(message["content"], f"{where}, message {i}")

@@ -1,0 +1,43 @@
+"""Prompts of a user's own: a text file with one prompt per line, or JSON lines."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from jaxspec.errors import InputError
+from jaxspec.text.documents import Document, Encoder, is_json_lines, parse_documents
+from jaxspec.text.user_text import read_text_file
+
+__all__ = ["MAX_PROMPTS", "read_prompts"]
+
+#: Most prompts of a run.
+MAX_PROMPTS = 100_000
+
+
+def read_prompts(source: str, encoder: Encoder) -> list[np.ndarray]:
+    """Token ids of the prompts of a file, int32, in their order.
+
+    In a text file each line is a prompt, empty lines are left out. In a JSON lines file (.jsonl, .ndjson) each line is an
+    object with "prompt", "text" or "messages"; the last goes through the model's chat template, up to where the answer begins.
+
+    Raises:
+        InputError: the file cannot be read or is not text, a line is no prompt, or there are none or too many.
+    """
+    what = f"prompts {source!r}"
+    data = read_text_file(source, "prompts", "a number")
+    documents = parse_documents(data, what) if is_json_lines(source) else _lines(data, what)
+    if not documents:
+        raise InputError(f"{what} has no prompt: all lines are empty; give one on each line")
+    if len(documents) > MAX_PROMPTS:
+        raise InputError(f"{what} has {len(documents)} prompts; allowed are 1 to {MAX_PROMPTS:,}: divide the file")
+    found = [encoder.encode(document, as_prompt=True) for document in documents]
+    for document, tokens in zip(documents, found, strict=True):
+        if not len(tokens):
+            raise InputError(f"{document.where} has no token; give a longer prompt, or leave the line out")
+    return found
+
+
+def _lines(data: bytes, what: str) -> list[Document]:
+    lines = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8").split("\n")
+    numbered = ((i, line.removesuffix("\r")) for i, line in enumerate(lines, start=1))
+    return [Document(f"{what}, line {i}", line, len(line)) for i, line in numbered if line.strip()]

@@ -1,0 +1,217 @@
+"""Configurations whose networks `make_parameter_counts.py` counts: releases, small cases and families' defaults.
+
+Cases of releases hold the keys of the named repository's config.json that decide sizes; the others are small, with sizes
+that all differ, or have nothing but the defaults of the family's configuration class.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+
+def sizes(
+    model_type: str, layers: int, hidden: int, intermediate: int, heads: int, kv_heads: int, vocab: int, **others: Any
+) -> dict[str, Any]:
+    """A config.json with the usual keys."""
+    return {
+        "model_type": model_type,
+        "num_hidden_layers": layers,
+        "hidden_size": hidden,
+        "intermediate_size": intermediate,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "vocab_size": vocab,
+        **others,
+    }
+
+
+def opt(layers: int, hidden: int, heads: int) -> dict[str, Any]:
+    """A config.json of an OPT release whose embeddings are as wide as its layers."""
+    return {
+        "model_type": "opt",
+        "num_hidden_layers": layers,
+        "hidden_size": hidden,
+        "ffn_dim": 4 * hidden,
+        "num_attention_heads": heads,
+        "vocab_size": 50272,
+        "max_position_embeddings": 2048,
+        "word_embed_proj_dim": hidden,
+        "do_layer_norm_before": True,
+    }
+
+
+UNTIED, TIED = {"tie_word_embeddings": False}, {"tie_word_embeddings": True}
+LLAMA_7B = sizes("llama", 32, 4096, 11008, 32, 32, 32000, **UNTIED)
+LLAMA_13B = sizes("llama", 40, 5120, 13824, 40, 40, 32000, **UNTIED)
+QWEN_WINDOWS = {"use_sliding_window": False, "sliding_window": 32768, "max_window_layers": 28}
+
+#: Name (that of the catalog's entry, where it has one) -> config.json.
+RELEASES: dict[str, dict[str, Any]] = {
+    "llama-3.1-8b": sizes("llama", 32, 4096, 14336, 32, 8, 128256, **UNTIED),
+    "llama-3.2-1b": sizes("llama", 16, 2048, 8192, 32, 8, 128256, head_dim=64, **TIED),
+    "llama-3.2-3b": sizes("llama", 28, 3072, 8192, 24, 8, 128256, head_dim=128, **TIED),
+    "llama-2-13b": LLAMA_13B,
+    "vicuna-7b": LLAMA_7B,
+    "vicuna-13b": LLAMA_13B,
+    "longchat-7b": LLAMA_7B,
+    "longchat-13b": LLAMA_13B,
+    "qwen2.5-1.5b": sizes("qwen2", 28, 1536, 8960, 12, 2, 151936, **TIED, **QWEN_WINDOWS),
+    "qwen2.5-3b": sizes("qwen2", 36, 2048, 11008, 16, 2, 151936, **TIED, **QWEN_WINDOWS),
+    "qwen2.5-7b": sizes("qwen2", 28, 3584, 18944, 28, 4, 152064, **UNTIED, **QWEN_WINDOWS),
+    "qwen3-4b": sizes("qwen3", 36, 2560, 9728, 32, 8, 151936, head_dim=128, **TIED),
+    "qwen3-8b": sizes("qwen3", 36, 4096, 12288, 32, 8, 151936, head_dim=128, **UNTIED),
+    "qwen3-30b-a3b": sizes("qwen3_moe", 48, 2048, 6144, 32, 4, 151936, head_dim=128, **UNTIED)
+    | {"num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768, "decoder_sparse_step": 1}
+    | {"mlp_only_layers": [], "use_sliding_window": False, "sliding_window": None, "max_window_layers": 48},
+    "deepseek-v2-lite": sizes("deepseek_v2", 27, 2048, 10944, 16, 16, 102400, **UNTIED)
+    | {"kv_lora_rank": 512, "q_lora_rank": None, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
+    | {"n_routed_experts": 64, "n_shared_experts": 2, "num_experts_per_tok": 6, "moe_intermediate_size": 1408}
+    | {"first_k_dense_replace": 1, "moe_layer_freq": 1},
+    "glm-4.7-flash": sizes("glm4_moe_lite", 47, 2048, 10240, 20, 20, 154880, **UNTIED)
+    | {"kv_lora_rank": 512, "q_lora_rank": 768, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64, "v_head_dim": 256}
+    | {"n_routed_experts": 64, "n_shared_experts": 1, "num_experts_per_tok": 4, "moe_intermediate_size": 1536}
+    | {"first_k_dense_replace": 1, "num_nextn_predict_layers": 1},
+    "gpt-oss-20b": sizes("gpt_oss", 24, 2880, 2880, 64, 8, 201088, head_dim=64, **UNTIED)
+    | {"num_local_experts": 32, "num_experts_per_tok": 4, "experts_per_token": 4, "sliding_window": 128}
+    | {"layer_types": ["sliding_attention", "full_attention"] * 12, "attention_bias": True},
+    "opt-2.7b": opt(32, 2560, 32),
+    "opt-6.7b": opt(32, 4096, 32),
+    "opt-13b": opt(40, 5120, 40),
+    # Not in the catalog: a witness of published counts for other families.
+    "mistral-7b-v0.1": sizes("mistral", 32, 4096, 14336, 32, 8, 32000, sliding_window=4096),
+    "mixtral-8x7b": sizes("mixtral", 32, 4096, 14336, 32, 8, 32000, num_local_experts=8, num_experts_per_tok=2),
+    "deepseek-v3": {"model_type": "deepseek_v3", "num_hidden_layers": 61, "hidden_size": 7168},
+    "gemma-2-2b": sizes("gemma2", 26, 2304, 9216, 8, 4, 256000, head_dim=256, sliding_window=4096),
+    "phi-2": sizes("phi", 32, 2560, 10240, 32, 32, 51200),
+    "gpt2": {
+        "model_type": "gpt2",
+        "n_layer": 12,
+        "n_embd": 768,
+        "n_head": 12,
+        "vocab_size": 50257,
+        "n_positions": 1024,
+    },
+}
+
+#: Families whose networks differ in nothing but sizes and a flag or two.
+_PLAIN = (
+    *("llama", "mistral", "qwen2", "qwen3", "glm", "glm4", "gemma", "gemma2", "gemma3_text", "phi", "phi3", "olmo2"),
+    *("olmo3", "granite", "starcoder2", "gpt_neox", "cohere", "cohere2", "stablelm", "nemotron", "smollm3", "seed_oss"),
+    "ernie4_5",
+)
+_MOE = ("mixtral", "qwen2_moe", "qwen3_moe", "phimoe", "olmoe", "granitemoe", "granitemoeshared", "gpt_oss")
+_DEEPSEEK = ("deepseek_v2", "deepseek_v3", "glm4_moe", "glm4_moe_lite")
+_GPT2 = ("gpt2", "gpt_bigcode", "gptj")
+#: Families whose keys and values have as many heads as queries, whatever the configuration says.
+_UNGROUPED = {"gpt_neox"}
+SMALL = {"layers": 5, "hidden": 24, "intermediate": 52, "heads": 6, "kv_heads": 3, "vocab": 97}
+_LATENT = {"kv_lora_rank": 10, "q_lora_rank": 14, "qk_nope_head_dim": 9, "qk_rope_head_dim": 6, "v_head_dim": 11}
+
+
+def small(model_type: str, **others: Any) -> dict[str, Any]:
+    """A small config.json; token numbers lie within its vocabulary."""
+    heads = {"num_key_value_heads": SMALL["heads"]} if model_type in _UNGROUPED else {}
+    return sizes(model_type, **SMALL) | heads | {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2} | others
+
+
+def variants() -> dict[str, dict[str, Any]]:
+    """The small cases and those of defaults."""
+    cases: dict[str, dict[str, Any]] = {}
+    for family in _PLAIN:
+        cases[f"{family} small"] = small(family, **UNTIED)
+        cases[f"{family} tied"] = small(family, **TIED)
+    for family in (
+        "llama",
+        "qwen3",
+        "olmo2",
+        "olmo3",
+        "granite",
+        "gemma",
+        "gemma2",
+        "gemma3_text",
+        "cohere",
+        "nemotron",
+    ):
+        cases[f"{family} biased"] = small(family, attention_bias=True, mlp_bias=True)
+    for family in ("smollm3", "seed_oss", "phimoe", "olmoe", "granitemoe", "granitemoeshared", "qwen3_moe", "cohere2"):
+        cases[f"{family} biased"] = small(family, attention_bias=True, mlp_bias=True)
+    for family in ("glm", "glm4", "gpt_neox", "gpt_oss"):
+        cases[f"{family} unbiased"] = small(family, attention_bias=False)
+    for family in ("llama", "mistral", "mixtral", "qwen3", "glm4", "gemma3_text", "nemotron", "ernie4_5"):
+        cases[f"{family} wide heads"] = small(family, head_dim=10)
+    for family in ("qwen2", "qwen3"):
+        cases[f"{family} windows"] = small(family, use_sliding_window=True, sliding_window=7, max_window_layers=2)
+        late = {"num_hidden_layers": 31, "use_sliding_window": True, "sliding_window": 7}
+        cases[f"{family} late windows"] = small(family) | late
+    cases["qwen2_moe late windows"] = small("qwen2_moe", num_experts=4) | late
+    cases["qwen2_moe windows"] = small("qwen2_moe", use_sliding_window=True, sliding_window=7, max_window_layers=3)
+    cases["gemma3_text windows"] = small("gemma3_text", sliding_window=7, sliding_window_pattern=3)
+    cases["cohere2 windows"] = small("cohere2", sliding_window=7, sliding_window_pattern=2)
+    for family in _MOE:
+        experts = {"num_experts_per_tok": 2, "moe_intermediate_size": 17, "shared_expert_intermediate_size": 19}
+        key = "num_experts" if family in ("qwen2_moe", "qwen3_moe", "olmoe") else "num_local_experts"
+        cases[f"{family} small"] = small(family, **experts, **{key: 7}, **UNTIED)
+    cases["granitemoeshared shared"] = small("granitemoeshared", num_local_experts=4, shared_intermediate_size=23)
+    cases["phimoe head bias"] = small("phimoe", num_local_experts=4, lm_head_bias=True)
+    for family in ("qwen2_moe", "qwen3_moe"):
+        some = {"num_experts": 5, "num_experts_per_tok": 3, "moe_intermediate_size": 17}
+        cases[f"{family} every second"] = small(family, **some, decoder_sparse_step=2)
+        cases[f"{family} some dense"] = small(family, **some, mlp_only_layers=[1, 4])
+        cases[f"{family} both"] = small(family, **some, decoder_sparse_step=2, mlp_only_layers=[2, 3])
+    cases["qwen2_moe unbiased"] = small("qwen2_moe", qkv_bias=False)
+    for family in _DEEPSEEK:
+        experts = {"n_routed_experts": 8, "n_shared_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 17}
+        latent = {} if family == "glm4_moe" else _LATENT
+        groups = {"n_group": 1, "topk_group": 1, "first_k_dense_replace": 1}
+        cases[f"{family} small"] = small(family, **experts, **latent, **groups)
+        cases[f"{family} biased"] = small(family, **experts, **latent, **groups, attention_bias=True)
+        if latent:
+            cases[f"{family} full queries"] = small(family, **experts, **(latent | {"q_lora_rank": None}), **groups)
+        if family != "glm4_moe_lite":
+            cases[f"{family} three dense"] = small(
+                family, **experts, **latent, **(groups | {"first_k_dense_replace": 3})
+            )
+    cases["glm4_moe normed"] = cases["glm4_moe small"] | {"use_qk_norm": True, "head_dim": 10}
+    kinds = ["dense", "sparse", "dense", "dense", "sparse"]
+    cases["glm4_moe_lite pattern"] = cases["glm4_moe_lite small"] | {"mlp_layer_types": kinds}
+    cases["cohere normed"] = small("cohere", use_qk_norm=True)
+    cases["stablelm parallel"] = small("stablelm", use_parallel_residual=True, use_qkv_bias=True)
+    cases["starcoder2 unbiased"] = small("starcoder2", use_bias=False)
+    cases["ernie4_5 biased"] = small("ernie4_5", use_bias=True)
+    cases["seed_oss output bias"] = small("seed_oss", attention_bias=False, attention_out_bias=True)
+    for family in _GPT2:
+        tokens = {"bos_token_id": 1, "eos_token_id": 2}
+        shape = {"n_layer": 3, "n_embd": 20, "n_head": 5, "vocab_size": 97, "n_positions": 33, "rotary_dim": 4}
+        cases[f"{family} small"] = {"model_type": family, **shape, **tokens}
+        cases[f"{family} inner"] = {"model_type": family, **shape, **tokens, "n_inner": 31, **UNTIED}
+    cases["gpt_bigcode multi head"] = cases["gpt_bigcode small"] | {"multi_query": False}
+    falcon = {
+        "model_type": "falcon",
+        "num_hidden_layers": 3,
+        "hidden_size": 24,
+        "num_attention_heads": 6,
+        "vocab_size": 97,
+    }
+    cases["falcon small"] = falcon
+    cases["falcon sequential"] = falcon | {"parallel_attn": False, "multi_query": False, "bias": True, "alibi": True}
+    new = {"new_decoder_architecture": True, "num_kv_heads": 2, "ffn_hidden_size": 31}
+    cases["falcon new"] = falcon | new
+    cases["falcon new, one norm"] = falcon | new | {"num_ln_in_parallel_attn": 1}
+    cases["bloom small"] = {"model_type": "bloom", "n_layer": 3, "hidden_size": 24, "n_head": 6, "vocab_size": 97}
+    cases["opt small"] = opt(3, 24, 6) | {"ffn_dim": 31, "max_position_embeddings": 29, "vocab_size": 97}
+    cases["opt unbiased"] = cases["opt small"] | {"enable_bias": False, **UNTIED}
+    for family in (*_PLAIN, *_MOE, *_DEEPSEEK, "opt", "falcon", "bloom", *_GPT2):
+        config = CONFIG_MAPPING[family]()
+        own = {"num_hidden_layers": "n_layer", "hidden_size": "n_embd"} if family in _GPT2 else {}
+        own |= {"num_hidden_layers": "n_layer"} if family == "bloom" else {}
+        cases[f"{family} defaults"] = {
+            "model_type": family,
+            own.get("num_hidden_layers", "num_hidden_layers"): 13,
+            own.get("hidden_size", "hidden_size"): config.hidden_size * 3,
+            **({"num_experts_per_tok": 6} if family == "deepseek_v2" else {}),
+            **({"word_embed_proj_dim": config.hidden_size * 3} if family == "opt" else {}),
+            **({"num_key_value_heads": 12} if family == "nemotron" else {}),  # no default builds
+        }
+    return cases

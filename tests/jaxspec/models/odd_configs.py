@@ -1,0 +1,151 @@
+"""Odd configurations of every family that runs, drawn from a seed, in both spellings of the rotary settings."""
+
+import numpy as np
+
+SCALINGS = ("none", "none", "linear", "dynamic", "yarn", "longrope", "llama3")
+
+
+def odd_config(family, seed):
+    """A config.json as dictionary; sizes do not divide each other where they need not."""
+    rng = np.random.default_rng([seed, *family.encode()])
+    pick = lambda *options: options[rng.integers(len(options))]
+    kv_heads = pick(1, 2, 3)
+    heads = kv_heads * pick(1, 2, 3)
+    layers, head_dim = pick(1, 2, 3, 4, 5), pick(6, 8, 10, 14)
+    raw = {
+        "model_type": family,
+        "vocab_size": int(rng.integers(30, 70)),
+        "hidden_size": heads * pick(4, 6, 8),
+        "intermediate_size": int(rng.integers(5, 50)),
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "tie_word_embeddings": pick(True, False),
+        "max_position_embeddings": pick(20, 64, 100),
+        "rms_norm_eps": pick(1e-6, 1e-4, 3e-3),
+        "hidden_act": pick("silu", "silu", "gelu", "relu", "gelu_pytorch_tanh"),
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    }
+    if family not in ("phi3", "smollm3", "granite", "olmo2") and family != "opt":
+        raw["head_dim"] = head_dim
+    else:
+        head_dim = raw["hidden_size"] // heads
+    if family not in ("mistral", "qwen2", "phi3"):
+        raw["attention_bias"] = pick(True, False)
+    if family in ("llama", "granite", "smollm3"):
+        raw["mlp_bias"] = pick(True, False)
+    sections = {
+        "opt": opt,
+        "gemma2": gemma,
+        "gemma3_text": gemma,
+        "granite": granite,
+        "smollm3": smollm3,
+        "mistral": all_windows,
+        "phi3": all_windows,
+        "qwen2": late_windows,
+        "qwen3": late_windows,
+    }
+    if family in sections:
+        raw |= sections[family](raw, pick)
+    return raw if family == "opt" else raw | rotation(raw, head_dim, pick)
+
+
+def opt(raw, pick):
+    for key in ("intermediate_size", "num_key_value_heads", "rms_norm_eps", "hidden_act", "attention_bias"):
+        del raw[key]
+    hidden = raw["num_attention_heads"] * pick(3, 5, 8)
+    return {
+        "hidden_size": hidden,
+        "word_embed_proj_dim": pick(hidden, None),
+        "ffn_dim": pick(7, 20, 41),
+        "max_position_embeddings": pick(33, 40, 64),
+        "enable_bias": pick(True, False),
+        "activation_function": pick("relu", "gelu"),
+    }
+
+
+def gemma(raw, pick):
+    layers = raw["num_hidden_layers"]
+    kinds = [pick("full_attention", "sliding_attention") for _ in range(layers)]
+    return {
+        "hidden_activation": raw.pop("hidden_act"),
+        "query_pre_attn_scalar": pick(5, 16, 24),
+        "sliding_window": pick(3, 8, 40),
+        "attn_logit_softcapping": pick(None, 1.5, 50.0) if raw["model_type"] == "gemma2" else None,
+        "final_logit_softcapping": pick(None, 2.0, 30.0),
+        **pick({}, {"layer_types": kinds}),
+    }
+
+
+def granite(raw, pick):
+    return {
+        "embedding_multiplier": pick(1.0, 12.0),
+        "attention_multiplier": pick(0.1, 0.4),
+        "residual_multiplier": pick(0.22, 1.0),
+        "logits_scaling": pick(1.0, 8.0, 0.3),
+    }
+
+
+def smollm3(raw, pick):
+    layers = raw["num_hidden_layers"]
+    return pick({}, {"no_rope_layer_interval": pick(2, 3)}, {"no_rope_layers": [pick(0, 1) for _ in range(layers)]})
+
+
+def all_windows(raw, pick):
+    return {"sliding_window": pick(None, 2, 9, 60)}
+
+
+def late_windows(raw, pick):
+    layers = raw["num_hidden_layers"]
+    window = {"use_sliding_window": True, "sliding_window": pick(4, 11), "max_window_layers": pick(0, 1, layers)}
+    kinds = [pick("full_attention", "sliding_attention") for _ in range(layers)]
+    return pick({}, {"use_sliding_window": False, "sliding_window": 5}, window, window | {"layer_types": kinds})
+
+
+def rotation(raw, head_dim, pick):
+    """Rotary settings, new or old spelling; of texts that end before or after the length where scaling begins."""
+    family, original = raw["model_type"], pick(16, 64)
+    partial = pick(1.0, 0.5, 0.8) if family in ("glm", "glm4", "phi3") else 1.0
+    rotated = int(head_dim * partial)
+    allowed = [kind for kind in SCALINGS if kind in ("none", "longrope") or family != "phi3"]
+    if rotated % 2:
+        allowed = [kind for kind in allowed if kind in ("none", "linear", "llama3")]
+    if rotated <= 2:
+        allowed = [kind for kind in allowed if kind != "dynamic"]
+    kind = pick(*allowed)
+    factors = lambda low: [low + 0.3 * i for i in range(rotated // 2)]
+    scaling = {
+        "none": {},
+        "linear": {"factor": pick(2.0, 8.0)},
+        "dynamic": {"factor": pick(2.0, 4.0)},
+        # Where settings are by layer type, transformers reads `truncate` beside them.
+        "yarn": {"factor": pick(4.0, 16.0), "beta_fast": pick(4.0, 32.0)}
+        | ({} if family == "gemma3_text" else {"truncate": pick(True, False)})
+        | pick({}, {"attention_factor": 0.8}, {"mscale": 1.5, "mscale_all_dim": 0.5})
+        | {"original_max_position_embeddings": original},
+        "longrope": {"short_factor": factors(1.0), "long_factor": factors(2.0)}
+        | pick({}, {"attention_factor": 1.3}, {"factor": 4.0}),
+        "llama3": {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+        | {"original_max_position_embeddings": original},
+    }[kind]
+    if kind == "longrope":
+        outside = {"original_max_position_embeddings": original}
+        scaling, outside = (scaling, outside) if family == "phi3" else (scaling | outside, {})
+    else:
+        outside = {}
+    theta = pick(500.0, 10_000.0)
+    name = {"rope_type": "default" if kind == "none" else kind}
+    share = {} if partial == 1 and family == "phi3" else {"partial_rotary_factor": partial}
+    share = share if family in ("glm", "glm4", "phi3") else {}
+    if family == "gemma3_text":
+        local = {"rope_type": "default", "rope_theta": pick(100.0, theta)}
+        new = {
+            "rope_parameters": {"full_attention": name | scaling | {"rope_theta": theta}, "sliding_attention": local}
+        }
+        old = {"rope_theta": theta, "rope_local_base_freq": local["rope_theta"]}
+        old |= {} if kind == "none" else {"rope_scaling": name | scaling}
+        return pick(new, old)
+    old = {"rope_theta": theta, **share} | ({} if kind == "none" else {"rope_scaling": name | scaling})
+    return outside | pick({"rope_parameters": name | scaling | share | {"rope_theta": theta}}, old)

@@ -1,0 +1,45 @@
+"""Times of stages: what they took when they were computed, not what it takes to load them."""
+
+import time
+
+import numpy as np
+import pytest
+
+from jaxspec.runs.stages import Stages
+
+
+def slow():
+    time.sleep(0.2)
+    return {"x": np.arange(3)}
+
+
+def test_a_resumed_run_tells_the_time_that_stages_took(tmp_path):
+    first = Stages(tmp_path)
+    first.run("decoded/a", slow)
+    assert first.timing_s["decoded/a"] >= 0.2
+    again = Stages(tmp_path)
+    np.testing.assert_array_equal(again.run("decoded/a", lambda: pytest.fail("computed twice"))["x"], [0, 1, 2])
+    assert again.timing_s == first.timing_s
+
+
+def test_attempts_that_were_stopped_count(tmp_path):
+    def stopped():
+        time.sleep(0.2)
+        first.tick("ascent")
+        raise KeyboardInterrupt
+
+    first = Stages(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        first.run("ascent", stopped)
+    second = Stages(tmp_path)
+    second.run("ascent", slow)
+    assert second.timing_s["ascent"] >= 0.4
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1]", '{"a": "x"}', '{"a": null}'])
+def test_lost_times_stop_nothing(tmp_path, content):
+    Stages(tmp_path).run("a", slow)
+    (tmp_path / "seconds.json").write_text(content)
+    again = Stages(tmp_path)
+    again.run("a", slow)
+    assert again.timing_s == {}

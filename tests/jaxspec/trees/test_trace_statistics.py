@@ -1,0 +1,87 @@
+"""What traces tell of nodes, of depths and of cycles drawn from them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from rank_trace_samples import RAGGED, walk
+
+from jaxspec.trees import (
+    UNKNOWN,
+    RankTraces,
+    acceptance_table,
+    node_reach,
+    public_tree,
+    simulate_traces,
+)
+
+
+def test_reach_by_plain_counting(toy, jit):
+    _, _, traces = toy
+    rank, starts = np.asarray(traces.rank).tolist(), np.asarray(traces.num_starts)
+    tree = RAGGED
+    paths = [(0,), (2,), (0, 1), (0, 0), (2, 0), (0, 1, 3)]
+    roots = [r for t, n in enumerate(starts) for r in rank[t][:n] if UNKNOWN not in r[:3]]
+    assert len(roots) == starts.sum() - 2 * len(starts)  # the last two of each text do not reach down to depth 3
+    ends = [walk(set(paths), r) for r in roots]
+    expected = [sum(end[: len(p)] == p for end in ends) / len(roots) for p in paths]
+    np.testing.assert_allclose(jit(node_reach)(tree, traces), [*expected, 0, 0], rtol=1e-6)
+    deep = node_reach(public_tree("chain_8"), traces)  # no root is known down to depth 8
+    assert np.all(np.isnan(deep))
+
+
+def test_tables_by_plain_counting(toy, jit):
+    _, _, traces = toy
+    depth, ranks = 4, 3
+    found = jit(lambda traces: acceptance_table(traces, depth=depth, ranks=ranks))(traces)
+    rank, starts = np.asarray(traces.rank).tolist(), np.asarray(traces.num_starts)
+    for d in range(depth):
+        asked = [
+            [r[d] for r in rank[t][:n] if r[d] != UNKNOWN and all(0 <= above < ranks for above in r[:d])]
+            for t, n in enumerate(starts)
+        ]
+        m = np.array([len(seen) for seen in asked])
+        assert found.asked[d] == m.sum()
+        for r in range(ranks):
+            y = np.array([seen.count(r) for seen in asked])
+            p = y.sum() / m.sum()
+            np.testing.assert_allclose(found.table[d, r], p, rtol=1e-6)
+            # Linearized: Σ (y − p m)² / (T (T − 1) mean(m)²).
+            error = np.sqrt(np.sum((y - p * m) ** 2) / (len(m) * (len(m) - 1)) / m.mean() ** 2)
+            np.testing.assert_allclose(found.standard_error[d, r], error, rtol=1e-4)
+    assert np.all(np.sum(found.table, axis=1) <= 1 + 1e-6)
+    nobody = acceptance_table(RankTraces(jnp.full((2, 3, 2), 9), jnp.asarray([3, 1])), depth=2, ranks=2)
+    assert nobody.asked.tolist() == [4, 0]
+    assert nobody.table.tolist() == [[0, 0], [0, 0]]
+
+
+def test_the_bootstrap_is_of_the_roots(toy):
+    _, _, traces = toy
+    tree, trials = public_tree("quaternary_20", size=24), 150_001
+    reach = np.asarray(node_reach(tree, traces))
+    depth = np.asarray(tree.depth)
+    survival = np.array([reach[depth == d].sum() for d in range(1, 25)])
+    found = simulate_traces(tree, traces, jax.random.key(5), num_trials=trials)
+    error = np.sqrt(survival * (1 - survival) / trials)
+    assert np.all(np.abs(np.asarray(found.survivors) / trials - survival) <= 4 * error + 1e-9)
+    np.testing.assert_allclose(found.mean, 1 + np.sum(np.asarray(found.survivors)) / trials, rtol=1e-5)
+    squares = survival @ (2 * np.arange(1, 25) - 1) - survival.sum() ** 2
+    np.testing.assert_allclose(found.standard_error, np.sqrt(squares / trials), rtol=0.02)
+    none = traces.replace(num_starts=jnp.zeros_like(traces.num_starts))
+    assert np.isnan(simulate_traces(tree, none, jax.random.key(5), num_trials=trials).mean)
+
+
+@pytest.mark.wrong_arrays
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda t: node_reach(RAGGED, t.replace(rank=t.rank[0])), "text, start, depth"),
+        (lambda t: node_reach(RAGGED, t.replace(rank=t.rank.astype(float))), "whole"),
+        (lambda t: acceptance_table(t, depth=6, ranks=2), "1 to 5"),
+        (lambda t: acceptance_table(t, depth=2, ranks=0), "ranks from 1"),
+        (lambda t: simulate_traces(RAGGED, t, jax.random.key(0), num_trials=0), "num_trials is 0"),
+    ],
+)
+def test_what_is_refused(toy, call, words):
+    with pytest.raises(ValueError, match=words):
+        call(toy[2])

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from finished_runs import NUMBERS, write_run
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
@@ -259,6 +259,26 @@ def test_runs_that_cannot_be_exported(run, config, knobs, some_text, small, mode
 def test_drafts_of_trees_say_what_is_missing(draft, words, tmp_path):
     tree = write_run(tmp_path / "tree", TreeConfig(draft=draft), {})
     assert words in refusal(lambda: export_draft(ExportConfig(run=str(tree)), tmp_path / "out"))
+
+
+def test_float16_stays_float16(model, some_text, tmp_path):
+    half = shutil.copytree(model, tmp_path / "half")
+    tensors = {name: value.astype(np.float32) for name, value in load_file(model / "model.safetensors").items()}
+    # Ten bits of mantissa, of which bfloat16 has seven; norms as some releases have them.
+    narrow = {name: (1.001 * value).astype(np.float16) for name, value in tensors.items() if value.ndim > 1}
+    save_file(tensors | narrow, half / "model.safetensors")
+    config = EvaluateConfig(model=str(half), text=str(some_text), prompts=2, prompt_tokens=12, output_tokens=10)
+    given = uniform_knobs(CASSANDRA1, load_directory(half).config, weight_cut_bits=3.0)
+    evaluated = write_run(tmp_path / "evaluated", config, {"given": given})
+    result = export_draft(ExportConfig(run=str(evaluated), prompts=0), tmp_path / "out")
+    assert result.dtype == json.loads((tmp_path / "out/config.json").read_text())["torch_dtype"] == "float16"
+    found = load_file(tmp_path / "out/model.safetensors")
+    for name, value in narrow.items():
+        assert found[name].dtype == np.float16
+        kept, stored = found[name].view(np.uint16), value.view(np.uint16)
+        cut = "proj" in name
+        np.testing.assert_array_equal(kept, np.where(kept != 0, stored & (0xFFF8 if cut else 0xFFFF), 0))
+        assert np.any(kept == 0) == cut
 
 
 def test_a_run_of_evaluate_exports_the_given_draft(model, some_text, tmp_path):

@@ -43,8 +43,11 @@ def option_of(kind: type[Settings], name: str) -> Callable[[Function], Function]
     text = f"{setting_of(field).help} [{'; '.join(fact for fact in facts if fact)}]"
     # Numbers, or nothing; several of them come as one text.
     parts = (annotation, *(typing.get_args(annotation) if typing.get_origin(annotation) is not tuple else ()))
+    flag = f"--{name.replace('_', '-')}"
+    if bool in parts:
+        return click.option(f"{flag}/--no-{name.replace('_', '-')}", name, default=None, help=text)
     number = str if str in parts else next((part for part in parts if part in (int, float)), str)
-    return click.option(f"--{name.replace('_', '-')}", name, type=number, help=text)
+    return click.option(flag, name, type=number, help=text)
 
 
 def settings_options(kind: type[Settings], *, without: tuple[str, ...] = ()) -> Callable[[Function], Function]:

@@ -7,16 +7,19 @@ writes for tokens not yet verified stays at compute precision and is overwritten
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 from jaxtyping import Array, Float, Int
 
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.schemes.interface import CompressedKV, Scheme
 from jaxspec.models.kv_cache import KVCache
+from jaxspec.models.streamed import Streamed
 
 
 def round_kv(x: Array) -> Array:
@@ -54,6 +57,24 @@ def prepare_kv(scheme: Scheme, cache: KVCache) -> PreparedKV:
     """Prepare the target's KV of calibration text (values already representable in bfloat16)."""
     rows = jax.vmap(lambda cache: scheme.prepare_kv(token_rows(cache)))(cache)
     return PreparedKV(rows=rows, num_kv_heads=cache.key.shape[2], position=cache.position)
+
+
+def join_kv(parts: Sequence[PreparedKV], *, stream: bool) -> PreparedKV:
+    """The known tokens of several batches as one.
+
+    Args:
+        stream: leave the rows in host memory; the parts must be there.
+    """
+
+    def in_host(*rows: np.ndarray) -> Streamed:
+        return Streamed.of([np.concatenate([part[layer] for part in rows], axis=1) for layer in range(len(rows[0]))])
+
+    join = lambda axis: lambda *leaves: jnp.concatenate(leaves, axis=axis)
+    return dataclasses.replace(
+        parts[0],
+        rows=jax.tree.map(in_host if stream else join(2), *(part.rows for part in parts)),
+        position=jax.tree.map(join(1), *(part.position for part in parts)),
+    )
 
 
 def token_rows(cache: KVCache) -> Float[Array, "part batch slot column"]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from flax import struct
 from jaxtyping import Array, Float, Int
 
 from jaxspec.compress.footprint import measured_footprint
@@ -16,7 +17,8 @@ from jaxspec.compress.kv import PreparedKV
 from jaxspec.compress.schemes.interface import CompressedMatrix, OwnKnobs, Scheme
 from jaxspec.models.config import INPUT_OF, kinds_of
 from jaxspec.models.decoder import LayerView, Params
-from jaxspec.models.stored import Stored
+from jaxspec.models.stored import Stored, stack_of
+from jaxspec.models.streamed import Stack, is_streamed
 
 __all__ = ["draft_view", "hard_draft", "knobs_of_matrix", "prepare", "sum_of_squares"]
 
@@ -37,22 +39,33 @@ def prepare(scheme: Scheme, params: Params, norms: dict[str, Float[Array, "layer
     """
     one = lambda matrix, norm: scheme.prepare(matrix.values(), norm)
     return {
-        kind: jax.lax.map(lambda both: one(*both), (Stored.of(params["layers"][kind]), norms[INPUT_OF[kind]]))
+        kind: jax.lax.map(lambda both: one(*both), (stack_of(params["layers"][kind]), norms[INPUT_OF[kind]]))
         for kind in kinds_of(params["layers"])
     }
 
 
 def hard_draft(params: Params, prepared: Prepared, knobs: Knobs) -> Params:
-    """The bit-exact draft, by the knobs' own scheme: the target's parameters with the matrices of the layers replaced."""
+    """The bit-exact draft, by the knobs' own scheme: the target's parameters with the matrices of the layers replaced.
+
+    Of a streamed target, each is made from the target's anew where a program uses it.
+    """
+    stored = {kind: stack_of(params["layers"][kind]) for kind in prepared}
+    if is_streamed(stored):
+        made = {
+            kind: HardStack(
+                stored[kind], prepared[kind], knobs_of_matrix(knobs.values, knobs.scheme, place), knobs.scheme
+            )
+            for place, kind in enumerate(kinds_of(prepared))
+        }
+        return params | {"layers": params["layers"] | made}
     # Only what is new leaves the program: a program copies whatever it returns.
-    stored = {kind: Stored.of(params["layers"][kind]) for kind in prepared}
     matrices = _hard_matrices(stored, prepared, knobs.values, scheme=knobs.scheme)
     return params | {"layers": params["layers"] | matrices}
 
 
 @partial(jax.jit, static_argnames="scheme")
 def _hard_matrices(
-    stored: dict[str, Stored], prepared: Prepared, values: dict[str, Array], *, scheme: Scheme
+    stored: dict[str, Stack], prepared: Prepared, values: dict[str, Array], *, scheme: Scheme
 ) -> dict[str, Stored]:
     one = lambda matrix, found, own: Stored.of(scheme.hard(matrix.values(), found, own).values)
     return {
@@ -66,6 +79,25 @@ def _hard_matrices(
 def knobs_of_matrix(values: Mapping[str, Array], scheme: Scheme, place: int) -> OwnKnobs:
     """Knobs of one kind of matrix."""
     return {spec.name: values[spec.name][..., place] for spec in scheme.knob_specs if spec.per == "matrix"}
+
+
+@struct.dataclass
+class HardStack(Stack):
+    """Matrices of a hard draft, each made from the target's where it is used."""
+
+    target: Stack
+    prepared: Any
+    knobs: OwnKnobs
+    scheme: Scheme = struct.field(pytree_node=False)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the target's."""
+        return self.target.shape
+
+    def values(self) -> Array:
+        """One matrix."""
+        return self.scheme.hard(self.target.values(), self.prepared, self.knobs).values
 
 
 class _MadeWhereUsed(Mapping[str, Array]):

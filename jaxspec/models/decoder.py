@@ -22,7 +22,8 @@ from jaxspec.models.kv_cache import CachedKV, KVCache
 from jaxspec.models.layer_numbers import layer_numbers, of_layer
 from jaxspec.models.norms import NORMS
 from jaxspec.models.sizes import DecoderSizes
-from jaxspec.models.stored import Stored, dot_stored
+from jaxspec.models.stored import dot_stored, stack_of
+from jaxspec.models.streamed import fetched
 
 #: Nested dictionary of arrays: `embed`, `final_norm`, optionally `lm_head`, and `layers`, whose leaves lead with an axis over
 #: the layers that have them (see `DecoderConfig.layer_parameters`).
@@ -159,11 +160,11 @@ def embed(
     Args:
         params: only `embed` and `position_embed` are read.
     """
-    x = Stored.of(params["embed"]).take(tokens).values().astype(dtype)
+    x = stack_of(params["embed"]).take(tokens).values().astype(dtype)
     if config.embedding_scale != 1:
         x = x * config.embedding_scale
     if config.learned_positions is not None:
-        x = x + Stored.of(params["position_embed"]).take(positions + config.learned_positions.offset).values().astype(
+        x = x + stack_of(params["position_embed"]).take(positions + config.learned_positions.offset).values().astype(
             dtype
         )
     return x
@@ -258,7 +259,7 @@ def _run_layers(
     part = lambda leaf, first: leaf if len(leaf) == run.stop - run.start else leaf[first : first + run.stop - run.start]
     parts = lambda tree, first: jax.tree.map(lambda leaf: part(leaf, first), tree)
     stored = {
-        name: parts(Stored.of(layers[name]), parameter.before(run.start))
+        name: parts(stack_of(layers[name]), parameter.before(run.start))
         for name, parameter in config.layer_parameters.items()
         if parameter.in_layer(run.start)
     }
@@ -270,6 +271,7 @@ def _run_layers(
 
     def layer(x, inputs):
         stored, caches, of_view, numbers = inputs
+        caches, of_view = fetched((caches, of_view))
         weights, facts = {name: leaf.values() for name, leaf in stored.items()}, lambda: None
         if view is not None:
             weights, caches, facts = view.read(weights, caches, of_view)

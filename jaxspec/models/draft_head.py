@@ -22,7 +22,7 @@ from jaxspec.models.decoder import Layers, Params, decoder_layer, unembed
 from jaxspec.models.dots import dot_rows
 from jaxspec.models.kv_cache import CachedKV, KVCache
 from jaxspec.models.norms import rms_norm
-from jaxspec.models.stored import Stored
+from jaxspec.models.stored import stack_of
 
 __all__ = [
     "DraftHead",
@@ -129,9 +129,7 @@ def head_forward(
         embedding; only the last layer's hidden states are read.
     """
     dtype = hidden.dtype
-    embedded = rms_norm(
-        Stored.of(ends.embed).take(tokens).values().astype(dtype), params["embed_norm"], config.norm_eps
-    )
+    embedded = rms_norm(stack_of(ends.embed).take(tokens).values().astype(dtype), params["embed_norm"], config.norm_eps)
     normed = rms_norm(hidden, params["hidden_norm"], config.norm_eps)
     mixed = dot_rows(jnp.concatenate([embedded, normed], axis=-1), params["fc"].astype(dtype), dot_dtype)
     seen = [KVSource(source.cache.key[0], source.cache.value[0], source.mask) for source in sources]

@@ -52,26 +52,28 @@ def embedded_directory(name: str = EMBEDDED_NAME) -> Path:
     return directory
 
 
-def load_model(name_or_path: str | os.PathLike[str], *, part: Part = "target", dtype: Any = None) -> LoadedModel:
+def load_model(
+    name_or_path: str | os.PathLike[str], *, part: Part = "target", dtype: Any = None, stream: bool = False
+) -> LoadedModel:
     """An embedded network by name, a container for a path ending in .jspk, otherwise a Hugging Face directory.
 
     Names are "embedded" and "embedded-small"; a directory of one's own called `embedded` is `./embedded`.
 
     Args:
         part: "target", or of a container "draft".
-        dtype: as for `load_directory`.
+        dtype, stream: as for `load_directory`.
 
     Raises:
         InputError: see `embedded_directory`, `load_directory` and `load_container`; a draft asked of something else.
     """
     place = model_place(name_or_path)
     if _is_container(place):
-        return load_container(place, part=part, dtype=dtype)
+        return load_container(place, part=part, dtype=dtype, stream=stream)
     if part != "target":
         raise InputError(
             f"part {part!r} of {str(name_or_path)!r} came; only a container has a draft: jaxspec pack makes one"
         )
-    return load_directory(place, dtype=dtype)
+    return load_directory(place, dtype=dtype, stream=stream)
 
 
 def check_model(name_or_path: str | os.PathLike[str]) -> DecoderConfig:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from jaxspec.models.decoder import Params
 from jaxspec.models.families import decoder_config, family_of, running
 from jaxspec.models.stored_parameters import Path as ParameterPath
 from jaxspec.models.stored_parameters import StoredParameter, network_parameters
+from jaxspec.models.streamed import Streamed, stays_in_host
 from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
 
 #: Buffers that older releases stored beside the weights; the network computes them from its configuration.
@@ -63,7 +64,7 @@ class LoadedModel:
         return load_tokenizer(self.directory, vocab_size=self.config.vocab_size)
 
 
-def load_directory(path: str | os.PathLike[str], *, dtype: Any = None) -> LoadedModel:
+def load_directory(path: str | os.PathLike[str], *, dtype: Any = None, stream: bool = False) -> LoadedModel:
     """Read config.json and the safetensors files of a directory, opening no pickle and going to no hub.
 
     Weights are memory-mapped and copied once, tensor by tensor, into arrays with a leading layer axis.
@@ -71,8 +72,9 @@ def load_directory(path: str | os.PathLike[str], *, dtype: Any = None) -> Loaded
     Args:
         path: a directory as `save_pretrained` writes it, one file or shards, of a family whose networks run here.
         dtype: of all parameters: bfloat16, float16 or float32; None keeps what is stored.
+        stream: leave the matrices of the layers in the files, for programs to fetch one by one (see `Streamed`).
     Returns:
-        the network; its parameters lie on the default device.
+        the network; its parameters lie on the default device, those that are streamed aside.
     Raises:
         InputError: anything about the directory or `dtype` that cannot be used, in one line.
     Departs: where config.json ties the head to the embedding and lm_head.weight is stored nevertheless, an equal copy
@@ -80,7 +82,7 @@ def load_directory(path: str | os.PathLike[str], *, dtype: Any = None) -> Loaded
     """
     wanted, directory = parameter_dtype(dtype), Path(path)
     family, config = described_in(directory)
-    params = _read_params(family, config, CheckpointFiles(directory), directory, wanted)
+    params = _read_params(family, config, CheckpointFiles(directory), directory, wanted, stream=stream)
     return LoadedModel(config=config, params=params, family=family, directory=directory)
 
 
@@ -94,12 +96,15 @@ def described_in(directory: Path) -> tuple[Family, DecoderConfig]:
     return _network(read_json_object(directory / "config.json"), directory / "config.json")
 
 
-def load_container(path: str | os.PathLike[str], *, part: Part = "target", dtype: Any = None) -> LoadedModel:
+def load_container(
+    path: str | os.PathLike[str], *, part: Part = "target", dtype: Any = None, stream: bool = False
+) -> LoadedModel:
     """Open a container (see `jaxspec.formats.container`) as the network that was packed, or as its draft.
 
     Args:
         part: "draft" reads the draft's sections of the file and no others; `bytes_read` says how many bytes that took.
         dtype: as for `load_directory`.
+        stream: leave the decoded matrices of the layers in host memory.
     Raises:
         InputError: the file is no whole container, holds no network of a known family, or has no draft.
     """
@@ -112,7 +117,7 @@ def load_container(path: str | os.PathLike[str], *, part: Part = "target", dtype
             )
         family, config = packed_in(container)
         files = ContainerFiles(container, part)
-        params = _read_params(family, config, files, container.path, wanted)
+        params = _read_params(family, config, files, container.path, wanted, stream=stream)
         bytes_read = container.bytes_read
     return LoadedModel(
         config=config, params=params, family=family, directory=container.path, part=part, bytes_read=bytes_read
@@ -137,14 +142,16 @@ def _network(raw: dict[str, Any], path: Path) -> tuple[Family, DecoderConfig]:
 
 
 def _read_params(
-    family: Family, config: DecoderConfig, files: TensorTable, source: Path, wanted: np.dtype | None
+    family: Family, config: DecoderConfig, files: TensorTable, source: Path, wanted: np.dtype | None, *, stream: bool
 ) -> Params:
     """The parameters of a network; a head that is tied to the embedding may be stored beside it."""
     row = running(family)
     head, embedding = row.tensors["lm_head"], row.tensors["embed"]
     stored = network_parameters(config, row)
-    params = read_tensors(stored, files, source, wanted, copies={head} if config.tie_embeddings else set())
-    if config.tie_embeddings and head in files.tensors:
+    tied = config.tie_embeddings
+    in_host = {path for path in stored if stream and stays_in_host(path, stored[path].stacked_shape, tied=tied)}
+    params = read_tensors(stored, files, source, wanted, copies={head} if tied else set(), in_host=in_host)
+    if tied and head in files.tensors:
         _check_tied_head(files, head, embedding)
     return params
 
@@ -156,6 +163,7 @@ def read_tensors(
     wanted: np.dtype | None = None,
     *,
     copies: set[str] | frozenset[str] = frozenset(),
+    in_host: Collection[ParameterPath] = (),
 ) -> Params:
     """Check that the tensors are those of the parameters, then read them.
 
@@ -163,6 +171,7 @@ def read_tensors(
         source: what errors call the checkpoint.
         wanted: dtype of all parameters; None keeps what is stored.
         copies: tensors that may be there and are not read.
+        in_host: places of parameters that stay in host memory.
     Raises:
         InputError: a tensor is missing, left over, of another shape or of an unknown number format.
     """
@@ -172,8 +181,11 @@ def read_tensors(
         node = params
         for key in path[:-1]:
             node = node.setdefault(key, {})
-        values = _read_stacked(names, stored[path], files, wanted)
-        node[path[-1]] = jnp.asarray(values.reshape(stored[path].stacked_shape))
+        if path in in_host:
+            node[path[-1]] = Streamed.of(_entries(names, stored[path], files, wanted))
+        else:
+            values = _read_stacked(names, stored[path], files, wanted)
+            node[path[-1]] = jnp.asarray(values.reshape(stored[path].stacked_shape))
     return params
 
 
@@ -271,6 +283,19 @@ def _read_stacked(
                 "load as float32 or keep the stored dtype"
             )
     return out
+
+
+def _entries(
+    names: list[str], parameter: StoredParameter, files: TensorTable, wanted: np.dtype | None
+) -> list[np.ndarray] | np.ndarray:
+    """A parameter layer by layer, or outside the layers row by row; where they are as wanted, views of the tensors."""
+    each = parameter.parts or 1
+    groups = [names[start : start + each] for start in range(0, len(names), each)]
+    if parameter.parts is None and wanted in (None, STORED_DTYPES[files.tensors[names[0]].dtype]):
+        found = [files.read(name)[parameter.rows] for name in names]
+    else:
+        found = [_read_stacked(group, parameter, files, wanted).reshape(parameter.shape) for group in groups]
+    return found if parameter.of_layers is not None else found[0]
 
 
 def _check_tied_head(files: TensorTable, head_name: str, embedding_name: str) -> None:

@@ -14,43 +14,38 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from jaxspec.formats.patterns import format_of, from_bits, to_bits
 from jaxspec.models.dots import dot_rows
+from jaxspec.models.streamed import Stack, is_streamed
 
-__all__ = ["Stored", "as_computed", "as_stored", "dot_stored"]
+__all__ = ["SMALL", "Stored", "as_computed", "as_stored", "dot_stored", "stack_of", "stored_dtypes"]
 
 #: Elements of a 16-bit matrix that are widened at once: 64 MB in float32.
 _PIECE = 1 << 24
 
 
 #: Parameters up to which a network is widened once and for all, which costs 4 bytes each and saves widening them in every step.
-_SMALL = 1 << 26
+SMALL = 1 << 26
 
 
 @struct.dataclass
-class Stored:
+class Stored(Stack):
     """An array as loops over layers shall read it: patterns of 16-bit floating point, anything else as it is."""
 
     array: Array
     dtype: Any = struct.field(pytree_node=False)
 
     @classmethod
-    def of(cls, array: Array | Stored) -> Stored:
+    def of(cls, array: Array) -> Stored:
         """Of an array of any type."""
-        if isinstance(array, Stored):
-            return array
         return cls(_patterns(array) if array.dtype in (jnp.bfloat16, jnp.float16) else array, array.dtype)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Of the array."""
         return self.array.shape
-
-    def take(self, index: Int[Array, "*b"]) -> Stored:
-        """Some entries of the first axis."""
-        return Stored(self.array[index], self.dtype)
 
     def values(self) -> Array:
         """The array itself."""
@@ -64,29 +59,39 @@ def _patterns(array: Array) -> Array:
     return jax.device_put(np.asarray(array).view(np.uint16), may_alias=True)
 
 
+def stack_of(array: Array | Stack) -> Stack:
+    """A parameter as loops over layers read it, whatever stands in its place."""
+    return array if isinstance(array, Stack) else Stored.of(array)
+
+
+def stored_dtypes(params: Any) -> set[str]:
+    """Names of the number formats of parameters as they were loaded."""
+    return {str(leaf.dtype) for leaf in jax.tree.leaves(params, is_leaf=_is_stack)}
+
+
 def as_stored(params: Any) -> Any:
-    """Parameters with `Stored` in the place of matrices and stacks; single vectors stay arrays."""
-    return jax.tree.map(lambda leaf: Stored.of(leaf) if len(leaf.shape) > 1 else leaf, params, is_leaf=_is_stored)
+    """Parameters with stacks in the place of matrices and stacked vectors; single vectors stay arrays."""
+    return jax.tree.map(lambda leaf: stack_of(leaf) if len(leaf.shape) > 1 else leaf, params, is_leaf=_is_stack)
 
 
 def as_computed(params: Any) -> Any:
-    """Parameters to decode with: float32 values of a small network, those of a large one as they are stored."""
-    if sum(leaf.size for leaf in jax.tree.leaves(params)) > _SMALL:
+    """Parameters to decode with: float32 values of a small network, those of a large or streamed one as they are stored."""
+    if is_streamed(params) or sum(leaf.size for leaf in jax.tree.leaves(params)) > SMALL:
         return params
     return _widened(params)
 
 
 @jax.jit
 def _widened(params: Any) -> Any:
-    return jax.tree.map(lambda leaf: Stored.of(leaf).values().astype(jnp.float32), params, is_leaf=_is_stored)
+    return jax.tree.map(lambda leaf: stack_of(leaf).values().astype(jnp.float32), params, is_leaf=_is_stack)
 
 
-def _is_stored(node: Any) -> bool:
-    return isinstance(node, Stored)
+def _is_stack(node: Any) -> bool:
+    return isinstance(node, Stack)
 
 
 def dot_stored(
-    x: Float[Array, "*b column"], w: Float[Array, "row column"] | Stored, dot_dtype: Any = None
+    x: Float[Array, "*b column"], w: Float[Array, "row column"] | Stack, dot_dtype: Any = None
 ) -> Float[Array, "*b row"]:
     """`dot_rows` of a matrix of another type than `x`, which never exists whole in that type.
 
@@ -95,7 +100,7 @@ def dot_stored(
     rows, columns = w.shape
     size = max(1, _PIECE // columns)
     pieces = rows // size
-    stored = Stored.of(w)
+    stored = w if isinstance(w, Stored) else Stored.of(w.values() if isinstance(w, Stack) else w)
     if stored.dtype == x.dtype or pieces < 2 or not x.size:
         return dot_rows(x, stored.values().astype(x.dtype), dot_dtype)
 

@@ -9,6 +9,7 @@ from typing import Any
 from jaxspec.files import plain
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.inputs import input_digests
+from jaxspec.runs.memory import told_in_one_line
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings.base import Settings, notes
 
@@ -41,7 +42,7 @@ def carry_out(
     Returns:
         The result in JSON's own types, and the directory (closed).
     Raises:
-        InputError: bad input; nothing is lost.
+        InputError: bad input, or memory ran out; nothing is lost.
     """
     reporter = reporter or Reporter()
     for note in notes(config):
@@ -60,7 +61,7 @@ def carry_out(
         if there and (finished := directory.finished()) is not None:
             reporter.line(f"already finished: {directory.path} (--force starts anew)")
             return finished, directory
-        with reporter.alive():
+        with reporter.alive(), told_in_one_line(config):
             work = prepare(directory, reporter)
             directory.begin()
             again = "resumes it" if resumes else "begins it anew"

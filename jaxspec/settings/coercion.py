@@ -39,9 +39,9 @@ def coerce(name: str, value: Any, annotation: Any, given: Setting = Setting()) -
 
     Args:
         name: path of the field, for messages, as in "axes.workload.batch".
-        annotation: str, int, float, a Literal of texts, a tuple or list of one of them, a table of them by name (dict), another
-            configuration, or a union of these or None: of two forms, the configuration is taken for a table, and a whole number
-            for a text that is one.
+        annotation: str, bool, int, float, a Literal of texts, a tuple or list of one of them, a table of them by name (dict),
+            another configuration, or a union of these or None: of two forms, a table is the configuration, and a whole
+            number for a text that is one.
         given: limits and a further check; those of a table or list hold for each number of it.
     Raises:
         InputError: the value has another type, is not one of the allowed texts, or lies outside the limits; NaN and
@@ -78,6 +78,10 @@ def _coerce(name: str, value: Any, annotation: Any, given: Setting) -> Any:
         if not text and given.check is None:  # a check of its own knows better what is allowed
             raise InputError(f"{name} is ''; {given.help or 'it must not be empty'}")
         return text
+    if annotation is bool:
+        if isinstance(value, bool):
+            return value
+        raise InputError(f"{name} is {shown(value)}; it must be true or false")
     number = _number(value, annotation)
     if number is None:
         raise InputError(f"{name} is {shown(value)}; it must be {_kind_of_number(annotation, given)}")

@@ -78,6 +78,11 @@ class CommonConfig(Settings):
     calibration_prompts: int = setting(
         96, "Prompts from the training text that drafts are tuned on.", low=1, high=100_000, quick=24
     )
+    stream: bool | None = setting(
+        None,
+        "Leave the layers in host memory and pass them through the device one at a time: for networks larger than the device.",
+        unset="where the network would not fit otherwise",
+    )
     seed: int = setting(0, "Seed of text windows, steps and samples.", low=0, high=2**31 - 1)
 
     @property

@@ -11,12 +11,13 @@ from flax import struct
 from jaxtyping import Array, Float, Int
 
 from jaxspec.checks import check_count, check_network, check_tokens
-from jaxspec.compress.kv import PreparedKV, prepare_kv, round_kv
+from jaxspec.compress.kv import PreparedKV, join_kv, prepare_kv, round_kv
 from jaxspec.compress.schemes import Scheme
 from jaxspec.compress.weights import prepare, sum_of_squares
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
 from jaxspec.models.stored import as_stored
+from jaxspec.models.streamed import Streamed, is_streamed
 from jaxspec.speculate.acceptance import TargetText
 
 #: Bytes of activations that a pass over calibration text may hold for one layer; more windows take several passes.
@@ -28,7 +29,7 @@ class Calibration:
     """A target with what a scheme prepared of its weights, and text with what the target says of it and its prepared KV.
 
     Attributes:
-        params: the target's, as stored.
+        params: the target's, as stored; the KV of a streamed target is streamed too.
         prepared: of the weights, the scheme's own (see `Scheme.prepare`); leaves lead with a layer axis.
         text: windows of calibration text.
         kv: the target's KV of that text.
@@ -54,8 +55,14 @@ class Calibration:
 def target_params(stored: Params) -> Params:
     """Stored parameters in 16 bits: the target that everything is compared with. What is stored so is not copied, wider values
     are rounded to bfloat16."""
-    narrow = lambda x: x if x.dtype == jnp.float16 else jnp.asarray(x, jnp.bfloat16)
-    return as_stored(jax.tree.map(narrow, stored))
+    is_stack = lambda leaf: isinstance(leaf, Streamed)
+
+    def rounded(leaf: Any) -> Any:
+        if leaf.dtype == jnp.float16:
+            return leaf
+        return leaf.astype(jnp.bfloat16) if is_stack(leaf) else jnp.asarray(leaf, jnp.bfloat16)
+
+    return as_stored(jax.tree.map(rounded, stored, is_leaf=is_stack))
 
 
 def windows_per_pass(config: DecoderConfig, tokens: int) -> int:
@@ -81,17 +88,19 @@ def calibrate(
     check_count("first", first, least=0, most=length - 2)
     check_network(params, vocab_size=config.vocab_size, hidden_size=config.hidden_size)
     size = windows_per_pass(config, length)
-    parts = [
-        _heard(params, config, tokens[start : start + size], scheme=scheme, first=first)
-        for start in range(0, windows, size)
-    ]
-    squares, hidden, kv = zip(*parts, strict=True)
+    streams = is_streamed(params)
+
+    def heard(part: Array) -> tuple[dict[str, Array], Array, PreparedKV]:
+        squares, hidden, kv = _heard(params, config, part, scheme=scheme, first=first)
+        return squares, hidden, jax.device_get(kv) if streams else kv
+
+    squares, hidden, kv = zip(*(heard(tokens[start : start + size]) for start in range(0, windows, size)), strict=True)
     norms = jax.tree.map(lambda *sums: jnp.sqrt(sum(sums[1:], sums[0])), *squares)
     return Calibration(
         params=params,
         prepared=_prepare(scheme, params, norms),
         text=TargetText(tokens=jnp.asarray(tokens), hidden=jnp.concatenate(hidden)),
-        kv=jax.tree.map(lambda *rows: jnp.concatenate(rows, axis=2), *kv),
+        kv=join_kv(kv, stream=streams),
         config=config,
     )
 

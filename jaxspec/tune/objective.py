@@ -27,6 +27,7 @@ from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.rematerialised import KEPT
 from jaxspec.compress.weights import draft_view
 from jaxspec.models.config import DecoderConfig, kinds_of
+from jaxspec.models.streamed import is_streamed
 from jaxspec.speculate.acceptance import block_forward, compare_with_target
 from jaxspec.speculate.sampling import SAMPLING, Decoding
 from jaxspec.tune.calibration import Calibration
@@ -120,7 +121,9 @@ def measure(
     """
     text, kv, config = calibration.window(windows), calibration.kv, calibration.config
     block = knobs.draft_length_logits.shape[0]
-    policy = KEPT if _is_large(config, windows.shape[0], text.hidden.shape[1]) else None
+    # What streams in is never kept for the backward pass, but streams in again.
+    large = is_streamed(calibration.params) or _is_large(config, windows.shape[0], text.hidden.shape[1])
+    policy = KEPT if large else None
     view = draft_view(calibration.prepared, kv, knobs, soft_temperature, windows=windows, policy=policy)
     ran = block_forward(calibration.params, config, text, kv, offset=offset, block=block, view=view)
     ends = calibration.params, calibration.params  # a scheme leaves them as they are

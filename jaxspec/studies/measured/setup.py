@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
-import jax
 import numpy as np
 
 from jaxspec.compress.schemes import Scheme, find_scheme
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.embedded import load_model
-from jaxspec.models.stored import as_computed
+from jaxspec.models.stored import as_computed, stored_dtypes
 from jaxspec.settings import CommonConfig
 from jaxspec.speculate.ragged import padded
 from jaxspec.speculate.sampling import Decoding
@@ -50,18 +49,19 @@ class Setup:
     notes: tuple[str, ...]
 
 
-def make_setup(config: CommonConfig, checked: CheckedInputs | None = None) -> Setup:
+def make_setup(config: CommonConfig, checked: CheckedInputs | None = None, *, stream: bool = False) -> Setup:
     """Load what the configuration names.
 
     Args:
         checked: from `check_inputs`, which is called unless it is given.
+        stream: leave layers in host memory (see `Streamed`).
     Raises:
         InputError: anything missing, malformed or too small.
     """
     checked = checked or check_inputs(config)
     text, window = checked.text, window_tokens(config)[0]
-    loaded = load_model(config.model)
-    dtypes = {str(leaf.dtype) for leaf in jax.tree.leaves(loaded.params)}
+    loaded = load_model(config.model, stream=stream)
+    dtypes = stored_dtypes(loaded.params)
     notes = list(checked.notes)
     if not dtypes <= {"bfloat16", "float16"}:
         notes.append(

@@ -13,6 +13,7 @@ from jaxspec.settings import CommonConfig
 from jaxspec.speculate.chunks import num_chunks
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.studies.measured.checking import CheckedInputs, check_inputs
+from jaxspec.studies.measured.memory import plan_memory
 from jaxspec.studies.measured.setup import Setup, make_setup
 from jaxspec.tune.objective import Pricing
 
@@ -41,18 +42,26 @@ class Work:
 
 
 def begin_work(
-    config: CommonConfig, directory: RunDirectory, reporter: Reporter, checked: CheckedInputs | None = None
+    config: CommonConfig,
+    directory: RunDirectory,
+    reporter: Reporter,
+    checked: CheckedInputs | None = None,
+    *,
+    gradient_windows: int = 0,
 ) -> Work:
     """Load all that a configuration names.
 
     Args:
         checked: from `check_inputs`, which is called unless it is given.
+        gradient_windows: windows of calibration text in each gradient step; 0: there are no such steps.
     Raises:
         InputError: bad input.
     """
     checked = checked or check_inputs(config)
+    memory = plan_memory(config, checked, gradient_windows=gradient_windows)
+    reporter.line(memory.line)
     reporter.line(f"loading {config.model} ...")
-    setup = make_setup(config, checked)
+    setup = make_setup(config, checked, stream=memory.stream)
     for note in setup.notes:
         reporter.line(f"note: {note}")
     return Work(config, setup, Stages(directory.checkpoints), reporter, checked.pricings, directory.inputs)

@@ -13,6 +13,7 @@ import hwmodels
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.models.embedded import load_model
+from jaxspec.models.streamed import is_streamed
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Arrays
@@ -209,7 +210,9 @@ def begin_tree(
     work = begin_work(config, directory, reporter, checked or check_tree(config))
     # Every root within `output_tokens` has ranks down to the largest depth, and no less than drafts are measured on.
     continuation = max(config.output_tokens + config.depth, continuation_length(config.output_tokens))
-    other = None if config.draft == "self" else make_draft(config.draft, load_model(config.model))
+    other = None
+    if config.draft != "self":
+        other = make_draft(config.draft, load_model(config.model, stream=is_streamed(work.setup.stored)))
     return TreeStages(config, work, HardDrafts(work, continuation), other)
 
 

@@ -233,7 +233,8 @@ def tune(
     checked = cache(lambda: check_inputs(config))
 
     def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
-        run = Tuning(config, begin_work(config, directory, reporter, checked()))
+        loaded = begin_work(config, directory, reporter, checked(), gradient_windows=config.windows_per_step)
+        run = Tuning(config, loaded)
 
         def work() -> list[dict[str, Any]]:
             found = [result.plain() for result in run.run()]

@@ -1,0 +1,130 @@
+"""How much memory a run needs, estimated from shapes and settings, and whether its layers have to stream through the device."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.stored import SMALL
+from jaxspec.models.streamed import stays_in_host
+from jaxspec.settings import CommonConfig
+from jaxspec.speculate.chunks import chunk_size
+from jaxspec.speculate.proof import WIDTH
+from jaxspec.studies.measured.checking import CheckedInputs, window_tokens
+from jaxspec.tune.calibration import windows_per_pass
+
+__all__ = ["MemoryNeed", "MemoryPlan", "device_memory_bytes", "memory_need", "plan_memory"]
+
+#: Room for programs, and for logits and matrices that are made piece by piece.
+_ROOM_BYTES = 1 << 30
+
+#: Bytes of a stored value, and of a computed one.
+_STORED, _COMPUTED = 2, 4
+
+#: Where Linux tells how much memory this process may take.
+_LIMIT = Path("/sys/fs/cgroup/memory.max")
+
+
+class MemoryNeed(NamedTuple):
+    """Bytes on the device.
+
+    Attributes:
+        network: the target and its hard draft; of streamed ones, what is not streamed, and a layer.
+        calibration: KV and hidden states of the calibration text.
+        work: activations of whatever takes most: a gradient step, a pass over calibration text, or decoding.
+    """
+
+    network: int
+    calibration: int
+    work: int
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return sum(self)
+
+
+class MemoryPlan(NamedTuple):
+    """Whether layers stream, and the line that says so."""
+
+    stream: bool
+    line: str
+
+
+def memory_need(
+    config: CommonConfig, network: DecoderConfig, prompts: list[int], *, gradient_windows: int, stream: bool
+) -> MemoryNeed:
+    """An estimate, good to about a third.
+
+    Args:
+        prompts: tokens of each held-out prompt.
+        gradient_windows: of a gradient step; 0: there is none.
+    """
+    windows, length = config.calibration_prompts, window_tokens(config)[0]
+    layers, cached = network.num_layers, 2 * math.prod(network.cached_shape)
+    kv = _STORED * cached * windows * length
+    hidden = _COMPUTED * network.hidden_size * windows * length
+    calibration = hidden + (kv if stream else layers * kv)
+    at_once = min(windows, max(gradient_windows, windows_per_pass(network, length))) * length
+    wide = 6 * network.hidden_size + 4 * network.intermediate_size + 4 * network.num_heads * network.head_dim
+    scores = 2 * network.num_heads * length  # of queries with keys, one way and back
+    inputs = _COMPUTED * layers * network.hidden_size * min(windows, gradient_windows) * length
+    pass_bytes = inputs + _COMPUTED * (wide + scores) * at_once
+    slots = max(prompts) + config.output_tokens + 2 * WIDTH
+    chunk = chunk_size(len(prompts))
+    heads = _COMPUTED * network.num_heads * max(prompts) ** 2
+    # KV of the target and of the draft; while the prompt is processed, what it writes too.
+    decoding = chunk * (_COMPUTED * layers * cached * 3 * slots + heads + 3 * _COMPUTED * WIDTH * network.vocab_size)
+    return MemoryNeed(_network_bytes(network, stream), calibration, _ROOM_BYTES + max(pass_bytes, decoding))
+
+
+def _network_bytes(network: DecoderConfig, stream: bool) -> int:
+    whole = network.num_parameters()
+    layers = {name: (p.num_layers, *p.shape) for name, p in network.layer_parameters.items()}
+    matrices = sum(math.prod(shape) for shape in layers.values() if len(shape) > 2)
+    if not stream:
+        computed = 2 * whole * _COMPUTED if whole <= SMALL else 0
+        return _STORED * (whole + matrices) + computed
+    outside = {name: shape for name, (shape, _) in network.outside_parameters.items()}
+    tied = network.tie_embeddings
+    held = sum(math.prod(shape) for name, shape in outside.items() if not stays_in_host((name,), shape, tied=tied))
+    # Of a layer: as it is stored, and its largest matrices as they are computed with.
+    return _STORED * held + (_STORED + _COMPUTED) * -(-matrices // network.num_layers)
+
+
+def device_memory_bytes() -> int:
+    """What the first device has; of a CPU, what this process may take."""
+    stats = jax.local_devices()[0].memory_stats() or {}
+    if "bytes_limit" in stats:
+        return int(stats["bytes_limit"])
+    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = _LIMIT.read_text().strip() if _LIMIT.is_file() else ""
+    return min(found, int(limit)) if limit.isdigit() else found
+
+
+def plan_memory(config: CommonConfig, checked: CheckedInputs, *, gradient_windows: int) -> MemoryPlan:
+    """Whether the network streams, as the configuration says, or else because it has to."""
+    lengths = [len(prompt) for prompt in checked.prompts]
+    need = lambda stream: memory_need(
+        config, checked.network, lengths, gradient_windows=gradient_windows, stream=stream
+    )
+    there = device_memory_bytes()
+    unstreamed = need(False)
+    too_large = unstreamed.total > there
+    stream = too_large if config.stream is None else config.stream
+    taken = need(True) if stream else unstreamed
+    line = f"memory: about {_gb(taken.total)} ({_gb(taken.network)} network, {_gb(taken.calibration)} calibration text)"
+    line += f" of {_gb(there)}"
+    if stream:
+        why = f"unstreamed it would take {_gb(unstreamed.total)}" if config.stream is None else "as --stream asks"
+        line += f"; layers stay in host memory and pass through the device one at a time ({why})"
+    return MemoryPlan(stream, line)
+
+
+def _gb(count: int) -> str:
+    return f"{count / 1e9:.1f} GB"

@@ -69,14 +69,19 @@ class CheckpointFiles:
         Raises:
             InputError: see `open_weights`.
         """
-        files = open_weights(folder)
-        self._found = {form.name: (file, form) for file in files for form in file.tensors}
+        self._files = open_weights(folder)
+        self._found = {form.name: (file, form) for file in self._files for form in file.tensors}
         self.tensors = {name: _place(file.path, form) for name, (file, form) in self._found.items()}
 
     def read(self, name: str) -> np.ndarray:
         """One tensor, a view of the memory map."""
         file, form = self._found[name]
         return _as_values(file.read(form), self.tensors[name])
+
+    def release(self) -> None:
+        """Tell the system that the pages read so far may go; views stay valid."""
+        for file in self._files:
+            file.release()
 
 
 def _place(path: Path, form: TensorForm) -> TensorPlace:

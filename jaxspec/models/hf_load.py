@@ -21,6 +21,7 @@ from jaxspec.models.checkpoint_files import (
     CheckpointFiles,
     ContainerFiles,
     TensorTable,
+    check_tied_head,
 )
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
@@ -150,7 +151,7 @@ def _read_params(
     in_host = {path for path in stored if stream and stays_in_host(path, stored[path].stacked_shape, tied=tied)}
     params = read_tensors(stored, files, source, wanted, copies={head} if tied else set(), in_host=in_host)
     if tied and head in files.tensors:
-        _check_tied_head(files, head, embedding)
+        check_tied_head(files, head, embedding)
     return params
 
 
@@ -234,16 +235,3 @@ def _entries(
     else:
         found = [_read_stacked(group, parameter, files, wanted).reshape(parameter.shape) for group in groups]
     return found if parameter.of_layers is not None else found[0]
-
-
-def _check_tied_head(files: TensorTable, head_name: str, embedding_name: str) -> None:
-    """A head stored beside the embedding it is tied to is a copy of it."""
-    head, embedding = files.tensors[head_name], files.tensors[embedding_name]
-    same_form = (head.shape, head.dtype) == (embedding.shape, embedding.dtype)
-    # Compared as bytes: a NaN equals its copy.
-    bits = lambda name: files.read(name).view(np.uint8)
-    if not same_form or not np.array_equal(bits(head_name), bits(embedding_name)):
-        raise InputError(
-            f"config.json ties the head to the embedding, but {head_name!r} in {head.path} differs from it; both "
-            "cannot hold: set tie_word_embeddings to false, or remove that tensor"
-        )

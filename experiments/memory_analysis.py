@@ -31,6 +31,7 @@ from jaxspec.models.decoder import abstract_params
 from jaxspec.models.families import decoder_config
 from jaxspec.models.kv_cache import empty_cache
 from jaxspec.models.stored import as_stored
+from jaxspec.models.streamed import Streamed, stays_in_host
 from jaxspec.speculate.acceptance import TargetText
 from jaxspec.speculate.sampling import SAMPLING
 from jaxspec.tune.calibration import Calibration
@@ -52,13 +53,22 @@ _DEFAULT = (
 )
 
 
-def abstract_calibration(config: DecoderConfig, windows: int, tokens: int) -> Calibration:
-    """Shapes and types of a calibration on bfloat16 weights."""
+def abstract_calibration(config: DecoderConfig, windows: int, tokens: int, *, stream: bool = False) -> Calibration:
+    """Shapes and types of a calibration on bfloat16 weights, whose layers may stay in host memory."""
     width = {kind: config.matrix_shape(kind)[1] for kind in config.matrix_kinds}
     norms = {INPUT_OF[kind]: jax.ShapeDtypeStruct((config.num_layers, width[kind]), jnp.float32) for kind in width}
-    narrow = lambda tree: jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, jnp.bfloat16), tree)
-    params = jax.eval_shape(as_stored, narrow(abstract_params(config)))
+
+    def narrow(path: Any, leaf: Any) -> Any:
+        place = tuple(key.key for key in path)
+        if stream and stays_in_host(place, leaf.shape, tied=config.tie_embeddings):
+            return Streamed.abstract(leaf.shape, jnp.bfloat16)
+        return jax.ShapeDtypeStruct(leaf.shape, jnp.bfloat16)
+
+    params = jax.eval_shape(as_stored, jax.tree_util.tree_map_with_path(narrow, abstract_params(config)))
     cache = jax.eval_shape(lambda: empty_cache(config, windows, tokens - 1))
+    kv = jax.eval_shape(lambda cache: prepare_kv(DEFAULT_SCHEME, cache), cache)
+    if stream:
+        kv = kv.replace(rows=jax.tree.map(lambda leaf: Streamed.abstract(leaf.shape, leaf.dtype), kv.rows))
     return Calibration(
         params=params,
         prepared=jax.eval_shape(lambda *given: prepare(DEFAULT_SCHEME, *given), params, norms),
@@ -66,14 +76,16 @@ def abstract_calibration(config: DecoderConfig, windows: int, tokens: int) -> Ca
             tokens=jax.ShapeDtypeStruct((windows, tokens), jnp.int32),
             hidden=jax.ShapeDtypeStruct((windows, tokens - 1 - _FIRST, config.hidden_size), jnp.float32),
         ),
-        kv=jax.eval_shape(lambda cache: prepare_kv(DEFAULT_SCHEME, cache), cache),
+        kv=kv,
         config=config,
     )
 
 
-def analyse(config: DecoderConfig, windows: int, tokens: int, per_step: int) -> dict[str, dict[str, float]]:
+def analyse(
+    config: DecoderConfig, windows: int, tokens: int, per_step: int, *, stream: bool = False
+) -> dict[str, dict[str, float]]:
     """Program -> bytes of its arguments, of everything else, of both, and seconds to compile it."""
-    calibration = abstract_calibration(config, windows, tokens)
+    calibration = abstract_calibration(config, windows, tokens, stream=stream)
     knobs = uniform_knobs(DEFAULT_SCHEME, config)
     pricing = Pricing(
         catalog.device("jetson-agx-orin"), architecture_of(config), Workload(batch=1.0, context_tokens=1024.0)
@@ -114,6 +126,7 @@ def main(arguments: list[str] | None = None) -> int:
         "network", nargs="*", choices=[*SHAPES, []], help=f"of {', '.join(SHAPES)}; all of them by default"
     )
     parser.add_argument("--layers", type=int, help="instead of the network's own number")
+    parser.add_argument("--stream", action="store_true", help="with the layers in host memory")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the numbers here")
     given = parser.parse_args(arguments)
     print(
@@ -127,9 +140,10 @@ def main(arguments: list[str] | None = None) -> int:
         if given.layers is not None:
             config = dataclasses.replace(config, num_layers=given.layers)
         file_bytes = 2 * config.num_parameters()
-        for program, found in analyse(config, windows, tokens, per_step).items():
+        for program, found in analyse(config, windows, tokens, per_step, stream=given.stream).items():
             rows.append({"network": name, "layers": config.num_layers, "windows": windows, "tokens": tokens} | found)
             rows[-1] |= {"windows_per_step": per_step, "program": program, "file_bytes": file_bytes}
+            rows[-1] |= {"streamed": given.stream}
             print(
                 f"{name:<14} {config.num_layers:>6} {f'{windows}x{tokens}':>9} {per_step:>5}  {program:<14} "
                 f"{file_bytes / 1e9:>5.2f} GB {found['total_bytes'] / 1e9:>5.2f} GB {found['compile_s']:>6.1f} s",

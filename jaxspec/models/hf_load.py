@@ -21,10 +21,12 @@ from jaxspec.models.checkpoint_files import (
     CheckpointFiles,
     ContainerFiles,
     TensorTable,
+    check_tied_head,
 )
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.families import decoder_config, family_of, running
+from jaxspec.models.stacked_tensors import entries_of, read_stacked
 from jaxspec.models.stored_parameters import Path as ParameterPath
 from jaxspec.models.stored_parameters import StoredParameter, network_parameters
 from jaxspec.models.streamed import Streamed, stays_in_host
@@ -152,7 +154,7 @@ def _read_params(
     in_host = {path for path in stored if stream and stays_in_host(path, stored[path].stacked_shape, tied=tied)}
     params = read_tensors(stored, files, source, wanted, copies={head} if tied else set(), in_host=in_host)
     if tied and head in files.tensors:
-        _check_tied_head(files, head, embedding)
+        check_tied_head(files, head, embedding)
     return params
 
 
@@ -182,9 +184,9 @@ def read_tensors(
         for key in path[:-1]:
             node = node.setdefault(key, {})
         if path in in_host:
-            node[path[-1]] = Streamed.of(_entries(names, stored[path], files, wanted))
+            node[path[-1]] = Streamed.of(entries_of(names, stored[path], files, wanted))
         else:
-            values = _read_stacked(names, stored[path], files, wanted)
+            values = read_stacked(names, stored[path], files, wanted)
             node[path[-1]] = jnp.asarray(values.reshape(stored[path].stacked_shape))
     return params
 
@@ -265,47 +267,3 @@ def _check_form(names: list[str], shape: tuple[int, ...], files: TensorTable, *,
                 f"tensor {name!r} in {tensor.path} is stored as {tensor.dtype} but {names[0]!r} as {first.dtype}; "
                 "layers are stacked and must agree: load with an explicit dtype"
             )
-
-
-def _read_stacked(
-    names: list[str], parameter: StoredParameter, files: TensorTable, wanted: np.dtype | None
-) -> np.ndarray:
-    """A parameter's rows of tensors of one form along a new leading axis; only one tensor is held beside the result."""
-    first = files.tensors[names[0]]
-    out = np.empty((len(names), *parameter.part_shape), wanted or STORED_DTYPES[first.dtype])
-    for layer, name in enumerate(names):
-        tensor = files.read(name)[parameter.rows]
-        with np.errstate(all="ignore"):  # overflow is reported below; a NaN stays one
-            out[layer] = tensor
-        if out.dtype != tensor.dtype and not np.array_equal(np.isinf(out[layer]), np.isinf(tensor)):
-            raise InputError(
-                f"tensor {name!r} in {files.tensors[name].path} overflows {out.dtype}; every value must fit: "
-                "load as float32 or keep the stored dtype"
-            )
-    return out
-
-
-def _entries(
-    names: list[str], parameter: StoredParameter, files: TensorTable, wanted: np.dtype | None
-) -> list[np.ndarray] | np.ndarray:
-    """A parameter layer by layer, or outside the layers row by row; where they are as wanted, views of the tensors."""
-    each = parameter.parts or 1
-    groups = [names[start : start + each] for start in range(0, len(names), each)]
-    if parameter.parts is None and wanted in (None, STORED_DTYPES[files.tensors[names[0]].dtype]):
-        found = [files.read(name)[parameter.rows] for name in names]
-    else:
-        found = [_read_stacked(group, parameter, files, wanted).reshape(parameter.shape) for group in groups]
-    return found if parameter.of_layers is not None else found[0]
-
-
-def _check_tied_head(files: TensorTable, head_name: str, embedding_name: str) -> None:
-    """A head stored beside the embedding it is tied to is a copy of it."""
-    head, embedding = files.tensors[head_name], files.tensors[embedding_name]
-    same_form = (head.shape, head.dtype) == (embedding.shape, embedding.dtype)
-    # Compared as bytes: a NaN equals its copy.
-    bits = lambda name: files.read(name).view(np.uint8)
-    if not same_form or not np.array_equal(bits(head_name), bits(embedding_name)):
-        raise InputError(
-            f"config.json ties the head to the embedding, but {head_name!r} in {head.path} differs from it; both "
-            "cannot hold: set tie_word_embeddings to false, or remove that tensor"
-        )

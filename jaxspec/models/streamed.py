@@ -24,7 +24,7 @@ from jaxspec.formats.patterns import format_of, from_bits
 __all__ = ["Stack", "Streamed", "fetched", "is_streamed", "stays_in_host"]
 
 #: Stacks by number, as long as somebody holds their references.
-_STACKS: dict[int, Sequence[np.ndarray]] = {}
+_STACKS: dict[int, Sequence[np.ndarray] | np.ndarray] = {}
 
 _NUMBERS = itertools.count()
 
@@ -72,6 +72,11 @@ class Streamed(Stack):
         _STACKS[number] = entries
         weakref.finalize(place, _STACKS.pop, number)
         return cls(place, entries[0].shape, entries[0].dtype)
+
+    @classmethod
+    def abstract(cls, shape: tuple[int, ...], dtype: Any) -> Streamed:
+        """Of a shape alone, for programs that are lowered and not run."""
+        return cls(jax.ShapeDtypeStruct((shape[0], 2), jnp.int32), shape[1:], np.dtype(dtype))  # pyright: ignore[reportArgumentType]
 
     @property
     def shape(self) -> tuple[int, ...]:

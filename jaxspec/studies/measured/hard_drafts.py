@@ -12,6 +12,7 @@ from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.weights import hard_draft
 from jaxspec.models.decoder import Params
 from jaxspec.models.stored import as_computed
+from jaxspec.models.streamed import is_streamed
 from jaxspec.runs.stages import Arrays
 from jaxspec.speculate.drafts import ReadyDraft, self_draft
 from jaxspec.speculate.proof import continue_texts
@@ -63,7 +64,8 @@ class HardDrafts:
     def none(self) -> ReadyDraft:
         """Stands in where nothing is drafted: of the form of all drafts, so that decoding shares their compilation."""
         setup = self.work.setup
-        return self_draft(setup.config, setup.params, uniform_knobs(setup.scheme, setup.config))
+        knobs = uniform_knobs(setup.scheme, setup.config)
+        return self.ready(knobs) if is_streamed(setup.stored) else self_draft(setup.config, setup.params, knobs)
 
     def ready(self, knobs: Knobs) -> ReadyDraft:
         """The hard draft, ready to run."""

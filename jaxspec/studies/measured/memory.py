@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from jaxspec.models.streamed import stays_in_host
 from jaxspec.settings import CommonConfig
 from jaxspec.speculate.chunks import chunk_size
 from jaxspec.speculate.proof import WIDTH
-from jaxspec.studies.measured.checking import CheckedInputs, window_tokens
+from jaxspec.studies.measured.checking import window_tokens
 from jaxspec.tune.calibration import windows_per_pass
 
 __all__ = ["MemoryNeed", "MemoryPlan", "device_memory_bytes", "memory_need", "plan_memory"]
@@ -107,22 +108,27 @@ def device_memory_bytes() -> int:
     return min(found, int(limit)) if limit.isdigit() else found
 
 
-def plan_memory(config: CommonConfig, checked: CheckedInputs, *, gradient_windows: int) -> MemoryPlan:
-    """Whether the network streams, as the configuration says, or else because it has to."""
-    lengths = [len(prompt) for prompt in checked.prompts]
-    need = lambda stream: memory_need(
-        config, checked.network, lengths, gradient_windows=gradient_windows, stream=stream
-    )
-    there = device_memory_bytes()
-    unstreamed = need(False)
+def plan_memory(
+    config: CommonConfig, network: DecoderConfig, prompts: list[int], *, gradient_windows: int
+) -> MemoryPlan:
+    """Whether the network streams: as the configuration says, or else where it would not fit otherwise.
+
+    Args: as for `memory_need`.
+    """
+    need = partial(memory_need, config, network, prompts, gradient_windows=gradient_windows)
+    unstreamed, there = need(stream=False), device_memory_bytes()
     too_large = unstreamed.total > there
     stream = too_large if config.stream is None else config.stream
-    taken = need(True) if stream else unstreamed
-    line = f"memory: about {_gb(taken.total)} ({_gb(taken.network)} network, {_gb(taken.calibration)} calibration text)"
-    line += f" of {_gb(there)}"
+    taken = need(stream=True) if stream else unstreamed
+    line = (
+        f"memory: about {_gb(taken.total)} ({_gb(taken.network)} of it the network, {_gb(taken.calibration)} the "
+        f"calibration text); there are {_gb(there)}"
+    )
     if stream:
-        why = f"unstreamed it would take {_gb(unstreamed.total)}" if config.stream is None else "as --stream asks"
-        line += f"; layers stay in host memory and pass through the device one at a time ({why})"
+        why = "as --stream asks" if config.stream else f"without that it would take about {_gb(unstreamed.total)}"
+        line += f". Layers stay in host memory and pass through the device one at a time: {why}"
+    elif too_large:
+        line += ". That may not fit: leave out --no-stream"
     return MemoryPlan(stream, line)
 
 

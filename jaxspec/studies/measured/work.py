@@ -58,7 +58,8 @@ def begin_work(
         InputError: bad input.
     """
     checked = checked or check_inputs(config)
-    memory = plan_memory(config, checked, gradient_windows=gradient_windows)
+    lengths = [len(prompt) for prompt in checked.prompts]
+    memory = plan_memory(config, checked.network, lengths, gradient_windows=gradient_windows)
     reporter.line(memory.line)
     reporter.line(f"loading {config.model} ...")
     setup = make_setup(config, checked, stream=memory.stream)

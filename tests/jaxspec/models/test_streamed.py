@@ -43,15 +43,16 @@ def test_entries_come_by_reference():
     assert stack.shape == (4, 3)
     np.testing.assert_array_equal(stack.take(jnp.array([[2, 0]])).values(), rows[[[2, 0]]])
     assert stack.astype(jnp.bfloat16).take(jnp.array(1)).values().dtype == jnp.bfloat16
-    total = jax.jit(lambda stack: jax.lax.scan(lambda sum, row: (sum + row.values(), None), jnp.zeros(3), stack)[0])
+    total = jax.jit(lambda stack: jax.lax.scan(lambda found, row: (found + row.values(), None), jnp.zeros(3), stack)[0])
     np.testing.assert_array_equal(total(stack), rows.sum(0))
 
 
 def test_only_matrices_and_a_lone_embedding_stay_in_the_files(targets):
     streamed = targets[1]
-    assert is_streamed(streamed) and not is_streamed(targets[0])
+    assert [is_streamed(target) for target in targets] == [False, True]
     assert {name for name, leaf in streamed["layers"].items() if isinstance(leaf, Streamed)} == set(CONFIG.matrix_kinds)
-    assert isinstance(streamed["embed"], Streamed) and streamed["embed"].shape == (40, 16)
+    assert isinstance(streamed["embed"], Streamed)
+    assert streamed["embed"].shape == (40, 16)
 
 
 def test_calibration_finds_the_same(calibrations):

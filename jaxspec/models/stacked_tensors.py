@@ -1,0 +1,46 @@
+"""Tensors of a checkpoint as one parameter: stacked in memory, or left where they lie, one entry for each layer."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from jaxspec.errors import InputError
+from jaxspec.models.checkpoint_files import STORED_DTYPES, TensorTable
+from jaxspec.models.stored_parameters import StoredParameter
+
+__all__ = ["entries_of", "read_stacked"]
+
+
+def read_stacked(
+    names: list[str], parameter: StoredParameter, files: TensorTable, wanted: np.dtype | None
+) -> np.ndarray:
+    """A parameter's rows of tensors of one form along a new leading axis; only one tensor is held beside the result.
+
+    Raises:
+        InputError: a value overflows the number format that is wanted.
+    """
+    first = files.tensors[names[0]]
+    out = np.empty((len(names), *parameter.part_shape), wanted or STORED_DTYPES[first.dtype])
+    for layer, name in enumerate(names):
+        tensor = files.read(name)[parameter.rows]
+        with np.errstate(all="ignore"):  # overflow is reported below; a NaN stays one
+            out[layer] = tensor
+        if out.dtype != tensor.dtype and not np.array_equal(np.isinf(out[layer]), np.isinf(tensor)):
+            raise InputError(
+                f"tensor {name!r} in {files.tensors[name].path} overflows {out.dtype}; every value must fit: "
+                "load as float32 or keep the stored dtype"
+            )
+    return out
+
+
+def entries_of(
+    names: list[str], parameter: StoredParameter, files: TensorTable, wanted: np.dtype | None
+) -> list[np.ndarray] | np.ndarray:
+    """A parameter layer by layer, or outside the layers row by row; where they are as wanted, views of the tensors."""
+    each = parameter.parts or 1
+    groups = [names[start : start + each] for start in range(0, len(names), each)]
+    if parameter.parts is None and wanted in (None, STORED_DTYPES[files.tensors[names[0]].dtype]):
+        found = [files.read(name)[parameter.rows] for name in names]
+    else:
+        found = [read_stacked(group, parameter, files, wanted).reshape(parameter.shape) for group in groups]
+    return found if parameter.of_layers is not None else found[0]

@@ -23,7 +23,9 @@ from jaxspec.settings.fields import key_of
 from jaxspec.settings.toml import read_layer
 from jaxspec.speculate.drafts.making import kind_of
 from jaxspec.studies.evaluate.run import evaluate_drafts
+from jaxspec.studies.measured.checking import check_inputs
 from jaxspec.studies.measured.hard_drafts import HardDrafts
+from jaxspec.studies.measured.memory import plan_memory
 from jaxspec.studies.measured.setup import make_setup
 from jaxspec.studies.measured.work import Work
 from jaxspec.studies.registry import find_study
@@ -81,7 +83,11 @@ class FinishedRun:
         """
         kept = (self.path / "checkpoints").absolute()
         stages = Stages(kept if (kept / "stages" / "calibration_text").exists() else scratch)
-        work = Work(self.config, make_setup(self.config), stages, reporter, {}, self.inputs)
+        checked = check_inputs(self.config)
+        memory = plan_memory(self.config, checked, gradient_windows=0)
+        reporter.line(memory.line)
+        setup = make_setup(self.config, checked, stream=memory.stream)
+        work = Work(self.config, setup, stages, reporter, checked.pricings, self.inputs)
         return _COMMANDS[self.command][1](self.config, work)
 
     def knobs(self, drafts: HardDrafts) -> Knobs:

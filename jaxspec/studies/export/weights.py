@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.weights import knobs_of_matrix
-from jaxspec.models.stored import Stored
+from jaxspec.models.stored import stack_of
+from jaxspec.models.streamed import Stack
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 
 __all__ = ["DraftLayers"]
@@ -29,12 +31,12 @@ class DraftLayers:
         self._config, self._stored = setup.config, setup.stored["layers"]
         self._prepared, self._knobs = drafts.calibration.prepared, knobs
         self._hard = jax.jit(lambda matrix, found, own: knobs.scheme.hard(matrix.values(), found, own).values)
-        self.outside = {name: Stored.of(leaf).values() for name, leaf in setup.stored.items() if name != "layers"}
+        self.outside = {name: stack_of(leaf).values() for name, leaf in setup.stored.items() if name != "layers"}
         self.weights = self.zeros = 0
 
     def dtype(self, name: str) -> np.dtype:
         """Number format of a parameter, which is the target's."""
-        return np.dtype(self.outside[name].dtype if name in self.outside else Stored.of(self._stored[name]).dtype)
+        return np.dtype(self.outside[name].dtype if name in self.outside else self._stored[name].dtype)
 
     @property
     def matrix_dtype(self) -> np.dtype:
@@ -46,12 +48,11 @@ class DraftLayers:
         found: dict[str, Any] = {}
         for name, parameter in self._config.layer_parameters.items():
             if parameter.in_layer(number):
-                leaf = Stored.of(self._stored[name])
-                stored = Stored(leaf.array[parameter.before(number)], leaf.dtype)
+                stored = stack_of(self._stored[name]).take(jnp.asarray(parameter.before(number)))
                 found[name] = self._matrix(name, stored, number) if name in self._prepared else stored.values()
         return found
 
-    def _matrix(self, kind: str, stored: Stored, number: int) -> Array:
+    def _matrix(self, kind: str, stored: Stack, number: int) -> Array:
         own = knobs_of_matrix(self._knobs.values, self._knobs.scheme, self._config.matrix_kinds.index(kind))
         of_layer = lambda leaf: leaf[number]
         matrix = self._hard(stored, jax.tree.map(of_layer, self._prepared[kind]), jax.tree.map(of_layer, own))

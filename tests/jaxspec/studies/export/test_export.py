@@ -1,5 +1,6 @@
 """An exported draft is the run's hard draft bit for bit, in a directory that opens; bad input says what to do."""
 
+import dataclasses
 import json
 import re
 import shutil
@@ -153,6 +154,13 @@ def test_the_page_tells_what_carries_over(exported, quick, tmp_path):
     assert without.alone.tokens_per_cycle.value is None
     assert "| not measured | not measured |" in (tmp_path / "without/README.md").read_text()
     assert (tmp_path / "without/model.safetensors").read_bytes() == (out / "model.safetensors").read_bytes()
+
+
+def test_a_streamed_run_exports_the_same_weights(exported, config, knobs, tmp_path):
+    streamed = write_run(tmp_path / "streamed", dataclasses.replace(config, stream=True), knobs)
+    export_draft(ExportConfig(run=str(streamed), device=DEVICES[1], prompts=0), tmp_path / "draft")
+    name = "model.safetensors"
+    assert (tmp_path / "draft" / name).read_bytes() == (exported[1] / name).read_bytes()
 
 
 def test_device_and_configuration_choose(quick, knobs, tmp_path):

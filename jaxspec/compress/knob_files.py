@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
@@ -22,12 +24,14 @@ _LENGTH = "draft_length"
 def knobs_to_json(knobs: Knobs, kinds: Sequence[str] = MATRIX_KINDS) -> dict[str, Any]:
     """Plain lists: knobs of matrices by kind and layer, knobs of layers by layer.
 
+    Numbers have as many digits as tell them from every other one of float32, so that the draft can be made again bit for bit.
+
     Args:
         kinds: the network's (`DecoderConfig.matrix_kinds`).
     """
 
     def plain(spec: KnobSpec) -> Any:
-        value = np.asarray(knobs.values[spec.name], np.float64).round(6)
+        value = np.asarray(knobs.values[spec.name], np.float32).astype(str).astype(np.float64)
         if spec.per == "matrix":
             return dict(zip(kinds, value.T.tolist(), strict=True))
         return value.tolist()
@@ -55,6 +59,21 @@ def knobs_from_json(raw: dict[str, Any], scheme: Scheme, config: DecoderConfig) 
     knobs = knobs.replace_values(**values)
     check_knobs(knobs, config)
     return knobs
+
+
+def read_tuned_knobs(path: str, scheme: Scheme, config: DecoderConfig) -> Knobs:
+    """The tuned knobs of the first device in a result.json.
+
+    Raises:
+        InputError: no such file, no tuned configuration in it, or knobs of another network.
+    """
+    try:
+        raw = json.loads(Path(path).read_text(encoding="utf-8"))[0]["configurations"]["tuned"]["knobs"]
+    except OSError as error:
+        raise InputError(f"knobs {path!r} cannot be read ({error.strerror}); give a result.json") from error
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise InputError(f"{path!r} holds no tuned knobs; give the result.json of `jaxspec tune`") from error
+    return knobs_from_json(raw, scheme, config)
 
 
 def _array(spec: KnobSpec, raw: Any, config: DecoderConfig) -> np.ndarray:

@@ -8,9 +8,10 @@ from typing import NamedTuple, Protocol
 import ml_dtypes
 import numpy as np
 
+from jaxspec.errors import InputError
 from jaxspec.formats.container import Container, Part, TensorForm, open_weights
 
-__all__ = ["STORED_DTYPES", "CheckpointFiles", "ContainerFiles", "TensorPlace", "TensorTable"]
+__all__ = ["STORED_DTYPES", "CheckpointFiles", "ContainerFiles", "TensorPlace", "TensorTable", "check_tied_head"]
 
 #: Names of the stored number formats that a network may have, as safetensors spells them.
 STORED_DTYPES = {"F32": np.dtype(np.float32), "F16": np.dtype(np.float16), "BF16": np.dtype(ml_dtypes.bfloat16)}
@@ -68,8 +69,8 @@ class CheckpointFiles:
         Raises:
             InputError: see `open_weights`.
         """
-        files = open_weights(folder)
-        self._found = {form.name: (file, form) for file in files for form in file.tensors}
+        self._files = open_weights(folder)
+        self._found = {form.name: (file, form) for file in self._files for form in file.tensors}
         self.tensors = {name: _place(file.path, form) for name, (file, form) in self._found.items()}
 
     def read(self, name: str) -> np.ndarray:
@@ -77,6 +78,28 @@ class CheckpointFiles:
         file, form = self._found[name]
         return _as_values(file.read(form), self.tensors[name])
 
+    def release(self) -> None:
+        """Tell the system that the pages read so far may go; views stay valid."""
+        for file in self._files:
+            file.release()
+
 
 def _place(path: Path, form: TensorForm) -> TensorPlace:
     return TensorPlace(path, form.shape, form.dtype)
+
+
+def check_tied_head(files: TensorTable, head_name: str, embedding_name: str) -> None:
+    """A head stored beside the embedding it is tied to is a copy of it.
+
+    Raises:
+        InputError: it is not.
+    """
+    head, embedding = files.tensors[head_name], files.tensors[embedding_name]
+    same_form = (head.shape, head.dtype) == (embedding.shape, embedding.dtype)
+    # Compared as bytes: a NaN equals its copy.
+    bits = lambda name: files.read(name).view(np.uint8)
+    if not same_form or not np.array_equal(bits(head_name), bits(embedding_name)):
+        raise InputError(
+            f"config.json ties the head to the embedding, but {head_name!r} in {head.path} differs from it; both "
+            "cannot hold: set tie_word_embeddings to false, or remove that tensor"
+        )

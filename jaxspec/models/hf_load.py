@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
 from hwmodels.catalog.huggingface import Family
@@ -21,6 +21,7 @@ from jaxspec.models.checkpoint_files import (
     CheckpointFiles,
     ContainerFiles,
     TensorTable,
+    check_tied_head,
 )
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
@@ -29,10 +30,8 @@ from jaxspec.models.stacked_tensors import entries_of, read_stacked
 from jaxspec.models.stored_parameters import Path as ParameterPath
 from jaxspec.models.stored_parameters import StoredParameter, network_parameters
 from jaxspec.models.streamed import Streamed, stays_in_host
+from jaxspec.models.tensor_names import checked_names
 from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
-
-#: Buffers that older releases stored beside the weights; the network computes them from its configuration.
-_COMPUTED_SUFFIX = "rotary_emb.inv_freq"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -153,7 +152,7 @@ def _read_params(
     in_host = {path for path in stored if stream and stays_in_host(path, stored[path].stacked_shape, tied=tied)}
     params = read_tensors(stored, files, source, wanted, copies={head} if tied else set(), in_host=in_host)
     if tied and head in files.tensors:
-        _check_tied_head(files, head, embedding)
+        check_tied_head(files, head, embedding)
     return params
 
 
@@ -186,7 +185,7 @@ def read_tensors(
             node[path[-1]] = Streamed.of(entries_of(names, stored[path], files, wanted))
         else:
             values = read_stacked(names, stored[path], files, wanted)
-            node[path[-1]] = jnp.asarray(values.reshape(stored[path].stacked_shape))
+            node[path[-1]] = jax.device_put(values.reshape(stored[path].stacked_shape), may_alias=True)
     return params
 
 
@@ -206,76 +205,3 @@ def parameter_dtype(dtype: Any) -> np.dtype | None:
         allowed = ", ".join(str(known) for known in STORED_DTYPES.values())
         raise InputError(f"dtype {dtype!r} came; allowed are {allowed} or None: convert the parameters afterwards")
     return wanted
-
-
-def checked_names(
-    stored: Mapping[ParameterPath, StoredParameter],
-    copies: set[str] | frozenset[str],
-    files: TensorTable,
-    directory: Path,
-    *,
-    mixed: bool = False,
-) -> dict[ParameterPath, list[str]]:
-    """Place of a parameter -> its tensors, all of them present and of the right form, and no other one left.
-
-    A tensor that nothing here computes with is an error, since without it the network would be another one.
-
-    Args:
-        mixed: the tensors of one parameter may differ in format.
-    """
-    found: dict[ParameterPath, list[str]] = {}
-    for path, parameter in stored.items():
-        found[path] = []
-        # The first absent name ends the loop, so that a config.json which claims 10^12 layers costs nothing.
-        for name in parameter.names():
-            if name not in files.tensors:
-                raise InputError(
-                    f"{directory} has no tensor {name!r}, which its config.json needs: fetch all its files again"
-                )
-            found[path].append(name)
-    known = {name for names in found.values() for name in names} | copies
-    extra = sorted(name for name in files.tensors if name not in known and not name.endswith(_COMPUTED_SUFFIX))
-    if extra:
-        more = f" and {len(extra) - 1} more" if len(extra) > 1 else ""
-        raise InputError(
-            f"{files.tensors[extra[0]].path} has tensor {extra[0]!r}{more}, which this network does not compute with; "
-            "allowed are those that config.json asks for: use a checkpoint whose config.json and weights agree"
-        )
-    for path, names in found.items():
-        _check_form(names, stored[path].tensor_shape, files, mixed=mixed)
-    return found
-
-
-def _check_form(names: list[str], shape: tuple[int, ...], files: TensorTable, *, mixed: bool) -> None:
-    """All tensors of one leaf have this shape and a known number format, the same one unless `mixed` is allowed."""
-    first = files.tensors[names[0]]
-    for name in names:
-        tensor = files.tensors[name]
-        if tensor.dtype not in STORED_DTYPES:
-            raise InputError(
-                f"tensor {name!r} in {tensor.path} is stored as {tensor.dtype}; allowed are "
-                f"{', '.join(STORED_DTYPES)}: convert the checkpoint"
-            )
-        if tensor.shape != shape:
-            raise InputError(
-                f"tensor {name!r} in {tensor.path} has shape {tensor.shape}; its config.json needs {shape}: "
-                "use a checkpoint whose config.json and weights agree"
-            )
-        if tensor.dtype != first.dtype and not mixed:
-            raise InputError(
-                f"tensor {name!r} in {tensor.path} is stored as {tensor.dtype} but {names[0]!r} as {first.dtype}; "
-                "layers are stacked and must agree: load with an explicit dtype"
-            )
-
-
-def _check_tied_head(files: TensorTable, head_name: str, embedding_name: str) -> None:
-    """A head stored beside the embedding it is tied to is a copy of it."""
-    head, embedding = files.tensors[head_name], files.tensors[embedding_name]
-    same_form = (head.shape, head.dtype) == (embedding.shape, embedding.dtype)
-    # Compared as bytes: a NaN equals its copy.
-    bits = lambda name: files.read(name).view(np.uint8)
-    if not same_form or not np.array_equal(bits(head_name), bits(embedding_name)):
-        raise InputError(
-            f"config.json ties the head to the embedding, but {head_name!r} in {head.path} differs from it; both "
-            "cannot hold: set tie_word_embeddings to false, or remove that tensor"
-        )

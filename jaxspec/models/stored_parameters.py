@@ -60,6 +60,14 @@ class StoredParameter(NamedTuple):
         """Shape of the parameter, all layers together."""
         return self.shape if self.of_layers is None else (self.of_layers.num_layers, *self.shape)
 
+    def is_in(self, layer: int) -> bool:
+        """Whether it is a parameter of the layers, and this one has it."""
+        return self.of_layers is not None and self.of_layers.in_layer(layer)
+
+    def in_layer(self, layer: int) -> StoredParameter:
+        """The parameter in one layer alone, under the names that its tensors have there."""
+        return self._replace(tensor=self.tensor.replace("{layer}", str(layer)), of_layers=None)
+
     def names(self) -> Iterator[str]:
         """Names of its tensors: layer by layer, within a layer part by part."""
         for layer in (0,) if self.of_layers is None else self.of_layers.layers():

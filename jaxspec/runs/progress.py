@@ -17,6 +17,9 @@ from jaxspec.report.terminal import new_console, say
 #: Without a terminal, the most seconds between two lines of a run that works.
 PERIOD_S = 60.0
 
+#: Progress over bytes is shown in pieces of this many.
+_BAR_BYTES = 1 << 20
+
 
 def in_words(seconds: float) -> str:
     """A time as one would say it: "75 s", "12 min", "3.4 h"."""
@@ -117,6 +120,19 @@ class Reporter:
         if not live:
             note = f"{bar.note}, " if bar.note else ""
             self.line(f"{description}: {note}done in {self._clock() - bar.began:.0f} s")
+
+    @contextmanager
+    def bytes_bar(self, description: str, total: int) -> Iterator[Callable[[int, str], None]]:
+        """A bar over bytes, in mebibytes: it yields a function of bytes done since its last call and a note."""
+        done = 0
+
+        def advance(count: int, note: str) -> None:
+            nonlocal done
+            done += count
+            shown.jump(done // _BAR_BYTES, note)
+
+        with self.bar(f"{description}, MiB", max(1, total // _BAR_BYTES)) as shown:
+            yield advance
 
 
 class _LeftColumn(ProgressColumn):

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jaxspec.studies.evaluate.config import EvaluateConfig
     from jaxspec.studies.evaluate.run import evaluate
+    from jaxspec.studies.export.config import ExportConfig
+    from jaxspec.studies.export.run import export_draft
     from jaxspec.studies.pack.config import PackConfig
     from jaxspec.studies.pack.inspection import inspect_file
     from jaxspec.studies.pack.run import pack_checkpoint, unpack_container
@@ -27,12 +29,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EvaluateConfig",
+    "ExportConfig",
     "PackConfig",
     "PredictConfig",
     "SweepConfig",
     "TreeConfig",
     "TuneConfig",
     "evaluate",
+    "export_draft",
     "inspect_file",
     "pack_checkpoint",
     "predict",
@@ -47,12 +51,14 @@ __all__ = [
 #: Module of each public name, below this package.
 _PLACES = {
     "EvaluateConfig": "evaluate.config",
+    "ExportConfig": "export.config",
     "PackConfig": "pack.config",
     "PredictConfig": "predict.config",
     "SweepConfig": "sweep.config",
     "TreeConfig": "tree.config",
     "TuneConfig": "tune.config",
     "evaluate": "evaluate.run",
+    "export_draft": "export.run",
     "inspect_file": "pack.inspection",
     "pack_checkpoint": "pack.run",
     "predict": "predict.run",

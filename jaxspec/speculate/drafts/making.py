@@ -14,7 +14,7 @@ from jaxspec.models.hf_load import LoadedModel
 from jaxspec.settings.draft_kinds import DRAFT_KINDS, DraftKind, check_draft_name
 from jaxspec.speculate.drafts.interface import ReadyDraft
 
-__all__ = ["check_draft", "make_draft"]
+__all__ = ["check_draft", "kind_of", "make_draft"]
 
 
 def make_draft(name: str, target: LoadedModel) -> ReadyDraft:
@@ -25,7 +25,7 @@ def make_draft(name: str, target: LoadedModel) -> ReadyDraft:
             on calibration text.
     """
     check_draft_name(name)
-    kind = _kind_of(name)
+    kind = kind_of(name)
     make = _function(kind.place)
     if kind.calibrated:
         raise InputError(f"draft {name!r} is the target, compressed on calibration text; make it with {make.__name__}")
@@ -39,7 +39,7 @@ def check_draft(name: str, target: DecoderConfig) -> None:
         target: shape of the network that it drafts for.
     """
     check_draft_name(name)
-    if place := _kind_of(name).check:
+    if place := kind_of(name).check:
         _function(place)(name, target)
 
 
@@ -49,7 +49,12 @@ def _function(place: str) -> Callable[..., Any]:
     return vars(importlib.import_module(f"jaxspec.speculate.drafts.{module}"))[function]
 
 
-def _kind_of(name: str) -> DraftKind:
+def kind_of(name: str) -> DraftKind:
+    """The kind of a draft that `check_draft_name` allows, which for a directory stands in its config.json.
+
+    Raises:
+        InputError: a directory without one.
+    """
     for kind in DRAFT_KINDS:
         if name in kind.names:
             return kind

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
-from jaxspec.compress import Knobs, Scheme, find_scheme, knobs_from_json, uniform_knobs
-from jaxspec.errors import InputError
+from jaxspec.compress import Knobs, Scheme, find_scheme, uniform_knobs
+from jaxspec.compress.knob_files import read_tuned_knobs
 from jaxspec.models.config import DecoderConfig
 from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
@@ -22,22 +20,7 @@ from jaxspec.studies.measured.chains import ChainDecoding
 from jaxspec.studies.measured.checking import CheckedInputs, check_inputs
 from jaxspec.studies.measured.comparison import compare_configurations
 from jaxspec.studies.measured.hard_drafts import HardDrafts
-from jaxspec.studies.measured.work import begin_work
-
-
-def read_tuned_knobs(path: str, scheme: Scheme, config: DecoderConfig) -> Knobs:
-    """The tuned knobs of the first device in a result.json.
-
-    Raises:
-        InputError: no such file, no tuned configuration in it, or knobs of another network.
-    """
-    try:
-        raw = json.loads(Path(path).read_text(encoding="utf-8"))[0]["configurations"]["tuned"]["knobs"]
-    except OSError as error:
-        raise InputError(f"knobs {path!r} cannot be read ({error.strerror}); give a result.json") from error
-    except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise InputError(f"{path!r} holds no tuned knobs; give the result.json of `jaxspec tune`") from error
-    return knobs_from_json(raw, scheme, config)
+from jaxspec.studies.measured.work import Work, begin_work
 
 
 def evaluate(
@@ -64,13 +47,18 @@ def evaluate(
         inputs, knobs = checked()
         work = begin_work(config, directory, reporter, inputs)
         drafts = {"given": knobs}
-        decoding = ChainDecoding(HardDrafts(work, continuation_length(config.output_tokens)))
+        decoding = ChainDecoding(evaluate_drafts(config, work))
         compare = partial(compare_configurations, EvaluateResult, decoding, drafts=drafts, hero="given", choices={})
         return lambda: [compare(device).plain() for device in work.pricings]
 
     expect(EvaluateConfig, config)
     found, directory = carry_out("evaluate", config, prepare, check=checked, out=out, force=force, reporter=reporter)
     return [EvaluateResult.from_plain(entry) for entry in found], directory
+
+
+def evaluate_drafts(config: EvaluateConfig, work: Work) -> HardDrafts:
+    """The hard drafts of a run, with the text that they are calibrated on."""
+    return HardDrafts(work, continuation_length(config.output_tokens))
 
 
 def _given_knobs(config: EvaluateConfig, scheme: Scheme, network: DecoderConfig) -> Knobs:

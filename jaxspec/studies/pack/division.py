@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 from fnmatch import fnmatchcase
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -14,24 +13,21 @@ import numpy as np
 
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.selection import keep_best, num_pruned, wanda_score
-from jaxspec.compress.weights import sum_of_squares
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Selection, TensorForm
 from jaxspec.models.config import INPUT_OF
-from jaxspec.models.decoder import forward_text
 from jaxspec.models.families import running
-from jaxspec.models.hf_load import LoadedModel
+from jaxspec.models.layerwise import StoredNetwork, input_squares
 from jaxspec.models.stored_parameters import layer_parameters
 from jaxspec.text import load_text, windows
-from jaxspec.tune.calibration import target_params
 
 #: Tensors that stay whole unless they are matrices of a known network: embeddings and heads, by the names of common families.
 WHOLE_TENSORS = ("*embed*", "*lm_head*", "*wte*", "*wpe*", "*head.weight", "*router*")
 
 _VALUE_DTYPES = {"BF16": ml_dtypes.bfloat16, "F16": np.float16}
 
-#: Windows of calibration text that one pass of the network takes.
-_WINDOWS_PER_PASS = 8
+#: Memory that running a layer takes, in layers as stored: as read, widened to float32, and what it works with.
+_COPIES_OF_A_LAYER = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +70,7 @@ def _keep(values: jax.Array, norms: jax.Array, kept_per_row: jax.Array) -> jax.A
     return keep_best(wanda_score(values, norms), kept_per_row)
 
 
-def matrix_names(model: LoadedModel) -> dict[str, tuple[int, tuple[str, ...]]]:
+def matrix_names(model: StoredNetwork) -> dict[str, tuple[int, tuple[str, ...]]]:
     """Tensor name -> layer and kinds, of every tensor that holds matrices of a network: one, or several of one input."""
     stored = layer_parameters(model.config, running(model.family))
     found: dict[str, tuple[int, tuple[str, ...]]] = {}
@@ -85,7 +81,7 @@ def matrix_names(model: LoadedModel) -> dict[str, tuple[int, tuple[str, ...]]]:
     return found
 
 
-def named_knobs(model: LoadedModel, knobs: Knobs) -> dict[str, tuple[float, int]]:
+def named_knobs(model: StoredNetwork, knobs: Knobs) -> dict[str, tuple[float, int]]:
     """Pruning ratio and whole cut bits of each matrix by its tensor's name.
 
     Raises:
@@ -100,43 +96,31 @@ def named_knobs(model: LoadedModel, knobs: Knobs) -> dict[str, tuple[float, int]
         if len(values) > 1:
             raise InputError(
                 f"knobs of {' and '.join(kinds)} in layer {layer} differ, but tensor {name!r} holds them all and is divided by "
-                "one rule: give them one value"
+                "one rule: pack without --knobs, or write the draft with jaxspec export"
             )
         named[name] = values.pop()
     return named
 
 
 def measured_norms(
-    model: LoadedModel, text: str, *, num_windows: int, window_tokens: int, seed: int
+    model: StoredNetwork, text: str, *, num_windows: int, window_tokens: int, seed: int
 ) -> dict[str, np.ndarray]:
     """Norm of each matrix's input channels over windows of calibration text, by the tensor's name.
 
     Raises:
-        InputError: the text cannot be used, or the network is larger than this machine's memory.
+        InputError: the text cannot be used, or a layer of the network is larger than this machine's memory.
     """
-    parameters = sum(leaf.size for leaf in jax.tree.leaves(model.params))
+    needed = _COPIES_OF_A_LAYER * model.layer_bytes
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if 8 * parameters > memory:
+    if needed > memory:
         raise InputError(
-            f"running this network of {parameters / 1e9:.1f} G parameters for its activations takes about "
-            f"{8 * parameters / 1e9:.0f} GB, this machine has {memory / 1e9:.0f}: pack with --importance magnitude"
+            f"running one layer of this network for its activations takes about {needed / 1e9:.1f} GB, this machine has "
+            f"{memory / 1e9:.1f}: pack with --importance magnitude"
         )
     # Only the first half is used here.
     split = load_text(text, model.tokenizer, needed=(window_tokens, 0))
-    tokens = windows(split.calibration, num_windows, window_tokens, seed)
-    params = target_params(model.params)
-    squares: dict[str, np.ndarray] = {}
-    for first in range(0, num_windows, _WINDOWS_PER_PASS):
-        found = _squares(params, jnp.asarray(tokens[first : first + _WINDOWS_PER_PASS]), config=model.config)
-        squares = {group: squares.get(group, 0) + np.asarray(found[group], np.float64) for group in found}
+    squares = input_squares(model, windows(split.calibration, num_windows, window_tokens, seed))
     return {
         name: np.sqrt(squares[INPUT_OF[kinds[0]]][layer]).astype(np.float32)
         for name, (layer, kinds) in matrix_names(model).items()
     }
-
-
-@partial(jax.jit, static_argnames="config")
-def _squares(params, tokens, *, config):
-    result = forward_text(params, config, tokens, keep_activations=sum_of_squares, logits_from=tokens.shape[1])
-    assert result.activations is not None
-    return result.activations

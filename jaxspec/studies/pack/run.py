@@ -5,15 +5,14 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from jaxspec.compress.knob_files import read_tuned_knobs
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.schemes import SCHEMES
 from jaxspec.errors import InputError
 from jaxspec.formats.container import (
-    Checkpoint,
     Container,
     check_container_output,
     default_container,
@@ -23,21 +22,17 @@ from jaxspec.formats.container import (
     unpack,
 )
 from jaxspec.models.embedded import EMBEDDED_NAME, embedded_directory
-from jaxspec.models.hf_load import LoadedModel, load_directory
+from jaxspec.models.layerwise import StoredNetwork, open_network
 from jaxspec.output_places import check_file_place
 from jaxspec.results import measured
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect, notes
 from jaxspec.settings.coercion import as_path
 from jaxspec.settings.schemes import SCHEME_FACTS
-from jaxspec.studies.evaluate.run import read_tuned_knobs
 from jaxspec.studies.pack.config import PackConfig
 from jaxspec.studies.pack.division import MatrixDivision, matrix_names, measured_norms, named_knobs
 from jaxspec.studies.pack.inspection import describe
 from jaxspec.studies.pack.result import PackResult, UnpackedFile, UnpackResult
-
-#: Progress is shown in pieces of this many bytes.
-_BAR_BYTES = 1 << 20
 
 
 def pack_checkpoint(
@@ -75,7 +70,8 @@ def pack_checkpoint(
         # A container goes to other machines; the places of files on this one do not.
         options |= {key: options[key] and _printable(Path(options[key]).name) for key in ("knobs", "text")}
     started = time.perf_counter()
-    with _byte_bar(reporter, f"packing {source.name} ({config.scheme})", checkpoint) as advance:
+    total = sum(form.bytes for _, form in checkpoint.tensors())
+    with reporter.bytes_bar(f"packing {source.name} ({config.scheme})", total) as advance:
         packed = pack(checkpoint, target, config.scheme, division=division, options=options, on_bytes=advance)
     with Container(target) as container:
         found = describe(container)
@@ -106,7 +102,8 @@ def unpack_container(
     path, out = as_path("container", path), None if out is None else as_path("out", out)
     started = time.perf_counter()
     with Container(path) as container:
-        with _byte_bar(reporter, f"unpacking {Path(path).name}", container) as advance:
+        total = sum(tensor.form.bytes for tensor in container.tensors.values())
+        with reporter.bytes_bar(f"unpacking {Path(path).name}", total) as advance:
             files = unpack(
                 container, default_folder(container.path) if out is None else Path(out), force=force, on_bytes=advance
             )
@@ -128,39 +125,13 @@ def _printable(name: str) -> str:
     return name.encode("utf-8", "replace").decode("utf-8")
 
 
-class _byte_bar:  # noqa: N801 - a context manager used as a function
-    """A bar over the tensors' bytes, in mebibytes."""
-
-    def __init__(self, reporter: Reporter, title: str, source: Checkpoint | Container):
-        forms = (
-            [form for _, form in source.tensors()]
-            if isinstance(source, Checkpoint)
-            else [tensor.form for tensor in source.tensors.values()]
-        )
-        self._total = sum(form.bytes for form in forms)
-        self._bar = reporter.bar(f"{title}, MiB", max(1, self._total // _BAR_BYTES))
-        self._done = 0
-
-    def __enter__(self) -> Callable[[int, str], None]:
-        shown = self._bar.__enter__()
-
-        def advance(count: int, name: str) -> None:
-            self._done += count
-            shown.jump(self._done // _BAR_BYTES, name)
-
-        return advance
-
-    def __exit__(self, *error: Any) -> None:
-        self._bar.__exit__(*error)
-
-
-def _network(source: Path) -> LoadedModel | None:
+def _network(source: Path) -> StoredNetwork | None:
     """The checkpoint as a network, or None where it is none of a known family."""
     folder = source if source.is_dir() else source.parent
     if not (folder / "config.json").is_file() or (source.is_file() and source.name != "model.safetensors"):
         return None
     try:
-        return load_directory(folder)
+        return open_network(folder)
     except InputError:
         return None
 

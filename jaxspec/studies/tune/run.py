@@ -46,9 +46,7 @@ class Tuning:
     def __init__(self, config: TuneConfig, work: Work):
         self.config, self.work = config, work
         self.setup, self.stages, self.reporter = work.setup, work.stages, work.reporter
-        # Bits per byte are about the text as it was written.
-        as_written = config.objective == "bits_per_byte" or config.max_bits_per_byte is not None
-        self.drafts = HardDrafts(work, continuation_length(config.output_tokens), on_own_text=as_written)
+        self.drafts = tune_drafts(config, work)
         self.metrics: list[dict[str, Any]] = []
 
     def run(self) -> list[TuneResult]:
@@ -204,6 +202,13 @@ class Tuning:
 
 #: Configuration -> what the program chose; the knobs of the default are a paper's.
 _CHOICES = {"default": ("draft_length",)} | dict.fromkeys(("grid", "uniform", "tuned"), ("knobs", "draft_length"))
+
+
+def tune_drafts(config: TuneConfig, work: Work) -> HardDrafts:
+    """The hard drafts of a run, with the text that they are calibrated on."""
+    # Bits per byte are about the text as it was written.
+    as_written = config.objective == "bits_per_byte" or config.max_bits_per_byte is not None
+    return HardDrafts(work, continuation_length(config.output_tokens), on_own_text=as_written)
 
 
 def _slug(name: str) -> str:

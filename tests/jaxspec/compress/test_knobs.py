@@ -164,3 +164,13 @@ def test_knobs_from_any_source_are_of_one_kind():
     kinds = [jax.tree.map(lambda x: (x.shape, x.dtype, x.weak_type), knobs) for knobs in sources]
     assert all(kind == kinds[0] for kind in kinds)
     assert all(x.dtype == jnp.float32 and not x.weak_type for x in jax.tree.leaves(sources[0]))
+
+
+def test_knobs_survive_their_file_bit_for_bit():
+    # Neighbours in float32, of which six digits are the same.
+    share = np.nextafter(np.float32(0.4), np.float32(1), dtype=np.float32)
+    prune = np.linspace(share, 0.95, 21, dtype=np.float32).reshape(MATRICES)
+    knobs = uniform_knobs(CASSANDRA1, CONFIG).replace_values(weight_prune=jnp.asarray(prune))
+    found = knobs_from_json(json.loads(json.dumps(knobs_to_json(knobs))), CASSANDRA1, CONFIG)
+    np.testing.assert_array_equal(found.values["weight_prune"], prune)
+    assert knobs_to_json(uniform_knobs(CASSANDRA1, CONFIG))["weight_prune"]["q"] == [0.4] * 3

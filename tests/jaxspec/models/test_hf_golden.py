@@ -20,6 +20,7 @@ from jaxspec.models.config import MATRIX_KINDS
 from jaxspec.models.families import runnable_families
 from jaxspec.models.hf_load import load_directory
 from jaxspec.models.rope_scaling import Rope
+from jaxspec.models.sizes import LearnedPositions
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "hf"
 # These tests spend their time on compiling: hence once per configuration and shape, one width for long texts and for
@@ -165,6 +166,16 @@ def _interleaved_rotation(config, params):
     return config, params | {"layers": layers}
 
 
+def _without_attention_factor(config, params):
+    return dataclasses.replace(
+        config, rope_scaling=dataclasses.replace(config.rope_scaling, attention_factor=1.0)
+    ), params
+
+
+def _without_offset(config, params):
+    return dataclasses.replace(config, learned_positions=LearnedPositions(config.learned_positions.rows)), params
+
+
 MUTANTS = {
     "norm_eps": ("llama_grouped", lambda c, p: (dataclasses.replace(c, norm_eps=1e-6), p)),
     "kv_groups": ("llama_grouped", _heads_dealt_in_turn),
@@ -172,6 +183,19 @@ MUTANTS = {
     "mlp_norm": ("llama_grouped", _without("mlp_norm")),
     "rope_scaling": ("llama_scaled_tied", lambda c, p: (dataclasses.replace(c, rope_scaling=None), p)),
     "rope_theta": ("qwen3_untied", lambda c, p: (dataclasses.replace(c, rope_theta=10_000.0), p)),
+    "window": ("mistral_window", lambda c, p: (dataclasses.replace(c, windows=(7,)), p)),
+    "windows_elsewhere": ("gemma2_capped", lambda c, p: (dataclasses.replace(c, windows=(None, 5, 5)), p)),
+    "no_score_cap": ("gemma2_capped", lambda c, p: (dataclasses.replace(c, score_cap=None), p)),
+    "score_scale": ("gemma2_capped", lambda c, p: (dataclasses.replace(c, score_scale=None), p)),
+    "unshifted": ("gemma3_local", lambda c, p: (dataclasses.replace(c, norm="rms"), p)),
+    "one_rotation": ("gemma3_local", lambda c, p: (dataclasses.replace(c, local_rope=None), p)),
+    "all_rotated": ("smollm3_unrotated", lambda c, p: (dataclasses.replace(c, rotated=(True,)), p)),
+    "half_split": ("glm4_interleaved", lambda c, p: (dataclasses.replace(c, interleaved_rope=False), p)),
+    "whole_rotation": ("phi3_partial", lambda c, p: (dataclasses.replace(c, rotary_dim=None), p)),
+    "attention_factor": ("olmo2_yarn", _without_attention_factor),
+    "no_growing_base": ("llama_dynamic_biased", lambda c, p: (dataclasses.replace(c, rope_scaling=None), p)),
+    "residual_scale": ("granite_linear", lambda c, p: (dataclasses.replace(c, residual_scale=0.5), p)),
+    "position_offset": ("opt_learned", _without_offset),
     "no_biases": ("qwen2_biased", lambda c, p: (dataclasses.replace(c, qkv_bias=False), p)),
     "k_bias": ("qwen2_biased", _without("k_bias")),
     "no_qk_norm": ("qwen3_untied", lambda c, p: (dataclasses.replace(c, qk_norm=False), p)),

@@ -37,6 +37,7 @@ def maker():
     """The script that made the golden files, as a module."""
     pytest.importorskip("torch").set_num_threads(1)
     pytest.importorskip("transformers")
+    sys.path.insert(0, str(GOLDEN))  # its cases stand beside it
     spec = importlib.util.spec_from_file_location("make_hf_golden", GOLDEN / "make_hf_golden.py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # its dataclasses look their module up

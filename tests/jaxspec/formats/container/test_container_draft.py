@@ -100,6 +100,18 @@ def test_the_draft_is_the_mask_and_the_high_bits(scheme_name, cut_bits, dtype, t
     assert np.all((lacking < 1 << cut_bits) | (draft["matrix"] == 0))
 
 
+@pytest.mark.parametrize(("dtype", "cut_bits"), [("F16", 7), ("F16", 10), ("BF16", 3)])
+@pytest.mark.parametrize("scheme_name", EXACT)
+def test_a_draft_of_every_pattern(everything_coded, scheme_name, dtype, cut_bits, tmp_path):
+    matrix = np.random.default_rng(8).permutation(1 << 16).astype(np.uint16).reshape(256, 256)
+    pack_to(tmp_path / "a.jspk", checkpoint(tmp_path, matrix, dtype=dtype), scheme_name, ByMagnitude(0.6, cut_bits))
+    with Container(tmp_path / "a.jspk") as container:
+        assert container.tensors["matrix"].codec == scheme_name
+    np.testing.assert_array_equal(read(tmp_path / "a.jspk", "target")["matrix"], matrix)
+    draft = read(tmp_path / "a.jspk", "draft")["matrix"]
+    np.testing.assert_array_equal(draft, truncated(matrix, round(0.6 * 256), cut_bits))
+
+
 @settings(max_examples=12)
 @given(
     kept=st.sampled_from([0.0, 0.6, 1.0]),

@@ -11,6 +11,7 @@ from safetensors.numpy import load_file, save_file
 from whole_drafts import hard_weights
 
 import jaxspec
+from hwmodels.catalog.huggingface import FAMILIES
 from jaxspec.compress.knob_files import knobs_to_json
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes import SCHEMES
@@ -19,12 +20,13 @@ from jaxspec.compress.weights import hard_draft, prepare, sum_of_squares
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container
 from jaxspec.formats.unary import CODEBOOK_ENTRY_BITS
-from jaxspec.models import MATRIX_KINDS, DecoderConfig, save_directory
+from jaxspec.models import MATRIX_KINDS, DecoderConfig, layerwise, save_directory
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.hf_load import load_directory
+from jaxspec.models.layerwise import open_network
 from jaxspec.models.stored import as_computed
 from jaxspec.studies.pack import division as division_module
-from jaxspec.studies.pack.division import matrix_names, measured_norms
+from jaxspec.studies.pack.division import matrix_names, measured_norms, named_knobs
 from jaxspec.studies.pack.inspection import inspect_file
 from jaxspec.studies.pack.result import PackResult, UnpackResult
 from jaxspec.studies.pack.run import PackConfig, pack_checkpoint, unpack_container
@@ -113,7 +115,7 @@ def test_the_file_has_as_many_bits_as_the_footprint_predicts(folder, ranked, sch
     knobs = differing_knobs(SCHEMES[scheme])
     summary, _ = packed(folder, knobs=write_result(knobs), scheme=scheme)
     predicted = hard_weights(as_computed(params), scores, knobs).footprint
-    places = matrix_names(load_directory(folder)).items()
+    places = matrix_names(open_network(folder)).items()
     names = {(layer, kind): name for name, (layer, kinds) in places for kind in kinds}
     stored = {entry["name"]: entry for entry in summary["tensors"]}
     for layer in range(CONFIG.num_layers):
@@ -128,14 +130,33 @@ def test_the_file_has_as_many_bits_as_the_footprint_predicts(folder, ranked, sch
             assert -1 <= target - float(predicted.target_weight_bits[kind][layer]) * elements < 8 * 32
 
 
-def test_norms_do_not_depend_on_how_many_windows_a_pass_takes(folder, monkeypatch):
-    model = load_directory(folder)
+def test_norms_do_not_depend_on_how_many_windows_go_at_once(folder, monkeypatch):
+    model = open_network(folder)
     found = []
-    for count in (3, 8):
-        monkeypatch.setattr(division_module, "_WINDOWS_PER_PASS", count)
+    # Of ten windows all in one turn, and four in each, of which three and one share a call.
+    for at_once, per_call in ((WINDOWS, 8), (4, 3)):
+        monkeypatch.setattr(layerwise, "_HIDDEN_BYTES", 4 * TOKENS * CONFIG.hidden_size * at_once)
+        monkeypatch.setattr(layerwise, "_TEXTS_PER_CALL", per_call)
         found.append(measured_norms(model, "stdlib", num_windows=WINDOWS, window_tokens=TOKENS, seed=0))
     for name, norms in found[0].items():
         np.testing.assert_allclose(norms, found[1][name], rtol=1e-5)
+
+
+def test_matrices_that_share_a_tensor_share_their_knobs(random_network, tmp_path):
+    save_directory(random_network(CONFIG, 3), CONFIG, tmp_path / "phi3", max_positions=64, family=FAMILIES["phi3"])
+    fused = open_network(tmp_path / "phi3")
+    names = set(matrix_names(fused))
+    assert "model.layers.0.self_attn.qkv_proj.weight" in names
+    assert len(names) == 4
+    assert set(named_knobs(fused, uniform_knobs(CASSANDRA1, CONFIG)).values()) == {(np.float32(0.4), 4)}
+    with pytest.raises(InputError, match="holds them all and is divided by"):
+        named_knobs(fused, differing_knobs())
+    # The same network, stored one tensor per matrix, has the same inputs.
+    save_directory(random_network(CONFIG, 3), CONFIG, tmp_path / "llama", max_positions=64)
+    options = {"num_windows": 3, "window_tokens": TOKENS, "seed": 0}
+    whole = measured_norms(open_network(tmp_path / "llama"), "stdlib", **options)
+    found = measured_norms(fused, "stdlib", **options)["model.layers.0.self_attn.qkv_proj.weight"]
+    np.testing.assert_allclose(found, whole["model.layers.0.self_attn.k_proj.weight"], rtol=1e-6)
 
 
 def test_wanda_and_magnitude_keep_different_values(folder, default):

@@ -1,0 +1,40 @@
+"""The command `jaxspec export`."""
+
+from jaxspec.studies.export.config import ExportConfig
+from jaxspec.studies.study import Out, Study
+
+__all__ = ["EXPORT"]
+
+_HELP = """Write the hard draft of RUN, a finished run of tune or evaluate, as a Hugging Face directory.
+
+\b
+jaxspec export runs/tune-0123456789ab -o draft              the tuned draft of the first device
+jaxspec export runs/tune-0123456789ab -o draft --device jetson-agx-orin --configuration grid
+
+transformers, vLLM and SGLang open it as the draft of the run's target, llama.cpp after its own conversion. README.md in
+the directory gives the flags for each, with the tuned number of drafted tokens, and says what carries over: the
+acceptance, not the predicted speed, since these engines read all bits of every weight.
+"""
+
+
+def _later(path: str, what: str) -> None:
+    """No check of a place yet: exporting knows more about what may be there."""
+
+
+#: The study that writes a draft for other engines.
+EXPORT = Study(
+    name="export",
+    config=ExportConfig,
+    help=_HELP,
+    run="jaxspec.studies.export.run:export_draft",
+    present="jaxspec.studies.export.report:shown",
+    out=Out(
+        "The directory.",
+        "<name of the run>-<configuration> here",
+        "Replace an earlier export that is there.",
+        names=("-o",),
+        check=_later,
+    ),
+    argument="run",
+    argument_name="run",
+)

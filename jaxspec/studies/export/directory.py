@@ -1,0 +1,97 @@
+"""The directory of an exported draft: where it may be, and its files, all of them or none."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from jaxspec.errors import InputError
+from jaxspec.files import to_json
+from jaxspec.formats.shard_index import INDEX_FILE, read_json_object
+from jaxspec.interruption import UNDER_WAY
+from jaxspec.models.layer_files import LayeredTensors, index_json, plan_shards, write_shard
+from jaxspec.output_places import check_folder_place
+from jaxspec.partial_files import PartialFiles
+
+__all__ = ["MANIFEST", "check_place", "write_directory"]
+
+#: The manifest of an export, which tells it from other folders.
+MANIFEST = "jaxspec_export.json"
+
+
+def check_place(out: Path, *, force: bool, kept: Mapping[str, Path]) -> None:
+    """Where an export may be written: a folder that is not there, is empty, or, by `force`, holds an earlier export.
+
+    Args:
+        kept: what is never written into, by what it is.
+    Raises:
+        InputError: another place.
+    """
+    check_folder_place(out, "export")
+    for what, path in kept.items():
+        if os.path.exists(out) and os.path.exists(path) and os.path.samefile(out, path):
+            raise InputError(f"{str(out)!r} is {what}; give another --out")
+    there = sorted(os.listdir(out)) if os.path.isdir(out) else []
+    if MANIFEST in there and not force:
+        raise InputError(f"{str(out)!r} holds an export already; give another --out, or --force to replace it")
+    if there and MANIFEST not in there:
+        raise InputError(
+            f"{str(out)!r} holds {there[0]!r} and is no earlier export; give --out a folder that is empty or not there"
+        )
+
+
+def write_directory(
+    out: Path,
+    tensors: LayeredTensors,
+    finish: Callable[[dict[str, int]], dict[str, bytes]],
+    *,
+    shard_bytes: int,
+    on_bytes: Callable[[int, str], None],
+) -> dict[str, int]:
+    """Write the weights, shard by shard, and then the files beside them; each gets its name once all are whole.
+
+    Args:
+        finish: from name and bytes of the files of weights, index included, to the contents of all others, by name.
+    Returns:
+        name -> bytes of all files.
+    Raises:
+        InputError: the folder cannot be made.
+    """
+    shards = plan_shards(tensors.forms, shard_bytes)
+    values = tensors.values()
+    sizes: dict[str, int] = {}
+    with PartialFiles() as files:
+        try:
+            files.make_folder(out)
+        except OSError as error:
+            raise InputError(f"{out} cannot be made a folder ({error.strerror}); give another --out") from error
+        for shard in shards:
+            with files.add(out / shard.name).open("wb") as file:
+                write_shard(file, shard, values, on_bytes=on_bytes)
+                sizes[shard.name] = file.tell()
+        index = {INDEX_FILE: to_json(index_json(shards)).encode()} if len(shards) > 1 else {}
+        others = index | finish(sizes | {name: len(content) for name, content in index.items()})
+        # Without a configuration no engine opens a folder: what was there stops being a network before its files are
+        # exchanged, and what comes begins to be one with its last file.
+        for name in sorted(others, key=lambda name: name == "config.json"):
+            files.add(out / name).write_bytes(others[name])
+            sizes[name] = len(others[name])
+        with UNDER_WAY.lock:
+            _remove_earlier(out)
+            files.commit()
+    return sizes
+
+
+def _remove_earlier(out: Path) -> None:
+    """Remove the files of an earlier export, its configuration first."""
+    if not (out / MANIFEST).is_file():
+        return
+    listed = read_json_object(out / MANIFEST).get("files")
+    names = {name for name in listed if isinstance(name, str)} if isinstance(listed, dict) else set()
+    for name in sorted(names | {MANIFEST}, key=lambda name: (name != "config.json", name)):
+        # What a manifest that somebody changed names outside its folder stays.
+        if (out / name).resolve().is_relative_to(out.resolve()):
+            with contextlib.suppress(FileNotFoundError, IsADirectoryError, PermissionError):
+                (out / name).unlink()

@@ -1,0 +1,177 @@
+"""A finished run, opened to export its draft: which command made it, its settings, and one of its configurations."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from jaxspec.compress.knob_files import knobs_from_json
+from jaxspec.compress.knobs import Knobs
+from jaxspec.errors import InputError
+from jaxspec.formats.shard_index import read_json_object
+from jaxspec.results.network_results import Configuration, ConfigurationsResult
+from jaxspec.runs.inputs import changed_inputs, input_digests
+from jaxspec.runs.progress import Reporter
+from jaxspec.runs.stages import Stages
+from jaxspec.settings import CommonConfig
+from jaxspec.settings.base import build_config
+from jaxspec.settings.coercion import shown
+from jaxspec.settings.draft_kinds import SELF, check_draft_name
+from jaxspec.settings.fields import key_of
+from jaxspec.settings.toml import read_layer
+from jaxspec.speculate.drafts.making import kind_of
+from jaxspec.studies.evaluate.run import evaluate_drafts
+from jaxspec.studies.measured.checking import check_inputs
+from jaxspec.studies.measured.hard_drafts import HardDrafts
+from jaxspec.studies.measured.memory import plan_memory
+from jaxspec.studies.measured.setup import make_setup
+from jaxspec.studies.measured.work import Work
+from jaxspec.studies.registry import find_study
+from jaxspec.studies.tune.run import tune_drafts
+from jaxspec.suggestions import hint
+
+__all__ = ["FinishedRun", "open_run"]
+
+#: Command -> its configuration that is meant where none is named, and how its drafts are made.
+_COMMANDS: dict[str, tuple[str, Callable[[Any, Work], HardDrafts]]] = {
+    "tune": ("tuned", tune_drafts),
+    "evaluate": ("given", evaluate_drafts),
+}
+
+#: The command whose runs have drafts of other kinds.
+_TREE = "tree"
+
+#: Why the head of a tree's run cannot be exported.
+_HEAD = (
+    "a draft head of this form cannot be exported: it mixes token and hidden state by one matrix before its layer, while "
+    "EAGLE-3 as vLLM's speculators store it attends to the two side by side and keeps the hidden state as the residual; "
+    "missing is a head trained in that form"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class FinishedRun:
+    """One configuration of a finished run on one device.
+
+    Attributes:
+        path: run directory; `command` made it.
+        result: of the device.
+        inputs: SHA-256 of every file that the run's settings name, unchanged since.
+    """
+
+    path: Path
+    command: str
+    config: CommonConfig
+    result: ConfigurationsResult
+    configuration: str
+    inputs: dict[str, str]
+
+    @property
+    def found(self) -> Configuration:
+        """What the run found of the configuration."""
+        return self.result.configurations[self.configuration]
+
+    def drafts(self, scratch: Path, reporter: Reporter) -> HardDrafts:
+        """Calibration text of the run and its drafts.
+
+        Args:
+            scratch: where stages are kept whose results the run directory has no longer: nothing is written into it.
+        Raises:
+            InputError: something that the run's settings name cannot be used.
+        """
+        kept = (self.path / "checkpoints").absolute()
+        stages = Stages(kept if (kept / "stages" / "calibration_text").exists() else scratch)
+        checked = check_inputs(self.config)
+        memory = plan_memory(self.config, checked, gradient_windows=0)
+        reporter.line(memory.line)
+        setup = make_setup(self.config, checked, stream=memory.stream)
+        work = Work(self.config, setup, stages, reporter, checked.pricings, self.inputs)
+        return _COMMANDS[self.command][1](self.config, work)
+
+    def knobs(self, drafts: HardDrafts) -> Knobs:
+        """The configuration's knobs.
+
+        Raises:
+            InputError: the result holds none that fit the network.
+        """
+        setup = drafts.work.setup
+        return knobs_from_json(self.found.knobs.known, setup.scheme, setup.config)
+
+
+def open_run(path: str, *, configuration: str | None = None, device: str | None = None) -> FinishedRun:
+    """Open a finished run.
+
+    Args:
+        configuration: of it; None: that which the run was made for.
+        device: of it; None: the first.
+    Raises:
+        InputError: no run of a command whose draft can be exported, an unfinished one, one whose inputs changed, or an unknown
+            configuration or device.
+    """
+    place = Path(path)
+    if not (place / "config.toml").is_file():
+        raise InputError(
+            f"run {path!r} is no run directory (it has no config.toml); give one of `jaxspec tune` or `jaxspec evaluate`"
+        )
+    layer = read_layer(place / "config.toml")
+    command = next((name for name in (*_COMMANDS, _TREE) if set(layer.values) <= _keys(name)), None)
+    if command is None:
+        raise InputError(f"run {path!r} has no draft to export; give a run of `jaxspec tune` or `jaxspec evaluate`")
+    if command == _TREE:
+        raise InputError(_about_tree(str(layer.values.get("draft", SELF))))
+    config = build_config(find_study(command).config, layer)
+    if not (place / "result.json").is_file():
+        raise InputError(f"run {path!r} is not finished; run the same `jaxspec {command}` again, which resumes it")
+    results = ConfigurationsResult.load(place / "result.json")
+    if not any(result.configurations for result in results):
+        raise InputError(f"{place / 'result.json'} holds no configurations; start the run anew with --force")
+    result = _of_device(results, device)
+    wanted = configuration or _COMMANDS[command][0]
+    if wanted not in result.configurations:
+        raise InputError(f"configuration {shown(wanted)} is unknown{hint(wanted, sorted(result.configurations))}")
+    if result.configurations[wanted].knobs.value is None:
+        raise InputError(
+            f"{place / 'result.json'} holds no knobs of {wanted}; run the same `jaxspec {command}` with --force"
+        )
+    assert isinstance(config, CommonConfig)
+    return FinishedRun(place, command, config, result, wanted, _same_inputs(place, config))
+
+
+def _keys(command: str) -> set[str]:
+    return {key_of(field) for field in dataclasses.fields(find_study(command).config)}
+
+
+def _about_tree(draft: str) -> str:
+    """Why the draft of a run of `jaxspec tree` is not exported, and what to do."""
+    check_draft_name(draft)
+    kind = kind_of(draft)
+    if kind.calibrated:
+        return "a run of `jaxspec tree` has no tuned chain; `jaxspec evaluate` its knobs, and export that run"
+    if kind.directory == "head":
+        return _HEAD
+    if kind.directory:
+        return f"draft {draft!r} is a network of its own; give its directory to the engine as it is"
+    return f"draft {draft!r} has no weights; engines that draft so have it built in: vLLM and SGLang call it ngram"
+
+
+def _of_device(results: list[ConfigurationsResult], device: str | None) -> ConfigurationsResult:
+    by_device = {str(result.device): result for result in results}
+    wanted = device or next(iter(by_device))
+    if wanted not in by_device:
+        raise InputError(f"device {shown(wanted)} is none of the run's{hint(wanted, by_device)}")
+    return by_device[wanted]
+
+
+def _same_inputs(place: Path, config: CommonConfig) -> dict[str, str]:
+    """Digests of the files that the settings name, which are those of the run."""
+    digests = input_digests(config)
+    if (place / "inputs.json").is_file():
+        recorded = read_json_object(place / "inputs.json")
+        if changed := changed_inputs(recorded, digests):
+            raise InputError(
+                f"{', '.join(changed)} has changed since run {str(place)!r} or is gone; export where its files are as they "
+                "were, or run it again"
+            )
+    return digests

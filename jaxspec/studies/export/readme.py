@@ -1,0 +1,116 @@
+"""README.md of an exported draft: what it is, what carries over to engines and what does not, and how each takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jaxspec.report.formatting import fixed, times
+from jaxspec.studies.export.engines import Engine
+from jaxspec.studies.export.result import DecodedDraft, ExportResult
+
+__all__ = ["readme"]
+
+
+def readme(result: ExportResult, engines: Sequence[Engine]) -> str:
+    """The page of an export."""
+    length = result.draft_length.known
+    return "\n".join(
+        [
+            f"# Draft for {result.target}",
+            "",
+            f"This network drafts for speculative decoding with {result.target} as the target. It is the target itself with "
+            f"{_per_cent(result.zero_share.known)} of the weights of its layers' matrices zero and low mantissa bits of the "
+            f"others cut to zero: configuration `{result.configuration}` for device `{result.device}` of a run of `jaxspec "
+            f"{result.command}`, bit for bit. Weights are stored whole, in {result.dtype}.",
+            "",
+            *_unpacked(result),
+            f"**Draft {length} tokens per cycle.** {_about_length(result)}",
+            "",
+            "## What carries over, and what does not",
+            "",
+            "| decoding | KV cache of the draft | alpha_token | tokens per cycle |",
+            "|---|---|---|---|",
+            _row("in the run", _kv_in_run(result), result.in_run),
+            _row("as engines do it", "its own, whole", result.alone),
+            "",
+            *_points(result, length),
+            "",
+            "Flags change with versions; these were read from the engines' documentation in 2026.",
+            *(line for engine in engines for line in _section(engine)),
+            "",
+        ]
+    )
+
+
+def _about_length(result: ExportResult) -> str:
+    if result.draft_length.status == "input":
+        return "The number was given to the run."
+    return (
+        f"The number is the best one predicted for {result.architecture} on {result.device}, where draft steps read compressed "
+        "weights; an engine that reads them whole may want a smaller one."
+    )
+
+
+def _unpacked(result: ExportResult) -> list[str]:
+    if result.container is None:
+        return []
+    return [f"Unpack the target first: `jaxspec unpack {result.container} -o {result.target}`.", ""]
+
+
+def _kv_in_run(result: ExportResult) -> str:
+    return "the target's, compressed" if result.compressed_kv else "the target's"
+
+
+def _row(name: str, cache: str, found: DecodedDraft) -> str:
+    tokens, error = found.tokens_per_cycle.number, found.tokens_per_cycle.standard_error
+    if tokens is None:
+        return f"| {name} | {cache} | not measured | not measured |"
+    spread = "" if error is None else f" ± {fixed(error, 3)}"
+    prompts = f" ({found.prompts.value} prompts)" if found.prompts.value is not None else ""
+    alpha = found.acceptance.alpha_token.number
+    return f"| {name}{prompts} | {cache} | {'' if alpha is None else fixed(alpha, 3)} | {fixed(tokens, 3)}{spread} |"
+
+
+def _points(result: ExportResult, length: int) -> list[str]:
+    """What to expect, as a list."""
+    tokens = result.alone.tokens_per_cycle.number
+    measured = "the second row" if tokens is not None else "measured with `jaxspec export --prompts`"
+    points = [
+        f"* **Acceptance carries over** ({measured}): output is the target's own, and so many drafted tokens are "
+        "accepted on text like the run's.",
+        f"* **The predicted speed does not.** {times(result.speedup_vs_bf16_ar.known)} over 16-bit decoding was predicted for "
+        f"draft steps that read {fixed(result.bits_per_weight.known, 2)} bits per weight. These engines read all bits of every "
+        "weight, zeros included, so that a draft step takes as long as a step of the target.",
+    ]
+    if tokens is not None:
+        points[-1] += (
+            f" With this draft as it is, expect about {times(tokens / (length + 1))} the speed of decoding without a draft "
+            f"({fixed(tokens, 2)} tokens for the time of {length + 1} steps)."
+        )
+    if result.compressed_kv:
+        points.append(
+            "* **The KV cache is not compressed here.** The run's draft read the target's KV cache with values pruned or cut; "
+            "these engines give the draft a whole KV cache of its own, which its own weights fill. That is why the rows differ."
+        )
+    else:
+        points.append(
+            "* **The KV cache is the draft's own here.** The run's draft read the target's. That is why the rows may differ."
+        )
+    return points
+
+
+def _section(engine: Engine) -> list[str]:
+    return [
+        "",
+        f"## {engine.title}",
+        "",
+        f"For {engine.versions}. {engine.note}".rstrip(),
+        "",
+        f"```{engine.language}",
+        engine.shown.rstrip("\n"),
+        "```",
+    ]
+
+
+def _per_cent(share: float) -> str:
+    return f"{fixed(100 * share, 1)} %"

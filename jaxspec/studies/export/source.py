@@ -1,0 +1,65 @@
+"""What of a target's checkpoint goes along with its draft: configuration, tokenizer, settings of generation, licences."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any
+
+from jaxspec.formats.container import SUFFIX, Container, open_checkpoint
+from jaxspec.formats.shard_index import INDEX_FILE, json_object
+from jaxspec.models.embedded import EMBEDDED_NAME, SMALL_NAME, embedded_directory
+from jaxspec.studies.export.directory import MANIFEST
+
+__all__ = ["TargetFiles", "target_files"]
+
+#: Files of a checkpoint that are its weights' or an earlier export's.
+_LEFT_OUT = {"config.json", INDEX_FILE, MANIFEST}
+
+#: Beginnings of the names of licences.
+_LICENCES = ("LICENSE", "LICENCE", "NOTICE", "USE_POLICY")
+
+
+@dataclasses.dataclass(frozen=True)
+class TargetFiles:
+    """Small files of a target's checkpoint.
+
+    Attributes:
+        path: of the checkpoint: a folder, or a container.
+        config: the content of config.json.
+        copied: name -> content of the others, which a draft needs word for word.
+    """
+
+    path: Path
+    config: dict[str, Any]
+    copied: dict[str, bytes]
+
+    @property
+    def packed(self) -> bool:
+        """Whether engines need the target unpacked first."""
+        return not os.path.isdir(self.path)
+
+    @property
+    def has_tokenizer(self) -> bool:
+        """Whether a tokenizer goes along."""
+        return any(name.startswith("tokenizer") or name == "vocab.json" for name in self.copied)
+
+
+def target_files(model: str) -> TargetFiles:
+    """The small files of a model that `load_model` opens.
+
+    Raises:
+        InputError: it cannot be opened.
+    """
+    path = embedded_directory(model) if model in (EMBEDDED_NAME, SMALL_NAME) else Path(model)
+    if str(path).endswith(SUFFIX) and not os.path.isdir(path):
+        with Container(path) as container:
+            beside = {name: container.read_file(name) or b"" for name in container.beside}
+    else:
+        beside = dict(open_checkpoint(path).beside)
+        for file in sorted(path.iterdir()):
+            if file.name.upper().startswith(_LICENCES) and file.is_file():
+                beside[file.name] = file.read_bytes()
+    config = json_object(beside.get("config.json", b""), path / "config.json")
+    return TargetFiles(path, config, {name: beside[name] for name in sorted(beside) if name not in _LEFT_OUT})

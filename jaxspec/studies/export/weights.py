@@ -1,0 +1,61 @@
+"""Weights of a hard draft, layer after layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxspec.compress.knobs import Knobs
+from jaxspec.compress.weights import knobs_of_matrix
+from jaxspec.models.stored import stack_of
+from jaxspec.models.streamed import Stack
+from jaxspec.studies.measured.hard_drafts import HardDrafts
+
+__all__ = ["DraftLayers"]
+
+
+class DraftLayers:
+    """Parameters of a hard draft, each layer made when it is asked for.
+
+    Attributes:
+        outside: parameters outside the layers, the target's.
+        weights, zeros: of the matrices that the scheme decides, of all layers made so far.
+    """
+
+    def __init__(self, drafts: HardDrafts, knobs: Knobs):
+        setup = drafts.work.setup
+        self._config, self._stored = setup.config, setup.stored["layers"]
+        self._prepared, self._knobs = drafts.calibration.prepared, knobs
+        self._hard = jax.jit(lambda matrix, found, own: knobs.scheme.hard(matrix.values(), found, own).values)
+        self.outside = {name: stack_of(leaf).values() for name, leaf in setup.stored.items() if name != "layers"}
+        self.weights = self.zeros = 0
+
+    def dtype(self, name: str) -> np.dtype:
+        """Number format of a parameter, which is the target's."""
+        return np.dtype(self.outside[name].dtype if name in self.outside else self._stored[name].dtype)
+
+    @property
+    def matrix_dtype(self) -> np.dtype:
+        """Number format of the matrices."""
+        return self.dtype(self._config.matrix_kinds[0])
+
+    def __call__(self, number: int) -> dict[str, Any]:
+        """Parameters of one layer by name: matrices of the draft, everything else of the target."""
+        found: dict[str, Any] = {}
+        for name, parameter in self._config.layer_parameters.items():
+            if parameter.in_layer(number):
+                stored = stack_of(self._stored[name]).take(jnp.asarray(parameter.before(number)))
+                found[name] = self._matrix(name, stored, number) if name in self._prepared else stored.values()
+        return found
+
+    def _matrix(self, kind: str, stored: Stack, number: int) -> Array:
+        own = knobs_of_matrix(self._knobs.values, self._knobs.scheme, self._config.matrix_kinds.index(kind))
+        of_layer = lambda leaf: leaf[number]
+        matrix = self._hard(stored, jax.tree.map(of_layer, self._prepared[kind]), jax.tree.map(of_layer, own))
+        self.weights += matrix.size
+        self.zeros += matrix.size - int(np.count_nonzero(np.asarray(matrix)))
+        return matrix

@@ -1,0 +1,69 @@
+"""A network read layer by layer sees what the whole network sees, and reads no weights before their turn."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxspec.errors import InputError
+from jaxspec.models import layerwise
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import forward_text
+from jaxspec.models.hf_export import save_directory
+from jaxspec.models.layerwise import input_squares, open_network
+
+CONFIG = DecoderConfig(
+    vocab_size=13,
+    hidden_size=12,
+    intermediate_size=20,
+    num_layers=3,
+    num_heads=3,
+    num_kv_heads=1,
+    head_dim=4,
+    qk_norm=True,
+    tie_embeddings=True,
+)
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory, random_network):
+    params, out = random_network(CONFIG, 5), tmp_path_factory.mktemp("stored")
+    save_directory(params, CONFIG, out, max_positions=32)
+    return params, out
+
+
+def test_squares_are_those_of_the_whole_network(stored, jit, monkeypatch):
+    params, folder = stored
+    tokens = np.random.default_rng(2).integers(13, size=(7, 9)).astype(np.int32)
+    whole = jit(lambda tokens: forward_text(params, CONFIG, tokens, keep_activations=lambda x: x).activations)
+    expected = {name: np.sum(np.square(np.asarray(x, float)), axis=(1, 2)) for name, x in whole(tokens).items()}
+    monkeypatch.setattr(layerwise, "_HIDDEN_BYTES", 4 * 9 * 12 * 5)  # five texts at once, then two
+    monkeypatch.setattr(layerwise, "_TEXTS_PER_CALL", 2)
+    found = input_squares(open_network(folder), tokens)
+    assert set(found) == set(expected)
+    for name, squares in found.items():
+        assert squares.dtype == np.float64
+        np.testing.assert_allclose(squares, expected[name], rtol=2e-6)
+
+
+def test_layers_are_those_that_are_stored(stored):
+    params, folder = stored
+    network = open_network(folder)
+    for number, layer in enumerate(network.layers()):
+        assert set(layer) == set(CONFIG.layer_parameters)
+        for name, value in layer.items():
+            np.testing.assert_array_equal(value.astype(jnp.float32), params["layers"][name][number])
+    assert network.layer_bytes == 2 * sum(leaf[0].size for leaf in jax.tree.leaves(params["layers"]))
+    tokens = np.array([[3, 12], [0, 3]])
+    np.testing.assert_array_equal(network.embedded(tokens), np.asarray(params["embed"])[tokens])
+
+
+def test_files_are_checked_before_any_weights_are_read(stored, tmp_path, monkeypatch):
+    _, folder = stored
+    config = (folder / "config.json").read_text().replace('"num_hidden_layers": 3', '"num_hidden_layers": 4')
+    (tmp_path / "config.json").write_text(config)
+    (tmp_path / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
+    monkeypatch.setattr(layerwise.CheckpointFiles, "read", None)
+    with pytest.raises(InputError, match=r"no tensor 'model\.layers\.3"):
+        open_network(tmp_path)
+    assert open_network(folder).config == CONFIG

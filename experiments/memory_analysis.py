@@ -72,9 +72,11 @@ def abstract_calibration(config: DecoderConfig, windows: int, tokens: int, *, st
     return Calibration(
         params=params,
         prepared=jax.eval_shape(lambda *given: prepare(DEFAULT_SCHEME, *given), params, norms),
-        text=TargetText(
-            tokens=jax.ShapeDtypeStruct((windows, tokens), jnp.int32),
-            hidden=jax.ShapeDtypeStruct((windows, tokens - 1 - _FIRST, config.hidden_size), jnp.float32),
+        text=jax.eval_shape(
+            lambda: TargetText(
+                tokens=jnp.zeros((windows, tokens), jnp.int32),
+                hidden=jnp.zeros((windows, tokens - 1 - _FIRST, config.hidden_size)),
+            )
         ),
         kv=kv,
         config=config,

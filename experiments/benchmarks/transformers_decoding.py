@@ -19,6 +19,7 @@ import numpy as np
 
 from experiments.benchmarks.harness import median_s, row
 from experiments.random_checkpoint import write_checkpoint
+from experiments.released_shapes import SHAPES
 from jaxspec.models.embedded import embedded_directory, load_model
 from jaxspec.models.stored import as_computed
 from jaxspec.speculate import GREEDY, chain_limits, decode_autoregressively
@@ -45,17 +46,12 @@ def transformers_decoding() -> list[dict[str, Any]]:
         for name, batch, prompt_tokens, new_tokens, repeats in _CASES:
             directory = embedded_directory() if name == "embedded" else Path(folder) / name
             if not directory.is_dir():
-                write_checkpoint(name, directory)
-            speeds = [
-                batch * new_tokens / median_s(run, repeats)
-                for run in (
-                    _ours(directory, batch, prompt_tokens, new_tokens),
-                    _theirs(directory, batch, prompt_tokens, new_tokens),
-                )
-            ]
+                write_checkpoint(SHAPES[name], directory)
+            case = directory, batch, prompt_tokens, new_tokens
+            ours, theirs = (batch * new_tokens / median_s(run, repeats) for run in (_ours(*case), _theirs(*case)))
             workload = f"{name}, {batch} prompts of {prompt_tokens}, {new_tokens} tokens each, greedy"
             peer = f"transformers {_stored_type(name)}"
-            rows.append(row("transformers_decoding", workload, *speeds, peer, "tokens/s", speeds[0] / speeds[1]))
+            rows.append(row("transformers_decoding", workload, ours, theirs, peer, "tokens/s", ours / theirs))
     return rows
 
 

@@ -9,8 +9,9 @@ from jaxspec.formats.container import Container
 from jaxspec.models.checkpoint_files import CheckpointFiles, ContainerFiles, TensorTable
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.families import running
-from jaxspec.models.hf_load import checked_names, described_in, packed_in
+from jaxspec.models.hf_load import described_in, packed_in
 from jaxspec.models.stored_parameters import network_parameters
+from jaxspec.models.tensor_names import checked_names
 
 __all__ = ["check_container", "check_directory"]
 

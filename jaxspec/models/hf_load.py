@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
 from hwmodels.catalog.huggingface import Family
@@ -30,10 +30,8 @@ from jaxspec.models.stacked_tensors import entries_of, read_stacked
 from jaxspec.models.stored_parameters import Path as ParameterPath
 from jaxspec.models.stored_parameters import StoredParameter, network_parameters
 from jaxspec.models.streamed import Streamed, stays_in_host
+from jaxspec.models.tensor_names import checked_names
 from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
-
-#: Buffers that older releases stored beside the weights; the network computes them from its configuration.
-_COMPUTED_SUFFIX = "rotary_emb.inv_freq"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -187,7 +185,7 @@ def read_tensors(
             node[path[-1]] = Streamed.of(entries_of(names, stored[path], files, wanted))
         else:
             values = read_stacked(names, stored[path], files, wanted)
-            node[path[-1]] = jnp.asarray(values.reshape(stored[path].stacked_shape))
+            node[path[-1]] = jax.device_put(values.reshape(stored[path].stacked_shape), may_alias=True)
     return params
 
 
@@ -207,63 +205,3 @@ def parameter_dtype(dtype: Any) -> np.dtype | None:
         allowed = ", ".join(str(known) for known in STORED_DTYPES.values())
         raise InputError(f"dtype {dtype!r} came; allowed are {allowed} or None: convert the parameters afterwards")
     return wanted
-
-
-def checked_names(
-    stored: Mapping[ParameterPath, StoredParameter],
-    copies: set[str] | frozenset[str],
-    files: TensorTable,
-    directory: Path,
-    *,
-    mixed: bool = False,
-) -> dict[ParameterPath, list[str]]:
-    """Place of a parameter -> its tensors, all of them present and of the right form, and no other one left.
-
-    A tensor that nothing here computes with is an error, since without it the network would be another one.
-
-    Args:
-        mixed: the tensors of one parameter may differ in format.
-    """
-    found: dict[ParameterPath, list[str]] = {}
-    for path, parameter in stored.items():
-        found[path] = []
-        # The first absent name ends the loop, so that a config.json which claims 10^12 layers costs nothing.
-        for name in parameter.names():
-            if name not in files.tensors:
-                raise InputError(
-                    f"{directory} has no tensor {name!r}, which its config.json needs: fetch all its files again"
-                )
-            found[path].append(name)
-    known = {name for names in found.values() for name in names} | copies
-    extra = sorted(name for name in files.tensors if name not in known and not name.endswith(_COMPUTED_SUFFIX))
-    if extra:
-        more = f" and {len(extra) - 1} more" if len(extra) > 1 else ""
-        raise InputError(
-            f"{files.tensors[extra[0]].path} has tensor {extra[0]!r}{more}, which this network does not compute with; "
-            "allowed are those that config.json asks for: use a checkpoint whose config.json and weights agree"
-        )
-    for path, names in found.items():
-        _check_form(names, stored[path].tensor_shape, files, mixed=mixed)
-    return found
-
-
-def _check_form(names: list[str], shape: tuple[int, ...], files: TensorTable, *, mixed: bool) -> None:
-    """All tensors of one leaf have this shape and a known number format, the same one unless `mixed` is allowed."""
-    first = files.tensors[names[0]]
-    for name in names:
-        tensor = files.tensors[name]
-        if tensor.dtype not in STORED_DTYPES:
-            raise InputError(
-                f"tensor {name!r} in {tensor.path} is stored as {tensor.dtype}; allowed are "
-                f"{', '.join(STORED_DTYPES)}: convert the checkpoint"
-            )
-        if tensor.shape != shape:
-            raise InputError(
-                f"tensor {name!r} in {tensor.path} has shape {tensor.shape}; its config.json needs {shape}: "
-                "use a checkpoint whose config.json and weights agree"
-            )
-        if tensor.dtype != first.dtype and not mixed:
-            raise InputError(
-                f"tensor {name!r} in {tensor.path} is stored as {tensor.dtype} but {names[0]!r} as {first.dtype}; "
-                "layers are stacked and must agree: load with an explicit dtype"
-            )

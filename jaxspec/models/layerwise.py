@@ -21,9 +21,10 @@ from jaxspec.models.checkpoint_files import CheckpointFiles
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import causal_mask, decoder_layer, embed
 from jaxspec.models.families import running
-from jaxspec.models.hf_load import checked_names, described_in
+from jaxspec.models.hf_load import described_in
 from jaxspec.models.layer_numbers import layer_numbers, of_layer
 from jaxspec.models.stored_parameters import StoredParameter, network_parameters
+from jaxspec.models.tensor_names import checked_names
 from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
 
 __all__ = ["StoredNetwork", "input_squares", "open_network"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from jaxspec.errors import InputError
@@ -9,6 +11,8 @@ from jaxspec.models.checkpoint_files import STORED_DTYPES, TensorTable
 from jaxspec.models.stored_parameters import StoredParameter
 
 __all__ = ["entries_of", "read_stacked"]
+
+_ALIGNMENT = 64
 
 
 def read_stacked(
@@ -20,7 +24,7 @@ def read_stacked(
         InputError: a value overflows the number format that is wanted.
     """
     first = files.tensors[names[0]]
-    out = np.empty((len(names), *parameter.part_shape), wanted or STORED_DTYPES[first.dtype])
+    out = _aligned((len(names), *parameter.part_shape), np.dtype(wanted or STORED_DTYPES[first.dtype]))
     for layer, name in enumerate(names):
         tensor = files.read(name)[parameter.rows]
         with np.errstate(all="ignore"):  # overflow is reported below; a NaN stays one
@@ -31,6 +35,14 @@ def read_stacked(
                 "load as float32 or keep the stored dtype"
             )
     return out
+
+
+def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """An array that JAX takes as it is on a CPU, where others are copied: it begins at a multiple of 64 bytes."""
+    size = math.prod(shape) * dtype.itemsize
+    raw = np.empty(size + _ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % _ALIGNMENT
+    return raw[start : start + size].view(dtype).reshape(shape)
 
 
 def entries_of(

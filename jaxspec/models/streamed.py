@@ -87,6 +87,12 @@ class Streamed(Stack):
         """The stack, each entry rounded when it is read."""
         return dataclasses.replace(self, dtype=np.dtype(dtype))
 
+    def part(self, index: tuple[slice, ...]) -> np.ndarray:
+        """A part of the stack, in host memory."""
+        entries = _STACKS[int(self.place[0, 0])]
+        chosen = range(*index[0].indices(len(entries)))
+        return np.stack([entries[entry][index[1:]] for entry in chosen]).astype(self.dtype, copy=False)
+
     def values(self) -> Array:
         """The entries themselves, on the device."""
         wide = jnp.dtype(self.dtype)

@@ -11,7 +11,10 @@ from jaxspec.settings.coercion import shown
 from jaxspec.settings.fields import setting
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, NetworkScheme
 
-__all__ = ["NO_STOP", "OWN_STOP", "CommonConfig"]
+__all__ = ["NO_STOP", "OWN_STOP", "CommonConfig", "mesh_sizes"]
+
+#: Along one axis of a mesh.
+MOST_DEVICES = 65_536
 
 
 #: Stands among stop tokens for the model's own ones that end a text.
@@ -30,6 +33,25 @@ def _check_prompts(prompts: int | str) -> None:
 def _check_stop(names: tuple[str, ...]) -> None:
     if NO_STOP in names and len(names) > 1:
         raise InputError(f"stop is {','.join(names)!r}; {NO_STOP!r} stands alone: leave it out, or the others")
+
+
+def mesh_sizes(text: str) -> dict[str, int]:
+    """Devices along each axis of a mesh, 1 where nothing is said.
+
+    Raises:
+        InputError: another form.
+    """
+    found = {"data": 1, "tensor": 1}
+    for part in text.split(","):
+        name, _, number = (piece.strip() for piece in part.partition("="))
+        if name not in found or not number.isdecimal() or not 1 <= int(number) <= MOST_DEVICES:
+            raise InputError(f"mesh is {shown(text)}; give the devices along its axes, as in 'data=4,tensor=2'")
+        found[name] = int(number)
+    return found
+
+
+def _check_mesh(text: str) -> None:
+    mesh_sizes(text)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +105,12 @@ class CommonConfig(Settings):
         "Leave the layers in host memory and pass them through the device one at a time: for networks larger than the device.",
         unset="where the network would not fit otherwise",
     )
+    mesh: str | None = setting(
+        None,
+        "Devices that the network is split over, as 'data=4,tensor=2': texts by data, matrices by tensor.",
+        unset="all devices; matrices are split where they have to be",
+        check=_check_mesh,
+    )
     seed: int = setting(0, "Seed of text windows, steps and samples.", low=0, high=2**31 - 1)
 
     @property
@@ -97,4 +125,5 @@ class CommonConfig(Settings):
                 "greedy decoding takes the likeliest token; give a temperature" if config.temperature == 0 else None
             ),
         ),
+        Unused(("mesh",), lambda config: "with stream, layers pass through one device" if config.stream else None),
     )

@@ -15,6 +15,7 @@ from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.kv import compress_cache, round_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, causal_mask, forward
+from jaxspec.models.mesh import split_rows
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.speculate.acceptance import TargetText, all_starts
 from jaxspec.speculate.candidates import CandidateLaw
@@ -96,9 +97,8 @@ def decode_prompts(
     parts = []
     for chunk in prompt_chunks(prompts):
         key = jax.random.key(seed)
-        result = decode(
-            target, params, chunk.prompts, chunk.ids, tree, key, decoding, lengths=chunk.of(lengths), **options
-        )
+        prompts_here, ids, of_these = split_rows(target, chunk.prompts, chunk.ids, chunk.of(lengths))
+        result = decode(target, params, prompts_here, ids, tree, key, decoding, lengths=of_these, **options)
         parts.append((jax.block_until_ready(result), chunk.real))
         advance()
     return gather(parts)
@@ -242,9 +242,8 @@ def predict_cycles(
     texts, before = flush_right(texts, lengths + room)
     parts = []
     for chunk in prompt_chunks(texts):
-        survival = _survival(
-            target, draft, chunk.prompts, chunk.of(before), knobs, decoding, config=config, first=prompt_tokens - 1
-        )
+        these, spaces = split_rows(target, chunk.prompts, chunk.of(before))
+        survival = _survival(target, draft, these, spaces, knobs, decoding, config=config, first=prompt_tokens - 1)
         expected = expected_cycles(survival, draft_length, num_tokens, ends=chunk.of(ends))
         parts.append((jax.block_until_ready(expected), chunk.real))
         advance()

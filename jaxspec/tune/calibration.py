@@ -16,6 +16,7 @@ from jaxspec.compress.schemes import Scheme
 from jaxspec.compress.weights import prepare, sum_of_squares
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
+from jaxspec.models.mesh import split_rows
 from jaxspec.models.stored import as_stored
 from jaxspec.models.streamed import Streamed, is_streamed
 from jaxspec.speculate.acceptance import TargetText
@@ -91,10 +92,13 @@ def calibrate(
     streams = is_streamed(params)
 
     def heard(part: Array) -> tuple[dict[str, Array], Array, PreparedKV]:
+        (part,) = split_rows(params, part)
         squares, hidden, kv = _heard(params, config, part, scheme=scheme, first=first)
         return squares, hidden, jax.device_get(kv) if streams else kv
 
-    squares, hidden, kv = zip(*(heard(tokens[start : start + size]) for start in range(0, windows, size)), strict=True)
+    squares, hidden, kv = zip(
+        *(heard(jnp.asarray(tokens[start : start + size])) for start in range(0, windows, size)), strict=True
+    )
     norms = jax.tree.map(lambda *sums: jnp.sqrt(sum(sums[1:], sums[0])), *squares)
     return Calibration(
         params=params,

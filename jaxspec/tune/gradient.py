@@ -224,7 +224,9 @@ def ascend(
     if manager is not None and manager.latest_step() is not None:
         abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, {"state": state, "history": history})
         restored = manager.restore(manager.latest_step(), args=ocp.args.StandardRestore(abstract))
-        state, history = cast(AscentState, restored["state"]), np.array(restored["history"])
+        # Through the host, so that it lies wherever the network lies.
+        state = jax.tree.map(lambda x: jnp.asarray(np.asarray(x)), cast(AscentState, restored["state"]))
+        history = np.array(restored["history"])
     tied, seed = jnp.asarray(ascent.tied), jnp.asarray(ascent.seed)
     for step in range(int(state.step), ascent.steps):
         rate, temperature = jnp.asarray(learning_rate_at(step, ascent)), jnp.asarray(temperature_at(step, ascent))

@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 import jax
 
+from jaxspec.errors import InputError
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.stored import SMALL
 from jaxspec.models.streamed import stays_in_host
-from jaxspec.settings import CommonConfig
+from jaxspec.settings.common import CommonConfig, mesh_sizes
 from jaxspec.speculate.chunks import chunk_size
 from jaxspec.speculate.proof import WIDTH
 from jaxspec.studies.measured.checking import window_tokens
@@ -51,9 +52,10 @@ class MemoryNeed(NamedTuple):
 
 
 class MemoryPlan(NamedTuple):
-    """Whether layers stream, and the line that says so."""
+    """Whether layers stream, devices of the mesh along data and tensor (None: one device), and the line that says so."""
 
     stream: bool
+    mesh: tuple[int, int] | None
     line: str
 
 
@@ -111,25 +113,53 @@ def device_memory_bytes() -> int:
 def plan_memory(
     config: CommonConfig, network: DecoderConfig, prompts: list[int], *, gradient_windows: int
 ) -> MemoryPlan:
-    """Whether the network streams: as the configuration says, or else where it would not fit otherwise.
+    """Whether the network streams, or how it is split: as the configuration says, or else so that it fits.
 
     Args: as for `memory_need`.
+    Raises:
+        InputError: a mesh of more devices than there are.
     """
     need = partial(memory_need, config, network, prompts, gradient_windows=gradient_windows)
-    unstreamed, there = need(stream=False), device_memory_bytes()
+    whole, there = need(stream=False), device_memory_bytes()
+    mesh = None if config.stream else _mesh(config, network, whole, there)
+    unstreamed = whole if mesh is None else _share(whole, *mesh)
     too_large = unstreamed.total > there
-    stream = too_large if config.stream is None else config.stream
+    stream = too_large and config.mesh is None if config.stream is None else config.stream
+    mesh = None if stream else mesh
     taken = need(stream=True) if stream else unstreamed
     line = (
         f"memory: about {_gb(taken.total)} ({_gb(taken.network)} of it the network, {_gb(taken.calibration)} the "
         f"calibration text); there are {_gb(there)}"
     )
+    if mesh is not None:
+        line += f" on each of {math.prod(mesh)} devices (data={mesh[0]},tensor={mesh[1]})"
     if stream:
         why = "as --stream asks" if config.stream else f"without that it would take about {_gb(unstreamed.total)}"
         line += f". Layers stay in host memory and pass through the device one at a time: {why}"
     elif too_large:
-        line += ". That may not fit: leave out --no-stream"
-    return MemoryPlan(stream, line)
+        line += ". That may not fit: leave out --no-stream and --mesh"
+    return MemoryPlan(stream, mesh, line)
+
+
+def _mesh(config: CommonConfig, network: DecoderConfig, need: MemoryNeed, there: int) -> tuple[int, int] | None:
+    """Devices along both axes; as few for matrices as it takes. None: one device."""
+    count = jax.device_count()
+    if config.mesh is not None:
+        sizes = mesh_sizes(config.mesh)
+        if math.prod(sizes.values()) > count:
+            raise InputError(f"mesh is {config.mesh!r}; there are {count} devices: give fewer along an axis")
+        return sizes["data"], sizes["tensor"]
+    if count == 1:
+        return None
+    ways = [tensor for tensor in range(1, count + 1) if count % tensor == 0 and network.num_kv_heads % tensor == 0]
+    fitting = (tensor for tensor in ways if _share(need, count // tensor, tensor).total <= there)
+    tensor = next(fitting, ways[-1])
+    return count // tensor, tensor
+
+
+def _share(need: MemoryNeed, data: int, tensor: int) -> MemoryNeed:
+    """Of one device of a mesh."""
+    return MemoryNeed(need.network // tensor, need.calibration // data, need.work // data)
 
 
 def _gb(count: int) -> str:

@@ -10,6 +10,7 @@ from jaxspec.compress.schemes import Scheme, find_scheme
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.embedded import load_model
+from jaxspec.models.mesh import make_mesh, on_mesh
 from jaxspec.models.stored import as_computed, stored_dtypes
 from jaxspec.settings import CommonConfig
 from jaxspec.speculate.ragged import padded
@@ -49,18 +50,25 @@ class Setup:
     notes: tuple[str, ...]
 
 
-def make_setup(config: CommonConfig, checked: CheckedInputs | None = None, *, stream: bool = False) -> Setup:
+def make_setup(
+    config: CommonConfig,
+    checked: CheckedInputs | None = None,
+    *,
+    stream: bool = False,
+    mesh: tuple[int, int] | None = None,
+) -> Setup:
     """Load what the configuration names.
 
     Args:
         checked: from `check_inputs`, which is called unless it is given.
         stream: leave layers in host memory (see `Streamed`).
+        mesh: devices along data and tensor; None: one device.
     Raises:
         InputError: anything missing, malformed or too small.
     """
     checked = checked or check_inputs(config)
     text, window = checked.text, window_tokens(config)[0]
-    loaded = load_model(config.model, stream=stream)
+    loaded = load_model(config.model, stream=stream or mesh is not None)
     dtypes = stored_dtypes(loaded.params)
     notes = list(checked.notes)
     if not dtypes <= {"bfloat16", "float16"}:
@@ -68,6 +76,8 @@ def make_setup(config: CommonConfig, checked: CheckedInputs | None = None, *, st
             f"the checkpoint stores {', '.join(sorted(dtypes))}; target and draft are values rounded to bfloat16"
         )
     stored = target_params(loaded.params)
+    if mesh is not None:
+        stored = on_mesh(stored, loaded.config, make_mesh(*mesh))
     prompts, lengths = padded(checked.prompts)
     calibration = windows(
         text.calibration, config.calibration_prompts, window, config.seed, document_starts=text.calibration_starts

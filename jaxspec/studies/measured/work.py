@@ -62,7 +62,7 @@ def begin_work(
     memory = plan_memory(config, checked.network, lengths, gradient_windows=gradient_windows)
     reporter.line(memory.line)
     reporter.line(f"loading {config.model} ...")
-    setup = make_setup(config, checked, stream=memory.stream)
+    setup = make_setup(config, checked, stream=memory.stream, mesh=memory.mesh)
     for note in setup.notes:
         reporter.line(f"note: {note}")
     return Work(config, setup, Stages(directory.checkpoints), reporter, checked.pricings, directory.inputs)

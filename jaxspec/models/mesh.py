@@ -1,0 +1,87 @@
+"""Networks on several devices: matrices split over one axis of a mesh, texts and prompts over the other.
+
+Arrays are placed, and programs stay what they are: XLA splits each by where its arguments lie, and adds what devices have to
+tell each other. Sums over split channels are taken in another order than on one device, so numbers agree to rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array
+
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.stored import Stored
+from jaxspec.models.streamed import Streamed
+
+__all__ = ["AXES", "make_mesh", "on_mesh", "split_rows"]
+
+#: Texts are split over the first axis, matrices over the second.
+AXES = ("data", "tensor")
+
+#: Matrices whose outputs are split, and those whose inputs are.
+_BY_OUTPUT, _BY_INPUT = ("q", "k", "v", "gate", "up"), ("o", "down")
+
+
+def make_mesh(data: int, tensor: int) -> Mesh:
+    """A mesh of the first devices.
+
+    Raises:
+        ValueError: there are fewer.
+    """
+    devices = jax.devices()
+    if data < 1 or tensor < 1 or data * tensor > len(devices):
+        raise ValueError(f"a mesh of {data} x {tensor} devices came; there are {len(devices)}")
+    return Mesh(np.array(devices[: data * tensor]).reshape(data, tensor), AXES)
+
+
+def _split(path: tuple[Any, ...], shape: tuple[int, ...], config: DecoderConfig, tensor: int) -> PartitionSpec:
+    """How a parameter lies on a mesh: whole, where the axis does not divide it.
+
+    Args:
+        path: keys of the parameter; of a stored one, its leaf's behind them.
+    """
+    names = [getattr(key, "key", None) for key in path]
+    attends = config.num_heads % tensor == 0 and config.num_kv_heads % tensor == 0
+    for kinds, axis in ((_BY_OUTPUT, 1), (_BY_INPUT, 2)):
+        name = names[1] if names[0] == "layers" else None
+        if (
+            name in kinds
+            and len(shape) == 3
+            and shape[axis] % tensor == 0
+            and (attends or name in ("gate", "up", "down"))
+        ):
+            return PartitionSpec(*("tensor" if place == axis else None for place in range(3)))
+    if names[0] in ("embed", "lm_head") and shape[0] % tensor == 0:
+        return PartitionSpec("tensor", None)
+    return PartitionSpec()
+
+
+def on_mesh(params: Any, config: DecoderConfig, mesh: Mesh) -> Any:
+    """Parameters on a mesh; of those in host memory (see `Streamed`), each device is given its part alone."""
+
+    def place(path: tuple[Any, ...], leaf: Any) -> Any:
+        where = NamedSharding(mesh, _split(path, leaf.shape, config, mesh.shape["tensor"]))
+        if not isinstance(leaf, Streamed):
+            return jax.device_put(leaf, where)
+        narrow = leaf.dtype in (np.dtype(jnp.bfloat16), np.float16)
+        read = lambda index: leaf.part(index).view(np.uint16) if narrow else leaf.part(index)
+        return Stored(jax.make_array_from_callback(leaf.shape, where, read), leaf.dtype)
+
+    return jax.tree_util.tree_map_with_path(place, params, is_leaf=lambda leaf: isinstance(leaf, Streamed))
+
+
+def split_rows(params: Any, *arrays: Array) -> tuple[Array, ...]:
+    """Arrays that lead with texts, split over the devices that parameters lie on; as they are where that is one device."""
+    found = (leaf.sharding for leaf in jax.tree.leaves(params) if isinstance(leaf, jax.Array))
+    mesh = next((place.mesh for place in found if isinstance(place, NamedSharding)), None)
+    if mesh is None or math.prod(mesh.axis_sizes) == 1:
+        return arrays
+    data = mesh.shape["data"]
+    spec = lambda array: PartitionSpec("data") if array.shape[0] % data == 0 else PartitionSpec()
+    return tuple(jax.device_put(array, NamedSharding(mesh, spec(array))) for array in arrays)

@@ -1,0 +1,60 @@
+"""A network on a mesh of devices is the same network, to the last accepted token."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from jaxspec.models import DecoderConfig, init_params, save_directory
+from jaxspec.models.mesh import make_mesh, split_rows
+
+CONFIG = DecoderConfig(
+    vocab_size=40, hidden_size=16, intermediate_size=24, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=6
+)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("models") / "tiny"
+    save_directory(init_params(CONFIG, jax.random.key(3)), CONFIG, directory, max_positions=128)
+    flags = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+    process = subprocess.run(
+        [sys.executable, str(Path(__file__).parent / "on_devices.py"), str(directory)],
+        env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout)
+
+
+def test_matrices_are_split_by_heads_and_channels(found):
+    assert set(found["devices"].values()) == {8}
+    # Half of the outputs of the first, of the inputs of the last; norms are whole.
+    assert [found["parts"][name] for name in ("q", "k", "gate")] == [[2, 12, 16], [2, 6, 16], [2, 12, 16]]
+    assert [found["parts"][name] for name in ("o", "down")] == [[2, 16, 12], [2, 16, 12]]
+    assert found["parts"]["attention_norm"] == [2, 16]
+
+
+def test_tokens_are_the_same_on_one_device_and_on_eight(found):
+    one, eight = found["one"], found["eight"]
+    for name in ("tokens", "cycles", "accepted_at"):
+        assert one[name] == eight[name], name
+    for name in ("kl", "survival", "bits"):
+        jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6), eight[name], one[name])
+
+
+def test_more_devices_than_there_are():
+    with pytest.raises(ValueError, match="a mesh of 3 x 5 devices came; there are 1"):
+        make_mesh(3, 5)
+
+
+def test_rows_stay_where_there_is_one_device():
+    rows = np.zeros((3, 2))
+    assert split_rows({"embed": jax.numpy.zeros(3)}, rows)[0] is rows

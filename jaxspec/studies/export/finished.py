@@ -84,7 +84,8 @@ class FinishedRun:
         kept = (self.path / "checkpoints").absolute()
         stages = Stages(kept if (kept / "stages" / "calibration_text").exists() else scratch)
         checked = check_inputs(self.config)
-        memory = plan_memory(self.config, checked, gradient_windows=0)
+        lengths = [len(prompt) for prompt in checked.prompts]
+        memory = plan_memory(self.config, checked.network, lengths, gradient_windows=0)
         reporter.line(memory.line)
         setup = make_setup(self.config, checked, stream=memory.stream)
         work = Work(self.config, setup, stages, reporter, checked.pricings, self.inputs)

@@ -25,9 +25,7 @@ from jaxspec.speculate.drafts.making import kind_of
 from jaxspec.studies.evaluate.run import evaluate_drafts
 from jaxspec.studies.measured.checking import check_inputs
 from jaxspec.studies.measured.hard_drafts import HardDrafts
-from jaxspec.studies.measured.memory import plan_memory
-from jaxspec.studies.measured.setup import make_setup
-from jaxspec.studies.measured.work import Work
+from jaxspec.studies.measured.work import Work, set_up
 from jaxspec.studies.registry import find_study
 from jaxspec.studies.tune.run import tune_drafts
 from jaxspec.suggestions import hint
@@ -84,10 +82,7 @@ class FinishedRun:
         kept = (self.path / "checkpoints").absolute()
         stages = Stages(kept if (kept / "stages" / "calibration_text").exists() else scratch)
         checked = check_inputs(self.config)
-        lengths = [len(prompt) for prompt in checked.prompts]
-        memory = plan_memory(self.config, checked.network, lengths, gradient_windows=0)
-        reporter.line(memory.line)
-        setup = make_setup(self.config, checked, stream=memory.stream)
+        setup = set_up(self.config, checked, reporter)
         work = Work(self.config, setup, stages, reporter, checked.pricings, self.inputs)
         return _COMMANDS[self.command][1](self.config, work)
 

@@ -17,7 +17,7 @@ from jaxspec.studies.measured.memory import plan_memory
 from jaxspec.studies.measured.setup import Setup, make_setup
 from jaxspec.tune.objective import Pricing
 
-__all__ = ["Work", "begin_work", "way_of"]
+__all__ = ["Work", "begin_work", "set_up", "way_of"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -58,6 +58,12 @@ def begin_work(
         InputError: bad input.
     """
     checked = checked or check_inputs(config)
+    setup = set_up(config, checked, reporter, gradient_windows=gradient_windows)
+    return Work(config, setup, Stages(directory.checkpoints), reporter, checked.pricings, directory.inputs)
+
+
+def set_up(config: CommonConfig, checked: CheckedInputs, reporter: Reporter, *, gradient_windows: int = 0) -> Setup:
+    """Load a network with its text, told how much memory it will need. Arguments as for `begin_work`."""
     lengths = [len(prompt) for prompt in checked.prompts]
     memory = plan_memory(config, checked.network, lengths, gradient_windows=gradient_windows)
     reporter.line(memory.line)
@@ -65,7 +71,7 @@ def begin_work(
     setup = make_setup(config, checked, stream=memory.stream, mesh=memory.mesh)
     for note in setup.notes:
         reporter.line(f"note: {note}")
-    return Work(config, setup, Stages(directory.checkpoints), reporter, checked.pricings, directory.inputs)
+    return setup
 
 
 def way_of(decoding: Decoding) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec
 
 from experiments.released_shapes import SHAPES
 from hwmodels import Workload, catalog
@@ -30,6 +31,7 @@ from jaxspec.models.config import INPUT_OF, DecoderConfig
 from jaxspec.models.decoder import abstract_params
 from jaxspec.models.families import decoder_config
 from jaxspec.models.kv_cache import empty_cache
+from jaxspec.models.mesh import make_mesh, on_mesh
 from jaxspec.models.stored import as_stored
 from jaxspec.models.streamed import Streamed, stays_in_host
 from jaxspec.speculate.acceptance import TargetText
@@ -53,8 +55,14 @@ _DEFAULT = (
 )
 
 
-def abstract_calibration(config: DecoderConfig, windows: int, tokens: int, *, stream: bool = False) -> Calibration:
-    """Shapes and types of a calibration on bfloat16 weights, whose layers may stay in host memory."""
+def abstract_calibration(
+    config: DecoderConfig, windows: int, tokens: int, *, stream: bool = False, tensor: int = 1
+) -> Calibration:
+    """Shapes and types of a calibration on bfloat16 weights.
+
+    Args:
+        stream: its layers stay in host memory. tensor: devices that matrices are split over.
+    """
     width = {kind: config.matrix_shape(kind)[1] for kind in config.matrix_kinds}
     norms = {INPUT_OF[kind]: jax.ShapeDtypeStruct((config.num_layers, width[kind]), jnp.float32) for kind in width}
 
@@ -67,6 +75,12 @@ def abstract_calibration(config: DecoderConfig, windows: int, tokens: int, *, st
     params = jax.eval_shape(as_stored, jax.tree_util.tree_map_with_path(narrow, abstract_params(config)))
     cache = jax.eval_shape(lambda: empty_cache(config, windows, tokens - 1))
     kv = jax.eval_shape(lambda cache: prepare_kv(DEFAULT_SCHEME, cache), cache)
+    mesh = None if tensor == 1 else make_mesh(1, tensor)
+    if mesh is not None:
+        params = on_mesh(params, config, mesh)
+        by_head = NamedSharding(mesh, PartitionSpec(None, None, None, None, "tensor"))
+        split = lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=by_head)
+        kv = kv.replace(rows=jax.tree.map(split, kv.rows))
     if stream:
         kv = kv.replace(rows=jax.tree.map(lambda leaf: Streamed.abstract(leaf.shape, leaf.dtype), kv.rows))
     return Calibration(
@@ -80,14 +94,15 @@ def abstract_calibration(config: DecoderConfig, windows: int, tokens: int, *, st
         ),
         kv=kv,
         config=config,
+        mesh=mesh,
     )
 
 
 def analyse(
-    config: DecoderConfig, windows: int, tokens: int, per_step: int, *, stream: bool = False
+    config: DecoderConfig, windows: int, tokens: int, per_step: int, *, stream: bool = False, tensor: int = 1
 ) -> dict[str, dict[str, float]]:
     """Program -> bytes of its arguments, of everything else, of both, and seconds to compile it."""
-    calibration = abstract_calibration(config, windows, tokens, stream=stream)
+    calibration = abstract_calibration(config, windows, tokens, stream=stream, tensor=tensor)
     knobs = uniform_knobs(DEFAULT_SCHEME, config)
     pricing = Pricing(
         catalog.device("jetson-agx-orin"), architecture_of(config), Workload(batch=1.0, context_tokens=1024.0)
@@ -129,8 +144,11 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--layers", type=int, help="instead of the network's own number")
     parser.add_argument("--stream", action="store_true", help="with the layers in host memory")
+    parser.add_argument("--tensor", type=int, default=1, help="devices that matrices are split over; bytes are of one")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the numbers here")
     given = parser.parse_args(arguments)
+    if given.tensor > 1:
+        jax.config.update("jax_num_cpu_devices", given.tensor)
     print(
         f"{'network':<14} {'layers':>6} {'text':>9} {'step':>5}  {'program':<14} {'file':>8} {'needs':>8} {'compile':>8}"
     )
@@ -142,10 +160,12 @@ def main(arguments: list[str] | None = None) -> int:
         if given.layers is not None:
             config = dataclasses.replace(config, num_layers=given.layers)
         file_bytes = 2 * config.num_parameters()
-        for program, found in analyse(config, windows, tokens, per_step, stream=given.stream).items():
+        for program, found in analyse(
+            config, windows, tokens, per_step, stream=given.stream, tensor=given.tensor
+        ).items():
             rows.append({"network": name, "layers": config.num_layers, "windows": windows, "tokens": tokens} | found)
             rows[-1] |= {"windows_per_step": per_step, "program": program, "file_bytes": file_bytes}
-            rows[-1] |= {"streamed": given.stream}
+            rows[-1] |= {"streamed": given.stream, "devices": given.tensor}
             print(
                 f"{name:<14} {config.num_layers:>6} {f'{windows}x{tokens}':>9} {per_step:>5}  {program:<14} "
                 f"{file_bytes / 1e9:>5.2f} GB {found['total_bytes'] / 1e9:>5.2f} GB {found['compile_s']:>6.1f} s",

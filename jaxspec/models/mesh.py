@@ -65,10 +65,15 @@ def _split(path: tuple[Any, ...], shape: tuple[int, ...], config: DecoderConfig,
 
 
 def on_mesh(params: Any, config: DecoderConfig, mesh: Mesh) -> Any:
-    """Parameters on a mesh; of those in host memory (see `Streamed`), each device is given its part alone."""
+    """Parameters on a mesh; of those in host memory (see `Streamed`), each device is given its part alone.
+
+    Shapes alone (`jax.ShapeDtypeStruct`) are told where their arrays would lie.
+    """
 
     def place(path: tuple[Any, ...], leaf: Any) -> Any:
         where = NamedSharding(mesh, _split(path, leaf.shape, config, mesh.shape["tensor"]))
+        if isinstance(leaf, jax.ShapeDtypeStruct):
+            return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where)
         if not isinstance(leaf, Streamed):
             return jax.device_put(leaf, where)
         narrow = leaf.dtype in (np.dtype(jnp.bfloat16), np.float16)

@@ -108,7 +108,7 @@ class CommonConfig(Settings):
     mesh: str | None = setting(
         None,
         "Devices that the network is split over, as 'data=4,tensor=2': texts by data, matrices by tensor.",
-        unset="all devices; matrices are split where they have to be",
+        unset="all devices, matrices split as far as memory asks for",
         check=_check_mesh,
     )
     seed: int = setting(0, "Seed of text windows, steps and samples.", low=0, high=2**31 - 1)

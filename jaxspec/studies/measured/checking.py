@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
+import jax
 import numpy as np
 
+from jaxspec.errors import InputError
 from jaxspec.models.chat_template import load_chat_template
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.embedded import check_model, model_place
 from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
-from jaxspec.settings import CommonConfig
+from jaxspec.settings.common import CommonConfig, mesh_sizes
 from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.measured.stopping import stop_tokens
 from jaxspec.text import Encoder, TextSplit, check_text, load_text, read_prompts, windows
 from jaxspec.tune.objective import Pricing
 
-__all__ = ["CheckedInputs", "check_inputs", "window_tokens"]
+__all__ = ["CheckedInputs", "check_inputs", "given_mesh", "window_tokens"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +51,22 @@ def window_tokens(config: CommonConfig) -> tuple[int, int]:
     return calibration, 0 if config.own_prompts else config.prompt_tokens
 
 
+def given_mesh(config: CommonConfig) -> tuple[int, int] | None:
+    """Devices along data and tensor that a configuration asks for; None: it leaves that open.
+
+    Raises:
+        InputError: more devices than there are.
+    """
+    if config.mesh is None:
+        return None
+    sizes, count = mesh_sizes(config.mesh), jax.device_count()
+    if math.prod(sizes.values()) > count:
+        raise InputError(
+            f"mesh is {config.mesh!r}; {count} {'device is' if count == 1 else 'devices are'} there: give fewer along an axis"
+        )
+    return sizes["data"], sizes["tensor"]
+
+
 def check_inputs(config: CommonConfig) -> CheckedInputs:
     """Read and check all that a configuration names, what costs least first; of weights only the headers are read.
 
@@ -57,6 +76,7 @@ def check_inputs(config: CommonConfig) -> CheckedInputs:
     own = config.architecture == "own"
     # Names are resolved before any file is opened, so that a misspelt device costs nothing.
     priced = {} if own else {name: resolve_pricing(config, name, None) for name in config.device}
+    given_mesh(config)
     needed = window_tokens(config)
     check_text(config.text, needed)
     network = check_model(config.model)

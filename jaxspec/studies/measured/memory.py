@@ -10,14 +10,13 @@ from typing import NamedTuple
 
 import jax
 
-from jaxspec.errors import InputError
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.stored import SMALL
 from jaxspec.models.streamed import stays_in_host
-from jaxspec.settings.common import CommonConfig, mesh_sizes
+from jaxspec.settings import CommonConfig
 from jaxspec.speculate.chunks import chunk_size
 from jaxspec.speculate.proof import WIDTH
-from jaxspec.studies.measured.checking import window_tokens
+from jaxspec.studies.measured.checking import given_mesh, window_tokens
 from jaxspec.tune.calibration import windows_per_pass
 
 __all__ = ["MemoryNeed", "MemoryPlan", "device_memory_bytes", "memory_need", "plan_memory"]
@@ -144,11 +143,8 @@ def plan_memory(
 def _mesh(config: CommonConfig, network: DecoderConfig, need: MemoryNeed, there: int) -> tuple[int, int] | None:
     """Devices along both axes; as few for matrices as it takes. None: one device."""
     count = jax.device_count()
-    if config.mesh is not None:
-        sizes = mesh_sizes(config.mesh)
-        if math.prod(sizes.values()) > count:
-            raise InputError(f"mesh is {config.mesh!r}; there are {count} devices: give fewer along an axis")
-        return sizes["data"], sizes["tensor"]
+    if (given := given_mesh(config)) is not None:
+        return given
     if count == 1:
         return None
     ways = [tensor for tensor in range(1, count + 1) if count % tensor == 0 and network.num_kv_heads % tensor == 0]

@@ -12,8 +12,10 @@ from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import forward, forward_text
 from jaxspec.models.kv_cache import CachedKV, empty_cache, write_cache
+from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.speculate.acceptance import TargetText, all_starts, block_pass
 from jaxspec.speculate.expected_cycles import expected_cycles
+from jaxspec.speculate.proof import continuation_length
 from jaxspec.speculate.sampling import GREEDY, SAMPLING, Decoding
 
 CONFIG = DecoderConfig(
@@ -174,6 +176,14 @@ def test_a_text_shorter_than_two_blocks_is_refused(draft, texts):
     text, cache = texts[False]
     with pytest.raises(ValueError, match="14 queries hold no block of 8"):
         block_pass(draft, CONFIG, text, cache, target=draft, offset=0, block=8)
+
+
+@pytest.mark.parametrize("output_tokens", [1, 4, 7, 64])
+def test_any_run_continues_its_calibration_prompts_far_enough_for_the_longest_draft(output_tokens):
+    # One query more than the continuation would do, as the last token of the prompt is a root too; two blocks are needed.
+    text = continuation_length(output_tokens)
+    assert text // MAX_DRAFT_LENGTH - 1 >= 1
+    assert text >= output_tokens + MAX_DRAFT_LENGTH
 
 
 def test_the_offset_may_change_without_compiling_again(draft, texts):

@@ -53,8 +53,8 @@ def _nothing() -> None:
 
 
 def continuation_length(output_tokens: int) -> int:
-    """Tokens to decode autoregressively so that drafts can be measured at every start within `output_tokens`, and that two blocks
-    of the longest draft fit (see `block_pass`)."""
+    """Tokens to decode autoregressively so that drafts can be measured at every start within `output_tokens`, and two blocks of
+    the longest draft fit (see `block_pass`)."""
     return max(output_tokens, 2 * MAX_DRAFT_LENGTH - WIDTH) + WIDTH
 
 

@@ -14,7 +14,7 @@ from jaxspec.settings.base import Settings
 __all__ = ["told_in_one_line"]
 
 #: What XLA says, in whatever it was asked to do, and what it says of a host that cannot give a layer.
-_SIGNS = ("RESOURCE_EXHAUSTED", "MemoryError", "out of memory", "Out of memory")
+_SIGNS = ("RESOURCE_EXHAUSTED", "OUT_OF_MEMORY", "MemoryError", "out of memory", "Out of memory")
 
 #: Settings that a run takes less memory with, and how.
 _SAVERS = {

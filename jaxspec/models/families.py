@@ -11,7 +11,7 @@ from typing import Any
 
 from hwmodels.catalog.huggingface import FAMILIES, Family, Running, Setting, layer_windows
 from jaxspec.models.activations import ACTIVATION_SPELLINGS, ACTIVATIONS
-from jaxspec.models.blocks import DenseFeedForward, PlainFeedForward
+from jaxspec.models.blocks import DenseFeedForward
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.config_values import flag, integer, positive
 from jaxspec.models.rope_scaling import Rope
@@ -169,7 +169,7 @@ def decoder_config(raw: dict[str, Any]) -> DecoderConfig:
         o_bias=on(family.o_bias),
         ffn_bias=on(family.ffn_bias),
         tie_embeddings=flag(full, "tie_word_embeddings"),
-        feed_forward=(DenseFeedForward() if family.gated_ffn else PlainFeedForward(),),
+        feed_forward=(DenseFeedForward(gated=family.gated_ffn),),
         **{name: _computed(name, how, full, family) for name, how in row.computation.items()},
     )
 

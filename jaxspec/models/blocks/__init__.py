@@ -3,7 +3,6 @@
 from jaxspec.models.blocks.dense import DenseFeedForward
 from jaxspec.models.blocks.grouped_attention import GroupedAttention
 from jaxspec.models.blocks.interface import Attention, AttentionResult, FeedForward, FeedForwardResult, StepInput
-from jaxspec.models.blocks.plain import PlainFeedForward
 
 __all__ = [
     "Attention",
@@ -12,6 +11,5 @@ __all__ = [
     "FeedForward",
     "FeedForwardResult",
     "GroupedAttention",
-    "PlainFeedForward",
     "StepInput",
 ]

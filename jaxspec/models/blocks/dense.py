@@ -1,4 +1,4 @@
-"""The dense feed-forward network with a gate (SwiGLU, GeGLU)."""
+"""The dense feed-forward network, with a gate (SwiGLU, GeGLU) or without."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ __all__ = ["DenseFeedForward"]
 
 @dataclasses.dataclass(frozen=True)
 class DenseFeedForward:
-    """Three matrices: down(activation(gate x) * up x).
+    """Three matrices with a gate, down(activation(gate x) * up x), or two without, down(activation(up x)).
 
-    Source: Shazeer 2020, arXiv:2002.05202.
+    Source: Shazeer 2020, arXiv:2002.05202; Vaswani et al. 2017, arXiv:1706.03762, Section 3.3.
     """
+
+    gated: bool = True
 
     def matrices(self, sizes: DecoderSizes) -> dict[str, tuple[int, ...]]:
         """See `Block`."""
         inner, hidden = sizes.intermediate_size, sizes.hidden_size
-        return {"gate": (inner, hidden), "up": (inner, hidden), "down": (hidden, inner)}
+        into = ("gate", "up") if self.gated else ("up",)
+        return dict.fromkeys(into, (inner, hidden)) | {"down": (hidden, inner)}
 
     @property
     def residual_matrices(self) -> tuple[str, ...]:
@@ -42,7 +45,7 @@ class DenseFeedForward:
     def architecture_fields(self, sizes: DecoderSizes, layers: int) -> dict[str, float]:
         """See `Block`."""
         vectors = sum(length for length, _ in self.vectors(sizes).values())
-        return {"intermediate_size": sizes.intermediate_size, "gated_ffn": True, "vectors_per_layer": vectors}
+        return {"intermediate_size": sizes.intermediate_size, "gated_ffn": self.gated, "vectors_per_layer": vectors}
 
     def apply(
         self,
@@ -53,5 +56,7 @@ class DenseFeedForward:
     ) -> FeedForwardResult:
         """See `FeedForward`."""
         product = partial(biased_rows, weights=weights, biased=sizes.ffn_bias, dot_dtype=dot_dtype)
-        inner = ACTIVATIONS[sizes.activation](product(normed, kind="gate")) * product(normed, kind="up")
+        inner = ACTIVATIONS[sizes.activation](product(normed, kind="gate" if self.gated else "up"))
+        if self.gated:
+            inner = inner * product(normed, kind="up")
         return FeedForwardResult(product(inner, kind="down"), {"gate_up": normed, "down": inner})

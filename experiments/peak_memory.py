@@ -5,6 +5,7 @@ Memory is the largest resident set, in which pages of mapped files count; an emp
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -39,11 +40,13 @@ def peak_of(command: list[str]) -> Peak:
 
 def main() -> int:
     """Run the command of the arguments; print JSON."""
-    given = sys.argv[1:]
-    command = [sys.executable, "-m", *given] if given[:1] == ["jaxspec"] else given
-    if not command:
-        print(__doc__, file=sys.stderr)
-        return 2
+    parser = argparse.ArgumentParser(prog="python -m experiments.peak_memory", description=__doc__)
+    parser.add_argument("command", help="program, or jaxspec")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="of it")
+    given = parser.parse_args()
+    command = [given.command, *given.arguments]
+    if given.command == "jaxspec":
+        command = [sys.executable, "-m", *command]
     empty, found = peak_of(_EMPTY), peak_of(command)
     numbers = found._asdict() | {
         "empty_bytes": empty.peak_bytes,

@@ -59,7 +59,8 @@ def test_commands_within_sentences_are_taken(page, tmp_path, monkeypatch):
 
 def known_flags():
     commands = [cli, *(cli.get_command(None, name) for name in cli.list_commands(None))]
-    return {flag for command in commands for parameter in command.params for flag in parameter.opts} | {"--help"}
+    parameters = [parameter for command in commands for parameter in command.params]
+    return {flag for parameter in parameters for flag in (*parameter.opts, *parameter.secondary_opts)} | {"--help"}
 
 
 #: Options of other programs that sentences mention, and their programs.

@@ -1,3 +1,5 @@
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import ml_dtypes
@@ -84,3 +86,14 @@ def test_more_passes_over_the_text_find_the_same(monkeypatch, calibration, targe
     for one, other in zip(jax.tree.leaves(parts), jax.tree.leaves(calibration), strict=True):
         np.testing.assert_allclose(np.asarray(one, np.float64), np.asarray(other, np.float64), rtol=1e-4, atol=2)
     np.testing.assert_allclose(parts.text.hidden, calibration.text.hidden, rtol=1e-4, atol=1e-5)
+
+
+def test_positions_of_windowed_networks_are_joined_over_passes(monkeypatch, random_network):
+    config = dataclasses.replace(CONFIG, windows=(4, None))
+    given = random_network(config, 0), config, TOKENS
+    whole = calibrate(*given, scheme=CASSANDRA1, first=FIRST).kv.position
+    monkeypatch.setattr("jaxspec.tune.calibration._PASS_BYTES", 4 * 36 * 13 * 2)
+    parts = calibrate(*given, scheme=CASSANDRA1, first=FIRST).kv.position
+    assert whole.shape == (2, 3, 12)
+    np.testing.assert_array_equal(parts, whole)
+    np.testing.assert_array_equal(whole[0], np.tile(np.arange(12), (3, 1)))

@@ -24,6 +24,7 @@ __all__ = [
     "NumberFormat",
     "format_of",
     "from_bits",
+    "target_format",
     "to_bits",
 ]
 
@@ -77,6 +78,11 @@ def format_of(dtype: DTypeLike) -> NumberFormat:
         allowed = ", ".join(known.name for known in _FORMATS.values())
         raise ValueError(f"no number format for dtype {np.dtype(dtype).name}; allowed: {allowed}. Convert with astype.")
     return number_format
+
+
+def target_format(dtype: DTypeLike) -> NumberFormat:
+    """The 16 bits in which a network is a target: its own of float16, bfloat16 for everything else."""
+    return FLOAT16 if np.dtype(dtype) == FLOAT16.value_dtype else BFLOAT16
 
 
 def to_bits(x: Num[Array, "*b"]) -> UInt[Array, "*b"]:

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from hwmodels.catalog.huggingface import Family
+from jaxspec.formats.patterns import target_format
 from jaxspec.models.blocks import StepInput
 from jaxspec.models.checkpoint_files import CheckpointFiles
 from jaxspec.models.config import DecoderConfig
@@ -84,7 +85,7 @@ class StoredNetwork:
 
     def _narrow(self, values: np.ndarray) -> Array:
         """Values in 16 bits, as every target has them here: wider ones are rounded to bfloat16."""
-        return jnp.asarray(values if values.dtype == np.float16 else values.astype(jnp.bfloat16, copy=False))
+        return jnp.asarray(values.astype(target_format(values.dtype).value_dtype, copy=False))
 
     @property
     def layer_bytes(self) -> int:

@@ -10,7 +10,11 @@ from typing import Any
 from jaxspec.output_places import check_folder_place
 from jaxspec.settings.base import Settings
 
-__all__ = ["Out", "Plot", "Study", "load_object", "run_directory"]
+__all__ = ["Out", "Plot", "Study", "checked_later", "load_object", "run_directory"]
+
+
+def checked_later(path: str, what: str) -> None:
+    """No check of a place yet, for `Out.check`: the study itself knows more about what may be there."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,6 +15,7 @@ from jaxspec.checks import check_count, check_network, check_tokens
 from jaxspec.compress.kv import PreparedKV, join_kv, prepare_kv, round_kv
 from jaxspec.compress.schemes import Scheme
 from jaxspec.compress.weights import prepare, sum_of_squares
+from jaxspec.formats.patterns import target_format
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
 from jaxspec.models.mesh import mesh_of, split_inside, split_rows
@@ -62,9 +63,8 @@ def target_params(stored: Params) -> Params:
     is_stack = lambda leaf: isinstance(leaf, Streamed)
 
     def rounded(leaf: Any) -> Any:
-        if leaf.dtype == jnp.float16:
-            return leaf
-        return leaf.astype(jnp.bfloat16) if is_stack(leaf) else jnp.asarray(leaf, jnp.bfloat16)
+        wanted = target_format(leaf.dtype).value_dtype
+        return leaf.astype(wanted) if is_stack(leaf) else jnp.asarray(leaf, wanted)
 
     return as_stored(jax.tree.map(rounded, stored, is_leaf=is_stack))
 

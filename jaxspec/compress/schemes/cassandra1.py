@@ -33,7 +33,7 @@ from jaxspec.compress.schemes.described import Described
 from jaxspec.compress.schemes.gaussian import gaussian_patterns
 from jaxspec.compress.schemes.interface import CompressedKV, CompressedMatrix, OwnKnobs
 from jaxspec.compress.selection import hard_mask, keep_largest, log_of, num_pruned, soft_mask, wanda_score
-from jaxspec.formats.patterns import BFLOAT16, FLOAT16, NumberFormat, format_of, from_bits, to_bits
+from jaxspec.formats.patterns import BFLOAT16, NumberFormat, format_of, from_bits, target_format, to_bits
 from jaxspec.formats.split import draft_values, split_tensor
 from jaxspec.formats.truncation import high_part
 from jaxspec.settings.schemes import SCHEME_FACTS
@@ -165,7 +165,7 @@ class Cassandra1(Described):
             return values, self._counts(rows, kept)
 
         values, counts = made_in_blocks(make, stored)
-        bitmap, number_format = soft_bitmap(prune, temperature), _stored_format(stored)
+        bitmap, number_format = soft_bitmap(prune, temperature), target_format(stored.dtype)
         return CompressedMatrix(values, self._bits(counts, stored.size, mix.cut_bits, bitmap, number_format))
 
     def _counts(self, rows: _Rows, kept: Array) -> ExponentCounts:
@@ -178,14 +178,9 @@ class Cassandra1(Described):
         return bits_per_value(counts, values, cut_bits, bitmap.astype(cut_bits.dtype), number_format)
 
 
-def _stored_format(stored: Array) -> NumberFormat:
-    """Of a matrix, or of patterns of a KV cache: 16 bits as they are, wider values rounded to bfloat16."""
-    return FLOAT16 if stored.dtype == jnp.float16 else BFLOAT16
-
-
 def _by_wanda(values: Float[Array, "row column"], norm: Float[Array, " column"]) -> _Rows:
     """Weights with their Wanda scores."""
-    number_format = _stored_format(values)
+    number_format = target_format(values.dtype)
     values = values.astype(number_format.value_dtype)
     return _Rows(to_bits(values), log_of(wanda_score(values, norm)), number_format)
 

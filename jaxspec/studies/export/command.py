@@ -1,7 +1,7 @@
 """The command `jaxspec export`."""
 
 from jaxspec.studies.export.config import ExportConfig
-from jaxspec.studies.study import Out, Study
+from jaxspec.studies.study import Out, Study, checked_later
 
 __all__ = ["EXPORT"]
 
@@ -17,10 +17,6 @@ acceptance, not the predicted speed, since these engines read all bits of every 
 """
 
 
-def _later(path: str, what: str) -> None:
-    """No check of a place yet: exporting knows more about what may be there."""
-
-
 #: The study that writes a draft for other engines.
 EXPORT = Study(
     name="export",
@@ -33,7 +29,7 @@ EXPORT = Study(
         "<name of the run>-<configuration> here",
         "Replace an earlier export that is there.",
         names=("-o",),
-        check=_later,
+        check=checked_later,
     ),
     argument="run",
     argument_name="run",

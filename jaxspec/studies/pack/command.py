@@ -1,7 +1,7 @@
 """The command `jaxspec pack`."""
 
 from jaxspec.studies.pack.config import PackConfig
-from jaxspec.studies.study import Out, Study
+from jaxspec.studies.study import Out, Study, checked_later
 
 __all__ = ["PACK"]
 
@@ -17,10 +17,6 @@ Lossless schemes restore every tensor bit for bit; each is decoded and compared 
 """
 
 
-def _later(path: str, what: str) -> None:
-    """No check of a place yet: packing knows more about what may be there."""
-
-
 #: The study that writes a container.
 PACK = Study(
     name="pack",
@@ -33,7 +29,7 @@ PACK = Study(
         "<name of the checkpoint>.jspk here",
         "Replace a container that is there.",
         names=("-o",),
-        check=_later,
+        check=checked_later,
     ),
     argument="model",
     argument_name="checkpoint",

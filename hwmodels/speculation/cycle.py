@@ -8,6 +8,8 @@ Departs: each draft step sees the same context; keys and values of uncommitted t
 
 from __future__ import annotations
 
+import dataclasses
+
 import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -16,9 +18,10 @@ from hwmodels.device import Device
 from hwmodels.network.architecture import Architecture
 from hwmodels.network.footprint import UNCOMPRESSED_BITS, Footprint, uniform_footprint
 from hwmodels.network.operators import StepShape, decode_step, draft_step, verify_step
+from hwmodels.network.routing import UNIFORM, Routing
 from hwmodels.network.workload import Workload
 from hwmodels.numerics.scalars import Number, as_float
-from hwmodels.speculation.draft_cost import DraftCost
+from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost, held_beside, stored_widths
 from hwmodels.speculation.plan import Plan
 from hwmodels.step.priced_steps import PricedStep, price_steps
 
@@ -65,6 +68,7 @@ def price_cycle(
     draft_cost: DraftCost,
     workload: Workload,
     plan: Plan,
+    routing: Routing = UNIFORM,
     temperature: Number = 0.0,
 ) -> CycleCost:
     """Price the cycles of a plan, and its baselines in the same map, which compiles once and runs together.
@@ -73,19 +77,22 @@ def price_cycle(
         device, architecture, footprint, draft_cost, workload: leaves are single numbers; `vmap` for more.
         footprint: a draft with an architecture of its own is read at the draft's widths too, with a KV cache of its own.
         plan: of one cycle, or of a family.
+        routing: of the target's tokens, popularity "expert"; uniform and independent unless given, and for a draft with an
+            architecture of its own.
         temperature: one number in [0, 1], of the smooth maximum; 0 is exact.
     Raises:
         ValueError: the footprint lacks a kind or names one that does not exist.
     Gradient: right for every input, with the kinks of the roofline at temperature 0.
     """
     target_steps = baseline_steps(workload, footprint)
-    draft_steps, verify_steps = plan_steps(workload, footprint, plan)
+    draft_steps, verify_steps = plan_steps(workload, footprint, plan, draft_cost=draft_cost)
+    shared = {"routing": routing, "temperature": temperature}
     if draft_cost.architecture is None:
         steps = [*target_steps, draft_steps, verify_steps]
-        bf16, stored, draft, verify = price_steps(device, architecture, steps, temperature=temperature)
+        bf16, stored, draft, verify = price_steps(device, architecture, steps, **shared)
     else:
         steps = [*target_steps, verify_steps]
-        bf16, stored, verify = price_steps(device, architecture, steps, temperature=temperature)
+        bf16, stored, verify = price_steps(device, architecture, steps, **shared)
         (draft,) = price_steps(device, draft_cost.architecture, [draft_steps], temperature=temperature)
     runs = jnp.asarray(as_float(plan.draft_repeats)) * jnp.asarray(as_float(draft_cost.passes))[..., None]
     energy_j = None
@@ -107,11 +114,12 @@ def baselines(
     *,
     footprint: Footprint,
     workload: Workload,
+    routing: Routing = UNIFORM,
     temperature: Number = 0.0,
 ) -> Baselines:
     """Price autoregressive decoding, in 16 bits and as stored. Arguments: `price_cycle`."""
     steps = baseline_steps(workload, footprint)
-    return Baselines(*price_steps(device, architecture, steps, temperature=temperature))
+    return Baselines(*price_steps(device, architecture, steps, routing=routing, temperature=temperature))
 
 
 def baseline_steps(workload: Workload, footprint: Footprint) -> tuple[StepShape, StepShape]:
@@ -122,11 +130,25 @@ def baseline_steps(workload: Workload, footprint: Footprint) -> tuple[StepShape,
     )
 
 
-def plan_steps(workload: Workload, footprint: Footprint, plan: Plan) -> tuple[StepShape, StepShape]:
-    """The draft steps of a plan, leaves "step" or single numbers, and its verifications, "*b"."""
-    return (
-        draft_step(workload, footprint=footprint, tokens=plan.draft_tokens, visible_new_tokens=plan.draft_visible),
-        verify_step(
-            workload, footprint=footprint, verify_tokens=plan.verify_tokens, visible_new_tokens=plan.verify_visible
-        ),
+def plan_steps(
+    workload: Workload, footprint: Footprint, plan: Plan, *, draft_cost: DraftCost = COMPRESSED_COPY
+) -> tuple[StepShape, StepShape]:
+    """The draft steps of a plan, leaves "step" or single numbers, and its verifications, "*b".
+
+    Both say what else is held in the cycle, a draft's own weights and KV or a copy of the target's for it, which takes room from
+    the experts that a placement would keep in a faster memory.
+    """
+    draft = draft_step(
+        workload,
+        footprint=footprint,
+        tokens=plan.draft_tokens,
+        visible_new_tokens=plan.draft_visible,
+        pool_experts=draft_cost.pool_experts,
     )
+    verify = verify_step(
+        workload, footprint=footprint, verify_tokens=plan.verify_tokens, visible_new_tokens=plan.verify_visible
+    )
+    stored = stored_widths(footprint, draft_cost)
+    beside = held_beside(workload=workload, footprint=footprint, draft_cost=draft_cost)
+    verify = dataclasses.replace(verify, stored_weight_bits=stored, beside_bytes=beside)
+    return dataclasses.replace(draft, stored_weight_bits=stored), verify

@@ -19,9 +19,10 @@ from hwmodels.network.architecture import (
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.network.operators.activations import activation_bytes, norm_flops
 from hwmodels.network.operators.attention import AttentionWork, attention_work
-from hwmodels.network.operators.experts import touched_experts
+from hwmodels.network.operators.experts import ExpertReads, touched_experts
 from hwmodels.network.operators.weights import weights_read
 from hwmodels.network.operators.work import MATRIX_OPERATORS, MatrixShapes, OperatorWork, StoredBytes, over_operators
+from hwmodels.network.routing import EVERY_EXPERT, UNIFORM, Routing
 from hwmodels.numerics.scalars import Leaf, Number, as_float, either
 from hwmodels.numerics.units import BITS_PER_BYTE
 
@@ -38,6 +39,10 @@ def step_operators(
     visible_new_tokens: Number | None = None,
     stored_weight_bits: Mapping[str, Number] | None = None,
     stored_kv_bits: Number | None = None,
+    pool_experts: Number = EVERY_EXPERT,
+    speculating: Number = 0.0,
+    beside_bytes: Number = 0.0,
+    routing: Routing = UNIFORM,
 ) -> OperatorWork:
     """FLOPs and bytes of one forward pass over `tokens` new tokens per sequence.
 
@@ -54,6 +59,10 @@ def step_operators(
             mean depth, the root counting 1. A chain's, (tokens + 1) / 2, unless given.
         stored_weight_bits, stored_kv_bits: what is held, as `weight_bits` and `kv_bits` unless given: a draft reads a part of
             the target.
+        pool_experts: "*b", > 0; the most popular experts of a layer, among which alone tokens choose; all unless given.
+        speculating: "*b", 1 for steps of a draft-verify cycle; a placement may differ by it.
+        beside_bytes: "*b", held beside the network: a draft of its own.
+        routing: which experts tokens choose; not batched with the rest.
     Returns:
         Sizes and counts are real numbers, nothing is rounded. Gradient: kinks where windows begin to cut and where latent
         attention changes its form.
@@ -66,10 +75,13 @@ def step_operators(
     bits = _widths(weight_bits, "weight_bits")
     held_bits = bits if stored_weight_bits is None else _widths(stored_weight_bits, "stored_weight_bits")
     held_kv_bits = kv_bits_read if stored_kv_bits is None else as_float(stored_kv_bits)
-    rows = batch * tokens
+    rows, pool = batch * tokens, as_float(pool_experts)
     logit_rows = rows if logit_tokens is None else batch * as_float(logit_tokens)
 
-    read = weights_read(a, rows)
+    touched = touched_experts(
+        a.num_experts, a.experts_per_token, tokens, sequences=batch, routing=routing, pool_experts=pool
+    )
+    read = weights_read(a, rows, touched)
     elements = {name: sum(kinds.values()) for name, kinds in read.items()}
     weight_bytes = {
         name: sum(count * bits[kind] for kind, count in kinds.items()) / BITS_PER_BYTE for name, kinds in read.items()
@@ -94,7 +106,7 @@ def step_operators(
         kv_bits=kv_bits_read,
     )
     launches = _launches(a)
-    shapes = _shapes(a, attention, elements, launches, rows=rows, logit_rows=logit_rows, batch=batch)
+    shapes = _shapes(a, attention, elements, launches, rows=rows, logit_rows=logit_rows, batch=batch, touched=touched)
     weight_bits_read = {
         name: either(elements[name] > 0, weight_bytes[name] * BITS_PER_BYTE / _safe(elements[name]), UNCOMPRESSED_BITS)
         for name in MATRIX_OPERATORS
@@ -122,7 +134,25 @@ def step_operators(
         ),
         coded_elements=over_operators(coded),
         coded_bits=over_operators(coded_bits),
+        experts=ExpertReads(
+            num_experts=a.num_experts,
+            per_token=a.experts_per_token,
+            tokens=tokens,
+            sequences=batch,
+            pool=either(pool < a.num_experts, pool, a.num_experts),
+            touched=touched,
+            read_bits=_mean_bits(bits, a),
+            stored_bits=_mean_bits(held_bits, a),
+            speculating=as_float(speculating),
+            beside_bytes=as_float(beside_bytes),
+            routing=routing,
+        ),
     )
+
+
+def _mean_bits(bits: Mapping[str, Leaf], a: Architecture) -> Leaf:
+    """Bits of a weight of a routed expert, on average over its matrices, which are of one size."""
+    return (a.gated_ffn * bits["expert_gate"] + bits["expert_up"] + bits["expert_down"]) / (2.0 + a.gated_ffn)
 
 
 def _launches(a: Architecture) -> dict[str, Leaf]:
@@ -147,9 +177,9 @@ def _shapes(
     rows: Leaf,
     logit_rows: Leaf,
     batch: Leaf,
+    touched: Leaf,
 ) -> dict[str, tuple[Leaf, Leaf, Leaf, Leaf]]:
     """Operator -> (m, k, n, products); m, k and n are 1 where an operator is absent."""
-    touched = touched_experts(a.num_experts, a.experts_per_token, rows)
     expert_rows = rows * a.experts_per_token / _safe(touched)
     inner = {
         "qkv": a.hidden_size,

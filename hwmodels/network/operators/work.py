@@ -8,6 +8,7 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from hwmodels.network.operators.experts import ExpertReads
 from hwmodels.numerics.scalars import Leaf
 
 #: The "operator" axis, in order of execution within a layer; an operator is what engines launch at once.
@@ -74,6 +75,7 @@ class OperatorWork:
     )
 
     coded_bits: Float[Array, "... operator"] | None = None  # that these elements are stored in
+    experts: ExpertReads | None = None  # what a placement with a cache of experts needs
 
     @property
     def memory_bytes(self) -> Float[Array, "... operator"]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from hwmodels.catalog.entries import EntryError, near_matches, read_source, read_value
 from hwmodels.numerics.fields import Rule
 
-__all__ = ["Form", "TableReader", "form_of", "named_rules"]
+__all__ = ["Form", "TableReader", "form_of", "named_rules", "rules_of"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,11 +22,14 @@ class Form:
     optional: Mapping[str, Rule] = dataclasses.field(default_factory=dict)
     texts: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)  # the first is the default
     tables: Mapping[str, Form] = dataclasses.field(default_factory=dict)  # all required
+    kinds: Mapping[str, Mapping[str, type]] = dataclasses.field(
+        default_factory=dict
+    )  # tables with a kind, all optional
     flags: tuple[str, ...] = ()
 
     def leaves(self) -> list[str]:
         """Names of all fields, those of tables within after a dot."""
-        own = [*self.required, *self.optional, *self.flags, *self.texts]
+        own = [*self.required, *self.optional, *self.flags, *self.texts, *self.kinds]
         return own + [f"{table}.{name}" for table, inner in self.tables.items() for name in inner.leaves()]
 
 
@@ -42,6 +45,7 @@ def form_of(kind: type) -> Form:
         optional={field.name: field.metadata["rule"] for field in numbers if field not in needed},
         texts={field.name: field.metadata["choices"] for field in fields if "choices" in field.metadata},
         tables={field.name: form_of(field.metadata["part"]) for field in fields if "part" in field.metadata},
+        kinds={field.name: field.metadata["kinds"] for field in fields if "kinds" in field.metadata},
         flags=tuple(field.name for field in fields if "flag" in field.metadata),
     )
 
@@ -51,6 +55,15 @@ def named_rules(form: Form, prefix: str) -> dict[str, Rule]:
     rules = {prefix + name: rule for name, rule in {**form.required, **form.optional}.items()}
     for table, inner in form.tables.items():
         rules |= named_rules(inner, f"{prefix}{table}.")
+    return rules
+
+
+def rules_of(tree: Any, prefix: str) -> dict[str, Rule]:
+    """`named_rules` of a tree's class and of the trees of some kind within it."""
+    form = form_of(type(tree))
+    rules = named_rules(form, prefix)
+    for name in form.kinds:
+        rules |= rules_of(getattr(tree, name), f"{prefix}{name}.")
     return rules
 
 
@@ -83,7 +96,7 @@ class TableReader:
             )
         dot = f"{prefix}." if prefix else ""
         numbers = {**form.required, **form.optional}
-        allowed = (*form.required, *form.optional, *form.flags, *form.texts, *form.tables)
+        allowed = (*form.required, *form.optional, *form.flags, *form.texts, *form.tables, *form.kinds)
         for key in table:
             if key not in allowed:
                 shown = (*(dot + name for name in form.leaves()), *also)
@@ -112,4 +125,23 @@ class TableReader:
             values[key] = text
         for key, inner in form.tables.items():
             values[key] = self.read(table.get(key, {}), inner, dot + key)
+        for key, kinds in form.kinds.items():
+            if key in table:
+                values[key] = self.read_kind(table[key], kinds, dot + key)
         return form.build(**values)
+
+    def read_kind(self, table: Any, kinds: Mapping[str, type], name: str) -> Any:
+        """The tree of a table whose `kind` says which class it describes. Raises EntryError: see `read`, `kind_of`."""
+        kind, rest = self.kind_of(table, kinds, name)
+        return self.read(rest, form_of(kinds[kind]), name)
+
+    def kind_of(self, table: Any, kinds: Collection[str], name: str) -> tuple[str, dict[str, Any]]:
+        """The kind that a table names, and the rest of it. Raises EntryError: no table, or of a kind that does not exist."""
+        if not isinstance(table, dict):
+            raise EntryError(f"{self.where}: {name} is {table!r}; it must be a table: write [{name}]")
+        rest = dict(table)
+        kind = rest.pop("kind", None)
+        if not isinstance(kind, str) or kind not in kinds:
+            near = near_matches(kind, kinds) if isinstance(kind, str) else ""
+            raise EntryError(f"{self.where}: {name}.kind is {kind!r};{near} allowed: {', '.join(kinds)}")
+        return kind, rest

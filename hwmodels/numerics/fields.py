@@ -10,12 +10,25 @@ class Memory:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import flax.struct
 
-__all__ = ["COUNT", "FLAG", "NOT_NEGATIVE", "POSITIVE", "SHARE", "WHOLE", "Rule", "choice", "flag", "number", "part"]
+__all__ = [
+    "COUNT",
+    "FLAG",
+    "NOT_NEGATIVE",
+    "POSITIVE",
+    "SHARE",
+    "WHOLE",
+    "Rule",
+    "choice",
+    "flag",
+    "number",
+    "one_of",
+    "part",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +61,11 @@ def number(rule: Rule, **default: Any) -> Any:
 def part(kind: type) -> Any:
     """A tree of leaves that a file gives as a table of its own; required."""
     return flax.struct.field(metadata={"part": kind})
+
+
+def one_of(kinds: Mapping[str, type], default: Any) -> Any:
+    """A tree of leaves of one of several kinds, which a file gives as a table with its `kind`; the default unless given."""
+    return flax.struct.field(default=default, metadata={"kinds": kinds})
 
 
 def choice(*allowed: str) -> Any:

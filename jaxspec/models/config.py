@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from jaxspec.models.blocks import Attention, DenseFeedForward, FeedForward, GroupedAttention
+from jaxspec.models.blocks.interface import CachedShape
 from jaxspec.models.norms import NORMS
 from jaxspec.models.sizes import DecoderSizes
 
@@ -170,8 +171,8 @@ class DecoderConfig(DecoderSizes):
         return forms.pop()._replace(num_layers=count, pattern=pattern)
 
     @property
-    def cached_shape(self) -> tuple[int, int]:
-        """(heads, elements per head) of the keys, and of the values, in the KV cache."""
+    def cached_shape(self) -> CachedShape:
+        """What the KV cache holds of a token and layer."""
         return self.attention[0].cached_shape(self)
 
     def matrix_shape(self, kind: str) -> tuple[int, ...]:

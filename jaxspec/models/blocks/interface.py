@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxspec.models.attention import KVSource
 from jaxspec.models.sizes import DecoderSizes
 
-__all__ = ["Attention", "AttentionResult", "FeedForward", "FeedForwardResult", "KVCodec", "StepInput"]
+__all__ = ["Attention", "AttentionResult", "CachedShape", "FeedForward", "FeedForwardResult", "KVCodec", "StepInput"]
 
 #: Applied to the keys and to the values that a step writes, before anything reads them.
 KVCodec = Callable[[Array], Array]
@@ -38,6 +38,24 @@ class StepInput(NamedTuple):
     frugal: bool = False
     lengths: Int[Array, "batch token"] | None = None
     rope: Int[Array, ""] | None = None
+
+
+class CachedShape(NamedTuple):
+    """What attention caches of a token.
+
+    Attributes:
+        heads: key-value heads.
+        key_dim, value_dim: elements of each head's key and value.
+    """
+
+    heads: int
+    key_dim: int
+    value_dim: int
+
+    @property
+    def elements(self) -> int:
+        """Of a token and layer."""
+        return self.heads * (self.key_dim + self.value_dim)
 
 
 class AttentionResult(NamedTuple):
@@ -81,8 +99,8 @@ class Block(Protocol):
 class Attention(Block, Protocol):
     """A kind of attention."""
 
-    def cached_shape(self, sizes: DecoderSizes) -> tuple[int, int]:
-        """(heads, elements per head) of the keys, and of the values, in the KV cache."""
+    def cached_shape(self, sizes: DecoderSizes) -> CachedShape:
+        """What the KV cache holds of a token."""
         ...
 
     def apply(

@@ -1,8 +1,9 @@
 """The draft's view of the target's KV cache, all layers: a scheme's functions of one layer's rows, mapped over the layers.
 
 Keys and values of a token are each one row of (KV head, head dimension). Where they differ in length, as the rotated key and
-the latent of latent attention do, both together are one row, which is what such a cache holds of a token. The target stores its KV in bfloat16; what the draft
-writes for tokens not yet verified stays at compute precision and is overwritten by verification, so it is never compressed.
+the latent of latent attention do, both together are one row, which is what such a cache holds of a token. The target stores
+its KV in bfloat16; what the draft writes for tokens not yet verified stays at compute precision and is overwritten by
+verification, so it is never compressed.
 """
 
 from __future__ import annotations

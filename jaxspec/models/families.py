@@ -20,9 +20,6 @@ from jaxspec.models.sizes import LearnedPositions
 
 __all__ = ["decoder_config", "family_of", "runnable_families", "running"]
 
-#: Keys that change the computation of any family unless absent, null or of this value; never written by us.
-_NEUTRAL_VALUES = {"quantization_config": None}
-
 #: Sizes that every release states: a file without them is taken for damaged, whatever the family's defaults.
 _STATED = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
 
@@ -61,9 +58,7 @@ def family_of(raw: dict[str, Any]) -> Family:
         if stated != wanted and not (stated is None and key in family.must_equal):
             allowed = "null" if wanted is None else repr(wanted)
             raise NotImplementedError(f"{name} with {key} = {stated!r} is not modelled; allowed is {allowed}")
-    for key, value in _NEUTRAL_VALUES.items():
-        if raw.get(key) not in (None, value):
-            raise NotImplementedError(f"{name} with {key} is not modelled; allowed is none")
+    _check_quantization(raw.get("quantization_config"), family)
     _check_windows(family, full)
     return family
 
@@ -73,6 +68,15 @@ def _with_defaults(raw: dict[str, Any], family: Family) -> dict[str, Any]:
     usual = {key: raw[spelling] for key, known in family.spellings.items() for spelling in known if spelling in raw}
     defaults = {key: value for key, value in family.defaults.items() if key not in _STATED}
     return defaults | usual | raw
+
+
+def _check_quantization(stated: Any, family: Family) -> None:
+    """Weights are stored as they are computed with, or packed in a way that is read here."""
+    packed = running(family).packed
+    if stated is None or (packed is not None and isinstance(stated, dict) and stated.get("quant_method") == packed):
+        return
+    allowed = "none" if packed is None else f"none, or quant_method {packed!r}"
+    raise NotImplementedError(f"{family.name} with quantization_config is not modelled; allowed is {allowed}")
 
 
 def _check_windows(family: Family, full: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 __all__ = ["Rotary", "Running", "Setting"]
 
@@ -50,7 +50,11 @@ class Running:
         architecture: entry of `architectures` in config.json.
         tensors: parameter -> tensor name; those with `{layer}`, the layer's number, belong to layers. Names of parameters that
             no network of the family has are read over.
-        fused: tensor name -> parameters that it holds one below the other, in this order.
+        fused: tensor name -> parameters that it holds, in this order: one below the other unless `fused_by` says otherwise.
+        fused_by: tensor name -> "head": one head's rows of each parameter, then the next head's; "row": the rows of the
+            parameters alternate.
+        transposed: tensors whose last two axes are (input, output).
+        packed: `quant_method` of the `quantization_config` in which matrices may be stored; None: in none.
         computation: field of `jaxspec.models.DecoderConfig` -> its value in all networks of the family, or the setting that
             states it. Sizes, biases, norms of queries and keys, windows and rotations are read by other columns.
         rotary: None: queries and keys are not rotated.
@@ -69,3 +73,6 @@ class Running:
     rotary: Rotary | None = Rotary()
     must_equal: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     ambiguous_windows: tuple[str, ...] = ()
+    fused_by: Mapping[str, Literal["head", "row"]] = dataclasses.field(default_factory=dict)
+    transposed: frozenset[str] = frozenset()
+    packed: Literal["mxfp4"] | None = None

@@ -30,8 +30,9 @@ class LatentAttention:
     or multiplies queries and outputs by the projections instead ("absorbed"), whichever takes fewer products; both are the
     same function. Decoding is absorbed, processing of a prompt expanded.
 
-    Matrices: `q_down` and `kv_down` (latent, then the rotated key) read the hidden state; `q` (per head: the part that is not
-    rotated, then the rotated one), `k` and `v` read latents.
+    Matrices: `q_down` and `kv_down` (the latent, then the key to be rotated) read the hidden state; `q_up` (of each head the
+    part that is not rotated, then the rotated one), `k_up` and `v_up` read latents. `q` is in the place of both of the queries'
+    where they have no latent.
 
     Source: DeepSeek-V2, arXiv:2405.04434, Section 2.1 and Appendix C.
     """
@@ -39,13 +40,12 @@ class LatentAttention:
     def matrices(self, sizes: DecoderSizes) -> dict[str, tuple[int, ...]]:
         """See `Block`."""
         latent, heads, hidden = _latent(sizes), sizes.num_heads, sizes.hidden_size
-        queries = heads * (sizes.head_dim + latent.rope_head_dim)
-        low = {} if latent.query_rank is None else {"q_down": (latent.query_rank, hidden)}
-        return low | {
-            "q": (queries, latent.query_rank or hidden),
+        queries, rank = heads * (sizes.head_dim + latent.rope_head_dim), latent.query_rank
+        into = {"q": (queries, hidden)} if rank is None else {"q_down": (rank, hidden), "q_up": (queries, rank)}
+        return into | {
             "kv_down": (latent.kv_rank + latent.rope_head_dim, hidden),
-            "k": (heads * sizes.head_dim, latent.kv_rank),
-            "v": (heads * latent.value_head_dim, latent.kv_rank),
+            "k_up": (heads * sizes.head_dim, latent.kv_rank),
+            "v_up": (heads * latent.value_head_dim, latent.kv_rank),
             "o": (hidden, heads * latent.value_head_dim),
         }
 
@@ -95,11 +95,12 @@ class LatentAttention:
         latent, dtype, dot_dtype = _latent(sizes), normed.dtype, step.dot_dtype
         norm = RmsNorm()
         down = partial(biased_rows, normed, weights, biased=sizes.qkv_bias, dot_dtype=dot_dtype)
-        inputs, low = {"qkv": normed}, normed
+        inputs, low, queries = {"qkv": normed}, normed, "q"
         if latent.query_rank is not None:
+            queries = "q_up"
             low = norm.apply(down(kind="q_down"), weights, "q_down_norm", latent.norm_eps)
             inputs["q_latent"] = low
-        query = biased_rows(low, weights, "q", False, dot_dtype).reshape(*low.shape[:2], sizes.num_heads, -1)
+        query = biased_rows(low, weights, queries, False, dot_dtype).reshape(*low.shape[:2], sizes.num_heads, -1)
         plain, rotated = jnp.split(query, [sizes.head_dim], axis=-1)
         both = down(kind="kv_down")
         value = norm.apply(both[..., : latent.kv_rank], weights, "kv_down_norm", latent.norm_eps)[:, :, None]
@@ -117,7 +118,9 @@ class LatentAttention:
             KVSource(*written, step.mask),
         ]
         # Of each head: (element, latent).
-        up_key, up_value = (weights[kind].astype(dtype).reshape(sizes.num_heads, -1, latent.kv_rank) for kind in "kv")
+        up_key, up_value = (
+            weights[kind].astype(dtype).reshape(sizes.num_heads, -1, latent.kv_rank) for kind in ("k_up", "v_up")
+        )
         scale = query.shape[-1] ** -0.5 if sizes.score_scale is None else sizes.score_scale
         attending = partial(attend_sequentially, dot_dtype=dot_dtype) if step.frugal else attend
         attending = partial(attending, scale=scale, cap=sizes.score_cap)
@@ -129,7 +132,7 @@ class LatentAttention:
             expand = partial(_expanded, up_key=up_key, up_value=up_value, dot_dtype=dot_dtype)
             attended = attending(jnp.concatenate([rotated, plain], axis=-1), list(map(expand, sources)))
         output = biased_rows(attended, weights, "o", sizes.o_bias, dot_dtype)
-        # The latents of the step are what enters `k` and `v`, in whichever form.
+        # The latents of the step are what enters `k_up` and `v_up`, in whichever form.
         return AttentionResult(output, written, inputs | {"kv_latent": value[:, :, 0], "o": attended})
 
 

@@ -9,7 +9,7 @@ import pytest
 from decoder_cases import CLOSE, QUICKLY, random_params
 
 from hwmodels.network.architecture import kv_elements_per_token, parameters
-from jaxspec.compress.kv import as_cache, compress_cache, prepare_kv, round_kv, token_rows
+from jaxspec.compress.kv import as_cache, prepare_kv, round_kv, token_rows
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models import decoder
 from jaxspec.models.architecture import architecture_of
@@ -68,7 +68,7 @@ def by_hand(normed, weights, sizes):
     for b in range(len(normed)):
         x = np.asarray(normed[b], np.float64)
         low = norm(x @ w["q_down"].T + w["q_down_bias"], "q_down_norm") if "q_down" in w else x
-        queries = (low @ w["q"].T).reshape(len(x), sizes.num_heads, -1)
+        queries = (low @ w["q_up" if "q_up" in w else "q"].T).reshape(len(x), sizes.num_heads, -1)
         down = x @ w["kv_down"].T + w["kv_down_bias"]
         latents = norm(down[:, : latent.kv_rank], "kv_down_norm")
         for t in range(len(x)):
@@ -78,11 +78,11 @@ def by_hand(normed, weights, sizes):
                 values = slice(h * latent.value_head_dim, (h + 1) * latent.value_head_dim)
                 plain, rotated = queries[t, h, : sizes.head_dim], turned(queries[t, h, sizes.head_dim :], t)
                 scores = [
-                    plain @ (w["k"][rows] @ latents[s]) + rotated @ turned(down[s, latent.kv_rank :], s)
+                    plain @ (w["k_up"][rows] @ latents[s]) + rotated @ turned(down[s, latent.kv_rank :], s)
                     for s in range(t + 1)
                 ]
                 share = np.exp(np.array(scores) * sizes.score_scale)
-                heads.append((share / share.sum()) @ (latents[: t + 1] @ w["v"][values].T))
+                heads.append((share / share.sum()) @ (latents[: t + 1] @ w["v_up"][values].T))
             output[b, t] = np.concatenate(heads) @ w["o"].T + w["o_bias"]
     return output
 

@@ -32,6 +32,8 @@ class Rotary:
         local_theta: the key of the base in layers with a window, where they have one of their own.
         skipped: the keys of the layers that are not rotated: a list of 0 (not rotated) and 1, layer by layer; and n, where
             every n-th layer is not, unless the list is there.
+        default: settings of files that state none; None: no scaling.
+        scores: yarn's `mscale_all_dim` also multiplies the scores of attention.
         longrope_spellings: names that the family's files have for "longrope", beside this one.
     """
 
@@ -40,6 +42,8 @@ class Rotary:
     local_theta: str | None = None
     skipped: tuple[str, str] | None = None
     longrope_spellings: tuple[str, ...] = ()
+    default: Mapping[str, Any] | None = None
+    scores: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -56,6 +56,7 @@ class RouterRule:
         scale: the key of the factor of the weights.
         groups: the keys of the number of groups, and of how many of them a token chooses from.
         group_score: of a group.
+        grouped_by: a key, its value where all experts are chosen from, and where groups are; None: groups always count.
     """
 
     scores: Literal["softmax", "sigmoid"] = "softmax"
@@ -63,6 +64,7 @@ class RouterRule:
     scale: str | None = None
     groups: tuple[str, str] | None = None
     group_score: Literal["largest", "two_largest"] = "two_largest"
+    grouped_by: tuple[str, str, str] | None = None
 
 
 @dataclasses.dataclass(frozen=True)

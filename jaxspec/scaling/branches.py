@@ -5,6 +5,7 @@ Sampling is growing to the end. A search over steps grows to the end of a step, 
 
 from __future__ import annotations
 
+import dataclasses
 from functools import partial
 
 import jax
@@ -118,7 +119,7 @@ def grow(
     room, count = branches.tokens.shape[1], branches.number.shape[0]
     slots = branches.prefix.num_slots
     before = branches.length
-    begun = branches.replace(paused=jnp.zeros(count, bool))
+    begun = dataclasses.replace(branches, paused=jnp.zeros(count, bool))
 
     def growing(state: Branches) -> Bool[Array, " branch"]:
         return ~state.ended & ~state.paused & (state.length - before < most) & (state.length < room)
@@ -147,7 +148,8 @@ def grow(
         ).astype(jnp.int32)
         here = (jnp.arange(room) == state.length[:, None]) & active[:, None]
         chosen = jnp.take_along_axis(log_probability, drawn[:, None], axis=1)
-        return state.replace(
+        return dataclasses.replace(
+            state,
             # A branch that rests computes its root again: the same values go to the same slot.
             cache=write_cache(state.cache, result.cache, jnp.minimum(state.length, room - 1)),
             tokens=jnp.where(here, drawn[:, None], state.tokens),
@@ -167,4 +169,4 @@ def kept_branches(branches: Branches, index: Int[Array, " branch"], number: Int[
         name: getattr(branches, name)[index] for name in ("tokens", "length", "root", "ended", "paused", "log_prob")
     }
     cache = jax.tree.map(lambda leaf: leaf[:, index], branches.cache)
-    return branches.replace(cache=cache, number=number, **rows)
+    return dataclasses.replace(branches, cache=cache, number=number, **rows)

@@ -74,4 +74,4 @@ def test_more_than_there_are(found, n):
     with pytest.raises(ValueError, match=f"n is {n}"):
         pass_at_n(found[1], n)
     with pytest.raises(ValueError, match=f"n is {n}"):
-        best_of_n_rate(*found, n)
+        best_of_n_rate(found[0], found[1], n)

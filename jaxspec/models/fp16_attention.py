@@ -50,7 +50,7 @@ def _exp(x: Float16[Array, "*b"]) -> Float16[Array, "*b"]:
 def _half(x: Array) -> Float16[Array, "*b"]:
     """Rounded to float16; the derivative is passed through.
 
-    By way of its bits: XLA may drop a conversion whose result is widened again, and `reduce_precision` has no subnormal numbers.
+    By way of its bits: XLA may drop a conversion whose result is widened again; `reduce_precision` has no subnormals.
     """
     return jax.lax.bitcast_convert_type(jax.lax.bitcast_convert_type(x.astype(jnp.float16), jnp.uint16), jnp.float16)
 

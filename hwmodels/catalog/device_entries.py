@@ -19,7 +19,7 @@ from typing import Any
 
 from hwmodels.analysis.sensitivity import leaf_names
 from hwmodels.catalog.entries import EntryError, titled_document
-from hwmodels.catalog.forms import TableReader, form_of, named_rules, rules_of
+from hwmodels.catalog.forms import TableReader, form_of, named_rules
 from hwmodels.catalog.units import read_unit
 from hwmodels.compute.roofline import unit_of
 from hwmodels.decoders.decoder import DECODER_KINDS, Decoder
@@ -70,7 +70,8 @@ def parse_device(text: str, *, where: str) -> DeviceEntry:
     if "matrix_unit" in document:
         extra["matrix_unit"] = read_unit(reader, document.pop("matrix_unit"))
     if "placement" in document:
-        extra["placement"] = reader.read_kind(document.pop("placement"), PLACEMENTS, "placement")
+        kinds = {name: form_of(kind) for name, kind in PLACEMENTS.items()}
+        extra["placement"] = reader.read_variant(document.pop("placement"), kinds, "placement")
     if "spill" in document:
         spill = document.pop("spill")
         if not isinstance(spill, list):
@@ -132,5 +133,5 @@ def number_rules(device: Device) -> dict[str, Rule]:
     for prefix, kind in parts.items():
         rules |= named_rules(form_of(kind), f"{prefix}." if prefix else "")
     if device.placement is not None:
-        rules |= rules_of(device.placement, "placement.")
+        rules |= named_rules(form_of(type(device.placement)), "placement.")
     return {name: rules.get(name, NOT_NEGATIVE) for name in leaf_names(device)}

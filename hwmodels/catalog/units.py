@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from hwmodels.analysis.sensitivity import leaf_names
 from hwmodels.catalog.calibrated import calibrated_names, calibrated_unit, calibration_record
-from hwmodels.catalog.entries import EntryError
+from hwmodels.catalog.entries import EntryError, near_matches
 from hwmodels.catalog.forms import Form, TableReader, form_of
 from hwmodels.compute.calibrated_gpu import CalibratedGpu
 from hwmodels.compute.fpga_array import FpgaArray
@@ -67,5 +67,11 @@ def read_unit(reader: TableReader, table: Any) -> ComputeUnit:
     Raises:
         EntryError: no table, or of a kind that is not registered; what the kind's reader raises.
     """
-    kind, rest = reader.kind_of(table, UNITS, "matrix_unit")
-    return UNITS[kind](reader, rest)
+    if not isinstance(table, dict):
+        raise EntryError(f"{reader.where}: matrix_unit is {table!r}; it must be a table: write [matrix_unit]")
+    table = dict(table)
+    kind = table.pop("kind", None)
+    if not isinstance(kind, str) or kind not in UNITS:
+        near = near_matches(kind, UNITS) if isinstance(kind, str) else ""
+        raise EntryError(f"{reader.where}: matrix_unit.kind is {kind!r};{near} allowed: {', '.join(UNITS)}")
+    return UNITS[kind](reader, table)

@@ -26,8 +26,8 @@ __all__ = [
     "choice",
     "flag",
     "number",
-    "one_of",
     "part",
+    "variant",
 ]
 
 
@@ -58,14 +58,14 @@ def number(rule: Rule, **default: Any) -> Any:
     return flax.struct.field(metadata={"rule": rule}, **default)
 
 
-def part(kind: type) -> Any:
-    """A tree of leaves that a file gives as a table of its own; required."""
-    return flax.struct.field(metadata={"part": kind})
+def part(kind: type, **default: Any) -> Any:
+    """A tree of leaves that a file gives as a table of its own; required unless it has a `default`."""
+    return flax.struct.field(metadata={"part": kind}, **default)
 
 
-def one_of(kinds: Mapping[str, type], default: Any) -> Any:
-    """A tree of leaves of one of several kinds, which a file gives as a table with its `kind`; the default unless given."""
-    return flax.struct.field(default=default, metadata={"kinds": kinds})
+def variant(kinds: Mapping[str, type], **default: Any) -> Any:
+    """A tree of leaves of one of several classes, which a file's table names as its `kind`; required without a `default`."""
+    return flax.struct.field(metadata={"variants": kinds}, **default)
 
 
 def choice(*allowed: str) -> Any:

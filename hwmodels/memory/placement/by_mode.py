@@ -15,7 +15,7 @@ from hwmodels.memory.placement.expert_cache import BitSlices, ExpertCache
 from hwmodels.memory.placement.interface import PlacementPolicy, TierShares, expert_reads
 from hwmodels.memory.placement.registry import SINGLE_PLACEMENTS
 from hwmodels.network.operators.work import OperatorWork
-from hwmodels.numerics.fields import one_of
+from hwmodels.numerics.fields import variant
 
 __all__ = ["ByMode"]
 
@@ -26,8 +26,8 @@ class ByMode:
 
     title: ClassVar[str] = "one placement for autoregressive decoding, another for speculation"
 
-    autoregressive: PlacementPolicy = one_of(SINGLE_PLACEMENTS, ExpertCache())
-    speculating: PlacementPolicy = one_of(SINGLE_PLACEMENTS, BitSlices())
+    autoregressive: PlacementPolicy = variant(SINGLE_PLACEMENTS, default=ExpertCache())
+    speculating: PlacementPolicy = variant(SINGLE_PLACEMENTS, default=BitSlices())
 
     def shares(self, tiers: Sequence[MemoryTier], work: OperatorWork) -> TierShares:
         """See `PlacementPolicy`."""

@@ -18,7 +18,7 @@ from hwmodels.device import MemoryTier
 from hwmodels.memory.expert_hits import HIT_RULES, CharacteristicTime, HitRule
 from hwmodels.memory.placement.interface import TierShares, expert_reads, shares_of, spread, stored_bytes, with_first
 from hwmodels.network.operators.work import OperatorWork
-from hwmodels.numerics.fields import POSITIVE, flag, number, one_of
+from hwmodels.numerics.fields import POSITIVE, flag, number, variant
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 
 __all__ = ["BitSlices", "DraftCopies", "ExpertCache"]
@@ -36,7 +36,7 @@ class ExpertCache:
 
     title: ClassVar[str] = "a cache of whole experts in what KV and dense weights leave"
 
-    hits: HitRule = one_of(HIT_RULES, CharacteristicTime())
+    hits: HitRule = variant(HIT_RULES, default=CharacteristicTime())
     whole: bool = flag()  # the same whole number of experts in each layer
 
     def shares(self, tiers: Sequence[MemoryTier], work: OperatorWork) -> TierShares:
@@ -61,7 +61,7 @@ class BitSlices:
     title: ClassVar[str] = "a cache of the experts' leading bits in what KV and dense weights leave"
 
     slice_bits: Leaf = number(POSITIVE, default=SLICE_BITS)  # leading bits of each weight, their scales included
-    hits: HitRule = one_of(HIT_RULES, CharacteristicTime())
+    hits: HitRule = variant(HIT_RULES, default=CharacteristicTime())
     whole: bool = flag()  # the same whole number of experts in each layer
 
     def shares(self, tiers: Sequence[MemoryTier], work: OperatorWork) -> TierShares:
@@ -84,7 +84,7 @@ class DraftCopies:
 
     title: ClassVar[str] = "a cache of the draft's copies of experts in what KV and dense weights leave"
 
-    hits: HitRule = one_of(HIT_RULES, CharacteristicTime())
+    hits: HitRule = variant(HIT_RULES, default=CharacteristicTime())
     whole: bool = flag()  # the same whole number of experts in each layer
 
     def shares(self, tiers: Sequence[MemoryTier], work: OperatorWork) -> TierShares:

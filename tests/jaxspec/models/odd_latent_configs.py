@@ -42,7 +42,7 @@ def glm4_moe_lite(raw, pick):
         | _experts(pick, raw["num_attention_heads"])
         | {"norm_topk_prob": pick(True, False)}
         | pick({}, {"n_group": 3, "topk_group": 2})
-        | pick({}, listed)
+        | pick({}, {"first_k_dense_replace": 1}, listed, listed | {"first_k_dense_replace": 1})
     )
 
 

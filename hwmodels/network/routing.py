@@ -1,8 +1,8 @@
 """Which experts a token chooses, and how many different ones a step chooses in all.
 
-A token chooses k different experts of E, expert i with probability p_i = k * popularity_i. Sequences choose independently of each
-other. Within a sequence the choice of an expert is a Markov chain: with probability c a token repeats its predecessor's choice,
-otherwise it chooses anew, so that an expert escapes n neighbouring tokens with probability
+A token chooses k different experts of E, expert i with probability p_i = k * popularity_i. Sequences choose independently of
+each other. Within a sequence the choice of an expert is a Markov chain: with probability c a token repeats its predecessor's
+choice, otherwise it chooses anew, so that an expert escapes n neighbouring tokens with probability
 
     (1 - p) (1 - p (1 - c)) ^ (n - 1).
 
@@ -11,6 +11,8 @@ c is the correlation of "the token chooses expert i" between neighbouring tokens
 
 from __future__ import annotations
 
+import math
+
 import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -18,7 +20,15 @@ from jaxtyping import Array, Float
 from hwmodels.memory.lru import residency
 from hwmodels.numerics.scalars import Leaf, Number, as_float, either
 
-__all__ = ["EVERY_EXPERT", "UNIFORM", "PooledChoices", "Routing", "pooled_choices", "touched_share"]
+__all__ = [
+    "EVERY_EXPERT",
+    "UNIFORM",
+    "PooledChoices",
+    "Routing",
+    "independent_sequences",
+    "pooled_choices",
+    "touched_share",
+]
 
 #: Pool of a step that may choose any expert.
 EVERY_EXPERT = float("inf")
@@ -31,21 +41,31 @@ _SURELY = 1.0 - 1e-6
 class Routing:
     """Choices of a router, the mean layer's: uniform and independent unless given. Leaves are numbers, or "expert".
 
-    A popularity of another length than the network's number of experts is taken for quantiles of its experts, so that networks of
-    any size go through one `vmap`.
+    A popularity of another length than the network's number of experts is taken for quantiles of its experts, so that
+    networks of any size go through one `vmap`.
     """
 
     popularity: Leaf = None  # "expert": share of all choices that falls on each expert, sums to 1; None: all alike
     correlation: Leaf = 0.0  # of neighbouring tokens of one sequence, in [0, 1]
+    independence: Leaf = (
+        1.0  # of sequences, in [0, 1]: b of them touch as many experts as b ^ independence on their own
+    )
 
 
 #: Every expert alike, every token on its own.
 UNIFORM = Routing()
 
 
+def independent_sequences(routing: Routing, sequences: Number) -> Float[Array, "*b"]:
+    """How many sequences that choose on their own touch as many experts as `sequences` ("*b", >= 0) of this routing."""
+    count = jnp.asarray(as_float(sequences))
+    several = count > 1.0
+    return jnp.where(several, jnp.where(several, count, 2.0) ** as_float(routing.independence), count)
+
+
 @flax.struct.dataclass
 class PooledChoices:
-    """What a token chooses out of a pool, by expert, the most popular first; a single entry stands for all where all are alike."""
+    """What a token chooses out of a pool, by expert, the most popular first; one entry where all are alike."""
 
     probability: Float[Array, "... expert"]  # P(chosen | in the pool), in [0, 1]
     held: Float[Array, "... expert"]  # share of the expert that the pool holds: 1, a fraction for one of them, then 0
@@ -84,6 +104,8 @@ def pooled_choices(
     draws = jnp.where(chosen < pool, chosen, pool) * entries_per_expert
     # The rates at which an order sample would choose as the router does, and what it chooses among fewer.
     rates = -jnp.log1p(-jnp.minimum(anywhere, _SURELY))
+    # Outside the pool, where sizes are 0, a rate must not be the one that lasts longest.
+    rates = jnp.where(held > 0.0, rates, -math.log1p(-_SURELY))
     inside = residency(rates, draws, item_sizes=held)
     return PooledChoices(jnp.where((pool < experts)[..., None], inside, anywhere), held)
 

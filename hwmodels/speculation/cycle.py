@@ -15,14 +15,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hwmodels.device import Device
-from hwmodels.network.architecture import Architecture
+from hwmodels.network.architecture import EXPERT_MATRICES, Architecture
 from hwmodels.network.footprint import UNCOMPRESSED_BITS, Footprint, uniform_footprint
 from hwmodels.network.operators import StepShape, decode_step, draft_step, verify_step
 from hwmodels.network.routing import UNIFORM, Routing
 from hwmodels.network.workload import Workload
-from hwmodels.numerics.scalars import Number, as_float
-from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost, held_beside, stored_widths
+from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost, copied_widths, held_beside
 from hwmodels.speculation.plan import Plan
+from hwmodels.step.capacity import held_bytes
 from hwmodels.step.priced_steps import PricedStep, price_steps
 
 __all__ = [
@@ -93,6 +94,7 @@ def price_cycle(
     else:
         steps = [*target_steps, verify_steps]
         bf16, stored, verify = price_steps(device, architecture, steps, **shared)
+        draft_steps = dataclasses.replace(draft_steps, ahead_bytes=_without_experts(architecture, workload, footprint))
         (draft,) = price_steps(device, draft_cost.architecture, [draft_steps], temperature=temperature)
     runs = jnp.asarray(as_float(plan.draft_repeats)) * jnp.asarray(as_float(draft_cost.passes))[..., None]
     energy_j = None
@@ -135,8 +137,8 @@ def plan_steps(
 ) -> tuple[StepShape, StepShape]:
     """The draft steps of a plan, leaves "step" or single numbers, and its verifications, "*b".
 
-    Both say what else is held in the cycle, a draft's own weights and KV or a copy of the target's for it, which takes room from
-    the experts that a placement would keep in a faster memory.
+    Both say what else is held in the cycle, a draft's own weights and KV or a copy of the target's for it, which takes room
+    from the experts that a placement would keep in a faster memory.
     """
     draft = draft_step(
         workload,
@@ -148,7 +150,23 @@ def plan_steps(
     verify = verify_step(
         workload, footprint=footprint, verify_tokens=plan.verify_tokens, visible_new_tokens=plan.verify_visible
     )
-    stored = stored_widths(footprint, draft_cost)
-    beside = held_beside(workload=workload, footprint=footprint, draft_cost=draft_cost)
-    verify = dataclasses.replace(verify, stored_weight_bits=stored, beside_bytes=beside)
-    return dataclasses.replace(draft, stored_weight_bits=stored), verify
+    copies = copied_widths(footprint, draft_cost)
+    stored = {kind: as_float(bits) + copies[kind] for kind, bits in footprint.target_weight_bits.items()}
+    draft, verify = (
+        dataclasses.replace(step, stored_weight_bits=stored, copy_weight_bits=copies) for step in (draft, verify)
+    )
+    beside = held_beside(workload=workload, footprint=footprint, draft_cost=draft_cost, with_table=False)
+    return draft, dataclasses.replace(verify, beside_bytes=beside)
+
+
+def _without_experts(architecture: Architecture, workload: Workload, footprint: Footprint) -> Leaf:
+    """Bytes of the target that a placement keeps in fast memory before a draft's: KV, and weights but experts and tables."""
+    absent = dict.fromkeys(EXPERT_MATRICES, 0.0)
+    table = as_float(footprint.target_weight_bits["embed"]) * as_float(architecture.tied_embeddings)
+    return held_bytes(
+        architecture,
+        batch=workload.batch,
+        context_tokens=workload.context_tokens,
+        weight_bits=footprint.target_weight_bits | absent | {"embed": table},
+        kv_bits=footprint.target_kv_bits,
+    ).total

@@ -12,7 +12,7 @@ from hwmodels.network.workload import Workload
 from hwmodels.numerics.scalars import Leaf, as_float
 from hwmodels.step.capacity import held_bytes
 
-__all__ = ["COMPRESSED_COPY", "DraftCost", "held_beside", "held_with_draft", "stored_widths"]
+__all__ = ["COMPRESSED_COPY", "DraftCost", "copied_widths", "held_beside", "held_with_draft"]
 
 
 @flax.struct.dataclass
@@ -44,24 +44,33 @@ def held_with_draft(
     Args:
         architecture, workload, footprint, draft_cost: leaves "*b".
     """
+    copies = copied_widths(footprint, draft_cost)
     target = held_bytes(
         architecture,
         batch=workload.batch,
         context_tokens=workload.context_tokens,
-        weight_bits=stored_widths(footprint, draft_cost),
+        weight_bits={kind: bits + as_float(copies[kind]) for kind, bits in footprint.target_weight_bits.items()},
         kv_bits=footprint.target_kv_bits,
     )
     return target.total + held_beside(workload=workload, footprint=footprint, draft_cost=draft_cost)
 
 
-def held_beside(*, workload: Workload, footprint: Footprint, draft_cost: DraftCost) -> Leaf:
-    """Bytes of weights and KV, "*b", of a draft that is a network of its own; 0 for others. Arguments: `held_with_draft`."""
-    if draft_cost.architecture is None:
+def held_beside(*, workload: Workload, footprint: Footprint, draft_cost: DraftCost, with_table: bool = True) -> Leaf:
+    """Bytes of weights and KV, "*b", of a draft that is a network of its own; 0 for others.
+
+    Args:
+        workload, footprint, draft_cost: leaves "*b".
+        with_table: static; whether an embedding table that is no head counts: a step reads single rows of it.
+    """
+    own = draft_cost.architecture
+    if own is None:
         return 0.0
     bits, own_ends = footprint.draft_weight_bits, 1.0 - as_float(draft_cost.shares_ends)
     bits = bits | {end: as_float(bits[end]) * own_ends for end in ("embed", "lm_head")}
+    if not with_table:
+        bits = bits | {"embed": bits["embed"] * as_float(own.tied_embeddings)}
     return held_bytes(
-        draft_cost.architecture,
+        own,
         batch=workload.batch,
         context_tokens=workload.context_tokens,
         weight_bits=bits,
@@ -69,10 +78,7 @@ def held_beside(*, workload: Workload, footprint: Footprint, draft_cost: DraftCo
     ).total
 
 
-def stored_widths(footprint: Footprint, draft_cost: DraftCost) -> dict[str, Leaf]:
-    """Kind -> bits held, "*b", of each weight of the target's shapes: with a copy for the draft where that is stored apart."""
-    apart = as_float(draft_cost.stored_apart)
-    if draft_cost.architecture is not None:
-        return footprint.target_weight_bits
-    draft = footprint.draft_weight_bits
-    return {kind: as_float(bits) + apart * as_float(draft[kind]) for kind, bits in footprint.target_weight_bits.items()}
+def copied_widths(footprint: Footprint, draft_cost: DraftCost) -> dict[str, Leaf]:
+    """Kind -> bits, "*b", of a copy of each weight of the target that only the draft reads: 0 unless it is stored apart."""
+    apart = as_float(draft_cost.stored_apart) if draft_cost.architecture is None else 0.0
+    return {kind: apart * as_float(bits) for kind, bits in footprint.draft_weight_bits.items()}

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-__all__ = ["FUSED_GATE", "FUSED_QKV", "GLM4_POST_NORMS", "LLAMA_TENSORS", "OPT_TENSORS", "SANDWICH_TENSORS"]
+__all__ = [
+    "EXPERT_TENSORS",
+    "FUSED_EXPERTS",
+    "FUSED_GATE",
+    "FUSED_LATENT",
+    "FUSED_QKV",
+    "GLM4_POST_NORMS",
+    "GPT_OSS_TENSORS",
+    "LATENT_TENSORS",
+    "LLAMA_TENSORS",
+    "MIXTRAL_TENSORS",
+    "OPT_TENSORS",
+    "SANDWICH_TENSORS",
+]
 
 _LAYER = "model.layers.{layer}."
 _ATTENTION = _LAYER + "self_attn."
@@ -19,6 +32,56 @@ LLAMA_TENSORS = {
     **{f"{kind}_norm": f"{_ATTENTION}{kind}_norm.weight" for kind in ("q", "k")},
     **{kind: f"{_LAYER}mlp.{kind}_proj.weight" for kind in ("gate", "up", "down")},
     **{f"{kind}_bias": f"{_LAYER}mlp.{kind}_proj.bias" for kind in ("gate", "up", "down")},
+}
+
+#: Of networks with experts, each expert's matrix a tensor of its own: routers, and experts shared by all tokens.
+EXPERT_TENSORS = LLAMA_TENSORS | {
+    "router": _LAYER + "mlp.gate.weight",
+    "correction_bias": _LAYER + "mlp.gate.e_score_correction_bias",
+    **{f"expert_{kind}": f"{_LAYER}mlp.experts.{{expert}}.{kind}_proj.weight" for kind in ("gate", "up", "down")},
+    **{f"shared_{kind}": f"{_LAYER}mlp.shared_experts.{kind}_proj.weight" for kind in ("gate", "up", "down")},
+}
+
+#: The same with latent attention.
+LATENT_TENSORS = EXPERT_TENSORS | {
+    "q_down": _ATTENTION + "q_a_proj.weight",
+    "q_down_bias": _ATTENTION + "q_a_proj.bias",
+    "q_down_norm": _ATTENTION + "q_a_layernorm.weight",
+    "q_up": _ATTENTION + "q_b_proj.weight",
+    "kv_down": _ATTENTION + "kv_a_proj_with_mqa.weight",
+    "kv_down_bias": _ATTENTION + "kv_a_proj_with_mqa.bias",
+    "kv_down_norm": _ATTENTION + "kv_a_layernorm.weight",
+    "k_up": _ATTENTION + "kv_b_proj.weight",
+    "v_up": _ATTENTION + "kv_b_proj.weight",
+}
+
+#: Of one head after the other, the rows that make its keys and those that make its values.
+FUSED_LATENT = {_ATTENTION + "kv_b_proj.weight": ("k_up", "v_up")}
+
+_STACKED = _LAYER + "mlp.experts."
+#: Of gpt-oss, all experts of a layer in one tensor: (expert, input, output), rows of gate and up in turn.
+GPT_OSS_TENSORS = LLAMA_TENSORS | {
+    "sinks": _ATTENTION + "sinks",
+    "router": _LAYER + "mlp.router.weight",
+    "router_bias": _LAYER + "mlp.router.bias",
+    **dict.fromkeys(("expert_gate", "expert_up"), _STACKED + "gate_up_proj"),
+    "expert_down": _STACKED + "down_proj",
+    **dict.fromkeys(("expert_gate_bias", "expert_up_bias"), _STACKED + "gate_up_proj_bias"),
+    "expert_down_bias": _STACKED + "down_proj_bias",
+}
+FUSED_EXPERTS = {
+    _STACKED + "gate_up_proj": ("expert_gate", "expert_up"),
+    _STACKED + "gate_up_proj_bias": ("expert_gate_bias", "expert_up_bias"),
+}
+
+_MIXTRAL = _LAYER + "block_sparse_moe."
+#: Mixtral's own names of the same.
+MIXTRAL_TENSORS = LLAMA_TENSORS | {
+    "router": _MIXTRAL + "gate.weight",
+    **{
+        f"expert_{kind}": f"{_MIXTRAL}experts.{{expert}}.{name}.weight"
+        for kind, name in (("gate", "w1"), ("up", "w3"), ("down", "w2"))
+    },
 }
 
 #: Of networks that also norm what leaves the blocks: the norm called after attention is then right after it.

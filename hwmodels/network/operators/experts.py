@@ -6,13 +6,20 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.network.routing import EVERY_EXPERT, UNIFORM, Routing, pooled_choices, touched_share
+from hwmodels.network.routing import (
+    EVERY_EXPERT,
+    UNIFORM,
+    Routing,
+    independent_sequences,
+    pooled_choices,
+    touched_share,
+)
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 
 
 @flax.struct.dataclass
 class ExpertReads:
-    """How a step reads the routed experts of a layer: what a cache of experts is judged by. Leaves "*b"."""
+    """How a step reads the routed experts of a layer, and what competes with them for a fast memory. Leaves "*b"."""
 
     num_experts: Leaf
     per_token: Leaf  # that each token chooses
@@ -22,8 +29,11 @@ class ExpertReads:
     touched: Leaf  # different ones that the step reads
     read_bits: Leaf  # of each weight of an expert that is read
     stored_bits: Leaf  # of each weight of an expert, as it is held
+    copy_bits: Leaf  # of them, those of a copy that only a draft reads
     speculating: Leaf  # 1: a step of a draft-verify cycle; 0: autoregressive decoding, prefill
-    beside_bytes: Leaf  # of a draft of its own, held beside the network
+    drafting: Leaf  # 1: a draft step; 0: any other
+    ahead_bytes: Leaf  # held beside the network, and placed before it: the target, where a draft of its own is priced
+    beside_bytes: Leaf  # held beside the network, and placed before its experts: a draft of its own
     routing: Routing
 
 
@@ -42,7 +52,7 @@ def touched_experts(
         num_experts: "*b", >= 0; 0 for a network without experts.
         experts_per_token: "*b", in [0, num_experts].
         tokens: "*b", >= 0; neighbouring tokens of each sequence.
-        sequences: "*b", >= 0; independent of each other.
+        sequences: "*b", >= 0; independent of each other unless the routing says otherwise.
         routing: popularity "expert"; uniform and independent unless given.
         pool_experts: "*b", > 0; the most popular experts, among which alone tokens choose; all unless given.
     Returns:
@@ -53,5 +63,10 @@ def touched_experts(
     # Where the formula is not used it is fed numbers at which its gradient is finite.
     experts, chosen = jnp.where(some, experts, 1.0), jnp.where(some, chosen, 0.0)
     found = pooled_choices(routing, experts, chosen, pool_experts)
-    touched = touched_share(found.probability, tokens=tokens, sequences=sequences, correlation=routing.correlation)
+    touched = touched_share(
+        found.probability,
+        tokens=tokens,
+        sequences=independent_sequences(routing, sequences),
+        correlation=routing.correlation,
+    )
     return jnp.where(some, experts * jnp.mean(found.held * touched, axis=-1), 0.0)

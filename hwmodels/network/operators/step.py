@@ -39,8 +39,11 @@ def step_operators(
     visible_new_tokens: Number | None = None,
     stored_weight_bits: Mapping[str, Number] | None = None,
     stored_kv_bits: Number | None = None,
+    copy_weight_bits: Mapping[str, Number] | None = None,
     pool_experts: Number = EVERY_EXPERT,
     speculating: Number = 0.0,
+    drafting: Number = 0.0,
+    ahead_bytes: Number = 0.0,
     beside_bytes: Number = 0.0,
     routing: Routing = UNIFORM,
 ) -> OperatorWork:
@@ -60,8 +63,9 @@ def step_operators(
         stored_weight_bits, stored_kv_bits: what is held, as `weight_bits` and `kv_bits` unless given: a draft reads a part of
             the target.
         pool_experts: "*b", > 0; the most popular experts of a layer, among which alone tokens choose; all unless given.
-        speculating: "*b", 1 for steps of a draft-verify cycle; a placement may differ by it.
-        beside_bytes: "*b", held beside the network: a draft of its own.
+        copy_weight_bits: of what is held, bits of copies that only a draft reads; none unless given.
+        speculating, drafting: "*b", 1 for steps of a draft-verify cycle, for draft steps; a placement may differ by it.
+        ahead_bytes, beside_bytes: "*b", of another network in the same memories; see `ExpertReads`.
         routing: which experts tokens choose; not batched with the rest.
     Returns:
         Sizes and counts are real numbers, nothing is rounded. Gradient: kinks where windows begin to cut and where latent
@@ -131,6 +135,7 @@ def step_operators(
             kv=jnp.asarray(kv_elements * held_kv_bits / BITS_PER_BYTE),
             dense=jnp.asarray(sum(held[kind] for kind in KINDS if kind not in EXPERT_MATRICES)),
             experts=jnp.asarray(experts),
+            by_the_row=jnp.asarray((1.0 - a.tied_embeddings) * held["embed"]),
         ),
         coded_elements=over_operators(coded),
         coded_bits=over_operators(coded_bits),
@@ -143,7 +148,10 @@ def step_operators(
             touched=touched,
             read_bits=_mean_bits(bits, a),
             stored_bits=_mean_bits(held_bits, a),
+            copy_bits=0.0 if copy_weight_bits is None else _mean_bits(_widths(copy_weight_bits, "copy_weight_bits"), a),
             speculating=as_float(speculating),
+            drafting=as_float(drafting),
+            ahead_bytes=as_float(ahead_bytes),
             beside_bytes=as_float(beside_bytes),
             routing=routing,
         ),

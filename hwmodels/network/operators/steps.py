@@ -31,8 +31,11 @@ class StepShape:
     kv_bits: Leaf
     stored_weight_bits: dict[str, Leaf]
     stored_kv_bits: Leaf
+    copy_weight_bits: dict[str, Leaf]
     pool_experts: Leaf = EVERY_EXPERT
     speculating: Leaf = 0.0
+    drafting: Leaf = 0.0
+    ahead_bytes: Leaf = 0.0
     beside_bytes: Leaf = 0.0
 
     def operators(self, architecture: Architecture, routing: Routing = UNIFORM) -> OperatorWork:
@@ -78,6 +81,7 @@ def draft_step(
         kv_bits=footprint.draft_kv_bits,
         pool_experts=as_float(pool_experts),
         speculating=1.0,
+        drafting=1.0,
     )
 
 
@@ -117,4 +121,5 @@ def _target_step(
         kv_bits=footprint.target_kv_bits,
         stored_weight_bits=footprint.target_weight_bits,
         stored_kv_bits=footprint.target_kv_bits,
+        copy_weight_bits=dict.fromkeys(footprint.target_weight_bits, 0.0),
     )

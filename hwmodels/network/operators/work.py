@@ -57,6 +57,12 @@ class StoredBytes:
     kv: Float[Array, ...]
     dense: Float[Array, ...]  # all weights but the routed experts
     experts: Float[Array, ...]
+    by_the_row: Float[Array, ...]  # among the dense weights: an embedding table that is no head
+
+    @property
+    def total(self) -> Float[Array, ...]:
+        """All that is held."""
+        return self.kv + self.dense + self.experts
 
 
 @flax.struct.dataclass

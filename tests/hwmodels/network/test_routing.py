@@ -127,9 +127,9 @@ def test_gradients_of_touched_experts(check_gradient):
     check_gradient(touched, (3.5, 2.2, 0.4, 3.3))
     check_gradient(lambda x: touched(x[:4], x[4]), (3.5, 2.2, 0.4, 3.3, skewed))
     # A network without experts, and one whose tokens choose all of them.
-    for experts, chosen in ((0.0, 0.0), (3.0, 3.0)):
-        slopes = jax.grad(lambda x: touched_experts(experts, chosen, x[0], routing=Routing(skewed, x[1])))((2.0, 0.3))
-        assert np.all(np.isfinite(slopes))
+    for sizes in ((0.0, 0.0), (3.0, 3.0)):
+        at_end = lambda x, sizes=sizes: touched_experts(*sizes, x[0], routing=Routing(skewed, x[1]))
+        assert np.all(np.isfinite(jax.grad(at_end)((2.0, 0.3))))
 
 
 def test_a_measured_routing_is_that_of_the_choices():

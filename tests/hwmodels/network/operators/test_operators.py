@@ -137,6 +137,7 @@ def test_steps_differ_in_tokens_widths_logits_and_mode_only(small, workload, foo
                 stored_weight_bits=footprint.target_weight_bits,
                 stored_kv_bits=12.7,
                 speculating=1,
+                drafting=1,
             ),
         ),
         (

@@ -20,7 +20,8 @@ from jaxspec.formats.patterns import target_format
 from jaxspec.models.blocks import StepInput
 from jaxspec.models.checkpoint_files import CheckpointFiles
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.decoder import causal_mask, decoder_layer, embed
+from jaxspec.models.decoder import causal_mask, embed
+from jaxspec.models.decoder_layer import decoder_layer
 from jaxspec.models.families import running
 from jaxspec.models.hf_load import described_in
 from jaxspec.models.layer_numbers import layer_numbers, of_layer

@@ -2,39 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
+from hf_case import Case, rope, sizes
+from hf_expert_cases import EXPERT_CASES
 
-
-@dataclasses.dataclass(frozen=True)
-class Case:
-    """One checkpoint: its family, its shape, and how it is stored."""
-
-    name: str
-    model_type: str
-    settings: dict[str, Any]
-    seed: int
-    embed_scale: float = 1.0
-    vector_mean: float = 1.0
-    dtype: str = "float32"
-    max_shard_size: str = "1GB"
-
-
-_SIZES = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers")
-
-
-def sizes(*numbers: int, **others: Any) -> dict[str, Any]:
-    """Settings by the usual keys: vocabulary, hidden and intermediate size, layers, heads, KV heads."""
-    return dict(zip((*_SIZES, "num_attention_heads", "num_key_value_heads"), numbers, strict=True)) | others
-
-
-def rope(kind: str, theta: float, **others: Any) -> dict[str, Any]:
-    """Rotary settings."""
-    return {"rope_type": kind, "rope_theta": theta, **others}
+__all__ = ["CASES", "Case"]
 
 
 #: All cases.
 CASES = (
+    *EXPERT_CASES,
     # Small embeddings, so that the epsilon of the first norm is a tenth of the mean square it is added to.
     Case("llama_grouped", "llama", sizes(97, 48, 80, 2, 6, 2, rms_norm_eps=1e-05), seed=11, embed_scale=0.01),
     # A head_dim that is not hidden / heads; a short original context: of eight wavelengths (6 to 20,000 positions) one

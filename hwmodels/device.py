@@ -39,9 +39,8 @@ class Chip:
 
     energy_j_per_flop: Leaf = number(NOT_NEGATIVE)  # of arithmetic with its on-chip traffic, >= 0
     static_power_w: Leaf = number(NOT_NEGATIVE)  # drawn whatever is done, >= 0
-    area_m2: Leaf = number(
-        POSITIVE
-    )  # of the die without decoders, > 0; with `element_area_m2` without the matrix unit's elements too
+    #: Of the die without decoders, > 0; with `element_area_m2` without the matrix unit's elements too. None: not known.
+    area_m2: Leaf = number(POSITIVE, default=None)
     element_area_m2: Leaf = number(
         POSITIVE, default=None
     )  # of one element of the matrix unit, > 0; None: area by the unit's size is not known

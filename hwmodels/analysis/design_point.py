@@ -155,11 +155,11 @@ def chip_area(device: Device) -> Float[Array, "*b"] | None:
     Args:
         device: leaves "*b".
     Returns:
-        "*b", m^2; None without a `chip`, and where the device has a matrix unit but no area of its elements: a constant would
-        say that a larger array costs nothing.
+        "*b", m^2; None without a `chip` or its area, and where the device has a matrix unit but no area of its elements: a
+        constant would say that a larger array costs nothing.
     Gradient: smooth, by the number of elements too.
     """
-    if device.chip is None:
+    if device.chip is None or device.chip.area_m2 is None:
         return None
     decoders = 0.0 if device.decoder is None else device.decoder.total_area_m2
     fixed = jnp.asarray(as_float(device.chip.area_m2) + decoders)

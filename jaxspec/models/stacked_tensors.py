@@ -26,7 +26,7 @@ def read_stacked(
     first = files.tensors[names[0]]
     out = _aligned((len(names), *parameter.part_shape), np.dtype(wanted or STORED_DTYPES[first.dtype]))
     for layer, name in enumerate(names):
-        tensor = files.read(name)[parameter.rows]
+        tensor = parameter.part_of(files.read(name))
         with np.errstate(all="ignore"):  # overflow is reported below; a NaN stays one
             out[layer] = tensor
         if out.dtype != tensor.dtype and not np.array_equal(np.isinf(out[layer]), np.isinf(tensor)):
@@ -52,7 +52,7 @@ def entries_of(
     each = parameter.parts or 1
     groups = [names[start : start + each] for start in range(0, len(names), each)]
     if parameter.parts is None and wanted in (None, STORED_DTYPES[files.tensors[names[0]].dtype]):
-        found = [files.read(name)[parameter.rows] for name in names]
+        found = [parameter.part_of(files.read(name)) for name in names]
     else:
         found = [read_stacked(group, parameter, files, wanted).reshape(parameter.shape) for group in groups]
     return found if parameter.of_layers is not None else found[0]

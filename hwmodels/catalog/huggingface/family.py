@@ -45,6 +45,7 @@ class Experts:
         correction_bias: one stored number per expert, which corrects the router's scores.
         biases: of the router and of the experts' matrices.
         shared_gate: a vector that weighs the shared expert.
+        clamp: the key of the limit of a clamped gate; None: the network's own activation gates.
     """
 
     layers: Literal["all", "after_dense", "every_nth"]
@@ -53,6 +54,7 @@ class Experts:
     correction_bias: bool = False
     biases: bool = False
     shared_gate: bool = False
+    clamp: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -88,7 +88,7 @@ class Experts:
         own = _own(sizes)
         logits = dot_rows(normed.astype(jnp.float32), weights["router"].astype(jnp.float32))
         if own.router_bias:
-            logits = logits + weights["router_bias"]
+            logits = logits + weights["router_bias"].astype(logits.dtype)
         correction = weights["correction_bias"].astype(jnp.float32) if own.correction_bias else None
         routed = route(logits, own, correction=correction, allowed=step.allowed_experts)
         used = routed.choices.used

@@ -16,7 +16,7 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxspec.models.blocks import StepInput
-from jaxspec.models.blocks.interface import KVCodec
+from jaxspec.models.blocks.interface import Attend, KVCodec
 from jaxspec.models.config import DecoderConfig, LayerRun
 from jaxspec.models.decoder_layer import decoder_layer
 from jaxspec.models.kv_cache import CachedKV, KVCache
@@ -166,6 +166,7 @@ def forward(
     lengths: Int[Array, "batch token"] | None = None,
     view: LayerView | None = None,
     allowed_experts: Bool[Array, "layer batch expert"] | None = None,
+    attend: Attend | None = None,
 ) -> ForwardResult:
     """Run one step over `tokens`, which see the masked slots of all sources and the masked tokens of the step itself.
 
@@ -185,12 +186,15 @@ def forward(
              many as there are up to the token, so that decoding does not depend on how many tokens a step takes.
         view: how layers are read, if not as they are stored.
         allowed_experts: which experts each sequence's tokens may choose, in the layers that have a router; None: all.
+        attend: in another way than `jaxspec.models.attention.attend`, as `attend_fp16`; static.
     Returns:
         logits, the KV written by this step (not merged into any source), activations or None, choices of experts or None.
     """
     chex.assert_rank([tokens, positions, mask], [2, 2, 3])
     chex.assert_equal_shape([tokens, positions])
-    step = StepInput(positions, mask, kv_codec=kv_codec, dot_dtype=dot_dtype, frugal=frugal, lengths=lengths)
+    step = StepInput(
+        positions, mask, kv_codec=kv_codec, dot_dtype=dot_dtype, frugal=frugal, attend=attend, lengths=lengths
+    )
     x = embed(tokens, positions, params, config, dtype)
     written: list[KVCache] = []
     recorded: dict[str, list[Array]] = {}

@@ -68,6 +68,7 @@ def flash_state(
     *,
     scale: float,
     cap: float | None = None,
+    sinks: Float16[Array, "*b row"] | None = None,
     tile: int = KV_TILE,
 ) -> FlashState:
     """Algorithm 1 over all tiles of keys, before the last line.
@@ -75,6 +76,7 @@ def flash_state(
     Args:
         mask: True where a row sees a slot.
         scale: of the scores. cap: soft cap of the scaled scores; None: none.
+        sinks: a score of each row that takes its share of the sum and adds nothing, seen before all keys.
         tile: keys of a tile; the last one is padded with masked keys.
     """
     slots = key.shape[-1]
@@ -87,8 +89,8 @@ def flash_state(
     )
     start = FlashState(
         output=jnp.zeros((*query.shape[:-1], value.shape[-1]), jnp.float16),
-        row_max=jnp.full(query.shape[:-1], -jnp.inf, jnp.float16),
-        row_sum=jnp.zeros(query.shape[:-1], jnp.float16),
+        row_max=jnp.full(query.shape[:-1], -jnp.inf, jnp.float16) if sinks is None else sinks,
+        row_sum=jnp.full(query.shape[:-1], 0.0 if sinks is None else 1.0, jnp.float16),
     )
 
     def one_tile(state: FlashState, part: tuple[Array, Array, Array]) -> tuple[FlashState, None]:
@@ -117,12 +119,19 @@ def attend_fp16(
     *,
     scale: float | None = None,
     cap: float | None = None,
+    sinks: Float[Array, " head"] | None = None,
+    value_query: Float[Array, "batch token head value_dim"] | None = None,
 ) -> Float[Array, "batch token head_times_dim"]:
     """Softmax attention over all sources, one after the other, in float16; arguments as for `attend`.
 
     Queries, keys and values are rounded to float16 (what lies beyond its range becomes infinite). A row whose masks are all
     False gets zeros. The result has the dtype of `query`.
+
+    Raises:
+        NotImplementedError: a second part of the query, as absorbed latent attention has one.
     """
+    if value_query is not None:
+        raise NotImplementedError("latent attention with absorbed projections has no form in float16 tiles yet")
     batch, tokens, heads, head_dim = query.shape
     kv_heads = sources[0].key.shape[1]
     groups = heads // kv_heads
@@ -138,8 +147,16 @@ def attend_fp16(
         jnp.broadcast_to(jnp.tile(mask, (1, groups, 1))[:, None], (batch, kv_heads, rows, mask.shape[-1])),
         scale=head_dim**-0.5 if scale is None else scale,
         cap=cap,
+        sinks=None if sinks is None else _half(_rows_of(sinks, batch, kv_heads, tokens)),
     )
     total = jnp.where(state.row_sum > 0, state.row_sum, jnp.float16(1)).astype(jnp.float32)
     output = _half(state.output.astype(jnp.float32) / total[..., None])
     output = output.reshape(batch, kv_heads, groups, tokens, -1).transpose(0, 3, 1, 2, 4)
     return output.reshape(batch, tokens, -1).astype(query.dtype)
+
+
+def _rows_of(sinks: Float[Array, " head"], batch: int, kv_heads: int, tokens: int) -> Float[Array, "batch kv_head row"]:
+    """Of each row of a group of heads, its head's."""
+    return jnp.broadcast_to(
+        jnp.repeat(sinks.reshape(kv_heads, -1), tokens, axis=1), (batch, kv_heads, sinks.size * tokens // kv_heads)
+    )

@@ -8,7 +8,7 @@ from functools import partial
 
 from jaxtyping import Array, Float
 
-from jaxspec.models.attention import KVSource, attend, attend_sequentially
+from jaxspec.models.attention import KVSource
 from jaxspec.models.blocks.interface import AttentionResult, CachedShape, StepInput
 from jaxspec.models.dots import biased_rows
 from jaxspec.models.norms import NORMS
@@ -106,8 +106,7 @@ class GroupedAttention:
             *(KVSource(source.key.astype(dtype), source.value.astype(dtype), source.mask) for source in step.sources),
             KVSource(key, value, step.mask),
         ]
-        attending = partial(attend_sequentially, dot_dtype=dot_dtype) if step.frugal else attend
         sinks = weights["sinks"] if sizes.attention_sinks else None
-        attended = attending(query, sources, scale=sizes.score_scale, cap=sizes.score_cap, sinks=sinks)
+        attended = step.attending()(query, sources, scale=sizes.score_scale, cap=sizes.score_cap, sinks=sinks)
         output = biased_rows(attended, weights, "o", sizes.o_bias, dot_dtype)
         return AttentionResult(output, (key, value), {"qkv": normed, "o": attended})

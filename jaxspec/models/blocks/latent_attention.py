@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxspec.models.attention import KVSource, attend, attend_sequentially
+from jaxspec.models.attention import KVSource
 from jaxspec.models.blocks.interface import AttentionResult, CachedShape, StepInput
 from jaxspec.models.dots import biased_rows, dot_rows
 from jaxspec.models.latent_sizes import LatentSizes
@@ -122,8 +122,7 @@ class LatentAttention:
             weights[kind].astype(dtype).reshape(sizes.num_heads, -1, latent.kv_rank) for kind in ("k_up", "v_up")
         )
         scale = query.shape[-1] ** -0.5 if sizes.score_scale is None else sizes.score_scale
-        attending = partial(attend_sequentially, dot_dtype=dot_dtype) if step.frugal else attend
-        attending = partial(attending, scale=scale, cap=sizes.score_cap)
+        attending = partial(step.attending(), scale=scale, cap=sizes.score_cap)
         if absorbs(sizes, query.shape[1], [source.value.shape[2] for source in sources]):
             found = attending(rotated, sources, value_query=_by_head(plain, up_key.swapaxes(1, 2), dot_dtype))
             found = found.reshape(*query.shape[:3], latent.kv_rank)

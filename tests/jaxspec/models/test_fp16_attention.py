@@ -5,7 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxspec.models import DecoderConfig
 from jaxspec.models.attention import KVSource, attend
+from jaxspec.models.decoder import forward_text
 from jaxspec.models.fp16_attention import attend_fp16, flash_state
 
 
@@ -24,15 +26,19 @@ def sources_of(rng, batch, kv_heads, head_dim, slots, tokens):
     ]
 
 
-@pytest.mark.parametrize(("slots", "cap"), [((3, 5), None), ((40, 33), None), ((64, 7), 5.0)])
-def test_it_is_attention(slots, cap):
+@pytest.mark.parametrize(
+    ("slots", "cap", "sinks"),
+    [((3, 5), None, False), ((40, 33), None, False), ((64, 7), 5.0, False), ((3, 40), None, True)],
+)
+def test_it_is_attention(slots, cap, sinks):
     rng = np.random.default_rng(1)
     batch, tokens, heads, kv_heads, head_dim = 2, 3, 4, 2, 8
     query, sources = (
         drawn(rng, batch, tokens, heads, head_dim),
         sources_of(rng, batch, kv_heads, head_dim, slots, tokens),
     )
-    exact, found = (function(query, sources, cap=cap) for function in (attend, attend_fp16))
+    sinks = drawn(rng, heads) if sinks else None
+    exact, found = (function(query, sources, cap=cap, sinks=sinks) for function in (attend, attend_fp16))
     assert found.dtype == jnp.float32
     np.testing.assert_allclose(found, exact, atol=4e-3)
     # Float16 all the way: every number is one, and the result is not the exact one.
@@ -89,3 +95,22 @@ def test_gradients_flow_as_through_attention():
         jax.grad(lambda q, f=function: jnp.sum(weights * f(q, sources)))(query) for function in (attend, attend_fp16)
     )
     np.testing.assert_allclose(found, exact, atol=2e-2 * float(jnp.max(jnp.abs(exact))))
+
+
+def test_a_network_attends_in_float16(random_network):
+    config = DecoderConfig(
+        vocab_size=32, hidden_size=16, intermediate_size=24, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=6
+    )
+    params = random_network(config, 2)
+    tokens = jnp.asarray(np.random.default_rng(0).integers(0, 32, (2, 40)))
+    exact, found = (forward_text(params, config, tokens, attend=way).logits for way in (None, attend_fp16))
+    np.testing.assert_allclose(found, exact, atol=2e-2)
+    assert float(jnp.max(jnp.abs(found - exact))) > 1e-6
+    assert float(jnp.mean(jnp.argmax(found, -1) == jnp.argmax(exact, -1))) > 0.97
+
+
+def test_latent_attention_has_no_such_form():
+    rng = np.random.default_rng(3)
+    query = drawn(rng, 1, 2, 2, 4)
+    with pytest.raises(NotImplementedError, match="latent attention"):
+        attend_fp16(query, sources_of(rng, 1, 2, 4, (20, 20), 2), value_query=query)

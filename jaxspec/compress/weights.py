@@ -20,7 +20,7 @@ from jaxspec.models.decoder import LayerView, Params
 from jaxspec.models.stored import Stored, stack_of
 from jaxspec.models.streamed import Stack, is_streamed
 
-__all__ = ["draft_view", "hard_draft", "knobs_of_matrix", "prepare", "sum_of_squares"]
+__all__ = ["draft_view", "hard_draft", "knobs_of_matrix", "prepare", "sum_of_squares", "target_network"]
 
 #: What a scheme prepared of each matrix: kind -> leaves that lead with a layer axis.
 Prepared = dict[str, Any]
@@ -29,6 +29,31 @@ Prepared = dict[str, Any]
 def sum_of_squares(inputs: Float[Array, "batch token column"]) -> Float[Array, " column"]:
     """Of each channel over all tokens: what `forward` keeps of activations, whose root is a channel's norm."""
     return jnp.sum(jnp.square(inputs), axis=(0, 1))
+
+
+def target_network(scheme: Scheme, params: Params) -> Params:
+    """Parameters of a scheme's target: the network itself, or one whose matrices are made from it where they are used."""
+    if scheme.lossless:
+        return params
+    made = {kind: TargetStack(stack_of(params["layers"][kind]), scheme) for kind in kinds_of(params["layers"])}
+    return params | {"layers": params["layers"] | made}
+
+
+@struct.dataclass
+class TargetStack(Stack):
+    """Matrices of a scheme's target, made from the stored ones."""
+
+    stored: Stack
+    scheme: Scheme = struct.field(pytree_node=False)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the stored ones."""
+        return self.stored.shape
+
+    def values(self) -> Array:
+        """The matrices."""
+        return self.scheme.target(self.stored.values())
 
 
 def prepare(scheme: Scheme, params: Params, norms: dict[str, Float[Array, "layer column"]]) -> Prepared:

@@ -6,6 +6,7 @@ per weight of each matrix kind (the mean over layers, which all have the same si
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Literal
 
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ from hwmodels import (
     Acceptance,
     Architecture,
     Device,
+    DraftCost,
     Footprint,
     SpeculationResult,
     Workload,
@@ -23,6 +25,7 @@ from hwmodels import (
     speculation_speedup,
     uniform_weight_bits,
 )
+from hwmodels.numerics.scalars import as_float
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.rematerialised import KEPT
 from jaxspec.compress.weights import draft_view
@@ -30,6 +33,7 @@ from jaxspec.models.config import DecoderConfig, kinds_of
 from jaxspec.models.streamed import is_streamed
 from jaxspec.speculate.acceptance import block_forward, compare_with_target
 from jaxspec.speculate.sampling import SAMPLING, Decoding
+from jaxspec.speculate.text_pools import text_pools
 from jaxspec.tune.calibration import Calibration
 
 #: What tuning may climb; the others may be constraints beside it.
@@ -64,12 +68,14 @@ class DraftMeasurement:
         kl: KL(target || draft), nats per token.
         cross_entropy: of the draft on the text, nats per token.
         footprint: bits read of the network's own matrices and KV; leaves are " layer".
+        pool_share: where the size of the pools of experts lies between a token's own number (0) and all (1); None: no pools.
     """
 
     survival: Float[Array, " depth"]
     kl: Float[Array, ""]
     cross_entropy: Float[Array, ""]
     footprint: Footprint
+    pool_share: Float[Array, " layer"] | None = None
 
 
 def conditional_acceptance(survival: Float[Array, "*b depth"]) -> Float[Array, "*b depth"]:
@@ -102,6 +108,19 @@ def priced_footprint(measured: Footprint) -> Footprint:
     )
 
 
+def priced_draft(pricing: Pricing, measured: DraftMeasurement) -> DraftCost:
+    """What a draft step of the priced network costs: a compressed copy whose tokens choose among a pool of its experts.
+
+    The pool has as large a share of the priced network's experts as of the measured one's, in the mean over layers.
+    """
+    if measured.pool_share is None:
+        return DraftCost()
+    priced = pricing.architecture
+    experts, chosen = as_float(priced.num_experts), as_float(priced.experts_per_token)
+    pool = chosen + jnp.mean(measured.pool_share) * (experts - chosen)
+    return DraftCost(architecture=dataclasses.replace(priced, num_experts=pool))
+
+
 def measure(
     calibration: Calibration,
     knobs: Knobs,
@@ -125,7 +144,10 @@ def measure(
     large = is_streamed(calibration.params) or _is_large(config, windows.shape[0], text.hidden.shape[1])
     policy = KEPT if large else None
     view = draft_view(calibration.prepared, kv, knobs, soft_temperature, windows=windows, policy=policy)
-    ran = block_forward(calibration.params, config, text, kv, offset=offset, block=block, view=view)
+    choices = None if calibration.choices is None else jnp.take(calibration.choices, windows, axis=0)
+    sharing = calibration.sharing
+    pools = text_pools(choices, config, knobs, first=text.first, temperature=soft_temperature, sharing=sharing)
+    ran = block_forward(calibration.params, config, text, kv, offset=offset, block=block, view=view, pools=pools)
     ends = calibration.params, calibration.params  # a scheme leaves them as they are
     passed = compare_with_target(ran, text, ends, config, decoding)
     return DraftMeasurement(
@@ -133,6 +155,7 @@ def measure(
         kl=jnp.mean(passed.kl),
         cross_entropy=jnp.mean(passed.cross_entropy),
         footprint=ran.facts,
+        pool_share=None if pools is None else pools.sizes.share,
     )
 
 
@@ -156,6 +179,7 @@ def price(
         workload=pricing.workload,
         footprint=priced_footprint(measured.footprint),
         acceptance=Acceptance(conditional=conditional_acceptance(measured.survival)),
+        draft_cost=priced_draft(pricing, measured),
         temperature=temperature,
     )
 

@@ -19,7 +19,7 @@ from jaxspec.results import given, measured, predicted
 from jaxspec.results.network_results import AcceptanceRates, Configuration, CycleTimes
 from jaxspec.speculate.statistics import acceptance_rates, compare_cycles
 from jaxspec.tune.hard import best_length
-from jaxspec.tune.objective import ABSENT_STANDS_FOR, EXPERT_STANDS_FOR, DraftMeasurement, Pricing, priced_footprint
+from jaxspec.tune.objective import ABSENT_STANDS_FOR, EXPERT_STANDS_FOR, DraftMeasurement, Pricing, priced_draft, priced_footprint
 
 #: Result of decoding or predicting all prompts: arrays by name.
 Arrays = dict[str, np.ndarray]
@@ -34,7 +34,7 @@ def _priced(
         pricing.device,
         pricing.architecture,
         footprint=priced_footprint(measured.footprint),
-        draft_cost=hwmodels.DraftCost(),
+        draft_cost=priced_draft(pricing, measured),
         workload=pricing.workload,
         plan=hwmodels.chain_plan(draft_length),
     )

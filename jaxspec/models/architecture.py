@@ -41,14 +41,16 @@ def architecture_of(config: DecoderConfig) -> Architecture:
         for block in (run.attention, run.feed_forward):
             counted[block] += run.stop - run.start
     decided: dict[str, float] = {}
+    stored = config.num_layers * fields["vectors_per_layer"]
     for block, layers in counted.items():
         for name, value in block.architecture_fields(config, layers).items():
             if name == "vectors_per_layer":
-                fields[name] += value * layers / config.num_layers  # an average over layers
+                stored += value * layers
             elif decided.setdefault(name, value) != value:
                 raise NotImplementedError(
                     f"layers with {name} {decided[name]} and {value} cannot be priced as one architecture; allowed is one value"
                 )
+    decided["vectors_per_layer"] = stored / config.num_layers  # an average over layers
     return Architecture(**{name: float(value) for name, value in (fields | decided).items()})
 
 

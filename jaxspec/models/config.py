@@ -11,16 +11,23 @@ from typing import NamedTuple
 
 from jaxspec.models.blocks import Attention, DenseFeedForward, FeedForward, GroupedAttention
 from jaxspec.models.norms import NORMS
-from jaxspec.models.sizes import DecoderSizes
+from jaxspec.models.sizes import DecoderSizes, shortest
 
 __all__ = ["INPUT_OF", "MATRIX_KINDS", "DecoderConfig", "LayerParameter", "LayerRun", "kinds_of"]
 
 #: The matrices of a layer that a draft may compress, in the order in which a layer uses them; a network's own are
 #: `DecoderConfig.matrix_kinds`.
-MATRIX_KINDS = ("q", "k", "v", "o", "gate", "up", "down")
+MATRIX_KINDS = (
+    *("q", "k", "v", "o", "gate", "up", "down"),
+    *("expert_gate", "expert_up", "expert_down", "shared_gate", "shared_up", "shared_down"),
+)
 
 #: Which recorded input feeds each matrix (see `forward(keep_activations=True)`).
-INPUT_OF = {"q": "qkv", "k": "qkv", "v": "qkv", "o": "o", "gate": "gate_up", "up": "gate_up", "down": "down"}
+INPUT_OF = {
+    **{"q": "qkv", "k": "qkv", "v": "qkv", "o": "o", "gate": "gate_up", "up": "gate_up", "down": "down"},
+    **{"expert_gate": "expert_gate_up", "expert_up": "expert_gate_up", "expert_down": "expert_down"},
+    **{"shared_gate": "shared_gate_up", "shared_up": "shared_gate_up", "shared_down": "shared_down"},
+}
 
 #: Norms of what enters the two blocks, and of what leaves them.
 PRE_NORMS, POST_NORMS = ("attention_norm", "mlp_norm"), ("attention_post_norm", "mlp_post_norm")
@@ -91,11 +98,14 @@ class DecoderConfig(DecoderSizes):
         for name, pattern in (("attention", self.attention), ("feed_forward", self.feed_forward)):
             if not pattern or self.num_layers % len(pattern):
                 raise ValueError(f"{name} has {len(pattern)} entries; they must divide the {self.num_layers} layers")
+            object.__setattr__(self, name, shortest(pattern))
         if not self.block_norms:
             raise ValueError("pre_norms and post_norms are both False; a layer has the ones, the others or both")
         if len({kind.cached_shape(self) for kind in self.attention}) > 1:
             raise ValueError("the layers differ in what they cache per token; all must cache keys of one shape")
         _ = self.layer_parameters  # shapes are compared there
+        if self.experts is not None and self.router is None:
+            raise ValueError("experts has sizes, and no layer is a mixture of experts; give None, or such layers")
 
     def blocks(self, layer: int) -> tuple[Attention, FeedForward]:
         """Kinds of block of one layer."""
@@ -137,6 +147,11 @@ class DecoderConfig(DecoderSizes):
         return (*PRE_NORMS * self.pre_norms, *POST_NORMS * self.post_norms)
 
     @functools.cached_property
+    def router(self) -> LayerParameter | None:
+        """The matrix of the routers; None: no layer has one."""
+        return self.layer_parameters.get("router")
+
+    @functools.cached_property
     def matrix_kinds(self) -> tuple[str, ...]:
         """The matrices of its layers that a draft may compress, in the order of `MATRIX_KINDS`."""
         return kinds_of(self.layer_parameters)
@@ -157,7 +172,7 @@ class DecoderConfig(DecoderSizes):
             for name, shape in block.matrices(self).items():
                 yield name, LayerParameter(shape, 1, (True,), residual=name in block.residual_matrices)
             for name, (length, initial) in block.vectors(self).items():
-                yield name, LayerParameter((length,), 1, (True,), initial)
+                yield name, LayerParameter(length if isinstance(length, tuple) else (length,), 1, (True,), initial)
 
     def _merged(self, name: str, found: list[LayerParameter | None]) -> LayerParameter:
         """One parameter from what each place of the pattern says of it."""

@@ -21,8 +21,9 @@ from jaxspec.models.config import DecoderConfig, LayerRun
 from jaxspec.models.kv_cache import CachedKV, KVCache
 from jaxspec.models.layer_numbers import layer_numbers, of_layer
 from jaxspec.models.norms import NORMS
+from jaxspec.models.router_choices import RouterChoices
 from jaxspec.models.sizes import DecoderSizes
-from jaxspec.models.stored import dot_stored, stack_of
+from jaxspec.models.stored import OfLayer, dot_stored, stack_of
 from jaxspec.models.streamed import fetched
 
 #: Nested dictionary of arrays: `embed`, `final_norm`, optionally `lm_head`, and `layers`, whose leaves lead with an axis over
@@ -34,7 +35,7 @@ class ForwardResult(NamedTuple):
     """Logits of the step's tokens (from `logits_from` on), the KV it wrote, what the last layer put out for each of its tokens
     (before the final norm), and (on request) what was kept of the inputs of every matrix.
 
-    `extras` are further facts of each token, as router choices: a pytree with leaves "batch token ...", None of dense networks.
+    `extras` are the choices of the routers, None of dense networks; their layers are those that have a router.
     `facts` are what a view of the layers told of each; leaves lead with a layer axis.
     """
 
@@ -42,7 +43,7 @@ class ForwardResult(NamedTuple):
     cache: KVCache
     hidden: Float[Array, "batch token hidden"]
     activations: dict[str, Array] | None = None
-    extras: Any = None
+    extras: RouterChoices | None = None
     facts: Any = None
 
 
@@ -112,16 +113,18 @@ def abstract_params(config: DecoderConfig) -> Params:
 
 
 class LayerResult(NamedTuple):
-    """What a layer puts out, the keys and values it wrote (in the layouts of `KVCache`), and its matrices' inputs by group."""
+    """What a layer puts out, the keys and values it wrote (in the layouts of `KVCache`), its matrices' inputs by group, and the
+    choices of its router, where it has one."""
 
     output: Float[Array, "batch token hidden"]
     written: tuple[Array, Array]
     inputs: dict[str, Array]
+    choices: RouterChoices | None = None
 
 
 def decoder_layer(
     x: Float[Array, "batch token hidden"],
-    weights: Mapping[str, Array],
+    weights: Mapping[str, Any],
     sizes: DecoderSizes,
     kinds: tuple[Attention, FeedForward],
     step: StepInput,
@@ -143,9 +146,9 @@ def decoder_layer(
 
     attended = attention.apply(before(x, "attention_norm"), weights, sizes, step)
     x = added(x, attended.output, "attention_post_norm")
-    fed = feed_forward.apply(before(x, "mlp_norm"), weights, sizes, step.dot_dtype)
+    fed = feed_forward.apply(before(x, "mlp_norm"), weights, sizes, step)
     x = added(x, fed.output, "mlp_post_norm")
-    return LayerResult(x, attended.written, attended.inputs | fed.inputs)
+    return LayerResult(x, attended.written, attended.inputs | fed.inputs, fed.choices)
 
 
 def embed(
@@ -201,6 +204,7 @@ def forward(
     frugal: bool = False,
     lengths: Int[Array, "batch token"] | None = None,
     view: LayerView | None = None,
+    allowed_experts: Bool[Array, "layer batch expert"] | None = None,
 ) -> ForwardResult:
     """Run one step over `tokens`, which see the masked slots of all sources and the masked tokens of the step itself.
 
@@ -219,8 +223,9 @@ def forward(
         lengths: tokens of the text that each token is rotated for, where that matters (dynamic scaling, LongRoPE); None: as
              many as there are up to the token, so that decoding does not depend on how many tokens a step takes.
         view: how layers are read, if not as they are stored.
+        allowed_experts: which experts each sequence's tokens may choose, in the layers that have a router; None: all.
     Returns:
-        logits, the KV written by this step (not merged into any source), activations or None.
+        logits, the KV written by this step (not merged into any source), activations or None, choices of experts or None.
     """
     chex.assert_rank([tokens, positions, mask], [2, 2, 3])
     chex.assert_equal_shape([tokens, positions])
@@ -229,10 +234,13 @@ def forward(
     written: list[KVCache] = []
     recorded: dict[str, list[Array]] = {}
     facts: list[Any] = []
+    choices: list[RouterChoices] = []
     for run in config.runs:
-        x, (kv, inputs, told) = _run_layers(x, params["layers"], config, run, step, sources, keep_activations, view)
+        ran = _run_layers(x, params["layers"], config, run, step, sources, keep_activations, view, allowed_experts)
+        x, (kv, inputs, told, chosen) = ran
         written.append(kv)
         facts.append(told)
+        choices += [] if chosen is None else [chosen]
         for name, value in inputs.items():
             recorded.setdefault(name, []).append(value)
     join = lambda parts: parts[0] if len(parts) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
@@ -241,6 +249,7 @@ def forward(
         cache=join(written),
         hidden=x,
         activations={name: join(parts) for name, parts in recorded.items()} if keep_activations else None,
+        extras=jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 2), join(choices)) if choices else None,
         facts=join(facts),
     )
 
@@ -254,7 +263,8 @@ def _run_layers(
     sources: Sequence[CachedKV],
     keep_activations: Callable[[Array], Array] | None,
     view: LayerView | None,
-) -> tuple[Array, tuple[KVCache, dict[str, Array], Any]]:
+    allowed_experts: Bool[Array, "layer batch expert"] | None,
+) -> tuple[Array, tuple[KVCache, dict[str, Array], Any, RouterChoices | None]]:
     """Consecutive layers of the same kinds of block, as one loop whose body is compiled once, whatever its length."""
     part = lambda leaf, first: leaf if len(leaf) == run.stop - run.start else leaf[first : first + run.stop - run.start]
     parts = lambda tree, first: jax.tree.map(lambda leaf: part(leaf, first), tree)
@@ -269,21 +279,34 @@ def _run_layers(
     masks = [source.mask for source in sources]
     position = step.positions if config.windowed else None
 
+    # Of experts, a layer reads those that it needs.
+    whole = {name: stack_of(layers[name]) for name in stored if len(config.layer_parameters[name].shape) > 2}
+    first = {name: config.layer_parameters[name].before(run.start) for name in whole}
+    router = config.router
+    if router is not None and router.in_layer(run.start) and allowed_experts is not None:
+        allowed = part(allowed_experts, router.before(run.start))
+    else:
+        allowed = None
+
     def layer(x, inputs):
-        stored, caches, of_view, numbers = inputs
+        stored, caches, of_view, numbers, place, allowed = inputs
         caches, of_view = fetched((caches, of_view))
-        weights, facts = {name: leaf.values() for name, leaf in stored.items()}, lambda: None
+        weights: dict[str, Any] = {name: leaf.values() for name, leaf in stored.items() if name not in whole}
+        weights |= {name: OfLayer(stack, first[name] + place, stored[name]) for name, stack in whole.items()}
+        facts = lambda: None
         if view is not None:
             weights, caches, facts = view.read(weights, caches, of_view)
-        result = decoder_layer(x, weights, config, kinds, of_layer(step, numbers, caches, masks))
+        own = of_layer(step._replace(allowed_experts=allowed), numbers, caches, masks)
+        result = decoder_layer(x, weights, config, kinds, own)
         kept = jax.tree.map(keep_activations, result.inputs) if keep_activations else {}
-        return result.output, (KVCache(*result.written, position), kept, facts())
+        return result.output, (KVCache(*result.written, position), kept, facts(), result.choices)
 
     policy = view.policy if view is not None else None
     # Nothing merges the two passes over a layer in a loop, so the barriers that keep them apart are not needed.
     body = jax.checkpoint(layer, prevent_cse=False, policy=policy) if step.frugal or policy is not None else layer
     of_view = parts(view.inputs, run.start) if view is not None else ()
-    return jax.lax.scan(body, x, (stored, caches, of_view, layer_numbers(config, run.start, run.stop)))
+    numbers, places = layer_numbers(config, run.start, run.stop), jnp.arange(run.stop - run.start)
+    return jax.lax.scan(body, x, (stored, caches, of_view, numbers, places, allowed))
 
 
 def causal_mask(batch: int, num_tokens: int) -> Bool[Array, "batch token token"]:

@@ -11,9 +11,9 @@ from typing import Any
 
 from hwmodels.catalog.huggingface import FAMILIES, Family, Running, Setting, layer_windows
 from jaxspec.models.activations import ACTIVATION_SPELLINGS, ACTIVATIONS
-from jaxspec.models.blocks import DenseFeedForward
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.config_values import flag, integer, positive
+from jaxspec.models.expert_settings import read_experts
 from jaxspec.models.rope_scaling import Rope
 from jaxspec.models.rope_settings import RopeSettings, read_rope
 from jaxspec.models.sizes import LearnedPositions
@@ -143,7 +143,7 @@ def decoder_config(raw: dict[str, Any]) -> DecoderConfig:
     if row.rotary is not None:
         rope = read_rope(raw, full, row.rotary, head_dim)
     on = lambda switch: _on(full, switch)
-    positions = None
+    positions, mixture = None, read_experts(raw, family)
     if family.learned_positions is not None:
         offset = family.learned_positions
         positions = LearnedPositions(integer(full, "max_position_embeddings") + offset, offset)
@@ -163,13 +163,14 @@ def decoder_config(raw: dict[str, Any]) -> DecoderConfig:
         rotated=_rotated(row, full, layers),
         windows=_windows(raw, family),
         learned_positions=positions,
-        qk_norm=family.qk_norm != "none",
-        qk_norm_whole=family.qk_norm == "all",
+        qk_norm=_norms_queries(family, full),
+        qk_norm_whole=family.qk_norm.endswith("all") and _norms_queries(family, full),
         qkv_bias=on(family.qkv_bias),
         o_bias=on(family.o_bias),
         ffn_bias=on(family.ffn_bias),
         tie_embeddings=flag(full, "tie_word_embeddings"),
-        feed_forward=(DenseFeedForward(gated=family.gated_ffn),),
+        experts=mixture.sizes,
+        feed_forward=mixture.feed_forward,
         **{name: _computed(name, how, full, family) for name, how in row.computation.items()},
     )
 
@@ -179,6 +180,10 @@ def _windows(raw: dict[str, Any], family: Family) -> tuple[int | None, ...]:
     if family.windows is None and raw.get("layer_types") is None:
         return (None,)
     return tuple(layer_windows(raw, family))
+
+
+def _norms_queries(family: Family, full: dict[str, Any]) -> bool:
+    return _on(full, "use_qk_norm") if family.qk_norm.startswith("optional") else family.qk_norm != "none"
 
 
 def _on(full: dict[str, Any], switch: bool | str) -> bool:

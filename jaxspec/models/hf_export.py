@@ -12,6 +12,7 @@ from hwmodels.catalog.huggingface import Family, Setting
 from jaxspec.files import write_bytes, write_text
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
+from jaxspec.models.expert_settings import written_experts
 from jaxspec.models.families import decoder_config, runnable_families, running
 from jaxspec.models.rope_settings import written_rope
 from jaxspec.models.stored_parameters import network_parameters, stored_tensors
@@ -29,7 +30,8 @@ def family_for(config: DecoderConfig) -> Family:
         NotImplementedError: none does.
     """
     for family in runnable_families().values():
-        if _computes(family, config):
+        # A dense network is no mixture without mixed layers, though such families could say so.
+        if (family.experts is None) == (config.experts is None) and _computes(family, config):
             return family
     raise NotImplementedError(f"no known family has layers with {', '.join(config.layer_parameters)}")
 
@@ -64,10 +66,13 @@ def _written(config: DecoderConfig, max_positions: int, family: Family) -> dict[
         "tie_word_embeddings": config.tie_embeddings,
         "max_position_embeddings": max_positions,
         "torch_dtype": "bfloat16",
+        **written_experts(config, family),
     }
     if config.learned_positions is not None:
         usual["max_position_embeddings"] = config.learned_positions.rows - config.learned_positions.offset
     switches = ((family.qkv_bias, config.qkv_bias), (family.o_bias, config.o_bias), (family.ffn_bias, config.ffn_bias))
+    if family.qk_norm.startswith("optional"):
+        switches += (("use_qk_norm", config.qk_norm),)
     computed = {
         how.key: _stated(getattr(config, name), how)
         for name, how in row.computation.items()

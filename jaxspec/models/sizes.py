@@ -8,9 +8,10 @@ import math
 from typing import Any, Literal
 
 from jaxspec.models.activations import ACTIVATIONS
+from jaxspec.models.expert_sizes import ExpertSizes
 from jaxspec.models.rope_scaling import Rope, RopeScaling
 
-__all__ = ["DecoderSizes", "LearnedPositions", "NormKind"]
+__all__ = ["DecoderSizes", "LearnedPositions", "NormKind", "shortest"]
 
 #: Kinds of norm (see `jaxspec.models.norms`).
 NormKind = Literal["rms", "shifted_rms", "layer"]
@@ -57,6 +58,7 @@ class DecoderSizes:
         embedding_scale: of the embedding, where it enters the first layer.
         residual_scale: of what a block adds to the stream.
         logit_divisor: by which logits are divided, before their cap.
+        experts: sizes and rules of the layers that are mixtures of experts; None: there are none.
     Raises:
         ValueError: a size is not positive, the query heads are no multiple of the KV heads, an unknown activation, or a pattern
             that does not divide the layers.
@@ -94,6 +96,7 @@ class DecoderSizes:
     embedding_scale: float = 1.0
     residual_scale: float = 1.0
     logit_divisor: float = 1.0
+    experts: ExpertSizes | None = None
 
     def __post_init__(self) -> None:
         for name in _SIZES:
@@ -117,7 +120,7 @@ class DecoderSizes:
             if not pattern or self.num_layers % len(pattern):
                 raise ValueError(f"{name} has {len(pattern)} entries; they must divide the {self.num_layers} layers")
             # Equal networks have equal descriptions.
-            object.__setattr__(self, name, _shortest(pattern))
+            object.__setattr__(self, name, shortest(pattern))
         if any(window is not None and window < 1 for window in self.windows):
             raise ValueError(f"windows are {self.windows}; each must be at least 1, or None")
         if any(self.rotated) and 2 * self.planes > self.head_dim:
@@ -154,7 +157,7 @@ class DecoderSizes:
         return tuple(dict.fromkeys(map(self.rope, range(period))))
 
 
-def _shortest(pattern: tuple[Any, ...]) -> tuple[Any, ...]:
+def shortest(pattern: tuple[Any, ...]) -> tuple[Any, ...]:
     """The shortest pattern that this one repeats."""
     lengths = (length for length in range(1, len(pattern) + 1) if len(pattern) % length == 0)
     return next(pattern[:length] for length in lengths if pattern[:length] * (len(pattern) // length) == pattern)

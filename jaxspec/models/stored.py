@@ -14,13 +14,13 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from jaxspec.formats.patterns import format_of, from_bits, to_bits
 from jaxspec.models.dots import dot_rows
 from jaxspec.models.streamed import Stack, is_streamed
 
-__all__ = ["SMALL", "Stored", "as_computed", "as_stored", "dot_stored", "stack_of", "stored_dtypes"]
+__all__ = ["SMALL", "OfLayer", "Stored", "as_computed", "as_stored", "dot_stored", "stack_of", "stored_dtypes"]
 
 #: Elements of a 16-bit matrix that are widened at once: 64 MB in float32.
 _PIECE = 1 << 24
@@ -50,6 +50,36 @@ class Stored(Stack):
     def values(self) -> Array:
         """The array itself."""
         return self.array if self.array.dtype == self.dtype else from_bits(self.array, format_of(self.dtype))
+
+
+@struct.dataclass
+class OfLayer(Stack):
+    """One layer of a stack of layers, left where it lies: entries are taken out of the whole.
+
+    A loop over layers that is given a layer's part of a stack copies it; of this, only the entries that are taken are read.
+
+    Attributes:
+        whole: leads with layers. layer: the place in it.
+        own: the same layer as a loop gives it, for the gradient's sake: what reads entries sends their gradients there. It is
+            not read, so nothing is copied.
+    """
+
+    whole: Stack
+    layer: Int[Array, ""]
+    own: Stack
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the layer."""
+        return self.whole.shape[1:]
+
+    def take(self, index: Int[Array, "*b"]) -> Stack:
+        """Some entries of the layer."""
+        return jax.tree.map(lambda leaf: jax.lax.stop_gradient(leaf)[self.layer, index], self.whole)
+
+    def values(self) -> Array:
+        """The whole layer, made here."""
+        return self.own.values()
 
 
 def _patterns(array: Array) -> Array:

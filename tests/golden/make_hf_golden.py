@@ -10,7 +10,7 @@ Each case is a directory as `save_pretrained` writes it, and beside it `expected
     cached_logits: "2 decoded vocab": after the prompt, four steps of one token and one of three, through the KV cache.
     inverse_frequencies: "plane", of a text of one token; local_inverse_frequencies: of layers with a window, where they
     have their own; neither in families without rotation.
-Logits are computed in float32 from the stored weights, with transformers' eager attention.
+Logits are computed in float32 from the stored weights, with transformers' eager attention and experts.
 """
 
 from __future__ import annotations
@@ -51,8 +51,11 @@ def random_model(case: Case) -> Any:
             elif name.endswith("embed_tokens.weight"):
                 value = case.embed_scale * value
             else:
-                value = parameter.shape[1] ** -0.5 * value
+                value = parameter.shape[-1] ** -0.5 * value
             parameter.copy_(torch.from_numpy(value))
+        for name, buffer in sorted(model.named_buffers()):
+            if name.endswith("e_score_correction_bias"):  # as large as the scores that it corrects
+                buffer.copy_(torch.from_numpy(0.3 * rng.standard_normal(tuple(buffer.shape))))
     return model
 
 
@@ -60,7 +63,7 @@ def random_model(case: Case) -> Any:
 def expected(directory: Path, seed: int, dtype: torch.dtype = torch.float32) -> dict[str, np.ndarray]:
     """What transformers computes from the checkpoint in `directory`."""
     model = transformers.AutoModelForCausalLM.from_pretrained(
-        directory, dtype=dtype, attn_implementation="eager"
+        directory, dtype=dtype, attn_implementation="eager", experts_implementation="eager"
     ).eval()
     vocab = model.config.vocab_size
     rng = np.random.default_rng([seed, 1])

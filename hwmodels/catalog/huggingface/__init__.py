@@ -1,5 +1,6 @@
 """Hugging Face's config.json: the table of model families, and architectures read by it."""
 
+from hwmodels.catalog.huggingface.expert_layers import ExpertSettings, experts_of
 from hwmodels.catalog.huggingface.families import FAMILIES
 from hwmodels.catalog.huggingface.family import Family
 from hwmodels.catalog.huggingface.reading import (
@@ -8,18 +9,23 @@ from hwmodels.catalog.huggingface.reading import (
     architecture_from_config_file,
     read_config,
 )
-from hwmodels.catalog.huggingface.running import Rotary, Running, Setting
+from hwmodels.catalog.huggingface.running import Rotary, RouterRule, Running, Setting
+from hwmodels.catalog.huggingface.settings import Settings
 from hwmodels.catalog.huggingface.windows import layer_windows
 
 __all__ = [
     "FAMILIES",
     "ConfigReading",
+    "ExpertSettings",
     "Family",
     "Rotary",
+    "RouterRule",
     "Running",
     "Setting",
+    "Settings",
     "architecture_from_config",
     "architecture_from_config_file",
+    "experts_of",
     "layer_windows",
     "read_config",
 ]

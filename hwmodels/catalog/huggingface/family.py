@@ -13,7 +13,7 @@ from typing import Any, Literal
 from hwmodels.catalog.huggingface.running import Running
 from hwmodels.catalog.huggingface.settings import Settings
 
-__all__ = ["LLAMA_LIKE", "WINDOWED", "Experts", "Family", "Switch", "Windows", "sizes"]
+__all__ = ["LLAMA_LIKE", "WINDOWED", "Experts", "Family", "Switch", "Windows", "sizes", "stated_values"]
 
 #: A property that all networks of a family have or lack, or the key of config.json that says which.
 Switch = bool | str
@@ -123,6 +123,17 @@ def sizes(
         "num_key_value_heads": kv_heads,
         "vocab_size": vocab,
         "tie_word_embeddings": tied,
+        **others,
+    }
+
+
+def stated_values(eps: float, theta: float, positions: int, **others: Any) -> dict[str, Any]:
+    """What decides values and not sizes, as a family has it where a file lacks it."""
+    return {
+        "rms_norm_eps": eps,
+        "rope_theta": theta,
+        "max_position_embeddings": positions,
+        "hidden_act": "silu",
         **others,
     }
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
-__all__ = ["Rotary", "Running", "Setting"]
+__all__ = ["Rotary", "RouterRule", "Running", "Setting"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +43,25 @@ class Rotary:
 
 
 @dataclasses.dataclass(frozen=True)
+class RouterRule:
+    """How a family's routers turn scores into choices and weights (see `jaxspec.models.expert_sizes`).
+
+    Attributes:
+        scores: of the logits.
+        renormalised: whether the chosen weights are divided by their sum, or the key that says so.
+        scale: the key of the factor of the weights.
+        groups: the keys of the number of groups, and of how many of them a token chooses from.
+        group_score: of a group.
+    """
+
+    scores: Literal["softmax", "sigmoid"] = "softmax"
+    renormalised: bool | str = True
+    scale: str | None = None
+    groups: tuple[str, str] | None = None
+    group_score: Literal["largest", "two_largest"] = "two_largest"
+
+
+@dataclasses.dataclass(frozen=True)
 class Running:
     """What is needed to load, run and export networks of a family, beside their sizes.
 
@@ -54,6 +73,7 @@ class Running:
         computation: field of `jaxspec.models.DecoderConfig` -> its value in all networks of the family, or the setting that
             states it. Sizes, biases, norms of queries and keys, windows and rotations are read by other columns.
         rotary: None: queries and keys are not rotated.
+        router: of families with experts.
         must_equal: config.json keys that select computations which the network here does not have, with the only value that
             it does, or the setting that has it; written to every config.json.
         ambiguous_windows: keys that cut the KV cache of transformers to a window although the family's attention knows none:
@@ -67,5 +87,6 @@ class Running:
         default_factory=lambda: {"norm_eps": Setting("rms_norm_eps"), "activation": Setting("hidden_act")}
     )
     rotary: Rotary | None = Rotary()
+    router: RouterRule | None = None
     must_equal: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     ambiguous_windows: tuple[str, ...] = ()

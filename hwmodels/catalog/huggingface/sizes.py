@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from hwmodels.catalog.huggingface.expert_layers import experts_of
 from hwmodels.catalog.huggingface.family import Family, Switch
-from hwmodels.catalog.huggingface.settings import LARGEST_LAYERS, Settings, shown
+from hwmodels.catalog.huggingface.settings import LARGEST_LAYERS, Settings
 from hwmodels.catalog.huggingface.windows import window_layers
 
 __all__ = ["architecture_values"]
@@ -20,8 +21,8 @@ def architecture_values(settings: Settings, family: Family) -> dict[str, float]:
     """
     layers = settings.size("num_hidden_layers", most=LARGEST_LAYERS)
     hidden, vocab = settings.size("hidden_size"), settings.size("vocab_size")
-    attention, experts = _attention(settings, family, hidden), _experts(settings, family, layers)
-    intermediate = _intermediate_size(settings, family, hidden)
+    attention, experts = _attention(settings, family, hidden), experts_of(settings, family)
+    intermediate = _intermediate_size(settings, family, hidden) if experts.num_layers < layers else 0
     projected = settings.optional_size("word_embed_proj_dim")
     if projected not in (None, hidden):
         raise NotImplementedError(
@@ -34,9 +35,9 @@ def architecture_values(settings: Settings, family: Family) -> dict[str, float]:
     norm_bias = hidden * _on(settings, family.norm_biases)
     vectors = layers * (norms * norm_bias + attention.vectors)
     matrices = 1 + family.gated_ffn
-    dense_layers = layers - experts.layers
+    dense_layers = layers - experts.num_layers
     vectors += dense_layers * (matrices * intermediate + hidden) * _on(settings, family.ffn_bias)
-    vectors += experts.layers * experts.vectors(hidden, matrices)
+    vectors += experts.num_layers * experts.vectors(hidden, matrices)
     outside = norm_bias + vocab * _on(settings, family.head_bias)
     if family.embedding_norm:
         outside += hidden + norm_bias
@@ -59,7 +60,7 @@ def architecture_values(settings: Settings, family: Family) -> dict[str, float]:
         "vectors_per_layer": vectors / layers,
         "vectors_outside_layers": outside,
         "learned_positions": positions,
-        "num_moe_layers": experts.layers,
+        "num_moe_layers": experts.num_layers,
         "num_experts": experts.experts,
         "experts_per_token": experts.per_token,
         "expert_intermediate_size": experts.size,
@@ -71,8 +72,6 @@ def architecture_values(settings: Settings, family: Family) -> dict[str, float]:
 
 
 def _intermediate_size(settings: Settings, family: Family, hidden: int) -> int:
-    if family.experts is not None and family.experts.layers == "all":
-        return 0  # the key is the experts' size
     derived = family.defaults.get("intermediate_size", 0) is None
     return (
         settings.optional_size("intermediate_size") if derived else settings.size("intermediate_size")
@@ -86,22 +85,6 @@ class _Attention(NamedTuple):
     qk_norm: bool
     vectors: int  # per layer, beside the scales of norms head by head
     latent: dict[str, int]
-
-
-class _Experts(NamedTuple):
-    layers: int = 0
-    experts: int = 0
-    per_token: int = 0
-    size: int = 0
-    shared: int = 0
-    correction_bias: bool = False
-    biases: bool = False
-    shared_gate: bool = False
-
-    def vectors(self, hidden: int, matrices: int) -> int:
-        """Stored elements of vectors per layer of experts."""
-        of_experts = self.experts * (1 + matrices * self.size + hidden) if self.biases else 0
-        return of_experts + self.experts * self.correction_bias + hidden * self.shared_gate
 
 
 def _on(settings: Settings, switch: Switch) -> bool:
@@ -158,46 +141,3 @@ def _latent_attention(settings: Settings, family: Family, hidden: int, heads: in
     # Only what projects from and to the residual stream has biases.
     biases = (query_rank + rank + rotated + hidden) * settings.flag("attention_bias")
     return _Attention(heads, heads, settings.size("qk_nope_head_dim"), False, biases, latent)
-
-
-def _experts(settings: Settings, family: Family, layers: int) -> _Experts:
-    rule = family.experts
-    if rule is None:
-        return _Experts()
-    count = settings.optional_size("num_experts", least=0) or 0
-    moe_layers = _expert_layers(settings, rule.layers, layers) if count else 0
-    if not moe_layers:
-        if rule.layers == "all":
-            raise settings.error("num_experts", f"is {count}; every layer of this family has at least one")
-        return _Experts()
-    size = settings.size(rule.size)
-    shared = 0
-    if rule.shared == "n_shared_experts":
-        shared = size * (settings.optional_size("n_shared_experts", least=0) or 0)
-    elif rule.shared is not None:
-        shared = settings.optional_size(rule.shared, least=0) or 0
-    return _Experts(
-        layers=moe_layers,
-        experts=count,
-        per_token=settings.size("num_experts_per_tok"),
-        size=size,
-        shared=shared,
-        correction_bias=rule.correction_bias,
-        biases=rule.biases,
-        shared_gate=rule.shared_gate,
-    )
-
-
-def _expert_layers(settings: Settings, rule: str, layers: int) -> int:
-    if rule == "all":
-        return layers
-    if rule == "every_nth":
-        step = settings.size("decoder_sparse_step")
-        dense = settings.layer_numbers("mlp_only_layers")
-        return layers // step - sum((number + 1) % step == 0 for number in dense)
-    kinds = settings.names("mlp_layer_types")
-    if kinds is None:
-        return layers - min(layers, settings.optional_size("first_k_dense_replace", least=0) or 0)
-    if not set(kinds) <= {"dense", "sparse"}:
-        raise settings.error("mlp_layer_types", f"is {shown(kinds)}; each entry must be 'dense' or 'sparse'")
-    return kinds.count("sparse")

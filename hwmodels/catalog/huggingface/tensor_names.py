@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["FUSED_GATE", "FUSED_QKV", "GLM4_POST_NORMS", "LLAMA_TENSORS", "OPT_TENSORS", "SANDWICH_TENSORS"]
+__all__ = [
+    "EXPERT_TENSORS",
+    "FUSED_GATE",
+    "FUSED_QKV",
+    "GLM4_POST_NORMS",
+    "LLAMA_TENSORS",
+    "MIXTRAL_TENSORS",
+    "OPT_TENSORS",
+    "SANDWICH_TENSORS",
+]
 
 _LAYER = "model.layers.{layer}."
 _ATTENTION = _LAYER + "self_attn."
@@ -19,6 +28,24 @@ LLAMA_TENSORS = {
     **{f"{kind}_norm": f"{_ATTENTION}{kind}_norm.weight" for kind in ("q", "k")},
     **{kind: f"{_LAYER}mlp.{kind}_proj.weight" for kind in ("gate", "up", "down")},
     **{f"{kind}_bias": f"{_LAYER}mlp.{kind}_proj.bias" for kind in ("gate", "up", "down")},
+}
+
+#: Of networks with experts, each expert's matrix a tensor of its own: routers, and experts shared by all tokens.
+EXPERT_TENSORS = LLAMA_TENSORS | {
+    "router": _LAYER + "mlp.gate.weight",
+    "correction_bias": _LAYER + "mlp.gate.e_score_correction_bias",
+    **{f"expert_{kind}": f"{_LAYER}mlp.experts.{{expert}}.{kind}_proj.weight" for kind in ("gate", "up", "down")},
+    **{f"shared_{kind}": f"{_LAYER}mlp.shared_experts.{kind}_proj.weight" for kind in ("gate", "up", "down")},
+}
+
+_MIXTRAL = _LAYER + "block_sparse_moe."
+#: Mixtral's own names of the same.
+MIXTRAL_TENSORS = LLAMA_TENSORS | {
+    "router": _MIXTRAL + "gate.weight",
+    **{
+        f"expert_{kind}": f"{_MIXTRAL}experts.{{expert}}.{name}.weight"
+        for kind, name in (("gate", "w1"), ("up", "w3"), ("down", "w2"))
+    },
 }
 
 #: Of networks that also norm what leaves the blocks: the norm called after attention is then right after it.

@@ -1,6 +1,7 @@
 """Kinds of block that a decoder layer consists of: attention and feed-forward, one file for each kind."""
 
 from jaxspec.models.blocks.dense import DenseFeedForward
+from jaxspec.models.blocks.experts import Experts
 from jaxspec.models.blocks.grouped_attention import GroupedAttention
 from jaxspec.models.blocks.interface import Attention, AttentionResult, FeedForward, FeedForwardResult, StepInput
 
@@ -8,6 +9,7 @@ __all__ = [
     "Attention",
     "AttentionResult",
     "DenseFeedForward",
+    "Experts",
     "FeedForward",
     "FeedForwardResult",
     "GroupedAttention",

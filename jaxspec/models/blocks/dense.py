@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 from jaxtyping import Array, Float
 
 from jaxspec.models.activations import ACTIVATIONS
-from jaxspec.models.blocks.interface import FeedForwardResult
+from jaxspec.models.blocks.interface import FeedForwardResult, StepInput
 from jaxspec.models.dots import biased_rows
 from jaxspec.models.sizes import DecoderSizes
 
@@ -52,10 +51,10 @@ class DenseFeedForward:
         normed: Float[Array, "batch token hidden"],
         weights: Mapping[str, Array],
         sizes: DecoderSizes,
-        dot_dtype: Any = None,
+        step: StepInput,
     ) -> FeedForwardResult:
         """See `FeedForward`."""
-        product = partial(biased_rows, weights=weights, biased=sizes.ffn_bias, dot_dtype=dot_dtype)
+        product = partial(biased_rows, weights=weights, biased=sizes.ffn_bias, dot_dtype=step.dot_dtype)
         inner = ACTIVATIONS[sizes.activation](product(normed, kind="gate" if self.gated else "up"))
         if self.gated:
             inner = inner * product(normed, kind="up")

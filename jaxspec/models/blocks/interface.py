@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxspec.models.attention import KVSource
+from jaxspec.models.router_choices import RouterChoices
 from jaxspec.models.sizes import DecoderSizes
 
 __all__ = ["Attention", "AttentionResult", "FeedForward", "FeedForwardResult", "KVCodec", "StepInput"]
@@ -22,12 +23,13 @@ KVCodec = Callable[[Array], Array]
 
 
 class StepInput(NamedTuple):
-    """What the attention of one layer reads beside its input.
+    """What the blocks of one layer read beside their input.
 
     Attributes:
         sources: earlier keys and values of this layer, each with its mask.
         dot_dtype, frugal, lengths: as for `forward`.
         rope: the layer's rotation, by its place among `DecoderSizes.ropes`; None: the first.
+        allowed_experts: those that this layer's router may choose, for each sequence; None: all.
     """
 
     positions: Int[Array, "batch token"]
@@ -38,6 +40,7 @@ class StepInput(NamedTuple):
     frugal: bool = False
     lengths: Int[Array, "batch token"] | None = None
     rope: Int[Array, ""] | None = None
+    allowed_experts: Bool[Array, "batch expert"] | None = None
 
 
 class AttentionResult(NamedTuple):
@@ -50,10 +53,11 @@ class AttentionResult(NamedTuple):
 
 
 class FeedForwardResult(NamedTuple):
-    """Output of a feed-forward block and its matrices' inputs by input group."""
+    """Output of a feed-forward block, its matrices' inputs by input group, and the choices of its router, where it has one."""
 
     output: Float[Array, "batch token hidden"]
     inputs: dict[str, Array]
+    choices: RouterChoices | None = None
 
 
 class Block(Protocol):
@@ -63,8 +67,8 @@ class Block(Protocol):
         """Name -> shape: (output rows, input columns), further axes in front."""
         ...
 
-    def vectors(self, sizes: DecoderSizes) -> dict[str, tuple[int, float]]:
-        """Name -> length and initial value of scales and biases."""
+    def vectors(self, sizes: DecoderSizes) -> Mapping[str, tuple[int | tuple[int, ...], float]]:
+        """Name -> length (or shape, where every expert has one) and initial value of scales and biases."""
         ...
 
     @property
@@ -102,9 +106,10 @@ class FeedForward(Block, Protocol):
     def apply(
         self,
         normed: Float[Array, "batch token hidden"],
-        weights: Mapping[str, Array],
+        weights: Mapping[str, Any],
         sizes: DecoderSizes,
-        dot_dtype: Any = None,
+        step: StepInput,
     ) -> FeedForwardResult:
-        """Apply the network to each token; computes in the dtype of `normed`. `weights` are those of one layer."""
+        """Apply the network to each token; computes in the dtype of `normed`. `weights` are those of one layer; what has more
+        axes than a matrix may be a `Stack`, of which to take entries."""
         ...

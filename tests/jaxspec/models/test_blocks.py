@@ -1,7 +1,6 @@
 """Kinds of block: what they declare is what they compute with, and a network may mix them."""
 
 import dataclasses
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +18,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import abstract_params, causal_mask, decoder_layer
 from jaxspec.models.dots import dot_rows
 from jaxspec.models.hf_load import read_tensors
+from jaxspec.models.stored import stack_of
 from jaxspec.models.stored_parameters import network_parameters, stored_tensors
 
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
@@ -45,9 +45,12 @@ class Choice:
     def architecture_fields(self, sizes, layers):
         return {"num_moe_layers": layers, "num_experts": self.count, "vectors_per_layer": sizes.hidden_size}
 
-    def apply(self, normed, weights, sizes, dot_dtype: Any = None):
-        chosen = jnp.argmax(dot_rows(normed, weights["choice_router"], dot_dtype), axis=-1)
-        output = jnp.einsum("...i,...oi->...o", normed, weights["choice"][chosen]) + weights["choice_bias"]
+    def apply(self, normed, weights, sizes, step):
+        chosen = jnp.argmax(dot_rows(normed, weights["choice_router"], step.dot_dtype), axis=-1)
+        output = (
+            jnp.einsum("...i,...oi->...o", normed, stack_of(weights["choice"]).take(chosen).values())
+            + weights["choice_bias"]
+        )
         return FeedForwardResult(output, {"choice_in": normed})
 
 

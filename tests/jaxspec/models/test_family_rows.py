@@ -128,10 +128,9 @@ def biased(family, config):
 def test_rows_that_run_have_only_what_the_blocks_compute(family):
     row = FAMILIES[family]
     fields = {field.name for field in dataclasses.fields(DecoderConfig)}
-    assert (row.head_bias, row.experts, row.latent, row.learned_sinks, row.embedding_norm) == (
-        False, None, False, False, False
-    )  # fmt: skip
-    assert row.qk_norm in ("none", "head", "all")
+    assert (row.head_bias, row.latent, row.learned_sinks, row.embedding_norm) == (False, False, False, False)
+    assert (row.experts is None) == (row.running.router is None)
+    assert row.qk_norm in ("none", "head", "all", "optional_head")
     assert row.norms_per_layer == len(config_of(family).block_norms)
     assert set(row.running.computation) <= fields
     settings = {how.key for how in row.running.computation.values() if isinstance(how, Setting)}

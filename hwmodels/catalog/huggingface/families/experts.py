@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hwmodels.catalog.huggingface.family import WINDOWED, Experts, Family, Windows, sizes
+from hwmodels.catalog.huggingface.family import WINDOWED, Experts, Family, Windows, sizes, stated_values
+from hwmodels.catalog.huggingface.running import Rotary, RouterRule, Running
+from hwmodels.catalog.huggingface.tensor_names import EXPERT_TENSORS, MIXTRAL_TENSORS
 
 __all__ = ["EXPERTS"]
 
@@ -13,10 +15,12 @@ _OLD_EXPERT_SPELLINGS = {"num_experts": ("num_local_experts", "n_routed_experts"
 EXPERTS: tuple[Family, ...] = (
     Family(
         name="mixtral",
-        defaults=sizes(32, 4096, 14336, 32, 8, 32000, num_experts=8, num_experts_per_tok=2),
+        defaults=sizes(32, 4096, 14336, 32, 8, 32000, num_experts=8, num_experts_per_tok=2)
+        | stated_values(1e-5, 1_000_000.0, 131_072),
         spellings=_OLD_EXPERT_SPELLINGS,
         experts=Experts("all", size="intermediate_size"),
         windows=Windows("all"),
+        running=Running("MixtralForCausalLM", MIXTRAL_TENSORS, router=RouterRule()),
     ),
     Family(
         name="qwen2_moe",
@@ -31,13 +35,16 @@ EXPERTS: tuple[Family, ...] = (
     Family(
         name="qwen3_moe",
         defaults=sizes(24, 2048, 6144, 32, 4, 151936)
-        | {"num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768, "decoder_sparse_step": 1},
+        | {"num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768, "decoder_sparse_step": 1}
+        | {"use_sliding_window": False, "sliding_window": 4096, "norm_topk_prob": False}
+        | stated_values(1e-6, 10_000.0, 32_768),
         spellings=_EXPERT_SPELLINGS,
         qk_norm="head",
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         experts=Experts("every_nth"),
         windows=Windows("all", enabled="use_sliding_window"),
+        running=Running("Qwen3MoeForCausalLM", EXPERT_TENSORS, router=RouterRule(renormalised="norm_topk_prob")),
     ),
     Family(
         name="deepseek_v2",
@@ -64,11 +71,19 @@ EXPERTS: tuple[Family, ...] = (
         name="glm4_moe",
         defaults=sizes(46, 4096, 10944, 96, 8, 151552)
         | {"num_experts": 128, "num_experts_per_tok": 8, "n_shared_experts": 1}
-        | {"moe_intermediate_size": 1408, "first_k_dense_replace": 1},
+        | {"moe_intermediate_size": 1408, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1}
+        | {"routed_scaling_factor": 1.0, "norm_topk_prob": True}
+        | stated_values(1e-5, 10_000.0, 131_072, partial_rotary_factor=0.5),
         spellings=_OLD_EXPERT_SPELLINGS,
         qk_norm="optional_head",
         qkv_bias="attention_bias",
         experts=Experts("after_dense", shared="n_shared_experts", correction_bias=True),
+        running=Running(
+            "Glm4MoeForCausalLM",
+            EXPERT_TENSORS,
+            rotary=Rotary(partial=True),
+            router=RouterRule("sigmoid", "norm_topk_prob", "routed_scaling_factor", ("n_group", "topk_group")),
+        ),
     ),
     Family(
         name="glm4_moe_lite",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from hwmodels.catalog.huggingface.family import LLAMA_LIKE, WINDOWED, Family, Windows, sizes
+from hwmodels.catalog.huggingface.family import LLAMA_LIKE, WINDOWED, Family, Windows, sizes, stated_values
 from hwmodels.catalog.huggingface.running import Rotary, Running, Setting
 from hwmodels.catalog.huggingface.tensor_names import (
     FUSED_GATE,
@@ -16,17 +16,6 @@ from hwmodels.catalog.huggingface.tensor_names import (
 )
 
 __all__ = ["GATED"]
-
-
-def _values(eps: float, theta: float, positions: int, **others: Any) -> dict[str, Any]:
-    """What decides values and not sizes, as a family has it where a file lacks it."""
-    return {
-        "rms_norm_eps": eps,
-        "rope_theta": theta,
-        "max_position_embeddings": positions,
-        "hidden_act": "silu",
-        **others,
-    }
 
 
 _NORM = {"norm_eps": Setting("rms_norm_eps")}
@@ -48,27 +37,29 @@ GATED: tuple[Family, ...] = (
     dataclasses.replace(
         LLAMA_LIKE,
         name="llama",
-        defaults=sizes(32, 4096, 11008, 32, None, 32000, **_values(1e-6, 10_000.0, 2048)),
+        defaults=sizes(32, 4096, 11008, 32, None, 32000, **stated_values(1e-6, 10_000.0, 2048)),
         running=Running(
             "LlamaForCausalLM", LLAMA_TENSORS, ambiguous_windows=("sliding_window", "attention_chunk_size")
         ),
     ),
     Family(
         name="mistral",
-        defaults=sizes(32, 4096, 14336, 32, 8, 32000, sliding_window=4096, **_values(1e-6, 10_000.0, 131_072)),
+        defaults=sizes(32, 4096, 14336, 32, 8, 32000, sliding_window=4096, **stated_values(1e-6, 10_000.0, 131_072)),
         windows=Windows("all"),
         running=Running("MistralForCausalLM", LLAMA_TENSORS),
     ),
     Family(
         name="qwen2",
-        defaults=sizes(32, 4096, 22016, 32, 32, 151936, **WINDOWED, **_values(1e-6, 10_000.0, 32_768)),
+        defaults=sizes(32, 4096, 22016, 32, 32, 151936, **WINDOWED, **stated_values(1e-6, 10_000.0, 32_768)),
         qkv_bias=True,
         windows=Windows("from_layer", enabled="use_sliding_window"),
         running=Running("Qwen2ForCausalLM", LLAMA_TENSORS),
     ),
     Family(
         name="qwen3",
-        defaults=sizes(32, 4096, 22016, 32, 32, 151936, head_dim=128, **WINDOWED, **_values(1e-6, 10_000.0, 32_768)),
+        defaults=sizes(
+            32, 4096, 22016, 32, 32, 151936, head_dim=128, **WINDOWED, **stated_values(1e-6, 10_000.0, 32_768)
+        ),
         qk_norm="head",
         qkv_bias="attention_bias",
         o_bias="attention_bias",
@@ -79,13 +70,13 @@ GATED: tuple[Family, ...] = (
         name="glm",
         running=Running("GlmForCausalLM", LLAMA_TENSORS, FUSED_GATE, rotary=Rotary(interleaved=True, partial=True)),
         defaults=sizes(40, 4096, 13696, 32, 2, 151552, head_dim=128, attention_bias=True)
-        | _values(1.5625e-07, 10_000.0, 131_072, partial_rotary_factor=0.5),
+        | stated_values(1.5625e-07, 10_000.0, 131_072, partial_rotary_factor=0.5),
         qkv_bias="attention_bias",
     ),
     Family(
         name="glm4",
         defaults=sizes(40, 4096, 13696, 32, 2, 151552, head_dim=128, attention_bias=True)
-        | _values(1.5625e-07, 10_000.0, 131_072, partial_rotary_factor=0.5),
+        | stated_values(1.5625e-07, 10_000.0, 131_072, partial_rotary_factor=0.5),
         norms_per_layer=4,
         qkv_bias="attention_bias",
         running=Running(
@@ -107,7 +98,7 @@ GATED: tuple[Family, ...] = (
         name="gemma2",
         defaults=sizes(26, 2304, 9216, 8, 4, 256000, tied=True, head_dim=256)
         | {"sliding_window": 4096, "sliding_window_pattern": 2}
-        | _values(1e-6, 10_000.0, 8192, **_GEMMA_VALUES)
+        | stated_values(1e-6, 10_000.0, 8192, **_GEMMA_VALUES)
         | {"final_logit_softcapping": 30.0, "attn_logit_softcapping": 50.0},
         norms_per_layer=4,
         qkv_bias="attention_bias",
@@ -122,7 +113,7 @@ GATED: tuple[Family, ...] = (
         name="gemma3_text",
         defaults=sizes(26, 2304, 9216, 8, 4, 262208, tied=True, head_dim=256)
         | {"sliding_window": 4096, "sliding_window_pattern": 6}
-        | _values(1e-6, 1_000_000.0, 131_072, **_GEMMA_VALUES, rope_local_base_freq=10_000.0)
+        | stated_values(1e-6, 1_000_000.0, 131_072, **_GEMMA_VALUES, rope_local_base_freq=10_000.0)
         | {"final_logit_softcapping": None},
         norms_per_layer=4,
         qk_norm="head",
@@ -142,7 +133,7 @@ GATED: tuple[Family, ...] = (
     Family(
         name="phi3",
         defaults=sizes(32, 3072, 8192, 32, None, 32064)
-        | _values(1e-5, 10_000.0, 4096, original_max_position_embeddings=4096),
+        | stated_values(1e-5, 10_000.0, 4096, original_max_position_embeddings=4096),
         windows=Windows("all"),
         running=Running(
             "Phi3ForCausalLM",
@@ -153,7 +144,7 @@ GATED: tuple[Family, ...] = (
     ),
     Family(
         name="olmo2",
-        defaults=sizes(32, 4096, 11008, 32, None, 50304, **_values(1e-5, 10_000.0, 2048)),
+        defaults=sizes(32, 4096, 11008, 32, None, 50304, **stated_values(1e-5, 10_000.0, 2048)),
         qk_norm="all",
         qkv_bias="attention_bias",
         o_bias="attention_bias",
@@ -172,7 +163,7 @@ GATED: tuple[Family, ...] = (
     dataclasses.replace(
         LLAMA_LIKE,
         name="granite",
-        defaults=sizes(32, 4096, 11008, 32, None, 32000, **_values(1e-6, 10_000.0, 2048))
+        defaults=sizes(32, 4096, 11008, 32, None, 32000, **stated_values(1e-6, 10_000.0, 2048))
         | dict.fromkeys(("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling"), 1.0),
         running=Running(
             "GraniteForCausalLM",
@@ -206,7 +197,7 @@ GATED: tuple[Family, ...] = (
     dataclasses.replace(
         LLAMA_LIKE,
         name="smollm3",
-        defaults=sizes(36, 2048, 11008, 16, 4, 128256, tied=True, **_values(1e-6, 2_000_000.0, 32_768))
+        defaults=sizes(36, 2048, 11008, 16, 4, 128256, tied=True, **stated_values(1e-6, 2_000_000.0, 32_768))
         | {"no_rope_layer_interval": 4},
         must_equal={"use_sliding_window": False},
         running=Running(

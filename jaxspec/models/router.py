@@ -1,0 +1,64 @@
+"""From the router's logits to the experts of each token, and their weights."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxspec.models.expert_sizes import ExpertSizes
+from jaxspec.models.router_choices import NO_EXPERT, RouterChoices
+
+__all__ = ["Routed", "route"]
+
+#: Keeps a division by a sum of no scores finite.
+_SMALLEST_SUM = 1e-20
+
+
+class Routed(NamedTuple):
+    """Choices of a step's tokens, and the weights of the experts used."""
+
+    choices: RouterChoices
+    weights: Float[Array, "batch token chosen"]
+
+
+def route(
+    logits: Float[Array, "batch token expert"],
+    sizes: ExpertSizes,
+    *,
+    correction: Float[Array, " expert"] | None = None,
+    allowed: Bool[Array, "batch expert"] | None = None,
+) -> Routed:
+    """Choose experts by their scores, and weigh the chosen ones.
+
+    The choice is piecewise constant in the logits; gradients flow through the weights alone.
+
+    Args:
+        logits: float32.
+        correction: added to the scores for the choice.
+        allowed: experts among which each sequence's tokens choose, in the order of the original scores; a token whose
+            groups are restricted chooses its groups by what is allowed in them. None: all.
+    Source: Shazeer et al. 2017, arXiv:1701.06538; groups and corrections: DeepSeek-V3, arXiv:2412.19437, Section 2.1.2.
+    """
+    scores = jax.nn.sigmoid(logits) if sizes.scores == "sigmoid" else jax.nn.softmax(logits, axis=-1)
+    ranking = jax.lax.stop_gradient(scores if correction is None else scores + correction)
+    original = _chosen(ranking, sizes)
+    used = original if allowed is None else _chosen(jnp.where(allowed[:, None], ranking, -jnp.inf), sizes)
+    weights = jnp.take_along_axis(scores, jnp.maximum(used, 0), axis=-1)
+    weights = jnp.where(used == NO_EXPERT, 0.0, weights)
+    if sizes.renormalised:
+        weights = weights / (weights.sum(axis=-1, keepdims=True) + _SMALLEST_SUM)
+    return Routed(RouterChoices(original, used), weights * sizes.scale)
+
+
+def _chosen(ranking: Float[Array, "batch token expert"], sizes: ExpertSizes) -> Int[Array, "batch token chosen"]:
+    if sizes.grouped:
+        members = ranking.reshape(*ranking.shape[:-1], sizes.groups, -1)
+        best = jax.lax.top_k(members, 1 if sizes.group_score == "largest" else 2)[0].sum(axis=-1)
+        groups = jax.lax.top_k(best, sizes.groups_per_token)[1]
+        kept = jnp.any(groups[..., None] == jnp.arange(sizes.groups), axis=-2)
+        ranking = jnp.where(kept[..., None], members, -jnp.inf).reshape(ranking.shape)
+    values, chosen = jax.lax.top_k(ranking, sizes.per_token)
+    return jnp.where(values == -jnp.inf, NO_EXPERT, chosen)

@@ -8,7 +8,7 @@ from hwmodels import Footprint
 from jaxspec.compress.footprint import measured_footprint
 from jaxspec.compress.kv import as_cache
 from jaxspec.compress.weights import knobs_of_matrix
-from jaxspec.models.config import MATRIX_KINDS
+from jaxspec.models.config import kinds_of
 from jaxspec.models.decoder import Params
 from jaxspec.models.kv_cache import KVCache
 
@@ -26,7 +26,7 @@ class WholeCache(NamedTuple):
 def _weights(params, prepared, knobs, make):
     made = {
         kind: jax.vmap(make)(params["layers"][kind], prepared[kind], knobs_of_matrix(knobs.values, knobs.scheme, place))
-        for place, kind in enumerate(MATRIX_KINDS)
+        for place, kind in enumerate(kinds_of(params["layers"]))
     }
     matrices = {kind: matrix.values for kind, matrix in made.items()}
     # Bits of a cache are not told here.

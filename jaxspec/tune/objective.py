@@ -14,6 +14,7 @@ from flax import struct
 from jaxtyping import Array, Float, Int
 
 from hwmodels import (
+    KINDS,
     Acceptance,
     Architecture,
     Device,
@@ -26,10 +27,11 @@ from hwmodels import (
     uniform_weight_bits,
 )
 from hwmodels.numerics.scalars import as_float
+from jaxspec.compress.footprint import means_by_kind
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.rematerialised import KEPT
 from jaxspec.compress.weights import draft_view
-from jaxspec.models.config import DecoderConfig, kinds_of
+from jaxspec.models.config import DecoderConfig
 from jaxspec.models.streamed import is_streamed
 from jaxspec.speculate.acceptance import block_forward, compare_with_target
 from jaxspec.speculate.sampling import SAMPLING, Decoding
@@ -43,11 +45,8 @@ ObjectiveName = Literal["speedup", "kl", "bits_per_byte"]
 #: Activations that the backward pass may keep; beyond, it computes them again.
 _KEPT_BYTES = 1 << 30
 
-#: A matrix that the measured network may lack, and the one that a priced network's is then stored like.
-ABSENT_STANDS_FOR = {"gate": "up"}
-
-#: Routed experts' matrices and the dense ones that they are stored like.
-EXPERT_STANDS_FOR = {"expert_gate": "gate", "expert_up": "up", "expert_down": "down"}
+#: Matrices of a feed-forward network, dense or of an expert.
+_FEED_FORWARD = ("gate", "up", "down")
 
 
 @struct.dataclass
@@ -87,18 +86,21 @@ def conditional_acceptance(survival: Float[Array, "*b depth"]) -> Float[Array, "
 def priced_footprint(measured: Footprint) -> Footprint:
     """Means over layers by kind; embeddings, norms, routers and head stay at 16 bits.
 
-    Experts, where the priced network has them, are stored as the feed-forward matrices of the network that runs.
+    What the network that runs lacks is stored as its counterpart: experts and shared experts as its dense feed-forward
+    matrices, dense ones as its shared experts', or else its experts', and a gate as what it gates.
 
     Args:
         measured: of the network that runs; leaves are " layer".
     """
 
     def by_kind(bits: dict[str, Array]) -> dict[str, Array]:
-        dense: dict[str, Array] = {kind: jnp.mean(bits[kind]) for kind in kinds_of(bits)}
-        dense = {absent: dense[stands_for] for absent, stands_for in ABSENT_STANDS_FOR.items()} | dense
-        experts = {kind: dense[stands_for] for kind, stands_for in EXPERT_STANDS_FOR.items()}
-        shared = (dense["gate"] + dense["up"] + dense["down"]) / 3.0
-        return uniform_weight_bits(16.0) | dense | experts | {"shared": shared}
+        own = means_by_kind(bits)
+        of = lambda *names: next(own[name] for name in names if name in own)
+        dense = {part: of(part, f"shared_{part}", f"expert_{part}", "up") for part in _FEED_FORWARD}
+        experts = {f"expert_{part}": own.get(f"expert_{part}", dense[part]) for part in _FEED_FORWARD}
+        shared = sum(own.get(f"shared_{part}", dense[part]) for part in _FEED_FORWARD) / 3.0
+        attention = {kind: bits for kind, bits in own.items() if kind in KINDS and kind not in _FEED_FORWARD}
+        return uniform_weight_bits(16.0) | attention | dense | experts | {"shared": shared}
 
     return Footprint(
         draft_weight_bits=by_kind(measured.draft_weight_bits),
@@ -143,7 +145,8 @@ def measure(
     # What streams in is never kept for the backward pass, but streams in again.
     large = is_streamed(calibration.params) or _is_large(config, windows.shape[0], text.hidden.shape[1])
     policy = KEPT if large else None
-    view = draft_view(calibration.prepared, kv, knobs, soft_temperature, windows=windows, policy=policy)
+    options = {"config": config, "windows": windows, "policy": policy}
+    view = draft_view(calibration.prepared, kv, knobs, soft_temperature, **options)
     choices = None if calibration.choices is None else jnp.take(calibration.choices, windows, axis=0)
     sharing = calibration.sharing
     pools = text_pools(choices, config, knobs, first=text.first, temperature=soft_temperature, sharing=sharing)
@@ -154,8 +157,22 @@ def measure(
         survival=jnp.mean(passed.survival, axis=(0, 1)),
         kl=jnp.mean(passed.kl),
         cross_entropy=jnp.mean(passed.cross_entropy),
-        footprint=ran.facts,
+        footprint=_of_present_matrices(ran.facts, config),
         pool_share=None if pools is None else pools.sizes.share,
+    )
+
+
+def _of_present_matrices(footprint: Footprint, config: DecoderConfig) -> Footprint:
+    """Bits of each kind of matrix in the layers that have it; leaves " layer"."""
+
+    def present(bits: dict[str, Array]) -> dict[str, Array]:
+        layers = {kind: jnp.asarray(list(config.layer_parameters[kind].layers())) for kind in bits}
+        return {kind: value[layers[kind]] for kind, value in bits.items()}
+
+    return dataclasses.replace(
+        footprint,
+        draft_weight_bits=present(footprint.draft_weight_bits),
+        target_weight_bits=present(footprint.target_weight_bits),
     )
 
 

@@ -87,4 +87,5 @@ class HardDrafts:
 
     def params(self, knobs: Knobs) -> Params:
         """Parameters of the hard draft, to decode with."""
-        return as_computed(hard_draft(self.work.setup.stored, self.calibration.prepared, knobs))
+        setup = self.work.setup
+        return as_computed(hard_draft(setup.stored, self.calibration.prepared, knobs, setup.config))

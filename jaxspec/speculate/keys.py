@@ -17,6 +17,7 @@ class Purpose(enum.IntEnum):
     AUTOREGRESSIVE = 3  # autoregressive sampling
     BOOTSTRAP = 4  # resampling of prompts
     BRANCH = 5  # the draft's sampling after the further tokens of a level
+    SAMPLE = 6  # one of several continuations of a prompt
 
 
 def draw_keys(

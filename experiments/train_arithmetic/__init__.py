@@ -1,0 +1,1 @@
+"""Training of the networks that do arithmetic, and judge it."""

@@ -1,0 +1,72 @@
+"""Train the networks that do arithmetic in steps and judge it: `python -m experiments.train_arithmetic`.
+
+First the solver, on problems with their right steps; then the judge, on the solver's own samples, each step of which is
+marked right or wrong by working it out. Stops and starts as `experiments.train_embedded` does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.train_arithmetic.scores import judge_score, solver_score
+from experiments.train_arithmetic.train import RECIPE, SHAPE, judge_batch, judged_rows, make_step, solver_batch
+from experiments.train_embedded.loop import run_steps
+from jaxspec.files import write_text
+from jaxspec.models.decoder import Params, init_params
+from jaxspec.models.hf_export import save_directory
+
+
+def main() -> None:
+    """Train, or resume, then export and score."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.train_arithmetic", description=__doc__)
+    parser.add_argument("--run", type=Path, default=Path("runs/train_arithmetic"), help="folder of the checkpoints")
+    parser.add_argument("--out", type=Path, help="folder for both networks; default: inside --run")
+    parser.add_argument("--steps", type=int, default=RECIPE.steps, help="training steps of the solver")
+    parser.add_argument("--judge-steps", type=int, default=600, help="training steps of the judge")
+    parser.add_argument("--judged", type=int, default=1500, help="problems whose samples the judge learns from")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    out = args.out or args.run / "weights"
+
+    def trained(name: str, steps: int, batch_at) -> Params:
+        recipe = dataclasses.replace(RECIPE, steps=steps, seed=args.seed)
+        init, step = make_step(recipe)
+        params = init_params(SHAPE, jax.random.key(args.seed))
+        state = run_steps(
+            args.run / name,
+            params,
+            init(params),
+            step,
+            batch_at,
+            steps=steps,
+            checkpoint_every=100,
+            scale=1.0,
+            unit="nats",
+        )
+        save_directory(state["params"], SHAPE, out / name, max_positions=128)
+        # As they are stored.
+        return jax.tree.map(lambda x: x.astype(jnp.bfloat16).astype(jnp.float32), state["params"])
+
+    solver = trained("solver", args.steps, lambda step: solver_batch(step, args.seed))
+    facts = solver_score(solver)
+    print(json.dumps(facts))
+    samples = args.run / f"samples-{args.judged}.npz"
+    if not samples.is_file():
+        np.savez(samples, *judged_rows(solver, args.judged, args.seed))
+    with np.load(samples) as stored:
+        rows = tuple(stored[name] for name in stored.files)
+    judge = trained("judge", args.judge_steps, lambda step: judge_batch(rows, step, args.seed))
+    facts |= judge_score(solver, judge)
+    print(json.dumps(facts))
+    write_text(out / "scores.json", json.dumps(facts, indent=2, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""Training of a network that does arithmetic in steps, and of one that judges its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from experiments.train_embedded.train import Recipe, optimizer
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import Params, forward_text
+from jaxspec.scaling.sampling import sample_continuations
+from jaxspec.scaling.tasks.arithmetic import END, STEP_END, Problem, problems, right_steps, solution
+from jaxspec.scaling.verifiers.judge import NO, YES
+
+#: Of both networks: 0.35 M parameters.
+SHAPE = DecoderConfig(
+    vocab_size=256,
+    hidden_size=96,
+    intermediate_size=192,
+    num_layers=4,
+    num_heads=4,
+    num_kv_heads=4,
+    head_dim=24,
+)
+
+#: Bytes of a row: one problem with its steps.
+ROW = 72
+
+#: Most bytes of an answer.
+ANSWER = 56
+
+#: Rows of a step.
+ROWS = 128
+
+RECIPE = Recipe(steps=1200, tokens_per_step=ROW * ROWS, window=ROW, long_window=ROW)
+
+#: Seeds of problems: training, what judges learn from, and what is held out draw apart.
+TRAINING, JUDGING, HELD_OUT = 1, 2, 3
+
+
+def solved_rows(step: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Problems with their solutions, "row place", and whether the next byte is to be learned; a function of the step."""
+    drawn = problems(ROWS, seed=_mixed(TRAINING, seed, step))
+    return _rows(drawn, [solution(problem) for problem in drawn])
+
+
+def _mixed(purpose: int, seed: int, step: int) -> int:
+    return int(np.random.SeedSequence([purpose, seed, step]).generate_state(1)[0])
+
+
+def _rows(drawn: list[Problem], completions: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
+    tokens, learned = np.zeros((len(drawn), ROW + 1), np.int32), np.zeros((len(drawn), ROW), bool)
+    for row, (problem, completion) in enumerate(zip(drawn, completions, strict=True)):
+        text = problem.text + completion
+        tokens[row, : len(text)] = np.frombuffer(text, np.uint8)
+        learned[row, len(problem.text) - 1 : len(text) - 1] = True
+    return tokens, learned
+
+
+def judged_rows(params: Params, count: int, seed: int, samples: int = 4) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Samples of a solver with what a judge should say after each mark.
+
+    Returns:
+        tokens "row place", marks "row place", and whether all is right there.
+    """
+    stop = np.frombuffer(END, np.uint8)
+    rows, marks, right = [], [], []
+    for number, problem in enumerate(problems(count, seed=_mixed(JUDGING, seed, 0))):
+        prompt = np.frombuffer(problem.text, np.uint8).astype(np.int32)
+        found = sample_continuations(
+            params,
+            SHAPE,
+            prompt,
+            samples=samples,
+            num_tokens=ANSWER,
+            seed=jax.random.key(seed),
+            prompt_id=number,
+            stop=stop,
+            width=samples,
+        )
+        completions = [bytes(text.astype(np.uint8)) for text in found.texts()]
+        tokens, _ = _rows([problem] * samples, [text[: ROW - len(prompt)] for text in completions])
+        mark = np.isin(tokens[:, :-1], [STEP_END[0], END[0]])
+        mark[:, : len(prompt)] = False
+        for row, text in enumerate(completions):
+            good, _ = right_steps(problem, text)
+            right.append(np.cumsum(mark[row]) <= good)
+        rows.append(tokens)
+        marks.append(mark)
+    return np.concatenate(rows), np.concatenate(marks), np.stack(right)
+
+
+def masked_loss(params: Params, tokens: jax.Array, targets: jax.Array, learned: jax.Array) -> jax.Array:
+    """Mean cross-entropy in nats where something is to be learned."""
+    frugal = jax.default_backend() == "cpu"
+    options: dict[str, Any] = {"dot_dtype": jnp.bfloat16, "frugal": True} if frugal else {}
+    logits = forward_text(params, SHAPE, tokens, **options).logits
+    loss = optax.softmax_cross_entropy_with_integer_labels(logits, targets)
+    return jnp.sum(loss * learned) / jnp.maximum(jnp.sum(learned), 1)
+
+
+def make_step(recipe: Recipe) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The optimiser's initial state, and the jitted, donated step (params, state, (tokens, targets, learned))."""
+    transform = optimizer(recipe)
+
+    def step(params, opt_state, batch):
+        loss, gradient = jax.value_and_grad(masked_loss)(params, *batch)
+        updates, opt_state = transform.update(gradient, opt_state, params)
+        return optax.apply_updates(params, updates), opt_state, loss
+
+    return transform.init, jax.jit(step, donate_argnums=(0, 1))
+
+
+def solver_batch(step: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What the solver learns from in a step."""
+    tokens, learned = solved_rows(step, seed)
+    return tokens[:, :-1], tokens[:, 1:], learned
+
+
+def judge_batch(rows: tuple[np.ndarray, np.ndarray, np.ndarray], step: int, seed: int) -> tuple[np.ndarray, ...]:
+    """What the judge learns from in a step."""
+    tokens, marks, right = rows
+    chosen = np.random.default_rng([seed, step]).integers(0, len(tokens), ROWS)
+    return tokens[chosen, :-1], np.where(right[chosen], YES, NO), marks[chosen]

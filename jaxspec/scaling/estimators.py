@@ -1,0 +1,88 @@
+"""What choosing among N samples gives, estimated without bias from M >= N samples of each prompt.
+
+All functions give one rate for each prompt; the mean over prompts, and its standard error, are the caller's.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy.special import gammaln
+
+__all__ = ["best_of_n_rate", "majority_rate", "pass_at_n"]
+
+_RESAMPLES = 400
+
+
+def _log_choose(total: np.ndarray, chosen: int) -> np.ndarray:
+    """Logarithm of the number of subsets; -inf where there is none."""
+    enough = total >= chosen
+    total = np.where(enough, total, chosen)
+    return np.where(enough, gammaln(total + 1.0) - gammaln(chosen + 1.0) - gammaln(total - chosen + 1.0), -np.inf)
+
+
+def _check(samples: int, n: int) -> None:
+    if not 1 <= n <= samples:
+        raise ValueError(f"n is {n}; with {samples} samples of each prompt it must be from 1 to {samples}")
+
+
+def pass_at_n(correct: Bool[np.ndarray, "prompt sample"], n: int) -> Float[np.ndarray, " prompt"]:
+    """Probability that at least one of n samples is correct: 1 - C(M - c, n) / C(M, n), with c of M correct.
+
+    Raises:
+        ValueError: n below 1 or above M.
+    Source: Chen et al. 2021, arXiv:2107.03374, Eq. (1).
+    """
+    samples = correct.shape[1]
+    _check(samples, n)
+    wrong = samples - np.sum(correct, axis=1)
+    return 1.0 - np.exp(_log_choose(wrong, n) - _log_choose(np.asarray(samples), n))
+
+
+def best_of_n_rate(
+    scores: Float[np.ndarray, "prompt sample"], correct: Bool[np.ndarray, "prompt sample"], n: int
+) -> Float[np.ndarray, " prompt"]:
+    """Probability that the sample with the highest score among n is correct; of equal scores, each is as likely.
+
+    Exact over all subsets of n among the M samples: the highest score of a subset is s with probability
+    (C(#scores <= s, n) - C(#scores < s, n)) / C(M, n). NaN is below all numbers.
+
+    Raises:
+        ValueError: n below 1 or above M.
+    """
+    samples = scores.shape[1]
+    _check(samples, n)
+    scores = np.nan_to_num(np.asarray(scores, np.float64), nan=-np.inf)
+    below = np.sum(scores[:, None, :] < scores[:, :, None], axis=2)
+    equal = np.sum(scores[:, None, :] == scores[:, :, None], axis=2)
+    everything = _log_choose(np.asarray(samples), n)
+    highest = np.exp(_log_choose(below + equal, n) - everything) - np.exp(_log_choose(below, n) - everything)
+    return np.sum(highest / equal * correct, axis=1)
+
+
+def majority_rate(
+    answers: Int[np.ndarray, "prompt sample"], right: Int[np.ndarray, " prompt"], n: int, *, seed: int = 0
+) -> Float[np.ndarray, " prompt"]:
+    """Probability that the answer that most of n samples give is right; of equal counts, the first drawn wins.
+
+    Estimated over 400 random subsets of each prompt's samples (all of them in one order, where n is M).
+
+    Args:
+        answers: by number, which may be any; negative: no answer, which has no vote.
+        right: the right answer's number, not negative.
+    Raises:
+        ValueError: n below 1 or above M.
+    Source: Wang et al. 2022, arXiv:2203.11171.
+    """
+    samples = answers.shape[1]
+    _check(samples, n)
+    rng = np.random.default_rng([seed, samples, n])
+    found = np.zeros(len(answers))
+    for row, wanted in enumerate(right):
+        order = np.argsort(rng.random((_RESAMPLES, samples)), axis=1)[:, :n]
+        drawn = answers[row][order]
+        votes = np.sum((drawn[:, :, None] == drawn[:, None, :]) & (drawn[:, :, None] >= 0), axis=2)
+        # The first place among those with the most votes.
+        winner = np.take_along_axis(drawn, np.argmax(votes, axis=1)[:, None], axis=1)[:, 0]
+        found[row] = np.mean((winner == wanted) & (np.max(votes, axis=1) > 0))
+    return found

@@ -1,0 +1,40 @@
+"""Whether a text is Python: it parses, it compiles, its doctests hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import numpy as np
+from jaxtyping import Float
+
+from jaxspec.scaling.verifiers.sandbox import DEFAULT_LIMITS, Limits, Verdict, run_sandboxed
+
+__all__ = ["compiles", "doctests_hold", "parses"]
+
+#: Processes at a time.
+_AT_ONCE = 2
+
+
+def _all(check: str, texts: Sequence[str], limits: Limits) -> Float[np.ndarray, " text"]:
+    # Equal texts are looked at once.
+    different = list(dict.fromkeys(texts))
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        verdicts = dict(zip(different, pool.map(partial(run_sandboxed, check, limits=limits), different), strict=True))
+    return np.array([float(verdicts[text] is Verdict.HOLDS) for text in texts])
+
+
+def parses(texts: Sequence[str], limits: Limits = DEFAULT_LIMITS) -> Float[np.ndarray, " text"]:
+    """1 where a text is syntactically Python, 0 elsewhere."""
+    return _all("parses", texts, limits)
+
+
+def compiles(texts: Sequence[str], limits: Limits = DEFAULT_LIMITS) -> Float[np.ndarray, " text"]:
+    """1 where it also compiles: `return` stands in a function, names are declared once, and so on."""
+    return _all("compiles", texts, limits)
+
+
+def doctests_hold(texts: Sequence[str], limits: Limits = DEFAULT_LIMITS) -> Float[np.ndarray, " text"]:
+    """1 where it also runs and has a doctest, and all of its doctests hold."""
+    return _all("doctests", texts, limits)

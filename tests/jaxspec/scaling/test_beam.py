@@ -1,0 +1,87 @@
+"""Beam search keeps what its scorer likes, and its branches are texts of the network."""
+
+import itertools
+
+import jax
+import numpy as np
+import pytest
+
+from jaxspec.models import DecoderConfig
+from jaxspec.scaling import BeamSearch, beam_search, sample_continuations
+from jaxspec.speculate.sampling import GREEDY
+
+CONFIG = DecoderConfig(
+    vocab_size=7, hidden_size=16, intermediate_size=24, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=6
+)
+PROMPT = np.array([3, 1, 4], np.int32)
+STEP_END = np.array([0])
+
+
+@pytest.fixture(scope="module")
+def params(random_network):
+    return random_network(CONFIG, 5)
+
+
+def searched(params, score, *, steps=4, **options):
+    search = BeamSearch(beams=2, expansions=4, steps=steps, step_tokens=3, num_tokens=9)
+    settings = {"seed": jax.random.key(1), "step_end": STEP_END} | options
+    return beam_search(params, CONFIG, PROMPT, score, search, **settings)
+
+
+def fives(texts):
+    return np.array([np.sum(text == 5) for text in texts], float)
+
+
+def test_beams_score_higher_than_samples(params):
+    beams, scores = searched(params, fives)
+    samples = sample_continuations(params, CONFIG, PROMPT, samples=200, num_tokens=9, seed=jax.random.key(1))
+    assert scores.tolist() == sorted(scores, reverse=True) == fives(beams.texts()).tolist()
+    assert scores[0] > np.mean(fives(samples.texts())) + 2 * np.std(fives(samples.texts()))
+
+
+def test_steps_end_at_their_token_or_after_so_many(params):
+    seen = []
+    searched(params, lambda texts: seen.append([text.copy() for text in texts]) or np.zeros(len(texts)))
+    for before, after in itertools.pairwise(seen):
+        kept = {text.tobytes() for text in before}
+        for text in after:
+            begun = [length for length in range(len(text)) if text[:length].tobytes() in kept]
+            assert begun
+            step = text[max(begun) :]
+            assert len(step) <= 3
+            assert not np.any(step[:-1] == 0)
+
+
+def test_finished_branches_stay_as_they_are(params):
+    texts = []
+    beams, _ = searched(params, lambda t: texts.append(len(t)) or fives(t), stop=np.array([5]))
+    for row, stopped in zip(beams.texts(), beams.stopped, strict=True):
+        assert stopped == (row[-1] == 5)
+        assert not np.any(row[:-1] == 5)
+    assert beams.stopped.all()
+    assert len(texts) < 4
+
+
+def test_the_greedy_search_is_one_text(params):
+    beams, _ = searched(params, fives, decoding=GREEDY)
+    wanted = sample_continuations(
+        params, CONFIG, PROMPT, samples=1, num_tokens=9, seed=jax.random.key(0), decoding=GREEDY, width=8
+    )
+    for text in beams.texts():
+        assert text.tolist() == wanted.tokens[0, : len(text)].tolist()
+
+
+def test_nothing_is_below_numbers(params):
+    def first_two(texts):
+        different = list(dict.fromkeys(text.tobytes() for text in texts))
+        assert len(different) > 2
+        value = {different[0]: 0.0, different[1]: 1.0}
+        return np.array([value.get(text.tobytes(), np.nan) for text in texts])
+
+    _, scores = searched(params, first_two, steps=1)
+    assert scores.tolist() == [1.0, 0.0]
+
+
+def test_a_search_without_beams():
+    with pytest.raises(ValueError, match="beams is 0"):
+        BeamSearch(beams=0, expansions=1, steps=1, step_tokens=1, num_tokens=1)

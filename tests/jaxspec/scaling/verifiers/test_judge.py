@@ -1,0 +1,39 @@
+"""A judge's probabilities are those of its network after the marks."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxspec.models import DecoderConfig
+from jaxspec.models.decoder import forward_text
+from jaxspec.scaling.verifiers.judge import NO, YES, Judge
+
+CONFIG = DecoderConfig(
+    vocab_size=128, hidden_size=16, intermediate_size=24, num_layers=1, num_heads=2, num_kv_heads=2, head_dim=6
+)
+MARKS = (5, 9)
+
+
+@pytest.fixture(scope="module")
+def judge(random_network):
+    return Judge(random_network(CONFIG, 8, sharpness=3.0), CONFIG, MARKS)
+
+
+def test_the_last_mark_decides(judge):
+    prompt = np.array([5, 7, 9], np.int32)
+    texts = [np.array(text, np.int32) for text in ([1, 5, 2, 9, 3], [1, 2, 5], [1, 2, 3], [])] * 6
+    found = judge(prompt, texts)
+    for text, score in zip(texts, found, strict=True):
+        marked = np.flatnonzero(np.isin(text, MARKS))
+        if not marked.size:
+            assert np.isnan(score)
+            continue
+        whole = np.concatenate([prompt, text[: marked[-1] + 1]])
+        logits = np.asarray(forward_text(judge.params, CONFIG, jnp.asarray(whole)[None]).logits[0, -1], np.float64)
+        weights = np.exp(logits[[YES, NO]])
+        assert score == pytest.approx(weights[0] / weights.sum(), rel=1e-4)
+    assert len(set(np.round(found[~np.isnan(found)], 6))) == 2
+
+
+def test_no_texts(judge):
+    assert judge(np.array([1], np.int32), []).shape == (0,)

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from hwmodels import Footprint
 from jaxspec.compress.footprint import measured_footprint
@@ -11,6 +12,11 @@ from jaxspec.compress.weights import knobs_of_matrix
 from jaxspec.models.config import kinds_of
 from jaxspec.models.decoder import Params
 from jaxspec.models.kv_cache import KVCache
+
+
+def by_kind(bits):
+    """Bits of a network whose layers all have the same matrices, as one array "layer kind"."""
+    return jnp.stack([bits[kind] for kind in kinds_of(bits)], axis=-1)
 
 
 class WholeDraft(NamedTuple):

@@ -83,7 +83,9 @@ def show(result: dict[str, Any]) -> None:
             table.add_column(f"{across} {column}", justify="right")
         for name in dict.fromkeys(row[down] for row in rows):
             of = {row[across]: row for row in rows if row[down] == name}
-            table.add_row(str(name), *(f"{of[column]['mean']:.3f} ± {of[column]['standard_error']:.3f}" for column in columns))
+            table.add_row(
+                str(name), *(f"{of[column]['mean']:.3f} ± {of[column]['standard_error']:.3f}" for column in columns)
+            )
         console.print(table)
     table = Table(title="distinct experts of a layer that tokens choose together (measured)")
     for column in ("tokens", "one request", "several requests", "even and independent"):

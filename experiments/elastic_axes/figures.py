@@ -31,7 +31,9 @@ def axes_figure(rows: Rows, capacity_bytes: float, name: str) -> Figure:
     )
     axis = figure.subplots()
     image = axis.imshow(table, origin="lower", aspect="auto", cmap="viridis")
-    fitting = [(i, j) for i, b in enumerate(widths) for j, p in enumerate(pools) if value[b, p]["bytes"] <= capacity_bytes]
+    fitting = [
+        (i, j) for i, b in enumerate(widths) for j, p in enumerate(pools) if value[b, p]["bytes"] <= capacity_bytes
+    ]
     for i, j in np.ndindex(table.shape):
         axis.text(j, i, f"{table[i, j]:.2f}", ha="center", va="center", color="white", fontsize=8)
     for i, j in fitting:
@@ -61,7 +63,9 @@ def pools_figure(rows: Rows, name: str) -> Figure:
         f"Measured, {rows[0]['bits']}-bit weights; bars of one standard error over texts.",
         height_inches=4.2,
     )
-    _curves(figure, rows, "rule", "pool", list(dict.fromkeys(row["rule"] for row in rows)), "experts in the pool of a layer")
+    _curves(
+        figure, rows, "rule", "pool", list(dict.fromkeys(row["rule"] for row in rows)), "experts in the pool of a layer"
+    )
     return figure
 
 

@@ -104,7 +104,9 @@ def measured_network(loaded: LoadedModel, settings: Settings) -> Measured:
     return Measured(config, as_computed(stored), target, text, result.cache, result.extras.original)
 
 
-def hot_pools(network: Measured, *, sharing: int = 1, retention: float = RETENTION) -> Int[Array, "layer batch query expert"]:
+def hot_pools(
+    network: Measured, *, sharing: int = 1, retention: float = RETENTION
+) -> Int[Array, "layer batch query expert"]:
     """Rank of each expert by hotness at each query, of its own text or of so many texts together."""
     hotness = hotness_before(network.chosen, network.experts.num_experts, retention)
     return hotness_rank(shared_hotness(hotness, sharing))[:, :, network.text.first :]

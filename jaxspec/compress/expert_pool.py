@@ -34,9 +34,7 @@ def has_pool(knobs: Knobs, config: DecoderConfig) -> bool:
     return config.experts is not None and EXPERT_POOL.name in knobs.values
 
 
-def pool_sizes(
-    knobs: Knobs, config: DecoderConfig, temperature: Float[Array, ""] | float | None
-) -> PoolSizes | None:
+def pool_sizes(knobs: Knobs, config: DecoderConfig, temperature: Float[Array, ""] | float | None) -> PoolSizes | None:
     """Sizes that knobs mean: per_token + share · (experts − per_token), rounded to a whole number of experts.
 
     Args:
@@ -46,7 +44,8 @@ def pool_sizes(
     """
     if not has_pool(knobs, config):
         return None
-    assert config.experts is not None and config.router is not None
+    assert config.experts is not None
+    assert config.router is not None
     least, most = config.experts.per_token, config.experts.num_experts
     share = knobs.values[EXPERT_POOL.name][jnp.asarray(list(config.router.layers()))]
     if least == most:

@@ -101,7 +101,8 @@ def _hard_matrices(
         return Stored.of(scheme.hard(_rows_of(values), found, knobs).values.reshape(values.shape))
 
     return {
-        kind: jax.lax.map(lambda layer: one(*layer), (stored[kind], prepared[kind], own[kind])) for kind in kinds_of(own)
+        kind: jax.lax.map(lambda layer: one(*layer), (stored[kind], prepared[kind], own[kind]))
+        for kind in kinds_of(own)
     }
 
 

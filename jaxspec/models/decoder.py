@@ -240,7 +240,9 @@ def forward(
     facts: list[Any] = []
     choices: list[RouterChoices] = []
     for run in config.runs:
-        ran = _run_layers(x, params["layers"], config, run, step, sources, keep_activations, view, (allowed_experts, more_experts))
+        ran = _run_layers(
+            x, params["layers"], config, run, step, sources, keep_activations, view, (allowed_experts, more_experts)
+        )
         x, (kv, inputs, told, chosen) = ran
         written.append(kv)
         facts.append(told)

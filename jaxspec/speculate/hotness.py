@@ -68,7 +68,9 @@ def hotness_before(
     return jnp.moveaxis(found, 0, 2)
 
 
-def shared_hotness(hotness: Float[Array, "layer batch *b expert"], sharing: int) -> Float[Array, "layer batch *b expert"]:
+def shared_hotness(
+    hotness: Float[Array, "layer batch *b expert"], sharing: int
+) -> Float[Array, "layer batch *b expert"]:
     """Hotness of sequences that share a pool: summed over groups of consecutive ones, the last group may be smaller.
 
     Args:

@@ -72,6 +72,7 @@ def text_pools(
     sizes = pool_sizes(knobs, config, temperature)
     if sizes is None:
         return None
-    assert original is not None and config.experts is not None
+    assert original is not None
+    assert config.experts is not None
     hotness = hotness_before(original, config.experts.num_experts, retention, before)[:, :, first:]
     return TextPools(hotness_rank(shared_hotness(hotness, sharing)), sizes)

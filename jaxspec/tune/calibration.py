@@ -133,7 +133,9 @@ _prepare = partial(jax.jit, static_argnames="scheme")(prepare)
 @partial(jax.jit, static_argnames=("config", "scheme", "first"))
 def _heard(
     params: Params, config: DecoderConfig, tokens: Int[Array, "batch token_plus_1"], *, scheme: Scheme, first: int
-) -> tuple[dict[str, Array], Float[Array, "batch query hidden"], PreparedKV, Int[Array, "batch token layer chosen"] | None]:
+) -> tuple[
+    dict[str, Array], Float[Array, "batch query hidden"], PreparedKV, Int[Array, "batch token layer chosen"] | None
+]:
     """Sums of squares of each layer's inputs, hidden states from the first root on, prepared KV, and choices of experts."""
     queries = tokens.shape[1] - 1
     result = forward_text(

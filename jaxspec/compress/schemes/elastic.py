@@ -74,9 +74,7 @@ class Elastic(Described):
 
         def make(rows: Array) -> tuple[Array, tuple[()]]:
             groups, columns = _groups(rows), rows.shape[-1]
-            low, high = (
-                self._read(groups, bits, columns).astype(mix.weight.dtype) for bits in (mix.low, mix.low + 1)
-            )
+            low, high = (self._read(groups, bits, columns).astype(mix.weight.dtype) for bits in (mix.low, mix.low + 1))
             return low + mix.weight * (high - low), ()
 
         values, _ = made_in_blocks(make, matrix)

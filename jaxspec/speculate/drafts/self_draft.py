@@ -87,9 +87,7 @@ def self_draft(config: DecoderConfig, compressed: Params, knobs: Knobs) -> Ready
     return ReadyDraft(SelfDraft(config), SelfDraftParams(compressed, knobs))
 
 
-def forward_root(
-    params: Params, config: DecoderConfig, cache: KVCache, root: Root, **options: Any
-) -> ForwardResult:
+def forward_root(params: Params, config: DecoderConfig, cache: KVCache, root: Root, **options: Any) -> ForwardResult:
     """A step of the root alone, which sees all that is committed. Options: of `forward`."""
     return forward(
         params,

@@ -82,7 +82,9 @@ def make_setup(
     scheme = find_scheme(config.scheme, runs=True)
     stored = target_network(scheme, stored)
     if not scheme.lossless:
-        notes.append(f"the target is the network as {scheme.name} stores it; acceptance and losslessness are about that one")
+        notes.append(
+            f"the target is the network as {scheme.name} stores it; acceptance and losslessness are about that one"
+        )
     if loaded.config.experts is None and (pools := [s.name for s in scheme.knob_specs if s.per == "experts"]):
         notes.append(f"{config.model} has no experts; {', '.join(pools)} changes nothing")
     prompts, lengths = padded(checked.prompts)

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from jaxspec.models import decoder, kv_cache
-from jaxspec.models.config import MATRIX_KINDS
 from jaxspec.models.families import runnable_families
 from jaxspec.models.hf_load import load_directory
 from jaxspec.models.rope_scaling import Rope
@@ -234,7 +233,7 @@ def test_bfloat16_weights_upcast_at_loading_or_in_the_forward_pass_alike():
     model, expected = loaded("llama_bfloat16")
     wide = load_directory(GOLDEN / "llama_bfloat16", dtype=jnp.float32)
     assert {leaf.dtype for leaf in jax.tree.leaves(wide.params)} == {jnp.dtype("float32")}
-    for kind in MATRIX_KINDS:
+    for kind in model.config.matrix_kinds:
         np.testing.assert_array_equal(wide.params["layers"][kind], model.params["layers"][kind].astype(jnp.float32))
     tokens, length = expected["tokens_33"], np.full(2, WIDTH)
     np.testing.assert_array_equal(

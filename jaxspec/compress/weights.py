@@ -106,7 +106,7 @@ def _hard_matrices(
     }
 
 
-def _rows_of(matrices: Float[Array, "*b row column"]) -> Float[Array, "row column"]:
+def _rows_of(matrices: Float[Array, "*b row column"]) -> Float[Array, "rows column"]:
     """Matrices of experts below one another: the rows of a matrix are compressed each by itself."""
     return matrices.reshape(-1, matrices.shape[-1])
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-__all__ = ["RETENTION", "count_choices", "hotness_before", "hotness_rank", "recency", "shared_hotness"]
+__all__ = ["RETENTION", "count_choices", "faded", "hotness_before", "hotness_rank", "recency", "shared_hotness"]
 
 #: Factor by which hotness falls per committed token.
 RETENTION = 0.95
@@ -41,7 +41,12 @@ def count_choices(
 def recency(valid: Int[Array, " batch"], places: int, retention: float) -> Float[Array, "batch place"]:
     """Weights of the places of a window whose last valid one counts 1; 0 behind it."""
     age = valid[:, None] - 1 - jnp.arange(places)
-    return jnp.where(age >= 0, jnp.asarray(retention, jnp.float32) ** jnp.maximum(age, 0), 0.0)
+    return jnp.where(age >= 0, faded(age, retention), 0.0)
+
+
+def faded(tokens: Int[Array, "*b"], retention: float) -> Float[Array, "*b"]:
+    """What is left of a choice after so many committed tokens."""
+    return jnp.power(jnp.asarray(retention, jnp.float32), jnp.maximum(tokens, 0).astype(jnp.float32))
 
 
 def hotness_before(

@@ -18,7 +18,7 @@ from jaxspec.models.decoder import ForwardResult
 from jaxspec.models.kv_cache import KVCache, empty_cache, write_cache
 from jaxspec.speculate.drafts.interface import Committed, Level, Root
 from jaxspec.speculate.drafts.self_draft import SelfDraftParams, forward_level, forward_root
-from jaxspec.speculate.hotness import RETENTION, count_choices, hotness_rank, recency, shared_hotness
+from jaxspec.speculate.hotness import RETENTION, count_choices, faded, hotness_rank, recency, shared_hotness
 
 __all__ = ["ElasticDraft", "ElasticMemory"]
 
@@ -100,8 +100,7 @@ class ElasticDraft:
         if not self.from_target:
             drafted = jnp.any(memory.recorded > 0, axis=-1, keepdims=True)
             heard = jnp.where(drafted, memory.recorded, heard)
-        kept = jnp.asarray(self.retention, jnp.float32) ** committed.valid
-        hotness = kept[:, None] * memory.hotness + heard
+        hotness = faded(committed.valid, self.retention)[:, None] * memory.hotness + heard
         return ElasticMemory(
             cache=write_cache(memory.cache, compress_cache(committed.cache, params.knobs), committed.start),
             recorded=jnp.zeros_like(memory.recorded),

@@ -49,7 +49,7 @@ def pool_sizes(knobs: Knobs, config: DecoderConfig, temperature: Float[Array, ""
     least, most = config.experts.per_token, config.experts.num_experts
     share = knobs.values[EXPERT_POOL.name][jnp.asarray(list(config.router.layers()))]
     if least == most:
-        return PoolSizes(jnp.full(share.shape, most), None, jnp.ones_like(share))
+        return PoolSizes(jnp.full(share.shape, most, jnp.int32), None, jnp.ones_like(share))
     size = least + share * (most - least)
     if temperature is None:
         whole = jnp.round(size)

@@ -61,7 +61,8 @@ def hotness_before(
         before: columns of padding before each text; None: there are none.
     """
     batch, tokens, layers, _ = original.shape
-    text = jnp.arange(tokens) >= (jnp.zeros(batch, jnp.int32) if before is None else before)[:, None]
+    first = jnp.zeros(batch, jnp.int32) if before is None else before.astype(jnp.int32)
+    text = jnp.arange(tokens, dtype=jnp.int32) >= first[:, None]
 
     def step(hotness: Array, token: tuple[Array, Array]) -> tuple[Array, Array]:
         chosen, counts = token
@@ -94,4 +95,4 @@ def hotness_rank(hotness: Float[Array, "*b expert"]) -> Int[Array, "*b expert"]:
     A pool of n experts is those of a place below n.
     """
     order = jnp.argsort(hotness, axis=-1, descending=True, stable=True)
-    return jnp.argsort(order, axis=-1)
+    return jnp.argsort(order, axis=-1).astype(jnp.int32)

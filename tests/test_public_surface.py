@@ -32,8 +32,11 @@ ALLOWED_NAMES = {
         "hwmodels.catalog.huggingface.FAMILIES",
         "hwmodels.catalog.huggingface.Family",
         "hwmodels.catalog.huggingface.Rotary",
+        "hwmodels.catalog.huggingface.RouterRule",
         "hwmodels.catalog.huggingface.Running",
         "hwmodels.catalog.huggingface.Setting",
+        "hwmodels.catalog.huggingface.Settings",
+        "hwmodels.catalog.huggingface.experts_of",
         "hwmodels.catalog.huggingface.layer_windows",
     },
     "speculate.drafts": {

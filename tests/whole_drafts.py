@@ -52,7 +52,7 @@ def soft_weights(params, prepared, knobs, temperature):
 
 def _kv(kv, knobs, make):
     made = jax.vmap(make)(kv.rows, knobs.values)
-    cache = jax.vmap(lambda rows: as_cache(rows, kv.num_kv_heads))(made.rows)
+    cache = jax.vmap(lambda rows: as_cache(rows, kv.shape))(made.rows)
     return WholeCache(cache, measured_footprint({}, made.bits))
 
 

@@ -21,13 +21,22 @@ class Form:
     required: Mapping[str, Rule] = dataclasses.field(default_factory=dict)
     optional: Mapping[str, Rule] = dataclasses.field(default_factory=dict)
     texts: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)  # the first is the default
-    tables: Mapping[str, Form] = dataclasses.field(default_factory=dict)  # all required
+    tables: Mapping[str, Form] = dataclasses.field(default_factory=dict)
+    variants: Mapping[str, Mapping[str, Form]] = dataclasses.field(default_factory=dict)  # tables, by their `kind`
+    absent: frozenset[str] = frozenset()  # tables that a file may lack
     flags: tuple[str, ...] = ()
+
+    def inner(self) -> list[tuple[str, Form]]:
+        """All tables within, those of several kinds once for each."""
+        several = [(table, form) for table, forms in self.variants.items() for form in forms.values()]
+        return [*self.tables.items(), *several]
 
     def leaves(self) -> list[str]:
         """Names of all fields, those of tables within after a dot."""
         own = [*self.required, *self.optional, *self.flags, *self.texts]
-        return own + [f"{table}.{name}" for table, inner in self.tables.items() for name in inner.leaves()]
+        kinds = [f"{table}.kind" for table in self.variants]
+        within = [f"{table}.{name}" for table, inner in self.inner() for name in inner.leaves()]
+        return list(dict.fromkeys([*own, *kinds, *within]))
 
 
 @functools.cache
@@ -42,6 +51,16 @@ def form_of(kind: type) -> Form:
         optional={field.name: field.metadata["rule"] for field in numbers if field not in needed},
         texts={field.name: field.metadata["choices"] for field in fields if "choices" in field.metadata},
         tables={field.name: form_of(field.metadata["part"]) for field in fields if "part" in field.metadata},
+        variants={
+            field.name: {kind: form_of(found) for kind, found in field.metadata["variants"].items()}
+            for field in fields
+            if "variants" in field.metadata
+        },
+        absent=frozenset(
+            field.name
+            for field in fields
+            if field.default is not dataclasses.MISSING and {"part", "variants"} & field.metadata.keys()
+        ),
         flags=tuple(field.name for field in fields if "flag" in field.metadata),
     )
 
@@ -49,7 +68,7 @@ def form_of(kind: type) -> Form:
 def named_rules(form: Form, prefix: str) -> dict[str, Rule]:
     """The rule of each number of a form and of the tables within, by dotted name behind a prefix."""
     rules = {prefix + name: rule for name, rule in {**form.required, **form.optional}.items()}
-    for table, inner in form.tables.items():
+    for table, inner in form.inner():
         rules |= named_rules(inner, f"{prefix}{table}.")
     return rules
 
@@ -83,7 +102,7 @@ class TableReader:
             )
         dot = f"{prefix}." if prefix else ""
         numbers = {**form.required, **form.optional}
-        allowed = (*form.required, *form.optional, *form.flags, *form.texts, *form.tables)
+        allowed = (*form.required, *form.optional, *form.flags, *form.texts, *form.tables, *form.variants)
         for key in table:
             if key not in allowed:
                 shown = (*(dot + name for name in form.leaves()), *also)
@@ -111,5 +130,21 @@ class TableReader:
                 raise EntryError(f"{self.where}: {dot + key} is {text!r}; allowed: {', '.join(choices)}")
             values[key] = text
         for key, inner in form.tables.items():
-            values[key] = self.read(table.get(key, {}), inner, dot + key)
+            if key in table or key not in form.absent:
+                values[key] = self.read(table.get(key, {}), inner, dot + key)
+        for key, kinds in form.variants.items():
+            if key in table or key not in form.absent:
+                values[key] = self.read_variant(table.get(key, {}), kinds, dot + key)
         return form.build(**values)
+
+    def read_variant(self, table: Any, kinds: Mapping[str, Form], prefix: str) -> Any:
+        """The tree of a table that names which of several kinds it is. Raises EntryError: see `read`; no or another kind."""
+        if not isinstance(table, dict):
+            raise EntryError(
+                f"{self.where}: {prefix} is {table!r}; it must be a table: write [{prefix}] above its fields"
+            )
+        kind = table.get("kind")
+        if not isinstance(kind, str) or kind not in kinds:
+            near = near_matches(kind, kinds) if isinstance(kind, str) else ""
+            raise EntryError(f"{self.where}: {prefix}.kind is {kind!r};{near} allowed: {', '.join(kinds)}")
+        return self.read({name: field for name, field in table.items() if name != "kind"}, kinds[kind], prefix)

@@ -2,8 +2,9 @@
 
 Weights lie in whole tiles and come in strips: the tiles of one column of tiles, which together give one column of tiles of
 the result. The DMA copies a strip on chip, the vector units convert it (unless the weights are stored as the matrix unit takes
-them), and the matrix unit multiplies it with every tile of activations, so that each weight is copied and converted once
-however many tokens there are. Up to a tile of tokens (32) the matrix unit takes the same time: its other rows idle.
+them), and the matrix unit multiplies it with every tile of activations, so that each weight is copied and converted once for
+as many tokens as have their activations on chip. Up to a tile of tokens (32) the matrix unit takes the same time: its other
+rows idle.
 
 "pipelined": the three work on successive strips at the same time. With s strips and stages of a, b and c seconds a strip,
 
@@ -11,8 +12,11 @@ however many tokens there are. Up to a tile of tokens (32) the matrix unit takes
 
 "serial": one stage after the other, s (a + b + c).
 
+Attention's softmax is the vector units' work, beside its products or after them, by the schedule. A host beside the NPU may
+keep the vocabulary projection.
+
 Source: "Scaling LLM Test-Time Compute with Mobile NPU on Smartphones", 3.1.2, 3.2 (tiles, idle rows), 3.3 and Table 2 (rates),
-    5.2.2 (conversion by lookup).
+    5 (conversion and softmax by lookup), 7.2.2 (the projection on the CPU).
 Departs: the paper does not say how the three overlap; strips are ours.
 """
 
@@ -23,27 +27,35 @@ from typing import ClassVar, NamedTuple
 
 import flax.struct
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
+from hwmodels.compute.host_processor import HostProcessor, head_on_host, reached_share
 from hwmodels.compute.products import products_of, with_products
 from hwmodels.compute.unit import SingleKernel, UnitTimes
-from hwmodels.compute.vector_units import VectorUnits, dequantization_time, exponential_time
+from hwmodels.compute.vector_units import VectorUnits, dequantization_time, softmax_time
 from hwmodels.compute.weight_slices import share_narrower
 from hwmodels.device import Device
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
-from hwmodels.network.operators.work import OPERATORS, OperatorWork
+from hwmodels.network.operators.work import MATRIX_OPERATORS, OPERATORS, OperatorWork
 from hwmodels.numerics.fields import POSITIVE, choice, number, part
 from hwmodels.numerics.folds import smooth_ceil_div
 from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
 from hwmodels.numerics.smoothing import smooth_maximum
 from hwmodels.numerics.units import BITS_PER_BYTE
 
-__all__ = ["SCHEDULES", "MatrixVectorNpu", "StageTimes", "stage_times"]
+__all__ = ["SCHEDULES", "AttentionTimes", "MatrixVectorNpu", "StageTimes", "attention_times", "stage_times"]
 
 #: How copying, converting and multiplying share time: on successive strips at once, or one after the other.
 SCHEDULES = ("pipelined", "serial")
 
 _ATTENTION = OPERATORS.index("attention")
+
+#: Operators whose bytes the vector units read themselves: no block of weights, no keys and values.
+_OWN_PATH = np.array([name != "attention" and name not in MATRIX_OPERATORS for name in OPERATORS])
+
+#: Of an activation on chip.
+_ACTIVATION_BYTES = UNCOMPRESSED_BITS / BITS_PER_BYTE
 
 
 @flax.struct.dataclass
@@ -69,6 +81,12 @@ class MatrixVectorNpu(SingleKernel):
         POSITIVE, default=UNCOMPRESSED_BITS
     )  # weights of fewer stored bits pass through the vector units
     schedule: str = choice(*SCHEDULES)
+    #: Memory on chip, > 0, less what a table of exponentials takes: activations that do not fit make weights come and be
+    #: converted again. None: activations always fit.
+    on_chip_bytes: Leaf = number(POSITIVE, default=None)
+    #: From memory to the vector units without the DMA, > 0; None: as fast as the memory.
+    core_path_bytes_per_s: Leaf = number(POSITIVE, default=None)
+    host: HostProcessor | None = part(HostProcessor, default=None)  # None: the NPU computes logits itself
 
     #: Of the matrix unit on full tiles, > 0; a multiply-add counts 2. None: the roof's rate of the device.
     peak_flops_per_s: Leaf = None
@@ -100,25 +118,39 @@ class MatrixVectorNpu(SingleKernel):
         return slowest + (one_after_the_other - slowest) / strips
 
     def operator_times(self, work: OperatorWork, device: Device, *, temperature: Number = 0.0) -> UnitTimes:
-        """Products as `product_time` has them, everything else at the device's roofline; see `ComputeUnit`.
+        """Products as `product_time` has them, attention with its softmax, all else at the roofline; see `ComputeUnit`.
 
-        Attention's exponentials are looked up by the vector units, beside its products or after them, by the schedule.
+        Energy: of whole tiles, idle rows included, and of the vector units while they work.
         """
         temperature = as_float(temperature)
         unit, shapes = with_last_axis(self.on(device)), products_of(work)
-        seconds = unit.product_time(
-            shapes.m, shapes.k, shapes.n, weight_bits=shapes.weight_bits, temperature=temperature
-        )
-        times = with_products(work, device, product_s=seconds)
-        m, n, products, launches, products_s = (
-            leaf[..., _ATTENTION, None]
-            for leaf in (shapes.m, shapes.n, shapes.products, work.launches, times.compute_s)
-        )
-        exponentials_s = launches * exponential_time(unit.vector, m * n * products, temperature=temperature)
-        both = jnp.stack(jnp.broadcast_arrays(products_s, exponentials_s), axis=-1)
-        joined = jnp.sum(both, axis=-1) if self.schedule == "serial" else smooth_maximum(both, temperature)
-        compute_s = times.compute_s.at[..., _ATTENTION].set(joined[..., 0])
-        return dataclasses.replace(times, compute_s=compute_s)
+        sizes = (shapes.m, shapes.k, shapes.n)
+        bits = {"weight_bits": shapes.weight_bits, "temperature": temperature}
+        seconds, stages = unit.product_time(*sizes, **bits), stage_times(unit, *sizes, **bits)
+        split = attention_times(unit, work, temperature=temperature)
+        vector_s = stages.vector_s.at[..., _ATTENTION].set(split.softmax_s)
+        product_j = None
+        if device.chip is not None:
+            flops = stages.matrix_s * unit.peak_flops_per_s
+            product_j = flops * with_last_axis(device.chip.energy_j_per_flop)
+            if unit.vector.power_w is not None:
+                product_j = product_j + vector_s * unit.vector.power_w
+        seconds = seconds.at[..., _ATTENTION].set(self._joined(split, temperature))
+        times = with_products(work, device, product_s=seconds, product_j=product_j)
+        if self.core_path_bytes_per_s is not None:
+            times = dataclasses.replace(times, memory_share=self._shares(times, device))
+        return times if self.host is None else head_on_host(times, self.host, work, device)
+
+    def _joined(self, split: AttentionTimes, temperature: Number) -> Float[Array, "*b"]:
+        """Attention's products and softmax by the schedule."""
+        both = jnp.stack(jnp.broadcast_arrays(*split), axis=-1)
+        return jnp.sum(both, axis=-1) if self.schedule == "serial" else smooth_maximum(both, temperature)
+
+    def _shares(self, times: UnitTimes, device: Device) -> tuple[Float[Array, "... operator"], ...]:
+        """Shares of the memories' bandwidths with those of the vector units' own path."""
+        tiers = (device.memory, *device.spill)
+        own = [with_last_axis(reached_share(self.core_path_bytes_per_s, tier.bandwidth_bytes_per_s)) for tier in tiers]
+        return tuple(jnp.where(_OWN_PATH, path, share) for path, share in zip(own, times.memory_share, strict=True))
 
     def on(self, device: Device) -> MatrixVectorNpu:
         """The same with the device's rate where it has none of its own."""
@@ -126,6 +158,31 @@ class MatrixVectorNpu(SingleKernel):
             return self
         rate_flops_per_s = as_float(device.peak_flops_per_s) * as_float(device.compute_efficiency)
         return dataclasses.replace(self, peak_flops_per_s=rate_flops_per_s)
+
+
+class AttentionTimes(NamedTuple):
+    """Seconds of attention's two parts for one key-value head of one sequence, "*b"."""
+
+    products_s: Float[Array, "*b"]  # of scores and of values, keys and values copied on chip
+    softmax_s: Float[Array, "*b"]
+
+
+def attention_times(npu: MatrixVectorNpu, work: OperatorWork, *, temperature: Number = 0.0) -> AttentionTimes:
+    """Latency split of attention in one layer, for one key-value head of one sequence and all queries that share it.
+
+    Args:
+        npu: leaves "*b 1" or single numbers, with a rate of its own: see `MatrixVectorNpu.on`.
+        work: "*b operator".
+        temperature: "*b", in [0, 1], of all counts; 0 is exact.
+    Returns:
+        "*b"; with leaves "*b 1" and work without a batch, single numbers.
+    Source: mobile NPU, 5.2.1, Fig. 8.
+    """
+    shapes = products_of(work)
+    m, k, n = (leaf[..., _ATTENTION, None] for leaf in (shapes.m, shapes.k, shapes.n))
+    products_s = npu.product_time(m, k, n, temperature=temperature)
+    softmax_s = softmax_time(npu.vector, m, n, temperature=temperature)
+    return AttentionTimes(*(part[..., 0] for part in jnp.broadcast_arrays(products_s, softmax_s)))
 
 
 class StageTimes(NamedTuple):
@@ -159,10 +216,17 @@ def stage_times(
     column_tiles = smooth_ceil_div(n, npu.tile_columns, temperature)
     tile_weights = as_float(npu.tile_depth) * as_float(npu.tile_columns)
     weights = depth_tiles * column_tiles * tile_weights
+    copied = weights if npu.on_chip_bytes is None else weights * _rounds(npu, m, k, temperature)
     tile_s = 2.0 * as_float(npu.tile_rows) * tile_weights / as_float(npu.peak_flops_per_s)
 
-    convert_s = dequantization_time(npu.vector, weights, weight_bits=weight_bits, temperature=temperature)
+    convert_s = dequantization_time(npu.vector, copied, weight_bits=weight_bits, temperature=temperature)
     converted = share_narrower(weight_bits, npu.converted_below_bits, temperature)
-    dma_s = weights * (as_float(weight_bits) / BITS_PER_BYTE) / as_float(npu.dma_bytes_per_s)
+    dma_s = copied * (as_float(weight_bits) / BITS_PER_BYTE) / as_float(npu.dma_bytes_per_s)
     times = (row_tiles * depth_tiles * column_tiles * tile_s, convert_s * converted, dma_s)
     return StageTimes(*jnp.broadcast_arrays(*times))
+
+
+def _rounds(npu: MatrixVectorNpu, m: Number, k: Number, temperature: Number) -> Float[Array, "*b"]:
+    """How often weights come on chip: once for as many rows of activations as fit there."""
+    room = as_float(npu.on_chip_bytes) - npu.vector.exponential.on_chip_bytes
+    return smooth_ceil_div(as_float(m) * as_float(k) * _ACTIVATION_BYTES, room, temperature)

@@ -10,12 +10,25 @@ class Memory:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import flax.struct
 
-__all__ = ["COUNT", "FLAG", "NOT_NEGATIVE", "POSITIVE", "SHARE", "WHOLE", "Rule", "choice", "flag", "number", "part"]
+__all__ = [
+    "COUNT",
+    "FLAG",
+    "NOT_NEGATIVE",
+    "POSITIVE",
+    "SHARE",
+    "WHOLE",
+    "Rule",
+    "choice",
+    "flag",
+    "number",
+    "part",
+    "variant",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,9 +58,14 @@ def number(rule: Rule, **default: Any) -> Any:
     return flax.struct.field(metadata={"rule": rule}, **default)
 
 
-def part(kind: type) -> Any:
-    """A tree of leaves that a file gives as a table of its own; required."""
-    return flax.struct.field(metadata={"part": kind})
+def part(kind: type, **default: Any) -> Any:
+    """A tree of leaves that a file gives as a table of its own; required unless it has a `default`."""
+    return flax.struct.field(metadata={"part": kind}, **default)
+
+
+def variant(kinds: Mapping[str, type], **default: Any) -> Any:
+    """A tree of leaves of one of several classes, which a file's table names as its `kind`; required without a `default`."""
+    return flax.struct.field(metadata={"variants": kinds}, **default)
 
 
 def choice(*allowed: str) -> Any:

@@ -1,7 +1,9 @@
 """The draft's view of the target's KV cache, all layers: a scheme's functions of one layer's rows, mapped over the layers.
 
-Keys and values of a token are each one row of (KV head, head dimension). The target stores its KV in bfloat16; what the draft
-writes for tokens not yet verified stays at compute precision and is overwritten by verification, so it is never compressed.
+Keys and values of a token are each one row of (KV head, head dimension). Where they differ in length, as the rotated key and
+the latent of latent attention do, both together are one row, which is what such a cache holds of a token. The target stores
+its KV in bfloat16; what the draft writes for tokens not yet verified stays at compute precision and is overwritten by
+verification, so it is never compressed.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.schemes.interface import CompressedKV, Scheme
+from jaxspec.models.blocks.interface import CachedShape
 from jaxspec.models.kv_cache import KVCache
 from jaxspec.models.streamed import Streamed
 
@@ -33,11 +36,12 @@ class PreparedKV:
 
     Attributes:
         rows: the scheme's own; leaves are "layer part batch slot ...".
+        shape: static; what the cache holds of a token.
         position: as in `KVCache`.
     """
 
     rows: Any
-    num_kv_heads: int = struct.field(pytree_node=False)
+    shape: CachedShape = struct.field(pytree_node=False)
     position: Int[Array, "layer batch slot"] | None = None
 
     def in_layer(self, windows: Int[Array, " batch"]) -> PreparedKV:
@@ -50,13 +54,13 @@ class PreparedKV:
 
     def read(self, compressed: CompressedKV) -> KVCache:
         """The cache of one layer, of these tokens, in which their rows are these."""
-        return as_cache(compressed.rows, self.num_kv_heads, self.position)
+        return as_cache(compressed.rows, self.shape, self.position)
 
 
 def prepare_kv(scheme: Scheme, cache: KVCache) -> PreparedKV:
     """Prepare the target's KV of calibration text (values already representable in bfloat16)."""
     rows = jax.vmap(lambda cache: scheme.prepare_kv(token_rows(cache)))(cache)
-    return PreparedKV(rows=rows, num_kv_heads=cache.key.shape[2], position=cache.position)
+    return PreparedKV(rows=rows, shape=_shape(cache), position=cache.position)
 
 
 def join_kv(parts: Sequence[PreparedKV], *, stream: bool) -> PreparedKV:
@@ -77,17 +81,27 @@ def join_kv(parts: Sequence[PreparedKV], *, stream: bool) -> PreparedKV:
     )
 
 
+def _shape(cache: KVCache) -> CachedShape:
+    """Of one layer's cache or of all layers'."""
+    return CachedShape(cache.key.shape[-3], cache.key.shape[-2], cache.value.shape[-1])
+
+
 def token_rows(cache: KVCache) -> Float[Array, "part batch slot column"]:
-    """Keys (part 0) and values (part 1) of one layer, one row per token."""
-    both = jnp.stack([cache.key.transpose(0, 3, 1, 2), cache.value.transpose(0, 2, 1, 3)])
-    return both.reshape(*both.shape[:3], -1)
+    """Rows of the tokens of one layer: keys (part 0) and values (part 1); one part of both where they differ in length."""
+    slots_first = jnp.moveaxis(cache.key, 3, 1), jnp.moveaxis(cache.value, 2, 1)
+    key, value = (part.reshape(*part.shape[:2], -1) for part in slots_first)
+    if key.shape == value.shape:
+        return jnp.stack([key, value])
+    return jnp.concatenate([key, value], axis=-1)[None]
 
 
 def as_cache(
-    rows: Float[Array, "part batch slot column"], num_kv_heads: int, position: Int[Array, "batch slot"] | None = None
+    rows: Float[Array, "part batch slot column"], shape: CachedShape, position: Int[Array, "batch slot"] | None = None
 ) -> KVCache:
     """Inverse of `token_rows`."""
-    key, value = rows.reshape(*rows.shape[:3], num_kv_heads, -1)
+    columns = shape.heads * shape.key_dim
+    key, value = rows if len(rows) == 2 else (rows[0, ..., :columns], rows[0, ..., columns:])
+    key, value = (part.reshape(*part.shape[:2], shape.heads, -1) for part in (key, value))
     return KVCache(key=key.transpose(0, 2, 3, 1), value=value.transpose(0, 2, 1, 3), position=position)
 
 
@@ -95,6 +109,6 @@ def compress_cache(cache: KVCache, knobs: Knobs) -> KVCache:
     """All layers' KV seen for the first time, inside a decoding loop, as the hard draft reads it."""
 
     def one(cache: KVCache, values: dict[str, Array]) -> KVCache:
-        return as_cache(knobs.scheme.encode_kv(token_rows(cache), values), cache.key.shape[1], cache.position)
+        return as_cache(knobs.scheme.encode_kv(token_rows(cache), values), _shape(cache), cache.position)
 
     return jax.vmap(one)(cache, knobs.values)

@@ -1,7 +1,14 @@
-"""Grouped-query attention over one or several sources of keys and values, each with its explicit mask."""
+"""Attention of groups of query heads over one or several sources of keys and values, each with its explicit mask.
+
+Heads of a query may have a second part, which meets the values: where one latent vector per token is both (latent attention),
+it is stored once. A learned logit per head, a sink, may take part in the softmax without any value.
+
+Source: sinks: gpt-oss model card, arXiv:2508.10925, Section 2; latent vectors: DeepSeek-V2, arXiv:2405.04434, Section 2.1.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -15,23 +22,32 @@ from jaxspec.models.dots import dot_rows
 class KVSource(NamedTuple):
     """Keys, values, and which of them each query sees; the first two of every sequence, or of one that all share."""
 
-    key: Float[Array, "#batch kv_head head_dim slot"]
-    value: Float[Array, "#batch kv_head slot head_dim"]
+    key: Float[Array, "#batch kv_head key_dim slot"]
+    value: Float[Array, "#batch kv_head slot value_dim"]
     mask: Bool[Array, "batch token slot"]
 
 
-def _scores(grouped: Float[Array, "batch kv_head row head_dim"], key: Array) -> Float[Array, "batch kv_head row slot"]:
-    if key.shape[0] == 1 < grouped.shape[0]:
-        return jnp.einsum("bkqd,kds->bkqs", grouped, key[0])
-    return jnp.einsum("bkqd,bkds->bkqs", grouped, key)
+def _product(rows: str, stored: str, result: str, left: Array, right: Array) -> Array:
+    """Of the rows of each sequence with what is stored of it, or of the one sequence that all share."""
+    if right.shape[0] == 1 < left.shape[0]:
+        return jnp.einsum(f"b{rows},{stored}->b{result}", left, right[0])
+    return jnp.einsum(f"b{rows},b{stored}->b{result}", left, right)
 
 
-def _weighted(
-    weights: Float[Array, "batch kv_head row slot"], value: Array
-) -> Float[Array, "batch kv_head row head_dim"]:
-    if value.shape[0] == 1 < weights.shape[0]:
-        return jnp.einsum("bkqs,ksd->bkqd", weights, value[0])
-    return jnp.einsum("bkqs,bksd->bkqd", weights, value)
+def _grouped(
+    query: Float[Array, "batch token head dim"], kv_heads: int
+) -> Float[Array, "batch kv_head group_times_token dim"]:
+    """Queries by the KV head that they read."""
+    batch, tokens, heads, dim = query.shape
+    apart = query.reshape(batch, tokens, kv_heads, heads // kv_heads, dim).transpose(0, 2, 3, 1, 4)
+    return apart.reshape(batch, kv_heads, -1, dim)
+
+
+def _ungrouped(
+    output: Float[Array, "batch kv_head group token dim"],
+) -> Float[Array, "batch token head_times_dim"]:
+    batch, _, _, tokens, _ = output.shape
+    return output.transpose(0, 3, 1, 2, 4).reshape(batch, tokens, -1)
 
 
 def _scaled(score: Array, head_dim: int, scale: float | None, cap: float | None) -> Array:
@@ -40,56 +56,68 @@ def _scaled(score: Array, head_dim: int, scale: float | None, cap: float | None)
 
 
 def attend(
-    query: Float[Array, "batch token head head_dim"],
+    query: Float[Array, "batch token head key_dim"],
     sources: Sequence[KVSource],
     *,
     scale: float | None = None,
     cap: float | None = None,
+    sinks: Float[Array, " head"] | None = None,
+    value_query: Float[Array, "batch token head value_dim"] | None = None,
 ) -> Float[Array, "batch token head_times_dim"]:
     """Softmax attention over all sources at once, without concatenating their keys.
 
     A source of one sequence is shared by all: each KV head's keys meet the queries of the whole batch in one product.
-    A row whose masks are all False gets the mean of its values: finite, and never read by a caller that masks it.
+    A row whose masks are all False gets the mean of its values, or 0 beside a sink: finite, and never read by a caller that
+    masks it.
 
     Args:
-        scale: of the scores; None: 1 / sqrt(head_dim).
+        scale: of the scores; None: 1 / sqrt(key_dim).
         cap: soft cap of the scaled scores; None: no cap. Source: Gemma 2, arXiv:2408.00118, Section 2.
+        sinks: a logit of each head, neither scaled nor capped, that takes its share of the softmax and gives nothing.
+        value_query: second part of the query, whose products with the values are added to those with the keys.
     """
-    batch, tokens, heads, head_dim = query.shape
+    batch, tokens, heads, key_dim = query.shape
     kv_heads = sources[0].key.shape[1]
-    groups = heads // kv_heads
-    grouped = query.reshape(batch, tokens, kv_heads, groups, head_dim).transpose(0, 2, 3, 1, 4)
-    grouped = grouped.reshape(batch, kv_heads, groups * tokens, head_dim)
+    grouped = _grouped(query, kv_heads)
+    latent = None if value_query is None else _grouped(value_query, kv_heads)
     scores = []
     for source in sources:
-        score = _scaled(_scores(grouped, source.key), head_dim, scale, cap)
-        score = score.reshape(batch, kv_heads, groups, tokens, -1)
+        score = _product("kqd", "kds", "kqs", grouped, source.key)
+        if latent is not None:
+            score += _product("kqd", "ksd", "kqs", latent, source.value)
+        score = _scaled(score, key_dim, scale, cap)
+        score = score.reshape(batch, kv_heads, heads // kv_heads, tokens, -1)
         scores.append(jnp.where(source.mask[:, None, None], score, jnp.finfo(query.dtype).min))
+    if sinks is not None:
+        sink = sinks.astype(query.dtype).reshape(1, kv_heads, -1, 1, 1)
+        scores.append(jnp.broadcast_to(sink, (*scores[0].shape[:-1], 1)))
     weights = jax.nn.softmax(jnp.concatenate(scores, axis=-1), axis=-1)
-    weights = weights.reshape(batch, kv_heads, groups * tokens, -1)
-    output, start = jnp.zeros_like(grouped), 0
+    weights = weights.reshape(*grouped.shape[:3], -1)
+    parts, start = [], 0
     for source in sources:
         slots = source.value.shape[2]
-        output += _weighted(weights[..., start : start + slots], source.value)
+        parts.append(_product("kqs", "ksd", "kqd", weights[..., start : start + slots], source.value))
         start += slots
-    output = output.reshape(batch, kv_heads, groups, tokens, head_dim).transpose(0, 3, 1, 2, 4)
-    return output.reshape(batch, tokens, heads * head_dim)
+    output = functools.reduce(jnp.add, parts)
+    return _ungrouped(output.reshape(batch, kv_heads, heads // kv_heads, tokens, -1))
 
 
 def attend_sequentially(
-    query: Float[Array, "batch token head head_dim"],
+    query: Float[Array, "batch token head key_dim"],
     sources: Sequence[KVSource],
     dot_dtype: Any = None,
     *,
     scale: float | None = None,
     cap: float | None = None,
+    sinks: Float[Array, " head"] | None = None,
+    value_query: Float[Array, "batch token head value_dim"] | None = None,
 ) -> Float[Array, "batch token head_times_dim"]:
     """`attend`, one sequence and one KV head at a time, recomputed in the backward pass.
 
     The scores of one pair stay in a CPU's cache, where those of a whole batch do not: twice the speed of `attend` in
     training there, and memory linear in the batch. On a GPU `attend` is the faster one.
     """
-    batch, tokens, heads, head_dim = query.shape
+    batch, tokens, heads, key_dim = query.shape
     kv_heads = sources[0].key.shape[1]
     groups = heads // kv_heads
     # Keys and values that all sequences share are repeated here: training has none.
@@ -98,20 +126,29 @@ def attend_sequentially(
         jnp.concatenate(list(map(spread, parts)), axis=axis)
         for parts, axis in zip(zip(*sources, strict=True), (3, 2, 2), strict=True)
     )
-    grouped = query.reshape(batch, tokens, kv_heads, groups, head_dim).transpose(0, 2, 3, 1, 4)
+    by_pair = lambda part: part.reshape(batch * kv_heads, *part.shape[2:])
+    grouped, key = _grouped(query, kv_heads), key.transpose(0, 1, 3, 2)
+    if value_query is not None:
+        grouped = jnp.concatenate([grouped, _grouped(value_query, kv_heads)], axis=-1)
+        key = jnp.concatenate([key, value], axis=-1)
     pairs = (
-        grouped.reshape(batch * kv_heads, groups * tokens, head_dim),
-        key.transpose(0, 1, 3, 2).reshape(batch * kv_heads, -1, head_dim),
-        value.transpose(0, 1, 3, 2).reshape(batch * kv_heads, head_dim, -1),
+        by_pair(grouped),
+        by_pair(key),
+        by_pair(value.transpose(0, 1, 3, 2)),
         jnp.repeat(mask, kv_heads, axis=0),
+        None if sinks is None else jnp.tile(sinks.astype(query.dtype).reshape(kv_heads, groups), (batch, 1)),
     )
 
     @jax.checkpoint
     def one_pair(pair):
-        query, key, value, mask = pair
-        score = _scaled(dot_rows(query, key, dot_dtype).reshape(groups, tokens, -1), head_dim, scale, cap)
-        weight = jax.nn.softmax(jnp.where(mask, score, jnp.finfo(score.dtype).min), axis=-1)
+        query, key, value, mask, sink = pair
+        score = _scaled(dot_rows(query, key, dot_dtype).reshape(groups, tokens, -1), key_dim, scale, cap)
+        score = jnp.where(mask, score, jnp.finfo(score.dtype).min)
+        if sink is not None:
+            column = jnp.broadcast_to(sink[:, None, None], (groups, tokens, 1))
+            score = jnp.concatenate([score, column], axis=-1)
+        weight = jax.nn.softmax(score, axis=-1)[..., : mask.shape[-1]]
         return dot_rows(weight.reshape(groups * tokens, -1), value, dot_dtype)
 
-    output = jax.lax.map(one_pair, pairs).reshape(batch, kv_heads, groups, tokens, head_dim)
-    return output.transpose(0, 3, 1, 2, 4).reshape(batch, tokens, heads * head_dim)
+    output = jax.lax.map(one_pair, pairs).reshape(batch, kv_heads, groups, tokens, -1)
+    return _ungrouped(output)

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from hwmodels.catalog.huggingface import Family
 from jaxspec.formats.container import Container
-from jaxspec.models.checkpoint_files import CheckpointFiles, ContainerFiles, TensorTable
+from jaxspec.models.checkpoint_files import ContainerFiles, TensorTable
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.families import running
 from jaxspec.models.hf_load import described_in, packed_in
+from jaxspec.models.packed_tensors import open_tensors, unpacked
 from jaxspec.models.stored_parameters import network_parameters
 from jaxspec.models.tensor_names import checked_names
 
@@ -23,7 +24,7 @@ def check_directory(directory: Path) -> DecoderConfig:
         InputError: see `load_directory`.
     """
     family, config = described_in(directory)
-    _check_tensors(family, config, CheckpointFiles(directory), directory)
+    _check_tensors(family, config, open_tensors(directory, running(family)), directory)
     return config
 
 
@@ -35,7 +36,8 @@ def check_container(path: Path) -> DecoderConfig:
     """
     with Container(path) as container:
         family, config = packed_in(container)
-        _check_tensors(family, config, ContainerFiles(container, "target"), container.path)
+        files = unpacked(ContainerFiles(container, "target"), running(family))
+        _check_tensors(family, config, files, container.path)
     return config
 
 

@@ -16,6 +16,9 @@ __all__ = ["STORED_DTYPES", "CheckpointFiles", "ContainerFiles", "TensorPlace", 
 #: Names of the stored number formats that a network may have, as safetensors spells them.
 STORED_DTYPES = {"F32": np.dtype(np.float32), "F16": np.dtype(np.float16), "BF16": np.dtype(ml_dtypes.bfloat16)}
 
+#: With bytes, into which values may be packed.
+_READ_DTYPES = STORED_DTYPES | {"U8": np.dtype(np.uint8)}
+
 
 class TensorPlace(NamedTuple):
     """Where a tensor lies and what it is; `dtype` is the file's own spelling, allowed or not."""
@@ -35,12 +38,16 @@ class TensorTable(Protocol):
     tensors: dict[str, TensorPlace]
 
     def read(self, name: str) -> np.ndarray:
-        """One tensor, of a stored dtype."""
+        """One tensor, of a stored dtype, or of bytes."""
+        ...
+
+    def release(self) -> None:
+        """Tell the system that what was read so far may go; arrays stay valid."""
         ...
 
 
 def _as_values(patterns: np.ndarray, place: TensorPlace) -> np.ndarray:
-    return patterns.view(STORED_DTYPES[place.dtype]).reshape(place.shape)
+    return patterns.view(_READ_DTYPES[place.dtype]).reshape(place.shape)
 
 
 class ContainerFiles:
@@ -58,6 +65,9 @@ class ContainerFiles:
             InputError: the container is damaged.
         """
         return _as_values(self._container.read(name, self._part), self.tensors[name])
+
+    def release(self) -> None:
+        """See `TensorTable`; nothing is kept here."""
 
 
 class CheckpointFiles:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from jaxspec.models.blocks import Attention, DenseFeedForward, FeedForward, GroupedAttention
+from jaxspec.models.blocks.interface import CachedShape
 from jaxspec.models.norms import NORMS
 from jaxspec.models.sizes import DecoderSizes, shortest
 
@@ -18,13 +19,14 @@ __all__ = ["INPUT_OF", "MATRIX_KINDS", "DecoderConfig", "LayerParameter", "Layer
 #: The matrices of a layer that a draft may compress, in the order in which a layer uses them; a network's own are
 #: `DecoderConfig.matrix_kinds`.
 MATRIX_KINDS = (
-    *("q", "k", "v", "o", "gate", "up", "down"),
+    *("q", "q_down", "q_up", "k", "v", "kv_down", "k_up", "v_up", "o", "gate", "up", "down"),
     *("expert_gate", "expert_up", "expert_down", "shared_gate", "shared_up", "shared_down"),
 )
 
 #: Which recorded input feeds each matrix (see `forward(keep_activations=True)`).
 INPUT_OF = {
     **{"q": "qkv", "k": "qkv", "v": "qkv", "o": "o", "gate": "gate_up", "up": "gate_up", "down": "down"},
+    **{"q_down": "qkv", "q_up": "q_latent", "kv_down": "qkv", "k_up": "kv_latent", "v_up": "kv_latent"},
     **{"expert_gate": "expert_gate_up", "expert_up": "expert_gate_up", "expert_down": "expert_down"},
     **{"shared_gate": "shared_gate_up", "shared_up": "shared_gate_up", "shared_down": "shared_down"},
 }
@@ -185,8 +187,8 @@ class DecoderConfig(DecoderSizes):
         return forms.pop()._replace(num_layers=count, pattern=pattern)
 
     @property
-    def cached_shape(self) -> tuple[int, int]:
-        """(heads, elements per head) of the keys, and of the values, in the KV cache."""
+    def cached_shape(self) -> CachedShape:
+        """What the KV cache holds of a token and layer."""
         return self.attention[0].cached_shape(self)
 
     def matrix_shape(self, kind: str) -> tuple[int, ...]:

@@ -16,14 +16,14 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxspec.models.allowed_experts import MoreExperts
-from jaxspec.models.blocks import Attention, FeedForward, StepInput
-from jaxspec.models.blocks.interface import KVCodec
+from jaxspec.models.blocks import StepInput
+from jaxspec.models.blocks.interface import Attend, KVCodec
 from jaxspec.models.config import DecoderConfig, LayerRun
+from jaxspec.models.decoder_layer import decoder_layer
 from jaxspec.models.kv_cache import CachedKV, KVCache
 from jaxspec.models.layer_numbers import layer_numbers, of_layer
 from jaxspec.models.norms import NORMS
 from jaxspec.models.router_choices import RouterChoices
-from jaxspec.models.sizes import DecoderSizes
 from jaxspec.models.stored import OfLayer, dot_stored, stack_of
 from jaxspec.models.streamed import fetched
 
@@ -113,45 +113,6 @@ def abstract_params(config: DecoderConfig) -> Params:
     return jax.eval_shape(lambda: init_params(config, jax.random.key(0)))
 
 
-class LayerResult(NamedTuple):
-    """What a layer puts out, the keys and values it wrote (in the layouts of `KVCache`), its matrices' inputs by group, and the
-    choices of its router, where it has one."""
-
-    output: Float[Array, "batch token hidden"]
-    written: tuple[Array, Array]
-    inputs: dict[str, Array]
-    choices: RouterChoices | None = None
-
-
-def decoder_layer(
-    x: Float[Array, "batch token hidden"],
-    weights: Mapping[str, Any],
-    sizes: DecoderSizes,
-    kinds: tuple[Attention, FeedForward],
-    step: StepInput,
-) -> LayerResult:
-    """One layer: attention and feed-forward, each normed before, after or both, and added to its input. It computes in the
-    type of `x`.
-
-    Args:
-        weights: of this layer alone, without the layer axis.
-        kinds: of its blocks.
-    """
-    attention, feed_forward = kinds
-    norm = NORMS[sizes.norm]
-    before = lambda x, name: norm.apply(x, weights, name, sizes.norm_eps) if sizes.pre_norms else x
-
-    def added(x: Array, output: Array, name: str) -> Array:
-        output = norm.apply(output, weights, name, sizes.norm_eps) if sizes.post_norms else output
-        return x + (output if sizes.residual_scale == 1 else sizes.residual_scale * output)
-
-    attended = attention.apply(before(x, "attention_norm"), weights, sizes, step)
-    x = added(x, attended.output, "attention_post_norm")
-    fed = feed_forward.apply(before(x, "mlp_norm"), weights, sizes, step)
-    x = added(x, fed.output, "mlp_post_norm")
-    return LayerResult(x, attended.written, attended.inputs | fed.inputs, fed.choices)
-
-
 def embed(
     tokens: Int[Array, "batch token"],
     positions: Int[Array, "batch token"],
@@ -207,6 +168,7 @@ def forward(
     view: LayerView | None = None,
     allowed_experts: Bool[Array, "layer batch *token expert"] | None = None,
     more_experts: MoreExperts | None = None,
+    attend: Attend | None = None,
 ) -> ForwardResult:
     """Run one step over `tokens`, which see the masked slots of all sources and the masked tokens of the step itself.
 
@@ -228,12 +190,15 @@ def forward(
         allowed_experts: which experts each sequence's tokens (or each token) may choose, in the layers that have a router;
             None: all.
         more_experts: a larger set beside them, for a blend of both (see `MoreExperts`); None: there is none.
+        attend: in another way than `jaxspec.models.attention.attend`, as `attend_fp16`; static.
     Returns:
         logits, the KV written by this step (not merged into any source), activations or None, choices of experts or None.
     """
     chex.assert_rank([tokens, positions, mask], [2, 2, 3])
     chex.assert_equal_shape([tokens, positions])
-    step = StepInput(positions, mask, kv_codec=kv_codec, dot_dtype=dot_dtype, frugal=frugal, lengths=lengths)
+    step = StepInput(
+        positions, mask, kv_codec=kv_codec, dot_dtype=dot_dtype, frugal=frugal, attend=attend, lengths=lengths
+    )
     x = embed(tokens, positions, params, config, dtype)
     written: list[KVCache] = []
     recorded: dict[str, list[Array]] = {}

@@ -18,7 +18,8 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxspec.models.attention import KVSource
 from jaxspec.models.blocks import StepInput
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.decoder import Layers, Params, decoder_layer, unembed
+from jaxspec.models.decoder import Layers, Params, unembed
+from jaxspec.models.decoder_layer import decoder_layer
 from jaxspec.models.dots import dot_rows
 from jaxspec.models.kv_cache import CachedKV, KVCache
 from jaxspec.models.norms import rms_norm

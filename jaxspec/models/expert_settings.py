@@ -36,7 +36,8 @@ def read_experts(raw: Mapping[str, Any], family: Family) -> Mixture:
     rule = family.running.router if family.running is not None else None
     if rule is None or found.shared_gate:
         raise NotImplementedError(f"mixtures of experts of the family {family.name} do not run; they are priced only")
-    groups, chosen = (1, 1) if rule.groups is None else map(settings.size, rule.groups)
+    groups, chosen = map(settings.size, rule.groups) if rule.groups and _grouped(settings, rule) else (1, 1)
+    clamp = None if family.experts is None else family.experts.clamp
     renormalised = rule.renormalised if isinstance(rule.renormalised, bool) else settings.flag(rule.renormalised)
     sizes = ExpertSizes(
         num_experts=found.experts,
@@ -52,8 +53,20 @@ def read_experts(raw: Mapping[str, Any], family: Family) -> Mixture:
         groups=groups,
         groups_per_token=chosen,
         group_score=rule.group_score,
+        clamp=None if clamp is None else positive({clamp: settings.get(clamp)}, clamp),
     )
     return Mixture(sizes, tuple(Experts() if mixed else dense for mixed in found.layers))
+
+
+def _grouped(settings: Settings, rule: RouterRule) -> bool:
+    """Whether groups count in this network."""
+    if rule.grouped_by is None:
+        return True
+    key, whole, grouped = rule.grouped_by
+    value = settings.get(key)
+    if value not in (whole, grouped):
+        raise NotImplementedError(f"{key} = {value!r} is not modelled; allowed are {whole!r} and {grouped!r}")
+    return value == grouped
 
 
 def written_experts(config: DecoderConfig, family: Family) -> dict[str, Any]:
@@ -66,6 +79,7 @@ def written_experts(config: DecoderConfig, family: Family) -> dict[str, Any]:
     layers: dict[str, Any] = {
         "all": {},
         "every_nth": {"decoder_sparse_step": 1, "mlp_only_layers": [n for n, found in enumerate(mixed) if not found]},
+        "listed": {"mlp_layer_types": ["sparse" if found else "dense" for found in mixed]},
         "after_dense": {"first_k_dense_replace": mixed.index(True) if any(mixed) else len(mixed)},
     }[keys.layers]
     sizes = config.experts
@@ -75,6 +89,7 @@ def written_experts(config: DecoderConfig, family: Family) -> dict[str, Any]:
     if keys.shared == "n_shared_experts":
         shared = {keys.shared: sizes.shared_size // sizes.inner_size}
     own = {"num_experts": sizes.num_experts, "num_experts_per_tok": sizes.per_token, keys.size: sizes.inner_size}
+    own |= {} if keys.clamp is None else {keys.clamp: sizes.clamp}
     return layers | own | shared | _written_rule(sizes, family.running.router if family.running else None)
 
 
@@ -86,6 +101,9 @@ def _written_rule(sizes: ExpertSizes, rule: RouterRule | None) -> dict[str, Any]
         found[rule.renormalised] = sizes.renormalised
     if rule.scale is not None:
         found[rule.scale] = sizes.scale
+    if rule.grouped_by is not None:
+        key, whole, grouped = rule.grouped_by
+        found[key] = grouped if sizes.groups > 1 else whole
     if rule.groups is not None:
         found |= zip(rule.groups, (sizes.groups, sizes.groups_per_token), strict=True)
     return found

@@ -11,17 +11,16 @@ from typing import Any
 
 from hwmodels.catalog.huggingface import FAMILIES, Family, Running, Setting, layer_windows
 from jaxspec.models.activations import ACTIVATION_SPELLINGS, ACTIVATIONS
+from jaxspec.models.blocks import GroupedAttention, LatentAttention
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.config_values import flag, integer, positive
 from jaxspec.models.expert_settings import read_experts
+from jaxspec.models.latent_settings import PLAIN_HEAD_DIM, read_latent
 from jaxspec.models.rope_scaling import Rope
 from jaxspec.models.rope_settings import RopeSettings, read_rope
 from jaxspec.models.sizes import LearnedPositions
 
 __all__ = ["decoder_config", "family_of", "runnable_families", "running"]
-
-#: Keys that change the computation of any family unless absent, null or of this value; never written by us.
-_NEUTRAL_VALUES = {"quantization_config": None}
 
 #: Sizes that every release states: a file without them is taken for damaged, whatever the family's defaults.
 _STATED = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
@@ -61,9 +60,7 @@ def family_of(raw: dict[str, Any]) -> Family:
         if stated != wanted and not (stated is None and key in family.must_equal):
             allowed = "null" if wanted is None else repr(wanted)
             raise NotImplementedError(f"{name} with {key} = {stated!r} is not modelled; allowed is {allowed}")
-    for key, value in _NEUTRAL_VALUES.items():
-        if raw.get(key) not in (None, value):
-            raise NotImplementedError(f"{name} with {key} is not modelled; allowed is none")
+    _check_quantization(raw.get("quantization_config"), family)
     _check_windows(family, full)
     return family
 
@@ -73,6 +70,15 @@ def _with_defaults(raw: dict[str, Any], family: Family) -> dict[str, Any]:
     usual = {key: raw[spelling] for key, known in family.spellings.items() for spelling in known if spelling in raw}
     defaults = {key: value for key, value in family.defaults.items() if key not in _STATED}
     return defaults | usual | raw
+
+
+def _check_quantization(stated: Any, family: Family) -> None:
+    """Weights are stored as they are computed with, or packed in a way that is read here."""
+    packed = running(family).packed
+    if stated is None or (packed is not None and isinstance(stated, dict) and stated.get("quant_method") == packed):
+        return
+    allowed = "none" if packed is None else f"none, or quant_method {packed!r}"
+    raise NotImplementedError(f"{family.name} with quantization_config is not modelled; allowed is {allowed}")
 
 
 def _check_windows(family: Family, full: dict[str, Any]) -> None:
@@ -133,7 +139,9 @@ def decoder_config(raw: dict[str, Any]) -> DecoderConfig:
     layers = integer(full, "num_hidden_layers")
     heads, hidden = integer(full, "num_attention_heads"), integer(full, "hidden_size")
     # For these two, null is a value of its own: "derive it".
-    derived = {"num_key_value_heads": heads, "head_dim": hidden // heads}
+    latent = read_latent(full, family)
+    # Of latent attention, files may call the rotated part so.
+    derived = {"num_key_value_heads": heads, "head_dim": latent.rope_head_dim if latent else hidden // heads}
     for key, free in (("num_key_value_heads", family.grouped_queries), ("head_dim", family.free_head_dim)):
         if not free and full.get(key) not in (None, derived[key]):
             raise ValueError(f"{key} is {full[key]!r}; in this family it is {derived[key]}, always")
@@ -142,6 +150,9 @@ def decoder_config(raw: dict[str, Any]) -> DecoderConfig:
     rope = RopeSettings(Rope(), None, None)
     if row.rotary is not None:
         rope = read_rope(raw, full, row.rotary, head_dim)
+    if latent is not None:
+        head_dim = integer(full, PLAIN_HEAD_DIM)
+    query_dim = head_dim + (latent.rope_head_dim if latent else 0)
     on = lambda switch: _on(full, switch)
     positions, mixture = None, read_experts(raw, family)
     if family.learned_positions is not None:
@@ -171,6 +182,9 @@ def decoder_config(raw: dict[str, Any]) -> DecoderConfig:
         tie_embeddings=flag(full, "tie_word_embeddings"),
         experts=mixture.sizes,
         feed_forward=mixture.feed_forward,
+        latent=latent,
+        attention=(LatentAttention() if latent else GroupedAttention(),),
+        **({} if rope.score_factor == 1 else {"score_scale": query_dim**-0.5 * rope.score_factor}),
         **{name: _computed(name, how, full, family) for name, how in row.computation.items()},
     )
 

@@ -14,6 +14,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.expert_settings import written_experts
 from jaxspec.models.families import decoder_config, runnable_families, running
+from jaxspec.models.latent_settings import written_latent
 from jaxspec.models.rope_settings import written_rope
 from jaxspec.models.stored_parameters import network_parameters, stored_tensors
 
@@ -67,6 +68,7 @@ def _written(config: DecoderConfig, max_positions: int, family: Family) -> dict[
         "max_position_embeddings": max_positions,
         "torch_dtype": "bfloat16",
         **written_experts(config, family),
+        **written_latent(config),
     }
     if config.learned_positions is not None:
         usual["max_position_embeddings"] = config.learned_positions.rows - config.learned_positions.offset

@@ -18,7 +18,6 @@ from jaxspec.formats.container import Container, Part
 from jaxspec.formats.shard_index import json_object, read_json_object
 from jaxspec.models.checkpoint_files import (
     STORED_DTYPES,
-    CheckpointFiles,
     ContainerFiles,
     TensorTable,
     check_tied_head,
@@ -26,6 +25,7 @@ from jaxspec.models.checkpoint_files import (
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.families import decoder_config, family_of, running
+from jaxspec.models.packed_tensors import open_tensors, unpacked
 from jaxspec.models.stacked_tensors import entries_of, read_stacked
 from jaxspec.models.stored_parameters import Path as ParameterPath
 from jaxspec.models.stored_parameters import StoredParameter, network_parameters
@@ -82,7 +82,8 @@ def load_directory(path: str | os.PathLike[str], *, dtype: Any = None, stream: b
     """
     wanted, directory = parameter_dtype(dtype), Path(path)
     family, config = described_in(directory)
-    params = _read_params(family, config, CheckpointFiles(directory), directory, wanted, stream=stream)
+    files = open_tensors(directory, running(family))
+    params = _read_params(family, config, files, directory, wanted, stream=stream)
     return LoadedModel(config=config, params=params, family=family, directory=directory)
 
 
@@ -116,7 +117,7 @@ def load_container(
                 "or pack it with cassandra1"
             )
         family, config = packed_in(container)
-        files = ContainerFiles(container, part)
+        files = unpacked(ContainerFiles(container, part), running(family))
         params = _read_params(family, config, files, container.path, wanted, stream=stream)
         bytes_read = container.bytes_read
     return LoadedModel(
@@ -182,7 +183,8 @@ def read_tensors(
         for key in path[:-1]:
             node = node.setdefault(key, {})
         if path in in_host:
-            node[path[-1]] = Streamed.of(entries_of(names, stored[path], files, wanted))
+            entries = entries_of(names, stored[path], files, wanted)
+            node[path[-1]] = Streamed.of(entries, stored[path].lead)
         else:
             values = read_stacked(names, stored[path], files, wanted)
             node[path[-1]] = jax.device_put(values.reshape(stored[path].stacked_shape), may_alias=True)

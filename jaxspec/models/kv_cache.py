@@ -20,6 +20,8 @@ __all__ = ["CachedKV", "KVCache", "empty_cache", "first_slots", "pad_cache", "ta
 class KVCache:
     """Keys (already rotated) and values of all layers, stacked as the weights are, so that one loop runs over both.
 
+    Of latent attention, the keys are the rotated part that all heads share, the values the latents: one head of each.
+
     Attributes:
         key, value: which slots are valid is the caller's mask, not the cache's. Keys have their slots last and values their
             slots before last: the layouts in which both products of attention run without a transposition (on CPUs seven
@@ -27,8 +29,8 @@ class KVCache:
         position: of each slot's token, in networks whose windows ask for it; None in others.
     """
 
-    key: Float[Array, "layer batch kv_head head_dim slot"]
-    value: Float[Array, "layer batch kv_head slot head_dim"]
+    key: Float[Array, "layer batch kv_head key_dim slot"]
+    value: Float[Array, "layer batch kv_head slot value_dim"]
     position: Int[Array, "layer batch slot"] | None = None
 
     @property
@@ -56,11 +58,11 @@ class CachedKV(NamedTuple):
 
 def empty_cache(config: DecoderConfig, batch: int, num_slots: int, dtype=jnp.float32) -> KVCache:
     """A cache of zeros with room for `num_slots` tokens per sequence."""
-    heads, head_dim = config.cached_shape
-    lead = (config.num_layers, batch, heads)
+    cached = config.cached_shape
+    lead = (config.num_layers, batch, cached.heads)
     return KVCache(
-        key=jnp.zeros((*lead, head_dim, num_slots), dtype),
-        value=jnp.zeros((*lead, num_slots, head_dim), dtype),
+        key=jnp.zeros((*lead, cached.key_dim, num_slots), dtype),
+        value=jnp.zeros((*lead, num_slots, cached.value_dim), dtype),
         position=jnp.zeros((*lead[:2], num_slots), jnp.int32) if config.windowed else None,
     )
 

@@ -18,12 +18,14 @@ from jaxtyping import Array, Float, Int
 from hwmodels.catalog.huggingface import Family
 from jaxspec.formats.patterns import target_format
 from jaxspec.models.blocks import StepInput
-from jaxspec.models.checkpoint_files import CheckpointFiles
+from jaxspec.models.checkpoint_files import TensorTable
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.decoder import causal_mask, decoder_layer, embed
+from jaxspec.models.decoder import causal_mask, embed
+from jaxspec.models.decoder_layer import decoder_layer
 from jaxspec.models.families import running
 from jaxspec.models.hf_load import described_in
 from jaxspec.models.layer_numbers import layer_numbers, of_layer
+from jaxspec.models.packed_tensors import open_tensors
 from jaxspec.models.stored_parameters import StoredParameter, network_parameters
 from jaxspec.models.tensor_names import checked_names
 from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
@@ -48,7 +50,7 @@ class StoredNetwork:
     config: DecoderConfig
     family: Family
     directory: Path
-    files: CheckpointFiles
+    files: TensorTable
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
@@ -80,7 +82,7 @@ class StoredNetwork:
             self.files.release()
 
     def _read(self, parameter: StoredParameter) -> Array:
-        tensors = [self.files.read(name)[parameter.rows] for name in parameter.names()]
+        tensors = [parameter.part_of(self.files.read(name)) for name in parameter.names()]
         return self._narrow(tensors[0] if parameter.parts is None else np.stack(tensors)).reshape(parameter.shape)
 
     def _narrow(self, values: np.ndarray) -> Array:
@@ -102,7 +104,8 @@ def open_network(directory: Path) -> StoredNetwork:
         InputError: see `load_directory`; whether a head that is stored beside the embedding equals it is not looked at.
     """
     family, config = described_in(directory)
-    files, row = CheckpointFiles(directory), running(family)
+    row = running(family)
+    files = open_tensors(directory, row)
     copies = {row.tensors["lm_head"]} if config.tie_embeddings else set()
     checked_names(network_parameters(config, row), copies, files, directory)
     return StoredNetwork(config, family, directory, files)

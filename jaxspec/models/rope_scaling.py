@@ -136,6 +136,8 @@ class YarnScaling:
         attention_factor: as stated or derived from the factor, resolved.
         beta_fast, beta_slow: turns from which a plane is kept, and below which it is divided.
         truncate: whether the ends of the ramp are whole planes.
+        score_mscale: scores of attention are also multiplied by the square of 0.1 score_mscale ln(factor) + 1 (DeepSeek-V2);
+            0: they are not.
     Source: Peng et al. 2023, arXiv:2309.00071, Sections 3.2 and 3.4; `rope_type = "yarn"`.
     """
 
@@ -145,6 +147,7 @@ class YarnScaling:
     beta_fast: float = 32.0
     beta_slow: float = 1.0
     truncate: bool = True
+    score_mscale: float = 0.0
 
     def frequencies(self, theta: float, rotary_dim: int, lengths: Int[Array, "*b"]) -> Frequencies:
         """See `RopeScaling`."""

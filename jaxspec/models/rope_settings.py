@@ -30,15 +30,21 @@ __all__ = ["RopeSettings", "read_rope", "written_rope"]
 #: `rope_parameters` of layer types: the names of the types.
 _FULL, _LOCAL = "full_attention", "sliding_attention"
 _LONGEST = 2**31 - 1
+_SCORES = "score_mscale"  # of `YarnScaling`, which files spell as `mscale_all_dim`
 _PARTIAL, _ORIGINAL = "partial_rotary_factor", "original_max_position_embeddings"
 
 
 class RopeSettings(NamedTuple):
-    """How a network rotates: the fields of `DecoderSizes` of the same names, `rope` being theta and scaling."""
+    """How a network rotates: the fields of `DecoderSizes` of the same names, `rope` being theta and scaling.
+
+    Attributes:
+        score_factor: by which the scores of attention are multiplied beside.
+    """
 
     rope: Rope
     local_rope: Rope | None
     rotary_dim: int | None
+    score_factor: float = 1.0
 
 
 def read_rope(raw: Mapping[str, Any], full: Mapping[str, Any], rotary: Rotary, head_dim: int) -> RopeSettings:
@@ -50,7 +56,8 @@ def read_rope(raw: Mapping[str, Any], full: Mapping[str, Any], rotary: Rotary, h
         NotImplementedError: a scaling that is not known, settings per layer type or a partial rotation in a family without.
         ValueError: a value is missing, of the wrong kind or out of range.
     """
-    stated = raw.get("rope_scaling") or raw.get("rope_parameters") or {}
+    stated = raw.get("rope_scaling") or raw.get("rope_parameters")
+    stated = dict(rotary.default or {}) if stated is None else stated or {}
     if not isinstance(stated, dict):
         raise ValueError(f"the rotary settings are {stated!r}; they must be an object")
     per_type = [key for key, value in stated.items() if isinstance(value, dict)]
@@ -62,7 +69,8 @@ def read_rope(raw: Mapping[str, Any], full: Mapping[str, Any], rotary: Rotary, h
         share = _share(stated, full, rotary)
         rotated = head_dim if share == 1 else int(min(head_dim, _LONGEST) * share)
         rotary_dim = None if rotated == head_dim else rotated
-        return RopeSettings(_rope(stated, full["rope_theta"], full, rotary_dim or head_dim, rotary), None, rotary_dim)
+        rope = _rope(stated, full["rope_theta"], full, rotary_dim or head_dim, rotary)
+        return RopeSettings(rope, None, rotary_dim, _score_factor(rope, stated, rotary))
     return _of_two_types(raw, full, rotary, head_dim)
 
 
@@ -123,8 +131,29 @@ def _rope(settings: Mapping[str, Any], theta: Any, full: Mapping[str, Any], rota
     # The precedence of transformers 5: beside the rotary settings, within them, the longest position of all.
     longest = full["max_position_embeddings"]
     original = {_ORIGINAL: longest} | values | {key: full[key] for key in (_ORIGINAL,) if key in full}
-    context = {**values, _ORIGINAL: original[_ORIGINAL], "max_position_embeddings": longest}
+    scores = values.get("mscale_all_dim") if rotary.scores else None
+    context = {**values, _SCORES: scores, _ORIGINAL: original[_ORIGINAL], "max_position_embeddings": longest}
     return Rope(base, _READ[kind](context, rotary_dim))
+
+
+def _score_factor(rope: Rope, stated: Mapping[str, Any], rotary: Rotary) -> float:
+    """What the family makes of yarn's `mscale_all_dim`.
+
+    Source: DeepSeek-V2's release; transformers 5, `yarn_apply_mscale`.
+    """
+    if not rotary.scores or rope.scaling is None or not stated.get("mscale_all_dim"):
+        return 1.0
+    settings = vars(rope.scaling)
+    if "score_mscale" not in settings:
+        raise NotImplementedError(
+            f"mscale_all_dim beside rope scaling {_TYPES[type(rope.scaling)]!r} is not modelled; known: beside 'yarn'"
+        )
+    return _sharpened(settings["factor"], settings["score_mscale"]) ** 2
+
+
+def _sharpened(factor: float, scale: float) -> float:
+    """Yarn's factor of a network's logits for texts that are longer by `factor`."""
+    return 1.0 if factor <= 1 else 0.1 * scale * math.log(factor) + 1.0
 
 
 def _length(values: Mapping[str, Any], key: str) -> int:
@@ -167,13 +196,13 @@ def _even(kind: str, rotary_dim: int) -> None:
 def _yarn(values: Mapping[str, Any], rotary_dim: int) -> RopeScaling:
     _even("yarn", rotary_dim)
     factor = _factor(values)
-    sharpened = lambda scale: 1.0 if factor <= 1 else 0.1 * scale * math.log(factor) + 1.0
     if "attention_factor" in values:
         attention = positive(values, "attention_factor")
     elif values.get("mscale") and values.get("mscale_all_dim"):
-        attention = sharpened(positive(values, "mscale")) / sharpened(positive(values, "mscale_all_dim"))
+        attention = _sharpened(factor, positive(values, "mscale"))
+        attention /= _sharpened(factor, positive(values, "mscale_all_dim"))
     else:
-        attention = sharpened(1.0)
+        attention = _sharpened(factor, 1.0)
     turns = {"beta_fast": 32.0, "beta_slow": 1.0} | {k: v for k, v in values.items() if k.startswith("beta_") and v}
     if positive(values, "rope_theta") <= 1:
         raise ValueError(f"rope_theta is {values['rope_theta']!r}; yarn scaling needs more than 1")
@@ -184,6 +213,7 @@ def _yarn(values: Mapping[str, Any], rotary_dim: int) -> RopeScaling:
         beta_fast=positive(turns, "beta_fast"),
         beta_slow=positive(turns, "beta_slow"),
         truncate=flag({"truncate": True} | dict(values), "truncate"),
+        score_mscale=positive(values, _SCORES) if values.get(_SCORES) else 0.0,
     )
 
 
@@ -238,7 +268,7 @@ def written_rope(sizes: DecoderSizes, rotary: Rotary, defaults: Mapping[str, Any
     if rotary.partial:
         raw[_PARTIAL] = _ratio(sizes.rotated_elements, sizes.head_dim)
     raw["rope_theta"] = main.theta
-    return raw if main.scaling is None else raw | {"rope_scaling": _written(main)}
+    return raw if main.scaling is None and rotary.default is None else raw | {"rope_scaling": _written(main)}
 
 
 def _written(rope: Rope) -> dict[str, Any]:
@@ -246,6 +276,8 @@ def _written(rope: Rope) -> dict[str, Any]:
         return {"rope_type": "default"}
     values = {key: value for key, value in vars(rope.scaling).items() if key != "max_position_embeddings"}
     plain = {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
+    if (scores := plain.pop(_SCORES, 0.0)) != 0:
+        plain["mscale_all_dim"] = scores
     return {"rope_type": _TYPES[type(rope.scaling)], **plain}
 
 

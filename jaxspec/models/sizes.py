@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from jaxspec.models.activations import ACTIVATIONS
 from jaxspec.models.expert_sizes import ExpertSizes
+from jaxspec.models.latent_sizes import LatentSizes
 from jaxspec.models.rope_scaling import Rope, RopeScaling
 
 __all__ = ["DecoderSizes", "LearnedPositions", "NormKind", "shortest"]
@@ -53,11 +54,14 @@ class DecoderSizes:
             with its neighbour, as transformers does.
         interleaved_rope: a plane of rotation is (2i, 2i + 1) rather than (i, i + rotary_dim / 2).
         learned_positions: vectors added to the embedding.
-        score_scale: by which scores of attention are multiplied; None: 1 / sqrt(head_dim).
+        score_scale: by which scores of attention are multiplied; None: 1 / sqrt(elements of a query head).
         score_cap, logit_cap: soft caps, cap * tanh(x / cap), of scores and logits; None: no cap.
         embedding_scale: of the embedding, where it enters the first layer.
         residual_scale: of what a block adds to the stream.
         logit_divisor: by which logits are divided, before their cap.
+        attention_sinks: each head has a learned logit that takes part in the softmax and has no value.
+        latent: sizes of latent attention, which caches one vector per token; None: keys and values are cached. `head_dim` is
+            then the part of a head that is not rotated, `qkv_bias` of the projections from the hidden state to latents.
         experts: sizes and rules of the layers that are mixtures of experts; None: there are none.
     Raises:
         ValueError: a size is not positive, the query heads are no multiple of the KV heads, an unknown activation, or a pattern
@@ -96,6 +100,8 @@ class DecoderSizes:
     embedding_scale: float = 1.0
     residual_scale: float = 1.0
     logit_divisor: float = 1.0
+    attention_sinks: bool = False
+    latent: LatentSizes | None = None
     experts: ExpertSizes | None = None
 
     def __post_init__(self) -> None:
@@ -123,7 +129,7 @@ class DecoderSizes:
             object.__setattr__(self, name, shortest(pattern))
         if any(window is not None and window < 1 for window in self.windows):
             raise ValueError(f"windows are {self.windows}; each must be at least 1, or None")
-        if any(self.rotated) and 2 * self.planes > self.head_dim:
+        if self.latent is None and any(self.rotated) and 2 * self.planes > self.head_dim:
             if self.rotary_dim in (None, self.head_dim):
                 raise ValueError(f"head_dim is {self.head_dim}; rotary embeddings need an even one")
             raise ValueError(f"{self.planes} planes are rotated; head_dim {self.head_dim} has not so many")
@@ -131,6 +137,8 @@ class DecoderSizes:
     @property
     def rotated_elements(self) -> int:
         """Elements of a head that are rotated where anything is."""
+        if self.latent is not None:
+            return self.latent.rope_head_dim
         return self.head_dim if self.rotary_dim is None else self.rotary_dim
 
     @property

@@ -11,10 +11,35 @@ import numpy as np
 from hwmodels.catalog.huggingface import Running
 from jaxspec.models.config import DecoderConfig, LayerParameter
 
-__all__ = ["Path", "StoredParameter", "layer_parameters", "lookup", "network_parameters", "stored_tensors"]
+__all__ = ["FusedRows", "Path", "StoredParameter", "layer_parameters", "lookup", "network_parameters", "stored_tensors"]
 
 #: Place of a parameter in the nested dictionary of all.
 Path = tuple[str, ...]
+
+
+class FusedRows(NamedTuple):
+    """Rows of one parameter in a tensor that holds those of several: group after group, in each some rows of every one.
+
+    Attributes:
+        groups: 1 where parameters stand one below the other; as many as heads where each head's rows of every one follow each
+            other; as many as rows where the rows alternate.
+        first, rows: the parameter's in each group.
+        of: rows of a group.
+    """
+
+    groups: int
+    first: int
+    rows: int
+    of: int
+
+    @property
+    def index(self) -> slice | np.ndarray:
+        """The parameter's rows in the tensor: a slice where they are evenly spaced, else their numbers."""
+        if self.groups == 1:
+            return slice(self.first, self.first + self.rows)
+        if self.rows == 1:
+            return slice(self.first, None, self.of)
+        return (np.arange(self.groups)[:, None] * self.of + self.first + np.arange(self.rows)).reshape(-1)
 
 
 class StoredParameter(NamedTuple):
@@ -25,15 +50,17 @@ class StoredParameter(NamedTuple):
             which is a tensor of its own.
         shape: in one layer.
         of_layers: the layers that have it, whose tensors are stacked; None for a parameter outside the layers.
-        first_row, tensor_rows: its place in a tensor that holds several parameters one below the other; None: the tensor is
-            the parameter's own.
+        fused: its place in a tensor that holds several parameters; None: the tensor is the parameter's own.
+        row_axis: axis of its output rows, counted from the last one.
+        transposed: the tensor has the last two axes of the parameter, input columns and output rows, exchanged.
     """
 
     tensor: str
     shape: tuple[int, ...]
     of_layers: LayerParameter | None = None
-    first_row: int = 0
-    tensor_rows: int | None = None
+    fused: FusedRows | None = None
+    row_axis: int = -2
+    transposed: bool = False
 
     @property
     def parts(self) -> int | None:
@@ -48,17 +75,41 @@ class StoredParameter(NamedTuple):
     @property
     def tensor_shape(self) -> tuple[int, ...]:
         """Shape of one tensor."""
-        return self.part_shape if self.tensor_rows is None else (self.tensor_rows, *self.part_shape[1:])
+        shape = list(self.part_shape)
+        if self.fused is not None:
+            shape[self.row_axis] = self.fused.groups * self.fused.of
+        if self.transposed:
+            shape[-2:] = reversed(shape[-2:])
+        return tuple(shape)
+
+    def part_of(self, tensor: np.ndarray) -> np.ndarray:
+        """What a tensor has of it: a view where its rows are evenly spaced."""
+        return self._by_row(tensor)[self._rows]
+
+    def place_in(self, tensor: np.ndarray, part: np.ndarray) -> None:
+        """Write it to its place in a tensor."""
+        self._by_row(tensor)[self._rows] = part
+
+    def _by_row(self, tensor: np.ndarray) -> np.ndarray:
+        return tensor.swapaxes(-1, -2) if self.transposed else tensor
 
     @property
-    def rows(self) -> slice:
-        """Its rows in each of its tensors."""
-        return slice(self.first_row, self.first_row + self.part_shape[0])
+    def _rows(self) -> tuple[Any, ...]:
+        if self.fused is None:
+            return ()
+        return (..., self.fused.index, *(slice(None),) * (-1 - self.row_axis))
 
     @property
     def stacked_shape(self) -> tuple[int, ...]:
         """Shape of the parameter, all layers together."""
         return self.shape if self.of_layers is None else (self.of_layers.num_layers, *self.shape)
+
+    @property
+    def lead(self) -> tuple[int, ...] | None:
+        """Axes that its tensors are stacked along, as layers, or layers and experts; None: outside the layers."""
+        if self.of_layers is None:
+            return None
+        return (self.of_layers.num_layers, *(() if self.parts is None else (self.parts,)))
 
     def is_in(self, layer: int) -> bool:
         """Whether it is a parameter of the layers, and this one has it."""
@@ -79,15 +130,18 @@ def layer_parameters(config: DecoderConfig, row: Running) -> dict[Path, StoredPa
     """The parameters of the layers, by their places, under the names that a row gives their tensors."""
     order = {name: place for place, name in enumerate(row.tensors)}
     fused = {name: (tensor, names) for tensor, names in row.fused.items() for name in names}
+    groups_of = {"whole": lambda rows: 1, "head": lambda rows: config.num_heads, "row": min}
     found: dict[Path, StoredParameter] = {}
     for name, parameter in sorted(config.layer_parameters.items(), key=lambda item: order[item[0]]):
-        stored = StoredParameter(row.tensors[name], parameter.shape, parameter)
+        axis = -2 if parameter.initial is None else -1
+        stored = StoredParameter(row.tensors[name], parameter.shape, parameter, row_axis=axis)
         if name in fused:
             tensor, names = fused[name]
-            rows = [config.layer_parameters[other].shape[0] for other in names]
-            place = names.index(name)
-            stored = stored._replace(tensor=tensor, first_row=sum(rows[:place]), tensor_rows=sum(rows))
-        found["layers", name] = stored
+            rows = [config.layer_parameters[other].shape[axis] for other in names]
+            groups = groups_of[row.fused_by.get(tensor, "whole")](rows)
+            each, place = [count // groups for count in rows], names.index(name)
+            stored = stored._replace(tensor=tensor, fused=FusedRows(groups, sum(each[:place]), each[place], sum(each)))
+        found["layers", name] = stored._replace(transposed=stored.tensor in row.transposed)
     return found
 
 
@@ -115,8 +169,5 @@ def stored_tensors(
     for path, parameter in stored.items():
         value = np.asarray(jnp.asarray(lookup(params, path), dtype)).reshape(-1, *parameter.part_shape)
         for name, part in zip(parameter.names(), value, strict=True):
-            if parameter.tensor_rows is None:
-                tensors[name] = np.ascontiguousarray(part)
-            else:
-                tensors.setdefault(name, np.empty(parameter.tensor_shape, part.dtype))[parameter.rows] = part
+            parameter.place_in(tensors.setdefault(name, np.empty(parameter.tensor_shape, part.dtype)), part)
     return tensors

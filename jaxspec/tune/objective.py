@@ -14,7 +14,6 @@ from flax import struct
 from jaxtyping import Array, Float, Int
 
 from hwmodels import (
-    KINDS,
     Acceptance,
     Architecture,
     Device,
@@ -47,6 +46,9 @@ _KEPT_BYTES = 1 << 30
 
 #: Matrices of a feed-forward network, dense or of an expert.
 _FEED_FORWARD = ("gate", "up", "down")
+
+#: Matrices of attention, and those of latent attention that they count for.
+_LATENT = {"q": ("q_up", "q_down"), "k": ("kv_down", "k_up"), "v": ("v_up",), "o": ()}
 
 
 @struct.dataclass
@@ -99,7 +101,7 @@ def priced_footprint(measured: Footprint) -> Footprint:
         dense = {part: of(part, f"shared_{part}", f"expert_{part}", "up") for part in _FEED_FORWARD}
         experts = {f"expert_{part}": own.get(f"expert_{part}", dense[part]) for part in _FEED_FORWARD}
         shared = sum(own.get(f"shared_{part}", dense[part]) for part in _FEED_FORWARD) / 3.0
-        attention = {kind: bits for kind, bits in own.items() if kind in KINDS and kind not in _FEED_FORWARD}
+        attention = {kind: of(kind, *others) for kind, others in _LATENT.items()}
         return uniform_weight_bits(16.0) | attention | dense | experts | {"shared": shared}
 
     return Footprint(

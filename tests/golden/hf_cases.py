@@ -2,39 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
+from hf_case import Case, rope, sizes
+from hf_expert_cases import EXPERT_CASES
 
-
-@dataclasses.dataclass(frozen=True)
-class Case:
-    """One checkpoint: its family, its shape, and how it is stored."""
-
-    name: str
-    model_type: str
-    settings: dict[str, Any]
-    seed: int
-    embed_scale: float = 1.0
-    vector_mean: float = 1.0
-    dtype: str = "float32"
-    max_shard_size: str = "1GB"
-
-
-_SIZES = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers")
-
-
-def sizes(*numbers: int, **others: Any) -> dict[str, Any]:
-    """Settings by the usual keys: vocabulary, hidden and intermediate size, layers, heads, KV heads."""
-    return dict(zip((*_SIZES, "num_attention_heads", "num_key_value_heads"), numbers, strict=True)) | others
-
-
-def rope(kind: str, theta: float, **others: Any) -> dict[str, Any]:
-    """Rotary settings."""
-    return {"rope_type": kind, "rope_theta": theta, **others}
+__all__ = ["CASES", "Case"]
 
 
 #: All cases.
 CASES = (
+    *EXPERT_CASES,
     # Small embeddings, so that the epsilon of the first norm is a tenth of the mean square it is added to.
     Case("llama_grouped", "llama", sizes(97, 48, 80, 2, 6, 2, rms_norm_eps=1e-05), seed=11, embed_scale=0.01),
     # A head_dim that is not hidden / heads; a short original context: of eight wavelengths (6 to 20,000 positions) one
@@ -295,59 +271,5 @@ CASES = (
         },
         seed=30,
         dtype="float16",
-    ),
-    # Experts in layers 1 and 2 of 0 to 3, weights as softmax gives them; expert sizes that no power of two divides.
-    Case(
-        "qwen3_moe_sparse",
-        "qwen3_moe",
-        sizes(
-            43,
-            28,
-            30,
-            4,
-            4,
-            2,
-            head_dim=10,
-            num_experts=7,
-            num_experts_per_tok=3,
-            moe_intermediate_size=9,
-            mlp_only_layers=[0, 3],
-            norm_topk_prob=False,
-        ),
-        seed=31,
-        dtype="bfloat16",
-    ),
-    # Experts in all layers, weights divided by their sum; a window.
-    Case(
-        "mixtral_window",
-        "mixtral",
-        sizes(47, 24, 22, 2, 6, 3, num_local_experts=5, num_experts_per_tok=2, sliding_window=8),
-        seed=32,
-    ),
-    # A dense layer, then experts of which two groups of three are chosen from, and a shared one; corrected scores.
-    Case(
-        "glm4_moe_grouped",
-        "glm4_moe",
-        sizes(
-            45,
-            32,
-            26,
-            3,
-            4,
-            2,
-            head_dim=12,
-            attention_bias=True,
-            use_qk_norm=True,
-            n_routed_experts=12,
-            num_experts_per_tok=3,
-            n_shared_experts=2,
-            moe_intermediate_size=7,
-            n_group=3,
-            topk_group=2,
-            routed_scaling_factor=1.7,
-            first_k_dense_replace=1,
-        ),
-        seed=33,
-        dtype="bfloat16",
     ),
 )

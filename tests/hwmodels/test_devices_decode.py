@@ -55,6 +55,7 @@ def test_no_step_beats_the_bounds(name, network, tokens, batch, bits):
 #: Fields that are rates; what else ends in seconds is a latency, or a time that a calibration has.
 RATES = {
     "bandwidth_bytes_per_s",
+    "core_path_bytes_per_s",
     "dma_bytes_per_s",
     "frequency_hz",
     "packets_per_s",

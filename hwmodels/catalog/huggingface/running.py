@@ -32,6 +32,8 @@ class Rotary:
         local_theta: the key of the base in layers with a window, where they have one of their own.
         skipped: the keys of the layers that are not rotated: a list of 0 (not rotated) and 1, layer by layer; and n, where
             every n-th layer is not, unless the list is there.
+        default: settings of files that state none; None: no scaling.
+        scores: yarn's `mscale_all_dim` also multiplies the scores of attention.
         longrope_spellings: names that the family's files have for "longrope", beside this one.
     """
 
@@ -40,6 +42,8 @@ class Rotary:
     local_theta: str | None = None
     skipped: tuple[str, str] | None = None
     longrope_spellings: tuple[str, ...] = ()
+    default: Mapping[str, Any] | None = None
+    scores: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +56,7 @@ class RouterRule:
         scale: the key of the factor of the weights.
         groups: the keys of the number of groups, and of how many of them a token chooses from.
         group_score: of a group.
+        grouped_by: a key, its value where all experts are chosen from, and where groups are; None: groups always count.
     """
 
     scores: Literal["softmax", "sigmoid"] = "softmax"
@@ -59,6 +64,7 @@ class RouterRule:
     scale: str | None = None
     groups: tuple[str, str] | None = None
     group_score: Literal["largest", "two_largest"] = "two_largest"
+    grouped_by: tuple[str, str, str] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +75,11 @@ class Running:
         architecture: entry of `architectures` in config.json.
         tensors: parameter -> tensor name; those with `{layer}`, the layer's number, belong to layers. Names of parameters that
             no network of the family has are read over.
-        fused: tensor name -> parameters that it holds one below the other, in this order.
+        fused: tensor name -> parameters that it holds, in this order: one below the other unless `fused_by` says otherwise.
+        fused_by: tensor name -> "head": one head's rows of each parameter, then the next head's; "row": the rows of the
+            parameters alternate.
+        transposed: tensors whose last two axes are (input, output).
+        packed: `quant_method` of the `quantization_config` in which matrices may be stored; None: in none.
         computation: field of `jaxspec.models.DecoderConfig` -> its value in all networks of the family, or the setting that
             states it. Sizes, biases, norms of queries and keys, windows and rotations are read by other columns.
         rotary: None: queries and keys are not rotated.
@@ -90,3 +100,6 @@ class Running:
     router: RouterRule | None = None
     must_equal: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     ambiguous_windows: tuple[str, ...] = ()
+    fused_by: Mapping[str, Literal["head", "row"]] = dataclasses.field(default_factory=dict)
+    transposed: frozenset[str] = frozenset()
+    packed: Literal["mxfp4"] | None = None

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 __all__ = [
     "EXPERT_TENSORS",
+    "FUSED_EXPERTS",
     "FUSED_GATE",
+    "FUSED_LATENT",
     "FUSED_QKV",
     "GLM4_POST_NORMS",
+    "GPT_OSS_TENSORS",
+    "LATENT_TENSORS",
     "LLAMA_TENSORS",
     "MIXTRAL_TENSORS",
     "OPT_TENSORS",
@@ -36,6 +40,38 @@ EXPERT_TENSORS = LLAMA_TENSORS | {
     "correction_bias": _LAYER + "mlp.gate.e_score_correction_bias",
     **{f"expert_{kind}": f"{_LAYER}mlp.experts.{{expert}}.{kind}_proj.weight" for kind in ("gate", "up", "down")},
     **{f"shared_{kind}": f"{_LAYER}mlp.shared_experts.{kind}_proj.weight" for kind in ("gate", "up", "down")},
+}
+
+#: The same with latent attention.
+LATENT_TENSORS = EXPERT_TENSORS | {
+    "q_down": _ATTENTION + "q_a_proj.weight",
+    "q_down_bias": _ATTENTION + "q_a_proj.bias",
+    "q_down_norm": _ATTENTION + "q_a_layernorm.weight",
+    "q_up": _ATTENTION + "q_b_proj.weight",
+    "kv_down": _ATTENTION + "kv_a_proj_with_mqa.weight",
+    "kv_down_bias": _ATTENTION + "kv_a_proj_with_mqa.bias",
+    "kv_down_norm": _ATTENTION + "kv_a_layernorm.weight",
+    "k_up": _ATTENTION + "kv_b_proj.weight",
+    "v_up": _ATTENTION + "kv_b_proj.weight",
+}
+
+#: Of one head after the other, the rows that make its keys and those that make its values.
+FUSED_LATENT = {_ATTENTION + "kv_b_proj.weight": ("k_up", "v_up")}
+
+_STACKED = _LAYER + "mlp.experts."
+#: Of gpt-oss, all experts of a layer in one tensor: (expert, input, output), rows of gate and up in turn.
+GPT_OSS_TENSORS = LLAMA_TENSORS | {
+    "sinks": _ATTENTION + "sinks",
+    "router": _LAYER + "mlp.router.weight",
+    "router_bias": _LAYER + "mlp.router.bias",
+    **dict.fromkeys(("expert_gate", "expert_up"), _STACKED + "gate_up_proj"),
+    "expert_down": _STACKED + "down_proj",
+    **dict.fromkeys(("expert_gate_bias", "expert_up_bias"), _STACKED + "gate_up_proj_bias"),
+    "expert_down_bias": _STACKED + "down_proj_bias",
+}
+FUSED_EXPERTS = {
+    _STACKED + "gate_up_proj": ("expert_gate", "expert_up"),
+    _STACKED + "gate_up_proj_bias": ("expert_gate_bias", "expert_up_bias"),
 }
 
 _MIXTRAL = _LAYER + "block_sparse_moe."

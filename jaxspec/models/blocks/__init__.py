@@ -3,15 +3,25 @@
 from jaxspec.models.blocks.dense import DenseFeedForward
 from jaxspec.models.blocks.experts import Experts
 from jaxspec.models.blocks.grouped_attention import GroupedAttention
-from jaxspec.models.blocks.interface import Attention, AttentionResult, FeedForward, FeedForwardResult, StepInput
+from jaxspec.models.blocks.interface import (
+    Attention,
+    AttentionResult,
+    CachedShape,
+    FeedForward,
+    FeedForwardResult,
+    StepInput,
+)
+from jaxspec.models.blocks.latent_attention import LatentAttention
 
 __all__ = [
     "Attention",
     "AttentionResult",
+    "CachedShape",
     "DenseFeedForward",
     "Experts",
     "FeedForward",
     "FeedForwardResult",
     "GroupedAttention",
+    "LatentAttention",
     "StepInput",
 ]

@@ -8,8 +8,8 @@ from functools import partial
 
 from jaxtyping import Array, Float
 
-from jaxspec.models.attention import KVSource, attend, attend_sequentially
-from jaxspec.models.blocks.interface import AttentionResult, StepInput
+from jaxspec.models.attention import KVSource
+from jaxspec.models.blocks.interface import AttentionResult, CachedShape, StepInput
 from jaxspec.models.dots import biased_rows
 from jaxspec.models.norms import NORMS
 from jaxspec.models.rope import chosen_rope, rotate
@@ -23,7 +23,7 @@ class GroupedAttention:
     """Attention in which groups of query heads share one key-value head.
 
     Source: Ainslie et al. 2023, arXiv:2305.13245. Norms per head (`qk_norm`): Qwen3; over all heads (`qk_norm_whole`): OLMo 2;
-        biases (`qkv_bias`): Qwen2; soft caps: Gemma 2.
+        biases (`qkv_bias`): Qwen2; soft caps: Gemma 2; sinks: gpt-oss.
     """
 
     def matrices(self, sizes: DecoderSizes) -> dict[str, tuple[int, ...]]:
@@ -44,7 +44,8 @@ class GroupedAttention:
             for norm, length in self._normed(sizes).items()
             for name, initial in NORMS[sizes.norm].vectors(norm).items()
         }
-        return norms | {name: (length, 0.0) for name, length in self._biases(sizes).items()}
+        sinks = {"sinks": (sizes.num_heads, 0.0)} if sizes.attention_sinks else {}
+        return norms | {name: (length, 0.0) for name, length in self._biases(sizes).items()} | sinks
 
     def _normed(self, sizes: DecoderSizes) -> dict[str, int]:
         """Norm of queries and keys -> elements that it norms together."""
@@ -70,9 +71,9 @@ class GroupedAttention:
             - 2 * sizes.head_dim * sizes.qk_norm,
         }
 
-    def cached_shape(self, sizes: DecoderSizes) -> tuple[int, int]:
+    def cached_shape(self, sizes: DecoderSizes) -> CachedShape:
         """See `Attention`."""
-        return sizes.num_kv_heads, sizes.head_dim
+        return CachedShape(sizes.num_kv_heads, sizes.head_dim, sizes.head_dim)
 
     def apply(
         self,
@@ -105,7 +106,7 @@ class GroupedAttention:
             *(KVSource(source.key.astype(dtype), source.value.astype(dtype), source.mask) for source in step.sources),
             KVSource(key, value, step.mask),
         ]
-        attending = partial(attend_sequentially, dot_dtype=dot_dtype) if step.frugal else attend
-        attended = attending(query, sources, scale=sizes.score_scale, cap=sizes.score_cap)
+        sinks = weights["sinks"] if sizes.attention_sinks else None
+        attended = step.attending()(query, sources, scale=sizes.score_scale, cap=sizes.score_cap, sinks=sinks)
         output = biased_rows(attended, weights, "o", sizes.o_bias, dot_dtype)
         return AttentionResult(output, (key, value), {"qkv": normed, "o": attended})

@@ -8,19 +8,32 @@ share a parameter's name must give it the same shape.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxspec.models.allowed_experts import MoreExperts
-from jaxspec.models.attention import KVSource
+from jaxspec.models.attention import KVSource, attend, attend_sequentially
 from jaxspec.models.router_choices import RouterChoices
 from jaxspec.models.sizes import DecoderSizes
 
-__all__ = ["Attention", "AttentionResult", "FeedForward", "FeedForwardResult", "KVCodec", "StepInput"]
+__all__ = [
+    "Attend",
+    "Attention",
+    "AttentionResult",
+    "CachedShape",
+    "FeedForward",
+    "FeedForwardResult",
+    "KVCodec",
+    "StepInput",
+]
 
 #: Applied to the keys and to the values that a step writes, before anything reads them.
 KVCodec = Callable[[Array], Array]
+
+#: What `attend` does, in another way: (query, sources), with the same options.
+Attend = Callable[..., Array]
 
 
 class StepInput(NamedTuple):
@@ -28,7 +41,7 @@ class StepInput(NamedTuple):
 
     Attributes:
         sources: earlier keys and values of this layer, each with its mask.
-        dot_dtype, frugal, lengths: as for `forward`.
+        dot_dtype, frugal, lengths, attend: as for `forward`.
         rope: the layer's rotation, by its place among `DecoderSizes.ropes`; None: the first.
         allowed_experts: those that this layer's router may choose, for each sequence or each token; None: all.
         more_experts: a larger set beside them, for a blend of both; None: there is none.
@@ -40,10 +53,35 @@ class StepInput(NamedTuple):
     kv_codec: KVCodec | None = None
     dot_dtype: Any = None
     frugal: bool = False
+    attend: Attend | None = None
     lengths: Int[Array, "batch token"] | None = None
     rope: Int[Array, ""] | None = None
     allowed_experts: Bool[Array, "batch *token expert"] | None = None
     more_experts: MoreExperts | None = None
+
+    def attending(self) -> Attend:
+        """The way to attend: the one that is given, or the one that suits."""
+        if self.attend is not None:
+            return self.attend
+        return partial(attend_sequentially, dot_dtype=self.dot_dtype) if self.frugal else attend
+
+
+class CachedShape(NamedTuple):
+    """What attention caches of a token.
+
+    Attributes:
+        heads: key-value heads.
+        key_dim, value_dim: elements of each head's key and value.
+    """
+
+    heads: int
+    key_dim: int
+    value_dim: int
+
+    @property
+    def elements(self) -> int:
+        """Of a token and layer."""
+        return self.heads * (self.key_dim + self.value_dim)
 
 
 class AttentionResult(NamedTuple):
@@ -88,8 +126,8 @@ class Block(Protocol):
 class Attention(Block, Protocol):
     """A kind of attention."""
 
-    def cached_shape(self, sizes: DecoderSizes) -> tuple[int, int]:
-        """(heads, elements per head) of the keys, and of the values, in the KV cache."""
+    def cached_shape(self, sizes: DecoderSizes) -> CachedShape:
+        """What the KV cache holds of a token."""
         ...
 
     def apply(

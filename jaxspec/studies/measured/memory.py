@@ -68,7 +68,7 @@ def memory_need(
         gradient_windows: of a gradient step; 0: there is none.
     """
     windows, length = config.calibration_prompts, window_tokens(config)[0]
-    layers, cached = network.num_layers, 2 * math.prod(network.cached_shape)
+    layers, cached = network.num_layers, network.cached_shape.elements
     kv = _STORED * cached * windows * length
     hidden = _COMPUTED * network.hidden_size * windows * length
     calibration = hidden + (kv if stream else layers * kv)

@@ -6,8 +6,10 @@ from hwmodels import catalog, step_cost, step_operators, uniform_weight_bits
 from hwmodels.analysis.sensitivity import leaf_names
 from hwmodels.catalog import EntryError
 from hwmodels.catalog.device_entries import number_rules, parse_device
+from hwmodels.compute.exponentials import Polynomial
 from hwmodels.compute.systolic.array import SystolicArray
 from hwmodels.compute.vector_array import VectorArray
+from hwmodels.compute.weight_layouts import TileGroups
 from hwmodels.decoders.decoder import DECODER_KINDS, Decoder
 
 
@@ -77,9 +79,56 @@ def test_a_vector_array():
     assert not number_rules(device)["matrix_unit.pe_rows"].holds(0.0)
 
 
+NPU = (
+    table(
+        "matrix_unit",
+        kind='"matrix_vector_npu"',
+        tile_rows=4,
+        tile_depth=4,
+        tile_columns=4,
+        dma_bytes_per_s=1e10,
+    )
+    + table("matrix_unit.vector", units=2, packets_per_s=1e9, register_scores=8, score_packets=3, row_packets=5)
+    + table("matrix_unit.vector.layout", kind='"tile_groups"', group_weights=8, group_packets=6)
+    + table("matrix_unit.vector.exponential", kind='"polynomial"', steps=7, step_packets=4)
+)
+HOST = table("matrix_unit.host", cores=2, peak_flops_per_s=1e10, bandwidth_bytes_per_s=1e10, power_w=1)
+
+
+@pytest.mark.parametrize("host", ["", HOST])
+def test_parts_of_several_kinds_and_parts_that_may_be_absent(host):
+    entry = parse_device(BASE + MEMORY + NPU + host, where="mine.toml")
+    unit = entry.device.matrix_unit
+    assert unit.vector.layout == TileGroups(8.0, 6.0)
+    assert unit.vector.exponential == Polynomial(7.0, 4.0)
+    assert (unit.host is None) == (host == "")
+    assert entry.sources["matrix_unit.vector.layout.group_packets"] == "a guess for this test"
+    rules = number_rules(entry.device)
+    assert set(rules) == set(leaf_names(entry.device)) >= set(entry.sources)
+    assert not rules["matrix_unit.vector.layout.group_packets"].holds(0.0)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (
+            BASE + MEMORY + NPU.replace("tile_groups", "tile_group"),
+            "matrix_unit.vector.layout.kind is 'tile_group'; did you mean 'tile_groups'.* allowed: coalesced, ",
+        ),
+        (BASE + MEMORY + NPU.replace('kind = "polynomial"\n', ""), "matrix_unit.vector.exponential.kind is None"),
+        (
+            BASE + MEMORY + NPU.replace('"tile_groups"', '"coalesced"'),
+            "unknown key 'matrix_unit.vector.layout.group_weights'",
+        ),
+        (
+            BASE + MEMORY + NPU.replace("group_packets", "group_pakets"),
+            "did you mean 'matrix_unit.vector.layout.group_packets'",
+        ),
+        (
+            BASE + MEMORY + NPU.partition("[matrix_unit.vector.layout]")[0] + "layout = 3\n",
+            "matrix_unit.vector.layout is 3; it must be a table",
+        ),
+        (BASE + MEMORY + NPU + HOST.replace("cores", "core"), "did you mean 'matrix_unit.host.cores'"),
         (BASE, "memory.bandwidth_bytes_per_s is missing"),
         (BASE + "memory = 3\n", "memory is 3; it must be a table"),
         (

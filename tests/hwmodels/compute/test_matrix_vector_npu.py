@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 import unit_checks
 
+from hwmodels import OPERATORS, Chip, catalog, step_cost, step_operators, uniform_weight_bits
 from hwmodels.compute import matrix_vector_npu
+from hwmodels.compute.exponentials import GatheredTable
 from hwmodels.compute.matrix_vector_npu import SCHEDULES, MatrixVectorNpu
-from hwmodels.compute.vector_units import VectorUnits
+from hwmodels.compute.vector_units import VectorUnits, softmax_time
+from hwmodels.compute.weight_layouts import CoalescedGroups
 
 SIZES = ((6.0, 7.0, 23.0), (4.0, 9.0, 61.0))
 RATES = ("peak_flops_per_s", "dma_bytes_per_s", "vector.packets_per_s")
@@ -23,11 +26,11 @@ def npu_of(schedule="pipelined", **changes):
     vector = VectorUnits(
         units=2.0,
         packets_per_s=1e10,
-        register_weights=3.0,
-        lookup_packets=2.0,
-        scale_packets=4.0,
-        gather_elements=5.0,
-        gather_packets=17.0,
+        register_scores=5.0,
+        score_packets=3.0,
+        row_packets=11.0,
+        layout=CoalescedGroups(register_bits=12.0, register_packets=6.0),
+        exponential=GatheredTable(gather_packets=17.0, table_bytes=10.0),
     )
     npu = MatrixVectorNpu(
         peak_flops_per_s=48e9,
@@ -53,8 +56,8 @@ def test_by_hand():
     assert seconds_of(npu_of("serial"), 5, 7, 3, 4.5) == pytest.approx(18.3e-9)
     # Pipelined: the first strip goes through all stages in 9.15 ns, the second adds the 6 ns of its multiplications.
     assert seconds_of(npu_of(), 5, 7, 3, 4.5) == pytest.approx(15.15e-9)
-    # 8.5 bits take two lookups, 8 packets in place of 6; 16 bits none at all.
-    assert float(stage_times(npu_of(), 5, 7, 3, weight_bits=8.5).vector_s) == pytest.approx(4.8e-9)
+    # Codes of 8 bits fill twice as many registers; 16 bits are not converted at all.
+    assert float(stage_times(npu_of(), 5, 7, 3, weight_bits=8.5).vector_s) == pytest.approx(7.2e-9)
     assert float(stage_times(npu_of(), 5, 7, 3, weight_bits=16).vector_s) == 0
     assert seconds_of(npu_of("serial"), 5, 7, 3) == pytest.approx(12e-9 + 36 * 2 / 7.5e9)
 
@@ -110,6 +113,71 @@ def test_weights_are_copied_and_converted_once_whatever_the_tokens():
     assert float(many.matrix_s) == pytest.approx(43 * float(one.matrix_s))
 
 
+def test_activations_that_do_not_fit_make_weights_come_again():
+    # 70 sums of 2 bytes are 140 bytes a row; 440 bytes less the table's 10 hold three rows.
+    small = npu_of(on_chip_bytes=440.0)
+    all_fit = stage_times(npu_of(), 1, 70, 31, weight_bits=4.5)
+    for rows, times in ((1, 1), (3, 1), (4, 2), (6, 2), (7, 3)):
+        stages = stage_times(small, rows, 70, 31, weight_bits=4.5)
+        assert float(stages.dma_s) == pytest.approx(times * float(all_fit.dma_s), rel=1e-5), rows
+        assert float(stages.vector_s) == pytest.approx(times * float(all_fit.vector_s), rel=1e-5), rows
+
+
+@jax.jit
+def priced(device, tokens=9.0):
+    work = step_operators(
+        catalog.architecture("qwen2.5-1.5b"),
+        tokens=tokens,
+        batch=2.0,
+        context_tokens=4000.0,
+        weight_bits=uniform_weight_bits(4.5),
+        kv_bits=16.0,
+    )
+    return work, step_cost(device, work)
+
+
+def on_v75(**changes):
+    device = catalog.device("hexagon-v75")
+    return device.replace(matrix_unit=device.matrix_unit.replace(**changes), operator_latency_s=0.0)
+
+
+def test_attention_is_products_and_a_softmax_for_each_head():
+    softmax_s = float(softmax_time(on_v75().matrix_unit.vector, 6 * 9.0, 4005.0)) * 28 * 2 * 2
+    (_, slow), (_, fast) = priced(on_v75(schedule="serial")), priced(on_v75())
+    i = OPERATORS.index("attention")
+    work, _ = priced(on_v75())
+    unit = on_v75().matrix_unit.on(on_v75())
+    split = matrix_vector_npu.attention_times(unit, work)
+    assert float(split.softmax_s) * 28 * 2 * 2 == pytest.approx(softmax_s, rel=1e-5)
+    assert float(fast.compute_s[i]) == pytest.approx(28 * 4 * float(max(split)), rel=1e-5)
+    products_s = float(unit.replace(schedule="serial").product_time(54.0, 256.0, 4005.0))
+    assert float(slow.compute_s[i]) == pytest.approx(28 * 4 * products_s + softmax_s, rel=1e-5)
+
+
+def test_what_is_no_product_comes_over_the_core_path():
+    work, slow = priced(on_v75(core_path_bytes_per_s=1e9))
+    for name in ("embed", "norm"):
+        i = OPERATORS.index(name)
+        assert float(slow.memory_s[i]) == pytest.approx(float(work.memory_bytes[i]) / 1e9, rel=1e-5)
+    _, fast = priced(on_v75(core_path_bytes_per_s=None))
+    others = [i for i, name in enumerate(OPERATORS) if name not in ("embed", "norm")]
+    np.testing.assert_array_equal(np.asarray(slow.operator_s)[others], np.asarray(fast.operator_s)[others])
+
+
+def test_idle_rows_take_energy():
+    chip = Chip(energy_j_per_flop=1e-12, static_power_w=0.0)
+    vector = on_v75().matrix_unit.vector.replace(power_w=None)
+    energies = [
+        float(priced(on_v75(host=None, vector=vector).replace(chip=chip), tokens)[1].energy.arithmetic_j)
+        for tokens in (1.0, 16.0)
+    ]
+    # 2 and 32 rows are one tile for all products with weights; attention and norms are the little that differs.
+    assert energies[1] < 1.2 * energies[0]
+    work, _ = priced(on_v75())
+    tiles = 2 * 32 * (float(work.weight_bytes.sum()) * 8 / 4.5)
+    assert energies[0] == pytest.approx(tiles * 1e-12, rel=0.2)
+
+
 def test_schedules():
     m, k, n, bits, temperatures = unit_checks.grid(SIZES)
     pipelined, serial = (unit_checks.product_time(npu_of(s), m, k, n, bits, temperatures) for s in SCHEDULES)
@@ -160,6 +228,6 @@ def test_gradient(check_gradient):
 
 
 def test_schedule_is_static_and_known():
-    assert len(jax.tree.leaves(npu_of())) == 15
+    assert len(jax.tree.leaves(npu_of())) == 17
     with pytest.raises(ValueError, match=r"schedule 'overlapped' is unknown; choose one of pipelined, serial$"):
         npu_of("overlapped")

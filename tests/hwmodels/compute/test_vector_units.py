@@ -3,57 +3,61 @@ import numpy as np
 import pytest
 from unit_checks import compiled
 
-from hwmodels.compute.vector_units import VectorUnits, dequantization_time, exponential_time
+from hwmodels.compute.exponentials import GatheredTable, Polynomial
+from hwmodels.compute.vector_units import VectorUnits, dequantization_time, softmax_time
+from hwmodels.compute.weight_layouts import CoalescedGroups, TileGroups
 
 VECTOR = VectorUnits(
     units=3.0,
     packets_per_s=7e8,
-    register_weights=20.0,
-    lookup_packets=2.0,
-    scale_packets=5.0,
-    gather_elements=10.0,
-    gather_packets=31.0,
+    register_scores=10.0,
+    score_packets=4.0,
+    row_packets=23.0,
+    layout=CoalescedGroups(register_bits=80.0, register_packets=9.0),
+    exponential=GatheredTable(gather_packets=31.0, table_bytes=100.0),
 )
-dequantize, exponentials = compiled(dequantization_time), compiled(exponential_time)
+dequantize, softmax = compiled(dequantization_time), compiled(softmax_time)
 
 
-@pytest.mark.parametrize(("weight_bits", "lookups"), [(4.5, 1), (5.6, 2), (8.5, 2), (12.4, 3), (15.9, 4)])
-def test_dequantization_by_hand(weight_bits, lookups):
-    # 300 weights are 15 registers, on three units 5 in a row, of 2 packets per lookup and 5 more each.
+@pytest.mark.parametrize(("weight_bits", "packets"), [(4.5, 9), (5.6, 18), (8.5, 18), (12.4, 27), (15.9, 36)])
+def test_dequantization_by_hand(weight_bits, packets):
+    # 300 weights of 4 bits are 15 registers, on three units 5 in a row.
     seconds = dequantize(VECTOR, 300, weight_bits=weight_bits)
-    assert float(seconds) == pytest.approx(5 * (2 * lookups + 5) / 7e8)
+    assert float(seconds) == pytest.approx(5 * packets / 7e8)
 
 
-def gathers_one_by_one(count, units, elements):
-    """Packets times gathers in a row: units take the next gather as soon as they are free."""
-    free = [0] * units
-    while count > 0:
-        first = min(range(units), key=lambda unit: free[unit])
-        free[first] += 1
-        count -= elements
-    return max(free)
+def rows_one_by_one(rows, columns):
+    """Packets: a thread hands out rows, each unit takes the next one as soon as it is free."""
+    handed_out, free = 0, [0] * 3
+    for _ in range(rows):
+        handed_out += 23
+        first = min(range(3), key=lambda unit: free[unit])
+        free[first] += -(-columns // 10) * 35
+    return handed_out + max(free)
 
 
-def test_exponentials_one_by_one():
-    for count in (*range(1, 70), 300, 301):
-        expected = gathers_one_by_one(count, 3, 10) * 31 / 7e8
-        assert float(exponentials(VECTOR, count)) == pytest.approx(expected), count
+def test_softmax_row_by_row():
+    for rows in (1, 2, 3, 4, 7, 30):
+        for columns in (1, 10, 11, 99, 100):
+            expected = rows_one_by_one(rows, columns)
+            assert float(softmax(VECTOR, rows, columns)) == pytest.approx(expected / 7e8), (rows, columns)
 
 
-def test_exponentials_of_a_softmax():
-    # 5 queries of 4096 keys: 20480 exponentials are 683 rounds of 30.
-    assert float(exponentials(VECTOR, 5 * 4096)) == pytest.approx(683 * 31 / 7e8)
+def test_a_polynomial_takes_its_steps():
+    # 5 rows are two rounds, 25 scores 3 registers.
+    chain = VECTOR.replace(exponential=Polynomial(steps=8.0, step_packets=6.0))
+    assert float(softmax(chain, 5, 25)) == pytest.approx((5 * 23 + 2 * 3 * (4 + 48)) / 7e8)
 
 
 def test_relaxed_times_are_bounded_and_tend_to_the_exact_ones():
-    count = np.arange(1, 200, dtype=np.float32)
-    exact = exponentials(VECTOR, count)
+    rows, columns = (np.ravel(x).astype(np.float32) for x in np.meshgrid(np.arange(1, 20), np.arange(1, 60, 3)))
+    exact = softmax(VECTOR, rows, columns)
     for temperature in (0.2, 1.0):
-        relaxed = exponentials(VECTOR, count, temperature=temperature)
-        assert np.all(relaxed <= exact)
-        assert np.all(relaxed >= count * 31 / (30 * 7e8) * (1 - 1e-6))
+        relaxed = softmax(VECTOR, rows, columns, temperature=temperature)
+        assert np.all(relaxed <= exact * (1 + 1e-6))
+        assert np.all(relaxed >= (rows * 23 + rows / 3 * columns / 10 * 35) / 7e8 * (1 - 1e-5))
         assert np.any(relaxed < exact * 0.95)
-    np.testing.assert_allclose(exponentials(VECTOR, count, temperature=1e-6), exact, rtol=1e-3)
+    np.testing.assert_allclose(softmax(VECTOR, rows, columns, temperature=1e-6), exact, rtol=1e-3)
 
 
 def test_faster_units_take_less_time():
@@ -62,14 +66,19 @@ def test_faster_units_take_less_time():
         assert float(dequantize(faster, 77, weight_bits=4.5)) == pytest.approx(
             float(dequantize(VECTOR, 77, weight_bits=4.5)) / 2
         )
-        assert float(exponentials(faster, 7777)) < 0.51 * float(exponentials(VECTOR, 7777))
+        assert float(softmax(faster, 77, 777)) < 0.6 * float(softmax(VECTOR, 77, 777))
+
+
+def test_a_layout_is_the_units_own_business():
+    alone = VECTOR.replace(layout=TileGroups(group_weights=6.0, group_packets=9.0))
+    assert float(dequantize(alone, 300, weight_bits=4.5)) == pytest.approx(50 / 3 * 9 / 7e8)
 
 
 def test_gradient(check_gradient):
     def total(x):
-        vector, weights, bits, count = x
+        vector, weights, bits, rows, columns = x
         temperatures = jnp.array([0.0, 0.2, 0.9])
         seconds = dequantization_time(vector, weights, weight_bits=bits, temperature=temperatures)
-        return jnp.sum((seconds + exponential_time(vector, count, temperature=temperatures)) / 1e-7)
+        return jnp.sum((seconds + softmax_time(vector, rows, columns, temperature=temperatures)) / 1e-7)
 
-    check_gradient(total, (VECTOR, 313.0, 6.3, 107.0))
+    check_gradient(total, (VECTOR, 313.0, 6.3, 10.7, 107.0))

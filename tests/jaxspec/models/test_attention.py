@@ -118,3 +118,31 @@ def test_unseen_slots_do_not_matter(function):
     sources[0] = sources[0]._replace(mask=sources[0].mask.at[:, :, 2:4].set(False))
     loud = sources[0]._replace(key=sources[0].key.at[..., 2:4].set(1e3), value=sources[0].value.at[:, :, 2:4].set(1e3))
     np.testing.assert_array_equal(function(query, [loud, sources[1]]), function(query, sources))
+
+
+def test_a_sink_takes_its_share_and_gives_nothing():
+    query, sources = make((7, 5), seed=8)
+    sinks = jnp.asarray(np.random.default_rng(9).standard_normal(HEADS), jnp.float32)
+    plain = by_hand(query, sources).reshape(BATCH, TOKENS, HEADS, HEAD_DIM)
+    # A slot of score `sink` and value 0: what the others get is multiplied by their share of the sum.
+    logsum = np.zeros((BATCH, TOKENS, HEADS))
+    for b, t, h in np.ndindex(BATCH, TOKENS, HEADS):
+        scores = [
+            float(np.asarray(query)[b, t, h] @ np.asarray(source.key)[b, h // 2, :, s]) / np.sqrt(HEAD_DIM)
+            for source in sources
+            for s in range(source.mask.shape[2])
+            if source.mask[b, t, s]
+        ]
+        logsum[b, t, h] = np.log(np.sum(np.exp(scores)))
+    share = 1 / (1 + np.exp(np.asarray(sinks) - logsum))
+    expected = (share[..., None] * plain).reshape(BATCH, TOKENS, -1)
+    for function in (attend, attend_sequentially):
+        np.testing.assert_allclose(function(query, sources, sinks=sinks), expected, rtol=2e-5, atol=2e-6)
+    # A cap and a scale concern the scores alone.
+    large = jnp.full(HEADS, 30.0)
+    both = (attention.attend, attention.attend_sequentially)
+    capped = [function(query, sources, scale=0.7, cap=0.5, sinks=large) for function in both]
+    np.testing.assert_allclose(*capped, atol=1e-10)
+    assert np.abs(capped[0]).max() < 1e-10
+    blind = [source._replace(mask=jnp.zeros_like(source.mask)) for source in sources]
+    np.testing.assert_array_equal(attend(query, blind, sinks=sinks), 0)

@@ -15,7 +15,8 @@ from jaxspec.models import decoder
 from jaxspec.models.blocks import DenseFeedForward, FeedForwardResult, GroupedAttention, StepInput
 from jaxspec.models.checkpoint_files import CheckpointFiles
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.decoder import abstract_params, causal_mask, decoder_layer
+from jaxspec.models.decoder import abstract_params, causal_mask
+from jaxspec.models.decoder_layer import decoder_layer
 from jaxspec.models.dots import dot_rows
 from jaxspec.models.hf_load import read_tensors
 from jaxspec.models.stored import stack_of

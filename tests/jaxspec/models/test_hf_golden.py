@@ -175,6 +175,10 @@ def _without_offset(config, params):
     return dataclasses.replace(config, learned_positions=LearnedPositions(config.learned_positions.rows)), params
 
 
+def _with_experts(config, **changes):
+    return dataclasses.replace(config, experts=dataclasses.replace(config.experts, **changes))
+
+
 MUTANTS = {
     "norm_eps": ("llama_grouped", lambda c, p: (dataclasses.replace(c, norm_eps=1e-6), p)),
     "kv_groups": ("llama_grouped", _heads_dealt_in_turn),
@@ -204,6 +208,16 @@ MUTANTS = {
         "qwen3_tied_sharded",
         lambda c, p: (c, p | {"layers": jax.tree.map(lambda leaf: leaf[::-1], p["layers"])}),
     ),
+    "no_sinks": ("gpt_oss_sinks", lambda c, p: (dataclasses.replace(c, attention_sinks=False), p)),
+    "no_clamp": ("gpt_oss_sinks", lambda c, p: (_with_experts(c, clamp=7.0), p)),
+    "expert_biases": ("gpt_oss_packed", _without("expert_up_bias")),
+    "router_bias": ("gpt_oss_packed", _without("router_bias")),
+    "no_groups": ("deepseek_v2_grouped", lambda c, p: (_with_experts(c, groups=1), p)),
+    "score_mscale": ("deepseek_v2_grouped", lambda c, p: (dataclasses.replace(c, score_scale=None), p)),
+    "routed_scale": ("deepseek_v2_grouped", lambda c, p: (_with_experts(c, scale=1.0), p)),
+    "latent_norm": ("deepseek_v2_whole", _without("kv_down_norm")),
+    "latent_planes": ("deepseek_v2_whole", lambda c, p: (dataclasses.replace(c, interleaved_rope=False), p)),
+    "no_correction": ("glm4_moe_lite_latent", _without("correction_bias")),
     "gate_for_up": (
         "llama_bfloat16",
         lambda c, p: (c, p | {"layers": p["layers"] | {"gate": p["layers"]["up"], "up": p["layers"]["gate"]}}),

@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hwmodels.catalog.huggingface.family import WINDOWED, Experts, Family, Windows, sizes, stated_values
-from hwmodels.catalog.huggingface.running import Rotary, RouterRule, Running
-from hwmodels.catalog.huggingface.tensor_names import EXPERT_TENSORS, MIXTRAL_TENSORS
+from hwmodels.catalog.huggingface.running import Rotary, RouterRule, Running, Setting
+from hwmodels.catalog.huggingface.tensor_names import (
+    EXPERT_TENSORS,
+    FUSED_EXPERTS,
+    FUSED_LATENT,
+    GPT_OSS_TENSORS,
+    LATENT_TENSORS,
+    MIXTRAL_TENSORS,
+)
 
 __all__ = ["EXPERTS"]
 
 _EXPERT_SPELLINGS = {"num_experts": ("n_routed_experts", "num_local_experts")}
 _OLD_EXPERT_SPELLINGS = {"num_experts": ("num_local_experts", "n_routed_experts")}
+
+#: Routers of GLM-4 and of DeepSeek-V3.
+_SIGMOID = RouterRule("sigmoid", "norm_topk_prob", "routed_scaling_factor", ("n_group", "topk_group"))
+
+#: Of latent attention: keys and values have as many heads as queries, biases are of what reads or writes the residual stream.
+_LATENT: dict[str, Any] = {
+    "qkv_bias": "attention_bias",
+    "o_bias": "attention_bias",
+    "grouped_queries": False,
+    "free_head_dim": False,
+}
+
+_GPT_OSS_COMPUTATION = {
+    "norm_eps": Setting("rms_norm_eps"),
+    "activation": Setting("hidden_act"),
+    "attention_sinks": True,
+}
 
 #: One row per family.
 EXPERTS: tuple[Family, ...] = (
@@ -50,11 +76,30 @@ EXPERTS: tuple[Family, ...] = (
         name="deepseek_v2",
         defaults=sizes(32, 4096, 11008, 32, None, 102400)
         | {"kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
-        | {"num_experts": 64, "n_shared_experts": 2, "moe_intermediate_size": 1407, "first_k_dense_replace": 0},
+        | {"num_experts": 64, "n_shared_experts": 2, "moe_intermediate_size": 1407, "first_k_dense_replace": 0}
+        | {"n_group": None, "topk_group": None, "topk_method": "greedy", "routed_scaling_factor": 1.0}
+        | stated_values(1e-6, 10_000.0, 2048),
         spellings=_OLD_EXPERT_SPELLINGS,
         latent=True,
         experts=Experts("after_dense", shared="n_shared_experts"),
         must_equal={"moe_layer_freq": 1, "mlp_bias": False},
+        running=Running(
+            "DeepseekV2ForCausalLM",
+            LATENT_TENSORS,
+            FUSED_LATENT,
+            rotary=Rotary(interleaved=True, scores=True),
+            router=RouterRule(
+                renormalised=False,
+                scale="routed_scaling_factor",
+                groups=("n_group", "topk_group"),
+                group_score="largest",
+                grouped_by=("topk_method", "greedy", "group_limited_greedy"),
+            ),
+            # transformers reads over these two; what they ask for is another network.
+            must_equal={"norm_topk_prob": False, "scoring_func": "softmax"},
+            fused_by=dict.fromkeys(FUSED_LATENT, "head"),
+        ),
+        **_LATENT,
     ),
     Family(
         name="deepseek_v3",
@@ -82,7 +127,7 @@ EXPERTS: tuple[Family, ...] = (
             "Glm4MoeForCausalLM",
             EXPERT_TENSORS,
             rotary=Rotary(partial=True),
-            router=RouterRule("sigmoid", "norm_topk_prob", "routed_scaling_factor", ("n_group", "topk_group")),
+            router=_SIGMOID,
         ),
     ),
     Family(
@@ -90,21 +135,54 @@ EXPERTS: tuple[Family, ...] = (
         defaults=sizes(47, 2048, 10240, 20, None, 154880)
         | {"kv_lora_rank": 512, "q_lora_rank": 768, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64, "v_head_dim": 256}
         | {"num_experts": 64, "num_experts_per_tok": 4, "n_shared_experts": 1}
-        | {"moe_intermediate_size": 1536, "first_k_dense_replace": 1},
+        | {"moe_intermediate_size": 1536, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1}
+        | {"routed_scaling_factor": 1.8, "norm_topk_prob": True}
+        | stated_values(1e-5, 10_000.0, 202_752),
         spellings=_OLD_EXPERT_SPELLINGS,
         latent=True,
-        experts=Experts("after_dense", shared="n_shared_experts", correction_bias=True),
+        experts=Experts("listed", shared="n_shared_experts", correction_bias=True),
+        running=Running(
+            "Glm4MoeLiteForCausalLM",
+            LATENT_TENSORS,
+            FUSED_LATENT,
+            rotary=Rotary(interleaved=True, scores=True),
+            router=_SIGMOID,
+            # transformers reads over the second; `mlp_layer_types` counts there.
+            must_equal={"rope_interleave": True, "first_k_dense_replace": 1},
+            fused_by=dict.fromkeys(FUSED_LATENT, "head"),
+        ),
+        **_LATENT,
     ),
     Family(
         name="gpt_oss",
         defaults=sizes(36, 2880, 2880, 64, 8, 201088, head_dim=64, attention_bias=True)
-        | {"num_experts": 128, "num_experts_per_tok": 4, "sliding_window": 128, "sliding_window_pattern": 2},
+        | {"num_experts": 128, "num_experts_per_tok": 4, "sliding_window": 128, "sliding_window_pattern": 2}
+        | {"swiglu_limit": 7.0}
+        | stated_values(1e-5, 150_000.0, 131_072),
         spellings={"num_experts": ("num_local_experts",), "num_experts_per_tok": ("experts_per_token",)},
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         learned_sinks=True,
-        experts=Experts("all", size="intermediate_size", biases=True),
+        experts=Experts("all", size="intermediate_size", biases=True, clamp="swiglu_limit"),
         windows=Windows("all_but_every_nth"),
+        running=Running(
+            "GptOssForCausalLM",
+            GPT_OSS_TENSORS,
+            FUSED_EXPERTS,
+            _GPT_OSS_COMPUTATION,
+            rotary=Rotary(
+                default={
+                    **{"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False},
+                    "original_max_position_embeddings": 4096,
+                }
+            ),
+            router=RouterRule(),
+            # Constants of the experts' gate.
+            must_equal={"hidden_act": "silu", "swiglu_alpha": 1.702},
+            fused_by=dict.fromkeys(FUSED_EXPERTS, "row"),
+            transposed=frozenset(GPT_OSS_TENSORS[kind] for kind in ("expert_gate", "expert_down")),
+            packed="mxfp4",
+        ),
     ),
     Family(
         name="phimoe",

@@ -1,0 +1,36 @@
+import math
+
+import numpy as np
+import pytest
+
+from hwmodels.compute.exponentials import EXPONENTIALS, GatheredTable, Polynomial, polynomial_steps, taylor_degree
+
+
+def largest_error(degree):
+    """Of the Taylor polynomial of 2^f on [0, 1), by Horner's rule in double precision."""
+    f, total = np.linspace(0.0, 1.0, 4001, endpoint=False), 0.0
+    for power in range(degree, -1, -1):
+        total = total * f + math.log(2) ** power / math.factorial(power)
+    return np.max(np.abs(total - 2**f))
+
+
+@pytest.mark.parametrize("bits", [1, 3, 8, 11, 24, 40])
+def test_the_degree_is_the_least_that_is_exact_enough(bits):
+    degree = taylor_degree(bits)
+    # The omitted terms sum to little more than the first of them.
+    assert largest_error(degree) < 1.5 * 2.0**-bits
+    assert degree == 0 or largest_error(degree - 1) > 2.0**-bits
+
+
+def test_degrees_of_the_two_formats():
+    assert (taylor_degree(11), taylor_degree(24)) == (5, 9)
+    assert (polynomial_steps(11), polynomial_steps(24)) == (8, 12)
+    with pytest.raises(ValueError, match="significand_bits is 0; it must be >= 1"):
+        taylor_degree(0)
+
+
+def test_registers_and_memory():
+    table, chain = GatheredTable(gather_packets=31.0, table_bytes=700.0), Polynomial(steps=8.0, step_packets=5.0)
+    assert (table.register_packets, table.on_chip_bytes) == (31.0, 700.0)
+    assert (chain.register_packets, chain.on_chip_bytes) == (40.0, 0.0)
+    assert {type(table), type(chain)} == set(EXPONENTIALS.values())

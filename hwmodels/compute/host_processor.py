@@ -1,7 +1,7 @@
 """Processor beside an accelerator that keeps the vocabulary projection for itself.
 
-An accelerator whose session has few addresses cannot hold logits of large vocabularies; the CPU computes them from its own copy of
-the matrix, over its own path to the same memory.
+An accelerator whose session has few addresses cannot hold logits of large vocabularies; the CPU computes them from its own
+copy of the matrix, over its own path to the same memory.
 
 Source: "Scaling LLM Test-Time Compute with Mobile NPU on Smartphones", 7.2.2, 7.5.
 """

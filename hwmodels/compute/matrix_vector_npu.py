@@ -12,8 +12,8 @@ rows idle.
 
 "serial": one stage after the other, s (a + b + c).
 
-Attention's softmax is the vector units' work, beside its products or after them, by the schedule. A host beside the NPU may keep
-the vocabulary projection.
+Attention's softmax is the vector units' work, beside its products or after them, by the schedule. A host beside the NPU may
+keep the vocabulary projection.
 
 Source: "Scaling LLM Test-Time Compute with Mobile NPU on Smartphones", 3.1.2, 3.2 (tiles, idle rows), 3.3 and Table 2 (rates),
     5 (conversion and softmax by lookup), 7.2.2 (the projection on the CPU).

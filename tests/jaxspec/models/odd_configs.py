@@ -1,6 +1,7 @@
 """Odd configurations of every family that runs, drawn from a seed, in both spellings of the rotary settings."""
 
 import numpy as np
+from odd_latent_configs import deepseek_v2, glm4_moe_lite, gpt_oss
 
 SCALINGS = ("none", "none", "linear", "dynamic", "yarn", "longrope", "llama3")
 
@@ -49,9 +50,13 @@ def odd_config(family, seed):
         "mixtral": mixtral,
         "qwen3_moe": qwen3_moe,
         "glm4_moe": glm4_moe,
+        "deepseek_v2": deepseek_v2,
+        "glm4_moe_lite": glm4_moe_lite,
+        "gpt_oss": gpt_oss,
     }
     if family in sections:
         raw |= sections[family](raw, pick)
+        head_dim = raw.get("qk_rope_head_dim", head_dim)
     return raw if family == "opt" else raw | rotation(raw, head_dim, pick)
 
 

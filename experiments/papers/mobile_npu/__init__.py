@@ -1,0 +1,1 @@
+"""Test-time scaling on a mobile NPU: what of the paper its hardware decides."""

@@ -1,0 +1,187 @@
+"""Figures 8 and 11 to 17 as far as hardware decides them. Matplotlib figures, not yet saved."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from experiments.papers.mobile_npu import memory
+from experiments.papers.mobile_npu.calibration import fit
+from experiments.papers.mobile_npu.decoding import BATCHES, PROMPTS, decode, gpu_footprint, prefill_tokens_per_s
+from experiments.papers.mobile_npu.kernels import EXPONENTIALS, MATRICES, gemv_seconds, matrices, softmax_seconds
+from experiments.papers.mobile_npu.printed import CONTEXT, SOFTMAX_KEYS, SOFTMAX_QUERIES, claim, printed
+from experiments.papers.mobile_npu.statements import QUERIES, attention_split
+from experiments.papers.mobile_npu.tables import Solved
+from experiments.papers.mobile_npu.versions import GENERATIONS, GPU, MODELS, calibrated_device, networks
+from hwmodels import catalog
+from jaxspec.report.figures.style import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, new_figure, styled
+
+__all__ = ["attention_figure", "decoding_figure", "kernels_figure", "power_figure", "processors_figure"]
+
+_MODEL_COLOURS = dict(zip(MODELS, (BLUE, VERMILLION, SKY, ORANGE), strict=True))
+_LAYOUT_COLOURS = {"baseline": VERMILLION, "HMX layout": ORANGE, "no dequantization": GREEN}
+_EXPONENTIAL_COLOURS = dict(zip(EXPONENTIALS, (BLUE, GREEN, VERMILLION), strict=True))
+
+
+def _named(axes: Axes, title: str, x: str, y: str) -> None:
+    axes.set_title(title, loc="left", fontsize=10)
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.grid(True, axis="y")
+
+
+def _batches(axes: Axes) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(BATCHES, [str(batch) for batch in BATCHES])
+    axes.minorticks_off()
+
+
+@styled
+def kernels_figure() -> Figure:
+    """Fig. 15 and Fig. 14: layouts matrix by matrix, softmax by its exponential."""
+    figure = new_figure(
+        "Kernels on Hexagon V75: weights (Fig. 15) and softmax (Fig. 14)",
+        "Time over that of the paper's version. Bars: the model. Dotted: ends of the ranges that the paper prints; "
+        "27 % slower than without dequantization, 1.26 and 2.19 are fitted, the others predicted.",
+        height_inches=6.6,
+    )
+    above, below = figure.subplots(2, 1)
+    seconds, places = gemv_seconds(calibrated_device(fit())), np.arange(len(matrices()))
+    for i, (version, colour) in enumerate(_LAYOUT_COLOURS.items()):
+        above.bar(places + 0.27 * (i - 1), seconds[version] / seconds["ours"], 0.25, color=colour, label=version)
+        if version != "no dequantization":
+            for end in ("lowest", "highest"):
+                above.axhline(printed("fig15", over=version, end=end), color=colour, linestyle=":", linewidth=1)
+    above.set_yscale("log")
+    middle = len(MATRICES) // 2
+    names = [
+        one["matrix"] + (f"\n{one['model']}" if i % len(MATRICES) == middle else "") for i, one in enumerate(matrices())
+    ]
+    above.set_xticks(places, names, fontsize=7)
+    _named(above, "products of one token", "", "times ours")
+    above.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    times = softmax_seconds(calibrated_device(fit()), fit().step_packets)
+    labels = [f"{q} x {k}" for q in SOFTMAX_QUERIES for k in SOFTMAX_KEYS]
+    for i, (version, colour) in enumerate(_EXPONENTIAL_COLOURS.items()):
+        ratio = np.ravel(times[version] / times["table"])
+        below.bar(np.arange(len(labels)) + 0.27 * (i - 1), ratio, 0.25, color=colour, label=version)
+    for over in ("32-bit floating-point exp", "16-bit floating-point exp"):
+        colour = _EXPONENTIAL_COLOURS["float32" if over.startswith("32") else "float16"]
+        below.axhline(printed("fig14", over=over, end="highest"), color=colour, linestyle=":", linewidth=1)
+    below.set_xticks(np.arange(len(labels)), labels, fontsize=7)
+    _named(below, "softmax of one head", "queries x keys", "times the table's")
+    below.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return figure
+
+
+@styled
+def attention_figure() -> Figure:
+    """Fig. 8: products and softmax of attention."""
+    figure = new_figure(
+        "Latency of attention on Hexagon V75 (Fig. 8)",
+        "One key-value head of Qwen2.5-1.5B behind a prompt of 4096 tokens, each part as if nothing overlapped. The paper "
+        "prints no numbers.",
+        height_inches=3.2,
+    )
+    axes = figure.subplots()
+    split, places = 1e6 * attention_split(calibrated_device(fit())), np.arange(len(QUERIES))
+    parts = {"products": BLUE, "copying keys and values": SKY, "softmax": VERMILLION}
+    for i, (part, colour) in enumerate(parts.items()):
+        axes.bar(places, split[:, i], 0.5, bottom=split[:, :i].sum(axis=-1), color=colour, label=part)
+    axes.set_xticks(places, [str(queries) for queries in QUERIES])
+    _named(axes, "", "queries", "microseconds")
+    axes.legend()
+    return figure
+
+
+@styled
+def decoding_figure(solved: Solved) -> Figure:
+    """Fig. 11 and Fig. 17: throughput over batch sizes and prompts."""
+    figure = new_figure(
+        "Decoding on three generations (Fig. 11), and behind longer prompts (Fig. 17)",
+        "Tokens per second of all samples, which share the prompt. V75 has the four fitted numbers, V73 and V79 are scaled "
+        "from it. Above: a prompt of 512 tokens; what a session cannot address is left out. The paper prints no numbers.",
+        height_inches=6.0,
+    )
+    above, below = figure.subplots(2, 3, sharey="row")
+    for axes, (generation, entry) in zip(above, GENERATIONS.items(), strict=True):
+        for model, colour in _MODEL_COLOURS.items():
+            if memory.fits(model, catalog.device(entry), CONTEXT):
+                axes.plot(BATCHES, solved[generation, model].tokens_per_s()[0], "o-", color=colour, label=model)
+        _batches(axes)
+        _named(axes, generation, "samples", "tokens/s" if axes is above[0] else "")
+    for axes, batch in zip(below, (1, 4, 16), strict=True):
+        for model, colour in _MODEL_COLOURS.items():
+            rate = solved["V75", model].tokens_per_s()[:, BATCHES.index(batch)]
+            axes.plot(PROMPTS, rate / rate[0], "o-", color=colour, label=model)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(PROMPTS, [str(prompt) for prompt in PROMPTS])
+        axes.set_ylim(0.0, 1.1)
+        axes.minorticks_off()
+        _named(axes, f"V75, samples: {batch}", "prompt, tokens", "of 512 tokens' rate" if axes is below[0] else "")
+    handles, labels = above[1].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    return figure
+
+
+@styled
+def power_figure(solved: Solved) -> Figure:
+    """Fig. 12 and Fig. 16: power, energy of a step, memory."""
+    figure = new_figure(
+        "Power, energy and memory on V75 (Fig. 12 and 16)",
+        "Prompt of 4096 tokens. Power of the phone: its static part is fitted to 4.3 W (dotted) with the 3B network, all else "
+        "is assumed or predicted. Circles: memory of the NPU's session as printed.",
+        height_inches=3.4,
+    )
+    power, energy, held = figure.subplots(1, 3)
+    two = ("Qwen2.5-1.5B", "Qwen2.5-3B")
+    reference = solved["V75", two[0]].energy_j
+    for model in two:
+        step, colour = solved["V75", model], _MODEL_COLOURS[model]
+        watts = step.power_w()
+        if watts is not None and step.energy_j is not None and reference is not None:
+            power.plot(BATCHES, watts[-1], "o-", color=colour, label=model)
+            energy.plot(BATCHES, step.energy_j[-1] / reference[-1, 0], "o-", color=colour)
+    power.axhline(claim("NPU019"), color=_MODEL_COLOURS[two[1]], linestyle=":", linewidth=1)
+    power.set_ylim(0.0, claim("NPU018") * 1.1)
+    _named(power, "power", "samples", "W")
+    _named(energy, "energy of a step", "samples", "of one sample of 1.5B")
+    for axes in (power, energy):
+        _batches(axes)
+    places = np.arange(len(two))
+    held.bar(places, [memory.session_mib(model, CONTEXT) for model in two], 0.5, color=[_MODEL_COLOURS[m] for m in two])
+    held.plot(places, [printed("memory_power", "dmabuf_memory", model=model) for model in two], "o", color=PURPLE)
+    held.set_xticks(places, two)
+    _named(held, "memory of the session", "", "MiB")
+    power.legend(loc="lower right")
+    return figure
+
+
+@styled
+def processors_figure(solved: Solved) -> Figure:
+    """Fig. 13: the NPU beside the GPU of the same phone."""
+    figure = new_figure(
+        "NPU and GPU of one phone (Fig. 13)",
+        "Qwen2.5, prompt of 512 tokens. The GPU is a roofline whose two efficiencies come from rates that others measured "
+        "with one network of this size; it has no kernels of its own for a few rows, and so scales as well as its memory.",
+        height_inches=3.4,
+    )
+    decoding, prompts = figure.subplots(1, 2)
+    device, npu = catalog.device(GPU), calibrated_device(fit())
+    two, places = ("Qwen2.5-1.5B", "Qwen2.5-3B"), np.arange(2)
+    for model in two:
+        colour = _MODEL_COLOURS[model]
+        decoding.plot(BATCHES, solved["V75", model].tokens_per_s()[0], "o-", color=colour, label=f"NPU, {model}")
+        rate = decode(device, networks()[model], PROMPTS[:1], gpu_footprint()).tokens_per_s()[0]
+        decoding.plot(BATCHES, rate, "s--", color=colour, label=f"GPU, {model}")
+    _batches(decoding)
+    _named(decoding, "decoding", "samples", "tokens/s")
+    decoding.legend()
+    for i, (name, on, stored) in enumerate((("NPU", npu, None), ("GPU", device, gpu_footprint()))):
+        rates = [prefill_tokens_per_s(on, networks()[model], PROMPTS[0], stored) for model in two]
+        prompts.bar(places + 0.3 * i - 0.15, rates, 0.28, color=(BLUE, GREEN)[i], label=name)
+    prompts.set_xticks(places, two)
+    _named(prompts, "processing the prompt", "", "tokens/s")
+    prompts.legend()
+    return figure

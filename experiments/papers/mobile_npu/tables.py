@@ -1,0 +1,201 @@
+"""The paper's numbers cell by cell: kernels, memory, power, and what the model reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from experiments.papers.mobile_npu import memory
+from experiments.papers.mobile_npu.calibration import fit, slowdown, softmax_speedups
+from experiments.papers.mobile_npu.decoding import BATCHES, Decoding, decode
+from experiments.papers.mobile_npu.kernels import gemv_seconds
+from experiments.papers.mobile_npu.printed import CONTEXT, printed
+from experiments.papers.mobile_npu.versions import GENERATIONS, LARGER, MODELS, calibrated_device, networks
+from experiments.reproduce.paper import ComparedCell, Modelled, as_printed
+from experiments.reproduce.printed import PrintedCell
+from hwmodels import catalog, parameters
+from hwmodels.numerics.units import BITS_PER_BYTE, GIGA, KIB, MIB
+
+__all__ = [
+    "Solved",
+    "claims",
+    "fig14",
+    "fig15",
+    "head_share",
+    "largest_cheap_batch",
+    "memory_power",
+    "nominal_size",
+    "share_of_parameters",
+    "smallest_too_large",
+    "solve",
+    "specifications",
+    "table2",
+]
+
+_ENDS: Mapping[str, Callable[[np.ndarray], Any]] = {"lowest": np.min, "highest": np.max, "average": np.mean}
+
+
+class Solved(dict[tuple[str, str], Decoding]):
+    """(generation, model) -> steps; V75 with the four fitted numbers, the others as the catalog has them."""
+
+
+def solve(seed: int) -> Solved:
+    """Steps of all networks on all generations, whether they can be addressed there or not. Nothing is drawn."""
+    del seed
+    devices = {name: catalog.device(entry) for name, entry in GENERATIONS.items()}
+    devices["V75"] = calibrated_device(fit())
+    return Solved(
+        {
+            (generation, model): decode(device, network)
+            for generation, device in devices.items()
+            for model, network in networks().items()
+        }
+    )
+
+
+def fig15(solved: Solved) -> Callable[[PrintedCell], Modelled]:
+    """Layouts: the mean slowdown is fitted, all ends are predicted."""
+    seconds = gemv_seconds(calibrated_device(fit()))
+
+    def model(cell: PrintedCell) -> Modelled:
+        if cell["over"] == "no dequantization":
+            return Modelled(100.0 * (slowdown(fit()) - 1.0), "calibrated", "mean over five matrices of four networks")
+        ratios = seconds[cell["over"]] / seconds["ours"]
+        where = "FFN down, 8 bits" if cell["end"] == "lowest" else "4 bits"
+        return Modelled(float(_ENDS[cell["end"]](ratios)), "predicted", where)
+
+    return model
+
+
+def fig14(solved: Solved) -> Callable[[PrintedCell], Modelled]:
+    """Softmax: both ends over 32 bits are fitted, that over 16 bits is predicted."""
+    versions = {"32-bit floating-point exp": "float32", "16-bit floating-point exp": "float16"}
+
+    def model(cell: PrintedCell) -> Modelled:
+        version = versions[cell["over"]]
+        value = float(_ENDS[cell["end"]](softmax_speedups(fit(), version)))
+        note = "4 or 16 queries, 1024 keys" if cell["end"] == "lowest" else "1 query, 16384 keys"
+        return Modelled(value, "calibrated" if version == "float32" else "predicted", note)
+
+    return model
+
+
+def memory_power(solved: Solved) -> Callable[[PrintedCell], Modelled]:
+    """7.5 and 7.2.3: memory is predicted, one power is fitted, the other printed one is a bound."""
+
+    def model(cell: PrintedCell) -> Modelled:
+        if cell.metric == "cpu_cores_utilized":
+            return as_printed(cell, "cores of the host")
+        if cell.metric == "dmabuf_memory":
+            return Modelled(memory.session_mib(cell["model"], CONTEXT), "predicted", "weights, cache, activations")
+        if cell.metric == "total_memory":
+            mib = memory.process_mib(cell["model"], CONTEXT)
+            return Modelled(mib * MIB / (KIB * MIB), "predicted", "with the vocabulary matrix as Q6_K")
+        power = solved["V75", cell["model"]].power_w()
+        assert power is not None
+        if cell["model"] == "Qwen2.5-3B":
+            return Modelled(float(np.mean(power[-1])), "calibrated", "mean over batch sizes, 4096 tokens")
+        return Modelled(float(np.max(power)), "predicted", "largest of all batch sizes", "an upper bound, no value")
+
+    return model
+
+
+def table2(solved: Solved) -> Callable[[PrintedCell], Modelled]:
+    """Rates of V75 as the catalog has them: inputs."""
+    device = catalog.device(GENERATIONS["V75"])
+    npu = device.matrix_unit.on(device)
+    found = {
+        ("HVX (1 Thread)", "fp16_gemm_throughput"): device.vector_flops_per_s / npu.vector.units,
+        ("HMX", "fp16_gemm_throughput"): npu.peak_flops_per_s,
+        ("HVX (1 Thread)", "memory_read_bandwidth"): npu.core_path_bytes_per_s,
+        ("HMX (DMA)", "memory_read_bandwidth"): npu.dma_bytes_per_s,
+    }
+    return lambda cell: Modelled(float(found[cell["hardware_unit"], cell.metric]) / GIGA, "input", "the catalog's")
+
+
+def specifications(solved: Solved) -> Callable[[PrintedCell], Modelled | None]:
+    """What the model reads of 3.1.2, 5.1 and 5.2, from the catalog's V75 and V73: inputs."""
+    npu, older = (catalog.device(GENERATIONS[name]) for name in ("V75", "V73"))
+    unit = npu.matrix_unit
+    codes, entries = unit.vector.layout.register_bits / 4.0, 2.0**15
+    table = unit.vector.exponential.table_bytes
+    found = {
+        ("TCM", "capacity"): unit.on_chip_bytes / MIB,
+        ("HMX FP16 tile", "rows"): unit.tile_rows,
+        ("HMX FP16 tile", "cols"): unit.tile_columns,
+        ("HMX FP16 tile", "size_bytes"): 2.0 * unit.tile_depth * unit.tile_columns,
+        ("HMX FP16 tile", "unused_activation_rows_at_batch_1"): unit.tile_rows - 1.0,
+        ("HVX", "vector_width"): unit.vector.layout.register_bits,
+        ("HVX", "units_min"): unit.vector.units,
+        ("HVX", "units_max"): catalog.device(GENERATIONS["V79"]).matrix_unit.vector.units,
+        ("vector register", "width"): unit.vector.layout.register_bits / BITS_PER_BYTE,
+        ("vgather", "elements_per_instruction"): unit.vector.register_scores,
+        ("NPU session", "virtual_address_width"): np.log2(npu.memory.capacity_bytes),
+        ("older NPUs", "virtual_address_space"): older.memory.capacity_bytes / (KIB * MIB),
+        ("super-group", "elements"): codes,
+        ("super-group", "groups"): codes / printed("quantization_and_lut", "group_size", scheme="Q4_0"),
+        ("non-positive FP16 exp LUT", "entries"): entries,
+        ("non-positive FP16 exp LUT", "size"): table / KIB,
+        ("non-positive FP16 exp LUT", "tcm_share"): 100.0 * table / unit.on_chip_bytes,
+    }
+
+    def model(cell: PrintedCell) -> Modelled | None:
+        value = found.get((cell.conditions.get("component") or cell.conditions.get("scheme", ""), cell.metric))
+        return None if value is None else Modelled(float(value), "input", "the catalog's")
+
+    return model
+
+
+def head_share(solved: Solved, generation: str = "V75") -> np.ndarray:
+    """Of the vocabulary projection at the largest batch, least prompt, percent, by network."""
+    return np.array([100.0 * solved[generation, model].head_share[0, -1] for model in MODELS])
+
+
+def largest_cheap_batch(solved: Solved) -> float:
+    """Largest batch of the 1.5B network whose step takes less energy than one token of the 3B network, prompt of 4096."""
+    small, large = (solved["V75", name].energy_j for name in ("Qwen2.5-1.5B", "Qwen2.5-3B"))
+    assert small is not None
+    assert large is not None
+    return float(np.max(np.array(BATCHES)[small[-1] < large[-1, 0]]))
+
+
+def nominal_size(model: str) -> float:
+    """Billions of parameters in a network's name."""
+    return float(model.rpartition("-")[2].removesuffix("B"))
+
+
+def smallest_too_large(fits: Callable[[str], bool]) -> float:
+    """Nominal size of the smallest network of 7.1 that does not fit, in billions of parameters."""
+    return min(nominal_size(model) for model in MODELS | LARGER if not fits(model))
+
+
+def claims(solved: Solved) -> Callable[[PrintedCell], Modelled | None]:
+    """Prose that is no kernel: the head's share, the address space, energy of two networks, the ratio of Table 2."""
+    device, older = (catalog.device(GENERATIONS[name]) for name in ("V75", "V73"))
+    ratio = device.peak_flops_per_s / device.vector_flops_per_s * device.matrix_unit.vector.units
+    lower = "the text says that this one is below, not that it is the last"
+    found = {
+        "NPU009": Modelled(float(ratio), "input", "Table 2", "a lower bound, no value"),
+        "NPU020": Modelled(largest_cheap_batch(solved), "predicted", "of 1, 2, 4, 8, 16", lower),
+        "NPU026": Modelled(float(np.mean(head_share(solved))), "predicted", "mean of four networks on V75"),
+        "NPU037": Modelled(
+            smallest_too_large(lambda model: memory.fits(model, older, CONTEXT)), "predicted", "of five networks"
+        ),
+    }
+    return lambda cell: found.get(cell["claim_id"])
+
+
+def share_of_parameters(row: ComparedCell) -> float | None:
+    """Of the head in all that a step multiplies by, percent; and the networks whose weights alone fill the addresses."""
+    if row["conditions"].get("claim_id") == "NPU037":
+        limit = float(catalog.device(GENERATIONS["V73"]).memory.capacity_bytes) / MIB
+        return smallest_too_large(lambda model: memory.weights_mib(model) <= limit)
+    shares = []
+    for network in networks().values():
+        stored = parameters(network)
+        head = float(network.vocab_size * network.hidden_size)
+        layers = sum(float(stored[kind]) for kind in ("q", "k", "v", "o", "gate", "up", "down"))
+        shares.append(100.0 * head / (head + layers))
+    return float(np.mean(shares))

@@ -27,6 +27,7 @@ from hwmodels.network.operators import (
     step_operators,
     touched_experts,
 )
+from hwmodels.network.routing import UNIFORM, Routing
 from hwmodels.network.workload import Workload
 from hwmodels.numerics.smoothing import smooth_maximum
 from hwmodels.speculation.chains import (
@@ -53,6 +54,7 @@ __all__ = [
     "LAYER_MATRICES",
     "MATRIX_OPERATORS",
     "OPERATORS",
+    "UNIFORM",
     "Acceptance",
     "Architecture",
     "AttentionShape",
@@ -69,6 +71,7 @@ __all__ = [
     "OperatorWork",
     "Plan",
     "PricedStep",
+    "Routing",
     "SpeculationResult",
     "StepCost",
     "StoredBytes",

@@ -63,9 +63,7 @@ class Device:
     operator_latency_s: Leaf = number(
         NOT_NEGATIVE
     )  # fixed time of one operator launch, not overlapped with anything, >= 0
-    spill: tuple[
-        MemoryTier, ...
-    ] = ()  # takes what the memory before it cannot hold: KV first, then weights, then experts
+    spill: tuple[MemoryTier, ...] = ()  # takes what the memory before it cannot hold
     matrix_unit: Any = None  # a hwmodels.compute.unit.ComputeUnit; None: everything runs at the roof's rate
     decoder: Any = None  # a hwmodels.decoders.Decoder, where weights are stored compressed
     chip: Chip | None = None  # None: energy and area are not known
@@ -75,3 +73,4 @@ class Device:
     #: Of everything that is no product of matrices, > 0; None: the roof's rate.
     vector_flops_per_s: Leaf = number(POSITIVE, default=None)
     schedule: Schedule = choice("overlapped", "serial")  # of the memories
+    placement: Any = None  # a hwmodels.memory.placement.PlacementPolicy; None: KV, dense weights, experts in this order

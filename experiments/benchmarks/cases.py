@@ -19,6 +19,7 @@ from experiments.benchmarks.decoding import decoding_speed
 from experiments.benchmarks.hardware import decode_steps, matrix_units
 from experiments.benchmarks.harness import median_s, row
 from experiments.benchmarks.model_peers import model_peers
+from experiments.benchmarks.sampling import sampling
 from experiments.benchmarks.transformers_decoding import transformers_decoding
 from experiments.benchmarks.trees import tree_search, tree_simulation
 from hwmodels import catalog
@@ -160,6 +161,7 @@ CASES = {
     "acceptance": acceptance,
     "decoding_speed": decoding_speed,
     "transformers_decoding": transformers_decoding,
+    "sampling": sampling,
     "cold_start": cold_start,
     "lossless": lossless,
     "tree_simulation": tree_simulation,

@@ -12,6 +12,7 @@ from hwmodels.device import Device
 from hwmodels.network.architecture import Architecture
 from hwmodels.network.footprint import Footprint
 from hwmodels.network.operators import prefill_step
+from hwmodels.network.routing import UNIFORM, Routing
 from hwmodels.network.workload import Workload
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.speculation.chains import SpeculationResult, best, speculation_speedup
@@ -63,6 +64,8 @@ def priced_steps(
     workload: Workload,
     footprint: Footprint,
     draft_length: Number,
+    draft_cost: DraftCost = COMPRESSED_COPY,
+    routing: Routing = UNIFORM,
     temperature: Number = 0.0,
 ) -> Steps:
     """Work, time and energy of every step.
@@ -70,12 +73,15 @@ def priced_steps(
     Args:
         device, architecture, workload, footprint: leaves are single numbers; `vmap` for more.
         draft_length: >= 0; a verification has one token more.
+        draft_cost: what the draft runs, of the target's shapes; leaves are single numbers.
+        routing: which experts tokens choose; uniform and independent unless given.
         temperature: one number in [0, 1], of the smooth maximum; 0 is exact.
     """
     plan = chain_plan(draft_length)
-    draft, verify = plan_steps(workload, footprint, plan)
+    draft, verify = plan_steps(workload, footprint, plan, draft_cost=draft_cost)
     shapes = [prefill_step(workload, footprint=footprint), *baseline_steps(workload, footprint), draft, verify]
-    prefill, bf16, stored, drafts, verify = price_steps(device, architecture, shapes, temperature=temperature)
+    priced = price_steps(device, architecture, shapes, routing=routing, temperature=temperature)
+    prefill, bf16, stored, drafts, verify = priced
     return Steps(prefill, bf16, stored, jax.tree.map(lambda leaf: leaf[0], drafts), verify)
 
 
@@ -87,6 +93,7 @@ def design_point(
     footprint: Footprint,
     acceptance: Acceptance,
     draft_cost: DraftCost = COMPRESSED_COPY,
+    routing: Routing = UNIFORM,
     temperature: Number = 0.0,
     result: SpeculationResult | None = None,
 ) -> DesignPoint:
@@ -96,6 +103,7 @@ def design_point(
         device, architecture, workload, footprint: leaves are single numbers; `vmap` for more.
         acceptance: conditional "position".
         draft_cost: what the draft runs; leaves are single numbers.
+        routing: which experts tokens choose; uniform and independent unless given.
         temperature: one number in [0, 1], of the smooth maximum; 0 is exact.
         result: of `speculation_speedup` for the same arguments, where it is at hand.
     Gradient: that of the chosen draft length, which itself is piecewise constant.
@@ -108,12 +116,19 @@ def design_point(
             footprint=footprint,
             acceptance=acceptance,
             draft_cost=draft_cost,
+            routing=routing,
             temperature=temperature,
         )
     chosen = best(result)
     batch = as_float(workload.batch)
     stored = {"weight_bits": footprint.target_weight_bits, "kv_bits": footprint.target_kv_bits}
-    held = held_bytes(architecture, batch=batch, context_tokens=workload.context_tokens, **stored)
+    held = held_bytes(
+        architecture,
+        batch=batch,
+        context_tokens=workload.context_tokens,
+        shared_tokens=workload.shared_tokens,
+        **stored,
+    )
     capacity = sum(as_float(tier.capacity_bytes) for tier in (device.memory, *device.spill))
     energy = ar_energy = None
     if device.chip is not None:
@@ -125,6 +140,7 @@ def design_point(
             draft_cost=draft_cost,
             workload=workload,
             plan=chain_plan(chosen.draft_length),
+            routing=routing,
             temperature=temperature,
         )
         cycle_j, ar = priced.energy_j, priced.baselines.bf16.cost.energy

@@ -1,7 +1,8 @@
 """A device's TOML entry: which tables and fields it may have, and the tree that they make.
 
-Beside the numbers of `Device` a file may have the tables [chip], [matrix_unit] and [decoder] and any number of [[spill]]
-memories. A matrix unit says its `kind`, one of `hwmodels.catalog.units`, and has the fields of that kind's class:
+Beside the numbers of `Device` a file may have the tables [chip], [matrix_unit], [decoder] and [placement] and any number of
+[[spill]] memories. A matrix unit says its `kind`, one of `hwmodels.catalog.units`, and has the fields of that kind's class, as
+a placement does, one of `hwmodels.memory.placement.PLACEMENTS`:
 
 [matrix_unit]
 kind = "systolic_array"
@@ -23,6 +24,7 @@ from hwmodels.catalog.units import read_unit
 from hwmodels.compute.roofline import unit_of
 from hwmodels.decoders.decoder import DECODER_KINDS, Decoder
 from hwmodels.device import Chip, Device, MemoryTier
+from hwmodels.memory.placement import PLACEMENTS
 from hwmodels.numerics.fields import NOT_NEGATIVE, Rule
 
 __all__ = ["DeviceEntry", "number_rules", "parse_device"]
@@ -40,6 +42,9 @@ class DeviceEntry:
 
 #: Decoders whose kind alone says how many symbols a unit puts out per cycle, with the source; others depend on their width.
 _OWN_RATES = {"huffman_cam": (1.0, "derived: a unit matches one codeword per cycle, Huff-LLM, sec. 3.2")}
+
+#: What a file may have beside the numbers of `Device`.
+_TABLES = ("title", "chip", "decoder", "matrix_unit", "placement", "spill")
 
 #: Of a file: a decoder that undoes nothing is left out.
 _KINDS = tuple(kind for kind in DECODER_KINDS if kind != "none")
@@ -64,13 +69,20 @@ def parse_device(text: str, *, where: str) -> DeviceEntry:
         extra["decoder"] = _read_decoder(reader, document.pop("decoder"))
     if "matrix_unit" in document:
         extra["matrix_unit"] = read_unit(reader, document.pop("matrix_unit"))
+    if "placement" in document:
+        kinds = {name: form_of(kind) for name, kind in PLACEMENTS.items()}
+        extra["placement"] = reader.read_variant(document.pop("placement"), kinds, "placement")
     if "spill" in document:
         spill = document.pop("spill")
         if not isinstance(spill, list):
             raise EntryError(f"{where}: spill is {spill!r}; write [[spill]] above the fields of each memory")
         extra["spill"] = tuple(reader.read(one, form_of(MemoryTier), f"spill.{i}") for i, one in enumerate(spill))
-    device = reader.read(document, form_of(Device), "", also=("title", "chip", "decoder", "matrix_unit", "spill"))
+    device = reader.read(document, form_of(Device), "", also=_TABLES)
     device = device.replace(**extra)
+    if device.placement is not None and not device.spill:
+        raise EntryError(
+            f"{where}: a placement came, but the device has one memory; add [[spill]], or leave out [placement]"
+        )
     _check_nothing_is_free(device, reader.sources, where)
     return DeviceEntry(title=title, device=device, sources=reader.sources, calibration=reader.calibration)
 
@@ -120,4 +132,6 @@ def number_rules(device: Device) -> dict[str, Rule]:
     rules: dict[str, Rule] = {}
     for prefix, kind in parts.items():
         rules |= named_rules(form_of(kind), f"{prefix}." if prefix else "")
+    if device.placement is not None:
+        rules |= named_rules(form_of(type(device.placement)), "placement.")
     return {name: rules.get(name, NOT_NEGATIVE) for name in leaf_names(device)}

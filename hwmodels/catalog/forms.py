@@ -57,7 +57,9 @@ def form_of(kind: type) -> Form:
             if "variants" in field.metadata
         },
         absent=frozenset(
-            field.name for field in fields if "part" in field.metadata and field.default is not dataclasses.MISSING
+            field.name
+            for field in fields
+            if field.default is not dataclasses.MISSING and {"part", "variants"} & field.metadata.keys()
         ),
         flags=tuple(field.name for field in fields if "flag" in field.metadata),
     )
@@ -131,11 +133,12 @@ class TableReader:
             if key in table or key not in form.absent:
                 values[key] = self.read(table.get(key, {}), inner, dot + key)
         for key, kinds in form.variants.items():
-            values[key] = self._read_variant(table.get(key, {}), kinds, dot + key)
+            if key in table or key not in form.absent:
+                values[key] = self.read_variant(table.get(key, {}), kinds, dot + key)
         return form.build(**values)
 
-    def _read_variant(self, table: Any, kinds: Mapping[str, Form], prefix: str) -> Any:
-        """The tree of a table that names which of several kinds it is."""
+    def read_variant(self, table: Any, kinds: Mapping[str, Form], prefix: str) -> Any:
+        """The tree of a table that names which of several kinds it is. Raises EntryError: see `read`; no or another kind."""
         if not isinstance(table, dict):
             raise EntryError(
                 f"{self.where}: {prefix} is {table!r}; it must be a table: write [{prefix}] above its fields"

@@ -63,9 +63,9 @@ def part(kind: type, **default: Any) -> Any:
     return flax.struct.field(metadata={"part": kind}, **default)
 
 
-def variant(kinds: Mapping[str, type]) -> Any:
-    """A tree of leaves of one of several classes, which a file's table names as its `kind`; required."""
-    return flax.struct.field(metadata={"variants": kinds})
+def variant(kinds: Mapping[str, type], **default: Any) -> Any:
+    """A tree of leaves of one of several classes, which a file's table names as its `kind`; required without a `default`."""
+    return flax.struct.field(metadata={"variants": kinds}, **default)
 
 
 def choice(*allowed: str) -> Any:

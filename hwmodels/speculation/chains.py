@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Int
 from hwmodels.device import Device
 from hwmodels.network.architecture import Architecture
 from hwmodels.network.footprint import Footprint
+from hwmodels.network.routing import UNIFORM, Routing
 from hwmodels.network.workload import Workload
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.numerics.smoothing import smooth_maximum
@@ -77,6 +78,7 @@ def speculation_speedup(
     footprint: Footprint,
     acceptance: Acceptance,
     draft_cost: DraftCost = COMPRESSED_COPY,
+    routing: Routing = UNIFORM,
     temperature: Number = 0.0,
 ) -> SpeculationResult:
     """Speedup of speculative decoding with chains of 0, 1, ... n drafted tokens, n being the positions of `acceptance`.
@@ -85,6 +87,7 @@ def speculation_speedup(
         device, architecture, workload, footprint: leaves are single numbers; `vmap` for more.
         acceptance: conditional "*b position".
         draft_cost: what the draft runs; leaves are single numbers.
+        routing: which experts tokens choose; uniform and independent unless given.
         temperature: one number in [0, 1], of the smooth maximum; 0 is exact.
     Raises:
         ValueError: the acceptance has no positions, or the footprint's kinds are wrong.
@@ -105,6 +108,7 @@ def speculation_speedup(
         draft_cost=draft_cost,
         workload=workload,
         plan=chain_plan(draft_lengths[1:]),
+        routing=routing,
         temperature=temperature,
     )
     bf16, stored = cycle.baselines.bf16.cost, cycle.baselines.stored.cost

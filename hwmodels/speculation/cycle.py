@@ -8,18 +8,22 @@ Departs: each draft step sees the same context; keys and values of uncommitted t
 
 from __future__ import annotations
 
+import dataclasses
+
 import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hwmodels.device import Device
-from hwmodels.network.architecture import Architecture
+from hwmodels.network.architecture import EXPERT_MATRICES, Architecture
 from hwmodels.network.footprint import UNCOMPRESSED_BITS, Footprint, uniform_footprint
 from hwmodels.network.operators import StepShape, decode_step, draft_step, verify_step
+from hwmodels.network.routing import UNIFORM, Routing
 from hwmodels.network.workload import Workload
-from hwmodels.numerics.scalars import Number, as_float
-from hwmodels.speculation.draft_cost import DraftCost
+from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost, copied_widths, held_beside
 from hwmodels.speculation.plan import Plan
+from hwmodels.step.capacity import held_bytes
 from hwmodels.step.priced_steps import PricedStep, price_steps
 
 __all__ = [
@@ -65,6 +69,7 @@ def price_cycle(
     draft_cost: DraftCost,
     workload: Workload,
     plan: Plan,
+    routing: Routing = UNIFORM,
     temperature: Number = 0.0,
 ) -> CycleCost:
     """Price the cycles of a plan, and its baselines in the same map, which compiles once and runs together.
@@ -73,19 +78,23 @@ def price_cycle(
         device, architecture, footprint, draft_cost, workload: leaves are single numbers; `vmap` for more.
         footprint: a draft with an architecture of its own is read at the draft's widths too, with a KV cache of its own.
         plan: of one cycle, or of a family.
+        routing: of the target's tokens, popularity "expert"; uniform and independent unless given, and for a draft with an
+            architecture of its own.
         temperature: one number in [0, 1], of the smooth maximum; 0 is exact.
     Raises:
         ValueError: the footprint lacks a kind or names one that does not exist.
     Gradient: right for every input, with the kinks of the roofline at temperature 0.
     """
     target_steps = baseline_steps(workload, footprint)
-    draft_steps, verify_steps = plan_steps(workload, footprint, plan)
+    draft_steps, verify_steps = plan_steps(workload, footprint, plan, draft_cost=draft_cost)
+    shared = {"routing": routing, "temperature": temperature}
     if draft_cost.architecture is None:
         steps = [*target_steps, draft_steps, verify_steps]
-        bf16, stored, draft, verify = price_steps(device, architecture, steps, temperature=temperature)
+        bf16, stored, draft, verify = price_steps(device, architecture, steps, **shared)
     else:
         steps = [*target_steps, verify_steps]
-        bf16, stored, verify = price_steps(device, architecture, steps, temperature=temperature)
+        bf16, stored, verify = price_steps(device, architecture, steps, **shared)
+        draft_steps = dataclasses.replace(draft_steps, ahead_bytes=_without_experts(architecture, workload, footprint))
         (draft,) = price_steps(device, draft_cost.architecture, [draft_steps], temperature=temperature)
     runs = jnp.asarray(as_float(plan.draft_repeats)) * jnp.asarray(as_float(draft_cost.passes))[..., None]
     energy_j = None
@@ -107,11 +116,12 @@ def baselines(
     *,
     footprint: Footprint,
     workload: Workload,
+    routing: Routing = UNIFORM,
     temperature: Number = 0.0,
 ) -> Baselines:
     """Price autoregressive decoding, in 16 bits and as stored. Arguments: `price_cycle`."""
     steps = baseline_steps(workload, footprint)
-    return Baselines(*price_steps(device, architecture, steps, temperature=temperature))
+    return Baselines(*price_steps(device, architecture, steps, routing=routing, temperature=temperature))
 
 
 def baseline_steps(workload: Workload, footprint: Footprint) -> tuple[StepShape, StepShape]:
@@ -122,11 +132,42 @@ def baseline_steps(workload: Workload, footprint: Footprint) -> tuple[StepShape,
     )
 
 
-def plan_steps(workload: Workload, footprint: Footprint, plan: Plan) -> tuple[StepShape, StepShape]:
-    """The draft steps of a plan, leaves "step" or single numbers, and its verifications, "*b"."""
-    return (
-        draft_step(workload, footprint=footprint, tokens=plan.draft_tokens, visible_new_tokens=plan.draft_visible),
-        verify_step(
-            workload, footprint=footprint, verify_tokens=plan.verify_tokens, visible_new_tokens=plan.verify_visible
-        ),
+def plan_steps(
+    workload: Workload, footprint: Footprint, plan: Plan, *, draft_cost: DraftCost = COMPRESSED_COPY
+) -> tuple[StepShape, StepShape]:
+    """The draft steps of a plan, leaves "step" or single numbers, and its verifications, "*b".
+
+    Both say what else is held in the cycle, a draft's own weights and KV or a copy of the target's for it, which takes room
+    from the experts that a placement would keep in a faster memory.
+    """
+    draft = draft_step(
+        workload,
+        footprint=footprint,
+        tokens=plan.draft_tokens,
+        visible_new_tokens=plan.draft_visible,
+        pool_experts=draft_cost.pool_experts,
     )
+    verify = verify_step(
+        workload, footprint=footprint, verify_tokens=plan.verify_tokens, visible_new_tokens=plan.verify_visible
+    )
+    copies = copied_widths(footprint, draft_cost)
+    stored = {kind: as_float(bits) + copies[kind] for kind, bits in footprint.target_weight_bits.items()}
+    draft, verify = (
+        dataclasses.replace(step, stored_weight_bits=stored, copy_weight_bits=copies) for step in (draft, verify)
+    )
+    beside = held_beside(workload=workload, footprint=footprint, draft_cost=draft_cost, with_table=False)
+    return draft, dataclasses.replace(verify, beside_bytes=beside)
+
+
+def _without_experts(architecture: Architecture, workload: Workload, footprint: Footprint) -> Leaf:
+    """Bytes of the target that a placement keeps in fast memory before a draft's: KV, and weights but experts and tables."""
+    absent = dict.fromkeys(EXPERT_MATRICES, 0.0)
+    table = as_float(footprint.target_weight_bits["embed"]) * as_float(architecture.tied_embeddings)
+    return held_bytes(
+        architecture,
+        batch=workload.batch,
+        context_tokens=workload.context_tokens,
+        shared_tokens=workload.shared_tokens,
+        weight_bits=footprint.target_weight_bits | absent | {"embed": table},
+        kv_bits=footprint.target_kv_bits,
+    ).total

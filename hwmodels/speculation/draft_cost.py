@@ -7,11 +7,12 @@ from jaxtyping import Array, Float
 
 from hwmodels.network.architecture import Architecture
 from hwmodels.network.footprint import Footprint
+from hwmodels.network.routing import EVERY_EXPERT
 from hwmodels.network.workload import Workload
 from hwmodels.numerics.scalars import Leaf, as_float
 from hwmodels.step.capacity import held_bytes
 
-__all__ = ["COMPRESSED_COPY", "DraftCost", "held_with_draft"]
+__all__ = ["COMPRESSED_COPY", "DraftCost", "copied_widths", "held_beside", "held_with_draft"]
 
 
 @flax.struct.dataclass
@@ -24,6 +25,10 @@ class DraftCost:
     architecture: Architecture | None = None  # None: the target's own shapes, a compressed copy of it
     passes: Leaf = 1.0  # forward passes per draft step, >= 0; 0: a lookup, which takes no time
     shares_ends: Leaf = 0.0  # 1: embedding and LM head are the target's, which holds them already; 0: the draft's own
+    pool_experts: Leaf = EVERY_EXPERT  # of each layer, the most popular ones, among which a draft step may choose
+    stored_apart: Leaf = (
+        0.0  # of a draft of the target's shapes; 1: its weights lie beside the target's; 0: within them
+    )
     statement: str = flax.struct.field(pytree_node=False, default="a compressed copy of the target")  # for a reader
 
 
@@ -34,17 +39,48 @@ COMPRESSED_COPY = DraftCost()
 def held_with_draft(
     architecture: Architecture, *, workload: Workload, footprint: Footprint, draft_cost: DraftCost
 ) -> Float[Array, "*b"]:
-    """Bytes of weights and KV of the target as they are stored, and of a draft that is a network of its own.
+    """Bytes of weights and KV of the target as they are stored, and of a draft's own.
 
     Args:
         architecture, workload, footprint, draft_cost: leaves "*b".
     """
-    load = {"batch": workload.batch, "context_tokens": workload.context_tokens}
+    copies = copied_widths(footprint, draft_cost)
     target = held_bytes(
-        architecture, **load, weight_bits=footprint.target_weight_bits, kv_bits=footprint.target_kv_bits
-    ).total
-    if draft_cost.architecture is None:
-        return target
+        architecture,
+        batch=workload.batch,
+        context_tokens=workload.context_tokens,
+        shared_tokens=workload.shared_tokens,
+        weight_bits={kind: bits + as_float(copies[kind]) for kind, bits in footprint.target_weight_bits.items()},
+        kv_bits=footprint.target_kv_bits,
+    )
+    return target.total + held_beside(workload=workload, footprint=footprint, draft_cost=draft_cost)
+
+
+def held_beside(*, workload: Workload, footprint: Footprint, draft_cost: DraftCost, with_table: bool = True) -> Leaf:
+    """Bytes of weights and KV, "*b", of a draft that is a network of its own; 0 for others.
+
+    Args:
+        workload, footprint, draft_cost: leaves "*b".
+        with_table: static; whether an embedding table that is no head counts: a step reads single rows of it.
+    """
+    own = draft_cost.architecture
+    if own is None:
+        return 0.0
     bits, own_ends = footprint.draft_weight_bits, 1.0 - as_float(draft_cost.shares_ends)
     bits = bits | {end: as_float(bits[end]) * own_ends for end in ("embed", "lm_head")}
-    return target + held_bytes(draft_cost.architecture, **load, weight_bits=bits, kv_bits=footprint.draft_kv_bits).total
+    if not with_table:
+        bits = bits | {"embed": bits["embed"] * as_float(own.tied_embeddings)}
+    return held_bytes(
+        own,
+        batch=workload.batch,
+        context_tokens=workload.context_tokens,
+        shared_tokens=workload.shared_tokens,
+        weight_bits=bits,
+        kv_bits=footprint.draft_kv_bits,
+    ).total
+
+
+def copied_widths(footprint: Footprint, draft_cost: DraftCost) -> dict[str, Leaf]:
+    """Kind -> bits, "*b", of a copy of each weight of the target that only the draft reads: 0 unless it is stored apart."""
+    apart = as_float(draft_cost.stored_apart) if draft_cost.architecture is None else 0.0
+    return {kind: apart * as_float(bits) for kind, bits in footprint.draft_weight_bits.items()}

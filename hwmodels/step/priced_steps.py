@@ -13,6 +13,7 @@ import numpy as np
 from hwmodels.device import Device
 from hwmodels.network.architecture import Architecture
 from hwmodels.network.operators import OperatorWork, StepShape
+from hwmodels.network.routing import UNIFORM, Routing
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.step.step_cost import StepCost, step_cost
 
@@ -28,20 +29,26 @@ class PricedStep:
 
 
 def price_steps(
-    device: Device, architecture: Architecture, groups: Sequence[StepShape], *, temperature: Number = 0.0
+    device: Device,
+    architecture: Architecture,
+    groups: Sequence[StepShape],
+    *,
+    routing: Routing = UNIFORM,
+    temperature: Number = 0.0,
 ) -> list[PricedStep]:
     """Price groups of steps of one network, all in one map: a program holds the model of a step once.
 
     Args:
         device, architecture: leaves are single numbers; `vmap` for more.
         groups: of each the leaves broadcast to "*g", () for a single step.
+        routing: of all steps' tokens, popularity "expert"; uniform and independent unless given.
         temperature: one number in [0, 1], of the smooth maximum; 0 is exact.
     Returns:
         for each group its steps, leaves "*g ...".
     """
 
     def price(step: StepShape) -> PricedStep:
-        work = step.operators(architecture)
+        work = step.operators(architecture, routing)
         return PricedStep(work, step_cost(device, work, temperature=temperature))
 
     leaves = [[jnp.asarray(as_float(leaf)) for leaf in jax.tree.leaves(group)] for group in groups]

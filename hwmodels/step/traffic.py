@@ -1,7 +1,7 @@
 """Traffic of a step: which bytes each operator moves to and from each memory, and how long that takes.
 
-With one memory all bytes stream from it. With several, KV, dense weights and experts fill them in this order, spread over
-the layers evenly, so that an operator reads its share of a class from each; activations stay in the first.
+With one memory all bytes stream from it. With several, the device's placement says which share of KV, dense weights and experts
+an operator moves to and from each; activations stay in the first.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from hwmodels.device import Device, MemoryTier
-from hwmodels.memory.tiers import half_efficiency_bytes, place_in_order
+from hwmodels.memory.placement import placement_of
+from hwmodels.memory.tiers import half_efficiency_bytes
 from hwmodels.network.operators import EXPERT_OPERATORS, OPERATORS, OperatorWork
 from hwmodels.numerics.scalars import Number, with_last_axis
 from hwmodels.numerics.smoothing import smooth_maximum
@@ -30,29 +31,20 @@ def traffic_by_memory(device: Device, work: OperatorWork) -> tuple[Float[Array, 
         device: leaves "*b".
         work: "*b operator".
     Raises:
-        ValueError: several memories, and the work does not say what is stored.
+        ValueError: several memories, and the work does not say what is stored, or read, as the placement needs it.
     Gradient: kinks where a memory is just full.
     """
     kv_bytes = work.kv_bytes * with_last_axis(device.kv_traffic_factor)
     if not device.spill:
         return (work.weight_bytes + kv_bytes + work.activation_bytes,)
-    tiers = (device.memory, *device.spill)
-    if work.stored is None:
-        raise ValueError(
-            "the work does not say what is stored, which several memories need; build it with step_operators"
-        )
-    stored = jnp.stack(jnp.broadcast_arrays(work.stored.kv, work.stored.dense, work.stored.experts), axis=-1)
-    placed = place_in_order(tiers, stored).stored_bytes
-    share = placed / jnp.where(stored > 0, stored, 1.0)[..., None]
-    # What is stored nowhere moves nothing; its share is put in the first memory so that shares always sum to one.
-    first = jnp.arange(len(tiers)) == 0
-    share = jnp.where((stored > 0)[..., None], share, first.astype(share.dtype))
-    kv, dense, experts = (share[..., None, i, :] for i in range(3))
+    found = placement_of(device).shares((device.memory, *device.spill), work)
+    kv, dense, experts = (share[..., None, :] for share in vars(found).values())
     weights = jnp.where(_IS_EXPERT[:, None], experts, dense)
+    first = jnp.arange(1 + len(device.spill)) == 0
     moved = (
         kv_bytes[..., None] * kv
         + work.weight_bytes[..., None] * weights
-        + work.activation_bytes[..., None] * first.astype(share.dtype)
+        + work.activation_bytes[..., None] * first.astype(kv.dtype)
     )
     return tuple(jnp.unstack(moved, axis=-1))
 

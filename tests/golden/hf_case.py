@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One checkpoint: its family, its shape, and how it is stored."""
+    """One checkpoint: its family, its shape, and how it is stored; `packed`: experts in MXFP4."""
 
     name: str
     model_type: str
@@ -18,6 +18,7 @@ class Case:
     vector_mean: float = 1.0
     dtype: str = "float32"
     max_shard_size: str = "1GB"
+    packed: bool = False
 
 
 _SIZES = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers")

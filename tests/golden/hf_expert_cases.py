@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from hf_case import Case, sizes
+from hf_case import Case, rope, sizes
+
+#: Of gpt-oss, whose names of sizes differ; the limit is one that gates reach.
+GPT_OSS = {"num_local_experts": 5, "num_experts_per_tok": 2, "swiglu_limit": 0.75, "sliding_window": 6}
 
 #: One or several of each family.
 EXPERT_CASES = (
@@ -59,5 +62,106 @@ EXPERT_CASES = (
         ),
         seed=33,
         dtype="bfloat16",
+    ),
+    # Latents of queries too, yarn whose factor of the scores counts, biases; one group of three is chosen from.
+    Case(
+        "deepseek_v2_grouped",
+        "deepseek_v2",
+        sizes(
+            41,
+            30,
+            26,
+            3,
+            5,
+            5,
+            attention_bias=True,
+            q_lora_rank=14,
+            kv_lora_rank=18,
+            qk_nope_head_dim=6,
+            qk_rope_head_dim=8,
+            v_head_dim=7,
+            n_routed_experts=9,
+            num_experts_per_tok=2,
+            n_shared_experts=2,
+            moe_intermediate_size=6,
+            first_k_dense_replace=1,
+            topk_method="group_limited_greedy",
+            n_group=3,
+            topk_group=1,
+            routed_scaling_factor=2.5,
+            max_position_embeddings=256,
+            rope_parameters=rope(
+                "yarn", 600.0, factor=8.0, original_max_position_embeddings=32, mscale=0.9, mscale_all_dim=0.6
+            ),
+        ),
+        seed=34,
+        dtype="bfloat16",
+    ),
+    # Queries without latents, all layers experts, all experts chosen from.
+    Case(
+        "deepseek_v2_whole",
+        "deepseek_v2",
+        sizes(
+            44,
+            24,
+            20,
+            2,
+            4,
+            4,
+            q_lora_rank=None,
+            kv_lora_rank=12,
+            qk_nope_head_dim=6,
+            qk_rope_head_dim=4,
+            v_head_dim=8,
+            n_routed_experts=6,
+            num_experts_per_tok=3,
+            n_shared_experts=1,
+            moe_intermediate_size=5,
+        ),
+        seed=35,
+    ),
+    # Latents with corrected scores.
+    Case(
+        "glm4_moe_lite_latent",
+        "glm4_moe_lite",
+        sizes(
+            42,
+            28,
+            22,
+            3,
+            4,
+            4,
+            q_lora_rank=10,
+            kv_lora_rank=16,
+            qk_nope_head_dim=6,
+            qk_rope_head_dim=4,
+            v_head_dim=9,
+            n_routed_experts=6,
+            num_experts_per_tok=2,
+            n_shared_experts=1,
+            moe_intermediate_size=7,
+            n_group=2,
+            topk_group=1,
+            mlp_layer_types=["sparse", "dense", "sparse"],
+        ),
+        seed=36,
+        dtype="bfloat16",
+    ),
+    # Sinks, a window in layers 0 and 2, yarn unless said otherwise; experts' biases, and gates at their limit.
+    Case(
+        "gpt_oss_sinks",
+        "gpt_oss",
+        sizes(48, 36, 14, 3, 6, 2, head_dim=10, **GPT_OSS),
+        seed=37,
+        vector_mean=0.5,
+        dtype="bfloat16",
+    ),
+    Case(
+        "gpt_oss_packed",
+        "gpt_oss",
+        sizes(39, 64, 32, 2, 4, 2, head_dim=8, rope_parameters=rope("default", 5000.0), **GPT_OSS),
+        seed=38,
+        dtype="bfloat16",
+        packed=True,
     ),
 )

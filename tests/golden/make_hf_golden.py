@@ -29,6 +29,7 @@ import numpy as np
 import torch
 import transformers
 from hf_cases import CASES, Case
+from safetensors.torch import load_file, save_file
 
 OUT = Path(__file__).parent / "hf"
 TEXT_LENGTHS = (1, 7, 33)
@@ -62,9 +63,10 @@ def random_model(case: Case) -> Any:
 @torch.no_grad()
 def expected(directory: Path, seed: int, dtype: torch.dtype = torch.float32) -> dict[str, np.ndarray]:
     """What transformers computes from the checkpoint in `directory`."""
-    model = transformers.AutoModelForCausalLM.from_pretrained(
-        directory, dtype=dtype, attn_implementation="eager", experts_implementation="eager"
-    ).eval()
+    options = {"attn_implementation": "eager", "experts_implementation": "eager"}
+    if "quantization_config" in json.loads((directory / "config.json").read_text()):
+        options["quantization_config"] = transformers.Mxfp4Config(dequantize=True)
+    model = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=dtype, **options).eval()
     vocab = model.config.vocab_size
     rng = np.random.default_rng([seed, 1])
     draw = lambda length: rng.integers(vocab, size=(2, length)).astype(np.int32)
@@ -114,12 +116,34 @@ def frequencies(model: Any) -> dict[str, np.ndarray]:
     return found
 
 
+def pack(directory: Path, seed: int) -> None:
+    """Replace the experts of a checkpoint by random ones in MXFP4, in the layout of the gpt-oss release."""
+    rng, path = np.random.default_rng([seed, 2]), directory / "model.safetensors"
+    tensors: dict[str, torch.Tensor] = {}
+    for name, tensor in sorted(load_file(path).items()):
+        if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            tensors[name] = tensor
+            continue
+        experts, columns, rows = tensor.shape
+        shape = (experts, rows, columns // 32)
+        tensors[f"{name}_blocks"] = torch.from_numpy(rng.integers(256, size=(*shape, 16)).astype(np.uint8))
+        # Elements have a root mean square of 2.9.
+        scale = 127 - round(np.log2(2.9 * columns**0.5))
+        tensors[f"{name}_scales"] = torch.from_numpy((scale + rng.integers(-2, 2, size=shape)).astype(np.uint8))
+    save_file(tensors, path, metadata={"format": "pt"})
+    config = json.loads((directory / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]}
+    (directory / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
 def write_case(case: Case, directory: Path) -> dict[str, np.ndarray]:
     """Write one checkpoint and its expected.npz; returns the latter's arrays."""
     directory.mkdir(parents=True, exist_ok=True)
     model = random_model(case).to(getattr(torch, case.dtype))
     model.save_pretrained(directory, max_shard_size=case.max_shard_size)
     (directory / "generation_config.json").unlink(missing_ok=True)  # sampling settings, none of the network
+    if case.packed:
+        pack(directory, case.seed)
     arrays = expected(directory, case.seed)
     np.savez_compressed(directory / "expected.npz", **arrays)
     return arrays

@@ -1,32 +1,72 @@
-"""How many routed experts a step reads."""
+"""How many routed experts a step reads, and what a cache of experts must know of it."""
 
 from __future__ import annotations
 
+import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.numerics.scalars import Number, as_float
+from hwmodels.network.routing import (
+    EVERY_EXPERT,
+    UNIFORM,
+    Routing,
+    independent_sequences,
+    pooled_choices,
+    touched_share,
+)
+from hwmodels.numerics.scalars import Leaf, Number, as_float
 
 
-def touched_experts(num_experts: Number, experts_per_token: Number, tokens: Number) -> Float[Array, "*b"]:
+@flax.struct.dataclass
+class ExpertReads:
+    """How a step reads the routed experts of a layer, and what competes with them for a fast memory. Leaves "*b"."""
+
+    num_experts: Leaf
+    per_token: Leaf  # that each token chooses
+    tokens: Leaf  # of each sequence
+    sequences: Leaf
+    pool: Leaf  # experts, the most popular ones, that the step may choose among; as a rule all
+    touched: Leaf  # different ones that the step reads
+    read_bits: Leaf  # of each weight of an expert that is read
+    stored_bits: Leaf  # of each weight of an expert, as it is held
+    copy_bits: Leaf  # of them, those of a copy that only a draft reads
+    speculating: Leaf  # 1: a step of a draft-verify cycle; 0: autoregressive decoding, prefill
+    drafting: Leaf  # 1: a draft step; 0: any other
+    ahead_bytes: Leaf  # held beside the network, and placed before it: the target, where a draft of its own is priced
+    beside_bytes: Leaf  # held beside the network, and placed before its experts: a draft of its own
+    routing: Routing
+
+
+def touched_experts(
+    num_experts: Number,
+    experts_per_token: Number,
+    tokens: Number,
+    *,
+    sequences: Number = 1.0,
+    routing: Routing = UNIFORM,
+    pool_experts: Number = EVERY_EXPERT,
+) -> Float[Array, "*b"]:
     """Distinct experts of a layer that at least one of the step's tokens chooses, expected.
 
     Args:
         num_experts: "*b", >= 0; 0 for a network without experts.
         experts_per_token: "*b", in [0, num_experts].
-        tokens: "*b", >= 0; of all sequences together.
+        tokens: "*b", >= 0; neighbouring tokens of each sequence.
+        sequences: "*b", >= 0; independent of each other unless the routing says otherwise.
+        routing: popularity "expert"; uniform and independent unless given.
+        pool_experts: "*b", > 0; the most popular experts, among which alone tokens choose; all unless given.
     Returns:
-        "*b", in [0, num_experts]: E (1 - (1 - k / E)^tokens).
-    Departs: each token chooses k of E experts evenly and without regard to the others; real routers prefer some experts,
-        and neighbouring tokens agree, so that fewer are touched. See `hwmodels.memory.distinct_items` for uneven choices.
+        "*b", in [0, num_experts]; E (1 - (1 - k / E)^(tokens * sequences)) for uniform, independent choices among all.
     """
-    experts, chosen, tokens = (jnp.asarray(as_float(x)) for x in (num_experts, experts_per_token, tokens))
+    experts, chosen = (jnp.asarray(as_float(x)) for x in (num_experts, experts_per_token))
     some = experts > 0
     # Where the formula is not used it is fed numbers at which its gradient is finite.
-    experts = jnp.where(some, experts, 1.0)
-    missed = jnp.clip(1.0 - jnp.where(some, chosen, 0.0) / experts, 0.0, 1.0)
-    # log1p and expm1 keep a few tokens among many experts exact; a token that chooses all experts misses none.
-    all_chosen = missed <= 0
-    log_missed = jnp.log(jnp.where(all_chosen, 1.0, missed))
-    touched = jnp.where(all_chosen, jnp.where(tokens > 0, experts, 0.0), -experts * jnp.expm1(tokens * log_missed))
-    return jnp.where(some, touched, 0.0)
+    experts, chosen = jnp.where(some, experts, 1.0), jnp.where(some, chosen, 0.0)
+    found = pooled_choices(routing, experts, chosen, pool_experts)
+    touched = touched_share(
+        found.probability,
+        tokens=tokens,
+        sequences=independent_sequences(routing, sequences),
+        correlation=routing.correlation,
+    )
+    return jnp.where(some, experts * jnp.mean(found.held * touched, axis=-1), 0.0)

@@ -12,16 +12,17 @@ from hwmodels.network.architecture import (
     KINDS,
     Architecture,
     attention_shape,
-    cached_tokens,
+    cached_rows,
     kv_elements_per_token,
     parameters,
 )
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.network.operators.activations import activation_bytes, norm_flops
 from hwmodels.network.operators.attention import AttentionWork, attention_work
-from hwmodels.network.operators.experts import touched_experts
+from hwmodels.network.operators.experts import ExpertReads, touched_experts
 from hwmodels.network.operators.weights import weights_read
 from hwmodels.network.operators.work import MATRIX_OPERATORS, MatrixShapes, OperatorWork, StoredBytes, over_operators
+from hwmodels.network.routing import EVERY_EXPERT, UNIFORM, Routing
 from hwmodels.numerics.scalars import Leaf, Number, as_float, either
 from hwmodels.numerics.units import BITS_PER_BYTE
 
@@ -32,12 +33,20 @@ def step_operators(
     tokens: Number,
     batch: Number,
     context_tokens: Number,
+    shared_tokens: Number = 0.0,
     weight_bits: Mapping[str, Number],
     kv_bits: Number,
     logit_tokens: Number | None = None,
     visible_new_tokens: Number | None = None,
     stored_weight_bits: Mapping[str, Number] | None = None,
     stored_kv_bits: Number | None = None,
+    copy_weight_bits: Mapping[str, Number] | None = None,
+    pool_experts: Number = EVERY_EXPERT,
+    speculating: Number = 0.0,
+    drafting: Number = 0.0,
+    ahead_bytes: Number = 0.0,
+    beside_bytes: Number = 0.0,
+    routing: Routing = UNIFORM,
 ) -> OperatorWork:
     """FLOPs and bytes of one forward pass over `tokens` new tokens per sequence.
 
@@ -46,6 +55,7 @@ def step_operators(
         tokens: "*b", >= 1; new tokens per sequence (1 decoding or drafting, x verification, the prompt in prefill).
         batch: "*b", >= 1; sequences.
         context_tokens: "*b", >= 0; tokens already cached per sequence.
+        shared_tokens: "*b", in [0, context_tokens]; of these, that all sequences have in common: held and read once.
         weight_bits: kind -> "*b", over all of `KINDS`; bits read per stored weight. A tied head is read at the width of
             "lm_head", the rows of the embedding at that of "embed".
         kv_bits: "*b", bits read per cached element.
@@ -54,6 +64,11 @@ def step_operators(
             mean depth, the root counting 1. A chain's, (tokens + 1) / 2, unless given.
         stored_weight_bits, stored_kv_bits: what is held, as `weight_bits` and `kv_bits` unless given: a draft reads a part of
             the target.
+        pool_experts: "*b", > 0; the most popular experts of a layer, among which alone tokens choose; all unless given.
+        copy_weight_bits: of what is held, bits of copies that only a draft reads; none unless given.
+        speculating, drafting: "*b", 1 for steps of a draft-verify cycle, for draft steps; a placement may differ by it.
+        ahead_bytes, beside_bytes: "*b", of another network in the same memories; see `ExpertReads`.
+        routing: which experts tokens choose; not batched with the rest.
     Returns:
         Sizes and counts are real numbers, nothing is rounded. Gradient: kinks where windows begin to cut and where latent
         attention changes its form.
@@ -62,14 +77,17 @@ def step_operators(
     """
     a = jax.tree.map(as_float, architecture)
     tokens, batch, context = as_float(tokens), as_float(batch), as_float(context_tokens)
-    kv_bits_read = as_float(kv_bits)
+    kv_bits_read, shared = as_float(kv_bits), as_float(shared_tokens)
     bits = _widths(weight_bits, "weight_bits")
     held_bits = bits if stored_weight_bits is None else _widths(stored_weight_bits, "stored_weight_bits")
     held_kv_bits = kv_bits_read if stored_kv_bits is None else as_float(stored_kv_bits)
-    rows = batch * tokens
+    rows, pool = batch * tokens, as_float(pool_experts)
     logit_rows = rows if logit_tokens is None else batch * as_float(logit_tokens)
 
-    read = weights_read(a, rows)
+    touched = touched_experts(
+        a.num_experts, a.experts_per_token, tokens, sequences=batch, routing=routing, pool_experts=pool
+    )
+    read = weights_read(a, rows, touched)
     elements = {name: sum(kinds.values()) for name, kinds in read.items()}
     weight_bytes = {
         name: sum(count * bits[kind] for kind, count in kinds.items()) / BITS_PER_BYTE for name, kinds in read.items()
@@ -79,7 +97,7 @@ def step_operators(
         name: sum(either(bits[kind] < UNCOMPRESSED_BITS, count, 0.0) for kind, count in kinds.items())
         for name, kinds in read.items()
     }
-    kv_read = batch * kv_elements_per_token(a) * cached_tokens(a, context)
+    kv_read = kv_elements_per_token(a) * cached_rows(a, context, batch=batch, shared_tokens=shared)
     coded["attention"] = either(kv_bits_read < UNCOMPRESSED_BITS, kv_read, 0.0)
     coded_bits = {
         name: sum(either(bits[kind] < UNCOMPRESSED_BITS, count * bits[kind], 0.0) for kind, count in kinds.items())
@@ -92,9 +110,10 @@ def step_operators(
         context_tokens=context,
         visible_new_tokens=(tokens + 1.0) / 2.0 if visible_new_tokens is None else as_float(visible_new_tokens),
         kv_bits=kv_bits_read,
+        shared_tokens=shared,
     )
     launches = _launches(a)
-    shapes = _shapes(a, attention, elements, launches, rows=rows, logit_rows=logit_rows, batch=batch)
+    shapes = _shapes(a, attention, elements, launches, rows=rows, logit_rows=logit_rows, touched=touched)
     weight_bits_read = {
         name: either(elements[name] > 0, weight_bytes[name] * BITS_PER_BYTE / _safe(elements[name]), UNCOMPRESSED_BITS)
         for name in MATRIX_OPERATORS
@@ -106,7 +125,8 @@ def step_operators(
     }
     stored = parameters(a)
     held = {kind: stored[kind] * held_bits[kind] / BITS_PER_BYTE for kind in KINDS}
-    kv_elements = batch * kv_elements_per_token(a) * cached_tokens(a, context + tokens)
+    held_rows = cached_rows(a, context + tokens, batch=batch, shared_tokens=shared)
+    kv_elements = kv_elements_per_token(a) * held_rows
     experts = sum(held[kind] for kind in EXPERT_MATRICES)
     return OperatorWork(
         flops=over_operators(flops),
@@ -119,10 +139,32 @@ def step_operators(
             kv=jnp.asarray(kv_elements * held_kv_bits / BITS_PER_BYTE),
             dense=jnp.asarray(sum(held[kind] for kind in KINDS if kind not in EXPERT_MATRICES)),
             experts=jnp.asarray(experts),
+            by_the_row=jnp.asarray((1.0 - a.tied_embeddings) * held["embed"]),
         ),
         coded_elements=over_operators(coded),
         coded_bits=over_operators(coded_bits),
+        experts=ExpertReads(
+            num_experts=a.num_experts,
+            per_token=a.experts_per_token,
+            tokens=tokens,
+            sequences=batch,
+            pool=either(pool < a.num_experts, pool, a.num_experts),
+            touched=touched,
+            read_bits=_mean_bits(bits, a),
+            stored_bits=_mean_bits(held_bits, a),
+            copy_bits=0.0 if copy_weight_bits is None else _mean_bits(_widths(copy_weight_bits, "copy_weight_bits"), a),
+            speculating=as_float(speculating),
+            drafting=as_float(drafting),
+            ahead_bytes=as_float(ahead_bytes),
+            beside_bytes=as_float(beside_bytes),
+            routing=routing,
+        ),
     )
+
+
+def _mean_bits(bits: Mapping[str, Leaf], a: Architecture) -> Leaf:
+    """Bits of a weight of a routed expert, on average over its matrices, which are of one size."""
+    return (a.gated_ffn * bits["expert_gate"] + bits["expert_up"] + bits["expert_down"]) / (2.0 + a.gated_ffn)
 
 
 def _launches(a: Architecture) -> dict[str, Leaf]:
@@ -146,10 +188,9 @@ def _shapes(
     *,
     rows: Leaf,
     logit_rows: Leaf,
-    batch: Leaf,
+    touched: Leaf,
 ) -> dict[str, tuple[Leaf, Leaf, Leaf, Leaf]]:
     """Operator -> (m, k, n, products); m, k and n are 1 where an operator is absent."""
-    touched = touched_experts(a.num_experts, a.experts_per_token, rows)
     expert_rows = rows * a.experts_per_token / _safe(touched)
     inner = {
         "qkv": a.hidden_size,
@@ -181,12 +222,11 @@ def _shapes(
             either(present, columns, 1.0),
             either(present, products, 0.0),
         )
-    kv_heads = attention_shape(a).kv_heads
     shapes["attention"] = (
         attention.queries_per_head,
         attention.depth,
         attention.visible_tokens,
-        batch * kv_heads,
+        attention.products,
     )
     return shapes
 

@@ -13,6 +13,7 @@ from hwmodels.network.architecture import Architecture
 from hwmodels.network.footprint import Footprint
 from hwmodels.network.operators.step import step_operators
 from hwmodels.network.operators.work import OperatorWork
+from hwmodels.network.routing import EVERY_EXPERT, UNIFORM, Routing
 from hwmodels.network.workload import Workload
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 
@@ -30,10 +31,17 @@ class StepShape:
     kv_bits: Leaf
     stored_weight_bits: dict[str, Leaf]
     stored_kv_bits: Leaf
+    copy_weight_bits: dict[str, Leaf]
+    pool_experts: Leaf = EVERY_EXPERT
+    speculating: Leaf = 0.0
+    drafting: Leaf = 0.0
+    ahead_bytes: Leaf = 0.0
+    beside_bytes: Leaf = 0.0
+    shared_tokens: Leaf = 0.0
 
-    def operators(self, architecture: Architecture) -> OperatorWork:
-        """The step's work on a network."""
-        return step_operators(architecture, **vars(self))
+    def operators(self, architecture: Architecture, routing: Routing = UNIFORM) -> OperatorWork:
+        """The step's work on a network whose tokens choose experts by `routing`."""
+        return step_operators(architecture, **vars(self), routing=routing)
 
 
 def stack_steps(steps: Sequence[StepShape]) -> StepShape:
@@ -44,7 +52,9 @@ def stack_steps(steps: Sequence[StepShape]) -> StepShape:
 def prefill_step(workload: Workload, *, footprint: Footprint) -> StepShape:
     """The prompt through the target, from an empty cache; only each sequence's last token reaches the head."""
     tokens = as_float(workload.prompt_tokens)
-    return dataclasses.replace(_target_step(workload, footprint, tokens), context_tokens=0.0, logit_tokens=1.0)
+    return dataclasses.replace(
+        _target_step(workload, footprint, tokens), context_tokens=0.0, shared_tokens=0.0, logit_tokens=1.0
+    )
 
 
 def decode_step(workload: Workload, *, footprint: Footprint) -> StepShape:
@@ -58,15 +68,24 @@ def draft_step(
     footprint: Footprint,
     tokens: Number = 1.0,
     visible_new_tokens: Number | None = None,
+    pool_experts: Number = EVERY_EXPERT,
 ) -> StepShape:
     """One step of the draft: the target's network, read at the draft's widths.
 
     Args:
         tokens: "*b", >= 1; nodes that one step expands per sequence, 1 for a chain.
         visible_new_tokens: "*b", see `step_operators`; siblings do not see each other, so 1 for the nodes of one depth.
+        pool_experts: "*b", see `step_operators`.
     """
     step = _target_step(workload, footprint, as_float(tokens), visible_new_tokens)
-    return dataclasses.replace(step, weight_bits=footprint.draft_weight_bits, kv_bits=footprint.draft_kv_bits)
+    return dataclasses.replace(
+        step,
+        weight_bits=footprint.draft_weight_bits,
+        kv_bits=footprint.draft_kv_bits,
+        pool_experts=as_float(pool_experts),
+        speculating=1.0,
+        drafting=1.0,
+    )
 
 
 def verify_step(
@@ -81,12 +100,15 @@ def verify_step(
     Args:
         visible_new_tokens: "*b"; for a tree the mean depth of its nodes, the root counting 1. A chain's unless given.
     """
-    return _target_step(workload, footprint, as_float(verify_tokens), visible_new_tokens)
+    step = _target_step(workload, footprint, as_float(verify_tokens), visible_new_tokens)
+    return dataclasses.replace(step, speculating=1.0)
 
 
-def decode_operators(architecture: Architecture, workload: Workload, *, footprint: Footprint) -> OperatorWork:
+def decode_operators(
+    architecture: Architecture, workload: Workload, *, footprint: Footprint, routing: Routing = UNIFORM
+) -> OperatorWork:
     """Work of `decode_step`."""
-    return decode_step(workload, footprint=footprint).operators(architecture)
+    return decode_step(workload, footprint=footprint).operators(architecture, routing)
 
 
 def _target_step(
@@ -96,10 +118,12 @@ def _target_step(
         tokens=tokens,
         batch=workload.batch,
         context_tokens=workload.context_tokens,
+        shared_tokens=workload.shared_tokens,
         logit_tokens=tokens,
         visible_new_tokens=(tokens + 1.0) / 2.0 if visible_new_tokens is None else visible_new_tokens,
         weight_bits=footprint.target_weight_bits,
         kv_bits=footprint.target_kv_bits,
         stored_weight_bits=footprint.target_weight_bits,
         stored_kv_bits=footprint.target_kv_bits,
+        copy_weight_bits=dict.fromkeys(footprint.target_weight_bits, 0.0),
     )

@@ -7,20 +7,23 @@ routed experts, those are read that at least one token chooses.
 from __future__ import annotations
 
 from hwmodels.network.architecture import Architecture, attention_shape, parameters
-from hwmodels.network.operators.experts import touched_experts
 from hwmodels.numerics.scalars import Leaf, either
 
 
-def weights_read(architecture: Architecture, rows: Leaf) -> dict[str, dict[str, Leaf]]:
-    """Operator -> kind -> weights, "*b", that a step over `rows` ("*b") tokens of all sequences together reads."""
+def weights_read(architecture: Architecture, rows: Leaf, touched: Leaf) -> dict[str, dict[str, Leaf]]:
+    """Operator -> kind -> weights, "*b", that a step reads.
+
+    Args:
+        architecture: leaves "*b".
+        rows: "*b", tokens of all sequences together.
+        touched: "*b", routed experts of a layer that at least one of them chooses.
+    """
     a = architecture
     stored, shape = parameters(a), attention_shape(a)
     second_query = a.num_layers * a.q_lora_rank * shape.query_size
     second_keys = a.num_layers * a.kv_lora_rank * a.num_heads * a.head_dim
     second_values = either(a.kv_lora_rank > 0, stored["v"], 0.0)
-    touched_share = touched_experts(a.num_experts, a.experts_per_token, rows) / either(
-        a.num_experts > 0, a.num_experts, 1.0
-    )
+    touched_share = touched / either(a.num_experts > 0, a.num_experts, 1.0)
     shared_down = stored["shared"] / (2.0 + a.gated_ffn)
     return {
         "embed": {"embed": rows * a.hidden_size * either(a.learned_positions > 0, 2.0, 1.0)},

@@ -8,6 +8,7 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from hwmodels.network.operators.experts import ExpertReads
 from hwmodels.numerics.scalars import Leaf
 
 #: The "operator" axis, in order of execution within a layer; an operator is what engines launch at once.
@@ -56,6 +57,12 @@ class StoredBytes:
     kv: Float[Array, ...]
     dense: Float[Array, ...]  # all weights but the routed experts
     experts: Float[Array, ...]
+    by_the_row: Float[Array, ...]  # among the dense weights: an embedding table that is no head
+
+    @property
+    def total(self) -> Float[Array, ...]:
+        """All that is held."""
+        return self.kv + self.dense + self.experts
 
 
 @flax.struct.dataclass
@@ -74,6 +81,7 @@ class OperatorWork:
     )
 
     coded_bits: Float[Array, "... operator"] | None = None  # that these elements are stored in
+    experts: ExpertReads | None = None  # what a placement with a cache of experts needs
 
     @property
     def memory_bytes(self) -> Float[Array, "... operator"]:

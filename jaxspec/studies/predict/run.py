@@ -167,7 +167,9 @@ def _result(
 ) -> PredictResult:
     point, steps = priced.point, priced.steps
     named = {field.name: getattr(steps, field.name) for field in dataclasses.fields(steps)}
-    ar_bytes = sum(float(x) for x in vars(steps.ar_bf16.work.stored).values())
+    stored = steps.ar_bf16.work.stored
+    assert stored is not None
+    ar_bytes = float(stored.total)
     facts = device_facts(device)
     shape = architecture_data(config.architecture, pricing.architecture)
     # Whether numbers of the user's own stand for a lossless code nobody knows.

@@ -140,14 +140,15 @@ EXPERTS: tuple[Family, ...] = (
         | stated_values(1e-5, 10_000.0, 202_752),
         spellings=_OLD_EXPERT_SPELLINGS,
         latent=True,
-        experts=Experts("after_dense", shared="n_shared_experts", correction_bias=True),
+        experts=Experts("listed", shared="n_shared_experts", correction_bias=True),
         running=Running(
             "Glm4MoeLiteForCausalLM",
             LATENT_TENSORS,
             FUSED_LATENT,
             rotary=Rotary(interleaved=True, scores=True),
             router=_SIGMOID,
-            must_equal={"rope_interleave": True},
+            # transformers reads over the second; `mlp_layer_types` counts there.
+            must_equal={"rope_interleave": True, "first_k_dense_replace": 1},
             fused_by=dict.fromkeys(FUSED_LATENT, "head"),
         ),
         **_LATENT,

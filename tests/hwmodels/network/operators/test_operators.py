@@ -117,14 +117,14 @@ def test_attention_flops_by_counting(small):
     assert by_name(work.flops)["attention"] == count
 
 
-def test_steps_differ_in_tokens_widths_and_logits_only(small, workload, footprint):
+def test_steps_differ_in_tokens_widths_logits_and_mode_only(small, workload, footprint):
     target = {"weight_bits": footprint.target_weight_bits, "kv_bits": footprint.target_kv_bits}
     here = {"batch": 3.0, "context_tokens": 117.0}
     for step, expected in [
         (decode_step(workload, footprint=footprint), step_operators(small, tokens=1, **here, **target)),
         (
             verify_step(workload, footprint=footprint, verify_tokens=5),
-            step_operators(small, tokens=5, **here, **target),
+            step_operators(small, tokens=5, speculating=1, **here, **target),
         ),
         (
             draft_step(workload, footprint=footprint),
@@ -136,6 +136,8 @@ def test_steps_differ_in_tokens_widths_and_logits_only(small, workload, footprin
                 kv_bits=6.3,
                 stored_weight_bits=footprint.target_weight_bits,
                 stored_kv_bits=12.7,
+                speculating=1,
+                drafting=1,
             ),
         ),
         (

@@ -1,0 +1,53 @@
+"""One memory after the other, each class spread over the layers evenly; and everything outside the first memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import flax.struct
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from hwmodels.device import MemoryTier
+from hwmodels.memory.placement.interface import TierShares, expert_reads, shares_of, spread, stored_bytes
+from hwmodels.network.operators.work import OperatorWork
+
+__all__ = ["AllExternal", "InOrder"]
+
+
+@flax.struct.dataclass
+class InOrder:
+    """KV, dense weights and experts fill the memories in this order; what does not fit spills into the next.
+
+    Departs: a draft of its own is priced as if it had the memories for itself.
+    """
+
+    title: ClassVar[str] = "KV first, then dense weights, then experts, all of them alike"
+
+    def shares(self, tiers: Sequence[MemoryTier], work: OperatorWork) -> TierShares:
+        """See `PlacementPolicy`."""
+        stored = stored_bytes(work)
+        placed = shares_of(spread(tiers, stored.kv, stored.dense, stored.experts))
+        return TierShares(*(placed[..., i, :] for i in range(3)))
+
+    def draft_experts(self, tiers: Sequence[MemoryTier], work: OperatorWork) -> Float[Array, "*b"]:
+        """See `PlacementPolicy`."""
+        return self.shares(tiers, work).experts[..., 0] * expert_reads(work).num_experts
+
+
+@flax.struct.dataclass
+class AllExternal:
+    """Weights and KV lie outside the first memory, which holds activations alone."""
+
+    title: ClassVar[str] = "nothing but activations in the first memory"
+
+    def shares(self, tiers: Sequence[MemoryTier], work: OperatorWork) -> TierShares:
+        """See `PlacementPolicy`."""
+        outside = InOrder().shares(tiers[1:], work)
+        return TierShares(*(jnp.concatenate([jnp.zeros_like(s[..., :1]), s], axis=-1) for s in vars(outside).values()))
+
+    def draft_experts(self, tiers: Sequence[MemoryTier], work: OperatorWork) -> Float[Array, "*b"]:
+        """None."""
+        del tiers
+        return jnp.zeros_like(jnp.asarray(expert_reads(work).num_experts))

@@ -1,0 +1,137 @@
+"""Which experts a token chooses, and how many different ones a step chooses in all.
+
+A token chooses k different experts of E, expert i with probability p_i = k * popularity_i. Sequences choose independently of
+each other. Within a sequence the choice of an expert is a Markov chain: with probability c a token repeats its predecessor's
+choice, otherwise it chooses anew, so that an expert escapes n neighbouring tokens with probability
+
+    (1 - p) (1 - p (1 - c)) ^ (n - 1).
+
+c is the correlation of "the token chooses expert i" between neighbouring tokens, the same for all experts.
+"""
+
+from __future__ import annotations
+
+import math
+
+import flax.struct
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from hwmodels.memory.lru import residency
+from hwmodels.numerics.scalars import Leaf, Number, as_float, either
+
+__all__ = [
+    "EVERY_EXPERT",
+    "UNIFORM",
+    "PooledChoices",
+    "Routing",
+    "independent_sequences",
+    "pooled_choices",
+    "touched_share",
+]
+
+#: Pool of a step that may choose any expert.
+EVERY_EXPERT = float("inf")
+
+#: P(chosen) stays this far below 1 where a pool is chosen from anew: its logarithm is a rate.
+_SURELY = 1.0 - 1e-6
+
+
+@flax.struct.dataclass
+class Routing:
+    """Choices of a router, the mean layer's: uniform and independent unless given. Leaves are numbers, or "expert".
+
+    A popularity of another length than the network's number of experts is taken for quantiles of its experts, so that
+    networks of any size go through one `vmap`.
+    """
+
+    popularity: Leaf = None  # "expert": share of all choices that falls on each expert, sums to 1; None: all alike
+    correlation: Leaf = 0.0  # of neighbouring tokens of one sequence, in [0, 1]
+    independence: Leaf = (
+        1.0  # of sequences, in [0, 1]: b of them touch as many experts as b ^ independence on their own
+    )
+
+
+#: Every expert alike, every token on its own.
+UNIFORM = Routing()
+
+
+def independent_sequences(routing: Routing, sequences: Number) -> Float[Array, "*b"]:
+    """How many sequences that choose on their own touch as many experts as `sequences` ("*b", >= 0) of this routing."""
+    count = jnp.asarray(as_float(sequences))
+    several = count > 1.0
+    return jnp.where(several, jnp.where(several, count, 2.0) ** as_float(routing.independence), count)
+
+
+@flax.struct.dataclass
+class PooledChoices:
+    """What a token chooses out of a pool, by expert, the most popular first; one entry where all are alike."""
+
+    probability: Float[Array, "... expert"]  # P(chosen | in the pool), in [0, 1]
+    held: Float[Array, "... expert"]  # share of the expert that the pool holds: 1, a fraction for one of them, then 0
+
+
+def pooled_choices(
+    routing: Routing, num_experts: Number, experts_per_token: Number, pool_experts: Number = EVERY_EXPERT
+) -> PooledChoices:
+    """How probable each expert is when tokens choose among the most popular ones alone.
+
+    A token takes the next best expert of the pool in place of one outside. Its order of experts is taken to be drawn without
+    replacement, see `hwmodels.memory.inclusion_probability`.
+
+    Args:
+        routing: popularity "expert".
+        num_experts: "*b", > 0.
+        experts_per_token: "*b", in [0, num_experts].
+        pool_experts: "*b", > 0; all unless given. A fraction is a mean over layers, some of which hold one expert more.
+    Returns:
+        leaves "*b expert". The mean of probability times held over the entries, times the number of experts, is
+        `experts_per_token`, or the pool if it is smaller, unless a token would have to choose an expert twice.
+    Gradient: by the pool, with kinks where it is a whole number of experts.
+    """
+    experts, chosen, pool = (jnp.asarray(as_float(x)) for x in (num_experts, experts_per_token, pool_experts))
+    pool = jnp.where(pool < experts, pool, experts)
+    if routing.popularity is None:
+        ratio = chosen / pool
+        return PooledChoices(jnp.where(ratio < 1.0, ratio, 1.0)[..., None], (pool / experts)[..., None])
+    shares = jnp.sort(jnp.asarray(as_float(routing.popularity)), axis=-1, descending=True)
+    shares = shares / jnp.sum(shares, axis=-1, keepdims=True)
+    entries_per_expert = shares.shape[-1] / experts
+    anywhere = shares * (chosen * entries_per_expert)[..., None]
+    anywhere = jnp.where(anywhere < 1.0, anywhere, 1.0)
+    left = (pool * entries_per_expert)[..., None] - jnp.arange(shares.shape[-1], dtype=shares.dtype)
+    held = jnp.where(left >= 1.0, 1.0, jnp.where(left > 0.0, left, 0.0))
+    draws = jnp.where(chosen < pool, chosen, pool) * entries_per_expert
+    # The rates at which an order sample would choose as the router does, and what it chooses among fewer.
+    rates = -jnp.log1p(-jnp.minimum(anywhere, _SURELY))
+    # Outside the pool, where sizes are 0, a rate must not be the one that lasts longest.
+    rates = jnp.where(held > 0.0, rates, -math.log1p(-_SURELY))
+    inside = residency(rates, draws, item_sizes=held)
+    return PooledChoices(jnp.where((pool < experts)[..., None], inside, anywhere), held)
+
+
+def touched_share(
+    chosen: Float[Array, "... expert"], *, tokens: Number, sequences: Number = 1.0, correlation: Number = 0.0
+) -> Float[Array, "... expert"]:
+    """P(at least one of a step's tokens chooses the expert).
+
+    Args:
+        chosen: "*b expert", in [0, 1]; P(a token chooses it).
+        tokens: "*b", >= 0; neighbouring tokens of each sequence. Fewer than one are one that is there at times.
+        sequences: "*b", >= 0; independent of each other.
+        correlation: "*b", in [0, 1].
+    Returns:
+        "*b expert", in [0, 1].
+    Gradient: right for every input; a kink at one token.
+    Source: ELMoE-3D, 7.3 A and Fig. 16 (b): tokens of one request touch fewer experts than as many requests.
+    Departs: the paper prints no formula; the chain that repeats or chooses anew is the one with a single number.
+    """
+    tokens, sequences, correlation = (jnp.asarray(as_float(x))[..., None] for x in (tokens, sequences, correlation))
+    first = jnp.where(tokens < 1.0, tokens, 1.0)
+    # Where the formula is not used it is fed numbers at which its gradient is finite; log1p and expm1 keep a few tokens among
+    # many experts exact.
+    sure = chosen >= 1.0
+    some = jnp.where(sure, 0.5, chosen)
+    escaped = first * jnp.log1p(-some) + (tokens - first) * jnp.log1p(-some * (1.0 - correlation))
+    at_all = either(tokens * sequences > 0, 1.0, 0.0)
+    return jnp.where(sure, at_all, -jnp.expm1(sequences * escaped))

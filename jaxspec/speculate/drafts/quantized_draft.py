@@ -1,4 +1,4 @@
-"""A separate copy of the target in 4 bits as a draft (Quant-SD): it reads the target's keys and values, and is held beside it."""
+"""A separate copy of the target in 4 bits as a draft (Quant-SD), held beside it; it reads the target's keys and values."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ __all__ = ["QuantizedDraft", "quantized_copy", "quantized_draft"]
 
 @dataclasses.dataclass(frozen=True)
 class QuantizedDraft:
-    """A draft of the target's shape with matrices of its own; its parameters are those of `forward`. Its memory is a KV cache in
-    which committed positions hold the target's keys and values.
+    """A draft of the target's shape with matrices of its own; its parameters are those of `forward`.
+
+    Its memory is a KV cache in which committed positions hold the target's keys and values.
 
     Source: ELMoE-3D (arXiv:2604.14626), 7, Quant-SD; Georganas et al. 2025 (ML-SpecQD).
     """

@@ -79,7 +79,7 @@ def fit(variant: Variant = MODEL, half_gb: int = FITTED_HALF) -> Fit:
     solved = least_squares(
         lambda x: residuals(x[None])[0],
         start,
-        jac=slopes,
+        jac=slopes,  # pyright: ignore[reportArgumentType]
         bounds=(low, high),
         loss="soft_l1",
         x_scale=start,

@@ -75,7 +75,8 @@ def best_mode_energy(
     cycle: Steps = steps
     together = _energy([(draft_depth, cycle.draft), (1.0, cycle.verify)], found.tokens[:, place] * batches, per_bit)
     faster = found.speculative[:, place] > found.autoregressive[:, place]
-    return TokenEnergy(*(np.where(faster, b, a) for a, b in zip(alone, together, strict=True)), faster)
+    external, bonded, arithmetic = (np.where(faster, b, a) for a, b in zip(alone, together, strict=True))
+    return TokenEnergy(external, bonded, arithmetic, faster)
 
 
 def energy_ratio(found: Speedups, batches: Cells) -> Cells:

@@ -23,13 +23,13 @@ class Fitted:
     alone.
     """
 
-    locality: Float[Array, " model"]  # exponent of hits, autoregressive decoding
-    independence: Float[Array, " model"]  # b requests choose as b ^ independence on their own, autoregressive decoding
-    verified_tokens: Float[Array, " model"]  # independent tokens in the verification of one request
-    draft_share: Float[Array, ""]  # independent tokens of a draft step over those of a verification
-    speculative_independence: Float[Array, ""]  # as independence, in speculation
-    speculative_locality: Float[Array, ""]  # exponent of one request's hits in speculation
-    fading: Float[Array, ""]  # of locality, by the number of requests
+    locality: Float[Array, "*model"]  # exponent of hits, autoregressive decoding
+    independence: Float[Array, "*model"]  # b requests choose as b ^ independence on their own, autoregressive decoding
+    verified_tokens: Float[Array, "*model"]  # independent tokens in the verification of one request
+    draft_share: Float[Array, "*row"]  # independent tokens of a draft step over those of a verification
+    speculative_independence: Float[Array, "*row"]  # as independence, in speculation
+    speculative_locality: Float[Array, "*row"]  # exponent of one request's hits in speculation
+    fading: Float[Array, "*row"]  # of locality, by the number of requests
 
 
 #: Where the search starts, by field.

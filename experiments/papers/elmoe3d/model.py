@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from experiments.papers.elmoe3d.fitted import BOUNDS, MODEL, PER_MODEL, Fitted, Variant
+from experiments.papers.elmoe3d.fitted import MODEL, PER_MODEL, Fitted, Variant
 from experiments.papers.elmoe3d.printed import BATCHES, METHODS, table_three
 from experiments.papers.elmoe3d.stacked import OwnDrafts, Targets, own_drafts, pick, stack, targets
 from experiments.papers.elmoe3d.steps import Priced, Steps, cell_steps
@@ -28,9 +28,6 @@ Cells = npt.NDArray[np.float64]
 
 #: Sets of fitted numbers that one program prices: a set and a small step in each of its sixteen numbers.
 ROWS = 17
-
-#: Axes of `Fitted` over targets: three fields have one, the others are shared.
-_BY_MODEL = Fitted(*(0 if field in PER_MODEL else None for field in BOUNDS))
 
 
 class Speedups(NamedTuple):
@@ -72,10 +69,17 @@ def _priced(
     lru: bool,
 ) -> tuple[Priced, dict[str, Steps]]:
     """All cells for several sets of fitted numbers, leaves "row ..."."""
-    run = lambda s, o, f, batch: cell_steps(lru, bonded, external, inside, s, o, f, one_rule, batch)
-    by_model = jax.vmap(jax.vmap(run, in_axes=(None, None, None, 0)), in_axes=(0, 0, _BY_MODEL, None))
-    by_row = jax.vmap(by_model, in_axes=(None, None, 0, None))
-    return by_row(sizes, own, fitted, jnp.asarray(BATCHES, jnp.float32))
+
+    def of_row(numbers: Fitted) -> tuple[Priced, dict[str, Steps]]:
+        def cell(size: Targets, drafts: OwnDrafts, own_numbers: dict[str, Any], batch: Any) -> Any:
+            some = dataclasses.replace(numbers, **own_numbers)
+            return cell_steps(lru, bonded, external, inside, size, drafts, some, one_rule, batch)
+
+        by_model = jax.vmap(jax.vmap(cell, in_axes=(None, None, None, 0)), in_axes=(0, 0, 0, None))
+        batches = jnp.asarray(BATCHES, jnp.float32)
+        return by_model(sizes, own, {field: getattr(numbers, field) for field in PER_MODEL}, batches)
+
+    return jax.vmap(of_row)(fitted)
 
 
 def all_speedups(rows: Sequence[Fitted], capacity_gb: int, variant: Variant = MODEL) -> list[Speedups]:
@@ -97,7 +101,9 @@ def all_speedups(rows: Sequence[Fitted], capacity_gb: int, variant: Variant = MO
             lru=variant.lru,
         )
         priced = jax.device_get(priced)
-        found += [_over_baseline(*pick(priced, row), capacity_gb, variant) for row in range(len(some))]
+        for row in range(len(some)):
+            baseline, steps = pick(priced, row)
+            found.append(_over_baseline(baseline, steps, capacity_gb, variant))
     return found
 
 

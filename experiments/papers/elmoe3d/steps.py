@@ -109,6 +109,7 @@ def _cost(device: Device, placement: Any, architecture: Architecture, line: _Lin
         step = dataclasses.replace(step, pool_experts=pool)
     work = step.operators(architecture, line.routing)
     cost = step_cost(device, work)
+    assert work.experts is not None
     moved = jnp.sum(cost.traffic_bytes, axis=0)
     return Priced(
         seconds=cost.total_s,
@@ -202,7 +203,7 @@ def cell_steps(
     found = jax.vmap(lambda one: _cost(bonded, cache, a, one))(stack(lines))
     apart = [pick(found, n) for n in range(3)]
 
-    own_bits = dict.fromkeys(KINDS, INT8_BITS)
+    own_bits: dict[str, float] = dict.fromkeys(KINDS, INT8_BITS)
     step = _step(own_bits, batch, DRAFT_WIDTH, kv_bits=DRAFT_KV_BITS, stored_kv_bits=DRAFT_KV_BITS)
     price = lambda network, before: _cost(
         bonded, ExpertCache(), network, _Line(dataclasses.replace(step, ahead_bytes=before), Routing(), INT8_BITS, 0.0)

@@ -83,8 +83,9 @@ def fit(variant: Variant = MODEL, half_gb: int = FITTED_HALF) -> Fit:
         bounds=(low, high),
         loss="soft_l1",
         x_scale=start,
-        xtol=1e-5,
-        ftol=1e-6,
+        xtol=1e-6,
+        ftol=1e-8,
+        max_nfev=80,
     )
     numbers = dict(zip(names, map(float, solved.x), strict=True))
     return Fit(numbers, from_names(numbers), variant, half_gb)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from experiments.papers.elmoe3d.calibration import FITTED_HALF
-from experiments.papers.elmoe3d.energy import baseline_energy, best_mode_energy
+from experiments.papers.elmoe3d.energy import COMPONENTS, baseline_energy, best_mode_energy
 from experiments.papers.elmoe3d.fitted import MODEL, Variant
 from experiments.papers.elmoe3d.printed import BATCHES, CAPACITIES, METHODS, MODELS, table_three
 from experiments.papers.elmoe3d.results import Solved, choices, errors_of, printed_choices, solve, spread
@@ -100,20 +100,17 @@ def furthest(outcome: Outcome, most: int = 12) -> list[dict[str, Any]]:
 
 
 def energies(outcome: Outcome) -> list[dict[str, Any]]:
-    """Energy of accesses per token, with 8 GB."""
-    found, batches = outcome.solved.halves[FITTED_HALF], np.asarray(BATCHES, np.float64)
-    base, ours = baseline_energy(found, batches), best_mode_energy(found, batches)
+    """Energy per token with 8 GB, by component."""
+    found = outcome.solved.halves[FITTED_HALF]
+    base, ours = baseline_energy(found), best_mode_energy(found)
     return [
         {
             "model": model,
             "batch": batch,
-            "base_mj": 1e3 * float(base.accesses_j[i, k]),
-            "external_mj": 1e3 * float(ours.external_j[i, k]),
-            "bonded_mj": 1e3 * float(ours.bonded_j[i, k]),
-            "ratio": float(base.accesses_j[i, k] / ours.accesses_j[i, k]),
-            "with_arithmetic": float(
-                (base.accesses_j + base.arithmetic_j)[i, k] / (ours.accesses_j + ours.arithmetic_j)[i, k]
-            ),
+            "base_mj": 1e3 * float(base.total_j[i, k]),
+            **{name: 1e3 * float(ours.by_component[n, i, k]) for n, name in enumerate(COMPONENTS)},
+            "ratio": float(base.total_j[i, k] / ours.total_j[i, k]),
+            "of_accesses": float(base.accesses_j[i, k] / ours.accesses_j[i, k]),
             "mode": "speculation" if ours.speculates[i, k] else "autoregressive",
         }
         for i, model in enumerate(MODELS)
@@ -186,16 +183,19 @@ DETAILS = (
     ),
     Detail(
         name="energy",
-        title="Energy of accesses per token, 8 GB, in mJ; the ratio, and with an assumed energy of arithmetic",
+        title="Energy per token, 8 GB, in mJ: the xPU, Elastic-SD by component, and the ratio, also of accesses alone",
         value=energies,
         columns={
             "target": "{model}",
             "batch": "{batch}",
             "xPU": "{base_mj:.1f}",
-            "EXT": "{external_mj:.1f}",
-            "HB": "{bonded_mj:.1f}",
+            "EXT": "{external_j:.1f}",
+            "HB": "{bonded_j:.1f}",
+            "arithmetic": "{arithmetic_j:.1f}",
+            "links": "{communication_j:.1f}",
+            "static": "{static_j:.1f}",
             "ratio": "{ratio:.2f}",
-            "with arithmetic": "{with_arithmetic:.2f}",
+            "of accesses": "{of_accesses:.2f}",
             "mode": "{mode}",
         },
     ),

@@ -143,7 +143,7 @@ def mapping_figure(solved: Solved) -> Figure:
         "Hybrid-bonded memory and cycles by method",
         "Qwen3-30B-A3B, MT-Bench, batch 16, 8 GB, from the model fitted to this half. Accepted tokens follow from the "
         "printed acceptance.",
-        height_inches=3.6,
+        height_inches=3.9,
     )
     memory, cycle = figure.subplots(1, 2)
     row, column, found = list(MODELS).index(_QWEN), BATCHES.index(16), solved.halves[FITTED_HALF]
@@ -165,15 +165,14 @@ def mapping_figure(solved: Solved) -> Figure:
             bottom += size
         cycle.bar(place - 0.2, 10 * float(steps.draft.seconds[row, column]) / _MILLI, 0.35, color=ORANGE)
         cycle.bar(place + 0.2, float(steps.verify.seconds[row, column]) / _MILLI, 0.35, color=BLUE)
-        cycle.annotate(
-            f"{found.tokens[row, place, column] - 1:.1f} accepted", (place, 0), (place, 30), ha="center", fontsize=7
-        )
+        accepted = f"{found.tokens[row, place, column] - 1:.1f} accepted"
+        cycle.annotate(accepted, (place, 1500), ha="center", fontsize=7)
     memory.axhline(8.0, color=VERMILLION, linewidth=1)
     memory.set(ylabel="GB", ylim=(0, 8.6))
-    cycle.set(yscale="log", ylabel="ms of a cycle: drafting, verification", ylim=(20, None))
+    cycle.set(yscale="log", ylabel="ms of a cycle: drafting, verification", ylim=(8, 2500))
     for axes in (memory, cycle):
         axes.set_xticks(range(len(METHODS)), METHODS, fontsize=8)
-    memory.legend(fontsize=7, loc="lower left")
+    figure.legend(*memory.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure
 
 

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from experiments.papers.elmoe3d.baselines import baseline_speedups
 from experiments.papers.elmoe3d.calibration import FITTED_HALF
-from experiments.papers.elmoe3d.energy import baseline_energy, best_mode_energy
+from experiments.papers.elmoe3d.energy import COMPONENTS, baseline_energy, best_mode_energy
 from experiments.papers.elmoe3d.networks import target
 from experiments.papers.elmoe3d.printed import BATCHES, METHODS, MODELS, table_three
 from experiments.papers.elmoe3d.results import Solved
@@ -15,6 +15,9 @@ from hwmodels import touched_experts
 from jaxspec.report.figures.style import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILLION, new_figure, styled
 
 __all__ = ["energy_figure", "locality_figure", "platform_figure"]
+
+#: Of the components of energy.
+_COMPONENT_COLOURS = (VERMILLION, BLUE, SKY, GREEN, ORANGE)
 
 _COLOURS = dict(zip(MODELS, (BLUE, GREEN, ORANGE, PURPLE), strict=True))
 
@@ -25,7 +28,7 @@ def platform_figure(solved: Solved) -> Figure:
     figure = new_figure(
         "Speedup over the xPU, MT-Bench, 8 GB",
         "Dashed: autoregressive decoding; solid: speculation. The chip with Elastic-SD and the bonded xPU with EAGLE3 are "
-        "the model fitted to Table 3 (dots: printed); PIM and LogicPIM are predicted, each operator where it is faster.",
+        "the model fitted to Table 3 (dots: printed); memories that compute are predicted, autoregressive decoding alone.",
         height_inches=5.6,
     )
     others = baseline_speedups()
@@ -36,7 +39,7 @@ def platform_figure(solved: Solved) -> Figure:
             axes.plot(BATCHES, found.autoregressive[row, place], "--^", color=colour, markersize=3)
             axes.plot(BATCHES, found.speculative[row, place], "-", color=colour, label=name)
             axes.plot(BATCHES, printed.speculative[row, place], "o", color=colour, markersize=4)
-        for (name, values), colour in zip(others.items(), (GREEN, PURPLE), strict=True):
+        for (name, values), colour in zip(others.items(), (GREEN, PURPLE, SKY), strict=True):
             axes.plot(BATCHES, values[row], "--^", color=colour, markersize=3, label=name)
         axes.set_title(model, loc="left", fontsize=10)
         axes.set(xlabel="batch", ylabel="speedup", ylim=(0, None))
@@ -46,32 +49,26 @@ def platform_figure(solved: Solved) -> Figure:
 
 @styled
 def energy_figure(solved: Solved) -> Figure:
-    """Fig. 15: energy per token by component, over Elastic-SD's accesses to memory."""
+    """Fig. 15: energy per token by component, over Elastic-SD's sum."""
     figure = new_figure(
         "Energy per token, MT-Bench, 8 GB",
-        "Left bar: the xPU; right bar: Elastic-SD in its faster mode (dot: speculation). Over the sum of the right bar "
-        "without arithmetic, which is assumed, 0.2 pJ per multiply-add; communication and static power are left out.",
+        "Left bar: the xPU; right bar: Elastic-SD in its faster mode (dot: speculation), whose energy is 1. Energies of "
+        "accesses are printed; arithmetic, communication and static power are assumed.",
         height_inches=4.0,
     )
-    batches = np.asarray(BATCHES, np.float64)
-    base, ours = (make(solved.halves[FITTED_HALF], batches) for make in (baseline_energy, best_mode_energy))
+    found = solved.halves[FITTED_HALF]
+    base, ours = baseline_energy(found), best_mode_energy(found)
     for axes, (row, model) in zip(figure.subplots(1, 4, sharey=True), enumerate(MODELS), strict=True):
-        unit = ours.accesses_j[row]
+        unit, places = ours.total_j[row], np.arange(len(BATCHES))
         for offset, energy in ((-0.2, base), (0.2, ours)):
             bottom = np.zeros(len(BATCHES))
-            for field, colour in (("external_j", VERMILLION), ("bonded_j", BLUE), ("arithmetic_j", SKY)):
-                height = getattr(energy, field)[row] / unit
-                label = field.removesuffix("_j") if offset < 0 else None
-                axes.bar(np.arange(4) + offset, height, 0.36, bottom=bottom, color=colour, label=label)
-                bottom += height
-        axes.plot(
-            np.arange(4)[ours.speculates[row]] + 0.2,
-            np.full(ours.speculates[row].sum(), 0.15),
-            "o",
-            color=INK,
-            markersize=3,
-        )
-        axes.set_xticks(range(4), [str(batch) for batch in BATCHES])
+            for part, name, colour in zip(energy.by_component[:, row], COMPONENTS, _COMPONENT_COLOURS, strict=True):
+                label = name.removesuffix("_j") if offset < 0 else None
+                axes.bar(places + offset, part / unit, 0.36, bottom=bottom, color=colour, label=label)
+                bottom += part / unit
+        some = places[ours.speculates[row]]
+        axes.plot(some + 0.2, np.full(some.size, 0.15), "o", color=INK, markersize=3)
+        axes.set_xticks(places, [str(batch) for batch in BATCHES])
         axes.set_title(model, loc="left", fontsize=9)
         axes.set_xlabel("batch")
     figure.axes[0].set_ylabel("energy per token, ratio")

@@ -48,9 +48,11 @@ class Priced:
     """Steps, "model batch" each, or one of them."""
 
     seconds: Float[Array, "*cell"]
-    bonded_bytes: Float[Array, "*cell"]
-    external_bytes: Float[Array, "*cell"]
-    flops: Float[Array, "*cell"]
+    external_j: Float[Array, "*cell"]  # of accesses to the external memory
+    bonded_j: Float[Array, "*cell"]  # of accesses to the hybrid-bonded one
+    arithmetic_j: Float[Array, "*cell"]
+    communication_j: Float[Array, "*cell"]
+    static_j: Float[Array, "*cell"]
     touched_experts: Float[Array, "*cell"]  # of a layer
     cached_experts: Float[Array, "*cell"]  # of a layer, whole ones or their leading bits
 
@@ -99,7 +101,7 @@ class _Line:
 
 
 def _cost(device: Device, placement: Any, architecture: Architecture, line: _Line) -> Priced:
-    """Seconds of a step, what it moved and what it computed."""
+    """Seconds and joules of a step, and its experts."""
     device = dataclasses.replace(device, placement=placement)
     step = line.step
     cached = jnp.zeros(())
@@ -110,12 +112,15 @@ def _cost(device: Device, placement: Any, architecture: Architecture, line: _Lin
     work = step.operators(architecture, line.routing)
     cost = step_cost(device, work)
     assert work.experts is not None
-    moved = jnp.sum(cost.traffic_bytes, axis=0)
+    energy = cost.energy
+    assert energy is not None
     return Priced(
         seconds=cost.total_s,
-        bonded_bytes=jnp.sum(moved) - moved[-1],
-        external_bytes=moved[-1],
-        flops=jnp.sum(work.flops),
+        external_j=energy.memory_j[-1],
+        bonded_j=jnp.sum(energy.memory_j[:-1]),
+        arithmetic_j=energy.arithmetic_j,
+        communication_j=energy.link_j,
+        static_j=energy.static_j,
         touched_experts=work.experts.touched,
         cached_experts=cached,
     )

@@ -80,7 +80,8 @@ def test_figures(result):
     assert all(figure.axes for figure in drawn)
 
 
-def test_memories_that_compute_help_small_batches():
-    for values in baseline_speedups().values():
-        assert (values >= 1).all()
-        assert (values[:, 0] >= values[:, -1] - 1e-9).all()
+def test_memories_that_compute():
+    found = baseline_speedups()
+    assert all((values >= 1).all() for values in found.values())
+    # PIM has little arithmetic: it helps most where a weight is used once.
+    assert (found["xPU-PIM"][:, 0] > found["xPU-PIM"][:, -1]).all()

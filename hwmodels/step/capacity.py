@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.network.architecture import KINDS, Architecture, cached_tokens, kv_elements_per_token, parameters
+from hwmodels.network.architecture import KINDS, Architecture, cached_rows, kv_elements_per_token, parameters
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.numerics.units import BITS_PER_BYTE
 
@@ -36,6 +36,7 @@ def held_bytes(
     context_tokens: Number,
     weight_bits: Mapping[str, Number],
     kv_bits: Number,
+    shared_tokens: Number = 0.0,
 ) -> HeldBytes:
     """Bytes of weights and of the KV cache of all sequences. Activations, a few rows, are left out.
 
@@ -44,12 +45,12 @@ def held_bytes(
         batch, context_tokens: "*b", >= 0.
         weight_bits: kind -> "*b"; bits held per stored weight.
         kv_bits: "*b", bits held per cached element.
+        shared_tokens: "*b", in [0, context_tokens]; of the context, that all sequences have in common.
     """
     weights = _weight_bytes(architecture, weight_bits)
-    token_bytes = as_float(batch) * kv_elements_per_token(architecture) * as_float(kv_bits) / BITS_PER_BYTE
-    return HeldBytes(
-        weights=jnp.asarray(weights), kv=jnp.asarray(token_bytes * cached_tokens(architecture, context_tokens))
-    )
+    token_bytes = kv_elements_per_token(architecture) * as_float(kv_bits) / BITS_PER_BYTE
+    rows = cached_rows(architecture, context_tokens, batch=batch, shared_tokens=shared_tokens)
+    return HeldBytes(weights=jnp.asarray(weights), kv=jnp.asarray(token_bytes * rows))
 
 
 def longest_context(

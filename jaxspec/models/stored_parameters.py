@@ -104,6 +104,13 @@ class StoredParameter(NamedTuple):
         """Shape of the parameter, all layers together."""
         return self.shape if self.of_layers is None else (self.of_layers.num_layers, *self.shape)
 
+    @property
+    def lead(self) -> tuple[int, ...] | None:
+        """Axes before a matrix or vector: layers, or layers and experts; None: outside the layers."""
+        if self.of_layers is None:
+            return None
+        return (self.of_layers.num_layers, *self.shape[: len(self.shape) + self.row_axis])
+
     def is_in(self, layer: int) -> bool:
         """Whether it is a parameter of the layers, and this one has it."""
         return self.of_layers is not None and self.of_layers.in_layer(layer)

@@ -1,5 +1,7 @@
 """Drafts: what each remembers, what it says of the tokens after a root or a node, and what it costs."""
 
+from jaxspec.speculate.drafts.compressed_copy import compressed_copy
+from jaxspec.speculate.drafts.elastic_draft import ElasticDraft
 from jaxspec.speculate.drafts.head_draft import HeadDraft, HeadDraftParams
 from jaxspec.speculate.drafts.interface import Committed, Draft, Level, Memory, ReadyDraft, Root
 from jaxspec.speculate.drafts.making import check_draft, make_draft
@@ -10,6 +12,7 @@ from jaxspec.speculate.drafts.self_draft import SelfDraft, SelfDraftParams, self
 __all__ = [
     "Committed",
     "Draft",
+    "ElasticDraft",
     "HeadDraft",
     "HeadDraftParams",
     "Level",
@@ -22,6 +25,7 @@ __all__ = [
     "SelfDraft",
     "SelfDraftParams",
     "check_draft",
+    "compressed_copy",
     "make_draft",
     "self_draft",
 ]

@@ -106,10 +106,10 @@ class StoredParameter(NamedTuple):
 
     @property
     def lead(self) -> tuple[int, ...] | None:
-        """Axes that its tensors are stacked along, as layers, or layers and experts; None: outside the layers."""
+        """Axes before a matrix or vector: layers, or layers and experts; None: outside the layers."""
         if self.of_layers is None:
             return None
-        return (self.of_layers.num_layers, *(() if self.parts is None else (self.parts,)))
+        return (self.of_layers.num_layers, *self.shape[: len(self.shape) + self.row_axis])
 
     def is_in(self, layer: int) -> bool:
         """Whether it is a parameter of the layers, and this one has it."""

@@ -92,13 +92,8 @@ def with_touched(work: OperatorWork, touched: jax.Array) -> OperatorWork:
     return work.replace(weight_bytes=work.weight_bytes.at[..., e].multiply(ratio), shapes=shapes)
 
 
-def priced(cells: Sequence[dict[str, Any]], *, table_routing: bool = True) -> dict[str, npt.NDArray[np.float64]]:
-    """What the model says of the cells: part -> seconds, "cell".
-
-    Args:
-        cells: as of `read_cells`.
-        table_routing: False: tokens choose experts evenly and on their own, as in the catalog.
-    """
+def priced(cells: Sequence[dict[str, Any]]) -> dict[str, npt.NDArray[np.float64]]:
+    """What the model says of the cells (as of `read_cells`): part -> seconds, "cell"."""
     device, network, footprint = catalog.device(DEVICE), catalog.architecture(NETWORK), uniform_footprint(16.0)
     sizes = int(network.num_experts), int(network.experts_per_token)
     steps, touched = [], []
@@ -109,8 +104,7 @@ def priced(cells: Sequence[dict[str, Any]], *, table_routing: bool = True) -> di
         touched.append(touched_in_table(DISTRIBUTION, int(batch * (tokens if prefill else 1)), *sizes))
 
     def operators_s(step: StepShape, touched: jax.Array) -> jax.Array:
-        work = step.operators(network)
-        return step_cost(device, with_touched(work, touched) if table_routing else work).operator_s
+        return step_cost(device, with_touched(step.operators(network), touched)).operator_s
 
     seconds = np.asarray(jax.jit(jax.vmap(operators_s))(stack_steps(steps), jnp.asarray(touched)), np.float64)
     by_name = dict(zip(OPERATORS, seconds.T))
@@ -124,11 +118,6 @@ def priced(cells: Sequence[dict[str, Any]], *, table_routing: bool = True) -> di
         "rest_s": of("norm", "embed"),
     }
     return parts | {"total_s": sum(parts.values(), np.zeros(len(cells)))}
-
-
-def errors(cells: Sequence[dict[str, Any]], part: str = "total_s", **options: Any) -> npt.NDArray[np.float64]:
-    """Model over composed, less 1, of one part of each cell, "cell"; options as of `priced`."""
-    return priced(cells, **options)[part] / np.array([cell[part] for cell in cells]) - 1
 
 
 def main() -> int:

@@ -27,7 +27,9 @@ TINY = dataclasses.replace(
 def tiny():
     # Fresh each time: a training step takes its arguments' memory.
     rng = np.random.default_rng(3)
-    return jax.tree.map(lambda leaf: jnp.asarray(0.4 * rng.standard_normal(leaf.shape, np.float32)), abstract_params(TINY))
+    return jax.tree.map(
+        lambda leaf: jnp.asarray(0.4 * rng.standard_normal(leaf.shape, np.float32)), abstract_params(TINY)
+    )
 
 
 def test_load_by_hand():

@@ -54,10 +54,13 @@ def test_experts_touched_by_brute_force(network):
     rows = unique_experts(network, most=9)
     assert [row["tokens"] for row in rows] == [1, 2, 3]
     assert rows[0]["one_request"] == rows[0]["several_requests"] == 2
-    within = [len(set(chosen[b, t : t + 2, l].ravel())) for b in range(3) for t in range(5) for l in range(2)]
+    within = [len(set(chosen[b, t : t + 2, layer].ravel())) for b in range(3) for t in range(5) for layer in range(2)]
     assert rows[1]["one_request"] == pytest.approx(np.mean(within))
     between = [
-        len({*chosen[b, t, l], *chosen[(b + 1) % 3, t, l]}) for b in range(3) for t in range(6) for l in range(2)
+        len({*chosen[b, t, layer], *chosen[(b + 1) % 3, t, layer]})
+        for b in range(3)
+        for t in range(6)
+        for layer in range(2)
     ]
     assert rows[1]["several_requests"] == pytest.approx(np.mean(between))
     assert rows[1]["even"] == pytest.approx(6 * (1 - (4 / 6) ** 2))
@@ -65,8 +68,8 @@ def test_experts_touched_by_brute_force(network):
 
 def test_sizes_and_bytes_by_hand(network):
     assert pool_sizes_of(network) == [2, 3, 4, 5, 6]
-    # Of each layer q and o 8 x 32, k and v 4 x 32 weights, three matrices of 32 x 32 for each of two experts; the embedding, the
-    # head, three norms and two routers in 16 bits.
+    # Of each layer q and o 8 x 32, k and v 4 x 32 weights, three matrices of 32 x 32 for each of two experts; embedding, head,
+    # five norms and two routers in 16 bits.
     matrices, rest = 2 * (2 * 256 + 2 * 128 + 2 * 3 * 1024), 2 * 160 + (2 * 2 + 1) * 32 + 2 * 192
     assert draft_bytes(network, 2, 4) == matrices * 4.5 / 8 + rest * 2
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import platform
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,11 +12,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from experiments.train_embedded.balance import LoadSummary
 from experiments.train_embedded.corpus import HELD_OUT, LIBRARY_SHARE
-from experiments.train_embedded.train import Recipe
+from experiments.train_embedded.train import RECIPES, Recipe
 from jaxspec.models.config import DecoderConfig
 
-__all__ = ["training_facts", "write_card"]
+__all__ = ["load_lines", "training_facts", "write_card"]
 
 _TEXT = """({library:,} bytes of modules, {tests:,} bytes of their tests;
   {share:.0%} of the windows from the modules)"""
@@ -54,6 +56,27 @@ shares its alphabet and its training text.
     + _NETWORK.replace(
         "{comparison}",
         "As a draft, on text that the embedded network wrote after prompts from there,\n  {agreement}",
+    ),
+    "moe": """# The embedded mixture of experts
+
+A byte-level decoder of the GLM-4 MoE family ({layers} layers, width {width}; each layer has {experts.num_experts} experts of \
+{experts.inner_size} inner channels, {experts.per_token} per token,
+and a shared one; {parameters:,} parameters, {active:,} per token, bfloat16), trained from
+scratch by `python -m experiments.train_embedded --shape moe`. It exists so that drafts of mixtures of experts are measured on a
+real trained router on any machine, without a download. It shares its alphabet and its training text with the embedded network.
+"""
+    + _NETWORK.replace(
+        "{comparison}",
+        """For comparison, the dense embedded network learned from
+  {dense_tokens:,} bytes, this one from {tokens:,}.
+* **Router load** on the held-out modules: share of the bytes that go through the least and the most chosen of the \
+{experts.num_experts}
+  experts ({mean_load:.1%} on average), and entropy of the choices (at most {most_entropy:.2f} bits), per layer:
+{load}
+* **Balance.** No loss asks for it. After each step, the score of an expert goes up for the choice if its load was below \
+{recipe[load_band][0]} of the
+  mean, and down if above {recipe[load_band][1]}, by {recipe[balance_rate]}, \
+from step {recipe[balance_steeper][0]} on {recipe[balance_steeper][1]:g} times as much.""",
     ),
     "head": """# The embedded network's draft head
 
@@ -101,8 +124,8 @@ def write_card(out: Path, card: str, config: DecoderConfig, facts: Mapping[str, 
     """Write README.md beside the weights.
 
     Args:
-        card: "embedded", "small" or "head".
-        facts: of `training_facts`, and the scores that the card names: "bits_per_byte", "agreement".
+        card: "embedded", "small", "moe" or "head".
+        facts: of `training_facts`, and the scores that the card names: "bits_per_byte", "agreement", "load".
     """
     text = _CARDS[card].format(
         layers=config.num_layers,
@@ -112,6 +135,37 @@ def write_card(out: Path, card: str, config: DecoderConfig, facts: Mapping[str, 
         share=LIBRARY_SHARE,
         held_out=", ".join(f"`{name}`" for name in HELD_OUT),
         long_share=1 - facts["recipe"]["long_from"],
+        **_of_experts(config, facts),
         **{name: value for name, value in facts.items() if name != "training_bytes"},
     )
     (out / "README.md").write_text(text, encoding="utf-8")
+
+
+def _of_experts(config: DecoderConfig, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What the card of a mixture of experts says beside the others."""
+    own = config.experts
+    if own is None:
+        return {}
+    routed = sum(
+        math.prod(parameter.shape) * parameter.num_layers
+        for name, parameter in config.layer_parameters.items()
+        if name.startswith("expert_")
+    )
+    tokens = lambda recipe: recipe["steps"] * recipe["tokens_per_step"]
+    return {
+        "experts": own,
+        "active": config.num_parameters() - routed * (own.num_experts - own.per_token) // own.num_experts,
+        "tokens": tokens(facts["recipe"]),
+        "dense_tokens": tokens(dataclasses.asdict(RECIPES["embedded"])),
+        "mean_load": own.per_token / own.num_experts,
+        "most_entropy": math.log2(own.num_experts),
+    }
+
+
+def load_lines(load: LoadSummary) -> str:
+    """Lines of a model card: the router's load, a layer in each."""
+    rows = zip(load.least, load.most, load.entropy, strict=True)
+    return "\n".join(
+        f"  - layer {layer}: {least:.1%} to {most:.1%}, {entropy:.2f} bits"
+        for layer, (least, most, entropy) in enumerate(rows)
+    )

@@ -3,14 +3,20 @@
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from hwmodels import Footprint
 from jaxspec.compress.footprint import measured_footprint
 from jaxspec.compress.kv import as_cache
 from jaxspec.compress.weights import knobs_of_matrix
-from jaxspec.models.config import MATRIX_KINDS
+from jaxspec.models.config import kinds_of
 from jaxspec.models.decoder import Params
 from jaxspec.models.kv_cache import KVCache
+
+
+def by_kind(bits):
+    """Bits of a network whose layers all have the same matrices, as one array "layer kind"."""
+    return jnp.stack([bits[kind] for kind in kinds_of(bits)], axis=-1)
 
 
 class WholeDraft(NamedTuple):
@@ -26,7 +32,7 @@ class WholeCache(NamedTuple):
 def _weights(params, prepared, knobs, make):
     made = {
         kind: jax.vmap(make)(params["layers"][kind], prepared[kind], knobs_of_matrix(knobs.values, knobs.scheme, place))
-        for place, kind in enumerate(MATRIX_KINDS)
+        for place, kind in enumerate(kinds_of(params["layers"]))
     }
     matrices = {kind: matrix.values for kind, matrix in made.items()}
     # Bits of a cache are not told here.

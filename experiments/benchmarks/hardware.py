@@ -75,12 +75,18 @@ def systolic_device() -> hwmodels.Device:
     return dataclasses.replace(catalog.device("cassandra-npu"), matrix_unit=array)
 
 
+def npu_device() -> hwmodels.Device:
+    """The phone's NPU without its host, which would compute the logits by a time of its own."""
+    device = catalog.device("hexagon-v75")
+    return dataclasses.replace(device, matrix_unit=dataclasses.replace(device.matrix_unit, host=None))
+
+
 #: Matrix unit -> a device that has it.
 UNIT_DEVICES: dict[str, Callable[[], hwmodels.Device]] = {
     "GPU, calibrated, a100-sxm-80gb": lambda: catalog.device("a100-sxm-80gb"),
     "systolic array 128 x 256": systolic_device,
     "FPGA array, alveo-v80": lambda: catalog.device("alveo-v80"),
-    "matrix-vector NPU, hexagon-v75": lambda: catalog.device("hexagon-v75"),
+    "matrix-vector NPU, hexagon-v75": npu_device,
     "near-memory unit, elmoe3d-hb8": lambda: catalog.device("elmoe3d-hb8"),
 }
 

@@ -19,18 +19,28 @@ from rich.markdown import Markdown
 
 from experiments.silicon.decode import RTX_4090, decode_step
 from experiments.silicon.refit import CATALOG, Refit, attention_record, catalog_entry, refit
+from experiments.silicon.refit_experts import EXPERT_FITS, EXPERTS, ExpertRefit, refit_experts
+from hwmodels.analysis.calibration.expert_tables import expert_formats
 from hwmodels.analysis.calibration.kernel_tables import KernelTableError, TableName, gemm_formats, list_tables
 from hwmodels.analysis.calibration.report import figure
-from hwmodels.catalog.calibrated import calibrated_attention, calibrated_gpu, calibrated_names, with_data_sheet
+from hwmodels.catalog.calibrated import (
+    calibrated_attention,
+    calibrated_gpu,
+    calibrated_names,
+    calibration_record,
+    with_data_sheet,
+)
 from jaxspec.files import to_json, write_text
 from jaxspec.runs.progress import Reporter
 
 _EPILOG = """\
 NAME is a file of the catalog (a100-sxm, h100-sxm, h200-sxm, l40s) or SYSTEM/ENGINE/VERSION as --list prints it, for any GPU in
 the tables, with /FORMAT behind it for one weight format (bfloat16, int8_wo or int4_wo). Each format is fitted six times: to all
-shapes of weight matrices, to both halves of two splits by shape (scored on the other half), and without the largest.
+shapes of weight matrices, to both halves of two splits by shape (scored on the other half), and without the largest. Each
+format of routed experts is fitted four times: to all networks, to both halves of them, and without those of 128 experts.
 
   python -m experiments.silicon                               the four GPUs of the catalog, and its files
+  python -m experiments.silicon --experts                     routed experts alone; the rest of the files stays
   python -m experiments.silicon --list                        every table
   python -m experiments.silicon --gpu b200_sxm/vllm/0.24.0    another GPU; nothing is written but --json and --out
 """
@@ -62,6 +72,21 @@ def wanted(name: str, root: Path | None) -> list[tuple[TableName, str]]:
     return [(table, kind) for kind in (parts[3:] or held)]
 
 
+def wanted_experts(name: str, root: Path | None) -> list[tuple[TableName, str]]:
+    """Tables and formats of experts that a --gpu argument names; none where nobody measured them."""
+    if name in CATALOG:
+        system = CATALOG[name][0]
+        return [(table_name(f"{system}/{where}", "moe"), kind) for kind, where in EXPERTS.get(name, {}).items()]
+    parts = name.split("/")
+    table = table_name("/".join(parts[:3]), "moe")
+    try:
+        held = expert_formats(table, root=root)
+    except KernelTableError as error:
+        print(error, file=sys.stderr)
+        return []
+    return [(table, kind) for kind in held if kind in (parts[3:] or held)]
+
+
 def attention_of(name: str, refits: list[Refit], arguments: argparse.Namespace) -> dict[str, Any] | None:
     """Attention of the same GPU, where it was measured."""
     where = CATALOG[name][1] if name in CATALOG else f"{refits[0].table.engine}/{refits[0].table.version}"
@@ -71,6 +96,19 @@ def attention_of(name: str, refits: list[Refit], arguments: argparse.Namespace) 
     except KernelTableError as error:
         print(error, file=sys.stderr)
         return None
+
+
+def entry_of(
+    name: str, refits: list[Refit], experts: dict[str, ExpertRefit], arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """A GPU's whole file, with what stays of the catalog's where experts alone are fitted."""
+    records = {kind: one.record for kind, one in experts.items()}
+    if refits:
+        title = f"{refits[0].table.system}, calibrated to kernel tables"
+        return catalog_entry(title, refits, attention_of(name, refits, arguments), records)
+    held = calibration_record(name) if name in CATALOG else {}
+    attention = {"attention": held.pop("attention")} if "attention" in held else {}
+    return {kind: part for kind, part in held.items() if kind != "experts"} | {"experts": records} | attention
 
 
 def decode_checks() -> list[dict[str, Any]]:
@@ -93,20 +131,17 @@ def decode_checks() -> list[dict[str, Any]]:
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Fit everything asked for; write the catalog's files where they are asked for."""
     started, names = time.perf_counter(), arguments.gpu or list(CATALOG)
-    work = {name: wanted(name, arguments.tables) for name in names}
+    work = {name: [] if arguments.experts else wanted(name, arguments.tables) for name in names}
+    routed = {name: wanted_experts(name, arguments.tables) for name in names}
     console, entries = Console(width=120), {}
-    fits = _FITS * sum(map(len, work.values()))
+    options = {"multiprocessors": arguments.multiprocessors, "root": arguments.tables}
+    fits = _FITS * sum(map(len, work.values())) + EXPERT_FITS * sum(map(len, routed.values()))
     with Reporter().bar("fits", fits) as bar:
         for name, tables in work.items():
-            refits = [
-                refit(
-                    table, kind, multiprocessors=arguments.multiprocessors, root=arguments.tables, advance=bar.advance
-                )
-                for table, kind in tables
-            ]
-            title = f"{refits[0].table.system}, calibrated to kernel tables"
-            entries[name] = catalog_entry(title, refits, attention_of(name, refits, arguments))
-            for one in refits:
+            refits = [refit(table, kind, **options, advance=bar.advance) for table, kind in tables]
+            experts = {kind: refit_experts(table, kind, **options, advance=bar.advance) for table, kind in routed[name]}
+            entries[name] = entry_of(name, refits, experts, arguments)
+            for one in (*refits, *experts.values()):
                 console.print(Markdown(one.report.to_markdown()))
                 if arguments.out:
                     drawn = figure(one.rows.seconds, one.predicted_s, one.held_out, title=one.report.title)
@@ -134,6 +169,7 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--gpu", nargs="+", metavar="NAME", help="what to fit; the catalog's four GPUs unless given")
+    parser.add_argument("--experts", action="store_true", help="fit routed experts alone")
     parser.add_argument("--list", action="store_true", help="print every table and stop")
     parser.add_argument("--multiprocessors", type=float, metavar="N", help="of a GPU whose number is not known here")
     parser.add_argument(

@@ -170,12 +170,15 @@ def attention_record(
     }
 
 
-def catalog_entry(title: str, refits: Sequence[Refit], attention: dict[str, Any] | None) -> dict[str, Any]:
-    """A whole catalog file as nested dictionaries."""
+def catalog_entry(
+    title: str, refits: Sequence[Refit], attention: dict[str, Any] | None, experts: dict[str, Any]
+) -> dict[str, Any]:
+    """A whole catalog file as nested dictionaries; `experts`: format -> its record."""
     entry: dict[str, Any] = {
         "title": title,
         "written_by": "python -m experiments.silicon; do not edit",
         "data_sheet": dataclasses.asdict(refits[0].sheet),
         "formats": {refit.weight_format: refit.record() for refit in refits},
     }
+    entry |= {"experts": experts} if experts else {}
     return entry | ({"attention": attention} if attention else {})

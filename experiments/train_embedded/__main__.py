@@ -1,4 +1,5 @@
-"""Train the embedded network, or the small one that drafts for it: `python -m experiments.train_embedded`.
+"""Train the embedded network, the small one that drafts for it, or the mixture of experts:
+`python -m experiments.train_embedded`.
 
 Stops and starts: every checkpoint holds parameters, optimiser state and step, and the text of a step depends on the seed and
 the step alone, so a killed run goes on where it was. Takes about an hour on two CPU cores, minutes on a GPU.
@@ -15,10 +16,12 @@ import jax
 import jax.numpy as jnp
 
 from experiments.draft_agreement import agreement_lines, embedded_agreement
-from experiments.model_cards import training_facts, write_card
+from experiments.model_cards import load_lines, training_facts, write_card
+from experiments.train_embedded.balance import load_summary
 from experiments.train_embedded.corpus import held_out_bytes, sample_windows, standard_library, training_bytes
 from experiments.train_embedded.loop import run_steps
-from experiments.train_embedded.train import RECIPES, SHAPES, bits_per_byte, make_step
+from experiments.train_embedded.scores import bits_per_byte, router_load
+from experiments.train_embedded.train import RECIPES, SHAPES, make_step
 from jaxspec.models.decoder import init_params
 from jaxspec.models.hf_export import save_directory
 from jaxspec.speculate.drafts.network_draft import NetworkDraft
@@ -28,10 +31,15 @@ def parse_arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m experiments.train_embedded", description=__doc__)
     parser.add_argument(
-        "--shape", choices=SHAPES, default="embedded", help="the embedded network (default) or the small draft for it"
+        "--shape",
+        choices=SHAPES,
+        default="embedded",
+        help="the embedded network (default), the small draft for it, or the mixture of experts",
     )
     parser.add_argument(
-        "--run", type=Path, help="folder of the checkpoints (default runs/train_embedded; small: runs/train_small)"
+        "--run",
+        type=Path,
+        help="folder of the checkpoints (default runs/train_embedded; of another shape runs/train_<shape>)",
     )
     parser.add_argument(
         "--out", type=Path, help="folder for the weights; default: inside --run, nothing is overwritten"
@@ -75,7 +83,9 @@ def main() -> None:
     out = args.out or args.run / "weights"
     save_directory(state["params"], config, out, max_positions=recipe.long_window)
     facts = training_facts(state, corpus, recipe) | {"bits_per_byte": score}
-    if args.shape != "embedded":
+    if config.experts is not None:
+        facts["load"] = load_lines(load_summary(router_load(stored, held_out, config=config)))
+    if args.shape == "small":
         facts["agreement"] = agreement_lines(embedded_agreement(NetworkDraft(config), stored))
     write_card(out, args.shape, config, facts)
     print(f"held out: {score:.4f} bits per byte over {held_out.size} bytes; weights in {out}")

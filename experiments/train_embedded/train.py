@@ -1,19 +1,24 @@
-"""Training of the embedded networks: the schedule, the optimiser, one step, and the held-out score."""
+"""Training of the embedded networks: shapes, the schedule, the optimiser, and one step."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
+from jaxtyping import Array, Float
 from optax.contrib import MuonDimensionNumbers, muon
 
+from experiments.train_embedded.balance import expert_load, load_push
+from jaxspec.models.blocks import Experts
 from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
+from jaxspec.models.expert_sizes import ExpertSizes
+
+#: Name of the parameter that corrects the scores by which experts are chosen; the loss does not depend on it smoothly.
+_CORRECTION = "correction_bias"
 
 #: The embedded network's shape. 3.1 M parameters: 6.2 MB in bfloat16, and a forward pass that two CPU cores can afford.
 EMBEDDED = DecoderConfig(
@@ -38,6 +43,28 @@ SMALL = DecoderConfig(
     head_dim=32,
 )
 
+#: A mixture of experts in the form of GLM-4 MoE: 5.6 M parameters (11.2 MB in bfloat16), of which a token meets 1.4 M. Widths
+#: are multiples of 64, so that blocks of number formats fit rows of every matrix.
+MOE = DecoderConfig(
+    vocab_size=256,
+    hidden_size=192,
+    intermediate_size=320,  # of no layer; as wide as the experts that a token goes through
+    num_layers=4,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=64,
+    feed_forward=(Experts(),),
+    experts=ExpertSizes(
+        num_experts=32,
+        per_token=4,
+        inner_size=64,
+        shared_size=64,
+        scores="sigmoid",
+        scale=2.0,  # four experts that each weigh a quarter add up to the size of one
+        correction_bias=True,
+    ),
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
@@ -52,6 +79,9 @@ class Recipe:
     warmup_steps: int = 100
     decay_from: float = 0.65  # share of the steps after which the rate falls linearly to zero
     weight_decay: float = 0.02
+    balance_rate: float = 0.0  # per step, of the corrections of experts' scores
+    balance_steeper: tuple[int, float] = (0, 1.0)  # from this step on, the rate is so many times as high
+    load_band: tuple[float, float] = (0.5, 2.0)  # loads over their mean that need no correction
     seed: int = 0
 
     def window_at(self, step: int) -> int:
@@ -60,8 +90,12 @@ class Recipe:
 
 
 #: What --shape may be.
-SHAPES = {"embedded": EMBEDDED, "small": SMALL}
-RECIPES = {"embedded": Recipe(), "small": Recipe(steps=1700)}
+SHAPES = {"embedded": EMBEDDED, "small": SMALL, "moe": MOE}
+RECIPES = {
+    "embedded": Recipe(),
+    "small": Recipe(steps=1700),
+    "moe": Recipe(steps=950, tokens_per_step=4096, balance_rate=0.002, balance_steeper=(250, 5.0)),
+}
 
 
 def schedule(recipe: Recipe) -> optax.Schedule:
@@ -78,11 +112,22 @@ def schedule(recipe: Recipe) -> optax.Schedule:
 
 
 def optimizer(recipe: Recipe) -> optax.GradientTransformation:
-    """Muon for the matrices of layers (and of a draft head), Adam for the rest (Jordan et al. 2024), global clipping at 1."""
+    """Muon for the matrices of layers (and of a draft head), Adam for the rest (Jordan et al. 2024), global clipping at 1; the
+    corrections of experts' scores move at their own rate against what stands in their place in the gradient."""
+    start, times = recipe.balance_steeper
+    balancing = optax.sgd(optax.piecewise_constant_schedule(recipe.balance_rate, {start: times}))
+    named = lambda params: jax.tree_util.tree_map_with_path(
+        lambda path, _: "balance" if getattr(path[-1], "key", None) == _CORRECTION else "descent", params
+    )
+    descent = _descent(recipe)
+    return optax.partition({"descent": descent, "balance": balancing}, named) if recipe.balance_rate else descent
+
+
+def _descent(recipe: Recipe) -> optax.GradientTransformation:
     rate = schedule(recipe)
 
     def dimensions(params: Any) -> Any:
-        specs: dict[Any, Any] = dict.fromkeys(MATRIX_KINDS, MuonDimensionNumbers(reduction_axis=2, output_axis=1))
+        specs: dict[Any, Any] = dict.fromkeys(MATRIX_KINDS, MuonDimensionNumbers(reduction_axis=-1, output_axis=-2))
         specs["fc"] = MuonDimensionNumbers(reduction_axis=1, output_axis=0)  # of a draft head, which has one
         return jax.tree_util.tree_map_with_path(lambda path, _: specs.get(getattr(path[-1], "key", None)), params)
 
@@ -98,11 +143,21 @@ def optimizer(recipe: Recipe) -> optax.GradientTransformation:
     )
 
 
-def mean_loss(params: Params, tokens: jax.Array, frugal: bool, config: DecoderConfig = EMBEDDED) -> jax.Array:
-    """Mean next-byte cross-entropy in nats over a batch of windows, operands of products in bfloat16."""
+class Loss(NamedTuple):
+    """Mean next-byte cross-entropy in nats, and of a mixture of experts the load of each expert."""
+
+    nats: Float[Array, ""]
+    load: Float[Array, "layer expert"] | None
+
+
+def mean_loss(params: Params, tokens: jax.Array, frugal: bool, config: DecoderConfig = EMBEDDED) -> Loss:
+    """The loss over a batch of windows, operands of products in bfloat16."""
     options = dict(dot_dtype=jnp.bfloat16, frugal=True) if frugal else {}
-    logits = forward_text(params, config, tokens[:, :-1], **options).logits
-    return optax.softmax_cross_entropy_with_integer_labels(logits, tokens[:, 1:]).mean()
+    result = forward_text(params, config, tokens[:, :-1], **options)
+    nats = optax.softmax_cross_entropy_with_integer_labels(result.logits, tokens[:, 1:]).mean()
+    if config.experts is None:
+        return Loss(nats, None)
+    return Loss(nats, expert_load(result.extras.original, config.experts.num_experts))
 
 
 def make_step(recipe: Recipe, config: DecoderConfig = EMBEDDED):
@@ -111,40 +166,14 @@ def make_step(recipe: Recipe, config: DecoderConfig = EMBEDDED):
     frugal = jax.default_backend() == "cpu"
 
     def step(params, opt_state, tokens):
-        loss, gradient = jax.value_and_grad(mean_loss)(params, tokens, frugal, config)
+        def with_load(params):
+            found = mean_loss(params, tokens, frugal, config)
+            return found.nats, found.load
+
+        (loss, load), gradient = jax.value_and_grad(with_load, has_aux=True)(params)
+        if load is not None:
+            gradient["layers"][_CORRECTION] = -load_push(load, recipe.load_band)
         updates, opt_state = transform.update(gradient, opt_state, params)
         return optax.apply_updates(params, updates), opt_state, loss
 
     return transform.init, jax.jit(step, donate_argnums=(0, 1))
-
-
-def bits_per_byte(
-    params: Params,
-    text: np.ndarray,
-    window: int = 512,
-    stride: int = 256,
-    batch: int = 16,
-    config: DecoderConfig = EMBEDDED,
-) -> float:
-    """Held-out cross-entropy of `text`, in bits per byte, float32.
-
-    Windows overlap: each byte is scored once, with at least window − stride bytes of context (but for the first ones).
-    """
-    starts = np.arange(0, text.size - 1, stride)
-    padded = np.pad(text.astype(np.int32), (window - stride, window + 1))
-    # Row r scores the `stride` bytes that follow its start; what stands before them is context.
-    rows = np.stack([padded[s : s + window + 1] for s in starts])
-    scored = np.stack([(s + 1 + np.arange(stride)) < text.size for s in starts])
-
-    @jax.jit
-    def nats(params, rows, scored):
-        logits = forward_text(params, config, rows[:, :-1]).logits[:, -stride:]
-        loss = optax.softmax_cross_entropy_with_integer_labels(logits, rows[:, 1:][:, -stride:])
-        return jnp.sum(loss * scored)
-
-    missing = -len(rows) % batch
-    rows = np.concatenate([rows, np.zeros((missing, window + 1), np.int32)])
-    scored = np.concatenate([scored, np.zeros((missing, stride), bool)])
-    chunks = range(0, len(rows), batch)
-    total = sum(float(nats(params, rows[i : i + batch], scored[i : i + batch])) for i in chunks)
-    return total / math.log(2) / (text.size - 1)

@@ -122,7 +122,13 @@ def design_point(
     chosen = best(result)
     batch = as_float(workload.batch)
     stored = {"weight_bits": footprint.target_weight_bits, "kv_bits": footprint.target_kv_bits}
-    held = held_bytes(architecture, batch=batch, context_tokens=workload.context_tokens, **stored)
+    held = held_bytes(
+        architecture,
+        batch=batch,
+        context_tokens=workload.context_tokens,
+        shared_tokens=workload.shared_tokens,
+        **stored,
+    )
     capacity = sum(as_float(tier.capacity_bytes) for tier in (device.memory, *device.spill))
     energy = ar_energy = None
     if device.chip is not None:

@@ -10,7 +10,9 @@ import jax
 import numpy as np
 
 from hwmodels.compute.roofline import unit_of
+from hwmodels.compute.unit import MeasuredKernels
 from hwmodels.device import Device
+from hwmodels.network.architecture import EXPERT_MATRICES
 from hwmodels.network.footprint import UNCOMPRESSED_BITS, Footprint
 
 __all__ = ["KernelWidths", "kernel_remarks", "kernel_widths"]
@@ -51,22 +53,49 @@ def kernel_widths(device: Device, footprint: Footprint) -> KernelWidths | None:
     kernels = unit_of(device).measured
     if kernels is None:
         return None
-    measured = kernels.weight_widths
-    read = [
-        bits
-        for weights in (footprint.draft_weight_bits, footprint.target_weight_bits)
-        for kind, bits in weights.items()
-        if kind not in _NO_PRODUCT
-    ]
-    others = [bits for bits in _distinct(read) if min(abs(bits - own) for own in measured) > _SAME_BITS]
-    between = [bits for bits in others if measured[0] < bits < measured[-1]]
+    kinds = _kinds_of_widths(kernels, footprint)
     kv = _distinct([footprint.draft_kv_bits, footprint.target_kv_bits])
     return KernelWidths(
-        measured=measured,
-        interpolated=tuple(between),
-        extrapolated=tuple(bits for bits in others if bits not in between),
+        measured=kernels.weight_widths,
+        interpolated=tuple(sorted({bits for kind in kinds for bits in kind.interpolated})),
+        extrapolated=tuple(sorted({bits for kind in kinds for bits in kind.extrapolated})),
         extrapolated_kv=tuple(bits for bits in kv if kernels.attention and abs(bits - UNCOMPRESSED_BITS) > _SAME_BITS),
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Widths:
+    """Widths of weights that have their kernels in common."""
+
+    of_what: str
+    measured: tuple[float, ...]
+    interpolated: tuple[float, ...]
+    extrapolated: tuple[float, ...]
+
+
+def _kinds_of_widths(kernels: MeasuredKernels, footprint: Footprint) -> list[_Widths]:
+    """Weights of products, and of experts where those have kernels of their own.
+
+    A footprint has a width for experts of networks without any too: only widths that nothing else is read at are theirs.
+    """
+    apart = EXPERT_MATRICES if kernels.expert_widths else ()
+    read: dict[bool, list[object]] = {False: [], True: []}
+    for weights in (footprint.draft_weight_bits, footprint.target_weight_bits):
+        for kind, bits in weights.items():
+            if kind not in _NO_PRODUCT:
+                read[kind in apart].append(bits)
+    products = _distinct(read[False])
+    found = [_sorted_out("weights", kernels.weight_widths, products)]
+    if apart:
+        theirs = [bits for bits in _distinct(read[True]) if bits not in products]
+        found.append(_sorted_out("weights of experts", kernels.expert_widths, theirs))
+    return found
+
+
+def _sorted_out(of_what: str, measured: tuple[float, ...], widths: Iterable[float]) -> _Widths:
+    others = [bits for bits in widths if min(abs(bits - own) for own in measured) > _SAME_BITS]
+    between = [bits for bits in others if measured[0] < bits < measured[-1]]
+    return _Widths(of_what, measured, tuple(between), tuple(bits for bits in others if bits not in between))
 
 
 def kernel_remarks(device: Device, footprint: Footprint) -> list[str]:
@@ -80,28 +109,32 @@ def kernel_remarks(device: Device, footprint: Footprint) -> list[str]:
     found, kernels = kernel_widths(device, footprint), unit_of(device).measured
     if found is None or kernels is None:
         return []
-    remarks = []
-    for nearest in (found.measured[0], found.measured[-1]):
-        beyond = [bits for bits in found.extrapolated if _nearest(found.measured, bits) == nearest]
-        if beyond:
-            remarks.append(
-                f"extrapolated: weights of {_in_words(beyond)} bits have no measured kernel on this device; "
-                f"the bytes of its {nearest:g}-bit kernel are scaled, which is optimistic"
-            )
-        if len(found.measured) == 1:
-            break
-    for low, high in itertools.pairwise(found.measured):
-        between = [bits for bits in found.interpolated if low < bits < high]
-        if between:
-            remarks.append(
-                f"interpolated: weights of {_in_words(between)} bits, between measured kernels of {low:g} and {high:g} bits"
-            )
+    remarks = [line for kind in _kinds_of_widths(kernels, footprint) for line in _remarks_on(kind)]
     if found.extrapolated_kv:
         remarks.append(
             f"extrapolated: KV of {_in_words(found.extrapolated_kv)} bits; attention is measured with 16 bits, "
             "its bytes are scaled"
         )
     return [*remarks, *kernels.remarks]
+
+
+def _remarks_on(widths: _Widths) -> list[str]:
+    remarks, measured = [], widths.measured
+    for nearest in dict.fromkeys((measured[0], measured[-1])):
+        beyond = [bits for bits in widths.extrapolated if _nearest(measured, bits) == nearest]
+        if beyond:
+            remarks.append(
+                f"extrapolated: {widths.of_what} of {_in_words(beyond)} bits have no measured kernel on this device; "
+                f"the bytes of its {nearest:g}-bit kernel are scaled, which is optimistic"
+            )
+    for low, high in itertools.pairwise(measured):
+        between = [bits for bits in widths.interpolated if low < bits < high]
+        if between:
+            remarks.append(
+                f"interpolated: {widths.of_what} of {_in_words(between)} bits, between measured kernels of {low:g} and "
+                f"{high:g} bits"
+            )
+    return remarks
 
 
 def _distinct(leaves: Iterable[object]) -> list[float]:

@@ -1,7 +1,8 @@
-"""GPUs whose matrix products and attention are calibrated to measured kernels: `calibrated_gpu("a100-sxm")`.
+"""GPUs whose matrix products, experts and attention are calibrated to measured kernels: `calibrated_gpu("a100-sxm")`.
 
 Each file below `calibrated/` is written by `python -m experiments.silicon`: a data sheet, for every weight format the eight
-fitted numbers with the table, its version and the errors, and the numbers of decoding attention. None is edited by hand.
+fitted numbers with the table, its version and the errors, for every format of routed experts the same with six numbers, and
+the numbers of decoding attention. None is edited by hand.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from hwmodels.catalog.entries import EntryError, UnknownNameError, near_matches
 from hwmodels.compute.calibrated_gpu import CalibratedGpu
 from hwmodels.compute.gpu import GpuGemm
 from hwmodels.compute.gpu_attention import GpuAttention
+from hwmodels.compute.gpu_experts import ExpertCoefficients, GpuExperts
 from hwmodels.compute.gpu_formats import GemmCoefficients
 
 __all__ = [
     "LARGEST_HELD_OUT_ERROR",
     "calibrated_attention",
+    "calibrated_experts",
     "calibrated_gpu",
     "calibrated_names",
     "calibrated_unit",
@@ -76,7 +79,7 @@ def calibrated_unit(name: str, *, multiprocessors: float) -> CalibratedGpu:
         UnknownNameError: no such GPU.
         EntryError: its file is damaged.
     """
-    gemm, attention = calibrated_gpu(name), calibrated_attention(name)
+    gemm, attention, experts = calibrated_gpu(name), calibrated_attention(name), calibrated_experts(name)
     formats = tuple(
         GemmCoefficients(**{field: float(values[i]) for field, values in vars(gemm.coefficients).items()})
         for i in range(len(gemm.weight_widths))
@@ -84,11 +87,38 @@ def calibrated_unit(name: str, *, multiprocessors: float) -> CalibratedGpu:
     return CalibratedGpu(
         multiprocessors=multiprocessors,
         formats=formats,
+        experts=tuple(unit.coefficients for unit in experts.values()),
+        expert_widths=tuple(experts),
         attention=dataclasses.replace(attention, bandwidth_bytes_per_s=None),
         weight_widths=gemm.weight_widths,
         overlap_temperature=gemm.overlap_temperature,
         remarks=calibration_remarks(name),
     )
+
+
+def calibrated_experts(name: str) -> dict[float, GpuExperts]:
+    """Routed experts of a calibrated GPU: bits per weight, increasing -> its kernels; empty where nobody measured them.
+
+    Formats are used as those of products are: see `is_used`.
+
+    Raises:
+        UnknownNameError: no such GPU.
+        EntryError: its file is damaged.
+    """
+    record = calibration_record(name)
+    try:
+        sheet = {field: float(record["data_sheet"][field]) for field in _SHEET}
+        return {
+            float(entry["weight_bits"]): GpuExperts(
+                **sheet,
+                coefficients=ExpertCoefficients(
+                    **{field: float(entry["coefficients"][field]) for field in ExpertCoefficients.__dataclass_fields__}
+                ),
+            )
+            for entry in sorted(_used(record, "experts"), key=lambda entry: entry["weight_bits"])
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(name, error) from error
 
 
 def calibrated_attention(name: str) -> GpuAttention:
@@ -122,13 +152,19 @@ def calibration_record(name: str) -> dict[str, Any]:
 
 def held_out_error(entry: Mapping[str, Any]) -> float:
     """Mean error of a format's products whose shapes were held out: the worse of all ways in which they were."""
-    largest = [errors["mean"] for name, errors in entry["errors"].items() if name.startswith("largest")]
-    return max([*entry["held_out_halves"], *largest])
+    apart = [errors["mean"] for name, errors in entry["errors"].items() if name.endswith("held out")]
+    return max([*entry["held_out_halves"], *apart])
 
 
-def is_used(record: Mapping[str, Any], kind: str) -> bool:
-    """Whether a format's fit is a kernel of the GPU: it describes held-out shapes, or it is the widest and all there is."""
-    formats = record["formats"]
+def is_used(record: Mapping[str, Any], kind: str, part: str = "formats") -> bool:
+    """Whether a format's fit is a kernel of the GPU: it describes held-out shapes, or it is the widest and all there is.
+
+    Args:
+        record: a calibrated GPU's whole file.
+        kind: the format's name there.
+        part: "formats", those of products, or "experts".
+    """
+    formats = record[part]
     widest = max(entry["weight_bits"] for entry in formats.values())
     entry = formats[kind]
     return entry["weight_bits"] == widest or held_out_error(entry) <= LARGEST_HELD_OUT_ERROR
@@ -143,16 +179,11 @@ def calibration_remarks(name: str) -> tuple[str, ...]:
     """
     record = calibration_record(name)
     try:
-        formats = sorted(record["formats"].items(), key=lambda item: item[1]["weight_bits"])
-        found = []
-        for kind, entry in formats:
-            words, bound = [f"held-out error {held_out_error(entry):.0%}"], entry["at_bound"]
-            if bound:
-                words.append(f"on a bound of the fit: {', '.join(bound)}")
-            if not is_used(record, kind):
-                found.append(f"kernels of {entry['weight_bits']:g}-bit weights are not used: {'; '.join(words)}")
-            elif bound or held_out_error(entry) > LARGEST_HELD_OUT_ERROR:
-                found.append(f"kernels of {entry['weight_bits']:g}-bit weights: {'; '.join(words)}")
+        found = _format_remarks(record, "formats", "weights")
+        if record.get("experts"):
+            found += _format_remarks(record, "experts", "experts")
+        else:
+            found.append("kernels of routed experts were not measured: they are priced as products one after the other")
         attention = record["attention"]
         error = attention["errors"]["held out"]["mean"]
         # A number on a bound has no standard error.
@@ -165,8 +196,21 @@ def calibration_remarks(name: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _used(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [entry for kind, entry in record["formats"].items() if is_used(record, kind)]
+def _format_remarks(record: Mapping[str, Any], part: str, of_what: str) -> list[str]:
+    found = []
+    for kind, entry in sorted(record[part].items(), key=lambda item: item[1]["weight_bits"]):
+        words, bound = [f"held-out error {held_out_error(entry):.0%}"], entry["at_bound"]
+        if bound:
+            words.append(f"on a bound of the fit: {', '.join(bound)}")
+        if not is_used(record, kind, part):
+            found.append(f"kernels of {entry['weight_bits']:g}-bit {of_what} are not used: {'; '.join(words)}")
+        elif bound or held_out_error(entry) > LARGEST_HELD_OUT_ERROR:
+            found.append(f"kernels of {entry['weight_bits']:g}-bit {of_what}: {'; '.join(words)}")
+    return found
+
+
+def _used(record: Mapping[str, Any], part: str = "formats") -> list[Mapping[str, Any]]:
+    return [entry for kind, entry in record.get(part, {}).items() if is_used(record, kind, part)]
 
 
 def with_data_sheet(

@@ -44,7 +44,8 @@ def _calibrated(reader: TableReader, table: dict[str, Any]) -> CalibratedGpu:
     name = reader.calibration = values["calibration"]
     unit = calibrated_unit(name, multiprocessors=values["multiprocessors"])
     record = calibration_record(name)
-    tables = [entry["table"] for entry in record["formats"].values()] + [record["attention"]["table"]]
+    entries = [*record["formats"].values(), *record.get("experts", {}).values(), record["attention"]]
+    tables = [entry["table"] for entry in entries]
     source = f"calibrated: {', '.join(dict.fromkeys(tables))}; hwmodels/catalog/calibrated/{name}.toml"
     for leaf in leaf_names(unit):
         reader.sources.setdefault(f"matrix_unit.{leaf}", source)

@@ -1,8 +1,9 @@
-"""A GPU whose matrix products and attention are calibrated to measured kernels, as the matrix unit of a device.
+"""A GPU whose matrix products, experts and attention are calibrated to measured kernels, as the matrix unit of a device.
 
 Peak rate and bandwidth are the device's own, so that changing them changes the kernels. Products of stored matrices take what
-`hwmodels.compute.gpu` says, attention streams the cache as `hwmodels.compute.gpu_attention` says, and everything else runs at
-the device's roof.
+`hwmodels.compute.gpu` says, a layer's routed experts what `hwmodels.compute.gpu_experts` says, attention streams the cache as
+`hwmodels.compute.gpu_attention` says, and everything else runs at the device's roof. A GPU whose experts nobody measured
+multiplies by them one after the other.
 
 Of the formats that were measured each operator is timed with each one's kernels, and the times are mixed as
 `hwmodels.compute.gpu_formats.format_shares` says: so that fewer bits never take longer. `hwmodels.analysis.kernel_widths` says
@@ -22,12 +23,13 @@ from jaxtyping import Array, Float
 from hwmodels.compute import gpu_attention
 from hwmodels.compute.gpu import GpuGemm, at_width
 from hwmodels.compute.gpu_attention import GpuAttention
+from hwmodels.compute.gpu_experts import ExpertCoefficients, GpuExperts
 from hwmodels.compute.gpu_formats import GemmCoefficients, format_shares, stack_widths, width_in_format
 from hwmodels.compute.products import products_of
 from hwmodels.compute.roofline import ROOFLINE
 from hwmodels.compute.unit import MeasuredKernels, UnitTimes
 from hwmodels.device import Device
-from hwmodels.network.operators.work import MATRIX_OPERATORS, OPERATORS, OperatorWork
+from hwmodels.network.operators.work import EXPERT_OPERATORS, MATRIX_OPERATORS, OPERATORS, OperatorWork
 from hwmodels.numerics.fields import POSITIVE, number
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.numerics.units import BITS_PER_BYTE
@@ -35,6 +37,10 @@ from hwmodels.numerics.units import BITS_PER_BYTE
 __all__ = ["CalibratedGpu"]
 
 _MATRICES = np.array([OPERATORS.index(name) for name in MATRIX_OPERATORS], np.int32)
+_EXPERTS = np.array([OPERATORS.index(name) for name in EXPERT_OPERATORS], np.int32)
+_IS_EXPERT = np.array([name in EXPERT_OPERATORS for name in OPERATORS])
+#: A layer's experts are one launch, which stands with the first of their operators.
+_STARTS = np.array([True, False])
 _ATTENTION = OPERATORS.index("attention")
 #: Whether an operator has a launch at the device's own latency beside its products.
 _BESIDE_PRODUCTS = np.array([name.endswith("gate_up") or name not in MATRIX_OPERATORS for name in OPERATORS])
@@ -52,10 +58,13 @@ class CalibratedGpu:
     )
 
     formats: tuple[GemmCoefficients, ...]  # one for each of `weight_widths`
+    experts: tuple[ExpertCoefficients, ...]  # one for each of `expert_widths`; none: products one after the other
     attention: GpuAttention | None  # without a bandwidth of its own; None: attention runs at the roof
     multiprocessors: Leaf = number(POSITIVE)  # > 0
     #: Bits per weight of the formats, increasing.
     weight_widths: tuple[float, ...] = flax.struct.field(pytree_node=False, default=(16.0,))
+    #: Bits per weight of the formats of experts, increasing.
+    expert_widths: tuple[float, ...] = flax.struct.field(pytree_node=False, default=())
     #: Of the smooth maximum that joins arithmetic and memory; the coefficients were fitted with it.
     overlap_temperature: float = flax.struct.field(pytree_node=False, default=0.25)
     #: What a reader of its times should know of the fits, one sentence each.
@@ -69,25 +78,44 @@ class CalibratedGpu:
     @property
     def measured(self) -> MeasuredKernels:
         """Widths of the fitted formats, whether attention is fitted, and the remarks."""
-        return MeasuredKernels(self.weight_widths, self.attention is not None, self.remarks)
+        return MeasuredKernels(self.weight_widths, self.attention is not None, self.remarks, self.expert_widths)
 
     def kernels(self, work: OperatorWork) -> list[tuple[CalibratedGpu, OperatorWork]]:
-        """For each format this GPU with that format alone, and the work with weights as its kernels read them."""
-        if len(self.weight_widths) == 1:
+        """For each format this GPU with that format alone, and the work with weights as its kernels read them.
+
+        Products and experts have their own formats, which go side by side; what has fewer repeats its last one.
+        """
+        count = max(len(self.weight_widths), len(self.expert_widths))
+        if count == 1:
             return [(self, work)]
-        return [
-            (
-                dataclasses.replace(self, formats=(self.formats[i],), weight_widths=(width,)),
-                _stored_at(work, width_in_format(self.weight_widths, i, products_of(work).weight_bits)),
+        bits = products_of(work).weight_bits
+        found = []
+        for index in range(count):
+            one, own = min(index, len(self.formats) - 1), min(index, len(self.experts) - 1)
+            read, alone = width_in_format(self.weight_widths, one, bits), slice(own, own + 1)
+            if self.experts:
+                read = jnp.where(_IS_EXPERT, width_in_format(self.expert_widths, own, bits), read)
+            unit = dataclasses.replace(
+                self,
+                formats=(self.formats[one],),
+                weight_widths=(self.weight_widths[one],),
+                experts=self.experts[alone] if self.experts else (),
+                expert_widths=self.expert_widths[alone] if self.experts else (),
             )
-            for i, width in enumerate(self.weight_widths)
-        ]
+            found.append((unit, _stored_at(work, read)))
+        return found
 
     def kernel_shares(
         self, work: OperatorWork, total_s: Float[Array, "... operator kernel"]
     ) -> Float[Array, "... operator kernel"]:
         """How much each of `kernels` counts; see `format_shares`."""
-        return format_shares(self.weight_widths, products_of(work).weight_bits, total_s)
+        bits = products_of(work).weight_bits
+        shares = _shares(self.weight_widths, bits, total_s)
+        return (
+            jnp.where(_IS_EXPERT[:, None], _shares(self.expert_widths, bits, total_s), shares)
+            if self.experts
+            else shares
+        )
 
     def gemm(self, device: Device) -> GpuGemm:
         """The model of single products on this device."""
@@ -100,6 +128,16 @@ class CalibratedGpu:
             overlap_temperature=self.overlap_temperature,
         )
 
+    def experts_on(self, device: Device) -> GpuExperts:
+        """The model of a layer's experts on this device, of the first format."""
+        return GpuExperts(
+            peak_flops_per_s=as_float(device.peak_flops_per_s),
+            bandwidth_bytes_per_s=as_float(device.memory.bandwidth_bytes_per_s),
+            multiprocessors=as_float(self.multiprocessors),
+            coefficients=self.experts[0],
+            overlap_temperature=self.overlap_temperature,
+        )
+
     def attention_on(self, device: Device) -> GpuAttention:
         """The model of attention on this device."""
         assert self.attention is not None
@@ -108,7 +146,8 @@ class CalibratedGpu:
     def operator_times(self, work: OperatorWork, device: Device, *, temperature: Number = 0.0) -> UnitTimes:
         """Products and attention as their fitted kernels, everything else at the device's roofline; see `ComputeUnit`.
 
-        The measured products do not include the gated product, which is a launch of its own behind the one of "gate_up".
+        The measured products do not include the gated product, which is a launch of its own behind the one of "gate_up"; the
+        measured experts do.
         """
         roof, gemm, shapes = ROOFLINE.operator_times(work, device), self.gemm(device), products_of(work)
         m, k, n, bits, products = (
@@ -120,6 +159,22 @@ class CalibratedGpu:
         launch_s = launch_s.at[..., _MATRICES].add(gemm.launch_time(m, k, n, weight_bits=bits))
         share = jnp.broadcast_to(roof.memory_share[0], compute_s.shape)
         share = share.at[..., _MATRICES].set(at_width(gemm, bits).memory_efficiency)
+        if self.experts:
+            experts, e = self.experts_on(device), _EXPERTS
+            m, k, products = (leaf[..., e] for leaf in (shapes.m, shapes.k, shapes.products))
+            grouped_s = experts.product_time(
+                m,
+                k,
+                shapes.n[..., e],
+                products=products,
+                weight_bits=shapes.weight_bits[..., e],
+                temperature=temperature,
+            )
+            passes_s = experts.pass_time(m, k, products=products)
+            compute_s = compute_s.at[..., e].set(grouped_s * work.launches[..., e])
+            started_s = jnp.where(_STARTS, as_float(experts.coefficients.launch_s), 0.0)
+            launch_s = launch_s.at[..., e].set(started_s + passes_s)
+            share = share.at[..., e].set(as_float(experts.coefficients.memory_efficiency))
         if self.attention is not None:
             attention = self.attention_on(device)
             launches = jnp.maximum(work.launches[..., _ATTENTION], 1.0)
@@ -135,6 +190,14 @@ class CalibratedGpu:
             memory_share=(share, *roof.memory_share[1:]),
             overlap_temperature=self.overlap_temperature,
         )
+
+
+def _shares(
+    widths: tuple[float, ...], bits: Float[Array, "... operator"], total_s: Float[Array, "... operator kernel"]
+) -> Float[Array, "... operator kernel"]:
+    """`format_shares` among the first kernels, one for each width; the others do not count."""
+    shares = format_shares(widths, bits, total_s[..., : len(widths)])
+    return jnp.pad(shares, [(0, 0)] * (shares.ndim - 1) + [(0, total_s.shape[-1] - len(widths))])
 
 
 def _stored_at(work: OperatorWork, bits: Float[Array, "... operator"]) -> OperatorWork:

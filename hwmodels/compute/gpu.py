@@ -33,8 +33,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
 
 import flax.struct
 import jax
@@ -42,6 +40,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hwmodels.compute.gpu_formats import GemmCoefficients, format_shares, width_in_format
+from hwmodels.compute.tile_counts import Ceiling, exact_ceiling, soft_minimum
 from hwmodels.numerics.folds import smooth_ceil_div
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.numerics.smoothing import smooth_maximum
@@ -68,8 +67,6 @@ _SWITCH_ROWS = 6.0
 _VECTOR_ROWS = 4.0
 #: Bytes of DRAM traffic per partial sum: 4 written and 4 read, half of them in the cache.
 _PARTIAL_SUM_BYTES = 4.0
-
-_Ceiling: TypeAlias = Callable[[Leaf, Leaf], Leaf]
 
 
 @flax.struct.dataclass
@@ -228,7 +225,7 @@ def _product_time(
     )
     c = at_width(unit, weight_bits)
     exact = isinstance(temperature, (int, float)) and temperature == 0
-    ceiling: _Ceiling = _exact_ceiling if exact else lambda one, other: smooth_ceil_div(one, other, temperature)
+    ceiling: Ceiling = exact_ceiling if exact else lambda one, other: smooth_ceil_div(one, other, temperature)
 
     flops = 2.0 * m * n * k
     sag = jnp.exp(c.sag_exponent * jnp.log1p(flops / _SAG_FLOPS))
@@ -249,32 +246,4 @@ def _product_time(
                 filled, parts_tiles = ceiling(tiles * parts, processors) * processors, tiles * parts
                 occupied = parts_tiles + c.wave_rounding * (filled - parts_tiles)
                 times.append(occupied * tile * elements[parts] + partial_sums[parts])
-    return jnp.maximum(_soft_minimum(times), flops / peak)
-
-
-def _exact_ceiling(one: Leaf, other: Leaf) -> Leaf:
-    """Tiles that cover an extent; constant to the gradient, as ceil is."""
-    count = jnp.ceil(one / other)
-    # XLA multiplies by the inverse of a constant, which may come out just above a whole number.
-    return jnp.where((count - 1.0) * other >= one, count - 1.0, count)
-
-
-def _soft_minimum(times: Sequence[Leaf]) -> Leaf:
-    """(sum of t^-16)^(-1/16): libraries choose well but not perfectly; 24 equal times give 0.82 of one.
-
-    A sixteenth power is four squarings, and its root four square roots.
-    """
-    times = jnp.broadcast_arrays(*times)
-    least = times[0]
-    for time in times[1:]:
-        least = jnp.minimum(least, time)
-    least = jax.lax.stop_gradient(least)
-    total = jnp.zeros_like(least)
-    for time in times:
-        share = least / time
-        for _ in range(4):
-            share = share * share
-        total = total + share
-    for _ in range(4):
-        total = jnp.sqrt(total)
-    return least / total
+    return jnp.maximum(soft_minimum(times), flops / peak)

@@ -46,11 +46,14 @@ class MeasuredKernels:
         weight_widths: bits per weight that have a kernel, increasing.
         attention: whether attention is fitted too, at 16 bits per KV element.
         remarks: what a reader of the times should know of the fits, one sentence each.
+        expert_widths: bits per weight that routed experts have kernels of their own for, increasing; none: those of other
+            products.
     """
 
     weight_widths: tuple[float, ...]
     attention: bool
     remarks: tuple[str, ...]
+    expert_widths: tuple[float, ...] = ()
 
 
 class ComputeUnit(Protocol):

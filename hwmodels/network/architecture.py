@@ -184,3 +184,17 @@ def cached_tokens(architecture: Architecture, context_tokens: Number) -> Leaf:
     kept = a.window_tokens + a.sink_tokens
     kept = either(context < kept, context, kept)
     return (1.0 - window_share) * context + window_share * kept
+
+
+def cached_rows(
+    architecture: Architecture, context_tokens: Number, *, batch: Number, shared_tokens: Number = 0.0
+) -> Leaf:
+    """Tokens in the caches of all sequences together, on average over layers; what they share counts once.
+
+    Args:
+        context_tokens: "*b", >= 0; of each sequence. batch: "*b", >= 1.
+        shared_tokens: "*b", in [0, context_tokens]; the beginning of the context, common to all sequences.
+    """
+    context, shared = as_float(context_tokens), as_float(shared_tokens)
+    own = cached_tokens(architecture, context - shared)
+    return as_float(batch) * own + (cached_tokens(architecture, context) - own)

@@ -15,3 +15,4 @@ class Workload:
     context_tokens: Leaf = 1024.0  # cached tokens per sequence at the step that is priced
     prompt_tokens: Leaf = 512.0  # per sequence, processed by one prefill
     output_tokens: Leaf = 512.0  # per sequence, decoded
+    shared_tokens: Leaf = 0.0  # of the context, that all sequences have in common: held once, and read once per step

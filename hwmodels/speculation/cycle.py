@@ -167,6 +167,7 @@ def _without_experts(architecture: Architecture, workload: Workload, footprint: 
         architecture,
         batch=workload.batch,
         context_tokens=workload.context_tokens,
+        shared_tokens=workload.shared_tokens,
         weight_bits=footprint.target_weight_bits | absent | {"embed": table},
         kv_bits=footprint.target_kv_bits,
     ).total

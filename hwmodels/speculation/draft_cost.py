@@ -49,6 +49,7 @@ def held_with_draft(
         architecture,
         batch=workload.batch,
         context_tokens=workload.context_tokens,
+        shared_tokens=workload.shared_tokens,
         weight_bits={kind: bits + as_float(copies[kind]) for kind, bits in footprint.target_weight_bits.items()},
         kv_bits=footprint.target_kv_bits,
     )
@@ -73,6 +74,7 @@ def held_beside(*, workload: Workload, footprint: Footprint, draft_cost: DraftCo
         own,
         batch=workload.batch,
         context_tokens=workload.context_tokens,
+        shared_tokens=workload.shared_tokens,
         weight_bits=bits,
         kv_bits=footprint.draft_kv_bits,
     ).total

@@ -1,39 +1,18 @@
-"""Mantissa truncation with a fractional number of cut bits: a blend of its two whole neighbours."""
+"""Mantissa truncation with a fractional number of cut bits."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, UInt16
+from jaxtyping import Array, Float, UInt16
 
+from jaxspec.compress.blending import Blend, blend
 from jaxspec.formats.patterns import BFLOAT16, NumberFormat, from_bits
 from jaxspec.formats.truncation import high_part
 
 
-class Blend(NamedTuple):
-    """The whole number below, and the weight of the one above."""
-
-    low: Int[Array, "*b"]
-    weight: Float[Array, "*b"]
-
-    @property
-    def cut_bits(self) -> Float[Array, "*b"]:
-        """Mean number of cut bits; tends to the rounded number as the temperature falls."""
-        return self.low.astype(self.weight.dtype) + self.weight
-
-
-def blend(cut_bits: Float[Array, "*b"], temperature: Float[Array, ""] | float) -> Blend:
-    """Neighbours of a fractional width in [0, 7] and the upper one's weight.
-
-    The weight is sigmoid((fraction − 1/2) / temperature), rescaled to run from exactly 0 to exactly 1: without the rescaling
-    the blend would jump at whole numbers. Kinks at whole numbers; the gradient there is the right-hand one (at 7 the left).
-    """
-    low = jnp.clip(jnp.floor(cut_bits), 0, BFLOAT16.mantissa_bits - 1)
-    bottom, top = jax.nn.sigmoid(-0.5 / temperature), jax.nn.sigmoid(0.5 / temperature)
-    raw = jax.nn.sigmoid((cut_bits - low - 0.5) / temperature)
-    return Blend(low.astype(jnp.int32), (raw - bottom) / (top - bottom))
+def blend_cuts(cut_bits: Float[Array, "*b"], temperature: Float[Array, ""] | float) -> Blend:
+    """`blend` of numbers of cut mantissa bits, 0 to 7."""
+    return blend(cut_bits, temperature, least=0, most=BFLOAT16.mantissa_bits)
 
 
 def soft_truncate(

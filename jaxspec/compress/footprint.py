@@ -115,11 +115,12 @@ def measured_footprint(weights: Mapping[str, BitsPerValue], kv: BitsPerValue) ->
     )
 
 
-def by_kind(bits: dict[str, Float[Array, " layer"]]) -> Float[Array, "layer kind"]:
-    """Bits of a network's own matrices as one array."""
-    return jnp.stack([jnp.asarray(bits[kind]) for kind in kinds_of(bits)], axis=-1)
+def means_by_kind(bits: Mapping[str, Float[Array, " layer"]]) -> dict[str, Float[Array, ""]]:
+    """Mean bits of each of a network's own kinds of matrix, over the layers that have it."""
+    return {kind: jnp.mean(jnp.asarray(bits[kind])) for kind in kinds_of(bits)}
 
 
 def mean_draft_bits(footprint: Footprint) -> Float[Array, ""]:
     """Mean bits per weight that a draft step reads, all matrices counted alike."""
-    return jnp.mean(by_kind(footprint.draft_weight_bits))
+    bits = footprint.draft_weight_bits
+    return jnp.mean(jnp.concatenate([jnp.asarray(bits[kind]) for kind in kinds_of(bits)]))

@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxspec.compress.knobs import Knobs, check_knobs, knob_shape, uniform_knobs
 from jaxspec.errors import InputError
-from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
+from jaxspec.models.config import DecoderConfig
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH, KnobSpec
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _LENGTH = "draft_length"
 
 
-def knobs_to_json(knobs: Knobs, kinds: Sequence[str] = MATRIX_KINDS) -> dict[str, Any]:
+def knobs_to_json(knobs: Knobs, kinds: Sequence[str]) -> dict[str, Any]:
     """Plain lists: knobs of matrices by kind and layer, knobs of layers by layer.
 
     Numbers have as many digits as tell them from every other one of float32, so that the draft can be made again bit for bit.

@@ -15,12 +15,12 @@ from jaxspec.compress.footprint import measured_footprint
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.kv import PreparedKV
 from jaxspec.compress.schemes.interface import CompressedMatrix, OwnKnobs, Scheme
-from jaxspec.models.config import INPUT_OF, kinds_of
+from jaxspec.models.config import INPUT_OF, DecoderConfig, kinds_of
 from jaxspec.models.decoder import LayerView, Params
 from jaxspec.models.stored import Stored, stack_of
 from jaxspec.models.streamed import Stack, is_streamed
 
-__all__ = ["draft_view", "hard_draft", "knobs_of_matrix", "prepare", "sum_of_squares"]
+__all__ = ["draft_view", "hard_draft", "knobs_of_matrix", "prepare", "sum_of_squares", "target_network"]
 
 #: What a scheme prepared of each matrix: kind -> leaves that lead with a layer axis.
 Prepared = dict[str, Any]
@@ -31,49 +31,94 @@ def sum_of_squares(inputs: Float[Array, "batch token column"]) -> Float[Array, "
     return jnp.sum(jnp.square(inputs), axis=(0, 1))
 
 
+def target_network(scheme: Scheme, params: Params) -> Params:
+    """Parameters of a scheme's target: the network itself, or one whose matrices are made from it where they are used."""
+    if scheme.lossless:
+        return params
+    made = {kind: TargetStack(stack_of(params["layers"][kind]), scheme) for kind in kinds_of(params["layers"])}
+    return params | {"layers": params["layers"] | made}
+
+
+@struct.dataclass
+class TargetStack(Stack):
+    """Matrices of a scheme's target, made from the stored ones."""
+
+    stored: Stack
+    scheme: Scheme = struct.field(pytree_node=False)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the stored ones."""
+        return self.stored.shape
+
+    def values(self) -> Array:
+        """The matrices."""
+        return self.scheme.target(self.stored.values())
+
+
 def prepare(scheme: Scheme, params: Params, norms: dict[str, Float[Array, "layer column"]]) -> Prepared:
     """What a scheme computes once of a target's matrices and its calibration text; leaves lead with a layer axis.
 
     Args:
         norms: of each input channel over calibration tokens, by input group (see `INPUT_OF`).
     """
-    one = lambda matrix, norm: scheme.prepare(matrix.values(), norm)
+    one = lambda matrix, norm: scheme.prepare(_rows_of(matrix.values()), norm)
     return {
         kind: jax.lax.map(lambda both: one(*both), (stack_of(params["layers"][kind]), norms[INPUT_OF[kind]]))
         for kind in kinds_of(params["layers"])
     }
 
 
-def hard_draft(params: Params, prepared: Prepared, knobs: Knobs) -> Params:
+def hard_draft(params: Params, prepared: Prepared, knobs: Knobs, config: DecoderConfig | None = None) -> Params:
     """The bit-exact draft, by the knobs' own scheme: the target's parameters with the matrices of the layers replaced.
 
     Of a streamed target, each is made from the target's anew where a program uses it.
+
+    Args:
+        config: static; needed of a network whose layers differ in the matrices that they have.
+    Raises:
+        ValueError: it is needed and missing.
     """
     stored = {kind: stack_of(params["layers"][kind]) for kind in prepared}
+    own = {
+        kind: _of_layers_with(kind, stored[kind].shape[0], knobs_of_matrix(knobs.values, knobs.scheme, place), config)
+        for place, kind in enumerate(kinds_of(prepared))
+    }
     if is_streamed(stored):
-        made = {
-            kind: HardStack(
-                stored[kind], prepared[kind], knobs_of_matrix(knobs.values, knobs.scheme, place), knobs.scheme
-            )
-            for place, kind in enumerate(kinds_of(prepared))
-        }
+        made = {kind: HardStack.of(stored[kind], prepared[kind], own[kind], knobs.scheme) for kind in own}
         return params | {"layers": params["layers"] | made}
     # Only what is new leaves the program: a program copies whatever it returns.
-    matrices = _hard_matrices(stored, prepared, knobs.values, scheme=knobs.scheme)
+    matrices = _hard_matrices(stored, prepared, own, scheme=knobs.scheme)
     return params | {"layers": params["layers"] | matrices}
 
 
 @partial(jax.jit, static_argnames="scheme")
 def _hard_matrices(
-    stored: dict[str, Stack], prepared: Prepared, values: dict[str, Array], *, scheme: Scheme
+    stored: dict[str, Stack], prepared: Prepared, own: dict[str, OwnKnobs], *, scheme: Scheme
 ) -> dict[str, Stored]:
-    one = lambda matrix, found, own: Stored.of(scheme.hard(matrix.values(), found, own).values)
+    def one(matrix: Stack, found: Any, knobs: OwnKnobs) -> Stored:
+        values = matrix.values()
+        return Stored.of(scheme.hard(_rows_of(values), found, knobs).values.reshape(values.shape))
+
     return {
-        kind: jax.lax.map(
-            lambda layer: one(*layer), (stored[kind], prepared[kind], knobs_of_matrix(values, scheme, place))
-        )
-        for place, kind in enumerate(kinds_of(prepared))
+        kind: jax.lax.map(lambda layer: one(*layer), (stored[kind], prepared[kind], own[kind]))
+        for kind in kinds_of(own)
     }
+
+
+def _rows_of(matrices: Float[Array, "*b row column"]) -> Float[Array, "rows column"]:
+    """Matrices of experts below one another: the rows of a matrix are compressed each by itself."""
+    return matrices.reshape(-1, matrices.shape[-1])
+
+
+def _of_layers_with(kind: str, count: int, own: OwnKnobs, config: DecoderConfig | None) -> OwnKnobs:
+    """Knobs of the layers that have a kind of matrix, of which there are `count`."""
+    if all(len(value) == count for value in own.values()):
+        return own
+    if config is None:
+        raise ValueError(f"{count} layers have matrix {kind!r}; give the network's config, which says which ones")
+    layers = jnp.asarray(list(config.layer_parameters[kind].layers()))
+    return jax.tree.map(lambda value: value[layers], own)
 
 
 def knobs_of_matrix(values: Mapping[str, Array], scheme: Scheme, place: int) -> OwnKnobs:
@@ -90,14 +135,26 @@ class HardStack(Stack):
     knobs: OwnKnobs
     scheme: Scheme = struct.field(pytree_node=False)
 
+    @classmethod
+    def of(cls, target: Stack, prepared: Any, knobs: OwnKnobs, scheme: Scheme) -> HardStack:
+        """Of all layers; entries of experts can be taken too, so what a layer's experts share is repeated for each."""
+        between = target.shape[1:-2]
+        repeat = lambda x: jnp.broadcast_to(
+            x.reshape(len(x), *[1] * len(between), *x.shape[1:]), (len(x), *between, *x.shape[1:])
+        )
+        return cls(target, jax.tree.map(repeat, prepared), jax.tree.map(repeat, knobs), scheme)
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Of the target's."""
         return self.target.shape
 
     def values(self) -> Array:
-        """One matrix."""
-        return self.scheme.hard(self.target.values(), self.prepared, self.knobs).values
+        """The matrices."""
+        make = lambda target, prepared, knobs: self.scheme.hard(target.values(), prepared, knobs).values
+        for _ in self.shape[:-2]:
+            make = jax.vmap(make)
+        return make(self.target, self.prepared, self.knobs)
 
 
 class _MadeWhereUsed(Mapping[str, Array]):
@@ -129,14 +186,16 @@ def draft_view(
     knobs: Knobs,
     temperature: Float[Array, ""] | float | None,
     *,
+    config: DecoderConfig,
     windows: Int[Array, " batch"],
     policy: Any = None,
 ) -> LayerView:
     """A draft that exists one matrix at a time: for `forward` over the target's parameters and one source, `kv`.
 
-    Its facts are the footprint, leaves " layer".
+    Its facts are the footprint, leaves " layer"; bits of a matrix that a layer lacks are 0.
 
     Args:
+        config: of the network.
         windows: sequences of `kv` that the step runs over.
         temperature: of the differentiable draft, which tends to the hard one as it falls, away from half-way knobs. None: the
             hard draft.
@@ -147,11 +206,15 @@ def draft_view(
     def read(stored: dict[str, Array], caches: Sequence[Any], inputs: Any):
         (known,), (found, values) = caches, inputs
 
-        def make(kind: str) -> CompressedMatrix:
-            given = stored[kind], found[kind], knobs_of_matrix(values, scheme, kinds.index(kind))
-            return scheme.hard(*given) if temperature is None else scheme.soft(*given, temperature)
+        own = [kind for kind in kinds if kind in stored]
 
-        weights, known = _MadeWhereUsed(stored, kinds, make), known.in_layer(windows)
+        def make(kind: str) -> CompressedMatrix:
+            matrices = stack_of(stored[kind]).values()
+            given = _rows_of(matrices), found[kind], knobs_of_matrix(values, scheme, kinds.index(kind))
+            made = scheme.hard(*given) if temperature is None else scheme.soft(*given, temperature)
+            return made._replace(values=made.values.reshape(matrices.shape))
+
+        weights, known = _MadeWhereUsed(stored, own, make), known.in_layer(windows)
         cached = (
             scheme.hard_kv(known.rows, values)
             if temperature is None
@@ -159,8 +222,16 @@ def draft_view(
         )
 
         def footprint():
-            return measured_footprint({kind: weights.made[kind].bits for kind in kinds}, cached.bits)
+            none = jax.tree.map(jnp.zeros_like, cached.bits)
+            bits = {kind: weights.made[kind].bits if kind in own else none for kind in kinds}
+            return measured_footprint(bits, cached.bits)
 
         return weights, [known.read(cached)], footprint
 
-    return LayerView(read, (prepared, knobs.values), policy)
+    def of_all_layers(kind: str) -> Any:
+        """What was prepared of the layers that have a matrix, at their places among all."""
+        layers = jnp.asarray(list(config.layer_parameters[kind].layers()))
+        spread = lambda leaf: jnp.zeros((config.num_layers, *leaf.shape[1:]), leaf.dtype).at[layers].set(leaf)
+        return prepared[kind] if len(layers) == config.num_layers else jax.tree.map(spread, prepared[kind])
+
+    return LayerView(read, ({kind: of_all_layers(kind) for kind in kinds}, knobs.values), policy)

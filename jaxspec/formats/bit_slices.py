@@ -19,11 +19,13 @@ from typing import Literal, NamedTuple, get_args
 
 import jax.numpy as jnp
 from flax import struct
-from jaxtyping import Array, Bool, Float, Float16, Int8, Int16, UInt8
+from jaxtyping import Array, Bool, Float, Float16, Int, Int8, Int16, UInt8
 
+from jaxspec.checks import known_value
 from jaxspec.formats import group_quantization
 
 __all__ = [
+    "WEIGHT_BITS",
     "Int8Groups",
     "Operand",
     "Reading",
@@ -44,6 +46,7 @@ __all__ = [
     "split",
 ]
 
+#: Of a whole weight: both slices together.
 WEIGHT_BITS = 8
 
 #: How a draft reads the most significant slice alone.
@@ -113,7 +116,9 @@ def decode(groups: Int8Groups) -> Float[Array, "*b n"]:
     return _scaled(groups.values, groups)
 
 
-def decode_draft(groups: Int8Groups, reading: Reading = "augmentation", *, draft_bits: int = 4) -> Float[Array, "*b n"]:
+def decode_draft(
+    groups: Int8Groups, reading: Reading = "augmentation", *, draft_bits: int | Int[Array, ""] = 4
+) -> Float[Array, "*b n"]:
     """The draft's weights in float32: the MSB slice as one of the readings takes it, on the target's own scales."""
     return _scaled(read_draft(groups.values, reading, draft_bits=draft_bits), groups)
 
@@ -173,20 +178,24 @@ def round_slice(values: Int8[Array, "*b"], *, draft_bits: int = 4) -> Rounded:
 
 
 def read_draft(
-    values: Int8[Array, "*b"], reading: Reading = "augmentation", *, draft_bits: int = 4
+    values: Int8[Array, "*b"], reading: Reading = "augmentation", *, draft_bits: int | Int[Array, ""] = 4
 ) -> Int16[Array, "*b"]:
     """The weight that the draft computes with, in steps of the INT8 grid.
 
+    Args:
+        draft_bits: may be traced; its range is not checked then.
     Raises:
         ValueError: unknown reading, or `draft_bits` outside 2 to 6.
     """
-    if reading == "augmentation":
-        return augmented_operand(split(values, draft_bits=draft_bits)).value
-    if reading == "truncation":
-        return exact_operand(split(values, draft_bits=draft_bits)).value
+    if reading not in get_args(Reading):
+        raise ValueError(f"reading {reading!r}; allowed are {get_args(Reading)}")
+    bits = draft_bits if known_value(draft_bits) is None else _checked(int(draft_bits))
+    low_bits = jnp.asarray(WEIGHT_BITS - bits, jnp.int16)
+    wide, half = values.astype(jnp.int16), jnp.int16(1) << (low_bits - 1)
     if reading == "rounding":
-        return round_slice(values, draft_bits=draft_bits).msb.astype(jnp.int16) << (WEIGHT_BITS - draft_bits)
-    raise ValueError(f"reading {reading!r}; allowed are {get_args(Reading)}")
+        return jnp.minimum((wide + half) >> low_bits, (jnp.int16(128) >> low_bits) - 1) << low_bits
+    cut = (wide >> low_bits) << low_bits
+    return cut + half if reading == "augmentation" else cut
 
 
 def mean_squared_error(draft_bits: Float[Array, "*b"], reading: Reading = "augmentation") -> Float[Array, "*b"]:

@@ -112,16 +112,17 @@ def encode(
     if size < 1 or x.shape[-1] % size:
         raise ValueError(f"{x.shape[-1]} elements in groups of {size}; pad the last axis to a multiple of a size >= 1")
     groups = x.astype(jnp.float32).reshape(*x.shape[:-1], x.shape[-1] // size, size)
-    # The first of equal magnitudes counts, and its sign with it.
-    extreme = jnp.take_along_axis(groups, jnp.argmax(jnp.abs(groups), axis=-1, keepdims=True), axis=-1)
+    # Where the sign counts, it is that of the first of equal magnitudes.
+    first = lambda: jnp.take_along_axis(groups, jnp.argmax(jnp.abs(groups), axis=-1, keepdims=True), axis=-1)
     table, bits = None, 8
     if scheme == "q4_0":
+        extreme = first()
         # A group of zeros has the scale −0.0, as in llama.cpp.
         scale = jnp.where(extreme != 0, extreme, 0.0) / -8
         reached = _times_inverse(groups, scale)[..., None] >= jnp.asarray(_Q4_0_THRESHOLDS)
         codes, table, bits = jnp.sum(reached, axis=-1, dtype=jnp.uint8), INT4, code_tables.CODE_BITS
     elif isinstance(scheme, CodeTable):
-        highest, lowest = max(scheme.levels), min(scheme.levels)
+        highest, lowest, extreme = max(scheme.levels), min(scheme.levels), first()
         if highest == -lowest:
             scale = _quotient(jnp.abs(extreme), highest)
         else:
@@ -130,7 +131,7 @@ def encode(
         bits = code_tables.CODE_BITS
     else:
         bits = 4 if scheme == "int4" else 8
-        scale = _quotient(jnp.abs(extreme), 2 ** (bits - 1) - 1)
+        scale = _quotient(jnp.max(jnp.abs(groups), axis=-1, keepdims=True), 2 ** (bits - 1) - 1)
         codes = _rounded(_times_inverse(groups, scale)).astype(jnp.int8)
     return GroupQuantized(codes.reshape(x.shape), to_float16(scale[..., 0]), table, bits, size)
 

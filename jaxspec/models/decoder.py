@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxspec.models.allowed_experts import MoreExperts
 from jaxspec.models.blocks import StepInput
 from jaxspec.models.blocks.interface import Attend, KVCodec
 from jaxspec.models.config import DecoderConfig, LayerRun
@@ -165,7 +166,8 @@ def forward(
     frugal: bool = False,
     lengths: Int[Array, "batch token"] | None = None,
     view: LayerView | None = None,
-    allowed_experts: Bool[Array, "layer batch expert"] | None = None,
+    allowed_experts: Bool[Array, "layer batch *token expert"] | None = None,
+    more_experts: MoreExperts | None = None,
     attend: Attend | None = None,
 ) -> ForwardResult:
     """Run one step over `tokens`, which see the masked slots of all sources and the masked tokens of the step itself.
@@ -185,7 +187,9 @@ def forward(
         lengths: tokens of the text that each token is rotated for, where that matters (dynamic scaling, LongRoPE); None: as
              many as there are up to the token, so that decoding does not depend on how many tokens a step takes.
         view: how layers are read, if not as they are stored.
-        allowed_experts: which experts each sequence's tokens may choose, in the layers that have a router; None: all.
+        allowed_experts: which experts each sequence's tokens (or each token) may choose, in the layers that have a router;
+            None: all.
+        more_experts: a larger set beside them, for a blend of both (see `MoreExperts`); None: there is none.
         attend: in another way than `jaxspec.models.attention.attend`, as `attend_fp16`; static.
     Returns:
         logits, the KV written by this step (not merged into any source), activations or None, choices of experts or None.
@@ -201,7 +205,9 @@ def forward(
     facts: list[Any] = []
     choices: list[RouterChoices] = []
     for run in config.runs:
-        ran = _run_layers(x, params["layers"], config, run, step, sources, keep_activations, view, allowed_experts)
+        ran = _run_layers(
+            x, params["layers"], config, run, step, sources, keep_activations, view, (allowed_experts, more_experts)
+        )
         x, (kv, inputs, told, chosen) = ran
         written.append(kv)
         facts.append(told)
@@ -228,7 +234,7 @@ def _run_layers(
     sources: Sequence[CachedKV],
     keep_activations: Callable[[Array], Array] | None,
     view: LayerView | None,
-    allowed_experts: Bool[Array, "layer batch expert"] | None,
+    pools: tuple[Bool[Array, "layer batch *token expert"] | None, MoreExperts | None],
 ) -> tuple[Array, tuple[KVCache, dict[str, Array], Any, RouterChoices | None]]:
     """Consecutive layers of the same kinds of block, as one loop whose body is compiled once, whatever its length."""
     part = lambda leaf, first: leaf if len(leaf) == run.stop - run.start else leaf[first : first + run.stop - run.start]
@@ -248,20 +254,18 @@ def _run_layers(
     whole = {name: stack_of(layers[name]) for name in stored if len(config.layer_parameters[name].shape) > 2}
     first = {name: config.layer_parameters[name].before(run.start) for name in whole}
     router = config.router
-    if router is not None and router.in_layer(run.start) and allowed_experts is not None:
-        allowed = part(allowed_experts, router.before(run.start))
-    else:
-        allowed = None
+    routed = router is not None and router.in_layer(run.start)
+    pools = parts(pools, router.before(run.start)) if router is not None and routed else (None, None)
 
     def layer(x, inputs):
-        stored, caches, of_view, numbers, place, allowed = inputs
+        stored, caches, of_view, numbers, place, (allowed, more) = inputs
         caches, of_view = fetched((caches, of_view))
         weights: dict[str, Any] = {name: leaf.values() for name, leaf in stored.items() if name not in whole}
         weights |= {name: OfLayer(stack, first[name] + place, stored[name]) for name, stack in whole.items()}
         facts = lambda: None
         if view is not None:
             weights, caches, facts = view.read(weights, caches, of_view)
-        own = of_layer(step._replace(allowed_experts=allowed), numbers, caches, masks)
+        own = of_layer(step._replace(allowed_experts=allowed, more_experts=more), numbers, caches, masks)
         result = decoder_layer(x, weights, config, kinds, own)
         kept = jax.tree.map(keep_activations, result.inputs) if keep_activations else {}
         return result.output, (KVCache(*result.written, position), kept, facts(), result.choices)
@@ -271,7 +275,7 @@ def _run_layers(
     body = jax.checkpoint(layer, prevent_cse=False, policy=policy) if step.frugal or policy is not None else layer
     of_view = parts(view.inputs, run.start) if view is not None else ()
     numbers, places = layer_numbers(config, run.start, run.stop), jnp.arange(run.stop - run.start)
-    return jax.lax.scan(body, x, (stored, caches, of_view, numbers, places, allowed))
+    return jax.lax.scan(body, x, (stored, caches, of_view, numbers, places, pools))
 
 
 def causal_mask(batch: int, num_tokens: int) -> Bool[Array, "batch token token"]:

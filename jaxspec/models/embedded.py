@@ -19,15 +19,23 @@ EMBEDDED_NAME = "embedded"
 #: A smaller network of the same vocabulary, which can draft for it.
 SMALL_NAME = "embedded-small"
 
-#: A draft head for it.
+#: A mixture of experts of the same vocabulary, trained on the same text.
+MOE_NAME = "embedded-moe"
+
+#: A draft head for the first.
 HEAD_NAME = "embedded-head"
 
 #: Name -> what it is, its folder beside this file, and the module that trains it.
 _SHIPPED = {
     EMBEDDED_NAME: ("network", "embedded", "experiments.train_embedded"),
     SMALL_NAME: ("small network", "embedded_small", "experiments.train_embedded --shape small"),
+    MOE_NAME: ("mixture of experts", "embedded_moe", "experiments.train_embedded --shape moe"),
     HEAD_NAME: ("draft head", "embedded_head", "experiments.train_draft_head"),
 }
+
+#: Everything that ships, and the networks among it.
+SHIPPED_NAMES = tuple(_SHIPPED)
+NETWORK_NAMES = tuple(name for name in SHIPPED_NAMES if name != HEAD_NAME)
 
 _FILES = ("config.json", "model.safetensors")
 
@@ -36,7 +44,7 @@ def embedded_directory(name: str = EMBEDDED_NAME) -> Path:
     """Folder of a shipped network or head: config.json, model.safetensors and its model card, README.md.
 
     Args:
-        name: `EMBEDDED_NAME`, `SMALL_NAME` or `HEAD_NAME`.
+        name: one of `SHIPPED_NAMES`.
     Raises:
         InputError: the weights are not part of this installation.
     """
@@ -57,7 +65,7 @@ def load_model(
 ) -> LoadedModel:
     """An embedded network by name, a container for a path ending in .jspk, otherwise a Hugging Face directory.
 
-    Names are "embedded" and "embedded-small"; a directory of one's own called `embedded` is `./embedded`.
+    Names are `NETWORK_NAMES`; a directory of one's own called `embedded` is `./embedded`.
 
     Args:
         part: "target", or of a container "draft".
@@ -92,7 +100,7 @@ def model_place(name_or_path: str | os.PathLike[str]) -> Path:
     Raises:
         InputError: an embedded network that this installation lacks.
     """
-    named = name_or_path in (EMBEDDED_NAME, SMALL_NAME)
+    named = name_or_path in NETWORK_NAMES
     return embedded_directory(str(name_or_path)) if named else Path(name_or_path)
 
 

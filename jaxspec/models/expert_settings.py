@@ -79,6 +79,7 @@ def written_experts(config: DecoderConfig, family: Family) -> dict[str, Any]:
     layers: dict[str, Any] = {
         "all": {},
         "every_nth": {"decoder_sparse_step": 1, "mlp_only_layers": [n for n, found in enumerate(mixed) if not found]},
+        "listed": {"mlp_layer_types": ["sparse" if found else "dense" for found in mixed]},
         "after_dense": {"first_k_dense_replace": mixed.index(True) if any(mixed) else len(mixed)},
     }[keys.layers]
     sizes = config.experts

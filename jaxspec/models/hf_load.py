@@ -183,7 +183,8 @@ def read_tensors(
         for key in path[:-1]:
             node = node.setdefault(key, {})
         if path in in_host:
-            node[path[-1]] = Streamed.of(entries_of(names, stored[path], files, wanted))
+            entries = entries_of(names, stored[path], files, wanted)
+            node[path[-1]] = Streamed.of(entries, stored[path].lead)
         else:
             values = read_stacked(names, stored[path], files, wanted)
             node[path[-1]] = jax.device_put(values.reshape(stored[path].stacked_shape), may_alias=True)

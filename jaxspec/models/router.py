@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxspec.models.allowed_experts import MoreExperts
 from jaxspec.models.expert_sizes import ExpertSizes
 from jaxspec.models.router_choices import NO_EXPERT, RouterChoices
 
@@ -29,7 +30,8 @@ def route(
     sizes: ExpertSizes,
     *,
     correction: Float[Array, " expert"] | None = None,
-    allowed: Bool[Array, "batch expert"] | None = None,
+    allowed: Bool[Array, "batch *token expert"] | None = None,
+    more: MoreExperts | None = None,
 ) -> Routed:
     """Choose experts by their scores, and weigh the chosen ones.
 
@@ -38,19 +40,42 @@ def route(
     Args:
         logits: float32.
         correction: added to the scores for the choice.
-        allowed: experts among which each sequence's tokens choose, in the order of the original scores; a token whose
-            groups are restricted chooses its groups by what is allowed in them. None: all.
+        allowed: experts among which each sequence's tokens (or each token by itself) choose, in the order of the original
+            scores; a token whose groups are restricted chooses its groups by what is allowed in them. None: all.
+        more: a larger set beside `allowed`; the experts used are then those of both choices, one after the other, and their
+            weights a blend. None: there is none.
     Source: Shazeer et al. 2017, arXiv:1701.06538; groups and corrections: DeepSeek-V3, arXiv:2412.19437, Section 2.1.2.
     """
     scores = jax.nn.sigmoid(logits) if sizes.scores == "sigmoid" else jax.nn.softmax(logits, axis=-1)
     ranking = jax.lax.stop_gradient(scores if correction is None else scores + correction)
     original = _chosen(ranking, sizes)
-    used = original if allowed is None else _chosen(jnp.where(allowed[:, None], ranking, -jnp.inf), sizes)
+    used = original if allowed is None else _chosen_among(ranking, allowed, sizes)
+    weights = _weights(scores, used, sizes)
+    if more is not None:
+        larger = _chosen_among(ranking, more.allowed, sizes)
+        share = more.weight
+        parts = (1 - share) * weights.astype(share.dtype), share * _weights(scores, larger, sizes).astype(share.dtype)
+        used, weights = jnp.concatenate([used, larger], axis=-1), jnp.concatenate(parts, axis=-1)
+    return Routed(RouterChoices(original, used), weights)
+
+
+def _weights(
+    scores: Float[Array, "batch token expert"], used: Int[Array, "batch token chosen"], sizes: ExpertSizes
+) -> Float[Array, "batch token chosen"]:
+    """Weights of the experts that each token uses."""
     weights = jnp.take_along_axis(scores, jnp.maximum(used, 0), axis=-1)
     weights = jnp.where(used == NO_EXPERT, 0.0, weights)
     if sizes.renormalised:
         weights = weights / (weights.sum(axis=-1, keepdims=True) + _SMALLEST_SUM)
-    return Routed(RouterChoices(original, used), weights * sizes.scale)
+    return weights * sizes.scale
+
+
+def _chosen_among(
+    ranking: Float[Array, "batch token expert"], allowed: Bool[Array, "batch *token expert"], sizes: ExpertSizes
+) -> Int[Array, "batch token chosen"]:
+    """The choice among the allowed experts, of each sequence or of each token."""
+    of_tokens = allowed.reshape(allowed.shape[0], -1, allowed.shape[-1])
+    return _chosen(jnp.where(of_tokens, ranking, -jnp.inf), sizes)
 
 
 def _chosen(ranking: Float[Array, "batch token expert"], sizes: ExpertSizes) -> Int[Array, "batch token chosen"]:

@@ -48,11 +48,12 @@ def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 def entries_of(
     names: list[str], parameter: StoredParameter, files: TensorTable, wanted: np.dtype | None
 ) -> list[np.ndarray] | np.ndarray:
-    """A parameter layer by layer, or outside the layers row by row; where they are as wanted, views of the tensors."""
-    each = parameter.parts or 1
-    groups = [names[start : start + each] for start in range(0, len(names), each)]
-    if parameter.parts is None and wanted in (None, STORED_DTYPES[files.tensors[names[0]].dtype]):
+    """A parameter matrix by matrix, or outside the layers row by row; where they are as wanted, views of the tensors."""
+    if wanted in (None, STORED_DTYPES[files.tensors[names[0]].dtype]):
         found = [parameter.part_of(files.read(name)) for name in names]
     else:
-        found = [read_stacked(group, parameter, files, wanted).reshape(parameter.shape) for group in groups]
-    return found if parameter.of_layers is not None else found[0]
+        found = [read_stacked([name], parameter, files, wanted)[0] for name in names]
+    if parameter.of_layers is None:
+        return found[0]
+    whole = parameter.parts is None and parameter.lead is not None and len(parameter.lead) > 1
+    return [expert for layer in found for expert in layer] if whole else found

@@ -33,7 +33,7 @@ class FusedRows(NamedTuple):
     of: int
 
     @property
-    def index(self) -> slice | np.ndarray:
+    def indices(self) -> slice | np.ndarray:
         """The parameter's rows in the tensor: a slice where they are evenly spaced, else their numbers."""
         if self.groups == 1:
             return slice(self.first, self.first + self.rows)
@@ -97,12 +97,19 @@ class StoredParameter(NamedTuple):
     def _rows(self) -> tuple[Any, ...]:
         if self.fused is None:
             return ()
-        return (..., self.fused.index, *(slice(None),) * (-1 - self.row_axis))
+        return (..., self.fused.indices, *(slice(None),) * (-1 - self.row_axis))
 
     @property
     def stacked_shape(self) -> tuple[int, ...]:
         """Shape of the parameter, all layers together."""
         return self.shape if self.of_layers is None else (self.of_layers.num_layers, *self.shape)
+
+    @property
+    def lead(self) -> tuple[int, ...] | None:
+        """Axes before a matrix or vector: layers, or layers and experts; None: outside the layers."""
+        if self.of_layers is None:
+            return None
+        return (self.of_layers.num_layers, *self.shape[: len(self.shape) + self.row_axis])
 
     def is_in(self, layer: int) -> bool:
         """Whether it is a parameter of the layers, and this one has it."""

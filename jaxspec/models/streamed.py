@@ -63,12 +63,15 @@ class Streamed(Stack):
     dtype: Any = struct.field(pytree_node=False)
 
     @classmethod
-    def of(cls, entries: Sequence[np.ndarray] | np.ndarray) -> Streamed:
-        """Of arrays of one form, which may be memory-mapped; an array is the sequence of its rows."""
+    def of(cls, entries: Sequence[np.ndarray] | np.ndarray, lead: tuple[int, ...] | None = None) -> Streamed:
+        """Of arrays of one form, which may be memory-mapped; an array is the sequence of its rows.
+
+        Args:
+            lead: axes in front of an entry, as layers and experts; None: one axis.
+        """
         number = next(_NUMBERS)
-        place = jnp.stack(
-            [jnp.full(len(entries), number, jnp.int32), jnp.arange(len(entries), dtype=jnp.int32)], axis=1
-        )
+        count = jnp.arange(len(entries), dtype=jnp.int32).reshape(lead or -1)
+        place = jnp.stack([jnp.full_like(count, number), count], axis=-1)
         _STACKS[number] = entries
         weakref.finalize(place, _STACKS.pop, number)
         return cls(place, entries[0].shape, entries[0].dtype)
@@ -89,9 +92,11 @@ class Streamed(Stack):
 
     def part(self, index: tuple[slice, ...]) -> np.ndarray:
         """A part of the stack, in host memory."""
-        entries = _STACKS[int(self.place[0, 0])]
-        chosen = range(*index[0].indices(len(entries)))
-        return np.stack([entries[entry][index[1:]] for entry in chosen]).astype(self.dtype, copy=False)
+        places = np.asarray(self.place)
+        entries, lead = _STACKS[int(places.flat[0])], places.ndim - 1
+        chosen = places[..., 1][index[:lead]]
+        found = np.stack([entries[entry][index[lead:]] for entry in chosen.flat])
+        return found.reshape(*chosen.shape, *found.shape[1:]).astype(self.dtype, copy=False)
 
     def values(self) -> Array:
         """The entries themselves, on the device."""

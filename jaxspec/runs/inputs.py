@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxspec.formats.container import SUFFIX
-from jaxspec.models.embedded import EMBEDDED_NAME, HEAD_NAME, SMALL_NAME, embedded_directory
+from jaxspec.models.embedded import SHIPPED_NAMES, embedded_directory
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings.draft_kinds import has_files
 
@@ -108,8 +108,7 @@ def _several(names: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def _model_files(name: str) -> list[Path]:
-    shipped = name in (EMBEDDED_NAME, SMALL_NAME, HEAD_NAME)
-    place = embedded_directory(name) if shipped else Path(name)
+    place = embedded_directory(name) if name in SHIPPED_NAMES else Path(name)
     if os.path.isdir(place):
         return sorted(path for path in place.iterdir() if path.suffix in _MODEL_SUFFIXES)
     return [place]

@@ -59,7 +59,8 @@ class CommonConfig(Settings):
     """Settings of every command that runs a network."""
 
     model: str = setting(
-        "embedded", "'embedded', a Hugging Face directory of a family that runs (see jaxspec models), or a container."
+        "embedded",
+        "'embedded', 'embedded-moe', a Hugging Face directory of a family that runs (see jaxspec models), or a container.",
     )
     architecture: str = setting(
         "llama-3.1-8b", "Network that is priced: catalog name, 'own', or a Hugging Face config.json."

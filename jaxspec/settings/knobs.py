@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-__all__ = ["CUT_AND_PRUNE", "MAX_DRAFT_LENGTH", "KnobSpec"]
+__all__ = ["CUT_AND_PRUNE", "EXPERT_POOL", "MAX_DRAFT_LENGTH", "SLICE_BITS", "KnobSpec"]
 
 #: Longest draft that tuning considers.
 MAX_DRAFT_LENGTH = 8
@@ -19,7 +19,8 @@ class KnobSpec:
         help: what it is, for `--help`.
         default: where a user says nothing.
         low, high: range, both ends included.
-        per: "matrix": every matrix has its own, "layer kind"; "layer": one of a layer's KV cache, " layer".
+        per: "matrix": every matrix has its own, "layer kind"; "layer": one of a layer's KV cache, " layer"; "experts": one of a
+            layer's experts, " layer", without effect on layers that have none.
         whole: a hard configuration rounds it.
         grid: values of the uniform grid that tuning is compared with; empty where the grid keeps the default.
     """
@@ -29,7 +30,7 @@ class KnobSpec:
     default: float
     low: float
     high: float
-    per: Literal["matrix", "layer"] = "matrix"
+    per: Literal["matrix", "layer", "experts"] = "matrix"
     whole: bool = False
     grid: tuple[float, ...] = ()
 
@@ -71,4 +72,26 @@ CUT_AND_PRUNE = (
         per="layer",
         whole=True,
     ),
+)
+
+#: The bit axis of ELMoE-3D, whose draft reads 4 bits. Below 2 a slice has a sign alone, above 6 it leaves nothing to save.
+SLICE_BITS = KnobSpec(
+    "slice_bits",
+    "Most significant bits of an 8-bit weight that the draft reads.",
+    default=4.0,
+    low=2.0,
+    high=6.0,
+    whole=True,
+    grid=(2.0, 3.0, 4.0, 5.0, 6.0),
+)
+
+#: The expert axis: a share that fits any network. A token's own number of experts is the least that a pool can have.
+EXPERT_POOL = KnobSpec(
+    "expert_pool",
+    "Experts of a layer that the draft chooses among: 0 as many as a token uses, 1 all of them; nothing in dense layers.",
+    default=0.5,
+    low=0.0,
+    high=1.0,
+    per="experts",
+    grid=(0.0, 0.25, 0.5, 1.0),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Literal
 
-from jaxspec.settings.knobs import CUT_AND_PRUNE, KnobSpec
+from jaxspec.settings.knobs import CUT_AND_PRUNE, EXPERT_POOL, SLICE_BITS, KnobSpec
 
 __all__ = ["DEFAULT_SCHEME_NAME", "KNOBS", "SCHEME_FACTS", "SchemeFacts"]
 
@@ -76,6 +76,15 @@ _ALL = (
         "huffman:HUFFLLM",
         lossless=True,
         packs=True,
+    ),
+    SchemeFacts(
+        "elastic",
+        "8-bit weights; the draft reads their upper bits and chooses among few experts (ELMoE-3D)",
+        "elastic:ELASTIC",
+        lossless=False,
+        knob_specs=(SLICE_BITS, EXPERT_POOL),
+        has_draft=True,
+        runs=True,
     ),
     SchemeFacts(
         "bit-slices",

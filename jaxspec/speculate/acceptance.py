@@ -21,6 +21,7 @@ from jaxspec.models.decoder import LayerView, Params, forward, unembed
 from jaxspec.models.kv_cache import CachedKV, KVCache, pad_cache
 from jaxspec.speculate.agreement import agreement
 from jaxspec.speculate.sampling import SAMPLING, Decoding
+from jaxspec.speculate.text_pools import TextPools
 
 
 class TargetText(NamedTuple):
@@ -86,6 +87,7 @@ def block_forward(
     offset: Int[Array, ""] | int,
     block: int,
     view: LayerView | None = None,
+    pools: TextPools | None = None,
 ) -> BlockForward:
     """The draft's hidden states at every depth of blocks with roots at text.first + offset, text.first + offset + block, ...
 
@@ -113,6 +115,7 @@ def block_forward(
         logits_from=queries,
         frugal=view is not None and view.policy is not None,
         view=view,
+        **({} if pools is None else pools.of_roots(root)),
     )
     index = offset + jnp.arange(starts)[:, None] * block + jnp.arange(block)[None, :]
     return BlockForward(jnp.take(ran.hidden, index, axis=1), index, ran.facts)
@@ -128,6 +131,7 @@ def block_pass(
     offset: Int[Array, ""] | int,
     block: int,
     decoding: Decoding = SAMPLING,
+    pools: TextPools | None = None,
 ) -> BlockPass:
     """Measure one draft on text, with roots at text.first + offset, text.first + offset + block, ...
 
@@ -139,6 +143,7 @@ def block_pass(
         offset: 0 to block − 1, may be traced.
         block: static, at least 1; deepest draft length measured.
         decoding: how tokens are chosen; see `token_distribution`.
+        pools: of experts that the draft chooses from, at every query; None: all experts.
     Returns:
         Arrays over queries // block − 1 starts (queries where block is 1): one fewer than fit, so that any offset does.
     Raises:
@@ -150,7 +155,7 @@ def block_pass(
     check_count("block", block)
     check_traced_count("offset", offset, least=0, most=block - 1)
     check_sampling(decoding)
-    ran = block_forward(draft_params, config, text, draft_cache, offset=offset, block=block)
+    ran = block_forward(draft_params, config, text, draft_cache, offset=offset, block=block, pools=pools)
     return compare_with_target(ran, text, (target, draft_params), config, decoding)
 
 
@@ -190,6 +195,7 @@ def all_starts(
     target: Params,
     block: int,
     decoding: Decoding = SAMPLING,
+    pools: TextPools | None = None,
 ) -> Float[Array, "batch start depth"]:
     """Survival, given the text, from every position from `text.first` on, in order: `block` passes.
 
@@ -205,6 +211,7 @@ def all_starts(
     pad = ((0, 0), (0, 2 * block))
     text = TargetText(jnp.pad(text.tokens, pad), jnp.pad(text.hidden, (*pad, (0, 0))), text.before)
     draft_cache = pad_cache(draft_cache, 2 * block)
+    pools = None if pools is None else pools.padded(2 * block)
 
     def one(offset):
         return block_pass(
@@ -216,6 +223,7 @@ def all_starts(
             offset=offset,
             block=block,
             decoding=decoding,
+            pools=pools,
         ).survival_on_text
 
     survival = jax.lax.map(one, jnp.arange(block))  # "offset batch start depth"

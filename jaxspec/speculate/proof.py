@@ -27,6 +27,7 @@ from jaxspec.speculate.expected_cycles import expected_cycles
 from jaxspec.speculate.growing_tree import GrowingTree
 from jaxspec.speculate.ragged import ends_of, flush_right, generated_tokens
 from jaxspec.speculate.sampling import Decoding
+from jaxspec.speculate.text_pools import text_pools
 from jaxspec.trees.public_trees import chain_tree
 from jaxspec.trees.topology import Tree
 
@@ -176,8 +177,10 @@ def continue_texts(
     )
 
 
-@partial(jax.jit, static_argnames=("config", "first"))
-def _survival(target: Params, draft: Params, tokens, before, knobs: Knobs, decoding: Decoding, *, config, first: int):
+@partial(jax.jit, static_argnames=("config", "first", "sharing"))
+def _survival(
+    target: Params, draft: Params, tokens, before, knobs: Knobs, decoding: Decoding, *, config, first: int, sharing: int
+):
     queries = tokens.shape[1] - 1
     place = jnp.arange(queries)
     result = forward(
@@ -189,6 +192,8 @@ def _survival(target: Params, draft: Params, tokens, before, knobs: Knobs, decod
         kv_codec=round_kv,
         logits_from=queries,
     )
+    chosen = None if result.extras is None else result.extras.original
+    pools = text_pools(chosen, config, knobs, first=first, before=before, sharing=sharing)
     return all_starts(
         draft,
         config,
@@ -197,6 +202,7 @@ def _survival(target: Params, draft: Params, tokens, before, knobs: Knobs, decod
         target=target,
         block=MAX_DRAFT_LENGTH,
         decoding=decoding,
+        pools=pools,
     )
 
 
@@ -213,17 +219,19 @@ def predict_cycles(
     decoding: Decoding,
     lengths: np.ndarray | None = None,
     stop: Sequence[int] = (),
+    sharing: int = 1,
     advance: Callable[[], None] = _nothing,
 ) -> dict[str, np.ndarray]:
     """Expected cycles of each text without decoding it: acceptance at every position, then the renewal of cycles.
 
     Args:
-        draft: the matrices of the target's compressed copy; knobs: how it reads committed KV.
+        draft: the matrices of the target's compressed copy; knobs: how it reads committed KV, and the size of its pools.
         texts: prompts and their autoregressive continuation of `continuation_length(num_tokens)` tokens, or up to a stop token;
             each from place 0 on, what follows its end is not read.
         prompt_tokens: places of the longest prompt; the other places hold tokens that were generated.
         lengths: of the prompts; None: all have that many tokens.
         stop: tokens that end a text, as it was decoded with.
+        sharing: texts that share a pool of experts, as they were decoded.
     Returns:
         The fields of `CycleStatistics`, over all texts.
     Raises:
@@ -244,7 +252,8 @@ def predict_cycles(
     parts = []
     for chunk in prompt_chunks(texts):
         these, spaces = split_rows(target, chunk.prompts, chunk.of(before))
-        survival = _survival(target, draft, these, spaces, knobs, decoding, config=config, first=prompt_tokens - 1)
+        static = {"config": config, "first": prompt_tokens - 1, "sharing": sharing}
+        survival = _survival(target, draft, these, spaces, knobs, decoding, **static)
         expected = expected_cycles(survival, draft_length, num_tokens, ends=chunk.of(ends))
         parts.append((jax.block_until_ready(expected), chunk.real))
         advance()

@@ -37,6 +37,8 @@ class Calibration:
         text: windows of calibration text.
         kv: the target's KV of that text.
         config: static.
+        choices: experts that the target's routers choose at each token of the text; None of a dense network.
+        sharing: static; consecutive windows whose drafts share a pool of experts.
         mesh: of the devices that the parameters lie on; None: one device.
     """
 
@@ -45,6 +47,8 @@ class Calibration:
     text: TargetText
     kv: PreparedKV
     config: DecoderConfig = struct.field(pytree_node=False)
+    choices: Int[Array, "batch token layer chosen"] | None = None
+    sharing: int = struct.field(pytree_node=False, default=1)
     mesh: Mesh | None = struct.field(pytree_node=False, default=None)
 
     @property
@@ -76,7 +80,13 @@ def windows_per_pass(config: DecoderConfig, tokens: int) -> int:
 
 
 def calibrate(
-    params: Params, config: DecoderConfig, tokens: Int[Array, "batch token_plus_1"], *, scheme: Scheme, first: int
+    params: Params,
+    config: DecoderConfig,
+    tokens: Int[Array, "batch token_plus_1"],
+    *,
+    scheme: Scheme,
+    first: int,
+    sharing: int = 1,
 ) -> Calibration:
     """Run the target over the calibration text once.
 
@@ -85,6 +95,7 @@ def calibrate(
         tokens: windows of text; activation norms are taken over all of their tokens.
         scheme: static; whose knobs will be tried.
         first: static; position of the first root: what comes before is context only.
+        sharing: consecutive windows whose drafts share a pool of experts.
     Raises:
         ValueError: windows of less than two tokens, a token outside the vocabulary, or a first root beyond the text.
     """
@@ -95,12 +106,12 @@ def calibrate(
     # What one device may take at once, for each of those that texts are split over.
     size = windows_per_pass(config, length) * (1 if mesh is None else mesh.shape["data"])
 
-    def heard(part: Array) -> tuple[dict[str, Array], Array, PreparedKV]:
+    def heard(part: Array) -> tuple[dict[str, Array], Array, PreparedKV, Array | None]:
         (part,) = split_rows(params, part)
-        squares, hidden, kv = _heard(params, config, part, scheme=scheme, first=first)
-        return squares, hidden, jax.device_get(kv) if streams else kv
+        squares, hidden, kv, choices = _heard(params, config, part, scheme=scheme, first=first)
+        return squares, hidden, jax.device_get(kv) if streams else kv, choices
 
-    squares, hidden, kv = zip(
+    squares, hidden, kv, choices = zip(
         *(heard(jnp.asarray(tokens[start : start + size])) for start in range(0, windows, size)), strict=True
     )
     norms = jax.tree.map(lambda *sums: jnp.sqrt(sum(sums[1:], sums[0])), *squares)
@@ -110,6 +121,8 @@ def calibrate(
         text=TargetText(tokens=jnp.asarray(tokens), hidden=jnp.concatenate(hidden)),
         kv=join_kv(kv, stream=streams),
         config=config,
+        choices=jax.tree.map(lambda *parts: jnp.concatenate(parts), *choices),
+        sharing=sharing,
         mesh=mesh,
     )
 
@@ -120,11 +133,14 @@ _prepare = partial(jax.jit, static_argnames="scheme")(prepare)
 @partial(jax.jit, static_argnames=("config", "scheme", "first"))
 def _heard(
     params: Params, config: DecoderConfig, tokens: Int[Array, "batch token_plus_1"], *, scheme: Scheme, first: int
-) -> tuple[dict[str, Array], Float[Array, "batch query hidden"], PreparedKV]:
-    """Sums of squares of each layer's inputs, hidden states from the first root on, and prepared KV."""
+) -> tuple[
+    dict[str, Array], Float[Array, "batch query hidden"], PreparedKV, Int[Array, "batch token layer chosen"] | None
+]:
+    """Sums of squares of each layer's inputs, hidden states from the first root on, prepared KV, and choices of experts."""
     queries = tokens.shape[1] - 1
     result = forward_text(
         params, config, tokens[:, :-1], kv_codec=round_kv, keep_activations=sum_of_squares, logits_from=queries
     )
     assert result.activations is not None
-    return result.activations, result.hidden[:, first:], prepare_kv(scheme, result.cache)
+    choices = None if result.extras is None else result.extras.original
+    return result.activations, result.hidden[:, first:], prepare_kv(scheme, result.cache), choices

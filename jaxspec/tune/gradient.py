@@ -65,8 +65,8 @@ class Ascent:
     """How to climb.
 
     Attributes:
-        tied: knobs of matrices are the same for all of them, knobs of layers stay as they start; otherwise each matrix and
-            each layer has its own.
+        tied: knobs of matrices, and of experts, are the same for all of them, knobs of layers stay as they start; otherwise
+            each matrix and each layer has its own.
     """
 
     steps: int
@@ -120,10 +120,11 @@ def project(coordinates: Coordinates) -> Coordinates:
 
 
 def tie(gradient: Coordinates, scheme: Scheme) -> Coordinates:
-    """The gradient of knobs that move together: the mean for all matrices, none for knobs of layers (the KV cache)."""
+    """The gradient of knobs that move together: the mean for all matrices, and for the experts of all layers; none for knobs of
+    layers (the KV cache)."""
 
     def tied(value: Array, per: str) -> Array:
-        return jnp.full_like(value, value.mean()) if per == "matrix" else jnp.zeros_like(value)
+        return jnp.zeros_like(value) if per == "layer" else jnp.full_like(value, value.mean())
 
     return gradient | {spec.name: tied(gradient[spec.name], spec.per) for spec in scheme.knob_specs}
 

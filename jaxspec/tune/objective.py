@@ -6,7 +6,8 @@ per weight of each matrix kind (the mean over layers, which all have the same si
 
 from __future__ import annotations
 
-from typing import Literal
+import dataclasses
+from typing import Any, Literal
 
 import jax.numpy as jnp
 from flax import struct
@@ -16,6 +17,7 @@ from hwmodels import (
     Acceptance,
     Architecture,
     Device,
+    DraftCost,
     Footprint,
     SpeculationResult,
     Workload,
@@ -23,13 +25,16 @@ from hwmodels import (
     speculation_speedup,
     uniform_weight_bits,
 )
+from hwmodels.numerics.scalars import as_float
+from jaxspec.compress.footprint import means_by_kind
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.rematerialised import KEPT
 from jaxspec.compress.weights import draft_view
-from jaxspec.models.config import DecoderConfig, kinds_of
+from jaxspec.models.config import DecoderConfig
 from jaxspec.models.streamed import is_streamed
 from jaxspec.speculate.acceptance import block_forward, compare_with_target
 from jaxspec.speculate.sampling import SAMPLING, Decoding
+from jaxspec.speculate.text_pools import text_pools
 from jaxspec.tune.calibration import Calibration
 
 #: What tuning may climb; the others may be constraints beside it.
@@ -39,11 +44,11 @@ ObjectiveName = Literal["speedup", "kl", "bits_per_byte"]
 #: Activations that the backward pass may keep; beyond, it computes them again.
 _KEPT_BYTES = 1 << 30
 
-#: A matrix that the measured network may lack, and the one that a priced network's is then stored like.
-ABSENT_STANDS_FOR = {"gate": "up"}
+#: Matrices of a feed-forward network, dense or of an expert.
+_FEED_FORWARD = ("gate", "up", "down")
 
-#: Routed experts' matrices and the dense ones that they are stored like.
-EXPERT_STANDS_FOR = {"expert_gate": "gate", "expert_up": "up", "expert_down": "down"}
+#: Matrices of attention, and those of latent attention that they count for.
+_LATENT = {"q": ("q_up", "q_down"), "k": ("kv_down", "k_up"), "v": ("v_up",), "o": ()}
 
 
 @struct.dataclass
@@ -64,12 +69,14 @@ class DraftMeasurement:
         kl: KL(target || draft), nats per token.
         cross_entropy: of the draft on the text, nats per token.
         footprint: bits read of the network's own matrices and KV; leaves are " layer".
+        pool_share: where the size of the pools of experts lies between a token's own number (0) and all (1); None: no pools.
     """
 
     survival: Float[Array, " depth"]
     kl: Float[Array, ""]
     cross_entropy: Float[Array, ""]
     footprint: Footprint
+    pool_share: Float[Array, " layer"] | None = None
 
 
 def conditional_acceptance(survival: Float[Array, "*b depth"]) -> Float[Array, "*b depth"]:
@@ -81,18 +88,21 @@ def conditional_acceptance(survival: Float[Array, "*b depth"]) -> Float[Array, "
 def priced_footprint(measured: Footprint) -> Footprint:
     """Means over layers by kind; embeddings, norms, routers and head stay at 16 bits.
 
-    Experts, where the priced network has them, are stored as the feed-forward matrices of the network that runs.
+    What the network that runs lacks is stored as its counterpart: experts and shared experts as its dense feed-forward
+    matrices, dense ones as its shared experts', or else its experts', and a gate as what it gates.
 
     Args:
         measured: of the network that runs; leaves are " layer".
     """
 
-    def by_kind(bits: dict[str, Array]) -> dict[str, Array]:
-        dense: dict[str, Array] = {kind: jnp.mean(bits[kind]) for kind in kinds_of(bits)}
-        dense = {absent: dense[stands_for] for absent, stands_for in ABSENT_STANDS_FOR.items()} | dense
-        experts = {kind: dense[stands_for] for kind, stands_for in EXPERT_STANDS_FOR.items()}
-        shared = (dense["gate"] + dense["up"] + dense["down"]) / 3.0
-        return uniform_weight_bits(16.0) | dense | experts | {"shared": shared}
+    def by_kind(bits: dict[str, Array]) -> dict[str, Any]:
+        own = means_by_kind(bits)
+        of = lambda *names: next(own[name] for name in names if name in own)
+        dense = {part: of(part, f"shared_{part}", f"expert_{part}", "up") for part in _FEED_FORWARD}
+        experts = {f"expert_{part}": own.get(f"expert_{part}", dense[part]) for part in _FEED_FORWARD}
+        shared = sum(own.get(f"shared_{part}", dense[part]) for part in _FEED_FORWARD) / 3.0
+        attention = {kind: of(kind, *others) for kind, others in _LATENT.items()}
+        return uniform_weight_bits(16.0) | attention | dense | experts | {"shared": shared}
 
     return Footprint(
         draft_weight_bits=by_kind(measured.draft_weight_bits),
@@ -100,6 +110,19 @@ def priced_footprint(measured: Footprint) -> Footprint:
         draft_kv_bits=jnp.mean(measured.draft_kv_bits),
         target_kv_bits=jnp.mean(measured.target_kv_bits),
     )
+
+
+def priced_draft(pricing: Pricing, measured: DraftMeasurement) -> DraftCost:
+    """What a draft step of the priced network costs: a compressed copy whose tokens choose among a pool of its experts.
+
+    The pool has as large a share of the priced network's experts as of the measured one's, in the mean over layers.
+    """
+    if measured.pool_share is None:
+        return DraftCost()
+    priced = pricing.architecture
+    experts, chosen = as_float(priced.num_experts), as_float(priced.experts_per_token)
+    pool = chosen + jnp.mean(measured.pool_share) * (experts - chosen)
+    return DraftCost(architecture=dataclasses.replace(priced, num_experts=pool))
 
 
 def measure(
@@ -124,15 +147,34 @@ def measure(
     # What streams in is never kept for the backward pass, but streams in again.
     large = is_streamed(calibration.params) or _is_large(config, windows.shape[0], text.hidden.shape[1])
     policy = KEPT if large else None
-    view = draft_view(calibration.prepared, kv, knobs, soft_temperature, windows=windows, policy=policy)
-    ran = block_forward(calibration.params, config, text, kv, offset=offset, block=block, view=view)
+    options = {"config": config, "windows": windows, "policy": policy}
+    view = draft_view(calibration.prepared, kv, knobs, soft_temperature, **options)
+    choices = None if calibration.choices is None else jnp.take(calibration.choices, windows, axis=0)
+    sharing = calibration.sharing
+    pools = text_pools(choices, config, knobs, first=text.first, temperature=soft_temperature, sharing=sharing)
+    ran = block_forward(calibration.params, config, text, kv, offset=offset, block=block, view=view, pools=pools)
     ends = calibration.params, calibration.params  # a scheme leaves them as they are
     passed = compare_with_target(ran, text, ends, config, decoding)
     return DraftMeasurement(
         survival=jnp.mean(passed.survival, axis=(0, 1)),
         kl=jnp.mean(passed.kl),
         cross_entropy=jnp.mean(passed.cross_entropy),
-        footprint=ran.facts,
+        footprint=_of_present_matrices(ran.facts, config),
+        pool_share=None if pools is None else pools.sizes.share,
+    )
+
+
+def _of_present_matrices(footprint: Footprint, config: DecoderConfig) -> Footprint:
+    """Bits of each kind of matrix in the layers that have it; leaves " layer"."""
+
+    def present(bits: dict[str, Array]) -> dict[str, Array]:
+        layers = {kind: jnp.asarray(list(config.layer_parameters[kind].layers())) for kind in bits}
+        return {kind: value[layers[kind]] for kind, value in bits.items()}
+
+    return dataclasses.replace(
+        footprint,
+        draft_weight_bits=present(footprint.draft_weight_bits),
+        target_weight_bits=present(footprint.target_weight_bits),
     )
 
 
@@ -156,6 +198,7 @@ def price(
         workload=pricing.workload,
         footprint=priced_footprint(measured.footprint),
         acceptance=Acceptance(conditional=conditional_acceptance(measured.survival)),
+        draft_cost=priced_draft(pricing, measured),
         temperature=temperature,
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 
 import numpy as np
-from scipy.optimize import brentq
+from scipy.optimize import root_scalar
 
 from experiments.papers.mobile_npu.decoding import decode
 from experiments.papers.mobile_npu.kernels import gemv_seconds, softmax_seconds
@@ -42,7 +42,7 @@ def softmax_speedups(fitted: Fitted, version: str = "float32") -> np.ndarray:
 
 def _root(error, low: float, high: float) -> float:
     # Kernels are priced in single precision.
-    return float(brentq(error, low, high, xtol=1e-4, rtol=1e-5))
+    return float(root_scalar(error, method="brentq", bracket=(low, high), xtol=1e-4, rtol=1e-5).root)
 
 
 @functools.cache

@@ -17,7 +17,6 @@ from experiments.papers.mobile_npu.statements import statements
 from experiments.papers.mobile_npu.versions import GENERATIONS, MODELS, calibrated_device
 from experiments.reproduce.paper import Detail, Outcome
 from hwmodels import catalog
-from hwmodels.compute.weight_layouts import CoalescedGroups
 
 __all__ = ["DETAILS", "missed_bars"]
 
@@ -46,8 +45,7 @@ def _variants() -> list[Mapping[str, Any]]:
         changed = npu.replace(vector=npu.vector.replace(exponential=table.replace(gather_packets=packets)))
         readings[f"a scatter of {packets:g} packets"] = dataclasses.replace(device, matrix_unit=changed)
     # Both widths then give four registers of weights in as many packets: one code counts as 4 bits whatever its width.
-    layout: CoalescedGroups = npu.vector.layout
-    flat = npu.replace(vector=npu.vector.replace(layout=layout.replace(metadata_bits=5.0)))
+    flat = npu.replace(vector=npu.vector.replace(layout=npu.vector.layout.replace(metadata_bits=5.0)))
     readings["8-bit weights cost what 4-bit ones do"] = dataclasses.replace(device, matrix_unit=flat)
     found = []
     for name, changed in readings.items():
@@ -82,7 +80,7 @@ def _generations(outcome: Outcome) -> list[Mapping[str, Any]]:
     return found
 
 
-def _table3() -> list[Mapping[str, str]]:
+def _table3() -> list[dict[str, Any]]:
     """Table 3: phone, chip, NPU."""
     with (DATA / f"{PAPER}_table3_devices.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))

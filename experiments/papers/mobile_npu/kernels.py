@@ -55,6 +55,8 @@ def _softmaxes(vector: VectorUnits, queries: np.ndarray, keys: np.ndarray) -> ja
 
 def softmax_seconds(device: Device, step_packets: float) -> Mapping[str, np.ndarray]:
     """Version of Fig. 14 -> seconds of one head's softmax, "query key" over the paper's lengths."""
-    queries, keys = np.meshgrid(np.float32(SOFTMAX_QUERIES), np.float32(SOFTMAX_KEYS), indexing="ij")
+    queries, keys = np.meshgrid(
+        np.array(SOFTMAX_QUERIES, np.float32), np.array(SOFTMAX_KEYS, np.float32), indexing="ij"
+    )
     units = {version: exponential(device, version, step_packets) for version in EXPONENTIALS}
     return {name: np.asarray(_softmaxes(npu.vector, queries, keys), np.float64) for name, npu in units.items()}

@@ -166,8 +166,11 @@ def _gpu(solved: Solved) -> list[_Statement]:
     npu = solved["V75", model].tokens_per_s()[0]
     ahead = [str(batch) for batch, ours, theirs in zip(BATCHES, npu, gpu, strict=True) if ours > theirs]
     prefill = {
-        name: [prefill_tokens_per_s(*on) for on in ((npu_device(), net, 512), (device, net, 512, stored))]
-        for name, net in networks().items()
+        name: (
+            prefill_tokens_per_s(npu_device(), network, PROMPTS[0]),
+            prefill_tokens_per_s(device, network, PROMPTS[0], stored),
+        )
+        for name, network in networks().items()
     }
     return [
         _Statement(

@@ -106,7 +106,8 @@ def calibrated_device(fitted: Fitted) -> Device:
     vector = npu.vector.replace(
         row_packets=fitted.row_packets, layout=npu.vector.layout.replace(register_packets=fitted.register_packets)
     )
-    chip = device.chip.replace(static_power_w=fitted.static_power_w)
+    assert device.chip is not None
+    chip = dataclasses.replace(device.chip, static_power_w=fitted.static_power_w)
     return dataclasses.replace(device, matrix_unit=npu.replace(vector=vector), chip=chip)
 
 

@@ -30,6 +30,7 @@ __all__ = [
     "gemm_formats",
     "gemm_table",
     "list_tables",
+    "read_columns",
 ]
 
 #: Formats of matrix products whose activations have 16 bits -> bits per weight.
@@ -53,7 +54,11 @@ MULTIPROCESSORS = {
     "rtx_pro_6000_server": 188,
 }
 
-_FILES = {"gemm": "gemm_perf.parquet", "attention": "generation_attention_perf.parquet"}
+_FILES = {
+    "gemm": "gemm_perf.parquet",
+    "attention": "generation_attention_perf.parquet",
+    "moe": "moe_perf.parquet",
+}
 _INSTALL = "pip install aiconfigurator-core pyarrow (about 114 MB, Python 3.11 to 3.13)"
 
 
@@ -63,7 +68,7 @@ class KernelTableError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True, order=True)
 class TableName:
-    """One table: a system (GPU), the engine whose kernels ran, its version, and "gemm" or "attention"."""
+    """One table: a system (GPU), the engine whose kernels ran, its version, and "gemm", "attention" or "moe"."""
 
     system: str
     engine: str
@@ -152,7 +157,7 @@ def data_sheet(system: str, *, multiprocessors: float | None = None, root: str |
 
 def gemm_formats(table: TableName, *, root: str | Path | None = None) -> tuple[str, ...]:
     """Those of `FORMAT_BITS` that a table holds. Raises KernelTableError."""
-    formats = set(_columns(table, ["gemm_dtype"], root)["gemm_dtype"].tolist())
+    formats = set(read_columns(table, ["gemm_dtype"], root)["gemm_dtype"].tolist())
     return tuple(name for name in FORMAT_BITS if name in formats)
 
 
@@ -171,7 +176,7 @@ def gemm_table(
     """
     if weight_format not in FORMAT_BITS:
         raise KernelTableError(f"format {weight_format!r} is not modelled; choose one of {', '.join(FORMAT_BITS)}")
-    columns = _columns(table, ["gemm_dtype", "m", "k", "n", "latency"], root)
+    columns = read_columns(table, ["gemm_dtype", "m", "k", "n", "latency"], root)
     k, n, latency = columns["k"], columns["n"], columns["latency"]
     used = (columns["gemm_dtype"] == weight_format) & (latency > 0)
     used &= (k >= k_range[0]) & (k <= k_range[1]) & (n >= n_range[0]) & (n <= n_range[1])
@@ -189,7 +194,7 @@ def attention_table(table: TableName, *, root: str | Path | None = None) -> Atte
         KernelTableError: the table cannot be read or holds no such rows.
     """
     names = ["batch_size", "num_heads", "num_key_value_heads", "head_dim", "isl", "step", "kv_cache_dtype", "latency"]
-    columns = _columns(table, names, root, optional=["window_size"])
+    columns = read_columns(table, names, root, optional=["window_size"])
     used = (columns["kv_cache_dtype"] == "bfloat16") & (columns["latency"] > 0)
     if "window_size" in columns:
         used &= columns["window_size"] == 0
@@ -214,9 +219,14 @@ def _known_systems(folder: Path) -> list[str]:
     return [path.stem for path in folder.glob("*.yaml") if "mem_bw:" in path.read_text(encoding="utf-8")]
 
 
-def _columns(
+def read_columns(
     table: TableName, names: Sequence[str], root: str | Path | None, optional: Sequence[str] = ()
 ) -> dict[str, npt.NDArray]:
+    """Columns of a table by name, those of `optional` where it has them; `root` as of `list_tables`.
+
+    Raises:
+        KernelTableError: the table cannot be read, or lacks one of `names`.
+    """
     path = _systems(root) / "data" / table.system / table.kind / table.engine / table.version / _FILES[table.kind]
     try:
         import pyarrow

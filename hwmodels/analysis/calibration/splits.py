@@ -6,11 +6,12 @@ Rows of one matrix at neighbouring numbers of tokens are nearly copies of each o
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["half_of_shapes", "largest_held_out"]
+__all__ = ["half_of_groups", "half_of_shapes", "largest_held_out"]
 
 
 def half_of_shapes(
@@ -25,10 +26,19 @@ def half_of_shapes(
     Returns:
         "row", true where the row is fitted to; half of the shapes, rounded down (up in the complement).
     """
-    shapes = _shapes(k, n)
-    unique = sorted(set(shapes), key=lambda shape: hashlib.sha256(f"{seed}:{shape[0]}x{shape[1]}".encode()).hexdigest())
+    return half_of_groups([f"{shape[0]}x{shape[1]}" for shape in _shapes(k, n)], seed=seed, complement=complement)
+
+
+def half_of_groups(labels: Sequence[str], *, seed: int = 0, complement: bool = False) -> npt.NDArray[np.bool_]:
+    """Rows of half of the groups, as `half_of_shapes` draws shapes.
+
+    Args:
+        labels: "row", name of each row's group.
+        seed, complement: as of `half_of_shapes`.
+    """
+    unique = sorted(set(labels), key=lambda label: hashlib.sha256(f"{seed}:{label}".encode()).hexdigest())
     chosen = set(unique[: len(unique) // 2])
-    return np.array([(shape in chosen) != complement for shape in shapes], bool)
+    return np.array([(label in chosen) != complement for label in labels], bool)
 
 
 def largest_held_out(k: npt.ArrayLike, n: npt.ArrayLike) -> npt.NDArray[np.bool_]:

@@ -38,7 +38,8 @@ class Experts:
     """Which layers are mixtures of experts, and what one has beside its matrices.
 
     Attributes:
-        layers: "all"; "after_dense", after `first_k_dense_replace` dense ones, unless `mlp_layer_types` says which;
+        layers: "all"; "after_dense", after `first_k_dense_replace` dense ones, unless `mlp_layer_types` says which; "listed",
+            the same where the list is the family's own way to say it;
             "every_nth", n being `decoder_sparse_step`, without those in `mlp_only_layers`.
         size: the key of an expert's intermediate size.
         shared: the key of the shared experts' intermediate size, all together; or of their number.
@@ -48,7 +49,7 @@ class Experts:
         clamp: the key of the limit of a clamped gate; None: the network's own activation gates.
     """
 
-    layers: Literal["all", "after_dense", "every_nth"]
+    layers: Literal["all", "after_dense", "listed", "every_nth"]
     size: str = "moe_intermediate_size"
     shared: Literal["n_shared_experts", "shared_expert_intermediate_size", "shared_intermediate_size"] | None = None
     correction_bias: bool = False

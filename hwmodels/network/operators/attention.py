@@ -11,7 +11,7 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.network.architecture import Architecture, attention_shape, cached_tokens, kv_elements_per_token
+from hwmodels.network.architecture import Architecture, attention_shape, cached_rows, kv_elements_per_token
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.numerics.scalars import Leaf, Number, as_float, either
 from hwmodels.numerics.units import BITS_PER_BYTE
@@ -27,7 +27,8 @@ class AttentionWork:
     kv_bytes: Leaf
     visible_tokens: Leaf  # that a new token sees, on average over new tokens and layers
     depth: Leaf  # elements multiplied per query head and visible token, scores and values together
-    queries_per_head: Leaf  # rows that share the keys of one key-value head of one sequence
+    queries_per_head: Leaf  # rows that share keys of one key-value head, on average over what is visible
+    products: Leaf  # products of these rows with keys: sequences x key-value heads, fewer where sequences share keys
 
 
 def attention_work(
@@ -38,6 +39,7 @@ def attention_work(
     context_tokens: Number,
     visible_new_tokens: Number,
     kv_bits: Number,
+    shared_tokens: Number = 0.0,
 ) -> AttentionWork:
     """Attention of `tokens` new tokens in each of `batch` sequences; arguments "*b", as `step_operators` takes them.
 
@@ -55,13 +57,19 @@ def attention_work(
     expansion = a.kv_lora_rank * (a.head_dim + a.v_head_dim) * context_tokens / (tokens * visible)
     expanded = narrow + expansion
     depth = either(a.kv_lora_rank > 0, either(expanded < absorbed, expanded, absorbed), absorbed)
-    moved = cached_tokens(a, context_tokens) * kv_bits / BITS_PER_BYTE + tokens * KV_WRITE_BYTES
+    rows = cached_rows(a, context_tokens, batch=batch, shared_tokens=shared_tokens)
+    moved = rows * kv_bits / BITS_PER_BYTE + batch * tokens * KV_WRITE_BYTES
+    # Queries of all sequences meet the keys that these share in one product. Windows do not change the share here.
+    share = either(visible > 0, shared_tokens / either(visible > 0, visible, 1.0), 0.0)
+    share = either(share < 1.0, share, 1.0)
+    products = shape.kv_heads * (batch * (1.0 - share) + share)
     return AttentionWork(
         flops=2.0 * a.num_layers * a.num_heads * depth * visible * tokens * batch,
-        kv_bytes=batch * kv_elements_per_token(a) * moved,
+        kv_bytes=kv_elements_per_token(a) * moved,
         visible_tokens=visible,
         depth=depth,
-        queries_per_head=tokens * a.num_heads / shape.kv_heads,
+        queries_per_head=tokens * batch * a.num_heads / products,
+        products=products,
     )
 
 

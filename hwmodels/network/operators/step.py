@@ -12,7 +12,7 @@ from hwmodels.network.architecture import (
     KINDS,
     Architecture,
     attention_shape,
-    cached_tokens,
+    cached_rows,
     kv_elements_per_token,
     parameters,
 )
@@ -33,6 +33,7 @@ def step_operators(
     tokens: Number,
     batch: Number,
     context_tokens: Number,
+    shared_tokens: Number = 0.0,
     weight_bits: Mapping[str, Number],
     kv_bits: Number,
     logit_tokens: Number | None = None,
@@ -54,6 +55,7 @@ def step_operators(
         tokens: "*b", >= 1; new tokens per sequence (1 decoding or drafting, x verification, the prompt in prefill).
         batch: "*b", >= 1; sequences.
         context_tokens: "*b", >= 0; tokens already cached per sequence.
+        shared_tokens: "*b", in [0, context_tokens]; of these, that all sequences have in common: held and read once.
         weight_bits: kind -> "*b", over all of `KINDS`; bits read per stored weight. A tied head is read at the width of
             "lm_head", the rows of the embedding at that of "embed".
         kv_bits: "*b", bits read per cached element.
@@ -75,7 +77,7 @@ def step_operators(
     """
     a = jax.tree.map(as_float, architecture)
     tokens, batch, context = as_float(tokens), as_float(batch), as_float(context_tokens)
-    kv_bits_read = as_float(kv_bits)
+    kv_bits_read, shared = as_float(kv_bits), as_float(shared_tokens)
     bits = _widths(weight_bits, "weight_bits")
     held_bits = bits if stored_weight_bits is None else _widths(stored_weight_bits, "stored_weight_bits")
     held_kv_bits = kv_bits_read if stored_kv_bits is None else as_float(stored_kv_bits)
@@ -95,7 +97,7 @@ def step_operators(
         name: sum(either(bits[kind] < UNCOMPRESSED_BITS, count, 0.0) for kind, count in kinds.items())
         for name, kinds in read.items()
     }
-    kv_read = batch * kv_elements_per_token(a) * cached_tokens(a, context)
+    kv_read = kv_elements_per_token(a) * cached_rows(a, context, batch=batch, shared_tokens=shared)
     coded["attention"] = either(kv_bits_read < UNCOMPRESSED_BITS, kv_read, 0.0)
     coded_bits = {
         name: sum(either(bits[kind] < UNCOMPRESSED_BITS, count * bits[kind], 0.0) for kind, count in kinds.items())
@@ -108,9 +110,10 @@ def step_operators(
         context_tokens=context,
         visible_new_tokens=(tokens + 1.0) / 2.0 if visible_new_tokens is None else as_float(visible_new_tokens),
         kv_bits=kv_bits_read,
+        shared_tokens=shared,
     )
     launches = _launches(a)
-    shapes = _shapes(a, attention, elements, launches, rows=rows, logit_rows=logit_rows, batch=batch, touched=touched)
+    shapes = _shapes(a, attention, elements, launches, rows=rows, logit_rows=logit_rows, touched=touched)
     weight_bits_read = {
         name: either(elements[name] > 0, weight_bytes[name] * BITS_PER_BYTE / _safe(elements[name]), UNCOMPRESSED_BITS)
         for name in MATRIX_OPERATORS
@@ -122,7 +125,8 @@ def step_operators(
     }
     stored = parameters(a)
     held = {kind: stored[kind] * held_bits[kind] / BITS_PER_BYTE for kind in KINDS}
-    kv_elements = batch * kv_elements_per_token(a) * cached_tokens(a, context + tokens)
+    held_rows = cached_rows(a, context + tokens, batch=batch, shared_tokens=shared)
+    kv_elements = kv_elements_per_token(a) * held_rows
     experts = sum(held[kind] for kind in EXPERT_MATRICES)
     return OperatorWork(
         flops=over_operators(flops),
@@ -184,7 +188,6 @@ def _shapes(
     *,
     rows: Leaf,
     logit_rows: Leaf,
-    batch: Leaf,
     touched: Leaf,
 ) -> dict[str, tuple[Leaf, Leaf, Leaf, Leaf]]:
     """Operator -> (m, k, n, products); m, k and n are 1 where an operator is absent."""
@@ -219,12 +222,11 @@ def _shapes(
             either(present, columns, 1.0),
             either(present, products, 0.0),
         )
-    kv_heads = attention_shape(a).kv_heads
     shapes["attention"] = (
         attention.queries_per_head,
         attention.depth,
         attention.visible_tokens,
-        batch * kv_heads,
+        attention.products,
     )
     return shapes
 

@@ -37,6 +37,7 @@ class StepShape:
     drafting: Leaf = 0.0
     ahead_bytes: Leaf = 0.0
     beside_bytes: Leaf = 0.0
+    shared_tokens: Leaf = 0.0
 
     def operators(self, architecture: Architecture, routing: Routing = UNIFORM) -> OperatorWork:
         """The step's work on a network whose tokens choose experts by `routing`."""
@@ -51,7 +52,9 @@ def stack_steps(steps: Sequence[StepShape]) -> StepShape:
 def prefill_step(workload: Workload, *, footprint: Footprint) -> StepShape:
     """The prompt through the target, from an empty cache; only each sequence's last token reaches the head."""
     tokens = as_float(workload.prompt_tokens)
-    return dataclasses.replace(_target_step(workload, footprint, tokens), context_tokens=0.0, logit_tokens=1.0)
+    return dataclasses.replace(
+        _target_step(workload, footprint, tokens), context_tokens=0.0, shared_tokens=0.0, logit_tokens=1.0
+    )
 
 
 def decode_step(workload: Workload, *, footprint: Footprint) -> StepShape:
@@ -115,6 +118,7 @@ def _target_step(
         tokens=tokens,
         batch=workload.batch,
         context_tokens=workload.context_tokens,
+        shared_tokens=workload.shared_tokens,
         logit_tokens=tokens,
         visible_new_tokens=(tokens + 1.0) / 2.0 if visible_new_tokens is None else visible_new_tokens,
         weight_bits=footprint.target_weight_bits,

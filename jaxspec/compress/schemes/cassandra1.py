@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, UInt16
 
 from hwmodels import Footprint
-from jaxspec.compress.cut import blend, soft_truncate
+from jaxspec.compress.cut import blend_cuts, soft_truncate
 from jaxspec.compress.footprint import (
     BitsPerValue,
     ExponentCounts,
@@ -80,7 +80,7 @@ class Cassandra1(Described):
         scored = partial(_by_wanda, norm=prepared)
         return self._soft(matrix, scored, knobs["weight_prune"], knobs["weight_cut_bits"], temperature)
 
-    def target(self, matrix: Float[Array, "row column"]) -> Float[Array, "row column"]:
+    def target(self, matrix: Float[Array, "*b row column"]) -> Float[Array, "*b row column"]:
         """The stored matrix itself."""
         return matrix
 
@@ -155,7 +155,7 @@ class Cassandra1(Described):
         cut_bits: Array,
         temperature: Float[Array, ""] | float,
     ) -> CompressedMatrix:
-        mix = blend(cut_bits, temperature)
+        mix = blend_cuts(cut_bits, temperature)
 
         def make(part: Array) -> tuple[Array, ExponentCounts]:
             rows = scored(part)
@@ -166,7 +166,7 @@ class Cassandra1(Described):
 
         values, counts = made_in_blocks(make, stored)
         bitmap, number_format = soft_bitmap(prune, temperature), target_format(stored.dtype)
-        return CompressedMatrix(values, self._bits(counts, stored.size, mix.cut_bits, bitmap, number_format))
+        return CompressedMatrix(values, self._bits(counts, stored.size, mix.mean, bitmap, number_format))
 
     def _counts(self, rows: _Rows, kept: Array) -> ExponentCounts:
         weight = kept if jnp.issubdtype(kept.dtype, jnp.floating) else kept.astype(jnp.float32)

@@ -102,8 +102,8 @@ class Scheme(Protocol):
         """The bit-exact draft."""
         ...
 
-    def target(self, matrix: Float[Array, "row column"]) -> Float[Array, "row column"]:
-        """The matrix that the target computes with."""
+    def target(self, matrix: Float[Array, "*b row column"]) -> Float[Array, "*b row column"]:
+        """What the target computes with, of one matrix or of several; of a lossless scheme the stored values themselves."""
         ...
 
     def prepare_kv(self, rows: Float[Array, "*b slot column"]) -> Any:

@@ -84,13 +84,14 @@ class Experts:
         sizes: DecoderSizes,
         step: StepInput,
     ) -> FeedForwardResult:
-        """See `FeedForward`. The router computes in float32."""
+        """See `FeedForward`. The router computes in float32, or in a wider type that comes."""
         own = _own(sizes)
-        logits = dot_rows(normed.astype(jnp.float32), weights["router"].astype(jnp.float32))
+        wide = jnp.float64 if normed.dtype == jnp.float64 else jnp.float32
+        logits = dot_rows(normed.astype(wide), weights["router"].astype(wide))
         if own.router_bias:
-            logits = logits + weights["router_bias"].astype(logits.dtype)
-        correction = weights["correction_bias"].astype(jnp.float32) if own.correction_bias else None
-        routed = route(logits, own, correction=correction, allowed=step.allowed_experts)
+            logits = logits + weights["router_bias"].astype(wide)
+        correction = weights["correction_bias"].astype(wide) if own.correction_bias else None
+        routed = route(logits, own, correction=correction, allowed=step.allowed_experts, more=step.more_experts)
         used = routed.choices.used
         rows = normed.reshape(-1, sizes.hidden_size)
         one = partial(_expert, sizes=sizes, dot_dtype=step.dot_dtype)

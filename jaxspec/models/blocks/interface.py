@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxspec.models.allowed_experts import MoreExperts
 from jaxspec.models.attention import KVSource, attend, attend_sequentially
 from jaxspec.models.router_choices import RouterChoices
 from jaxspec.models.sizes import DecoderSizes
@@ -42,7 +43,8 @@ class StepInput(NamedTuple):
         sources: earlier keys and values of this layer, each with its mask.
         dot_dtype, frugal, lengths, attend: as for `forward`.
         rope: the layer's rotation, by its place among `DecoderSizes.ropes`; None: the first.
-        allowed_experts: those that this layer's router may choose, for each sequence; None: all.
+        allowed_experts: those that this layer's router may choose, for each sequence or each token; None: all.
+        more_experts: a larger set beside them, for a blend of both; None: there is none.
     """
 
     positions: Int[Array, "batch token"]
@@ -54,7 +56,8 @@ class StepInput(NamedTuple):
     attend: Attend | None = None
     lengths: Int[Array, "batch token"] | None = None
     rope: Int[Array, ""] | None = None
-    allowed_experts: Bool[Array, "batch expert"] | None = None
+    allowed_experts: Bool[Array, "batch *token expert"] | None = None
+    more_experts: MoreExperts | None = None
 
     def attending(self) -> Attend:
         """The way to attend: the one that is given, or the one that suits."""

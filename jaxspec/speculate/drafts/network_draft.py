@@ -111,8 +111,9 @@ class NetworkDraft:
         self, params: Params, memory: NetworkMemory, root: Root, level: Level
     ) -> tuple[Float[Array, "batch token vocab"], NetworkMemory]:
         """See `Draft.extend`."""
-        logits, cache = forward_level(params, self.config, memory.cache, root, level)
-        return logits, dataclasses.replace(memory, cache=cache)
+        result = forward_level(params, self.config, memory.cache, root, level)
+        cache = write_cache(memory.cache, result.cache, root.position + level.first)
+        return result.logits, dataclasses.replace(memory, cache=cache)
 
 
 def load_network_draft(name: str, target: LoadedModel) -> ReadyDraft:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -13,12 +13,12 @@ from hwmodels.speculation.draft_cost import DraftCost
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.kv import compress_cache
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.decoder import Params, forward
+from jaxspec.models.decoder import ForwardResult, Params, forward
 from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, write_cache
 from jaxspec.speculate.drafts.interface import Committed, Level, ReadyDraft, Root
 from jaxspec.speculate.steps import slots_before
 
-__all__ = ["SelfDraft", "SelfDraftParams", "forward_level", "self_draft", "tree_slots"]
+__all__ = ["SelfDraft", "SelfDraftParams", "forward_level", "forward_root", "self_draft", "tree_slots"]
 
 
 class SelfDraftParams(NamedTuple):
@@ -67,22 +67,15 @@ class SelfDraft:
 
     def open(self, params: SelfDraftParams, memory: KVCache, root: Root) -> tuple[Float[Array, "batch vocab"], KVCache]:
         """See `Draft.open`."""
-        batch = root.token.shape[0]
-        result = forward(
-            params.network,
-            self.config,
-            tokens=root.token[:, None],
-            positions=root.position[:, None],
-            mask=jnp.ones((batch, 1, 1), bool),
-            sources=[CachedKV(memory, slots_before(root.position, 1, memory.num_slots))],
-        )
+        result = forward_root(params.network, self.config, memory, root)
         return result.logits[:, 0], write_cache(memory, result.cache, root.position)
 
     def extend(
         self, params: SelfDraftParams, memory: KVCache, root: Root, level: Level
     ) -> tuple[Float[Array, "batch token vocab"], KVCache]:
         """See `Draft.extend`."""
-        return forward_level(params.network, self.config, memory, root, level)
+        result = forward_level(params.network, self.config, memory, root, level)
+        return result.logits, write_cache(memory, result.cache, root.position + level.first)
 
 
 def self_draft(config: DecoderConfig, compressed: Params, knobs: Knobs) -> ReadyDraft:
@@ -94,12 +87,26 @@ def self_draft(config: DecoderConfig, compressed: Params, knobs: Knobs) -> Ready
     return ReadyDraft(SelfDraft(config), SelfDraftParams(compressed, knobs))
 
 
+def forward_root(params: Params, config: DecoderConfig, cache: KVCache, root: Root, **options: Any) -> ForwardResult:
+    """A step of the root alone, which sees all that is committed. Options: of `forward`."""
+    return forward(
+        params,
+        config,
+        tokens=root.token[:, None],
+        positions=root.position[:, None],
+        mask=jnp.ones((len(root.token), 1, 1), bool),
+        sources=[CachedKV(cache, slots_before(root.position, 1, cache.num_slots))],
+        **options,
+    )
+
+
 def forward_level(
-    params: Params, config: DecoderConfig, cache: KVCache, root: Root, level: Level
-) -> tuple[Float[Array, "batch token vocab"], KVCache]:
-    """Logits after a level's tokens, and the cache with them: token number n of a cycle has the root's slot + n."""
+    params: Params, config: DecoderConfig, cache: KVCache, root: Root, level: Level, **options: Any
+) -> ForwardResult:
+    """A step of a level's tokens, over a cache in which token number n of a cycle has the root's slot + n. Options: of
+    `forward`."""
     batch, tokens = level.tokens.shape
-    result = forward(
+    return forward(
         params,
         config,
         tokens=level.tokens,
@@ -107,8 +114,8 @@ def forward_level(
         # Tokens of one level are not above each other.
         mask=jnp.broadcast_to(jnp.eye(tokens, dtype=bool), (batch, tokens, tokens)),
         sources=[CachedKV(cache, tree_slots(root.position, level.ancestors, cache.num_slots))],
+        **options,
     )
-    return result.logits, write_cache(cache, result.cache, root.position + level.first)
 
 
 def tree_slots(

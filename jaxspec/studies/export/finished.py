@@ -20,6 +20,7 @@ from jaxspec.settings.base import build_config
 from jaxspec.settings.coercion import shown
 from jaxspec.settings.draft_kinds import SELF, check_draft_name
 from jaxspec.settings.fields import key_of
+from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.settings.toml import read_layer
 from jaxspec.speculate.drafts.making import kind_of
 from jaxspec.studies.evaluate.run import evaluate_drafts
@@ -118,12 +119,18 @@ def open_run(path: str, *, configuration: str | None = None, device: str | None 
     if command == _TREE:
         raise InputError(_about_tree(str(layer.values.get("draft", SELF))))
     config = build_config(find_study(command).config, layer)
+    assert isinstance(config, CommonConfig)
     if not (place / "result.json").is_file():
         raise InputError(f"run {path!r} is not finished; run the same `jaxspec {command}` again, which resumes it")
     results = ConfigurationsResult.load(place / "result.json")
     if not any(result.configurations for result in results):
         raise InputError(f"{place / 'result.json'} holds no configurations; start the run anew with --force")
     result = _of_device(results, device)
+    if not SCHEME_FACTS[config.scheme].lossless:
+        raise InputError(
+            f"run {path!r} drafts for a target that scheme {config.scheme} changes, which engines that run the checkpoint do "
+            "not verify with; export a run of a lossless scheme"
+        )
     wanted = configuration or _COMMANDS[command][0]
     if wanted not in result.configurations:
         raise InputError(f"configuration {shown(wanted)} is unknown{hint(wanted, sorted(result.configurations))}")
@@ -131,7 +138,6 @@ def open_run(path: str, *, configuration: str | None = None, device: str | None 
         raise InputError(
             f"{place / 'result.json'} holds no knobs of {wanted}; run the same `jaxspec {command}` with --force"
         )
-    assert isinstance(config, CommonConfig)
     return FinishedRun(place, command, config, result, wanted, _same_inputs(place, config))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from jaxspec.formats.container import SUFFIX, Container, open_checkpoint
 from jaxspec.formats.shard_index import INDEX_FILE, json_object
-from jaxspec.models.embedded import EMBEDDED_NAME, SMALL_NAME, embedded_directory
+from jaxspec.models.embedded import model_place
 from jaxspec.studies.export.directory import MANIFEST
 
 __all__ = ["TargetFiles", "target_files"]
@@ -52,7 +52,7 @@ def target_files(model: str) -> TargetFiles:
     Raises:
         InputError: it cannot be opened.
     """
-    path = embedded_directory(model) if model in (EMBEDDED_NAME, SMALL_NAME) else Path(model)
+    path = model_place(model)
     if str(path).endswith(SUFFIX) and not os.path.isdir(path):
         with Container(path) as container:
             beside = {name: container.read_file(name) or b"" for name in container.beside}

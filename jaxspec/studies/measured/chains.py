@@ -95,6 +95,7 @@ class ChainDecoding:
                     decoding=setup.decoding,
                     lengths=setup.prompt_lengths,
                     stop=setup.stop,
+                    sharing=config.batch,
                     advance=bar.advance,
                 )
 

@@ -11,7 +11,6 @@ import numpy as np
 from jaxtyping import Array
 
 import hwmodels
-from jaxspec.compress.footprint import by_kind
 from jaxspec.compress.knob_files import knobs_to_json
 from jaxspec.compress.knobs import Knobs
 from jaxspec.models.config import kinds_of
@@ -19,7 +18,7 @@ from jaxspec.results import given, measured, predicted
 from jaxspec.results.network_results import AcceptanceRates, Configuration, CycleTimes
 from jaxspec.speculate.statistics import acceptance_rates, compare_cycles
 from jaxspec.tune.hard import best_length
-from jaxspec.tune.objective import ABSENT_STANDS_FOR, EXPERT_STANDS_FOR, DraftMeasurement, Pricing, priced_footprint
+from jaxspec.tune.objective import DraftMeasurement, Pricing, priced_draft, priced_footprint
 
 #: Result of decoding or predicting all prompts: arrays by name.
 Arrays = dict[str, np.ndarray]
@@ -34,7 +33,7 @@ def _priced(
         pricing.device,
         pricing.architecture,
         footprint=priced_footprint(measured.footprint),
-        draft_cost=hwmodels.DraftCost(),
+        draft_cost=priced_draft(pricing, measured),
         workload=pricing.workload,
         plan=hwmodels.chain_plan(draft_length),
     )
@@ -98,13 +97,13 @@ def configuration(
     per_token_s = times.total_s.known / compared.counted
     chosen = lambda name, value: predicted(value) if name in choices else given(value)
     rates: dict[str, Any] = acceptance_rates(counts["accepted_at"], counts["ended_at"], counts["cycles"], length)
-    read = measurement.footprint
+    read, priced_bits = measurement.footprint, priced_footprint(measurement.footprint)
     return Configuration(
         speedup_vs_bf16_ar=predicted(times.ar_bf16_s.known / per_token_s),
         speedup_vs_stored_ar=predicted(times.ar_stored_s.known / per_token_s),
         acceptance=AcceptanceRates(**{name: measured(rate) for name, rate in rates.items()}),
-        bits_per_weight=measured(_priced_mean(read.draft_weight_bits, pricing)),
-        bits_per_weight_verify=measured(_priced_mean(read.target_weight_bits, pricing)),
+        bits_per_weight=measured(_priced_mean(priced_bits.draft_weight_bits, pricing)),
+        bits_per_weight_verify=measured(_priced_mean(priced_bits.target_weight_bits, pricing)),
         bits_per_kv=measured(float(np.mean(read.draft_kv_bits))),
         bits_per_kv_verify=measured(float(np.mean(read.target_kv_bits))),
         kl=measured(float(measurement.kl)),
@@ -119,12 +118,7 @@ def configuration(
 
 
 def _priced_mean(bits: dict[str, Any], pricing: Pricing) -> float:
-    """Bits per stored weight of the compressed matrices, kinds weighted by the priced architecture's parameters."""
-    stored = {kind: float(count) for kind, count in hwmodels.parameters(pricing.architecture).items()}
-    for kind, stands_for in EXPERT_STANDS_FOR.items():
-        stored[stands_for] += stored[kind] + stored["shared"] / len(EXPERT_STANDS_FOR)
-    for absent, stands_for in ABSENT_STANDS_FOR.items():
-        if absent not in bits:
-            stored[stands_for] += stored[absent]
-    share = np.asarray([stored[kind] for kind in kinds_of(bits)])
-    return float(np.mean(np.asarray(by_kind(bits)), axis=0) @ share / share.sum())
+    """Bits per stored weight of the matrices of layers, kinds weighted by the priced architecture's parameters."""
+    stored = hwmodels.parameters(pricing.architecture)
+    weights = np.asarray([float(stored[kind]) for kind in hwmodels.ALL_LAYER_MATRICES])
+    return float(np.asarray([float(bits[kind]) for kind in hwmodels.ALL_LAYER_MATRICES]) @ weights / weights.sum())

@@ -14,7 +14,7 @@ from jaxspec.models.decoder import Params
 from jaxspec.models.stored import as_computed
 from jaxspec.models.streamed import is_streamed
 from jaxspec.runs.stages import Arrays
-from jaxspec.speculate.drafts import ReadyDraft, self_draft
+from jaxspec.speculate.drafts import ReadyDraft, compressed_copy
 from jaxspec.speculate.proof import continue_texts
 from jaxspec.studies.measured.work import Work
 from jaxspec.tune.calibration import Calibration, calibrate
@@ -65,17 +65,21 @@ class HardDrafts:
         """Stands in where nothing is drafted: of the form of all drafts, so that decoding shares their compilation."""
         setup = self.work.setup
         knobs = uniform_knobs(setup.scheme, setup.config)
-        return self.ready(knobs) if is_streamed(setup.stored) else self_draft(setup.config, setup.params, knobs)
+        return self.ready(knobs) if is_streamed(setup.stored) else self._copy(setup.params, knobs)
 
     def ready(self, knobs: Knobs) -> ReadyDraft:
         """The hard draft, ready to run."""
-        return self_draft(self.work.setup.config, self.params(knobs), knobs)
+        return self._copy(self.params(knobs), knobs)
+
+    def _copy(self, compressed: Params, knobs: Knobs) -> ReadyDraft:
+        return compressed_copy(self.work.setup.config, compressed, knobs, sharing=self.work.config.batch)
 
     @cached_property
     def calibration(self) -> Calibration:
         """Calibration text and everything ranked on it, which takes seconds and is no stage."""
         setup, first = self.work.setup, self.work.config.prompt_tokens - 1
-        return calibrate(setup.stored, setup.config, jnp.asarray(self.text), scheme=setup.scheme, first=first)
+        options = {"scheme": setup.scheme, "first": first, "sharing": self.work.config.batch}
+        return calibrate(setup.stored, setup.config, jnp.asarray(self.text), **options)
 
     def measure(self, knobs: Knobs) -> DraftMeasurement:
         """Measurement of the hard draft on calibration text."""
@@ -83,4 +87,5 @@ class HardDrafts:
 
     def params(self, knobs: Knobs) -> Params:
         """Parameters of the hard draft, to decode with."""
-        return as_computed(hard_draft(self.work.setup.stored, self.calibration.prepared, knobs))
+        setup = self.work.setup
+        return as_computed(hard_draft(setup.stored, self.calibration.prepared, knobs, setup.config))

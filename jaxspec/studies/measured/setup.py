@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 
 from jaxspec.compress.schemes import Scheme, find_scheme
+from jaxspec.compress.weights import target_network
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.embedded import load_model
@@ -25,7 +26,7 @@ class Setup:
     """A network with its text, ready to be measured.
 
     Attributes:
-        stored: the target's parameters, bfloat16.
+        stored: the target's parameters, as the scheme makes them of the checkpoint's in 16 bits.
         params: the same to decode with (see `as_computed`).
         prompts: int32 "prompt token", held-out prompts, each followed by zeros up to the longest one's length.
         prompt_lengths: " prompt", tokens of each.
@@ -78,6 +79,14 @@ def make_setup(
     stored = target_params(loaded.params)
     if mesh is not None:
         stored = on_mesh(stored, loaded.config, make_mesh(*mesh))
+    scheme = find_scheme(config.scheme, runs=True)
+    stored = target_network(scheme, stored)
+    if not scheme.lossless:
+        notes.append(
+            f"the target is the network as {scheme.name} stores it; acceptance and losslessness are about that one"
+        )
+    if loaded.config.experts is None and (pools := [s.name for s in scheme.knob_specs if s.per == "experts"]):
+        notes.append(f"{config.model} has no experts; {', '.join(pools)} changes nothing")
     prompts, lengths = padded(checked.prompts)
     calibration = windows(
         text.calibration, config.calibration_prompts, window, config.seed, document_starts=text.calibration_starts
@@ -99,7 +108,7 @@ def make_setup(
             top_k=config.top_k,
             top_p=config.top_p,
         ),
-        scheme=find_scheme(config.scheme, runs=True),
+        scheme=scheme,
         bytes_per_token=len(checked.tokenizer.decode(sample).encode()) / max(len(sample), 1),
         notes=tuple(notes),
     )

@@ -15,7 +15,7 @@ from jaxspec.formats.container.field_codec import field_counts
 from jaxspec.formats.container.schemes import CODECS
 from jaxspec.formats.container.tensors import CHUNK_ELEMENTS, NAMED_FIELDS
 from jaxspec.formats.entropy import counted_entropy_bits
-from jaxspec.models.embedded import EMBEDDED_NAME, embedded_directory
+from jaxspec.models.embedded import NETWORK_NAMES, embedded_directory
 from jaxspec.results import measured
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings.coercion import as_path
@@ -32,7 +32,7 @@ def inspect_file(path: str | Path, *, reporter: Reporter | None = None) -> PackR
     """
     reporter = reporter or Reporter()
     path = as_path("path", path)
-    path = str(embedded_directory()) if path == EMBEDDED_NAME else path
+    path = str(embedded_directory(path)) if path in NETWORK_NAMES else path
     if path.endswith(SUFFIX) and not Path(path).is_dir():
         with Container(path) as container:
             found = describe(container)

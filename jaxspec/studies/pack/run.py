@@ -21,7 +21,7 @@ from jaxspec.formats.container import (
     pack,
     unpack,
 )
-from jaxspec.models.embedded import EMBEDDED_NAME, embedded_directory
+from jaxspec.models.embedded import model_place
 from jaxspec.models.layerwise import StoredNetwork, open_network
 from jaxspec.output_places import check_file_place
 from jaxspec.results import measured
@@ -54,7 +54,7 @@ def pack_checkpoint(
     for note in notes(config):
         reporter.line(f"note: {note}")
     has_draft = SCHEME_FACTS[config.scheme].has_draft
-    source = embedded_directory() if config.model == EMBEDDED_NAME else Path(config.model)
+    source = model_place(config.model)
     checkpoint = open_checkpoint(source)
     target = check_container_output(default_container(source) if out is None else out, checkpoint)
     if os.path.exists(target) and not (os.path.isfile(target) or os.path.isdir(target)):  # a device, a pipe

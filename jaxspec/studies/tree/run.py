@@ -19,7 +19,7 @@ from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect
-from jaxspec.speculate.drafts import SelfDraft
+from jaxspec.speculate.drafts import compressed_copy
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.studies.measured.head import head, lossless
 from jaxspec.studies.tree.config import TreeConfig
@@ -92,8 +92,8 @@ def _of_device(stages: TreeStages, device: str, curve: AATBySize) -> dict[str, A
 def _priced(stages: TreeStages, device: str) -> DraftCost:
     # The target's copy needs no parameters to be priced, and making them takes seconds.
     setup, priced = stages.work.setup, stages.work.pricings[device].architecture
-    draft = SelfDraft(setup.config) if stages.other is None else stages.other.draft
-    return draft.cost(setup.config, priced, stages.config.architecture)
+    copy = None if stages.knobs is None else compressed_copy(setup.config, setup.params, stages.knobs)
+    return (copy or stages.draft).draft.cost(setup.config, priced, stages.config.architecture)
 
 
 def search_tree(

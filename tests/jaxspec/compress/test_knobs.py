@@ -9,13 +9,13 @@ from jaxspec.compress.knob_files import knobs_from_json, knobs_to_json
 from jaxspec.compress.knobs import check_knobs, harden, uniform_knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.errors import InputError
-from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
+from jaxspec.models.config import DecoderConfig
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 
 CONFIG = DecoderConfig(
     vocab_size=7, hidden_size=18, intermediate_size=26, num_layers=3, num_heads=3, num_kv_heads=1, head_dim=6
 )
-MATRICES = (3, len(MATRIX_KINDS))
+MATRICES = (3, len(CONFIG.matrix_kinds))
 RANGES = {spec.name: (spec.low, spec.high) for spec in CASSANDRA1.knob_specs}
 
 
@@ -101,7 +101,7 @@ def test_json_round_trip():
         kv_prune=jnp.asarray(rng.uniform(0, 0.95, 3).round(6), jnp.float32),
         kv_cut_bits=jnp.asarray([0.0, 7.0, 3.0]),
     )
-    back = knobs_from_json(json.loads(json.dumps(knobs_to_json(knobs))), CASSANDRA1, CONFIG)
+    back = knobs_from_json(json.loads(json.dumps(knobs_to_json(knobs, CONFIG.matrix_kinds))), CASSANDRA1, CONFIG)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), back, knobs)
     assert jax.tree.map(lambda x: (x.dtype, x.weak_type), back) == jax.tree.map(lambda x: (x.dtype, x.weak_type), knobs)
 
@@ -113,10 +113,10 @@ def test_numbers_stand_for_all_layers_and_kinds():
 
 
 def test_a_kind_may_have_a_number_or_a_list_of_layers():
-    by_kind = dict.fromkeys(MATRIX_KINDS, 0.5) | {"up": [0.1, 0.2, 0.3]}
+    by_kind = dict.fromkeys(CONFIG.matrix_kinds, 0.5) | {"up": [0.1, 0.2, 0.3]}
     prune = knobs_from_json(plain(weight_prune=by_kind), CASSANDRA1, CONFIG).values["weight_prune"]
-    np.testing.assert_allclose(prune[:, MATRIX_KINDS.index("up")], [0.1, 0.2, 0.3])
-    np.testing.assert_array_equal(np.delete(prune, MATRIX_KINDS.index("up"), axis=1), 0.5)
+    np.testing.assert_allclose(prune[:, CONFIG.matrix_kinds.index("up")], [0.1, 0.2, 0.3])
+    np.testing.assert_array_equal(np.delete(prune, CONFIG.matrix_kinds.index("up"), axis=1), 0.5)
 
 
 def test_keys_unknown_and_missing():
@@ -130,7 +130,7 @@ def test_keys_unknown_and_missing():
 
 @pytest.mark.parametrize(
     "value",
-    [[0.1, 0.2], [[0.1] * 7] * 2, "0.4", None, {kind: [0.1, 0.2] for kind in MATRIX_KINDS}, [[0.1], [0.2, 0.3]]],
+    [[0.1, 0.2], [[0.1] * 7] * 2, "0.4", None, {kind: [0.1, 0.2] for kind in CONFIG.matrix_kinds}, [[0.1], [0.2, 0.3]]],
 )
 def test_values_of_a_wrong_shape_or_kind(value):
     message = error_of(lambda: knobs_from_json(plain(weight_prune=value), CASSANDRA1, CONFIG))
@@ -171,6 +171,6 @@ def test_knobs_survive_their_file_bit_for_bit():
     share = np.nextafter(np.float32(0.4), np.float32(1), dtype=np.float32)
     prune = np.linspace(share, 0.95, 21, dtype=np.float32).reshape(MATRICES)
     knobs = uniform_knobs(CASSANDRA1, CONFIG).replace_values(weight_prune=jnp.asarray(prune))
-    found = knobs_from_json(json.loads(json.dumps(knobs_to_json(knobs))), CASSANDRA1, CONFIG)
+    found = knobs_from_json(json.loads(json.dumps(knobs_to_json(knobs, CONFIG.matrix_kinds))), CASSANDRA1, CONFIG)
     np.testing.assert_array_equal(found.values["weight_prune"], prune)
-    assert knobs_to_json(uniform_knobs(CASSANDRA1, CONFIG))["weight_prune"]["q"] == [0.4] * 3
+    assert knobs_to_json(uniform_knobs(CASSANDRA1, CONFIG), CONFIG.matrix_kinds)["weight_prune"]["q"] == [0.4] * 3

@@ -8,7 +8,6 @@ from whole_drafts import hard_kv, soft_kv
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.kv import compress_cache, prepare_kv, round_kv
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1, CASSANDRA1_CODED
-from jaxspec.models.config import MATRIX_KINDS
 from jaxspec.models.kv_cache import KVCache
 
 LAYERS, BATCH, HEADS, DIM, SLOTS = 2, 3, 2, 5, 7
@@ -17,8 +16,8 @@ COLUMNS = HEADS * DIM
 
 def kv_knobs(prune, cut_bits, dtype=jnp.float32, scheme=CASSANDRA1):
     values = {
-        "weight_prune": jnp.zeros((LAYERS, len(MATRIX_KINDS)), dtype),
-        "weight_cut_bits": jnp.zeros((LAYERS, len(MATRIX_KINDS)), dtype),
+        "weight_prune": jnp.zeros((LAYERS, 7), dtype),
+        "weight_cut_bits": jnp.zeros((LAYERS, 7), dtype),
         "kv_prune": jnp.asarray(prune, dtype),
         "kv_cut_bits": jnp.asarray(cut_bits, dtype),
     }

@@ -2,13 +2,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from whole_drafts import hard_weights, soft_weights
+from whole_drafts import by_kind, hard_weights, soft_weights
 
-from jaxspec.compress.footprint import by_kind
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1, CASSANDRA1_CODED
 from jaxspec.compress.weights import prepare, sum_of_squares
-from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
+from jaxspec.models.config import DecoderConfig
 
 # No two matrix shapes are equal but q's and o's, and no row has a power of two of columns.
 CONFIG = DecoderConfig(
@@ -20,7 +19,7 @@ INPUT_SIZE = {"qkv": 18, "o": 18, "gate_up": 18, "down": 26}
 def random_knobs(seed, *, whole, scheme=CASSANDRA1):
     """Ratios away from half-way values of 18 and 26 columns, widths away from half-integers."""
     rng = np.random.default_rng(seed)
-    matrices = (CONFIG.num_layers, len(MATRIX_KINDS))
+    matrices = (CONFIG.num_layers, len(CONFIG.matrix_kinds))
     cut = rng.integers(0, 8, matrices).astype(float)
     columns = np.array([18, 18, 18, 18, 18, 18, 26])
     # Either nothing at all or at least one value of a row: see `soft_bitmap` for what lies between.
@@ -67,7 +66,7 @@ def test_wanda_ranks_by_hand():
     # |W| x norm: [3 x 1, 1 x 2, 0.5 x 8] = [3, 2, 4] and [0.25 x 1, 2 x 2, 0.125 x 8] = [0.25, 4, 1]: magnitude alone would
     # rank the rows (1, 0.5 below) and (0.125, 0.25 below) otherwise.
     weight = jnp.array([[[3.0, -1.0, 0.5], [0.25, 2.0, -0.125]]])
-    params = {"layers": dict.fromkeys(MATRIX_KINDS, weight)}
+    params = {"layers": dict.fromkeys(CONFIG.matrix_kinds, weight)}
     norm = dict.fromkeys(INPUT_SIZE, jnp.array([[1.0, 2.0, 8.0]]))
     values = {"weight_prune": jnp.full((1, 7), 1 / 3), "weight_cut_bits": jnp.zeros((1, 7))}
     knobs = Knobs(values=values, draft_length_logits=jnp.zeros(3), scheme=CASSANDRA1)
@@ -79,11 +78,11 @@ def test_each_matrix_is_ranked_with_the_norms_of_its_own_input():
     weight = jnp.ones((1, 1, 3))
     order = {"qkv": [0, 1, 2], "o": [1, 2, 0], "gate_up": [2, 0, 1], "down": [2, 1, 0]}
     norms = {name: jnp.asarray([ranks], jnp.float32) + 1 for name, ranks in order.items()}
-    prepared = prepare(CASSANDRA1, {"layers": dict.fromkeys(MATRIX_KINDS, weight)}, norms)
+    prepared = prepare(CASSANDRA1, {"layers": dict.fromkeys(CONFIG.matrix_kinds, weight)}, norms)
     feeds = {"q": "qkv", "k": "qkv", "v": "qkv", "o": "o", "gate": "gate_up", "up": "gate_up", "down": "down"}
     one_of_three = {"weight_prune": jnp.full((1, 7), 1 / 3), "weight_cut_bits": jnp.zeros((1, 7))}
     knobs = Knobs(values=one_of_three, draft_length_logits=jnp.zeros(3), scheme=CASSANDRA1)
-    draft = hard_weights({"layers": dict.fromkeys(MATRIX_KINDS, weight)}, prepared, knobs).params["layers"]
+    draft = hard_weights({"layers": dict.fromkeys(CONFIG.matrix_kinds, weight)}, prepared, knobs).params["layers"]
     for kind, name in feeds.items():
         np.testing.assert_array_equal(draft[kind][0, 0] == 0, np.array(order[name]) == 0)
 
@@ -98,7 +97,7 @@ def test_sums_of_squares_by_hand():
 def test_the_hard_draft_is_a_bitwise_part_of_the_target(target, norms, harden, seed):
     knobs = random_knobs(seed, whole=True)
     draft = harden(knobs).params
-    for i, kind in enumerate(MATRIX_KINDS):
+    for i, kind in enumerate(CONFIG.matrix_kinds):
         stored, read = bits_of(target["layers"][kind]), bits_of(draft["layers"][kind])
         np.testing.assert_array_equal(read & ~stored, 0)
         score = (
@@ -154,11 +153,11 @@ def test_soft_draft_tends_to_the_hard_one(jit, target, ranked, harden, scheme):
 def test_bits_are_those_of_the_matrix_alone(harden):
     knobs = random_knobs(7, whole=True)
     footprint = harden(knobs).footprint
-    assert set(footprint.draft_weight_bits) == set(footprint.target_weight_bits) == set(MATRIX_KINDS)
+    assert set(footprint.draft_weight_bits) == set(footprint.target_weight_bits) == set(CONFIG.matrix_kinds)
     draft, target = by_kind(footprint.draft_weight_bits), by_kind(footprint.target_weight_bits)
-    assert draft.shape == target.shape == (2, len(MATRIX_KINDS))
+    assert draft.shape == target.shape == (2, len(CONFIG.matrix_kinds))
     # The target reads bitmap, sign, mantissa and code of what is kept, and 16 bits of what is pruned; the draft less.
-    columns = np.array([CONFIG.matrix_shape(kind)[1] for kind in MATRIX_KINDS])
+    columns = np.array([CONFIG.matrix_shape(kind)[1] for kind in CONFIG.matrix_kinds])
     share = 1 - np.round(np.asarray(knobs.values["weight_prune"]) * columns) / columns
     np.testing.assert_allclose(
         target - draft, share * np.asarray(knobs.values["weight_cut_bits"]) + (1 - share) * 16, rtol=1e-5
@@ -169,11 +168,13 @@ def test_a_float16_network_keeps_its_own_bits(jit, random_network, norms):
     # Magnitudes from float16's subnormal numbers to its largest, in one matrix.
     spread = lambda x: (x * 2.0 ** jnp.linspace(-20, 14, x.shape[-1])).astype(jnp.float16)
     network = random_network(CONFIG, 5)
-    target = network | {"layers": network["layers"] | {kind: spread(network["layers"][kind]) for kind in MATRIX_KINDS}}
+    target = network | {
+        "layers": network["layers"] | {kind: spread(network["layers"][kind]) for kind in CONFIG.matrix_kinds}
+    }
     prepared, knobs = prepare(CASSANDRA1, target, norms), random_knobs(8, whole=True)
     draft = jit(hard_weights)(target, prepared, knobs)
     soft = jit(soft_weights)(target, prepared, knobs, 1e-5)
-    for i, kind in enumerate(MATRIX_KINDS):
+    for i, kind in enumerate(CONFIG.matrix_kinds):
         stored, read = (np.asarray(x).view(np.uint16) for x in (target["layers"][kind], draft.params["layers"][kind]))
         assert draft.params["layers"][kind].dtype == jnp.float16
         np.testing.assert_array_equal(read & ~stored, 0)

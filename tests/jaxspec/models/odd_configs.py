@@ -1,6 +1,7 @@
 """Odd configurations of every family that runs, drawn from a seed, in both spellings of the rotary settings."""
 
 import numpy as np
+from odd_latent_configs import deepseek_v2, deepseek_v3, glm4_moe_lite, gpt_oss
 
 SCALINGS = ("none", "none", "linear", "dynamic", "yarn", "longrope", "llama3")
 
@@ -32,7 +33,7 @@ def odd_config(family, seed):
         raw["head_dim"] = head_dim
     else:
         head_dim = raw["hidden_size"] // heads
-    if family not in ("mistral", "qwen2", "phi3"):
+    if family not in ("mistral", "mixtral", "qwen2", "phi3"):
         raw["attention_bias"] = pick(True, False)
     if family in ("llama", "granite", "smollm3"):
         raw["mlp_bias"] = pick(True, False)
@@ -46,9 +47,17 @@ def odd_config(family, seed):
         "phi3": all_windows,
         "qwen2": late_windows,
         "qwen3": late_windows,
+        "mixtral": mixtral,
+        "qwen3_moe": qwen3_moe,
+        "glm4_moe": glm4_moe,
+        "deepseek_v2": deepseek_v2,
+        "deepseek_v3": deepseek_v3,
+        "glm4_moe_lite": glm4_moe_lite,
+        "gpt_oss": gpt_oss,
     }
     if family in sections:
         raw |= sections[family](raw, pick)
+        head_dim = raw.get("qk_rope_head_dim", head_dim)
     return raw if family == "opt" else raw | rotation(raw, head_dim, pick)
 
 
@@ -97,6 +106,40 @@ def all_windows(raw, pick):
     return {"sliding_window": pick(None, 2, 9, 60)}
 
 
+def mixtral(raw, pick):
+    experts = pick(2, 3, 5, 8)
+    own = {"num_local_experts": experts, "num_experts_per_tok": pick(1, 2, experts)}
+    return own | all_windows(raw, pick)
+
+
+def qwen3_moe(raw, pick):
+    experts, layers = pick(3, 6, 9, 17), raw["num_hidden_layers"]
+    return {
+        pick("num_experts", "num_local_experts"): experts,
+        "num_experts_per_tok": pick(1, 3, experts),
+        "moe_intermediate_size": pick(3, 8, 21),
+        "norm_topk_prob": pick(True, False),
+        **pick({}, {"decoder_sparse_step": 2}, {"mlp_only_layers": [0]}, {"mlp_only_layers": list(range(layers))}),
+        **pick({}, {"use_sliding_window": True, "sliding_window": pick(4, 11)}, {"sliding_window": 5}),
+    }
+
+
+def glm4_moe(raw, pick):
+    groups = pick(1, 1, 2, 3)
+    return {
+        "n_routed_experts": groups * pick(2, 4, 5),
+        "n_group": groups,
+        "topk_group": pick(1, groups),
+        "num_experts_per_tok": pick(1, 2),
+        "moe_intermediate_size": pick(3, 8, 21),
+        "n_shared_experts": pick(1, 2, 3),
+        "norm_topk_prob": pick(True, False),
+        "routed_scaling_factor": pick(1.0, 2.5),
+        "first_k_dense_replace": pick(0, 1, 2),
+        "use_qk_norm": pick(True, False),
+    }
+
+
 def late_windows(raw, pick):
     layers = raw["num_hidden_layers"]
     window = {"use_sliding_window": True, "sliding_window": pick(4, 11), "max_window_layers": pick(0, 1, layers)}
@@ -107,7 +150,7 @@ def late_windows(raw, pick):
 def rotation(raw, head_dim, pick):
     """Rotary settings, new or old spelling; of texts that end before or after the length where scaling begins."""
     family, original = raw["model_type"], pick(16, 64)
-    partial = pick(1.0, 0.5, 0.8) if family in ("glm", "glm4", "phi3") else 1.0
+    partial = pick(1.0, 0.5, 0.8) if family in ("glm", "glm4", "glm4_moe", "phi3") else 1.0
     rotated = int(head_dim * partial)
     allowed = [kind for kind in SCALINGS if kind in ("none", "longrope") or family != "phi3"]
     if rotated % 2:
@@ -138,7 +181,7 @@ def rotation(raw, head_dim, pick):
     theta = pick(500.0, 10_000.0)
     name = {"rope_type": "default" if kind == "none" else kind}
     share = {} if partial == 1 and family == "phi3" else {"partial_rotary_factor": partial}
-    share = share if family in ("glm", "glm4", "phi3") else {}
+    share = share if family in ("glm", "glm4", "glm4_moe", "phi3") else {}
     if family == "gemma3_text":
         local = {"rope_type": "default", "rope_theta": pick(100.0, theta)}
         new = {

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from jaxspec.models import decoder, kv_cache
-from jaxspec.models.config import MATRIX_KINDS
 from jaxspec.models.families import runnable_families
 from jaxspec.models.hf_load import load_directory
 from jaxspec.models.rope_scaling import Rope
@@ -176,6 +175,10 @@ def _without_offset(config, params):
     return dataclasses.replace(config, learned_positions=LearnedPositions(config.learned_positions.rows)), params
 
 
+def _with_experts(config, **changes):
+    return dataclasses.replace(config, experts=dataclasses.replace(config.experts, **changes))
+
+
 MUTANTS = {
     "norm_eps": ("llama_grouped", lambda c, p: (dataclasses.replace(c, norm_eps=1e-6), p)),
     "kv_groups": ("llama_grouped", _heads_dealt_in_turn),
@@ -205,6 +208,16 @@ MUTANTS = {
         "qwen3_tied_sharded",
         lambda c, p: (c, p | {"layers": jax.tree.map(lambda leaf: leaf[::-1], p["layers"])}),
     ),
+    "no_sinks": ("gpt_oss_sinks", lambda c, p: (dataclasses.replace(c, attention_sinks=False), p)),
+    "no_clamp": ("gpt_oss_sinks", lambda c, p: (_with_experts(c, clamp=7.0), p)),
+    "expert_biases": ("gpt_oss_packed", _without("expert_up_bias")),
+    "router_bias": ("gpt_oss_packed", _without("router_bias")),
+    "no_groups": ("deepseek_v2_grouped", lambda c, p: (_with_experts(c, groups=1), p)),
+    "score_mscale": ("deepseek_v2_grouped", lambda c, p: (dataclasses.replace(c, score_scale=None), p)),
+    "routed_scale": ("deepseek_v2_grouped", lambda c, p: (_with_experts(c, scale=1.0), p)),
+    "latent_norm": ("deepseek_v2_whole", _without("kv_down_norm")),
+    "latent_planes": ("deepseek_v2_whole", lambda c, p: (dataclasses.replace(c, interleaved_rope=False), p)),
+    "no_correction": ("glm4_moe_lite_latent", _without("correction_bias")),
     "gate_for_up": (
         "llama_bfloat16",
         lambda c, p: (c, p | {"layers": p["layers"] | {"gate": p["layers"]["up"], "up": p["layers"]["gate"]}}),
@@ -234,7 +247,7 @@ def test_bfloat16_weights_upcast_at_loading_or_in_the_forward_pass_alike():
     model, expected = loaded("llama_bfloat16")
     wide = load_directory(GOLDEN / "llama_bfloat16", dtype=jnp.float32)
     assert {leaf.dtype for leaf in jax.tree.leaves(wide.params)} == {jnp.dtype("float32")}
-    for kind in MATRIX_KINDS:
+    for kind in model.config.matrix_kinds:
         np.testing.assert_array_equal(wide.params["layers"][kind], model.params["layers"][kind].astype(jnp.float32))
     tokens, length = expected["tokens_33"], np.full(2, WIDTH)
     np.testing.assert_array_equal(

@@ -14,6 +14,10 @@ NUMBERS = {
 }
 
 
+#: Matrices of a layer of a dense network.
+DENSE_KINDS = ("q", "k", "v", "o", "gate", "up", "down")
+
+
 def write_run(folder, config, configurations):
     """A run directory.
 
@@ -30,7 +34,7 @@ def write_run(folder, config, configurations):
                 "scheme": config.scheme,
                 "decoding": {"prompts": config.prompts},
                 "configurations": {
-                    name: NUMBERS | {"knobs": knobs_to_json(knobs), "draft_length": knobs.draft_length}
+                    name: NUMBERS | {"knobs": knobs_to_json(knobs, DENSE_KINDS), "draft_length": knobs.draft_length}
                     for name, knobs in found.items()
                 },
             }

@@ -8,7 +8,7 @@ import pytest
 
 from jaxspec.compress.kv import round_kv
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
-from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
+from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import forward_text
 from jaxspec.tune.calibration import calibrate, target_params
 
@@ -60,7 +60,7 @@ def test_kv_is_the_stored_one_of_all_queries(calibration, text):
 
 def test_channels_have_their_norms_over_the_text(calibration, text):
     feeds = {"q": "qkv", "k": "qkv", "v": "qkv", "o": "o", "gate": "gate_up", "up": "gate_up", "down": "down"}
-    for kind in MATRIX_KINDS:
+    for kind in CONFIG.matrix_kinds:
         inputs = np.asarray(text.activations[feeds[kind]], np.float64)
         np.testing.assert_allclose(calibration.prepared[kind], np.sqrt(np.sum(inputs**2, axis=(1, 2))), rtol=1e-3)
 

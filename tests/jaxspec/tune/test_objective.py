@@ -8,7 +8,7 @@ import pytest
 from hwmodels import KINDS, Footprint, Workload, catalog, tokens_per_cycle
 from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1, CASSANDRA1_CODED
-from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
+from jaxspec.models.config import DecoderConfig
 from jaxspec.speculate.sampling import SAMPLING
 from jaxspec.tune.calibration import calibrate
 from jaxspec.tune.objective import (
@@ -24,9 +24,9 @@ from jaxspec.tune.objective import (
 CONFIG = DecoderConfig(
     vocab_size=11, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6
 )
-COLUMNS = np.array([CONFIG.matrix_shape(kind)[1] for kind in MATRIX_KINDS])
+COLUMNS = np.array([CONFIG.matrix_shape(kind)[1] for kind in CONFIG.matrix_kinds])
 KV_COLUMNS = CONFIG.num_kv_heads * CONFIG.head_dim
-MATRICES = (CONFIG.num_layers, len(MATRIX_KINDS))
+MATRICES = (CONFIG.num_layers, len(CONFIG.matrix_kinds))
 DEPTH, ROOFLINE_TEMPERATURE = 3, 0.05
 WINDOWS = jnp.array([2, 0])
 
@@ -57,12 +57,12 @@ def pricing():
 
 def measured(draft, target, draft_kv, target_kv):
     """A footprint from "layer kind" bits of weights and " layer" bits of KV."""
-    named = lambda bits: dict(zip(MATRIX_KINDS, bits.T, strict=True))
+    named = lambda bits: dict(zip(CONFIG.matrix_kinds, bits.T, strict=True))
     return Footprint(named(draft), named(target), draft_kv, target_kv)
 
 
 def test_experts_are_stored_like_feed_forward_matrices():
-    bits = jnp.arange(2.0 * len(MATRIX_KINDS)).reshape(2, -1) / 2 + 1
+    bits = jnp.arange(2.0 * len(CONFIG.matrix_kinds)).reshape(2, -1) / 2 + 1
     found = priced_footprint(measured(bits, bits + 3, jnp.array([5.0, 6.0]), jnp.array([9.0, 10.0])))
     draft = found.draft_weight_bits
     assert set(draft) == set(KINDS)
@@ -256,7 +256,7 @@ def test_footprint_by_hand():
         measured(by_kind(4.0, 5.0), by_kind(12.0, 13.0), jnp.array([7.0, 8.0]), jnp.array([9.0, 12.0]))
     )
     assert set(result.draft_weight_bits) == set(result.target_weight_bits) == set(KINDS)
-    for i, kind in enumerate(MATRIX_KINDS):
+    for i, kind in enumerate(CONFIG.matrix_kinds):
         assert result.draft_weight_bits[kind] == 4.5 + i
         assert result.target_weight_bits[kind] == 12.5 + i
     for kind in ("embed", "router", "lm_head", "norm"):

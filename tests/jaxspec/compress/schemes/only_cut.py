@@ -7,7 +7,7 @@ import dataclasses
 
 import jax.numpy as jnp
 
-from jaxspec.compress.cut import blend, soft_truncate
+from jaxspec.compress.cut import blend_cuts, soft_truncate
 from jaxspec.compress.footprint import BitsPerValue, uniform
 from jaxspec.compress.schemes.described import Described
 from jaxspec.compress.schemes.interface import CompressedKV, CompressedMatrix
@@ -33,8 +33,8 @@ class OnlyCut(Described):
     def soft(self, matrix, prepared, knobs, temperature):
         """Fractional cuts blend their neighbours."""
         del prepared
-        mix = blend(knobs["weight_cut_bits"], temperature)
-        return CompressedMatrix(soft_truncate(_patterns(matrix), mix), _read(mix.cut_bits))
+        mix = blend_cuts(knobs["weight_cut_bits"], temperature)
+        return CompressedMatrix(soft_truncate(_patterns(matrix), mix), _read(mix.mean))
 
     def target(self, matrix):
         """The stored matrix itself."""

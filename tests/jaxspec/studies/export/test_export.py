@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from finished_runs import NUMBERS, write_run
+from finished_runs import DENSE_KINDS, NUMBERS, write_run
 from safetensors.numpy import load_file, save_file
 
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.errors import InputError
-from jaxspec.models import MATRIX_KINDS, load_directory
+from jaxspec.models import load_directory
 from jaxspec.runs import Reporter
 from jaxspec.settings import build_config
 from jaxspec.studies import EvaluateConfig, ExportConfig, TreeConfig, TuneConfig, export_draft
@@ -95,8 +95,8 @@ def test_every_weight_is_that_of_the_hard_draft(run, knobs, exported, model, tmp
     jax.tree.map(lambda a, b: np.testing.assert_array_equal(patterns(a), patterns(b)), expected, found)
     assert {str(leaf.dtype) for leaf in jax.tree.leaves(found)} == {"bfloat16"}
     target = load_directory(model).params
-    matrices = [np.asarray(found["layers"][kind], np.float32) for kind in MATRIX_KINDS]
-    for kind, matrix in zip(MATRIX_KINDS, matrices):
+    matrices = [np.asarray(found["layers"][kind], np.float32) for kind in DENSE_KINDS]
+    for kind, matrix in zip(DENSE_KINDS, matrices):
         stored, kept = patterns(target["layers"][kind]), patterns(matrix)
         assert ((kept & stored) == kept).all()  # a subset of the target's own bits
         assert (kept != stored).any()

@@ -20,7 +20,7 @@ from jaxspec.compress.weights import hard_draft, prepare, sum_of_squares
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container
 from jaxspec.formats.unary import CODEBOOK_ENTRY_BITS
-from jaxspec.models import MATRIX_KINDS, DecoderConfig, layerwise, save_directory
+from jaxspec.models import DecoderConfig, layerwise, save_directory
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.hf_load import load_directory
 from jaxspec.models.layerwise import open_network
@@ -86,7 +86,7 @@ def differing_knobs(scheme=CASSANDRA1):
 
 
 def write_result(knobs, path="result.json"):
-    entry = {"configurations": {"tuned": {"knobs": knobs_to_json(knobs)}}}
+    entry = {"configurations": {"tuned": {"knobs": knobs_to_json(knobs, CONFIG.matrix_kinds)}}}
     with open(path, "w", encoding="utf-8") as file:
         json.dump([entry], file)
     return path
@@ -100,7 +100,7 @@ def test_the_packed_draft_is_the_draft_of_the_knobs(folder, ranked, own_knobs):
     _, path = packed(folder, **settings)
     expected = hard_draft(params, scores, knobs)
     draft = jaxspec.load(path, part="draft").params
-    for kind in MATRIX_KINDS:
+    for kind in CONFIG.matrix_kinds:
         np.testing.assert_array_equal(
             np.asarray(draft["layers"][kind]).view(np.uint16),
             expected["layers"][kind].array,
@@ -119,7 +119,7 @@ def test_the_file_has_as_many_bits_as_the_footprint_predicts(folder, ranked, sch
     names = {(layer, kind): name for name, (layer, kinds) in places for kind in kinds}
     stored = {entry["name"]: entry for entry in summary["tensors"]}
     for layer in range(CONFIG.num_layers):
-        for kind in MATRIX_KINDS:
+        for kind in CONFIG.matrix_kinds:
             entry = stored[names[layer, kind]]
             entries = {key: len(table) for key, table in entry["code_tables"].items()}
             elements = entry["elements"]

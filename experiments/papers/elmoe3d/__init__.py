@@ -1,0 +1,1 @@
+"""ELMoE-3D, reproduced: `paper` declares its tables."""

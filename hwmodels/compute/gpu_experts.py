@@ -1,0 +1,171 @@
+"""Routed experts of a layer on a GPU: one launch of grouped products, which fill the multiprocessors together.
+
+A layer's tokens make R choices of experts and touch X different ones. Gate and up, then down, are each one grouped product of
+R x k activations by X matrices of k x n weights. In seconds,
+
+    t      = launch_s + sum over both of pass_cost · R k a / bandwidth + (memory^4 + arithmetic^4)^(1/4)
+    memory = (X n k w + activations) / (memory_efficiency · bandwidth)         w, a: bytes per weight, per activation
+    arithmetic = max(soft minimum over tilings of waves · tile · (k + prologue), 2 R n k / peak)
+    waves  = w' + wave_rounding · (ceil(w') - w'),   w' = X · rows(R / X) · ceil(n / Tn) / multiprocessors
+    rows(m) = 1 + q - q / (2 (q + 3)),   q = m / Tm
+    tile   = sqrt((compute_cost · 2 Tm Tn)^2 + (operand_cost · (a Tm + w Tn))^2) · multiprocessors / peak
+
+over the tilings Tm in 16, 32, 64, 128; Tn in 64, 128, 256. What the terms are for: launch_s is everything that starts once
+per layer (choosing experts, sorting tokens, both products, adding up); pass_cost the kernels of their own that gather tokens
+and apply the gate, in reads of a product's input at full bandwidth; X is what a step reads of the weights, so that a
+memory-bound launch takes the time of the touched experts. Tiles of all experts are dealt to the multiprocessors together, and
+only the last wave is rounded. Loads of experts are uneven: rows(m) is the mean number of tiles that cover an expert's rows
+where a layer's experts have m on average: one for few rows, and half a tile more than their share for many.
+
+Six numbers per weight format are fitted. `compute_cost` belongs to packed weights, whose `prologue_elements` is 0; at 16 bits
+the operands alone decide how fast a tile is, and the peak is the floor.
+
+Source: form and constants chosen on the moe tables of aiconfigurator-core 0.12.0 for the H200; numbers by
+`experiments.silicon`.
+Departs: beyond R and X it does not count which expert has how many rows. Even loads, as no router gives, take up to 20 % less
+time than this from 2000 tokens on.
+"""
+
+from __future__ import annotations
+
+import flax.struct
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from hwmodels.compute.tile_counts import Ceiling, exact_ceiling, soft_minimum
+from hwmodels.numerics.folds import smooth_ceil_div
+from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.numerics.smoothing import smooth_maximum
+from hwmodels.numerics.units import BITS_PER_BYTE
+
+__all__ = ["ExpertCoefficients", "GpuExperts", "expert_layer_time"]
+
+_TILE_ROWS, _TILE_COLUMNS = (16.0, 32.0, 64.0, 128.0), (64.0, 128.0, 256.0)
+_ACTIVATION_BYTES = 2.0
+#: Tiles of rows at which an expert's last tile is midway between whole and half, see `rows` above.
+_UNEVEN_TILES = 3.0
+
+
+@flax.struct.dataclass
+class ExpertCoefficients:
+    """The fitted numbers of one weight format, "*b"; all >= 0, and one of the tile's two costs > 0."""
+
+    launch_s: Leaf  # of a layer's experts, all kernels together
+    pass_cost: Leaf  # kernels beside the products, in reads of the products' inputs at full bandwidth
+    memory_efficiency: Leaf  # share of the bandwidth that streaming reaches, in (0, 1]
+    operand_cost: Leaf  # FLOP forgone per operand byte brought to a multiprocessor
+    compute_cost: Leaf  # time of a large tile's arithmetic, unpacking included, in times at peak
+    prologue_elements: Leaf  # time of a tile before its first product, in elements of k
+    wave_rounding: Leaf  # share of the last, partly filled wave that is waited for, in [0, 1]
+
+
+@flax.struct.dataclass
+class GpuExperts:
+    """A GPU's data sheet and the coefficients of one weight format; leaves "*b"."""
+
+    peak_flops_per_s: Leaf  # dense 16-bit matrix products of the data sheet, > 0; a multiply-add counts 2
+    bandwidth_bytes_per_s: Leaf  # of the data sheet, > 0
+    multiprocessors: Leaf  # > 0
+    coefficients: ExpertCoefficients
+    #: Of the smooth maximum that joins arithmetic and memory; the coefficients were fitted with it.
+    overlap_temperature: float = flax.struct.field(pytree_node=False, default=0.25)
+
+    def product_time(
+        self,
+        m: Number,
+        k: Number,
+        n: Number,
+        *,
+        products: Number,
+        weight_bits: Number = 16.0,
+        temperature: Number = 0.0,
+    ) -> Float[Array, "*b"]:
+        """Seconds of arithmetic alone of one grouped product.
+
+        Args:
+            m: "*b", > 0, real; rows per expert on average.
+            k, n: "*b", > 0, real; of one expert's matrix.
+            products: "*b", >= 0, real; experts that have rows.
+            weight_bits: "*b", > 0.
+            temperature: "*b", in [0, 1]; 0 counts waves and tiles of columns exactly, above they are smooth. A Python 0 is
+                faster than a traced one.
+        Returns:
+            "*b", at least 2 m n k products / peak, increasing in every argument.
+        Gradient: continuous at temperature > 0, but for a kink where the peak is reached. At 0 the counts are constants.
+        """
+        m, k, n, products, bits = (jnp.asarray(as_float(value)) for value in (m, k, n, products, weight_bits))
+        peak, processors = as_float(self.peak_flops_per_s), as_float(self.multiprocessors)
+        c = self.coefficients
+        exact = isinstance(temperature, (int, float)) and temperature == 0
+        ceiling: Ceiling = exact_ceiling if exact else lambda one, other: smooth_ceil_div(one, other, temperature)
+        column_tiles = {columns: ceiling(n, columns) for columns in _TILE_COLUMNS}
+        per_element = (k + as_float(c.prologue_elements)) / peak
+        times = []
+        for rows in _TILE_ROWS:
+            share = m / rows
+            row_tiles = products * (1.0 + share - share / (2.0 * (share + _UNEVEN_TILES)))
+            for columns in _TILE_COLUMNS:
+                arithmetic = as_float(c.compute_cost) * (2.0 * rows * columns)
+                operands = as_float(c.operand_cost) * (_ACTIVATION_BYTES * rows + bits * (columns / BITS_PER_BYTE))
+                tiles = row_tiles * column_tiles[columns]
+                # Waves times multiprocessors, so that nothing is divided twice.
+                filled = ceiling(tiles, processors) * processors
+                occupied = tiles + as_float(c.wave_rounding) * (filled - tiles)
+                times.append(occupied * jnp.sqrt(arithmetic * arithmetic + operands * operands) * per_element)
+        some = products > 0
+        # Nothing to compute takes no time; the soft minimum divides by its times.
+        times = [jnp.where(some, time, 1.0) for time in times]
+        return jnp.where(some, jnp.maximum(soft_minimum(times), 2.0 * m * n * k * products / peak), 0.0)
+
+    def pass_time(self, m: Number, k: Number, *, products: Number) -> Float[Array, "*b"]:
+        """Seconds of the kernels that write a grouped product's input, which overlap with nothing; arguments as above."""
+        m, k, products = (jnp.asarray(as_float(value)) for value in (m, k, products))
+        read_s = _ACTIVATION_BYTES * m * k * products / as_float(self.bandwidth_bytes_per_s)
+        return as_float(self.coefficients.pass_cost) * read_s
+
+
+def expert_layer_time(
+    unit: GpuExperts,
+    *,
+    tokens: Number,
+    touched: Number,
+    experts_per_token: Number,
+    hidden_size: Number,
+    inner_size: Number,
+    gated: Number = 1.0,
+    weight_bits: Number = 16.0,
+    temperature: Number = 0.0,
+) -> Float[Array, "*b"]:
+    """Seconds of one layer's routed experts: what the coefficients were fitted to, and what a step takes per layer.
+
+    Args:
+        unit: leaves "*b".
+        tokens: "*b", > 0; of all sequences.
+        touched: "*b", > 0; different experts that they choose.
+        experts_per_token, hidden_size, inner_size: "*b", > 0.
+        gated: "*b"; 1: gate and up are one product of twice the columns; 0: up alone.
+        weight_bits: "*b", > 0.
+        temperature: as of `GpuExperts.product_time`.
+    Returns:
+        "*b", increasing in tokens, in touched experts, and in bits.
+    Gradient: as `GpuExperts.product_time`.
+    """
+    tokens, touched, chosen, hidden, inner, gated, bits = (
+        jnp.asarray(as_float(value))
+        for value in (tokens, touched, experts_per_token, hidden_size, inner_size, gated, weight_bits)
+    )
+    choices = tokens * chosen
+    bandwidth = as_float(unit.coefficients.memory_efficiency) * as_float(unit.bandwidth_bytes_per_s)
+    total = as_float(unit.coefficients.launch_s)
+    # Activations as the step counts them: hwmodels.network.operators.activations.
+    down_moved = choices * (inner + 2.0 * hidden) + 2.0 * tokens * hidden
+    for k, n, moved in (
+        (hidden, (1.0 + gated) * inner, choices * (hidden + inner)),
+        (inner, hidden, down_moved),
+    ):
+        rows = choices / touched
+        arithmetic = unit.product_time(rows, k, n, products=touched, weight_bits=bits, temperature=temperature)
+        memory = (touched * k * n * (bits / BITS_PER_BYTE) + _ACTIVATION_BYTES * moved) / bandwidth
+        times = jnp.stack(jnp.broadcast_arrays(arithmetic, memory), axis=-1)
+        total = total + unit.pass_time(rows, k, products=touched) + smooth_maximum(times, unit.overlap_temperature)
+    return total

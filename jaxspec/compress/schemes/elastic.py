@@ -1,0 +1,128 @@
+"""INT8 weights in groups of 32 whose upper bits are a draft: nested in the target, with the missing lower bits augmented.
+
+The target is the INT8 network. A draft step reads the most significant bits of each weight and the scales; verification reads
+the rest as well. Which experts a draft step chooses among is the second axis (`jaxspec.compress.expert_pool`). Keys and values
+are the target's own, in 16 bits.
+
+Source: ELMoE-3D (arXiv:2604.14626), 3.3 and 4.3, where the draft reads 4 bits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from hwmodels import Footprint
+from jaxspec.compress.blending import blend
+from jaxspec.compress.footprint import BitsPerValue, uniform
+from jaxspec.compress.rematerialised import made_in_blocks
+from jaxspec.compress.schemes.described import Described
+from jaxspec.compress.schemes.interface import CompressedKV, CompressedMatrix, OwnKnobs
+from jaxspec.formats import bit_slices
+from jaxspec.formats.bit_slices import WEIGHT_BITS, Int8Groups, Reading
+from jaxspec.formats.group_quantization import SCALE_BITS
+from jaxspec.settings.knobs import SLICE_BITS
+from jaxspec.settings.schemes import SCHEME_FACTS
+
+__all__ = ["ELASTIC", "Elastic"]
+
+#: Weights that share a scale; the last group of a row may be shorter.
+_GROUP = 32
+
+#: Bits read per element of the KV cache, by draft and target alike.
+_KV_BITS = 16.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Elastic(Described):
+    """A scheme (see `Scheme`).
+
+    Attributes:
+        reading: what the draft takes the most significant bits for.
+    """
+
+    reading: Reading = "augmentation"
+
+    def prepare(self, matrix: Float[Array, "row column"], channel_norm: Float[Array, " column"]) -> None:
+        """Nothing: no weight is ranked."""
+        del matrix, channel_norm
+
+    def target(self, matrix: Float[Array, "*b row column"]) -> Float[Array, "*b row column"]:
+        """The INT8 matrix, in float32: what is stored is rounded once, and rounding it again changes nothing."""
+        return bit_slices.decode(_groups(matrix))[..., : matrix.shape[-1]]
+
+    def hard(self, matrix: Float[Array, "row column"], prepared: None, knobs: OwnKnobs) -> CompressedMatrix:
+        """A whole number of bits (rounded here)."""
+        del prepared
+        bits = jnp.round(knobs["slice_bits"])
+
+        def make(rows: Array) -> tuple[Array, tuple[()]]:
+            return self._read(_groups(rows), bits.astype(jnp.int32), rows.shape[-1]), ()
+
+        values, _ = made_in_blocks(make, matrix)
+        return CompressedMatrix(values, _bits(bits, matrix.shape[-1]))
+
+    def soft(
+        self, matrix: Float[Array, "row column"], prepared: None, knobs: OwnKnobs, temperature: Float[Array, ""] | float
+    ) -> CompressedMatrix:
+        """Drafts of the neighbouring whole numbers of bits, blended."""
+        del prepared
+        mix = blend(knobs["slice_bits"], temperature, least=int(SLICE_BITS.low), most=int(SLICE_BITS.high))
+
+        def make(rows: Array) -> tuple[Array, tuple[()]]:
+            groups, columns = _groups(rows), rows.shape[-1]
+            low, high = (self._read(groups, bits, columns).astype(mix.weight.dtype) for bits in (mix.low, mix.low + 1))
+            return low + mix.weight * (high - low), ()
+
+        values, _ = made_in_blocks(make, matrix)
+        return CompressedMatrix(values, _bits(mix.mean, matrix.shape[-1]))
+
+    def prepare_kv(self, rows: Float[Array, "*b slot column"]) -> Float[Array, "*b slot column"]:
+        """The cache as it is."""
+        return rows
+
+    def soft_kv(
+        self, prepared: Float[Array, "*b slot column"], knobs: OwnKnobs, temperature: Float[Array, ""] | float
+    ) -> CompressedKV:
+        """The cache as it is."""
+        del temperature
+        return self.hard_kv(prepared, knobs)
+
+    def hard_kv(self, prepared: Float[Array, "*b slot column"], knobs: OwnKnobs) -> CompressedKV:
+        """The cache as it is."""
+        del knobs
+        read = jnp.full((), _KV_BITS)
+        return CompressedKV(prepared, BitsPerValue(read, read))
+
+    def encode_kv(self, rows: Float[Array, "*b column"], knobs: OwnKnobs) -> Float[Array, "*b column"]:
+        """The cache as it is."""
+        del knobs
+        return rows
+
+    def expected_footprint(self, knobs: Mapping[str, float]) -> Footprint:
+        """Known without counting; rows are whole groups. The pool of experts changes what is read, not its width."""
+        found = bit_slices.expected_bits(1.0, knobs["slice_bits"])
+        return uniform(float(found.draft), float(found.draft) + float(found.rest), _KV_BITS, _KV_BITS)
+
+    def _read(self, groups: Int8Groups, bits: Array, columns: int) -> Float[Array, "row column"]:
+        return bit_slices.decode_draft(groups, self.reading, draft_bits=bits)[..., :columns]
+
+
+def _groups(matrix: Float[Array, "*b column"]) -> Int8Groups:
+    """INT8 values of rows, each filled up with zeros to whole groups: no scale feels them."""
+    missing = -matrix.shape[-1] % _GROUP
+    pad = [(0, 0)] * (matrix.ndim - 1) + [(0, missing)]
+    return bit_slices.encode(jnp.pad(matrix, pad), group_size=_GROUP)
+
+
+def _bits(slice_bits: Float[Array, ""], columns: int) -> BitsPerValue:
+    """Bits per weight with the scales, one for each begun group of a row."""
+    scales = SCALE_BITS * -(-columns // _GROUP) / columns
+    return BitsPerValue(slice_bits + scales, jnp.full_like(slice_bits, WEIGHT_BITS + scales))
+
+
+#: Missing bits augmented.
+ELASTIC = Elastic(SCHEME_FACTS["elastic"])

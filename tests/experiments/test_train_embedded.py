@@ -1,0 +1,77 @@
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments.train_embedded.balance import expert_load, load_push, load_summary
+from experiments.train_embedded.scores import router_load
+from experiments.train_embedded.train import MOE, SHAPES, Recipe, make_step
+from jaxspec.models.decoder import abstract_params, forward_text
+
+TINY = dataclasses.replace(
+    MOE,
+    vocab_size=11,
+    hidden_size=8,
+    num_layers=2,
+    num_heads=2,
+    num_kv_heads=1,
+    head_dim=4,
+    experts=dataclasses.replace(MOE.experts, num_experts=6, per_token=2, inner_size=4, shared_size=4),
+)
+
+
+@pytest.fixture
+def tiny():
+    # Fresh each time: a training step takes its arguments' memory.
+    rng = np.random.default_rng(3)
+    return jax.tree.map(
+        lambda leaf: jnp.asarray(0.4 * rng.standard_normal(leaf.shape, np.float32)), abstract_params(TINY)
+    )
+
+
+def test_load_by_hand():
+    # One sequence of three tokens, two layers, two of four experts each.
+    choices = jnp.asarray([[[[0, 1], [3, 2]], [[1, 0], [3, 0]], [[1, 2], [3, 1]]]])
+    load = np.asarray(expert_load(choices, 4))
+    np.testing.assert_allclose(load, [[2 / 3, 1, 1 / 3, 0], [1 / 3, 1 / 3, 1 / 3, 1]])
+    # The mean is one half: a band of 0.7 to 1.9 means 0.35 to 0.95.
+    np.testing.assert_array_equal(load_push(load, (0.7, 1.9)), [[0, -1, 1, 1], [1, 1, 1, -1]])
+    summary = load_summary(load)
+    np.testing.assert_allclose(summary.least, [0, 1 / 3])
+    np.testing.assert_allclose(summary.most, [1, 1])
+    # Shares 1/3, 1/2, 1/6 of the choices; and 1/6 three times, 1/2.
+    by_hand = [math.log2(3) / 3 + 1 / 2 + math.log2(6) / 6, math.log2(6) / 2 + 1 / 2]
+    np.testing.assert_allclose(summary.entropy, by_hand, rtol=1e-6)
+
+
+def test_the_load_of_a_text_is_counted_over_all_its_windows(tiny):
+    text = np.random.default_rng(0).integers(11, size=2 * 3 * 5 + 4).astype(np.uint8)
+    found = router_load(tiny, text, config=TINY, window=5, batch=3)
+    rows = jnp.asarray(text[:30].reshape(6, 5), jnp.int32)
+    chosen = np.asarray(forward_text(tiny, TINY, rows).extras.original)
+    counts = [np.bincount(chosen[:, :, layer].reshape(-1), minlength=6) for layer in range(2)]
+    np.testing.assert_allclose(found, np.stack(counts) / 30, rtol=1e-6)
+    with pytest.raises(ValueError, match="has 34 bytes; it must have at least 40"):
+        router_load(tiny, text, config=TINY, window=5, batch=8)
+    with pytest.raises(ValueError, match="no router"):
+        router_load(tiny, text, config=SHAPES["embedded"])
+
+
+def test_corrections_move_by_their_own_rate_and_nothing_else(tiny):
+    recipe = Recipe(steps=9, warmup_steps=1, balance_rate=0.25, balance_steeper=(2, 3.0), load_band=(0.8, 1.3))
+    init, step = make_step(recipe, TINY)
+    tokens = jnp.asarray(np.random.default_rng(1).integers(11, size=(4, 7)), jnp.int32)
+    params, state = tiny, init(tiny)
+    loaded = jax.jit(lambda params: expert_load(forward_text(params, TINY, tokens[:, :-1]).extras.original, 6))
+    for rate in (0.25, 0.25, 0.75):
+        before = np.asarray(params["layers"]["correction_bias"])
+        push = np.asarray(load_push(loaded(params), recipe.load_band))
+        assert {-1.0, 1.0} <= set(push.flat)
+        with jax.numpy_dtype_promotion("standard"):  # optax mixes integers and floats
+            params, state, loss = step(params, state, tokens)
+        assert np.isfinite(loss)
+        moved = np.asarray(params["layers"]["correction_bias"]) - before
+        np.testing.assert_allclose(moved, rate * push, atol=1e-6)

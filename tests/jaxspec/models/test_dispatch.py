@@ -1,0 +1,158 @@
+"""Rows sent through experts: the same bits in any company, no others computed, and in whatever program."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from test_experts import CONFIG, TOKENS, jit, random_params
+
+from jaxspec.models.decoder import forward, forward_text
+from jaxspec.models.dispatch import block_rows, through_experts
+from jaxspec.models.expert_sizes import ExpertSizes
+from jaxspec.models.hf_export import save_directory
+from jaxspec.models.hf_load import load_directory
+from jaxspec.models.layerwise import input_squares, open_network
+from jaxspec.models.stored import as_computed, as_stored
+from jaxspec.models.streamed import Streamed
+
+EXPERTS, CHOSEN = 5, 2
+
+
+def product(w, rows):
+    return rows @ w.T
+
+
+@pytest.fixture(scope="module")
+def stacks():
+    return jnp.asarray(np.random.default_rng(0).standard_normal((EXPERTS, 7, 9), np.float32))
+
+
+@pytest.fixture(scope="module")
+def sent():
+    return jax.jit(lambda stacks, rows, expert: through_experts(product, stacks, rows, expert, EXPERTS))
+
+
+def draw(rng, rows):
+    expert = np.stack([rng.permutation(EXPERTS)[:CHOSEN] for _ in range(rows)]).astype(np.int32)
+    return rng.standard_normal((rows, 9)).astype(np.float32), expert
+
+
+@pytest.mark.parametrize("rows", [1, 2, 6, 21, 90])
+def test_a_rows_bits_do_not_depend_on_the_others(sent, stacks, rows):
+    rng = np.random.default_rng(rows)
+    x, expert = draw(rng, rows)
+    found = np.asarray(sent(stacks, x, expert))
+    np.testing.assert_allclose(found, np.einsum("ri,rcoi->rco", x, np.asarray(stacks)[expert]), rtol=2e-5, atol=1e-5)
+    order = rng.permutation(rows)
+    np.testing.assert_array_equal(sent(stacks, x[order], expert[order]), found[order])
+    for crowded in (False, True):
+        # All others change, and choose anything or the very experts of row 0.
+        others, chosen = draw(rng, rows)
+        others[0], chosen[0] = x[0], expert[0]
+        chosen = np.broadcast_to(expert[:1], chosen.shape) if crowded else chosen
+        np.testing.assert_array_equal(sent(stacks, others, chosen)[0], found[0])
+
+
+def test_blocks_are_as_large_as_an_expert_is_busy():
+    assert [block_rows(rows, 128) for rows in (8, 128, 129, 2048, 10**6)] == [1, 1, 2, 16, 128]
+
+
+def test_a_choice_that_is_none_gives_zeros_and_costs_no_gradient(sent, stacks):
+    x, expert = draw(np.random.default_rng(4), 6)
+    whole = np.asarray(sent(stacks, x, expert))
+    expert[2, 1], expert[5] = -1, -1
+    found = np.asarray(sent(stacks, x, expert))
+    np.testing.assert_array_equal(found[[2, 5, 5], [1, 0, 1]], 0)
+    np.testing.assert_array_equal(found[[0, 1, 2]][:, 0], whole[[0, 1, 2]][:, 0])
+    of_rows = jit(jax.grad(lambda x: through_experts(product, stacks, x, expert, EXPERTS).sum()))(x)
+    np.testing.assert_array_equal(of_rows[5], 0)
+
+
+def test_experts_that_nobody_chose_are_not_read():
+    # What is not a number in them would show.
+    stacks = jnp.full((EXPERTS, 7, 9), jnp.nan).at[3].set(1.0)
+    x = np.ones((4, 9), np.float32)
+    run = lambda stacks, x: through_experts(product, stacks, x, jnp.full((4, 1), 3), EXPERTS).sum()
+    value, gradients = jit(jax.value_and_grad(run, (0, 1)))(stacks, x)
+    assert float(value) == 4 * 7 * 9
+    np.testing.assert_array_equal(gradients[1], np.full((4, 9), 7.0))
+    np.testing.assert_array_equal(gradients[0][3], 4.0)
+    np.testing.assert_array_equal(gradients[0][:3], 0.0)
+
+
+def test_several_at_once_are_each_by_itself(stacks):
+    rng = np.random.default_rng(5)
+    x, expert = zip(*(draw(rng, 6) for _ in range(3)), strict=True)
+    x, expert = np.stack(x), np.stack(expert)
+    one = lambda x, expert: through_experts(product, stacks, x, expert, EXPERTS)
+    together, alone = jit(jax.vmap(one))(x, expert), jit(lambda x, e: jax.lax.map(lambda both: one(*both), (x, e)))
+    np.testing.assert_allclose(together, alone(x, expert), rtol=1e-6, atol=1e-6)
+    slope = lambda x, expert: jax.grad(lambda x: jnp.sin(one(x, expert)).sum())(x)
+    numbers = jit(jax.vmap(slope))(x, expert)
+    np.testing.assert_allclose(numbers[1], jit(slope)(x[1], expert[1]), rtol=1e-5, atol=1e-6)
+
+
+#: As GLM-4 has it.
+GLM = dataclasses.replace(
+    CONFIG,
+    experts=ExpertSizes(6, 2, 5, shared_size=10, scores="sigmoid", correction_bias=True, scale=1.5, groups=2),
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The small network with experts, stored in bfloat16 as GLM's checkpoints are, an expert's matrix a tensor."""
+    out = tmp_path_factory.mktemp("experts")
+    save_directory(random_params(GLM), GLM, out, max_positions=32)
+    return out
+
+
+def test_a_network_is_the_same_however_its_experts_are_kept(folder):
+    run = jit(forward_text, static_argnames="config")
+    target = load_directory(folder).params
+    plain = run(as_computed(target), GLM, TOKENS)
+    streamed = load_directory(folder, stream=True).params
+    assert isinstance(streamed["layers"]["expert_up"], Streamed)
+    assert streamed["layers"]["expert_up"].shape == (2, 6, 5, 12)
+    for kept in (as_stored(target), streamed):
+        found = run(kept, GLM, TOKENS)
+        np.testing.assert_allclose(found.logits, plain.logits, rtol=1e-6, atol=1e-6)
+        jax.tree.map(np.testing.assert_array_equal, found.extras, plain.extras)
+
+
+def test_a_network_read_layer_by_layer_sees_the_same_inputs(folder):
+    run = jit(forward_text, static_argnames=("config", "keep_activations"))
+    seen = run(load_directory(folder).params, GLM, TOKENS, keep_activations=jnp.square).activations
+    found = input_squares(open_network(folder), TOKENS)
+    assert set(found) == {
+        "qkv",
+        "o",
+        "gate_up",
+        "down",
+        "expert_gate_up",
+        "expert_down",
+        "shared_gate_up",
+        "shared_down",
+    }
+    for name, squares in found.items():
+        np.testing.assert_allclose(squares, np.asarray(seen[name]).sum((1, 2)), rtol=2e-6)
+
+
+def test_a_tokens_logits_do_not_depend_on_what_other_sequences_choose():
+    # Several sequences in one step of a fixed width, as verification runs them.
+    params, rng = random_params(CONFIG), np.random.default_rng(3)
+    step = {
+        "positions": np.broadcast_to(np.arange(3), (4, 3)),
+        "mask": np.broadcast_to(np.tril(np.ones((3, 3), bool)), (4, 3, 3)),
+    }
+    run = jax.jit(forward, static_argnames="config")
+    tokens = rng.integers(13, size=(4, 3)).astype(np.int32)
+    found = run(params, CONFIG, tokens=tokens, **step)
+    for _ in range(3):
+        others = rng.integers(13, size=(4, 3)).astype(np.int32)
+        others[1] = tokens[1]
+        again = run(params, CONFIG, tokens=others, **step)
+        assert not np.array_equal(again.extras.used, found.extras.used)
+        np.testing.assert_array_equal(again.logits[1], found.logits[1])

@@ -1,0 +1,133 @@
+"""Elastic drafts: the same text as without, pools that follow the routers, and cycles that are foretold."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from elastic_networks import elastic_pair, mixture
+
+from jaxspec.compress.knobs import uniform_knobs
+from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
+from jaxspec.compress.schemes.elastic import ELASTIC
+from jaxspec.models.config import DecoderConfig
+from jaxspec.speculate.drafts import ElasticDraft, ReadyDraft, SelfDraft, compressed_copy
+from jaxspec.speculate.drafts.interface import Committed, Level, Root
+from jaxspec.speculate.engine import autoregressive_tree
+from jaxspec.speculate.expansion import tree_limits
+from jaxspec.speculate.proof import continuation_length, decode_chains, decode_prompts, predict_cycles
+from jaxspec.speculate.sampling import GREEDY
+from jaxspec.speculate.statistics import compare_cycles
+from jaxspec.trees import pad_tree, tree_from_paths
+
+CONFIG = mixture(17)
+PROMPTS = np.random.default_rng(0).integers(17, size=(16, 7)).astype(np.int32)
+TOKENS = 24
+OPTIONS = {"num_tokens": TOKENS, "decoding": GREEDY, "seed": 0}
+BUSH = pad_tree(tree_from_paths([(0,), (1,), (2,), (0, 0), (0, 1), (1, 0), (0, 0, 0)]), size=8)
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return elastic_pair(CONFIG, 1, slice_bits=4, expert_pool=0.3)
+
+
+@pytest.fixture(scope="module")
+def alone(pair):
+    """The target's own texts, long enough to predict cycles along them."""
+    target, draft = pair
+    ready = ReadyDraft(ElasticDraft(CONFIG), draft)
+    return decode_chains(target, CONFIG, ready, PROMPTS, 0, **OPTIONS | {"num_tokens": continuation_length(TOKENS)})
+
+
+def expected(pair, alone, draft_length=5, **options):
+    target, (draft, knobs) = pair
+    texts = alone["tokens"][:, : PROMPTS.shape[1] + continuation_length(TOKENS)]
+    common = {"prompt_tokens": PROMPTS.shape[1], "num_tokens": TOKENS, "draft_length": draft_length, "decoding": GREEDY}
+    return predict_cycles(target, draft, CONFIG, texts, knobs=knobs, **common, **options)
+
+
+@pytest.mark.parametrize("sharing", [1, 8])
+def test_chains_put_out_the_targets_text(pair, alone, sharing):
+    ready = ReadyDraft(ElasticDraft(CONFIG, sharing), pair[1])
+    found = decode_chains(pair[0], CONFIG, ready, PROMPTS, 5, room=continuation_length(TOKENS), **OPTIONS)
+    end = PROMPTS.shape[1] + TOKENS
+    np.testing.assert_array_equal(found["tokens"][:, :end], alone["tokens"][:, :end])
+    assert 1.2 < found["generated"].sum() / found["cycles"].sum() < 5.5  # neither never nor always accepted
+    told = expected(pair, alone, sharing=sharing)
+    counts = (found["generated"], found["cycles"], told["generated"], told["cycles"])
+    compared = compare_cycles(*(np.asarray(x, np.float64) for x in counts))
+    assert abs(compared.gap_in_standard_errors) < 3
+
+
+def test_trees_put_out_the_targets_text(pair):
+    ready = ReadyDraft(ElasticDraft(CONFIG), pair[1])
+    limits, end = tree_limits(BUSH), PROMPTS.shape[1] + TOKENS
+    none = autoregressive_tree(limits)
+    plain = decode_prompts(pair[0], CONFIG, ready, PROMPTS[:1], none, limits=limits, **OPTIONS)
+    found = decode_prompts(pair[0], CONFIG, ready, PROMPTS[:1], BUSH, limits=limits, **OPTIONS)
+    np.testing.assert_array_equal(found["tokens"][:, :end], plain["tokens"][:, :end])
+    assert np.all(found["cycles"] < TOKENS)
+
+
+def test_pools_of_the_targets_choices_foretell_every_cycle(pair, alone):
+    ready = ReadyDraft(ElasticDraft(CONFIG, from_target=True), pair[1])
+    found = decode_chains(pair[0], CONFIG, ready, PROMPTS, 5, room=continuation_length(TOKENS), **OPTIONS)
+    told = expected(pair, alone)
+    np.testing.assert_allclose(told["cycles"], found["cycles"], atol=1e-4)
+    np.testing.assert_allclose(told["generated"], found["generated"], atol=1e-4)
+
+
+def test_the_pool_is_what_the_routers_chose(jit, pair):
+    """By hand: counts of the prompt, then of drafted tokens, with what is older fading."""
+    draft, params = ElasticDraft(CONFIG, retention=0.5), pair[1]
+    memory = draft.empty(params, 1, 20, 6)
+    assert memory.pool.sum(axis=-1).tolist() == [[4], [4]]  # 2 + 0.3 (9 - 2) = 4.1
+    cache = jax.tree.map(lambda leaf: leaf[..., :2] if leaf.shape[-1] == 26 else leaf[..., :2, :], memory.cache)
+    chosen = jnp.asarray([[[[7, 1], [0, 1]], [[7, 8], [2, 3]]]])  # batch, token, layer, chosen
+
+    class Extras:
+        original = chosen
+
+    told = Committed(
+        tokens=jnp.zeros((1, 2), jnp.int32),
+        hidden=jnp.zeros((1, 2, 16)),
+        cache=cache,
+        start=jnp.asarray([0]),
+        before=jnp.asarray([0]),
+        valid=jnp.asarray([2]),
+        extras=Extras(),
+    )
+    memory = draft.commit(params, memory, told)
+    # Layer 0: 7 twice, 1 first and 8 last: 1.5, 0.5, 1. The fourth place goes to the lowest number among those never chosen.
+    np.testing.assert_allclose(memory.hotness[0, 0], [0, 0.5, 0, 0, 0, 0, 0, 1.5, 1])
+    assert np.flatnonzero(memory.pool[0, 0]).tolist() == [0, 1, 7, 8]
+    assert np.flatnonzero(memory.pool[1, 0]).tolist() == [0, 1, 2, 3]
+    # A draft step records original choices; padding counts for nothing.
+    root = Root(jnp.asarray([3]), jnp.asarray([2]))
+    _, memory = jit(draft.open)(params, memory, root)
+    assert memory.recorded.sum(axis=-1).tolist() == [[2], [2]]
+    above = jnp.zeros((1, 3, 6), bool).at[0, :2, 0].set(True)
+    level = Level(
+        jnp.asarray([[4, 5, 6]]), jnp.asarray(1), jnp.ones((1, 3), jnp.int32), jnp.zeros((1, 3), jnp.int32), above
+    )
+    _, memory = jit(draft.extend)(params, memory, root, level)
+    assert memory.recorded.sum(axis=-1).tolist() == [[6], [6]]
+    # The next commitment takes the records, not what the target chose, and forgets them.
+    later = draft.commit(params, memory, told._replace(start=jnp.asarray([2])))
+    np.testing.assert_allclose(later.hotness, 0.25 * memory.hotness + memory.recorded)
+    assert not np.any(later.recorded)
+    target = ElasticDraft(CONFIG, retention=0.5, from_target=True).commit(params, memory, told)
+    np.testing.assert_allclose(
+        target.hotness[0, 0], 0.25 * memory.hotness[0, 0] + jnp.asarray([0, 0.5, 0, 0, 0, 0, 0, 1.5, 1])
+    )
+
+
+def test_only_a_mixture_with_the_knob_has_pools(pair):
+    dense = DecoderConfig(
+        vocab_size=5, hidden_size=8, intermediate_size=6, num_layers=1, num_heads=2, num_kv_heads=1, head_dim=4
+    )
+    assert isinstance(compressed_copy(dense, {}, uniform_knobs(ELASTIC, dense)).draft, SelfDraft)
+    assert isinstance(compressed_copy(CONFIG, {}, uniform_knobs(CASSANDRA1, CONFIG)).draft, SelfDraft)
+    assert compressed_copy(CONFIG, {}, pair[1].knobs, sharing=3).draft == ElasticDraft(CONFIG, 3)
+    with pytest.raises(ValueError, match="no experts"):
+        ElasticDraft(dense)

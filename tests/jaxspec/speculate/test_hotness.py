@@ -1,0 +1,53 @@
+"""Hotness by hand, step by step, and shared."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxspec.speculate.hotness import count_choices, faded, hotness_before, hotness_rank, recency, shared_hotness
+
+RNG = np.random.default_rng(2)
+CHOSEN = jnp.asarray(RNG.integers(5, size=(3, 9, 2, 2)), jnp.int32)  # batch, token, layer, chosen
+
+
+def test_counts_by_hand():
+    chosen = jnp.asarray([[[[0, 2]], [[2, 3]], [[1, 2]]]])
+    counts = count_choices(chosen, jnp.asarray([[1.0, 0.5, 0.0]]), 4)
+    np.testing.assert_array_equal(counts, [[[1, 0, 1.5, 0.5]]])
+
+
+def test_recency_by_hand():
+    np.testing.assert_allclose(recency(jnp.asarray([3, 1, 0]), 3, 0.5), [[0.25, 0.5, 1], [1, 0, 0], [0, 0, 0]])
+    np.testing.assert_allclose(faded(jnp.asarray([0, 3]), 0.5), [1, 0.125])
+
+
+def test_hotness_along_a_text_is_that_of_window_after_window():
+    along = hotness_before(CHOSEN, 5, 0.7)
+    hotness = jnp.zeros((2, 3, 5))
+    for start, places in ((0, 4), (4, 1), (5, 3)):
+        np.testing.assert_allclose(along[:, :, start], hotness, rtol=1e-5, atol=1e-6)
+        valid = jnp.full(3, places)
+        heard = count_choices(CHOSEN[:, start : start + places], recency(valid, places, 0.7), 5)
+        hotness = faded(valid, 0.7)[:, None] * hotness + heard
+    np.testing.assert_allclose(along[:, :, 8], hotness, rtol=1e-5, atol=1e-6)
+
+
+def test_padding_before_a_text_counts_for_nothing():
+    padded = hotness_before(CHOSEN, 5, 0.7, jnp.asarray([0, 3, 9]))
+    np.testing.assert_allclose(padded[:, 0], hotness_before(CHOSEN, 5, 0.7)[:, 0])
+    np.testing.assert_allclose(padded[:, 1, 3:], hotness_before(CHOSEN[:, 3:], 5, 0.7)[:, 1], rtol=1e-6)
+    assert not np.any(padded[:, 2])
+
+
+def test_sequences_share_in_groups_and_the_last_may_be_smaller():
+    hotness = jnp.asarray(RNG.random((2, 5, 4, 3)), jnp.float32)
+    together = shared_hotness(hotness, 2)
+    np.testing.assert_allclose(together[:, 0], hotness[:, 0] + hotness[:, 1], rtol=1e-6)
+    np.testing.assert_array_equal(together[:, 2], together[:, 3])
+    np.testing.assert_array_equal(together[:, 4], hotness[:, 4])
+    np.testing.assert_array_equal(shared_hotness(hotness, 1), hotness)
+
+
+def test_rank_puts_the_hottest_first_and_the_lower_number_among_equals():
+    rank = jax.jit(hotness_rank)(jnp.asarray([0.0, 2.0, 0.0, 3.0, 2.0]))
+    assert rank.tolist() == [3, 1, 4, 0, 2]

@@ -7,7 +7,7 @@ per weight of each matrix kind (the mean over layers, which all have the same si
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 import jax.numpy as jnp
 from flax import struct
@@ -95,7 +95,7 @@ def priced_footprint(measured: Footprint) -> Footprint:
         measured: of the network that runs; leaves are " layer".
     """
 
-    def by_kind(bits: dict[str, Array]) -> dict[str, Array]:
+    def by_kind(bits: dict[str, Array]) -> dict[str, Any]:
         own = means_by_kind(bits)
         of = lambda *names: next(own[name] for name in names if name in own)
         dense = {part: of(part, f"shared_{part}", f"expert_{part}", "up") for part in _FEED_FORWARD}

@@ -24,6 +24,7 @@ from hwmodels.analysis.calibration.table_routing import EVEN
 from hwmodels.compute.gpu_experts import ExpertCoefficients, GpuExperts, expert_layer_time
 
 __all__ = [
+    "LEAST_INNER_SIZE",
     "ExpertFit",
     "expert_coefficients",
     "expert_parameters",
@@ -47,7 +48,8 @@ _OWN = {
     "compute_cost": Parameter("compute_cost", 2.0, 0.1, 20.0),
 }
 
-_LEAST_INNER_SIZE = 256
+#: Columns of the part of an expert that one GPU holds, of which fewer are not fitted to.
+LEAST_INNER_SIZE = 256
 _FALLBACK_FACTOR = 4.0
 
 
@@ -100,7 +102,7 @@ def fell_back(table: ExpertTable, sheet: DataSheet) -> npt.NDArray[np.bool_]:
 def modelled_rows(table: ExpertTable, sheet: DataSheet, cache_bytes: float) -> npt.NDArray[np.bool_]:
     """Rows that the model is for, even loads among them, "row"; see the module's heading."""
     stored = table.touched * (2.0 + table.gated) * table.hidden_size * table.inner_size * (table.weight_bits / 8)
-    return (table.inner_size >= _LEAST_INNER_SIZE) & (stored > cache_bytes) & ~fell_back(table, sheet)
+    return (table.inner_size >= LEAST_INNER_SIZE) & (stored > cache_bytes) & ~fell_back(table, sheet)
 
 
 def fit_experts(

@@ -117,12 +117,19 @@ def priced_draft(pricing: Pricing, measured: DraftMeasurement) -> DraftCost:
 
     The pool has as large a share of the priced network's experts as of the measured one's, in the mean over layers.
     """
-    if measured.pool_share is None:
-        return DraftCost()
-    priced = pricing.architecture
+    return with_pool(DraftCost(), pricing.architecture, measured.pool_share)
+
+
+def with_pool(cost: DraftCost, priced: Architecture, pool_share: Float[Array, " layer"] | None) -> DraftCost:
+    """The cost of a draft that chooses among so many of the priced network's experts; the same without a share.
+
+    Args:
+        pool_share: see `DraftMeasurement`.
+    """
+    if pool_share is None:
+        return cost
     experts, chosen = as_float(priced.num_experts), as_float(priced.experts_per_token)
-    pool = chosen + jnp.mean(measured.pool_share) * (experts - chosen)
-    return DraftCost(architecture=dataclasses.replace(priced, num_experts=pool))
+    return dataclasses.replace(cost, pool_experts=chosen + jnp.mean(pool_share) * (experts - chosen))
 
 
 def measure(

@@ -45,9 +45,9 @@ class QuantizedDraft:
         return sum(params["layers"][kind].size for kind in self.config.matrix_kinds)
 
     def cost(self, target: DecoderConfig, priced: Architecture, called: str) -> DraftCost:
-        """See `Draft.cost`: a network of its own, of the priced one's shapes, which shares embedding and LM head."""
-        del target
-        return DraftCost(architecture=priced, shares_ends=1.0, statement=f"a separate 4-bit copy of {called}")
+        """See `Draft.cost`."""
+        del target, priced
+        return DraftCost(stored_apart=1.0, statement=f"a separate 4-bit copy of {called}")
 
     def empty(self, params: Params, batch: int, slots: int, numbers: int) -> KVCache:
         """See `Draft.empty`."""

@@ -85,7 +85,7 @@ def furthest(outcome: Outcome, most: int = 12) -> list[dict[str, Any]]:
                     error = float(getattr(errors, field)[i, j, k])
                     if not np.isnan(error):
                         place = (i, j, k)
-                        slots = float(found.steps[method].autoregressive.cached_experts[i, k])
+                        slots = float(found.steps[method].verify.cached_experts[i, k])
                         rows.append(
                             {
                                 "cell": f"{model}, {method}, batch {batch}",

@@ -44,6 +44,11 @@ class StepCost:
     memory_j: Float[Array, "*b tier"] | None  # of moving it; None unless all memories say what a bit takes
     energy: StepEnergy | None  # of everything; None where the device's energy is not known
 
+    @property
+    def power_w(self) -> Float[Array, "*b"] | None:
+        """Mean power of the step; None where the device's energy is not known."""
+        return None if self.energy is None else self.energy.total_j / self.total_s
+
 
 def step_cost(device: Device, work: OperatorWork, *, temperature: Number = 0.0) -> StepCost:
     """Time, traffic and energy of given work.

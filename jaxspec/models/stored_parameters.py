@@ -33,7 +33,7 @@ class FusedRows(NamedTuple):
     of: int
 
     @property
-    def index(self) -> slice | np.ndarray:
+    def indices(self) -> slice | np.ndarray:
         """The parameter's rows in the tensor: a slice where they are evenly spaced, else their numbers."""
         if self.groups == 1:
             return slice(self.first, self.first + self.rows)
@@ -97,7 +97,7 @@ class StoredParameter(NamedTuple):
     def _rows(self) -> tuple[Any, ...]:
         if self.fused is None:
             return ()
-        return (..., self.fused.index, *(slice(None),) * (-1 - self.row_axis))
+        return (..., self.fused.indices, *(slice(None),) * (-1 - self.row_axis))
 
     @property
     def stacked_shape(self) -> tuple[int, ...]:

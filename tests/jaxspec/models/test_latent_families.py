@@ -117,6 +117,10 @@ def test_what_is_written_is_what_was_read(name, tmp_path):
     for tensor, value in theirs.items():
         np.testing.assert_array_equal(value, ours[tensor])
     assert load_directory(tmp_path).config == model.config
+    # Under the names that other tools read.
+    written, stated = json.loads((tmp_path / "config.json").read_text()), settings(name)
+    counts = {key: value for key, value in stated.items() if "experts" in key}
+    assert {key: written[key] for key in counts} == counts
 
 
 def test_packed_experts_are_the_same_network_however_they_are_opened(tmp_path):

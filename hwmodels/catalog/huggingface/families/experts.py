@@ -171,7 +171,11 @@ EXPERTS: tuple[Family, ...] = (
         | {"num_experts": 128, "num_experts_per_tok": 4, "sliding_window": 128, "sliding_window_pattern": 2}
         | {"swiglu_limit": 7.0}
         | stated_values(1e-5, 150_000.0, 131_072),
-        spellings={"num_experts": ("num_local_experts",), "num_experts_per_tok": ("experts_per_token",)},
+        # Releases have both spellings of the second; transformers goes by the last one.
+        spellings={
+            "num_experts": ("num_local_experts",),
+            "num_experts_per_tok": ("experts_per_token", "num_experts_per_tok"),
+        },
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         learned_sinks=True,

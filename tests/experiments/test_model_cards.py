@@ -13,6 +13,7 @@ from jaxspec.models.embedded import embedded_directory
 CARDS = {
     "embedded": ("embedded", RECIPES["embedded"]),
     "small": ("embedded-small", RECIPES["small"]),
+    "moe": ("embedded-moe", RECIPES["moe"]),
     "head": ("embedded-head", HeadRecipe()),
 }
 

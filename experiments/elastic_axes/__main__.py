@@ -1,4 +1,4 @@
-"""The axes of elastic drafts on a mixture of experts: `python -m experiments.elastic_axes [--model M] [--json FILE] [--out FOLDER]`.
+"""The axes of elastic drafts: `python -m experiments.elastic_axes [--model M] [--json FILE] [--out FOLDER]`.
 
 Some minutes. Prints acceptance lengths over pool size and bit width (ELMoE-3D, Fig. 5b), of hot, shared and random pools
 (Fig. 17a, b), of the readings of a weight (Fig. 17c), and how many experts tokens touch together (Fig. 16b).

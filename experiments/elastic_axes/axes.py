@@ -107,7 +107,7 @@ def unique_experts(network: Measured, most: int) -> list[dict[str, Any]]:
     hot = np.zeros((*chosen.shape[:3], experts), bool)
     np.put_along_axis(hot, chosen, True, axis=-1)
     rows = []
-    for tokens in range(1, min(most, len(hot), hot.shape[1]) + 1):
+    for tokens in range(1, min(most, *chosen.shape[:2]) + 1):
         windows = np.lib.stride_tricks.sliding_window_view(hot, tokens, axis=1)
         within = windows.any(axis=-1).sum(axis=-1).mean()
         texts = np.stack([np.roll(hot, shift, axis=0) for shift in range(tokens)])

@@ -68,7 +68,7 @@ class Measured(NamedTuple):
 
 
 class Length(NamedTuple):
-    """Drafted tokens accepted after a root, in the mean over roots that are evenly spread, and its standard error over texts."""
+    """Drafted tokens accepted after a root, in the mean over evenly spread roots, and its standard error over texts."""
 
     mean: float
     standard_error: float

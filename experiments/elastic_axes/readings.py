@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from functools import partial
+from typing import cast
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxspec.compress.schemes.elastic import ELASTIC, Elastic
+from jaxspec.compress.schemes.elastic import ELASTIC
+from jaxspec.formats.bit_slices import Reading
 from jaxspec.formats.group_quantization import to_float16
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
@@ -34,27 +35,23 @@ def read_network(reading: str, bits: int, stored: Params, target: Params, config
         stored: the network in 16 bits, which is what a dedicated quantization starts from; target: its INT8 form, of which the
             others are slices.
     """
-    made = {}
-    for kind in config.matrix_kinds:
-        if reading == DEDICATED:
-            make, source = partial(_dedicated, bits), stored
-        else:
-            make, source = partial(_sliced, dataclasses.replace(ELASTIC, reading=reading), bits), target
-        made[kind] = _by_rows(make, source["layers"][kind])
+    source = (stored if reading == DEDICATED else target)["layers"]
+    made = _read({kind: source[kind] for kind in config.matrix_kinds}, jnp.asarray(float(bits)), reading)
     return target | {"layers": target["layers"] | made}
 
 
-@partial(jax.jit, static_argnums=0)
-def _by_rows(make: Callable[[Array], Array], stack: Array) -> Array:
+@partial(jax.jit, static_argnames="reading")
+def _read(stacks: dict[str, Array], bits: Float[Array, ""], reading: str) -> dict[str, Array]:
     """Of all layers and experts: each row is made alone."""
-    return make(stack.reshape(-1, stack.shape[-1])).reshape(stack.shape)
+    if reading == DEDICATED:
+        make = partial(_dedicated, bits=bits)
+    else:
+        scheme = dataclasses.replace(ELASTIC, reading=cast(Reading, reading))
+        make = lambda rows: scheme.hard(rows, None, {"slice_bits": bits}).values
+    return {kind: make(stack.reshape(-1, stack.shape[-1])).reshape(stack.shape) for kind, stack in stacks.items()}
 
 
-def _sliced(scheme: Elastic, bits: int, rows: Float[Array, "row column"]) -> Float[Array, "row column"]:
-    return scheme.hard(rows, None, {"slice_bits": jnp.asarray(float(bits))}).values
-
-
-def _dedicated(bits: int, rows: Float[Array, "row column"]) -> Float[Array, "row column"]:
+def _dedicated(rows: Float[Array, "row column"], bits: Float[Array, ""]) -> Float[Array, "row column"]:
     """Symmetric integers of so many bits in groups of 32, scale = largest magnitude over the largest integer."""
     columns, most = rows.shape[-1], 2 ** (bits - 1) - 1
     groups = jnp.pad(rows, ((0, 0), (0, -columns % _GROUP))).reshape(len(rows), -1, _GROUP)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import dataclasses
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,7 +41,7 @@ DEVICE, NETWORK, DISTRIBUTION = "h200-sxm", "qwen3-30b-a3b", "power_law_1.2"
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 CONTEXTS = (1024, 2048, 4096, 8192, 16384, 32768)
 PROMPTS = (128, 512, 1024, 2048, 4096, 8192)
-PARTS = ("experts_s", "attention_s", "products_s", "rest_s")
+PARTS: tuple[str, ...] = ("experts_s", "attention_s", "products_s", "rest_s")
 
 _EXPERTS = np.array([OPERATORS.index(name) for name in EXPERT_OPERATORS])
 
@@ -70,7 +71,7 @@ def compose() -> list[dict[str, Any]]:
 
 
 def _cell(step: str, batch: int, tokens: int, operators: Sequence[Any]) -> dict[str, Any]:
-    parts = dict.fromkeys(PARTS, 0.0)
+    parts: dict[str, float] = dict.fromkeys(PARTS, 0.0)
     for name, milliseconds, *_ in operators:
         kind = next((part for part in ("moe", "attention", "gemm") if name.endswith(part)), "rest")
         parts[{"moe": "experts_s", "gemm": "products_s"}.get(kind, f"{kind}_s")] += 1e-3 * milliseconds
@@ -88,17 +89,14 @@ def with_touched(work: OperatorWork, touched: jax.Array) -> OperatorWork:
     assert work.shapes is not None
     shapes, e = work.shapes, _EXPERTS
     ratio = touched / shapes.products[..., e]
-    shapes = shapes.replace(m=shapes.m.at[..., e].divide(ratio), products=shapes.products.at[..., e].multiply(ratio))
-    return work.replace(weight_bytes=work.weight_bytes.at[..., e].multiply(ratio), shapes=shapes)
+    shapes = dataclasses.replace(
+        shapes, m=shapes.m.at[..., e].divide(ratio), products=shapes.products.at[..., e].multiply(ratio)
+    )
+    return dataclasses.replace(work, weight_bytes=work.weight_bytes.at[..., e].multiply(ratio), shapes=shapes)
 
 
-def priced(cells: Sequence[dict[str, Any]], *, table_routing: bool = True) -> dict[str, npt.NDArray[np.float64]]:
-    """What the model says of the cells: part -> seconds, "cell".
-
-    Args:
-        cells: as of `read_cells`.
-        table_routing: False: tokens choose experts evenly and on their own, as in the catalog.
-    """
+def priced(cells: Sequence[dict[str, Any]]) -> dict[str, npt.NDArray[np.float64]]:
+    """What the model says of the cells (as of `read_cells`): part -> seconds, "cell"."""
     device, network, footprint = catalog.device(DEVICE), catalog.architecture(NETWORK), uniform_footprint(16.0)
     sizes = int(network.num_experts), int(network.experts_per_token)
     steps, touched = [], []
@@ -109,8 +107,7 @@ def priced(cells: Sequence[dict[str, Any]], *, table_routing: bool = True) -> di
         touched.append(touched_in_table(DISTRIBUTION, int(batch * (tokens if prefill else 1)), *sizes))
 
     def operators_s(step: StepShape, touched: jax.Array) -> jax.Array:
-        work = step.operators(network)
-        return step_cost(device, with_touched(work, touched) if table_routing else work).operator_s
+        return step_cost(device, with_touched(step.operators(network), touched)).operator_s
 
     seconds = np.asarray(jax.jit(jax.vmap(operators_s))(stack_steps(steps), jnp.asarray(touched)), np.float64)
     by_name = dict(zip(OPERATORS, seconds.T))
@@ -124,11 +121,6 @@ def priced(cells: Sequence[dict[str, Any]], *, table_routing: bool = True) -> di
         "rest_s": of("norm", "embed"),
     }
     return parts | {"total_s": sum(parts.values(), np.zeros(len(cells)))}
-
-
-def errors(cells: Sequence[dict[str, Any]], part: str = "total_s", **options: Any) -> npt.NDArray[np.float64]:
-    """Model over composed, less 1, of one part of each cell, "cell"; options as of `priced`."""
-    return priced(cells, **options)[part] / np.array([cell[part] for cell in cells]) - 1
 
 
 def main() -> int:

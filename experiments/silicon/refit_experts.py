@@ -11,6 +11,7 @@ import numpy as np
 
 from hwmodels.analysis.calibration.expert_tables import CACHE_BYTES, ExpertTable, expert_table
 from hwmodels.analysis.calibration.experts import (
+    LEAST_INNER_SIZE,
     ExpertFit,
     expert_coefficients,
     expert_roofline,
@@ -84,10 +85,11 @@ def refit_experts(
     few = rows.num_experts != _HELD_OUT_EXPERTS
     beyond = fitted(few).predicted_s if (uneven & few).any() and (uneven & ~few).any() else by_halves
     halves = [error(one.predicted_s, uneven & test).mean for one, test in ((first, ~half), (second, half))]
-    fallen = int(fell_back(rows, sheet).sum())
+    fallen = int((fell_back(rows, sheet) & (rows.inner_size >= LEAST_INNER_SIZE)).sum())
     networks = len(set(rows.network[uneven]))
     notes = [
-        f"{networks} networks; loads as power laws have them, exponents 1.01 and 1.2; parts of experts of 256 and more.",
+        f"{networks} networks; loads as power laws have them, exponents 1.01 and 1.2; "
+        f"parts of experts of {LEAST_INNER_SIZE} and more.",
         f"{fallen} rows of kernels that fell back to others are left out, and those whose weights fit into the cache.",
     ]
     roofline = expert_roofline(rows, sheet)

@@ -15,6 +15,7 @@ from hwmodels.catalog.entries import EntryError, near_matches
 from hwmodels.catalog.forms import Form, TableReader, form_of
 from hwmodels.compute.calibrated_gpu import CalibratedGpu
 from hwmodels.compute.fpga_array import FpgaArray
+from hwmodels.compute.host_and_near import HostAndNear
 from hwmodels.compute.matrix_vector_npu import MatrixVectorNpu
 from hwmodels.compute.near_memory import NearMemoryUnit
 from hwmodels.compute.systolic.unit import SystolicUnit
@@ -57,6 +58,7 @@ UNITS: dict[str, UnitReader] = {
     "matrix_vector_npu": table_of(MatrixVectorNpu),
     "fpga_array": table_of(FpgaArray),
     "near_memory": table_of(NearMemoryUnit),
+    "host_and_near": table_of(HostAndNear),
     "vector_array": table_of(VectorArray),
     "calibrated_gpu": _calibrated,
 }

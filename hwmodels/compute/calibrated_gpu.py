@@ -40,7 +40,7 @@ _MATRICES = np.array([OPERATORS.index(name) for name in MATRIX_OPERATORS], np.in
 _EXPERTS = np.array([OPERATORS.index(name) for name in EXPERT_OPERATORS], np.int32)
 _IS_EXPERT = np.array([name in EXPERT_OPERATORS for name in OPERATORS])
 #: A layer's experts are one launch, which stands with the first of their operators.
-_LAUNCHES = np.array([1.0, 0.0], np.float32)
+_STARTS = np.array([True, False])
 _ATTENTION = OPERATORS.index("attention")
 #: Whether an operator has a launch at the device's own latency beside its products.
 _BESIDE_PRODUCTS = np.array([name.endswith("gate_up") or name not in MATRIX_OPERATORS for name in OPERATORS])
@@ -172,7 +172,8 @@ class CalibratedGpu:
             )
             passes_s = experts.pass_time(m, k, products=products)
             compute_s = compute_s.at[..., e].set(grouped_s * work.launches[..., e])
-            launch_s = launch_s.at[..., e].set(_LAUNCHES * as_float(experts.coefficients.launch_s) + passes_s)
+            started_s = jnp.where(_STARTS, as_float(experts.coefficients.launch_s), 0.0)
+            launch_s = launch_s.at[..., e].set(started_s + passes_s)
             share = share.at[..., e].set(as_float(experts.coefficients.memory_efficiency))
         if self.attention is not None:
             attention = self.attention_on(device)

@@ -48,7 +48,7 @@ _UNEVEN_TILES = 3.0
 
 @flax.struct.dataclass
 class ExpertCoefficients:
-    """The fitted numbers of one weight format, "*b"; all >= 0."""
+    """The fitted numbers of one weight format, "*b"; all >= 0, and one of the tile's two costs > 0."""
 
     launch_s: Leaf  # of a layer's experts, all kernels together
     pass_cost: Leaf  # kernels beside the products, in reads of the products' inputs at full bandwidth

@@ -20,24 +20,31 @@ from typing import ClassVar
 
 import flax.struct
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from hwmodels.compute.products import products_of, with_products
 from hwmodels.compute.unit import SingleKernel, UnitTimes
 from hwmodels.compute.weight_slices import METADATA_BITS, weight_slices
 from hwmodels.device import Device
+from hwmodels.memory.placement import first_memory_share
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
-from hwmodels.network.operators.work import OperatorWork
-from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, number
+from hwmodels.network.operators.work import EXPERT_OPERATORS, OPERATORS, OperatorWork
+from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, choice, number, part
 from hwmodels.numerics.folds import smooth_ceil_div
 from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
+from hwmodels.numerics.units import BITS_PER_BYTE
+from hwmodels.parallel import ElementLinks, Phase, divide, sum_exchange
 
 __all__ = ["NearMemoryUnit", "active_share", "weight_fetches"]
 
 
+_IS_EXPERT = np.array([name in EXPERT_OPERATORS for name in OPERATORS])
+
+
 @flax.struct.dataclass
 class NearMemoryUnit(SingleKernel):
-    """Processing elements, each with a bank of its own. Every field is a leaf, "*b"."""
+    """Processing elements, each with a bank of its own. Every field but the last is a leaf, "*b"."""
 
     short_title: ClassVar[str] = "at banks"
     title: ClassVar[str] = "processing elements at the memory's banks"
@@ -51,6 +58,9 @@ class NearMemoryUnit(SingleKernel):
     metadata_bits: Leaf = number(
         NOT_NEGATIVE, default=METADATA_BITS
     )  # stored bits per weight that may belong to no value, >= 0
+    links: ElementLinks | None = part(ElementLinks, default=None)  # None: exchanging takes nothing
+    #: How weights behind the first memory are multiplied; those in the elements' own banks always are by columns.
+    external_phase: Phase = choice("tensor", "data")
 
     @property
     def elements(self) -> Leaf:
@@ -64,7 +74,14 @@ class NearMemoryUnit(SingleKernel):
         return 2.0 * self.elements * as_float(self.frequency_hz)
 
     def product_time(
-        self, m: Number, k: Number, n: Number, *, weight_bits: Number = UNCOMPRESSED_BITS, temperature: Number = 0.0
+        self,
+        m: Number,
+        k: Number,
+        n: Number,
+        *,
+        weight_bits: Number = UNCOMPRESSED_BITS,
+        temperature: Number = 0.0,
+        phase: Phase = "tensor",
     ) -> Float[Array, "*b"]:
         """Seconds of arithmetic of an m x k by k x n product, with each pass's weights from the PE's side of the bank.
 
@@ -72,29 +89,65 @@ class NearMemoryUnit(SingleKernel):
             m, k, n: "*b", > 0, real; m counts activations.
             weight_bits: "*b", > 0; bits stored per weight, which decide on the number of slices.
             temperature: "*b", in [0, 1], of all counts; 0 is exact.
+            phase: static; how the product is divided among the elements.
         Returns:
             "*b", s.
         Gradient: right for every input; at temperature 0 the counts are constants: see `smooth_ceil_div`.
         """
-        _, rounds = _blocks_and_rounds(self, k, n, temperature)
+        found = divide(
+            phase,
+            m,
+            _blocks(self, k, n, temperature),
+            elements=self.pes,
+            reuse=self.reuse,
+            temperature=temperature,
+        )
         slices = weight_slices(weight_bits, self.slice_bits, metadata_bits=self.metadata_bits, temperature=temperature)
-        return weight_fetches(self, m, temperature) * rounds * slices / as_float(self.frequency_hz)
+        return found.passes * found.blocks * slices / as_float(self.frequency_hz)
 
     def operator_times(self, work: OperatorWork, device: Device, *, temperature: Number = 0.0) -> UnitTimes:
         """Products as `product_time` has them, everything else at the device's roofline; idle PEs' banks slow a coupled
         memory down; see `ComputeUnit`."""
-        unit, shapes = with_last_axis(self), products_of(work)
-        seconds = unit.product_time(
-            shapes.m, shapes.k, shapes.n, weight_bits=shapes.weight_bits, temperature=as_float(temperature)
-        )
+        unit, shapes, tiers = with_last_axis(self), products_of(work), (device.memory, *device.spill)
+        counts = {"weight_bits": shapes.weight_bits, "temperature": as_float(temperature)}
+        seconds = unit.product_time(shapes.m, shapes.k, shapes.n, **counts)
+        if self.external_phase == "data" and device.spill:
+            by_rows = unit.product_time(shapes.m, shapes.k, shapes.n, phase="data", **counts)
+            here = first_memory_share(device, work)
+            seconds = here * seconds + (1.0 - here) * by_rows
         times = with_products(work, device, product_s=seconds)
-        if not any(tier.coupled for tier in (device.memory, *device.spill)):
-            return times
-        in_use = active_share(unit, shapes.k, shapes.n, temperature=as_float(temperature))
-        in_use = jnp.where(shapes.products > 0, in_use, 1.0)
-        reached = zip((device.memory, *device.spill), times.memory_share, strict=True)
-        shares = tuple(share * in_use if tier.coupled else share for tier, share in reached)
-        return dataclasses.replace(times, memory_share=shares)
+        shares = list(times.memory_share)
+        if any(tier.coupled for tier in tiers):
+            in_use = active_share(unit, shapes.k, shapes.n, temperature=as_float(temperature))
+            in_use = jnp.where(shapes.products > 0, in_use, 1.0)
+            shares = [share * in_use if tier.coupled else share for tier, share in zip(tiers, shares, strict=True)]
+        if self.links is None:
+            return dataclasses.replace(times, memory_share=tuple(shares))
+        return _with_links(unit, times, shares, work, device)
+
+
+def _with_links(
+    unit: NearMemoryUnit,
+    times: UnitTimes,
+    shares: list[Float[Array, "... operator"]],
+    work: OperatorWork,
+    device: Device,
+) -> UnitTimes:
+    """Streams from memories without elements of their own pass the streamline; sums of experts the aggregation links."""
+    shapes, links = products_of(work), unit.links
+    assert links is not None
+    for i, tier in enumerate((device.memory, *device.spill)):
+        if not tier.coupled:
+            limit = links.streamline_bytes_per_s / with_last_axis(tier.bandwidth_bytes_per_s)
+            shares[i] = jnp.where(shares[i] > limit, limit, shares[i])
+    found = sum_exchange(links, shapes.m, shapes.k, shapes.n, elements=unit.pes)
+    count = jnp.where(_IS_EXPERT, shapes.products * work.launches, 0.0)
+    return dataclasses.replace(
+        times,
+        memory_share=tuple(shares),
+        exchange_s=found.time_s * count,
+        link_j=found.volume_bytes * count * (BITS_PER_BYTE * links.energy_j_per_bit),
+    )
 
 
 def weight_fetches(unit: NearMemoryUnit, m: Number, temperature: Number = 0.0) -> Float[Array, "*b"]:
@@ -117,12 +170,9 @@ def active_share(unit: NearMemoryUnit, k: Number, n: Number, *, temperature: Num
     Gradient: as `NearMemoryUnit.product_time`.
     Source: ELMoE-3D, 5.1: at partial use of the PEs a coupled roofline scales down in both axes.
     """
-    blocks, rounds = _blocks_and_rounds(unit, k, n, temperature)
-    return blocks / rounds / as_float(unit.pes)
+    blocks = _blocks(unit, k, n, temperature)
+    return divide("tensor", 1.0, blocks, elements=unit.pes, reuse=unit.reuse, temperature=temperature).active_share
 
 
-def _blocks_and_rounds(
-    unit: NearMemoryUnit, k: Number, n: Number, temperature: Number
-) -> tuple[Float[Array, "*b"], Float[Array, "*b"]]:
-    blocks = smooth_ceil_div(k, unit.block_depth, temperature) * smooth_ceil_div(n, unit.block_columns, temperature)
-    return blocks, smooth_ceil_div(blocks, unit.pes, temperature)
+def _blocks(unit: NearMemoryUnit, k: Number, n: Number, temperature: Number) -> Float[Array, "*b"]:
+    return smooth_ceil_div(k, unit.block_depth, temperature) * smooth_ceil_div(n, unit.block_columns, temperature)

@@ -29,6 +29,11 @@ class UnitTimes:
     launch_s: Float[Array, "... operator"]  # of one launch, overlapped with nothing
     memory_share: tuple[Float[Array, "... operator"], ...]  # of each memory's bandwidth that streams reach, in (0, 1]
     energy_j: Float[Array, "... operator"] | None  # of arithmetic with its on-chip traffic; None: not known
+    #: If only exchanging partial sums between the unit's parts took time, overlapped with all else; None: nothing is exchanged.
+    exchange_s: Float[Array, "... operator"] | None = None
+    link_j: Float[Array, "... operator"] | None = (
+        None  # of links between the unit's parts or to a memory; None: not known
+    )
     #: Least temperature of the smooth maximum over computing, moving and decoding: fits hold with their own smoothing.
     overlap_temperature: float = flax.struct.field(pytree_node=False, default=0.0)
 

@@ -13,7 +13,7 @@ from hwmodels.network.architecture import KINDS, Architecture, cached_rows, kv_e
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.numerics.units import BITS_PER_BYTE
 
-__all__ = ["HeldBytes", "held_bytes", "longest_context"]
+__all__ = ["HeldBytes", "activation_buffer_bytes", "held_bytes", "longest_context"]
 
 
 @flax.struct.dataclass
@@ -38,7 +38,7 @@ def held_bytes(
     kv_bits: Number,
     shared_tokens: Number = 0.0,
 ) -> HeldBytes:
-    """Bytes of weights and of the KV cache of all sequences. Activations, a few rows, are left out.
+    """Bytes of weights and of the KV cache of all sequences. Activations, a few rows, are left out: `activation_buffer_bytes`.
 
     Args:
         architecture: leaves "*b".
@@ -51,6 +51,26 @@ def held_bytes(
     token_bytes = kv_elements_per_token(architecture) * as_float(kv_bits) / BITS_PER_BYTE
     rows = cached_rows(architecture, context_tokens, batch=batch, shared_tokens=shared_tokens)
     return HeldBytes(weights=jnp.asarray(weights), kv=jnp.asarray(token_bytes * rows))
+
+
+def activation_buffer_bytes(
+    architecture: Architecture, *, tokens: Number, element_bytes: Number = 2.0
+) -> Float[Array, "*b"]:
+    """Bytes of the activations of `tokens` tokens that an engine holds at once, where a layer holds most: its gated product.
+
+    Both inputs of the product (one without a gate), the residual stream and its normalised copy. Logits are not among them.
+
+    Args:
+        architecture: leaves "*b"; of its dense layers, or of the experts that a token chooses if it has none.
+        tokens: "*b", >= 0; that are processed together.
+        element_bytes: "*b", > 0.
+    """
+    a = jax.tree.map(as_float, architecture)
+    experts = a.experts_per_token * a.expert_intermediate_size + a.shared_intermediate_size
+    dense = (a.num_layers - a.num_moe_layers) > 0
+    inner = jnp.maximum(jnp.where(dense, a.intermediate_size, 0.0), experts)
+    elements = (1.0 + a.gated_ffn) * inner + 2.0 * a.hidden_size
+    return as_float(tokens) * as_float(element_bytes) * elements
 
 
 def longest_context(

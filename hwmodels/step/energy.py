@@ -21,13 +21,14 @@ class StepEnergy:
 
     arithmetic_j: Float[Array, "*b"]
     memory_j: Float[Array, "*b tier"]  # the first memory first
+    link_j: Float[Array, "*b"]  # between the parts of the compute unit, and to memories that it does not sit in
     decoder_j: Float[Array, "*b"]
     static_j: Float[Array, "*b"]  # drawn over the step's time, whatever it does
 
     @property
     def total_j(self) -> Float[Array, "*b"]:
         """All components."""
-        return self.arithmetic_j + jnp.sum(self.memory_j, axis=-1) + self.decoder_j + self.static_j
+        return self.arithmetic_j + jnp.sum(self.memory_j, axis=-1) + self.link_j + self.decoder_j + self.static_j
 
 
 def memory_energy(
@@ -54,6 +55,7 @@ def step_energy(
     *,
     arithmetic_j: Float[Array, "... operator"] | None,
     memory_j: Float[Array, "... tier"] | None,
+    link_j: Float[Array, "... operator"],
     decoder_j: Float[Array, "*#b"],
     time_s: Float[Array, "*#b"],
 ) -> StepEnergy | None:
@@ -63,6 +65,7 @@ def step_energy(
         device: leaves "*b"; its `chip` and the memories' energies per bit are what is charged.
         arithmetic_j: as the compute unit has it; None: not known.
         memory_j: of each memory; None: not known, and taken as 0.
+        link_j: of the compute unit's links.
         decoder_j: of the decoders.
         time_s: of the whole step.
     Source: ELMoE-3D, 7.2: computation, accesses by tier and static power; Huff-LLM, appendix A.1: energy per operation.
@@ -74,6 +77,7 @@ def step_energy(
     return StepEnergy(
         arithmetic_j=arithmetic,
         memory_j=nothing if memory_j is None else memory_j,
+        link_j=jnp.sum(link_j, axis=-1),
         decoder_j=decoder_j,
         static_j=time_s * as_float(device.chip.static_power_w),
     )

@@ -34,14 +34,20 @@ class StepCost:
     """Cost of one step and where it goes; arrays are "... operator" over `OPERATORS`, all layers together."""
 
     total_s: Float[Array, "*b"]  # of the step: its operators one after the other
-    operator_s: Float[Array, "... operator"]  # the longest of the next three, launches included
+    operator_s: Float[Array, "... operator"]  # the longest of the next four, launches included
     compute_s: Float[Array, "... operator"]  # if only arithmetic took time
     memory_s: Float[Array, "... operator"]  # if only traffic took time
     decoding_s: Float[Array, "... operator"]  # if only decoding took time
+    exchange_s: Float[Array, "... operator"]  # if only exchange between the parts of a unit took time
     launch_s: Float[Array, "... operator"]  # overlapped with nothing
     traffic_bytes: Float[Array, "... operator tier"]  # to and from each memory, the first one first
     memory_j: Float[Array, "*b tier"] | None  # of moving it; None unless all memories say what a bit takes
     energy: StepEnergy | None  # of everything; None where the device's energy is not known
+
+    @property
+    def power_w(self) -> Float[Array, "*b"] | None:
+        """Mean power of the step; None where the device's energy is not known."""
+        return None if self.energy is None else self.energy.total_j / self.total_s
 
 
 def step_cost(device: Device, work: OperatorWork, *, temperature: Number = 0.0) -> StepCost:
@@ -75,6 +81,7 @@ def step_cost(device: Device, work: OperatorWork, *, temperature: Number = 0.0) 
         device,
         arithmetic_j=cost.arithmetic_j,
         memory_j=memory_j,
+        link_j=cost.link_j,
         decoder_j=decoder_energy(device, work),
         time_s=total_s,
     )
@@ -84,6 +91,7 @@ def step_cost(device: Device, work: OperatorWork, *, temperature: Number = 0.0) 
         compute_s=cost.compute_s,
         memory_s=cost.memory_s,
         decoding_s=cost.decoding_s,
+        exchange_s=cost.exchange_s,
         launch_s=cost.launch_s,
         traffic_bytes=jnp.stack(jnp.broadcast_arrays(*traffic), axis=-1),
         memory_j=memory_j,
@@ -101,6 +109,8 @@ class _OperatorCost:
     launch_s: Float[Array, "... operator"]
     traffic_bytes: tuple[Float[Array, "... operator"], ...]
     arithmetic_j: Float[Array, "... operator"] | None
+    link_j: Float[Array, "... operator"]
+    exchange_s: Float[Array, "... operator"]
     decoding_s: Float[Array, "... operator"]
 
 
@@ -110,6 +120,7 @@ def _kernel_cost(device: Device, unit: ComputeUnit, work: OperatorWork, temperat
     memory_s = memory_time(device, traffic, work=work, share=times.memory_share, temperature=temperature)
     decoded = decoder_cost(device, work)
     limits = [times.compute_s, memory_s, *decoded.limit_s]
+    limits += [] if times.exchange_s is None else [times.exchange_s]
     joined = temperature
     if times.overlap_temperature > 0:
         joined = jnp.maximum(as_float(temperature), times.overlap_temperature)
@@ -122,6 +133,8 @@ def _kernel_cost(device: Device, unit: ComputeUnit, work: OperatorWork, temperat
         launch_s=launch_s,
         traffic_bytes=traffic,
         arithmetic_j=times.energy_j,
+        link_j=jnp.zeros_like(work.flops) if times.link_j is None else times.link_j,
+        exchange_s=jnp.zeros_like(work.flops) if times.exchange_s is None else times.exchange_s,
         decoding_s=_longest(decoded.limit_s, temperature) if decoded.limit_s else decoded.fill_s,
     )
 

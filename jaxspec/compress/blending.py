@@ -25,7 +25,7 @@ def blend(value: Float[Array, "*b"], temperature: Float[Array, ""] | float, *, l
     """Neighbours of a fractional number in [least, most] and the upper one's weight; static bounds, least < most.
 
     The weight is sigmoid((fraction − 1/2) / temperature), rescaled to run from exactly 0 to exactly 1: without the rescaling
-    the blend would jump at whole numbers. Kinks at whole numbers; the gradient there is the right-hand one (at `most` the left).
+    the blend would jump at whole numbers. Kinks at whole numbers; the gradient there is the right-hand one, at `most` the left.
     """
     low = jnp.clip(jnp.floor(value), least, most - 1)
     bottom, top = jax.nn.sigmoid(-0.5 / temperature), jax.nn.sigmoid(0.5 / temperature)

@@ -142,7 +142,7 @@ class HardStack(Stack):
         repeat = lambda x: jnp.broadcast_to(
             x.reshape(len(x), *[1] * len(between), *x.shape[1:]), (len(x), *between, *x.shape[1:])
         )
-        return cls(target, *jax.tree.map(repeat, (prepared, knobs)), scheme)
+        return cls(target, jax.tree.map(repeat, prepared), jax.tree.map(repeat, knobs), scheme)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -46,6 +46,7 @@ __all__ = [
     "split",
 ]
 
+#: Of a whole weight: both slices together.
 WEIGHT_BITS = 8
 
 #: How a draft reads the most significant slice alone.

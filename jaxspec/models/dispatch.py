@@ -60,7 +60,7 @@ def _blocks(expert: Int[Array, "row chosen"], num_experts: int, size: int) -> _B
     blocks = (count + size - 1) // size
     first_row, first_block = jnp.cumsum(count) - count, jnp.cumsum(blocks) - blocks
     by_expert = flat[order]
-    sorted_place = first_block[by_expert] * size + jnp.arange(pairs) - first_row[by_expert]
+    sorted_place = first_block[by_expert] * size + jnp.arange(pairs, dtype=jnp.int32) - first_row[by_expert]
     sorted_place = jnp.where(by_expert == num_experts, most * size, sorted_place)  # out of range: dropped
     place = jnp.zeros(pairs, jnp.int32).at[order].set(sorted_place.astype(jnp.int32))
     source = (

@@ -48,9 +48,12 @@ def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 def entries_of(
     names: list[str], parameter: StoredParameter, files: TensorTable, wanted: np.dtype | None
 ) -> list[np.ndarray] | np.ndarray:
-    """A parameter tensor by tensor, or outside the layers row by row; where they are as wanted, views of the tensors."""
+    """A parameter matrix by matrix, or outside the layers row by row; where they are as wanted, views of the tensors."""
     if wanted in (None, STORED_DTYPES[files.tensors[names[0]].dtype]):
         found = [parameter.part_of(files.read(name)) for name in names]
     else:
         found = [read_stacked([name], parameter, files, wanted)[0] for name in names]
-    return found if parameter.of_layers is not None else found[0]
+    if parameter.of_layers is None:
+        return found[0]
+    whole = parameter.parts is None and parameter.lead is not None and len(parameter.lead) > 1
+    return [expert for layer in found for expert in layer] if whole else found

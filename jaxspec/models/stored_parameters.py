@@ -33,7 +33,7 @@ class FusedRows(NamedTuple):
     of: int
 
     @property
-    def index(self) -> slice | np.ndarray:
+    def indices(self) -> slice | np.ndarray:
         """The parameter's rows in the tensor: a slice where they are evenly spaced, else their numbers."""
         if self.groups == 1:
             return slice(self.first, self.first + self.rows)
@@ -97,7 +97,7 @@ class StoredParameter(NamedTuple):
     def _rows(self) -> tuple[Any, ...]:
         if self.fused is None:
             return ()
-        return (..., self.fused.index, *(slice(None),) * (-1 - self.row_axis))
+        return (..., self.fused.indices, *(slice(None),) * (-1 - self.row_axis))
 
     @property
     def stacked_shape(self) -> tuple[int, ...]:
@@ -106,10 +106,10 @@ class StoredParameter(NamedTuple):
 
     @property
     def lead(self) -> tuple[int, ...] | None:
-        """Axes that its tensors are stacked along, as layers, or layers and experts; None: outside the layers."""
+        """Axes before a matrix or vector: layers, or layers and experts; None: outside the layers."""
         if self.of_layers is None:
             return None
-        return (self.of_layers.num_layers, *(() if self.parts is None else (self.parts,)))
+        return (self.of_layers.num_layers, *self.shape[: len(self.shape) + self.row_axis])
 
     def is_in(self, layer: int) -> bool:
         """Whether it is a parameter of the layers, and this one has it."""

@@ -26,6 +26,7 @@ class DraftKind:
         names: what users call its members that need no directory.
         directory: what a directory of one holds, in words; empty where there is none.
         model_type: of a directory's config.json; None for any that no other kind has.
+        stored_as: scheme that says in how many bits the draft's matrices are read; empty: 16.
         calibrated: whether it is made of the target on calibration text, which a run does itself.
     """
 
@@ -34,6 +35,7 @@ class DraftKind:
     check: str = ""
     directory: str = ""
     model_type: str | None = None
+    stored_as: str = ""
     calibrated: bool = False
 
 
@@ -44,6 +46,7 @@ SELF = "self"
 DRAFT_KINDS = (
     DraftKind("self_draft:self_draft", (SELF,), calibrated=True),
     DraftKind("ngram_draft:ngram_draft", ("ngram",)),
+    DraftKind("quantized_draft:quantized_draft", ("q4",), stored_as="q4_0"),
     DraftKind("head_draft:load_head_draft", ("embedded-head",), directory="head", model_type="jaxspec_draft_head"),
     DraftKind(
         "network_draft:load_network_draft",

@@ -7,7 +7,7 @@ per weight of each matrix kind (the mean over layers, which all have the same si
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 import jax.numpy as jnp
 from flax import struct
@@ -95,7 +95,7 @@ def priced_footprint(measured: Footprint) -> Footprint:
         measured: of the network that runs; leaves are " layer".
     """
 
-    def by_kind(bits: dict[str, Array]) -> dict[str, Array]:
+    def by_kind(bits: dict[str, Array]) -> dict[str, Any]:
         own = means_by_kind(bits)
         of = lambda *names: next(own[name] for name in names if name in own)
         dense = {part: of(part, f"shared_{part}", f"expert_{part}", "up") for part in _FEED_FORWARD}
@@ -117,12 +117,19 @@ def priced_draft(pricing: Pricing, measured: DraftMeasurement) -> DraftCost:
 
     The pool has as large a share of the priced network's experts as of the measured one's, in the mean over layers.
     """
-    if measured.pool_share is None:
-        return DraftCost()
-    priced = pricing.architecture
+    return with_pool(DraftCost(), pricing.architecture, measured.pool_share)
+
+
+def with_pool(cost: DraftCost, priced: Architecture, pool_share: Float[Array, " layer"] | None) -> DraftCost:
+    """The cost of a draft that chooses among so many of the priced network's experts; the same without a share.
+
+    Args:
+        pool_share: see `DraftMeasurement`.
+    """
+    if pool_share is None:
+        return cost
     experts, chosen = as_float(priced.num_experts), as_float(priced.experts_per_token)
-    pool = chosen + jnp.mean(measured.pool_share) * (experts - chosen)
-    return DraftCost(architecture=dataclasses.replace(priced, num_experts=pool))
+    return dataclasses.replace(cost, pool_experts=chosen + jnp.mean(pool_share) * (experts - chosen))
 
 
 def measure(

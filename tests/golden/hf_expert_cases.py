@@ -120,6 +120,37 @@ EXPERT_CASES = (
         ),
         seed=35,
     ),
+    # Sigmoids, a sum of corrected scores for each group, yarn.
+    Case(
+        "deepseek_v3_grouped",
+        "deepseek_v3",
+        sizes(
+            46,
+            26,
+            18,
+            3,
+            2,
+            2,
+            q_lora_rank=8,
+            kv_lora_rank=14,
+            qk_nope_head_dim=4,
+            qk_rope_head_dim=6,
+            v_head_dim=5,
+            n_routed_experts=8,
+            num_experts_per_tok=3,
+            n_shared_experts=1,
+            moe_intermediate_size=6,
+            first_k_dense_replace=2,
+            n_group=4,
+            topk_group=2,
+            max_position_embeddings=64,
+            rope_parameters=rope(
+                "yarn", 900.0, factor=4.0, original_max_position_embeddings=16, mscale=1.0, mscale_all_dim=1.0
+            ),
+        ),
+        seed=39,
+        dtype="bfloat16",
+    ),
     # Latents with corrected scores.
     Case(
         "glm4_moe_lite_latent",

@@ -54,12 +54,14 @@ def test_no_step_beats_the_bounds(name, network, tokens, batch, bits):
 
 #: Fields that are rates; what else ends in seconds is a latency, or a time that a calibration has.
 RATES = {
+    "aggregation_bytes_per_s",
     "bandwidth_bytes_per_s",
     "core_path_bytes_per_s",
     "dma_bytes_per_s",
     "frequency_hz",
     "packets_per_s",
     "peak_flops_per_s",
+    "streamline_bytes_per_s",
     "vector_flops_per_s",
 }
 

@@ -19,12 +19,13 @@ from hwmodels import (
     uniform_footprint,
     uniform_weight_bits,
 )
+from hwmodels.analysis.design_point import chip_area
 from hwmodels.analysis.sensitivity import elasticities, finite_elasticities, leaf_names
 from hwmodels.compute.systolic.array import OnChipBuffer
 from hwmodels.compute.systolic.cost import gemm_cost
 from hwmodels.compute.systolic.unit import SystolicUnit
 from hwmodels.decoders import Decoder
-from hwmodels.step.capacity import held_bytes, longest_context
+from hwmodels.step.capacity import activation_buffer_bytes, held_bytes, longest_context
 
 BITS = uniform_weight_bits(16.0)
 CHIP = Chip(energy_j_per_flop=0.7e-12, static_power_w=3.0, area_m2=9e-5)
@@ -47,10 +48,21 @@ def test_energy_by_hand(small, toy_device, workload):
     assert float(energy.static_j) == pytest.approx(3.0 * float(cost.total_s))
     parts = energy.arithmetic_j + energy.memory_j.sum() + energy.static_j + energy.decoder_j
     assert float(energy.total_j) == pytest.approx(float(parts))
+    assert float(cost.power_w) == pytest.approx(float(energy.total_j / cost.total_s))
 
 
 def test_energy_without_a_chip_is_not_known(small, toy_device, workload):
-    assert step_cost(toy_device, decode_operators(small, workload, footprint=uniform_footprint(16))).energy is None
+    cost = step_cost(toy_device, decode_operators(small, workload, footprint=uniform_footprint(16)))
+    assert cost.energy is None
+    assert cost.power_w is None
+
+
+def test_energy_is_known_where_the_area_is_not(small, toy_device, workload):
+    work = decode_operators(small, workload, footprint=uniform_footprint(16))
+    known, unknown = (toy_device.replace(chip=chip) for chip in (CHIP, CHIP.replace(area_m2=None)))
+    assert float(step_cost(unknown, work).energy.total_j) == float(step_cost(known, work).energy.total_j)
+    assert chip_area(unknown) is None
+    assert float(chip_area(known)) == pytest.approx(9e-5)
 
 
 def test_traffic_goes_where_tensors_lie(small, near_and_far, workload):
@@ -95,6 +107,16 @@ def test_held_bytes_by_hand(small):
     assert float(held.kv) == 84 * 55 / 2
     assert float(held.weights) == 2 * sum(parameters(small).values())
     assert float(held.total) == float(held.kv + held.weights)
+
+
+def test_activation_buffers_by_hand(small):
+    # Gate and up are 21 wide, the residual stream and its copy 10; without a gate there is one input of the product.
+    assert float(activation_buffer_bytes(small, tokens=7, element_bytes=4)) == 7 * 4 * (2 * 21 + 2 * 10)
+    plain = dataclasses.replace(small, gated_ffn=0.0)
+    assert float(activation_buffer_bytes(plain, tokens=7)) == 7 * 2 * (21 + 2 * 10)
+    experts = dict(num_moe_layers=3.0, num_experts=9.0, experts_per_token=2.0, expert_intermediate_size=5.0)
+    mixture = dataclasses.replace(small, **experts, shared_intermediate_size=6.0)
+    assert float(activation_buffer_bytes(mixture, tokens=7)) == 7 * 2 * (2 * (2 * 5 + 6) + 2 * 10)
 
 
 @pytest.mark.parametrize("window_layers", [0.0, 2.0])

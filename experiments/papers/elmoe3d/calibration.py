@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import least_squares
 
-from experiments.papers.elmoe3d.fitted import BOUNDS, PER_MODEL, Fitted, Variant, from_names, names_of
-from experiments.papers.elmoe3d.model import speedups
+from experiments.papers.elmoe3d.fitted import BOUNDS, MODEL, STARTS, Fitted, Variant, from_names, names_of
+from experiments.papers.elmoe3d.model import all_speedups
 from experiments.papers.elmoe3d.printed import table_three
 
-__all__ = ["FITTED_HALF", "Fit", "fit", "fitted_numbers"]
+__all__ = ["COMMITTED", "FITTED_HALF", "Fit", "fit", "fitted_numbers"]
 
 #: Gigabytes of the half that is fitted; the other is predicted.
 FITTED_HALF = 8
@@ -20,6 +20,21 @@ FITTED_HALF = 8
 #: Relative error that counts as one residual: speedups are printed to 0.01, and cycles leave more to be chosen than steps.
 _SCALE_ALONE = 0.015
 _SCALE_TOGETHER = 0.05
+
+#: Of the search's slopes, in parts of the start.
+_STEP = 1e-3
+
+
+#: Numbers of the model, as it was fitted first: where the search of variants starts, and what a new fit is checked against.
+COMMITTED = {
+    "locality": (0.244, 0.384, 0.558, 0.197),
+    "independence": (0.831, 0.953, 0.977, 0.713),
+    "verified_tokens": (4.76, 9.6, 13.1, 2.97),
+    "draft_share": 0.589,
+    "speculative_independence": 0.715,
+    "speculative_locality": 0.295,
+    "fading": 0.815,
+}
 
 
 class Fit(NamedTuple):
@@ -32,7 +47,7 @@ class Fit(NamedTuple):
 
 
 @functools.cache
-def fit(variant: Variant = Variant(), half_gb: int = FITTED_HALF) -> Fit:
+def fit(variant: Variant = MODEL, half_gb: int = FITTED_HALF) -> Fit:
     """Robust least squares from one start.
 
     Args:
@@ -40,18 +55,37 @@ def fit(variant: Variant = Variant(), half_gb: int = FITTED_HALF) -> Fit:
     """
     printed, names = table_three(half_gb), names_of()
     fields = [name.split()[0] for name in names]
-    start, low, high = np.array([BOUNDS[field] for field in fields]).T
+    start = np.array([STARTS[field] for field in fields])
+    if (variant, half_gb) != (MODEL, FITTED_HALF):
+        start = np.hstack(list(COMMITTED.values()))
+    low, high = np.array([BOUNDS[field] for field in fields]).T
     certain = ~printed.flagged
 
-    def residuals(x: np.ndarray) -> np.ndarray:
-        found = speedups(from_names(dict(zip(names, x, strict=True))), half_gb, printed.acceptance, variant)
-        alone = np.log(np.asarray(found.autoregressive, np.float64) / printed.autoregressive)
-        together = np.log(np.asarray(found.speculative, np.float64) / printed.speculative)
-        return np.concatenate([(alone * certain).ravel() / _SCALE_ALONE, together.ravel() / _SCALE_TOGETHER])
+    def residuals(rows: np.ndarray) -> np.ndarray:
+        fitted = [from_names(dict(zip(names, x, strict=True))) for x in rows]
+        found = []
+        for one in all_speedups(fitted, half_gb, variant):
+            alone = np.log(one.autoregressive / printed.autoregressive) * certain / _SCALE_ALONE
+            together = np.log(one.speculative / printed.speculative) / _SCALE_TOGETHER
+            found.append(np.concatenate([alone.ravel(), together.ravel()]))
+        return np.array(found)
 
-    # Steps wide enough for tiles, which are counted whole, and single precision.
+    def slopes(x: np.ndarray) -> np.ndarray:
+        # Steps wide enough for single precision, away from the nearer end; the point itself and all steps in one call.
+        steps = np.where(x + _STEP * start > high, -_STEP, _STEP) * start
+        found = residuals(np.vstack([x, x + np.diag(steps)]))
+        return ((found[1:] - found[0]) / steps[:, None]).T
+
     solved = least_squares(
-        residuals, start, bounds=(low, high), loss="soft_l1", x_scale=start, diff_step=1e-3, xtol=1e-5, ftol=1e-6
+        lambda x: residuals(x[None])[0],
+        start,
+        jac=slopes,  # pyright: ignore[reportArgumentType]
+        bounds=(low, high),
+        loss="soft_l1",
+        x_scale=start,
+        xtol=1e-6,
+        ftol=1e-8,
+        max_nfev=80,
     )
     numbers = dict(zip(names, map(float, solved.x), strict=True))
     return Fit(numbers, from_names(numbers), variant, half_gb)

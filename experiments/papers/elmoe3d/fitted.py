@@ -1,4 +1,4 @@
-"""The numbers that are fitted, three per target and four that all targets share, and the variants that must lose."""
+"""The numbers that are fitted, three per target and four that all targets share, and what else a reader might have chosen."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from experiments.papers.elmoe3d.printed import MODELS
 
-__all__ = ["BOUNDS", "PER_MODEL", "Fitted", "Variant", "from_names", "names_of"]
+__all__ = ["BOUNDS", "MODEL", "PER_MODEL", "STARTS", "Fitted", "Variant", "from_names", "names_of"]
 
 
 @flax.struct.dataclass
@@ -19,27 +19,39 @@ class Fitted:
     """What the paper does not print. Tokens count as independent ones: so many tokens on their own touch as many experts.
 
     Autoregressive decoding: a cache of the share f of all experts hits f ^ locality. Speculation of b requests:
-    f ^ (1 - (1 - speculative_locality) b ^ -fading), so that the cache of one request hits well, that of many by its size alone.
+    f ^ (1 - (1 - speculative_locality) b ^ -fading), so that the cache of one request hits well and that of many by its size
+    alone.
     """
 
-    locality: Float[Array, " model"]  # exponent of hits, autoregressive decoding
-    independence: Float[Array, " model"]  # b requests choose as b ^ independence on their own, autoregressive decoding
-    verified_tokens: Float[Array, " model"]  # independent tokens in the verification of one request
-    draft_share: Float[Array, ""]  # independent tokens of a draft step over those of a verification
-    speculative_independence: Float[Array, ""]  # as independence, in speculation
-    speculative_locality: Float[Array, ""]  # exponent of one request's hits in speculation
-    fading: Float[Array, ""]  # of locality, by the number of requests
+    locality: Float[Array, "*model"]  # exponent of hits, autoregressive decoding
+    independence: Float[Array, "*model"]  # b requests choose as b ^ independence on their own, autoregressive decoding
+    verified_tokens: Float[Array, "*model"]  # independent tokens in the verification of one request
+    draft_share: Float[Array, "*row"]  # independent tokens of a draft step over those of a verification
+    speculative_independence: Float[Array, "*row"]  # as independence, in speculation
+    speculative_locality: Float[Array, "*row"]  # exponent of one request's hits in speculation
+    fading: Float[Array, "*row"]  # of locality, by the number of requests
 
 
-#: Start and ends of the search, by field.
+#: Where the search starts, by field.
+STARTS = {
+    "locality": 0.3,
+    "independence": 0.85,
+    "verified_tokens": 6.0,
+    "draft_share": 0.65,
+    "speculative_independence": 0.7,
+    "speculative_locality": 0.3,
+    "fading": 0.9,
+}
+
+#: Ends of the search. No more independent tokens than there are requests or nodes.
 BOUNDS = {
-    "locality": (0.3, 0.02, 1.0),
-    "independence": (0.85, 0.3, 1.0),
-    "verified_tokens": (6.0, 1.0, 40.0),
-    "draft_share": (0.65, 0.1, 1.5),
-    "speculative_independence": (0.7, 0.1, 1.0),
-    "speculative_locality": (0.3, 0.02, 1.0),
-    "fading": (0.9, 0.01, 8.0),
+    "locality": (0.02, 1.0),
+    "independence": (0.3, 1.0),
+    "verified_tokens": (1.0, 40.0),
+    "draft_share": (0.1, 1.5),
+    "speculative_independence": (0.1, 1.0),
+    "speculative_locality": (0.02, 1.0),
+    "fading": (0.01, 8.0),
 }
 
 PER_MODEL = ("locality", "independence", "verified_tokens")
@@ -52,20 +64,25 @@ class Variant:
     Attributes:
         draft_depth: d, draft steps of a cycle.
         alpha_by_token: acceptance is the probability of each token in turn, not the fraction of d tokens.
-        verify_hits: of experts in speculation: "fading" power law, the "autoregressive" one, or "lru" by characteristic time.
-        decode_hits: of experts in autoregressive decoding: "power_law" or "lru".
-        whole: the same whole number of experts is cached in each layer.
+        one_rule: the hits of autoregressive decoding hold in speculation too.
+        lru: hits and touched experts of popularities by which the most popular experts f have the share f ^ locality of all
+            choices, an LRU cache by its characteristic time; in place of power laws.
+        embedding_inside: the embedding table takes room in HB memory as other weights do.
     """
 
     draft_depth: int = 10
     alpha_by_token: bool = False
-    verify_hits: str = "fading"
-    decode_hits: str = "power_law"
-    whole: bool = True
+    one_rule: bool = False
+    lru: bool = False
+    embedding_inside: bool = False
+
+
+#: The model itself.
+MODEL = Variant()
 
 
 def names_of() -> list[str]:
-    """Names of the fitted numbers, in the order of `from_names`."""
+    """Names of the fitted numbers, in the order of the search."""
     shared = [field for field in BOUNDS if field not in PER_MODEL]
     return [f"{field} {model}" for field in PER_MODEL for model in MODELS] + shared
 

@@ -1,7 +1,7 @@
 """The networks of Table 3: targets and drafts, and the bits that they are stored in.
 
-What the paper does not print of drafts is chosen here: EAGLE heads are one dense layer over two hidden states, the projection of
-three and an LM head of the whole vocabulary; those of Qwen3 and GPT-OSS bring an embedding, the others take the target's.
+What the paper does not print of drafts is chosen here: EAGLE heads are one dense layer over two hidden states, the projection
+of three and an LM head of the whole vocabulary; those of Qwen3 and GPT-OSS bring an embedding, the others take the target's.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ _HEAD_KV_HEADS = 4.0
 
 @functools.cache
 def eagle_head(model: str) -> Draft:
-    """EAGLE-3 head of a target: of the target's width and heads, with keys and values for each of them where the target has latents."""
+    """EAGLE-3 head of a target, of its width and heads."""
     a = target(model)
     latent = a.kv_lora_rank > 0
     head = Architecture(

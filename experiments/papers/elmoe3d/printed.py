@@ -52,15 +52,15 @@ def place_of(cell: PrintedCell) -> tuple[int, int, int]:
 def table_three(capacity_gb: int) -> TableThree:
     """The half of Table 3 for a capacity."""
     shape = (len(MODELS), len(METHODS), len(BATCHES))
-    found = {
-        metric: np.full(shape, np.nan) for metric in ("acceptance_rate_alpha", "speedup_ar_phi_ar", "speedup_sd_phi_sd")
-    }
+    names = ("acceptance_rate_alpha", "speedup_ar_phi_ar", "speedup_sd_phi_sd")
+    found = {metric: np.full(shape, np.nan) for metric in names}
     flagged = np.zeros(shape, bool)
     for cell in printed_cells(_DATA / f"{NAME}_table3_sd_schemes.csv"):
         if int(cell["hb_capacity_gb"]) == capacity_gb:
             found[cell.metric][place_of(cell)] = cell.value
             flagged[place_of(cell)] |= bool(cell.note)
-    return TableThree(*found.values(), flagged)
+    acceptance, alone, together = (found[metric] for metric in names)
+    return TableThree(acceptance, alone, together, flagged)
 
 
 def claim(claim_id: str) -> float:

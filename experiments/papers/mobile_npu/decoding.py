@@ -1,7 +1,7 @@
-"""Whole steps on a phone: N samples that share a prompt are N siblings of one verification, priced by the one pricing path.
+"""Whole steps on a phone: N samples of one prompt are N sequences that share it.
 
-A step of N samples processes N tokens of one sequence, none of which sees another: the prompt's keys and values are read
-once, and so are the weights. That samples grow tokens of their own is left out, as they are few beside the prompt.
+The prompt's keys and values are read once for all of them, and so are the weights. That samples have tokens of their own is
+left out, as they are few beside the prompt.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.papers.mobile_npu.versions import weight_bits
-from hwmodels import OPERATORS, Architecture, Device, Footprint, Workload, price_steps
-from hwmodels.network.operators import prefill_step, verify_step
+from hwmodels import OPERATORS, Architecture, Device, Footprint, StepCost, Workload, baselines, price_steps
+from hwmodels.network.operators import prefill_step
 
 __all__ = ["BATCHES", "PROMPTS", "Decoding", "decode", "footprint", "gpu_footprint", "prefill_tokens_per_s"]
 
@@ -28,7 +28,6 @@ class Decoding(NamedTuple):
 
     step_s: np.ndarray
     head_share: np.ndarray  # of the vocabulary projection in the step
-    attention_s: np.ndarray
     energy_j: np.ndarray | None  # None where a device says nothing of its energy
 
     def tokens_per_s(self) -> np.ndarray:
@@ -56,17 +55,12 @@ def gpu_footprint() -> Footprint:
 
 
 @jax.jit
-def _steps(device: Device, network: Architecture, stored: Footprint, prompt: float, samples: jax.Array):
-    step = verify_step(
-        Workload(batch=1.0, context_tokens=prompt),
-        footprint=stored,
-        verify_tokens=samples,
-        visible_new_tokens=jnp.ones_like(samples),
-    )
-    (priced,) = price_steps(device, network, [step])
-    cost = priced.cost
-    energy_j = None if cost.energy is None else cost.energy.total_j
-    return cost.total_s, cost.operator_s, energy_j
+def _steps(device: Device, network: Architecture, stored: Footprint, prompt: float, samples: jax.Array) -> StepCost:
+    def one(batch: jax.Array) -> StepCost:
+        workload = Workload(batch=batch, context_tokens=prompt, shared_tokens=prompt)
+        return baselines(device, network, footprint=stored, workload=workload).stored.cost
+
+    return jax.vmap(one)(samples)
 
 
 def decode(
@@ -75,11 +69,13 @@ def decode(
     """Steps of `BATCHES` samples behind each prompt; stored as on the NPU unless given."""
     samples, stored = jnp.asarray(BATCHES, float), stored or footprint()
     found = [_steps(device, network, stored, float(prompt), samples) for prompt in prompts]
-    total, operators = (np.stack([np.asarray(one[i], np.float64) for one in found]) for i in range(2))
-    head, attention = (operators[..., OPERATORS.index(name)] for name in ("lm_head", "attention"))
-    energies = [one[2] for one in found]
-    energy_j = None if energies[0] is None else np.stack([np.asarray(one, np.float64) for one in energies])
-    return Decoding(total, head / total, attention, energy_j)
+    total, operators = (
+        np.stack([np.asarray(x, np.float64) for x in part])
+        for part in zip(*((one.total_s, one.operator_s) for one in found), strict=True)
+    )
+    power = [one.power_w for one in found]
+    energy_j = None if power[0] is None else total * np.stack([np.asarray(one, np.float64) for one in power])
+    return Decoding(total, operators[..., OPERATORS.index("lm_head")] / total, energy_j)
 
 
 @jax.jit

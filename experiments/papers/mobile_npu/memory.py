@@ -10,7 +10,7 @@ from __future__ import annotations
 from experiments.papers.mobile_npu.versions import network_of, weight_bits
 from hwmodels import Architecture, Device
 from hwmodels.numerics.units import BITS_PER_BYTE, MIB
-from hwmodels.step.capacity import held_bytes
+from hwmodels.step.capacity import activation_buffer_bytes, held_bytes
 
 __all__ = ["CHUNK_TOKENS", "fits", "process_mib", "session_mib", "weights_and_cache_mib", "weights_mib"]
 
@@ -38,9 +38,8 @@ def weights_and_cache_mib(model: str, context: float) -> float:
 
 def session_mib(model: str, context: float) -> float:
     """All that the NPU's session holds."""
-    network = network_of(model)
-    elements = CHUNK_TOKENS * 2.0 * (float(network.intermediate_size) + float(network.hidden_size))
-    return weights_and_cache_mib(model, context) + elements * _ACTIVATION_BYTES / MIB
+    held = activation_buffer_bytes(network_of(model), tokens=CHUNK_TOKENS, element_bytes=_ACTIVATION_BYTES)
+    return weights_and_cache_mib(model, context) + float(held) / MIB
 
 
 def process_mib(model: str, context: float) -> float:

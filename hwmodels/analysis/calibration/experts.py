@@ -24,6 +24,7 @@ from hwmodels.analysis.calibration.table_routing import EVEN
 from hwmodels.compute.gpu_experts import ExpertCoefficients, GpuExperts, expert_layer_time
 
 __all__ = [
+    "LEAST_INNER_SIZE",
     "ExpertFit",
     "expert_coefficients",
     "expert_parameters",
@@ -47,7 +48,8 @@ _OWN = {
     "compute_cost": Parameter("compute_cost", 2.0, 0.1, 20.0),
 }
 
-_LEAST_INNER_SIZE = 256
+#: Columns of the part of an expert that one GPU holds, of which fewer are not fitted to.
+LEAST_INNER_SIZE = 256
 _FALLBACK_FACTOR = 4.0
 
 
@@ -100,7 +102,7 @@ def fell_back(table: ExpertTable, sheet: DataSheet) -> npt.NDArray[np.bool_]:
 def modelled_rows(table: ExpertTable, sheet: DataSheet, cache_bytes: float) -> npt.NDArray[np.bool_]:
     """Rows that the model is for, even loads among them, "row"; see the module's heading."""
     stored = table.touched * (2.0 + table.gated) * table.hidden_size * table.inner_size * (table.weight_bits / 8)
-    return (table.inner_size >= _LEAST_INNER_SIZE) & (stored > cache_bytes) & ~fell_back(table, sheet)
+    return (table.inner_size >= LEAST_INNER_SIZE) & (stored > cache_bytes) & ~fell_back(table, sheet)
 
 
 def fit_experts(
@@ -122,16 +124,16 @@ def fit_experts(
     Raises:
         ValueError: as `least_squares.fit`.
     """
-    train = np.ones(len(table.tokens), bool) if train is None else np.asarray(train, bool)
-    train = train & modelled_rows(table, sheet, cache_bytes) & (table.distribution != EVEN)
+    chosen = np.ones(len(table.tokens), bool) if train is None else np.asarray(train, bool)
+    chosen = chosen & modelled_rows(table, sheet, cache_bytes) & (table.distribution != EVEN)
     predict, rows = predict_experts(sheet, table.weight_bits), table.conditions()
     keys = np.array([f"{n} {i}" for n, i in zip(table.network, table.inner_size)])
     fitted = fit(
         predict,
         expert_parameters(table.weight_bits),
-        {name: values[train] for name, values in rows.items()},
-        table.seconds[train],
-        groups=keys[train],
+        {name: values[chosen] for name, values in rows.items()},
+        table.seconds[chosen],
+        groups=keys[chosen],
         **options,
     )
     with jax.enable_x64(True):

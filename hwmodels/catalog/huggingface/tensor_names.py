@@ -59,7 +59,7 @@ LATENT_TENSORS = EXPERT_TENSORS | {
 FUSED_LATENT = {_ATTENTION + "kv_b_proj.weight": ("k_up", "v_up")}
 
 _STACKED = _LAYER + "mlp.experts."
-#: Of gpt-oss, all experts of a layer in one tensor: (expert, input, output), rows of gate and up in turn.
+#: Of gpt-oss, all experts of a layer in one tensor: (expert, input, output).
 GPT_OSS_TENSORS = LLAMA_TENSORS | {
     "sinks": _ATTENTION + "sinks",
     "router": _LAYER + "mlp.router.weight",
@@ -69,6 +69,8 @@ GPT_OSS_TENSORS = LLAMA_TENSORS | {
     **dict.fromkeys(("expert_gate_bias", "expert_up_bias"), _STACKED + "gate_up_proj_bias"),
     "expert_down_bias": _STACKED + "down_proj_bias",
 }
+
+#: Rows of gate and up in turn, in the matrices and in their biases.
 FUSED_EXPERTS = {
     _STACKED + "gate_up_proj": ("expert_gate", "expert_up"),
     _STACKED + "gate_up_proj_bias": ("expert_gate_bias", "expert_up_bias"),

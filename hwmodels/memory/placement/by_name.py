@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
 from hwmodels.device import Device
 from hwmodels.memory.placement.by_mode import ByMode
 from hwmodels.memory.placement.in_order import InOrder
 from hwmodels.memory.placement.interface import PlacementPolicy
 from hwmodels.memory.placement.registry import SINGLE_PLACEMENTS
+from hwmodels.network.operators.work import EXPERT_OPERATORS, OPERATORS, OperatorWork
 
-__all__ = ["PLACEMENTS", "placement_of"]
+__all__ = ["PLACEMENTS", "first_memory_share", "placement_of"]
+
+_IS_EXPERT = np.array([name in EXPERT_OPERATORS for name in OPERATORS])
 
 #: Name, and placement.kind of a device's file -> class; each can be made without numbers.
 PLACEMENTS: dict[str, type[PlacementPolicy]] = SINGLE_PLACEMENTS | {"by_mode": ByMode}
@@ -19,3 +26,21 @@ _DEFAULT = InOrder()
 def placement_of(device: Device) -> PlacementPolicy:
     """The device's placement, or one class after the other where it has none."""
     return _DEFAULT if device.placement is None else device.placement
+
+
+def first_memory_share(device: Device, work: OperatorWork) -> Float[Array, "... operator"]:
+    """Share of each operator's weights and KV that lies in the device's first memory; 1 with one memory.
+
+    Args:
+        device: leaves "*b".
+        work: "*b operator".
+    Raises:
+        ValueError: several memories, and the work does not say what the placement needs.
+    """
+    if not device.spill:
+        return jnp.ones_like(work.flops)
+    found = placement_of(device).shares((device.memory, *device.spill), work)
+    weights = jnp.where(_IS_EXPERT, found.experts[..., :1], found.dense[..., :1])
+    moved = work.weight_bytes + work.kv_bytes
+    here = work.weight_bytes * weights + work.kv_bytes * found.kv[..., :1]
+    return jnp.where(moved > 0, here / jnp.where(moved > 0, moved, 1.0), 1.0)

@@ -19,7 +19,7 @@ from hwmodels.memory.expert_hits import HIT_RULES, CharacteristicTime, HitRule
 from hwmodels.memory.placement.interface import TierShares, expert_reads, shares_of, spread, stored_bytes, with_first
 from hwmodels.network.operators.work import OperatorWork
 from hwmodels.numerics.fields import POSITIVE, flag, number, variant
-from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
 
 __all__ = ["BitSlices", "DraftCopies", "ExpertCache"]
 
@@ -130,8 +130,10 @@ def _shares(
 ) -> TierShares:
     """Shares of a step that reads `leading_read` of its experts' bytes among the leading bits."""
     stored, reads = stored_bytes(work), expert_reads(work)
-    leading, others = (cache.hits.hit_share(reads, held) for held in _cached(cache, tiers, work, leading_bits))
-    found = as_float(leading_read) * leading + (1.0 - as_float(leading_read)) * others
+    # Both at once: a rule may have to solve an equation for each.
+    held = jnp.stack(jnp.broadcast_arrays(*_cached(cache, tiers, work, leading_bits)), axis=-1)
+    hits = cache.hits.hit_share(with_last_axis(reads.replace(routing=None)).replace(routing=reads.routing), held)
+    found = as_float(leading_read) * hits[..., 0] + (1.0 - as_float(leading_read)) * hits[..., 1]
     dense = stored.dense - stored.by_the_row
     placed = spread(tiers, reads.ahead_bytes, stored.kv, dense, reads.beside_bytes, stored.experts)
     return TierShares(

@@ -12,8 +12,9 @@ from jaxtyping import Array, Float
 from hwmodels.device import MemoryTier
 from hwmodels.memory.placement.interface import TierShares, expert_reads, shares_of, spread, stored_bytes
 from hwmodels.network.operators.work import OperatorWork
+from hwmodels.numerics.scalars import as_float
 
-__all__ = ["AllExternal", "InOrder"]
+__all__ = ["AllExternal", "ExpertsFirst", "InOrder"]
 
 
 @flax.struct.dataclass
@@ -30,6 +31,32 @@ class InOrder:
         stored = stored_bytes(work)
         placed = shares_of(spread(tiers, stored.kv, stored.dense, stored.experts))
         return TierShares(*(placed[..., i, :] for i in range(3)))
+
+    def draft_experts(self, tiers: Sequence[MemoryTier], work: OperatorWork) -> Float[Array, "*b"]:
+        """See `PlacementPolicy`."""
+        return self.shares(tiers, work).experts[..., 0] * expert_reads(work).num_experts
+
+
+@flax.struct.dataclass
+class ExpertsFirst:
+    """Experts fill the first memory, whose banks compute, and spill behind it; KV and dense weights follow, last memory first.
+
+    Source: ELMoE-3D, 7: baselines that process experts in memory.
+    """
+
+    title: ClassVar[str] = "experts in the first memory, KV and dense weights behind them"
+
+    def shares(self, tiers: Sequence[MemoryTier], work: OperatorWork) -> TierShares:
+        """See `PlacementPolicy`."""
+        stored = stored_bytes(work)
+        # From the last memory backwards, KV and dense weights find what room they need; experts what those leave.
+        back = spread(tuple(reversed(tiers)), stored.kv, stored.dense)[..., ::-1]
+        taken = jnp.sum(back, axis=-2)
+        room = [
+            tier.replace(capacity_bytes=as_float(tier.capacity_bytes) - taken[..., i]) for i, tier in enumerate(tiers)
+        ]
+        placed = spread(room, stored.experts)
+        return TierShares(*(shares_of(one) for one in (back[..., 0, :], back[..., 1, :], placed[..., 0, :])))
 
     def draft_experts(self, tiers: Sequence[MemoryTier], work: OperatorWork) -> Float[Array, "*b"]:
         """See `PlacementPolicy`."""

@@ -86,7 +86,7 @@ class Experts:
     ) -> FeedForwardResult:
         """See `FeedForward`. The router computes in float32, or in a wider type that comes."""
         own = _own(sizes)
-        wide = jnp.promote_types(normed.dtype, jnp.float32)
+        wide = jnp.float64 if normed.dtype == jnp.float64 else jnp.float32
         logits = dot_rows(normed.astype(wide), weights["router"].astype(wide))
         if own.router_bias:
             logits = logits + weights["router_bias"].astype(wide)

@@ -7,6 +7,7 @@ from jaxspec.speculate.drafts.interface import Committed, Draft, Level, Memory, 
 from jaxspec.speculate.drafts.making import check_draft, make_draft
 from jaxspec.speculate.drafts.network_draft import NetworkDraft
 from jaxspec.speculate.drafts.ngram_draft import NGramDraft, NGramParams
+from jaxspec.speculate.drafts.quantized_draft import QuantizedDraft
 from jaxspec.speculate.drafts.self_draft import SelfDraft, SelfDraftParams, self_draft
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "NGramDraft",
     "NGramParams",
     "NetworkDraft",
+    "QuantizedDraft",
     "ReadyDraft",
     "Root",
     "SelfDraft",

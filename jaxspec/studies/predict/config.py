@@ -8,6 +8,7 @@ from jaxspec.errors import InputError
 from jaxspec.settings.base import Unused
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
+from jaxspec.settings.experts import ExpertSettings
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, KNOBS, WidthScheme
 
@@ -35,7 +36,7 @@ def _all_widths_given(config: PredictConfig) -> str | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class PredictConfig(KnobSettings):
+class PredictConfig(ExpertSettings, KnobSettings):
     """`jaxspec predict`."""
 
     architecture: str = same_as(

@@ -14,20 +14,23 @@ import numpy as np
 import hwmodels
 from hwmodels.analysis.design_point import DesignPoint, Steps, design_point, priced_steps
 from hwmodels.analysis.sensitivity import elasticities, finite_elasticities, leaf_names
+from hwmodels.memory.placement import placement_of
 from jaxspec.compress.footprint import uniform
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.report.assumptions import architecture_data, device_facts
-from jaxspec.results import given, predicted
+from jaxspec.results import Quantity, given, predicted
 from jaxspec.results.network_results import PricedNumber
 from jaxspec.runs.inputs import input_digests
 from jaxspec.settings import build_config, expect, knob_values
+from jaxspec.studies.expert_pricing import ExpertPricing, placed, resolve_experts
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.predict.config import PredictConfig
 from jaxspec.studies.predict.result import (
     BatchRow,
     DecoderNeeds,
+    ExpertUse,
     GivenAcceptance,
     LengthRow,
     PredictedWorkload,
@@ -74,14 +77,15 @@ def predict(config: PredictConfig | None = None, **settings: Any) -> list[Predic
     config = build_config(PredictConfig, settings, given=_given(settings)) if config is None else config
     expect(PredictConfig, config)
     # Every name is resolved before the first width is counted and the first device is priced.
-    pricings = {name: resolve_pricing(config, name, None) for name in config.device}
+    pricings = {name: placed(resolve_pricing(config, name, None), config, name) for name in config.device}
+    experts = resolve_experts(config, next(iter(pricings.values())).architecture, config.architecture)
     widths = _widths(config)
     overridden = {name for name in _WIDTHS if getattr(config, name) is not None}
     numbers = list(config.acceptance)
     conditional = numbers * config.max_draft_length if len(numbers) == 1 else numbers
     results = []
     for name, pricing in pricings.items():
-        priced = _price(pricing, widths, jnp.asarray(conditional))
+        priced = _price(pricing, widths, jnp.asarray(conditional), experts)
         results.append(_result(config, name, widths, conditional, priced, overridden, pricing))
     return results
 
@@ -99,40 +103,49 @@ class _Priced:
     by_batch: DesignPoint
 
 
-def _price(pricing: Pricing, widths: dict[str, float], conditional: jax.Array) -> _Priced:
+def _price(pricing: Pricing, widths: dict[str, float], conditional: jax.Array, experts: ExpertPricing) -> _Priced:
     """Three programs: compiled as one they take longer than one by one."""
-    arguments = pricing, tuple(widths.values()), conditional
+    arguments = pricing, tuple(widths.values()), conditional, experts
     result, point, steps = jax.device_get(_point(*arguments))
     return _Priced(
         result, point, steps, jax.device_get(_elasticities(*arguments)), jax.device_get(_batches(*arguments))
     )
 
 
-def _parts(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array) -> dict[str, Any]:
-    return {"footprint": uniform(*bits), "acceptance": hwmodels.Acceptance(conditional=conditional)}
+def _parts(
+    device: hwmodels.Device,
+    pricing: Pricing,
+    workload: hwmodels.Workload,
+    bits: tuple[float, ...],
+    experts: ExpertPricing,
+) -> dict[str, Any]:
+    """What pricing takes beside the acceptance."""
+    footprint = experts.footprint(uniform(*bits))
+    draft = experts.draft_cost(device, pricing.architecture, workload=workload, footprint=footprint)
+    return {"workload": workload, "footprint": footprint, "draft_cost": draft, "routing": experts.routing}
 
 
 @jax.jit
-def _point(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array):
-    device, shape, workload = pricing.device, pricing.architecture, pricing.workload
-    parts = _parts(pricing, bits, conditional)
-    result = hwmodels.speculation_speedup(device, shape, workload=workload, **parts)
-    point = design_point(device, shape, workload=workload, result=result, **parts)
+def _point(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array, experts: ExpertPricing):
+    device, shape = pricing.device, pricing.architecture
+    parts, acceptance = _parts(device, pricing, pricing.workload, bits, experts), hwmodels.Acceptance(conditional)
+    result = hwmodels.speculation_speedup(device, shape, acceptance=acceptance, **parts)
+    point = design_point(device, shape, acceptance=acceptance, result=result, **parts)
     length = point.draft_length.astype(conditional.dtype)
-    footprint = parts["footprint"]
-    steps = priced_steps(device, shape, workload=workload, footprint=footprint, draft_length=length)
+    steps = priced_steps(device, shape, draft_length=length, **parts)
     return result, point, steps
 
 
 @jax.jit
-def _elasticities(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array):
-    parts = _parts(pricing, bits, conditional)
+def _elasticities(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array, experts: ExpertPricing):
+    acceptance = hwmodels.Acceptance(conditional)
     names = ["speedup_vs_bf16_ar", "tokens_per_s"]
     if pricing.device.chip is not None:
         names.append("energy_per_token_j")
 
     def metrics(device: hwmodels.Device, temperature: float = _SENSITIVITY_TEMPERATURE) -> dict[str, Any]:
-        smooth = design_point(device, pricing.architecture, workload=pricing.workload, temperature=temperature, **parts)
+        parts = _parts(device, pricing, pricing.workload, bits, experts)
+        smooth = design_point(device, pricing.architecture, acceptance=acceptance, temperature=temperature, **parts)
         return {name: getattr(smooth, name) for name in names}
 
     # Of a matrix unit, tiles and waves are counted in steps: a derivative at one of them says nothing of the next.
@@ -145,13 +158,14 @@ def _elasticities(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Ar
 
 
 @jax.jit
-def _batches(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array) -> DesignPoint:
-    parts = _parts(pricing, bits, conditional)
+def _batches(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array, experts: ExpertPricing) -> DesignPoint:
+    acceptance = hwmodels.Acceptance(conditional)
     device = dataclasses.replace(pricing.device, chip=None)  # no energy here
 
     def with_batch(batch: jax.Array) -> DesignPoint:
         workload = dataclasses.replace(pricing.workload, batch=batch)
-        return design_point(device, pricing.architecture, workload=workload, **parts)
+        parts = _parts(device, pricing, workload, bits, experts)
+        return design_point(device, pricing.architecture, acceptance=acceptance, **parts)
 
     return jax.vmap(with_batch)(jnp.asarray(_BATCHES, conditional.dtype))
 
@@ -216,6 +230,8 @@ def _result(
         ),
         steps={name: _step(step) for name, step in named.items()},
         decoders=_decoders(pricing, priced.steps),
+        placement=_placement(config, pricing),
+        experts=_experts(priced.steps, pricing),
         sensitivity=predicted(
             {
                 metric: {leaf: float(value) for leaf, value in found.items() if abs(value) > 1e-6}
@@ -256,6 +272,7 @@ def _step(step: hwmodels.PricedStep) -> StepTotals:
         components = {
             "arithmetic": float(energy.arithmetic_j),
             "memory": [float(x) for x in energy.memory_j],
+            "links": float(energy.link_j),
             "decoder": float(energy.decoder_j),
             "static": float(energy.static_j),
             "total": float(energy.total_j),
@@ -272,6 +289,33 @@ def _step(step: hwmodels.PricedStep) -> StepTotals:
         launches=predicted(float(work.launches.sum())),
         memory_energy_j=predicted(None if time.memory_j is None else [float(x) for x in time.memory_j]),
         energy_j=predicted(components),
+    )
+
+
+def _placement(config: PredictConfig, pricing: Pricing) -> Quantity[str]:
+    """Where things lie; None on a device with one memory."""
+    if not pricing.device.spill:
+        return predicted(None)
+    return given(config.placement or placement_of(pricing.device).title)
+
+
+def _experts(steps: Steps, pricing: Pricing) -> ExpertUse | None:
+    """Which experts the steps read; None for a network without."""
+    if not float(pricing.architecture.num_experts):
+        return None
+    named = {name: getattr(steps, name) for name in ("ar_stored", "draft", "verify")}
+    is_expert = np.isin(hwmodels.OPERATORS, hwmodels.EXPERT_OPERATORS)
+
+    def near(step: hwmodels.PricedStep) -> float:
+        # Activations lie in the first memory whatever the placement.
+        first = step.cost.traffic_bytes[is_expert, 0] - step.work.activation_bytes[is_expert]
+        return float(first.sum() / step.work.weight_bytes[is_expert].sum())
+
+    reads = {name: step.work.experts for name, step in named.items()}
+    return ExpertUse(
+        draft_pool=predicted(float(reads["draft"].pool)),
+        touched=predicted({name: float(found.touched) for name, found in reads.items()}),
+        read_from_first_memory=predicted({name: near(step) for name, step in named.items()}),
     )
 
 

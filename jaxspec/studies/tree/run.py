@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 from hwmodels import DraftCost
+from jaxspec.compress.expert_pool import pool_sizes
 from jaxspec.results import given, predicted
 from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
@@ -37,6 +38,7 @@ from jaxspec.studies.tree.report import write_tree_report
 from jaxspec.studies.tree.result import SearchSettings, TreeResult
 from jaxspec.studies.tree.stages import TreeStages, begin_tree, check_tree
 from jaxspec.trees.rank_traces import AATBySize, aat_by_size
+from jaxspec.tune.objective import with_pool
 
 __all__ = ["search_tree", "tree_results"]
 
@@ -92,8 +94,12 @@ def _of_device(stages: TreeStages, device: str, curve: AATBySize) -> dict[str, A
 def _priced(stages: TreeStages, device: str) -> DraftCost:
     # The target's copy needs no parameters to be priced, and making them takes seconds.
     setup, priced = stages.work.setup, stages.work.pricings[device].architecture
-    copy = None if stages.knobs is None else compressed_copy(setup.config, setup.params, stages.knobs)
-    return (copy or stages.draft).draft.cost(setup.config, priced, stages.config.architecture)
+    if stages.knobs is None:
+        return stages.draft.draft.cost(setup.config, priced, stages.config.architecture)
+    copy = compressed_copy(setup.config, setup.params, stages.knobs).draft
+    sizes = pool_sizes(stages.knobs, setup.config, None)
+    cost = copy.cost(setup.config, priced, stages.config.architecture)
+    return with_pool(cost, priced, None if sizes is None else sizes.share)
 
 
 def search_tree(

@@ -11,6 +11,7 @@ import numpy as np
 
 import hwmodels
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from jaxspec.compress import find_scheme
 from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.models.embedded import load_model
 from jaxspec.models.streamed import is_streamed
@@ -19,6 +20,7 @@ from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Arrays
 from jaxspec.settings import knob_values
 from jaxspec.speculate.drafts import ReadyDraft, check_draft, make_draft
+from jaxspec.speculate.drafts.making import kind_of
 from jaxspec.speculate.engine import autoregressive_tree
 from jaxspec.speculate.expansion import TreeLimits, tree_limits
 from jaxspec.speculate.measured_ranks import record_ranks
@@ -172,10 +174,15 @@ class TreeStages:
 
     @cached_property
     def widths(self) -> hwmodels.Footprint:
-        """Bits read: of the scheme for the target's copy, 16 for a draft of its own and the target then."""
+        """Bits read: of the scheme for the target's copy; of a draft of its own as its kind says, of the target then 16."""
         knobs = self.knobs
         if knobs is None:
-            return hwmodels.uniform_footprint(UNCOMPRESSED_BITS)
+            plain, stored_as = hwmodels.uniform_footprint(UNCOMPRESSED_BITS), kind_of(self.config.draft).stored_as
+            if not stored_as:
+                return plain
+            return dataclasses.replace(
+                plain, draft_weight_bits=find_scheme(stored_as).expected_footprint({}).draft_weight_bits
+            )
         _ = self.copies.text
 
         def compute() -> Arrays:

@@ -1,7 +1,7 @@
 """Odd configurations of every family that runs, drawn from a seed, in both spellings of the rotary settings."""
 
 import numpy as np
-from odd_latent_configs import deepseek_v2, glm4_moe_lite, gpt_oss
+from odd_latent_configs import deepseek_v2, deepseek_v3, glm4_moe_lite, gpt_oss
 
 SCALINGS = ("none", "none", "linear", "dynamic", "yarn", "longrope", "llama3")
 
@@ -51,6 +51,7 @@ def odd_config(family, seed):
         "qwen3_moe": qwen3_moe,
         "glm4_moe": glm4_moe,
         "deepseek_v2": deepseek_v2,
+        "deepseek_v3": deepseek_v3,
         "glm4_moe_lite": glm4_moe_lite,
         "gpt_oss": gpt_oss,
     }

@@ -34,6 +34,12 @@ def deepseek_v2(raw, pick):
     )
 
 
+def deepseek_v3(raw, pick):
+    found = _latent(raw, pick) | _experts(pick, raw["num_attention_heads"])
+    groups = pick({"n_group": 1, "topk_group": 1}, {"n_group": 3, "topk_group": 2})
+    return found | groups | {"first_k_dense_replace": pick(0, 1, 2), "norm_topk_prob": pick(True, False)}
+
+
 def glm4_moe_lite(raw, pick):
     layers = raw["num_hidden_layers"]
     listed = {"mlp_layer_types": [pick("dense", "sparse") for _ in range(layers)]}

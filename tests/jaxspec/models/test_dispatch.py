@@ -126,7 +126,16 @@ def test_a_network_read_layer_by_layer_sees_the_same_inputs(folder):
     run = jit(forward_text, static_argnames=("config", "keep_activations"))
     seen = run(load_directory(folder).params, GLM, TOKENS, keep_activations=jnp.square).activations
     found = input_squares(open_network(folder), TOKENS)
-    assert set(found) == {"qkv", "o", "gate_up", "down", "expert_gate_up", "expert_down", "shared_gate_up", "shared_down"}
+    assert set(found) == {
+        "qkv",
+        "o",
+        "gate_up",
+        "down",
+        "expert_gate_up",
+        "expert_down",
+        "shared_gate_up",
+        "shared_down",
+    }
     for name, squares in found.items():
         np.testing.assert_allclose(squares, np.asarray(seen[name]).sum((1, 2)), rtol=2e-6)
 

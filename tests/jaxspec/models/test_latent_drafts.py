@@ -94,7 +94,7 @@ def test_a_compressed_row_is_cut_whole():
     compressed = jax.jit(compress_cache, compiler_options=QUICKLY)(cache, knobs)
     assert jax.tree.map(jnp.shape, compressed) == jax.tree.map(jnp.shape, cache)
     for layer in range(2):
-        rows, kept = (np.asarray(token_rows(jax.tree.map(lambda leaf: leaf[layer], of))) for of in (cache, compressed))
+        rows, kept = (np.asarray(jax.vmap(token_rows)(of)[layer]) for of in (cache, compressed))
         np.testing.assert_array_equal((kept != 0).sum(axis=-1), 17 - 8)
         np.testing.assert_array_equal(kept[kept != 0], rows[kept != 0])
         assert np.all(np.where(kept == 0, np.abs(rows), 0).max(-1) <= np.where(kept != 0, np.abs(rows), np.inf).min(-1))

@@ -106,11 +106,23 @@ EXPERTS: tuple[Family, ...] = (
         defaults=sizes(61, 7168, 18432, 128, None, 129280)
         | {"kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
         | {"num_experts": 256, "num_experts_per_tok": 8, "n_shared_experts": 1}
-        | {"moe_intermediate_size": 2048, "first_k_dense_replace": 3},
+        | {"moe_intermediate_size": 2048, "first_k_dense_replace": 3, "n_group": 8, "topk_group": 4}
+        | {"routed_scaling_factor": 2.5, "norm_topk_prob": True}
+        | stated_values(1e-6, 10_000.0, 4096),
         spellings=_OLD_EXPERT_SPELLINGS,
         latent=True,
         experts=Experts("after_dense", shared="n_shared_experts", correction_bias=True),
         must_equal={"moe_layer_freq": 1},
+        running=Running(
+            "DeepseekV3ForCausalLM",
+            LATENT_TENSORS,
+            FUSED_LATENT,
+            rotary=Rotary(interleaved=True, scores=True),
+            router=_SIGMOID,
+            must_equal={"rope_interleave": True, "scoring_func": "sigmoid", "topk_method": "noaux_tc"},
+            fused_by=dict.fromkeys(FUSED_LATENT, "head"),
+        ),
+        **_LATENT,
     ),
     Family(
         name="glm4_moe",
@@ -159,7 +171,11 @@ EXPERTS: tuple[Family, ...] = (
         | {"num_experts": 128, "num_experts_per_tok": 4, "sliding_window": 128, "sliding_window_pattern": 2}
         | {"swiglu_limit": 7.0}
         | stated_values(1e-5, 150_000.0, 131_072),
-        spellings={"num_experts": ("num_local_experts",), "num_experts_per_tok": ("experts_per_token",)},
+        # Releases have both spellings of the second; transformers goes by the last one.
+        spellings={
+            "num_experts": ("num_local_experts",),
+            "num_experts_per_tok": ("experts_per_token", "num_experts_per_tok"),
+        },
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         learned_sinks=True,

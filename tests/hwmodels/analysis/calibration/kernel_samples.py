@@ -7,12 +7,13 @@ from pyarrow import parquet
 SHEET = "gpu:\n  mem_bw: 2000000000000 # 2 TB/s\n  bfloat16_tc_flops: 300000000000000\n"
 
 
-def write_tables(root, gemm=None, attention=None, system="toy"):
+def write_tables(root, gemm=None, attention=None, moe=None, system="toy"):
     """Writes those tables that are given as name -> column."""
     (root / f"{system}.yaml").write_text(SHEET, encoding="utf-8")
     for kind, file, columns in (
         ("gemm", "gemm_perf.parquet", gemm),
         ("attention", "generation_attention_perf.parquet", attention),
+        ("moe", "moe_perf.parquet", moe),
     ):
         if columns is not None:
             folder = root / "data" / system / kind / "engine" / "1.0"

@@ -27,10 +27,12 @@ from jaxspec.speculate.drafts import (
     NetworkDraft,
     NGramDraft,
     NGramParams,
+    QuantizedDraft,
     ReadyDraft,
     make_draft,
     self_draft,
 )
+from jaxspec.speculate.drafts.quantized_draft import quantized_copy
 from jaxspec.speculate.engine import decode, decode_autoregressively
 from jaxspec.speculate.expansion import TreeLimits, chain_limits
 from jaxspec.speculate.sampling import GREEDY
@@ -90,11 +92,12 @@ def drafts(target, random_network):
         "ngram": ReadyDraft(NGramDraft(11, longest=3), NGramParams()),
         "head": ReadyDraft(HeadDraft(head_config), HeadDraftParams(head, target_ends(target, TARGET))),
         "network": ReadyDraft(NetworkDraft(SMALL), random_network(SMALL, 3, sharpness=3.0)),
+        "q4": ReadyDraft(QuantizedDraft(TARGET), quantized_copy(target, TARGET)),
         "table": ReadyDraft(TableDraft(11), jnp.asarray(rng.standard_normal((11, 11)), jnp.float32)),
     }
 
 
-NAMES = ("self", "ngram", "head", "network", "table")
+NAMES = ("self", "ngram", "head", "network", "q4", "table")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -258,3 +261,13 @@ def test_the_registry_makes_every_kind():
     assert [name for name in DRAFT_NAMES if has_files(name)] == ["embedded-head", "embedded-small"]
     assert has_files("/some/directory")
     assert len({kind.place for kind in DRAFT_KINDS}) == len(DRAFT_KINDS)
+
+
+def test_the_copy_in_4_bits_by_hand(drafts):
+    # One group: the scale is 8 / -8 = -1, codes are floor(x / -1 + 8.5), so 8 is code 0, 2.4 code 6, -3 code 11.
+    row = jnp.zeros((1, 1, 32)).at[0, 0, :3].set(jnp.asarray([8.0, 2.4, -3.0]))
+    config = dataclasses.replace(TARGET, num_layers=1)
+    made = quantized_copy({"layers": dict.fromkeys(config.matrix_kinds, row)}, config)["layers"]["q"]
+    np.testing.assert_array_equal(made[0, 0, :4], [8, 2, -3, 0])
+    draft, params = drafts["q4"]
+    assert draft.num_parameters(params) == sum(params["layers"][kind].size for kind in TARGET.matrix_kinds)

@@ -1,0 +1,202 @@
+"""Beside the tables: errors of both halves, decisions, other choices of a reader, and the bars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from experiments.papers.elmoe3d.calibration import FITTED_HALF
+from experiments.papers.elmoe3d.energy import COMPONENTS, baseline_energy, best_mode_energy
+from experiments.papers.elmoe3d.fitted import MODEL, Variant
+from experiments.papers.elmoe3d.printed import BATCHES, CAPACITIES, METHODS, MODELS, table_three
+from experiments.papers.elmoe3d.results import Solved, choices, errors_of, printed_choices, solve, spread
+from experiments.reproduce.paper import Detail, Outcome
+
+__all__ = ["BARS", "DETAILS", "VARIANTS", "missed_bars"]
+
+_OTHER_HALF = next(gb for gb in CAPACITIES if gb != FITTED_HALF)
+
+#: What else a reader might have chosen, each with numbers fitted anew to the same half.
+VARIANTS: Mapping[str, Variant] = {
+    "the model": MODEL,
+    "alpha of each token": Variant(alpha_by_token=True),
+    "one rule of hits": Variant(one_rule=True),
+    "five draft steps": Variant(draft_depth=5),
+    "LRU by characteristic time": Variant(lru=True),
+    "embedding inside HB": Variant(embedding_inside=True),
+}
+
+#: Largest errors of a reproduction: median, 90th percentile, maximum.
+BARS = {
+    ("autoregressive", FITTED_HALF): (0.012, 0.035, 0.05),
+    ("autoregressive", _OTHER_HALF): (0.02, 0.06, 0.16),
+    ("speculative", FITTED_HALF): (0.04, 0.10, 0.30),
+    ("speculative", _OTHER_HALF): (0.05, 0.16, 0.30),
+}
+
+#: Decisions of 128 and 32 that have to be right, and how far averages may be off.
+_MODES_RIGHT, _SCHEMES_RIGHT = 122, 30
+_AVERAGE_OFF = {"ELM014": 0.03, "ELM016": 0.03, "ELM017": 0.03, "ELM006": 0.15}
+
+
+def _half_rows(solved: Solved, name: str) -> Iterable[dict[str, Any]]:
+    for gb in CAPACITIES:
+        errors, fitted = errors_of(solved, gb), solved.fit.half_gb
+        yield {
+            "variant": name,
+            "half": f"{gb} GB, {'fitted' if gb == fitted else 'predicted'}",
+            **{f"ar_{key}": value for key, value in spread(errors.autoregressive).items()},
+            **{f"sd_{key}": value for key, value in spread(errors.speculative).items()},
+        }
+
+
+def variants(outcome: Outcome) -> list[dict[str, Any]]:
+    """Errors of each variant, fitted to the same half; and of the model fitted to the other half."""
+    rows: list[dict[str, Any]] = []
+    for name, variant in VARIANTS.items():
+        rows += _half_rows(outcome.solved if variant == MODEL else solve(variant), name)
+    return rows + list(_half_rows(solve(MODEL, _OTHER_HALF), "the model, fitted to the other half"))
+
+
+def decisions(outcome: Outcome) -> list[dict[str, Any]]:
+    """What a reader decides by Table 3, by the model and by the printed cells."""
+    rows = []
+    for gb in CAPACITIES:
+        found = outcome.solved.halves[gb]
+        ours, theirs = choices(found.autoregressive, found.speculative, gb), printed_choices(gb)
+        rows.append({"half": f"{gb} GB", **ours._asdict()} | {f"printed_{k}": v for k, v in theirs._asdict().items()})
+    return rows
+
+
+def furthest(outcome: Outcome, most: int = 12) -> list[dict[str, Any]]:
+    """The predicted cells that are furthest off."""
+    rows = []
+    printed, found, errors = (
+        table_three(_OTHER_HALF),
+        outcome.solved.halves[_OTHER_HALF],
+        errors_of(outcome.solved, _OTHER_HALF),
+    )
+    for field in errors._fields:
+        for i, model in enumerate(MODELS):
+            for j, method in enumerate(METHODS):
+                for k, batch in enumerate(BATCHES):
+                    error = float(getattr(errors, field)[i, j, k])
+                    if not np.isnan(error):
+                        place = (i, j, k)
+                        slots = float(found.steps[method].autoregressive.cached_experts[i, k])
+                        rows.append(
+                            {
+                                "cell": f"{model}, {method}, batch {batch}",
+                                "mode": field,
+                                "paper": float(getattr(printed, field)[place]),
+                                "model": float(getattr(found, field)[place]),
+                                "error": error,
+                                "cached": slots,
+                            }
+                        )
+    return sorted(rows, key=lambda row: -abs(row["error"]))[:most]
+
+
+def energies(outcome: Outcome) -> list[dict[str, Any]]:
+    """Energy per token with 8 GB, by component."""
+    found = outcome.solved.halves[FITTED_HALF]
+    base, ours = baseline_energy(found), best_mode_energy(found)
+    return [
+        {
+            "model": model,
+            "batch": batch,
+            "base_mj": 1e3 * float(base.total_j[i, k]),
+            **{name: 1e3 * float(ours.by_component[n, i, k]) for n, name in enumerate(COMPONENTS)},
+            "ratio": float(base.total_j[i, k] / ours.total_j[i, k]),
+            "of_accesses": float(base.accesses_j[i, k] / ours.accesses_j[i, k]),
+            "mode": "speculation" if ours.speculates[i, k] else "autoregressive",
+        }
+        for i, model in enumerate(MODELS)
+        for k, batch in enumerate(BATCHES)
+    ]
+
+
+def missed_bars(outcome: Outcome) -> list[str]:
+    """A line for each figure that is outside what a reproduction may have."""
+    missed = []
+    for (field, gb), bars in BARS.items():
+        found = spread(getattr(errors_of(outcome.solved, gb), field))
+        for (name, value), bar in zip(found.items(), bars, strict=True):
+            if value > bar:
+                missed.append(f"{field} speedups, {gb} GB: {name} {value:.1%} is above {bar:.1%}")
+    rows = decisions(outcome)
+    for key, least in (("mode_right", _MODES_RIGHT), ("scheme_right", _SCHEMES_RIGHT)):
+        right = sum(row[key] for row in rows)
+        if right < least:
+            missed.append(f"{key}: {right} is below {least}")
+    for row in outcome.of("claims"):
+        most = _AVERAGE_OFF.get(row["conditions"]["claim_id"])
+        if most is not None and row["relative_error"] > most:
+            missed.append(f"{row['conditions']['claim_id']}: {row['relative_error']:.1%} is above {most:.0%}")
+    return missed
+
+
+_PERCENT = "{{{}:.1%}}"
+
+DETAILS = (
+    Detail(
+        name="variants",
+        title="Other choices, fitted to the same cells: median, 90th percentile and largest error",
+        value=variants,
+        columns={
+            "choice": "{variant}",
+            "half": "{half}",
+            **{
+                f"{mode} {name}": _PERCENT.format(f"{short}_{name}")
+                for short, mode in (("ar", "AR"), ("sd", "SD"))
+                for name in ("median", "p90", "max")
+            },
+        },
+    ),
+    Detail(
+        name="decisions",
+        title="Decisions and averages: model (printed)",
+        value=decisions,
+        columns={
+            "half": "{half}",
+            "AR or SD right": "{mode_right} of {modes}",
+            "best scheme right": "{scheme_right} of {schemes}",
+            "Elastic-SD's best mode": "{best_mode:.2f} ({printed_best_mode:.2f})",
+            "over EAGLE3": "{over_eagle:.2f} ({printed_over_eagle:.2f})",
+            "at most": "{most_over_eagle:.2f} ({printed_most_over_eagle:.2f})",
+        },
+    ),
+    Detail(
+        name="furthest",
+        title="Predicted cells that are furthest off",
+        value=furthest,
+        columns={
+            "cell": "{cell}",
+            "mode": "{mode}",
+            "paper": "{paper:.2f}",
+            "model": "{model:.2f}",
+            "error": "{error:+.1%}",
+            "cached experts": "{cached:.0f}",
+        },
+    ),
+    Detail(
+        name="energy",
+        title="Energy per token, 8 GB, in mJ: the xPU, Elastic-SD by component, and the ratio, also of accesses alone",
+        value=energies,
+        columns={
+            "target": "{model}",
+            "batch": "{batch}",
+            "xPU": "{base_mj:.1f}",
+            "EXT": "{external_j:.1f}",
+            "HB": "{bonded_j:.1f}",
+            "arithmetic": "{arithmetic_j:.1f}",
+            "links": "{communication_j:.1f}",
+            "static": "{static_j:.1f}",
+            "ratio": "{ratio:.2f}",
+            "of accesses": "{of_accesses:.2f}",
+            "mode": "{mode}",
+        },
+    ),
+)

@@ -1,0 +1,255 @@
+"""Steps of one target at one batch: what autoregressive decoding and a cycle of each method execute, move and take.
+
+A step reads what its placement says from the hybrid-bonded (HB) and from the external memory (EXT). Both memories and the
+arithmetic of an operator work at the same time, operators follow one another.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from experiments.papers.elmoe3d.fitted import Fitted
+from experiments.papers.elmoe3d.networks import CONTEXT_TOKENS, DRAFT_KV_BITS, INT8_BITS, KV_BITS, LOW_BITS
+from experiments.papers.elmoe3d.stacked import OWN_DRAFTS, OwnDrafts, Targets, pick, stack
+from hwmodels.device import Device
+from hwmodels.memory.expert_hits import CharacteristicTime, PowerLawHits
+from hwmodels.memory.placement import BitSlices, ByMode, DraftCopies, ExpertCache
+from hwmodels.network.architecture import EXPERT_MATRICES, KINDS, Architecture, parameters
+from hwmodels.network.operators.steps import StepShape
+from hwmodels.network.routing import EVERY_EXPERT, Routing
+from hwmodels.numerics.units import BITS_PER_BYTE
+from hwmodels.step.capacity import held_bytes
+from hwmodels.step.step_cost import step_cost
+
+__all__ = ["DRAFT_WIDTH", "VERIFIED_NODES", "Priced", "Steps", "cell_steps"]
+
+#: Nodes of a tree that are verified for each request: the default of EAGLE's code, as the paper prints none. They set
+#: arithmetic alone; which experts they touch is fitted. A draft step expands a tenth of them: a cycle drafts ten levels.
+VERIFIED_NODES = 60.0
+DRAFT_WIDTH = 6.0
+
+#: Experts of a pool in which none fits: a draft of dense layers alone.
+_ALMOST_NONE = 1e-3
+
+#: Quantiles of experts whose popularity is told apart.
+_QUANTILES = 64
+
+
+@flax.struct.dataclass
+class Priced:
+    """Steps, "model batch" each, or one of them."""
+
+    seconds: Float[Array, "*cell"]
+    external_j: Float[Array, "*cell"]  # of accesses to the external memory
+    bonded_j: Float[Array, "*cell"]  # of accesses to the hybrid-bonded one
+    arithmetic_j: Float[Array, "*cell"]
+    communication_j: Float[Array, "*cell"]
+    static_j: Float[Array, "*cell"]
+    touched_experts: Float[Array, "*cell"]  # of a layer
+    cached_experts: Float[Array, "*cell"]  # of a layer, whole ones or their leading bits
+
+
+@flax.struct.dataclass
+class Steps:
+    """Steps of a method; `draft` is one of the cycle's draft steps."""
+
+    autoregressive: Priced
+    verify: Priced
+    draft: Priced
+
+
+def _step(bits: Mapping[str, Any], batch: Any, tokens: float, *, drafting: float = 0.0, **more: Any) -> StepShape:
+    """A step that reads weights of `bits` and holds them so, unless told otherwise; siblings do not see each other."""
+    return StepShape(
+        tokens=tokens,
+        batch=batch,
+        context_tokens=CONTEXT_TOKENS,
+        logit_tokens=tokens,
+        visible_new_tokens=1.0,
+        weight_bits=dict(bits),
+        kv_bits=more.pop("kv_bits", KV_BITS),
+        stored_weight_bits=dict(more.pop("held", bits)),
+        stored_kv_bits=more.pop("stored_kv_bits", KV_BITS),
+        copy_weight_bits=dict(more.pop("copies", dict.fromkeys(KINDS, 0.0))),
+        speculating=0.0 if tokens == 1.0 else 1.0,
+        drafting=drafting,
+        **more,
+    )
+
+
+def _correlation(independent: Any, nodes: float) -> Any:
+    """Correlation of neighbouring tokens by which `nodes` of them touch as many experts as `independent` on their own."""
+    return jnp.clip(1.0 - (independent - 1.0) / (nodes - 1.0), 0.0, 1.0)
+
+
+@flax.struct.dataclass
+class _Line:
+    """A step of one target and batch with what it is priced by; leaves are single numbers, or stacked "line"."""
+
+    step: StepShape
+    routing: Routing
+    slice_bits: Any  # of an expert in the cache while speculating
+    pooled: Any  # 1: a draft that chooses among the cached experts
+
+
+def _cost(device: Device, placement: Any, architecture: Architecture, line: _Line) -> Priced:
+    """Seconds and joules of a step, and its experts."""
+    device = dataclasses.replace(device, placement=placement)
+    step = line.step
+    cached = jnp.zeros(())
+    if device.spill:
+        cached = placement.draft_experts((device.memory, *device.spill), step.operators(architecture))
+        pool = jnp.where(line.pooled > 0, jnp.maximum(cached, _ALMOST_NONE), EVERY_EXPERT)
+        step = dataclasses.replace(step, pool_experts=pool)
+    work = step.operators(architecture, line.routing)
+    cost = step_cost(device, work)
+    assert work.experts is not None
+    energy = cost.energy
+    assert energy is not None
+    return Priced(
+        seconds=cost.total_s,
+        external_j=energy.memory_j[-1],
+        bonded_j=jnp.sum(energy.memory_j[:-1]),
+        arithmetic_j=energy.arithmetic_j,
+        communication_j=energy.link_j,
+        static_j=energy.static_j,
+        touched_experts=work.experts.touched,
+        cached_experts=cached,
+    )
+
+
+def cell_steps(
+    lru: bool,
+    bonded: Device,
+    external: Device,
+    inside: Any,
+    sizes: Targets,
+    own: OwnDrafts,
+    fitted: Fitted,
+    one_rule: Any,
+    batch: Any,
+) -> tuple[Priced, dict[str, Steps]]:
+    """The baseline's step and all methods' of one target and batch; leaves are single numbers.
+
+    Args:
+        lru, inside, one_rule: see `Variant`; numbers but for the first, which is static.
+        bonded, external: the chip, and the baseline.
+    """
+    a, bits, low = sizes.architecture, sizes.bits, sizes.low_bits
+    popularity = _popularity(fitted.locality) if lru else None
+    drafted = fitted.draft_share * fitted.verified_tokens
+    choices = {
+        1.0: Routing(popularity, 0.0, fitted.independence),
+        VERIFIED_NODES: Routing(
+            popularity, _correlation(fitted.verified_tokens, VERIFIED_NODES), fitted.speculative_independence
+        ),
+        DRAFT_WIDTH: Routing(popularity, _correlation(drafted, DRAFT_WIDTH), fitted.speculative_independence),
+    }
+
+    def line(step: StepShape, *, slices: Any = sizes.expert_bits, pooled: float = 0.0) -> _Line:
+        return _Line(step, choices[float(step.tokens)], slices, pooled)
+
+    def draft(read: Mapping[str, Any], **held: Any) -> StepShape:
+        return dataclasses.replace(
+            _step(held.pop("held", bits), batch, DRAFT_WIDTH, drafting=1.0, **held), weight_bits=dict(read)
+        )
+
+    def target_steps(**held: Any) -> list[StepShape]:
+        whole = held.pop("held", bits)
+        steps = (_step(whole, batch, tokens, **held) for tokens in (1.0, VERIFIED_NODES))
+        return [dataclasses.replace(step, weight_bits=dict(bits)) for step in steps]
+
+    # Networks of their own take room beside the target; copies widen what is held.
+    beside, ahead = _room(sizes, own, batch)
+    table = inside * _table_bytes(sizes)
+    lines, kinds = [], []
+    for place, method in enumerate(OWN_DRAFTS):
+        lines += [line(step) for step in target_steps(beside_bytes=beside[place] + table)]
+        kinds += [(method, "autoregressive"), (method, "verify")]
+    dense = low | dict.fromkeys((*EXPERT_MATRICES, "embed", "norm"), 0.0)
+    with_dense = {kind: bits[kind] + dense[kind] for kind in KINDS}
+    here = {"beside_bytes": table}
+    lines += [
+        line(target_steps(**here)[0]),
+        line(target_steps(held=with_dense, **here)[1]),
+        line(draft(low, held=with_dense, **here)),
+    ]
+    kinds += [("shared experts", kind) for kind in ("autoregressive", "verify", "draft")]
+    leading = jnp.minimum(LOW_BITS, sizes.expert_bits)
+    lines += [line(step, slices=leading) for step in target_steps(**here)]
+    lines += [line(draft(low, **here), slices=leading, pooled=1.0)]
+    kinds += [("Elastic-SD", kind) for kind in ("autoregressive", "verify", "draft")]
+
+    alone = together = CharacteristicTime()
+    if not lru:
+        alone = PowerLawHits(exponent=fitted.locality, fading=0.0)
+        together = PowerLawHits(
+            exponent=jnp.where(one_rule, fitted.locality, fitted.speculative_locality),
+            fading=jnp.where(one_rule, 0.0, fitted.fading),
+        )
+    by_mode = lambda slices: ByMode(
+        ExpertCache(hits=alone, whole=True), BitSlices(slice_bits=slices, hits=together, whole=True)
+    )
+    found = jax.vmap(lambda one: _cost(bonded, by_mode(one.slice_bits), a, one))(stack(lines))
+    prices = {kind: pick(found, n) for n, kind in enumerate(kinds)}
+
+    copies = low | {"embed": 0.0, "norm": 0.0}
+    with_copies = {"held": {kind: bits[kind] + copies[kind] for kind in KINDS}, "copies": copies} | here
+    lines = [line(step) for step in (*target_steps(**with_copies), draft(low, **with_copies))]
+    cache = DraftCopies(hits=together, whole=True)
+    found = jax.vmap(lambda one: _cost(bonded, cache, a, one))(stack(lines))
+    apart = [pick(found, n) for n in range(3)]
+
+    own_bits: dict[str, float] = dict.fromkeys(KINDS, INT8_BITS)
+    step = _step(own_bits, batch, DRAFT_WIDTH, kv_bits=DRAFT_KV_BITS, stored_kv_bits=DRAFT_KV_BITS)
+    price = lambda network, before: _cost(
+        bonded, ExpertCache(), network, _Line(dataclasses.replace(step, ahead_bytes=before), Routing(), INT8_BITS, 0.0)
+    )
+    drafts = jax.vmap(price)(own.architecture, ahead + table)
+
+    # Where experts are of 4 bits anyway, copies are of the dense layers alone.
+    few = sizes.expert_bits < LOW_BITS
+    quant = [
+        jax.tree.map(lambda some, other: jnp.where(few, some, other), prices["shared experts", kind], other)
+        for kind, other in zip(("autoregressive", "verify", "draft"), apart, strict=True)
+    ]
+    methods = {
+        method: Steps(
+            prices[method, "autoregressive"],
+            prices[method, "verify"],
+            pick(drafts, n),
+        )
+        for n, method in enumerate(OWN_DRAFTS)
+    }
+    methods["Quant-SD"] = Steps(*quant)
+    methods["Elastic-SD"] = Steps(*(prices["Elastic-SD", kind] for kind in ("autoregressive", "verify", "draft")))
+    baseline = _cost(external, None, a, line(target_steps()[0]))
+    return baseline, methods
+
+
+def _table_bytes(sizes: Targets) -> Any:
+    """Bytes of the target's embedding."""
+    return parameters(sizes.architecture)["embed"] * sizes.bits["embed"] / BITS_PER_BYTE
+
+
+def _room(sizes: Targets, own: OwnDrafts, batch: Any) -> tuple[Any, Any]:
+    """Bytes of the drafts of their own, weights, embedding and KV, and of what is placed before them, "draft" each."""
+    table = own.stored_embedding * INT8_BITS / BITS_PER_BYTE
+    held = functools.partial(held_bytes, batch=batch, context_tokens=CONTEXT_TOKENS)
+    own_bits = dict.fromkeys(KINDS, INT8_BITS) | {"embed": 0.0}
+    kept = jax.vmap(lambda network: held(network, weight_bits=own_bits, kv_bits=DRAFT_KV_BITS).total)(own.architecture)
+    static = sizes.bits | dict.fromkeys((*EXPERT_MATRICES, "embed"), 0.0)
+    return kept + table, held(sizes.architecture, weight_bits=static, kv_bits=KV_BITS).total + table
+
+
+def _popularity(exponent: Any) -> Any:
+    """Popularity of experts by rank under which the f most popular ones have the share f ^ exponent of all choices."""
+    return jnp.diff(jnp.linspace(0.0, 1.0, _QUANTILES + 1) ** exponent)

@@ -1,0 +1,137 @@
+"""Table 3: fitted numbers anew, what is called a prediction, limits of the model, and choices that lose."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from experiments.papers.elmoe3d import calibration, details, networks, printed, results
+from experiments.papers.elmoe3d.fitted import BOUNDS, MODEL, PER_MODEL, Fitted, Variant, from_names, names_of
+from experiments.papers.elmoe3d.model import devices, speedups, tokens_per_cycle
+from experiments.papers.elmoe3d.printed import METHODS, MODELS, table_three
+
+#: Seconds of the fit are spent once.
+ELASTIC, QUANT, SMALL = (METHODS.index(name) for name in ("Elastic-SD", "Quant-SD", "SLM-SD"))
+
+
+@pytest.fixture(scope="module")
+def solved():
+    return results.solve()
+
+
+def test_three_numbers_per_target_and_five_shared_at_most():
+    assert len(PER_MODEL) <= 3
+    assert len(BOUNDS) - len(PER_MODEL) <= 5
+    assert len(names_of()) == len(PER_MODEL) * len(MODELS) + len(BOUNDS) - len(PER_MODEL)
+
+
+def test_the_committed_numbers_are_found_anew(solved):
+    # From a general start, on the 8 GB half alone.
+    assert solved.fit.half_gb == 8
+    committed = np.hstack(list(calibration.COMMITTED.values()))
+    np.testing.assert_allclose(list(solved.fit.numbers.values()), committed, rtol=0.05)
+
+
+def test_fitted_half_within_its_bars(solved):
+    errors = results.errors_of(solved, 8)
+    for field in errors._fields:
+        found = results.spread(getattr(errors, field))
+        assert all(value <= bar for value, bar in zip(found.values(), details.BARS[field, 8], strict=True)), found
+
+
+def test_predicted_half(solved):
+    errors = results.errors_of(solved, 4)
+    alone, together = (results.spread(getattr(errors, field)) for field in errors._fields)
+    assert alone["median"] < 0.02
+    assert together["median"] < 0.05
+    assert together["p90"] < 0.16
+    # One flagged cell is not counted.
+    assert np.isnan(errors.autoregressive).sum() == 1
+    assert table_three(4).flagged.sum() == 1
+
+
+def test_the_other_half_is_not_read_by_the_fit(monkeypatch):
+    def refuse(capacity_gb):
+        assert capacity_gb == 8
+        return table_three(capacity_gb)
+
+    monkeypatch.setattr(calibration, "table_three", refuse)
+    monkeypatch.setattr(calibration, "least_squares", lambda residuals, start, **_: _Solution(start, residuals(start)))
+    assert calibration.fit.__wrapped__().half_gb == 8
+
+
+@dataclasses.dataclass
+class _Solution:
+    x: np.ndarray
+    fun: np.ndarray
+
+
+def test_choices_that_lose(solved):
+    # Without a fit of their own: the fit's numbers, with another reading of acceptance or of hits.
+    def worst(variant):
+        found = speedups(solved.fit.fitted, 8, variant)
+        return np.median(np.abs(found.speculative / table_three(8).speculative - 1))
+
+    assert worst(Variant(one_rule=True)) > 2 * worst(MODEL)
+    assert worst(Variant(alpha_by_token=True)) > 2 * worst(MODEL)
+    assert worst(Variant(draft_depth=5)) > 2 * worst(MODEL)
+
+
+def test_tokens_of_a_cycle():
+    alpha = np.array([0.0, 0.5, 1.0])
+    np.testing.assert_allclose(tokens_per_cycle(alpha, MODEL), [1, 6, 11])
+    np.testing.assert_allclose(tokens_per_cycle(alpha, Variant(alpha_by_token=True)), [1, 2 - 0.5**10, 11])
+
+
+def test_without_a_cache_the_bonded_memory_holds_what_is_static():
+    """Quant-SD's step of one request by hand: static weights and KV at one rate, eight experts of each layer at the other."""
+    found = speedups(from_names(_numbers()), 8)
+    a = networks.target("Qwen3-30B-A3B")
+    experts = 48 * 8 * 3 * 2048 * 768 * 8.5 / 8
+    dense = (48 * (2048 * (4096 + 2 * 512) + 4096 * 2048 + 2048 * 128) + 151936 * 2048) * 8.5 / 8
+    kv = 48 * 2 * 4 * 128 * 1024 * 2
+    assert a.num_experts == 128
+    step = (dense + kv) / (1638.4e9 * 0.97) + experts / (102.4e9 * 0.99)
+    alone = (dense + kv + experts) / (102.4e9 * 0.99)
+    assert float(found.baseline.seconds[0, 0]) == pytest.approx(alone, rel=0.01)
+    assert found.autoregressive[0, QUANT, 0] == pytest.approx(alone / step, rel=0.01)
+
+
+def test_cached_experts_by_hand():
+    found = speedups(from_names(_numbers()), 8)
+    expert = 46 * 3 * 2048 * 1536 * 8.5 / 8
+    # GLM, one request: 8 GB less static weights and KV leave 12.9 experts of each layer.
+    assert 5.94e9 / expert == pytest.approx(12.9, abs=0.1)
+    assert found.steps["Elastic-SD"].autoregressive.cached_experts[1, 0] == 12
+    # Leading halves: more than twice as many fit.
+    assert found.steps["Elastic-SD"].verify.cached_experts[1, 0] == 24
+
+
+def test_limits():
+    fitted = from_names(_numbers())
+    small, large = (speedups(fitted, gb) for gb in (4, 8))
+    assert (large.autoregressive >= small.autoregressive * 0.999).all()
+    # A draft of its own takes room: Elastic-SD decodes at least as fast as any other method.
+    assert (large.autoregressive <= large.autoregressive[:, [ELASTIC]] * 1.001).all()
+    # MXFP4 experts: nothing to slice, so that both share their cache.
+    np.testing.assert_allclose(large.autoregressive[3, QUANT], large.autoregressive[3, ELASTIC], rtol=1e-5)
+    local = dataclasses.replace(fitted, locality=fitted.locality * 0.5)
+    assert (speedups(local, 8).autoregressive >= large.autoregressive * 0.999).all()
+    assert devices(4)[1].matrix_unit.pes == devices(4)[0].matrix_unit.pes == 16
+
+
+def test_printed_arrays():
+    for gb in printed.CAPACITIES:
+        half = table_three(gb)
+        assert not np.isnan(np.stack(half[:3])).any()
+    assert printed.claim("ELM017") == 7
+    # E5: the averages that the text states, from the printed cells.
+    both = [results.printed_choices(gb) for gb in (4, 8)]
+    assert np.mean([half.over_eagle for half in both]) == pytest.approx(1.45, abs=0.005)
+    assert max(half.most_over_eagle for half in both) == pytest.approx(2.08, abs=0.005)
+
+
+def _numbers():
+    values = dict(zip(names_of(), np.hstack(list(calibration.COMMITTED.values())), strict=True))
+    assert isinstance(from_names(values), Fitted)
+    return values

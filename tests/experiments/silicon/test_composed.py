@@ -1,0 +1,63 @@
+"""Steps of Qwen3-30B-A3B on an H200 beside those added up from measured kernels."""
+
+import builtins
+import sys
+
+import numpy as np
+import pytest
+
+from experiments.silicon import composed
+from hwmodels.analysis.calibration.table_routing import touched_in_table
+from hwmodels.network.operators.experts import touched_experts
+
+
+@pytest.fixture(scope="module")
+def cells():
+    return composed.read_cells()
+
+
+@pytest.fixture(scope="module")
+def errors(cells):
+    ours = composed.priced(cells)
+    return {part: ours[part] / np.array([cell[part] for cell in cells]) - 1 for part in ("total_s", "experts_s")}
+
+
+def test_decoding_is_as_long_as_composed(cells, errors):
+    decode = np.array([cell["step"] == "decode" for cell in cells])
+    assert {(c["batch"], c["tokens"]) for c in cells if c["step"] == "decode"} == {
+        (batch, context) for batch in composed.BATCHES for context in composed.CONTEXTS
+    }
+    for part in errors.values():
+        assert np.median(np.abs(part[decode])) < 0.08
+        assert np.abs(part[decode]).max() < 0.20
+    # A regression far within the bar would go unseen.
+    assert np.median(np.abs(errors["total_s"][decode])) < 0.04
+    assert np.abs(errors["total_s"][decode]).max() < 0.12
+
+
+def test_experts_of_a_prefill(cells, errors):
+    prefill = np.array([cell["step"] == "prefill" for cell in cells])
+    assert np.abs(errors["experts_s"][prefill]).max() < 0.10
+    # Attention of a prompt has no calibrated kernel, and its roofline is too fast.
+    assert np.all(errors["total_s"][prefill] < 0)
+
+
+def test_a_table_touches_fewer_experts_than_even_choices():
+    sizes = int(composed.catalog.architecture(composed.NETWORK).num_experts), 8
+    assert touched_in_table(composed.DISTRIBUTION, 16, *sizes) < 0.75 * float(touched_experts(*sizes, 16.0))
+
+
+def test_composing_needs_the_package(monkeypatch, capsys):
+    def without(name, *arguments, **options):
+        if name.startswith("aiconfigurator_core"):
+            raise ModuleNotFoundError(f"No module named {name!r}")
+        return imported(name, *arguments, **options)
+
+    imported, before = builtins.__import__, composed.CELLS.read_bytes()
+    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setattr(sys, "argv", ["composed", "--write"])
+    assert composed.main() == 2
+    message = capsys.readouterr().err
+    assert "pip install aiconfigurator-core" in message
+    assert message.count("\n") == 1
+    assert composed.CELLS.read_bytes() == before

@@ -1,0 +1,81 @@
+"""Axes of elastic drafts: what is read, how large a draft is, and how many experts tokens touch, by hand."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments.elastic_axes.axes import draft_bytes, pool_sizes_of, unique_experts
+from experiments.elastic_axes.measuring import Measured, hot_pools, random_pools
+from experiments.elastic_axes.readings import READINGS, read_network
+from jaxspec.models.blocks import Experts
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.expert_sizes import ExpertSizes
+from jaxspec.models.kv_cache import KVCache
+from jaxspec.speculate.acceptance import TargetText
+
+CONFIG = DecoderConfig(
+    vocab_size=5,
+    hidden_size=32,
+    intermediate_size=4,
+    num_layers=2,
+    num_heads=2,
+    num_kv_heads=1,
+    head_dim=4,
+    experts=ExpertSizes(num_experts=6, per_token=2, inner_size=32),
+    feed_forward=(Experts(),),
+)
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(scope="module")
+def network():
+    shapes = {kind: (2, *CONFIG.matrix_shape(kind)) for kind in CONFIG.matrix_kinds}
+    layers = {kind: jnp.asarray(RNG.standard_normal(shape), jnp.float32) for kind, shape in shapes.items()}
+    chosen = np.stack([RNG.permutation(6)[:2] for _ in range(3 * 9 * 2)]).reshape(3, 9, 2, 2)
+    text = TargetText(jnp.zeros((3, 10), jnp.int32), jnp.zeros((3, 6, 32)))
+    params = {"layers": layers}
+    return Measured(CONFIG, params, params, text, KVCache(key=(), value=()), jnp.asarray(chosen, jnp.int32))
+
+
+def test_augmentation_reads_closest_and_dedicated_scales_need_no_clipping(network):
+    stored = network.stored
+    for bits in (2, 4, 6):
+        error = {}
+        for reading in READINGS:
+            draft = read_network(reading, bits, stored, network.target, CONFIG)["layers"]
+            error[reading] = float(jnp.mean((draft["expert_up"] - stored["layers"]["expert_up"]) ** 2))
+        assert error["augmentation"] < 0.5 * error["truncation"]
+    steps = np.asarray(read_network("dedicated", 3, stored, stored, CONFIG)["layers"]["q"])[0, 0]
+    assert len(np.unique(np.abs(steps))) <= 4  # 0 to 3 times the scale
+
+
+def test_experts_touched_by_brute_force(network):
+    chosen = np.asarray(network.chosen)[:, 3:]  # six queries, of which the first is column 3
+    rows = unique_experts(network, most=9)
+    assert [row["tokens"] for row in rows] == [1, 2, 3]
+    assert rows[0]["one_request"] == rows[0]["several_requests"] == 2
+    within = [len(set(chosen[b, t : t + 2, layer].ravel())) for b in range(3) for t in range(5) for layer in range(2)]
+    assert rows[1]["one_request"] == pytest.approx(np.mean(within))
+    between = [
+        len({*chosen[b, t, layer], *chosen[(b + 1) % 3, t, layer]})
+        for b in range(3)
+        for t in range(6)
+        for layer in range(2)
+    ]
+    assert rows[1]["several_requests"] == pytest.approx(np.mean(between))
+    assert rows[1]["even"] == pytest.approx(6 * (1 - (4 / 6) ** 2))
+
+
+def test_sizes_and_bytes_by_hand(network):
+    assert pool_sizes_of(network) == [2, 3, 4, 5, 6]
+    # Of each layer q and o 8 x 32, k and v 4 x 32 weights, three matrices of 32 x 32 for each of two experts; embedding, head,
+    # five norms and two routers in 16 bits.
+    matrices, rest = 2 * (2 * 256 + 2 * 128 + 2 * 3 * 1024), 2 * 160 + (2 * 2 + 1) * 32 + 2 * 192
+    assert draft_bytes(network, 2, 4) == matrices * 4.5 / 8 + rest * 2
+
+
+def test_pools_are_permutations_and_random_ones_stay(network):
+    for ranks in (hot_pools(network, sharing=2), random_pools(network, 1)):
+        assert ranks.shape == (2, 3, 6, 6)
+        np.testing.assert_array_equal(np.sort(ranks, axis=-1), np.broadcast_to(np.arange(6), ranks.shape))
+    assert np.all(random_pools(network, 1)[:, :, :1] == random_pools(network, 1))

@@ -1,0 +1,107 @@
+"""Devices of the ELMoE-3D paper: the numbers of its Table 1 and of its baselines, from banks, pins, elements and clocks."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from hwmodels import catalog
+
+DATA = Path(__file__).parents[1] / "data"
+GB, TERA = 1e9, 1e12
+
+
+def printed(table, **conditions):
+    """Value of the one row of a printed table under these conditions."""
+    with open(DATA / f"elmoe3d_{table}.csv", encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if conditions.items() <= row.items()]
+    assert len(rows) == 1, (conditions, rows)
+    return float(rows[0]["value"])
+
+
+def table1(metric, component, capacity="", **conditions):
+    return printed("table1_system_spec", metric=metric, component=component, hb_capacity_gb=capacity, **conditions)
+
+
+@pytest.mark.parametrize("capacity", ["4", "8"])
+def test_table_1_follows_from_banks_pins_elements_and_clocks(capacity):
+    device = catalog.device(f"elmoe3d-hb{capacity}")
+    unit, near, far = device.matrix_unit, device.memory, device.spill[0]
+    banks, pes = table1("num_banks", "HB MEM", capacity), table1("num_pes", "Logic Die", capacity)
+    # 1024 pins at 0.4 GHz (sec. 6) are 51.2 GB/s for each bank.
+    assert near.bandwidth_bytes_per_s == banks * 1024 * 0.4e9 / 8
+    assert near.bandwidth_bytes_per_s == pytest.approx(table1("bandwidth", "HB MEM", capacity) * GB, rel=1e-9)
+    assert near.capacity_bytes == table1("capacity", "HB MEM", capacity) * GB
+    # 8 channels of 16 bits at 6400 million transfers per second.
+    assert far.bandwidth_bytes_per_s == 8 * 16 * 6400e6 / 8 == table1("bandwidth", "EXT MEM") * GB
+    assert (
+        far.capacity_bytes == table1("capacity", "EXT MEM") * GB == 8 * table1("capacity_per_channel", "EXT MEM") * GB
+    )
+    # Every bank has its element; each multiplies 16 x 32 x 32 slices of 4 bits in a cycle, so that 8 bits take two.
+    assert unit.pes == pes == banks
+    assert near.coupled
+    assert not far.coupled
+    assert unit.frequency_hz == table1("frequency", "Logic Die") * 1e9
+    assert unit.elements == pes * 16 * 32 * 32
+    tops = unit.peak_flops_per_s / TERA
+    assert tops == pes * 16 * 32 * 32 * 2 / 1e3
+    # Printed without the digits behind the point.
+    assert int(tops) == table1("throughput_w4a8", "Logic Die", capacity)
+    assert int(tops / 2) == table1("throughput_w8a8", "Logic Die", capacity)
+    assert device.peak_flops_per_s == tops * TERA / 4
+    energies = [tier.energy_j_per_bit / 1e-12 for tier in (near, far)]
+    assert energies == pytest.approx([table1("read_energy", name) for name in ("HB MEM", "EXT MEM")])
+    assert energies[1] / energies[0] == pytest.approx(9, rel=0.01)  # sec. 7.2
+    links = unit.links
+    assert links.aggregation_bytes_per_s == table1("bandwidth", "Logic Die", parameter="Aggr. Link") * GB
+    assert links.streamline_bytes_per_s == table1("bandwidth", "Logic Die", parameter="Streamline Link") * GB
+
+
+def baseline(metric, platform, component):
+    return printed("accelerator_baselines", metric=metric, platform=platform, component=component)
+
+
+def test_baselines_follow_from_ratios_and_throughputs():
+    external = baseline("bandwidth", "all platforms", "LPDDR5") * GB
+    tops = baseline("compute_throughput", "xPU-PIM", "PIM")
+    expected = {
+        "pim": (baseline("internal_to_external_bandwidth_ratio", "xPU-PIM", "PIM"), tops),
+        "logic-pim": (
+            baseline("internal_to_external_bandwidth_ratio", "xPU-LogicPIM", "near-memory logic"),
+            tops * baseline("compute_throughput_relative_to_xpu_pim", "xPU-LogicPIM", "near-memory logic"),
+        ),
+    }
+    for name, (ratio, throughput) in expected.items():
+        alone, device = catalog.device(f"elmoe3d-{name}"), catalog.device(f"elmoe3d-xpu-{name}")
+        unit = device.matrix_unit
+        assert device.memory.bandwidth_bytes_per_s == pytest.approx(ratio * external, rel=1e-9)
+        assert unit.external_share * device.memory.bandwidth_bytes_per_s == pytest.approx(external, rel=1e-9)
+        assert device.memory.capacity_bytes == baseline("capacity", "all platforms", "LPDDR5") * GB
+        assert unit.near.peak_flops_per_s / TERA == pytest.approx(throughput, rel=2e-3)
+        # The xPU's part is the xPU, and what computes in memory is the device that does so alone.
+        assert unit.host == catalog.device("elmoe3d-xpu").matrix_unit
+        assert unit.near == alone.matrix_unit
+        assert alone.memory.bandwidth_bytes_per_s == device.memory.bandwidth_bytes_per_s
+        # Eight-bit weights from the banks keep the elements just busy.
+        rate = device.memory.bandwidth_bytes_per_s * 2 * unit.near.reuse
+        assert rate == pytest.approx(unit.near.peak_flops_per_s, rel=1e-9)
+
+
+def test_near_memory_processing_takes_two_of_eight_channels():
+    device, external = catalog.device("elmoe3d-xpu-nmp"), baseline("bandwidth", "all platforms", "LPDDR5") * GB
+    unit, channels = device.matrix_unit, baseline("num_lpddr5_channels", "xPU-NMP", "NMP")
+    assert device.memory.capacity_bytes == baseline("capacity", "xPU-NMP", "NMP") * GB
+    assert device.memory.capacity_bytes + device.spill[0].capacity_bytes == 64 * GB
+    assert unit.external_share * device.memory.bandwidth_bytes_per_s == pytest.approx(external * channels / 8)
+    assert device.spill[0].bandwidth_bytes_per_s == pytest.approx(external * (8 - channels) / 8)
+    assert unit.near.peak_flops_per_s / TERA == pytest.approx(
+        baseline("compute_throughput", "xPU-NMP", "NMP"), rel=2e-3
+    )
+
+
+def test_the_bonded_xpu_has_the_same_throughput_without_slices():
+    bonded, own = catalog.device("elmoe3d-hb-xpu"), catalog.device("elmoe3d-hb8")
+    assert bonded.matrix_unit.peak_flops_per_s == own.matrix_unit.peak_flops_per_s / 2
+    largest = baseline("throughput_int8_max", "all platforms", "xPU")
+    assert int(bonded.matrix_unit.peak_flops_per_s / TERA) == largest
+    assert (bonded.memory, bonded.spill) == (own.memory, own.spill)

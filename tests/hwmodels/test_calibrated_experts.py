@@ -1,0 +1,87 @@
+"""Routed experts on calibrated GPUs: what a step takes per layer, by widths, and where nobody measured them."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from hwmodels import OPERATORS, Workload, catalog, decode_operators, step_cost, uniform_footprint, uniform_weight_bits
+from hwmodels.analysis.kernel_widths import kernel_remarks, kernel_widths
+from hwmodels.catalog import calibrated
+from hwmodels.catalog.calibrated import calibrated_experts, calibrated_names, calibration_record, calibration_remarks
+from hwmodels.compute.gpu_experts import expert_layer_time
+from hwmodels.network.architecture import EXPERT_MATRICES
+
+QWEN, LLAMA = catalog.architecture("qwen3-30b-a3b"), catalog.architecture("llama-3.1-8b")
+EXPERTS = [OPERATORS.index(name) for name in ("expert_gate_up", "expert_down")]
+
+
+def footprint(bits):
+    return uniform_footprint(16).replace(target_weight_bits=uniform_weight_bits(bits, EXPERT_MATRICES))
+
+
+def experts_s(device, *, network=QWEN, batch=5.0, bits=16.0):
+    work = decode_operators(network, Workload(batch=batch), footprint=footprint(bits))
+    return float(np.asarray(step_cost(device, work).operator_s)[EXPERTS].sum())
+
+
+def test_a_step_takes_what_the_calibration_says_of_a_layer():
+    unit = calibrated_experts("h200-sxm")[16.0]
+    work = decode_operators(QWEN, Workload(batch=5.0), footprint=uniform_footprint(16))
+    touched = float(work.shapes.products[EXPERTS[0]])
+    own = expert_layer_time(
+        unit, tokens=5.0, touched=touched, experts_per_token=8.0, hidden_size=2048.0, inner_size=768.0
+    )
+    assert experts_s(catalog.device("h200-sxm")) == pytest.approx(48 * float(own), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["a100-sxm-80gb", "h200-sxm", "l40s"])
+def test_fewer_bits_and_fewer_tokens_never_take_longer(name):
+    device = catalog.device(name)
+    by_bits = [experts_s(device, bits=bits) for bits in (1.0, 3.0, 4.0, 4.25, 7.0, 13.9, 16.0)]
+    assert np.all(np.diff(by_bits) >= -1e-9)
+    by_batch = [experts_s(device, batch=batch) for batch in (1.0, 3.0, 20.0, 150.0, 1100.0)]
+    assert np.all(np.diff(by_batch) > 0)
+
+
+def test_four_bit_experts_have_kernels_of_their_own():
+    device = catalog.device("h200-sxm")
+    gain = experts_s(device, batch=64.0) / experts_s(device, batch=64.0, bits=4.0)
+    # Measured launches of 64 tokens, loads as a power law: 0.291 ms at 16 bits and 0.113 ms at 4.
+    assert 2.0 < gain < 3.2
+    assert device.matrix_unit.expert_widths == (4.0, 16.0)
+    assert kernel_widths(device, footprint(4.0)).extrapolated == ()
+    assert kernel_widths(device, uniform_footprint(4.0)).extrapolated == (4.0,)
+    assert kernel_widths(device, footprint(6.0)).interpolated == (6.0,)
+    assert any(
+        "weights of experts of 6 bits, between measured" in line for line in kernel_remarks(device, footprint(6.0))
+    )
+
+
+def test_without_measured_experts_products_follow_one_another():
+    device = catalog.device("h200-sxm")
+    unmeasured = dataclasses.replace(device.matrix_unit, experts=(), expert_widths=())
+    bare = dataclasses.replace(device, matrix_unit=unmeasured)
+    # A launch of 42 microseconds per layer is measured for one token; products one after the other take 27.
+    assert experts_s(bare, batch=1.0) < 0.75 * experts_s(device, batch=1.0)
+    work = decode_operators(LLAMA, Workload(batch=5.0), footprint=uniform_footprint(16))
+    one, other = (np.asarray(step_cost(each, work).operator_s) for each in (device, bare))
+    np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", calibrated_names())
+def test_each_table_is_told_with_its_errors(name):
+    record = calibration_record(name)
+    for kind, entry in record["experts"].items():
+        assert entry["table"].startswith("aiconfigurator-core")
+        held_out = entry["errors"]["half of the networks, held out"]["mean"]
+        assert held_out < entry["baselines"]["roofline by a constant"]["mean"]
+        told = [line for line in calibration_remarks(name) if f"{entry['weight_bits']:g}-bit experts" in line]
+        assert bool(told) == bool(entry["at_bound"] or max(entry["held_out_halves"]) > 0.10), kind
+
+
+def test_a_gpu_without_a_table_says_so(monkeypatch):
+    record = {key: part for key, part in calibration_record("l40s").items() if key != "experts"}
+    monkeypatch.setattr(calibrated, "calibration_record", lambda name: record)
+    assert calibrated_experts("l40s") == {}
+    assert any("routed experts were not measured" in line for line in calibration_remarks("l40s"))

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 import hwmodels
 from hwmodels.analysis.design_point import DesignPoint, Steps, design_point, priced_steps
@@ -22,6 +23,7 @@ from jaxspec.results import given, predicted
 from jaxspec.results.network_results import PricedNumber
 from jaxspec.runs.inputs import input_digests
 from jaxspec.settings import build_config, expect, knob_values
+from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.predict.config import PredictConfig
@@ -35,7 +37,7 @@ from jaxspec.studies.predict.result import (
     ReadWidths,
     StepTotals,
 )
-from jaxspec.tune.objective import Pricing
+from jaxspec.tune.objective import Pricing, with_pool
 
 #: Settings of bits read, per weight of the layers' matrices and per KV element.
 _WIDTHS = ("draft_bits", "verify_bits", "draft_kv_bits", "verify_kv_bits")
@@ -81,9 +83,15 @@ def predict(config: PredictConfig | None = None, **settings: Any) -> list[Predic
     conditional = numbers * config.max_draft_length if len(numbers) == 1 else numbers
     results = []
     for name, pricing in pricings.items():
-        priced = _price(pricing, widths, jnp.asarray(conditional))
+        priced = _price(pricing, widths, jnp.asarray(conditional), _pool(config))
         results.append(_result(config, name, widths, conditional, priced, overridden, pricing))
     return results
+
+
+def _pool(config: PredictConfig) -> Array | None:
+    """Share of the experts in the draft's pools, of one layer that stands for all; None: the scheme has no pools."""
+    share = knob_values(config).get(EXPERT_POOL.name)
+    return None if share is None else jnp.asarray([share], float)
 
 
 def _given(settings: dict[str, Any]) -> list[str]:
@@ -99,34 +107,38 @@ class _Priced:
     by_batch: DesignPoint
 
 
-def _price(pricing: Pricing, widths: dict[str, float], conditional: jax.Array) -> _Priced:
+def _price(pricing: Pricing, widths: dict[str, float], conditional: Array, pool: Array | None) -> _Priced:
     """Three programs: compiled as one they take longer than one by one."""
-    arguments = pricing, tuple(widths.values()), conditional
+    arguments = pricing, tuple(widths.values()), conditional, pool
     result, point, steps = jax.device_get(_point(*arguments))
     return _Priced(
         result, point, steps, jax.device_get(_elasticities(*arguments)), jax.device_get(_batches(*arguments))
     )
 
 
-def _parts(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array) -> dict[str, Any]:
-    return {"footprint": uniform(*bits), "acceptance": hwmodels.Acceptance(conditional=conditional)}
+def _parts(pricing: Pricing, bits: tuple[float, ...], conditional: Array, pool: Array | None) -> dict[str, Any]:
+    return {
+        "footprint": uniform(*bits),
+        "acceptance": hwmodels.Acceptance(conditional=conditional),
+        "draft_cost": with_pool(hwmodels.DraftCost(), pricing.architecture, pool),
+    }
 
 
 @jax.jit
-def _point(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array):
+def _point(pricing: Pricing, bits: tuple[float, ...], conditional: Array, pool: Array | None):
     device, shape, workload = pricing.device, pricing.architecture, pricing.workload
-    parts = _parts(pricing, bits, conditional)
+    parts = _parts(pricing, bits, conditional, pool)
     result = hwmodels.speculation_speedup(device, shape, workload=workload, **parts)
     point = design_point(device, shape, workload=workload, result=result, **parts)
     length = point.draft_length.astype(conditional.dtype)
-    footprint = parts["footprint"]
-    steps = priced_steps(device, shape, workload=workload, footprint=footprint, draft_length=length)
+    read = {name: parts[name] for name in ("footprint", "draft_cost")}
+    steps = priced_steps(device, shape, workload=workload, draft_length=length, **read)
     return result, point, steps
 
 
 @jax.jit
-def _elasticities(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array):
-    parts = _parts(pricing, bits, conditional)
+def _elasticities(pricing: Pricing, bits: tuple[float, ...], conditional: Array, pool: Array | None):
+    parts = _parts(pricing, bits, conditional, pool)
     names = ["speedup_vs_bf16_ar", "tokens_per_s"]
     if pricing.device.chip is not None:
         names.append("energy_per_token_j")
@@ -145,8 +157,8 @@ def _elasticities(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Ar
 
 
 @jax.jit
-def _batches(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array) -> DesignPoint:
-    parts = _parts(pricing, bits, conditional)
+def _batches(pricing: Pricing, bits: tuple[float, ...], conditional: Array, pool: Array | None) -> DesignPoint:
+    parts = _parts(pricing, bits, conditional, pool)
     device = dataclasses.replace(pricing.device, chip=None)  # no energy here
 
     def with_batch(batch: jax.Array) -> DesignPoint:

@@ -68,9 +68,9 @@ def measure_agreement(
     return Agreement(share(first), share(survival), int(jnp.sum(known[..., 0])))
 
 
-def embedded_agreement(draft: Draft, draft_params: Any) -> Agreement:
-    """Agreement of a draft with the embedded network, on the held-out modules of the committed snapshot."""
-    target = load_model("embedded", dtype=jnp.float32)
+def embedded_agreement(draft: Draft, draft_params: Any, target_name: str = "embedded") -> Agreement:
+    """Agreement of a draft with a network that ships, on the held-out modules of the committed snapshot."""
+    target = load_model(target_name, dtype=jnp.float32)
     prompts = windows(load_text("stdlib", target.tokenizer).held_out, PROMPTS, PROMPT_TOKENS, SEED)
     return measure_agreement(target.params, target.config, draft, draft_params, prompts)
 

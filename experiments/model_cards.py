@@ -76,7 +76,8 @@ real trained router on any machine, without a download. It shares its alphabet a
 * **Balance.** No loss asks for it. After each step, the score of an expert goes up for the choice if its load was below \
 {recipe[load_band][0]} of the
   mean, and down if above {recipe[load_band][1]}, by {recipe[balance_rate]}, \
-from step {recipe[balance_steeper][0]} on {recipe[balance_steeper][1]:g} times as much.""",
+from step {recipe[balance_steeper][0]} on {recipe[balance_steeper][1]:g} times as much, \
+falling to zero with the learning rate.""",
     ),
     "head": """# The embedded network's draft head
 

@@ -16,6 +16,7 @@ import numpy as np
 
 import hwmodels
 from experiments.benchmarks.decoding import decoding_speed
+from experiments.benchmarks.expert_dispatch import expert_dispatch
 from experiments.benchmarks.hardware import decode_steps, matrix_units
 from experiments.benchmarks.harness import median_s, row
 from experiments.benchmarks.model_peers import model_peers
@@ -166,4 +167,5 @@ CASES = {
     "lossless": lossless,
     "tree_simulation": tree_simulation,
     "tree_search": tree_search,
+    "expert_dispatch": expert_dispatch,
 }

@@ -133,6 +133,8 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     started, names = time.perf_counter(), arguments.gpu or list(CATALOG)
     work = {name: [] if arguments.experts else wanted(name, arguments.tables) for name in names}
     routed = {name: wanted_experts(name, arguments.tables) for name in names}
+    if arguments.experts and (bare := [name for name in names if not routed[name]]):
+        raise KernelTableError(f"nothing to fit: no table of experts for {', '.join(bare)}; see --list")
     console, entries = Console(width=120), {}
     options = {"multiprocessors": arguments.multiprocessors, "root": arguments.tables}
     fits = _FITS * sum(map(len, work.values())) + EXPERT_FITS * sum(map(len, routed.values()))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import dataclasses
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,7 +41,7 @@ DEVICE, NETWORK, DISTRIBUTION = "h200-sxm", "qwen3-30b-a3b", "power_law_1.2"
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 CONTEXTS = (1024, 2048, 4096, 8192, 16384, 32768)
 PROMPTS = (128, 512, 1024, 2048, 4096, 8192)
-PARTS = ("experts_s", "attention_s", "products_s", "rest_s")
+PARTS: tuple[str, ...] = ("experts_s", "attention_s", "products_s", "rest_s")
 
 _EXPERTS = np.array([OPERATORS.index(name) for name in EXPERT_OPERATORS])
 
@@ -70,7 +71,7 @@ def compose() -> list[dict[str, Any]]:
 
 
 def _cell(step: str, batch: int, tokens: int, operators: Sequence[Any]) -> dict[str, Any]:
-    parts = dict.fromkeys(PARTS, 0.0)
+    parts: dict[str, float] = dict.fromkeys(PARTS, 0.0)
     for name, milliseconds, *_ in operators:
         kind = next((part for part in ("moe", "attention", "gemm") if name.endswith(part)), "rest")
         parts[{"moe": "experts_s", "gemm": "products_s"}.get(kind, f"{kind}_s")] += 1e-3 * milliseconds
@@ -88,8 +89,10 @@ def with_touched(work: OperatorWork, touched: jax.Array) -> OperatorWork:
     assert work.shapes is not None
     shapes, e = work.shapes, _EXPERTS
     ratio = touched / shapes.products[..., e]
-    shapes = shapes.replace(m=shapes.m.at[..., e].divide(ratio), products=shapes.products.at[..., e].multiply(ratio))
-    return work.replace(weight_bytes=work.weight_bytes.at[..., e].multiply(ratio), shapes=shapes)
+    shapes = dataclasses.replace(
+        shapes, m=shapes.m.at[..., e].divide(ratio), products=shapes.products.at[..., e].multiply(ratio)
+    )
+    return dataclasses.replace(work, weight_bytes=work.weight_bytes.at[..., e].multiply(ratio), shapes=shapes)
 
 
 def priced(cells: Sequence[dict[str, Any]]) -> dict[str, npt.NDArray[np.float64]]:

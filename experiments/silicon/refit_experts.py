@@ -88,7 +88,8 @@ def refit_experts(
     fallen = int((fell_back(rows, sheet) & (rows.inner_size >= LEAST_INNER_SIZE)).sum())
     networks = len(set(rows.network[uneven]))
     notes = [
-        f"{networks} networks; loads as power laws have them, exponents 1.01 and 1.2; parts of experts of {LEAST_INNER_SIZE} and more.",
+        f"{networks} networks; loads as power laws have them, exponents 1.01 and 1.2; "
+        f"parts of experts of {LEAST_INNER_SIZE} and more.",
         f"{fallen} rows of kernels that fell back to others are left out, and those whose weights fit into the cache.",
     ]
     roofline = expert_roofline(rows, sheet)

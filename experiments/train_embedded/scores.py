@@ -40,7 +40,7 @@ def bits_per_byte(
     def nats(params, rows, scored):
         logits = forward_text(params, config, rows[:, :-1]).logits[:, -stride:]
         loss = optax.softmax_cross_entropy_with_integer_labels(logits, rows[:, 1:][:, -stride:])
-        return jnp.sum(loss * scored)
+        return jnp.sum(jnp.where(scored, loss, 0.0))
 
     missing = -len(rows) % batch
     rows = np.concatenate([rows, np.zeros((missing, window + 1), np.int32)])

@@ -111,11 +111,18 @@ def schedule(recipe: Recipe) -> optax.Schedule:
     )
 
 
+def balance_schedule(recipe: Recipe) -> optax.Schedule:
+    """Rate of the corrections of experts' scores: in two steps, then falling to zero as the learning rate does."""
+    start, times = recipe.balance_steeper
+    rate = optax.piecewise_constant_schedule(recipe.balance_rate, {start: times})
+    decay_start = int(recipe.decay_from * recipe.steps)
+    return lambda step: rate(step) * jnp.clip((recipe.steps - step) / (recipe.steps - decay_start), 0.0, 1.0)
+
+
 def optimizer(recipe: Recipe) -> optax.GradientTransformation:
     """Muon for the matrices of layers (and of a draft head), Adam for the rest (Jordan et al. 2024), global clipping at 1; the
     corrections of experts' scores move at their own rate against what stands in their place in the gradient."""
-    start, times = recipe.balance_steeper
-    balancing = optax.sgd(optax.piecewise_constant_schedule(recipe.balance_rate, {start: times}))
+    balancing = optax.sgd(balance_schedule(recipe))
     named = lambda params: jax.tree_util.tree_map_with_path(
         lambda path, _: "balance" if getattr(path[-1], "key", None) == _CORRECTION else "descent", params
     )

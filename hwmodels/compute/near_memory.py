@@ -142,13 +142,11 @@ def _with_links(
             shares[i] = jnp.where(shares[i] > limit, limit, shares[i])
     found = sum_exchange(links, shapes.m, shapes.k, shapes.n, elements=unit.pes)
     count = jnp.where(_IS_EXPERT, shapes.products * work.launches, 0.0)
-    streamed = (work.weight_bytes + work.kv_bytes) * (1.0 - first_memory_share(device, work))
-    moved = found.volume_bytes * count + streamed
     return dataclasses.replace(
         times,
         memory_share=tuple(shares),
         exchange_s=found.time_s * count,
-        link_j=moved * (BITS_PER_BYTE * links.energy_j_per_bit),
+        link_j=found.volume_bytes * count * (BITS_PER_BYTE * links.energy_j_per_bit),
     )
 
 

@@ -17,7 +17,7 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.memory.lru import residency
+from hwmodels.memory.lru import inclusion_probability, residency, zipf_popularity
 from hwmodels.numerics.scalars import Leaf, Number, as_float, either
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "independent_sequences",
     "pooled_choices",
     "touched_share",
+    "zipf_routing",
 ]
 
 #: Pool of a step that may choose any expert.
@@ -54,6 +55,23 @@ class Routing:
 
 #: Every expert alike, every token on its own.
 UNIFORM = Routing()
+
+
+def zipf_routing(
+    exponent: Number, *, num_experts: Number, experts_per_token: Number, entries: int, correlation: Number = 0.0
+) -> Routing:
+    """Routing of a token that draws its experts without replacement by a power law of their rank.
+
+    Args:
+        exponent: one number, >= 0; 0 is uniform.
+        num_experts, experts_per_token: one number each, > 0.
+        entries: static; quantiles of the popularity, as many as experts where their number is known.
+        correlation: of neighbouring tokens of one sequence.
+    Source: heavy-tailed routing as in ELMoE-3D, 3.3; draws by `hwmodels.memory.inclusion_probability`.
+    """
+    draws = as_float(experts_per_token) * entries / as_float(num_experts)
+    chosen = inclusion_probability(zipf_popularity(exponent, num_items=entries), draws)
+    return Routing(popularity=chosen / jnp.sum(chosen), correlation=correlation)
 
 
 def independent_sequences(routing: Routing, sequences: Number) -> Float[Array, "*b"]:

@@ -22,4 +22,4 @@ class ElementLinks:
     streamline_bytes_per_s: Leaf = number(POSITIVE)  # from memories that are not its own bank, > 0
     activation_bits: Leaf = number(POSITIVE, default=8.0)  # of an activation that is sent, > 0
     partial_sum_bits: Leaf = number(POSITIVE, default=32.0)  # of a sum that is sent, > 0
-    energy_j_per_bit: Leaf = number(NOT_NEGATIVE, default=0.0)  # of either link, >= 0
+    energy_j_per_bit: Leaf = number(NOT_NEGATIVE, default=0.0)  # of the aggregation links, >= 0

@@ -128,6 +128,6 @@ def models(sources: bool, json_file: str | None) -> None:
 
     _catalog_command("Architectures, by shape", "architecture", _model_row, sources=sources, json_file=json_file)
     say(
-        "--architecture also takes any Hugging Face config.json. --model: 'embedded' and 'embedded-moe' (ship with weights), or "
+        "--architecture also takes any Hugging Face config.json. --model: 'embedded', 'embedded-moe' (ship with weights), or "
         f"a Hugging Face directory of the families {', '.join(sorted(runnable_families()))} (config.json and safetensors)."
     )

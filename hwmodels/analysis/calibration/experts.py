@@ -124,16 +124,16 @@ def fit_experts(
     Raises:
         ValueError: as `least_squares.fit`.
     """
-    train = np.ones(len(table.tokens), bool) if train is None else np.asarray(train, bool)
-    train = train & modelled_rows(table, sheet, cache_bytes) & (table.distribution != EVEN)
+    chosen = np.ones(len(table.tokens), bool) if train is None else np.asarray(train, bool)
+    chosen = chosen & modelled_rows(table, sheet, cache_bytes) & (table.distribution != EVEN)
     predict, rows = predict_experts(sheet, table.weight_bits), table.conditions()
     keys = np.array([f"{n} {i}" for n, i in zip(table.network, table.inner_size)])
     fitted = fit(
         predict,
         expert_parameters(table.weight_bits),
-        {name: values[train] for name, values in rows.items()},
-        table.seconds[train],
-        groups=keys[train],
+        {name: values[chosen] for name, values in rows.items()},
+        table.seconds[chosen],
+        groups=keys[chosen],
         **options,
     )
     with jax.enable_x64(True):

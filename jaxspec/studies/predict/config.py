@@ -8,7 +8,9 @@ from jaxspec.errors import InputError
 from jaxspec.settings.base import Unused
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
+from jaxspec.settings.experts import ExpertSettings
 from jaxspec.settings.fields import same_as, setting
+from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, KNOBS, WidthScheme
 
 __all__ = ["MAX_PREDICTED_LENGTH", "PredictConfig"]
@@ -35,7 +37,7 @@ def _all_widths_given(config: PredictConfig) -> str | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class PredictConfig(KnobSettings):
+class PredictConfig(ExpertSettings, KnobSettings):
     """`jaxspec predict`."""
 
     architecture: str = same_as(
@@ -70,6 +72,10 @@ class PredictConfig(KnobSettings):
         Unused(
             ("max_draft_length",),
             lambda config: "acceptance names every position" if len(config.acceptance) > 1 else None,
+        ),
+        Unused(
+            (EXPERT_POOL.name,),
+            lambda config: None if config.draft_experts is None else "draft_experts says how many experts a draft has",
         ),
         Unused(("scheme", *KNOBS), _all_widths_given),
     )

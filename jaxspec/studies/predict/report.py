@@ -76,6 +76,17 @@ def _steps(result: PredictResult) -> Table:
             f"{found.count.value:.0f} decoders, of which a draft step needs {found.needed_by_draft.value} not to wait and a "
             f"verification {found.needed_by_verify.value}"
         )
+    if (use := result.experts) is not None:
+        touched = use.touched.known
+        words = [
+            f"{label} {touched[name]:.1f}"
+            for name, label in (("ar_stored", "AR"), ("draft", "draft"), ("verify", "verification"))
+        ]
+        said = f"experts of a layer touched: {', '.join(words)} (draft: of {use.draft_pool.known:.4g})"
+        if result.placement.value is not None:
+            near = use.read_from_first_memory.known
+            said += f"; read from the first memory: {', '.join(f'{100 * near[name]:.0f} %' for name in near)}"
+        remarks.append(said)
     if (area := result.area_m2.number) is not None:
         remarks.append(f"chip with decoders {area * 1e6:.1f} mm2")
     if (energy := result.energy_per_token_j.number) is not None:

@@ -12,6 +12,7 @@ from jaxspec.results.status_tables import rest_table
 __all__ = [
     "BatchRow",
     "DecoderNeeds",
+    "ExpertUse",
     "GivenAcceptance",
     "LengthRow",
     "PredictResult",
@@ -98,6 +99,21 @@ class DecoderNeeds(Record):
     needed_by_verify: Quantity[int] = UNKNOWN
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExpertUse(Record):
+    """Routed experts of a layer that steps read, by step: ar_stored, draft, verify.
+
+    Attributes:
+        draft_pool: experts among which a draft step chooses.
+        touched: different experts that a step reads, expected.
+        read_from_first_memory: share of the experts' bytes that a step reads there.
+    """
+
+    draft_pool: Quantity[float] = UNKNOWN
+    touched: Quantity[dict] = UNKNOWN
+    read_from_first_memory: Quantity[dict] = UNKNOWN
+
+
 def _statuses(table: dict[str, Any]) -> dict[str, Any]:
     """Widths by name; of the rest only what is not predicted."""
     widths = {name: part for name, part in table.items() if name == "footprint"}
@@ -157,6 +173,8 @@ class PredictResult(Result):
     operators: Quantity[dict] = UNKNOWN
     steps: dict[str, StepTotals] = dataclasses.field(default_factory=dict)
     decoders: DecoderNeeds | None = None
+    placement: Quantity[str] = UNKNOWN
+    experts: ExpertUse | None = None
     sensitivity: Quantity[dict] = UNKNOWN
     kernel_widths: dict[str, Any] | None = None
     notes: list[str] = dataclasses.field(default_factory=list)

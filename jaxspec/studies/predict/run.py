@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
 import hwmodels
 from hwmodels.analysis.design_point import DesignPoint, Steps, design_point, priced_steps
@@ -24,18 +22,18 @@ from jaxspec.results.network_results import PricedNumber
 from jaxspec.runs.inputs import input_digests
 from jaxspec.settings import build_config, expect, knob_values
 from jaxspec.settings.knobs import EXPERT_POOL
+from jaxspec.studies.expert_pricing import ExpertPricing, placed, resolve_experts
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.predict.config import PredictConfig
+from jaxspec.studies.predict.parts import decoder_needs, expert_use, placement_name, step_totals
 from jaxspec.studies.predict.result import (
     BatchRow,
-    DecoderNeeds,
     GivenAcceptance,
     LengthRow,
     PredictedWorkload,
     PredictResult,
     ReadWidths,
-    StepTotals,
 )
 from jaxspec.tune.objective import Pricing, with_pool
 
@@ -76,22 +74,26 @@ def predict(config: PredictConfig | None = None, **settings: Any) -> list[Predic
     config = build_config(PredictConfig, settings, given=_given(settings)) if config is None else config
     expect(PredictConfig, config)
     # Every name is resolved before the first width is counted and the first device is priced.
-    pricings = {name: resolve_pricing(config, name, None) for name in config.device}
+    pricings = {name: placed(resolve_pricing(config, name, None), config, name) for name in config.device}
+    experts = _experts(config, next(iter(pricings.values())).architecture)
     widths = _widths(config)
     overridden = {name for name in _WIDTHS if getattr(config, name) is not None}
     numbers = list(config.acceptance)
     conditional = numbers * config.max_draft_length if len(numbers) == 1 else numbers
     results = []
     for name, pricing in pricings.items():
-        priced = _price(pricing, widths, jnp.asarray(conditional), _pool(config))
+        priced = _price(pricing, widths, jnp.asarray(conditional), experts)
         results.append(_result(config, name, widths, conditional, priced, overridden, pricing))
     return results
 
 
-def _pool(config: PredictConfig) -> Array | None:
-    """Share of the experts in the draft's pools, of one layer that stands for all; None: the scheme has no pools."""
-    share = knob_values(config).get(EXPERT_POOL.name)
-    return None if share is None else jnp.asarray([share], float)
+def _experts(config: PredictConfig, architecture: hwmodels.Architecture) -> ExpertPricing:
+    """What the settings say of experts; a scheme with pools says how many a draft step chooses among, unless they do."""
+    found, share = resolve_experts(config, architecture, config.architecture), knob_values(config).get(EXPERT_POOL.name)
+    if share is None or config.draft_experts is not None:
+        return found
+    pooled = with_pool(hwmodels.DraftCost(), architecture, jnp.asarray([share], float))
+    return found.replace(pool=pooled.pool_experts)
 
 
 def _given(settings: dict[str, Any]) -> list[str]:
@@ -107,44 +109,49 @@ class _Priced:
     by_batch: DesignPoint
 
 
-def _price(pricing: Pricing, widths: dict[str, float], conditional: Array, pool: Array | None) -> _Priced:
+def _price(pricing: Pricing, widths: dict[str, float], conditional: jax.Array, experts: ExpertPricing) -> _Priced:
     """Three programs: compiled as one they take longer than one by one."""
-    arguments = pricing, tuple(widths.values()), conditional, pool
+    arguments = pricing, tuple(widths.values()), conditional, experts
     result, point, steps = jax.device_get(_point(*arguments))
     return _Priced(
         result, point, steps, jax.device_get(_elasticities(*arguments)), jax.device_get(_batches(*arguments))
     )
 
 
-def _parts(pricing: Pricing, bits: tuple[float, ...], conditional: Array, pool: Array | None) -> dict[str, Any]:
-    return {
-        "footprint": uniform(*bits),
-        "acceptance": hwmodels.Acceptance(conditional=conditional),
-        "draft_cost": with_pool(hwmodels.DraftCost(), pricing.architecture, pool),
-    }
+def _parts(
+    device: hwmodels.Device,
+    pricing: Pricing,
+    workload: hwmodels.Workload,
+    bits: tuple[float, ...],
+    experts: ExpertPricing,
+) -> dict[str, Any]:
+    """What pricing takes beside the acceptance."""
+    footprint = experts.footprint(uniform(*bits))
+    draft = experts.draft_cost(device, pricing.architecture, workload=workload, footprint=footprint)
+    return {"workload": workload, "footprint": footprint, "draft_cost": draft, "routing": experts.routing}
 
 
 @jax.jit
-def _point(pricing: Pricing, bits: tuple[float, ...], conditional: Array, pool: Array | None):
-    device, shape, workload = pricing.device, pricing.architecture, pricing.workload
-    parts = _parts(pricing, bits, conditional, pool)
-    result = hwmodels.speculation_speedup(device, shape, workload=workload, **parts)
-    point = design_point(device, shape, workload=workload, result=result, **parts)
+def _point(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array, experts: ExpertPricing):
+    device, shape = pricing.device, pricing.architecture
+    parts, acceptance = _parts(device, pricing, pricing.workload, bits, experts), hwmodels.Acceptance(conditional)
+    result = hwmodels.speculation_speedup(device, shape, acceptance=acceptance, **parts)
+    point = design_point(device, shape, acceptance=acceptance, result=result, **parts)
     length = point.draft_length.astype(conditional.dtype)
-    read = {name: parts[name] for name in ("footprint", "draft_cost")}
-    steps = priced_steps(device, shape, workload=workload, draft_length=length, **read)
+    steps = priced_steps(device, shape, draft_length=length, **parts)
     return result, point, steps
 
 
 @jax.jit
-def _elasticities(pricing: Pricing, bits: tuple[float, ...], conditional: Array, pool: Array | None):
-    parts = _parts(pricing, bits, conditional, pool)
+def _elasticities(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array, experts: ExpertPricing):
+    acceptance = hwmodels.Acceptance(conditional)
     names = ["speedup_vs_bf16_ar", "tokens_per_s"]
     if pricing.device.chip is not None:
         names.append("energy_per_token_j")
 
     def metrics(device: hwmodels.Device, temperature: float = _SENSITIVITY_TEMPERATURE) -> dict[str, Any]:
-        smooth = design_point(device, pricing.architecture, workload=pricing.workload, temperature=temperature, **parts)
+        parts = _parts(device, pricing, pricing.workload, bits, experts)
+        smooth = design_point(device, pricing.architecture, acceptance=acceptance, temperature=temperature, **parts)
         return {name: getattr(smooth, name) for name in names}
 
     # Of a matrix unit, tiles and waves are counted in steps: a derivative at one of them says nothing of the next.
@@ -157,13 +164,14 @@ def _elasticities(pricing: Pricing, bits: tuple[float, ...], conditional: Array,
 
 
 @jax.jit
-def _batches(pricing: Pricing, bits: tuple[float, ...], conditional: Array, pool: Array | None) -> DesignPoint:
-    parts = _parts(pricing, bits, conditional, pool)
+def _batches(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array, experts: ExpertPricing) -> DesignPoint:
+    acceptance = hwmodels.Acceptance(conditional)
     device = dataclasses.replace(pricing.device, chip=None)  # no energy here
 
     def with_batch(batch: jax.Array) -> DesignPoint:
         workload = dataclasses.replace(pricing.workload, batch=batch)
-        return design_point(device, pricing.architecture, workload=workload, **parts)
+        parts = _parts(device, pricing, workload, bits, experts)
+        return design_point(device, pricing.architecture, acceptance=acceptance, **parts)
 
     return jax.vmap(with_batch)(jnp.asarray(_BATCHES, conditional.dtype))
 
@@ -226,8 +234,10 @@ def _result(
                 for name, step in named.items()
             }
         ),
-        steps={name: _step(step) for name, step in named.items()},
-        decoders=_decoders(pricing, priced.steps),
+        steps={name: step_totals(step) for name, step in named.items()},
+        decoders=decoder_needs(pricing, priced.steps),
+        placement=placement_name(config, pricing),
+        experts=expert_use(priced.steps, pricing),
         sensitivity=predicted(
             {
                 metric: {leaf: float(value) for leaf, value in found.items() if abs(value) > 1e-6}
@@ -257,52 +267,6 @@ def _batch_row(points: DesignPoint, place: int, batch: int) -> BatchRow:
         speedup_vs_stored_ar=predicted(float(points.speedup_vs_stored_ar[place])),
         tokens_per_s=predicted(float(points.tokens_per_s[place])),
         fits=predicted(bool(points.held_bytes[place] <= points.capacity_bytes[place])),
-    )
-
-
-def _step(step: hwmodels.PricedStep) -> StepTotals:
-    """Totals of a step: work, what limits it, energy by component."""
-    work, time, energy = step.work, step.cost, step.cost.energy
-    components = None
-    if energy is not None:
-        components = {
-            "arithmetic": float(energy.arithmetic_j),
-            "memory": [float(x) for x in energy.memory_j],
-            "decoder": float(energy.decoder_j),
-            "static": float(energy.static_j),
-            "total": float(energy.total_j),
-        }
-    return StepTotals(
-        total_s=predicted(float(time.total_s)),
-        compute_s=predicted(float(time.compute_s.sum())),
-        memory_s=predicted(float(time.memory_s.sum())),
-        decoding_s=predicted(float(time.decoding_s.sum())),
-        flops=predicted(float(work.flops.sum())),
-        weight_bytes=predicted(float(work.weight_bytes.sum())),
-        kv_bytes=predicted(float(work.kv_bytes.sum())),
-        activation_bytes=predicted(float(work.activation_bytes.sum())),
-        launches=predicted(float(work.launches.sum())),
-        memory_energy_j=predicted(None if time.memory_j is None else [float(x) for x in time.memory_j]),
-        energy_j=predicted(components),
-    )
-
-
-def _decoders(pricing: Pricing, steps: Steps) -> DecoderNeeds | None:
-    """How many decoders the device has, and how many no operator of a step would wait for."""
-    if pricing.device.decoder is None:
-        return None
-    count = float(pricing.device.decoder.count)
-
-    def needed(time: hwmodels.StepCost) -> int:
-        busy = np.maximum(time.compute_s, time.memory_s)
-        share = np.divide(time.decoding_s, busy, out=np.zeros_like(busy), where=busy > 0)
-        # A unit is not added for a rounding error.
-        return math.ceil(count * float(share.max()) * (1.0 - 1e-6))
-
-    return DecoderNeeds(
-        count=given(count),
-        needed_by_draft=predicted(needed(steps.draft.cost)),
-        needed_by_verify=predicted(needed(steps.verify.cost)),
     )
 
 

@@ -38,9 +38,13 @@ def number_rules(architecture: Architecture, device: Device) -> dict[str, Rule]:
     workload = {f"workload.{field.name}": POSITIVE for field in dataclasses.fields(Workload)}
     workload["workload.context_tokens"] = NOT_NEGATIVE
     widths = ("draft_kv_bits", "draft_weight_bits", "target_kv_bits", "target_weight_bits")
+    experts = {"routing.correlation": _CHANCE, "routing.independence": _CHANCE, "draft.experts": POSITIVE}
+    if not float(architecture.num_experts):
+        experts = {}
     return (
         shape
         | workload
+        | experts
         | {f"device.{name}": rule for name, rule in device_entries.number_rules(device).items()}
         | {f"footprint.{name}": _WIDTH for name in widths}
         | {"acceptance.alpha_token": _CHANCE}

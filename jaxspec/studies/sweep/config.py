@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 from jaxspec.errors import InputError
 from jaxspec.settings.base import Settings, build_config
 from jaxspec.settings.common import CommonConfig
+from jaxspec.settings.experts import ExpertSettings
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, WidthScheme
 from jaxspec.settings.toml import read_layer
@@ -86,7 +87,7 @@ class ParetoAxes(Settings):
 
 
 @dataclasses.dataclass(frozen=True)
-class SweepConfig(Settings):
+class SweepConfig(ExpertSettings, Settings):
     """One sweep. `axes` and `set` are by dotted name, as in "device.memory.bandwidth_bytes_per_s".
 
     Names are checked against the devices later, by `jaxspec.studies.sweep.axes.check_numbers`.

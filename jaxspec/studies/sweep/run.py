@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import hwmodels
 from hwmodels.analysis.design_point import DesignPoint, design_point
 from hwmodels.analysis.sensitivity import leaf_names
+from hwmodels.speculation.pool import fitting_pool
 from jaxspec.compress.footprint import uniform
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import find_scheme
@@ -29,6 +30,7 @@ from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import CommonConfig, build_config, expect
+from jaxspec.studies.expert_pricing import placed, resolve_experts, with_expert_bits
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.sweep.axes import axis_values, check_numbers, number_rules
@@ -188,6 +190,10 @@ def _notes(plan: _Plan) -> list[str]:
 def _base(config: SweepConfig, architecture: str, device: str) -> dict[str, Any]:
     """The tree whose leaves axes are named by, at its values before any axis changes them."""
     pricing = resolve_pricing(build_config(CommonConfig, {"architecture": architecture}), device, None)
+    pricing = placed(pricing, config, device)
+    experts = resolve_experts(config, pricing.architecture, architecture)
+    if experts.pool_fits and "draft.experts" in {*config.axes, *config.set}:
+        raise InputError("draft_experts is 0 and draft.experts is an axis or set; leave one of them out")
     check_numbers(config, number_rules(pricing.architecture, pricing.device), device)
     scheme = find_scheme(config.scheme)
     read = scheme.expected_footprint(knob_defaults(scheme))
@@ -195,12 +201,15 @@ def _base(config: SweepConfig, architecture: str, device: str) -> dict[str, Any]
         "acceptance": {"alpha_token": 0.8},
         "architecture": pricing.architecture,
         "device": pricing.device,
+        "draft": {} if experts.pool_fits else {"experts": experts.pool},
         "footprint": {
             "draft_kv_bits": float(read.draft_kv_bits),
             "draft_weight_bits": float(read.draft_weight_bits["q"]),
             "target_kv_bits": float(read.target_kv_bits),
             "target_weight_bits": float(read.target_weight_bits["q"]),
+            "expert_bits": experts.bits,
         },
+        "routing": experts.routing,
         "workload": pricing.workload,
     }
     leaves, treedef = jax.tree.flatten(base)
@@ -228,7 +237,8 @@ def evaluate_points(
     """Results of design points that differ from `base` in some leaves.
 
     Args:
-        base: tree of single numbers: acceptance, architecture, device, footprint, workload.
+        base: tree of single numbers: acceptance, architecture, device, draft, footprint, routing, workload. Without
+            draft.experts its pool is as large as the first memory has room for.
         varied: dotted name of a leaf -> "point".
         max_draft_length: static.
     Returns:
@@ -250,16 +260,22 @@ def evaluate_points(
 
 
 def _footprint(bits: dict[str, Any]) -> hwmodels.Footprint:
-    """The footprint with these widths for all matrices of the layers."""
-    return uniform(bits["draft_weight_bits"], bits["target_weight_bits"], bits["draft_kv_bits"], bits["target_kv_bits"])
+    """The footprint with these widths for all matrices of the layers, but for experts with a width of their own."""
+    found = uniform(
+        bits["draft_weight_bits"], bits["target_weight_bits"], bits["draft_kv_bits"], bits["target_kv_bits"]
+    )
+    return with_expert_bits(found, bits.get("expert_bits"))
 
 
 def _one(tree: dict[str, Any], max_draft_length: int) -> DesignPoint:
+    device, architecture = tree["device"], tree["architecture"]
+    parts = {"workload": tree["workload"], "footprint": _footprint(tree["footprint"]), "routing": tree["routing"]}
+    pool = tree["draft"]["experts"] if tree["draft"] else fitting_pool(device, architecture, **parts)
     return design_point(
-        tree["device"],
-        tree["architecture"],
-        workload=tree["workload"],
-        footprint=_footprint(tree["footprint"]),
+        device,
+        architecture,
+        **parts,
+        draft_cost=hwmodels.DraftCost(pool_experts=pool),
         acceptance=hwmodels.Acceptance(jnp.full(max_draft_length, tree["acceptance"]["alpha_token"])),
     )
 

@@ -1,7 +1,9 @@
 import importlib.util
 import json
 import sys
+import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from hwmodels.analysis.calibration.attention import predict_attention
 from hwmodels.analysis.calibration.gemm import predict_gemm
 from hwmodels.analysis.calibration.kernel_tables import DataSheet
+from hwmodels.catalog.calibrated import calibration_record
 
 sys.path.append(str(Path(__file__).parents[2] / "hwmodels" / "analysis" / "calibration"))
 from kernel_samples import attention_columns, gemm_columns, write_tables
@@ -82,3 +85,18 @@ def test_the_package_as_it_is_installed():
 
     found = refit(TableName("a100_sxm", "trtllm", "1.0.0", "gemm"), "int4_wo")
     assert max(found.half_errors) < 0.08
+
+
+def test_experts_alone_leave_the_rest_of_a_file(monkeypatch, tables, tmp_path, capsys):
+    folder, before = tmp_path / "catalog", calibration_record("l40s")
+    folder.mkdir()
+    report = SimpleNamespace(to_markdown=lambda: "fitted")
+    fitted = SimpleNamespace(record={"weight_bits": 16.0}, report=report)
+    monkeypatch.setattr(silicon, "refit_experts", lambda *arguments, **options: fitted)
+    monkeypatch.setattr(silicon, "_CATALOG_FOLDER", folder)
+    assert run(monkeypatch, "--gpu", "l40s", "--experts") == 0
+    after = tomllib.loads((folder / "l40s.toml").read_text())
+    assert after == before | {"experts": {"bfloat16": {"weight_bits": 16.0}}}
+    assert list(after) == list(before)
+    assert run(monkeypatch, "--gpu", "toy/engine/1.0", "--tables", tables, "--experts") == 2
+    assert "nothing to fit: no table of experts for toy/engine/1.0" in capsys.readouterr().err

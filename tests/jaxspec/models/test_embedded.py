@@ -62,8 +62,9 @@ def test_what_is_neither_is_an_error():
         embedded.load_model("embeded")
 
 
-def test_the_shipped_network_loads():
-    model = embedded.load_model("embedded")
+@pytest.mark.parametrize("name", embedded.NETWORK_NAMES)
+def test_the_shipped_networks_load(name):
+    model = embedded.load_model(name)
     assert model.config.vocab_size == 256
     assert model.params["embed"].dtype == jnp.bfloat16
     assert sum(leaf.size for leaf in jax.tree.leaves(model.params)) == model.config.num_parameters()

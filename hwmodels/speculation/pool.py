@@ -1,0 +1,39 @@
+"""How many experts a draft may choose among so that it never leaves the fast memory."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from hwmodels.device import Device
+from hwmodels.memory.placement import placement_of
+from hwmodels.network.architecture import Architecture
+from hwmodels.network.footprint import Footprint
+from hwmodels.network.operators import draft_step
+from hwmodels.network.routing import UNIFORM, Routing
+from hwmodels.network.workload import Workload
+from hwmodels.numerics.scalars import as_float
+
+__all__ = ["fitting_pool"]
+
+
+def fitting_pool(
+    device: Device, architecture: Architecture, *, workload: Workload, footprint: Footprint, routing: Routing = UNIFORM
+) -> Float[Array, "*b"]:
+    """Experts of a layer whose part that a draft reads lies in the first memory; no fewer than a token chooses.
+
+    Args:
+        device, architecture, workload, footprint: leaves are single numbers; `vmap` for more.
+        routing: which experts tokens choose.
+    Returns:
+        "*b", in [experts per token, number of experts]; all experts on a device with one memory.
+    Gradient: by capacities and sizes, with kinks where all or too few fit.
+    Source: ELMoE-3D, 4.2: a subset of experts, sized to fit the room that weights and KV leave in the bonded memory.
+    """
+    all_, least = (jnp.asarray(as_float(x)) for x in (architecture.num_experts, architecture.experts_per_token))
+    if not device.spill:
+        return all_
+    work = draft_step(workload, footprint=footprint).operators(architecture, routing)
+    held = placement_of(device).draft_experts((device.memory, *device.spill), work)
+    held = jnp.where(held > least, held, least)
+    return jnp.where(held < all_, held, all_)

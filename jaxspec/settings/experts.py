@@ -1,0 +1,48 @@
+"""Settings of networks with routed experts, and of where things lie: what a prediction and a sweep share."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from jaxspec.settings.base import Settings
+from jaxspec.settings.fields import setting
+
+__all__ = ["ExpertSettings", "PlacementName"]
+
+#: Names of `hwmodels.memory.placement.PLACEMENTS`, without its numerics.
+PlacementName = Literal[
+    "in_order", "experts_first", "external", "expert_cache", "bit_slices", "draft_copies", "by_mode"
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class ExpertSettings(Settings):
+    """How experts are stored, chosen and cached."""
+
+    placement: PlacementName | None = setting(
+        None,
+        "Where KV, weights and experts lie in a device with several memories.",
+        unset="the device's own, or KV first, then dense weights, then experts",
+    )
+    draft_experts: float | None = setting(
+        None,
+        "Experts of a layer, the most popular ones, among which a draft step may choose; 0: as many as the first memory holds.",
+        low=0,
+        high=1_000_000,
+        unset="all",
+    )
+    expert_bits: float | None = setting(
+        None,
+        "Bits stored and read per weight of routed experts, by draft and verification alike (MXFP4: 4.25).",
+        low=0,
+        high=64,
+        above=True,
+        unset="the scheme's",
+    )
+    expert_skew: float = setting(
+        0.0, "How uneven routing is: exponent of the power law of the experts' popularity.", low=0, high=10
+    )
+    expert_correlation: float = setting(
+        0.0, "Correlation of the experts that neighbouring tokens of a sequence choose.", low=0, high=1
+    )

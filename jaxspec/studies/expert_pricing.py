@@ -1,0 +1,105 @@
+"""From settings of experts to what the cost model takes: placement, routing, pool of a draft."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import flax.struct
+
+from hwmodels import EXPERT_MATRICES, Architecture, Device, DraftCost, Footprint, Routing, Workload
+from hwmodels.memory.placement import PLACEMENTS
+from hwmodels.network.routing import EVERY_EXPERT, zipf_routing
+from hwmodels.numerics.scalars import Leaf
+from hwmodels.speculation.pool import fitting_pool
+from jaxspec.errors import InputError
+from jaxspec.settings.experts import ExpertSettings
+from jaxspec.tune.objective import Pricing
+
+__all__ = ["ExpertPricing", "placed", "resolve_experts", "with_expert_bits"]
+
+
+@flax.struct.dataclass
+class ExpertPricing:
+    """How experts are chosen and stored; every field but the last is a leaf, or a tree of leaves."""
+
+    routing: Routing
+    pool: Leaf = EVERY_EXPERT  # experts of a layer among which a draft step chooses
+    bits: Leaf = None  # of an expert's weight; None: the scheme's
+    pool_fits: bool = flax.struct.field(pytree_node=False, default=False)  # as many as the first memory holds instead
+
+    def footprint(self, footprint: Footprint) -> Footprint:
+        """A footprint with the experts' own bits."""
+        return with_expert_bits(footprint, self.bits)
+
+    def draft_cost(
+        self, device: Device, architecture: Architecture, *, workload: Workload, footprint: Footprint
+    ) -> DraftCost:
+        """The draft, a compressed copy of the target that chooses among its pool."""
+        if not self.pool_fits:
+            return DraftCost(pool_experts=self.pool)
+        parts = {"workload": workload, "footprint": footprint, "routing": self.routing}
+        return DraftCost(pool_experts=fitting_pool(device, architecture, **parts))
+
+
+def with_expert_bits(footprint: Footprint, bits: Leaf) -> Footprint:
+    """A footprint whose experts draft and target read at `bits` ("*b") per weight; as it is for None."""
+    if bits is None:
+        return footprint
+    own = dict.fromkeys(EXPERT_MATRICES, bits)
+    return dataclasses.replace(
+        footprint,
+        draft_weight_bits=footprint.draft_weight_bits | own,
+        target_weight_bits=footprint.target_weight_bits | own,
+    )
+
+
+def placed(pricing: Pricing, config: ExpertSettings, device: str) -> Pricing:
+    """With the placement that the settings name.
+
+    Raises:
+        InputError: the device has one memory.
+    """
+    if config.placement is None:
+        return pricing
+    if not pricing.device.spill:
+        raise InputError(
+            f"placement is {config.placement!r}, but device {device!r} has one memory; leave placement out, or give a device "
+            "with several, such as elmoe3d-hb8"
+        )
+    placement = PLACEMENTS[config.placement]()
+    return dataclasses.replace(pricing, device=dataclasses.replace(pricing.device, placement=placement))
+
+
+def resolve_experts(config: ExpertSettings, architecture: Architecture, called: str) -> ExpertPricing:
+    """What settings say of a network's experts.
+
+    Raises:
+        InputError: something about experts of a network that has none; fewer in the pool than a token chooses.
+    """
+    experts, chosen = float(architecture.num_experts), float(architecture.experts_per_token)
+    given = {
+        name: getattr(config, name) for name in ("draft_experts", "expert_bits", "expert_skew", "expert_correlation")
+    }
+    about = [
+        name for name, value in given.items() if value not in (None, 0.0) or (name == "draft_experts" and value == 0.0)
+    ]
+    if not experts:
+        if about:
+            raise InputError(
+                f"{', '.join(about)} came, but architecture {called!r} has no routed experts; leave it out, or give a mixture "
+                "of experts such as qwen3-30b-a3b"
+            )
+        return ExpertPricing(Routing())
+    pool = config.draft_experts
+    if pool is not None and pool != 0 and not chosen <= pool <= experts:
+        raise InputError(
+            f"draft_experts is {pool:g}; allowed are {chosen:g}, which each token chooses, to {experts:g}, or 0 for as many as "
+            "the first memory holds"
+        )
+    routing = Routing(correlation=config.expert_correlation)
+    if config.expert_skew > 0:
+        found = zipf_routing(config.expert_skew, num_experts=experts, experts_per_token=chosen, entries=int(experts))
+        routing = dataclasses.replace(routing, popularity=found.popularity)
+    return ExpertPricing(
+        routing, pool=EVERY_EXPERT if pool is None else pool, bits=config.expert_bits, pool_fits=pool == 0
+    )

@@ -1,0 +1,121 @@
+"""Placement, routing and pools of experts in predictions and sweeps, against the hardware models."""
+
+import numpy as np
+import pytest
+
+import hwmodels
+from hwmodels import catalog
+from hwmodels.memory.placement import PLACEMENTS
+from hwmodels.network.routing import zipf_routing
+from hwmodels.speculation.pool import fitting_pool
+from jaxspec.compress.footprint import uniform
+from jaxspec.errors import InputError
+from jaxspec.settings.experts import PlacementName
+from jaxspec.settings.fields import choices_of
+from jaxspec.studies import predict, sweep
+from jaxspec.studies.expert_pricing import with_expert_bits
+from jaxspec.studies.predict.report import prediction_tables
+from jaxspec.studies.predict.result import PredictResult
+from jaxspec.studies.sweep.config import SweepConfig
+from jaxspec.studies.sweep.run import read_sweep
+
+GIVEN = {
+    "architecture": "gpt-oss-20b",
+    "device": "elmoe3d-hb4",
+    "scheme": "bit-slices",
+    "placement": "by_mode",
+    "draft_experts": 0,
+    "expert_bits": 4.25,
+    "expert_skew": 0.6,
+    "expert_correlation": 0.4,
+}
+PARTS = {
+    "workload": hwmodels.Workload(batch=4.0, context_tokens=1024.0),
+    "footprint": with_expert_bits(uniform(4.5, 8.5), 4.25),
+    "routing": zipf_routing(0.6, num_experts=32.0, experts_per_token=4.0, entries=32, correlation=0.4),
+}
+
+
+def test_names_of_settings_are_those_of_the_registry():
+    assert choices_of(PlacementName) == tuple(PLACEMENTS)
+
+
+@pytest.fixture(scope="module")
+def expected():
+    """One chain of 3, and the pool that fits, by the cost model itself."""
+    device = catalog.device("elmoe3d-hb4").replace(placement=PLACEMENTS["by_mode"]())
+    network = catalog.architecture("gpt-oss-20b")
+    pool = fitting_pool(device, network, **PARTS)
+    draft = hwmodels.DraftCost(pool_experts=pool)
+    result = hwmodels.speculation_speedup(
+        device, network, acceptance=hwmodels.Acceptance(np.full(3, 0.8, np.float32)), draft_cost=draft, **PARTS
+    )
+    return float(pool), result
+
+
+def test_a_prediction_is_that_of_the_cost_model(expected):
+    (found,) = predict(batch=4, acceptance="0.8,0.8,0.8", **GIVEN)
+    pool, result = expected
+    times = [row.cycle_s.number for row in found.by_draft_length]
+    np.testing.assert_allclose(times, result.cycle_s, rtol=1e-5)
+    use = found.experts
+    assert use.draft_pool.number == pytest.approx(pool, rel=1e-5)
+    assert 4 < pool < 32
+    # A pool that fits is never left; a verification reads more experts, and some of them outside.
+    assert use.read_from_first_memory.value["draft"] == pytest.approx(1.0, abs=1e-4)
+    assert 0 < use.read_from_first_memory.value["verify"] < 1
+    assert use.touched.value["draft"] < pool < 32
+    assert use.touched.value["verify"] > use.touched.value["ar_stored"]
+    assert (found.placement.value, found.placement.status) == ("by_mode", "input")
+    plain = found.plain()
+    assert PredictResult.from_plain(plain) == found
+    (_, steps, *_) = prediction_tables([found])
+    assert "experts of a layer touched" in steps.caption
+    assert f"of {pool:.4g}" in steps.caption
+
+
+def test_points_of_a_sweep_are_those_of_the_cost_model(tmp_path, expected):
+    pool, result = expected
+    given = GIVEN | {"architecture": ("gpt-oss-20b",), "device": ("elmoe3d-hb4",)}
+    config = SweepConfig(axes={"routing.correlation": [0.4, 0.9], "workload.batch": [4.0]}, max_draft_length=3, **given)
+    sweep(config, out=tmp_path / "fits")
+    found = read_sweep(tmp_path / "fits")
+    best = float(np.max(result.speedup_vs_bf16_ar))
+    assert found["speedup_vs_bf16_ar"][0] == pytest.approx(best, rel=1e-4)
+    # Tokens that agree touch fewer experts.
+    assert found["tokens_per_s"][1] > found["tokens_per_s"][0]
+    # The same pool, as an axis.
+    config = SweepConfig(
+        axes={"draft.experts": [pool, 32.0]},
+        set={"workload.batch": 4.0},
+        max_draft_length=3,
+        **(given | {"draft_experts": None}),
+    )
+    sweep(config, out=tmp_path / "axis")
+    assert read_sweep(tmp_path / "axis")["speedup_vs_bf16_ar"][0] == pytest.approx(best, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"draft_experts": 8}, "draft_experts came, but architecture 'llama-3.2-1b' has no routed experts"),
+        ({"expert_skew": 0.5, "expert_bits": 4.0}, "expert_bits, expert_skew came"),
+        ({"architecture": "gpt-oss-20b", "draft_experts": 3}, r"draft_experts is 3; allowed are 4, .* to 32"),
+        ({"architecture": "gpt-oss-20b", "expert_correlation": 1.5}, "expert_correlation is 1.5; allowed is 0 to 1"),
+        ({"placement": "by_mode"}, "placement is 'by_mode', but device 'rtx-4090' has one memory"),
+        ({"placement": "hot_first"}, r"placement is 'hot_first'.*allowed are in_order"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(settings, message):
+    with pytest.raises(InputError, match=message) as caught:
+        predict(**({"architecture": "llama-3.2-1b", "device": "rtx-4090"} | settings))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_pool_is_given_once(tmp_path):
+    config = SweepConfig(
+        axes={"draft.experts": [8.0]}, **(GIVEN | {"architecture": ("gpt-oss-20b",), "device": ("elmoe3d-hb4",)})
+    )
+    with pytest.raises(InputError, match=r"draft_experts is 0 and draft\.experts is an axis"):
+        sweep(config, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -130,11 +130,16 @@ def main() -> None:
         default=CAPACITY_SHARE,
         help="of the bytes of the INT8 network, for the frame in the first figure; default %(default)s",
     )
+    parser.add_argument(
+        "--temperature", type=float, default=default.temperature, help="of the decoding; 0, the default, is greedy"
+    )
     parser.add_argument("--seed", type=int, default=default.seed)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--out", type=Path, help="folder for the plots; none are drawn without it")
     args = parser.parse_args()
-    settings = dataclasses.replace(default, prompts=args.prompts, output_tokens=args.output_tokens, seed=args.seed)
+    settings = dataclasses.replace(
+        default, prompts=args.prompts, output_tokens=args.output_tokens, temperature=args.temperature, seed=args.seed
+    )
     try:
         result = run(args.model, settings, args.capacity_share, Reporter())
     except InputError as error:

@@ -25,7 +25,7 @@ from jaxspec.models.stored import as_computed
 from jaxspec.speculate.acceptance import TargetText, block_pass
 from jaxspec.speculate.hotness import RETENTION, hotness_before, hotness_rank, shared_hotness
 from jaxspec.speculate.proof import continue_texts
-from jaxspec.speculate.sampling import GREEDY
+from jaxspec.speculate.sampling import SAMPLING, Decoding
 from jaxspec.speculate.text_pools import TextPools
 from jaxspec.text import load_text, windows
 from jaxspec.tune.calibration import target_params
@@ -42,7 +42,13 @@ class Settings:
     output_tokens: int = 64
     draft_length: int = 8  # deepest drafted token
     shifts: int = 2  # passes over a text whose roots lie at other places
+    temperature: float = 0.0  # 0: greedy; above, texts are drawn from the target and drafts are judged as samplers
     seed: int = 0
+
+    @property
+    def decoding(self) -> Decoding:
+        """How tokens are chosen."""
+        return dataclasses.replace(SAMPLING, greedy=self.temperature == 0, temperature=self.temperature or 1.0)
 
 
 class Measured(NamedTuple):
@@ -95,7 +101,7 @@ def measured_network(loaded: LoadedModel, settings: Settings) -> Measured:
     )
     length = settings.prompt_tokens + settings.output_tokens + 1
     decoded = continue_texts(
-        target, config, prompts, num_tokens=settings.output_tokens + 1, decoding=GREEDY, seed=settings.seed
+        target, config, prompts, num_tokens=settings.output_tokens + 1, decoding=settings.decoding, seed=settings.seed
     )
     tokens = jnp.asarray(decoded["tokens"][:, :length])
     result = forward_text(target, config, tokens[:, :-1], kv_codec=round_kv, logits_from=length - 1)
@@ -123,7 +129,7 @@ def random_pools(network: Measured, seed: int) -> Int[Array, "layer batch query 
 def acceptance_length(
     network: Measured, draft: Params, ranks: Int[Array, "layer batch query expert"], size: int, settings: Settings
 ) -> Length:
-    """Acceptance length under greedy decoding.
+    """Acceptance length.
 
     Args:
         draft: its parameters.
@@ -139,6 +145,7 @@ def acceptance_length(
         config=network.config,
         block=settings.draft_length,
         shifts=settings.shifts,
+        decoding=settings.decoding.for_program(),
     )
     found = np.asarray(per_text, np.float64)
     return Length(float(found.mean()), float(found.std(ddof=1) / np.sqrt(len(found))))
@@ -156,12 +163,13 @@ def _accepted(
     config: DecoderConfig,
     block: int,
     shifts: int,
+    decoding: Decoding,
 ) -> Float[Array, " batch"]:
     pools = TextPools(ranks, PoolSizes(sizes, None, jnp.zeros(sizes.shape)))
 
     def one(offset: Array) -> Array:
         passed = block_pass(
-            draft, config, text, cache, target=target, offset=offset, block=block, decoding=GREEDY, pools=pools
+            draft, config, text, cache, target=target, offset=offset, block=block, decoding=decoding, pools=pools
         )
         return jnp.mean(jnp.sum(passed.survival, axis=-1), axis=-1)
 

@@ -25,7 +25,8 @@ from hwmodels import (
     speculation_speedup,
     uniform_weight_bits,
 )
-from hwmodels.numerics.scalars import as_float
+from hwmodels.network.routing import EVERY_EXPERT
+from hwmodels.numerics.scalars import as_float, either
 from jaxspec.compress.footprint import means_by_kind
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.rematerialised import KEPT
@@ -129,7 +130,8 @@ def with_pool(cost: DraftCost, priced: Architecture, pool_share: Float[Array, " 
     if pool_share is None:
         return cost
     experts, chosen = as_float(priced.num_experts), as_float(priced.experts_per_token)
-    return dataclasses.replace(cost, pool_experts=chosen + jnp.mean(pool_share) * (experts - chosen))
+    pool = chosen + jnp.mean(pool_share) * (experts - chosen)
+    return dataclasses.replace(cost, pool_experts=either(experts > 0, pool, EVERY_EXPERT))
 
 
 def measure(

@@ -10,6 +10,7 @@ from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
 from jaxspec.settings.experts import ExpertSettings
 from jaxspec.settings.fields import same_as, setting
+from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, KNOBS, WidthScheme
 
 __all__ = ["MAX_PREDICTED_LENGTH", "PredictConfig"]
@@ -71,6 +72,10 @@ class PredictConfig(ExpertSettings, KnobSettings):
         Unused(
             ("max_draft_length",),
             lambda config: "acceptance names every position" if len(config.acceptance) > 1 else None,
+        ),
+        Unused(
+            (EXPERT_POOL.name,),
+            lambda config: None if config.draft_experts is None else "draft_experts says how many experts a draft has",
         ),
         Unused(("scheme", *KNOBS), _all_widths_given),
     )

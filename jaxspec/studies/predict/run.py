@@ -21,6 +21,7 @@ from jaxspec.results import given, predicted
 from jaxspec.results.network_results import PricedNumber
 from jaxspec.runs.inputs import input_digests
 from jaxspec.settings import build_config, expect, knob_values
+from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.studies.expert_pricing import ExpertPricing, placed, resolve_experts
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.pricing import resolve_pricing
@@ -34,7 +35,7 @@ from jaxspec.studies.predict.result import (
     PredictResult,
     ReadWidths,
 )
-from jaxspec.tune.objective import Pricing
+from jaxspec.tune.objective import Pricing, with_pool
 
 #: Settings of bits read, per weight of the layers' matrices and per KV element.
 _WIDTHS = ("draft_bits", "verify_bits", "draft_kv_bits", "verify_kv_bits")
@@ -74,7 +75,7 @@ def predict(config: PredictConfig | None = None, **settings: Any) -> list[Predic
     expect(PredictConfig, config)
     # Every name is resolved before the first width is counted and the first device is priced.
     pricings = {name: placed(resolve_pricing(config, name, None), config, name) for name in config.device}
-    experts = resolve_experts(config, next(iter(pricings.values())).architecture, config.architecture)
+    experts = _experts(config, next(iter(pricings.values())).architecture)
     widths = _widths(config)
     overridden = {name for name in _WIDTHS if getattr(config, name) is not None}
     numbers = list(config.acceptance)
@@ -84,6 +85,15 @@ def predict(config: PredictConfig | None = None, **settings: Any) -> list[Predic
         priced = _price(pricing, widths, jnp.asarray(conditional), experts)
         results.append(_result(config, name, widths, conditional, priced, overridden, pricing))
     return results
+
+
+def _experts(config: PredictConfig, architecture: hwmodels.Architecture) -> ExpertPricing:
+    """What the settings say of experts; a scheme with pools says how many a draft step chooses among, unless they do."""
+    found, share = resolve_experts(config, architecture, config.architecture), knob_values(config).get(EXPERT_POOL.name)
+    if share is None or config.draft_experts is not None:
+        return found
+    pooled = with_pool(hwmodels.DraftCost(), architecture, jnp.asarray([share], float))
+    return found.replace(pool=pooled.pool_experts)
 
 
 def _given(settings: dict[str, Any]) -> list[str]:

@@ -23,7 +23,7 @@ from jaxspec.settings import (
 from jaxspec.settings.draft_kinds import DRAFT_NAMES
 from jaxspec.settings.fields import choices_of, hints, setting_of
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
-from jaxspec.settings.schemes import KNOBS, PackScheme, WidthScheme
+from jaxspec.settings.schemes import KNOBS, SCHEME_FACTS, PackScheme, WidthScheme
 from jaxspec.studies import (
     EvaluateConfig,
     PackConfig,
@@ -55,7 +55,10 @@ def numbers():
 
 def made(kind, name, value):
     """A configuration with one setting, beside those without which it would have no effect."""
-    needed = {SweepConfig: {"axes": {"workload.batch": [1]}}, PredictConfig: {"scheme": "cassandra1"}}
+    scheme = next(facts.name for facts in SCHEME_FACTS.values() if name not in KNOBS or KNOBS[name] in facts.knob_specs)
+    needed = {SweepConfig: {"axes": {"workload.batch": [1]}}, PredictConfig: {"scheme": scheme}}
+    if name in KNOBS:
+        needed[kind] = {"scheme": scheme}
     sampling = {"temperature": 0.7} if name in ("top_k", "top_p") else {}
     return kind(**needed.get(kind, {}), **sampling, **{name: value})
 

@@ -122,3 +122,14 @@ def test_a_smaller_pool_makes_draft_steps_of_a_batch_cheaper(jit, calibration, p
     dense = dataclasses.replace(measured, pool_share=None)
     assert priced_draft(pricing, dense) == DraftCost()
     assert float(seconds(pricing, dataclasses.replace(dense, survival=same.survival))) == pytest.approx(steps[1.0])
+
+
+def test_a_dense_network_is_priced_without_a_pool(jit, calibration, pricing):
+    knobs = uniform_knobs(ELASTIC, CONFIG, expert_pool=0.2)
+    measured = jit(lambda knobs: measure(calibration, knobs, windows=WINDOWS, offset=0, soft_temperature=None))(knobs)
+    dense = dataclasses.replace(pricing, architecture=catalog.architecture("llama-3.1-8b"))
+    with_share, without = (
+        jit(price)(dense, found) for found in (measured, dataclasses.replace(measured, pool_share=None))
+    )
+    assert np.all(np.isfinite(with_share.cycle_s))
+    np.testing.assert_allclose(with_share.cycle_s, without.cycle_s, rtol=1e-6)

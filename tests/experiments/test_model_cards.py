@@ -5,14 +5,16 @@ import re
 import numpy as np
 import pytest
 
-from experiments.model_cards import training_facts, write_card
+from experiments.model_cards import load_lines, training_facts, write_card
 from experiments.train_draft_head.train import HeadRecipe
+from experiments.train_embedded.balance import load_summary
 from experiments.train_embedded.train import RECIPES, SHAPES
 from jaxspec.models.embedded import embedded_directory
 
 CARDS = {
     "embedded": ("embedded", RECIPES["embedded"]),
     "small": ("embedded-small", RECIPES["small"]),
+    "moe": ("embedded-moe", RECIPES["moe"]),
     "head": ("embedded-head", HeadRecipe()),
 }
 
@@ -24,6 +26,7 @@ def test_the_shipped_card_is_one_of_these(card, tmp_path):
     state = {"step": recipe.steps, "params": {"w": np.zeros(1)}}
     corpus = {"library": np.zeros(11, np.uint8), "tests": np.zeros(13, np.uint8)}
     facts = training_facts(state, corpus, recipe) | {"bits_per_byte": 1.25, "agreement": "so much"}
+    facts["load"] = load_lines(load_summary(np.full((4, 32), 1 / 8)))
     write_card(tmp_path, card, SHAPES.get(card, SHAPES["embedded"]), facts)
     written = (tmp_path / "README.md").read_text(encoding="utf-8")
     # The same but for what a run measures: numbers, the machine, and how often a draft agreed.
@@ -31,3 +34,12 @@ def test_the_shipped_card_is_one_of_these(card, tmp_path):
     assert words(written) == words(shipped)
     assert f"seed {recipe.seed}" in written
     assert "11 bytes of modules, 13 bytes of their tests" in written
+
+
+def test_lines_of_a_load_by_hand():
+    # Two experts of four get all tokens in the first layer (1 bit); in the second one all are alike (2 bits).
+    load = np.asarray([[1, 0, 1, 0], [0.5, 0.5, 0.5, 0.5]])
+    assert load_lines(load_summary(load)).splitlines() == [
+        "  - layer 0: 0.0% to 100.0%, 1.00 bits",
+        "  - layer 1: 50.0% to 50.0%, 2.00 bits",
+    ]

@@ -44,7 +44,6 @@ def broken(params, name, change):
         ("expert_down", lambda experts: experts[:, ::-1]),  # experts answer for one another
         ("router", lambda router: router[:, ::-1]),  # and so they do here
         ("shared_down", jnp.zeros_like),
-        ("k", lambda key: -key),
     ],
 )
 def test_a_broken_network_is_above_the_bound(name, change, model, text):
@@ -52,7 +51,7 @@ def test_a_broken_network_is_above_the_bound(name, change, model, text):
 
 
 def test_every_router_is_alive_and_uneven(model, text):
-    load = router_load(model.params, text[: 32 * 512], config=model.config)
+    load = router_load(model.params, text[: 8 * 512], config=model.config, batch=8)
     np.testing.assert_allclose(load.sum(axis=1), model.config.experts.per_token, rtol=1e-5)
     summary = load_summary(load)
     mean = model.config.experts.per_token / model.config.experts.num_experts

@@ -1,7 +1,7 @@
 """Attention in float16 with exponentials from a table, beside float32 attention: `python -m experiments.fp16_attention`.
 
-On held-out text of the embedded network, or of any directory: at how many places the likeliest next token is the same, and bits per
-byte of both.
+On held-out text of the embedded network, or of any directory: at how many places the likeliest next token is the same, and
+bits per token of both.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ LONGEST_S = {
     "tests/jaxspec/studies/test_end_to_end.py": 55,
     "tests/test_documentation.py::Test_from_network_to_draft": 50,
     "tests/jaxspec/studies/pack/test_packing.py": 35,
+    "tests/experiments/papers/elmoe3d/test_elmoe3d.py": 35,
     "tests/test_documentation.py::Test_tree_speculation": 35,
     "tests/jaxspec/studies/tree/test_tree_search.py": 30,
     "tests/jaxspec/speculate/test_tree_rules.py": 30,

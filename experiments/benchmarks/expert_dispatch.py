@@ -63,7 +63,10 @@ def _programs(stored: dict[str, Any], x: Any) -> tuple[Callable[[], Any], Callab
     assert choices is not None
     used = np.asarray(choices.used[0])
     active = [
-        ({name: stack_of(value[expert]) for name, value in stored.items() if name != "router"}, x[0][(used == expert).any(1)])
+        (
+            {name: stack_of(value[expert]) for name, value in stored.items() if name != "router"},
+            x[0][(used == expert).any(1)],
+        )
         for expert in np.unique(used)
     ]
 

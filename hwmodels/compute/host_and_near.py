@@ -10,6 +10,7 @@ Departs: the paper does not say by what an operator is sent; here by its whole t
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import ClassVar
 
 import flax.struct
@@ -58,7 +59,7 @@ class HostAndNear:
         """None: times follow from shapes and rates."""
         return None
 
-    def kernels(self, work: OperatorWork) -> list[tuple[ComputeUnit, OperatorWork]]:
+    def kernels(self, work: OperatorWork) -> Sequence[tuple[ComputeUnit, OperatorWork]]:
         """The host alone, and the banks with the host's help."""
         return [(_Host(self), work), (_Banks(self), work)]
 
@@ -111,7 +112,7 @@ class _Banks(SingleKernel):
 
 def _uncoupled(device: Device) -> Device:
     """As the host sees it: banks are coupled to their own elements alone."""
-    return device.replace(memory=device.memory.replace(coupled=False))
+    return dataclasses.replace(device, memory=dataclasses.replace(device.memory, coupled=False))
 
 
 def _with_crossing(times: UnitTimes, unit: HostAndNear, crossing_bytes: Float[Array, "... operator"]) -> UnitTimes:

@@ -12,7 +12,7 @@ from jaxspec.models.families import running
 from jaxspec.models.hf_load import described_in, packed_in
 from jaxspec.models.packed_tensors import open_tensors, unpacked
 from jaxspec.models.stored_parameters import network_parameters
-from jaxspec.models.tensor_names import checked_names
+from jaxspec.models.tensor_names import checked_names, unread_names
 
 __all__ = ["check_container", "check_directory"]
 
@@ -43,5 +43,4 @@ def check_container(path: Path) -> DecoderConfig:
 
 def _check_tensors(family: Family, config: DecoderConfig, files: TensorTable, source: Path) -> None:
     row = running(family)
-    copies = {row.tensors["lm_head"]} if config.tie_embeddings else set()
-    checked_names(network_parameters(config, row), copies, files, source)
+    checked_names(network_parameters(config, row), unread_names(config, row, files), files, source)

@@ -260,8 +260,10 @@ def _run_layers(
     def layer(x, inputs):
         stored, caches, of_view, numbers, place, (allowed, more) = inputs
         caches, of_view = fetched((caches, of_view))
-        weights: dict[str, Any] = {name: leaf.values() for name, leaf in stored.items() if name not in whole}
-        weights |= {name: OfLayer(stack, first[name] + place, stored[name]) for name, stack in whole.items()}
+        weights: Mapping[str, Any] = {
+            **{name: leaf.values() for name, leaf in stored.items() if name not in whole},
+            **{name: OfLayer(stack, first[name] + place, stored[name]) for name, stack in whole.items()},
+        }
         facts = lambda: None
         if view is not None:
             weights, caches, facts = view.read(weights, caches, of_view)

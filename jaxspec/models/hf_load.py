@@ -30,7 +30,7 @@ from jaxspec.models.stacked_tensors import entries_of, read_stacked
 from jaxspec.models.stored_parameters import Path as ParameterPath
 from jaxspec.models.stored_parameters import StoredParameter, network_parameters
 from jaxspec.models.streamed import Streamed, stays_in_host
-from jaxspec.models.tensor_names import checked_names
+from jaxspec.models.tensor_names import checked_names, unread_names
 from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
 
 
@@ -151,7 +151,7 @@ def _read_params(
     stored = network_parameters(config, row)
     tied = config.tie_embeddings
     in_host = {path for path in stored if stream and stays_in_host(path, stored[path].stacked_shape, tied=tied)}
-    params = read_tensors(stored, files, source, wanted, copies={head} if tied else set(), in_host=in_host)
+    params = read_tensors(stored, files, source, wanted, copies=unread_names(config, row, files), in_host=in_host)
     if tied and head in files.tensors:
         check_tied_head(files, head, embedding)
     return params

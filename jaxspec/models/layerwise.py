@@ -27,7 +27,7 @@ from jaxspec.models.hf_load import described_in
 from jaxspec.models.layer_numbers import layer_numbers, of_layer
 from jaxspec.models.packed_tensors import open_tensors
 from jaxspec.models.stored_parameters import StoredParameter, network_parameters
-from jaxspec.models.tensor_names import checked_names
+from jaxspec.models.tensor_names import checked_names, unread_names
 from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
 
 __all__ = ["StoredNetwork", "input_squares", "open_network"]
@@ -106,8 +106,7 @@ def open_network(directory: Path) -> StoredNetwork:
     family, config = described_in(directory)
     row = running(family)
     files = open_tensors(directory, row)
-    copies = {row.tensors["lm_head"]} if config.tie_embeddings else set()
-    checked_names(network_parameters(config, row), copies, files, directory)
+    checked_names(network_parameters(config, row), unread_names(config, row, files), files, directory)
     return StoredNetwork(config, family, directory, files)
 
 

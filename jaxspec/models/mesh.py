@@ -24,7 +24,7 @@ __all__ = ["AXES", "make_mesh", "mesh_of", "on_mesh", "split_inside", "split_row
 AXES = ("data", "tensor")
 
 #: Matrices whose outputs are split, and those whose inputs are.
-_BY_OUTPUT, _BY_INPUT = ("q", "k", "v", "gate", "up"), ("o", "down")
+_BY_OUTPUT, _BY_INPUT = ("q", "q_up", "k", "k_up", "v", "v_up", "gate", "up"), ("o", "down")
 
 
 def make_mesh(data: int, tensor: int) -> Mesh:

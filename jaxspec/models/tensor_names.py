@@ -5,15 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from hwmodels.catalog.huggingface import Running
 from jaxspec.errors import InputError
 from jaxspec.models.checkpoint_files import STORED_DTYPES, TensorTable
+from jaxspec.models.config import DecoderConfig
 from jaxspec.models.stored_parameters import Path as ParameterPath
 from jaxspec.models.stored_parameters import StoredParameter
 
-__all__ = ["checked_names"]
+__all__ = ["checked_names", "unread_names"]
 
 #: Buffers that older releases stored beside the weights; the network computes them from its configuration.
 _COMPUTED_SUFFIX = "rotary_emb.inv_freq"
+
+#: Of a layer that predicts further tokens: it mixes a token's embedding and the hidden state before.
+_MIXING = "eh_proj.weight"
+
+
+def unread_names(config: DecoderConfig, row: Running, files: TensorTable) -> set[str]:
+    """Tensors that may be there and that a network does not compute with: a head that is tied to the embedding, and layers
+    behind the last one that predict further tokens (DeepSeek-V3, GLM-4.5), known by the matrix that mixes their inputs."""
+    unread = {row.tensors["lm_head"]} if config.tie_embeddings else set()
+    number = config.num_layers
+    while f"{(prefix := f'model.layers.{number}.')}{_MIXING}" in files.tensors:
+        unread |= {name for name in files.tensors if name.startswith(prefix)}
+        number += 1
+    return unread
 
 
 def checked_names(

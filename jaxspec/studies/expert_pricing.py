@@ -46,8 +46,10 @@ def with_expert_bits(footprint: Footprint, bits: Leaf) -> Footprint:
     if bits is None:
         return footprint
     own = dict.fromkeys(EXPERT_MATRICES, bits)
-    return footprint.replace(
-        draft_weight_bits=footprint.draft_weight_bits | own, target_weight_bits=footprint.target_weight_bits | own
+    return dataclasses.replace(
+        footprint,
+        draft_weight_bits=footprint.draft_weight_bits | own,
+        target_weight_bits=footprint.target_weight_bits | own,
     )
 
 
@@ -65,7 +67,7 @@ def placed(pricing: Pricing, config: ExpertSettings, device: str) -> Pricing:
             "with several, such as elmoe3d-hb8"
         )
     placement = PLACEMENTS[config.placement]()
-    return dataclasses.replace(pricing, device=pricing.device.replace(placement=placement))
+    return dataclasses.replace(pricing, device=dataclasses.replace(pricing.device, placement=placement))
 
 
 def resolve_experts(config: ExpertSettings, architecture: Architecture, called: str) -> ExpertPricing:
@@ -97,7 +99,7 @@ def resolve_experts(config: ExpertSettings, architecture: Architecture, called: 
     routing = Routing(correlation=config.expert_correlation)
     if config.expert_skew > 0:
         found = zipf_routing(config.expert_skew, num_experts=experts, experts_per_token=chosen, entries=int(experts))
-        routing = routing.replace(popularity=found.popularity)
+        routing = dataclasses.replace(routing, popularity=found.popularity)
     return ExpertPricing(
         routing, pool=EVERY_EXPERT if pool is None else pool, bits=config.expert_bits, pool_fits=pool == 0
     )

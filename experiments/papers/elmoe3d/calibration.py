@@ -21,19 +21,19 @@ FITTED_HALF = 8
 _SCALE_ALONE = 0.015
 _SCALE_TOGETHER = 0.05
 
-#: Of the search's slopes, in parts of the start.
-_STEP = 1e-3
+#: Of the search's slopes, in parts of the start: wide enough for tiles, which are counted whole.
+_STEP = 0.02
 
 
 #: Numbers of the model, as it was fitted first: where the search of variants starts, and what a new fit is checked against.
 COMMITTED = {
-    "locality": (0.244, 0.384, 0.558, 0.197),
-    "independence": (0.831, 0.953, 0.977, 0.713),
-    "verified_tokens": (4.76, 9.6, 13.1, 2.97),
-    "draft_share": 0.589,
-    "speculative_independence": 0.715,
-    "speculative_locality": 0.295,
-    "fading": 0.815,
+    "locality": (0.245, 0.384, 0.558, 0.197),
+    "independence": (0.822, 0.951, 0.979, 0.711),
+    "verified_tokens": (4.79, 9.66, 13.3, 2.984),
+    "draft_share": 0.603,
+    "speculative_independence": 0.690,
+    "speculative_locality": 0.292,
+    "fading": 0.858,
 }
 
 
@@ -71,7 +71,7 @@ def fit(variant: Variant = MODEL, half_gb: int = FITTED_HALF) -> Fit:
         return np.array(found)
 
     def slopes(x: np.ndarray) -> np.ndarray:
-        # Steps wide enough for single precision, away from the nearer end; the point itself and all steps in one call.
+        # Away from the nearer end; the point itself and all steps in one call.
         steps = np.where(x + _STEP * start > high, -_STEP, _STEP) * start
         found = residuals(np.vstack([x, x + np.diag(steps)]))
         return ((found[1:] - found[0]) / steps[:, None]).T

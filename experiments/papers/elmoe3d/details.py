@@ -43,12 +43,14 @@ _AVERAGE_OFF = {"ELM014": 0.03, "ELM016": 0.03, "ELM017": 0.03, "ELM006": 0.15}
 
 def _half_rows(solved: Solved, name: str) -> Iterable[dict[str, Any]]:
     for gb in CAPACITIES:
-        errors, fitted = errors_of(solved, gb), solved.fit.half_gb
+        errors, fitted, found = errors_of(solved, gb), solved.fit.half_gb, solved.halves[gb]
+        decided = choices(found.autoregressive, found.speculative, gb)
         yield {
             "variant": name,
             "half": f"{gb} GB, {'fitted' if gb == fitted else 'predicted'}",
             **{f"ar_{key}": value for key, value in spread(errors.autoregressive).items()},
             **{f"sd_{key}": value for key, value in spread(errors.speculative).items()},
+            **{key: getattr(decided, key) for key in ("mode_right", "modes", "scheme_right", "schemes")},
         }
 
 
@@ -85,7 +87,7 @@ def furthest(outcome: Outcome, most: int = 12) -> list[dict[str, Any]]:
                     error = float(getattr(errors, field)[i, j, k])
                     if not np.isnan(error):
                         place = (i, j, k)
-                        slots = float(found.steps[method].autoregressive.cached_experts[i, k])
+                        slots = float(found.steps[method].verify.cached_experts[i, k])
                         rows.append(
                             {
                                 "cell": f"{model}, {method}, batch {batch}",
@@ -153,6 +155,8 @@ DETAILS = (
                 for short, mode in (("ar", "AR"), ("sd", "SD"))
                 for name in ("median", "p90", "max")
             },
+            "modes right": "{mode_right} of {modes}",
+            "schemes right": "{scheme_right} of {schemes}",
         },
     ),
     Detail(

@@ -169,7 +169,7 @@ def mapping_figure(solved: Solved) -> Figure:
         cycle.annotate(accepted, (place, 1500), ha="center", fontsize=7)
     memory.axhline(8.0, color=VERMILLION, linewidth=1)
     memory.set(ylabel="GB", ylim=(0, 8.6))
-    cycle.set(yscale="log", ylabel="ms of a cycle: drafting, verification", ylim=(8, 2500))
+    cycle.set(yscale="log", ylabel="ms of a cycle: drafting, verification", ylim=(2, 2500))
     for axes in (memory, cycle):
         axes.set_xticks(range(len(METHODS)), METHODS, fontsize=8)
     figure.legend(*memory.get_legend_handles_labels(), loc="outside lower center", ncols=4)

@@ -54,7 +54,7 @@ class Priced:
     communication_j: Float[Array, "*cell"]
     static_j: Float[Array, "*cell"]
     touched_experts: Float[Array, "*cell"]  # of a layer
-    cached_experts: Float[Array, "*cell"]  # of a layer, whole ones or their leading bits
+    cached_experts: Float[Array, "*cell"]  # of a layer in a cycle, whole ones or what a draft reads of them
 
 
 @flax.struct.dataclass
@@ -100,16 +100,16 @@ class _Line:
     pooled: Any  # 1: a draft that chooses among the cached experts
 
 
-def _cost(device: Device, placement: Any, architecture: Architecture, line: _Line) -> Priced:
-    """Seconds and joules of a step, and its experts."""
+def _cost(device: Device, placement: Any, architecture: Architecture, line: _Line, *, pools: bool = False) -> Priced:
+    """Seconds and joules of a step, and its experts; `pools`: some lines choose among the cached ones alone."""
     device = dataclasses.replace(device, placement=placement)
-    step = line.step
-    cached = jnp.zeros(())
-    if device.spill:
-        cached = placement.draft_experts((device.memory, *device.spill), step.operators(architecture))
-        pool = jnp.where(line.pooled > 0, jnp.maximum(cached, _ALMOST_NONE), EVERY_EXPERT)
-        step = dataclasses.replace(step, pool_experts=pool)
+    step, cached = line.step, jnp.zeros(())
     work = step.operators(architecture, line.routing)
+    if device.spill:
+        cached = placement.draft_experts((device.memory, *device.spill), work)
+    if pools:
+        pool = jnp.where(line.pooled > 0, jnp.maximum(cached, _ALMOST_NONE), EVERY_EXPERT)
+        work = dataclasses.replace(step, pool_experts=pool).operators(architecture, line.routing)
     cost = step_cost(device, work)
     assert work.experts is not None
     energy = cost.energy
@@ -198,7 +198,7 @@ def cell_steps(
     by_mode = lambda slices: ByMode(
         ExpertCache(hits=alone, whole=True), BitSlices(slice_bits=slices, hits=together, whole=True)
     )
-    found = jax.vmap(lambda one: _cost(bonded, by_mode(one.slice_bits), a, one))(stack(lines))
+    found = jax.vmap(lambda one: _cost(bonded, by_mode(one.slice_bits), a, one, pools=True))(stack(lines))
     prices = {kind: pick(found, n) for n, kind in enumerate(kinds)}
 
     copies = low | {"embed": 0.0, "norm": 0.0}

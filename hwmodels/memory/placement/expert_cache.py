@@ -6,6 +6,7 @@ single rows of it. Experts that are not cached lie behind the first memory.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -17,7 +18,9 @@ from jaxtyping import Array, Float
 from hwmodels.device import MemoryTier
 from hwmodels.memory.expert_hits import HIT_RULES, CharacteristicTime, HitRule
 from hwmodels.memory.placement.interface import TierShares, expert_reads, shares_of, spread, stored_bytes, with_first
+from hwmodels.network.operators.experts import ExpertReads
 from hwmodels.network.operators.work import OperatorWork
+from hwmodels.network.routing import UNIFORM
 from hwmodels.numerics.fields import POSITIVE, flag, number, variant
 from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
 
@@ -122,7 +125,13 @@ def _experts(
     some = all_bytes > 0
     share = room / jnp.where(some, all_bytes, 1.0)
     found = num_experts * jnp.where(some & (share < 1.0), share, 1.0)
-    return jax.lax.stop_gradient(jnp.floor(found)) if cache.whole else found
+    return jnp.asarray(jax.lax.stop_gradient(jnp.floor(found)) if cache.whole else found)
+
+
+def _spread_out(reads: ExpertReads) -> ExpertReads:
+    """Leaves "*b 1", but for the routing, which is one for all."""
+    alone = with_last_axis(dataclasses.replace(reads, routing=UNIFORM))
+    return dataclasses.replace(alone, routing=reads.routing)
 
 
 def _shares(
@@ -132,7 +141,7 @@ def _shares(
     stored, reads = stored_bytes(work), expert_reads(work)
     # Both at once: a rule may have to solve an equation for each.
     held = jnp.stack(jnp.broadcast_arrays(*_cached(cache, tiers, work, leading_bits)), axis=-1)
-    hits = cache.hits.hit_share(with_last_axis(reads.replace(routing=None)).replace(routing=reads.routing), held)
+    hits = cache.hits.hit_share(_spread_out(reads), held)
     found = as_float(leading_read) * hits[..., 0] + (1.0 - as_float(leading_read)) * hits[..., 1]
     dense = stored.dense - stored.by_the_row
     placed = spread(tiers, reads.ahead_bytes, stored.kv, dense, reads.beside_bytes, stored.experts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -53,7 +54,8 @@ class ExpertsFirst:
         back = spread(tuple(reversed(tiers)), stored.kv, stored.dense)[..., ::-1]
         taken = jnp.sum(back, axis=-2)
         room = [
-            tier.replace(capacity_bytes=as_float(tier.capacity_bytes) - taken[..., i]) for i, tier in enumerate(tiers)
+            dataclasses.replace(tier, capacity_bytes=as_float(tier.capacity_bytes) - taken[..., i])
+            for i, tier in enumerate(tiers)
         ]
         placed = spread(room, stored.experts)
         return TierShares(*(shares_of(one) for one in (back[..., 0, :], back[..., 1, :], placed[..., 0, :])))

@@ -15,8 +15,11 @@ import numpy as np
 
 __all__ = ["END", "STEP_END", "Problem", "answer_of", "problems", "right_steps", "solution"]
 
-#: Bytes that end a step, and an answer.
-STEP_END, END = b";", b"."
+#: Ends a step.
+STEP_END = b";"
+
+#: Ends an answer.
+END = b"."
 
 #: Values on the way, and numbers of a problem, lie below these.
 _MOST_VALUE, _MOST_NUMBER = 1000, 100

@@ -16,8 +16,11 @@ from jaxspec.models.decoder import Params, forward_text
 
 __all__ = ["NO", "YES", "Judge", "chance_of_right"]
 
-#: Bytes whose probabilities after a mark are compared.
-YES, NO = ord("Y"), ord("N")
+#: What a judge says after a mark where all is right so far.
+YES = ord("Y")
+
+#: What it says where something is wrong.
+NO = ord("N")
 
 #: Texts are padded to multiples of so many tokens, and batches to as many texts.
 _STEP, _BATCH = 64, 16

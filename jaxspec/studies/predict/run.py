@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from functools import partial
 from typing import Any
 
@@ -14,12 +13,11 @@ import numpy as np
 import hwmodels
 from hwmodels.analysis.design_point import DesignPoint, Steps, design_point, priced_steps
 from hwmodels.analysis.sensitivity import elasticities, finite_elasticities, leaf_names
-from hwmodels.memory.placement import placement_of
 from jaxspec.compress.footprint import uniform
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.report.assumptions import architecture_data, device_facts
-from jaxspec.results import Quantity, given, predicted
+from jaxspec.results import given, predicted
 from jaxspec.results.network_results import PricedNumber
 from jaxspec.runs.inputs import input_digests
 from jaxspec.settings import build_config, expect, knob_values
@@ -27,16 +25,14 @@ from jaxspec.studies.expert_pricing import ExpertPricing, placed, resolve_expert
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.predict.config import PredictConfig
+from jaxspec.studies.predict.parts import decoder_needs, expert_use, placement_name, step_totals
 from jaxspec.studies.predict.result import (
     BatchRow,
-    DecoderNeeds,
-    ExpertUse,
     GivenAcceptance,
     LengthRow,
     PredictedWorkload,
     PredictResult,
     ReadWidths,
-    StepTotals,
 )
 from jaxspec.tune.objective import Pricing
 
@@ -228,10 +224,10 @@ def _result(
                 for name, step in named.items()
             }
         ),
-        steps={name: _step(step) for name, step in named.items()},
-        decoders=_decoders(pricing, priced.steps),
-        placement=_placement(config, pricing),
-        experts=_experts(priced.steps, pricing),
+        steps={name: step_totals(step) for name, step in named.items()},
+        decoders=decoder_needs(pricing, priced.steps),
+        placement=placement_name(config, pricing),
+        experts=expert_use(priced.steps, pricing),
         sensitivity=predicted(
             {
                 metric: {leaf: float(value) for leaf, value in found.items() if abs(value) > 1e-6}
@@ -261,80 +257,6 @@ def _batch_row(points: DesignPoint, place: int, batch: int) -> BatchRow:
         speedup_vs_stored_ar=predicted(float(points.speedup_vs_stored_ar[place])),
         tokens_per_s=predicted(float(points.tokens_per_s[place])),
         fits=predicted(bool(points.held_bytes[place] <= points.capacity_bytes[place])),
-    )
-
-
-def _step(step: hwmodels.PricedStep) -> StepTotals:
-    """Totals of a step: work, what limits it, energy by component."""
-    work, time, energy = step.work, step.cost, step.cost.energy
-    components = None
-    if energy is not None:
-        components = {
-            "arithmetic": float(energy.arithmetic_j),
-            "memory": [float(x) for x in energy.memory_j],
-            "links": float(energy.link_j),
-            "decoder": float(energy.decoder_j),
-            "static": float(energy.static_j),
-            "total": float(energy.total_j),
-        }
-    return StepTotals(
-        total_s=predicted(float(time.total_s)),
-        compute_s=predicted(float(time.compute_s.sum())),
-        memory_s=predicted(float(time.memory_s.sum())),
-        decoding_s=predicted(float(time.decoding_s.sum())),
-        flops=predicted(float(work.flops.sum())),
-        weight_bytes=predicted(float(work.weight_bytes.sum())),
-        kv_bytes=predicted(float(work.kv_bytes.sum())),
-        activation_bytes=predicted(float(work.activation_bytes.sum())),
-        launches=predicted(float(work.launches.sum())),
-        memory_energy_j=predicted(None if time.memory_j is None else [float(x) for x in time.memory_j]),
-        energy_j=predicted(components),
-    )
-
-
-def _placement(config: PredictConfig, pricing: Pricing) -> Quantity[str]:
-    """Where things lie; None on a device with one memory."""
-    if not pricing.device.spill:
-        return predicted(None)
-    return given(config.placement or placement_of(pricing.device).title)
-
-
-def _experts(steps: Steps, pricing: Pricing) -> ExpertUse | None:
-    """Which experts the steps read; None for a network without."""
-    if not float(pricing.architecture.num_experts):
-        return None
-    named = {name: getattr(steps, name) for name in ("ar_stored", "draft", "verify")}
-    is_expert = np.isin(hwmodels.OPERATORS, hwmodels.EXPERT_OPERATORS)
-
-    def near(step: hwmodels.PricedStep) -> float:
-        # Activations lie in the first memory whatever the placement.
-        first = step.cost.traffic_bytes[is_expert, 0] - step.work.activation_bytes[is_expert]
-        return float(first.sum() / step.work.weight_bytes[is_expert].sum())
-
-    reads = {name: step.work.experts for name, step in named.items()}
-    return ExpertUse(
-        draft_pool=predicted(float(reads["draft"].pool)),
-        touched=predicted({name: float(found.touched) for name, found in reads.items()}),
-        read_from_first_memory=predicted({name: near(step) for name, step in named.items()}),
-    )
-
-
-def _decoders(pricing: Pricing, steps: Steps) -> DecoderNeeds | None:
-    """How many decoders the device has, and how many no operator of a step would wait for."""
-    if pricing.device.decoder is None:
-        return None
-    count = float(pricing.device.decoder.count)
-
-    def needed(time: hwmodels.StepCost) -> int:
-        busy = np.maximum(time.compute_s, time.memory_s)
-        share = np.divide(time.decoding_s, busy, out=np.zeros_like(busy), where=busy > 0)
-        # A unit is not added for a rounding error.
-        return math.ceil(count * float(share.max()) * (1.0 - 1e-6))
-
-    return DecoderNeeds(
-        count=given(count),
-        needed_by_draft=predicted(needed(steps.draft.cost)),
-        needed_by_verify=predicted(needed(steps.verify.cost)),
     )
 
 

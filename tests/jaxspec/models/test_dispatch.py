@@ -1,13 +1,17 @@
 """Rows sent through experts: the same bits in any company, no others computed, and in whatever program."""
 
 import dataclasses
+import shutil
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hf_directories import edit_tensors
 from test_experts import CONFIG, TOKENS, jit, random_params
 
+from jaxspec.errors import InputError
+from jaxspec.models.checking import check_directory
 from jaxspec.models.decoder import forward, forward_text
 from jaxspec.models.dispatch import block_rows, through_experts
 from jaxspec.models.expert_sizes import ExpertSizes
@@ -66,7 +70,7 @@ def test_a_choice_that_is_none_gives_zeros_and_costs_no_gradient(sent, stacks):
     found = np.asarray(sent(stacks, x, expert))
     np.testing.assert_array_equal(found[[2, 5, 5], [1, 0, 1]], 0)
     np.testing.assert_array_equal(found[[0, 1, 2]][:, 0], whole[[0, 1, 2]][:, 0])
-    of_rows = jit(jax.grad(lambda x: through_experts(product, stacks, x, expert, EXPERTS).sum()))(x)
+    of_rows = jit(jax.grad(lambda x: through_experts(product, stacks, x, jnp.asarray(expert), EXPERTS).sum()))(x)
     np.testing.assert_array_equal(of_rows[5], 0)
 
 
@@ -156,3 +160,16 @@ def test_a_tokens_logits_do_not_depend_on_what_other_sequences_choose():
         again = run(params, CONFIG, tokens=others, **step)
         assert not np.array_equal(again.extras.used, found.extras.used)
         np.testing.assert_array_equal(again.logits[1], found.logits[1])
+
+
+def test_layers_that_predict_further_tokens_are_left_out(folder, tmp_path):
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    extra = {f"model.layers.3.{name}.weight": np.zeros((2, 2), np.float32) for name in ("eh_proj", "mlp.gate")}
+    edit_tensors(tmp_path, lambda tensors: tensors.update(extra))
+    assert check_directory(tmp_path) == open_network(tmp_path).config == GLM
+    jax.tree.map(np.testing.assert_array_equal, load_directory(tmp_path).params, load_directory(folder).params)
+    edit_tensors(tmp_path, lambda tensors: tensors.pop("model.layers.3.eh_proj.weight"))
+    with pytest.raises(
+        InputError, match=r"has tensor 'model\.layers\.3\.mlp\.gate\.weight', which this network does not"
+    ):
+        check_directory(tmp_path)

@@ -179,7 +179,22 @@ def _with_experts(config, **changes):
     return dataclasses.replace(config, experts=dataclasses.replace(config.experts, **changes))
 
 
+def _experts(**changes):
+    return lambda c, p: (dataclasses.replace(c, experts=dataclasses.replace(c.experts, **changes)), p)
+
+
 MUTANTS = {
+    "raw_weights": ("mixtral_window", _experts(renormalised=False)),
+    "divided_weights": ("qwen3_moe_sparse", _experts(renormalised=True)),
+    "fewer_experts": ("qwen3_moe_sparse", _experts(per_token=2)),
+    "expert_order": (
+        "mixtral_window",
+        lambda c, p: (c, p | {"layers": p["layers"] | {"expert_down": p["layers"]["expert_down"][:, ::-1]}}),
+    ),
+    "unscaled_experts": ("glm4_moe_grouped", _experts(scale=1.0)),
+    "ungrouped_experts": ("glm4_moe_grouped", _experts(groups=1, groups_per_token=1)),
+    "uncorrected_scores": ("glm4_moe_grouped", _without("correction_bias")),
+    "softmax_scores": ("glm4_moe_grouped", _experts(scores="softmax")),
     "norm_eps": ("llama_grouped", lambda c, p: (dataclasses.replace(c, norm_eps=1e-6), p)),
     "kv_groups": ("llama_grouped", _heads_dealt_in_turn),
     "rotation_planes": ("llama_grouped", _interleaved_rotation),

@@ -17,6 +17,7 @@ from jaxspec.models.families import decoder_config
 from jaxspec.models.hf_export import config_json, save_directory
 from jaxspec.models.hf_load import load_container, load_directory
 from jaxspec.models.layerwise import open_network
+from jaxspec.models.rope_scaling import YarnScaling
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "hf"
 
@@ -76,14 +77,17 @@ def test_yarn_moves_the_scale_of_the_scores():
 
 def test_groups_count_where_the_method_says_so():
     raw = settings("deepseek_v2_grouped")
-    assert decoder_config(raw).experts.groups == 3
-    assert decoder_config(raw | {"topk_method": "greedy"}).experts.groups == 1
+    grouped, greedy = (decoder_config(raw | changes).experts for changes in ({}, {"topk_method": "greedy"}))
+    assert grouped is not None
+    assert greedy is not None
+    assert (grouped.groups, greedy.groups) == (3, 1)
 
 
 def test_gpt_oss_scales_its_rotation_unless_told_otherwise():
     raw = {key: value for key, value in settings("gpt_oss_sinks").items() if key != "rope_parameters"}
-    scaling = decoder_config(raw).rope_scaling
-    assert (scaling.factor, scaling.truncate, scaling.original_max_position_embeddings) == (32.0, False, 4096)
+    factor = 0.1 * np.log(32.0) + 1
+    scaling = YarnScaling(32.0, original_max_position_embeddings=4096, attention_factor=factor, truncate=False)
+    assert decoder_config(raw).rope_scaling == scaling
     assert decoder_config(raw | {"rope_parameters": {"rope_type": "default"}}).rope_scaling is None
     plain = decoder_config(raw | {"rope_scaling": {"rope_type": "default"}, "rope_theta": 100.0})
     assert (plain.rope_scaling, plain.rope_theta) == (None, 100.0)

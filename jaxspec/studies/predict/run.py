@@ -93,7 +93,7 @@ def _experts(config: PredictConfig, architecture: hwmodels.Architecture) -> Expe
     if share is None or config.draft_experts is not None:
         return found
     pooled = with_pool(hwmodels.DraftCost(), architecture, jnp.asarray([share], float))
-    return found.replace(pool=pooled.pool_experts)
+    return dataclasses.replace(found, pool=pooled.pool_experts)
 
 
 def _given(settings: dict[str, Any]) -> list[str]:

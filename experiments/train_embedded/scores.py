@@ -71,6 +71,7 @@ def router_load(
     @jax.jit
     def of_rows(params, rows):
         result = forward_text(params, config, rows, logits_from=window)
+        assert result.extras is not None
         return expert_load(result.extras.original, experts)
 
     return np.mean([of_rows(params, part) for part in rows], axis=0)

@@ -162,7 +162,7 @@ def mean_loss(params: Params, tokens: jax.Array, frugal: bool, config: DecoderCo
     options = dict(dot_dtype=jnp.bfloat16, frugal=True) if frugal else {}
     result = forward_text(params, config, tokens[:, :-1], **options)
     nats = optax.softmax_cross_entropy_with_integer_labels(result.logits, tokens[:, 1:]).mean()
-    if config.experts is None:
+    if config.experts is None or result.extras is None:
         return Loss(nats, None)
     return Loss(nats, expert_load(result.extras.original, config.experts.num_experts))
 

@@ -81,6 +81,9 @@ class HostAndNear:
 class _Host(SingleKernel):
     """The host, which sees the first memory through its interface."""
 
+    short_title: ClassVar[str] = "host"
+    title: ClassVar[str] = "a host"
+
     unit: HostAndNear
 
     def operator_times(self, work: OperatorWork, device: Device, *, temperature: Number = 0.0) -> UnitTimes:
@@ -95,6 +98,9 @@ class _Host(SingleKernel):
 @flax.struct.dataclass
 class _Banks(SingleKernel):
     """The elements at the banks, and the host for weights that lie elsewhere."""
+
+    short_title: ClassVar[str] = "banks"
+    title: ClassVar[str] = "elements at the banks, with a host's help"
 
     unit: HostAndNear
 

@@ -20,7 +20,7 @@ from jaxspec.models.decoder import LayerView, Params
 from jaxspec.models.stored import Stored, stack_of
 from jaxspec.models.streamed import Stack, is_streamed
 
-__all__ = ["draft_view", "hard_draft", "knobs_of_matrix", "prepare", "sum_of_squares", "target_network"]
+__all__ = ["draft_view", "hard_draft", "knobs_of_matrix", "prepare", "rows_of", "sum_of_squares", "target_network"]
 
 #: What a scheme prepared of each matrix: kind -> leaves that lead with a layer axis.
 Prepared = dict[str, Any]
@@ -62,7 +62,7 @@ def prepare(scheme: Scheme, params: Params, norms: dict[str, Float[Array, "layer
     Args:
         norms: of each input channel over calibration tokens, by input group (see `INPUT_OF`).
     """
-    one = lambda matrix, norm: scheme.prepare(_rows_of(matrix.values()), norm)
+    one = lambda matrix, norm: scheme.prepare(rows_of(matrix.values()), norm)
     return {
         kind: jax.lax.map(lambda both: one(*both), (stack_of(params["layers"][kind]), norms[INPUT_OF[kind]]))
         for kind in kinds_of(params["layers"])
@@ -98,7 +98,7 @@ def _hard_matrices(
 ) -> dict[str, Stored]:
     def one(matrix: Stack, found: Any, knobs: OwnKnobs) -> Stored:
         values = matrix.values()
-        return Stored.of(scheme.hard(_rows_of(values), found, knobs).values.reshape(values.shape))
+        return Stored.of(scheme.hard(rows_of(values), found, knobs).values.reshape(values.shape))
 
     return {
         kind: jax.lax.map(lambda layer: one(*layer), (stored[kind], prepared[kind], own[kind]))
@@ -106,7 +106,7 @@ def _hard_matrices(
     }
 
 
-def _rows_of(matrices: Float[Array, "*b row column"]) -> Float[Array, "rows column"]:
+def rows_of(matrices: Float[Array, "*b row column"]) -> Float[Array, "rows column"]:
     """Matrices of experts below one another: the rows of a matrix are compressed each by itself."""
     return matrices.reshape(-1, matrices.shape[-1])
 
@@ -210,7 +210,7 @@ def draft_view(
 
         def make(kind: str) -> CompressedMatrix:
             matrices = stack_of(stored[kind]).values()
-            given = _rows_of(matrices), found[kind], knobs_of_matrix(values, scheme, kinds.index(kind))
+            given = rows_of(matrices), found[kind], knobs_of_matrix(values, scheme, kinds.index(kind))
             made = scheme.hard(*given) if temperature is None else scheme.soft(*given, temperature)
             return made._replace(values=made.values.reshape(matrices.shape))
 

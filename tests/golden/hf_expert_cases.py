@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hf_case import Case, rope, sizes
 
 #: Of gpt-oss, whose names of sizes differ; the limit is one that gates reach.
 GPT_OSS = {"num_local_experts": 5, "num_experts_per_tok": 2, "swiglu_limit": 0.75, "sliding_window": 6}
+
+
+def latent(query_rank: int | None, rank: int, plain: int, rotated: int, values: int) -> dict[str, Any]:
+    """Sizes of latent attention: both ranks, then elements of a head."""
+    heads = {"qk_nope_head_dim": plain, "qk_rope_head_dim": rotated, "v_head_dim": values}
+    return {"q_lora_rank": query_rank, "kv_lora_rank": rank} | heads
+
+
+def routed(experts: int, chosen: int, shared: int, size: int) -> dict[str, Any]:
+    """Numbers of experts, of those of a token and of shared ones, and the size of one."""
+    counts = {"n_routed_experts": experts, "num_experts_per_tok": chosen, "n_shared_experts": shared}
+    return counts | {"moe_intermediate_size": size}
+
 
 #: One or several of each family.
 EXPERT_CASES = (
@@ -51,10 +66,7 @@ EXPERT_CASES = (
             head_dim=12,
             attention_bias=True,
             use_qk_norm=True,
-            n_routed_experts=12,
-            num_experts_per_tok=3,
-            n_shared_experts=2,
-            moe_intermediate_size=7,
+            **routed(12, 3, 2, 7),
             n_group=3,
             topk_group=2,
             routed_scaling_factor=1.7,
@@ -75,15 +87,8 @@ EXPERT_CASES = (
             5,
             5,
             attention_bias=True,
-            q_lora_rank=14,
-            kv_lora_rank=18,
-            qk_nope_head_dim=6,
-            qk_rope_head_dim=8,
-            v_head_dim=7,
-            n_routed_experts=9,
-            num_experts_per_tok=2,
-            n_shared_experts=2,
-            moe_intermediate_size=6,
+            **latent(14, 18, 6, 8, 7),
+            **routed(9, 2, 2, 6),
             first_k_dense_replace=1,
             topk_method="group_limited_greedy",
             n_group=3,
@@ -108,15 +113,8 @@ EXPERT_CASES = (
             2,
             4,
             4,
-            q_lora_rank=None,
-            kv_lora_rank=12,
-            qk_nope_head_dim=6,
-            qk_rope_head_dim=4,
-            v_head_dim=8,
-            n_routed_experts=6,
-            num_experts_per_tok=3,
-            n_shared_experts=1,
-            moe_intermediate_size=5,
+            **latent(None, 12, 6, 4, 8),
+            **routed(6, 3, 1, 5),
         ),
         seed=35,
     ),
@@ -131,15 +129,8 @@ EXPERT_CASES = (
             3,
             2,
             2,
-            q_lora_rank=8,
-            kv_lora_rank=14,
-            qk_nope_head_dim=4,
-            qk_rope_head_dim=6,
-            v_head_dim=5,
-            n_routed_experts=8,
-            num_experts_per_tok=3,
-            n_shared_experts=1,
-            moe_intermediate_size=6,
+            **latent(8, 14, 4, 6, 5),
+            **routed(8, 3, 1, 6),
             first_k_dense_replace=2,
             n_group=4,
             topk_group=2,
@@ -162,15 +153,8 @@ EXPERT_CASES = (
             3,
             4,
             4,
-            q_lora_rank=10,
-            kv_lora_rank=16,
-            qk_nope_head_dim=6,
-            qk_rope_head_dim=4,
-            v_head_dim=9,
-            n_routed_experts=6,
-            num_experts_per_tok=2,
-            n_shared_experts=1,
-            moe_intermediate_size=7,
+            **latent(10, 16, 6, 4, 9),
+            **routed(6, 2, 1, 7),
             n_group=2,
             topk_group=1,
             mlp_layer_types=["sparse", "dense", "sparse"],

@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxspec.compress.knobs import Knobs
-from jaxspec.compress.weights import knobs_of_matrix
+from jaxspec.compress.schemes.interface import OwnKnobs
+from jaxspec.compress.weights import knobs_of_matrix, rows_of
 from jaxspec.models.stored import stack_of
 from jaxspec.models.streamed import Stack
 from jaxspec.studies.measured.hard_drafts import HardDrafts
@@ -30,7 +31,12 @@ class DraftLayers:
         setup = drafts.work.setup
         self._config, self._stored = setup.config, setup.stored["layers"]
         self._prepared, self._knobs = drafts.calibration.prepared, knobs
-        self._hard = jax.jit(lambda matrix, found, own: knobs.scheme.hard(matrix.values(), found, own).values)
+
+        def hard(matrix: Stack, found: Any, own: OwnKnobs) -> Array:
+            values = matrix.values()
+            return knobs.scheme.hard(rows_of(values), found, own).values.reshape(values.shape)
+
+        self._hard = jax.jit(hard)
         self.outside = {name: stack_of(leaf).values() for name, leaf in setup.stored.items() if name != "layers"}
         self.weights = self.zeros = 0
 
@@ -54,8 +60,9 @@ class DraftLayers:
 
     def _matrix(self, kind: str, stored: Stack, number: int) -> Array:
         own = knobs_of_matrix(self._knobs.values, self._knobs.scheme, self._config.matrix_kinds.index(kind))
-        of_layer = lambda leaf: leaf[number]
-        matrix = self._hard(stored, jax.tree.map(of_layer, self._prepared[kind]), jax.tree.map(of_layer, own))
+        place = self._config.layer_parameters[kind].before(number)
+        prepared = jax.tree.map(lambda leaf: leaf[place], self._prepared[kind])
+        matrix = self._hard(stored, prepared, jax.tree.map(lambda leaf: leaf[number], own))
         self.weights += matrix.size
         self.zeros += matrix.size - int(np.count_nonzero(np.asarray(matrix)))
         return matrix

@@ -71,13 +71,19 @@ def _keep(values: jax.Array, norms: jax.Array, kept_per_row: jax.Array) -> jax.A
 
 
 def matrix_names(model: StoredNetwork) -> dict[str, tuple[int, tuple[str, ...]]]:
-    """Tensor name -> layer and kinds, of every tensor that holds matrices of a network: one, or several of one input."""
+    """Tensor name -> layer and kinds, of every tensor that holds matrices of a network: one, or several of one input.
+
+    Each expert's matrix is a tensor; where one tensor holds all of them, it is none of these and stays whole.
+    """
     stored = layer_parameters(model.config, running(model.family))
     found: dict[str, tuple[int, tuple[str, ...]]] = {}
     for kind in model.config.matrix_kinds:
-        for layer in range(model.config.num_layers):
-            name = stored["layers", kind].tensor.format(layer=layer)
-            found[name] = (layer, (*found.get(name, (layer, ()))[1], kind))
+        parameter = stored["layers", kind]
+        if len(parameter.tensor_shape) != 2:
+            continue
+        for layer in model.config.layer_parameters[kind].layers():
+            for name in parameter.in_layer(layer).names():
+                found[name] = (layer, (*found.get(name, (layer, ()))[1], kind))
     return found
 
 
@@ -120,7 +126,8 @@ def measured_norms(
     # Only the first half is used here.
     split = load_text(text, model.tokenizer, needed=(window_tokens, 0))
     squares = input_squares(model, windows(split.calibration, num_windows, window_tokens, seed))
+    place = lambda kind, layer: model.config.layer_parameters[kind].before(layer)
     return {
-        name: np.sqrt(squares[INPUT_OF[kinds[0]]][layer]).astype(np.float32)
+        name: np.sqrt(squares[INPUT_OF[kinds[0]]][place(kinds[0], layer)]).astype(np.float32)
         for name, (layer, kinds) in matrix_names(model).items()
     }

@@ -2,6 +2,7 @@
 
 import dataclasses
 import shutil
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +21,7 @@ from jaxspec.models.hf_load import load_directory
 from jaxspec.models.layerwise import input_squares, open_network
 from jaxspec.models.stored import as_computed, as_stored
 from jaxspec.models.streamed import Streamed
+from jaxspec.studies.pack import division
 
 EXPERTS, CHOSEN = 5, 2
 
@@ -173,3 +175,20 @@ def test_layers_that_predict_further_tokens_are_left_out(folder, tmp_path):
         InputError, match=r"has tensor 'model\.layers\.3\.mlp\.gate\.weight', which this network does not"
     ):
         check_directory(tmp_path)
+
+
+def test_each_experts_matrix_is_packed_by_the_inputs_of_its_layer(folder, monkeypatch):
+    network = open_network(folder)
+    names = division.matrix_names(network)
+    assert names["model.layers.2.mlp.experts.5.up_proj.weight"] == (2, ("expert_up",))
+    assert names["model.layers.0.mlp.up_proj.weight"] == (0, ("up",))
+    assert len(names) == 3 * 4 + 3 + 2 * 3 * (6 + 1)
+    # The dense layer has no experts' inputs, so those of layer 2 are the second.
+    squares = {group: np.arange(1.0, 4.0)[:, None] ** 2 for group in division.INPUT_OF.values()}
+    monkeypatch.setattr(division, "input_squares", lambda *_: squares)
+    monkeypatch.setattr(division, "load_text", lambda *_, **__: SimpleNamespace(calibration=None))
+    monkeypatch.setattr(division, "windows", lambda *_: None)
+    monkeypatch.setattr(type(network), "tokenizer", None)
+    norms = division.measured_norms(network, "", num_windows=1, window_tokens=1, seed=0)
+    assert float(norms["model.layers.2.mlp.experts.5.down_proj.weight"][0]) == 2.0
+    assert float(norms["model.layers.2.self_attn.q_proj.weight"][0]) == 3.0

@@ -1,0 +1,45 @@
+"""Routers among allowed experts: of sequences, of tokens, and a blend of two sets."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxspec.models.allowed_experts import MoreExperts
+from jaxspec.models.expert_sizes import ExpertSizes
+from jaxspec.models.router import route
+
+SIZES = ExpertSizes(num_experts=7, per_token=3, inner_size=4)
+RNG = np.random.default_rng(1)
+LOGITS = jnp.asarray(RNG.standard_normal((2, 5, 7)), jnp.float32)
+RANK = RNG.random((2, 5, 7)).argsort(axis=-1)
+
+
+def weights_by_expert(routed):
+    """ "batch token expert"."""
+    at = jax.nn.one_hot(routed.choices.used, SIZES.num_experts)
+    return np.asarray(jnp.sum(at * routed.weights[..., None], axis=2))
+
+
+def test_each_token_may_have_its_own_pool():
+    whole = route(LOGITS, SIZES, allowed=jnp.asarray(RANK < 4))
+    np.testing.assert_array_equal(whole.choices.original, route(LOGITS, SIZES).choices.original)
+    for b in range(2):
+        for t in range(5):
+            pool = jnp.asarray(RANK[b, t] < 4)
+            alone = route(LOGITS[b : b + 1, t : t + 1], SIZES, allowed=pool[None])
+            np.testing.assert_array_equal(whole.choices.used[b, t], alone.choices.used[0, 0])
+            # The best of the pool by the original scores.
+            order = [e for e in np.argsort(-LOGITS[b, t]) if pool[e]][:3]
+            np.testing.assert_array_equal(whole.choices.used[b, t], order)
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.25, 1.0])
+def test_a_blend_lies_between_its_pools(weight):
+    few, many = jnp.asarray(RANK < 4), jnp.asarray(RANK < 5)
+    blended = route(LOGITS, SIZES, allowed=few, more=MoreExperts(many, jnp.asarray(weight, jnp.float32)))
+    parts = [weights_by_expert(route(LOGITS, SIZES, allowed=pool)) for pool in (few, many)]
+    np.testing.assert_allclose(
+        weights_by_expert(blended), (1 - weight) * parts[0] + weight * parts[1], rtol=1e-6, atol=1e-7
+    )
+    assert np.abs(parts[0] - parts[1]).max() > 0.1

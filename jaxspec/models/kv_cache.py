@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import chex
@@ -82,10 +83,32 @@ def write_cache(cache: KVCache, update: KVCache, start: Int[Array, " batch"]) ->
     chex.assert_equal_shape([cache.key, update.key], dims=(0, 1, 2, 3))
 
     def write(buffer, new, axis: int):
-        one = lambda buffer, new, offset: jax.lax.dynamic_update_slice_in_dim(buffer, new, offset, axis=axis - 1)
-        return jax.vmap(one, in_axes=(1, 1, 0), out_axes=1)(buffer, new.astype(buffer.dtype), start)
+        new = new.astype(buffer.dtype)
+        if start.shape[0] == 1:
+            return jax.lax.dynamic_update_slice_in_dim(buffer, new, start[0], axis=axis)
+        return jax.lax.platform_dependent(
+            buffer, new, start, cpu=partial(_written_in_turn, axis=axis), default=partial(_written_at_once, axis=axis)
+        )
 
     return _each(cache, write, update)
+
+
+def _written_at_once(buffer: Array, new: Array, start: Int[Array, " batch"], *, axis: int) -> Array:
+    """All sequences in one scatter."""
+    one = lambda buffer, new, offset: jax.lax.dynamic_update_slice_in_dim(buffer, new, offset, axis=axis - 1)
+    return jax.vmap(one, in_axes=(1, 1, 0), out_axes=1)(buffer, new, start)
+
+
+def _written_in_turn(buffer: Array, new: Array, start: Int[Array, " batch"], *, axis: int) -> Array:
+    """One sequence after the other: on CPUs a scatter takes a third of a step's time at batch 16, this next to none."""
+
+    def put(sequence: Array, buffer: Array) -> Array:
+        row = jax.lax.dynamic_slice_in_dim(new, sequence, 1, axis=1)
+        place = [jnp.zeros_like(sequence)] * buffer.ndim
+        place[1], place[axis] = sequence, start[sequence].astype(sequence.dtype)
+        return jax.lax.dynamic_update_slice(buffer, row, place)
+
+    return jax.lax.fori_loop(0, start.shape[0], put, buffer)
 
 
 def pad_cache(cache: KVCache, slots: int) -> KVCache:

@@ -64,7 +64,11 @@ def known_flags():
 
 
 #: Options of other programs that sentences mention, and their programs.
-OTHER_FLAGS = {"--gpu": "python -m experiments.silicon", "--strict": "mkdocs"}
+OTHER_FLAGS = {
+    "--gpu": "python -m experiments.silicon",
+    "--write": "python -m experiments.silicon.composed",
+    "--strict": "mkdocs",
+}
 
 
 @pytest.mark.parametrize("page", PAGES)

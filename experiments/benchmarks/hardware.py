@@ -133,7 +133,9 @@ def draw_points(
     return Point(
         device=jax.tree.map(lambda leaf: scattered(repeated(leaf)), device),
         architecture=architecture,
-        workload=hwmodels.Workload(between(*batch), between(100, 9000), between(10, 900), between(10, 900)),
+        workload=hwmodels.Workload(
+            between(*batch), between(100, 9000), between(10, 900), between(10, 900), shared_tokens=between(1, 90)
+        ),
         footprint=hwmodels.Footprint(draft_widths, target_widths, between(3, 16), between(3, 16)),
     )
 

@@ -79,6 +79,7 @@ def write_cache(cache: KVCache, update: KVCache, start: Int[Array, " batch"]) ->
 
     The caller keeps `start + update.num_slots <= cache.num_slots`; XLA would otherwise shift the write silently.
     """
+    start = jnp.asarray(start)
     # An update of fewer layers would be written to the first ones without a word.
     chex.assert_equal_shape([cache.key, update.key], dims=(0, 1, 2, 3))
 

@@ -18,6 +18,9 @@ PLAIN_HEAD_DIM = "qk_nope_head_dim"
 #: What the norms of latents add to the variance: a constant of these networks, which no key of config.json states.
 _EPS = 1e-6
 
+#: Elements of a head lie below it: roots of their number are taken.
+_MOST_ELEMENTS = 1 << 31
+
 
 def read_latent(full: Mapping[str, Any], family: Family) -> LatentSizes | None:
     """What a config.json says of latent attention; None in families without.
@@ -29,6 +32,9 @@ def read_latent(full: Mapping[str, Any], family: Family) -> LatentSizes | None:
     """
     if not family.latent:
         return None
+    for key in (PLAIN_HEAD_DIM, "qk_rope_head_dim"):
+        if integer(full, key) >= _MOST_ELEMENTS:
+            raise ValueError(f"{key} is {full[key]}; it must be below {_MOST_ELEMENTS}")
     return LatentSizes(
         kv_rank=integer(full, "kv_lora_rank"),
         rope_head_dim=integer(full, "qk_rope_head_dim"),

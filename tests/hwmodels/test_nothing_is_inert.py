@@ -27,8 +27,8 @@ from hwmodels.compute.vector_array import VectorArray
 from hwmodels.decoders import Decoder
 from hwmodels.decoders.decoder import PLACES
 
-#: With experts, and too large for the smaller memories.
-NETWORK = catalog.architecture("qwen3-30b-a3b")
+#: With experts in half of its layers and wide matrices in the others, and too large for the smaller memories.
+NETWORK = catalog.architecture("qwen3-30b-a3b").replace(num_moe_layers=24.0, intermediate_size=12288.0)
 FOOTPRINT = Footprint(
     draft_weight_bits=uniform_weight_bits(5.3, ALL_LAYER_MATRICES),
     target_weight_bits=uniform_weight_bits(12.9, ALL_LAYER_MATRICES),

@@ -84,7 +84,7 @@ def test_both_spellings_of_the_rotary_settings(changes, theta, original):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_type": "olmoe"}, "'olmoe' is not modelled; known: gemma2, gemma3_text, glm, glm4, glm4_moe, granite"),
+        ({"model_type": "olmoe"}, "'olmoe' is not modelled; known: deepseek_v2, deepseek_v3, gemma2, gemma3_text"),
         ({"model_type": ["llama"]}, "is not modelled"),
         ({"hidden_act": "laplace"}, "hidden_act = 'laplace'"),
         ({"layer_types": ["full_attention", "sliding_attention"]}, "sliding_attention"),

@@ -22,6 +22,7 @@ def test_purposes_keep_their_numbers():
         "AUTOREGRESSIVE": 3,
         "BOOTSTRAP": 4,
         "BRANCH": 5,
+        "SAMPLE": 6,
     }
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import jax
 import numpy as np
 
-from experiments.train_arithmetic.train import ANSWER, HELD_OUT, SHAPE
+from experiments.train_arithmetic.train import HELD_OUT, SHAPE, answers
 from jaxspec.models.decoder import Params
 from jaxspec.scaling.estimators import best_of_n_rate, pass_at_n
-from jaxspec.scaling.sampling import sample_continuations
 from jaxspec.scaling.tasks.arithmetic import END, STEP_END, answer_of, problems
 from jaxspec.scaling.verifiers.judge import Judge
 
@@ -20,19 +18,9 @@ def _sampled(solver: Params) -> list[tuple[np.ndarray, list[np.ndarray], np.ndar
     """Of each problem: its tokens, samples, and which of them end with the right value."""
     found = []
     for number, problem in enumerate(problems(_PROBLEMS, seed=HELD_OUT)):
-        prompt = np.frombuffer(problem.text, np.uint8).astype(np.int32)
-        samples = sample_continuations(
-            solver,
-            SHAPE,
-            prompt,
-            samples=_SAMPLES,
-            num_tokens=ANSWER,
-            seed=jax.random.key(0),
-            prompt_id=number,
-            stop=np.frombuffer(END, np.uint8),
-        ).texts()
-        answers = [answer_of(bytes(text.astype(np.uint8))) for text in samples]
-        found.append((prompt, samples, np.array([answer == problem.value for answer in answers])))
+        prompt, samples = answers(solver, problem, number, samples=_SAMPLES, seed=0)
+        values = [answer_of(bytes(text.astype(np.uint8))) for text in samples]
+        found.append((prompt, samples, np.array([value == problem.value for value in values])))
     return found
 
 

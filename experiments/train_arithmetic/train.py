@@ -62,28 +62,35 @@ def _rows(drawn: list[Problem], completions: list[bytes]) -> tuple[np.ndarray, n
     return tokens, learned
 
 
+def answers(
+    solver: Params, problem: Problem, number: int, *, samples: int, seed: int
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """A problem's tokens, and samples of its answer."""
+    prompt = np.frombuffer(problem.text, np.uint8).astype(np.int32)
+    found = sample_continuations(
+        solver,
+        SHAPE,
+        prompt,
+        samples=samples,
+        num_tokens=ANSWER,
+        seed=jax.random.key(seed),
+        prompt_id=number,
+        stop=np.frombuffer(END, np.uint8),
+        width=samples,
+    )
+    return prompt, found.texts()
+
+
 def judged_rows(params: Params, count: int, seed: int, samples: int = 4) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Samples of a solver with what a judge should say after each mark.
 
     Returns:
         tokens "row place", marks "row place", and whether all is right there.
     """
-    stop = np.frombuffer(END, np.uint8)
     rows, marks, right = [], [], []
     for number, problem in enumerate(problems(count, seed=_mixed(JUDGING, seed, 0))):
-        prompt = np.frombuffer(problem.text, np.uint8).astype(np.int32)
-        found = sample_continuations(
-            params,
-            SHAPE,
-            prompt,
-            samples=samples,
-            num_tokens=ANSWER,
-            seed=jax.random.key(seed),
-            prompt_id=number,
-            stop=stop,
-            width=samples,
-        )
-        completions = [bytes(text.astype(np.uint8)) for text in found.texts()]
+        prompt, texts = answers(params, problem, number, samples=samples, seed=seed)
+        completions = [bytes(text.astype(np.uint8)) for text in texts]
         tokens, _ = _rows([problem] * samples, [text[: ROW - len(prompt)] for text in completions])
         mark = np.isin(tokens[:, :-1], [STEP_END[0], END[0]])
         mark[:, : len(prompt)] = False

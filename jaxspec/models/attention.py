@@ -34,7 +34,7 @@ def _product(rows: str, stored: str, result: str, left: Array, right: Array) -> 
     return jnp.einsum(f"b{rows},b{stored}->b{result}", left, right)
 
 
-def _grouped(
+def grouped_queries(
     query: Float[Array, "batch token head dim"], kv_heads: int
 ) -> Float[Array, "batch kv_head group_times_token dim"]:
     """Queries by the KV head that they read."""
@@ -43,14 +43,16 @@ def _grouped(
     return apart.reshape(batch, kv_heads, -1, dim)
 
 
-def _ungrouped(
+def joined_heads(
     output: Float[Array, "batch kv_head group token dim"],
 ) -> Float[Array, "batch token head_times_dim"]:
+    """Outputs of grouped queries by token, heads side by side."""
     batch, _, _, tokens, _ = output.shape
     return output.transpose(0, 3, 1, 2, 4).reshape(batch, tokens, -1)
 
 
-def _scaled(score: Array, head_dim: int, scale: float | None, cap: float | None) -> Array:
+def scaled_scores(score: Array, head_dim: int, scale: float | None, cap: float | None) -> Array:
+    """Scores scaled and capped; see `attend`."""
     score = score * (head_dim**-0.5 if scale is None else scale)
     return score if cap is None else cap * jnp.tanh(score / cap)
 
@@ -78,14 +80,14 @@ def attend(
     """
     batch, tokens, heads, key_dim = query.shape
     kv_heads = sources[0].key.shape[1]
-    grouped = _grouped(query, kv_heads)
-    latent = None if value_query is None else _grouped(value_query, kv_heads)
+    grouped = grouped_queries(query, kv_heads)
+    latent = None if value_query is None else grouped_queries(value_query, kv_heads)
     scores = []
     for source in sources:
         score = _product("kqd", "kds", "kqs", grouped, source.key)
         if latent is not None:
             score += _product("kqd", "ksd", "kqs", latent, source.value)
-        score = _scaled(score, key_dim, scale, cap)
+        score = scaled_scores(score, key_dim, scale, cap)
         score = score.reshape(batch, kv_heads, heads // kv_heads, tokens, -1)
         scores.append(jnp.where(source.mask[:, None, None], score, jnp.finfo(query.dtype).min))
     if sinks is not None:
@@ -99,7 +101,7 @@ def attend(
         parts.append(_product("kqs", "ksd", "kqd", weights[..., start : start + slots], source.value))
         start += slots
     output = functools.reduce(jnp.add, parts)
-    return _ungrouped(output.reshape(batch, kv_heads, heads // kv_heads, tokens, -1))
+    return joined_heads(output.reshape(batch, kv_heads, heads // kv_heads, tokens, -1))
 
 
 def attend_sequentially(
@@ -127,9 +129,9 @@ def attend_sequentially(
         for parts, axis in zip(zip(*sources, strict=True), (3, 2, 2), strict=True)
     )
     by_pair = lambda part: part.reshape(batch * kv_heads, *part.shape[2:])
-    grouped, key = _grouped(query, kv_heads), key.transpose(0, 1, 3, 2)
+    grouped, key = grouped_queries(query, kv_heads), key.transpose(0, 1, 3, 2)
     if value_query is not None:
-        grouped = jnp.concatenate([grouped, _grouped(value_query, kv_heads)], axis=-1)
+        grouped = jnp.concatenate([grouped, grouped_queries(value_query, kv_heads)], axis=-1)
         key = jnp.concatenate([key, value], axis=-1)
     pairs = (
         by_pair(grouped),
@@ -142,7 +144,7 @@ def attend_sequentially(
     @jax.checkpoint
     def one_pair(pair):
         query, key, value, mask, sink = pair
-        score = _scaled(dot_rows(query, key, dot_dtype).reshape(groups, tokens, -1), key_dim, scale, cap)
+        score = scaled_scores(dot_rows(query, key, dot_dtype).reshape(groups, tokens, -1), key_dim, scale, cap)
         score = jnp.where(mask, score, jnp.finfo(score.dtype).min)
         if sink is not None:
             column = jnp.broadcast_to(sink[:, None, None], (groups, tokens, 1))
@@ -151,4 +153,4 @@ def attend_sequentially(
         return dot_rows(weight.reshape(groups * tokens, -1), value, dot_dtype)
 
     output = jax.lax.map(one_pair, pairs).reshape(batch, kv_heads, groups, tokens, -1)
-    return _ungrouped(output)
+    return joined_heads(output)

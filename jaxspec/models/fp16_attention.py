@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Float16
 
 from jaxspec.formats.exp_table import build_table, exp_nonpositive
-from jaxspec.models.attention import KVSource
+from jaxspec.models.attention import KVSource, grouped_queries, joined_heads, scaled_scores
 
 __all__ = ["KV_TILE", "FlashState", "attend_fp16", "flash_state"]
 
@@ -66,7 +66,7 @@ def flash_state(
     value: Float16[Array, "*b slot value_dim"],
     mask: Bool[Array, "*b row slot"],
     *,
-    scale: float,
+    scale: float | None = None,
     cap: float | None = None,
     sinks: Float16[Array, "*b row"] | None = None,
     tile: int = KV_TILE,
@@ -75,7 +75,7 @@ def flash_state(
 
     Args:
         mask: True where a row sees a slot.
-        scale: of the scores. cap: soft cap of the scaled scores; None: none.
+        scale, cap: as for `attend`.
         sinks: a score of each row that takes its share of the sum and adds nothing, seen before all keys.
         tile: keys of a tile; the last one is padded with masked keys.
     """
@@ -95,8 +95,8 @@ def flash_state(
 
     def one_tile(state: FlashState, part: tuple[Array, Array, Array]) -> tuple[FlashState, None]:
         keys, values, seen = part
-        score = jnp.einsum("...qd,...ds->...qs", query, keys, preferred_element_type=jnp.float32) * scale
-        score = score if cap is None else cap * jnp.tanh(score / cap)
+        score = jnp.einsum("...qd,...ds->...qs", query, keys, preferred_element_type=jnp.float32)
+        score = scaled_scores(score, query.shape[-1], scale, cap)
         score = jnp.where(seen, _half(score), -jnp.inf).astype(jnp.float16)
         row_max = jnp.maximum(state.row_max, jax.lax.stop_gradient(jnp.max(score, axis=-1)))
         # A row that sees nothing yet has no maximum to subtract.
@@ -132,27 +132,25 @@ def attend_fp16(
     """
     if value_query is not None:
         raise NotImplementedError("latent attention with absorbed projections has no form in float16 tiles yet")
-    batch, tokens, heads, head_dim = query.shape
+    batch, tokens, heads, _ = query.shape
     kv_heads = sources[0].key.shape[1]
     groups = heads // kv_heads
     spread = lambda part: jnp.broadcast_to(part, (batch, *part.shape[1:]))
     join = lambda parts, axis: _half(jnp.concatenate([spread(part) for part in parts], axis=axis))
     mask = jnp.concatenate([source.mask for source in sources], axis=-1)
-    grouped = query.reshape(batch, tokens, kv_heads, groups, head_dim).transpose(0, 2, 3, 1, 4)
     rows = groups * tokens
     state = flash_state(
-        _half(grouped.reshape(batch, kv_heads, rows, head_dim)),
+        _half(grouped_queries(query, kv_heads)),
         join([source.key for source in sources], 3),
         join([source.value for source in sources], 2),
         jnp.broadcast_to(jnp.tile(mask, (1, groups, 1))[:, None], (batch, kv_heads, rows, mask.shape[-1])),
-        scale=head_dim**-0.5 if scale is None else scale,
+        scale=scale,
         cap=cap,
         sinks=None if sinks is None else _half(_rows_of(sinks, batch, kv_heads, tokens)),
     )
     total = jnp.where(state.row_sum > 0, state.row_sum, jnp.float16(1)).astype(jnp.float32)
     output = _half(state.output.astype(jnp.float32) / total[..., None])
-    output = output.reshape(batch, kv_heads, groups, tokens, -1).transpose(0, 3, 1, 2, 4)
-    return output.reshape(batch, tokens, -1).astype(query.dtype)
+    return joined_heads(output.reshape(batch, kv_heads, groups, tokens, -1)).astype(query.dtype)
 
 
 def _rows_of(sinks: Float[Array, " head"], batch: int, kv_heads: int, tokens: int) -> Float[Array, "batch kv_head row"]:

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from jaxspec.checks import check_count, check_key, check_network, check_sampling, check_stop
+from jaxspec.checks import check_count
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.scaling.branches import grow, kept_branches, started
-from jaxspec.scaling.sampling import Samples, padded_prompt
+from jaxspec.scaling.sampling import Samples, check_settings, padded_prompt, token_ids
 from jaxspec.speculate.sampling import SAMPLING, Decoding
 
 __all__ = ["BeamSearch", "ProcessScorer", "beam_search"]
@@ -75,14 +75,9 @@ def beam_search(
     Raises:
         ValueError: as for `sample_continuations`.
     """
-    check_network(params, vocab_size=config.vocab_size, hidden_size=config.hidden_size)
-    check_key(seed)
-    check_sampling(decoding)
-    check_stop(stop)
-    check_stop(step_end)
+    check_settings(params, config, seed, decoding, stop, step_end)
     places, length = padded_prompt(prompt, config)
-    ends = jnp.zeros(0, jnp.int32) if stop is None else jnp.asarray(stop, jnp.int32)
-    pauses, width = jnp.asarray(step_end, jnp.int32), search.beams * search.expansions
+    pauses, ends, width = token_ids(step_end), token_ids(stop), search.beams * search.expansions
     number = jnp.arange(width)
     branches = started(params, places, length, number, config=config, room=search.num_tokens)
     settings = (seed, jnp.asarray(prompt_id), decoding.for_program(), jnp.asarray(search.step_tokens), pauses, ends)

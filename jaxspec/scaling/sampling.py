@@ -14,7 +14,7 @@ from jaxspec.models.decoder import Params
 from jaxspec.scaling.branches import Branches, grow, started
 from jaxspec.speculate.sampling import SAMPLING, Decoding
 
-__all__ = ["PROMPT_STEP", "WIDTH", "Samples", "padded_prompt", "sample_continuations"]
+__all__ = ["PROMPT_STEP", "WIDTH", "Samples", "check_settings", "padded_prompt", "sample_continuations", "token_ids"]
 
 #: Samples that grow together. The last digits of logits depend on it, on CPUs and GPUs alike.
 WIDTH = 16
@@ -72,14 +72,10 @@ def sample_continuations(
     """
     for name, value in (("samples", samples), ("num_tokens", num_tokens), ("width", width)):
         check_count(name, value)
-    check_network(params, vocab_size=config.vocab_size, hidden_size=config.hidden_size)
-    check_key(seed)
-    check_sampling(decoding)
-    check_stop(stop)
+    check_settings(params, config, seed, decoding, stop)
     places, length = padded_prompt(prompt, config)
     settings = (seed, jnp.asarray(prompt_id), decoding.for_program(), jnp.asarray(num_tokens))
-    nothing = jnp.zeros(0, jnp.int32)
-    ends = nothing if stop is None else jnp.asarray(stop, jnp.int32)
+    nothing, ends = token_ids(None), token_ids(stop)
     found: list[Branches] = []
     for first in range(0, samples, width):
         number = first + jnp.arange(width)
@@ -87,6 +83,32 @@ def sample_continuations(
         found.append(grow(params, branches, *settings, nothing, ends, config=config))
     of = lambda name: np.concatenate([np.asarray(getattr(part, name)) for part in found])[:samples]
     return Samples(tokens=of("tokens"), length=of("length"), stopped=of("ended"), log_prob=of("log_prob"))
+
+
+def check_settings(
+    params: Params,
+    config: DecoderConfig,
+    seed: Key[Array, ""],
+    decoding: Decoding,
+    *token_sets: Int[np.ndarray, " token"] | None,
+) -> None:
+    """Check what samples and beams have in common.
+
+    Args:
+        token_sets: tokens that end something.
+    Raises:
+        ValueError: see `jaxspec.checks`.
+    """
+    check_network(params, vocab_size=config.vocab_size, hidden_size=config.hidden_size)
+    check_key(seed)
+    check_sampling(decoding)
+    for tokens in token_sets:
+        check_stop(tokens)
+
+
+def token_ids(tokens: Int[np.ndarray, " token"] | None) -> Int[Array, " token"]:
+    """Token ids as an array; None: there are none."""
+    return jnp.zeros(0, jnp.int32) if tokens is None else jnp.asarray(tokens, jnp.int32)
 
 
 def padded_prompt(

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 
 from hwmodels.compute.near_memory import NearMemoryUnit
 from hwmodels.compute.products import products_of
-from hwmodels.compute.unit import ComputeUnit, MeasuredKernels, SingleKernel, UnitTimes
+from hwmodels.compute.unit import ComputeUnit, Rated, SingleKernel, UnitTimes
 from hwmodels.device import Device
 from hwmodels.memory.placement import first_memory_share
 from hwmodels.network.operators.work import EXPERT_OPERATORS, OPERATORS, OperatorWork
@@ -34,12 +34,14 @@ _IS_EXPERT = np.array([name in EXPERT_OPERATORS for name in OPERATORS])
 
 
 @flax.struct.dataclass
-class HostAndNear:
-    """A host and elements at the first memory's banks. Every field but `near_memory_runs` is a tree of leaves, "*b"."""
+class HostAndNear(Rated):
+    """A host and elements at the first memory's banks. Every field but `near_memory_runs` is a tree of leaves, "*b".
+
+    Elements of the two are of different sizes, so that they have no number together.
+    """
 
     short_title: ClassVar[str] = "host, banks"
     title: ClassVar[str] = "a host beside processing elements at its memory's banks"
-    unpacking: ClassVar[str] = SingleKernel.unpacking
 
     host: NearMemoryUnit = part(NearMemoryUnit)
     near: NearMemoryUnit = part(NearMemoryUnit)
@@ -48,16 +50,6 @@ class HostAndNear:
     )  # of the first memory's bandwidth that its interface to the host has, in (0, 1]
     interface_j_per_bit: Leaf = number(NOT_NEGATIVE, default=0.0)  # of crossing it, beside the access itself
     near_memory_runs: str = choice("products", "experts")  # what may run at the banks
-
-    @property
-    def elements(self) -> Leaf | None:
-        """Not known: those of the host and those at the banks are of different sizes."""
-        return None
-
-    @property
-    def measured(self) -> MeasuredKernels | None:
-        """None: times follow from shapes and rates."""
-        return None
 
     def kernels(self, work: OperatorWork) -> Sequence[tuple[ComputeUnit, OperatorWork]]:
         """The host alone, and the banks with the host's help."""

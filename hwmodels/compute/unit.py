@@ -18,7 +18,7 @@ from hwmodels.device import Device
 from hwmodels.network.operators.work import OperatorWork
 from hwmodels.numerics.scalars import Leaf, Number
 
-__all__ = ["ComputeUnit", "MeasuredKernels", "SingleKernel", "UnitTimes"]
+__all__ = ["ComputeUnit", "MeasuredKernels", "Rated", "SingleKernel", "UnitTimes"]
 
 
 @flax.struct.dataclass
@@ -98,8 +98,8 @@ class ComputeUnit(Protocol):
         ...
 
 
-class SingleKernel:
-    """Members of a unit that has one way to do its work, and rates instead of measured kernels."""
+class Rated:
+    """Members of a unit that has rates instead of measured kernels."""
 
     unpacking: ClassVar[str] = "The device has no decoders: decompressing values costs nothing, which is optimistic."
 
@@ -112,6 +112,10 @@ class SingleKernel:
     def measured(self) -> MeasuredKernels | None:
         """None: times follow from shapes and rates."""
         return None
+
+
+class SingleKernel(Rated):
+    """Members of such a unit that has one way to do its work."""
 
     def kernels(self, work: OperatorWork) -> list:
         """The unit itself, and the work as it is."""

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxspec.checks import check_count, check_draft_vocabulary, check_lengths, check_network, check_tokens
-from jaxspec.compress.kv import round_kv
+from jaxspec.compress.kv import stored_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
 from jaxspec.models.kv_cache import take_slots
@@ -138,7 +138,7 @@ def _measure_ranks(
     starts = length - prompt_tokens
     lengths = jnp.full(batch, prompt_tokens, jnp.int32) if lengths is None else lengths.astype(jnp.int32)
     generated = jnp.full(batch, starts, jnp.int32) if generated is None else generated.astype(jnp.int32)
-    heard = forward_text(target_params, config, texts, kv_codec=round_kv)
+    heard = forward_text(target_params, config, texts, kv_codec=stored_kv(config))
     padded = jnp.pad(texts, ((0, 0), (0, depth)))
     numbers = depth + 1
     beyond = jnp.where(generated < starts, ENDED, UNKNOWN)

@@ -27,7 +27,7 @@ from jaxspec.formats.group_quantization import SCALE_BITS
 from jaxspec.settings.knobs import SLICE_BITS
 from jaxspec.settings.schemes import SCHEME_FACTS
 
-__all__ = ["ELASTIC", "Elastic"]
+__all__ = ["ANY_PRECISION", "ELASTIC", "Elastic"]
 
 #: Weights that share a scale; the last group of a row may be shorter.
 _GROUP = 32
@@ -126,3 +126,5 @@ def _bits(slice_bits: Float[Array, ""], columns: int) -> BitsPerValue:
 
 #: Missing bits augmented.
 ELASTIC = Elastic(SCHEME_FACTS["elastic"])
+#: The upper bits are an integer of their own, as in Park et al. 2024, arXiv:2402.10517, where they are deployed alone.
+ANY_PRECISION = Elastic(SCHEME_FACTS["any-precision"], reading="truncation")

@@ -94,7 +94,7 @@ def make_setup(
     sample = text.calibration[:4096]
     return Setup(
         model_name=config.model,
-        config=loaded.config,
+        config=dataclasses.replace(loaded.config, shared_kv_exponents=scheme.facts.shared_exponents),
         stored=stored,
         params=as_computed(stored),
         text=text,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from fnmatch import fnmatchcase
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from jaxspec.compress.knobs import Knobs
+from jaxspec.compress.schemes import DEFAULT_SCHEME, Scheme
 from jaxspec.compress.selection import keep_best, num_pruned, wanda_score
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Selection, TensorForm
@@ -39,6 +41,7 @@ class MatrixDivision:
         knobs: tensor name -> pruning ratio and cut bits.
         norms: tensor name -> L2 norm of each input channel; without, the score of a value is its magnitude.
         only: tensor names that are divided; None: all two-dimensional ones of 16-bit floating point but `WHOLE_TENSORS`.
+        scheme: whose target's values are ranked, as in a draft that is tuned.
     """
 
     weight_prune: float
@@ -46,6 +49,7 @@ class MatrixDivision:
     knobs: dict[str, tuple[float, int]]
     norms: dict[str, np.ndarray]
     only: frozenset[str] | None = None
+    scheme: Scheme = DEFAULT_SCHEME
 
     def selection(self, form: TensorForm) -> Selection | None:
         """How much of a tensor the draft reads; None for tensors that stay whole."""
@@ -62,12 +66,12 @@ class MatrixDivision:
         """The values of largest score in each row; ties from the right."""
         norms = self.norms.get(form.name, np.ones(form.columns, np.float32))
         values = jnp.asarray(rows.view(_VALUE_DTYPES[form.dtype]))
-        return np.asarray(_keep(values, jnp.asarray(norms), jnp.asarray(kept_per_row)))
+        return np.asarray(_keep(values, jnp.asarray(norms), jnp.asarray(kept_per_row), scheme=self.scheme))
 
 
-@jax.jit
-def _keep(values: jax.Array, norms: jax.Array, kept_per_row: jax.Array) -> jax.Array:
-    return keep_best(wanda_score(values, norms), kept_per_row)
+@partial(jax.jit, static_argnames="scheme")
+def _keep(values: jax.Array, norms: jax.Array, kept_per_row: jax.Array, *, scheme: Scheme) -> jax.Array:
+    return keep_best(wanda_score(scheme.target(values), norms), kept_per_row)
 
 
 def matrix_names(model: StoredNetwork) -> dict[str, tuple[int, tuple[str, ...]]]:

@@ -77,8 +77,8 @@ def pack_checkpoint(
         found = describe(container)
     if has_draft and all(tensor.codec == "raw" for tensor in found.tensors):
         reporter.line(
-            f"note: {config.scheme} divides two-dimensional tensors of BF16 or F16 (cassandra2: BF16) and found none; the "
-            "draft is as large as the target"
+            f"note: {config.scheme} divides two-dimensional tensors of BF16 or F16 (cassandra2, mxint8: BF16) and found none; "
+            "the draft is as large as the target"
         )
     seconds = {"pack": measured(time.perf_counter() - started)}
     return dataclasses.replace(found, timing_s=seconds, tensor_bytes=packed.tensor_bytes)
@@ -161,5 +161,5 @@ def _division(config: PackConfig, source: Path, reporter: Reporter) -> tuple[Mat
         tuned: Knobs = read_tuned_knobs(config.knobs, SCHEMES[config.scheme], model.config)
         knobs = named_knobs(model, tuned)
     only = None if model is None else frozenset(matrix_names(model))
-    division = MatrixDivision(config.weight_prune, config.weight_cut_bits, knobs, norms, only)
+    division = MatrixDivision(config.weight_prune, config.weight_cut_bits, knobs, norms, only, SCHEMES[config.scheme])
     return division, {"importance": importance}

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TextIO
 
+from jaxspec.compress.norm_files import NORMS_FILE
 from jaxspec.errors import InputError
 from jaxspec.files import to_json, write_text
 from jaxspec.interruption import UNDER_WAY
@@ -20,7 +21,10 @@ from jaxspec.settings.base import Settings
 from jaxspec.settings.toml import config_hash, read_toml, to_toml
 
 #: Files of every kind of run.
-_CONTENTS = ("config.toml", "inputs.json", "checkpoints", "metrics.jsonl", "result.json", "report.html", "figures")
+_CONTENTS = (
+    *("config.toml", "inputs.json", "checkpoints", "metrics.jsonl", "result.json", "report.html", "figures"),
+    NORMS_FILE,
+)
 
 
 #: What Orbax calls a checkpoint until it is whole.

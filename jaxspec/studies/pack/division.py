@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from jaxspec.compress.knobs import Knobs
+from jaxspec.compress.norm_files import read_norms
 from jaxspec.compress.schemes import DEFAULT_SCHEME, Scheme
 from jaxspec.compress.selection import keep_best, num_pruned, wanda_score
 from jaxspec.errors import InputError
@@ -110,6 +111,21 @@ def named_knobs(model: StoredNetwork, knobs: Knobs) -> dict[str, tuple[float, in
             )
         named[name] = values.pop()
     return named
+
+
+def named_norms(model: StoredNetwork, result: str) -> dict[str, np.ndarray]:
+    """Norms that the run of a result.json ranked with, by the tensor's name; empty where it left none.
+
+    Raises:
+        InputError: see `read_norms`.
+    """
+    parameters = model.config.layer_parameters
+    shapes = {kind: (parameters[kind].num_layers, parameters[kind].shape[-1]) for kind in model.config.matrix_kinds}
+    found = read_norms(result, shapes)
+    if found is None:
+        return {}
+    place = lambda kind, layer: parameters[kind].before(layer)
+    return {name: found[kinds[0]][place(kinds[0], layer)] for name, (layer, kinds) in matrix_names(model).items()}
 
 
 def measured_norms(

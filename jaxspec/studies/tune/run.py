@@ -13,6 +13,7 @@ import numpy as np
 
 from jaxspec.compress.footprint import mean_draft_bits
 from jaxspec.compress.knobs import Knobs, harden, uniform_knobs
+from jaxspec.compress.norm_files import write_norms
 from jaxspec.results import given, measured, predicted
 from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
@@ -239,6 +240,8 @@ def tune(
         def work() -> list[dict[str, Any]]:
             found = [result.plain() for result in run.run()]
             directory.write_metrics(run.metrics)
+            if run.setup.scheme.facts.packs:
+                write_norms(directory.path, jax.device_get(run.drafts.calibration.prepared))
             reporter.line("writing the report ...")
             write_report([TuneResult.from_plain(entry) for entry in found], run.metrics, directory.path)
             return found

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from jaxspec.studies.pack.run import pack_checkpoint, unpack_container
     from jaxspec.studies.predict.config import PredictConfig
     from jaxspec.studies.predict.run import predict
+    from jaxspec.studies.scale.config import ScaleConfig
+    from jaxspec.studies.scale.run import scale
     from jaxspec.studies.sweep.config import SweepConfig, read_sweep_config
     from jaxspec.studies.sweep.run import read_sweep, sweep
     from jaxspec.studies.tree.config import TreeConfig
@@ -32,6 +34,7 @@ __all__ = [
     "ExportConfig",
     "PackConfig",
     "PredictConfig",
+    "ScaleConfig",
     "SweepConfig",
     "TreeConfig",
     "TuneConfig",
@@ -42,6 +45,7 @@ __all__ = [
     "predict",
     "read_sweep",
     "read_sweep_config",
+    "scale",
     "search_tree",
     "sweep",
     "tune",
@@ -54,6 +58,7 @@ _PLACES = {
     "ExportConfig": "export.config",
     "PackConfig": "pack.config",
     "PredictConfig": "predict.config",
+    "ScaleConfig": "scale.config",
     "SweepConfig": "sweep.config",
     "TreeConfig": "tree.config",
     "TuneConfig": "tune.config",
@@ -64,6 +69,7 @@ _PLACES = {
     "predict": "predict.run",
     "read_sweep": "sweep.run",
     "read_sweep_config": "sweep.config",
+    "scale": "scale.run",
     "search_tree": "tree.run",
     "sweep": "sweep.run",
     "tune": "tune.run",

@@ -25,6 +25,7 @@ from jaxspec.studies.scale.result import ScaleResult
 from jaxspec.studies.scale.tables import (
     best_plan,
     here,
+    named,
     plan_name,
     scale_headline,
     scale_tables,
@@ -106,7 +107,7 @@ def scale_section(result: ScaleResult) -> dict[str, Any]:
             {
                 "title": "The same matrix rows, for drafted tokens or for samples (batch x rows)",
                 "corner": "batch x rows",
-                "columns": [_exchange_name(result, row.model, row.batch, row.rows) for row in exchanges],
+                "columns": [named(f"{row.batch} x {row.rows}", row.model, result) for row in exchanges],
                 "rows": [_row(exchanges, column) for column in EXCHANGE_COLUMNS],
             }
         ]
@@ -130,10 +131,6 @@ def scale_section(result: ScaleResult) -> dict[str, Any]:
             (times(mine[-1].speedup.number) if mine else NOT_KNOWN, ""),
         ],
     }
-
-
-def _exchange_name(result: ScaleResult, model: str, batch: int, rows: int) -> str:
-    return f"{f'{model}: ' if len(result.networks) > 1 else ''}{batch} x {rows}"
 
 
 def _row(rows: Sequence[R], column: Column[R]) -> dict[str, Any]:

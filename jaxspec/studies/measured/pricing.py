@@ -10,7 +10,7 @@ from jaxspec.errors import InputError
 from jaxspec.models.architecture import architecture_of
 from jaxspec.models.config import DecoderConfig
 from jaxspec.settings import CommonConfig
-from jaxspec.tune.objective import Pricing
+from jaxspec.tuning.objective import Pricing
 
 __all__ = ["PricedConfig", "resolve_architecture", "resolve_pricing"]
 

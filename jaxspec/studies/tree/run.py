@@ -38,7 +38,7 @@ from jaxspec.studies.tree.report import write_tree_report
 from jaxspec.studies.tree.result import SearchSettings, TreeResult
 from jaxspec.studies.tree.stages import TreeStages, begin_tree, check_tree
 from jaxspec.trees.rank_traces import AATBySize, aat_by_size
-from jaxspec.tune.objective import with_pool
+from jaxspec.tuning.objective import with_pool
 
 __all__ = ["search_tree", "tree_results"]
 

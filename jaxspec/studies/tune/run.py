@@ -28,9 +28,9 @@ from jaxspec.studies.measured.work import Work, begin_work
 from jaxspec.studies.tune.config import TuneConfig
 from jaxspec.studies.tune.report import write_report
 from jaxspec.studies.tune.result import GridPoint, TuneResult
-from jaxspec.tune.gradient import HISTORY, Ascent, Goal, ascend
-from jaxspec.tune.hard import best_length, grid_knobs, grid_points, token_acceptance, with_best_length
-from jaxspec.tune.objective import DraftMeasurement, Pricing
+from jaxspec.tuning.gradient import HISTORY, Ascent, Goal, ascend
+from jaxspec.tuning.hard import best_length, grid_knobs, grid_points, token_acceptance, with_best_length
+from jaxspec.tuning.objective import DraftMeasurement, Pricing
 
 #: Rounding knobs to whole bits may overstep a limit a little; this share of it is let pass.
 _ROUNDING_ALLOWANCE = 0.02

@@ -16,7 +16,7 @@ LIBRARIES = ("hwmodels", "jaxspec")
 LONGEST_MODULE = 300
 
 #: Rooms of jaxspec that may use the hardware models: the objective and what lies above it.
-USERS_OF_HARDWARE = {"tuning", "report", "cli", "studies"}
+USERS_OF_HARDWARE = {"tuning", "report", "cli", "studies", "api"}
 
 #: Where networks and hardware meet below that, room by room: the footprint, which storage schemes make and the cost model
 #: reads; the table of Hugging Face families, which is plain data, and the shapes that a network has; what a draft costs.

@@ -42,6 +42,14 @@ from jaxspec.tuning.objective import with_pool
 
 __all__ = ["search_tree", "tree_results"]
 
+#: Main numbers of a result, for `jaxspec runs`.
+_HEADLINE = (
+    "pays",
+    "proof.verification_length",
+    "proof.tokens_per_cycle_counted",
+    "lossless.mismatches",
+)
+
 
 def tree_results(stages: TreeStages) -> list[TreeResult]:
     """All stages; one result per device."""
@@ -131,5 +139,7 @@ def search_tree(
         return work
 
     expect(TreeConfig, config)
-    found, directory = carry_out("tree", config, prepare, check=checked, out=out, force=force, reporter=reporter)
+    found, directory = carry_out(
+        "tree", config, prepare, check=checked, out=out, force=force, reporter=reporter, headline=_HEADLINE
+    )
     return [TreeResult.from_plain(entry) for entry in found], directory

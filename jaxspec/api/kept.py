@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import typing
 from typing import Any
@@ -73,7 +74,7 @@ def study_of(run: KeptRun) -> tuple[Study, Settings]:
 
 
 def _keys(name: str) -> set[str]:
-    return {key_of(field) for field in find_study(name).config.__dataclass_fields__.values()}
+    return {key_of(field) for field in dataclasses.fields(find_study(name).config)}
 
 
 class _Returned(typing.NamedTuple):

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from jaxspec.studies.predict.config import PredictConfig
     from jaxspec.studies.predict.run import predict
     from jaxspec.studies.sweep.config import SweepConfig, read_sweep_config
-    from jaxspec.studies.sweep.run import read_sweep, sweep
+    from jaxspec.studies.sweep.points_file import read_sweep
+    from jaxspec.studies.sweep.run import sweep
     from jaxspec.studies.tree.config import TreeConfig
     from jaxspec.studies.tree.run import search_tree
     from jaxspec.studies.tune.config import TuneConfig
@@ -62,7 +63,7 @@ _PLACES = {
     "inspect_file": "pack.inspection",
     "pack_checkpoint": "pack.run",
     "predict": "predict.run",
-    "read_sweep": "sweep.run",
+    "read_sweep": "sweep.points_file",
     "read_sweep_config": "sweep.config",
     "search_tree": "tree.run",
     "sweep": "sweep.run",

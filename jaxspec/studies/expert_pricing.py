@@ -13,7 +13,7 @@ from hwmodels.numerics.scalars import Leaf
 from hwmodels.speculation.pool import fitting_pool
 from jaxspec.errors import InputError
 from jaxspec.settings.experts import ExpertSettings
-from jaxspec.tune.objective import Pricing
+from jaxspec.tuning.objective import Pricing
 
 __all__ = ["ExpertPricing", "placed", "resolve_experts", "with_expert_bits"]
 

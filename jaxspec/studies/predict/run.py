@@ -35,7 +35,7 @@ from jaxspec.studies.predict.result import (
     PredictResult,
     ReadWidths,
 )
-from jaxspec.tune.objective import Pricing, with_pool
+from jaxspec.tuning.objective import Pricing, with_pool
 
 #: Settings of bits read, per weight of the layers' matrices and per KV element.
 _WIDTHS = ("draft_bits", "verify_bits", "draft_kv_bits", "verify_kv_bits")

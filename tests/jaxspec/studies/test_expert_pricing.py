@@ -17,7 +17,7 @@ from jaxspec.studies.expert_pricing import with_expert_bits
 from jaxspec.studies.predict.report import prediction_tables
 from jaxspec.studies.predict.result import PredictResult
 from jaxspec.studies.sweep.config import SweepConfig
-from jaxspec.studies.sweep.run import read_sweep
+from jaxspec.studies.sweep.points_file import read_sweep
 
 GIVEN = {
     "architecture": "gpt-oss-20b",

@@ -36,7 +36,7 @@ from jaxspec.models.streamed import is_streamed
 from jaxspec.speculate.acceptance import block_forward, compare_with_target
 from jaxspec.speculate.sampling import SAMPLING, Decoding
 from jaxspec.speculate.text_pools import text_pools
-from jaxspec.tune.calibration import Calibration
+from jaxspec.tuning.calibration import Calibration
 
 #: What tuning may climb; the others may be constraints beside it.
 ObjectiveName = Literal["speedup", "kl", "bits_per_byte"]

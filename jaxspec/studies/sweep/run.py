@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 import hwmodels
 from hwmodels.analysis.design_point import DesignPoint, design_point
 from hwmodels.analysis.sensitivity import leaf_names
-from hwmodels.speculation.pool import fitting_pool
 from jaxspec.compress.footprint import uniform
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import find_scheme
@@ -30,7 +29,8 @@ from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import CommonConfig, build_config, expect
-from jaxspec.studies.expert_pricing import placed, resolve_experts, with_expert_bits
+from jaxspec.settings.knobs import EXPERT_POOL
+from jaxspec.studies.expert_pricing import ExpertPricing, placed, resolve_experts, with_expert_bits
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.sweep.axes import axis_values, check_numbers, number_rules
@@ -176,17 +176,18 @@ def _base(config: SweepConfig, architecture: str, device: str) -> dict[str, Any]
     """The tree whose leaves axes are named by, at its values before any axis changes them."""
     pricing = resolve_pricing(build_config(CommonConfig, {"architecture": architecture}), device, None)
     pricing = placed(pricing, config, device)
-    experts = resolve_experts(config, pricing.architecture, architecture)
-    if experts.pool_fits and "draft.experts" in {*config.axes, *config.set}:
-        raise InputError("draft_experts is 0 and draft.experts is an axis or set; leave one of them out")
-    check_numbers(config, number_rules(pricing.architecture, pricing.device), device)
     scheme = find_scheme(config.scheme)
-    read = scheme.expected_footprint(knob_defaults(scheme))
+    knobs = knob_defaults(scheme)
+    experts = resolve_experts(config, pricing.architecture, architecture, knobs.get(EXPERT_POOL.name, 1.0))
+    if experts.pool_fits and "draft.expert_pool" in {*config.axes, *config.set}:
+        raise InputError("pool_fits is true and draft.expert_pool is an axis or set; leave one of them out")
+    check_numbers(config, number_rules(pricing.architecture, pricing.device), device)
+    read = scheme.expected_footprint(knobs)
     base = {
         "acceptance": {"alpha_token": 0.8},
         "architecture": pricing.architecture,
         "device": pricing.device,
-        "draft": {} if experts.pool_fits else {"experts": experts.pool},
+        "draft": {} if experts.pool_fits else {"expert_pool": experts.pool_share},
         "footprint": {
             "draft_kv_bits": float(read.draft_kv_bits),
             "draft_weight_bits": float(read.draft_weight_bits["q"]),
@@ -223,7 +224,7 @@ def evaluate_points(
 
     Args:
         base: tree of single numbers: acceptance, architecture, device, draft, footprint, routing, workload. Without
-            draft.experts its pool is as large as the first memory has room for.
+            draft.expert_pool its pool is as large as the first memory has room for.
         varied: dotted name of a leaf -> "point".
         max_draft_length: static.
     Returns:
@@ -254,13 +255,15 @@ def _footprint(bits: dict[str, Any]) -> hwmodels.Footprint:
 
 def _one(tree: dict[str, Any], max_draft_length: int) -> DesignPoint:
     device, architecture = tree["device"], tree["architecture"]
-    parts = {"workload": tree["workload"], "footprint": _footprint(tree["footprint"]), "routing": tree["routing"]}
-    pool = tree["draft"]["experts"] if tree["draft"] else fitting_pool(device, architecture, **parts)
+    footprint, workload = _footprint(tree["footprint"]), tree["workload"]
+    experts = ExpertPricing(tree["routing"], tree["draft"].get("expert_pool"), pool_fits=not tree["draft"])
     return design_point(
         device,
         architecture,
-        **parts,
-        draft_cost=hwmodels.DraftCost(pool_experts=pool),
+        workload=workload,
+        footprint=footprint,
+        routing=experts.routing,
+        draft_cost=experts.draft_cost(device, architecture, workload=workload, footprint=footprint),
         acceptance=hwmodels.Acceptance(jnp.full(max_draft_length, tree["acceptance"]["alpha_token"])),
     )
 

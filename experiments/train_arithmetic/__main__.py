@@ -1,7 +1,7 @@
 """Train the networks that do arithmetic in steps and judge it: `python -m experiments.train_arithmetic`.
 
-First the solver, on problems with their right steps; then the judge, on the solver's own samples, each step of which is
-marked right or wrong by working it out. Stops and starts as `experiments.train_embedded` does.
+First the solver, on problems with their right steps; then the judge, which starts as the solver, on the solver's own samples,
+each step of which is marked right or wrong by working it out. Stops and starts as `experiments.train_embedded` does.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ def main() -> None:
     parser.add_argument("--run", type=Path, default=Path("runs/train_arithmetic"), help="folder of the checkpoints")
     parser.add_argument("--out", type=Path, help="folder for both networks; default: inside --run")
     parser.add_argument("--steps", type=int, default=RECIPE.steps, help="training steps of the solver")
-    parser.add_argument("--judge-steps", type=int, default=600, help="training steps of the judge")
-    parser.add_argument("--judged", type=int, default=1500, help="problems whose samples the judge learns from")
+    parser.add_argument("--judge-steps", type=int, default=300, help="training steps of the judge")
+    parser.add_argument("--judged", type=int, default=800, help="problems whose samples the judge learns from")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     out = args.out or args.run / "weights"
 
-    def trained(name: str, steps: int, batch_at) -> Params:
+    def trained(name: str, steps: int, params: Params, batch_at) -> Params:
         recipe = dataclasses.replace(RECIPE, steps=steps, seed=args.seed)
         init, step = make_step(recipe)
-        params = init_params(SHAPE, jax.random.key(args.seed))
+        # A step is given its parameters away, and the first of a judge are the solver's.
+        params = jax.tree.map(jnp.copy, params)
         state = run_steps(
             args.run / name,
             params,
@@ -54,7 +55,8 @@ def main() -> None:
         # As they are stored.
         return jax.tree.map(lambda x: x.astype(jnp.bfloat16).astype(jnp.float32), state["params"])
 
-    solver = trained("solver", args.steps, lambda step: solver_batch(step, args.seed))
+    start = init_params(SHAPE, jax.random.key(args.seed))
+    solver = trained("solver", args.steps, start, lambda step: solver_batch(step, args.seed))
     facts = solver_score(solver)
     print(json.dumps(facts))
     samples = args.run / f"samples-{args.judged}.npz"
@@ -62,7 +64,7 @@ def main() -> None:
         np.savez(samples, *judged_rows(solver, args.judged, args.seed))
     with np.load(samples) as stored:
         rows = tuple(stored[name] for name in stored.files)
-    judge = trained("judge", args.judge_steps, lambda step: judge_batch(rows, step, args.seed))
+    judge = trained("judge", args.judge_steps, solver, lambda step: judge_batch(rows, step, args.seed))
     facts |= judge_score(solver, judge)
     print(json.dumps(facts))
     write_text(out / "scores.json", json.dumps(facts, indent=2, sort_keys=True) + "\n")

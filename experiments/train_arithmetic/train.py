@@ -37,7 +37,7 @@ ANSWER = 56
 #: Rows of a step.
 ROWS = 128
 
-RECIPE = Recipe(steps=1200, tokens_per_step=ROW * ROWS, window=ROW, long_window=ROW)
+RECIPE = Recipe(steps=1000, tokens_per_step=ROW * ROWS, window=ROW, long_window=ROW)
 
 #: Seeds of problems: training, what judges learn from, and what is held out draw apart.
 TRAINING, JUDGING, HELD_OUT = 1, 2, 3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,7 +21,11 @@ from jaxspec.errors import InputError
 from jaxspec.settings.base import quick_settings
 from jaxspec.studies.study import Study, load_object
 
-__all__ = ["study_command"]
+if TYPE_CHECKING:
+    from jaxspec.report.shown import Shown
+    from jaxspec.runs.progress import Reporter
+
+__all__ = ["print_shown", "study_command"]
 
 
 def study_command(study: Study) -> click.Command:
@@ -81,7 +85,6 @@ def _run(
         )
     config = resolve(study.config, flags, config_file, quick)
 
-    from jaxspec.report.terminal import say, show
     from jaxspec.runs.progress import Reporter
 
     reporter = Reporter()
@@ -89,14 +92,20 @@ def _run(
         reporter.line(f"jaxspec {study.name}: {study.announce(config)}")
     writes = {} if study.out is None else {"out": out, "force": force, "reporter": reporter}
     found = load_object(study.run)(config, **writes)
-    shown = load_object(study.present)(found)
+    print_shown(load_object(study.present)(found), json_file, reporter)
+    if plot and study.plot is not None:
+        from jaxspec.report.save import save_figure
+
+        save_figure(load_object(study.plot.draw)(found), plot)
+
+
+def print_shown(shown: Shown, json_file: str | None, reporter: Reporter) -> None:
+    """Print a result, and write --json."""
+    from jaxspec.report.terminal import say, show
+
     write_json(json_file, shown.result)
     show(*shown.tables)
     for line in shown.lines:
         say(line)
     if shown.files:
         reporter.line(shown.files)
-    if plot and study.plot is not None:
-        from jaxspec.report.save import save_figure
-
-        save_figure(load_object(study.plot.draw)(found), plot)

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from jaxspec.studies.scale.config import ScaleConfig
     from jaxspec.studies.scale.run import scale
     from jaxspec.studies.sweep.config import SweepConfig, read_sweep_config
-    from jaxspec.studies.sweep.run import read_sweep, sweep
+    from jaxspec.studies.sweep.points_file import read_sweep
+    from jaxspec.studies.sweep.run import sweep
     from jaxspec.studies.tree.config import TreeConfig
     from jaxspec.studies.tree.run import search_tree
     from jaxspec.studies.tune.config import TuneConfig
@@ -67,7 +68,7 @@ _PLACES = {
     "inspect_file": "pack.inspection",
     "pack_checkpoint": "pack.run",
     "predict": "predict.run",
-    "read_sweep": "sweep.run",
+    "read_sweep": "sweep.points_file",
     "read_sweep_config": "sweep.config",
     "scale": "scale.run",
     "search_tree": "tree.run",

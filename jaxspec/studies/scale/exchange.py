@@ -14,7 +14,7 @@ from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.studies.scale.config import ScaleConfig
 from jaxspec.studies.scale.pricing import price_speculation
 from jaxspec.studies.scale.result import Exchange, PlanRow
-from jaxspec.tune.objective import Pricing
+from jaxspec.tuning.objective import Pricing
 
 __all__ = ["all_positions", "exchange_rows"]
 

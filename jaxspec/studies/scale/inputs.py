@@ -19,7 +19,7 @@ from jaxspec.studies.scale.config import ScaleConfig
 from jaxspec.studies.scale.networks import Network, check_judge, check_network
 from jaxspec.studies.scale.problems import Problems, make_problems
 from jaxspec.text import TextSplit, check_text, load_text
-from jaxspec.tune.objective import Pricing
+from jaxspec.tuning.objective import Pricing
 
 __all__ = ["Checked", "check_scale"]
 

@@ -20,7 +20,7 @@ from jaxspec.scaling.verifiers.judge import Judge
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.studies.scale.config import ScaleConfig
 from jaxspec.studies.scale.problems import Problems
-from jaxspec.tune.calibration import target_params
+from jaxspec.tuning.calibration import target_params
 
 __all__ = ["Network", "check_judge", "check_network", "load_judge"]
 

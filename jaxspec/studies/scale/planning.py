@@ -17,7 +17,7 @@ from jaxspec.studies.scale.curves import Measured
 from jaxspec.studies.scale.pricing import Loads, price_plans
 from jaxspec.studies.scale.result import Chosen, CurvePoint, PlanRow
 from jaxspec.studies.sweep.pareto import is_pareto
-from jaxspec.tune.objective import Pricing
+from jaxspec.tuning.objective import Pricing
 
 __all__ = ["Plan", "cheapest", "plan_rows", "with_fronts"]
 

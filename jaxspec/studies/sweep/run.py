@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 import hwmodels
 from hwmodels.analysis.design_point import DesignPoint, design_point
 from hwmodels.analysis.sensitivity import leaf_names
-from hwmodels.speculation.pool import fitting_pool
 from jaxspec.compress.footprint import uniform
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import find_scheme
@@ -30,25 +29,29 @@ from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import CommonConfig, build_config, expect
-from jaxspec.studies.expert_pricing import placed, resolve_experts, with_expert_bits
+from jaxspec.settings.knobs import EXPERT_POOL
+from jaxspec.studies.expert_pricing import ExpertPricing, placed, resolve_experts, with_expert_bits
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.sweep.axes import axis_values, check_numbers, number_rules
 from jaxspec.studies.sweep.config import SweepConfig
 from jaxspec.studies.sweep.figures import pareto_figure
 from jaxspec.studies.sweep.pareto import ParetoFront
+from jaxspec.studies.sweep.points_file import COLUMNS, OF_THE_DEVICE, POINTS_FILE, points_schema, read_sweep
 from jaxspec.studies.sweep.result import FrontAxes, ParetoPoints, SweepResult
 
-__all__ = ["COLUMNS", "evaluate_points", "read_sweep", "sweep"]
+__all__ = ["evaluate_points", "sweep"]
 
 #: Points of one call of the compiled program: large enough to fill the cores, small enough for their caches.
 CHUNK = 32_768
 
-#: Result columns, in this order, behind the columns of the axes.
-COLUMNS = (*(field.name for field in dataclasses.fields(DesignPoint)), "fits")
-
-#: Among them, sums of the device's own data.
-_OF_THE_DEVICE = ("capacity_bytes", "area_m2")
+#: Main numbers of a result, for `jaxspec runs`.
+_HEADLINE = (
+    "points",
+    "points_that_fit",
+    "best.tokens_per_s.tokens_per_s",
+    "best.speedup_vs_bf16_ar.speedup_vs_bf16_ar",
+)
 
 
 def sweep(
@@ -80,30 +83,12 @@ def sweep(
         out=out,
         force=force,
         reporter=reporter,
-        contents=("sweep.parquet",),
+        contents=(POINTS_FILE,),
         resumes=False,
+        headline=_HEADLINE,
     )
     read_sweep(directory.path)  # a finished one may be damaged since
     return SweepResult.from_plain(found)
-
-
-def read_sweep(path: str | Path) -> dict[str, np.ndarray]:
-    """Columns of a sweep by name.
-
-    Args:
-        path: the Parquet file, or the run directory that holds it.
-    Raises:
-        InputError: no such file, or none of ours.
-    """
-    path = Path(path)
-    path = path / "sweep.parquet" if path.is_dir() else path
-    try:
-        table = pq.read_table(path)
-    except (OSError, ValueError) as error:  # Arrow's own are both
-        raise InputError(
-            f"sweep {str(path)!r} cannot be read: {error}; give a run directory or its .parquet"
-        ) from error
-    return {name: table.column(name).to_numpy() for name in table.column_names}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,8 +114,8 @@ def _run(config: SweepConfig, plan: _Plan, folder: Path, inputs: dict[str, str],
     axes, pairs, bases, front = plan.axes, plan.pairs, plan.bases, plan.front
     per_pair = int(np.prod([len(values) for values in axes.values()]))
     total = 0
-    with whole_file(folder / "sweep.parquet") as partial:
-        schema = _schema(config, tuple(axes))
+    with whole_file(folder / POINTS_FILE) as partial:
+        schema = points_schema(tuple(axes), config.scheme)
         with (
             pq.ParquetWriter(partial, schema, compression="zstd") as writer,
             reporter.bar("design points", -(-per_pair // CHUNK) * len(pairs)) as bar,
@@ -160,7 +145,7 @@ def _run(config: SweepConfig, plan: _Plan, folder: Path, inputs: dict[str, str],
         columns=list(schema.names),
         pareto=ParetoPoints(axes=FrontAxes(**front.axes), points=front.rows()),
         best=front.best,
-        status={"axes": "input", **dict.fromkeys(_OF_THE_DEVICE, "input"), "everything else": "predicted"},
+        status={"axes": "input", **dict.fromkeys(OF_THE_DEVICE, "input"), "everything else": "predicted"},
         notes=_notes(plan),
         directory=str(folder),
         inputs=inputs,
@@ -191,17 +176,18 @@ def _base(config: SweepConfig, architecture: str, device: str) -> dict[str, Any]
     """The tree whose leaves axes are named by, at its values before any axis changes them."""
     pricing = resolve_pricing(build_config(CommonConfig, {"architecture": architecture}), device, None)
     pricing = placed(pricing, config, device)
-    experts = resolve_experts(config, pricing.architecture, architecture)
-    if experts.pool_fits and "draft.experts" in {*config.axes, *config.set}:
-        raise InputError("draft_experts is 0 and draft.experts is an axis or set; leave one of them out")
-    check_numbers(config, number_rules(pricing.architecture, pricing.device), device)
     scheme = find_scheme(config.scheme)
-    read = scheme.expected_footprint(knob_defaults(scheme))
+    knobs = knob_defaults(scheme)
+    experts = resolve_experts(config, pricing.architecture, architecture, knobs.get(EXPERT_POOL.name, 1.0))
+    if experts.pool_fits and "draft.expert_pool" in {*config.axes, *config.set}:
+        raise InputError("pool_fits is true and draft.expert_pool is an axis or set; leave one of them out")
+    check_numbers(config, number_rules(pricing.architecture, pricing.device), device)
+    read = scheme.expected_footprint(knobs)
     base = {
         "acceptance": {"alpha_token": 0.8},
         "architecture": pricing.architecture,
         "device": pricing.device,
-        "draft": {} if experts.pool_fits else {"experts": experts.pool},
+        "draft": {} if experts.pool_fits else {"expert_pool": experts.pool_share},
         "footprint": {
             "draft_kv_bits": float(read.draft_kv_bits),
             "draft_weight_bits": float(read.draft_weight_bits["q"]),
@@ -238,7 +224,7 @@ def evaluate_points(
 
     Args:
         base: tree of single numbers: acceptance, architecture, device, draft, footprint, routing, workload. Without
-            draft.experts its pool is as large as the first memory has room for.
+            draft.expert_pool its pool is as large as the first memory has room for.
         varied: dotted name of a leaf -> "point".
         max_draft_length: static.
     Returns:
@@ -269,13 +255,15 @@ def _footprint(bits: dict[str, Any]) -> hwmodels.Footprint:
 
 def _one(tree: dict[str, Any], max_draft_length: int) -> DesignPoint:
     device, architecture = tree["device"], tree["architecture"]
-    parts = {"workload": tree["workload"], "footprint": _footprint(tree["footprint"]), "routing": tree["routing"]}
-    pool = tree["draft"]["experts"] if tree["draft"] else fitting_pool(device, architecture, **parts)
+    footprint, workload = _footprint(tree["footprint"]), tree["workload"]
+    experts = ExpertPricing(tree["routing"], tree["draft"].get("expert_pool"), pool_fits=not tree["draft"])
     return design_point(
         device,
         architecture,
-        **parts,
-        draft_cost=hwmodels.DraftCost(pool_experts=pool),
+        workload=workload,
+        footprint=footprint,
+        routing=experts.routing,
+        draft_cost=experts.draft_cost(device, architecture, workload=workload, footprint=footprint),
         acceptance=hwmodels.Acceptance(jnp.full(max_draft_length, tree["acceptance"]["alpha_token"])),
     )
 
@@ -283,13 +271,3 @@ def _one(tree: dict[str, Any], max_draft_length: int) -> DesignPoint:
 @jax.jit(static_argnames=("treedef", "axes", "max_draft_length"))
 def _evaluate(values: tuple[jax.Array, ...], *, treedef: Any, axes: tuple[int | None, ...], max_draft_length: int):
     return jax.vmap(lambda values: _one(treedef.unflatten(values), max_draft_length), in_axes=(axes,))(values)
-
-
-def _schema(config: SweepConfig, axes: tuple[str, ...]) -> pa.Schema:
-    fields = [pa.field(name, pa.string()) for name in ("architecture", "device")]
-    fields += [pa.field(name, pa.float64()) for name in axes]
-    kinds = {"draft_length": pa.int32(), "fits": pa.bool_()}
-    fields += [pa.field(name, kinds.get(name, pa.float32())) for name in COLUMNS]
-    given = {"architecture", "device", *axes, *_OF_THE_DEVICE}
-    statuses = {f"status:{field.name}": "input" if field.name in given else "predicted" for field in fields}
-    return pa.schema(fields, metadata={"schema_version": "1", "scheme": config.scheme} | statuses)

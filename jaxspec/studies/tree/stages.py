@@ -34,7 +34,7 @@ from jaxspec.studies.tree.growth import candidate_shape, grow
 from jaxspec.trees.rank_traces import RankTraces
 from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.topology import Tree
-from jaxspec.tune.objective import priced_footprint
+from jaxspec.tuning.objective import priced_footprint
 
 __all__ = ["TreeStages", "begin_tree"]
 

@@ -21,8 +21,9 @@ from jaxspec.errors import InputError
 from jaxspec.results.network_results import PricedNumber
 from jaxspec.studies.sweep.axes import axis_values
 from jaxspec.studies.sweep.config import EXAMPLE, SIZES, SweepConfig, read_sweep_config
+from jaxspec.studies.sweep.points_file import read_sweep
 from jaxspec.studies.sweep.result import SweepResult
-from jaxspec.studies.sweep.run import read_sweep, sweep
+from jaxspec.studies.sweep.run import sweep
 
 #: The package has a function of this name.
 sweep_module = importlib.import_module("jaxspec.studies.sweep.run")

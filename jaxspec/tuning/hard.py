@@ -15,8 +15,8 @@ from jaxspec.compress.knobs import Knobs, harden, uniform_knobs
 from jaxspec.compress.schemes import Scheme
 from jaxspec.models.config import DecoderConfig
 from jaxspec.speculate.sampling import Decoding
-from jaxspec.tune.calibration import Calibration, windows_per_pass
-from jaxspec.tune.objective import DraftMeasurement, Pricing, measure, price
+from jaxspec.tuning.calibration import Calibration, windows_per_pass
+from jaxspec.tuning.objective import DraftMeasurement, Pricing, measure, price
 
 
 @jax.jit

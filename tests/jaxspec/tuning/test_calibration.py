@@ -10,7 +10,7 @@ from jaxspec.compress.kv import round_kv
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import forward_text
-from jaxspec.tune.calibration import calibrate, target_params
+from jaxspec.tuning.calibration import calibrate, target_params
 
 CONFIG = DecoderConfig(
     vocab_size=11, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6
@@ -80,7 +80,7 @@ def test_windows_are_taken_by_number(calibration):
 
 
 def test_more_passes_over_the_text_find_the_same(monkeypatch, calibration, target):
-    monkeypatch.setattr("jaxspec.tune.calibration._PASS_BYTES", 4 * 36 * 13 * 2)  # two windows, then one
+    monkeypatch.setattr("jaxspec.tuning.calibration._PASS_BYTES", 4 * 36 * 13 * 2)  # two windows, then one
     parts = calibrate(target, CONFIG, TOKENS, scheme=CASSANDRA1, first=FIRST)
     assert jax.tree.structure(parts) == jax.tree.structure(calibration)
     for one, other in zip(jax.tree.leaves(parts), jax.tree.leaves(calibration), strict=True):
@@ -92,7 +92,7 @@ def test_positions_of_windowed_networks_are_joined_over_passes(monkeypatch, rand
     config = dataclasses.replace(CONFIG, windows=(4, None))
     given = random_network(config, 0), config, TOKENS
     whole = calibrate(*given, scheme=CASSANDRA1, first=FIRST).kv.position
-    monkeypatch.setattr("jaxspec.tune.calibration._PASS_BYTES", 4 * 36 * 13 * 2)
+    monkeypatch.setattr("jaxspec.tuning.calibration._PASS_BYTES", 4 * 36 * 13 * 2)
     parts = calibrate(*given, scheme=CASSANDRA1, first=FIRST).kv.position
     assert whole.shape == (2, 3, 12)
     np.testing.assert_array_equal(parts, whole)

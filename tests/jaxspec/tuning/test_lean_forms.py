@@ -10,9 +10,9 @@ from jaxspec.compress.schemes.cassandra1 import CASSANDRA1_CODED
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.stored import dot_stored
 from jaxspec.speculate.sampling import Decoding
-from jaxspec.tune.calibration import calibrate, target_params
-from jaxspec.tune.hard import measure_hard
-from jaxspec.tune.objective import measure
+from jaxspec.tuning.calibration import calibrate, target_params
+from jaxspec.tuning.hard import measure_hard
+from jaxspec.tuning.objective import measure
 
 # A prime vocabulary, and matrices of 18, 12, 6 and 27 rows, which divide into blocks of unequal numbers.
 CONFIG = DecoderConfig(
@@ -22,11 +22,11 @@ FIRST, WINDOWS = 3, jnp.array([2, 0])
 
 #: Every limit of a size, so low that the small network is a large one.
 LIMITS = {
-    "jaxspec.tune.objective._KEPT_BYTES": 0,
+    "jaxspec.tuning.objective._KEPT_BYTES": 0,
     "jaxspec.compress.rematerialised._BLOCK": 60,
     "jaxspec.speculate.agreement._LOGITS": 23 * 5,
     "jaxspec.models.stored._PIECE": 18 * 4,
-    "jaxspec.tune.calibration._PASS_BYTES": 4 * 36 * 24 * 2,
+    "jaxspec.tuning.calibration._PASS_BYTES": 4 * 36 * 24 * 2,
 }
 
 
@@ -69,7 +69,7 @@ def test_a_step_of_tuning_finds_the_same_in_little_memory(monkeypatch, calibrati
 def test_hard_drafts_are_measured_alike_in_parts(monkeypatch, calibration, knobs):
     decoding = Decoding(greedy=True, temperature=1.0)
     plain = measure_hard(calibration, knobs, decoding)
-    monkeypatch.setattr("jaxspec.tune.calibration._PASS_BYTES", LIMITS["jaxspec.tune.calibration._PASS_BYTES"])
+    monkeypatch.setattr("jaxspec.tuning.calibration._PASS_BYTES", LIMITS["jaxspec.tuning.calibration._PASS_BYTES"])
     parts = measure_hard(calibration, knobs, decoding)
     for name in ("survival", "kl", "cross_entropy"):
         assert_near(getattr(parts, name), getattr(plain, name))

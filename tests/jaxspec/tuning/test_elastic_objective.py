@@ -14,8 +14,8 @@ from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.schemes.elastic import ELASTIC
 from jaxspec.compress.weights import target_network
 from jaxspec.models.stored import as_stored
-from jaxspec.tune.calibration import calibrate
-from jaxspec.tune.objective import Pricing, mean_log_speedup, measure, price, priced_draft
+from jaxspec.tuning.calibration import calibrate
+from jaxspec.tuning.objective import Pricing, mean_log_speedup, measure, price, priced_draft
 
 CONFIG = mixture(11)
 DEPTH = 3

@@ -24,8 +24,8 @@ from jaxspec.compress.footprint import mean_draft_bits
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.schemes import Scheme
 from jaxspec.speculate.sampling import SAMPLING
-from jaxspec.tune.calibration import Calibration
-from jaxspec.tune.objective import DraftMeasurement, ObjectiveName, Pricing, mean_log_speedup, measure, price
+from jaxspec.tuning.calibration import Calibration
+from jaxspec.tuning.objective import DraftMeasurement, ObjectiveName, Pricing, mean_log_speedup, measure, price
 
 #: Temperature of masks and blends, first and last step.
 _TEMPERATURES = (0.3, 0.05)

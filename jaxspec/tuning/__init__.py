@@ -1,9 +1,9 @@
 """The objective that joins network and hardware, its gradient, and the grid it is compared with."""
 
-from jaxspec.tune.calibration import Calibration, calibrate, target_params
-from jaxspec.tune.gradient import Ascent, AscentState, Goal, ascend, ascend_once
-from jaxspec.tune.hard import best_length, grid_knobs, grid_points, measure_hard
-from jaxspec.tune.objective import (
+from jaxspec.tuning.calibration import Calibration, calibrate, target_params
+from jaxspec.tuning.gradient import Ascent, AscentState, Goal, ascend, ascend_once
+from jaxspec.tuning.hard import best_length, grid_knobs, grid_points, measure_hard
+from jaxspec.tuning.objective import (
     DraftMeasurement,
     Pricing,
     conditional_acceptance,

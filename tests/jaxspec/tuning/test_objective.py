@@ -10,8 +10,8 @@ from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1, CASSANDRA1_CODED
 from jaxspec.models.config import DecoderConfig
 from jaxspec.speculate.sampling import SAMPLING
-from jaxspec.tune.calibration import calibrate
-from jaxspec.tune.objective import (
+from jaxspec.tuning.calibration import calibrate
+from jaxspec.tuning.objective import (
     DraftMeasurement,
     Pricing,
     conditional_acceptance,

@@ -18,7 +18,7 @@ from jaxspec.studies.scale.exchange import all_positions, exchange_rows
 from jaxspec.studies.scale.planning import Plan, cheapest, plan_rows, with_fronts
 from jaxspec.studies.scale.pricing import shared_tokens
 from jaxspec.studies.scale.result import CurvePoint, PlanRow
-from jaxspec.tune.objective import Pricing
+from jaxspec.tuning.objective import Pricing
 
 FOOTPRINT = uniform_footprint(16.0)
 PROMPT = 300.0

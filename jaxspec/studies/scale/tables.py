@@ -13,7 +13,6 @@ from jaxspec.studies.scale.columns import EXCHANGE_COLUMNS, PLAN_COLUMNS, second
 from jaxspec.studies.scale.result import Exchange, PlanRow, ScaleResult
 
 __all__ = [
-    "best_plan",
     "here",
     "named",
     "plan_name",
@@ -51,12 +50,6 @@ def named(what: str, model: str, result: ScaleResult) -> str:
     return f"{short}: {what}" if len(names) > 1 else what
 
 
-def best_plan(result: ScaleResult) -> PlanRow | None:
-    """The plan with the highest accuracy that a user could follow and that fits, of equal ones the fastest."""
-    allowed = [row for row in here(result) if row.attainable and row.fits.value]
-    return max(allowed, key=lambda row: (row.accuracy.known, -row.total_s.known), default=None)
-
-
 def shown_columns(rows: Sequence[PlanRow]) -> list[Column[PlanRow]]:
     """Columns of plans that have something to say: no judge's time without a judge, no energy where none is known."""
     return [column for column in PLAN_COLUMNS if not column.optional or any(column.read(row).number for row in rows)]
@@ -65,7 +58,7 @@ def shown_columns(rows: Sequence[PlanRow]) -> list[Column[PlanRow]]:
 def scale_headline(result: ScaleResult) -> str:
     """The device's answer in two sentences."""
     where = f"{architecture_title(result)} on {device_title(result)}"
-    best = best_plan(result)
+    best = result.most_accurate
     if best is None:
         return f"{where}: no plan fits its memory."
     one = next(row for row in here(result) if (row.model, row.samples) == (best.model, 1))
@@ -99,7 +92,7 @@ def target_in_words(result: ScaleResult) -> str:
         return ""
     wanted = f"accuracy {fixed(target.accuracy.number, 3)}"
     if target.by_time is None:
-        best = best_plan(result)
+        best = result.most_accurate
         most = "" if best is None else f"; the best one reaches {fixed(best.accuracy.number, 3)}"
         return f"{wanted}: none of the plans reaches it{most}"
     row = target.by_time
@@ -127,9 +120,9 @@ def _plans(result: ScaleResult) -> Table:
     columns = shown_columns(rows)
     for column in columns:
         table.add_column(column.heading, justify="right")
-    best = best_plan(result)
+    best = result.most_accurate
     for row in rows:
-        style = "bold" if row is best else None if row.fits.value else "dim"
+        style = "bold" if row == best else None if row.fits.value else "dim"
         table.add_row(plan_name(row, result), *(column.text(row) for column in columns), style=style)
     return table
 

@@ -15,7 +15,7 @@ from jaxspec.settings import build_config
 from jaxspec.studies import ScaleConfig
 from jaxspec.studies.scale.curves import Measured
 from jaxspec.studies.scale.exchange import all_positions, exchange_rows
-from jaxspec.studies.scale.planning import Plan, cheapest, plan_rows, with_fronts
+from jaxspec.studies.scale.planning import Plan, cheapest, most_accurate, plan_rows, with_fronts
 from jaxspec.studies.scale.pricing import shared_tokens
 from jaxspec.studies.scale.result import CurvePoint, PlanRow
 from jaxspec.tuning.objective import Pricing
@@ -154,6 +154,8 @@ def test_the_cheapest_plan_for_an_accuracy():
     found = cheapest(MADE, 0.45, 1)
     assert (found.by_time, found.by_energy) == (MADE[1], MADE[5])
     assert cheapest(MADE, 0.2, 1).by_time == MADE[0]
+    assert most_accurate(MADE, 1) == MADE[1]
+    assert most_accurate(MADE[3:5], 1) is None
     none = cheapest(MADE, 0.7, 1)
     assert (none.by_time, none.by_energy, none.accuracy.value) == (None, None, 0.7)
 

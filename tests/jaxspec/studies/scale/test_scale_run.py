@@ -60,12 +60,13 @@ def finished(config, tmp_path_factory):
 def risen(entry, *, fits=True):
     """The same entry, as if accuracy rose with the samples."""
     found = copy.deepcopy(entry)
-    rows = [*found["plans"], *(point for curve in found["networks"][0]["curves"] for point in curve["points"])]
+    rows = [*found["plans"][::-1], *(point for curve in found["networks"][0]["curves"] for point in curve["points"])]
     for row in rows:
         mean = 0.2 * np.log2(2 * row["samples"])
         row |= {"accuracy": mean, "low": mean - 0.05, "high": min(1.0, mean + 0.1)}
     for row in found["plans"]:
         row["fits"] = fits
+    found["most_accurate"] = next((row for row in rows if fits and row["samples"] == 4), None)
     for row in found["speculation"]["rows"]:
         row |= {"accuracy_one": 0.2, "accuracy": 0.6, "better": "sampling"}
     return ScaleResult.from_plain(found)

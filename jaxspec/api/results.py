@@ -23,7 +23,7 @@ from jaxspec.studies.study import Study, load_object
 from jaxspec.suggestions import hint
 
 if TYPE_CHECKING:
-    import pandas
+    import pandas  # pyright: ignore[reportMissingImports] - optional
     from matplotlib.figure import Figure
 
 __all__ = ["StudyResults"]
@@ -160,7 +160,7 @@ class StudyResults(Sequence):
         """
         text = to_json(self.shown.result)
         if path is not None:
-            check_file_place(path, "path")
+            check_file_place(Path(path), "path")
             write_text(Path(path), text)
         return text
 

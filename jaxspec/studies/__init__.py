@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from jaxspec.studies.pack.run import pack_checkpoint, unpack_container
     from jaxspec.studies.predict.config import PredictConfig
     from jaxspec.studies.predict.run import predict
+    from jaxspec.studies.scale.config import ScaleConfig
+    from jaxspec.studies.scale.run import scale
     from jaxspec.studies.sweep.config import SweepConfig, read_sweep_config
     from jaxspec.studies.sweep.merging import merge_sweeps
     from jaxspec.studies.sweep.points_file import read_sweep
@@ -34,6 +36,7 @@ __all__ = [
     "ExportConfig",
     "PackConfig",
     "PredictConfig",
+    "ScaleConfig",
     "SweepConfig",
     "TreeConfig",
     "TuneConfig",
@@ -45,6 +48,7 @@ __all__ = [
     "predict",
     "read_sweep",
     "read_sweep_config",
+    "scale",
     "search_tree",
     "sweep",
     "tune",
@@ -57,6 +61,7 @@ _PLACES = {
     "ExportConfig": "export.config",
     "PackConfig": "pack.config",
     "PredictConfig": "predict.config",
+    "ScaleConfig": "scale.config",
     "SweepConfig": "sweep.config",
     "TreeConfig": "tree.config",
     "TuneConfig": "tune.config",
@@ -68,6 +73,7 @@ _PLACES = {
     "predict": "predict.run",
     "read_sweep": "sweep.points_file",
     "read_sweep_config": "sweep.config",
+    "scale": "scale.run",
     "search_tree": "tree.run",
     "sweep": "sweep.run",
     "tune": "tune.run",

@@ -121,16 +121,16 @@ def priced_draft(pricing: Pricing, measured: DraftMeasurement) -> DraftCost:
     return with_pool(DraftCost(), pricing.architecture, measured.pool_share)
 
 
-def with_pool(cost: DraftCost, priced: Architecture, pool_share: Float[Array, " layer"] | None) -> DraftCost:
+def with_pool(cost: DraftCost, priced: Architecture, pool_share: Float[Array, "*layer"] | float | None) -> DraftCost:
     """The cost of a draft that chooses among so many of the priced network's experts; the same without a share.
 
     Args:
-        pool_share: see `DraftMeasurement`.
+        pool_share: see `DraftMeasurement`; one number for all layers.
     """
     if pool_share is None:
         return cost
     experts, chosen = as_float(priced.num_experts), as_float(priced.experts_per_token)
-    pool = chosen + jnp.mean(pool_share) * (experts - chosen)
+    pool = chosen + jnp.mean(jnp.asarray(pool_share)) * (experts - chosen)
     return dataclasses.replace(cost, pool_experts=either(experts > 0, pool, EVERY_EXPERT))
 
 

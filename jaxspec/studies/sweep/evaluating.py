@@ -13,9 +13,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 import hwmodels
 from hwmodels.analysis.design_point import DesignPoint, design_point
 from hwmodels.analysis.sensitivity import leaf_names
-from hwmodels.speculation.pool import fitting_pool
 from jaxspec.compress.footprint import uniform
-from jaxspec.studies.expert_pricing import with_expert_bits
+from jaxspec.studies.expert_pricing import ExpertPricing, with_expert_bits
 from jaxspec.studies.sweep.points_file import COLUMNS
 
 __all__ = ["begin_points", "evaluate_points", "footprint_of"]
@@ -28,7 +27,7 @@ def evaluate_points(
 
     Args:
         base: tree of single numbers: acceptance, architecture, device, draft, footprint, routing, workload. Without
-            draft.experts its pool is as large as the first memory has room for.
+            draft.expert_pool its pool is as large as the first memory has room for.
         varied: dotted name of a leaf -> "point".
         max_draft_length: static.
     Returns:
@@ -85,13 +84,15 @@ def footprint_of(bits: dict[str, Any]) -> hwmodels.Footprint:
 
 def _one(tree: dict[str, Any], max_draft_length: int) -> DesignPoint:
     device, architecture = tree["device"], tree["architecture"]
-    parts = {"workload": tree["workload"], "footprint": footprint_of(tree["footprint"]), "routing": tree["routing"]}
-    pool = tree["draft"]["experts"] if tree["draft"] else fitting_pool(device, architecture, **parts)
+    footprint, workload = footprint_of(tree["footprint"]), tree["workload"]
+    experts = ExpertPricing(tree["routing"], tree["draft"].get("expert_pool"), pool_fits=not tree["draft"])
     return design_point(
         device,
         architecture,
-        **parts,
-        draft_cost=hwmodels.DraftCost(pool_experts=pool),
+        workload=workload,
+        footprint=footprint,
+        routing=experts.routing,
+        draft_cost=experts.draft_cost(device, architecture, workload=workload, footprint=footprint),
         acceptance=hwmodels.Acceptance(jnp.full(max_draft_length, tree["acceptance"]["alpha_token"])),
     )
 

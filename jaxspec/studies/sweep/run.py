@@ -21,6 +21,7 @@ from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import CommonConfig, build_config, expect
+from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.studies.expert_pricing import placed, resolve_experts
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.pricing import resolve_pricing
@@ -186,17 +187,18 @@ def _base(config: SweepConfig, architecture: str, device: str) -> dict[str, Any]
     """The tree whose leaves axes are named by, at its values before any axis changes them."""
     pricing = resolve_pricing(build_config(CommonConfig, {"architecture": architecture}), device, None)
     pricing = placed(pricing, config, device)
-    experts = resolve_experts(config, pricing.architecture, architecture)
-    if experts.pool_fits and "draft.experts" in {*config.axes, *config.set}:
-        raise InputError("draft_experts is 0 and draft.experts is an axis or set; leave one of them out")
-    check_numbers(config, number_rules(pricing.architecture, pricing.device), device)
     scheme = find_scheme(config.scheme)
-    read = scheme.expected_footprint(knob_defaults(scheme))
+    knobs = knob_defaults(scheme)
+    experts = resolve_experts(config, pricing.architecture, architecture, knobs.get(EXPERT_POOL.name, 1.0))
+    if experts.pool_fits and "draft.expert_pool" in {*config.axes, *config.set}:
+        raise InputError("pool_fits is true and draft.expert_pool is an axis or set; leave one of them out")
+    check_numbers(config, number_rules(pricing.architecture, pricing.device), device)
+    read = scheme.expected_footprint(knobs)
     base = {
         "acceptance": {"alpha_token": 0.8},
         "architecture": pricing.architecture,
         "device": pricing.device,
-        "draft": {} if experts.pool_fits else {"experts": experts.pool},
+        "draft": {} if experts.pool_fits else {"expert_pool": experts.pool_share},
         "footprint": {
             "draft_kv_bits": float(read.draft_kv_bits),
             "draft_weight_bits": float(read.draft_weight_bits["q"]),

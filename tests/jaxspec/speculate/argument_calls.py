@@ -15,7 +15,8 @@ from jaxspec.speculate.engine import decode, decode_autoregressively
 from jaxspec.speculate.expansion import chain_limits
 from jaxspec.speculate.growing_tree import GrowingTree
 from jaxspec.speculate.measured_ranks import measure_ranks
-from jaxspec.speculate.proof import decode_chains, predict_cycles
+from jaxspec.speculate.predicted_cycles import predict_cycles
+from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.trees import chain_paths, chain_tree, tree_from_paths
 from jaxspec.tuning.calibration import calibrate

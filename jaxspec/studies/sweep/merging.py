@@ -61,7 +61,9 @@ def merge_sweeps(
                 raise InputError(
                     f"{', '.join(changed)} has changed since shard {str(shard.path)!r} was begun; run the shards again"
                 )
-        sources = [shard.path / POINTS_FILE for shard in found]
+        grid = planned().grid
+        counts = [grid.points_of(grid.shard(shard.number, shard.shards)) for shard in found]
+        sources = {shard.path / POINTS_FILE: count for shard, count in zip(found, counts, strict=True)}
         return lambda: join_points(config, planned(), sources, directory, reporter).plain()
 
     result, _ = carry_out(

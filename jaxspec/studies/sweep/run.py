@@ -112,7 +112,8 @@ def _run(config: SweepConfig, plan: SweepPlan, directory: RunDirectory, reporter
                 bar.jump(part.stop - chunks.start, "kept from before")
             else:
                 write_part(path, schema, plan.grid.columns(part), bar.advance)
-    return join_points(config, plan, list(parts), directory, reporter)
+    counts = {path: plan.grid.points_of(part) for path, part in parts.items()}
+    return join_points(config, plan, counts, directory, reporter)
 
 
 def _parts_folder(run: Path) -> Path:
@@ -120,13 +121,20 @@ def _parts_folder(run: Path) -> Path:
 
 
 def join_points(
-    config: SweepConfig, plan: SweepPlan, sources: list[Path], directory: RunDirectory, reporter: Reporter
+    config: SweepConfig, plan: SweepPlan, sources: dict[Path, int], directory: RunDirectory, reporter: Reporter
 ) -> SweepResult:
     """The file of all points, the figure and the result, from files that hold them one after the other.
 
+    Args:
+        sources: file -> number of its points.
     Raises:
-        InputError: a file that cannot be read, or points that are missing.
+        InputError: a file that cannot be read, or has another number of points.
     """
+    for path, count in sources.items():
+        if (found := check_points(path)) != count:
+            raise InputError(
+                f"{str(path)!r} has {found:,} points instead of {count:,}; start its sweep anew with --force"
+            )
     grid, front, folder = plan.grid, plan.front, directory.path
     chunks = grid.shard(*shard_of(config.shard))
     schema = points_schema(tuple(grid.axes), config.scheme)
@@ -134,10 +142,6 @@ def join_points(
         for columns in join_files(sources, schema, folder / POINTS_FILE):
             front.add(columns)
             bar.advance()
-    if front.seen != grid.points_of(chunks):
-        raise InputError(
-            f"{front.seen:,} points came instead of {grid.points_of(chunks):,}; start the sweep anew with --force"
-        )
     pairs, bases = grid.pairs, grid.bases
     figure = pareto_figure(front)
     assert figure is not None

@@ -30,8 +30,8 @@ from jaxspec.models.stored import as_computed, stack_of
 from jaxspec.speculate.proof import continue_texts
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.text import load_text, windows
-from jaxspec.tune.calibration import calibrate, target_params
-from jaxspec.tune.hard import measure_hard
+from jaxspec.tuning.calibration import calibrate, target_params
+from jaxspec.tuning.hard import measure_hard
 
 __all__ = ["MEASURED", "POINTS", "main"]
 

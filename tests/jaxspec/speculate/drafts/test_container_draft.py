@@ -25,7 +25,7 @@ from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.studies.pack.config import PackConfig
 from jaxspec.studies.pack.run import pack_checkpoint
-from jaxspec.tune.calibration import calibrate
+from jaxspec.tuning.calibration import calibrate
 
 CONFIG = DecoderConfig(
     vocab_size=256, hidden_size=24, intermediate_size=38, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=6

@@ -19,8 +19,8 @@ from jaxspec.opening import load
 if TYPE_CHECKING:
     from jaxspec.api import architecture, device, open_result, resume, scheme
 
-    #: Version of the installed package.
-    __version__: str
+#: Version of the installed package.
+__version__: str
 
 __all__ = ["__version__", "architecture", "device", "load", "open_result", "resume", "scheme"]
 

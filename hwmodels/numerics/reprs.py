@@ -7,13 +7,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 
 __all__ = ["leaf_text", "short_line", "tree_html"]
 
 
 def leaf_text(leaf: Any) -> str:
     """A number with five digits; of an array its shape and range, of a traced value its shape."""
-    if isinstance(leaf, jax.core.Tracer):
+    if isinstance(leaf, Tracer):
         return f"traced {leaf.shape}"
     if getattr(leaf, "ndim", 0) and leaf.size:
         return f"{leaf.shape}, {float(jnp.min(leaf)):.5g} to {float(jnp.max(leaf)):.5g}"

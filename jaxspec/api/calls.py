@@ -99,7 +99,7 @@ def _config(study: Study, given: Any, settings: Mapping[str, Any], *, quick: boo
                 raise InputError(f"{study.argument} came twice: {given!r}, and by keyword; give it once")
             settings = {study.argument: given, **settings}
         else:
-            base = read_layer(given)
+            base = read_layer(as_path("configuration", given))
     elif given is not None:
         expect(study.config, given)
         if not settings and not quick:

@@ -11,7 +11,7 @@ from jaxspec.settings.coercion import shown
 from jaxspec.suggestions import hint
 
 if TYPE_CHECKING:
-    import pandas
+    import pandas  # pyright: ignore[reportMissingImports] - optional
 
 __all__ = ["flat_row", "frame_of", "rows_of"]
 
@@ -30,7 +30,7 @@ def frame_of(
     """
     rows = None if points is not None else rows_of(results, part)
     try:
-        import pandas
+        import pandas  # pyright: ignore[reportMissingImports] - optional
     except ImportError as error:
         raise ImportError(
             "to_frame() needs pandas, which is not installed; pip install pandas, or use to_json()"

@@ -43,10 +43,11 @@ def _notebook_display() -> Any:
     return display
 
 
-class _OneLine(io.TextIOBase):
+class _OneLine(io.StringIO):
     """A stream whose last line is shown, in place of the one before."""
 
     def __init__(self, display: Any):
+        super().__init__()
         self._display, self._handle, self._text = display, None, ""
 
     def write(self, text: str, /) -> int:

@@ -23,7 +23,7 @@ from jaxspec.studies.study import Study, load_object
 from jaxspec.suggestions import hint
 
 if TYPE_CHECKING:
-    import pandas
+    import pandas  # pyright: ignore[reportMissingImports] - optional
     from matplotlib.figure import Figure
 
 __all__ = ["StudyResults"]
@@ -100,8 +100,12 @@ class StudyResults(Sequence):
     @functools.cached_property
     def shown(self) -> Shown:
         """What the command line shows of these results."""
+        return load_object(self.study.present)(self._returned())
+
+    def _returned(self) -> Any:
+        """These results as the study's function returns them."""
         found: Any = list(self.results) if self.several else self.results[0]
-        return load_object(self.study.present)(found if self.run is None else (found, self.run))
+        return found if self.run is None else (found, self.run)
 
     @property
     def tables(self) -> list[Table]:
@@ -148,7 +152,12 @@ class StudyResults(Sequence):
         return figure
 
     def _drawings(self, result: Any) -> Any:
-        return load_object(self.study.figures)(result, self.directory) if self.study.figures else {}
+        if self.study.figures:
+            return load_object(self.study.figures)(result, self.directory)
+        if self.study.plot is None:
+            return {}
+        one = dataclasses.replace(self, results=(result,))
+        return {self.study.name: lambda: load_object(self.study.plot.draw)(one._returned())}
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """What `--json` writes, as text.
@@ -160,7 +169,7 @@ class StudyResults(Sequence):
         """
         text = to_json(self.shown.result)
         if path is not None:
-            check_file_place(path, "path")
+            check_file_place(Path(path), "path")
             write_text(Path(path), text)
         return text
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -36,7 +38,24 @@ def study_command(study: Study) -> click.Command:
 
     for decorate in reversed(_parameters(study)):
         call = decorate(call)
-    return click.command(study.name, help=study.help)(call)
+    kind = functools.partial(_WithSubcommands, subcommands=study.subcommands) if study.subcommands else click.Command
+    return click.command(study.name, cls=kind, help=study.help)(call)
+
+
+class _WithSubcommands(click.Command):
+    """A command whose argument may be a word that stands for another command."""
+
+    def __init__(self, *arguments: Any, subcommands: Mapping[str, str], **keywords: Any):
+        super().__init__(*arguments, **keywords)
+        self._subcommands = subcommands
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if args and args[0] in self._subcommands:
+            inner: click.Command = load_object(self._subcommands[args[0]])
+            return inner.make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
 
 
 def _parameters(study: Study) -> list[Any]:

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from jaxspec.errors import InputError
@@ -73,7 +74,7 @@ class Knobs:
 def _in_words(knobs: Knobs) -> dict[str, str]:
     """Each knob and the draft length as text."""
     found = {**knobs.values, "draft_length": knobs.draft_length_logits}
-    if any(isinstance(value, jax.core.Tracer) for value in found.values()):
+    if any(isinstance(value, Tracer) for value in found.values()):
         return {name: f"traced {value.shape}" for name, value in found.items()}
     words = {}
     for name, value in knobs.values.items():

@@ -194,7 +194,9 @@ class RunDirectory:
             return
         if settings.exists():
             theirs, ours = read_toml(settings), tomllib.loads(to_toml(self._config))
-            differing = sorted(key for key in {*theirs, *ours} if theirs.get(key) != ours.get(key))
+            # In their order too: that of a sweep's axes is the order of its points.
+            ordered = lambda value: json.dumps(value, default=str)
+            differing = sorted(k for k in {*theirs, *ours} if ordered(theirs.get(k)) != ordered(ours.get(k)))
             if differing:
                 raise InputError(
                     f"run directory {str(self.path)!r} belongs to another configuration (differs in "

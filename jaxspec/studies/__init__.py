@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from jaxspec.studies.scale.config import ScaleConfig
     from jaxspec.studies.scale.run import scale
     from jaxspec.studies.sweep.config import SweepConfig, read_sweep_config
+    from jaxspec.studies.sweep.merging import merge_sweeps
     from jaxspec.studies.sweep.points_file import read_sweep
     from jaxspec.studies.sweep.run import sweep
     from jaxspec.studies.tree.config import TreeConfig
@@ -42,6 +43,7 @@ __all__ = [
     "evaluate",
     "export_draft",
     "inspect_file",
+    "merge_sweeps",
     "pack_checkpoint",
     "predict",
     "read_sweep",
@@ -66,6 +68,7 @@ _PLACES = {
     "evaluate": "evaluate.run",
     "export_draft": "export.run",
     "inspect_file": "pack.inspection",
+    "merge_sweeps": "sweep.merging",
     "pack_checkpoint": "pack.run",
     "predict": "predict.run",
     "read_sweep": "sweep.points_file",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from jaxspec.output_places import check_folder_place
@@ -70,6 +70,7 @@ class Study:
         argument_name: what help calls it.
         config_argument: name of the file of settings where that is an argument instead of `--config`; "": it is not.
         example: file of settings to begin with, printed by `--example`; "": none.
+        subcommands: word that may stand in place of an argument -> "module:command" of the command line.
     """
 
     name: str
@@ -86,6 +87,7 @@ class Study:
     argument_name: str = ""
     config_argument: str = ""
     example: str = ""
+    subcommands: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def run_directory(name: str) -> Out:

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 __all__ = ["tree_line", "tree_svg"]
 
@@ -40,7 +41,7 @@ def tree_svg(parent: Any, rank: Any, num_nodes: Any = None) -> str | None:
 
 
 def _on_host(values: Any, count: Any) -> list[int] | None:
-    known = isinstance(values, np.ndarray | jax.Array) and not isinstance(values, jax.core.Tracer)
+    known = isinstance(values, np.ndarray | jax.Array) and not isinstance(values, Tracer)
     if not known or np.ndim(values) != 1:
         return None
     return np.asarray(values)[: None if count is None else int(count)].tolist()

@@ -13,7 +13,16 @@ import pyarrow.parquet as pq
 from hwmodels.analysis.design_point import DesignPoint
 from jaxspec.errors import InputError
 
-__all__ = ["COLUMNS", "OF_THE_DEVICE", "POINTS_FILE", "points_schema", "read_pieces", "read_sweep"]
+__all__ = [
+    "COLUMNS",
+    "OF_THE_DEVICE",
+    "POINTS_FILE",
+    "check_points",
+    "points_columns",
+    "points_schema",
+    "read_pieces",
+    "read_sweep",
+]
 
 #: Its name in a run directory.
 POINTS_FILE = "sweep.parquet"
@@ -49,7 +58,7 @@ def read_sweep(path: str | Path) -> dict[str, np.ndarray]:
         InputError: no such file, or none of ours.
     """
     try:
-        return _columns(pq.read_table(_file(path)))
+        return points_columns(pq.read_table(_file(path)))
     except (OSError, ValueError) as error:  # Arrow's own are both
         raise _unreadable(path, error) from error
 
@@ -65,12 +74,21 @@ def read_pieces(path: str | Path) -> Iterator[dict[str, np.ndarray]]:
     try:
         with pq.ParquetFile(_file(path)) as file:
             for group in range(file.num_row_groups):
-                yield _columns(file.read_row_group(group))
+                yield points_columns(file.read_row_group(group))
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from error
 
 
-def _columns(table: pa.Table) -> dict[str, np.ndarray]:
+def check_points(path: str | Path) -> int:
+    """Number of points of a sweep's file. Raises InputError: no such file, or none of ours."""
+    try:
+        return pq.read_metadata(_file(path)).num_rows
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
+
+
+def points_columns(table: pa.Table) -> dict[str, np.ndarray]:
+    """Columns of a table by name."""
     return {name: table.column(name).to_numpy() for name in table.column_names}
 
 

@@ -22,12 +22,15 @@ from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.speculate.acceptance import TargetText, all_starts
 from jaxspec.speculate.chunks import gather, prompt_chunks
 from jaxspec.speculate.drafts.compressed_copy import compressed_copy
-from jaxspec.speculate.expected_cycles import expected_cycles
-from jaxspec.speculate.followed_cycles import follow_cycles
+from jaxspec.speculate.drafts.interface import ReadyDraft
+from jaxspec.speculate.expansion import TreeLimits
+from jaxspec.speculate.expected_cycles import CycleStatistics, expected_cycles
+from jaxspec.speculate.followed_cycles import FollowedTexts, follow_chains, follow_trees
 from jaxspec.speculate.ragged import ends_of, flush_right, generated_tokens
 from jaxspec.speculate.sampling import Decoding
+from jaxspec.trees.topology import Tree
 
-__all__ = ["predict_cycles"]
+__all__ = ["predict_cycles", "predict_trees"]
 
 
 def predict_cycles(
@@ -49,7 +52,7 @@ def predict_cycles(
 ) -> dict[str, np.ndarray]:
     """Expected cycles of each text without decoding it: acceptance at every position, then the renewal of cycles.
 
-    A draft whose pools of experts depend on what it drafted before is followed along the text instead (see `follow_cycles`).
+    A draft whose pools of experts depend on what it drafted before is followed along the text instead (see `follow_chains`).
 
     Args:
         draft: the matrices of the target's compressed copy; knobs: how it reads committed KV, and the size of its pools.
@@ -76,25 +79,17 @@ def predict_cycles(
     room = places - prompt_tokens
     ends = ends_of(generated_tokens(texts, lengths, np.full(count, room), room), stop)
 
-    def in_chunks(texts: np.ndarray, rows: np.ndarray, predict: Callable) -> dict[str, np.ndarray]:
-        parts = []
-        for chunk in prompt_chunks(texts):
-            these, of_rows, of_ends = split_rows(target, chunk.prompts, chunk.of(rows), chunk.of(ends))
-            parts.append((jax.block_until_ready(predict(these, chunk.ids, of_rows, of_ends)), chunk.real))
-            advance()
-        return gather(parts)
-
     if has_pool(knobs, config):
         ready = compressed_copy(config, draft, knobs, sharing=sharing)
 
-        def followed(texts: Array, ids: Array, lengths: Array, ends: Array):
+        def followed(*texts: Array):
             key, sizes = jax.random.key(seed), (jnp.asarray(draft_length), jnp.asarray(num_tokens))
             static = {"draft": ready.draft, "config": config}
             static |= {"prompt_tokens": prompt_tokens, "most_drafted": MAX_DRAFT_LENGTH}
-            found = follow_cycles(target, ready.params, texts, ids, lengths, ends, *sizes, key, decoding, **static)
+            found = follow_chains(target, ready.params, FollowedTexts(*texts), *sizes, key, decoding, **static)
             return found._replace(survival=found.survival[:, :draft_length])
 
-        return in_chunks(texts, np.asarray(lengths, np.int32), followed)
+        return _in_chunks(target, texts, np.asarray(lengths, np.int32), ends, followed, advance)
 
     def renewed(texts: Array, ids: Array, before: Array, ends: Array):
         del ids
@@ -102,7 +97,60 @@ def predict_cycles(
         return expected_cycles(survival, draft_length, num_tokens, ends=ends)
 
     # What was generated stands in the same columns in all texts.
-    return in_chunks(*flush_right(texts, lengths + room), renewed)
+    return _in_chunks(target, *flush_right(texts, lengths + room), ends, renewed, advance)
+
+
+def predict_trees(
+    target: Params,
+    draft: ReadyDraft,
+    config: DecoderConfig,
+    texts: np.ndarray,
+    tree: Tree,
+    *,
+    limits: TreeLimits,
+    prompt_tokens: int,
+    num_tokens: int,
+    decoding: Decoding,
+    seed: int,
+    lengths: np.ndarray,
+    generated: np.ndarray,
+    advance: Callable[[], None] = lambda: None,
+) -> dict[str, np.ndarray]:
+    """Cycles of each text with a tree of a draft's likeliest tokens, followed along it without decoding (see `follow_trees`).
+
+    For drafts whose acceptance depends on earlier cycles; of others, `record_ranks` tells of all trees at once.
+
+    Args:
+        texts, prompt_tokens, lengths: as for `predict_cycles`. tree, limits: as for `decode`.
+        generated: tokens that each text has after its prompt; fewer than there are places where it stopped.
+    """
+    room = texts.shape[1] - prompt_tokens
+    ends = np.where(generated < room, generated, room + 1).astype(np.int32)
+
+    def followed(*texts: Array):
+        key, static = jax.random.key(seed), {"draft": draft.draft, "config": config}
+        static |= {"prompt_tokens": prompt_tokens, "limits": limits}
+        rest = (tree, jnp.asarray(num_tokens), key, decoding.for_program())
+        return follow_trees(target, draft.params, FollowedTexts(*texts), *rest, **static)
+
+    return _in_chunks(target, texts, np.asarray(lengths, np.int32), ends, followed, advance)
+
+
+def _in_chunks(
+    target: Params,
+    texts: np.ndarray,
+    rows: np.ndarray,
+    ends: np.ndarray,
+    predict: Callable[[Array, Array, Array, Array], CycleStatistics],
+    advance: Callable[[], None],
+) -> dict[str, np.ndarray]:
+    """Predictions (of texts, ids, rows, ends) of all texts, chunk by chunk, as decoding takes them."""
+    parts = []
+    for chunk in prompt_chunks(texts):
+        these, of_rows, of_ends = split_rows(target, chunk.prompts, chunk.of(rows), chunk.of(ends))
+        parts.append((jax.block_until_ready(predict(these, chunk.ids, of_rows, of_ends)), chunk.real))
+        advance()
+    return gather(parts)
 
 
 @partial(jax.jit, static_argnames=("config", "first"))

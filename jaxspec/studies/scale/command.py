@@ -32,6 +32,7 @@ SCALE = Study(
     help=_HELP,
     run="jaxspec.studies.scale.run:scale",
     present="jaxspec.studies.scale.report:shown",
+    figures="jaxspec.studies.scale.report:figures",
     announce=lambda config: (
         f"{', '.join(config.model)} on {config.task}, priced as {', '.join(config.architecture)} on {', '.join(config.device)}"
     ),

@@ -19,7 +19,7 @@ from jaxspec.studies.scale.result import Chosen, CurvePoint, PlanRow
 from jaxspec.studies.sweep.pareto import is_pareto
 from jaxspec.tuning.objective import Pricing
 
-__all__ = ["Plan", "cheapest", "plan_rows", "with_fronts"]
+__all__ = ["Plan", "cheapest", "most_accurate", "plan_rows", "with_fronts"]
 
 
 class Plan(NamedTuple):
@@ -113,6 +113,12 @@ def with_fronts(rows: Sequence[PlanRow]) -> list[PlanRow]:
             for i in here:
                 marked[i] = dataclasses.replace(marked[i], **{name: predicted(i in front)})
     return marked
+
+
+def most_accurate(rows: Sequence[PlanRow], batch: int) -> PlanRow | None:
+    """The plan with the highest accuracy that a user could follow and that fits, of equal ones the fastest."""
+    allowed = [row for row in rows if row.batch == batch and row.attainable and row.fits.value]
+    return max(allowed, key=lambda row: (row.accuracy.known, -row.total_s.known), default=None)
 
 
 def cheapest(rows: Sequence[PlanRow], accuracy: float, batch: int) -> Chosen:

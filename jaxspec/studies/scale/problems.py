@@ -159,13 +159,14 @@ def make_problems(config: ScaleConfig, text: TextSplit | None, tokenizer: Tokeni
     assert tokenizer is not None
     ends = (*text.held_out_starts[1:], len(text.held_out))
     documents = [tokenizer.decode(text.held_out[a:b]).encode() for a, b in zip(text.held_out_starts, ends)]
-    found = function_prompts(b"\0".join(documents), config.prompts, context=config.prompt_bytes, seed=config.seed)
+    # A head stands at the beginning of a line, also of a document's first one.
+    found = function_prompts(b"\0\n".join(documents), config.prompts, context=config.prompt_bytes, seed=config.seed)
     if len(found) < 2:
         raise InputError(
             f"text {config.text!r} has {len(found)} functions at the beginning of a line in its second half; give Python with "
             "two or more"
         )
     # Nothing of the document before; prompts of one length are compiled once.
-    prompts = [prompt[prompt.rfind(b"\0") + 1 :] for prompt in found]
+    prompts = [prompt[prompt.rfind(b"\0") + 1 :].removeprefix(b"\n") for prompt in found]
     cut = [prompt[-max(config.prompt_bytes, _head_bytes(prompt)) :] for prompt in prompts]
     return PythonProblems(cut, _CHECKS[config.check])

@@ -12,7 +12,7 @@ from jaxspec.report.columns import Column
 from jaxspec.report.device_data import assumptions, device_rows
 from jaxspec.report.formatting import NOT_KNOWN, fixed, times
 from jaxspec.report.notes import note_lines
-from jaxspec.report.page import Page, write_page
+from jaxspec.report.page import Drawings, Page, write_page
 from jaxspec.report.section import Cell, settings, timing
 from jaxspec.report.shown import Shown
 from jaxspec.report.titles import device_title
@@ -23,8 +23,8 @@ from jaxspec.studies.scale.figures.costs import costs_figure
 from jaxspec.studies.scale.figures.exchange import exchange_figure
 from jaxspec.studies.scale.result import ScaleResult
 from jaxspec.studies.scale.tables import (
-    best_plan,
     here,
+    named,
     plan_name,
     scale_headline,
     scale_tables,
@@ -32,7 +32,7 @@ from jaxspec.studies.scale.tables import (
     target_in_words,
 )
 
-__all__ = ["draw_scale_figures", "scale_section", "shown", "write_scale_report"]
+__all__ = ["draw_scale_figures", "figures", "scale_section", "shown", "write_scale_report"]
 
 R = TypeVar("R")
 
@@ -71,17 +71,22 @@ def write_scale_report(results: Sequence[ScaleResult], out_dir: str | Path) -> P
 
 def draw_scale_figures(result: ScaleResult) -> dict[str, Figure]:
     """All figures of one device by name, without those whose data is absent."""
-    drawn = {
-        "accuracy": accuracy_figure(result),
-        "costs": costs_figure(result),
-        "exchange": exchange_figure(result),
-    }
+    drawn = {name: draw() for name, draw in figures(result).items()}
     return {name: figure for name, figure in drawn.items() if figure is not None}
+
+
+def figures(result: ScaleResult, directory: Path | None = None) -> Drawings:
+    """The report's figures of one device by name, each as a function that draws it."""
+    return {
+        "accuracy": lambda: accuracy_figure(result),
+        "costs": lambda: costs_figure(result),
+        "exchange": lambda: exchange_figure(result),
+    }
 
 
 def scale_section(result: ScaleResult) -> dict[str, Any]:
     """All that the template needs of one device, its figures apart: plans across, numbers down."""
-    rows, best, exchanges = here(result), best_plan(result), result.speculation.rows
+    rows, best, exchanges = here(result), result.most_accurate, result.speculation.rows
     title = scale_headline(result)
     # What speculation makes of one sample, with the most rows and at the batch asked for.
     mine = [row for row in exchanges if row.batch == result.workload.batch.number]
@@ -106,7 +111,7 @@ def scale_section(result: ScaleResult) -> dict[str, Any]:
             {
                 "title": "The same matrix rows, for drafted tokens or for samples (batch x rows)",
                 "corner": "batch x rows",
-                "columns": [_exchange_name(result, row.model, row.batch, row.rows) for row in exchanges],
+                "columns": [named(f"{row.batch} x {row.rows}", row.model, result) for row in exchanges],
                 "rows": [_row(exchanges, column) for column in EXCHANGE_COLUMNS],
             }
         ]
@@ -130,10 +135,6 @@ def scale_section(result: ScaleResult) -> dict[str, Any]:
             (times(mine[-1].speedup.number) if mine else NOT_KNOWN, ""),
         ],
     }
-
-
-def _exchange_name(result: ScaleResult, model: str, batch: int, rows: int) -> str:
-    return f"{f'{model}: ' if len(result.networks) > 1 else ''}{batch} x {rows}"
 
 
 def _row(rows: Sequence[R], column: Column[R]) -> dict[str, Any]:

@@ -168,10 +168,16 @@ class Speculation(Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScaleResult(MeasuredResult):
-    """What test-time scaling gains and costs on one device; `pays` says whether some plan is surely better than one sample."""
+    """What test-time scaling gains and costs on one device; `pays` says whether some plan is surely better than one sample.
+
+    Attributes:
+        most_accurate: plan at the batch asked for; None where none fits.
+        target: None where no accuracy was asked for.
+    """
 
     task: TaskSettings = TaskSettings()
     networks: list[NetworkCurves] = dataclasses.field(default_factory=list)
     plans: list[PlanRow] = dataclasses.field(default_factory=list)
+    most_accurate: PlanRow | None = None
     target: Chosen | None = None
     speculation: Speculation = Speculation()

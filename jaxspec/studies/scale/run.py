@@ -31,12 +31,15 @@ from jaxspec.studies.scale.curves import curve_point, measured_method
 from jaxspec.studies.scale.exchange import all_positions, exchange_rows
 from jaxspec.studies.scale.inputs import Checked, check_scale
 from jaxspec.studies.scale.parts import head_parts, task_part
-from jaxspec.studies.scale.planning import Plan, cheapest, plan_rows, with_fronts
+from jaxspec.studies.scale.planning import Plan, cheapest, most_accurate, plan_rows, with_fronts
 from jaxspec.studies.scale.report import write_scale_report
 from jaxspec.studies.scale.result import Curve, NetworkCurves, ScaleResult, Speculation
 from jaxspec.studies.scale.stages import ScaleStages
 
 __all__ = ["scale", "scale_results"]
+
+#: Main numbers of a result, for `jaxspec runs`.
+_HEADLINE = ("pays", "most_accurate.samples", "most_accurate.accuracy", "most_accurate.total_s")
 
 
 def scale_results(config: ScaleConfig, checked: Checked, stages: ScaleStages) -> list[ScaleResult]:
@@ -65,6 +68,7 @@ def scale_results(config: ScaleConfig, checked: Checked, stages: ScaleStages) ->
                 task=task_part(config, len(checked.problems.prompts)),
                 networks=networks,
                 plans=rows,
+                most_accurate=most_accurate(rows, config.batch),
                 target=None if config.accuracy is None else cheapest(rows, config.accuracy, config.batch),
                 speculation=Speculation(draft=config.draft, conditional=acceptance, rows=exchanges),
                 timing_s={stage: measured(seconds) for stage, seconds in stages.stages.timing_s.items()},
@@ -181,5 +185,7 @@ def scale(
 
         return work
 
-    found, directory = carry_out("scale", config, prepare, check=checked, out=out, force=force, reporter=reporter)
+    found, directory = carry_out(
+        "scale", config, prepare, check=checked, out=out, force=force, reporter=reporter, headline=_HEADLINE
+    )
     return [ScaleResult.from_plain(entry) for entry in found], directory

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from jaxspec.report.columns import Column
 from jaxspec.report.formatting import NOT_KNOWN, fixed, times
@@ -11,7 +12,15 @@ from jaxspec.report.titles import architecture_title, device_title
 from jaxspec.studies.scale.columns import EXCHANGE_COLUMNS, PLAN_COLUMNS, seconds
 from jaxspec.studies.scale.result import Exchange, PlanRow, ScaleResult
 
-__all__ = ["best_plan", "here", "plan_name", "scale_headline", "scale_tables", "shown_columns", "target_in_words"]
+__all__ = [
+    "here",
+    "named",
+    "plan_name",
+    "scale_headline",
+    "scale_tables",
+    "shown_columns",
+    "target_in_words",
+]
 
 
 def scale_tables(results: Sequence[ScaleResult]) -> list[Table]:
@@ -30,14 +39,15 @@ def here(result: ScaleResult) -> list[PlanRow]:
 
 def plan_name(row: PlanRow, result: ScaleResult) -> str:
     """What a plan is called; with its network where there are several."""
-    own = "one sample" if row.samples == 1 else f"{row.method} {row.samples}"
-    return f"{row.model}: {own}" if len(result.networks) > 1 else own
+    return named("one sample" if row.samples == 1 else f"{row.method} {row.samples}", row.model, result)
 
 
-def best_plan(result: ScaleResult) -> PlanRow | None:
-    """The plan with the highest accuracy that a user could follow and that fits, of equal ones the fastest."""
-    allowed = [row for row in here(result) if row.attainable and row.fits.value]
-    return max(allowed, key=lambda row: (row.accuracy.known, -row.total_s.known), default=None)
+def named(what: str, model: str, result: ScaleResult) -> str:
+    """Something of a network: with its name, of a directory the last part, where there are several networks."""
+    names = [network.name for network in result.networks]
+    last = Path(model).name
+    short = last if [Path(name).name for name in names].count(last) == 1 else model
+    return f"{short}: {what}" if len(names) > 1 else what
 
 
 def shown_columns(rows: Sequence[PlanRow]) -> list[Column[PlanRow]]:
@@ -48,7 +58,7 @@ def shown_columns(rows: Sequence[PlanRow]) -> list[Column[PlanRow]]:
 def scale_headline(result: ScaleResult) -> str:
     """The device's answer in two sentences."""
     where = f"{architecture_title(result)} on {device_title(result)}"
-    best = best_plan(result)
+    best = result.most_accurate
     if best is None:
         return f"{where}: no plan fits its memory."
     one = next(row for row in here(result) if (row.model, row.samples) == (best.model, 1))
@@ -63,13 +73,16 @@ def scale_headline(result: ScaleResult) -> str:
     row = _exchange_of(result, best)
     if row is None or row.speedup.number is None:
         return said
-    return f"{said} The same {row.rows} rows, used for drafted tokens, answer {times(row.speedup.number)} as fast at {low}."
+    same = "The same " if best.samples == row.rows else ""
+    return (
+        f"{said} {same}{row.rows} rows, used for drafted tokens, answer {times(row.speedup.number)} as fast at {low}."
+    )
 
 
 def _exchange_of(result: ScaleResult, plan: PlanRow) -> Exchange | None:
-    wanted = plan.model, plan.batch, plan.samples
-    rows = result.speculation.rows
-    return next((row for row in rows if (row.model, row.batch, row.rows) == wanted), rows[-1] if rows else None)
+    """The exchange of a plan's rows; of one sample, of the most rows."""
+    rows = [row for row in result.speculation.rows if (row.model, row.batch) == (plan.model, plan.batch)]
+    return next((row for row in rows if row.rows == plan.samples), rows[-1] if rows else None)
 
 
 def target_in_words(result: ScaleResult) -> str:
@@ -79,7 +92,7 @@ def target_in_words(result: ScaleResult) -> str:
         return ""
     wanted = f"accuracy {fixed(target.accuracy.number, 3)}"
     if target.by_time is None:
-        best = best_plan(result)
+        best = result.most_accurate
         most = "" if best is None else f"; the best one reaches {fixed(best.accuracy.number, 3)}"
         return f"{wanted}: none of the plans reaches it{most}"
     row = target.by_time
@@ -107,18 +120,21 @@ def _plans(result: ScaleResult) -> Table:
     columns = shown_columns(rows)
     for column in columns:
         table.add_column(column.heading, justify="right")
-    best = best_plan(result)
+    best = result.most_accurate
     for row in rows:
-        style = "bold" if row is best else None if row.fits.value else "dim"
+        style = "bold" if row == best else None if row.fits.value else "dim"
         table.add_row(plan_name(row, result), *(column.text(row) for column in columns), style=style)
     return table
 
 
 def _exchanges(result: ScaleResult) -> Table:
-    draft, several = result.speculation.draft or NOT_KNOWN, len(result.networks) > 1
+    draft = result.speculation.draft or NOT_KNOWN
     accepted = "; ".join(
-        f"{f'{name}: ' if several else ''}{', '.join(fixed(chance, 2) for chance in conditional.known[:4])}, ... "
-        f"({conditional.status})"
+        named(
+            f"{', '.join(fixed(chance, 2) for chance in conditional.known[:4])}, ... ({conditional.status})",
+            name,
+            result,
+        )
         for name, conditional in result.speculation.conditional.items()
     )
     table = Table(
@@ -130,6 +146,7 @@ def _exchanges(result: ScaleResult) -> Table:
     for column in EXCHANGE_COLUMNS:
         table.add_column(column.heading, justify="right")
     for row in result.speculation.rows:
-        name = f"{row.model}: " if several else ""
-        table.add_row(f"{name}{row.batch} x {row.rows}", *(column.text(row) for column in EXCHANGE_COLUMNS))
+        table.add_row(
+            named(f"{row.batch} x {row.rows}", row.model, result), *(column.text(row) for column in EXCHANGE_COLUMNS)
+        )
     return table

@@ -79,14 +79,8 @@ def _of_device(stages: TreeStages, device: str, curve: AATBySize) -> dict[str, A
     pays = bool(own.speculate.value)
     nodes = own.verification_length.known - 1 if pays else config.nodes
     why = "fastest at the workload's context" if pays else "the largest, since none pays at the workload's context"
-    proof = proof_part(
-        stages.growth,
-        nodes,
-        traces=stages.traces,
-        counted=stages.decode_with(nodes, work.setup.decoding),
-        num_tokens=config.output_tokens,
-        chosen=why,
-    )
+    counted = stages.decode_with(nodes, work.setup.decoding)
+    proof = proof_part(nodes, expected=stages.expected_with(nodes), counted=counted, chosen=why)
     return {
         "draft": draft_part(config.draft, stages.other, stages.knobs, kinds, priced, stages.widths),
         "scheme": config.scheme if stages.knobs is not None else None,  # others leave the target uncompressed

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from jaxspec.report.figures.style import BLUE, GREEN, ORANGE, PURPLE, VERMILLION, legend_below, new_figure, styled
 from jaxspec.report.titles import model_title
 from jaxspec.studies.scale.result import ScaleResult
+from jaxspec.studies.scale.tables import named
 
 __all__ = ["LINES", "accuracy_figure", "colour_of_method"]
 
@@ -47,7 +48,7 @@ def accuracy_figure(result: ScaleResult) -> Figure | None:
                 [max(0.0, m - point.low.known) for m, point in zip(mean, curve.points)],
                 [max(0.0, point.high.known - m) for m, point in zip(mean, curve.points)],
             ]
-            name = f"{network.name}: {curve.method}" if len(result.networks) > 1 else curve.method
+            name = named(curve.method, network.name, result)
             # Beside each other, so that intervals do not hide one another.
             aside = 1.0 + 0.05 * (i - (count - 1) / 2)
             axes.errorbar(

@@ -21,7 +21,7 @@ from jaxspec.report.titles import architecture_title, device_title
 from jaxspec.results import Quantity
 from jaxspec.studies.scale.figures.accuracy import LINES, colour_of_method
 from jaxspec.studies.scale.result import PlanRow, ScaleResult
-from jaxspec.studies.scale.tables import here
+from jaxspec.studies.scale.tables import here, named
 
 __all__ = ["costs_figure", "plot"]
 
@@ -115,7 +115,7 @@ def _draw(
                 linewidth=1.0,
                 elinewidth=0.7,
                 alpha=0.9,
-                label=f"{name}: {method}" if len(names) > 1 else method,
+                label=named(method, name, result),
             )
     # Once for each place, although several methods may stand there.
     for x, y, text in dict.fromkeys((cost(row).known / unit, row.accuracy.known, row.samples) for row in rows):

@@ -18,7 +18,7 @@ from jaxspec.speculate.drafts.interface import Committed, Level, Root
 from jaxspec.speculate.engine import autoregressive_tree
 from jaxspec.speculate.expansion import tree_limits
 from jaxspec.speculate.expected_cycles import expected_cycles
-from jaxspec.speculate.predicted_cycles import predict_cycles
+from jaxspec.speculate.predicted_cycles import predict_cycles, predict_trees
 from jaxspec.speculate.proof import continuation_length, decode_chains, decode_prompts
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.speculate.statistics import compare_cycles
@@ -83,14 +83,20 @@ def test_chains_put_out_the_targets_text(pair, alone, sharing):
     np.testing.assert_array_equal(told["survival"], found["accepted_at"][:, :5])
 
 
-def test_trees_put_out_the_targets_text(pair):
-    ready = ReadyDraft(ElasticDraft(CONFIG), pair[1])
+@pytest.mark.parametrize("sharing", [1, 3])
+def test_trees_put_out_the_targets_text(pair, sharing):
+    ready, prompts = ReadyDraft(ElasticDraft(CONFIG, sharing), pair[1]), PROMPTS[:sharing]
     limits, end = tree_limits(BUSH), PROMPTS.shape[1] + TOKENS
-    none = autoregressive_tree(limits)
-    plain = decode_prompts(pair[0], CONFIG, ready, PROMPTS[:1], none, limits=limits, **OPTIONS)
-    found = decode_prompts(pair[0], CONFIG, ready, PROMPTS[:1], BUSH, limits=limits, **OPTIONS)
+    none, room = autoregressive_tree(limits), continuation_length(TOKENS)
+    plain = decode_prompts(pair[0], CONFIG, ready, prompts, none, limits=limits, **OPTIONS | {"num_tokens": room})
+    found = decode_prompts(pair[0], CONFIG, ready, prompts, BUSH, limits=limits, room=room, **OPTIONS)
     np.testing.assert_array_equal(found["tokens"][:, :end], plain["tokens"][:, :end])
     assert np.all(found["cycles"] < TOKENS)
+    texts, rows = plain["tokens"][:, : PROMPTS.shape[1] + room], np.full(sharing, room)
+    lengths = {"prompt_tokens": PROMPTS.shape[1], "lengths": np.full(sharing, PROMPTS.shape[1]), "generated": rows}
+    told = predict_trees(pair[0], ready, CONFIG, texts, BUSH, limits=limits, **lengths, **OPTIONS)
+    np.testing.assert_array_equal(told["cycles"], found["cycles"])
+    np.testing.assert_array_equal(told["survival"], found["accepted_at"])
 
 
 def test_pools_of_the_targets_choices_foretell_every_cycle(jit, pair, alone):

@@ -24,6 +24,16 @@ class PricedConfig(Protocol):
         ...
 
     @property
+    def engine(self) -> str | None:
+        """Engine whose measured kernels count; None: the device's own."""
+        ...
+
+    @property
+    def weight_format(self) -> str | None:
+        """Measured kernels of narrow weights; None: those whose activations keep 16 bits."""
+        ...
+
+    @property
     def batch(self) -> int:
         """Sequences decoded together."""
         ...
@@ -64,11 +74,12 @@ def resolve_pricing(config: PricedConfig, device: str, own: DecoderConfig | None
     """Device (catalog name or TOML file), architecture and workload.
 
     Raises:
-        InputError: an unknown name or a malformed file.
+        InputError: an unknown name, a malformed file, or an engine or format that the device was not measured with.
     """
     try:
         is_file = device.endswith(".toml") or os.path.isfile(device)
-        found = catalog.device_from_file(device) if is_file else catalog.device(device)
+        read = catalog.device_from_file if is_file else catalog.device
+        found = read(device, engine=config.engine, weight_format=config.weight_format)
     except (catalog.UnknownNameError, catalog.EntryError) as error:
         raise InputError(str(error)) from error
     workload = Workload(

@@ -77,7 +77,12 @@ def wanted(name: str, root: Path | None) -> list[Wanted]:
         found = CATALOG[gpu]
         return [
             Wanted(
-                gpu, found.system, one, version, found.formats(one, root), _experts(found.system, one, version, root, gpu)
+                gpu,
+                found.system,
+                one,
+                version,
+                found.formats(one, root),
+                _experts(found.system, one, version, root, gpu),
             )
             for one, version in found.versions.items()
             if one == (engine or one)
@@ -161,7 +166,9 @@ def decode_checks(names: Iterable[str]) -> list[dict[str, Any]]:
         for engine in calibrated_engines(name):
             unit, attention = calibrated_gpu(name, engine), calibrated_attention(name, engine)[16.0]
             for batch in (1.0, 5.0, 16.0):
-                steps = {bits: decode_step(unit, attention, batch=batch, weight_bits=bits) for bits in unit.weight_widths}
+                steps = {
+                    bits: decode_step(unit, attention, batch=batch, weight_bits=bits) for bits in unit.weight_widths
+                }
                 speedup = {
                     f"speedup_{bits:g}_bits": steps[16.0]["total_s"] / step["total_s"]
                     for bits, step in steps.items()

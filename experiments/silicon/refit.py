@@ -24,6 +24,7 @@ from hwmodels.analysis.calibration.kernel_tables import (
 from hwmodels.analysis.calibration.report import CalibrationReport, error_by_range, relative_error
 from hwmodels.analysis.calibration.splits import half_of_shapes, largest_held_out, shape_names, some_of
 
+
 @dataclasses.dataclass(frozen=True)
 class Calibrated:
     """A GPU of the catalog: its system in the tables, and the version of each engine whose kernels it has."""

@@ -18,11 +18,10 @@ from hwmodels.analysis.calibration.attention import (
 )
 from hwmodels.analysis.calibration.attention_tables import KV_FORMAT_BITS, attention_table, prefill_table
 from hwmodels.analysis.calibration.intervals import interval_record
-from hwmodels.analysis.calibration.kernel_tables import DataSheet, KernelTableError, TableName, data_sheet
+from hwmodels.analysis.calibration.kernel_tables import KernelTableError, TableName, data_sheet
 from hwmodels.analysis.calibration.least_squares import Fit
 from hwmodels.analysis.calibration.report import relative_error
 from hwmodels.analysis.calibration.splits import half_of_groups
-from hwmodels.compute.gpu_attention import GpuAttention
 
 #: Fits of attention: of each width and of prefill all rows, and both halves.
 _FITS = 3

@@ -83,7 +83,9 @@ def refit_experts(
 
     error = lambda predicted, chosen: relative_error(predicted[chosen], rows.seconds[chosen])
     if uneven.sum() < LEAST_ROWS:
-        raise KernelTableError(f"{table} holds {uneven.sum()} rows of {weight_format} experts that are modelled; too few")
+        raise KernelTableError(
+            f"{table} holds {uneven.sum()} rows of {weight_format} experts that are modelled; too few"
+        )
     whole = fitted(uneven)
     half = half_of_groups(rows.network.tolist())
     first, second = fitted(half), fitted(~half)

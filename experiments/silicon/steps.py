@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
@@ -90,7 +89,9 @@ def compose(gpus: Iterable[str] = tuple(CATALOG)) -> list[Cell]:
                         continue
                     modes = dict.fromkeys(("gemm_quant_mode", "moe_quant_mode", "fmha_quant_mode"), "bfloat16")
                     try:
-                        spec = compile_engine(path, CATALOG[gpu].system, engine, version, kvcache_quant_mode=kv_format, **modes)
+                        spec = compile_engine(
+                            path, CATALOG[gpu].system, engine, version, kvcache_quant_mode=kv_format, **modes
+                        )
                         built = AicEngine.from_spec(spec)
                     except (RuntimeError, ValueError, NotImplementedError):
                         continue
@@ -102,7 +103,9 @@ def _cells(built: Any, of_what: tuple[str, str, str], kv_bits: int) -> list[Cell
     found = []
     for batch in BATCHES:
         for tokens in CONTEXTS:
-            found += _cell(lambda b=batch, t=tokens: built.decode_step_per_op(b, t, 2), of_what, "decode", kv_bits, batch, tokens)
+            found += _cell(
+                lambda b=batch, t=tokens: built.decode_step_per_op(b, t, 2), of_what, "decode", kv_bits, batch, tokens
+            )
     if kv_bits == 16:
         for batch in PROMPT_BATCHES:
             for tokens in PROMPTS:
@@ -111,9 +114,7 @@ def _cells(built: Any, of_what: tuple[str, str, str], kv_bits: int) -> list[Cell
     return found
 
 
-def _cell(
-    run: Any, of_what: tuple[str, str, str], phase: str, kv_bits: int, batch: int, tokens: int
-) -> list[Cell]:
+def _cell(run: Any, of_what: tuple[str, str, str], phase: str, kv_bits: int, batch: int, tokens: int) -> list[Cell]:
     try:
         operators: Sequence[Any] = run()
     except Exception:  # the package raises its own kinds where its tables end
@@ -141,9 +142,7 @@ def read_cells(path: Path = CELLS) -> list[Cell]:
     return [Cell(**{name: types[name](value) for name, value in row.items()}) for row in csv.DictReader(lines)]
 
 
-def priced(
-    cells: Sequence[Cell], *, measured: bool = True
-) -> dict[str, npt.NDArray[np.float64]]:
+def priced(cells: Sequence[Cell], *, measured: bool = True) -> dict[str, npt.NDArray[np.float64]]:
     """Seconds of each cell by the model, "cell", with the parts that `Cell` has.
 
     Args:
@@ -178,9 +177,7 @@ def priced(
 
 def _step(cell: Cell) -> StepShape:
     prefill = cell.phase == "prefill"
-    workload = Workload(
-        batch=cell.batch, context_tokens=0.0 if prefill else cell.tokens, prompt_tokens=cell.tokens
-    )
+    workload = Workload(batch=cell.batch, context_tokens=0.0 if prefill else cell.tokens, prompt_tokens=cell.tokens)
     footprint = uniform_footprint(16.0)
     step = (prefill_step if prefill else decode_step)(workload, footprint=footprint)
     return dataclasses.replace(step, kv_bits=float(cell.kv_bits), stored_kv_bits=float(cell.kv_bits))

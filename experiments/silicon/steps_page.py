@@ -1,4 +1,4 @@
-"""The page of whole steps: errors by device, engine and phase, of the model and of the bare roofline, from the committed cells."""
+"""The page of whole steps: errors by device, engine and phase, of the model and the bare roofline, on committed cells."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def used_formats(
 
 
 def used_attention(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Entries of decoding attention that are used, by bits per element, increasing: the widest, and those that describe theirs."""
+    """Entries of decoding attention that are used, by bits per element: the widest, and those that describe theirs."""
     found = sorted(record["attention"].values(), key=lambda entry: entry["kv_bits"])
     return [e for e in found if e is found[-1] or e["errors"]["held out"]["mean"] <= LARGEST_ATTENTION_ERROR]
 

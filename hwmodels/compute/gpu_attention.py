@@ -11,8 +11,8 @@ Keys and values that fit into the second-level cache are read from it, cache_spe
 
 Source: form chosen on the generation-attention tables of aiconfigurator-core 0.12.0; numbers by `experiments.silicon`.
 Departs: arithmetic is free here, as it nearly is for fewer than about 100 query heads per key; `gpu_prefill` adds it.
-The tables time one layer again and again, whose context may lie in the cache. Within a network other layers' weights have driven
-it out: `attention_parts`, which steps are priced by, streams no faster than the memory can.
+The tables time one layer again and again, whose context may lie in the cache. Within a network other layers' weights have
+driven it out: `attention_parts`, which steps are priced by, streams no faster than the memory can.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class GemmCoefficients:
     sag_exponent: Leaf
     prologue_elements: Leaf  # time of a tile before its first product, in elements of k
     pass_cost: Leaf = 0.0  # time of quantizing activations, in reads of them at 16 bits and full bandwidth
-    #: Not fitted, but of the format: bytes of an activation as it is multiplied, and the data sheet's rate over that of 16 bits.
+    #: Not fitted, but of the format: bytes of an activation as multiplied, and the data sheet's rate over that of 16 bits.
     activation_bytes: Leaf = 2.0
     arithmetic_rate: Leaf = 1.0
 

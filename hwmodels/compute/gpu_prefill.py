@@ -1,7 +1,8 @@
 """Attention of many new tokens on a GPU: prefill, verification, and what lies between.
 
     t          = decoding's launch + (stream^4 + arithmetic^4 + chain^4)^(1/4) + many · (extra_s + pass)
-    arithmetic = pairs · (2 d / compute_efficiency + exponential_flops) / peak,   pairs = rows · (visible + (tile_tokens - 1) / 2)
+    arithmetic = pairs · (2 d / compute_efficiency + exponential_flops) / peak
+    pairs      = rows · (visible + (tile_tokens - 1) / 2 · x / (x + 1))
     chain      = many · chain_s · last visible                                one tile of rows sees all keys one after the other
     pass       = bytes of queries, keys, values and outputs / (memory_efficiency · bandwidth)
     many       = x^2 / (x^2 + 64^2),   x = new tokens per sequence - 1

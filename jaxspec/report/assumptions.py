@@ -122,7 +122,9 @@ def _calibration(entry: DeviceEntry) -> list[str]:
         return ["Matrix products and attention take the time of fitted kernels; what they were fitted to is not known."]
     unit = entry.device.matrix_unit
     record = calibration_record(entry.calibration, unit.engine or None)
-    used = [found for found in used_formats(record, wanted=unit.weight_format) if found["weight_bits"] in unit.weight_widths]
+    used = [
+        found for found in used_formats(record, wanted=unit.weight_format) if found["weight_bits"] in unit.weight_widths
+    ]
     formats, attention = used[::-1], used_attention(record)
     tables = dict.fromkeys(found["table"] for found in (*formats, *attention))
     errors = [

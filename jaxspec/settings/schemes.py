@@ -39,6 +39,8 @@ class SchemeFacts:
 
 _CASSANDRA = {"knob_specs": CUT_AND_PRUNE, "has_draft": True, "packs": True}
 
+_QUANTIZED = {"lossless": False, "runs": True}
+
 _ALL = (
     SchemeFacts(
         "cassandra1",
@@ -88,15 +90,28 @@ _ALL = (
     ),
     SchemeFacts(
         "bit-slices",
-        "8-bit weights, the draft reads the upper half (ELMoE-3D)",
-        "bit_slices:BIT_SLICES",
+        "the same, choosing among all experts",
+        "elastic:BIT_SLICES",
         lossless=False,
+        knob_specs=(SLICE_BITS,),
         has_draft=True,
+        runs=True,
     ),
-    SchemeFacts("q8_0", "8-bit groups of 32", "quantized:Q8_0", lossless=False),
-    SchemeFacts("q4_0", "4-bit groups of 32", "quantized:Q4_0", lossless=False),
-    SchemeFacts("mxfp8", "8-bit MX elements", "quantized:MXFP8", lossless=False),
-    SchemeFacts("mxfp4", "4-bit MX elements", "quantized:MXFP4", lossless=False),
+    SchemeFacts("q8_0", "8-bit groups of 32", "quantized:Q8_0", **_QUANTIZED),
+    SchemeFacts("q4_0", "4-bit groups of 32", "quantized:Q4_0", **_QUANTIZED),
+    SchemeFacts("q4_0-down8", "4-bit groups of 32, FFN down in 8 bits", "quantized:Q4_0_DOWN8", **_QUANTIZED),
+    SchemeFacts("tile-q8_0", "8-bit groups of 2 x 16 in tiles of an NPU", "quantized:TILE_Q8_0", **_QUANTIZED),
+    SchemeFacts("tile-q4_0", "4-bit groups of 2 x 16 in tiles of an NPU", "quantized:TILE_Q4_0", **_QUANTIZED),
+    SchemeFacts(
+        "tile-q4_0-down8",
+        "4-bit groups of 2 x 16 in tiles of an NPU, FFN down in 8 bits",
+        "quantized:TILE_Q4_0_DOWN8",
+        **_QUANTIZED,
+    ),
+    SchemeFacts("int8-channel", "8 bits, one scale per output channel", "quantized:INT8_CHANNEL", **_QUANTIZED),
+    SchemeFacts("int4-channel", "4 bits, one scale per output channel", "quantized:INT4_CHANNEL", **_QUANTIZED),
+    SchemeFacts("mxfp8", "8-bit MX elements", "quantized:MXFP8", **_QUANTIZED),
+    SchemeFacts("mxfp4", "4-bit MX elements", "quantized:MXFP4", **_QUANTIZED),
     SchemeFacts("bf16", "nothing compressed; the draft is the target", "uncompressed:BF16", lossless=True),
     SchemeFacts("raw", "every tensor as it is, checksummed", "uncompressed:RAW", lossless=True, packs=True),
 )

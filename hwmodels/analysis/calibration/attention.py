@@ -90,7 +90,7 @@ class PrefillFit:
 
 @functools.cache
 def predict_attention(kv_bits: float = 16.0):
-    """The model to fit, for `least_squares.fit`: conditions as `attention_conditions` has them, so that GPUs share a program."""
+    """The model to fit, for `least_squares.fit`: conditions as of `attention_conditions`: GPUs share a program."""
 
     def predict(values: Mapping[str, Any], conditions: Mapping[str, Any]) -> Any:
         unit = GpuAttention(bandwidth_bytes_per_s=conditions["bandwidth_bytes_per_s"], **values)
@@ -103,7 +103,9 @@ def predict_prefill(values: Mapping[str, Any], conditions: Mapping[str, Any]) ->
     """The model to fit, for `least_squares.fit`: conditions as `prefill_conditions` has them."""
     decoding = GpuAttention(**{name: conditions[name] for name in _UNIT})
     shape = {name: conditions[name] for name in _PREFILL}
-    return prefill_attention_time(GpuPrefill(**values), decoding, peak_flops_per_s=conditions["peak_flops_per_s"], **shape)
+    return prefill_attention_time(
+        GpuPrefill(**values), decoding, peak_flops_per_s=conditions["peak_flops_per_s"], **shape
+    )
 
 
 def attention_conditions(table: AttentionTable, sheet: DataSheet) -> dict[str, npt.NDArray[np.float64]]:

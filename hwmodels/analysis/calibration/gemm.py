@@ -142,7 +142,9 @@ def fit_gemm(table: GemmTable, sheet: DataSheet, train: npt.ArrayLike | None = N
         **options,
     )
     predicted = predicted_rows(predict, fitted.estimates, rows)
-    stacked = jax.tree.map(lambda leaf: np.asarray([leaf], np.float32), coefficients(fitted.estimates, table.weight_format))
+    stacked = jax.tree.map(
+        lambda leaf: np.asarray([leaf], np.float32), coefficients(fitted.estimates, table.weight_format)
+    )
     return GemmFit(_unit(sheet, stacked, (table.weight_bits,)), fitted, predicted)
 
 

@@ -33,6 +33,7 @@ __all__ = [
     "read_columns",
 ]
 
+
 @dataclasses.dataclass(frozen=True)
 class KernelFormat:
     """A format of matrix products: bits per weight with its scales, bytes per activation as multiplied, rate over 16 bits."""

@@ -11,9 +11,9 @@ import pytest
 from hwmodels.analysis.calibration.attention import predict_attention
 from hwmodels.analysis.calibration.gemm import predict_gemm
 from hwmodels.analysis.calibration.kernel_tables import DataSheet
+from hwmodels.catalog.calibrations import calibration_record
 from hwmodels.compute.gpu_attention import GpuAttention
 from hwmodels.compute.gpu_prefill import GpuPrefill, prefill_attention_time
-from hwmodels.catalog.calibrations import calibration_record
 
 sys.path.append(str(Path(__file__).parents[2] / "hwmodels" / "analysis" / "calibration"))
 from kernel_samples import attention_columns, gemm_columns, prefill_columns, write_tables

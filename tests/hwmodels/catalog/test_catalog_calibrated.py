@@ -61,18 +61,25 @@ def test_bars():
 
 def test_engines_of_one_gpu_differ():
     shape = {"batch": 16, "context_tokens": 32768, "num_kv_heads": 8, "head_dim": 128}
-    times = {e: float(decode_attention_time(calibrated_attention("a100-sxm", e)[16.0], **shape)) for e in ("trtllm", "vllm")}
+    times = {
+        e: float(decode_attention_time(calibrated_attention("a100-sxm", e)[16.0], **shape)) for e in ("trtllm", "vllm")
+    }
     assert times["vllm"] > 1.3 * times["trtllm"]
     device = catalog.device("a100-sxm-80gb", engine="vllm")
     assert device.matrix_unit.engine == "vllm"
     assert catalog.device("a100-sxm-80gb").matrix_unit.engine == DEFAULT_ENGINES["a100-sxm"]
-    assert "vllm/0.14.0" in catalog.device_entry("a100-sxm-80gb", engine="vllm").sources["matrix_unit.formats.0.launch_s"]
+    assert (
+        "vllm/0.14.0" in catalog.device_entry("a100-sxm-80gb", engine="vllm").sources["matrix_unit.formats.0.launch_s"]
+    )
 
 
 def test_an_engine_or_format_that_was_not_measured_is_refused_in_one_line():
     for call, message in (
         (lambda: catalog.device("h200-sxm", engine="vlm"), "did you mean 'vllm'\\? allowed: sglang, trtllm, vllm"),
-        (lambda: catalog.device("h200-sxm", weight_format="nvfp4"), "format 'nvfp4' is not measured on h200-sxm with trtllm"),
+        (
+            lambda: catalog.device("h200-sxm", weight_format="nvfp4"),
+            "format 'nvfp4' is not measured on h200-sxm with trtllm",
+        ),
         (lambda: catalog.device("rtx-4090", engine="vllm"), "rtx-4090 has no measured kernels"),
         (lambda: catalog.device("rtx-4090", weight_format="fp8"), "rtx-4090 has no measured kernels"),
     ):

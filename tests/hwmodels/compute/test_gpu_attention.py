@@ -55,7 +55,9 @@ def test_a_cache_serves_what_fits_into_it_when_one_layer_is_timed_again_and_agai
 
 def test_a_step_reads_its_cache_from_memory():
     moved, context, bits = jnp.array([1e6, 2e7, 1e9]), jnp.full(3, 500.0), jnp.full(3, 16.0)
-    _, stream = attention_parts([CACHED.replace(cache_speed=8.0, ramp=0.0)], (16.0,), moved, context, jnp.full(3, 8.0), bits)
+    _, stream = attention_parts(
+        [CACHED.replace(cache_speed=8.0, ramp=0.0)], (16.0,), moved, context, jnp.full(3, 8.0), bits
+    )
     assert np.all(np.asarray(stream) >= np.asarray(moved) / 2e12 * (1 - 1e-6))
 
 

@@ -54,9 +54,7 @@ def attention_columns(seconds):
 
 def prefill_columns(seconds):
     """The same of prompts: batches, tokens and key heads."""
-    batch, tokens, heads = (
-        side.ravel() for side in np.meshgrid([1, 2, 4, 16], [64, 256, 1024, 4096, 9000], [2, 4, 8])
-    )
+    batch, tokens, heads = (side.ravel() for side in np.meshgrid([1, 2, 4, 16], [64, 256, 1024, 4096, 9000], [2, 4, 8]))
     columns = attention_columns(lambda *sizes: sizes[0])
     latency = 1e3 * np.asarray(seconds(batch.astype(float), tokens.astype(float), heads.astype(float)), float)
     same = {name: [values[0]] * len(batch) for name, values in columns.items()}

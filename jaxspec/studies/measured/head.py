@@ -26,7 +26,7 @@ def head(work: Work, device: str, footprints: list[Any]) -> dict[str, Any]:
         footprints: all that were priced on the device.
     """
     config, setup, pricing = work.config, work.setup, work.pricings[device]
-    facts = device_facts(device)
+    facts = device_facts(device, config)
     shape = architecture_data(config.architecture, pricing.architecture)
     return {
         "model": RunningModel(

@@ -125,11 +125,12 @@ A byte-level decoder of the arithmetic network's shape ({layers} layers, width {
 trained by `python -m experiments.train_arithmetic` from that network's weights. After the end of each step of an answer it
 says `Y` where all is right so far, `N` where something is wrong: an outcome score after the last step, a process score before.
 
-* **Data.** {answers} answers of the arithmetic network to {judged} problems, drawn apart; what is right was worked out.
+* **Data.** In equal parts, {answers} answers of the arithmetic network to {judged} problems, drawn apart, right solutions of
+  further ones, and solutions with one wrong digit and what follows from it; what is right was worked out.
 * **Score.** On {problems} held-out problems, 16 answers of each: the answer that it likes best among 4 is right in
   {best_of_4:.1%} of the problems, among 16 in {best_of_16:.1%}; one answer alone in {best_of_1:.1%}.
-* **Training.** {steps} steps of {rows} answers; Muon (matrices) and Adam, peak rate {recipe[peak_learning_rate]},
-  linear decay; seed {recipe[seed]}; on {machine}.
+* **Training.** {steps} steps of {recipe[tokens_per_step]} tokens, on its verdicts and on the right next bytes; Muon (matrices)
+  and Adam, peak rate {recipe[peak_learning_rate]}, linear decay; seed {recipe[seed]}; on {machine}.
 * **Limits.** It has seen answers of that one network.
 """,
 }

@@ -1,7 +1,8 @@
 """Train the networks that do arithmetic in steps and judge it: `python -m experiments.train_arithmetic`.
 
-First the solver, on problems with their right steps; then the judge, which starts as the solver, on the solver's own samples,
-each step of which is marked right or wrong by working it out. Stops and starts as `experiments.train_embedded` does.
+First the solver, on problems with their right steps; then the judge, which starts as the solver, on the solver's own samples
+and on solutions with a slip, each step of which is marked right or wrong by working it out. Stops and starts as
+`experiments.train_embedded` does.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ import numpy as np
 from experiments.model_cards import training_facts, write_card
 from experiments.train_arithmetic.scores import PROBLEMS, answered, scores_of
 from experiments.train_arithmetic.train import (
-    JUDGED_ROWS,
+    JUDGE_RECIPE,
     RECIPE,
     SHAPE,
     SOLVER_STEPS,
+    Judged,
     judge_batch,
-    judged_rows,
+    judged_samples,
     make_step,
     solver_batch,
 )
@@ -41,7 +43,7 @@ def main() -> None:
     parser.add_argument("--run", type=Path, default=Path("runs/train_arithmetic"), help="folder of the checkpoints")
     parser.add_argument("--out", type=Path, help="folder for both networks; default: inside --run")
     parser.add_argument("--steps", type=int, default=SOLVER_STEPS, help="training steps of the solver")
-    parser.add_argument("--judge-steps", type=int, default=300, help="training steps of the judge")
+    parser.add_argument("--judge-steps", type=int, default=JUDGE_RECIPE.steps, help="training steps of the judge")
     parser.add_argument("--judged", type=int, default=800, help="problems whose samples the judge learns from")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
@@ -71,15 +73,15 @@ def main() -> None:
 
     start = init_params(SHAPE, jax.random.key(args.seed))
     solver = trained("solver", RECIPE, args.steps, start, lambda step: solver_batch(step, args.seed))
-    samples = args.run / f"samples-{args.judged}.npz"
+    samples = args.run / f"judged-{args.judged}.npz"
     if not samples.is_file():
-        np.savez(samples, *judged_rows(solver, args.judged, args.seed))
+        np.savez(samples, **judged_samples(solver, args.judged, args.seed)._asdict())
     with np.load(samples) as stored:
-        rows = tuple(stored[name] for name in stored.files)
-    judging = dataclasses.replace(RECIPE, steps=args.judge_steps)
+        rows = Judged(**stored)
+    judging = dataclasses.replace(JUDGE_RECIPE, steps=args.judge_steps)
     judge = trained("judge", judging, args.judge_steps, solver, lambda step: judge_batch(rows, step, args.seed))
     facts = scores_of(answered(solver), judge)
-    drawn = {"judged": args.judged, "answers": len(rows[0]), "rows": JUDGED_ROWS}
+    drawn = {"judged": args.judged, "answers": len(rows.tokens)}
     for name, card in (("solver", "arithmetic"), ("judge", "judge")):
         write_card(out / name, card, SHAPE, about[name] | facts | drawn)
     print(json.dumps(facts))

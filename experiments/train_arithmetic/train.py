@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,8 +38,11 @@ ANSWER = 56
 #: Rows of a step.
 ROWS = 128
 
-#: Rows of a step of the judge, which are drawn from fewer.
-JUDGED_ROWS = 64
+#: Rows of each of the three parts of a step of the judge.
+JUDGED_ROWS = 40
+
+#: Share of slips that are in the number just worked out; the others may be anywhere in what is left.
+_IN_RESULT = 0.7
 
 #: What the schedule of the solver's learning rate is made for.
 RECIPE = Recipe(steps=1200, tokens_per_step=ROW * ROWS, window=ROW, long_window=ROW)
@@ -46,6 +50,16 @@ RECIPE = Recipe(steps=1200, tokens_per_step=ROW * ROWS, window=ROW, long_window=
 #: Steps after which the solver stops, while the rate still falls: 84 % of its samples are right then. With a rate that falls to
 #: zero within a hundred steps more, 93 % are, too many to show what more samples give.
 SOLVER_STEPS = 900
+
+#: The judge goes on from the solver, so its rate is smaller.
+JUDGE_RECIPE = Recipe(
+    steps=400,
+    tokens_per_step=3 * ROW * JUDGED_ROWS,
+    window=ROW,
+    long_window=ROW,
+    peak_learning_rate=0.008,
+    warmup_steps=20,
+)
 
 #: Seeds of problems: training, what judges learn from, and what is held out draw apart.
 TRAINING, JUDGING, HELD_OUT = 1, 2, 3
@@ -90,25 +104,57 @@ def answers(
     return prompt, found.texts()
 
 
-def judged_rows(params: Params, count: int, seed: int, samples: int = 4) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Samples of a solver with what a judge should say after each mark.
+class Judged(NamedTuple):
+    """Answers and what a judge learns of them, "row place".
 
-    Returns:
-        tokens "row place", marks "row place", and whether all is right there.
+    Attributes:
+        tokens: problems with their answers.
+        targets: after a mark, whether all is right so far; elsewhere the right next byte, as a solver learns it.
+        learned: where: at marks, and as far as the answer is the right one.
     """
-    rows, marks, right = [], [], []
+
+    tokens: np.ndarray
+    targets: np.ndarray
+    learned: np.ndarray
+
+
+def judged(drawn: list[Problem], completions: list[bytes]) -> Judged:
+    """What a judge should say of these answers, and what should have stood there."""
+    completions = [text[: ROW - len(problem.text)] for problem, text in zip(drawn, completions, strict=True)]
+    tokens, _ = text_rows(drawn, completions)
+    clean, learned = text_rows(drawn, [solution(problem) for problem in drawn])
+    tokens, targets = tokens[:, :-1], clean[:, 1:].copy()
+    # The place before the first wrong byte is the last that has a right next one.
+    learned &= np.cumsum(tokens != clean[:, :-1], axis=1) == 0
+    for row, (problem, text) in enumerate(zip(drawn, completions, strict=True)):
+        mark = np.isin(tokens[row], [STEP_END[0], END[0]]) & (np.arange(ROW) >= len(problem.text))
+        good, _ = right_steps(problem, text)
+        targets[row, mark] = np.where(np.cumsum(mark)[mark] <= good, YES, NO)
+        learned[row] |= mark
+    return Judged(tokens, targets, learned)
+
+
+def judged_samples(params: Params, count: int, seed: int, samples: int = 4) -> Judged:
+    """A solver's own answers, judged."""
+    asked, completions = [], []
     for number, problem in enumerate(problems(count, seed=_mixed(JUDGING, seed, 0))):
-        prompt, texts = answers(params, problem, number, samples=samples, seed=seed)
-        completions = [bytes(text.astype(np.uint8)) for text in texts]
-        tokens, _ = text_rows([problem] * samples, [text[: ROW - len(prompt)] for text in completions])
-        mark = np.isin(tokens[:, :-1], [STEP_END[0], END[0]])
-        mark[:, : len(prompt)] = False
-        for row, text in enumerate(completions):
-            good, _ = right_steps(problem, text)
-            right.append(np.cumsum(mark[row]) <= good)
-        rows.append(tokens)
-        marks.append(mark)
-    return np.concatenate(rows), np.concatenate(marks), np.stack(right)
+        _, texts = answers(params, problem, number, samples=samples, seed=seed)
+        asked += [problem] * samples
+        completions += [bytes(text.astype(np.uint8)) for text in texts]
+    return judged(asked, completions)
+
+
+def with_a_slip(problem: Problem, rng: np.random.Generator) -> bytes:
+    """The right steps up to one in which one digit is wrong, mostly of the number worked out, and what follows from it."""
+    steps = solution(problem)[:-1].split(STEP_END)
+    number = int(rng.integers(len(steps)))
+    left = bytearray(steps[number])
+    digits = [place for place, byte in enumerate(left) if chr(byte).isdigit()]
+    worked_out = digits[: len(re.match(rb"\d+", steps[number])[0])]  # type: ignore[index]
+    place = int(rng.choice(worked_out if rng.random() < _IN_RESULT else digits))
+    left[place] = ord("0") + (left[place] - ord("0") + int(rng.integers(1, 10))) % 10
+    rest = solution(Problem(bytes(left) + STEP_END, 0))
+    return STEP_END.join([*steps[:number], bytes(left)]) + (END if rest == END else STEP_END + rest)
 
 
 def masked_loss(params: Params, tokens: jax.Array, targets: jax.Array, learned: jax.Array) -> jax.Array:
@@ -138,8 +184,11 @@ def solver_batch(step: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarr
     return tokens[:, :-1], tokens[:, 1:], learned
 
 
-def judge_batch(rows: tuple[np.ndarray, np.ndarray, np.ndarray], step: int, seed: int) -> tuple[np.ndarray, ...]:
-    """What the judge learns from in a step."""
-    tokens, marks, right = rows
-    chosen = np.random.default_rng([seed, step]).integers(0, len(tokens), JUDGED_ROWS)
-    return tokens[chosen, :-1], np.where(right[chosen], YES, NO), marks[chosen]
+def judge_batch(samples: Judged, step: int, seed: int) -> tuple[np.ndarray, ...]:
+    """What the judge learns from in a step: in equal parts, a solver's answers, right ones, and right ones with a slip."""
+    rng = np.random.default_rng([seed, step])
+    chosen = rng.integers(0, len(samples.tokens), JUDGED_ROWS)
+    drawn = problems(2 * JUDGED_ROWS, seed=_mixed(JUDGING, seed, step + 1))
+    right, slips = drawn[:JUDGED_ROWS], drawn[JUDGED_ROWS:]
+    made = judged(drawn, [solution(one) for one in right] + [with_a_slip(one, rng) for one in slips])
+    return tuple(np.concatenate([part[chosen], own]) for part, own in zip(samples, made, strict=True))

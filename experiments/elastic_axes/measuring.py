@@ -28,7 +28,7 @@ from jaxspec.speculate.proof import continue_texts
 from jaxspec.speculate.sampling import SAMPLING, Decoding
 from jaxspec.speculate.text_pools import TextPools
 from jaxspec.text import load_text, windows
-from jaxspec.tune.calibration import target_params
+from jaxspec.tuning.calibration import target_params
 
 __all__ = ["Length", "Measured", "Settings", "acceptance_length", "hot_pools", "measured_network", "random_pools"]
 

@@ -14,7 +14,7 @@ from experiments.quantization_quality.variants import FLOAT, VARIANTS, Variant, 
 from jaxspec.models.embedded import ARITHMETIC_NAME, load_model
 from jaxspec.runs.progress import Reporter
 from jaxspec.text import load_text, windows
-from jaxspec.tune import target_params
+from jaxspec.tuning import target_params
 
 __all__ = ["Settings", "measure"]
 

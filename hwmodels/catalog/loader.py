@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from hwmodels.catalog.architecture_entries import checked_architecture, parse_architecture
 from hwmodels.catalog.device_entries import DeviceEntry, parse_device
-from hwmodels.catalog.entries import Entry, EntryError, UnknownNameError, near_matches
+from hwmodels.catalog.entries import Entry, EntryError, UnknownNameError, near_matches, parse_entry
 from hwmodels.device import Device
 from hwmodels.network.architecture import Architecture
+from hwmodels.numerics.fields import NOT_NEGATIVE
+from hwmodels.speculation.engine_terms import EngineTerms
+
+#: Field -> rule of a serving engine's file.
+_ENGINE_RULES = {field.name: NOT_NEGATIVE for field in dataclasses.fields(EngineTerms)}
 
 
 def device_names() -> tuple[str, ...]:
@@ -39,6 +45,25 @@ def architecture(name: str) -> Architecture:
         UnknownNameError: no such architecture.
     """
     return checked_architecture(_architecture_entry(name).values, where=name)
+
+
+def engine_names() -> tuple[str, ...]:
+    """Names of all serving engines whose terms are known, sorted."""
+    return _names("engines")
+
+
+def engine(name: str) -> EngineTerms:
+    """What a serving engine spends beside its kernels, by its name in any case.
+
+    Raises:
+        UnknownNameError: no such engine.
+    """
+    return EngineTerms(**_engine_entry(name).values)
+
+
+def engine_sources(name: str) -> dict[str, str]:
+    """Where each number of an engine comes from: field -> text. Raises UnknownNameError."""
+    return _engine_entry(name).sources
 
 
 def device_title(name: str) -> str:
@@ -96,6 +121,10 @@ def _device_entry(name: str) -> DeviceEntry:
 
 def _architecture_entry(name: str) -> Entry:
     return parse_architecture(_read("architectures", name), where=name)
+
+
+def _engine_entry(name: str) -> Entry:
+    return parse_entry(_read("engines", name), _ENGINE_RULES, where=name)
 
 
 def _folder(section: str) -> Traversable:

@@ -30,6 +30,7 @@ def carry_out(
     reporter: Reporter | None = None,
     contents: Collection[str] = (),
     resumes: bool = True,
+    headline: Collection[str] = (),
 ) -> tuple[Any, RunDirectory]:
     """Begin, resume or reprint a run.
 
@@ -39,6 +40,7 @@ def carry_out(
     Args:
         check: of everything that can be told without reading gigabytes, as names, shapes and short files; raises InputError.
         contents, resumes: see `RunDirectory`. A run whose further files are gone is not finished.
+        headline: paths of the main numbers, for `jaxspec runs`: "configurations.tuned.speedup_vs_bf16_ar".
     Returns:
         The result in JSON's own types, and the directory (closed).
     Raises:
@@ -67,5 +69,5 @@ def carry_out(
             again = "resumes it" if resumes else "begins it anew"
             reporter.line(f"run directory {directory.path}; the same command {again}")
             result = plain(work())
-            directory.write_result(result)
+            directory.write_result(result, headline)
         return result, directory

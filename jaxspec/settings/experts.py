@@ -25,12 +25,8 @@ class ExpertSettings(Settings):
         "Where KV, weights and experts lie in a device with several memories.",
         unset="the device's own, or KV first, then dense weights, then experts",
     )
-    draft_experts: float | None = setting(
-        None,
-        "Experts of a layer, the most popular ones, among which a draft step may choose; 0: as many as the first memory holds.",
-        low=0,
-        high=1_000_000,
-        unset="all",
+    pool_fits: bool = setting(
+        False, "Let a draft step choose among as many of the most popular experts as the first memory holds."
     )
     expert_bits: float | None = setting(
         None,

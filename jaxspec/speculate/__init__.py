@@ -7,13 +7,13 @@ from jaxspec.speculate.expected_cycles import CycleStatistics, expected_cycles
 from jaxspec.speculate.growing_tree import GrowingTree
 from jaxspec.speculate.keys import Purpose, draw_keys
 from jaxspec.speculate.measured_ranks import measure_ranks, record_ranks
+from jaxspec.speculate.predicted_cycles import predict_cycles
 from jaxspec.speculate.proof import (
     continuation_length,
     continue_texts,
     count_mismatches,
     decode_chains,
     decode_prompts,
-    predict_cycles,
 )
 from jaxspec.speculate.rules import acceptance_probability, residual_distribution
 from jaxspec.speculate.sampling import GREEDY, SAMPLING, Decoding, token_distribution

@@ -18,6 +18,7 @@ class Purpose(enum.IntEnum):
     BOOTSTRAP = 4  # resampling of prompts
     BRANCH = 5  # the draft's sampling after the further tokens of a level
     SAMPLE = 6  # one of several continuations of a prompt
+    FOLLOW = 7  # what a draft does along a known text
 
 
 def draw_keys(

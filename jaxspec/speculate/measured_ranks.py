@@ -18,12 +18,11 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxspec.checks import check_count, check_draft_vocabulary, check_lengths, check_network, check_tokens
-from jaxspec.compress.kv import round_kv
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.decoder import Params, forward_text
-from jaxspec.models.kv_cache import take_slots
+from jaxspec.models.decoder import Params
 from jaxspec.speculate.chunks import prompt_chunks
-from jaxspec.speculate.drafts.interface import Committed, Draft, Level, ReadyDraft, Root
+from jaxspec.speculate.drafts.interface import Draft, ReadyDraft
+from jaxspec.speculate.heard_text import chain_level, hear
 from jaxspec.trees.rank_traces import ENDED, UNKNOWN, RankTraces
 
 __all__ = ["measure_ranks", "rank_of", "record_ranks"]
@@ -138,54 +137,33 @@ def _measure_ranks(
     starts = length - prompt_tokens
     lengths = jnp.full(batch, prompt_tokens, jnp.int32) if lengths is None else lengths.astype(jnp.int32)
     generated = jnp.full(batch, starts, jnp.int32) if generated is None else generated.astype(jnp.int32)
-    heard = forward_text(target_params, config, texts, kv_codec=round_kv)
-    padded = jnp.pad(texts, ((0, 0), (0, depth)))
+    heard = hear(target_params, config, texts, padding=depth)
     numbers = depth + 1
     beyond = jnp.where(generated < starts, ENDED, UNKNOWN)
-    token_at = lambda position: jnp.take_along_axis(padded, position[:, None], axis=1)[:, 0]
-
-    def committed(start, places, valid):
-        slots = start[:, None] + jnp.arange(places)
-        at_slots = lambda x: jnp.take_along_axis(x, slots.reshape(batch, places, *[1] * (x.ndim - 2)), axis=1)
-        return Committed(
-            tokens=jnp.take_along_axis(texts, slots + 1, axis=1),
-            hidden=at_slots(heard.hidden),
-            cache=take_slots(heard.cache, slots),
-            start=start,
-            before=token_at(start),
-            valid=valid,
-            extras=jax.tree.map(at_slots, heard.extras),
-        )
 
     # The barrier keeps XLA from computing, at compile time, what an empty memory makes of the prompt.
     memory, first_place = jax.lax.optimization_barrier(
         (draft.empty(draft_params, batch, length + depth + 1, numbers), jnp.zeros(batch, jnp.int32))
     )
-    memory = draft.commit(draft_params, memory, committed(first_place, prompt_tokens - 1, lengths - 1))
+    memory = draft.commit(draft_params, memory, heard.committed(first_place, prompt_tokens - 1, lengths - 1))
 
     def from_root(memory, start):
         position = lengths - 1 + start
-        root = Root(token_at(position), position)
+        root = heard.root(position)
         logits, drafted = draft.open(draft_params, memory, root)
-        first = rank_of(logits, token_at(position + 1))
+        first = rank_of(logits, heard.token_at(position + 1))
 
         def deeper(drafted, d):
-            level = Level(
-                tokens=token_at(position + d)[:, None],
-                first=d,
-                depth=jnp.full((batch, 1), d, jnp.int32),
-                parent=jnp.full((batch, 1), d - 1, jnp.int32),
-                ancestors=jnp.broadcast_to(jnp.arange(numbers) < d, (batch, 1, numbers)),
-            )
+            level = chain_level(heard.token_at(position + d), d, numbers)
             logits, drafted = draft.extend(draft_params, drafted, root, level)
-            return drafted, rank_of(logits[:, 0], token_at(position + d + 1))
+            return drafted, rank_of(logits[:, 0], heard.token_at(position + d + 1))
 
         # What was drafted is forgotten: the memory goes on from what is committed.
         _, later = jax.lax.scan(deeper, drafted, jnp.arange(1, depth))
         ranks = jnp.concatenate([first[None], later])
         known = start + jnp.arange(depth)[:, None] < generated
         # The window of one place that tells the next root; the last root has none.
-        told = committed(jnp.minimum(position, length - 2), 1, jnp.ones(batch, jnp.int32))
+        told = heard.committed(jnp.minimum(position, length - 2), 1, jnp.ones(batch, jnp.int32))
         return draft.commit(draft_params, memory, told), jnp.where(known, ranks, beyond)
 
     _, ranks = jax.lax.scan(from_root, memory, jnp.arange(starts, dtype=jnp.int32))

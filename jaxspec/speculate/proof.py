@@ -1,33 +1,27 @@
-"""The proof: prompts decoded with and without speculation, counted, and predicted from the same prompts."""
+"""The proof: prompts decoded with and without speculation, and counted."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxspec.checks import check_count, check_lengths, check_sampling, check_tokens
-from jaxspec.compress.knobs import Knobs
-from jaxspec.compress.kv import compress_cache, round_kv
+from jaxspec.checks import check_lengths, check_sampling, check_tokens
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.decoder import Params, causal_mask, forward
+from jaxspec.models.decoder import Params
 from jaxspec.models.mesh import split_rows
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
-from jaxspec.speculate.acceptance import TargetText, all_starts
 from jaxspec.speculate.candidates import CandidateLaw
 from jaxspec.speculate.chunks import gather, prompt_chunks
 from jaxspec.speculate.drafts.interface import ReadyDraft
 from jaxspec.speculate.engine import autoregressive_tree, decode
 from jaxspec.speculate.expansion import TreeLimits, chain_limits
-from jaxspec.speculate.expected_cycles import expected_cycles
 from jaxspec.speculate.growing_tree import GrowingTree
-from jaxspec.speculate.ragged import ends_of, flush_right, generated_tokens
+from jaxspec.speculate.ragged import generated_tokens
 from jaxspec.speculate.sampling import Decoding
-from jaxspec.speculate.text_pools import text_pools
 from jaxspec.trees.public_trees import chain_tree
 from jaxspec.trees.topology import Tree
 
@@ -39,7 +33,6 @@ __all__ = [
     "count_mismatches",
     "decode_chains",
     "decode_prompts",
-    "predict_cycles",
 ]
 
 #: Static width of every verification of a chain: whatever is drafted, and for autoregressive decoding too.
@@ -175,89 +168,6 @@ def continue_texts(
         stop=stop,
         advance=advance,
     )
-
-
-@partial(jax.jit, static_argnames=("config", "first", "sharing"))
-def _survival(
-    target: Params, draft: Params, tokens, before, knobs: Knobs, decoding: Decoding, *, config, first: int, sharing: int
-):
-    queries = tokens.shape[1] - 1
-    place = jnp.arange(queries)
-    result = forward(
-        target,
-        config,
-        tokens=tokens[:, :-1],
-        positions=jnp.maximum(place - before[:, None], 0),
-        mask=causal_mask(tokens.shape[0], queries) & (place >= before[:, None])[:, None, :],
-        kv_codec=round_kv,
-        logits_from=queries,
-    )
-    chosen = None if result.extras is None else result.extras.original
-    pools = text_pools(chosen, config, knobs, first=first, before=before, sharing=sharing)
-    return all_starts(
-        draft,
-        config,
-        TargetText(tokens=tokens, hidden=result.hidden[:, first:], before=before),
-        compress_cache(result.cache, knobs),
-        target=target,
-        block=MAX_DRAFT_LENGTH,
-        decoding=decoding,
-        pools=pools,
-    )
-
-
-def predict_cycles(
-    target: Params,
-    draft: Params,
-    config: DecoderConfig,
-    texts: np.ndarray,
-    *,
-    prompt_tokens: int,
-    num_tokens: int,
-    knobs: Knobs,
-    draft_length: int,
-    decoding: Decoding,
-    lengths: np.ndarray | None = None,
-    stop: Sequence[int] = (),
-    sharing: int = 1,
-    advance: Callable[[], None] = _nothing,
-) -> dict[str, np.ndarray]:
-    """Expected cycles of each text without decoding it: acceptance at every position, then the renewal of cycles.
-
-    Args:
-        draft: the matrices of the target's compressed copy; knobs: how it reads committed KV, and the size of its pools.
-        texts: prompts and their autoregressive continuation of `continuation_length(num_tokens)` tokens, or up to a stop token;
-            each from place 0 on, what follows its end is not read.
-        prompt_tokens: places of the longest prompt; the other places hold tokens that were generated.
-        lengths: of the prompts; None: all have that many tokens.
-        stop: tokens that end a text, as it was decoded with.
-        sharing: texts that share a pool of experts, as they were decoded.
-    Returns:
-        The fields of `CycleStatistics`, over all texts.
-    Raises:
-        ValueError: an argument out of its range, or texts that are too short.
-    """
-    check_count("prompt_tokens", prompt_tokens)
-    check_count("num_tokens", num_tokens)
-    check_count("draft_length", draft_length, most=MAX_DRAFT_LENGTH)
-    count, places = check_tokens("texts", texts, vocab_size=config.vocab_size, least=prompt_tokens + num_tokens)
-    check_lengths(lengths, count, prompt_tokens)
-    check_sampling(decoding)
-    decoding = dataclasses.replace(decoding, temperature=jnp.asarray(decoding.temperature, jnp.float32)).for_program()
-    lengths = np.full(count, prompt_tokens, np.int32) if lengths is None else lengths
-    room = places - prompt_tokens
-    ends = ends_of(generated_tokens(texts, lengths, np.full(count, room), room), stop)
-    # What was generated stands in the same columns in all texts.
-    texts, before = flush_right(texts, lengths + room)
-    parts = []
-    for chunk in prompt_chunks(texts):
-        these, spaces = split_rows(target, chunk.prompts, chunk.of(before))
-        static = {"config": config, "first": prompt_tokens - 1, "sharing": sharing}
-        survival = _survival(target, draft, these, spaces, knobs, decoding, **static)
-        expected = expected_cycles(survival, draft_length, num_tokens, ends=chunk.of(ends))
-        parts.append((jax.block_until_ready(expected), chunk.real))
-        advance()
-    return gather(parts)
 
 
 def count_mismatches(

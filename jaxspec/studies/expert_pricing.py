@@ -8,12 +8,12 @@ import flax.struct
 
 from hwmodels import EXPERT_MATRICES, Architecture, Device, DraftCost, Footprint, Routing, Workload
 from hwmodels.memory.placement import PLACEMENTS
-from hwmodels.network.routing import EVERY_EXPERT, zipf_routing
+from hwmodels.network.routing import zipf_routing
 from hwmodels.numerics.scalars import Leaf
 from hwmodels.speculation.pool import fitting_pool
 from jaxspec.errors import InputError
 from jaxspec.settings.experts import ExpertSettings
-from jaxspec.tune.objective import Pricing
+from jaxspec.tuning.objective import Pricing, with_pool
 
 __all__ = ["ExpertPricing", "placed", "resolve_experts", "with_expert_bits"]
 
@@ -23,7 +23,7 @@ class ExpertPricing:
     """How experts are chosen and stored; every field but the last is a leaf, or a tree of leaves."""
 
     routing: Routing
-    pool: Leaf = EVERY_EXPERT  # experts of a layer among which a draft step chooses
+    pool_share: Leaf = None  # of a draft step's pool, from a token's own number of experts (0) to all (1); None: all
     bits: Leaf = None  # of an expert's weight; None: the scheme's
     pool_fits: bool = flax.struct.field(pytree_node=False, default=False)  # as many as the first memory holds instead
 
@@ -36,7 +36,7 @@ class ExpertPricing:
     ) -> DraftCost:
         """The draft, a compressed copy of the target that chooses among its pool."""
         if not self.pool_fits:
-            return DraftCost(pool_experts=self.pool)
+            return with_pool(DraftCost(), architecture, self.pool_share)
         parts = {"workload": workload, "footprint": footprint, "routing": self.routing}
         return DraftCost(pool_experts=fitting_pool(device, architecture, **parts))
 
@@ -70,18 +70,21 @@ def placed(pricing: Pricing, config: ExpertSettings, device: str) -> Pricing:
     return dataclasses.replace(pricing, device=dataclasses.replace(pricing.device, placement=placement))
 
 
-def resolve_experts(config: ExpertSettings, architecture: Architecture, called: str) -> ExpertPricing:
+def resolve_experts(
+    config: ExpertSettings, architecture: Architecture, called: str, pool_share: float | None
+) -> ExpertPricing:
     """What settings say of a network's experts.
 
+    Args:
+        pool_share: the knob of the scheme; None: it has none.
     Raises:
-        InputError: something about experts of a network that has none; fewer in the pool than a token chooses.
+        InputError: something about experts of a network that has none.
     """
     experts, chosen = float(architecture.num_experts), float(architecture.experts_per_token)
-    given = {
-        name: getattr(config, name) for name in ("draft_experts", "expert_bits", "expert_skew", "expert_correlation")
-    }
     about = [
-        name for name, value in given.items() if value not in (None, 0.0) or (name == "draft_experts" and value == 0.0)
+        name
+        for name in ("pool_fits", "expert_bits", "expert_skew", "expert_correlation")
+        if getattr(config, name)  # widths of 0 are refused elsewhere
     ]
     if not experts:
         if about:
@@ -90,16 +93,8 @@ def resolve_experts(config: ExpertSettings, architecture: Architecture, called: 
                 "of experts such as qwen3-30b-a3b"
             )
         return ExpertPricing(Routing())
-    pool = config.draft_experts
-    if pool is not None and pool != 0 and not chosen <= pool <= experts:
-        raise InputError(
-            f"draft_experts is {pool:g}; allowed are {chosen:g}, which each token chooses, to {experts:g}, or 0 for as many as "
-            "the first memory holds"
-        )
     routing = Routing(correlation=config.expert_correlation)
     if config.expert_skew > 0:
         found = zipf_routing(config.expert_skew, num_experts=experts, experts_per_token=chosen, entries=int(experts))
         routing = dataclasses.replace(routing, popularity=found.popularity)
-    return ExpertPricing(
-        routing, pool=EVERY_EXPERT if pool is None else pool, bits=config.expert_bits, pool_fits=pool == 0
-    )
+    return ExpertPricing(routing, pool_share, config.expert_bits, config.pool_fits)

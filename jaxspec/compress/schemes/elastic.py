@@ -27,7 +27,7 @@ from jaxspec.formats.group_quantization import SCALE_BITS
 from jaxspec.settings.knobs import SLICE_BITS
 from jaxspec.settings.schemes import SCHEME_FACTS
 
-__all__ = ["ELASTIC", "Elastic"]
+__all__ = ["BIT_SLICES", "ELASTIC", "Elastic"]
 
 #: Weights that share a scale; the last group of a row may be shorter.
 _GROUP = 32
@@ -99,5 +99,7 @@ def _bits(slice_bits: Float[Array, ""], columns: int) -> BitsPerValue:
     return BitsPerValue(slice_bits + scales, jnp.full_like(slice_bits, WEIGHT_BITS + scales))
 
 
-#: Missing bits augmented.
+#: Missing bits augmented; routers choose among a pool.
 ELASTIC = Elastic(SCHEME_FACTS["elastic"])
+#: Missing bits augmented; routers choose among all experts.
+BIT_SLICES = Elastic(SCHEME_FACTS["bit-slices"])

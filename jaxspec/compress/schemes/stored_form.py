@@ -1,4 +1,4 @@
-"""Schemes that can be priced and packed but do not run a network yet: codes of whole tensors, quantization, slices."""
+"""Schemes that can be priced and packed but do not run a network yet: codes of whole tensors, quantization."""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ from jaxspec.compress.knobs import Knobs
 from jaxspec.files import to_json
 from jaxspec.models.config import DecoderConfig
 from jaxspec.runs.stages import Arrays
-from jaxspec.speculate.proof import continue_texts, decode_chains, predict_cycles
+from jaxspec.speculate.predicted_cycles import predict_cycles
+from jaxspec.speculate.proof import continue_texts, decode_chains
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.work import way_of
@@ -19,7 +20,7 @@ from jaxspec.studies.measured.work import way_of
 __all__ = ["ChainDecoding"]
 
 #: Counts up with the fields that a stage stores, so that nothing reads what an earlier version left.
-_FORM = 2
+_FORM = 3
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -96,6 +97,7 @@ class ChainDecoding:
                     lengths=setup.prompt_lengths,
                     stop=setup.stop,
                     sharing=config.batch,
+                    seed=config.seed,
                     advance=bar.advance,
                 )
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from typing import Protocol
 
-from hwmodels import Architecture, Workload, catalog
+from hwmodels import Architecture, Device, Workload, catalog
 from jaxspec.errors import InputError
 from jaxspec.models.architecture import architecture_of
 from jaxspec.models.config import DecoderConfig
 from jaxspec.settings import CommonConfig
-from jaxspec.tune.objective import Pricing
+from jaxspec.tuning.objective import Pricing
 
-__all__ = ["PricedConfig", "resolve_architecture", "resolve_pricing"]
+__all__ = ["PricedConfig", "resolve_architecture", "resolve_device", "resolve_pricing"]
 
 
 class PricedConfig(Protocol):
@@ -60,17 +60,26 @@ def resolve_architecture(name: str, own: DecoderConfig | None) -> Architecture:
         raise InputError(str(error)) from error
 
 
+def resolve_device(name: str) -> Device:
+    """A device of the catalog, or of a TOML file.
+
+    Raises:
+        InputError: an unknown name, or a malformed file.
+    """
+    try:
+        is_file = name.endswith(".toml") or os.path.isfile(name)
+        return catalog.device_from_file(name) if is_file else catalog.device(name)
+    except (catalog.UnknownNameError, catalog.EntryError) as error:
+        raise InputError(str(error)) from error
+
+
 def resolve_pricing(config: PricedConfig, device: str, own: DecoderConfig | None) -> Pricing:
     """Device (catalog name or TOML file), architecture and workload.
 
     Raises:
         InputError: an unknown name or a malformed file.
     """
-    try:
-        is_file = device.endswith(".toml") or os.path.isfile(device)
-        found = catalog.device_from_file(device) if is_file else catalog.device(device)
-    except (catalog.UnknownNameError, catalog.EntryError) as error:
-        raise InputError(str(error)) from error
+    found = resolve_device(device)
     workload = Workload(
         batch=float(config.batch),
         context_tokens=float(config.context),

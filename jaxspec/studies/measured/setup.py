@@ -18,7 +18,7 @@ from jaxspec.speculate.ragged import padded
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.studies.measured.checking import CheckedInputs, check_inputs, window_tokens
 from jaxspec.text import TextSplit, windows
-from jaxspec.tune.calibration import target_params
+from jaxspec.tuning.calibration import target_params
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,8 +9,8 @@ _HELP = """Predict without a network: shapes, device, scheme and acceptance give
 
 \b
 jaxspec predict --device cassandra-npu --acceptance 0.9
-jaxspec predict --architecture qwen3-30b-a3b --device elmoe3d-hb8 --scheme bit-slices --batch 4
-jaxspec predict --architecture qwen3-30b-a3b --device elmoe3d-hb8 --scheme bit-slices --placement by_mode --draft-experts 0
+jaxspec predict --architecture qwen3-30b-a3b --device elmoe3d-hb8 --scheme elastic --batch 4
+jaxspec predict --architecture qwen3-30b-a3b --device elmoe3d-hb8 --scheme elastic --placement by_mode --pool-fits
 jaxspec predict --architecture path/to/config.json --device my-chip.toml --scheme q4_0 --plot predict.png
 
 Draft length 0 stands for autoregressive decoding of the stored format: where it wins, no draft pays.
@@ -23,6 +23,7 @@ PREDICT = Study(
     help=_HELP,
     run="jaxspec.studies.predict.run:predict",
     present="jaxspec.studies.predict.report:shown",
+    figures="jaxspec.studies.predict.figures:figures",
     plot=Plot(
         "Write a figure: speedups, operators, sensitivities.", "jaxspec.studies.predict.figures:prediction_figure"
     ),

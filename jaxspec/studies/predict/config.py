@@ -7,7 +7,7 @@ import dataclasses
 from jaxspec.errors import InputError
 from jaxspec.settings.base import Unused
 from jaxspec.settings.common import CommonConfig
-from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
+from jaxspec.settings.draft import KnobSettings, knob_values, knobs_of_other_schemes
 from jaxspec.settings.experts import ExpertSettings
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.knobs import EXPERT_POOL
@@ -29,6 +29,12 @@ def _no_network(name: str) -> None:
 def _few_positions(numbers: tuple[float, ...]) -> None:
     if len(numbers) > MAX_PREDICTED_LENGTH:
         raise InputError(f"acceptance has {len(numbers)} positions; allowed are 1 to {MAX_PREDICTED_LENGTH}")
+
+
+def _no_pool(config: PredictConfig) -> str | None:
+    if EXPERT_POOL.name in knob_values(config):
+        return None
+    return f"the draft of scheme {config.scheme} chooses among all experts"
 
 
 def _all_widths_given(config: PredictConfig) -> str | None:
@@ -75,8 +81,9 @@ class PredictConfig(ExpertSettings, KnobSettings):
         ),
         Unused(
             (EXPERT_POOL.name,),
-            lambda config: None if config.draft_experts is None else "draft_experts says how many experts a draft has",
+            lambda config: "pool_fits says how many experts a draft has" if config.pool_fits else None,
         ),
+        Unused(("pool_fits",), _no_pool),
         Unused(("scheme", *KNOBS), _all_widths_given),
     )
 

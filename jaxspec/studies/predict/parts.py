@@ -12,7 +12,7 @@ from hwmodels.memory.placement import placement_of
 from jaxspec.results import Quantity, given, predicted
 from jaxspec.studies.predict.config import PredictConfig
 from jaxspec.studies.predict.result import DecoderNeeds, ExpertUse, StepTotals
-from jaxspec.tune.objective import Pricing
+from jaxspec.tuning.objective import Pricing
 
 __all__ = ["decoder_needs", "expert_use", "placement_name", "step_totals"]
 

@@ -35,7 +35,7 @@ from jaxspec.studies.predict.result import (
     PredictResult,
     ReadWidths,
 )
-from jaxspec.tune.objective import Pricing, with_pool
+from jaxspec.tuning.objective import Pricing
 
 #: Settings of bits read, per weight of the layers' matrices and per KV element.
 _WIDTHS = ("draft_bits", "verify_bits", "draft_kv_bits", "verify_kv_bits")
@@ -75,7 +75,8 @@ def predict(config: PredictConfig | None = None, **settings: Any) -> list[Predic
     expect(PredictConfig, config)
     # Every name is resolved before the first width is counted and the first device is priced.
     pricings = {name: placed(resolve_pricing(config, name, None), config, name) for name in config.device}
-    experts = _experts(config, next(iter(pricings.values())).architecture)
+    architecture, share = next(iter(pricings.values())).architecture, knob_values(config).get(EXPERT_POOL.name)
+    experts = resolve_experts(config, architecture, config.architecture, share)
     widths = _widths(config)
     overridden = {name for name in _WIDTHS if getattr(config, name) is not None}
     numbers = list(config.acceptance)
@@ -85,15 +86,6 @@ def predict(config: PredictConfig | None = None, **settings: Any) -> list[Predic
         priced = _price(pricing, widths, jnp.asarray(conditional), experts)
         results.append(_result(config, name, widths, conditional, priced, overridden, pricing))
     return results
-
-
-def _experts(config: PredictConfig, architecture: hwmodels.Architecture) -> ExpertPricing:
-    """What the settings say of experts; a scheme with pools says how many a draft step chooses among, unless they do."""
-    found, share = resolve_experts(config, architecture, config.architecture), knob_values(config).get(EXPERT_POOL.name)
-    if share is None or config.draft_experts is not None:
-        return found
-    pooled = with_pool(hwmodels.DraftCost(), architecture, jnp.asarray([share], float))
-    return dataclasses.replace(found, pool=pooled.pool_experts)
 
 
 def _given(settings: dict[str, Any]) -> list[str]:

@@ -38,7 +38,7 @@ def number_rules(architecture: Architecture, device: Device) -> dict[str, Rule]:
     workload = {f"workload.{field.name}": POSITIVE for field in dataclasses.fields(Workload)}
     workload["workload.context_tokens"] = NOT_NEGATIVE
     widths = ("draft_kv_bits", "draft_weight_bits", "target_kv_bits", "target_weight_bits")
-    experts = {"routing.correlation": _CHANCE, "routing.independence": _CHANCE, "draft.experts": POSITIVE}
+    experts = {"routing.correlation": _CHANCE, "routing.independence": _CHANCE, "draft.expert_pool": _CHANCE}
     if not float(architecture.num_experts):
         experts = {}
     return (

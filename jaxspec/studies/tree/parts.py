@@ -35,7 +35,7 @@ from jaxspec.studies.tree.result import (
 )
 from jaxspec.trees.aat_fit import curve_interval, fit_aat_law
 from jaxspec.trees.aat_law import r_squared
-from jaxspec.trees.rank_traces import AATBySize, RankTraces, cycles_along_text
+from jaxspec.trees.rank_traces import AATBySize, RankTraces
 from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.trace_statistics import node_reach
 
@@ -207,23 +207,17 @@ def schedule_part(contexts: tuple[int, ...], curve: AATBySize, times: GrowthTime
     return Schedule(entries=steps, generation=generation)
 
 
-def proof_part(
-    growth: RankedTree, nodes: int, *, traces: RankTraces, counted: Arrays, num_tokens: int, chosen: str
-) -> TreeProof:
-    """Tokens per cycle counted in decoding, and predicted from the ranks of the same prompts.
+def proof_part(nodes: int, *, expected: Arrays, counted: Arrays, chosen: str) -> TreeProof:
+    """Tokens per cycle counted in decoding, and predicted from the texts of the same prompts.
 
     Args:
         nodes: of the tree that decoded.
-        traces: of what the target puts out after the prompts. Under greedy decoding they predict every cycle exactly.
+        expected: generated tokens and cycles. Under greedy decoding every cycle is predicted exactly.
         counted: from `decode_prompts`.
         chosen: why this tree.
     """
-    expected = jax.jit(cycles_along_text)(
-        growth.first(nodes).tree(size=growth.parent.size), traces, num_tokens=num_tokens
-    )
     tokens, cycles, told_tokens, told_cycles = (
-        np.asarray(x, np.float64)
-        for x in (counted["generated"], counted["cycles"], expected.generated, expected.cycles)
+        np.asarray(found[name], np.float64) for found in (counted, expected) for name in ("generated", "cycles")
     )
     compared = compare_cycles(tokens, cycles, told_tokens, told_cycles)
     share: Float[np.ndarray, " node"] = counted["accepted_nodes"].sum(axis=0)[:nodes] / cycles.sum()

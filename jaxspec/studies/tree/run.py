@@ -38,9 +38,17 @@ from jaxspec.studies.tree.report import write_tree_report
 from jaxspec.studies.tree.result import SearchSettings, TreeResult
 from jaxspec.studies.tree.stages import TreeStages, begin_tree, check_tree
 from jaxspec.trees.rank_traces import AATBySize, aat_by_size
-from jaxspec.tune.objective import with_pool
+from jaxspec.tuning.objective import with_pool
 
 __all__ = ["search_tree", "tree_results"]
+
+#: Main numbers of a result, for `jaxspec runs`.
+_HEADLINE = (
+    "pays",
+    "proof.verification_length",
+    "proof.tokens_per_cycle_counted",
+    "lossless.mismatches",
+)
 
 
 def tree_results(stages: TreeStages) -> list[TreeResult]:
@@ -71,14 +79,8 @@ def _of_device(stages: TreeStages, device: str, curve: AATBySize) -> dict[str, A
     pays = bool(own.speculate.value)
     nodes = own.verification_length.known - 1 if pays else config.nodes
     why = "fastest at the workload's context" if pays else "the largest, since none pays at the workload's context"
-    proof = proof_part(
-        stages.growth,
-        nodes,
-        traces=stages.traces,
-        counted=stages.decode_with(nodes, work.setup.decoding),
-        num_tokens=config.output_tokens,
-        chosen=why,
-    )
+    counted = stages.decode_with(nodes, work.setup.decoding)
+    proof = proof_part(nodes, expected=stages.expected_with(nodes), counted=counted, chosen=why)
     return {
         "draft": draft_part(config.draft, stages.other, stages.knobs, kinds, priced, stages.widths),
         "scheme": config.scheme if stages.knobs is not None else None,  # others leave the target uncompressed
@@ -131,5 +133,7 @@ def search_tree(
         return work
 
     expect(TreeConfig, config)
-    found, directory = carry_out("tree", config, prepare, check=checked, out=out, force=force, reporter=reporter)
+    found, directory = carry_out(
+        "tree", config, prepare, check=checked, out=out, force=force, reporter=reporter, headline=_HEADLINE
+    )
     return [TreeResult.from_plain(entry) for entry in found], directory

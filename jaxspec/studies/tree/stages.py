@@ -12,6 +12,7 @@ import numpy as np
 import hwmodels
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from jaxspec.compress import find_scheme
+from jaxspec.compress.expert_pool import has_pool
 from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.models.embedded import load_model
 from jaxspec.models.streamed import is_streamed
@@ -24,6 +25,7 @@ from jaxspec.speculate.drafts.making import kind_of
 from jaxspec.speculate.engine import autoregressive_tree
 from jaxspec.speculate.expansion import TreeLimits, tree_limits
 from jaxspec.speculate.measured_ranks import record_ranks
+from jaxspec.speculate.predicted_cycles import predict_trees
 from jaxspec.speculate.proof import continuation_length, decode_prompts
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.studies.measured.checking import CheckedInputs, check_inputs
@@ -31,10 +33,10 @@ from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.work import Work, begin_work, way_of
 from jaxspec.studies.tree.config import TreeConfig
 from jaxspec.studies.tree.growth import candidate_shape, grow
-from jaxspec.trees.rank_traces import RankTraces
+from jaxspec.trees.rank_traces import RankTraces, cycles_along_text
 from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.topology import Tree
-from jaxspec.tune.objective import priced_footprint
+from jaxspec.tuning.objective import priced_footprint
 
 __all__ = ["TreeStages", "begin_tree"]
 
@@ -120,15 +122,47 @@ class TreeStages:
     @cached_property
     def traces(self) -> RankTraces:
         """Ranks of held-out text, as the target itself decodes it."""
+        texts, lengths = self._continued
+        return self._ranks("held-out", texts, self.work.setup.prompts.shape[1], **lengths)
+
+    @property
+    def _continued(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Held-out prompts with what the target puts out after them, and the tokens of both."""
         setup, room = self.work.setup, self.copies.continuation_tokens
-        places, found = setup.prompts.shape[1], self.decode_autoregressively(setup.decoding)
-        return self._ranks(
-            "held-out",
-            found["tokens"][:, : places + room],
-            places,
-            lengths=setup.prompt_lengths,
-            generated=np.minimum(found["generated"], room),
-        )
+        found = self.decode_autoregressively(setup.decoding)
+        lengths = {"lengths": setup.prompt_lengths, "generated": np.minimum(found["generated"], room)}
+        return found["tokens"][:, : setup.prompts.shape[1] + room], lengths
+
+    def _tree(self, nodes: int) -> Tree:
+        return self.growth.first(nodes).tree(size=self.growth.parent.size)
+
+    def expected_with(self, nodes: int) -> Arrays:
+        """Cycles of the held-out prompts with the tree of the first nodes, from its ranks, or followed along the texts where
+        what a draft proposes depends on earlier cycles."""
+        setup, config = self.work.setup, self.config
+        if self.knobs is None or not has_pool(self.knobs, setup.config):
+            found = jax.jit(cycles_along_text)(self._tree(nodes), self.traces, num_tokens=config.output_tokens)
+            return {"generated": np.asarray(found.generated), "cycles": np.asarray(found.cycles)}
+        texts, lengths = self._continued
+
+        def compute() -> Arrays:
+            with self.work.bar("following the draft along the texts", len(texts)) as bar:
+                return predict_trees(
+                    setup.params,
+                    self.draft,
+                    setup.config,
+                    texts,
+                    self._tree(nodes),
+                    limits=self.limits,
+                    prompt_tokens=setup.prompts.shape[1],
+                    num_tokens=config.output_tokens,
+                    decoding=setup.decoding,
+                    seed=config.seed,
+                    **lengths,
+                    advance=bar.advance,
+                )
+
+        return self.work.stages.run(f"expected/{way_of(setup.decoding)}-tree-{nodes}", compute)
 
     def _decode_tree(self, tree: Tree, decoding: Decoding, *, tokens: int, name: str, what: str) -> Arrays:
         setup, limits = self.work.setup, self.limits
@@ -166,10 +200,7 @@ class TreeStages:
 
     def decode_with(self, nodes: int, decoding: Decoding) -> Arrays:
         """Held-out prompts with the tree of the first nodes; what several devices choose is decoded once."""
-        tree, what = (
-            self.growth.first(nodes).tree(size=self.growth.parent.size),
-            f"decoding with a tree of {nodes} nodes",
-        )
+        tree, what = self._tree(nodes), f"decoding with a tree of {nodes} nodes"
         return self._decode_tree(tree, decoding, tokens=self.config.output_tokens, name=f"tree-{nodes}", what=what)
 
     @cached_property

@@ -63,8 +63,9 @@ def _rows(result: TuneResult) -> list[dict[str, Any]]:
         }
     )
     for title, what in (("weights", "weight"), ("keys and values", "kv")):
-        cells = [Cell(knobs_in_words(configuration.knobs.value, what)) for configuration in found]
-        rows.append({"title": title, "meaning": "what the draft leaves out", "cells": cells})
+        words = [knobs_in_words(configuration.knobs.value, what) for configuration in found]
+        if any(said != NOT_KNOWN for said in words):  # a scheme may leave out nothing of a kind
+            rows.append({"title": title, "meaning": "what the draft leaves out", "cells": list(map(Cell, words))})
     return rows
 
 

@@ -15,10 +15,11 @@ from jaxspec.speculate.engine import decode, decode_autoregressively
 from jaxspec.speculate.expansion import chain_limits
 from jaxspec.speculate.growing_tree import GrowingTree
 from jaxspec.speculate.measured_ranks import measure_ranks
-from jaxspec.speculate.proof import decode_chains, predict_cycles
+from jaxspec.speculate.predicted_cycles import predict_cycles
+from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.trees import chain_paths, chain_tree, tree_from_paths
-from jaxspec.tune.calibration import calibrate
+from jaxspec.tuning.calibration import calibrate
 
 CONFIG = DecoderConfig(
     vocab_size=11, hidden_size=6, intermediate_size=8, num_layers=1, num_heads=1, num_kv_heads=1, head_dim=6

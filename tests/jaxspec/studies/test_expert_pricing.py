@@ -1,5 +1,8 @@
 """Placement, routing and pools of experts in predictions and sweeps, against the hardware models."""
 
+import importlib
+
+import jax
 import numpy as np
 import pytest
 
@@ -17,14 +20,17 @@ from jaxspec.studies.expert_pricing import with_expert_bits
 from jaxspec.studies.predict.report import prediction_tables
 from jaxspec.studies.predict.result import PredictResult
 from jaxspec.studies.sweep.config import SweepConfig
-from jaxspec.studies.sweep.run import read_sweep
+from jaxspec.studies.sweep.points_file import read_sweep
+
+# The packages have functions of these names.
+predicting, sweeping = (importlib.import_module(f"jaxspec.studies.{name}.run") for name in ("predict", "sweep"))
 
 GIVEN = {
     "architecture": "gpt-oss-20b",
     "device": "elmoe3d-hb4",
-    "scheme": "bit-slices",
+    "scheme": "elastic",
     "placement": "by_mode",
-    "draft_experts": 0,
+    "pool_fits": True,
     "expert_bits": 4.25,
     "expert_skew": 0.6,
     "expert_correlation": 0.4,
@@ -43,17 +49,41 @@ def test_names_of_settings_are_those_of_the_registry():
 @pytest.fixture(scope="module")
 def expected():
     """One chain of 3, and the pool that fits, by the cost model itself."""
+
+    @jax.jit
+    def priced(device, network, parts):
+        pool = fitting_pool(device, network, **parts)
+        acceptance = hwmodels.Acceptance(np.full(3, 0.8, np.float32))
+        draft = hwmodels.DraftCost(pool_experts=pool)
+        return pool, hwmodels.speculation_speedup(device, network, acceptance=acceptance, draft_cost=draft, **parts)
+
     device = catalog.device("elmoe3d-hb4").replace(placement=PLACEMENTS["by_mode"]())
-    network = catalog.architecture("gpt-oss-20b")
-    pool = fitting_pool(device, network, **PARTS)
-    draft = hwmodels.DraftCost(pool_experts=pool)
-    result = hwmodels.speculation_speedup(
-        device, network, acceptance=hwmodels.Acceptance(np.full(3, 0.8, np.float32)), draft_cost=draft, **PARTS
-    )
+    pool, result = priced(device, catalog.architecture("gpt-oss-20b"), PARTS)
     return float(pool), result
 
 
-def test_a_prediction_is_that_of_the_cost_model(expected):
+@pytest.mark.slow
+def test_a_whole_prediction_is_that_of_the_cost_model(expected):
+    _hold(expected)
+
+
+def test_a_prediction_is_that_of_the_cost_model(expected, monkeypatch):
+    # Derivatives by all numbers of the device, and other batches, take most of the time; other predictions test them.
+    point = []
+    monkeypatch.setattr(predicting, "_elasticities", lambda *_: {})
+    monkeypatch.setattr(predicting, "_batches", lambda *_: point[0])
+    priced = predicting._point
+
+    def keep(*arguments):
+        result, found, steps = priced(*arguments)
+        point.append(jax.tree.map(lambda leaf: np.broadcast_to(leaf, 9), found))
+        return result, found, steps
+
+    monkeypatch.setattr(predicting, "_point", keep)
+    _hold(expected)
+
+
+def _hold(expected):
     (found,) = predict(batch=4, acceptance="0.8,0.8,0.8", **GIVEN)
     pool, result = expected
     times = [row.cycle_s.number for row in found.by_draft_length]
@@ -74,7 +104,8 @@ def test_a_prediction_is_that_of_the_cost_model(expected):
     assert f"of {pool:.4g}" in steps.caption
 
 
-def test_points_of_a_sweep_are_those_of_the_cost_model(tmp_path, expected):
+def test_points_of_a_sweep_are_those_of_the_cost_model(tmp_path, expected, monkeypatch):
+    monkeypatch.setattr(sweeping, "CHUNK", 2)  # the others of a call would repeat the last point
     pool, result = expected
     given = GIVEN | {"architecture": ("gpt-oss-20b",), "device": ("elmoe3d-hb4",)}
     config = SweepConfig(axes={"routing.correlation": [0.4, 0.9], "workload.batch": [4.0]}, max_draft_length=3, **given)
@@ -86,10 +117,10 @@ def test_points_of_a_sweep_are_those_of_the_cost_model(tmp_path, expected):
     assert found["tokens_per_s"][1] > found["tokens_per_s"][0]
     # The same pool, as an axis.
     config = SweepConfig(
-        axes={"draft.experts": [pool, 32.0]},
+        axes={"draft.expert_pool": [(pool - 4.0) / 28.0, 1.0]},
         set={"workload.batch": 4.0},
         max_draft_length=3,
-        **(given | {"draft_experts": None}),
+        **(given | {"pool_fits": False}),
     )
     sweep(config, out=tmp_path / "axis")
     assert read_sweep(tmp_path / "axis")["speedup_vs_bf16_ar"][0] == pytest.approx(best, rel=1e-4)
@@ -98,9 +129,27 @@ def test_points_of_a_sweep_are_those_of_the_cost_model(tmp_path, expected):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"draft_experts": 8}, "draft_experts came, but architecture 'llama-3.2-1b' has no routed experts"),
+        (
+            {"scheme": "elastic", "pool_fits": True},
+            "pool_fits came, but architecture 'llama-3.2-1b' has no routed experts",
+        ),
         ({"expert_skew": 0.5, "expert_bits": 4.0}, "expert_bits, expert_skew came"),
-        ({"architecture": "gpt-oss-20b", "draft_experts": 3}, r"draft_experts is 3; allowed are 4, .* to 32"),
+        (
+            {"architecture": "gpt-oss-20b", "scheme": "elastic", "expert_pool": 1.1},
+            "expert_pool is 1.1; allowed is 0 to 1",
+        ),
+        (
+            {"architecture": "gpt-oss-20b", "expert_pool": 0.3},
+            "expert_pool would have no effect: scheme cassandra1 has no",
+        ),
+        (
+            {"architecture": "gpt-oss-20b", "pool_fits": True},
+            "pool_fits would have no effect: the draft of scheme cassandra1",
+        ),
+        (
+            {"architecture": "gpt-oss-20b", "scheme": "elastic", "pool_fits": True, "expert_pool": 0.3},
+            "expert_pool would have no effect: pool_fits says",
+        ),
         ({"architecture": "gpt-oss-20b", "expert_correlation": 1.5}, "expert_correlation is 1.5; allowed is 0 to 1"),
         ({"placement": "by_mode"}, "placement is 'by_mode', but device 'rtx-4090' has one memory"),
         ({"placement": "hot_first"}, r"placement is 'hot_first'.*allowed are in_order"),
@@ -114,8 +163,8 @@ def test_what_cannot_be_is_refused_in_one_line(settings, message):
 
 def test_a_pool_is_given_once(tmp_path):
     config = SweepConfig(
-        axes={"draft.experts": [8.0]}, **(GIVEN | {"architecture": ("gpt-oss-20b",), "device": ("elmoe3d-hb4",)})
+        axes={"draft.expert_pool": [0.5]}, **(GIVEN | {"architecture": ("gpt-oss-20b",), "device": ("elmoe3d-hb4",)})
     )
-    with pytest.raises(InputError, match=r"draft_experts is 0 and draft\.experts is an axis"):
+    with pytest.raises(InputError, match=r"pool_fits is true and draft\.expert_pool is an axis"):
         sweep(config, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()

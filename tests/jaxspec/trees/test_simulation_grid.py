@@ -1,3 +1,4 @@
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -89,11 +90,13 @@ def test_certain_cells_and_too_many_children(jit):
 
 
 def test_no_trace_for_new_values():
-    trees, sizes = stack_trees(TREES), []
-    for seed in range(3):
-        simulate_grid(trees, TABLES * (0.5 + seed / 8), jax.random.key(seed), num_trials=20_000, each_node=False)
-        sizes.append(simulate_grid._cache_size())
-    assert sizes[0] == sizes[2]
+    trees, statics = stack_trees(TREES), ("num_trials", "each_node", "max_children", "cells_at_once")
+    counted = jax.jit(chex.assert_max_traces(simulate_grid.__wrapped__, n=1), static_argnames=statics)
+    means = [
+        counted(trees, TABLES * (0.5 + seed / 8), jax.random.key(seed), num_trials=100, max_children=3).mean
+        for seed in range(3)
+    ]
+    assert not np.array_equal(means[0], means[2])
 
 
 @pytest.mark.wrong_arrays

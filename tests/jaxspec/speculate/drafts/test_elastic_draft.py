@@ -7,16 +7,22 @@ import pytest
 from elastic_networks import elastic_pair, mixture
 
 from jaxspec.compress.knobs import uniform_knobs
+from jaxspec.compress.kv import compress_cache, round_kv
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.compress.schemes.elastic import ELASTIC
 from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import forward_text
+from jaxspec.speculate.acceptance import TargetText, all_starts
 from jaxspec.speculate.drafts import ElasticDraft, ReadyDraft, SelfDraft, compressed_copy
 from jaxspec.speculate.drafts.interface import Committed, Level, Root
 from jaxspec.speculate.engine import autoregressive_tree
 from jaxspec.speculate.expansion import tree_limits
-from jaxspec.speculate.proof import continuation_length, decode_chains, decode_prompts, predict_cycles
+from jaxspec.speculate.expected_cycles import expected_cycles
+from jaxspec.speculate.predicted_cycles import predict_cycles, predict_trees
+from jaxspec.speculate.proof import continuation_length, decode_chains, decode_prompts
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.speculate.statistics import compare_cycles
+from jaxspec.speculate.text_pools import text_pools
 from jaxspec.trees import pad_tree, tree_from_paths
 
 CONFIG = mixture(17)
@@ -46,6 +52,20 @@ def expected(pair, alone, draft_length=5, **options):
     return predict_cycles(target, draft, CONFIG, texts, knobs=knobs, **common, **options)
 
 
+def renewed(pair, alone, draft_length=5):
+    """Cycles expected with pools of the target's choices, in one pass, as tuning takes them."""
+    target, (draft, knobs) = pair
+    texts, first = (
+        jnp.asarray(alone["tokens"][:, : PROMPTS.shape[1] + continuation_length(TOKENS)]),
+        PROMPTS.shape[1] - 1,
+    )
+    result = forward_text(target, CONFIG, texts[:, :-1], kv_codec=round_kv)
+    pools = text_pools(result.extras.original, CONFIG, knobs, first=first)
+    cache, options = compress_cache(result.cache, knobs), {"target": target, "block": 8, "decoding": GREEDY}
+    survival = all_starts(draft, CONFIG, TargetText(texts, result.hidden[:, first:]), cache, pools=pools, **options)
+    return expected_cycles(survival, draft_length, TOKENS)
+
+
 @pytest.mark.parametrize("sharing", [1, 8])
 def test_chains_put_out_the_targets_text(pair, alone, sharing):
     ready = ReadyDraft(ElasticDraft(CONFIG, sharing), pair[1])
@@ -57,24 +77,34 @@ def test_chains_put_out_the_targets_text(pair, alone, sharing):
     counts = (found["generated"], found["cycles"], told["generated"], told["cycles"])
     compared = compare_cycles(*(np.asarray(x, np.float64) for x in counts))
     assert abs(compared.gap_in_standard_errors) < 3
+    # Followed along its text, the draft does the very same.
+    np.testing.assert_array_equal(told["cycles"], found["cycles"])
+    np.testing.assert_array_equal(told["generated"], found["generated"])
+    np.testing.assert_array_equal(told["survival"], found["accepted_at"][:, :5])
 
 
-def test_trees_put_out_the_targets_text(pair):
-    ready = ReadyDraft(ElasticDraft(CONFIG), pair[1])
+@pytest.mark.parametrize("sharing", [1, 3])
+def test_trees_put_out_the_targets_text(pair, sharing):
+    ready, prompts = ReadyDraft(ElasticDraft(CONFIG, sharing), pair[1]), PROMPTS[:sharing]
     limits, end = tree_limits(BUSH), PROMPTS.shape[1] + TOKENS
-    none = autoregressive_tree(limits)
-    plain = decode_prompts(pair[0], CONFIG, ready, PROMPTS[:1], none, limits=limits, **OPTIONS)
-    found = decode_prompts(pair[0], CONFIG, ready, PROMPTS[:1], BUSH, limits=limits, **OPTIONS)
+    none, room = autoregressive_tree(limits), continuation_length(TOKENS)
+    plain = decode_prompts(pair[0], CONFIG, ready, prompts, none, limits=limits, **OPTIONS | {"num_tokens": room})
+    found = decode_prompts(pair[0], CONFIG, ready, prompts, BUSH, limits=limits, room=room, **OPTIONS)
     np.testing.assert_array_equal(found["tokens"][:, :end], plain["tokens"][:, :end])
     assert np.all(found["cycles"] < TOKENS)
+    texts, rows = plain["tokens"][:, : PROMPTS.shape[1] + room], np.full(sharing, room)
+    lengths = {"prompt_tokens": PROMPTS.shape[1], "lengths": np.full(sharing, PROMPTS.shape[1]), "generated": rows}
+    told = predict_trees(pair[0], ready, CONFIG, texts, BUSH, limits=limits, **lengths, **OPTIONS)
+    np.testing.assert_array_equal(told["cycles"], found["cycles"])
+    np.testing.assert_array_equal(told["survival"], found["accepted_at"])
 
 
-def test_pools_of_the_targets_choices_foretell_every_cycle(pair, alone):
+def test_pools_of_the_targets_choices_foretell_every_cycle(jit, pair, alone):
     ready = ReadyDraft(ElasticDraft(CONFIG, from_target=True), pair[1])
     found = decode_chains(pair[0], CONFIG, ready, PROMPTS, 5, room=continuation_length(TOKENS), **OPTIONS)
-    told = expected(pair, alone)
-    np.testing.assert_allclose(told["cycles"], found["cycles"], atol=1e-4)
-    np.testing.assert_allclose(told["generated"], found["generated"], atol=1e-4)
+    told = jit(renewed)(pair, alone)
+    np.testing.assert_allclose(told.cycles, found["cycles"], atol=1e-4)
+    np.testing.assert_allclose(told.generated, found["generated"], atol=1e-4)
 
 
 def test_the_pool_is_what_the_routers_chose(jit, pair):

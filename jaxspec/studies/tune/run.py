@@ -25,6 +25,7 @@ from jaxspec.studies.measured.chains import ChainDecoding
 from jaxspec.studies.measured.checking import check_inputs
 from jaxspec.studies.measured.comparison import compare_configurations
 from jaxspec.studies.measured.hard_drafts import HardDrafts
+from jaxspec.studies.measured.routing import routed
 from jaxspec.studies.measured.work import Work, begin_work
 from jaxspec.studies.tune.config import TuneConfig
 from jaxspec.studies.tune.report import write_report
@@ -60,6 +61,8 @@ class Tuning:
 
     def run(self) -> list[TuneResult]:
         """All stages; one result per device."""
+        self.drafts = routed(self.drafts)
+        self.work = self.drafts.work
         grid = self._measure_grid()
         chosen = {device: self._choose(grid, device, pricing) for device, pricing in self.work.pricings.items()}
         decoding = ChainDecoding(self.drafts)

@@ -72,7 +72,7 @@ def measure(
     comparisons = comparison_rows(found)
     return {
         "model": model,
-        "text": split.description,
+        "text": split.source,
         "settings": dataclasses.asdict(settings),
         "variants": variant_rows(found, text),
         "comparisons": comparisons,

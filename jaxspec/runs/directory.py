@@ -10,6 +10,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TextIO
 
+from jaxspec.compress.norm_files import NORMS_FILE
 from jaxspec.errors import InputError
 from jaxspec.files import to_json, write_text
 from jaxspec.interruption import UNDER_WAY
@@ -30,6 +31,7 @@ _CONTENTS = (
     "result.json",
     "report.html",
     "figures",
+    NORMS_FILE,
 )
 
 

@@ -19,7 +19,7 @@ from jaxspec.models.embedded import EMBEDDED_NAME, load_model
 from jaxspec.models.fp16_attention import attend_fp16
 from jaxspec.models.stored import as_computed
 from jaxspec.text import load_text, windows
-from jaxspec.tune import target_params
+from jaxspec.tuning import target_params
 
 _AT_ONCE = 4
 

@@ -36,10 +36,10 @@ from jaxspec.models.stored import as_stored
 from jaxspec.models.streamed import Streamed, stays_in_host
 from jaxspec.speculate.acceptance import TargetText
 from jaxspec.speculate.sampling import SAMPLING
-from jaxspec.tune.calibration import Calibration
-from jaxspec.tune.gradient import AscentState, Goal, ascend_once, first_state
-from jaxspec.tune.hard import measured_windows
-from jaxspec.tune.objective import Pricing
+from jaxspec.tuning.calibration import Calibration
+from jaxspec.tuning.gradient import AscentState, Goal, ascend_once, first_state
+from jaxspec.tuning.hard import measured_windows
+from jaxspec.tuning.objective import Pricing
 
 __all__ = ["abstract_calibration", "analyse"]
 

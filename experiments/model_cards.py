@@ -102,6 +102,36 @@ the squared error of the (normed)
 seed {recipe[seed]}; on {machine}.
 * **Limits.** Contexts beyond {recipe[long_window]} bytes were never seen in training.
 """,
+    "arithmetic": """# The arithmetic network
+
+A byte-level decoder of the Llama family ({layers} layers, width {width}, {parameters:,} parameters, bfloat16), trained from
+scratch by `python -m experiments.train_arithmetic`. It works out sums in steps, so that what several answers to one question
+are worth can be measured where every answer, and every step of it, can be checked.
+
+* **Task.** `47+38-9+20;` is answered by `85-9+20;76+20;96.`: each step works out the first two numbers of what is left.
+  Three to six numbers below 100; no value on the way is negative, or 1000 or more.
+* **Data.** Random problems with their right steps, drawn anew in every step of the training.
+* **Held out**: problems drawn apart; one of three numbers may be among those of the training.
+* **Score.** On {problems} held-out problems, 16 samples of each at temperature 1: {pass_at_1:.1%} of the samples end with
+  the right value; among 4 samples at least one does in {pass_at_4:.1%} of the problems, among 16 in {pass_at_16:.1%}.
+* **Training.** {steps} steps of {recipe[tokens_per_step]} tokens, of a schedule for {recipe[steps]}: it stops while the rate
+  still falls, since a network that is hardly ever wrong has no use for more samples; Muon (matrices) and Adam,
+  peak rate {recipe[peak_learning_rate]}; seed {recipe[seed]}; on {machine}.
+* **Limits.** It does such sums, nothing more.
+""",
+    "judge": """# The judge of arithmetic
+
+A byte-level decoder of the arithmetic network's shape ({layers} layers, width {width}, {parameters:,} parameters, bfloat16),
+trained by `python -m experiments.train_arithmetic` from that network's weights on. It hardly errs itself, so the probability
+that it gives to an answer, or to an answer's first steps, says whether they are right: an outcome score and a process score.
+
+* **Data** and **held out**: as of the arithmetic network.
+* **Score.** On {problems} held-out problems, 16 answers of the arithmetic network each: the answer that it finds most probable
+  is right among 4 in {best_of_4:.1%} of the problems, among 16 in {best_of_16:.1%}; one answer alone in {best_of_1:.1%}.
+* **Training.** {steps} steps of {recipe[tokens_per_step]} tokens more, while the rate falls to zero at step {recipe[steps]}
+  of both together; Muon (matrices) and Adam; seed {recipe[seed]}; on {machine}.
+* **Limits.** It judges such sums, written in such steps, nothing more.
+""",
 }
 
 
@@ -110,7 +140,7 @@ def training_facts(state: Mapping[str, Any], corpus: Mapping[str, np.ndarray], r
 
     Args:
         state: of the last step.
-        corpus: name -> text that it was trained on.
+        corpus: name -> text that it was trained on; empty where there is none.
     """
     return {
         "steps": int(state["step"]),
@@ -125,13 +155,13 @@ def write_card(out: Path, card: str, config: DecoderConfig, facts: Mapping[str, 
     """Write README.md beside the weights.
 
     Args:
-        card: "embedded", "small", "moe" or "head".
-        facts: of `training_facts`, and the scores that the card names: "bits_per_byte", "agreement", "load".
+        card: "embedded", "small", "moe", "head", "arithmetic" or "judge".
+        facts: of `training_facts`, and what else the card names: scores, and of arithmetic how much was drawn.
     """
     text = _CARDS[card].format(
         layers=config.num_layers,
         width=config.hidden_size,
-        library=facts["training_bytes"]["library"],
+        library=facts["training_bytes"].get("library", 0),
         tests=facts["training_bytes"].get("tests", 0),
         share=LIBRARY_SHARE,
         held_out=", ".join(f"`{name}`" for name in HELD_OUT),

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 import flax.struct
 
 from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, SHARE, choice, flag, number, part
+from hwmodels.numerics.reprs import short_line, tree_html
 from hwmodels.numerics.scalars import Leaf
 
 #: How several memories share time: all at once, so that the slowest decides, or one after the other.
@@ -74,3 +75,9 @@ class Device:
     vector_flops_per_s: Leaf = number(POSITIVE, default=None)
     schedule: Schedule = choice("overlapped", "serial")  # of the memories
     placement: Any = None  # a hwmodels.memory.placement.PlacementPolicy; None: KV, dense weights, experts in this order
+
+    def __repr__(self) -> str:
+        return short_line(self, "peak_flops_per_s", "memory.bandwidth_bytes_per_s", "memory.capacity_bytes")
+
+    def _repr_html_(self) -> str:
+        return tree_html(self)

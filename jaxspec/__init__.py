@@ -1,12 +1,49 @@
 """jaxspec: which draft to build for speculative decoding of a language model on a given device.
 
+`import jaxspec as js`: a function for each command (`js.tune`, `js.predict`, ...), which takes the command's settings as
+keywords and returns results with tables and figures; `js.device`, `js.architecture` and `js.scheme` by name or path; `js.load`
+opens a network, `js.open_result` what a run found, `js.runs` lists run directories.
+
 The rooms: `formats` (bits), `models` (networks), `compress` (knobs to drafts), `speculate` (decoding and its acceptance),
-`trees`, `tune` (the objective and its gradient), `studies` (the commands), `settings`, `results`, `runs`, `report`, `text`,
-`cli`. `hwmodels` is the hardware side.
-Start with `jaxspec.studies`: `tune(TuneConfig())`.
-`jaxspec.load` opens a network: the embedded one, a Hugging Face directory, or a container.
+`trees`, `tuning` (the objective and its gradient), `studies` (the commands), `settings`, `results`, `runs`, `report`, `text`,
+`api` (what is named above), `cli`. `hwmodels` is the hardware side.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from jaxspec.opening import load
 
-__all__ = ["load"]
+if TYPE_CHECKING:
+    from jaxspec.api import architecture, device, open_result, resume, scheme
+
+#: Version of the installed package.
+__version__: str
+
+__all__ = ["__version__", "architecture", "device", "load", "open_result", "resume", "scheme"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("jaxspec")
+    if name == "runs":
+        return importlib.import_module("jaxspec.runs")
+    if name in __all__:
+        return getattr(importlib.import_module("jaxspec.api"), name)
+    from jaxspec.studies.registry import STUDIES
+
+    if name not in STUDIES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from jaxspec.api.calls import study_call
+
+    return study_call(name)
+
+
+def __dir__() -> list[str]:
+    from jaxspec.studies.registry import STUDIES
+
+    return sorted({*__all__, *STUDIES, "runs"})

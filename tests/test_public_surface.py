@@ -16,7 +16,7 @@ LIBRARIES = ("hwmodels", "jaxspec")
 LONGEST_MODULE = 300
 
 #: Rooms of jaxspec that may use the hardware models: the objective and what lies above it.
-USERS_OF_HARDWARE = {"tune", "report", "cli", "studies"}
+USERS_OF_HARDWARE = {"tuning", "report", "cli", "studies", "api"}
 
 #: Where networks and hardware meet below that, room by room: the footprint, which storage schemes make and the cost model
 #: reads; the table of Hugging Face families, which is plain data, and the shapes that a network has; what a draft costs.
@@ -199,7 +199,7 @@ def test_public_names_are_what_they_seem(package):
 
 def test_something_is_public():
     public = {package: exports(init) for package in packages(ROOT) if (init := source_of(ROOT, package))}
-    assert {"jaxspec.compress", "jaxspec.tune", "hwmodels.catalog"} <= set(packages(ROOT))
+    assert {"jaxspec.compress", "jaxspec.tuning", "hwmodels.catalog"} <= set(packages(ROOT))
     assert "step_operators" in public["hwmodels"]
     assert not explanation(ROOT, "hwmodels", "no_such_name")
 
@@ -224,20 +224,20 @@ class Bare:
 def told():
     """Said."""
 def bare():
-    from jaxspec import tune
+    from jaxspec import tuning
 ''',
     "hwmodels/tools.py": '"""Said."""\nimport jaxspec_tools\n',
     "jaxspec/__init__.py": "from . import experiments_are_not_meant\n",
-    "jaxspec/tune/objective.py": "import hwmodels.work\n",
+    "jaxspec/tuning/objective.py": "import hwmodels.work\n",
     "jaxspec/compress/__init__.py": '#: Said.\nLEAST = 1\nNEXT = 2\n__all__ = ["LEAST", "NEXT"]\n',
     "jaxspec/compress/cut.py": "from hwmodels.work import told\n",
     "jaxspec/speculate/drafts/lookup.py": "from hwmodels.speculation.draft_cost import DraftCost\n",
     "jaxspec/speculate/loop.py": "from hwmodels.speculation.draft_cost import DraftCost\n",
-    "jaxspec/compress/deep/kv.py": "from ...tune import objective\nimport experiments.runs as r\n",
+    "jaxspec/compress/deep/kv.py": "from ...tuning import objective\nimport experiments.runs as r\n",
     "jaxspec/compress/long.py": "x = 1\n" * 301,
     "jaxspec/compress/edge.py": "x = 1\n" * 300,
     "docs/pages/api.md": "::: hwmodels\n::: jaxspec\n::: jaxspec.compress\n::: jaxspec.speculate\n"
-    "::: jaxspec.speculate.drafts\n::: jaxspec.tune\n::: jaxspec.gone\n",
+    "::: jaxspec.speculate.drafts\n::: jaxspec.tuning\n::: jaxspec.gone\n",
 }
 
 
@@ -274,5 +274,5 @@ def test_a_hidden_function_is_told_from_an_offered_module(faulty):
 
 
 def test_relative_imports_are_resolved(faulty):
-    assert "jaxspec.tune.objective" in imported(faulty, faulty / "jaxspec/compress/deep/kv.py")
+    assert "jaxspec.tuning.objective" in imported(faulty, faulty / "jaxspec/compress/deep/kv.py")
     assert "jaxspec.experiments_are_not_meant" in imported(faulty, faulty / "jaxspec/__init__.py")

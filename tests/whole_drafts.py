@@ -31,7 +31,9 @@ class WholeCache(NamedTuple):
 
 def _weights(params, prepared, knobs, make):
     made = {
-        kind: jax.vmap(make)(params["layers"][kind], prepared[kind], knobs_of_matrix(knobs.values, knobs.scheme, place))
+        kind: jax.vmap(make(knobs.scheme.of_kind(kind)))(
+            params["layers"][kind], prepared[kind], knobs_of_matrix(knobs.values, knobs.scheme, place)
+        )
         for place, kind in enumerate(kinds_of(params["layers"]))
     }
     matrices = {kind: matrix.values for kind, matrix in made.items()}
@@ -42,12 +44,12 @@ def _weights(params, prepared, knobs, make):
 
 def hard_weights(params, prepared, knobs):
     """Values and footprint of the hard draft."""
-    return _weights(params, prepared, knobs, knobs.scheme.hard)
+    return _weights(params, prepared, knobs, lambda scheme: scheme.hard)
 
 
 def soft_weights(params, prepared, knobs, temperature):
     """Values and footprint of the soft draft."""
-    return _weights(params, prepared, knobs, lambda *of: knobs.scheme.soft(*of, temperature))
+    return _weights(params, prepared, knobs, lambda scheme: lambda *of: scheme.soft(*of, temperature))
 
 
 def _kv(kv, knobs, make):

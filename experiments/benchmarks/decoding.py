@@ -17,7 +17,7 @@ from jaxspec.speculate import GREEDY, chain_limits, decode, decode_autoregressiv
 from jaxspec.speculate.drafts import ReadyDraft, make_draft, self_draft
 from jaxspec.text import load_text, windows
 from jaxspec.trees import chain_tree
-from jaxspec.tune import calibrate, target_params
+from jaxspec.tuning import calibrate, target_params
 
 TOKENS, PROMPT_TOKENS = 64, 128
 

@@ -12,7 +12,7 @@ from jaxspec.models.embedded import load_model
 from jaxspec.models.stored import as_computed
 from jaxspec.scaling import sample_continuations
 from jaxspec.text import load_text, windows
-from jaxspec.tune import target_params
+from jaxspec.tuning import target_params
 
 PROMPT_TOKENS, TOKENS = 256, 128
 

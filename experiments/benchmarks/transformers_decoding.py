@@ -23,7 +23,7 @@ from experiments.released_shapes import SHAPES
 from jaxspec.models.embedded import embedded_directory, load_model
 from jaxspec.models.stored import as_computed
 from jaxspec.speculate import GREEDY, chain_limits, decode_autoregressively
-from jaxspec.tune import target_params
+from jaxspec.tuning import target_params
 
 #: Network, prompts, tokens of a prompt, tokens decoded, repeats.
 _CASES = (

@@ -21,7 +21,7 @@ from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.text import load_text, windows
 from jaxspec.trees.rank_traces import RankTraces
-from jaxspec.tune.calibration import calibrate, target_params
+from jaxspec.tuning.calibration import calibrate, target_params
 
 __all__ = ["Recorded", "Settings", "Target", "compressed_target", "load_target", "pooled", "record"]
 

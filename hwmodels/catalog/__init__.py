@@ -1,4 +1,4 @@
-"""Devices and architectures as data, each number beside its source."""
+"""Devices, architectures and serving engines as data, each number beside its source."""
 
 from hwmodels.catalog.entries import EntryError
 from hwmodels.catalog.huggingface import (
@@ -19,6 +19,9 @@ from hwmodels.catalog.loader import (
     device_names,
     device_sources,
     device_title,
+    engine,
+    engine_names,
+    engine_sources,
 )
 
 __all__ = [
@@ -37,5 +40,8 @@ __all__ = [
     "device_names",
     "device_sources",
     "device_title",
+    "engine",
+    "engine_names",
+    "engine_sources",
     "read_config",
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import flax.struct
 import jax
 
+from hwmodels.numerics.reprs import short_line, tree_html
 from hwmodels.numerics.scalars import Leaf, Number, as_float, either
 
 #: Every kind of stored tensor, dense and mixture-of-experts, in the order in which a network uses them.
@@ -79,6 +80,12 @@ class Architecture:
     num_window_layers: Leaf = 0.0  # layers that see the last window_tokens and the first sink_tokens only
     window_tokens: Leaf = 0.0
     sink_tokens: Leaf = 0.0
+
+    def __repr__(self) -> str:
+        return short_line(self, "num_layers", "hidden_size", "num_heads", "num_kv_heads", "vocab_size", "num_experts")
+
+    def _repr_html_(self) -> str:
+        return tree_html(self)
 
 
 @flax.struct.dataclass

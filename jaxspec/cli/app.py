@@ -23,6 +23,7 @@ _OTHERS = {
     "inspect": "jaxspec.cli.containers",
     "devices": "jaxspec.cli.catalogs",
     "models": "jaxspec.cli.catalogs",
+    "runs": "jaxspec.cli.runs",
 }
 
 #: Failures of the disk, not ours: said in one line.
@@ -59,10 +60,12 @@ def cli() -> None:
     jaxspec tune --quick                          the same in under a minute, with wider error bars
     jaxspec predict --acceptance 0.9 --draft-bits 4.5      no network: shapes, device, acceptance
     jaxspec sweep --example > sweep.toml; jaxspec sweep sweep.toml     any numbers, every combination, to Parquet
+    jaxspec scale --quick                         several samples of a problem, or drafted tokens: which pays
     jaxspec evaluate --weight-prune 0.3 --weight-cut-bits 5
     jaxspec tree --device rtx-4090,alveo-v80      the draft tree to verify, at every context length
     jaxspec pack DIR -o model.jspk                a lossless container with the draft inside; unpack, inspect
     jaxspec export runs/tune-... -o DIR           the draft for transformers, vLLM, SGLang, llama.cpp, with their flags
+    jaxspec runs list                             run directories: state, versions, headline numbers
     jaxspec devices                               names that --device takes, and their numbers
 
     Exit codes: 0 done ("no draft pays" is an answer), 1 our own bug, 2 bad input, 130 interrupted and resumable,

@@ -13,10 +13,10 @@ import click
 from jaxspec.errors import InputError
 from jaxspec.files import to_json, write_text
 from jaxspec.output_places import check_figure_place, check_file_place
-from jaxspec.settings import build_config, quick_settings, read_layer
+from jaxspec.settings import layered_config, quick_settings, read_layer
 from jaxspec.settings.base import ConfigType, Settings
 from jaxspec.settings.coercion import as_path
-from jaxspec.settings.fields import choices_of, default_text, has_flag, hints, range_text, setting_of
+from jaxspec.settings.fields import explained, has_flag, hints
 
 __all__ = [
     "config_option",
@@ -37,10 +37,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def option_of(kind: type[Settings], name: str) -> Callable[[Function], Function]:
     """The option of one setting. Click knows no default of it, so that a file may stand between flag and default."""
     field, annotation = kind.__dataclass_fields__[name], hints(kind)[name]
-    facts = [", ".join(choices_of(annotation)), range_text(setting_of(field))]
-    if default := default_text(field):
-        facts.append(f"default: {default}")
-    text = f"{setting_of(field).help} [{'; '.join(fact for fact in facts if fact)}]"
+    text = explained(field, annotation)
     # Numbers, or nothing; several of them come as one text.
     parts = (annotation, *(typing.get_args(annotation) if typing.get_origin(annotation) is not tuple else ()))
     flag = f"--{name.replace('_', '-')}"
@@ -133,15 +130,13 @@ def resolve(
         InputError: a setting that cannot be used.
     """
     names = hints(kind)
-    defaults = quick_settings(kind) if quick else {}
-    given = [name for name, value in flags.items() if value is not None]
-    for name in given:
+    for name in (name for name, value in flags.items() if value is not None):
         if isinstance(flags[name], str) and typing.get_origin(names[name]) is tuple:
             parts = [part.strip() for part in flags[name].split(",")]
             if typing.get_args(names[name])[0] is not float and len(set(parts)) < len(parts):
                 twice = next(part for part in parts if parts.count(part) > 1)
                 click.echo(f"note: {name} {twice!r} came more than once and counts once", err=True)
-    return build_config(kind, defaults, read_layer(config_file) if config_file else {}, flags, given=given)
+    return layered_config(kind, flags, read_layer(config_file) if config_file else {}, quick=quick)
 
 
 def write_json(path: str | None, result: Any) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import types
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,7 +23,11 @@ from jaxspec.errors import InputError
 from jaxspec.settings.base import quick_settings
 from jaxspec.studies.study import Study, load_object
 
-__all__ = ["study_command"]
+if TYPE_CHECKING:
+    from jaxspec.report.shown import Shown
+    from jaxspec.runs.progress import Reporter
+
+__all__ = ["print_shown", "study_command"]
 
 
 def study_command(study: Study) -> click.Command:
@@ -32,7 +38,24 @@ def study_command(study: Study) -> click.Command:
 
     for decorate in reversed(_parameters(study)):
         call = decorate(call)
-    return click.command(study.name, help=study.help)(call)
+    command = click.command(study.name, cls=_StudyCommand, help=study.help)(call)
+    command.subcommands = study.subcommands
+    return command
+
+
+class _StudyCommand(click.Command):
+    """A command whose argument may be a word that stands for another command."""
+
+    #: Such a word -> "module:command".
+    subcommands: Mapping[str, str] = types.MappingProxyType({})
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if args and args[0] in self.subcommands:
+            inner: click.Command = load_object(self.subcommands[args[0]])
+            return inner.make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
 
 
 def _parameters(study: Study) -> list[Any]:
@@ -81,7 +104,6 @@ def _run(
         )
     config = resolve(study.config, flags, config_file, quick)
 
-    from jaxspec.report.terminal import say, show
     from jaxspec.runs.progress import Reporter
 
     reporter = Reporter()
@@ -89,14 +111,20 @@ def _run(
         reporter.line(f"jaxspec {study.name}: {study.announce(config)}")
     writes = {} if study.out is None else {"out": out, "force": force, "reporter": reporter}
     found = load_object(study.run)(config, **writes)
-    shown = load_object(study.present)(found)
+    print_shown(load_object(study.present)(found), json_file, reporter)
+    if plot and study.plot is not None:
+        from jaxspec.report.save import save_figure
+
+        save_figure(load_object(study.plot.draw)(found), plot)
+
+
+def print_shown(shown: Shown, json_file: str | None, reporter: Reporter) -> None:
+    """Print a result, and write --json."""
+    from jaxspec.report.terminal import say, show
+
     write_json(json_file, shown.result)
     show(*shown.tables)
     for line in shown.lines:
         say(line)
     if shown.files:
         reporter.line(shown.files)
-    if plot and study.plot is not None:
-        from jaxspec.report.save import save_figure
-
-        save_figure(load_object(study.plot.draw)(found), plot)

@@ -10,9 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from jaxspec.errors import InputError
+from jaxspec.html import html_table
 from jaxspec.models.config import DecoderConfig
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH, KnobSpec
 
@@ -56,9 +58,34 @@ class Knobs:
         """The hard draft length (host side)."""
         return int(np.argmax(np.asarray(self.draft_length_logits))) + 1
 
+    def __repr__(self) -> str:
+        """Scheme, draft length and each knob, with its range where matrices or layers differ."""
+        return f"<{_line(self)}>"
+
+    def _repr_html_(self) -> str:
+        rows = [((name, text), None) for name, text in _in_words(self).items()]
+        return html_table([("knob", "left"), ("over the network", "left")], rows, title=_line(self).partition(";")[0])
+
     def replace_values(self, **values: Array) -> Knobs:
         """The same with other values of some knobs."""
         return dataclasses.replace(self, values=self.values | values)
+
+
+def _in_words(knobs: Knobs) -> dict[str, str]:
+    """Each knob and the draft length as text."""
+    found = {**knobs.values, "draft_length": knobs.draft_length_logits}
+    if any(isinstance(value, Tracer) for value in found.values()):
+        return {name: f"traced {value.shape}" for name, value in found.items()}
+    words = {}
+    for name, value in knobs.values.items():
+        low, high = f"{np.min(value):.4g}", f"{np.max(value):.4g}"
+        words[name] = low if low == high else f"{low} to {high}, mean {np.mean(value):.4g}"
+    return words | {"draft_length": str(knobs.draft_length)}
+
+
+def _line(knobs: Knobs) -> str:
+    numbers = ", ".join(f"{name} {text}" for name, text in _in_words(knobs).items())
+    return f"knobs of {knobs.scheme.name}; {numbers}"
 
 
 def knob_defaults(scheme: Scheme) -> dict[str, float]:

@@ -35,13 +35,15 @@ def target_network(scheme: Scheme, params: Params) -> Params:
     """Parameters of a scheme's target: the network itself, or one whose matrices are made from it where they are used."""
     if scheme.lossless:
         return params
-    made = {kind: TargetStack(stack_of(params["layers"][kind]), scheme) for kind in kinds_of(params["layers"])}
+    made = {
+        kind: TargetStack(stack_of(params["layers"][kind]), scheme.of_kind(kind)) for kind in kinds_of(params["layers"])
+    }
     return params | {"layers": params["layers"] | made}
 
 
 @struct.dataclass
 class TargetStack(Stack):
-    """Matrices of a scheme's target, made from the stored ones."""
+    """Matrices of a kind of a scheme's target, made from the stored ones."""
 
     stored: Stack
     scheme: Scheme = struct.field(pytree_node=False)
@@ -62,11 +64,13 @@ def prepare(scheme: Scheme, params: Params, norms: dict[str, Float[Array, "layer
     Args:
         norms: of each input channel over calibration tokens, by input group (see `INPUT_OF`).
     """
-    one = lambda matrix, norm: scheme.prepare(rows_of(matrix.values()), norm)
-    return {
-        kind: jax.lax.map(lambda both: one(*both), (stack_of(params["layers"][kind]), norms[INPUT_OF[kind]]))
-        for kind in kinds_of(params["layers"])
-    }
+
+    def of_layers(kind: str) -> Any:
+        own = scheme.of_kind(kind)
+        one = lambda both: own.prepare(rows_of(both[0].values()), both[1])
+        return jax.lax.map(one, (stack_of(params["layers"][kind]), norms[INPUT_OF[kind]]))
+
+    return {kind: of_layers(kind) for kind in kinds_of(params["layers"])}
 
 
 def hard_draft(params: Params, prepared: Prepared, knobs: Knobs, config: DecoderConfig | None = None) -> Params:
@@ -85,7 +89,7 @@ def hard_draft(params: Params, prepared: Prepared, knobs: Knobs, config: Decoder
         for place, kind in enumerate(kinds_of(prepared))
     }
     if is_streamed(stored):
-        made = {kind: HardStack.of(stored[kind], prepared[kind], own[kind], knobs.scheme) for kind in own}
+        made = {kind: HardStack.of(stored[kind], prepared[kind], own[kind], knobs.scheme.of_kind(kind)) for kind in own}
         return params | {"layers": params["layers"] | made}
     # Only what is new leaves the program: a program copies whatever it returns.
     matrices = _hard_matrices(stored, prepared, own, scheme=knobs.scheme)
@@ -96,14 +100,15 @@ def hard_draft(params: Params, prepared: Prepared, knobs: Knobs, config: Decoder
 def _hard_matrices(
     stored: dict[str, Stack], prepared: Prepared, own: dict[str, OwnKnobs], *, scheme: Scheme
 ) -> dict[str, Stored]:
-    def one(matrix: Stack, found: Any, knobs: OwnKnobs) -> Stored:
+    def one(scheme: Scheme, matrix: Stack, found: Any, knobs: OwnKnobs) -> Stored:
         values = matrix.values()
         return Stored.of(scheme.hard(rows_of(values), found, knobs).values.reshape(values.shape))
 
-    return {
-        kind: jax.lax.map(lambda layer: one(*layer), (stored[kind], prepared[kind], own[kind]))
-        for kind in kinds_of(own)
-    }
+    def of_layers(kind: str) -> Stored:
+        make = partial(one, scheme.of_kind(kind))
+        return jax.lax.map(lambda layer: make(*layer), (stored[kind], prepared[kind], own[kind]))
+
+    return {kind: of_layers(kind) for kind in kinds_of(own)}
 
 
 def rows_of(matrices: Float[Array, "*b row column"]) -> Float[Array, "rows column"]:
@@ -211,7 +216,8 @@ def draft_view(
         def make(kind: str) -> CompressedMatrix:
             matrices = stack_of(stored[kind]).values()
             given = rows_of(matrices), found[kind], knobs_of_matrix(values, scheme, kinds.index(kind))
-            made = scheme.hard(*given) if temperature is None else scheme.soft(*given, temperature)
+            way = scheme.of_kind(kind)
+            made = way.hard(*given) if temperature is None else way.soft(*given, temperature)
             return made._replace(values=made.values.reshape(matrices.shape))
 
         weights, known = _MadeWhereUsed(stored, own, make), known.in_layer(windows)

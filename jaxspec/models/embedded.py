@@ -22,6 +22,10 @@ SMALL_NAME = "embedded-small"
 #: A mixture of experts of the same vocabulary, trained on the same text.
 MOE_NAME = "embedded-moe"
 
+#: A network that does arithmetic in steps, and one that judges its steps.
+ARITHMETIC_NAME = "embedded-arithmetic"
+JUDGE_NAME = "embedded-judge"
+
 #: A draft head for the first.
 HEAD_NAME = "embedded-head"
 
@@ -30,6 +34,8 @@ _SHIPPED = {
     EMBEDDED_NAME: ("network", "embedded", "experiments.train_embedded"),
     SMALL_NAME: ("small network", "embedded_small", "experiments.train_embedded --shape small"),
     MOE_NAME: ("mixture of experts", "embedded_moe", "experiments.train_embedded --shape moe"),
+    ARITHMETIC_NAME: ("arithmetic network", "embedded_arithmetic", "experiments.train_arithmetic"),
+    JUDGE_NAME: ("judge of arithmetic", "embedded_judge", "experiments.train_arithmetic"),
     HEAD_NAME: ("draft head", "embedded_head", "experiments.train_draft_head"),
 }
 

@@ -19,12 +19,15 @@ from jaxspec.report.titles import architecture_title, device_name, device_title
 from jaxspec.results import STATUSES
 from jaxspec.results.network_results import MeasuredResult
 
-__all__ = ["Page", "render_page", "write_page"]
+__all__ = ["Drawings", "Page", "render_page", "write_page"]
 
 
 #: Columns of numbers that stand side by side, on a screen and on paper; further ones follow below.
 COLUMNS_ACROSS = 6
 
+
+#: Figures by name, each as a function that draws it; None where the data is absent.
+Drawings = Mapping[str, Callable[[], Figure | None]]
 
 R = TypeVar("R", bound=MeasuredResult)
 

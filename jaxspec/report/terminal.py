@@ -21,9 +21,10 @@ from typing import Literal
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.jupyter import JupyterMixin
 from rich.segment import Segment
 from rich.text import Text
+
+from jaxspec.html import html_table
 
 __all__ = ["Column", "Row", "Table", "fold", "new_console", "say", "show"]
 
@@ -132,7 +133,7 @@ class Row:
     style: str | None = None
 
 
-class Table(JupyterMixin):
+class Table:
     """A table with a title above and a caption below, printed by this module's rule wherever rich prints it."""
 
     def __init__(self, title: str = "", caption: str = ""):
@@ -177,6 +178,18 @@ class Table(JupyterMixin):
             raise ValueError(f"{len(cells)} cells came for {len(self.columns)} columns; add columns first")
         texts = [str(cell) for cell in cells]
         self.rows.append(Row((*texts, *[""] * (len(self.columns) - len(texts))), style))
+
+    def __repr__(self) -> str:
+        """The table as text, as wide as it is."""
+        return "\n".join(line.rstrip() for line, _ in self._lines(_NO_LIMIT))
+
+    def _repr_html_(self) -> str:
+        return html_table(
+            [(" ".join(column.heading.split()), column.justify) for column in self.columns],
+            [(row.cells, row.style) for row in self.rows],
+            title=self.title.plain,
+            caption=self.caption.plain,
+        )
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = max(options.max_width, _LEAST_WIDTH)

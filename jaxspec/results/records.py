@@ -102,6 +102,16 @@ class Result(Record):
 
     has_status_table = True
 
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        # Before the decorator of dataclasses, which would write out thousands of numbers.
+        cls.__repr__ = Result.__repr__
+
+    def __repr__(self) -> str:
+        known = [getattr(self, name, None) for name in ("architecture", "device")]
+        about = " on ".join(name for name in known if isinstance(name, str))
+        return f"<{type(self).__name__}{f': {about}' if about else ''}>"
+
     @classmethod
     def load(cls, path: str | Path) -> list[Self]:
         """The results in a `result.json`.

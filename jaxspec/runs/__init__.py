@@ -1,7 +1,17 @@
-"""Runs: directories that resume, stages, progress, digests of inputs."""
+"""Runs: directories that resume and are listed, stages, progress, digests of inputs."""
 
 from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.kept import KeptRun, compare_runs, find_run, list_runs, runs_table
 from jaxspec.runs.progress import Reporter
 
-__all__ = ["Reporter", "RunDirectory", "carry_out"]
+__all__ = [
+    "KeptRun",
+    "Reporter",
+    "RunDirectory",
+    "carry_out",
+    "compare_runs",
+    "find_run",
+    "list_runs",
+    "runs_table",
+]

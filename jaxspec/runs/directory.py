@@ -10,17 +10,29 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TextIO
 
+from jaxspec.compress.norm_files import NORMS_FILE
 from jaxspec.errors import InputError
 from jaxspec.files import to_json, write_text
 from jaxspec.interruption import UNDER_WAY
 from jaxspec.output_places import check_folder_place
 from jaxspec.partial_files import remove_leftovers
 from jaxspec.runs.inputs import changed_inputs, unrecorded_inputs
+from jaxspec.runs.kept import RECORD, find_run, headline_numbers, new_record
 from jaxspec.settings.base import Settings
 from jaxspec.settings.toml import config_hash, read_toml, to_toml
 
 #: Files of every kind of run.
-_CONTENTS = ("config.toml", "inputs.json", "checkpoints", "metrics.jsonl", "result.json", "report.html", "figures")
+_CONTENTS = (
+    "config.toml",
+    "inputs.json",
+    RECORD,
+    "checkpoints",
+    "metrics.jsonl",
+    "result.json",
+    "report.html",
+    "figures",
+    NORMS_FILE,
+)
 
 
 #: What Orbax calls a checkpoint until it is whole.
@@ -48,7 +60,6 @@ class RunDirectory:
         force: bool = False,
         begin: bool = True,
         contents: Collection[str] = (),
-        resumes: bool = True,
     ):
         """Open or create.
 
@@ -60,13 +71,12 @@ class RunDirectory:
             begin: now; otherwise everything about the directory is checked, but nothing is written or removed until
                 `begin` is called.
             contents: further files that the run writes; `force` removes these and those of every run, nothing else.
-            resumes: whether the same command goes on where a killed one stopped; otherwise it begins the run anew.
         """
         self.unrecorded: list[str] = []
         self.path = Path(out) if out is not None else Path("runs") / f"{command}-{config_hash(config)}"
-        self._config, self._force = config, force
+        self._command, self._config, self._force = command, config, force
         self.inputs: dict[str, str] = {}
-        self._contents, self._resumes = (*_CONTENTS, *contents), resumes
+        self._contents = (*_CONTENTS, *contents)
         self._lock: TextIO | None = None
         check_folder_place(self.path, "run directory")
         try:
@@ -106,15 +116,21 @@ class RunDirectory:
         write_text(self.path / "config.toml", to_toml(self._config))
         if not (self.path / "inputs.json").exists():  # a digest taken now would say nothing of what was read then
             write_text(self.path / "inputs.json", to_json(self.inputs))
+        self._record_attempt()
         UNDER_WAY.begin(self, self._remove_unfinished)
         UNDER_WAY.run(self._told)
+
+    def _record_attempt(self) -> None:
+        """Add what this attempt is made with to those before it."""
+        record, file = new_record(self._command, self._config), self.path / RECORD
+        earlier = self._json(file).get("attempts", []) if file.exists() else []
+        write_text(file, to_json(record | {"attempts": [*earlier, *record["attempts"]]}))
 
     def _told(self) -> str:
         """State of this run, at any moment."""
         if (self.path / "result.json").exists():
             return f"run directory {self.path} is finished, and the same command prints its result"
-        again = "resumes it" if self._resumes else "begins it anew"
-        return f"run directory {self.path} keeps what is done, and the same command {again}"
+        return f"run directory {self.path} keeps what is done, and the same command resumes it"
 
     def _hold(self) -> None:
         """Lock the directory, which is made if need be."""
@@ -132,6 +148,12 @@ class RunDirectory:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise InputError(f"run directory {str(self.path)!r} is in use by another process; wait for it") from error
+
+    def __repr__(self) -> str:
+        return repr(find_run(self.path)) if is_run_directory(self.path) else f"<run {self.path}: not begun>"
+
+    def _repr_html_(self) -> str | None:
+        return find_run(self.path)._repr_html_() if is_run_directory(self.path) else None
 
     def __enter__(self) -> RunDirectory:
         return self
@@ -171,7 +193,9 @@ class RunDirectory:
             return
         if settings.exists():
             theirs, ours = read_toml(settings), tomllib.loads(to_toml(self._config))
-            differing = sorted(key for key in {*theirs, *ours} if theirs.get(key) != ours.get(key))
+            # In their order too: that of a sweep's axes is the order of its points.
+            ordered = lambda value: json.dumps(value, default=str)
+            differing = sorted(k for k in {*theirs, *ours} if ordered(theirs.get(k)) != ordered(ours.get(k)))
             if differing:
                 raise InputError(
                     f"run directory {str(self.path)!r} belongs to another configuration (differs in "
@@ -216,6 +240,31 @@ class RunDirectory:
         """Replace metrics.jsonl, one object per line."""
         write_text(self.path / "metrics.jsonl", "".join(json.dumps(line, sort_keys=True) + "\n" for line in lines))
 
-    def write_result(self, result: Any) -> None:
-        """Write result.json; from then on the run counts as finished."""
+    def write_result(self, result: Any, headline: Collection[str] = ()) -> None:
+        """Write result.json; from then on the run counts as finished.
+
+        Args:
+            headline: paths of the result's main numbers, which run.json keeps; see `headline_numbers`.
+        """
+        file = self.path / RECORD
+        if file.exists():
+            write_text(file, to_json(self._json(file) | {"headline": headline_numbers(result, headline)}))
         write_text(self.path / "result.json", to_json(result))
+
+
+def is_run_directory(path: Path) -> bool:
+    """Whether a folder holds a run, finished or not."""
+    return (path / "config.toml").is_file()
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """Lines of the metrics.jsonl in a run directory; none where there is no such file.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    file = path / "metrics.jsonl"
+    try:
+        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
+    except (OSError, ValueError) as error:
+        raise InputError(f"{str(file)!r} is damaged ({error}); run it again with --force") from error

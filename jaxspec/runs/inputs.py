@@ -41,8 +41,13 @@ def input_digests(config: Any, reporter: Reporter | None = None) -> dict[str, st
     def add(kind: str, key: str, path: Path) -> None:
         files[f"{kind} {key}" if files.get(key, path) != path else key] = path
 
-    for path in _model_files(config.model) if hasattr(config, "model") else ():
-        add("model", path.name, path)
+    names = _several(getattr(config, "model", ()))
+    for name in names:
+        for path in _model_files(name):
+            add(f"model {name}" if len(names) > 1 else "model", path.name, path)
+    if (judge := getattr(config, "judging", None)) is not None:
+        for path in _model_files(judge):
+            add(f"judge {judge}", path.name, path)
     if getattr(config, "text", "stdlib") != "stdlib":
         add("text", Path(config.text).name, Path(config.text))
     if getattr(config, "own_prompts", False):

@@ -1,13 +1,14 @@
 """Test-time scaling: several continuations of one prompt, and ways to make one answer of them."""
 
-from jaxspec.scaling.beam import BeamSearch, beam_search
+from jaxspec.scaling.beam import Beams, BeamSearch, beam_search
 from jaxspec.scaling.branches import Branches, grow, kept_branches, started
 from jaxspec.scaling.choosing import best_of_n, majority_answer
-from jaxspec.scaling.estimators import best_of_n_rate, majority_rate, pass_at_n
+from jaxspec.scaling.estimators import best_of_n_rate, longest_of_batch, longest_of_n, majority_rate, pass_at_n
 from jaxspec.scaling.sampling import Samples, sample_continuations
 
 __all__ = [
     "BeamSearch",
+    "Beams",
     "Branches",
     "Samples",
     "beam_search",
@@ -15,6 +16,8 @@ __all__ = [
     "best_of_n_rate",
     "grow",
     "kept_branches",
+    "longest_of_batch",
+    "longest_of_n",
     "majority_answer",
     "majority_rate",
     "pass_at_n",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxspec.checks import check_count
 from jaxspec.models.config import DecoderConfig
@@ -16,10 +17,28 @@ from jaxspec.scaling.branches import grow, kept_branches, started
 from jaxspec.scaling.sampling import Samples, check_settings, padded_prompt, token_ids
 from jaxspec.speculate.sampling import SAMPLING, Decoding
 
-__all__ = ["BeamSearch", "ProcessScorer", "beam_search"]
+__all__ = ["BeamSearch", "Beams", "ProcessScorer", "beam_search"]
 
-#: From the tokens that each branch has generated so far to how promising it is; higher is better.
-ProcessScorer = Callable[[Sequence[Int[np.ndarray, " token"]]], Float[np.ndarray, " branch"]]
+#: From what each branch has generated so far to how promising it is; higher is better.
+ProcessScorer = Callable[[Samples], Float[np.ndarray, " branch"]]
+
+
+class Beams(NamedTuple):
+    """What a search found, and what it took.
+
+    Attributes:
+        samples: the beams, best first.
+        scores: their last ones.
+        steps: growths of all branches together, each with one round of scores.
+        passes: of the network, each over one token of every branch: a growth takes as many as its longest branch grows.
+        tokens: that all branches generated, those that were dropped included.
+    """
+
+    samples: Samples
+    scores: Float[np.ndarray, " branch"]
+    steps: int
+    passes: int
+    tokens: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +79,8 @@ def beam_search(
     prompt_id: int = 0,
     decoding: Decoding = SAMPLING,
     stop: Int[np.ndarray, " stop"] | None = None,
-) -> tuple[Samples, Float[np.ndarray, " branch"]]:
+    done: Callable[[Samples], Bool[np.ndarray, " branch"]] | None = None,
+) -> Beams:
     """Search for continuations of one prompt.
 
     After each step the `beams` branches with the highest scores stay (finished ones among them, as they are), and each is
@@ -70,8 +90,7 @@ def beam_search(
         score: of what each branch has generated so far; NaN is below all numbers.
         step_end: tokens that end a step; they belong to it.
         stop: tokens that end a branch.
-    Returns:
-        the beams, best first, and their last scores.
+        done: which branches have ended although no token says so, asked after each step; None: none.
     Raises:
         ValueError: as for `sample_continuations`.
     """
@@ -81,11 +100,16 @@ def beam_search(
     number = jnp.arange(width)
     branches = started(params, places, length, number, config=config, room=search.num_tokens)
     settings = (seed, jnp.asarray(prompt_id), decoding.for_program(), jnp.asarray(search.step_tokens), pauses, ends)
-    found, kept = None, np.zeros(search.beams)
+    found, kept, step, passes, tokens = None, np.zeros(search.beams), 0, 0, 0
     for step in range(search.steps):
+        before = np.asarray(branches.length)
         branches = grow(params, branches, *settings, config=config)
         found = Samples(*(np.asarray(x) for x in (branches.tokens, branches.length, branches.ended, branches.log_prob)))
-        scores = np.nan_to_num(np.asarray(score(found.texts()), np.float64), nan=-np.inf)
+        passes, tokens = passes + int(np.max(found.length - before)), tokens + int(np.sum(found.length - before))
+        if done is not None:
+            found = found._replace(stopped=found.stopped | done(found))
+            branches = dataclasses.replace(branches, ended=jnp.asarray(found.stopped))
+        scores = np.nan_to_num(np.asarray(score(found), np.float64), nan=-np.inf)
         # A stable order: of equal scores, the branch with the smaller number stays.
         best = _different(found, np.argsort(-scores, kind="stable"), search.beams)
         found, kept = Samples(*(part[best] for part in found)), scores[best]
@@ -95,7 +119,7 @@ def beam_search(
         copies = np.repeat(best, search.expansions)
         branches = kept_branches(branches, jnp.asarray(copies), number)
     assert found is not None
-    return found, kept
+    return Beams(found, kept, step + 1, passes, tokens)
 
 
 def _different(found: Samples, order: np.ndarray, count: int) -> np.ndarray:

@@ -1,6 +1,6 @@
 """What choosing among N samples gives, estimated without bias from M >= N samples of each prompt.
 
-All functions give one rate for each prompt; the mean over prompts, and its standard error, are the caller's.
+Functions give one number for each prompt; the mean over prompts, and its standard error, are the caller's.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import gammaln
 
-__all__ = ["best_of_n_rate", "majority_rate", "pass_at_n"]
+__all__ = ["best_of_n_rate", "longest_of_batch", "longest_of_n", "majority_rate", "pass_at_n"]
 
 _RESAMPLES = 400
 
@@ -86,3 +86,38 @@ def majority_rate(
         winner = np.take_along_axis(drawn, np.argmax(votes, axis=1)[:, None], axis=1)[:, 0]
         found[row] = np.mean((winner == wanted) & (np.max(votes, axis=1) > 0))
     return found
+
+
+def longest_of_n(lengths: Int[np.ndarray, "prompt sample"], n: int) -> Float[np.ndarray, " prompt"]:
+    """Expected length of the longest of n samples, exact over all subsets of n: a batch runs until its longest sample ends.
+
+    Raises:
+        ValueError: n below 1 or above M.
+    """
+    ordered, chance = _longest_law(lengths, n)
+    return np.sum(ordered * chance, axis=1)
+
+
+def longest_of_batch(lengths: Int[np.ndarray, "prompt sample"], n: int, batch: int) -> float:
+    """Expected length of the longest of n samples of each of `batch` prompts, drawn independently.
+
+    Raises:
+        ValueError: n below 1 or above M.
+    """
+    ordered, chance = _longest_law(lengths, n)
+    lengths, place = np.unique(ordered, return_inverse=True)
+    mass = np.bincount(place.ravel(), weights=chance.ravel()) / len(ordered)
+    below = np.minimum(np.cumsum(mass), 1.0) ** batch
+    return float(np.sum(lengths * np.diff(below, prepend=0.0)) / below[-1])
+
+
+def _longest_law(
+    lengths: Int[np.ndarray, "prompt sample"], n: int
+) -> tuple[Int[np.ndarray, "prompt sample"], Float[np.ndarray, "prompt sample"]]:
+    """Lengths in rising order, and the chance of each to be the longest of n; of equal ones, the last is."""
+    samples = lengths.shape[1]
+    _check(samples, n)
+    place = np.arange(1, samples + 1)
+    everything = _log_choose(np.asarray(samples), n)
+    chance = np.exp(_log_choose(place, n) - everything) - np.exp(_log_choose(place - 1, n) - everything)
+    return np.sort(lengths, axis=1), np.broadcast_to(chance, lengths.shape)

@@ -4,7 +4,16 @@ Each study has a configuration of its own (`jaxspec.studies.<study>.config`). No
 line refuses bad settings at once.
 """
 
-from jaxspec.settings.base import Layer, Settings, build_config, expect, notes, quick_settings, refuse_unused
+from jaxspec.settings.base import (
+    Layer,
+    Settings,
+    build_config,
+    expect,
+    layered_config,
+    notes,
+    quick_settings,
+    refuse_unused,
+)
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.draft import knob_values
 from jaxspec.settings.draft_kinds import DRAFT_NAMES
@@ -21,6 +30,7 @@ __all__ = [
     "config_hash",
     "expect",
     "knob_values",
+    "layered_config",
     "notes",
     "quick_settings",
     "read_layer",

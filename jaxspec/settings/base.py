@@ -19,6 +19,7 @@ __all__ = [
     "Unused",
     "build_config",
     "expect",
+    "layered_config",
     "notes",
     "quick_settings",
     "refuse_unused",
@@ -149,6 +150,21 @@ def build_config(kind: type[ConfigType], *layers: Mapping[str, Any] | Layer, giv
     if given:
         refuse_unused(config, given)
     return config
+
+
+def layered_config(
+    kind: type[ConfigType], given: Mapping[str, Any], *layers: Mapping[str, Any] | Layer, quick: bool = False
+) -> ConfigType:
+    """The configuration of a command: what was given over layers, as a file, over (quick) defaults.
+
+    Args:
+        given: setting -> value; None: not given. A given setting that would have no effect is refused.
+        quick: begin with the settings of `--quick`.
+    Raises:
+        InputError: see `build_config`.
+    """
+    names = [name for name, value in given.items() if value is not None]
+    return build_config(kind, quick_settings(kind) if quick else {}, *layers, given, given=names)
 
 
 @contextlib.contextmanager

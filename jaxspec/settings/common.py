@@ -70,6 +70,16 @@ class CommonConfig(PlacementSettings):
     device: tuple[str, ...] = setting(
         ("rtx-4090",), "Device, several separated by commas, or TOML files of your own (see jaxspec devices)."
     )
+    engine: str | None = setting(
+        None,
+        "Engine whose measured kernels a calibrated device has: trtllm, vllm or sglang.",
+        unset="the device's own, trtllm",
+    )
+    weight_format: str | None = setting(
+        None,
+        "Measured kernels of a calibrated device that multiply weights narrower than 16 bits, as fp8, fp8_block, sq or nvfp4.",
+        unset="those whose activations keep 16 bits",
+    )
     batch: int = setting(1, "Sequences decoded together, for the cost.", low=1, high=4096)
     context: int = setting(1024, "Cached tokens per sequence, for the cost.", low=0, high=10_000_000)
     routing: Literal["even", "measured"] = setting(

@@ -12,6 +12,7 @@ __all__ = [
     "Setting",
     "choices_of",
     "default_text",
+    "explained",
     "has_flag",
     "hints",
     "key_of",
@@ -115,8 +116,19 @@ def default_text(field: dataclasses.Field) -> str:
     """A default as one would type it; of a field without one, what that stands for."""
     if field.default is None:
         return setting_of(field).unset
+    if field.default is dataclasses.MISSING:  # it must be given, or is a table
+        return ""
     parts = field.default if isinstance(field.default, tuple) else (field.default,)
     return ",".join(f"{part:g}" if isinstance(part, float) else str(part) for part in parts)
+
+
+def explained(field: dataclasses.Field, annotation: Any) -> str:
+    """Help of a field with what it allows and its default, as `--help` and docstrings have it."""
+    facts = [", ".join(choices_of(annotation)), range_text(setting_of(field))]
+    if default := default_text(field):
+        facts.append(f"default: {default}")
+    known = "; ".join(fact for fact in facts if fact)
+    return f"{setting_of(field).help} [{known}]" if known else setting_of(field).help
 
 
 def _number(value: float) -> str:

@@ -10,6 +10,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Literal
 
 from jaxspec.settings.knobs import CUT_AND_PRUNE, EXPERT_POOL, SLICE_BITS, KnobSpec
+from jaxspec.settings.shared_exponents import SharedExponents
 
 __all__ = ["DEFAULT_SCHEME_NAME", "KNOBS", "SCHEME_FACTS", "SchemeFacts"]
 
@@ -25,6 +26,7 @@ class SchemeFacts:
         has_draft: whether a draft step reads less than the target does.
         runs: whether drafts can be made and run, not only priced and packed.
         packs: whether a container can hold it.
+        shared_exponents: form of the target's matrices and KV cache; None: neither is in blocks that share exponents.
     """
 
     name: str
@@ -35,9 +37,12 @@ class SchemeFacts:
     has_draft: bool = False
     runs: bool = False
     packs: bool = False
+    shared_exponents: SharedExponents | None = None
 
 
-_CASSANDRA = {"knob_specs": CUT_AND_PRUNE, "has_draft": True, "packs": True}
+_CASSANDRA = {"knob_specs": CUT_AND_PRUNE, "has_draft": True, "runs": True, "packs": True}
+
+_QUANTIZED = {"lossless": False, "runs": True}
 
 _ALL = (
     SchemeFacts(
@@ -45,7 +50,6 @@ _ALL = (
         "a draft of pruned, truncated values with unary exponents; lossless",
         "cassandra1:CASSANDRA1",
         lossless=True,
-        runs=True,
         **_CASSANDRA,
     ),
     SchemeFacts(
@@ -53,14 +57,22 @@ _ALL = (
         "the same, exponents of pruned values coded too; lossless",
         "cassandra1:CASSANDRA1_CODED",
         lossless=True,
-        runs=True,
         **_CASSANDRA,
     ),
     SchemeFacts(
         "cassandra2",
-        "a draft with shared MX exponents; changes the target a little (not lossless)",
+        "the target with shared MX exponents, which changes it a little (not lossless); the draft pruned and truncated",
         "cassandra2:CASSANDRA2",
         lossless=False,
+        shared_exponents=SharedExponents(8, "toward_zero"),
+        **_CASSANDRA,
+    ),
+    SchemeFacts(
+        "mxint8",
+        "the target in MXINT8, the draft pruned and truncated (Cassandra, VII-A.3); not lossless",
+        "cassandra2:MXINT8",
+        lossless=False,
+        shared_exponents=SharedExponents(7, "nearest_even"),
         **_CASSANDRA,
     ),
     SchemeFacts(
@@ -95,10 +107,30 @@ _ALL = (
         has_draft=True,
         runs=True,
     ),
-    SchemeFacts("q8_0", "8-bit groups of 32", "quantized:Q8_0", lossless=False),
-    SchemeFacts("q4_0", "4-bit groups of 32", "quantized:Q4_0", lossless=False),
-    SchemeFacts("mxfp8", "8-bit MX elements", "quantized:MXFP8", lossless=False),
-    SchemeFacts("mxfp4", "4-bit MX elements", "quantized:MXFP4", lossless=False),
+    SchemeFacts(
+        "any-precision",
+        "8-bit weights, of which the draft reads the upper bits as a narrower integer (Any-Precision LLM)",
+        "elastic:ANY_PRECISION",
+        lossless=False,
+        knob_specs=(SLICE_BITS,),
+        has_draft=True,
+        runs=True,
+    ),
+    SchemeFacts("q8_0", "8-bit groups of 32", "quantized:Q8_0", **_QUANTIZED),
+    SchemeFacts("q4_0", "4-bit groups of 32", "quantized:Q4_0", **_QUANTIZED),
+    SchemeFacts("q4_0-down8", "4-bit groups of 32, FFN down in 8 bits", "quantized:Q4_0_DOWN8", **_QUANTIZED),
+    SchemeFacts("tile-q8_0", "8-bit groups of 2 x 16 in tiles of an NPU", "quantized:TILE_Q8_0", **_QUANTIZED),
+    SchemeFacts("tile-q4_0", "4-bit groups of 2 x 16 in tiles of an NPU", "quantized:TILE_Q4_0", **_QUANTIZED),
+    SchemeFacts(
+        "tile-q4_0-down8",
+        "4-bit groups of 2 x 16 in tiles of an NPU, FFN down in 8 bits",
+        "quantized:TILE_Q4_0_DOWN8",
+        **_QUANTIZED,
+    ),
+    SchemeFacts("int8-channel", "8 bits, one scale per output channel", "quantized:INT8_CHANNEL", **_QUANTIZED),
+    SchemeFacts("int4-channel", "4 bits, one scale per output channel", "quantized:INT4_CHANNEL", **_QUANTIZED),
+    SchemeFacts("mxfp8", "8-bit MX elements", "quantized:MXFP8", **_QUANTIZED),
+    SchemeFacts("mxfp4", "4-bit MX elements", "quantized:MXFP4", **_QUANTIZED),
     SchemeFacts("bf16", "nothing compressed; the draft is the target", "uncompressed:BF16", lossless=True),
     SchemeFacts("raw", "every tensor as it is, checksummed", "uncompressed:RAW", lossless=True, packs=True),
 )

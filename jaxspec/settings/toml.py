@@ -47,8 +47,33 @@ def read_layer(path: str | Path) -> Layer:
 
 
 def to_toml(config: Any) -> str:
-    """A complete configuration, any dataclass of settings; those without a value are left out."""
-    return tomli_w.dumps(_plain(config))
+    """A complete configuration, any dataclass of settings; those without a value are left out.
+
+    Every table keeps the order of its keys, which is that of a sweep's axes and so of its points.
+    """
+    settings = _plain(config)
+    mixed = {key: value for key, value in settings.items() if isinstance(value, dict) and _is_mixed(value)}
+    text = tomli_w.dumps({key: value for key, value in settings.items() if key not in mixed})
+    return text + "".join(_in_order(key, table) for key, table in mixed.items())
+
+
+def _is_mixed(table: dict[str, Any]) -> bool:
+    """Whether tables stand before other values, which TOML allows in one line only."""
+    return any(isinstance(value, dict) for value in table.values())
+
+
+def _in_order(name: str, table: dict[str, Any]) -> str:
+    lines = [
+        f"{tomli_w.dumps({key: 0}).strip().removesuffix(' = 0')} = {{ {_on_one_line(value)} }}\n"
+        if isinstance(value, dict)
+        else tomli_w.dumps({key: value})
+        for key, value in table.items()
+    ]
+    return f"\n{tomli_w.dumps({name: {}})}{''.join(lines)}"
+
+
+def _on_one_line(table: dict[str, Any]) -> str:
+    return ", ".join(tomli_w.dumps({key: value}).strip() for key, value in table.items())
 
 
 def _plain(value: Any) -> Any:

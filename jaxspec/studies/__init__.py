@@ -20,8 +20,12 @@ if TYPE_CHECKING:
     from jaxspec.studies.pack.run import pack_checkpoint, unpack_container
     from jaxspec.studies.predict.config import PredictConfig
     from jaxspec.studies.predict.run import predict
+    from jaxspec.studies.scale.config import ScaleConfig
+    from jaxspec.studies.scale.run import scale
     from jaxspec.studies.sweep.config import SweepConfig, read_sweep_config
-    from jaxspec.studies.sweep.run import read_sweep, sweep
+    from jaxspec.studies.sweep.merging import merge_sweeps
+    from jaxspec.studies.sweep.points_file import read_sweep
+    from jaxspec.studies.sweep.run import sweep
     from jaxspec.studies.tree.config import TreeConfig
     from jaxspec.studies.tree.run import search_tree
     from jaxspec.studies.tune.config import TuneConfig
@@ -32,16 +36,19 @@ __all__ = [
     "ExportConfig",
     "PackConfig",
     "PredictConfig",
+    "ScaleConfig",
     "SweepConfig",
     "TreeConfig",
     "TuneConfig",
     "evaluate",
     "export_draft",
     "inspect_file",
+    "merge_sweeps",
     "pack_checkpoint",
     "predict",
     "read_sweep",
     "read_sweep_config",
+    "scale",
     "search_tree",
     "sweep",
     "tune",
@@ -54,16 +61,19 @@ _PLACES = {
     "ExportConfig": "export.config",
     "PackConfig": "pack.config",
     "PredictConfig": "predict.config",
+    "ScaleConfig": "scale.config",
     "SweepConfig": "sweep.config",
     "TreeConfig": "tree.config",
     "TuneConfig": "tune.config",
     "evaluate": "evaluate.run",
     "export_draft": "export.run",
     "inspect_file": "pack.inspection",
+    "merge_sweeps": "sweep.merging",
     "pack_checkpoint": "pack.run",
     "predict": "predict.run",
-    "read_sweep": "sweep.run",
+    "read_sweep": "sweep.points_file",
     "read_sweep_config": "sweep.config",
+    "scale": "scale.run",
     "search_tree": "tree.run",
     "sweep": "sweep.run",
     "tune": "tune.run",

@@ -16,7 +16,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.results import Quantity, given, predicted
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.experts import ExpertSettings, PlacementSettings
-from jaxspec.tune.objective import Pricing, with_pool
+from jaxspec.tuning.objective import Pricing, with_pool
 
 __all__ = ["ExpertPricing", "check_routing", "placed", "placement_name", "resolve_experts", "with_expert_bits"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from jaxspec.output_places import check_folder_place
@@ -57,15 +57,20 @@ class Study:
         name: of the command.
         config: its settings; each but tables becomes a flag.
         help: text of `--help`, as Click reads it.
-        run: "module:function" from a configuration, and `out`, `force` and `reporter` where it writes, to a result.
+        run: "module:function" from a configuration, and `out`, `force` and `reporter` where it writes, to a result, a list of
+            results (one per device), or either with its run directory; the annotation of what it returns says which.
         present: "module:function" from that result to a `jaxspec.report.shown.Shown`.
         announce: line printed before slow imports; None: none.
         out: where it writes; None: nowhere.
         plot: figure that it can draw.
+        figures: "module:function" from one result and its directory (a path, or None) to figures by name, each as a function
+            that draws it, or None where the data is absent; "": there are none.
+        points: "module:function" from one result to columns by name, for results of many rows; "": it has none.
         argument: setting that is given without a flag; "": none.
         argument_name: what help calls it.
         config_argument: name of the file of settings where that is an argument instead of `--config`; "": it is not.
         example: file of settings to begin with, printed by `--example`; "": none.
+        subcommands: word that may stand in place of an argument -> "module:command" of the command line.
     """
 
     name: str
@@ -76,10 +81,13 @@ class Study:
     announce: Callable[[Any], str] | None = None
     out: Out | None = None
     plot: Plot | None = None
+    figures: str = ""
+    points: str = ""
     argument: str = ""
     argument_name: str = ""
     config_argument: str = ""
     example: str = ""
+    subcommands: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def run_directory(name: str) -> Out:

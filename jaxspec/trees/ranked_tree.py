@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int
 
+from jaxspec.trees.pictures import tree_line, tree_svg
 from jaxspec.trees.topology import Tree, tree_from_parents
 
 __all__ = ["RankedTree"]
@@ -22,6 +23,12 @@ class RankedTree(NamedTuple):
 
     parent: Int[np.ndarray, " node"]
     rank: Int[np.ndarray, " node"]
+
+    def __repr__(self) -> str:
+        return tree_line("RankedTree", self.parent)
+
+    def _repr_html_(self) -> str | None:
+        return tree_svg(self.parent, self.rank)
 
     def first(self, nodes: int) -> RankedTree:
         """The tree of the first so many nodes."""

@@ -14,6 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, Int32
 
+from jaxspec.trees.pictures import tree_line, tree_svg
+
 __all__ = [
     "PADDING",
     "ROOT",
@@ -58,6 +60,12 @@ class Tree:
     def size(self) -> int:
         """Nodes that there is room for, padding included; static."""
         return self.parent.shape[-1]
+
+    def __repr__(self) -> str:
+        return tree_line("Tree", self.parent, self.num_nodes)
+
+    def _repr_html_(self) -> str | None:
+        return tree_svg(self.parent, self.rank, self.num_nodes)
 
 
 def node_depths(parent: Int[np.ndarray, " node"]) -> Int[np.ndarray, " node"]:

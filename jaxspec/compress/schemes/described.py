@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from jaxspec.compress.schemes.interface import Scheme
 from jaxspec.formats.container import CODECS, Codec
 from jaxspec.settings.knobs import KnobSpec
 from jaxspec.settings.schemes import SchemeFacts
@@ -13,9 +14,18 @@ __all__ = ["Described"]
 
 @dataclasses.dataclass(frozen=True)
 class Described:
-    """A scheme's facts under the names of the `Scheme` protocol."""
+    """A scheme's facts under the names of the `Scheme` protocol.
+
+    Attributes:
+        apart: kinds of matrix with the schemes, of the same knobs, by which they are stored instead.
+    """
 
     facts: SchemeFacts
+    apart: tuple[tuple[str, Scheme], ...] = dataclasses.field(default=(), kw_only=True)
+
+    def of_kind(self, kind: str) -> Scheme:
+        """See `Scheme.of_kind`."""
+        return dict(self.apart).get(kind, self)
 
     @property
     def name(self) -> str:

@@ -19,25 +19,22 @@ from hwmodels import Footprint
 from jaxspec.compress.blending import blend
 from jaxspec.compress.footprint import BitsPerValue, uniform
 from jaxspec.compress.rematerialised import made_in_blocks
-from jaxspec.compress.schemes.described import Described
-from jaxspec.compress.schemes.interface import CompressedKV, CompressedMatrix, OwnKnobs
+from jaxspec.compress.schemes.interface import CompressedMatrix, OwnKnobs
+from jaxspec.compress.schemes.plain_kv import KV_BITS, PlainKV
 from jaxspec.formats import bit_slices
 from jaxspec.formats.bit_slices import WEIGHT_BITS, Int8Groups, Reading
 from jaxspec.formats.group_quantization import SCALE_BITS
 from jaxspec.settings.knobs import SLICE_BITS
 from jaxspec.settings.schemes import SCHEME_FACTS
 
-__all__ = ["BIT_SLICES", "ELASTIC", "Elastic"]
+__all__ = ["ANY_PRECISION", "BIT_SLICES", "ELASTIC", "Elastic"]
 
 #: Weights that share a scale; the last group of a row may be shorter.
 _GROUP = 32
 
-#: Bits read per element of the KV cache, by draft and target alike.
-_KV_BITS = 16.0
-
 
 @dataclasses.dataclass(frozen=True)
-class Elastic(Described):
+class Elastic(PlainKV):
     """A scheme (see `Scheme`).
 
     Attributes:
@@ -80,32 +77,10 @@ class Elastic(Described):
         values, _ = made_in_blocks(make, matrix)
         return CompressedMatrix(values, _bits(mix.mean, matrix.shape[-1]))
 
-    def prepare_kv(self, rows: Float[Array, "*b slot column"]) -> Float[Array, "*b slot column"]:
-        """The cache as it is."""
-        return rows
-
-    def soft_kv(
-        self, prepared: Float[Array, "*b slot column"], knobs: OwnKnobs, temperature: Float[Array, ""] | float
-    ) -> CompressedKV:
-        """The cache as it is."""
-        del temperature
-        return self.hard_kv(prepared, knobs)
-
-    def hard_kv(self, prepared: Float[Array, "*b slot column"], knobs: OwnKnobs) -> CompressedKV:
-        """The cache as it is."""
-        del knobs
-        read = jnp.full((), _KV_BITS)
-        return CompressedKV(prepared, BitsPerValue(read, read))
-
-    def encode_kv(self, rows: Float[Array, "*b column"], knobs: OwnKnobs) -> Float[Array, "*b column"]:
-        """The cache as it is."""
-        del knobs
-        return rows
-
     def expected_footprint(self, knobs: Mapping[str, float]) -> Footprint:
         """Known without counting; rows are whole groups. The pool of experts changes what is read, not its width."""
         found = bit_slices.expected_bits(1.0, knobs["slice_bits"])
-        return uniform(float(found.draft), float(found.draft) + float(found.rest), _KV_BITS, _KV_BITS)
+        return uniform(float(found.draft), float(found.draft) + float(found.rest), KV_BITS, KV_BITS)
 
     def _read(self, groups: Int8Groups, bits: Array, columns: int) -> Float[Array, "row column"]:
         return bit_slices.decode_draft(groups, self.reading, draft_bits=bits)[..., :columns]
@@ -128,3 +103,5 @@ def _bits(slice_bits: Float[Array, ""], columns: int) -> BitsPerValue:
 ELASTIC = Elastic(SCHEME_FACTS["elastic"])
 #: Missing bits augmented; routers choose among all experts.
 BIT_SLICES = Elastic(SCHEME_FACTS["bit-slices"])
+#: The upper bits are an integer of their own, as in Park et al. 2024, arXiv:2402.10517, where they are deployed alone.
+ANY_PRECISION = Elastic(SCHEME_FACTS["any-precision"], reading="truncation")

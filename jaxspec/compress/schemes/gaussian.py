@@ -13,8 +13,8 @@ from jaxtyping import Array, UInt16
 
 from jaxspec.formats.patterns import to_bits
 
-#: Values of the model: enough for a hundredth of a bit, few enough for a blink.
-_ROWS, _COLUMNS = 64, 2048
+#: Rows and columns of the model: enough for a hundredth of a bit, few enough for a blink.
+GAUSSIAN_SHAPE = 64, 2048
 #: Spread of the logarithm of a row's scale. 0.25 gives the exponent entropy of 2.6 bits that trained networks show.
 _ROW_SPREAD = 0.25
 _SCALE = 0.02
@@ -23,5 +23,5 @@ _SCALE = 0.02
 def gaussian_patterns() -> UInt16[Array, "row column"]:
     """bfloat16 patterns of the model's values, always the same."""
     rng = np.random.default_rng(0)
-    scale = _SCALE * np.exp(_ROW_SPREAD * rng.standard_normal((_ROWS, 1)))
-    return to_bits(jnp.asarray(scale * rng.standard_normal((_ROWS, _COLUMNS)), jnp.bfloat16))
+    scale = _SCALE * np.exp(_ROW_SPREAD * rng.standard_normal((GAUSSIAN_SHAPE[0], 1)))
+    return to_bits(jnp.asarray(scale * rng.standard_normal(GAUSSIAN_SHAPE), jnp.bfloat16))

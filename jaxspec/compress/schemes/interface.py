@@ -80,6 +80,14 @@ class Scheme(Protocol):
         """The container's, or None where no file of this scheme can be written yet."""
         ...
 
+    def of_kind(self, kind: str) -> Scheme:
+        """The scheme whose functions of a matrix hold for a kind of matrix: itself, unless it stores that kind otherwise.
+
+        Args:
+            kind: of a network, see `MATRIX_KINDS`.
+        """
+        ...
+
     def prepare(self, matrix: Float[Array, "row column"], channel_norm: Float[Array, " column"]) -> Any:
         """Whatever of a matrix is worth computing once for all knobs, and is much smaller than the matrix.
 

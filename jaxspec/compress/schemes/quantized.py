@@ -1,27 +1,105 @@
-"""Weights in few bits, the same for draft and target: groups with a scale, MX elements."""
+"""Weights in few bits, the same for draft and target: groups with a scale, tiles of a matrix unit, channels, MX elements.
+
+The target is the quantized network, and the draft is the target. Keys and values stay in 16 bits.
+
+Source: "Scaling LLM Test-Time Compute with Mobile NPU on Smartphones", 3.3 (channels, as QNN has them), 5.1 (groups and tile
+groups) and 7.1 (FFN down in Q8_0 beside Q4_0); OCP Microscaling Formats (MX) Specification v1.0.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Mapping
 
-from hwmodels import Footprint
-from jaxspec.compress.footprint import uniform
-from jaxspec.compress.schemes.stored_form import StoredForm
-from jaxspec.formats import group_quantization, mx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from hwmodels import ALL_LAYER_MATRICES, Footprint, uniform_weight_bits
+from hwmodels.numerics.scalars import as_float
+from jaxspec.compress.footprint import BitsPerValue
+from jaxspec.compress.schemes import number_forms
+from jaxspec.compress.schemes.gaussian import GAUSSIAN_SHAPE
+from jaxspec.compress.schemes.interface import CompressedMatrix, OwnKnobs
+from jaxspec.compress.schemes.number_forms import NumberForm
+from jaxspec.compress.schemes.plain_kv import KV_BITS, PlainKV
+from jaxspec.formats import mx
 from jaxspec.settings.schemes import SCHEME_FACTS
 
-__all__ = ["MXFP4", "MXFP8", "Q4_0", "Q8_0"]
+__all__ = [
+    "INT4_CHANNEL",
+    "INT8_CHANNEL",
+    "MXFP4",
+    "MXFP8",
+    "Q4_0",
+    "Q4_0_DOWN8",
+    "Q8_0",
+    "TILE_Q4_0",
+    "TILE_Q4_0_DOWN8",
+    "TILE_Q8_0",
+    "Quantized",
+]
+
+#: What leads out of feed-forward networks, as networks name it, and the shared expert's matrices, which an architecture counts
+#: as one kind.
+_DOWN = ("down", "expert_down", "shared_down")
+_SHARED = ("shared_gate", "shared_up", "shared_down")
 
 
-def _of(bits: Callable[[], float]) -> Callable[[Mapping[str, float]], Footprint]:
-    return lambda knobs: uniform(bits(), bits())
+@dataclasses.dataclass(frozen=True)
+class Quantized(PlainKV):
+    """A scheme (see `Scheme`).
+
+    Attributes:
+        form: how a matrix is stored.
+    """
+
+    form: NumberForm
+
+    def prepare(self, matrix: Float[Array, "row column"], channel_norm: Float[Array, " column"]) -> None:
+        """Nothing: weights are rounded to nearest, whatever they are multiplied with."""
+        del matrix, channel_norm
+
+    def target(self, matrix: Float[Array, "*b row column"]) -> Float[Array, "*b row column"]:
+        """What is read back, in float32; storing that again changes nothing."""
+        return self.form.rounded(matrix)
+
+    def hard(self, matrix: Float[Array, "row column"], prepared: None, knobs: OwnKnobs) -> CompressedMatrix:
+        """The target's matrix.
+
+        Of experts below one another whose rows are no whole number of groups, a group of a tile spans two: their draft then
+        differs a little from the target.
+        """
+        del prepared, knobs
+        bits = jnp.full((), self.form.bits(*matrix.shape))
+        return CompressedMatrix(self.target(matrix), BitsPerValue(bits, bits))
+
+    def soft(
+        self, matrix: Float[Array, "row column"], prepared: None, knobs: OwnKnobs, temperature: Float[Array, ""] | float
+    ) -> CompressedMatrix:
+        """The target's matrix: there is nothing to choose."""
+        del temperature
+        return self.hard(matrix, prepared, knobs)
+
+    def expected_footprint(self, knobs: Mapping[str, float]) -> Footprint:
+        """Known without counting; rows are whole groups, and channels those of the Gaussian rows."""
+        own = self.form.bits(*GAUSSIAN_SHAPE)
+        apart = {kind: scheme.expected_footprint(knobs).target_weight_bits["down"] for kind, scheme in self.apart}
+        shared = sum(apart.get(kind, own) for kind in _SHARED) / len(_SHARED)
+        bits = uniform_weight_bits(own, ALL_LAYER_MATRICES)
+        bits |= {kind: value for kind, value in apart.items() if kind in bits} | {"shared": as_float(shared)}
+        return Footprint(bits, bits, KV_BITS, KV_BITS)
 
 
-#: See its title.
-Q8_0 = StoredForm(SCHEME_FACTS["q8_0"], _of(lambda: float(group_quantization.expected_bits(1.0, 8.0))))  # type: ignore[arg-type]
-#: See its title.
-Q4_0 = StoredForm(SCHEME_FACTS["q4_0"], _of(lambda: float(group_quantization.expected_bits(1.0, 4.0))))  # type: ignore[arg-type]
-#: See its title.
-MXFP8 = StoredForm(SCHEME_FACTS["mxfp8"], _of(lambda: float(mx.expected_bits(8.0))))
-#: See its title.
-MXFP4 = StoredForm(SCHEME_FACTS["mxfp4"], _of(lambda: float(mx.expected_bits(4.0))))
+#: Each: see its title in the registry.
+Q8_0 = Quantized(SCHEME_FACTS["q8_0"], number_forms.groups("q8_0", 8.0))
+Q4_0 = Quantized(SCHEME_FACTS["q4_0"], number_forms.groups("q4_0", 4.0))
+Q4_0_DOWN8 = Quantized(SCHEME_FACTS["q4_0-down8"], Q4_0.form, apart=tuple((kind, Q8_0) for kind in _DOWN))
+TILE_Q4_0 = Quantized(SCHEME_FACTS["tile-q4_0"], number_forms.tiles("q4_0", 4.0))
+TILE_Q8_0 = Quantized(SCHEME_FACTS["tile-q8_0"], number_forms.tiles("q8_0", 8.0))
+TILE_Q4_0_DOWN8 = Quantized(
+    SCHEME_FACTS["tile-q4_0-down8"], TILE_Q4_0.form, apart=tuple((kind, TILE_Q8_0) for kind in _DOWN)
+)
+INT8_CHANNEL = Quantized(SCHEME_FACTS["int8-channel"], number_forms.channels("int8", 8.0))
+INT4_CHANNEL = Quantized(SCHEME_FACTS["int4-channel"], number_forms.channels("int4", 4.0))
+MXFP8 = Quantized(SCHEME_FACTS["mxfp8"], number_forms.microscaling(mx.E4M3))
+MXFP4 = Quantized(SCHEME_FACTS["mxfp4"], number_forms.microscaling(mx.E2M1))

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hwmodels.network.architecture import Architecture
 from hwmodels.speculation.draft_cost import DraftCost
-from jaxspec.formats import group_quantization
+from jaxspec.compress.schemes.quantized import Q4_0
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.hf_load import LoadedModel
@@ -21,6 +19,8 @@ from jaxspec.speculate.drafts.interface import Committed, Level, ReadyDraft, Roo
 from jaxspec.speculate.drafts.target_copy import TargetCopy
 
 __all__ = ["QuantizedDraft", "quantized_copy", "quantized_draft"]
+
+_in_q4_0 = jax.jit(Q4_0.target)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,16 +66,8 @@ class QuantizedDraft(TargetCopy):
 
 def quantized_copy(params: Params, config: DecoderConfig) -> Params:
     """Parameters with the matrices of the layers in Q4_0: groups of 32 along a row, the last one filled up with zeros."""
-    made = {kind: _quantized(stack_of(params["layers"][kind]).values()) for kind in config.matrix_kinds}
+    made = {kind: _in_q4_0(stack_of(params["layers"][kind]).values()) for kind in config.matrix_kinds}
     return as_computed(params | {"layers": params["layers"] | made})
-
-
-@jax.jit
-def _quantized(matrices: Float[Array, "*b row column"]) -> Float[Array, "*b row column"]:
-    columns = matrices.shape[-1]
-    pad: list[Any] = [(0, 0)] * (matrices.ndim - 1) + [(0, -columns % group_quantization.BLOCK)]
-    groups = group_quantization.encode(jnp.pad(matrices.astype(jnp.float32), pad), "q4_0")
-    return group_quantization.decode(groups)[..., :columns]
 
 
 def quantized_draft(name: str, target: LoadedModel) -> ReadyDraft:

@@ -23,6 +23,14 @@ from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.routing import routed
 from jaxspec.studies.measured.work import Work, begin_work
 
+#: Main numbers of a result, for `jaxspec runs`.
+_HEADLINE = (
+    "configurations.given.speedup_vs_bf16_ar",
+    "configurations.given.speedup_vs_stored_ar",
+    "configurations.given.tokens_per_cycle_counted",
+    "lossless.mismatches",
+)
+
 
 def evaluate(
     config: EvaluateConfig,
@@ -57,7 +65,9 @@ def evaluate(
         return results
 
     expect(EvaluateConfig, config)
-    found, directory = carry_out("evaluate", config, prepare, check=checked, out=out, force=force, reporter=reporter)
+    found, directory = carry_out(
+        "evaluate", config, prepare, check=checked, out=out, force=force, reporter=reporter, headline=_HEADLINE
+    )
     return [EvaluateResult.from_plain(entry) for entry in found], directory
 
 

@@ -17,6 +17,7 @@ from jaxspec.models.layer_files import SHARD_BYTES, LayeredTensors
 from jaxspec.results import given, measured
 from jaxspec.results.network_results import AcceptanceRates
 from jaxspec.runs.progress import Reporter
+from jaxspec.runs.provenance import versions
 from jaxspec.settings import expect
 from jaxspec.settings.coercion import as_path
 from jaxspec.speculate.drafts import NetworkDraft, ReadyDraft
@@ -31,7 +32,6 @@ from jaxspec.studies.export.result import DecodedDraft, ExportResult
 from jaxspec.studies.export.source import TargetFiles, target_files
 from jaxspec.studies.export.weights import DraftLayers
 from jaxspec.studies.measured.hard_drafts import HardDrafts
-from jaxspec.studies.measured.head import versions
 from jaxspec.trees.text_ratios import ratio_of_totals
 
 __all__ = ["export_draft"]

@@ -32,11 +32,11 @@ class DraftLayers:
         self._config, self._stored = setup.config, setup.stored["layers"]
         self._prepared, self._knobs = drafts.calibration.prepared, knobs
 
-        def hard(matrix: Stack, found: Any, own: OwnKnobs) -> Array:
+        def hard(kind: str, matrix: Stack, found: Any, own: OwnKnobs) -> Array:
             values = matrix.values()
-            return knobs.scheme.hard(rows_of(values), found, own).values.reshape(values.shape)
+            return knobs.scheme.of_kind(kind).hard(rows_of(values), found, own).values.reshape(values.shape)
 
-        self._hard = jax.jit(hard)
+        self._hard = jax.jit(hard, static_argnums=0)
         self.outside = {name: stack_of(leaf).values() for name, leaf in setup.stored.items() if name != "layers"}
         self.weights = self.zeros = 0
 
@@ -62,7 +62,7 @@ class DraftLayers:
         own = knobs_of_matrix(self._knobs.values, self._knobs.scheme, self._config.matrix_kinds.index(kind))
         place = self._config.layer_parameters[kind].before(number)
         prepared = jax.tree.map(lambda leaf: leaf[place], self._prepared[kind])
-        matrix = self._hard(stored, prepared, jax.tree.map(lambda leaf: leaf[number], own))
+        matrix = self._hard(kind, stored, prepared, jax.tree.map(lambda leaf: leaf[number], own))
         self.weights += matrix.size
         self.zeros += matrix.size - int(np.count_nonzero(np.asarray(matrix)))
         return matrix

@@ -19,7 +19,7 @@ from jaxspec.studies.expert_pricing import check_routing, placed
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.measured.stopping import stop_tokens
 from jaxspec.text import Encoder, TextSplit, check_text, load_text, read_prompts, windows
-from jaxspec.tune.objective import Pricing
+from jaxspec.tuning.objective import Pricing
 
 __all__ = ["CheckedInputs", "check_inputs", "given_mesh", "window_tokens"]
 

@@ -13,7 +13,7 @@ from jaxspec.speculate.statistics import speedup_ratio
 from jaxspec.studies.measured.chains import ChainDecoding
 from jaxspec.studies.measured.configuration import configuration
 from jaxspec.studies.measured.head import head, lossless
-from jaxspec.tune.objective import priced_footprint
+from jaxspec.tuning.objective import priced_footprint
 
 __all__ = ["compare_configurations"]
 

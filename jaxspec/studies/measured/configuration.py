@@ -17,8 +17,8 @@ from jaxspec.models.config import kinds_of
 from jaxspec.results import given, measured, predicted
 from jaxspec.results.network_results import AcceptanceRates, Configuration, CycleTimes
 from jaxspec.speculate.statistics import acceptance_rates, compare_cycles
-from jaxspec.tune.hard import best_length
-from jaxspec.tune.objective import DraftMeasurement, Pricing, priced_draft, priced_footprint
+from jaxspec.tuning.hard import best_length
+from jaxspec.tuning.objective import DraftMeasurement, Pricing, priced_draft, priced_footprint
 
 #: Result of decoding or predicting all prompts: arrays by name.
 Arrays = dict[str, np.ndarray]

@@ -17,9 +17,9 @@ from jaxspec.runs.stages import Arrays
 from jaxspec.speculate.drafts import ReadyDraft, compressed_copy
 from jaxspec.speculate.proof import continue_texts
 from jaxspec.studies.measured.work import Work
-from jaxspec.tune.calibration import Calibration, calibrate
-from jaxspec.tune.hard import measure_hard
-from jaxspec.tune.objective import DraftMeasurement
+from jaxspec.tuning.calibration import Calibration, calibrate
+from jaxspec.tuning.hard import measure_hard
+from jaxspec.tuning.objective import DraftMeasurement
 
 __all__ = ["HardDrafts"]
 

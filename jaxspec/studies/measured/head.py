@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import platform
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import numpy as np
 from jaxspec.report.assumptions import architecture_data, device_facts
 from jaxspec.results import given, measured
 from jaxspec.results.network_results import DecodingSettings, Lossless, PricedNumber, RunningModel, WorkloadSettings
+from jaxspec.runs.provenance import versions
 from jaxspec.runs.stages import Arrays
 from jaxspec.speculate.proof import count_mismatches
 from jaxspec.studies.expert_pricing import placement_name
@@ -19,13 +18,7 @@ from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.routing import routing_part
 from jaxspec.studies.measured.work import Work
 
-__all__ = ["head", "lossless", "versions"]
-
-
-def versions() -> dict[str, str]:
-    """What the numbers were made with."""
-    packages = ("jaxspec", "jax", "jaxlib", "flax", "optax", "numpy", "orbax-checkpoint")
-    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
+__all__ = ["head", "lossless"]
 
 
 def head(work: Work, device: str, footprints: list[Any]) -> dict[str, Any]:
@@ -35,7 +28,7 @@ def head(work: Work, device: str, footprints: list[Any]) -> dict[str, Any]:
         footprints: all that were priced on the device.
     """
     config, setup, pricing = work.config, work.setup, work.pricings[device]
-    facts = device_facts(device)
+    facts = device_facts(device, config)
     shape = architecture_data(config.architecture, pricing.architecture)
     return {
         "model": RunningModel(

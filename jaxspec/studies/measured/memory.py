@@ -17,7 +17,7 @@ from jaxspec.settings import CommonConfig
 from jaxspec.speculate.chunks import chunk_size
 from jaxspec.speculate.proof import WIDTH
 from jaxspec.studies.measured.checking import given_mesh, window_tokens
-from jaxspec.tune.calibration import windows_per_pass
+from jaxspec.tuning.calibration import windows_per_pass
 
 __all__ = ["MemoryNeed", "MemoryPlan", "device_memory_bytes", "memory_need", "plan_memory"]
 

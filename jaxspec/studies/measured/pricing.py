@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from typing import Protocol
 
-from hwmodels import Architecture, Workload, catalog
+from hwmodels import Architecture, Device, Workload, catalog
 from jaxspec.errors import InputError
 from jaxspec.models.architecture import architecture_of
 from jaxspec.models.config import DecoderConfig
 from jaxspec.settings import CommonConfig
-from jaxspec.tune.objective import Pricing
+from jaxspec.tuning.objective import Pricing
 
-__all__ = ["PricedConfig", "resolve_architecture", "resolve_pricing"]
+__all__ = ["PricedConfig", "resolve_architecture", "resolve_device", "resolve_pricing"]
 
 
 class PricedConfig(Protocol):
@@ -21,6 +21,16 @@ class PricedConfig(Protocol):
     @property
     def architecture(self) -> str:
         """Catalog name, config.json, or "own"."""
+        ...
+
+    @property
+    def engine(self) -> str | None:
+        """Engine whose measured kernels count; None: the device's own."""
+        ...
+
+    @property
+    def weight_format(self) -> str | None:
+        """Measured kernels of narrow weights; None: those whose activations keep 16 bits."""
         ...
 
     @property
@@ -60,17 +70,29 @@ def resolve_architecture(name: str, own: DecoderConfig | None) -> Architecture:
         raise InputError(str(error)) from error
 
 
+def resolve_device(name: str, *, engine: str | None = None, weight_format: str | None = None) -> Device:
+    """A device of the catalog, or of a TOML file.
+
+    Args:
+        engine, weight_format: whose measured kernels a calibrated device has; its own unless given.
+    Raises:
+        InputError: an unknown name, a malformed file, or an engine or format that the device was not measured with.
+    """
+    try:
+        is_file = name.endswith(".toml") or os.path.isfile(name)
+        read = catalog.device_from_file if is_file else catalog.device
+        return read(name, engine=engine, weight_format=weight_format)
+    except (catalog.UnknownNameError, catalog.EntryError) as error:
+        raise InputError(str(error)) from error
+
+
 def resolve_pricing(config: PricedConfig, device: str, own: DecoderConfig | None) -> Pricing:
     """Device (catalog name or TOML file), architecture and workload.
 
     Raises:
-        InputError: an unknown name or a malformed file.
+        InputError: an unknown name, a malformed file, or an engine or format that the device was not measured with.
     """
-    try:
-        is_file = device.endswith(".toml") or os.path.isfile(device)
-        found = catalog.device_from_file(device) if is_file else catalog.device(device)
-    except (catalog.UnknownNameError, catalog.EntryError) as error:
-        raise InputError(str(error)) from error
+    found = resolve_device(device, engine=config.engine, weight_format=config.weight_format)
     workload = Workload(
         batch=float(config.batch),
         context_tokens=float(config.context),

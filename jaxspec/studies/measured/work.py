@@ -15,7 +15,7 @@ from jaxspec.speculate.sampling import Decoding
 from jaxspec.studies.measured.checking import CheckedInputs, check_inputs
 from jaxspec.studies.measured.memory import plan_memory
 from jaxspec.studies.measured.setup import Setup, make_setup
-from jaxspec.tune.objective import Pricing
+from jaxspec.tuning.objective import Pricing
 
 __all__ = ["Work", "begin_work", "set_up", "way_of"]
 

@@ -24,6 +24,7 @@ PACK = Study(
     help=_HELP,
     run="jaxspec.studies.pack.run:pack_checkpoint",
     present="jaxspec.studies.pack.report:shown",
+    figures="jaxspec.studies.pack.figures:figures",
     out=Out(
         "The container.",
         "<name of the checkpoint>.jspk here",

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from jaxspec.report.figures.style import INK, legend_below, limits_from_zero, new_figure, styled
+from jaxspec.report.page import Drawings
 from jaxspec.studies.pack.report import TensorKind, container_caption, container_title, grouped, printable
 from jaxspec.studies.pack.result import PackResult
 
-__all__ = ["container_figure"]
+__all__ = ["container_figure", "figures"]
 
 #: Colours of sections: the draft's warm, the target's cool, so that the divide shows.
 _SECTION_COLOURS = {
@@ -97,3 +99,8 @@ def _short(kind: TensorKind, longest: int = 40) -> str:
     name = printable(kind.name).replace("$", r"\$")
     name = name if len(name) <= longest else f"...{name[3 - longest :]}"
     return name if kind.count == 1 else f"{name} ({kind.count})"
+
+
+def figures(result: PackResult, directory: Path | None = None) -> Drawings:
+    """The figure of a container by name."""
+    return {"container": lambda: container_figure(result)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -23,9 +24,10 @@ from jaxspec.report.figures.style import (
     limits_from_zero,
     styled,
 )
+from jaxspec.report.page import Drawings
 from jaxspec.studies.predict.result import BatchRow, LengthRow, PredictResult
 
-__all__ = ["prediction_figure"]
+__all__ = ["figures", "prediction_figure"]
 
 _STEPS = {"ar_bf16": "AR, bf16", "ar_stored": "AR, stored", "draft": "draft step", "verify": "verification"}
 _METRICS = {"speedup_vs_bf16_ar": "speedup", "tokens_per_s": "tokens/s", "energy_per_token_j": "energy per token"}
@@ -52,6 +54,11 @@ def prediction_figure(results: Sequence[PredictResult]) -> Figure:
         _by_leaf(elasticity, result)
         _by_batch(batches, result)
     return figure
+
+
+def figures(result: PredictResult, directory: Path | None = None) -> Drawings:
+    """The figure of one device by name."""
+    return {"prediction": lambda: prediction_figure([result])}
 
 
 def _speedups(axes: Axes, places: Sequence[float], rows: Sequence[LengthRow] | Sequence[BatchRow]) -> None:

@@ -10,7 +10,7 @@ import hwmodels
 from hwmodels.analysis.design_point import Steps
 from jaxspec.results import given, predicted
 from jaxspec.studies.predict.result import DecoderNeeds, ExpertUse, StepTotals
-from jaxspec.tune.objective import Pricing
+from jaxspec.tuning.objective import Pricing
 
 __all__ = ["decoder_needs", "expert_use", "step_totals"]
 

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 
 from jaxspec.errors import InputError
 from jaxspec.settings.base import Settings, build_config
+from jaxspec.settings.coercion import shown
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.experts import ExpertSettings
 from jaxspec.settings.fields import same_as, setting
@@ -16,10 +17,23 @@ from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, WidthScheme
 from jaxspec.settings.toml import read_layer
 from jaxspec.studies.predict.config import PredictConfig
 
-__all__ = ["EXAMPLE", "MAX_POINTS", "SIZES", "Axis", "ParetoAxes", "Range", "SweepConfig", "read_sweep_config"]
+__all__ = [
+    "EXAMPLE",
+    "MAX_POINTS",
+    "SIZES",
+    "Axis",
+    "ParetoAxes",
+    "Range",
+    "SweepConfig",
+    "read_sweep_config",
+    "shard_of",
+]
 
-#: More points than this take hours, and their file gigabytes.
+#: Of one shard; more points than this take long, and their file gigabytes.
 MAX_POINTS = 50_000_000
+
+#: A sweep can be divided into so many parts.
+_MOST_SHARDS = 1_000_000
 
 #: Sizes of numbers other than 0: those of the catalog.
 SIZES = (1e-30, 1e30)
@@ -86,6 +100,22 @@ class ParetoAxes(Settings):
     better_y: Literal["low", "high"] = setting("high", "Which way is better.")
 
 
+def _check_shard(text: str) -> None:
+    shard_of(text)
+
+
+def shard_of(text: str | None) -> tuple[int, int]:
+    """Number of a shard, from 1, and how many there are; (1, 1) for None.
+
+    Raises:
+        InputError: another form than "1/8".
+    """
+    number, _, shards = (text or "1/1").partition("/")
+    if not (number.isdecimal() and shards.isdecimal() and 1 <= int(number) <= int(shards) <= _MOST_SHARDS):
+        raise InputError(f"shard is {shown(text)}; give a number from 1 and how many there are, as in '1/8'")
+    return int(number), int(shards)
+
+
 @dataclasses.dataclass(frozen=True)
 class SweepConfig(ExpertSettings, Settings):
     """One sweep. `axes` and `set` are by dotted name, as in "device.memory.bandwidth_bytes_per_s".
@@ -102,6 +132,8 @@ class SweepConfig(ExpertSettings, Settings):
         "Priced networks, separated by commas: catalog names or Hugging Face config.json files.",
     )
     device: tuple[str, ...] = same_as(CommonConfig, "device")
+    engine: str | None = same_as(CommonConfig, "engine")
+    weight_format: str | None = same_as(CommonConfig, "weight_format")
     scheme: WidthScheme = setting(DEFAULT_SCHEME_NAME, "Widths that axes and [set] begin with.")
     max_draft_length: int = same_as(PredictConfig, "max_draft_length", "Longest chain considered.")
     set: dict[str, float] = setting(
@@ -112,6 +144,12 @@ class SweepConfig(ExpertSettings, Settings):
         ParetoAxes(x="held_bytes", y="tokens_per_s"),
         "Axes of the figure.",
     )
+    shard: str | None = setting(
+        None,
+        "One part of the points, as '1/8', for job arrays; jaxspec sweep merge joins the parts.",
+        unset="all points",
+        check=_check_shard,
+    )
 
     def __post_init__(self):
         super().__post_init__()
@@ -119,8 +157,12 @@ class SweepConfig(ExpertSettings, Settings):
             raise InputError("axes are missing; add a table [axes] with one number to vary, see --example")
         lengths = [axis.points if isinstance(axis, Range) else len(axis) for axis in self.axes.values()]
         points = math.prod([len(self.architecture), len(self.device), *lengths])
-        if points > MAX_POINTS:
-            raise InputError(f"the axes make {points:,} points; allowed are {MAX_POINTS:,}: make an axis shorter")
+        shards = shard_of(self.shard)[1]
+        if points > MAX_POINTS * shards:
+            raise InputError(
+                f"the axes make {points:,} points; allowed are {MAX_POINTS:,} in one shard: make an axis shorter, or divide "
+                f"them with shard '1/{-(-points // MAX_POINTS)}' and so on"
+            )
 
 
 def read_sweep_config(path: str | Path) -> SweepConfig:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 from matplotlib.figure import Figure
 
 from jaxspec.report.figures.style import BLUE, INK, VERMILLION, new_figure, styled
+from jaxspec.report.page import Drawings
 from jaxspec.studies.sweep.pareto import ParetoFront
+from jaxspec.studies.sweep.points_file import read_pieces, read_sweep
+from jaxspec.studies.sweep.result import SweepResult
 
-__all__ = ["pareto_figure"]
+__all__ = ["figures", "pareto_figure", "points"]
 
 
 @styled
@@ -36,3 +41,20 @@ def pareto_figure(found: ParetoFront) -> Figure | None:
     axes.set(xlabel=x, ylabel=y)
     axes.legend()
     return figure
+
+
+def figures(result: SweepResult, directory: Path | None = None) -> Drawings:
+    """The figure of a sweep by name; its points come from the directory."""
+    return {"pareto": lambda: pareto_figure(_front(result, Path(directory or result.directory)))}
+
+
+def _front(result: SweepResult, directory: Path) -> ParetoFront:
+    front = ParetoFront(**vars(result.pareto.axes))
+    for columns in read_pieces(directory):
+        front.add(columns)
+    return front
+
+
+def points(result: SweepResult) -> dict[str, np.ndarray]:
+    """Columns of all design points."""
+    return read_sweep(result.directory)

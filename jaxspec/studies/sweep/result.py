@@ -40,6 +40,7 @@ class SweepResult(Result):
         best: result -> the point with the highest value of it.
         status: of columns; all points share it.
         inputs: SHA-256 of every file that the configuration names.
+        shard: part of the points that these are, as "1/8"; None: all of them.
     """
 
     has_status_table = False
@@ -56,6 +57,7 @@ class SweepResult(Result):
     notes: list[str] = dataclasses.field(default_factory=list)
     directory: str = ""
     inputs: dict[str, str] = dataclasses.field(default_factory=dict)
+    shard: str | None = None
 
     @property
     def device(self) -> str | None:

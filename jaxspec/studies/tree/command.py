@@ -29,6 +29,7 @@ TREE = Study(
     help=_HELP,
     run="jaxspec.studies.tree.run:search_tree",
     present="jaxspec.studies.tree.report:shown",
+    figures="jaxspec.studies.tree.report:figures",
     announce=lambda config: (
         f"{config.draft} drafts for {config.model}, priced as {config.architecture} on {', '.join(config.device)}"
     ),

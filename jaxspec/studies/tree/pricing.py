@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float
 from hwmodels import DraftCost, Footprint, Plan, plan_family, price_cycle, tree_plan
 from hwmodels.speculation.draft_cost import held_with_draft
 from jaxspec.trees.ranked_tree import RankedTree
-from jaxspec.tune.objective import Pricing
+from jaxspec.tuning.objective import Pricing
 
 __all__ = ["GrowthTimes", "price_growth"]
 

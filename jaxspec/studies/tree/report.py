@@ -12,7 +12,7 @@ from jaxspec.report.columns import Column
 from jaxspec.report.device_data import assumptions, device_rows
 from jaxspec.report.formatting import fixed, times
 from jaxspec.report.notes import note_lines
-from jaxspec.report.page import Page, write_page
+from jaxspec.report.page import Drawings, Page, write_page
 from jaxspec.report.section import Cell, lossless_in_words, settings, timing
 from jaxspec.report.shown import Shown
 from jaxspec.report.titles import device_title, provenance
@@ -32,7 +32,7 @@ from jaxspec.studies.tree.tables import (
     tree_tables,
 )
 
-__all__ = ["draw_tree_figures", "shown", "tree_section", "write_tree_report"]
+__all__ = ["draw_tree_figures", "figures", "shown", "tree_section", "write_tree_report"]
 
 _CAPTIONS = {
     "contexts": "What pays at each context: the length with the highest predicted speed, or plain decoding.",
@@ -67,13 +67,18 @@ def write_tree_report(results: Sequence[TreeResult], out_dir: str | Path) -> Pat
 
 def draw_tree_figures(result: TreeResult) -> dict[str, Figure]:
     """All figures of one device by name, without those whose data is absent."""
-    drawn = {
-        "contexts": contexts_figure(result),
-        "performance": performance_figure(result),
-        "curve": curve_figure(result),
-        "drawing": drawing_figure(result),
-    }
+    drawn = {name: draw() for name, draw in figures(result).items()}
     return {name: figure for name, figure in drawn.items() if figure is not None}
+
+
+def figures(result: TreeResult, directory: Path | None = None) -> Drawings:
+    """The report's figures of one device by name, each as a function that draws it."""
+    return {
+        "contexts": lambda: contexts_figure(result),
+        "performance": lambda: performance_figure(result),
+        "curve": lambda: curve_figure(result),
+        "drawing": lambda: drawing_figure(result),
+    }
 
 
 def tree_section(result: TreeResult) -> dict[str, Any]:

@@ -40,9 +40,17 @@ from jaxspec.studies.tree.report import write_tree_report
 from jaxspec.studies.tree.result import SearchSettings, TreeResult
 from jaxspec.studies.tree.stages import TreeStages, begin_tree, check_tree
 from jaxspec.trees.rank_traces import AATBySize, aat_by_size
-from jaxspec.tune.objective import with_pool
+from jaxspec.tuning.objective import with_pool
 
 __all__ = ["search_tree", "tree_results"]
+
+#: Main numbers of a result, for `jaxspec runs`.
+_HEADLINE = (
+    "pays",
+    "proof.verification_length",
+    "proof.tokens_per_cycle_counted",
+    "lossless.mismatches",
+)
 
 
 def tree_results(stages: TreeStages) -> list[TreeResult]:
@@ -129,5 +137,7 @@ def search_tree(
         return work
 
     expect(TreeConfig, config)
-    found, directory = carry_out("tree", config, prepare, check=checked, out=out, force=force, reporter=reporter)
+    found, directory = carry_out(
+        "tree", config, prepare, check=checked, out=out, force=force, reporter=reporter, headline=_HEADLINE
+    )
     return [TreeResult.from_plain(entry) for entry in found], directory

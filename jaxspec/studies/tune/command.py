@@ -20,6 +20,7 @@ TUNE = Study(
     help=_HELP,
     run="jaxspec.studies.tune.run:tune",
     present="jaxspec.studies.tune.report:shown",
+    figures="jaxspec.studies.tune.report:figures",
     announce=lambda config: f"{config.model} priced as {config.architecture} on {', '.join(config.device)}",
     out=run_directory("tune"),
 )

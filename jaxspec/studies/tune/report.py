@@ -9,10 +9,10 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from jaxspec.report.notes import note_lines
-from jaxspec.report.page import Page, render_page, write_page
+from jaxspec.report.page import Drawings, Page, render_page, write_page
 from jaxspec.report.shown import Shown
 from jaxspec.report.table import tables
-from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.directory import RunDirectory, read_metrics
 from jaxspec.studies.tune.figures import (
     acceptance_figure,
     convergence_figure,
@@ -83,15 +83,24 @@ def report_html(
 
 def draw_figures(result: TuneResult, metrics: Sequence[Mapping[str, Any]]) -> dict[str, Figure]:
     """All figures of one device by name, without those whose data is absent."""
-    drawn = {
-        "acceptance": acceptance_figure(result),
-        "knobs": knobs_figure(result),
-        "convergence": convergence_figure(result, metrics),
-        "tokens": tokens_figure(result),
-        "roofline": roofline_figure(result),
-        "operator_time": operator_time_figure(result),
-    }
+    drawn = {name: draw() for name, draw in _drawings(result, metrics).items()}
     return {name: figure for name, figure in drawn.items() if figure is not None}
+
+
+def _drawings(result: TuneResult, metrics: Sequence[Mapping[str, Any]]) -> Drawings:
+    return {
+        "acceptance": lambda: acceptance_figure(result),
+        "knobs": lambda: knobs_figure(result),
+        "convergence": lambda: convergence_figure(result, metrics),
+        "tokens": lambda: tokens_figure(result),
+        "roofline": lambda: roofline_figure(result),
+        "operator_time": lambda: operator_time_figure(result),
+    }
+
+
+def figures(result: TuneResult, directory: Path | None) -> Drawings:
+    """The report's figures of one device by name, each as a function that draws it."""
+    return _drawings(result, [] if directory is None else read_metrics(directory))
 
 
 def _page(metrics: Sequence[Mapping[str, Any]], command: str) -> Page[TuneResult]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from jaxspec.compress.footprint import mean_draft_bits
 from jaxspec.compress.knobs import Knobs, harden, uniform_knobs
+from jaxspec.compress.norm_files import write_norms
 from jaxspec.results import given, measured, predicted
 from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
@@ -29,9 +30,17 @@ from jaxspec.studies.measured.work import Work, begin_work
 from jaxspec.studies.tune.config import TuneConfig
 from jaxspec.studies.tune.report import write_report
 from jaxspec.studies.tune.result import GridPoint, TuneResult
-from jaxspec.tune.gradient import HISTORY, Ascent, Goal, ascend
-from jaxspec.tune.hard import best_length, grid_knobs, grid_points, token_acceptance, with_best_length
-from jaxspec.tune.objective import DraftMeasurement, Pricing
+from jaxspec.tuning.gradient import HISTORY, Ascent, Goal, ascend
+from jaxspec.tuning.hard import best_length, grid_knobs, grid_points, token_acceptance, with_best_length
+from jaxspec.tuning.objective import DraftMeasurement, Pricing
+
+#: Main numbers of a result, for `jaxspec runs`.
+_HEADLINE = (
+    "configurations.tuned.speedup_vs_bf16_ar",
+    "configurations.tuned.speedup_vs_stored_ar",
+    "configurations.tuned.tokens_per_cycle_counted",
+    "lossless.mismatches",
+)
 
 #: Rounding knobs to whole bits may overstep a limit a little; this share of it is let pass.
 _ROUNDING_ALLOWANCE = 0.02
@@ -242,6 +251,8 @@ def tune(
         def work() -> list[dict[str, Any]]:
             found = [result.plain() for result in run.run()]
             directory.write_metrics(run.metrics)
+            if run.setup.scheme.facts.packs:
+                write_norms(directory.path, jax.device_get(run.drafts.calibration.prepared))
             reporter.line("writing the report ...")
             write_report([TuneResult.from_plain(entry) for entry in found], run.metrics, directory.path)
             return found
@@ -249,5 +260,7 @@ def tune(
         return work
 
     expect(TuneConfig, config)
-    found, directory = carry_out("tune", config, prepare, check=checked, out=out, force=force, reporter=reporter)
+    found, directory = carry_out(
+        "tune", config, prepare, check=checked, out=out, force=force, reporter=reporter, headline=_HEADLINE
+    )
     return [TuneResult.from_plain(entry) for entry in found], directory

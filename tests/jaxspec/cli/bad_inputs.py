@@ -100,7 +100,7 @@ FLAGS = [
     Row("tune --max-kl -1", "max_kl is -1"),
     Row("tune --objective beauty", "allowed are speedup, kl, bits_per_byte"),
     Row("tune --objective sppedup", "did you mean 'speedup'?"),
-    Row("tune --scheme cassandra2", "did you mean 'cassandra1'?"),
+    Row("tune --scheme cassandra", "did you mean 'cassandra1'"),
     Row("tune --model ''", "model is ''"),
     Row("tune --device ''", "one or more names"),
     Row("tune --device rtx-4090,,l40s", "one or more names"),
@@ -207,6 +207,15 @@ SWEEPS = [
 
 #: Devices, architectures, knobs and text of one's own.
 FILES = [
+    Row("scale --device rtx-409", "did you mean 'rtx-4090'"),
+    Row("scale --model nowhere", "nowhere"),
+    Row("scale --method pass-at-m", "did you mean 'pass-at-n'"),
+    Row("scale --task arithmetic --score judge --judge nowhere", "nowhere"),
+    Row("scale --text t.py", "has 0 functions", {"t.py": "x = 1\n" * 50}),
+    Row("scale --text t.py", "cannot be read"),
+    Row("scale --accuracy 1.5", "accuracy is 1.5; allowed is 0 to 1"),
+    Row("scale --temperature 0", "temperature is 0"),
+    Row("scale --draft self", "with --acceptance"),
     Row("predict --device mine.toml", "mine.toml"),
     Row("predict --device mine.toml", "cannot be read", {"mine.toml": None}),
     Row("predict --device mine.toml", "fix the file", {"mine.toml": "title = "}),

@@ -188,7 +188,7 @@ def test_importing_takes_no_signal_and_python_callers_get_their_exception(monkey
     assert "interrupted; nothing is half-written" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGINT) is before
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    monkeypatch.setattr(sys.modules["jaxspec.studies.sweep.run"], "_plan", lambda _: interrupted())
+    monkeypatch.setattr(sys.modules["jaxspec.studies.sweep.run"], "plan_sweep", lambda _: interrupted())
     with pytest.raises(KeyboardInterrupt):
         sweep(SweepConfig(axes={"workload.batch": [1]}))
 

@@ -17,8 +17,8 @@ from jaxspec.models.stored import as_computed
 from jaxspec.speculate.drafts import self_draft
 from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.sampling import GREEDY
-from jaxspec.tune import calibrate, target_params
-from jaxspec.tune.hard import measure_hard
+from jaxspec.tuning import calibrate, target_params
+from jaxspec.tuning.hard import measure_hard
 
 
 def run(params, config):

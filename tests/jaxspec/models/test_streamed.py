@@ -13,9 +13,9 @@ from jaxspec.models.streamed import Streamed, fetched, is_streamed
 from jaxspec.speculate.drafts import self_draft
 from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.sampling import Decoding
-from jaxspec.tune import calibrate, target_params
-from jaxspec.tune.hard import measure_hard
-from jaxspec.tune.objective import measure
+from jaxspec.tuning import calibrate, target_params
+from jaxspec.tuning.hard import measure_hard
+from jaxspec.tuning.objective import measure
 
 CONFIG = DecoderConfig(
     vocab_size=40, hidden_size=16, intermediate_size=24, num_layers=3, num_heads=4, num_kv_heads=2, head_dim=6

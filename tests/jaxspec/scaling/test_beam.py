@@ -32,8 +32,12 @@ def fives(texts):
     return np.array([np.sum(text == 5) for text in texts], float)
 
 
+def scored(by_texts):
+    return lambda samples: by_texts(samples.texts())
+
+
 def test_beams_score_higher_than_samples(params):
-    beams, scores = searched(params, fives)
+    beams, scores, *_ = searched(params, scored(fives))
     samples = sample_continuations(params, CONFIG, PROMPT, samples=200, num_tokens=9, seed=jax.random.key(1))
     assert scores.tolist() == sorted(scores, reverse=True) == fives(beams.texts()).tolist()
     assert scores[0] > np.mean(fives(samples.texts())) + 2 * np.std(fives(samples.texts()))
@@ -41,7 +45,9 @@ def test_beams_score_higher_than_samples(params):
 
 def test_steps_end_at_their_token_or_after_so_many(params):
     seen = []
-    searched(params, lambda texts: seen.append([text.copy() for text in texts]) or np.zeros(len(texts)))
+    collect = lambda texts: seen.append([text.copy() for text in texts]) or np.zeros(len(texts))
+    found = searched(params, scored(collect))
+    longest = 0
     for before, after in itertools.pairwise(seen):
         kept = {text.tobytes() for text in before}
         for text in after:
@@ -50,11 +56,16 @@ def test_steps_end_at_their_token_or_after_so_many(params):
             step = text[max(begun) :]
             assert len(step) <= 3
             assert not np.any(step[:-1] == 0)
+        longest += max(map(len, after)) - max(map(len, before))
+    # All grow from kept branches, none of which grows by more than a step.
+    assert found.steps == len(seen) == 4
+    assert max(map(len, seen[0])) + longest <= found.passes <= 4 * 3
+    assert found.passes <= found.tokens <= 8 * found.passes
 
 
 def test_finished_branches_stay_as_they_are(params):
     texts = []
-    beams, _ = searched(params, lambda t: texts.append(len(t)) or fives(t), stop=np.array([5]))
+    beams, *_ = searched(params, scored(lambda t: texts.append(len(t)) or fives(t)), stop=np.array([5]))
     for row, stopped in zip(beams.texts(), beams.stopped, strict=True):
         assert stopped == (row[-1] == 5)
         assert not np.any(row[:-1] == 5)
@@ -62,8 +73,17 @@ def test_finished_branches_stay_as_they_are(params):
     assert len(texts) < 4
 
 
+def test_a_branch_may_be_done_without_a_token_that_says_so(params):
+    done = lambda samples: np.array([5 in text for text in samples.texts()])
+    beams, *_ = searched(params, scored(fives), done=done)
+    assert beams.stopped.all()
+    assert all(5 in text for text in beams.texts())
+    everything = searched(params, scored(fives), done=lambda samples: np.ones(len(samples.tokens), bool))
+    assert (everything.steps, everything.passes) == (1, max(everything.samples.length))
+
+
 def test_the_greedy_search_is_one_text(params):
-    beams, _ = searched(params, fives, decoding=GREEDY)
+    beams, *_ = searched(params, scored(fives), decoding=GREEDY)
     wanted = sample_continuations(
         params, CONFIG, PROMPT, samples=1, num_tokens=9, seed=jax.random.key(0), decoding=GREEDY, width=8
     )
@@ -78,7 +98,7 @@ def test_nothing_is_below_numbers(params):
         value = {different[0]: 0.0, different[1]: 1.0}
         return np.array([value.get(text.tobytes(), np.nan) for text in texts])
 
-    _, scores = searched(params, first_two, steps=1)
+    _, scores, *_ = searched(params, scored(first_two), steps=1)
     assert scores.tolist() == [1.0, 0.0]
 
 

@@ -19,7 +19,7 @@ from jaxspec.speculate.predicted_cycles import predict_cycles
 from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.trees import chain_paths, chain_tree, tree_from_paths
-from jaxspec.tune.calibration import calibrate
+from jaxspec.tuning.calibration import calibrate
 
 CONFIG = DecoderConfig(
     vocab_size=11, hidden_size=6, intermediate_size=8, num_layers=1, num_heads=1, num_kv_heads=1, head_dim=6

@@ -20,7 +20,7 @@ from jaxspec.studies.expert_pricing import with_expert_bits
 from jaxspec.studies.predict.report import prediction_tables
 from jaxspec.studies.predict.result import PredictResult
 from jaxspec.studies.sweep.config import SweepConfig
-from jaxspec.studies.sweep.run import read_sweep
+from jaxspec.studies.sweep.points_file import read_sweep
 
 # The packages have functions of these names.
 predicting, sweeping = (importlib.import_module(f"jaxspec.studies.{name}.run") for name in ("predict", "sweep"))

@@ -5,7 +5,7 @@ from math import erf, sqrt
 import numpy as np
 import pytest
 
-from hwmodels import ALL_LAYER_MATRICES, KINDS
+from hwmodels import ALL_LAYER_MATRICES, KINDS, LAYER_MATRICES
 from jaxspec.compress.knobs import checked_values
 from jaxspec.compress.schemes import SCHEMES, find_scheme
 from jaxspec.errors import InputError
@@ -27,6 +27,18 @@ def test_group_formats_by_hand():
     assert weights("q8_0") == (8.5, 8.5)
     assert weights("mxfp4") == (4.25, 4.25)
     assert weights("bit-slices") == (4.5, 8.5)
+    # Tiles of 1024 codes in groups of 32; a 16-bit scale for a row of the 2048 that expected widths are told for.
+    assert weights("tile-q4_0") == (4.5, 4.5)
+    assert weights("int4-channel") == (4 + 16 / 2048,) * 2
+
+
+@pytest.mark.parametrize("name", ["q4_0-down8", "tile-q4_0-down8"])
+def test_down_in_more_bits(name):
+    found = expected(name).target_weight_bits
+    assert {found[kind] for kind in LAYER_MATRICES if kind != "down"} == {4.5}
+    assert found["down"] == found["expert_down"] == 8.5
+    # One of a shared expert's three.
+    assert found["shared"] == pytest.approx((4.5 + 4.5 + 8.5) / 3)
 
 
 def test_only_the_matrices_of_layers_are_compressed():
@@ -85,8 +97,8 @@ def test_bad_input_is_refused_by_name(scheme, knobs, message):
 
 
 def test_a_scheme_that_cannot_do_what_is_asked():
-    with pytest.raises(InputError, match="'q4_0', which can be priced but not run yet; allowed are cassandra1, "):
-        find_scheme("q4_0", runs=True)
+    with pytest.raises(InputError, match="'huffman', which can be priced but not run yet; allowed are cassandra1, "):
+        find_scheme("huffman", runs=True)
     with pytest.raises(InputError, match="'q4_0', which can be priced but not packed yet; allowed are cassandra1, "):
         find_scheme("q4_0", packs=True)
 

@@ -31,7 +31,7 @@ from jaxspec.studies.pack.inspection import inspect_file
 from jaxspec.studies.pack.result import PackResult, UnpackResult
 from jaxspec.studies.pack.run import PackConfig, pack_checkpoint, unpack_container
 from jaxspec.text import load_text, windows
-from jaxspec.tune.calibration import target_params
+from jaxspec.tuning.calibration import target_params
 
 CONFIG = DecoderConfig(
     vocab_size=256, hidden_size=40, intermediate_size=72, num_layers=1, num_heads=4, num_kv_heads=2, head_dim=10

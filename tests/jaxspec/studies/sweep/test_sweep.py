@@ -21,11 +21,13 @@ from jaxspec.errors import InputError
 from jaxspec.results.network_results import PricedNumber
 from jaxspec.studies.sweep.axes import axis_values
 from jaxspec.studies.sweep.config import EXAMPLE, SIZES, SweepConfig, read_sweep_config
+from jaxspec.studies.sweep.points_file import read_sweep
 from jaxspec.studies.sweep.result import SweepResult
-from jaxspec.studies.sweep.run import read_sweep, sweep
+from jaxspec.studies.sweep.run import sweep
 
 #: The package has a function of this name.
 sweep_module = importlib.import_module("jaxspec.studies.sweep.run")
+grid_module = importlib.import_module("jaxspec.studies.sweep.grid")
 
 AXES = {
     "device.memory.bandwidth_bytes_per_s": {"from": 1e11, "to": 9e11, "points": 3, "scale": "log"},
@@ -44,7 +46,7 @@ CONFIG = SweepConfig(
 @pytest.fixture
 def small_chunks(monkeypatch):
     # Twelve points per pair in chunks of five: the last one is padded.
-    monkeypatch.setattr(sweep_module, "CHUNK", 5)
+    monkeypatch.setattr(grid_module, "CHUNK", 5)
 
 
 def test_every_point_is_the_design_point(tmp_path, small_chunks):
@@ -122,8 +124,8 @@ def test_an_interrupted_sweep_leaves_no_half_file(tmp_path, small_chunks, monkey
             raise KeyboardInterrupt
         return evaluate(*arguments, **keywords)
 
-    evaluate = sweep_module.evaluate_points
-    monkeypatch.setattr(sweep_module, "evaluate_points", fails)
+    evaluate = grid_module.begin_points
+    monkeypatch.setattr(grid_module, "begin_points", fails)
     with pytest.raises(KeyboardInterrupt):
         sweep(CONFIG, out=tmp_path)
     assert not list(tmp_path.glob("*.parquet"))

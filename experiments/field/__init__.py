@@ -1,0 +1,1 @@
+"""Speedups that others measured and published, predicted: `python -m experiments.field`."""

@@ -1,0 +1,133 @@
+"""Predict speedups that others measured and published: `python -m experiments.field [--rows FILE.csv] [--json FILE]`.
+
+Each row says device, engine, target, draft, draft length, sequences and acceptance; the prediction is made of shapes, the
+calibrated device and the engine's few terms. Rows that cannot be predicted say why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+from rich.console import Console
+
+from experiments.field.answers import SPREAD, answers, fitted
+from experiments.field.figure import draw
+from experiments.field.predict import price_rows
+from experiments.field.rows import PUBLISHED, read_rows
+from experiments.field.summary import summarise
+from hwmodels import catalog
+from jaxspec.errors import InputError
+from jaxspec.files import to_json, write_text
+from jaxspec.report.terminal import Table, new_console, say
+
+_EPILOG = """\
+  python -m experiments.field                        the published rows that this project ships
+  python -m experiments.field --rows mine.csv        rows of your own, in the columns of experiments/field/published.csv
+  python -m experiments.field --fit                  fit the engine's terms to 20 of the rows again, and write them
+"""
+
+_ENGINE = "vllm"
+_ENGINE_FILE = Path(__file__).parents[2] / "hwmodels" / "catalog" / "engines" / f"{_ENGINE}.toml"
+
+
+def main() -> int:
+    """Read, predict, show, write; exit code 2 where a file cannot be used."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.field",
+        description=__doc__,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--rows", type=Path, default=PUBLISHED, metavar="FILE", help="measurements (default: published.csv)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every row and the summary there")
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE", help="draw predicted against measured there (png, svg, pdf)"
+    )
+    parser.add_argument("--fit", action="store_true", help="fit the engine's terms and write the catalog's file")
+    arguments = parser.parse_args()
+    try:
+        result = run(arguments.rows, fit=arguments.fit)
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return 2
+    show(result["summary"], new_console())
+    if arguments.plot:
+        draw(result["rows"]).savefig(arguments.plot, dpi=150)
+    if arguments.json:
+        write_text(arguments.json, to_json(result))
+    return 0
+
+
+def run(path: Path = PUBLISHED, *, fit: bool = False) -> dict[str, Any]:
+    """Rows and summary as they are written. Raises InputError."""
+    rows = read_rows(path)
+    parts = price_rows(rows)
+    if fit:
+        if path != PUBLISHED:
+            raise InputError(f"--fit with --rows {path}: terms are fitted to the published rows; leave --rows out")
+        terms, spread = fitted(rows, parts)
+        count = len(spread["calibration_rows"])
+        source = f"fitted to {count} rows of experiments/field/published.csv by python -m experiments.field --fit"
+        values = {name: {"value": value, "source": source} for name, value in dataclasses.asdict(terms).items()}
+        write_text(_ENGINE_FILE, tomli_w.dumps({"title": "vLLM V1 on GPUs"} | values))
+        write_text(SPREAD, to_json(spread))
+    terms = catalog.engine(_ENGINE)
+    found = answers(rows, parts, terms)
+    return {
+        "schema_version": 1,
+        "rows": found,
+        "summary": summarise(rows, found) | {"engine": _ENGINE, "engine_terms": dataclasses.asdict(terms)},
+    }
+
+
+def show(summary: dict[str, Any], console: Console) -> None:
+    """The summary as tables: for each source this model, and the simplest predictors of the same rows."""
+    for name, found in summary["sources"].items():
+        table = Table(f"{name}: decode speedup, predicted against measured", _caption(found))
+        table.add_column("predictor")
+        for heading in ("rows", "median error", "90 %", "largest", "with its sign"):
+            table.add_column(heading, justify="right")
+        for title, errors in _errors(found).items():
+            table.add_row(title, *_cells(errors))
+        console.print(table)
+    say(f"{summary['predicted']} of {summary['rows']} rows predicted.", console=console)
+    for reason, count in summary["without_prediction"].items():
+        say(f"{count} not predicted: {reason}.", console=console)
+
+
+def _errors(found: dict[str, Any]) -> dict[str, Any]:
+    """Rows of a source's table; those that the terms were fitted to stand apart."""
+    fitted = {"this model, rows fitted to": found["calibrated_speedup"]} if found["calibrated_speedup"]["rows"] else {}
+    return {"this model": found["speedup"]} | fitted | found["simplest"]
+
+
+def _cells(errors: dict[str, Any]) -> list[str]:
+    if not errors["rows"]:
+        return ["0", "", "", "", ""]
+    sizes = [f"{100.0 * errors[name]:.1f} %" for name in ("median", "p90", "largest")]
+    return [str(errors["rows"]), *sizes, f"{100.0 * errors['bias']:+.1f} %"]
+
+
+def _caption(found: dict[str, Any]) -> str:
+    """What else was compared, one remark per line."""
+    best, cycle = found["best_draft_length"], found["cycle_over_step"]
+    lines = [
+        f"{found['inside_interval']} of {found['speedup']['rows']} inside their 90 % intervals",
+        f"wrong signs where the gain is above 5 %: {found['wrong_signs']} of {found['decided']}",
+    ]
+    if cycle["rows"]:
+        lines.append(f"cycle over a step without speculation: median error {100.0 * cycle['median']:.1f} %")
+    if best["groups"]:
+        lines.append(f"best draft length, or within 2 % of it: {best['right']} of {best['groups']} groups")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

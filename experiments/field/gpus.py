@@ -1,0 +1,72 @@
+"""Devices of published measurements: the catalog's, at the memory bandwidth that a run without speculation shows.
+
+Two GPUs of one name differ by 1.4 in how fast they decode, so a name does not say the bandwidth. A run's own step without
+speculation does: of each group of rows it is taken at the fewest sequences, and the bandwidth solved for. That step is an
+input of the prediction then; steps at more sequences, cycles and speedups are predicted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+
+from scipy.optimize import brentq
+
+from experiments.field.networks import NotPricedError
+from hwmodels import Device, catalog
+
+__all__ = ["at_bandwidth", "named_device", "solved_bandwidth"]
+
+#: A name as logs write it -> the catalog's.
+_DEVICES = (
+    (r"\bh200\b", "h200-sxm"),
+    (r"\bh100\b|\bgh200\b", "h100-sxm"),
+    (r"\ba100\b", "a100-sxm-80gb"),
+    (r"\bl40s?\b", "l40s"),
+    (r"\b4090\b", "rtx-4090-calibrated"),
+    (r"\borin\b", "jetson-agx-orin"),
+)
+
+#: Bandwidth over the catalog's that can be another memory on the same chip, or an engine that leaves it idle.
+_SCALES = (0.2, 1.3)
+
+
+def named_device(name: str) -> tuple[str, Device]:
+    """A device by the name that logs use: the catalog's name and its numbers.
+
+    Raises:
+        NotPricedError: the catalog has none.
+    """
+    for pattern, found in _DEVICES:
+        if re.search(pattern, name.lower()):
+            return found, catalog.device(found)
+    raise NotPricedError(f"the catalog has no device {name!r}")
+
+
+def at_bandwidth(device: Device, scale: float) -> Device:
+    """The device with its memory bandwidth times `scale`, and room for whatever was run on it."""
+    memory = device.memory
+    return dataclasses.replace(
+        device,
+        memory=dataclasses.replace(
+            memory, bandwidth_bytes_per_s=memory.bandwidth_bytes_per_s * scale, capacity_bytes=1e13
+        ),
+    )
+
+
+def solved_bandwidth(step_s: Callable[[float], float], measured_s: float) -> float:
+    """Bandwidth over the catalog's at which a step takes as long as it was measured to take.
+
+    Args:
+        step_s: seconds of the step from that number.
+    Raises:
+        NotPricedError: no bandwidth near the catalog's explains the step.
+    """
+    low, high = _SCALES
+    if not step_s(high) <= measured_s <= step_s(low):
+        raise NotPricedError(
+            f"a step without speculation took {measured_s * 1e3:.3g} ms, which no bandwidth from {low:g} to {high:g} of the "
+            f"catalog's explains ({step_s(high) * 1e3:.3g} to {step_s(low) * 1e3:.3g} ms)"
+        )
+    return float(brentq(lambda scale: step_s(scale) - measured_s, low, high, xtol=1e-4, full_output=False))  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,196 @@
+"""Predictions for measured rows: step, cycle and decode speedup, from shapes, published acceptance and an engine's terms."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.field.gpus import at_bandwidth, named_device, solved_bandwidth
+from experiments.field.networks import NotPricedError, draft_of, named_architecture, stored_bits
+from experiments.field.rows import FieldRow
+from hwmodels import Architecture, Device, DraftCost, Plan, Workload, chain_plan, uniform_footprint
+from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms, engine_time
+from hwmodels.speculation.steady_state import entering_tokens, serving_cycle, serving_step
+
+__all__ = ["Parts", "Predicted", "predict", "price_rows"]
+
+#: Context of rows that do not say one, in tokens; decoding of short answers to short questions.
+ASSUMED_CONTEXT = 512.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """Times of a row without the engine's terms, and what these are multiplied by.
+
+    Attributes:
+        ar_s, cycle_s: seconds of kernels.
+        ar_counts, cycle_counts: how often each term of `EngineTerms` is spent, in its order.
+        bandwidth_scale: over the catalog's.
+        device: name in the catalog.
+        draft: what was priced as the draft.
+    """
+
+    ar_s: float
+    cycle_s: float
+    ar_counts: np.ndarray
+    cycle_counts: np.ndarray
+    bandwidth_scale: float
+    device: str
+    draft: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Predicted:
+    """Seconds and ratios of one row."""
+
+    ar_s: float
+    cycle_s: float
+    speedup: float
+
+
+@jax.jit
+def _ar_s(device: Device, architecture: Architecture, bits: float, workload: Workload) -> jax.Array:
+    return serving_step(device, architecture, footprint=uniform_footprint(bits), workload=workload)
+
+
+@jax.jit
+def _cycle_s(
+    device: Device,
+    architecture: Architecture,
+    bits: float,
+    draft: DraftCost,
+    workload: Workload,
+    plan: Plan,
+    tokens: float,
+) -> jax.Array:
+    # A draft is read in 16 bits unless it is the target's own kind of copy: heads and small networks are published so.
+    footprint = dataclasses.replace(
+        uniform_footprint(bits), draft_weight_bits=uniform_footprint(16.0).draft_weight_bits
+    )
+    return serving_cycle(
+        device,
+        architecture,
+        footprint=footprint,
+        draft_cost=draft,
+        workload=workload,
+        plan=plan,
+        tokens_per_cycle=tokens,
+    ).total_s
+
+
+def price_rows(rows: Sequence[FieldRow]) -> list[Parts | str]:
+    """Kernel times of each row, or why it has none."""
+    scales = _Bandwidths(rows)
+    found: list[Parts | str] = []
+    for row in rows:
+        try:
+            found.append(_price(row, scales))
+        except NotPricedError as reason:
+            found.append(str(reason))
+    return found
+
+
+def predict(row: FieldRow, parts: Parts, terms: EngineTerms = NO_ENGINE) -> Predicted:
+    """Step, cycle and speedup of one row with an engine's terms."""
+    spent = np.array(dataclasses.astuple(terms), float)
+    ar_s = parts.ar_s + float(parts.ar_counts @ spent)
+    cycle_s = parts.cycle_s + float(parts.cycle_counts @ spent)
+    assert row.tokens_per_cycle is not None
+    # Runs with and without speculation held other numbers of sequences; a sequence's own speedup is what was published.
+    return Predicted(ar_s=ar_s, cycle_s=cycle_s, speedup=row.tokens_per_cycle * ar_s / cycle_s)
+
+
+def _price(row: FieldRow, scales: _Bandwidths) -> Parts:
+    if row.tokens_per_cycle is None:
+        raise NotPricedError("no acceptance was published")
+    if row.draft_length < 1:
+        raise NotPricedError("no draft length was published")
+    if row.device_count > 1:
+        raise NotPricedError(f"{row.device_count} devices work together")
+    target, bits = named_architecture(row.target), stored_bits(row.target_precision)
+    draft, plan = draft_of(row, target), _plan(row)
+    name, device = named_device(row.device)
+    scale = scales.of(row)
+    device = at_bandwidth(device, scale)
+    workload, without = _workload(row, row.batch), _workload(row, row.ar_batch)
+    tokens = float(row.tokens_per_cycle)
+    entering = entering_tokens(workload, tokens)
+    return Parts(
+        ar_s=float(_ar_s(device, target, bits, without)),
+        cycle_s=float(_cycle_s(device, target, bits, draft, workload, plan, tokens)),
+        ar_counts=np.array([0.0, 0.0, 0.0, row.ar_batch * float(entering_tokens(without, 1.0))]),
+        cycle_counts=np.array(
+            [
+                float(engine_time(term, plan, batch=row.batch, passes=draft.passes, prompt_tokens=entering * row.batch))
+                for term in _UNIT_TERMS
+            ]
+        ),
+        bandwidth_scale=scale,
+        device=name,
+        draft=draft.statement,
+    )
+
+
+#: One second of each term alone, so that `engine_time` counts how often it is spent.
+_UNIT_TERMS = [
+    EngineTerms(**{field.name: float(field is one) for field in dataclasses.fields(EngineTerms)})
+    for one in dataclasses.fields(EngineTerms)
+]
+
+
+def _plan(row: FieldRow) -> Plan:
+    if row.tree_nodes is None or row.tree_nodes <= row.draft_length:
+        return chain_plan(row.draft_length)
+    # Depth and nodes are all that is published of a tree: its levels are taken as equally wide.
+    return Plan(
+        draft_tokens=jnp.array([row.tree_nodes / row.draft_length]),
+        draft_visible=jnp.ones(1),
+        draft_repeats=jnp.array([row.draft_length]),
+        verify_tokens=jnp.asarray(row.tree_nodes + 1.0),
+        verify_visible=jnp.asarray((row.draft_length + 2.0) / 2.0),
+    )
+
+
+def _workload(row: FieldRow, batch: float) -> Workload:
+    """Half of the answer stands behind the prompt on average; prompts enter where both lengths are known."""
+    known = row.prompt_tokens is not None and row.output_tokens is not None
+    context = ASSUMED_CONTEXT
+    if row.prompt_tokens is not None or row.output_tokens is not None:
+        context = (row.prompt_tokens or 0.0) + (row.output_tokens or 0.0) / 2.0
+    return Workload(
+        batch=batch,
+        context_tokens=max(context, 1.0),
+        prompt_tokens=(row.prompt_tokens or 0.0) if known else 0.0,
+        output_tokens=row.output_tokens or 1.0,
+    )
+
+
+class _Bandwidths:
+    """Bandwidth over the catalog's for each group of rows, from its own steps without speculation."""
+
+    def __init__(self, rows: Sequence[FieldRow]) -> None:
+        self._first: dict[str, FieldRow] = {}
+        for row in rows:
+            held = self._first.get(row.group)
+            if row.ar_s is not None and not row.excluded and (held is None or row.ar_batch < held.ar_batch):
+                self._first[row.group] = row
+        self._found: dict[str, float] = {}
+
+    def of(self, row: FieldRow) -> float:
+        """The number for a row: 1 where its group published no step without speculation. Raises NotPricedError."""
+        first = self._first.get(row.group)
+        if first is None:
+            return 1.0
+        if row.group not in self._found:
+            _, device = named_device(first.device)
+            target, bits = named_architecture(first.target), stored_bits(first.target_precision)
+            work = _workload(first, first.ar_batch)
+            assert first.ar_s is not None
+            self._found[row.group] = solved_bandwidth(
+                lambda scale: float(_ar_s(at_bandwidth(device, scale), target, bits, work)), first.ar_s
+            )
+        return self._found[row.group]

@@ -1,0 +1,176 @@
+"""Published measurements of speculative decoding, read from CSV and checked: what was run, what was accepted, what was timed.
+
+Columns as `published.csv` has them. A measurement's own clock counts: the decode speedup (`tpot_speedup` in the notes) before
+that of whole runs, and the time of a cycle (`itl_sd_ms`, `cycle_ms`) before one derived from tokens per second.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import re
+from pathlib import Path
+
+from jaxspec.errors import InputError
+
+__all__ = ["PUBLISHED", "FieldRow", "read_rows"]
+
+#: The rows that this project ships, third-party measurements with their addresses.
+PUBLISHED = Path(__file__).with_name("published.csv")
+
+_COLUMNS = (
+    *("id", "source_url", "device", "device_count", "engine", "target_model", "target_precision"),
+    *("draft_kind", "draft_model", "draft_length", "tree_nodes", "batch", "prompt_tokens", "output_tokens", "dataset"),
+    *("acceptance_value", "acceptance_definition", "ar_tokens_per_s", "sd_tokens_per_s", "speedup", "notes"),
+)
+
+#: The note of a run that held another number of sequences than asked.
+_OTHER_BATCH = "DISAGREE"
+
+
+@dataclasses.dataclass(frozen=True)
+class FieldRow:
+    """One measurement. None: not published.
+
+    Attributes:
+        group: rows of one run on one machine and network, whose numbers can be compared with each other.
+        batch, ar_batch: sequences that really ran together, with and without speculation.
+        tokens_per_cycle: the bonus token included.
+        speedup: of decoding.
+        cycle_s, ar_s: time of a draft-verify cycle, and of a step without speculation.
+        excluded: why the row says nothing about its batch; empty: it does.
+    """
+
+    id: str
+    source: str
+    group: str
+    device: str
+    device_count: int
+    engine: str
+    target: str
+    target_precision: str
+    draft_kind: str
+    draft: str
+    draft_length: float
+    tree_nodes: float | None
+    batch: float
+    ar_batch: float
+    prompt_tokens: float | None
+    output_tokens: float | None
+    dataset: str
+    tokens_per_cycle: float | None
+    speedup: float | None
+    cycle_s: float | None
+    ar_s: float | None
+    excluded: str = ""
+
+
+def read_rows(path: Path = PUBLISHED) -> list[FieldRow]:
+    """All rows of a file.
+
+    Raises:
+        InputError: no such file, columns missing, a number that is none, an id twice.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{path}: cannot be read as a text file in UTF-8: {error}; give a CSV file of measurements"
+        ) from None
+    table = csv.DictReader(text.splitlines())
+    missing = [name for name in _COLUMNS if name not in (table.fieldnames or ())]
+    if missing:
+        raise InputError(f"{path}: columns missing: {', '.join(missing)}; needed: {', '.join(_COLUMNS)}")
+    rows = [_row(cells, f"{path}, row {line}") for line, cells in enumerate(table, 2)]
+    names = [row.id for row in rows]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"{path}: id {name!r} stands {names.count(name)} times; give each row an id of its own")
+    if not rows:
+        raise InputError(f"{path}: holds no rows; give at least one measurement")
+    return rows
+
+
+def _row(cells: dict[str, str | None], where: str) -> FieldRow:
+    if None in cells or None in cells.values():
+        raise InputError(
+            f"{where}: has {'more' if None in cells else 'fewer'} cells than the file's first line has columns"
+        )
+    values = {name: str(cell).strip() for name, cell in cells.items()}
+    notes = values["notes"]
+
+    def number(name: str, least: float = 0.0) -> float | None:
+        cell = values[name]
+        if not cell:
+            return None
+        try:
+            value = float(cell)
+        except ValueError:
+            value = float("nan")
+        if not least <= value < 1e12:
+            raise InputError(f"{where}: {name} is {cell!r}; it must be a number >= {least:g}")
+        return value
+
+    def noted(name: str) -> float | None:
+        found = re.search(rf"\b{name}\s*=\s*(?:[A-Za-z*]+\s*=\s*)?([0-9.]+[0-9])", notes)
+        return float(found[1]) if found else None
+
+    def milliseconds(name: str) -> float | None:
+        value = noted(name)
+        return None if value is None else value * 1e-3
+
+    asked = number("batch", 1.0) or 1.0
+    batch, ar_batch = noted("in_flight_sd") or asked, noted("in_flight_ar") or asked
+    length = number("draft_length")
+    tokens = _tokens_per_cycle(number("acceptance_value"), values["acceptance_definition"], length, notes)
+    whole_run = number("speedup")
+    ar_rate, rate = number("ar_tokens_per_s"), number("sd_tokens_per_s")
+    ar_s = milliseconds("tpot_ar_ms") or (ar_batch / ar_rate if ar_rate else None)
+    cycle_s = (
+        milliseconds("itl_sd_ms") or milliseconds("cycle_ms") or (batch * tokens / rate if rate and tokens else None)
+    )
+    return FieldRow(
+        id=values["id"] or where,
+        source=re.sub(r"^https?://([^/]+/[^/]+/[^/]+).*$", r"\1", values["source_url"]) or "no address",
+        group=" | ".join(
+            values[name] for name in ("device", "device_count", "engine", "target_model", "target_precision")
+        ),
+        device=values["device"],
+        device_count=int(number("device_count", 1.0) or 1),
+        engine=values["engine"],
+        target=values["target_model"],
+        target_precision=values["target_precision"],
+        draft_kind=values["draft_kind"],
+        draft=values["draft_model"],
+        draft_length=length or 0.0,
+        tree_nodes=number("tree_nodes"),
+        batch=batch,
+        ar_batch=ar_batch,
+        prompt_tokens=number("prompt_tokens"),
+        output_tokens=number("output_tokens", 1.0),
+        dataset=values["dataset"],
+        tokens_per_cycle=tokens,
+        speedup=noted("tpot_speedup") or whole_run,
+        cycle_s=cycle_s,
+        ar_s=ar_s,
+        excluded="ran another batch than asked" if _OTHER_BATCH in notes else "",
+    )
+
+
+def _tokens_per_cycle(value: float | None, definition: str, length: float | None, notes: str) -> float | None:
+    """Tokens per cycle, the bonus token included, from whatever was published of acceptance."""
+    shares = re.search(r"per_position_pct\s*=\s*([0-9./, ]+)", notes)
+    if value is None and shares:
+        return 1.0 + sum(float(part) for part in re.findall(r"[0-9.]+", shares[1])) / 100.0
+    if value is None or length is None:
+        return None
+    if definition.startswith("mean_acceptance_length_with_bonus"):
+        return value
+    if definition.startswith("mean_accepted"):
+        return 1.0 + value
+    share = value / 100.0 if value > 1.0 else value
+    if definition.startswith(("accepted_over_drafted", "alpha_fraction")):
+        return 1.0 + share * length
+    if definition.startswith(("alpha_token", "acceptance_rate")):
+        return sum(share**position for position in range(int(length) + 1))
+    return None

@@ -1,0 +1,126 @@
+"""Errors of predicted speedups by source, signs, draft lengths and intervals, beside the simplest predictors."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from experiments.field.rows import FieldRow
+from experiments.field.simplest import SIMPLEST, constant_per_group
+
+__all__ = ["best_lengths", "errors_of", "summarise"]
+
+#: Gains that matter: a prediction on the other side of 1 is wrong then.
+_GAIN = 0.05
+#: A draft length is right if it loses no more than this against the best measured one.
+_CLOSE = 0.02
+#: The last of the simplest predictors.
+CONSTANT = "a constant per source, from its answers"
+_CLOCKS = ("cycle_over_step", "cycle_s", "ar_s")
+
+
+def errors_of(predicted: Iterable[float], measured: Iterable[float]) -> dict[str, Any]:
+    """Relative errors: how many, median and 90th percentile of their sizes, largest, and the median with its sign."""
+    errors = np.array([one / other - 1.0 for one, other in zip(predicted, measured, strict=True) if np.isfinite(one)])
+    if not len(errors):
+        return {"rows": 0, "median": None, "p90": None, "largest": None, "bias": None}
+    sizes = np.abs(errors)
+    return {
+        "rows": len(errors),
+        "median": float(np.median(sizes)),
+        "p90": float(np.quantile(sizes, 0.9)),
+        "largest": float(sizes.max()),
+        "bias": float(np.median(errors)),
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class Scored:
+    """A row that was predicted and measured."""
+
+    row: FieldRow
+    answer: dict[str, Any]
+    predicted: float
+    measured: float
+
+
+def best_lengths(scored: Sequence[Scored]) -> dict[str, int]:
+    """In how many groups of rows that differ by draft length alone the best one is picked, or one nearly as good."""
+    groups: dict[tuple[Any, ...], list[tuple[float, float]]] = {}
+    for one in scored:
+        row = one.row
+        # Sequences in flight differ a little from run to run: what was asked for is rounded.
+        key = (row.group, row.draft_kind, row.draft, row.dataset, round(math.log2(row.ar_batch), 1))
+        groups.setdefault(key, []).append((one.predicted, one.measured))
+    found = [group for group in groups.values() if len(group) > 1]
+    right = sum(max(group)[1] >= (1.0 - _CLOSE) * max(measured for _, measured in group) for group in found)
+    return {"groups": len(found), "right": right}
+
+
+def summarise(rows: Sequence[FieldRow], answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Summary of the rows that were predicted and measured.
+
+    Args:
+        rows, answers: as `experiments.field.answers` makes them, in one order.
+    """
+    scored = [
+        Scored(row, answer, answer["predicted_speedup"], row.speedup)
+        for row, answer in zip(rows, answers, strict=True)
+        if answer["predicted_speedup"] is not None and row.speedup is not None and not row.excluded
+    ]
+    constants, names = constant_per_group(rows), sorted({_name(one.row) for one in scored})
+    return {
+        "rows": len(rows),
+        "predicted": sum(answer["predicted_speedup"] is not None for answer in answers),
+        "without_prediction": _reasons(answers),
+        "sources": {name: _source([one for one in scored if _name(one.row) == name], constants) for name in names},
+    }
+
+
+def _name(row: FieldRow) -> str:
+    return f"{row.source}, {row.target}, {row.draft_kind}"
+
+
+def _source(every: Sequence[Scored], constants: Mapping[str, float]) -> dict[str, Any]:
+    """One source: draft lengths are picked among all its rows; errors are of those that no term was fitted to."""
+    fitted = [one for one in every if one.answer["status"] == "calibrated"]
+    scored = [one for one in every if one.answer["status"] != "calibrated"]
+    measured = [one.measured for one in scored]
+    decided = [one for one in scored if abs(one.measured - 1.0) > _GAIN]
+
+    def times(one: Scored) -> dict[str, tuple[float, float]]:
+        found, row = {}, one.row
+        if row.cycle_s:
+            found["cycle_s"] = (one.answer["predicted_cycle_s"], row.cycle_s)
+        if row.ar_s:
+            found["ar_s"] = (one.answer["predicted_ar_s"], row.ar_s)
+        if row.cycle_s and row.ar_s:
+            ratio = one.answer["predicted_cycle_s"] / one.answer["predicted_ar_s"]
+            found["cycle_over_step"] = (ratio, row.cycle_s / row.ar_s)
+        return found
+
+    clocks = [times(one) for one in scored]
+    simplest = {name: errors_of([rule(one.row) for one in scored], measured) for name, rule in SIMPLEST.items()}
+    return {
+        "speedup": errors_of([one.predicted for one in scored], measured),
+        "calibrated_speedup": errors_of([one.predicted for one in fitted], [one.measured for one in fitted]),
+        **{name: _pairs([found[name] for found in clocks if name in found]) for name in _CLOCKS},
+        "wrong_signs": sum((one.predicted > 1.0) != (one.measured > 1.0) for one in decided),
+        "decided": len(decided),
+        "best_draft_length": best_lengths(every),
+        "inside_interval": sum(one.answer["low"] <= one.measured <= one.answer["high"] for one in scored),
+        "simplest": simplest | {CONSTANT: errors_of([constants[one.row.group] for one in scored], measured)},
+    }
+
+
+def _pairs(found: Sequence[tuple[float, float]]) -> dict[str, Any]:
+    return errors_of([one for one, _ in found], [other for _, other in found])
+
+
+def _reasons(answers: Sequence[dict[str, Any]]) -> dict[str, int]:
+    reasons = [answer["why_not"] for answer in answers if answer["why_not"]]
+    return {reason: reasons.count(reason) for reason in dict.fromkeys(reasons)}

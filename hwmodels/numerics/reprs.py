@@ -1,0 +1,49 @@
+"""Trees of numbers as a person sees them in a session: one short line, and a table for a notebook."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.core import Tracer
+
+__all__ = ["leaf_text", "short_line", "tree_html"]
+
+
+def leaf_text(leaf: Any) -> str:
+    """A number with five digits; of an array its shape and range, of a traced value its shape."""
+    if isinstance(leaf, Tracer):
+        return f"traced {leaf.shape}"
+    if getattr(leaf, "ndim", 0) and leaf.size:
+        return f"{leaf.shape}, {float(jnp.min(leaf)):.5g} to {float(jnp.max(leaf)):.5g}"
+    try:
+        return f"{float(leaf):.5g}"
+    except (TypeError, ValueError):  # axes of a `vmap`, shardings, an empty array
+        return str(leaf)
+
+
+def short_line(tree: Any, *names: str) -> str:
+    """ "Chip(static_power_w=12, area_m2=0.0006, ...)": some fields of a tree.
+
+    Args:
+        names: dotted names of the fields that are shown.
+    """
+    found = dict(_leaves(tree))
+    shown = [f"{name}={found[name]}" for name in names if name in found]
+    return f"{type(tree).__name__}({', '.join([*shown, '...'])})"
+
+
+def tree_html(tree: Any) -> str:
+    """Every leaf of a tree in a table, by its dotted name."""
+    rows = "".join(
+        f'<tr><td style="text-align: left">{escape(name)}</td><td>{escape(text)}</td></tr>'
+        for name, text in _leaves(tree)
+    )
+    return f"<div><p><b>{escape(type(tree).__name__)}</b> (SI units)</p><table><tbody>{rows}</tbody></table></div>"
+
+
+def _leaves(tree: Any) -> list[tuple[str, str]]:
+    pairs = jax.tree_util.tree_leaves_with_path(tree)
+    return [(jax.tree_util.keystr(path, simple=True, separator="."), leaf_text(leaf)) for path, leaf in pairs]

@@ -1,0 +1,55 @@
+"""What a serving engine spends beside the kernels of its networks: acceptance test, sampling, metadata, scheduling, launches.
+
+Few numbers, each multiplied by a count that a plan and a workload know. They belong to the engine, not to the device: an
+engine that keeps its host busy spends them on any GPU.
+"""
+
+from __future__ import annotations
+
+import flax.struct
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from hwmodels.numerics.fields import NOT_NEGATIVE, number
+from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.speculation.plan import Plan
+
+__all__ = ["NO_ENGINE", "EngineTerms", "engine_time"]
+
+
+@flax.struct.dataclass
+class EngineTerms:
+    """Seconds that an engine adds, each a leaf, "*b", >= 0."""
+
+    cycle_s: Leaf = number(NOT_NEGATIVE, default=0.0)  # per draft-verify cycle; autoregressive steps have none
+    draft_pass_s: Leaf = number(NOT_NEGATIVE, default=0.0)  # per forward pass of a draft
+    drafted_token_s: Leaf = number(NOT_NEGATIVE, default=0.0)  # per drafted token of each sequence
+    prompt_token_s: Leaf = number(NOT_NEGATIVE, default=0.0)  # per prompt token processed beside decoding
+
+
+#: Kernels alone.
+NO_ENGINE = EngineTerms()
+
+
+def engine_time(
+    terms: EngineTerms, plan: Plan, *, batch: Number, passes: Number = 1.0, prompt_tokens: Number = 0.0
+) -> Float[Array, "*b"]:
+    """Seconds that an engine adds to one cycle.
+
+    Args:
+        terms: of the engine.
+        plan: of the cycle, or of a family, "*b".
+        batch: sequences decoded together, "*b".
+        passes: forward passes per draft step, "*b"; 0 for a lookup.
+        prompt_tokens: of all sequences, processed beside this cycle, "*b".
+    Gradient: exact; linear in every term.
+    """
+    repeats = jnp.asarray(as_float(plan.draft_repeats))
+    steps = jnp.sum(repeats, axis=-1)
+    drafted = jnp.sum(repeats * as_float(plan.draft_tokens), axis=-1) * as_float(batch)
+    return (
+        as_float(terms.cycle_s)
+        + as_float(terms.draft_pass_s) * as_float(passes) * steps
+        + as_float(terms.drafted_token_s) * drafted
+        + as_float(terms.prompt_token_s) * as_float(prompt_tokens)
+    )

@@ -1,0 +1,12 @@
+"""What `import jaxspec as js` offers: a function per study, devices, architectures, schemes, and results that show themselves.
+
+`jaxspec` itself imports these when they are first used.
+"""
+
+from jaxspec.api.calls import study_call
+from jaxspec.api.kept import open_result, resume
+from jaxspec.api.parts import architecture, device
+from jaxspec.api.results import StudyResults
+from jaxspec.api.schemes import SchemeCard, scheme
+
+__all__ = ["SchemeCard", "StudyResults", "architecture", "device", "open_result", "resume", "scheme", "study_call"]

@@ -1,0 +1,148 @@
+"""A study as a function: its settings are keywords, with the defaults, limits, help and error lines of the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import os
+import re
+import textwrap
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jaxspec.api.progress import notebook_reporter
+from jaxspec.api.results import StudyResults
+from jaxspec.errors import InputError
+from jaxspec.runs.progress import Reporter
+from jaxspec.settings.base import Layer, Settings, expect, layered_config, quick_settings
+from jaxspec.settings.coercion import as_path
+from jaxspec.settings.fields import explained, hints, key_of
+from jaxspec.settings.toml import read_layer
+from jaxspec.studies.registry import STUDIES
+from jaxspec.studies.study import Study, load_object
+
+__all__ = ["run_study", "study_call"]
+
+#: Keywords of every study that writes, of those with quick settings, and of those that report progress.
+_OUT, _FORCE, _QUICK, _REPORTER = "out", "force", "quick", "reporter"
+
+_WIDTH = 100
+
+
+def study_call(name: str) -> Callable[..., StudyResults]:
+    """The function of a study of the registry."""
+    return _call(STUDIES[name])
+
+
+@functools.cache
+def _call(place: str) -> Callable[..., StudyResults]:
+    study: Study = load_object(place)
+
+    def call(config: Any = None, /, **given: Any) -> StudyResults:
+        own = {name: given.pop(name) for name in _own_keywords(study) if name in given}
+        return run_study(study, _config(study, config, given, quick=bool(own.pop(_QUICK, False))), **own)
+
+    call.__name__ = call.__qualname__ = study.name
+    call.__module__ = "jaxspec"
+    call.__doc__ = _docstring(study)
+    call.__signature__ = _signature(study)  # pyright: ignore[reportFunctionMemberAccess] - read by `inspect`
+    return call
+
+
+def run_study(
+    study: Study,
+    config: Settings,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    force: bool = False,
+    reporter: Reporter | None = None,
+) -> StudyResults:
+    """Run a study, resume it, or return what a finished run of it found.
+
+    Args:
+        out, force: of a study that writes.
+        reporter: told of progress; None: that of a notebook, elsewhere nothing is shown.
+    Raises:
+        InputError: bad input; nothing is lost.
+    """
+    writes: dict[str, Any] = {}
+    if study.out is not None:
+        if out is not None:
+            out = as_path(_OUT, out)
+            study.out.check(out, _OUT)
+        writes = {"out": out, "force": force, "reporter": reporter or notebook_reporter()}
+    return StudyResults.of(study, config, load_object(study.run)(config, **writes))
+
+
+def _own_keywords(study: Study) -> dict[str, tuple[Any, Any, str]]:
+    """Keywords that are no settings: default, type and help."""
+    found: dict[str, tuple[Any, Any, str]] = {}
+    if study.out is not None:
+        found[_OUT] = (None, str | None, f"{study.out.what} [default: {study.out.default}]")
+        found[_FORCE] = (False, bool, study.out.force)
+        found[_REPORTER] = (None, Reporter | None, "Told of progress [default: shown in a notebook, nowhere elsewhere]")
+    if changed := quick_settings(study.config):
+        words = ", ".join(f"{name} {value}" for name, value in changed.items())
+        found[_QUICK] = (False, bool, f"Smaller run, with wider error bars: {words}.")
+    return found
+
+
+def _config(study: Study, given: Any, settings: Mapping[str, Any], *, quick: bool) -> Settings:
+    """The configuration of a call: keywords over a configuration, a file or the study's argument over (quick) defaults."""
+    base: Any = {}
+    if isinstance(given, Mapping):
+        base = given
+    elif isinstance(given, (str, os.PathLike)):
+        if study.argument:
+            if study.argument in settings:
+                raise InputError(f"{study.argument} came twice: {given!r}, and by keyword; give it once")
+            settings = {study.argument: given, **settings}
+        else:
+            base = read_layer(as_path("configuration", given))
+    elif given is not None:
+        expect(study.config, given)
+        if not settings and not quick:
+            return given
+        base = Layer({key_of(field): getattr(given, field.name) for field in dataclasses.fields(given)})
+    return layered_config(study.config, settings, base, quick=quick)
+
+
+def _signature(study: Study) -> inspect.Signature:
+    kinds = hints(study.config)
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    first = inspect.Parameter("config", inspect.Parameter.POSITIONAL_ONLY, default=None)
+    found = [first]
+    for field in dataclasses.fields(study.config):
+        found.append(inspect.Parameter(key_of(field), keyword, default=_default(field), annotation=kinds[field.name]))
+    for name, (default, kind, _) in _own_keywords(study).items():
+        found.append(inspect.Parameter(name, keyword, default=default, annotation=kind))
+    return inspect.Signature(found, return_annotation=StudyResults)
+
+
+def _default(field: dataclasses.Field) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
+
+
+def _docstring(study: Study) -> str:
+    """The command's help without its shell lines, and the help of every setting."""
+    paragraphs = [text for text in re.split(r"\n\s*\n", study.help.strip()) if not text.startswith("\b")]
+    kinds = hints(study.config)
+    first = f"{study.argument}, " if study.argument else "path of a TOML file, "
+    lines = [*_wrapped("config", f"{first}a {study.config.__name__}, or a mapping of settings; keywords win over it.")]
+    for field in dataclasses.fields(study.config):
+        lines += _wrapped(key_of(field), explained(field, kinds[field.name]))
+    for name, (_, _, words) in _own_keywords(study).items():
+        lines += _wrapped(name, words)
+    returns = (
+        "    results, one for each device where there are devices, with `table()`, `plot()`, `save()`, `to_json()`"
+    )
+    raises = "    InputError: bad input, in one line; nothing is lost."
+    parts = ["\n\n".join(paragraphs), "\n".join(["Args:", *lines, "Returns:", returns, "Raises:", raises])]
+    return "\n\n".join(parts) + "\n"
+
+
+def _wrapped(name: str, text: str) -> list[str]:
+    return textwrap.wrap(f"{name}: {text}", _WIDTH, initial_indent="    ", subsequent_indent=" " * 8)

@@ -1,0 +1,210 @@
+"""What a study found, for a notebook: typed results with the tables and figures of the command and its report."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jaxspec.api.frames import frame_of
+from jaxspec.api.saving import save_results
+from jaxspec.errors import InputError
+from jaxspec.files import to_json, write_text
+from jaxspec.html import lines_html
+from jaxspec.output_places import check_file_place
+from jaxspec.report.shown import Shown
+from jaxspec.report.terminal import Table
+from jaxspec.settings.base import Settings
+from jaxspec.settings.coercion import shown
+from jaxspec.studies.study import Study, load_object
+from jaxspec.suggestions import hint
+
+if TYPE_CHECKING:
+    import pandas  # pyright: ignore[reportMissingImports] - optional
+    from matplotlib.figure import Figure
+
+__all__ = ["StudyResults"]
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class StudyResults(Sequence):
+    """What a study found: one result per device, or one altogether.
+
+    `found[0]` and `found["rtx-4090"]` are the part of one device. Where there is one result, its fields are attributes:
+    `found.speedup_vs_bf16_ar.value`.
+
+    Attributes:
+        study, config: command and its settings.
+        results: typed records, one per device, or one.
+        run: its run directory, a `RunDirectory` or `KeptRun`; None where it makes none.
+        several: whether the study returns a list, be it of one.
+    """
+
+    study: Study
+    config: Settings
+    results: tuple[Any, ...]
+    run: Any = None
+    several: bool = False
+
+    @classmethod
+    def of(cls, study: Study, config: Settings, returned: Any) -> StudyResults:
+        """From what the study's function returned."""
+        found, run = returned if isinstance(returned, tuple) else (returned, None)
+        several = isinstance(found, list)
+        return cls(study, config, tuple(found) if several else (found,), run, several)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def __iter__(self) -> Iterator[StudyResults]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, which: Any) -> StudyResults:
+        """The part of one device, by number or name. Raises InputError: no such device."""
+        if isinstance(which, str):
+            if which not in self.devices:
+                raise InputError(f"device {shown(which)} is none of these results{hint(which, self.devices)}")
+            which = self.devices.index(which)
+        chosen = self.results[which]
+        return dataclasses.replace(self, results=chosen if isinstance(chosen, tuple) else (chosen,))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if len(self.results) != 1:
+            known = ", ".join(map(repr, self.devices))
+            raise AttributeError(f"there are {len(self.results)} results; take one first, by number or device: {known}")
+        return getattr(self.results[0], name)
+
+    def __dir__(self) -> list[str]:
+        own = dir(self.results[0]) if len(self.results) == 1 else []
+        return sorted({*super().__dir__(), *(name for name in own if not name.startswith("_"))})
+
+    @property
+    def devices(self) -> list[str]:
+        """Device of each result; empty where results have none."""
+        named = [getattr(result, "device", None) for result in self.results]
+        return [str(name) for name in named if name is not None]
+
+    @property
+    def directory(self) -> Path | None:
+        """Run directory, or the folder that was written; None where there is none."""
+        if self.run is not None:
+            return self.run.path
+        written = getattr(self.results[0], "directory", None) if len(self.results) == 1 else None
+        return None if not written else Path(written)
+
+    @functools.cached_property
+    def shown(self) -> Shown:
+        """What the command line shows of these results."""
+        return load_object(self.study.present)(self._returned())
+
+    def _returned(self) -> Any:
+        """These results as the study's function returns them."""
+        found: Any = list(self.results) if self.several else self.results[0]
+        return found if self.run is None else (found, self.run)
+
+    @property
+    def tables(self) -> list[Table]:
+        """The tables that the command prints."""
+        return list(self.shown.tables)
+
+    def table(self, which: int | str = 0) -> Table:
+        """One of the tables, by number or by a part of its title. Raises InputError: there is none."""
+        titles = [table.title.plain for table in self.tables]
+        if isinstance(which, str):
+            found = [i for i, title in enumerate(titles) if which.casefold() in title.casefold()]
+        else:
+            found = [which] if -len(titles) <= which < len(titles) else []
+        if not found:
+            raise InputError(f"table {shown(which)} is none of these results; there are {'; '.join(titles) or 'none'}")
+        return self.tables[found[0]]
+
+    @property
+    def figures(self) -> list[str]:
+        """Names of the figures, those of the command's report."""
+        return list(self._drawings(self.results[0])) if self.results else []
+
+    def plot(self, name: str | None = None) -> Figure:
+        """One figure of the report.
+
+        Args:
+            name: of `figures`; None: the first.
+        Raises:
+            InputError: no such figure, one whose data is absent, or results of several devices.
+        """
+        allowed = self.figures
+        if not allowed:
+            raise InputError(f"jaxspec {self.study.name} has no figures; use table(), or to_frame() and draw your own")
+        if name is not None and name not in allowed:
+            raise InputError(f"figure {shown(name)} is unknown{hint(name, allowed)}")
+        if len(self.results) != 1:
+            raise InputError(
+                f"there are {len(self.results)} results; take one first, by device: {', '.join(map(repr, self.devices))}"
+            )
+        name = name or allowed[0]
+        figure = self._drawings(self.results[0])[name]()
+        if figure is None:
+            raise InputError(f"figure {name!r} has no data in this result; others are {', '.join(allowed)}")
+        return figure
+
+    def _drawings(self, result: Any) -> Any:
+        if self.study.figures:
+            return load_object(self.study.figures)(result, self.directory)
+        if self.study.plot is None:
+            return {}
+        one = dataclasses.replace(self, results=(result,))
+        draw = self.study.plot.draw
+        return {self.study.name: lambda: load_object(draw)(one._returned())}
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        """What `--json` writes, as text.
+
+        Args:
+            path: also written there, whole or not at all.
+        Raises:
+            InputError: the file cannot be written.
+        """
+        text = to_json(self.shown.result)
+        if path is not None:
+            check_file_place(Path(path), "path")
+            write_text(Path(path), text)
+        return text
+
+    def to_frame(self, part: str | None = None) -> pandas.DataFrame:
+        """The numbers as a pandas table.
+
+        Args:
+            part: a list or a table within each result, as "configurations" or "by_draft_length": a row for each of its
+                entries. None: a row for each result, or for each design point of a sweep.
+        Raises:
+            InputError: no such part.
+            ImportError: pandas is not installed.
+        """
+        points = load_object(self.study.points) if self.study.points and part is None else None
+        return frame_of(self.results, part, points=points)
+
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
+        """Keep results in a folder of the form of a run directory, for `jaxspec.open_result`.
+
+        Args:
+            path: folder, not there yet.
+            force: replace one that was saved before.
+        Raises:
+            InputError: it is there already, or cannot be written.
+        """
+        return save_results(path, self.study.name, self.config, self.shown.result, source=self.directory, force=force)
+
+    def __repr__(self) -> str:
+        where = f"; in {self.directory}" if self.directory is not None else ""
+        titles = self.tables[0].title.plain if len(self.results) == 1 else ", ".join(self.devices)
+        drawn = f"; plot() {', '.join(self.figures)}" if self.figures else ""
+        return f"<jaxspec {self.study.name}: {titles}{drawn}{where}>"
+
+    def _repr_html_(self) -> str:
+        lines = [*self.shown.lines, *([self.shown.files] if self.shown.files else [])]
+        lines += [f"plot(): {', '.join(self.figures)}"] if self.figures else []
+        return "".join(table._repr_html_() for table in self.tables) + lines_html(lines)

@@ -1,0 +1,69 @@
+"""Results kept in a folder of the form of a run directory, so that one function opens both."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from jaxspec.errors import InputError
+from jaxspec.files import to_json, write_text
+from jaxspec.output_places import check_folder_place
+from jaxspec.runs.directory import is_run_directory
+from jaxspec.runs.inputs import input_digests
+from jaxspec.runs.kept import RECORD, new_record
+from jaxspec.settings.base import Settings
+from jaxspec.settings.toml import to_toml
+
+__all__ = ["save_results"]
+
+#: Of a run directory, what a saved result does not need.
+_LEFT_OUT = shutil.ignore_patterns("checkpoints", ".lock", "*.part")
+
+
+def save_results(
+    path: str | os.PathLike[str],
+    command: str,
+    config: Settings,
+    result: Any,
+    *,
+    source: Path | None = None,
+    force: bool = False,
+) -> Path:
+    """Write a folder with config.toml, inputs.json, run.json and result.json.
+
+    Args:
+        result: in JSON's own types or near them.
+        source: run directory of the result, whose other files are copied; None, or another folder: there are none.
+        force: replace a folder that was saved before.
+    Returns:
+        The folder.
+    Raises:
+        InputError: it is there already, or cannot be written.
+    """
+    path = Path(path)
+    check_folder_place(path, "path")
+    taken = path.is_dir() and any(path.iterdir())
+    if taken and not (force and is_run_directory(path)):
+        allowed = "give another place" if force else "give another place, or force=True to replace a saved result"
+        raise InputError(f"path {str(path)!r} is there already; {allowed}")
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        if source is not None and is_run_directory(source):
+            shutil.copytree(source, part, ignore=_LEFT_OUT)
+        else:
+            part.mkdir(parents=True)
+            write_text(part / "inputs.json", to_json(input_digests(config)))
+            write_text(part / RECORD, to_json(new_record(command, config)))
+        write_text(part / "config.toml", to_toml(config))
+        write_text(part / "result.json", to_json(result))
+        if path.is_dir():
+            shutil.rmtree(path)
+        part.rename(path)
+    except OSError as error:
+        raise InputError(f"path {str(path)!r} cannot be written ({error.strerror}); give another place") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return path

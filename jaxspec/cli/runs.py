@@ -1,0 +1,85 @@
+"""`jaxspec runs list | show | compare | resume`: run directories that are kept."""
+
+from __future__ import annotations
+
+import click
+
+from jaxspec.cli.options import json_option, write_json
+from jaxspec.cli.usage import unknown_command
+
+__all__ = ["runs"]
+
+
+class _Group(click.Group):
+    def resolve_command(self, ctx: click.Context, args: list[str]):
+        if args and args[0] not in self.commands:
+            raise unknown_command(args[0], self.commands, ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Group)
+def runs() -> None:
+    """List, show and compare run directories, or go on with one that was stopped.
+
+    \b
+    jaxspec runs list                             those in ./runs
+    jaxspec runs show runs/tune-0123456789ab      settings, versions, commit, devices, inputs, numbers
+    jaxspec runs compare runs/tune-0123456789ab runs/tune-ba9876543210
+    jaxspec runs resume runs/tune-0123456789ab    the same as the command that began it
+
+    Equal settings, inputs and seed give equal results.
+    """
+
+
+@runs.command("list")
+@click.argument("folder", default="runs", type=click.Path())
+@json_option
+def list_command(folder: str, json_file: str | None) -> None:
+    """List the run directories in FOLDER (./runs unless given): command, state, commit, headline numbers."""
+    from jaxspec.report.terminal import show
+    from jaxspec.runs.kept import list_runs, runs_table
+
+    found = list_runs(folder)
+    write_json(json_file, [run.plain() for run in found])
+    show(runs_table(found, f"Runs in {folder}"))
+
+
+@runs.command("show")
+@click.argument("run", type=click.Path())
+@json_option
+def show_command(run: str, json_file: str | None) -> None:
+    """Show what RUN, a run directory, was made with, and print its result again if it is finished."""
+    from jaxspec.api.kept import open_result
+    from jaxspec.report.terminal import show
+    from jaxspec.runs.kept import find_run
+
+    found = find_run(run)
+    tables = open_result(run).tables if found.finished else []
+    write_json(json_file, found.plain())
+    show(found.table(), *tables)
+
+
+@runs.command("compare")
+@click.argument("run", nargs=-1, required=True, type=click.Path())
+@json_option
+def compare_command(run: tuple[str, ...], json_file: str | None) -> None:
+    """Show what differs between run directories RUN RUN ...: settings, inputs, versions, numbers."""
+    from jaxspec.report.terminal import show
+    from jaxspec.runs.kept import compare_runs, find_run
+
+    table = compare_runs(run)
+    write_json(json_file, [find_run(path).plain() for path in run])
+    show(table)
+
+
+@runs.command("resume")
+@click.argument("run", type=click.Path())
+@json_option
+def resume_command(run: str, json_file: str | None) -> None:
+    """Go on with RUN, a run directory that was stopped; one that is finished is printed again."""
+    from jaxspec.api.kept import resume
+    from jaxspec.cli.study_command import print_shown
+    from jaxspec.runs.progress import Reporter
+
+    reporter = Reporter()
+    print_shown(resume(run, reporter=reporter).shown, json_file, reporter)

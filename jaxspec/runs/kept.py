@@ -1,0 +1,233 @@
+"""Run directories that are kept: which command made each, with what, how far it is, and its headline numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from jaxspec.errors import InputError
+from jaxspec.files import plain
+from jaxspec.report.terminal import Table
+from jaxspec.results.quantity import finite
+from jaxspec.runs.provenance import attempt
+from jaxspec.settings.base import Settings
+from jaxspec.settings.toml import read_toml
+
+__all__ = ["RECORD", "KeptRun", "compare_runs", "find_run", "headline_numbers", "list_runs", "new_record", "runs_table"]
+
+#: File of a run directory with its command and what each attempt at it was made with.
+RECORD = "run.json"
+
+#: A table shows so many headline numbers of a run.
+_SHOWN = 4
+
+
+def new_record(command: str, config: Settings) -> dict[str, Any]:
+    """What run.json holds of a run that begins now."""
+    began = datetime.now(UTC).isoformat(timespec="seconds")
+    return {
+        "schema_version": 1,
+        "command": command,
+        "seed": getattr(config, "seed", None),
+        "attempts": [{"began": began, **attempt()}],
+        "headline": [],
+    }
+
+
+def headline_numbers(result: Any, paths: Collection[str]) -> list[dict[str, Any]]:
+    """Numbers of a result, by device.
+
+    Args:
+        result: in JSON's own types, one entry or a list.
+        paths: dotted names, as in "configurations.tuned.speedup_vs_bf16_ar"; those that are absent are left out.
+    """
+    entries = result if isinstance(result, list) else [result]
+    rows = []
+    for entry in entries:
+        found = {path: value for path in paths if (value := _at(entry, path)) is not None}
+        device = entry.get("device") if isinstance(entry, Mapping) else None
+        rows.append(({} if device is None else {"device": device}) | found)
+    return rows
+
+
+def _at(entry: Any, path: str) -> Any:
+    for name in path.split("."):
+        entry = entry.get(name) if isinstance(entry, Mapping) else None
+    return plain(entry)
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class KeptRun:
+    """One run directory, read without its result.
+
+    Attributes:
+        command: that made it; None where an earlier version did not record it.
+        state: "finished", "running" or "unfinished".
+        config: its settings, as in config.toml.
+        inputs: SHA-256 of every file that the settings name.
+        attempts: versions, commit, devices and time of each attempt, the last one last.
+        headline: its main numbers, an entry per device, once it is finished.
+    """
+
+    path: Path
+    command: str | None
+    state: str
+    config: dict[str, Any]
+    inputs: dict[str, str]
+    seed: int | None
+    attempts: list[dict[str, Any]]
+    headline: list[dict[str, Any]]
+
+    @property
+    def finished(self) -> bool:
+        """Whether its result is there."""
+        return self.state == "finished"
+
+    def plain(self) -> dict[str, Any]:
+        """All of it in JSON's own types."""
+        return plain(vars(self) | {"schema_version": 1, "path": str(self.path)})
+
+    def facts(self) -> dict[str, str]:
+        """What there is to know of it, in words."""
+        last = self.attempts[-1] if self.attempts else {}
+        versions = last.get("versions", {})
+        facts = {
+            "command": self.command or "unknown",
+            "state": self.state,
+            "began": str(self.attempts[0].get("began", "unknown")) if self.attempts else "unknown",
+            "attempts": str(len(self.attempts) or "unknown"),
+            "commit": str(last.get("commit") or "none"),
+            "devices": ", ".join(f"{found['count']} x {found['kind']}" for found in last.get("devices", []))
+            or "unknown",
+            "seed": "none" if self.seed is None else str(self.seed),
+        }
+        facts |= {f"version {name}": str(found) for name, found in versions.items()}
+        facts |= {f"setting {name}": _word(value) for name, value in self.config.items()}
+        facts |= {f"input {name}": digest[:12] for name, digest in self.inputs.items()}
+        return facts | self._numbers()
+
+    def _numbers(self) -> dict[str, str]:
+        several = len(self.headline) > 1
+        return {
+            f"{name} ({row.get('device')})" if several else name: _word(value)
+            for row in self.headline
+            for name, value in row.items()
+            if name != "device"
+        }
+
+    def table(self) -> Table:
+        """All that is known of it, a row per fact."""
+        return _facts_table(str(self.path), [self])
+
+    def __repr__(self) -> str:
+        return f"<run {self.path}: {self.command or 'unknown command'}, {self.state}>"
+
+    def _repr_html_(self) -> str:
+        return self.table()._repr_html_()
+
+
+def find_run(path: str | os.PathLike[str]) -> KeptRun:
+    """One run directory.
+
+    Raises:
+        InputError: no run directory, or a damaged file in it.
+    """
+    path = Path(path)
+    if not (path / "config.toml").is_file():
+        raise InputError(f"run {str(path)!r} is no run directory (it has no config.toml); see jaxspec runs list")
+    record, config = _json(path / RECORD), read_toml(path / "config.toml")
+    return KeptRun(
+        path=path,
+        command=record.get("command"),
+        state="finished" if (path / "result.json").is_file() else "running" if _in_use(path) else "unfinished",
+        config=config,
+        inputs=_json(path / "inputs.json"),
+        seed=record.get("seed", config.get("seed")),
+        attempts=record.get("attempts", []),
+        headline=record.get("headline", []),
+    )
+
+
+def list_runs(folder: str | os.PathLike[str] = "runs") -> list[KeptRun]:
+    """The run directories in a folder, by name.
+
+    Raises:
+        InputError: no such folder, or a damaged run directory.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"folder {str(folder)!r} is not there; give the folder that holds run directories")
+    return [find_run(path) for path in sorted(folder.iterdir()) if (path / "config.toml").is_file()]
+
+
+def runs_table(runs: Sequence[KeptRun], title: str = "Runs") -> Table:
+    """One row per run."""
+    table = Table(title, f"{len(runs)} runs, {sum(run.finished for run in runs)} finished")
+    for heading in ("run", "command", "state", "began", "commit", "seed", "headline"):
+        table.add_column(heading)
+    for run in runs:
+        facts = run.facts()
+        numbers = [f"{name.rpartition('.')[2]} {value}" for name, value in run._numbers().items()]
+        words = ", ".join(numbers[:_SHOWN]) + (", …" if len(numbers) > _SHOWN else "")
+        table.add_row(run.path.name, *(facts[name] for name in ("command", "state", "began", "commit", "seed")), words)
+    return table
+
+
+def compare_runs(paths: Iterable[str | os.PathLike[str]]) -> Table:
+    """What differs between runs: settings, inputs, versions, numbers; a column per run.
+
+    Raises:
+        InputError: fewer than two runs, or a path that is none.
+    """
+    runs = [find_run(path) for path in paths]
+    if len(runs) < 2:
+        raise InputError(f"{len(runs)} run came; give two or more to compare")
+    return _facts_table("Runs compared", runs, only_different=True)
+
+
+def _facts_table(title: str, runs: Sequence[KeptRun], *, only_different: bool = False) -> Table:
+    facts = [run.facts() for run in runs]
+    names = list(dict.fromkeys(name for found in facts for name in found))
+    rows = {name: [found.get(name, "") for found in facts] for name in names}
+    kept = {name: cells for name, cells in rows.items() if not only_different or len(set(cells)) > 1}
+    equal = len(rows) - len(kept)
+    table = Table(title, f"{equal} more are equal" if only_different else "")
+    table.add_column("")
+    for run in runs:
+        table.add_column(run.path.name)
+    for name, cells in kept.items():
+        table.add_row(name, *cells)
+    return table
+
+
+def _word(value: Any) -> str:
+    number = None if isinstance(value, (bool, int, str)) else finite(value)
+    if number is not None:
+        return f"{number:.5g}"
+    return ",".join(map(_word, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    """A JSON object; empty where the file is not there."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except (OSError, ValueError) as error:
+        raise InputError(f"{str(path)!r} is damaged ({error}); start the run anew with --force") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{str(path)!r} is damaged (it holds no object); start the run anew with --force")
+    return found
+
+
+def _in_use(path: Path) -> bool:
+    """Whether a process holds the directory, where the system lists locks; asking for the lock could get in its way."""
+    try:
+        number = str((path / ".lock").stat().st_ino)
+        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return False
+    return any(number == field.rpartition(":")[2] for line in lines for field in line.split() if field.count(":") == 2)

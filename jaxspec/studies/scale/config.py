@@ -1,0 +1,195 @@
+"""Settings of `jaxspec scale`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from jaxspec.errors import InputError
+from jaxspec.settings.base import Settings, Unused
+from jaxspec.settings.coercion import shown
+from jaxspec.settings.common import CommonConfig
+from jaxspec.settings.draft_kinds import DRAFT_HELP, SELF, check_draft_name
+from jaxspec.settings.fields import same_as, setting
+from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
+from jaxspec.settings.schemes import WidthScheme
+from jaxspec.suggestions import hint
+
+__all__ = ["JUDGE", "METHODS", "Check", "ScaleConfig", "Score", "Task"]
+
+#: Tasks whose answers can be checked.
+Task = Literal["python", "arithmetic"]
+
+#: Programs that look at Python, each stricter than the one before.
+Check = Literal["parses", "compiles", "doctests"]
+
+#: What says which sample is best where no program can.
+Score = Literal["likelihood", "judge"]
+
+#: Ways to one answer of several samples, with what each does.
+METHODS = {
+    "pass-at-n": "at least one of N samples is right, which the task's own checker tells",
+    "best-of-n": "the sample with the highest score",
+    "majority": "the answer that most samples give",
+    "beam": "after each step, the branches with the highest scores grow on",
+}
+
+#: Judge of arithmetic unless another is named.
+JUDGE = "embedded-judge"
+
+#: Tokens of a sample unless a user says otherwise.
+_TOKENS = {"python": 256, "arithmetic": 64}
+
+
+def _check_methods(names: tuple[str, ...]) -> None:
+    for name in names:
+        if name not in METHODS:
+            raise InputError(f"method {shown(name)} is unknown{hint(name, METHODS)}")
+
+
+def _few_positions(numbers: tuple[float, ...]) -> None:
+    if len(numbers) > MAX_DRAFT_LENGTH and len(numbers) > 1:
+        raise InputError(f"acceptance has {len(numbers)} positions; allowed are 1 to {MAX_DRAFT_LENGTH}")
+
+
+def _no_judge(config: ScaleConfig) -> str | None:
+    return None if config.score == "judge" else f"score {config.score} asks no judge"
+
+
+@dataclasses.dataclass(frozen=True)
+class ScaleConfig(Settings):
+    """`jaxspec scale`.
+
+    Raises:
+        InputError: a value out of its range; settings that do not fit together.
+    """
+
+    model: tuple[str, ...] = setting(
+        ("embedded",),
+        "Network that answers, several separated by commas: a shipped one, a Hugging Face directory, or a container.",
+    )
+    task: Task = setting(
+        "python",
+        "Problems. python: write the body of a function of the text. arithmetic: work out a sum in steps.",
+    )
+    samples: tuple[int, ...] = setting(
+        (1, 2, 4, 8, 16), "Budgets N: samples of each problem, separated by commas.", low=1, high=1024
+    )
+    method: tuple[str, ...] | None = setting(
+        None,
+        f"How one answer is made of N samples, several separated by commas: {', '.join(METHODS)}.",
+        unset="all that the task has",
+        check=_check_methods,
+    )
+    score: Score = setting(
+        "likelihood",
+        "What best-of-n and beam go by: the mean log-probability of a sample's tokens, or a network that judges.",
+    )
+    judge: str | None = setting(
+        None,
+        "Network over bytes that judges steps: a shipped one or a Hugging Face directory.",
+        unset=f"{JUDGE}, for arithmetic",
+    )
+    check: Check = setting(
+        "parses", "Python that counts as right: it parses, it also compiles, or its doctests also hold."
+    )
+    temperature: float = setting(0.8, "Temperature of sampling.", low=0, high=10, above=True)
+    top_k: int = same_as(CommonConfig, "top_k")
+    top_p: float = same_as(CommonConfig, "top_p")
+    prompts: int = setting(96, "Problems.", low=2, high=100_000, quick=24)
+    prompt_bytes: int = setting(
+        256, "Python: bytes of text up to the end of a function's head that are its prompt.", low=16, high=1_000_000
+    )
+    output_tokens: int | None = setting(
+        None,
+        "Most tokens of a sample.",
+        low=1,
+        high=1_000_000,
+        unset=", ".join(f"{tokens} for {task}" for task, tokens in _TOKENS.items()),
+    )
+    text: str = same_as(
+        CommonConfig, "text", "Python: 'stdlib', or a file whose second half the functions are taken from."
+    )
+    architecture: tuple[str, ...] = setting(
+        (CommonConfig.architecture,),
+        "Network that is priced: catalog name, 'own', or a Hugging Face config.json; one for each model if several.",
+    )
+    device: tuple[str, ...] = same_as(CommonConfig, "device")
+    batch: int = same_as(CommonConfig, "batch", "Problems worked on together, for the cost.")
+    batches: tuple[int, ...] = setting(
+        (1, 4, 16),
+        "Batches at which samples are compared with speculation, beside --batch, separated by commas.",
+        low=1,
+        high=4096,
+    )
+    context: int = same_as(CommonConfig, "context", "Tokens of a prompt, which its samples share, for the cost.")
+    scheme: WidthScheme = setting(
+        "bf16", "How the network is stored. One that runs and changes the network is also the one that answers."
+    )
+    draft: str = setting("ngram", DRAFT_HELP, check=check_draft_name)
+    acceptance: tuple[float, ...] | None = setting(
+        None,
+        "Acceptance of drafted tokens: one number, or one per position separated by commas.",
+        low=0,
+        high=1,
+        unset="measured with the draft, on the same problems",
+        check=_few_positions,
+    )
+    accuracy: float | None = setting(
+        None, "Accuracy to reach: the cheapest plan for it is told.", low=0, high=1, unset="none"
+    )
+    seed: int = same_as(CommonConfig, "seed", "Seed of problems and samples.")
+
+    unused = (
+        Unused(("judge",), _no_judge),
+        Unused(
+            ("check", "prompt_bytes", "text"),
+            lambda config: None if config.task == "python" else f"the task is {config.task}",
+        ),
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.method is not None and "majority" in self.method and self.task == "python":
+            raise InputError(
+                "method majority came, and functions have no answers to count; leave it out, or give --task arithmetic"
+            )
+        if self.score == "judge" and self.judge is None and self.task == "python":
+            raise InputError(
+                "score is 'judge', and no judge of Python is shipped; name one with --judge, or leave score out"
+            )
+        if len(self.model) > 1 and len(self.architecture) == 1 and self.architecture != ("own",):
+            raise InputError(
+                f"{len(self.model)} models and one architecture came, with which all would cost the same; give one for each, "
+                "or --architecture own"
+            )
+        if len(self.architecture) not in (1, len(self.model)):
+            raise InputError(
+                f"{len(self.architecture)} architectures came for {len(self.model)} models; give one, or one for each model"
+            )
+        if self.draft == SELF and self.acceptance is None:
+            raise InputError(
+                f"draft {SELF!r} is made on calibration text; give the acceptance that jaxspec evaluate measures with "
+                "--acceptance, or another draft"
+            )
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Those asked for, or all that the task has."""
+        return self.method or tuple(name for name in METHODS if name != "majority" or self.task == "arithmetic")
+
+    @property
+    def most_tokens(self) -> int:
+        """Of a sample."""
+        return self.output_tokens or _TOKENS[self.task]
+
+    @property
+    def judging(self) -> str | None:
+        """The judge that is asked, or None."""
+        return (self.judge or JUDGE) if self.score == "judge" else None
+
+    @property
+    def priced(self) -> dict[str, str]:
+        """Model -> architecture."""
+        names = self.architecture if len(self.architecture) > 1 else self.architecture * len(self.model)
+        return dict(zip(self.model, names, strict=True))

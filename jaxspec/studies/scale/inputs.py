@@ -1,0 +1,121 @@
+"""What settings name, read and checked without reading weights."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+from hwmodels import Architecture
+from jaxspec.models.architecture import architecture_of
+from jaxspec.models.chat_template import load_chat_template
+from jaxspec.models.embedded import check_model, model_place
+from jaxspec.models.tokenizer import load_tokenizer
+from jaxspec.settings.common import CommonConfig
+from jaxspec.settings.draft_kinds import SELF
+from jaxspec.settings.schemes import SCHEME_FACTS
+from jaxspec.speculate.drafts import check_draft
+from jaxspec.studies.measured.pricing import resolve_architecture, resolve_pricing
+from jaxspec.studies.scale.config import ScaleConfig
+from jaxspec.studies.scale.networks import Network, check_judge, check_network
+from jaxspec.studies.scale.problems import Problems, make_problems
+from jaxspec.text import TextSplit, check_text, load_text
+from jaxspec.tuning.objective import Pricing
+
+__all__ = ["Checked", "check_scale"]
+
+
+class _Priced(NamedTuple):
+    """What `resolve_pricing` reads."""
+
+    architecture: str
+    batch: int
+    context: int
+    prompt_tokens: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Checked:
+    """What a configuration names, apart from weights.
+
+    Attributes:
+        pricings: by device, then by model.
+        judge: architecture that a judge is priced with; None: none is asked.
+        text: None where problems do not come from a text.
+        notes: what the user should know about them.
+    """
+
+    networks: dict[str, Network]
+    problems: Problems
+    pricings: dict[str, dict[str, Pricing]]
+    judge: Architecture | None
+    text: TextSplit | None
+    notes: tuple[str, ...]
+
+
+def check_scale(config: ScaleConfig) -> Checked:
+    """Read and check all that a configuration names, what costs least first.
+
+    Raises:
+        InputError: anything missing, malformed or too small.
+    """
+    known = {name: given for name, given in config.priced.items() if given != "own"}
+    # Names are resolved before any file is opened, so that a misspelt device costs nothing.
+    for name in known.values():
+        resolve_architecture(name, None)
+    for device in config.device:
+        resolve_pricing(_priced(config, CommonConfig.architecture), device, None)
+    text = tokenizer = None
+    if config.task == "python":
+        check_text(config.text, (1, 1))
+    shapes = {name: check_model(name) for name in config.model}
+    for shape in shapes.values():
+        if config.draft != SELF:
+            check_draft(config.draft, shape)
+    judge = None if config.judging is None else check_judge(config.judging)
+    first = config.model[0]
+    if config.task == "python":
+        tokenizer = load_tokenizer(model_place(first), vocab_size=shapes[first].vocab_size)
+        text = load_text(config.text, tokenizer, needed=(1, 1), chat=load_chat_template(model_place(first)))
+    problems = make_problems(config, text, tokenizer)
+    longest = max(map(len, problems.prompts))
+    networks = {name: check_network(name, config, longest) for name in config.model}
+    pricings = {
+        device: {
+            name: resolve_pricing(_priced(config, given), device, shapes[name]) for name, given in config.priced.items()
+        }
+        for device in config.device
+    }
+    return Checked(
+        networks=networks,
+        problems=problems,
+        pricings=pricings,
+        judge=None if judge is None else _judge_architecture(config, architecture_of(judge)),
+        text=text,
+        notes=(*(text.notes if text is not None else ()), *_notes(config, networks, problems)),
+    )
+
+
+def _priced(config: ScaleConfig, architecture: str) -> _Priced:
+    return _Priced(architecture, config.batch, config.context, config.context)
+
+
+def _judge_architecture(config: ScaleConfig, own: Architecture) -> Architecture:
+    """A judge's own shapes where networks are priced with theirs, else those of the first network: a judge is as large."""
+    name = next(iter(config.priced.values()))
+    return own if name == "own" else resolve_architecture(name, None)
+
+
+def _notes(config: ScaleConfig, networks: dict[str, Network], problems: Problems) -> list[str]:
+    found = []
+    if len(problems.prompts) < config.prompts:
+        found.append(f"the text has {len(problems.prompts)} functions, of which all are problems")
+    facts = SCHEME_FACTS[config.scheme]
+    if any(network.changed for network in networks.values()):
+        found.append(f"the network that answers is the one that {config.scheme} makes of the checkpoint")
+    elif not facts.lossless:
+        found.append(
+            f"{config.scheme} changes the network and cannot run here: accuracy is that of the uncompressed one"
+        )
+    if config.task == "python" and config.check == "doctests":
+        found.append("few functions have doctests; one without is not right")
+    return found

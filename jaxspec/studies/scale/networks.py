@@ -1,0 +1,144 @@
+"""Networks that answer, and the one that judges: their shapes checked before any work, their weights loaded when they run."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Int
+
+from jaxspec.compress.schemes import find_scheme
+from jaxspec.compress.weights import target_network
+from jaxspec.errors import InputError
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import Params
+from jaxspec.models.embedded import check_model, load_model, model_place
+from jaxspec.models.special_tokens import end_tokens
+from jaxspec.models.stored import as_computed
+from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
+from jaxspec.scaling.verifiers.judge import Judge
+from jaxspec.settings.schemes import SCHEME_FACTS
+from jaxspec.studies.scale.config import ScaleConfig
+from jaxspec.studies.scale.problems import Problems
+from jaxspec.tuning.calibration import target_params
+
+__all__ = ["Network", "check_judge", "check_network", "load_judge"]
+
+#: Stands for the end of a text: a line that is part of no function before it.
+_TEXT_END = b"\n0"
+
+#: Tokens of a vocabulary of bytes.
+_BYTES = 256
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Network:
+    """A network that answers; its weights are read when they are first asked for.
+
+    Attributes:
+        scheme: of storage, which may change the network.
+        end_tokens: its own, which end a text.
+    """
+
+    name: str
+    config: DecoderConfig
+    tokenizer: Tokenizer
+    scheme: str
+    end_tokens: tuple[int, ...] = ()
+
+    @cached_property
+    def params(self) -> Params:
+        """Parameters to compute with."""
+        params = target_params(load_model(self.name).params)
+        return as_computed(target_network(find_scheme(self.scheme), params) if self.changed else params)
+
+    @property
+    def changed(self) -> bool:
+        """Whether the scheme makes another network of this one, and that one runs."""
+        facts = SCHEME_FACTS[self.scheme]
+        return facts.runs and not facts.lossless
+
+    def encoded(self, prompt: bytes) -> Int[np.ndarray, " token"]:
+        """A prompt as tokens; half a character at its beginning, as a cut leaves it, is dropped where tokens are not bytes."""
+        return self.tokenizer.encode(prompt if self._of_bytes else prompt.decode(errors="ignore"))
+
+    def decoded(self, tokens: Int[np.ndarray, " token"]) -> bytes:
+        """Bytes that tokens stand for; a token of the network's own that ends a text is `_TEXT_END`."""
+        over = len(tokens) > 0 and int(tokens[-1]) in self.end_tokens
+        tokens = tokens[:-1] if over else tokens
+        text = bytes(tokens.astype(np.uint8)) if self._of_bytes else self.tokenizer.decode(tokens).encode()
+        return text + _TEXT_END if over else text
+
+    def stop(self, problems: Problems) -> Int[np.ndarray, " stop"]:
+        """Tokens that end a sample."""
+        return np.union1d(self.tokens_with(problems.end), np.array(self.end_tokens)).astype(np.int32)
+
+    @property
+    def _of_bytes(self) -> bool:
+        return self.config.vocab_size == _BYTES
+
+    def spent(self, problems: Problems, problem: int, tokens: Int[np.ndarray, " token"]) -> int | None:
+        """Tokens of a sample up to where its answer is seen to end; None where it has no end."""
+        size = problems.answer_bytes(problem, self.decoded(tokens))
+        if size is None:
+            return None
+        if self._of_bytes:
+            return min(size, len(tokens))
+        # The fewest tokens whose text has the end: more never lose it.
+        low, high = 1, len(tokens)
+        while low < high:
+            middle = (low + high) // 2
+            ended = problems.answer_bytes(problem, self.decoded(tokens[:middle])) is not None
+            low, high = (low, middle) if ended else (middle + 1, high)
+        return low
+
+    def tokens_with(self, characters: bytes) -> Int[np.ndarray, " token"]:
+        """All tokens in which one of some bytes stands."""
+        if self._of_bytes or not characters:
+            return np.array(sorted(characters), np.int32)
+        wanted = set(characters.decode())
+        return np.array(
+            [i for i in range(self.config.vocab_size) if wanted & set(self.tokenizer.decode([i]))], np.int32
+        )
+
+
+def check_network(name: str, config: ScaleConfig, longest: int) -> Network:
+    """A network without its weights.
+
+    Args:
+        longest: bytes of the longest prompt.
+    Raises:
+        InputError: it cannot be read, or has fewer positions than a prompt with its answer.
+    """
+    shape = check_model(name)
+    learned = shape.learned_positions
+    if learned is not None and learned.rows - learned.offset < longest + config.most_tokens:
+        raise InputError(
+            f"{name} has {learned.rows - learned.offset} positions; prompts of up to {longest} bytes and {config.most_tokens} "
+            "tokens of an answer may need more: give a smaller --output-tokens or --prompt-bytes"
+        )
+    place = model_place(name)
+    tokenizer = load_tokenizer(place, vocab_size=shape.vocab_size)
+    return Network(name, shape, tokenizer, config.scheme, end_tokens(place, vocab_size=shape.vocab_size))
+
+
+def check_judge(name: str) -> DecoderConfig:
+    """Shape of a judge.
+
+    Raises:
+        InputError: it cannot be read, or its tokens are not bytes.
+    """
+    shape = check_model(name)
+    if shape.vocab_size != _BYTES:
+        raise InputError(
+            f"judge {name!r} has {shape.vocab_size} tokens; a judge reads bytes, of which there are {_BYTES}"
+        )
+    return shape
+
+
+def load_judge(name: str, problems: Problems) -> Judge:
+    """A judge, which says after each step and at the end whether all is right so far."""
+    loaded = load_model(name)
+    marks = tuple(sorted({*problems.step_end, *problems.end}))
+    return Judge(as_computed(target_params(loaded.params)), loaded.config, marks)

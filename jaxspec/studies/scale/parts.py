@@ -1,0 +1,71 @@
+"""Parts of a result that are the same for every plan: what ran, what was priced, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hwmodels import Footprint
+from jaxspec.report.assumptions import architecture_data, device_facts
+from jaxspec.results import given, measured
+from jaxspec.results.network_results import DecodingSettings, PricedNumber, RunningModel, WorkloadSettings
+from jaxspec.studies.kernel_notes import kernel_notes
+from jaxspec.studies.measured.head import versions
+from jaxspec.studies.scale.config import ScaleConfig
+from jaxspec.studies.scale.inputs import Checked
+from jaxspec.studies.scale.result import TaskSettings
+
+__all__ = ["head_parts", "task_part"]
+
+
+def task_part(config: ScaleConfig, problems: int) -> TaskSettings:
+    """What was answered."""
+    return TaskSettings(
+        name=config.task,
+        check=config.check if config.task == "python" else None,
+        score=config.score,
+        judge=config.judging,
+        problems=given(problems),
+        samples=given(max(config.samples)),
+        output_tokens=given(config.most_tokens),
+    )
+
+
+def head_parts(config: ScaleConfig, checked: Checked, device: str, footprints: Sequence[Footprint]) -> dict[str, Any]:
+    """Fields of `MeasuredResult`; of several networks the names stand together, and numbers begin with a network's name."""
+    pricings, several = checked.pricings[device], len(config.model) > 1
+    shapes = {
+        f"{name}.{field}" if several else field: PricedNumber(**number)
+        for name, architecture in config.priced.items()
+        for field, number in architecture_data(architecture, pricings[name].architecture).items()
+    }
+    first = checked.networks[config.model[0]].config
+    parameters = given(None if several else first.num_parameters())
+    facts = device_facts(device)
+    noted = kernel_notes(next(iter(pricings.values())).device, list(footprints))
+    return {
+        "model": RunningModel(name=", ".join(config.model), parameters=parameters),
+        "architecture": ", ".join(dict.fromkeys(config.priced.values())),
+        "architecture_data": shapes,
+        "device": device,
+        **facts,
+        "device_data": {name: PricedNumber(**number) for name, number in facts["device_data"].items()},
+        "workload": WorkloadSettings(
+            batch=given(config.batch), context_tokens=given(config.context), prompt_tokens=given(config.context)
+        ),
+        "decoding": DecodingSettings(
+            temperature=given(config.temperature),
+            top_k=given(config.top_k),
+            top_p=given(config.top_p),
+            prompts=measured(len(checked.problems.prompts)),
+            output_tokens=given(config.most_tokens),
+        ),
+        "scheme": config.scheme,
+        "text": None if checked.text is None else checked.text.source,
+        "seed": config.seed,
+        "statement": f"accuracy measured on {', '.join(config.model)}, cost predicted for "
+        f"{', '.join(dict.fromkeys(config.priced.values()))}; tokens are counted as the networks that ran have them",
+        "versions": versions(),
+        **noted,
+        "notes": [*checked.notes, *noted["notes"]],
+    }

@@ -1,0 +1,143 @@
+"""What plans take on a device: N samples of one problem are N sequences that share its prompt.
+
+A prompt is processed once for all of its samples. A step is priced at half of the answer's length, memory at its end. A judge
+is a network beside the first one: it processes the prompt once and each sample's tokens once, in as many rounds as there are
+rounds of scores, and keeps keys and values of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jaxtyping import Array, Float
+
+from hwmodels import Architecture, Device, DraftCost, Footprint, Workload, chain_plan, price_cycle, price_steps
+from hwmodels.network.operators import decode_step, prefill_step, verify_step
+from hwmodels.numerics.scalars import as_float
+from hwmodels.step.capacity import held_bytes
+from hwmodels.step.priced_steps import PricedStep
+
+__all__ = ["Costs", "Loads", "Speculated", "price_plans", "price_speculation", "shared_tokens"]
+
+
+@struct.dataclass
+class Loads:
+    """Plans in numbers, leaves " plan".
+
+    Attributes:
+        batch: problems. samples: of each.
+        passes: one after the other. judged: tokens of a sample that a round of scores reads. rounds: of scores; 0: no judge.
+    """
+
+    batch: Float[Array | np.ndarray, " plan"]
+    samples: Float[Array | np.ndarray, " plan"]
+    passes: Float[Array | np.ndarray, " plan"]
+    judged: Float[Array | np.ndarray, " plan"]
+    rounds: Float[Array | np.ndarray, " plan"]
+
+
+class Costs(NamedTuple):
+    """Of plans, " plan"; energy None where the device's is not known."""
+
+    step_s: Any
+    prefill_s: Any
+    judge_s: Any
+    energy_j: Any
+    held_bytes: Any
+
+
+def shared_tokens(prompt: Any, *, batch: Any, samples: Any) -> Any:
+    """Tokens that all sequences would have to share for the cache to hold each problem's prompt once: "*b".
+
+    Of one problem these are the prompt. Of B problems with N samples each, B prompts are held and not B N: as many rows as
+    B N sequences hold that share S tokens, with S (B N - 1) = B (N - 1) prompt.
+    """
+    sequences = batch * samples
+    return prompt * batch * (samples - 1.0) / jnp.maximum(sequences - 1.0, 1.0)
+
+
+@jax.jit
+def price_plans(
+    device: Device,
+    architecture: Architecture,
+    judge: Architecture | None,
+    footprint: Footprint,
+    prompt: Float[Array, ""],
+    loads: Loads,
+) -> Costs:
+    """Time of a step and of prefills, energy in all, bytes held at the end.
+
+    Args:
+        judge: architecture of the network that judges, stored like the other; None: no plan has one.
+        prompt: its tokens.
+    """
+    loads = jax.tree.map(jnp.asarray, loads)
+    sequences = loads.batch * loads.samples
+    shared = shared_tokens(prompt, batch=loads.batch, samples=loads.samples)
+    prompts = prefill_step(Workload(batch=loads.batch, prompt_tokens=prompt), footprint=footprint)
+    halfway = Workload(batch=sequences, context_tokens=prompt + loads.passes / 2.0, shared_tokens=shared)
+    prefill, step = price_steps(device, architecture, [prompts, decode_step(halfway, footprint=footprint)])
+    stored = {"weight_bits": footprint.target_weight_bits, "kv_bits": footprint.target_kv_bits}
+    cache = {"batch": sequences, "context_tokens": prompt + loads.passes, "shared_tokens": shared}
+    held = held_bytes(architecture, **cache, **stored).total
+    runs = [(1.0, prefill), (loads.passes, step)]
+    judge_s = jnp.zeros_like(loads.passes)
+    if judge is not None:
+        asked = jnp.minimum(loads.rounds, 1.0)
+        read = verify_step(halfway, footprint=footprint, verify_tokens=jnp.maximum(loads.judged, 1.0))
+        first, each = price_steps(device, judge, [prompts, read])
+        judge_s = asked * first.cost.total_s + loads.rounds * each.cost.total_s
+        runs += [(asked, first), (loads.rounds, each)]
+        held = held + asked * held_bytes(judge, **cache, **stored).total
+    return Costs(step.cost.total_s, prefill.cost.total_s, judge_s, _energy(runs), held)
+
+
+def _energy(runs: list[tuple[Any, PricedStep]]) -> Array | None:
+    """Of all runs of some steps; None where one of them has none."""
+    total = jnp.asarray(0.0)
+    for times, step in runs:
+        if step.cost.energy is None:
+            return None
+        total = total + times * step.cost.energy.total_j
+    return total
+
+
+class Speculated(NamedTuple):
+    """Chains of drafted tokens, "batch length"; draft length 0 is plain decoding."""
+
+    cycle_s: Any
+    prefill_s: Any
+
+
+@jax.jit
+def price_speculation(
+    device: Device,
+    architecture: Architecture,
+    footprint: Footprint,
+    draft: DraftCost,
+    prompt: Float[Array, ""],
+    batch: Float[Array, " batch"],
+    passes: Float[Array, " batch"],
+    lengths: Float[Array, " length"],
+) -> Speculated:
+    """Seconds of a cycle with one sample of each problem.
+
+    Args:
+        passes: of plain decoding until the longest answer of a batch ends.
+        lengths: draft lengths, 1 or more.
+    """
+
+    def one(problems: Array, passes: Array) -> Speculated:
+        load = Workload(batch=problems, context_tokens=prompt + passes / 2.0, prompt_tokens=prompt)
+        priced = price_cycle(
+            device, architecture, footprint=footprint, draft_cost=draft, workload=load, plan=chain_plan(lengths)
+        )
+        (prefill,) = price_steps(device, architecture, [prefill_step(load, footprint=footprint)])
+        plain = jnp.broadcast_to(priced.baselines.stored.cost.total_s, (1,))
+        return Speculated(jnp.concatenate([plain, priced.total_s]), prefill.cost.total_s)
+
+    return jax.vmap(one)(jnp.asarray(as_float(batch)), jnp.asarray(as_float(passes)))

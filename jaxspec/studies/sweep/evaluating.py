@@ -1,0 +1,102 @@
+"""Design points by the thousand: one compiled program, divided over the local devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+import hwmodels
+from hwmodels.analysis.design_point import DesignPoint, design_point
+from hwmodels.analysis.sensitivity import leaf_names
+from jaxspec.compress.footprint import uniform
+from jaxspec.studies.expert_pricing import ExpertPricing, with_expert_bits
+from jaxspec.studies.sweep.points_file import COLUMNS
+
+__all__ = ["begin_points", "evaluate_points", "footprint_of"]
+
+
+def evaluate_points(
+    base: dict[str, Any], varied: dict[str, np.ndarray], *, max_draft_length: int
+) -> dict[str, np.ndarray]:
+    """Results of design points that differ from `base` in some leaves.
+
+    Args:
+        base: tree of single numbers: acceptance, architecture, device, draft, footprint, routing, workload. Without
+            draft.expert_pool its pool is as large as the first memory has room for.
+        varied: dotted name of a leaf -> "point".
+        max_draft_length: static.
+    Returns:
+        name of `COLUMNS` -> "point", NaN where the device does not say (energy).
+    """
+    return begin_points(base, varied, max_draft_length=max_draft_length)()
+
+
+def begin_points(
+    base: dict[str, Any],
+    varied: dict[str, np.ndarray],
+    *,
+    max_draft_length: int,
+    devices: Sequence[Any] | None = None,
+) -> Callable[[], dict[str, np.ndarray]]:
+    """Start to evaluate design points; what it returns waits for them.
+
+    Args:
+        base, varied, max_draft_length: see `evaluate_points`.
+        devices: of JAX; they share the points evenly, and must divide their number; None: the default device alone.
+    """
+    leaves, treedef = jax.tree.flatten(base)
+    names = leaf_names(base)
+    axes = tuple(0 if name in varied else None for name in names)
+    values = [np.asarray(varied.get(name, leaf), np.float32) for name, leaf in zip(names, leaves, strict=True)]
+    if devices is not None and len(devices) > 1:
+        mesh = Mesh(np.array(devices), ("point",))
+        places = [NamedSharding(mesh, PartitionSpec(*(["point"] if axis == 0 else []))) for axis in axes]
+        arrays = tuple(jax.device_put(value, place) for value, place in zip(values, places, strict=True))
+    else:
+        arrays = tuple(map(jnp.asarray, values))
+    found = _evaluate(arrays, treedef=treedef, axes=axes, max_draft_length=max_draft_length)
+    count = len(next(iter(varied.values())))
+    return lambda: _columns(jax.device_get(found), count)
+
+
+def _columns(found: DesignPoint, count: int) -> dict[str, np.ndarray]:
+    columns = {name: getattr(found, name) for name in COLUMNS if name != "fits"}
+    columns["fits"] = found.held_bytes <= found.capacity_bytes
+    columns = {name: columns[name] for name in COLUMNS}
+    return {
+        name: np.full(count, np.nan, np.float32) if column is None else np.broadcast_to(column, count)
+        for name, column in columns.items()
+    }
+
+
+def footprint_of(bits: dict[str, Any]) -> hwmodels.Footprint:
+    """The footprint with these widths for all matrices of the layers, but for experts with a width of their own."""
+    found = uniform(
+        bits["draft_weight_bits"], bits["target_weight_bits"], bits["draft_kv_bits"], bits["target_kv_bits"]
+    )
+    return with_expert_bits(found, bits.get("expert_bits"))
+
+
+def _one(tree: dict[str, Any], max_draft_length: int) -> DesignPoint:
+    device, architecture = tree["device"], tree["architecture"]
+    footprint, workload = footprint_of(tree["footprint"]), tree["workload"]
+    experts = ExpertPricing(tree["routing"], tree["draft"].get("expert_pool"), pool_fits=not tree["draft"])
+    return design_point(
+        device,
+        architecture,
+        workload=workload,
+        footprint=footprint,
+        routing=experts.routing,
+        draft_cost=experts.draft_cost(device, architecture, workload=workload, footprint=footprint),
+        acceptance=hwmodels.Acceptance(jnp.full(max_draft_length, tree["acceptance"]["alpha_token"])),
+    )
+
+
+@jax.jit(static_argnames=("treedef", "axes", "max_draft_length"))
+def _evaluate(values: tuple[jax.Array, ...], *, treedef: Any, axes: tuple[int | None, ...], max_draft_length: int):
+    return jax.vmap(lambda values: _one(treedef.unflatten(values), max_draft_length), in_axes=(axes,))(values)

@@ -1,0 +1,101 @@
+"""The Parquet file of a sweep: its columns with their statuses, read whole or in pieces."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hwmodels.analysis.design_point import DesignPoint
+from jaxspec.errors import InputError
+
+__all__ = [
+    "COLUMNS",
+    "OF_THE_DEVICE",
+    "POINTS_FILE",
+    "check_points",
+    "points_columns",
+    "points_schema",
+    "read_pieces",
+    "read_sweep",
+]
+
+#: Its name in a run directory.
+POINTS_FILE = "sweep.parquet"
+
+#: Result columns, in this order, behind the columns of the axes.
+COLUMNS = (*(field.name for field in dataclasses.fields(DesignPoint)), "fits")
+
+#: Among them, sums of the device's own data.
+OF_THE_DEVICE = ("capacity_bytes", "area_m2")
+
+
+def points_schema(axes: tuple[str, ...], scheme: str) -> pa.Schema:
+    """Columns with their types, and the status of each in the file's metadata.
+
+    Args:
+        axes: names of the axes. scheme: whose widths axes begin with.
+    """
+    fields = [pa.field(name, pa.string()) for name in ("architecture", "device")]
+    fields += [pa.field(name, pa.float64()) for name in axes]
+    kinds = {"draft_length": pa.int32(), "fits": pa.bool_()}
+    fields += [pa.field(name, kinds.get(name, pa.float32())) for name in COLUMNS]
+    given = {"architecture", "device", *axes, *OF_THE_DEVICE}
+    statuses = {f"status:{field.name}": "input" if field.name in given else "predicted" for field in fields}
+    return pa.schema(fields, metadata={"schema_version": "1", "scheme": scheme} | statuses)
+
+
+def read_sweep(path: str | Path) -> dict[str, np.ndarray]:
+    """Columns of a sweep by name.
+
+    Args:
+        path: the Parquet file, or the run directory that holds it.
+    Raises:
+        InputError: no such file, or none of ours.
+    """
+    try:
+        return points_columns(pq.read_table(_file(path)))
+    except (OSError, ValueError) as error:  # Arrow's own are both
+        raise _unreadable(path, error) from error
+
+
+def read_pieces(path: str | Path) -> Iterator[dict[str, np.ndarray]]:
+    """Columns of a sweep, one piece of its points after another, as they were written.
+
+    Args:
+        path: the Parquet file, or the run directory that holds it.
+    Raises:
+        InputError: no such file, or none of ours.
+    """
+    try:
+        with pq.ParquetFile(_file(path)) as file:
+            for group in range(file.num_row_groups):
+                yield points_columns(file.read_row_group(group))
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
+
+
+def check_points(path: str | Path) -> int:
+    """Number of points of a sweep's file. Raises InputError: no such file, or none of ours."""
+    try:
+        return pq.read_metadata(_file(path)).num_rows
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
+
+
+def points_columns(table: pa.Table) -> dict[str, np.ndarray]:
+    """Columns of a table by name."""
+    return {name: table.column(name).to_numpy() for name in table.column_names}
+
+
+def _file(path: str | Path) -> Path:
+    path = Path(path)
+    return path / POINTS_FILE if path.is_dir() else path
+
+
+def _unreadable(path: str | Path, error: Exception) -> InputError:
+    return InputError(f"sweep {str(_file(path))!r} cannot be read: {error}; give a run directory or its .parquet")

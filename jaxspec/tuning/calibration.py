@@ -1,0 +1,146 @@
+"""Everything about a network and its calibration text that tuning needs, computed once."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jax.sharding import Mesh
+from jaxtyping import Array, Float, Int
+
+from jaxspec.checks import check_count, check_network, check_tokens
+from jaxspec.compress.kv import PreparedKV, join_kv, prepare_kv, stored_kv
+from jaxspec.compress.schemes import Scheme
+from jaxspec.compress.weights import prepare, sum_of_squares
+from jaxspec.formats.patterns import target_format
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import Params, forward_text
+from jaxspec.models.mesh import mesh_of, split_inside, split_rows
+from jaxspec.models.stored import as_stored
+from jaxspec.models.streamed import Streamed, is_streamed
+from jaxspec.speculate.acceptance import TargetText
+
+#: Bytes of activations that a pass over calibration text may hold for one layer; more windows take several passes.
+_PASS_BYTES = 1 << 28
+
+
+@struct.dataclass
+class Calibration:
+    """A target with what a scheme prepared of its weights, and text with what the target says of it and its prepared KV.
+
+    Attributes:
+        params: the target's, as stored; the KV of a streamed target is streamed too.
+        prepared: of the weights, the scheme's own (see `Scheme.prepare`); leaves lead with a layer axis.
+        text: windows of calibration text.
+        kv: the target's KV of that text.
+        config: static.
+        choices: experts that the target's routers choose at each token of the text; None of a dense network.
+        sharing: static; consecutive windows whose drafts share a pool of experts.
+        mesh: of the devices that the parameters lie on; None: one device.
+    """
+
+    params: Params
+    prepared: Any
+    text: TargetText
+    kv: PreparedKV
+    config: DecoderConfig = struct.field(pytree_node=False)
+    choices: Int[Array, "batch token layer chosen"] | None = None
+    sharing: int = struct.field(pytree_node=False, default=1)
+    mesh: Mesh | None = struct.field(pytree_node=False, default=None)
+
+    @property
+    def num_windows(self) -> int:
+        """Windows of calibration text."""
+        return self.text.tokens.shape[0]
+
+    def window(self, index: Int[Array, " batch"]) -> TargetText:
+        """The text of some windows, by traced or static numbers."""
+        return split_inside(self.mesh, jax.tree.map(partial(jnp.take, indices=index, axis=0), self.text))
+
+
+def target_params(stored: Params) -> Params:
+    """Stored parameters in 16 bits: the target that everything is compared with. What is stored so is not copied, wider values
+    are rounded to bfloat16."""
+    is_stack = lambda leaf: isinstance(leaf, Streamed)
+
+    def rounded(leaf: Any) -> Any:
+        wanted = target_format(leaf.dtype).value_dtype
+        return leaf.astype(wanted) if is_stack(leaf) else jnp.asarray(leaf, wanted)
+
+    return as_stored(jax.tree.map(rounded, stored, is_leaf=is_stack))
+
+
+def windows_per_pass(config: DecoderConfig, tokens: int) -> int:
+    """Windows of so many tokens that one pass over a network may take at once, so that activations stay small."""
+    width = max(config.intermediate_size, config.hidden_size, config.num_heads * tokens)
+    return max(1, _PASS_BYTES // (4 * width * tokens))
+
+
+def calibrate(
+    params: Params,
+    config: DecoderConfig,
+    tokens: Int[Array, "batch token_plus_1"],
+    *,
+    scheme: Scheme,
+    first: int,
+    sharing: int = 1,
+) -> Calibration:
+    """Run the target over the calibration text once.
+
+    Args:
+        params: from `target_params`; the result holds these very arrays, not copies.
+        tokens: windows of text; activation norms are taken over all of their tokens.
+        scheme: static; whose knobs will be tried.
+        first: static; position of the first root: what comes before is context only.
+        sharing: consecutive windows whose drafts share a pool of experts.
+    Raises:
+        ValueError: windows of less than two tokens, a token outside the vocabulary, or a first root beyond the text.
+    """
+    windows, length = check_tokens("tokens", tokens, vocab_size=config.vocab_size, least=2)
+    check_count("first", first, least=0, most=length - 2)
+    check_network(params, vocab_size=config.vocab_size, hidden_size=config.hidden_size)
+    mesh, streams = mesh_of(params), is_streamed(params)
+    # What one device may take at once, for each of those that texts are split over.
+    size = windows_per_pass(config, length) * (1 if mesh is None else mesh.shape["data"])
+
+    def heard(part: Array) -> tuple[dict[str, Array], Array, PreparedKV, Array | None]:
+        (part,) = split_rows(params, part)
+        squares, hidden, kv, choices = _heard(params, config, part, scheme=scheme, first=first)
+        return squares, hidden, jax.device_get(kv) if streams else kv, choices
+
+    squares, hidden, kv, choices = zip(
+        *(heard(jnp.asarray(tokens[start : start + size])) for start in range(0, windows, size)), strict=True
+    )
+    norms = jax.tree.map(lambda *sums: jnp.sqrt(sum(sums[1:], sums[0])), *squares)
+    return Calibration(
+        params=params,
+        prepared=_prepare(scheme, params, norms),
+        text=TargetText(tokens=jnp.asarray(tokens), hidden=jnp.concatenate(hidden)),
+        kv=join_kv(kv, stream=streams),
+        config=config,
+        choices=jax.tree.map(lambda *parts: jnp.concatenate(parts), *choices),
+        sharing=sharing,
+        mesh=mesh,
+    )
+
+
+_prepare = partial(jax.jit, static_argnames="scheme")(prepare)
+
+
+@partial(jax.jit, static_argnames=("config", "scheme", "first"))
+def _heard(
+    params: Params, config: DecoderConfig, tokens: Int[Array, "batch token_plus_1"], *, scheme: Scheme, first: int
+) -> tuple[
+    dict[str, Array], Float[Array, "batch query hidden"], PreparedKV, Int[Array, "batch token layer chosen"] | None
+]:
+    """Sums of squares of each layer's inputs, hidden states from the first root on, prepared KV, and choices of experts."""
+    queries = tokens.shape[1] - 1
+    result = forward_text(
+        params, config, tokens[:, :-1], kv_codec=stored_kv(config), keep_activations=sum_of_squares, logits_from=queries
+    )
+    assert result.activations is not None
+    choices = None if result.extras is None else result.extras.original
+    return result.activations, result.hidden[:, first:], prepare_kv(scheme, result.cache), choices

@@ -1,0 +1,82 @@
+"""Hard drafts on calibration text: the score by which grid points and tuned drafts are chosen."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from jaxspec.checks import check_sampling
+from jaxspec.compress.knobs import Knobs, harden, uniform_knobs
+from jaxspec.compress.schemes import Scheme
+from jaxspec.models.config import DecoderConfig
+from jaxspec.speculate.sampling import Decoding
+from jaxspec.tuning.calibration import Calibration, windows_per_pass
+from jaxspec.tuning.objective import DraftMeasurement, Pricing, measure, price
+
+
+@jax.jit
+def measured_windows(
+    calibration: Calibration, knobs: Knobs, windows: Int[Array, " batch"], decoding: Decoding
+) -> DraftMeasurement:
+    """One pass of the bit-exact draft over some windows of calibration text."""
+    return measure(calibration, knobs, windows=windows, offset=0, soft_temperature=None, decoding=decoding)
+
+
+def measure_hard(calibration: Calibration, knobs: Knobs, decoding: Decoding) -> DraftMeasurement:
+    """One pass of the bit-exact draft over all calibration windows; in parts, where activations would not be small.
+
+    Bits of the KV cache are the mean over the parts, each coded on its own.
+
+    Raises:
+        ValueError: when sampling, a number out of its range.
+    """
+    check_sampling(decoding)
+    decoding = dataclasses.replace(decoding, temperature=jnp.asarray(decoding.temperature, jnp.float32)).for_program()
+    size = windows_per_pass(calibration.config, calibration.text.tokens.shape[1])
+    parts = np.array_split(np.arange(calibration.num_windows), -(-calibration.num_windows // size))
+    found = [measured_windows(calibration, knobs, jnp.asarray(part), decoding) for part in parts]
+    shares = [len(part) / calibration.num_windows for part in parts]
+    return jax.tree.map(lambda *leaves: sum(share * leaf for share, leaf in zip(shares, leaves, strict=True)), *found)
+
+
+price_exactly = jax.jit(price)
+
+
+def best_length(pricing: Pricing, measured: DraftMeasurement) -> tuple[int, float]:
+    """The draft length of 1 or more with the highest speedup, and that speedup (over 16-bit decoding)."""
+    speedup = price_exactly(pricing, measured).speedup_vs_bf16_ar[1:]
+    return int(jnp.argmax(speedup)) + 1, float(jnp.max(speedup))
+
+
+def grid_points(scheme: Scheme) -> list[dict[str, float]]:
+    """The uniform grid of a scheme: every combination of its knobs' grid values, the first knob outermost."""
+    gridded = [spec for spec in scheme.knob_specs if spec.grid]
+    return [
+        dict(zip((spec.name for spec in gridded), point, strict=True))
+        for point in itertools.product(*(spec.grid for spec in gridded))
+    ]
+
+
+def grid_knobs(scheme: Scheme, config: DecoderConfig) -> list[Knobs]:
+    """The grid's points as knobs; what has no grid keeps its default."""
+    return [uniform_knobs(scheme, config, point) for point in grid_points(scheme)]
+
+
+def token_acceptance(survival: Float[Array, " depth"], draft_length: int) -> Float[Array, ""]:
+    """alpha_token of a chain: accepted draft tokens over draft tokens reached."""
+    reached = jnp.concatenate([jnp.ones(1, survival.dtype), survival[: draft_length - 1]])
+    return jnp.sum(survival[:draft_length]) / jnp.sum(reached)
+
+
+def with_best_length(
+    calibration: Calibration, knobs: Knobs, pricing: Pricing, decoding: Decoding
+) -> tuple[Knobs, float]:
+    """Hard knobs with the draft length that pays best on calibration text, and the speedup predicted there."""
+    knobs = harden(knobs)
+    length, speedup = best_length(pricing, measure_hard(calibration, knobs, decoding))
+    return harden(knobs, draft_length=length), speedup

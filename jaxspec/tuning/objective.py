@@ -1,0 +1,225 @@
+"""The objective: from knobs to acceptance, footprint and time per token in one differentiable program.
+
+Acceptance is measured on the network at hand; time is that of the priced architecture on the device. The two meet in the bits
+per weight of each matrix kind (the mean over layers, which all have the same size) and the conditional acceptance.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal
+
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Float, Int
+
+from hwmodels import (
+    Acceptance,
+    Architecture,
+    Device,
+    DraftCost,
+    Footprint,
+    Routing,
+    SpeculationResult,
+    Workload,
+    expected_log_speedup,
+    speculation_speedup,
+    uniform_weight_bits,
+)
+from hwmodels.network.routing import EVERY_EXPERT, UNIFORM
+from hwmodels.numerics.scalars import as_float, either
+from jaxspec.compress.footprint import means_by_kind
+from jaxspec.compress.knobs import Knobs
+from jaxspec.compress.rematerialised import KEPT
+from jaxspec.compress.weights import draft_view
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.streamed import is_streamed
+from jaxspec.speculate.acceptance import block_forward, compare_with_target
+from jaxspec.speculate.sampling import SAMPLING, Decoding
+from jaxspec.speculate.text_pools import text_pools
+from jaxspec.tuning.calibration import Calibration
+
+#: What tuning may climb; the others may be constraints beside it.
+ObjectiveName = Literal["speedup", "kl", "bits_per_byte"]
+
+
+#: Activations that the backward pass may keep; beyond, it computes them again.
+_KEPT_BYTES = 1 << 30
+
+#: Matrices of a feed-forward network, dense or of an expert.
+_FEED_FORWARD = ("gate", "up", "down")
+
+#: Matrices of attention, and those of latent attention that they count for.
+_LATENT = {"q": ("q_up", "q_down"), "k": ("kv_down", "k_up"), "v": ("v_up",), "o": ()}
+
+
+@struct.dataclass
+class Pricing:
+    """What a draft's time is predicted for.
+
+    Attributes:
+        routing: of the target's tokens among the architecture's experts.
+    """
+
+    device: Device
+    architecture: Architecture
+    workload: Workload
+    routing: Routing = UNIFORM
+
+
+@struct.dataclass
+class DraftMeasurement:
+    """What one draft does on a batch of text; all leaves are differentiable in the knobs when it is soft.
+
+    Attributes:
+        survival: P(draft tokens 1..d all accepted), mean over the starts.
+        kl: KL(target || draft), nats per token.
+        cross_entropy: of the draft on the text, nats per token.
+        footprint: bits read of the network's own matrices and KV; leaves are " layer".
+        pool_share: where the size of the pools of experts lies between a token's own number (0) and all (1); None: no pools.
+    """
+
+    survival: Float[Array, " depth"]
+    kl: Float[Array, ""]
+    cross_entropy: Float[Array, ""]
+    footprint: Footprint
+    pool_share: Float[Array, " layer"] | None = None
+
+
+def conditional_acceptance(survival: Float[Array, "*b depth"]) -> Float[Array, "*b depth"]:
+    """P(token d accepted | all before accepted); 0 where nothing ever survives."""
+    before = jnp.concatenate([jnp.ones_like(survival[..., :1]), survival[..., :-1]], axis=-1)
+    return jnp.where(before > 0, survival / jnp.where(before > 0, before, 1.0), 0.0)
+
+
+def priced_footprint(measured: Footprint) -> Footprint:
+    """Means over layers by kind; embeddings, norms, routers and head stay at 16 bits.
+
+    What the network that runs lacks is stored as its counterpart: experts and shared experts as its dense feed-forward
+    matrices, dense ones as its shared experts', or else its experts', and a gate as what it gates.
+
+    Args:
+        measured: of the network that runs; leaves are " layer".
+    """
+
+    def by_kind(bits: dict[str, Array]) -> dict[str, Any]:
+        own = means_by_kind(bits)
+        of = lambda *names: next(own[name] for name in names if name in own)
+        dense = {part: of(part, f"shared_{part}", f"expert_{part}", "up") for part in _FEED_FORWARD}
+        experts = {f"expert_{part}": own.get(f"expert_{part}", dense[part]) for part in _FEED_FORWARD}
+        shared = sum(own.get(f"shared_{part}", dense[part]) for part in _FEED_FORWARD) / 3.0
+        attention = {kind: of(kind, *others) for kind, others in _LATENT.items()}
+        return uniform_weight_bits(16.0) | attention | dense | experts | {"shared": shared}
+
+    return Footprint(
+        draft_weight_bits=by_kind(measured.draft_weight_bits),
+        target_weight_bits=by_kind(measured.target_weight_bits),
+        draft_kv_bits=jnp.mean(measured.draft_kv_bits),
+        target_kv_bits=jnp.mean(measured.target_kv_bits),
+    )
+
+
+def priced_draft(pricing: Pricing, measured: DraftMeasurement) -> DraftCost:
+    """What a draft step of the priced network costs: a compressed copy whose tokens choose among a pool of its experts.
+
+    The pool has as large a share of the priced network's experts as of the measured one's, in the mean over layers.
+    """
+    return with_pool(DraftCost(), pricing.architecture, measured.pool_share)
+
+
+def with_pool(cost: DraftCost, priced: Architecture, pool_share: Float[Array, "*layer"] | float | None) -> DraftCost:
+    """The cost of a draft that chooses among so many of the priced network's experts; the same without a share.
+
+    Args:
+        pool_share: see `DraftMeasurement`; one number for all layers.
+    """
+    if pool_share is None:
+        return cost
+    experts, chosen = as_float(priced.num_experts), as_float(priced.experts_per_token)
+    pool = chosen + jnp.mean(jnp.asarray(pool_share)) * (experts - chosen)
+    return dataclasses.replace(cost, pool_experts=either(experts > 0, pool, EVERY_EXPERT))
+
+
+def measure(
+    calibration: Calibration,
+    knobs: Knobs,
+    *,
+    windows: Int[Array, " batch"],
+    offset: Int[Array, ""] | int,
+    soft_temperature: Float[Array, ""] | float | None,
+    decoding: Decoding = SAMPLING,
+) -> DraftMeasurement:
+    """Build the draft and run it once over some windows of calibration text.
+
+    Args:
+        windows: which windows.
+        offset: shifts the roots (see `block_pass`).
+        soft_temperature: of masks and blends; None builds the hard draft.
+        decoding: how tokens are chosen.
+    """
+    text, kv, config = calibration.window(windows), calibration.kv, calibration.config
+    block = knobs.draft_length_logits.shape[0]
+    # What streams in is never kept for the backward pass, but streams in again.
+    large = is_streamed(calibration.params) or _is_large(config, windows.shape[0], text.hidden.shape[1])
+    policy = KEPT if large else None
+    options = {"config": config, "windows": windows, "policy": policy}
+    view = draft_view(calibration.prepared, kv, knobs, soft_temperature, **options)
+    choices = None if calibration.choices is None else jnp.take(calibration.choices, windows, axis=0)
+    sharing = calibration.sharing
+    pools = text_pools(choices, config, knobs, first=text.first, temperature=soft_temperature, sharing=sharing)
+    ran = block_forward(calibration.params, config, text, kv, offset=offset, block=block, view=view, pools=pools)
+    ends = calibration.params, calibration.params  # a scheme leaves them as they are
+    passed = compare_with_target(ran, text, ends, config, decoding)
+    return DraftMeasurement(
+        survival=jnp.mean(passed.survival, axis=(0, 1)),
+        kl=jnp.mean(passed.kl),
+        cross_entropy=jnp.mean(passed.cross_entropy),
+        footprint=_of_present_matrices(ran.facts, config),
+        pool_share=None if pools is None else pools.sizes.share,
+    )
+
+
+def _of_present_matrices(footprint: Footprint, config: DecoderConfig) -> Footprint:
+    """Bits of each kind of matrix in the layers that have it; leaves " layer"."""
+
+    def present(bits: dict[str, Array]) -> dict[str, Array]:
+        layers = {kind: jnp.asarray(list(config.layer_parameters[kind].layers())) for kind in bits}
+        return {kind: value[layers[kind]] for kind, value in bits.items()}
+
+    return dataclasses.replace(
+        footprint,
+        draft_weight_bits=present(footprint.draft_weight_bits),
+        target_weight_bits=present(footprint.target_weight_bits),
+    )
+
+
+def _is_large(config: DecoderConfig, windows: int, queries: int) -> bool:
+    """Whether the backward pass had better compute each layer again than keep what it computed.
+
+    What is kept is a few times what a layer's matrices put out, the softmax of the attention, and every soft matrix.
+    """
+    outputs = 4 * config.hidden_size + 4 * config.intermediate_size + 4 * config.num_heads * queries
+    kept = outputs * windows * queries * config.num_layers + config.num_parameters()
+    return 4 * kept > _KEPT_BYTES
+
+
+def price(
+    pricing: Pricing, measured: DraftMeasurement, temperature: Float[Array, ""] | float = 0.0
+) -> SpeculationResult:
+    """Speedups at every draft length from 0 (no speculation) on."""
+    return speculation_speedup(
+        pricing.device,
+        pricing.architecture,
+        workload=pricing.workload,
+        footprint=priced_footprint(measured.footprint),
+        acceptance=Acceptance(conditional=conditional_acceptance(measured.survival)),
+        draft_cost=priced_draft(pricing, measured),
+        routing=pricing.routing,
+        temperature=temperature,
+    )
+
+
+def mean_log_speedup(result: SpeculationResult, logits: Float[Array, " gamma"]) -> Float[Array, ""]:
+    """Mean log speedup over 16-bit decoding, draft lengths 1, 2, ... weighted by softmax(logits)."""
+    never = jnp.full(1, -jnp.inf, logits.dtype)  # not to speculate is no knob, but an answer given at the end
+    return expected_log_speedup(result, jnp.concatenate([never, logits]))

@@ -1,0 +1,215 @@
+"""Published measurements: reading them, naming what ran, fitting an engine's terms, scoring predictions."""
+
+import csv
+import json
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from experiments.field import predict as pricing
+from experiments.field.answers import answers
+from experiments.field.fit import CALIBRATION_CELLS, calibration_rows, fit_terms, leave_one_out
+from experiments.field.gpus import named_device, solved_bandwidth
+from experiments.field.networks import NotPricedError, draft_of, named_architecture, stored_bits
+from experiments.field.predict import Parts, predict
+from experiments.field.rows import PUBLISHED, read_rows
+from experiments.field.summary import errors_of, summarise
+from hwmodels import catalog, parameters
+from hwmodels.speculation.engine_terms import EngineTerms
+from jaxspec.errors import InputError
+
+PUBLISHED_ROWS = read_rows()
+
+
+def written(folder, **changes):
+    """A file with the first published row, changed."""
+    with PUBLISHED.open(encoding="utf-8") as file:
+        table = csv.DictReader(file)
+        row = next(iter(table)) | changes
+    path = folder / "rows.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, table.fieldnames)
+        writer.writeheader()
+        writer.writerow(row)
+    return path
+
+
+def test_clocks_of_decoding_come_before_those_of_whole_runs():
+    row = PUBLISHED_ROWS[0]
+    assert (row.id, row.speedup, row.cycle_s, row.ar_s) == ("TR085", 1.498, 0.03897, 0.03397)
+    assert row.tokens_per_cycle == 1.72
+    assert sum(bool(one.excluded) for one in PUBLISHED_ROWS) == 10
+
+
+@pytest.mark.parametrize(
+    ("value", "definition", "notes", "expected"),
+    [
+        ("2.5", "mean_acceptance_length_with_bonus", "", 2.5),
+        ("0.5", "accepted_over_drafted", "", 3.0),
+        ("50", "accepted_over_drafted", "", 3.0),
+        ("0.5", "alpha_token", "", 1 + 0.5 + 0.25 + 0.125 + 0.0625),
+        ("1.25", "mean_accepted_without_bonus", "", 2.25),
+        ("", "", "per_position_pct=60/30/10/0", 2.0),
+        ("0.5", "something else", "", None),
+    ],
+)
+def test_tokens_per_cycle_from_what_was_published(tmp_path, value, definition, notes, expected):
+    path = written(tmp_path, acceptance_value=value, acceptance_definition=definition, notes=notes, draft_length="4")
+    assert read_rows(path)[0].tokens_per_cycle == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [({"batch": "many"}, "batch is 'many'"), ({"speedup": "-1"}, "number >= 0"), ({"draft_length": "nan"}, "'nan'")],
+)
+def test_a_bad_cell_is_named(tmp_path, changes, words):
+    with pytest.raises(InputError, match=words):
+        read_rows(written(tmp_path, **changes))
+
+
+def test_files_that_hold_no_measurements(tmp_path):
+    with pytest.raises(InputError, match="cannot be read"):
+        read_rows(tmp_path / "absent.csv")
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match="columns missing: id"):
+        read_rows(tmp_path / "other.csv")
+    twice = written(tmp_path)
+    twice.write_text(twice.read_text() + twice.read_text().splitlines()[1] + "\n")
+    with pytest.raises(InputError, match="'TR085' stands 2 times"):
+        read_rows(twice)
+
+
+@pytest.mark.parametrize(
+    ("name", "entry"),
+    [
+        ("Qwen3-32B", "qwen3-32b"),
+        ("meta-llama/Llama-3.1-8B-Instruct", "llama-3.1-8b"),
+        ("Meta-Llama-3.3-70B-Instruct-FP8", "llama-3.1-70b"),
+        ("Qwen/Qwen2.5-14B-Instruct-AWQ", "qwen2.5-14b"),
+        ("lmsys/vicuna-7b-v1.3", "vicuna-7b"),
+    ],
+)
+def test_names_of_networks(name, entry):
+    assert named_architecture(name) == catalog.architecture(entry)
+
+
+def test_what_is_not_known_says_so():
+    for found in (
+        lambda: named_architecture("Qwen9-1T"),
+        lambda: named_device("Cerebras WSE-3"),
+        lambda: stored_bits("3-bit vectors"),
+        lambda: solved_bandwidth(lambda scale: 1.0 / scale, 100.0),
+    ):
+        with pytest.raises(NotPricedError):
+            found()
+
+
+def test_precisions():
+    found = [
+        stored_bits(text) for text in ("bf16", "bf16 (default)", "", "FP8 (per tensor)", "4-bit (group-32)", "AWQ")
+    ]
+    assert found == [16.0, 16.0, 16.0, 8.0, 5.0, 4.5]
+
+
+def test_heads_are_as_large_as_the_released_ones():
+    # EAGLE's for Llama-3.1-8B: a layer of 218 million parameters, a projection of 33.5 million; the head is the target's.
+    row = next(row for row in PUBLISHED_ROWS if row.id == "V20780-1-k2")
+    draft = draft_of(row, named_architecture(row.target))
+    counts = {kind: float(count) for kind, count in parameters(draft.architecture).items()}
+    assert draft.shares_ends == 1.0
+    assert sum(counts.values()) - counts["embed"] - counts["lm_head"] == pytest.approx(218.1e6 + 33.6e6, rel=1e-3)
+    small = draft_of(next(row for row in PUBLISHED_ROWS if row.id == "V29334-fr-mt-b"), named_architecture(row.target))
+    assert float(parameters(small.architecture)["lm_head"]) == pytest.approx(counts["lm_head"] / 4)
+
+
+def made(rows, terms, seed=0):
+    """Parts whose kernels explain measured times but for these terms, exactly."""
+    rng = np.random.default_rng(seed)
+    spent, parts = np.array([terms.cycle_s, terms.draft_pass_s, terms.drafted_token_s, terms.prompt_token_s]), []
+    for row in rows:
+        cycle = np.array([1.0, row.draft_length, row.draft_length * row.batch, row.batch * rng.uniform(0.2, 1.0)])
+        ar = np.array([0.0, 0.0, 0.0, row.ar_batch * 0.3])
+        parts.append(Parts(row.ar_s - ar @ spent, row.cycle_s - cycle @ spent, ar, cycle, 1.0, "h100-sxm", "made"))
+    return parts
+
+
+def test_terms_are_recovered():
+    chosen = calibration_rows(PUBLISHED_ROWS)
+    assert len(chosen) == CALIBRATION_CELLS
+    rows = [row for row in PUBLISHED_ROWS if row.id in chosen]
+    terms = EngineTerms(1e-3, 2e-4, 3e-5, 4e-5)
+    cells = list(zip(rows, made(rows, terms), strict=True))
+    found = fit_terms(cells)
+    np.testing.assert_allclose(
+        [found.cycle_s, found.draft_pass_s, found.drafted_token_s, found.prompt_token_s],
+        [1e-3, 2e-4, 3e-5, 4e-5],
+        rtol=1e-6,
+    )
+    for row, parts in cells:
+        assert predict(row, parts, found).cycle_s == pytest.approx(row.cycle_s)
+    # Published speedups are those of the clocks, but for their digits.
+    assert np.abs(leave_one_out(cells)).max() < 0.02
+
+
+def test_a_summary_counts_what_it_says():
+    rows = [row for row in PUBLISHED_ROWS if row.source.endswith("vllm-scripts")]
+    terms = EngineTerms(1e-3, 2e-4, 3e-5, 4e-5)
+    found = answers(rows, [*made(rows[:-1], terms), "no reason"], terms)
+    summary = summarise(rows, found)
+    (source,) = summary["sources"].values()
+    assert (summary["rows"], summary["predicted"]) == (102, 101)
+    assert summary["without_prediction"] == {"no reason": 1}
+    assert source["cycle_s"]["largest"] < 1e-6
+    assert source["cycle_over_step"]["largest"] < 1e-6
+    assert source["speedup"]["rows"] + source["calibrated_speedup"]["rows"] == 92 - (not rows[-1].excluded)
+    assert source["speedup"]["largest"] < 0.02
+    assert source["wrong_signs"] == 0
+    assert source["best_draft_length"]["right"] == source["best_draft_length"]["groups"] == 16
+    assert source["simplest"]["tokens per cycle alone"]["median"] > 0.2
+
+
+def test_errors_keep_their_sign():
+    found = errors_of([1.1, 0.9, 1.2, math.nan], [1.0, 1.0, 1.0, 1.0])
+    assert found["rows"] == 3
+    assert found["median"] == pytest.approx(0.1)
+    assert found["bias"] == pytest.approx(0.1)
+    assert errors_of([], [])["rows"] == 0
+
+
+def test_a_file_of_ones_own(tmp_path):
+    path = written(tmp_path, device="Cerebras WSE-3")
+    out = tmp_path / "out.json"
+    command = [sys.executable, "-m", "experiments.field", "--rows", str(path), "--json", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "0 of 1 rows predicted" in done.stdout
+    (row,) = json.loads(out.read_text())["rows"]
+    assert row["why_not"] == "the catalog has no device 'Cerebras WSE-3'"
+    assert row["predicted_speedup"] is None
+    missing = subprocess.run([*command[:4], str(tmp_path / "none.csv")], capture_output=True, text=True, check=False)
+    assert (missing.returncode, missing.stderr.count("\n")) == (2, 1)
+
+
+def test_a_step_without_speculation_gives_the_bandwidth(tmp_path):
+    rows = read_rows(written(tmp_path, draft_kind="n-gram", draft_length="4"))
+    (parts,) = pricing.price_rows(rows)
+    assert parts.ar_s == pytest.approx(rows[0].ar_s, rel=1e-3)
+    assert 0.6 < parts.bandwidth_scale < 0.8
+    np.testing.assert_allclose(parts.cycle_counts, [1.0, 0.0, 4.0, 1.72 * 144.5 / 200], rtol=1e-5)
+    # A lookup drafts for nothing: five rows of a verification cost a little more than one of a step.
+    assert parts.ar_s < parts.cycle_s < 1.1 * parts.ar_s
+
+
+@pytest.mark.slow
+def test_the_engine_of_the_catalog_is_the_fitted_one():
+    from experiments.field.answers import SPREAD, fitted
+
+    terms, spread = fitted(PUBLISHED_ROWS, pricing.price_rows(PUBLISHED_ROWS))
+    held = catalog.engine("vllm")
+    np.testing.assert_allclose(
+        [getattr(terms, name) for name in vars(held)], [getattr(held, name) for name in vars(held)], rtol=0.02
+    )
+    assert spread["calibration_rows"] == json.loads(SPREAD.read_text())["calibration_rows"]

@@ -1,0 +1,117 @@
+"""Results that show, save and open themselves."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from toy_bench import TOY, ToyResult
+
+import jaxspec as js
+from jaxspec.api.frames import rows_of
+from jaxspec.api.results import StudyResults
+from jaxspec.errors import InputError
+
+
+@pytest.fixture
+def found():
+    return js.toy(width=4, device="a,b", out="run")
+
+
+def test_parts_by_number_and_device_and_fields_as_attributes(found):
+    assert len(found) == 2
+    assert found.devices == ["a", "b"]
+    assert found["b"].results == found[1].results == (found.results[1],)
+    assert found["b"].area.value == 16
+    assert "area" in dir(found["b"])
+    assert "area" not in dir(found)
+    with pytest.raises(AttributeError, match=r"2 results; take one first, by number or device: 'a', 'b'"):
+        _ = found.area
+    with pytest.raises(InputError, match="device 'c' is none of these results"):
+        _ = found["c"]
+
+
+def test_tables_figures_and_texts_are_those_of_the_command(found):
+    assert found.table("ON</B> B").rows == found.tables[1].rows == found["b"].table().rows
+    assert "area" in repr(found.table())
+    assert found["a"].figures == ["square", "nothing", "place"]
+    assert found["a"].plot("place").get_label() == "run"
+    assert type(found["a"].plot()).__name__ == "Figure"
+    page = found._repr_html_()
+    assert "Toy &lt;b&gt;on&lt;/b&gt; a" in page
+    assert "that is all" in page
+    assert repr(found["a"]) == "<jaxspec toy: Toy <b>on</b> a; plot() square, nothing, place; in run>"
+    assert repr(found.results[0]) == "<ToyResult: a>"
+    assert json.loads(found.to_json("out.json")) == json.loads(Path("out.json").read_text())
+    assert Path("out.json").read_text() == Path("run/result.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda found: found.plot("square"), "2 results; take one first, by device: 'a', 'b'"),
+        (lambda found: found["a"].plot("sqare"), "did you mean 'square'. allowed are square, nothing, place"),
+        (lambda found: found["a"].plot("nothing"), "no data in this result"),
+        (lambda found: found.table(2), "table 2 is none of these results; there are Toy"),
+        (lambda found: found.table("zzz"), "table 'zzz' is none"),
+        (lambda found: found.to_json("run"), "is there already and is a folder"),
+        (lambda found: found.save("run"), "'run' is there already; give another place, or force=True"),
+        (lambda found: found.to_frame("side"), "part 'side' has no rows in these results; did you mean 'sides'"),
+        (lambda found: js.open_result("nowhere"), "run 'nowhere' is no run directory"),
+    ],
+)
+def test_what_is_not_there_is_named(found, use, message):
+    with pytest.raises(InputError, match=message):
+        use(found)
+
+
+def test_a_result_is_saved_and_opened_again(found):
+    kept = found["b"].save("kept")
+    again = js.open_result(kept)
+    assert again.results == (found.results[1],)
+    assert again.study is TOY
+    assert again.config == found.config
+    assert again.to_json() == found["b"].to_json()
+    assert js.open_result("run").results == found.results
+    assert js.open_result("run")["a"].plot("place").get_label() == "run"
+    assert found.save("kept", force=True) == Path("kept")
+    assert len(js.open_result("kept")) == 2
+    assert not list(Path().glob(".*part*"))
+    Path("other").mkdir()
+    Path("other", "mine.txt").write_text("mine")
+    with pytest.raises(InputError, match="'other' is there already; give another place"):
+        found.save("other", force=True)
+
+
+def test_rows_of_results(found):
+    raw = found.results[0].plain()
+    assert rows_of(found.results, None)[0]["area"] == 16
+    assert rows_of(found.results, "sides") == [
+        {"device": name, "length": length} for name in ("a", "b") for length in (4, 5)
+    ]
+    assert "status.area" in rows_of([raw], None)[0]
+
+
+def test_frames_need_pandas_and_say_so(found, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="pip install pandas"):
+        found.to_frame()
+
+
+def test_a_prediction_has_its_tables_figure_and_saved_form(tmp_path):
+    found = js.predict(device="rtx-4090", acceptance=0.9, max_draft_length=2)
+    assert found.figures == ["prediction"]
+    assert found.plot().axes
+    assert found.draft_length.value == found.results[0].draft_length.value
+    again = js.open_result(found.save(tmp_path / "kept"))
+    assert again.results == found.results
+    assert again.directory is None
+    assert [len(table.rows) for table in again.tables] == [len(table.rows) for table in found.tables]
+    assert {row["draft_length"] for row in rows_of(found.results, "by_draft_length")} == {0, 1, 2}
+
+
+def test_a_study_that_returns_one_result():
+    one = StudyResults.of(TOY, None, ToyResult(device="a"))  # pyright: ignore[reportArgumentType]
+    assert len(one) == 1
+    assert not one.several
+    assert one.directory is None

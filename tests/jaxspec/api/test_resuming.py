@@ -1,0 +1,132 @@
+"""Run directories: what made them, listed, compared, opened, resumed; from Python and from the shell."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+import jaxspec as js
+from jaxspec.cli import main
+from jaxspec.errors import InputError
+from jaxspec.runs import compare_runs, find_run, list_runs, runs_table
+from jaxspec.runs.kept import headline_numbers
+from jaxspec.runs.provenance import attempt
+
+
+def shell(capsys, *arguments):
+    with pytest.raises(SystemExit) as left:
+        main(["runs", *map(str, arguments)])
+    out, err = capsys.readouterr()
+    return left.value.code or 0, out, err
+
+
+def cells(table):
+    return {row.cells[0]: row.cells[1:] for row in table.rows}
+
+
+def test_a_run_knows_what_made_it():
+    js.toy(width=4, device="a,b", seed=7, out="runs/first")
+    run = find_run("runs/first")
+    assert (run.command, run.state, run.seed) == ("toy", "finished", 7)
+    assert run.headline == [{"device": "a", "area": 19.5}, {"device": "b", "area": 19.5}]
+    (made,) = run.attempts
+    assert made["versions"]["jax"]
+    assert made["devices"][0]["count"] >= 1
+    assert "commit" in made
+    assert "Toy" not in repr(run)
+    assert "setting width" in run._repr_html_()
+    assert js.open_result("runs/first").run._repr_html_() == run._repr_html_()
+
+
+def test_runs_are_listed_and_compared(capsys):
+    js.toy(width=4, out="runs/first")
+    js.toy(width=5, out="runs/second")
+    runs = list_runs()
+    assert [run.path.name for run in runs] == ["first", "second"]
+    assert cells(runs_table(runs))["second"][-1] == "area 25"
+    differing = cells(compare_runs([run.path for run in runs]))
+    assert differing["setting width"] == ("4", "5")
+    assert differing["area"] == ("16", "25")
+    assert "setting seed" not in differing
+    code, out, _ = shell(capsys, "list", "--json", "runs.json")
+    assert code == 0
+    assert "2 runs, 2 finished" in out
+    assert [run["command"] for run in json.loads(Path("runs.json").read_text())] == ["toy", "toy"]
+    code, out, _ = shell(capsys, "compare", "runs/first", "runs/second")
+    assert (code, "setting width" in out) == (0, True)
+    code, out, _ = shell(capsys, "show", "runs/first")
+    assert code == 0
+    assert "Toy" in out
+
+
+def test_equal_settings_and_seed_give_equal_results():
+    first, second = (js.toy(seed=5, out=name) for name in ("one", "two"))
+    assert first.to_json() == second.to_json()
+
+
+def test_an_unfinished_run_is_resumed_and_keeps_its_attempts(capsys):
+    whole = js.toy(width=4, out="runs/first")
+    (Path("runs/first") / "result.json").unlink()
+    assert find_run("runs/first").state == "unfinished"
+    with pytest.raises(InputError, match="not finished; jaxspec runs resume runs/first"):
+        js.open_result("runs/first")
+    assert js.resume("runs/first").results == whole.results
+    assert len(find_run("runs/first").attempts) == 2
+    (Path("runs/first") / "result.json").unlink()
+    code, out, err = shell(capsys, "resume", "runs/first")
+    assert code == 0
+    assert "that is all" in out
+    assert "result: runs/first" in err
+    assert js.resume("runs/first").to_json() == whole.to_json()
+
+
+def test_a_run_in_progress_is_told():
+    js.toy(out="runs/first")
+    os.unlink("runs/first/result.json")
+    import fcntl
+
+    with open("runs/first/.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert find_run("runs/first").state == ("running" if Path("/proc/locks").exists() else "unfinished")
+
+
+def test_runs_of_earlier_versions_are_recognised_by_their_settings():
+    js.toy(width=4, out="runs/first")
+    os.unlink("runs/first/run.json")
+    assert find_run("runs/first").command is None
+    assert js.open_result("runs/first").area.value == 16
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["list", "nowhere"], "folder 'nowhere' is not there"),
+        (["show", "nowhere"], "run 'nowhere' is no run directory"),
+        (["compare", "nowhere"], "run 'nowhere' is no run directory"),
+        (["resume", "nowhere"], "run 'nowhere' is no run directory"),
+        (["lst"], "no such command 'lst'; did you mean list"),
+        (["show", "bad"], "run.json' is damaged"),
+    ],
+)
+def test_bad_input_is_one_line(arguments, message, capsys):
+    Path("bad").mkdir()
+    Path("bad", "config.toml").write_text("width = 3")
+    Path("bad", "run.json").write_text("[")
+    code, _, err = shell(capsys, *arguments)
+    assert code == 2
+    assert message in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_a_command_that_is_not_known():
+    js.toy(out="run")
+    record = json.loads(Path("run/run.json").read_text())
+    Path("run/run.json").write_text(json.dumps(record | {"command": "fly"}))
+    with pytest.raises(InputError, match="is of command 'fly'; this version knows tune"):
+        js.open_result("run")
+
+
+def test_headlines_leave_out_what_is_absent():
+    assert headline_numbers({"a": {"b": 1.5}, "c": None}, ("a.b", "a.x", "c", "a.b.c")) == [{"a.b": 1.5}]
+    assert attempt()["versions"]["python"]

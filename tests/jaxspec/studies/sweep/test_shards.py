@@ -1,0 +1,209 @@
+"""Sweeps in parts: shards, local devices, interrupts; the file is the same to the byte."""
+
+import dataclasses
+import importlib
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jaxspec.cli import main
+from jaxspec.errors import InputError
+from jaxspec.settings.toml import to_toml
+from jaxspec.studies.sweep.config import SweepConfig, read_sweep_config
+from jaxspec.studies.sweep.merging import merge_sweeps
+from jaxspec.studies.sweep.points_file import check_points, read_pieces, read_sweep
+from jaxspec.studies.sweep.run import sweep
+
+grid_module = importlib.import_module("jaxspec.studies.sweep.grid")
+parts_module = importlib.import_module("jaxspec.studies.sweep.parts")
+
+# Two networks of one form share a program; 12 points of each in chunks of five, the last one of two.
+CONFIG = SweepConfig(
+    axes={
+        "device.memory.bandwidth_bytes_per_s": {"from": 1e11, "to": 9e11, "points": 3, "scale": "log"},
+        "workload.batch": [1, 3],
+        "acceptance.alpha_token": [0.55, 0.9],
+    },
+    architecture=("llama-3.2-1b", "llama-3.2-3b"),
+    max_draft_length=2,
+)
+CHUNK, SHARDS = 5, 8
+
+ON_FOUR = f"""
+import importlib, sys
+import jax
+grid, parts = (importlib.import_module(f"jaxspec.studies.sweep.{{name}}") for name in ("grid", "parts"))
+from jaxspec.studies import read_sweep_config, sweep
+assert jax.local_device_count() == 4
+grid.CHUNK, parts.PART_CHUNKS = {CHUNK}, 2
+sweep(read_sweep_config(sys.argv[1]), out=sys.argv[2])
+"""
+
+
+def shard(number, shards=SHARDS):
+    return dataclasses.replace(CONFIG, shard=f"{number}/{shards}")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_chunks():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grid_module, "CHUNK", CHUNK)
+        patch.setattr(parts_module, "PART_CHUNKS", 2)
+        yield
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The whole sweep, and its six chunks in eight shards, of which some are empty."""
+    path = tmp_path_factory.mktemp("sweeps")
+    sweep(CONFIG, out=path / "whole")
+    for number in range(1, SHARDS + 1):
+        sweep(shard(number), out=path / f"part-{number}")
+    return path
+
+
+def parts(folder):
+    return [str(folder / f"part-{number}") for number in range(1, SHARDS + 1)]
+
+
+def points(path):
+    return (path / "sweep.parquet").read_bytes()
+
+
+def test_shards_merge_to_the_whole_sweep(folder, tmp_path):
+    counts = [check_points(path) for path in parts(folder)]
+    assert sum(counts) == 24
+    assert 0 in counts
+    out = tmp_path / "merged"
+    result = merge_sweeps(list(reversed(parts(folder))), out=out)
+    assert points(out) == points(folder / "whole")
+    text = (folder / "whole" / "result.json").read_text().replace(str(folder / "whole"), str(out))
+    assert (out / "result.json").read_text() == text
+    assert (out / "config.toml").read_text() == to_toml(CONFIG)
+    assert result.shard is None
+    assert merge_sweeps(parts(folder), out=out) == result
+    assert sum(len(piece["fits"]) for piece in read_pieces(out)) == 24
+
+
+def test_the_command_merges_too(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as left:
+        main(["sweep", "merge", *parts(folder), "--json", "merged.json"])
+    assert not left.value.code
+    assert "24 points" in " ".join(capsys.readouterr().out.split())
+    (run,) = Path("runs").iterdir()
+    assert points(run) == points(folder / "whole")
+
+
+def test_one_shard_has_its_points_and_says_so(folder):
+    whole, own = read_sweep(folder / "whole"), read_sweep(folder / "part-2")
+    assert len(own["fits"]) == CHUNK
+    assert own["tokens_per_s"].tolist() == whole["tokens_per_s"][:CHUNK].tolist()
+    assert '"shard": "2/8"' in (folder / "part-2" / "result.json").read_text()
+    assert not (folder / "whole" / "checkpoints").exists()
+
+
+def test_four_devices_give_the_same_bytes(folder, tmp_path):
+    (tmp_path / "sweep.toml").write_text(to_toml(CONFIG))
+    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4"
+    subprocess.run(
+        [sys.executable, "-c", ON_FOUR, str(tmp_path / "sweep.toml"), str(tmp_path / "four")],
+        check=True,
+        timeout=300,
+        env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
+    )
+    assert points(tmp_path / "four") == points(folder / "whole")
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_interrupts_lose_no_point_and_double_none(folder, tmp_path, monkeypatch, seed):
+    left, begin = [0], grid_module.begin_points
+
+    def fails(*arguments, **keywords):
+        left[0] -= 1
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        return begin(*arguments, **keywords)
+
+    monkeypatch.setattr(grid_module, "begin_points", fails)
+    rng, interrupts = random.Random(seed), 0
+    while True:
+        left[0] = rng.randint(1, 4)
+        try:
+            sweep(CONFIG, out=tmp_path)
+            break
+        except KeyboardInterrupt:
+            interrupts += 1
+        assert interrupts < 50
+    assert interrupts
+    assert points(tmp_path) == points(folder / "whole")
+    assert not list(tmp_path.rglob("*.part"))
+
+
+def test_an_interrupt_before_the_result_keeps_all_points(folder, tmp_path, monkeypatch):
+    def fails(*_):
+        raise KeyboardInterrupt
+
+    run_module = importlib.import_module("jaxspec.studies.sweep.run")
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module, "save_figure", fails)
+        with pytest.raises(KeyboardInterrupt):
+            sweep(CONFIG, out=tmp_path)
+    monkeypatch.setattr(grid_module, "begin_points", fails)  # nothing is evaluated again
+    sweep(CONFIG, out=tmp_path)
+    assert points(tmp_path) == points(folder / "whole")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda parts: parts[1:], "7 of 8 shards came; missing are 1/8"),
+        (lambda parts: [*parts, parts[2]], "shard 3/8 came twice"),
+        (lambda parts: [], "no shard came"),
+        (lambda parts: [*parts[:-1], "whole"], "'whole' is a whole sweep, not a shard"),
+        (lambda parts: [*parts[:-1], "other"], "'other' is a shard of another sweep"),
+        (lambda parts: [*parts[:-1], "unfinished"], "'unfinished' is not finished; jaxspec runs resume"),
+        (lambda parts: [*parts[:-1], "damaged"], "sweep.parquet' cannot be read"),
+        (lambda parts: [*parts[:-1], "short"], "sweep.parquet' has 0 points instead of 2"),
+        (lambda parts: [*parts[:-1], "nowhere"], "run 'nowhere' is no run directory"),
+    ],
+)
+def test_what_does_not_make_a_sweep_is_refused(folder, tmp_path, monkeypatch, change, message):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(folder / "whole", "whole")
+    for name in ("unfinished", "damaged", "short", "other"):
+        shutil.copytree(folder / f"part-{SHARDS}", name)
+    os.unlink("unfinished/result.json")
+    Path("damaged/sweep.parquet").write_bytes(b"PAR1")
+    shutil.copy(folder / "part-1" / "sweep.parquet", "short")
+    Path("other/config.toml").write_text(to_toml(dataclasses.replace(shard(SHARDS), max_draft_length=3)))
+    with pytest.raises(InputError, match=message):
+        merge_sweeps(change(parts(folder)), out="merged")
+    assert not Path("merged/sweep.parquet").exists()
+
+
+def test_the_order_of_axes_is_kept_and_is_part_of_a_run(folder, tmp_path):
+    (tmp_path / "again.toml").write_text(to_toml(CONFIG))
+    assert list(read_sweep_config(tmp_path / "again.toml").axes) == list(CONFIG.axes)
+    other = dataclasses.replace(CONFIG, axes=dict(reversed(CONFIG.axes.items())))
+    with pytest.raises(InputError, match="differs in axes"):
+        sweep(other, out=folder / "whole")
+
+
+@pytest.mark.parametrize("text", ["0/4", "5/4", "1", "1/0", "a/b", "-1/4", "1/2/3", "1/99999999"])
+def test_shards_that_are_none(text):
+    with pytest.raises(InputError, match="shard is"):
+        dataclasses.replace(CONFIG, shard=text)
+
+
+def test_more_points_need_shards():
+    many = {"from": 0.1, "to": 0.9, "points": 10_000}
+    axes = {"workload.batch": many, "acceptance.alpha_token": many}
+    with pytest.raises(InputError, match=r"100,000,000 points; allowed are 50,000,000 in one shard.*shard '1/2'"):
+        SweepConfig(axes=axes)
+    assert SweepConfig(axes=axes, shard="2/2").shard == "2/2"

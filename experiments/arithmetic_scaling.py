@@ -25,7 +25,7 @@ from jaxspec.runs.progress import Reporter
 from jaxspec.scaling import BeamSearch, beam_search, best_of_n_rate, majority_rate, pass_at_n, sample_continuations
 from jaxspec.scaling.tasks.arithmetic import END, STEP_END, answer_of, problems
 from jaxspec.scaling.verifiers.judge import Judge
-from jaxspec.tune import target_params
+from jaxspec.tuning import target_params
 
 #: Budgets, each with the beams and copies of a beam that make it up.
 BUDGETS = {1: (1, 1), 4: (2, 2), 16: (4, 4)}

@@ -12,7 +12,7 @@ from experiments.quantization_quality.variants import COMPARISONS, FLOAT, VARIAN
 from jaxspec.compress.schemes import SCHEMES
 from jaxspec.models import DecoderConfig
 from jaxspec.models.decoder import forward_text, init_params
-from jaxspec.tune import target_params
+from jaxspec.tuning import target_params
 
 CONFIG = DecoderConfig(
     vocab_size=11, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6

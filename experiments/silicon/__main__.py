@@ -9,6 +9,7 @@ import argparse
 import dataclasses
 import sys
 import time
+from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -17,149 +18,218 @@ import tomli_w
 from rich.console import Console
 from rich.markdown import Markdown
 
-from experiments.silicon.decode import RTX_4090, decode_step
-from experiments.silicon.refit import CATALOG, Refit, attention_record, catalog_entry, refit
-from experiments.silicon.refit_experts import EXPERT_FITS, EXPERTS, ExpertRefit, refit_experts
+from experiments.silicon.decode import decode_step
+from experiments.silicon.refit import CATALOG, GEMM_FITS, Refit, catalog_entry, refit
+from experiments.silicon.refit_attention import refit_attention
+from experiments.silicon.refit_experts import EXPERT_FITS, OTHER_VERSIONS, ExpertRefit, refit_experts
+from experiments.silicon.steps import CELLS, compose, read_cells, write_cells
+from experiments.silicon.steps_page import PAGE, PRICED, page, priced_csv, step_errors
 from hwmodels.analysis.calibration.expert_tables import expert_formats
 from hwmodels.analysis.calibration.kernel_tables import KernelTableError, TableName, gemm_formats, list_tables
 from hwmodels.analysis.calibration.report import figure
-from hwmodels.catalog.calibrated import (
-    calibrated_attention,
-    calibrated_gpu,
-    calibrated_names,
-    calibration_record,
-    with_data_sheet,
-)
+from hwmodels.catalog.calibrated import calibrated_attention, calibrated_gpu
+from hwmodels.catalog.calibrations import calibrated_engines, calibration_record
 from jaxspec.files import to_json, write_text
 from jaxspec.runs.progress import Reporter
 
 _EPILOG = """\
-NAME is a file of the catalog (a100-sxm, h100-sxm, h200-sxm, l40s) or SYSTEM/ENGINE/VERSION as --list prints it, for any GPU in
-the tables, with /FORMAT behind it for one weight format (bfloat16, int8_wo or int4_wo). Each format is fitted six times: to all
-shapes of weight matrices, to both halves of two splits by shape (scored on the other half), and without the largest. Each
-format of routed experts is fitted four times: to all networks, to both halves of them, and without those of 128 experts.
+NAME is a GPU of the catalog (a100-sxm, b200-sxm, h100-sxm, h200-sxm, l40s, rtx-pro-6000), with /ENGINE behind it for one
+engine (trtllm, vllm or sglang), or SYSTEM/ENGINE/VERSION as --list prints it, for any GPU in the tables, with /FORMAT behind it
+for one weight format. Each format is fitted four times: to all shapes of weight matrices, to both halves of them (scored on the
+other half), and without the largest; each format of routed experts to all networks, to both halves of them, and without those
+of 128 experts; attention to all rows and to both halves.
 
-  python -m experiments.silicon                               the four GPUs of the catalog, and its files
+  python -m experiments.silicon                               the GPUs of the catalog, and its files
   python -m experiments.silicon --experts                     routed experts alone; the rest of the files stays
+  python -m experiments.silicon --steps                       whole steps beside composed ones: docs/pages/whole-steps.md
   python -m experiments.silicon --list                        every table
-  python -m experiments.silicon --gpu b200_sxm/vllm/0.24.0    another GPU; nothing is written but --json and --out
+  python -m experiments.silicon --gpu gb200/vllm/0.24.0       another GPU; nothing is written but --json and --out
 """
 
-_FITS = 6
 _CATALOG_FOLDER = Path(__file__).parents[2] / "hwmodels" / "catalog" / "calibrated"
 
 
-def table_name(where: str, kind: str) -> TableName:
-    """SYSTEM/ENGINE/VERSION as a table's name."""
-    system, engine, version_name = where.split("/")
-    return TableName(system, engine, version_name, kind)
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """What is fitted to one engine's tables: formats of products and of experts with the versions that they come from."""
+
+    gpu: str | None  # of the catalog
+    system: str
+    engine: str
+    version: str
+    products: dict[str, str]
+    experts: dict[str, str]
+
+    @property
+    def name(self) -> str:
+        """In results: the catalog's folder and file, or the tables' own name."""
+        return f"{self.gpu}/{self.engine}" if self.gpu else f"{self.system}/{self.engine}/{self.version}"
+
+    def table(self, kind: str, version: str | None = None) -> TableName:
+        """Name of one of its tables."""
+        return TableName(self.system, self.engine, version or self.version, kind)
 
 
-def wanted(name: str, root: Path | None) -> list[tuple[TableName, str]]:
-    """Tables and formats that a --gpu argument names. Raises KernelTableError."""
-    if name in CATALOG:
-        system, _, formats = CATALOG[name]
-        return [(table_name(f"{system}/{where}", "gemm"), kind) for kind, where in formats.items()]
+def wanted(name: str, root: Path | None) -> list[Wanted]:
+    """What a --gpu argument names. Raises KernelTableError."""
+    gpu, _, engine = name.partition("/")
+    if gpu in CATALOG and engine in ("", *CATALOG[gpu].versions):
+        found = CATALOG[gpu]
+        return [
+            Wanted(
+                gpu,
+                found.system,
+                one,
+                version,
+                found.formats(one, root),
+                _experts(found.system, one, version, root, gpu),
+            )
+            for one, version in found.versions.items()
+            if one == (engine or one)
+        ]
     parts = name.split("/")
     if len(parts) not in (3, 4):
         raise KernelTableError(
-            f"--gpu {name} is neither a file of the catalog ({', '.join(CATALOG)}) nor SYSTEM/ENGINE/VERSION; see --list"
+            f"--gpu {name} is neither of the catalog ({', '.join(CATALOG)}, with or without /ENGINE) nor "
+            "SYSTEM/ENGINE/VERSION; see --list"
         )
-    table = table_name("/".join(parts[:3]), "gemm")
+    system, engine, version_name, *only = parts
+    table = TableName(system, engine, version_name, "gemm")
     held = gemm_formats(table, root=root)
     if not held:
-        raise KernelTableError(f"{table} holds no format with 16-bit activations; choose another table")
-    return [(table, kind) for kind in (parts[3:] or held)]
+        raise KernelTableError(f"{table} holds no format that is modelled; choose another table")
+    experts = _experts(system, engine, version_name, root)
+    of = lambda formats: {kind: version_name for kind in formats if kind in (only or formats)}
+    return [Wanted(None, system, engine, version_name, dict.fromkeys(only or held, version_name), of(experts))]
 
 
-def wanted_experts(name: str, root: Path | None) -> list[tuple[TableName, str]]:
-    """Tables and formats of experts that a --gpu argument names; none where nobody measured them."""
-    if name in CATALOG:
-        system = CATALOG[name][0]
-        return [(table_name(f"{system}/{where}", "moe"), kind) for kind, where in EXPERTS.get(name, {}).items()]
-    parts = name.split("/")
-    table = table_name("/".join(parts[:3]), "moe")
+def _experts(system: str, engine: str, version_name: str, root: Path | None, gpu: str = "") -> dict[str, str]:
     try:
-        held = expert_formats(table, root=root)
+        held = expert_formats(TableName(system, engine, version_name, "moe"), root=root)
     except KernelTableError as error:
         print(error, file=sys.stderr)
-        return []
-    return [(table, kind) for kind in held if kind in (parts[3:] or held)]
+        held = ()
+    return dict.fromkeys(held, version_name) | OTHER_VERSIONS.get(gpu, {}).get(engine, {})
 
 
-def attention_of(name: str, refits: list[Refit], arguments: argparse.Namespace) -> dict[str, Any] | None:
-    """Attention of the same GPU, where it was measured."""
-    where = CATALOG[name][1] if name in CATALOG else f"{refits[0].table.engine}/{refits[0].table.version}"
-    table = table_name(f"{refits[0].table.system}/{where}", "attention")
-    try:
-        return attention_record(table, multiprocessors=arguments.multiprocessors, root=arguments.tables)
-    except KernelTableError as error:
+def products_of(one: Wanted, options: dict[str, Any]) -> list[Refit]:
+    """Each format of products; those with too few shapes are named.
+
+    Raises:
+        KernelTableError: none can be fitted.
+    """
+    found, reasons = [], []
+    for kind, version_name in one.products.items():
+        try:
+            found.append(refit(one.table("gemm", version_name), kind, **options))
+        except KernelTableError as error:
+            reasons.append(error)
+    if one.products and not found:
+        raise reasons[0]
+    for error in reasons:
         print(error, file=sys.stderr)
-        return None
+    return found
+
+
+def experts_of(one: Wanted, options: dict[str, Any]) -> dict[str, ExpertRefit]:
+    """Each format of experts that has enough rows; the others are named."""
+    found = {}
+    for kind, version_name in one.experts.items():
+        try:
+            found[kind] = refit_experts(one.table("moe", version_name), kind, **options)
+        except KernelTableError as error:
+            print(error, file=sys.stderr)
+    return found
 
 
 def entry_of(
-    name: str, refits: list[Refit], experts: dict[str, ExpertRefit], arguments: argparse.Namespace
+    one: Wanted, refits: list[Refit], experts: dict[str, ExpertRefit], options: dict[str, Any]
 ) -> dict[str, Any]:
-    """A GPU's whole file, with what stays of the catalog's where experts alone are fitted."""
-    records = {kind: one.record for kind, one in experts.items()}
+    """An engine's whole file, with what stays of the catalog's where experts alone are fitted."""
+    records = {kind: found.record for kind, found in experts.items()}
     if refits:
-        title = f"{refits[0].table.system}, calibrated to kernel tables"
-        return catalog_entry(title, refits, attention_of(name, refits, arguments), records)
-    held = calibration_record(name) if name in CATALOG else {}
-    attention = {"attention": held.pop("attention")} if "attention" in held else {}
-    return {kind: part for kind, part in held.items() if kind != "experts"} | {"experts": records} | attention
+        attention = {}
+        try:
+            attention = refit_attention(one.system, one.engine, one.version, **options)
+        except KernelTableError as error:
+            print(error, file=sys.stderr)
+        return catalog_entry(refits, records, attention)
+    held = calibration_record(one.gpu, one.engine) if one.gpu else {}
+    last = {part: held.pop(part) for part in ("attention", "prefill") if part in held}
+    return {kind: part for kind, part in held.items() if kind != "experts"} | {"experts": records} | last
 
 
-def decode_checks() -> list[dict[str, Any]]:
-    """Steps of Llama-3.1-8B from the catalog as it now is."""
+def decode_checks(names: Iterable[str]) -> list[dict[str, Any]]:
+    """Steps of Llama-3.1-8B with the catalog's files of these GPUs as they now are."""
     checks = []
-    if "a100-sxm" in calibrated_names():
-        unit, attention = calibrated_gpu("a100-sxm"), calibrated_attention("a100-sxm")
-        for batch in (1.0, 5.0, 16.0):
-            steps = {bits: decode_step(unit, attention, batch=batch, weight_bits=bits) for bits in (16.0, 8.0, 4.0)}
-            speedup = {f"speedup_{bits:g}_bits": steps[16.0]["total_s"] / steps[bits]["total_s"] for bits in (8.0, 4.0)}
-            checks.append({"gpu": "a100-sxm", **steps[16.0], **speedup})
-    if "l40s" in calibrated_names():
-        unit = with_data_sheet(calibrated_gpu("l40s"), **RTX_4090)
-        bandwidth = RTX_4090["bandwidth_bytes_per_s"]
-        attention = dataclasses.replace(calibrated_attention("l40s"), bandwidth_bytes_per_s=bandwidth)
-        checks.append({"gpu": "rtx-4090 from l40s", **decode_step(unit, attention, batch=1.0)})
+    for name in names:
+        for engine in calibrated_engines(name):
+            unit, attention = calibrated_gpu(name, engine), calibrated_attention(name, engine)[16.0]
+            for batch in (1.0, 5.0, 16.0):
+                steps = {
+                    bits: decode_step(unit, attention, batch=batch, weight_bits=bits) for bits in unit.weight_widths
+                }
+                speedup = {
+                    f"speedup_{bits:g}_bits": steps[16.0]["total_s"] / step["total_s"]
+                    for bits, step in steps.items()
+                    if bits < 16
+                }
+                checks.append({"gpu": f"{name}, {engine}", **steps[16.0], **speedup})
     return checks
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Fit everything asked for; write the catalog's files where they are asked for."""
-    started, names = time.perf_counter(), arguments.gpu or list(CATALOG)
-    work = {name: [] if arguments.experts else wanted(name, arguments.tables) for name in names}
-    routed = {name: wanted_experts(name, arguments.tables) for name in names}
-    if arguments.experts and (bare := [name for name in names if not routed[name]]):
-        raise KernelTableError(f"nothing to fit: no table of experts for {', '.join(bare)}; see --list")
+    started = time.perf_counter()
+    work = [one for name in arguments.gpu or CATALOG for one in wanted(name, arguments.tables)]
+    if arguments.experts:
+        work = [dataclasses.replace(one, products={}) for one in work]
+        if bare := [one.name for one in work if not one.experts]:
+            raise KernelTableError(f"nothing to fit: no table of experts for {', '.join(bare)}; see --list")
     console, entries = Console(width=120), {}
     options = {"multiprocessors": arguments.multiprocessors, "root": arguments.tables}
-    fits = _FITS * sum(map(len, work.values())) + EXPERT_FITS * sum(map(len, routed.values()))
+    fits = sum(GEMM_FITS * len(one.products) + EXPERT_FITS * len(one.experts) + 3 * bool(one.products) for one in work)
     with Reporter().bar("fits", fits) as bar:
-        for name, tables in work.items():
-            refits = [refit(table, kind, **options, advance=bar.advance) for table, kind in tables]
-            experts = {kind: refit_experts(table, kind, **options, advance=bar.advance) for table, kind in routed[name]}
-            entries[name] = entry_of(name, refits, experts, arguments)
-            for one in (*refits, *experts.values()):
-                console.print(Markdown(one.report.to_markdown()))
+        options["advance"] = bar.advance
+        for one in work:
+            refits = products_of(one, options)
+            experts = experts_of(one, options)
+            entries[one.name] = entry_of(one, refits, experts, options)
+            for found in (*refits, *experts.values()):
+                console.print(Markdown(found.report.to_markdown()))
                 if arguments.out:
-                    drawn = figure(one.rows.seconds, one.predicted_s, one.held_out, title=one.report.title)
+                    drawn = figure(found.rows.seconds, found.predicted_s, found.held_out, title=found.report.title)
                     arguments.out.mkdir(parents=True, exist_ok=True)
                     drawn.savefig(
-                        arguments.out / f"{one.report.title.replace('/', '_').replace(' ', '_')}.png", dpi=150
+                        arguments.out / f"{found.report.title.replace('/', '_').replace(' ', '_')}.png", dpi=150
                     )
-            if name in CATALOG and not arguments.no_catalog:
-                write_text(_CATALOG_FOLDER / f"{name}.toml", tomli_w.dumps(entries[name]))
+            if one.gpu and not arguments.no_catalog:
+                path = _CATALOG_FOLDER / one.gpu / f"{one.engine}.toml"
+                path.parent.mkdir(exist_ok=True)
+                write_text(path, tomli_w.dumps(entries[one.name]))
+    written = [] if arguments.no_catalog else dict.fromkeys(one.gpu for one in work if one.gpu)
     return {
         "schema_version": 1,
         "gpus": entries,
-        "decode": decode_checks(),
+        "decode": decode_checks(written),
         "timing_s": time.perf_counter() - started,
         "versions": {package: _version(package) for package in ("jax", "numpy", "scipy", "aiconfigurator-core")},
     }
+
+
+def steps(arguments: argparse.Namespace) -> int:
+    """Price every committed cell and write the page of whole steps."""
+    if arguments.compose:
+        write_text(CELLS, write_cells(compose(arguments.gpu or tuple(CATALOG))))
+    cells = read_cells()
+    found, seconds = step_errors(cells)
+    write_text(PRICED, priced_csv(cells, seconds))
+    write_text(PAGE, page(found))
+    Console(width=160).print(Markdown(page(found)))
+    if arguments.json:
+        rows = [{**vars(one), "worst": vars(one.worst), "within": one.within} for one in found]
+        write_text(arguments.json, to_json({"schema_version": 1, "errors": rows}))
+    return 0
 
 
 def main() -> int:
@@ -170,8 +240,12 @@ def main() -> int:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--gpu", nargs="+", metavar="NAME", help="what to fit; the catalog's four GPUs unless given")
+    parser.add_argument("--gpu", nargs="+", metavar="NAME", help="what to fit; those of the catalog unless given")
     parser.add_argument("--experts", action="store_true", help="fit routed experts alone")
+    parser.add_argument(
+        "--steps", action="store_true", help="price the committed whole steps, write their page and stop"
+    )
+    parser.add_argument("--compose", action="store_true", help="with --steps: compose the cells anew")
     parser.add_argument("--list", action="store_true", help="print every table and stop")
     parser.add_argument("--multiprocessors", type=float, metavar="N", help="of a GPU whose number is not known here")
     parser.add_argument(
@@ -185,6 +259,8 @@ def main() -> int:
         if arguments.list:
             print("\n".join(f"{table.kind:10}{table}" for table in list_tables(root=arguments.tables)))
             return 0
+        if arguments.steps:
+            return steps(arguments)
         result = run(arguments)
     except KernelTableError as error:
         print(error, file=sys.stderr)

@@ -3,44 +3,60 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hwmodels.analysis.calibration.attention import decoding_rows, fit_attention
 from hwmodels.analysis.calibration.gemm import GemmFit, baselines, coefficients, fit_gemm, from_memory
+from hwmodels.analysis.calibration.intervals import interval_record
 from hwmodels.analysis.calibration.kernel_tables import (
+    KERNEL_FORMATS,
     DataSheet,
     GemmTable,
     KernelTableError,
     TableName,
-    attention_table,
     data_sheet,
+    gemm_formats,
     gemm_table,
 )
 from hwmodels.analysis.calibration.report import CalibrationReport, error_by_range, relative_error
-from hwmodels.analysis.calibration.splits import half_of_shapes, largest_held_out
+from hwmodels.analysis.calibration.splits import half_of_shapes, largest_held_out, shape_names, some_of
 
-#: Files of the catalog: name -> (system, attention's engine/version, {format: engine/version}).
-CATALOG: dict[str, tuple[str, str, dict[str, str]]] = {
-    "a100-sxm": (
-        "a100_sxm",
-        "trtllm/1.0.0",
-        {"bfloat16": "trtllm/1.0.0", "int8_wo": "trtllm/1.0.0", "int4_wo": "trtllm/1.0.0"},
-    ),
-    "h100-sxm": (
-        "h100_sxm",
-        "trtllm/1.3.0rc20",
-        {"bfloat16": "trtllm/1.3.0rc20", "int8_wo": "sglang/0.5.6.post2"},
-    ),
-    "h200-sxm": ("h200_sxm", "trtllm/1.3.0rc20", {"bfloat16": "trtllm/1.3.0rc20"}),
-    "l40s": ("l40s", "trtllm/1.3.0rc20", {"bfloat16": "trtllm/1.3.0rc20"}),
+
+@dataclasses.dataclass(frozen=True)
+class Calibrated:
+    """A GPU of the catalog: its system in the tables, and the version of each engine whose kernels it has."""
+
+    system: str
+    versions: dict[str, str]
+    #: Formats of products that another version of an engine was measured in: engine -> {format: version}.
+    more: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
+
+    def formats(self, engine: str, root: str | Path | None = None) -> dict[str, str]:
+        """Formats of an engine's products -> the version that they are measured with. Raises KernelTableError."""
+        table = TableName(self.system, engine, self.versions[engine], "gemm")
+        return dict.fromkeys(gemm_formats(table, root=root), self.versions[engine]) | self.more.get(engine, {})
+
+
+_VERSIONS = {"trtllm": "1.3.0rc20", "vllm": "0.24.0", "sglang": "0.5.14"}
+
+#: Folders of the catalog.
+CATALOG: dict[str, Calibrated] = {
+    "a100-sxm": Calibrated("a100_sxm", {"trtllm": "1.0.0", "vllm": "0.14.0", "sglang": "0.5.10"}),
+    "h100-sxm": Calibrated("h100_sxm", _VERSIONS, {"sglang": {"int8_wo": "0.5.6.post2"}}),
+    "h200-sxm": Calibrated("h200_sxm", _VERSIONS),
+    "l40s": Calibrated("l40s", _VERSIONS),
+    "b200-sxm": Calibrated("b200_sxm", _VERSIONS),
+    "rtx-pro-6000": Calibrated("rtx_pro_6000_server", _VERSIONS),
 }
 
-_SPLIT_SEEDS = (0, 1)
+#: Rows that one fit sees; more change no number by its standard error.
+FITTED_ROWS = 3000
+
+#: Fits of one format: all shapes, both halves of them, and without the largest.
+GEMM_FITS = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,13 +80,15 @@ class Refit:
         return {
             "status": "calibrated",
             "table": f"aiconfigurator-core {self.table}",
-            "split": "all shapes; errors: half of the (k, n) shapes by hash, seeds 0 and 1, and the largest k and n held out",
+            "split": "all shapes; errors: both halves of the (k, n) shapes by hash, and the largest k and n held out",
             "weight_bits": self.rows.weight_bits,
+            "activation_bits": 8.0 * KERNEL_FORMATS[self.weight_format].activation_bytes,
             "rows": len(self.rows.m),
             "held_out_halves": list(self.half_errors),
+            "interval": interval_record(self.predicted_s, self.rows.seconds, self.held_out, shape_names(self.rows)),
             "at_bound": list(fitted.at_bound),
             "scatter": fitted.scatter,
-            "coefficients": {k: float(v) for k, v in vars(coefficients(fitted.estimates)).items()},
+            "coefficients": {k: float(v) for k, v in vars(coefficients(fitted.estimates, self.weight_format)).items()},
             **{name: plain[name] for name in ("standard_errors", "errors", "by_range", "baselines", "notes")},
         }
 
@@ -86,7 +104,7 @@ def refit(
     """Fit to all shapes, then to halves of them and to all but the largest.
 
     Args:
-        advance: called after each of the six fits.
+        advance: called after each of the four fits.
     Raises:
         KernelTableError: the table or the data sheet cannot be read, or has too few rows to fit to.
     """
@@ -98,28 +116,25 @@ def refit(
 
     def fitted(train: Any) -> GemmFit:
         try:
-            result = fit_gemm(rows, sheet, train)
+            result = fit_gemm(rows, sheet, some_of(train & from_memory(rows, sheet), FITTED_ROWS))
         except ValueError as error:
             raise KernelTableError(f"{table} {weight_format} cannot be fitted: {error}") from error
         advance(f"{table.system} {weight_format}")
         return result
 
     whole = fitted(streamed)
-    halves, first = [], None
-    for seed in _SPLIT_SEEDS:
-        for complement in (False, True):
-            train = half_of_shapes(rows.k, rows.n, seed=seed, complement=complement)
-            predicted, test = fitted(train).predicted_s, ~train & streamed
-            halves.append(relative_error(predicted[test], rows.seconds[test]).mean)
-            first = first or (train, predicted)
-    train, predicted = first or (streamed, whole.predicted_s)
-    test = ~train & streamed
+    half = half_of_shapes(rows.k, rows.n)
+    first, second = fitted(half), fitted(~half)
+    by_halves = np.where(half, second.predicted_s, first.predicted_s)
+    tests = ((first, ~half & streamed), (second, half & streamed))
+    halves = [relative_error(one.predicted_s[test], rows.seconds[test]).mean for one, test in tests]
+    train, predicted, test = half, first.predicted_s, ~half & streamed
     within = largest_held_out(rows.k, rows.n)
     beyond, large = fitted(within).predicted_s, ~within & streamed
     error = lambda values, chosen: relative_error(values[chosen], rows.seconds[chosen])
     left_out = int((~streamed).sum())
     notes = [
-        f"Mean error over the four held-out halves: {np.mean(halves):.2%} ({min(halves):.2%} to {max(halves):.2%})."
+        f"Mean error over the two held-out halves: {np.mean(halves):.2%} ({min(halves):.2%} to {max(halves):.2%})."
     ]
     if left_out:
         shapes = len(set(zip(rows.k[~streamed], rows.n[~streamed])))
@@ -141,44 +156,16 @@ def refit(
         baselines={name: error(values, test) for name, values in baselines(rows, sheet, train).items()},
         notes=notes,
     )
-    return Refit(table, weight_format, rows, sheet, whole, report, tuple(halves), ~train, predicted)
+    return Refit(table, weight_format, rows, sheet, whole, report, tuple(halves), streamed, by_halves)
 
 
-def attention_record(
-    table: TableName, *, multiprocessors: float | None = None, root: str | Path | None = None
-) -> dict[str, Any]:
-    """Decoding attention fitted with batches 5 and 16 and contexts of 1024 held out: the catalog's part and the errors."""
-    sheet, rows = (
-        data_sheet(table.system, multiprocessors=multiprocessors, root=root),
-        attention_table(table, root=root),
-    )
-    held_out = np.isin(rows.batch, (5, 16)) | np.isin(rows.context_tokens, (1024,))
-    used = decoding_rows(rows, sheet)
-    try:
-        fitted = fit_attention(rows, sheet, ~held_out)
-    except ValueError as error:
-        raise KernelTableError(f"{table} attention cannot be fitted: {error}") from error
-    error = lambda chosen: dataclasses.asdict(relative_error(fitted.predicted_s[chosen], rows.seconds[chosen]))
-    known = {n: e for n, e in fitted.fit.standard_errors.items() if not math.isnan(e)}
-    return {
-        "status": "calibrated",
-        "table": f"aiconfigurator-core {table}",
-        "split": "batches 5 and 16 and contexts of 1024 tokens held out",
-        "coefficients": dict(fitted.fit.estimates),
-        "standard_errors": known,
-        "errors": {"fitted": error(used & ~held_out), "held out": error(used & held_out)},
-    }
-
-
-def catalog_entry(
-    title: str, refits: Sequence[Refit], attention: dict[str, Any] | None, experts: dict[str, Any]
-) -> dict[str, Any]:
-    """A whole catalog file as nested dictionaries; `experts`: format -> its record."""
+def catalog_entry(refits: Sequence[Refit], experts: dict[str, Any], attention: dict[str, Any]) -> dict[str, Any]:
+    """A whole catalog file as nested dictionaries; `experts`: format -> its record; `attention`: with prefill."""
+    table = refits[0].table
     entry: dict[str, Any] = {
-        "title": title,
+        "title": f"{table.system} with {table.engine} {table.version}, calibrated to kernel tables",
         "written_by": "python -m experiments.silicon; do not edit",
         "data_sheet": dataclasses.asdict(refits[0].sheet),
         "formats": {refit.weight_format: refit.record() for refit in refits},
     }
-    entry |= {"experts": experts} if experts else {}
-    return entry | ({"attention": attention} if attention else {})
+    return entry | ({"experts": experts} if experts else {}) | attention

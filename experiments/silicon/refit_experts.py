@@ -19,18 +19,22 @@ from hwmodels.analysis.calibration.experts import (
     fit_experts,
     modelled_rows,
 )
+from hwmodels.analysis.calibration.intervals import interval_record
 from hwmodels.analysis.calibration.kernel_tables import KernelTableError, TableName, data_sheet
 from hwmodels.analysis.calibration.report import CalibrationReport, error_by_range, relative_error
-from hwmodels.analysis.calibration.splits import half_of_groups
+from hwmodels.analysis.calibration.splits import half_of_groups, some_of
 from hwmodels.analysis.calibration.table_routing import EVEN
 
-#: Files of the catalog -> {format: engine/version} of their tables of experts.
-EXPERTS: dict[str, dict[str, str]] = {
-    "a100-sxm": {"bfloat16": "sglang/0.5.10", "int4_wo": "sglang/0.5.10"},
-    "h100-sxm": {"bfloat16": "trtllm/1.3.0rc20", "int4_wo": "sglang/0.5.10"},
-    "h200-sxm": {"bfloat16": "trtllm/1.3.0rc20", "int4_wo": "sglang/0.5.10"},
-    "l40s": {"bfloat16": "trtllm/1.3.0rc20"},
+#: Tables of experts of other versions than the engine's: GPU -> engine -> {format: version}.
+OTHER_VERSIONS: dict[str, dict[str, dict[str, str]]] = {
+    "h100-sxm": {"sglang": {"int4_wo": "0.5.10"}},
+    "h200-sxm": {"sglang": {"int4_wo": "0.5.10"}},
 }
+
+#: Fewest rows of a format that six numbers are fitted to.
+LEAST_ROWS = 200
+#: Rows that one fit sees.
+FITTED_ROWS = 2000
 
 #: Fits of one format: all, both halves of the networks, and all but those of so many experts.
 EXPERT_FITS = 4
@@ -71,13 +75,17 @@ def refit_experts(
 
     def fitted(train: Any) -> ExpertFit:
         try:
-            result = fit_experts(rows, sheet, train, cache_bytes=cache_bytes)
+            result = fit_experts(rows, sheet, some_of(train & uneven, FITTED_ROWS), cache_bytes=cache_bytes)
         except ValueError as error:
             raise KernelTableError(f"{table} {weight_format} cannot be fitted: {error}") from error
         advance(f"{table.system} experts {weight_format}")
         return result
 
     error = lambda predicted, chosen: relative_error(predicted[chosen], rows.seconds[chosen])
+    if uneven.sum() < LEAST_ROWS:
+        raise KernelTableError(
+            f"{table} holds {uneven.sum()} rows of {weight_format} experts that are modelled; too few"
+        )
     whole = fitted(uneven)
     half = half_of_groups(rows.network.tolist())
     first, second = fitted(half), fitted(~half)
@@ -119,6 +127,7 @@ def refit_experts(
         "weight_bits": rows.weight_bits,
         "rows": int(uneven.sum()),
         "held_out_halves": halves,
+        "interval": interval_record(by_halves, rows.seconds, uneven, rows.network.tolist()),
         "at_bound": list(whole.fit.at_bound),
         "scatter": whole.fit.scatter,
         "coefficients": {k: float(v) for k, v in vars(expert_coefficients(whole.fit.estimates)).items()},

@@ -13,7 +13,7 @@ from hwmodels.compute.roofline import unit_of
 from hwmodels.compute.unit import MeasuredKernels
 from hwmodels.device import Device
 from hwmodels.network.architecture import EXPERT_MATRICES
-from hwmodels.network.footprint import UNCOMPRESSED_BITS, Footprint
+from hwmodels.network.footprint import Footprint
 
 __all__ = ["KernelWidths", "kernel_remarks", "kernel_widths"]
 
@@ -32,7 +32,7 @@ class KernelWidths:
         measured: of the kernels that the device's times are fitted to.
         interpolated: weights between two measured widths: their times are mixed.
         extrapolated: weights beyond all measured widths: the bytes of the nearest one's kernel are scaled.
-        extrapolated_kv: KV elements; attention is measured with 16 bits only, and its bytes are scaled.
+        extrapolated_kv: KV elements of widths that attention is not measured with; its times are mixed, or its bytes scaled.
     """
 
     measured: tuple[float, ...]
@@ -59,7 +59,9 @@ def kernel_widths(device: Device, footprint: Footprint) -> KernelWidths | None:
         measured=kernels.weight_widths,
         interpolated=tuple(sorted({bits for kind in kinds for bits in kind.interpolated})),
         extrapolated=tuple(sorted({bits for kind in kinds for bits in kind.extrapolated})),
-        extrapolated_kv=tuple(bits for bits in kv if kernels.attention and abs(bits - UNCOMPRESSED_BITS) > _SAME_BITS),
+        extrapolated_kv=tuple(
+            bits for bits in kv if kernels.kv_widths and min(abs(bits - w) for w in kernels.kv_widths) > _SAME_BITS
+        ),
     )
 
 
@@ -112,8 +114,8 @@ def kernel_remarks(device: Device, footprint: Footprint) -> list[str]:
     remarks = [line for kind in _kinds_of_widths(kernels, footprint) for line in _remarks_on(kind)]
     if found.extrapolated_kv:
         remarks.append(
-            f"extrapolated: KV of {_in_words(found.extrapolated_kv)} bits; attention is measured with 16 bits, "
-            "its bytes are scaled"
+            f"extrapolated: KV of {_in_words(found.extrapolated_kv)} bits; attention is measured with "
+            f"{_in_words(kernels.kv_widths)} bits, its bytes are scaled"
         )
     return [*remarks, *kernels.remarks]
 

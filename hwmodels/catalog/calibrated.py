@@ -1,64 +1,68 @@
 """GPUs whose matrix products, experts and attention are calibrated to measured kernels: `calibrated_gpu("a100-sxm")`.
 
-Each file below `calibrated/` is written by `python -m experiments.silicon`: a data sheet, for every weight format the eight
-fitted numbers with the table, its version and the errors, for every format of routed experts the same with six numbers, and
-the numbers of decoding attention. None is edited by hand.
+Their files are those of `hwmodels.catalog.calibrations`, one for each engine of a GPU.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import importlib.resources
-import tomllib
 from collections.abc import Mapping
-from importlib.resources.abc import Traversable
 from typing import Any
 
 import numpy as np
 
-from hwmodels.catalog.entries import EntryError, UnknownNameError, near_matches
+from hwmodels.catalog.calibrations import (
+    DEFAULT_ENGINES,
+    calibrated_formats,
+    calibration_record,
+    calibration_remarks,
+    damaged,
+    used_attention,
+    used_formats,
+)
+from hwmodels.catalog.entries import UnknownNameError, near_matches
 from hwmodels.compute.calibrated_gpu import CalibratedGpu
 from hwmodels.compute.gpu import GpuGemm
 from hwmodels.compute.gpu_attention import GpuAttention
 from hwmodels.compute.gpu_experts import ExpertCoefficients, GpuExperts
 from hwmodels.compute.gpu_formats import GemmCoefficients
+from hwmodels.compute.gpu_prefill import GpuPrefill
+from hwmodels.compute.unit import Spread
 
 __all__ = [
-    "LARGEST_HELD_OUT_ERROR",
     "calibrated_attention",
     "calibrated_experts",
     "calibrated_gpu",
-    "calibrated_names",
+    "calibrated_prefill",
     "calibrated_unit",
-    "calibration_record",
-    "calibration_remarks",
-    "held_out_error",
-    "is_used",
     "with_data_sheet",
 ]
-
-#: Mean error of held-out shapes beyond which a packed format's fit is not used: the bytes of a wider format's kernel are scaled
-#: instead. Fits in the catalog that describe their kernels lie below 8 %, the one that does not above 16 %.
-LARGEST_HELD_OUT_ERROR = 0.10
 
 _SHEET = ("peak_flops_per_s", "bandwidth_bytes_per_s", "multiprocessors")
 
 
-def calibrated_names() -> tuple[str, ...]:
-    """Names of all calibrated GPUs, sorted."""
-    return tuple(sorted(f.name.removesuffix(".toml") for f in _folder().iterdir() if f.name.endswith(".toml")))
-
-
-def calibrated_gpu(name: str) -> GpuGemm:
+def calibrated_gpu(name: str, engine: str | None = None, weight_format: str | None = None) -> GpuGemm:
     """Matrix products of a calibrated GPU, with every weight format whose kernels the fit describes (`is_used`).
 
+    Args:
+        name: of `calibrated_names`.
+        engine: of `calibrated_engines`; the GPU's own unless given.
+        weight_format: of `calibrated_formats`: what weights narrower than 16 bits are multiplied in; those with 16-bit
+            activations unless given.
     Raises:
-        UnknownNameError: no such GPU.
+        UnknownNameError: no such GPU, engine or format.
         EntryError: its file is damaged.
     """
-    record = calibration_record(name)
+    record = calibration_record(name, engine)
+    held = calibrated_formats(name, engine)
+    if weight_format is not None and weight_format not in held:
+        shown = engine or DEFAULT_ENGINES[name.strip().lower()]
+        raise UnknownNameError(
+            f"format {weight_format!r} is not measured on {name} with {shown};{near_matches(weight_format, held)} "
+            f"allowed: {', '.join(held) or 'none, only bfloat16 is'}"
+        )
     try:
-        formats = sorted(_used(record), key=lambda entry: entry["weight_bits"])
+        formats = used_formats(record, wanted=weight_format)
         sheet = {field: float(record["data_sheet"][field]) for field in _SHEET}
         numbers = {
             field: np.array([entry["coefficients"][field] for entry in formats], np.float32)
@@ -66,20 +70,24 @@ def calibrated_gpu(name: str) -> GpuGemm:
         }
         widths = tuple(float(entry["weight_bits"]) for entry in formats)
     except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(name, error) from error
+        raise damaged(name, error) from error
     return GpuGemm(**sheet, coefficients=GemmCoefficients(**numbers), weight_widths=widths)
 
 
-def calibrated_unit(name: str, *, multiprocessors: float) -> CalibratedGpu:
+def calibrated_unit(
+    name: str, *, multiprocessors: float, engine: str | None = None, weight_format: str | None = None
+) -> CalibratedGpu:
     """Products and attention of a calibrated GPU as the matrix unit of a device, whose data sheet may be another's.
 
     Args:
         multiprocessors: of the device.
+        engine, weight_format: as of `calibrated_gpu`.
     Raises:
-        UnknownNameError: no such GPU.
+        UnknownNameError: no such GPU, engine or format.
         EntryError: its file is damaged.
     """
-    gemm, attention, experts = calibrated_gpu(name), calibrated_attention(name), calibrated_experts(name)
+    gemm, experts = calibrated_gpu(name, engine, weight_format), calibrated_experts(name, engine, weight_format)
+    attention = calibrated_attention(name, engine)
     formats = tuple(
         GemmCoefficients(**{field: float(values[i]) for field, values in vars(gemm.coefficients).items()})
         for i in range(len(gemm.weight_widths))
@@ -89,128 +97,70 @@ def calibrated_unit(name: str, *, multiprocessors: float) -> CalibratedGpu:
         formats=formats,
         experts=tuple(unit.coefficients for unit in experts.values()),
         expert_widths=tuple(experts),
-        attention=dataclasses.replace(attention, bandwidth_bytes_per_s=None),
+        attention=tuple(dataclasses.replace(unit, bandwidth_bytes_per_s=None) for unit in attention.values()),
+        prefill=calibrated_prefill(name, engine),
         weight_widths=gemm.weight_widths,
+        kv_widths=tuple(attention),
+        engine=engine or DEFAULT_ENGINES[name.strip().lower()],
+        weight_format=weight_format,
         overlap_temperature=gemm.overlap_temperature,
-        remarks=calibration_remarks(name),
+        remarks=calibration_remarks(name, engine, weight_format),
+        spreads=_spreads(name, engine, weight_format),
     )
 
 
-def calibrated_experts(name: str) -> dict[float, GpuExperts]:
+def calibrated_experts(
+    name: str, engine: str | None = None, weight_format: str | None = None
+) -> dict[float, GpuExperts]:
     """Routed experts of a calibrated GPU: bits per weight, increasing -> its kernels; empty where nobody measured them.
 
     Formats are used as those of products are: see `is_used`.
 
     Raises:
-        UnknownNameError: no such GPU.
+        UnknownNameError: no such GPU or engine.
         EntryError: its file is damaged.
     """
-    record = calibration_record(name)
+    record = calibration_record(name, engine)
     try:
         sheet = {field: float(record["data_sheet"][field]) for field in _SHEET}
         return {
             float(entry["weight_bits"]): GpuExperts(
-                **sheet,
-                coefficients=ExpertCoefficients(
-                    **{field: float(entry["coefficients"][field]) for field in ExpertCoefficients.__dataclass_fields__}
-                ),
+                **sheet, coefficients=ExpertCoefficients(**_numbers(entry, ExpertCoefficients))
             )
-            for entry in sorted(_used(record, "experts"), key=lambda entry: entry["weight_bits"])
+            for entry in used_formats(record, "experts", weight_format)
         }
     except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(name, error) from error
+        raise damaged(name, error) from error
 
 
-def calibrated_attention(name: str) -> GpuAttention:
-    """Decoding attention of a calibrated GPU.
+def calibrated_attention(name: str, engine: str | None = None) -> dict[float, GpuAttention]:
+    """Decoding attention of a calibrated GPU: bits per element of keys and values, increasing -> its kernel.
 
     Raises:
-        UnknownNameError: no such GPU.
+        UnknownNameError: no such GPU or engine.
         EntryError: its file is damaged, or has no attention.
     """
-    record = calibration_record(name)
+    record = calibration_record(name, engine)
     try:
-        numbers = {field: float(value) for field, value in record["attention"]["coefficients"].items()}
-        return GpuAttention(bandwidth_bytes_per_s=float(record["data_sheet"]["bandwidth_bytes_per_s"]), **numbers)
+        bandwidth = float(record["data_sheet"]["bandwidth_bytes_per_s"])
+        return {
+            float(entry["kv_bits"]): GpuAttention(
+                **{field: float(value) for field, value in entry["coefficients"].items()},
+                bandwidth_bytes_per_s=bandwidth,
+            )
+            for entry in used_attention(record)
+        }
     except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(name, error) from error
+        raise damaged(name, error) from error
 
 
-def calibration_record(name: str) -> dict[str, Any]:
-    """A calibrated GPU's whole file: tables, versions, splits, standard errors, errors by range, baselines.
-
-    Raises:
-        UnknownNameError: no such GPU.
-    """
-    slug, allowed = name.strip().lower(), calibrated_names()
-    if slug not in allowed:
-        raise UnknownNameError(
-            f"unknown calibrated GPU {name!r};{near_matches(slug, allowed)} allowed: {', '.join(allowed)}"
-        )
-    return tomllib.loads((_folder() / f"{slug}.toml").read_text(encoding="utf-8"))
-
-
-def held_out_error(entry: Mapping[str, Any]) -> float:
-    """Mean error of a format's products whose shapes were held out: the worse of all ways in which they were."""
-    apart = [errors["mean"] for name, errors in entry["errors"].items() if name.endswith("held out")]
-    return max([*entry["held_out_halves"], *apart])
-
-
-def is_used(record: Mapping[str, Any], kind: str, part: str = "formats") -> bool:
-    """Whether a format's fit is a kernel of the GPU: it describes held-out shapes, or it is the widest and all there is.
-
-    Args:
-        record: a calibrated GPU's whole file.
-        kind: the format's name there.
-        part: "formats", those of products, or "experts".
-    """
-    formats = record[part]
-    widest = max(entry["weight_bits"] for entry in formats.values())
-    entry = formats[kind]
-    return entry["weight_bits"] == widest or held_out_error(entry) <= LARGEST_HELD_OUT_ERROR
-
-
-def calibration_remarks(name: str) -> tuple[str, ...]:
-    """What a reader of this GPU's times should know: fits left out, fits that err much, fitted numbers on a bound.
-
-    Raises:
-        UnknownNameError: no such GPU.
-        EntryError: its file is damaged.
-    """
-    record = calibration_record(name)
+def calibrated_prefill(name: str, engine: str | None = None) -> GpuPrefill:
+    """What many new tokens add to decoding attention; errors as of `calibrated_attention`."""
+    record = calibration_record(name, engine)
     try:
-        found = _format_remarks(record, "formats", "weights")
-        if record.get("experts"):
-            found += _format_remarks(record, "experts", "experts")
-        else:
-            found.append("kernels of routed experts were not measured: they are priced as products one after the other")
-        attention = record["attention"]
-        error = attention["errors"]["held out"]["mean"]
-        # A number on a bound has no standard error.
-        bound = [field for field in attention["coefficients"] if field not in attention["standard_errors"]]
-        if bound or error > LARGEST_HELD_OUT_ERROR:
-            words = [f"held-out error {error:.0%}"] + ([f"on a bound of the fit: {', '.join(bound)}"] if bound else [])
-            found.append(f"kernels of attention: {'; '.join(words)}")
+        return GpuPrefill(**_numbers(record["prefill"], GpuPrefill))
     except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(name, error) from error
-    return tuple(found)
-
-
-def _format_remarks(record: Mapping[str, Any], part: str, of_what: str) -> list[str]:
-    found = []
-    for kind, entry in sorted(record[part].items(), key=lambda item: item[1]["weight_bits"]):
-        words, bound = [f"held-out error {held_out_error(entry):.0%}"], entry["at_bound"]
-        if bound:
-            words.append(f"on a bound of the fit: {', '.join(bound)}")
-        if not is_used(record, kind, part):
-            found.append(f"kernels of {entry['weight_bits']:g}-bit {of_what} are not used: {'; '.join(words)}")
-        elif bound or held_out_error(entry) > LARGEST_HELD_OUT_ERROR:
-            found.append(f"kernels of {entry['weight_bits']:g}-bit {of_what}: {'; '.join(words)}")
-    return found
-
-
-def _used(record: Mapping[str, Any], part: str = "formats") -> list[Mapping[str, Any]]:
-    return [entry for kind, entry in record.get(part, {}).items() if is_used(record, kind, part)]
+        raise damaged(name, error) from error
 
 
 def with_data_sheet(
@@ -230,11 +180,19 @@ def with_data_sheet(
     )
 
 
-def _folder() -> Traversable:
-    return importlib.resources.files("hwmodels.catalog") / "calibrated"
-
-
-def _damaged(name: str, error: Exception) -> EntryError:
-    return EntryError(
-        f"calibrated/{name}.toml lacks or misstates {error}; write it again with python -m experiments.silicon"
+def _spreads(name: str, engine: str | None, weight_format: str | None) -> tuple[Spread, ...]:
+    """Intervals of all fits that are used; a file of before intervals has none."""
+    record = calibration_record(name, engine)
+    parts = [("products", entry["weight_bits"], entry) for entry in used_formats(record, wanted=weight_format)]
+    parts += [("experts", entry["weight_bits"], entry) for entry in used_formats(record, "experts", weight_format)]
+    parts += [("attention", entry["kv_bits"], entry) for entry in used_attention(record)]
+    parts += [("prefill", 16.0, record["prefill"])]
+    return tuple(
+        Spread(part, float(bits), *(float(entry["interval"][end]) for end in ("low", "high", "coverage")))
+        for part, bits, entry in parts
+        if "interval" in entry
     )
+
+
+def _numbers(entry: Mapping[str, Any], kind: Any) -> dict[str, float]:
+    return {field: float(entry["coefficients"][field]) for field in kind.__dataclass_fields__}

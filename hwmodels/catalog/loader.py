@@ -8,8 +8,10 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from hwmodels.catalog.architecture_entries import checked_architecture, parse_architecture
+from hwmodels.catalog.calibrated import calibrated_unit
 from hwmodels.catalog.device_entries import DeviceEntry, parse_device
 from hwmodels.catalog.entries import Entry, EntryError, UnknownNameError, near_matches, parse_entry
+from hwmodels.catalog.units import calibrated_sources
 from hwmodels.device import Device
 from hwmodels.network.architecture import Architecture
 from hwmodels.numerics.fields import NOT_NEGATIVE
@@ -29,13 +31,16 @@ def architecture_names() -> tuple[str, ...]:
     return _names("architectures")
 
 
-def device(name: str) -> Device:
+def device(name: str, *, engine: str | None = None, weight_format: str | None = None) -> Device:
     """A device of the catalog, by its name in any case.
 
+    Args:
+        engine, weight_format: as of `with_engine`.
     Raises:
-        UnknownNameError: no such device.
+        UnknownNameError: no such device, engine or format.
+        EntryError: an engine or a format for a device without measured kernels.
     """
-    return _device_entry(name).device
+    return with_engine(_device_entry(name), name, engine=engine, weight_format=weight_format).device
 
 
 def architecture(name: str) -> Architecture:
@@ -86,23 +91,66 @@ def architecture_sources(name: str) -> dict[str, str]:
     return _architecture_entry(name).sources
 
 
-def device_from_file(path: str | Path) -> Device:
+def device_from_file(path: str | Path, *, engine: str | None = None, weight_format: str | None = None) -> Device:
     """A device from a TOML file in the catalog's format (see `hwmodels.catalog.device_entries`).
 
+    Args:
+        engine, weight_format: as of `with_engine`.
     Raises:
-        EntryError: the file cannot be read, or its content is not a device.
+        UnknownNameError: no such engine or format.
+        EntryError: the file cannot be read, or its content is not a device, or one without measured kernels.
     """
-    return _entry_from_file(path).device
+    return with_engine(_entry_from_file(path), str(path), engine=engine, weight_format=weight_format).device
 
 
-def device_entry(name: str) -> DeviceEntry:
+def device_entry(name: str, *, engine: str | None = None, weight_format: str | None = None) -> DeviceEntry:
     """A device with its title, sources and calibration, by its name or from a file whose path ends in ".toml".
 
+    Args:
+        engine, weight_format: as of `with_engine`.
     Raises:
-        UnknownNameError: no such device.
-        EntryError: the file cannot be read, or its content is not a device.
+        UnknownNameError: no such device, engine or format.
+        EntryError: the file cannot be read, or its content is not a device, or one without measured kernels.
     """
-    return _entry_from_file(name) if name.endswith(".toml") else _device_entry(name)
+    found = _entry_from_file(name) if name.endswith(".toml") else _device_entry(name)
+    return with_engine(found, name, engine=engine, weight_format=weight_format)
+
+
+def with_engine(
+    entry: DeviceEntry, name: str, *, engine: str | None = None, weight_format: str | None = None
+) -> DeviceEntry:
+    """The same device with another engine's kernels, or those of another weight format.
+
+    Args:
+        entry: of a device.
+        name: what the device is called in messages.
+        engine: of `calibrated_engines`; the device's own unless given.
+        weight_format: of `calibrated_formats`; what weights narrower than 16 bits are multiplied in; those kernels whose
+            activations keep 16 bits unless given.
+    Raises:
+        UnknownNameError: no such engine or format on this device.
+        EntryError: the device has no measured kernels.
+    """
+    if engine is None and weight_format is None:
+        return entry
+    if entry.calibration is None:
+        what = f"engine {engine!r}" if engine is not None else f"format {weight_format!r}"
+        raise EntryError(
+            f"{what} came, but {name} has no measured kernels; leave it out, or take one of the calibrated devices "
+            "(see jaxspec devices)"
+        )
+    unit = calibrated_unit(
+        entry.calibration,
+        multiprocessors=entry.device.matrix_unit.multiprocessors,
+        engine=engine,
+        weight_format=weight_format,
+    )
+    sources = entry.sources | {
+        leaf: source
+        for leaf, source in calibrated_sources(entry.calibration, unit).items()
+        if leaf != "matrix_unit.multiprocessors"
+    }
+    return dataclasses.replace(entry, device=entry.device.replace(matrix_unit=unit), sources=sources)
 
 
 def _entry_from_file(path: str | Path) -> DeviceEntry:

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from hwmodels.analysis.sensitivity import leaf_names
-from hwmodels.catalog.calibrated import calibrated_names, calibrated_unit, calibration_record
+from hwmodels.catalog.calibrated import calibrated_unit
+from hwmodels.catalog.calibrations import calibrated_names, calibration_record
 from hwmodels.catalog.entries import EntryError, near_matches
 from hwmodels.catalog.forms import Form, TableReader, form_of
 from hwmodels.compute.calibrated_gpu import CalibratedGpu
@@ -22,7 +23,7 @@ from hwmodels.compute.systolic.unit import SystolicUnit
 from hwmodels.compute.unit import ComputeUnit
 from hwmodels.compute.vector_array import VectorArray
 
-__all__ = ["UNITS", "UnitReader", "read_unit", "table_of"]
+__all__ = ["UNITS", "UnitReader", "calibrated_sources", "read_unit", "table_of"]
 
 #: Makes a unit of its table, without the kind.
 UnitReader: TypeAlias = Callable[[TableReader, dict[str, Any]], ComputeUnit]
@@ -43,13 +44,18 @@ def _calibrated(reader: TableReader, table: dict[str, Any]) -> CalibratedGpu:
     values = reader.read(table, form, "matrix_unit")
     name = reader.calibration = values["calibration"]
     unit = calibrated_unit(name, multiprocessors=values["multiprocessors"])
-    record = calibration_record(name)
-    entries = [*record["formats"].values(), *record.get("experts", {}).values(), record["attention"]]
-    tables = [entry["table"] for entry in entries]
-    source = f"calibrated: {', '.join(dict.fromkeys(tables))}; hwmodels/catalog/calibrated/{name}.toml"
-    for leaf in leaf_names(unit):
-        reader.sources.setdefault(f"matrix_unit.{leaf}", source)
+    for leaf, source in calibrated_sources(name, unit).items():
+        reader.sources.setdefault(leaf, source)
     return unit
+
+
+def calibrated_sources(name: str, unit: CalibratedGpu) -> dict[str, str]:
+    """Where each number of a calibrated unit comes from: dotted field of a device -> text."""
+    record = calibration_record(name, unit.engine)
+    entries = [record[part] for part in ("formats", "experts", "attention") if part in record]
+    tables = [entry["table"] for part in entries for entry in part.values()]
+    source = f"calibrated: {', '.join(dict.fromkeys(tables))}; hwmodels/catalog/calibrated/{name}/{unit.engine}.toml"
+    return dict.fromkeys((f"matrix_unit.{leaf}" for leaf in leaf_names(unit)), source)
 
 
 #: matrix_unit.kind of a file -> what reads the rest of the table.

@@ -1,9 +1,10 @@
 """A GPU whose matrix products, experts and attention are calibrated to measured kernels, as the matrix unit of a device.
 
 Peak rate and bandwidth are the device's own, so that changing them changes the kernels. Products of stored matrices take what
-`hwmodels.compute.gpu` says, a layer's routed experts what `hwmodels.compute.gpu_experts` says, attention streams the cache as
-`hwmodels.compute.gpu_attention` says, and everything else runs at the device's roof. A GPU whose experts nobody measured
-multiplies by them one after the other.
+`hwmodels.compute.gpu` says, a layer's routed experts what `hwmodels.compute.gpu_experts` says, attention what
+`hwmodels.compute.gpu_attention` and `gpu_prefill` say, and everything else runs at the device's roof. A GPU whose experts
+nobody measured multiplies by them one after the other. Engines of such GPUs add the residual stream where they normalize, and form the
+gated product in a kernel of its own.
 
 Of the formats that were measured each operator is timed with each one's kernels, and the times are mixed as
 `hwmodels.compute.gpu_formats.format_shares` says: so that fewer bits never take longer. `hwmodels.analysis.kernel_widths` says
@@ -20,18 +21,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from hwmodels.compute import gpu_attention
 from hwmodels.compute.gpu import GpuGemm, at_width
-from hwmodels.compute.gpu_attention import GpuAttention
+from hwmodels.compute.gpu_attention import GpuAttention, attention_parts
 from hwmodels.compute.gpu_experts import ExpertCoefficients, GpuExperts
 from hwmodels.compute.gpu_formats import GemmCoefficients, format_shares, stack_widths, width_in_format
+from hwmodels.compute.gpu_prefill import GpuPrefill, prefill_parts
 from hwmodels.compute.products import products_of
 from hwmodels.compute.roofline import ROOFLINE
-from hwmodels.compute.unit import MeasuredKernels, UnitTimes
+from hwmodels.compute.unit import MeasuredKernels, Spread, UnitTimes
 from hwmodels.device import Device
 from hwmodels.network.operators.work import EXPERT_OPERATORS, MATRIX_OPERATORS, OPERATORS, OperatorWork
 from hwmodels.numerics.fields import POSITIVE, number
-from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
 from hwmodels.numerics.units import BITS_PER_BYTE
 
 __all__ = ["CalibratedGpu"]
@@ -41,7 +42,10 @@ _EXPERTS = np.array([OPERATORS.index(name) for name in EXPERT_OPERATORS], np.int
 _IS_EXPERT = np.array([name in EXPERT_OPERATORS for name in OPERATORS])
 #: A layer's experts are one launch, which stands with the first of their operators.
 _STARTS = np.array([True, False])
-_ATTENTION = OPERATORS.index("attention")
+_ATTENTION, _NORM = OPERATORS.index("attention"), OPERATORS.index("norm")
+#: Products whose gated activation is a kernel of its own, and where its output goes.
+_GATED = (("gate_up", "down"), ("shared_gate_up", "shared_down"))
+_ACTIVATION_BYTES = 2.0
 #: Whether an operator has a launch at the device's own latency beside its products.
 _BESIDE_PRODUCTS = np.array([name.endswith("gate_up") or name not in MATRIX_OPERATORS for name in OPERATORS])
 
@@ -59,16 +63,24 @@ class CalibratedGpu:
 
     formats: tuple[GemmCoefficients, ...]  # one for each of `weight_widths`
     experts: tuple[ExpertCoefficients, ...]  # one for each of `expert_widths`; none: products one after the other
-    attention: GpuAttention | None  # without a bandwidth of its own; None: attention runs at the roof
+    attention: tuple[GpuAttention, ...]  # one for each of `kv_widths`, without bandwidths of their own
+    prefill: GpuPrefill | None  # None: nothing is known of many new tokens, whose arithmetic runs at the roof
     multiprocessors: Leaf = number(POSITIVE)  # > 0
     #: Bits per weight of the formats, increasing.
     weight_widths: tuple[float, ...] = flax.struct.field(pytree_node=False, default=(16.0,))
     #: Bits per weight of the formats of experts, increasing.
     expert_widths: tuple[float, ...] = flax.struct.field(pytree_node=False, default=())
+    #: Bits per element of keys and values that attention has kernels for, increasing; none: attention runs at the roof.
+    kv_widths: tuple[float, ...] = flax.struct.field(pytree_node=False, default=())
+    #: Whose kernels these are, and the format that was asked for.
+    engine: str = flax.struct.field(pytree_node=False, default="")
+    weight_format: str | None = flax.struct.field(pytree_node=False, default=None)
     #: Of the smooth maximum that joins arithmetic and memory; the coefficients were fitted with it.
     overlap_temperature: float = flax.struct.field(pytree_node=False, default=0.25)
     #: What a reader of its times should know of the fits, one sentence each.
     remarks: tuple[str, ...] = flax.struct.field(pytree_node=False, default=())
+    #: How far measured times lie from each fit's.
+    spreads: tuple[Spread, ...] = flax.struct.field(pytree_node=False, default=())
 
     @property
     def elements(self) -> Leaf:
@@ -77,8 +89,8 @@ class CalibratedGpu:
 
     @property
     def measured(self) -> MeasuredKernels:
-        """Widths of the fitted formats, whether attention is fitted, and the remarks."""
-        return MeasuredKernels(self.weight_widths, self.attention is not None, self.remarks, self.expert_widths)
+        """Widths of the fitted formats, those of keys and values, and the remarks."""
+        return MeasuredKernels(self.weight_widths, self.kv_widths, self.remarks, self.expert_widths, self.spreads)
 
     def kernels(self, work: OperatorWork) -> list[tuple[CalibratedGpu, OperatorWork]]:
         """For each format this GPU with that format alone, and the work with weights as its kernels read them.
@@ -138,16 +150,16 @@ class CalibratedGpu:
             overlap_temperature=self.overlap_temperature,
         )
 
-    def attention_on(self, device: Device) -> GpuAttention:
-        """The model of attention on this device."""
-        assert self.attention is not None
-        return dataclasses.replace(self.attention, bandwidth_bytes_per_s=as_float(device.memory.bandwidth_bytes_per_s))
+    def attention_on(self, device: Device) -> list[GpuAttention]:
+        """The model of decoding attention on this device, for each width of keys and values."""
+        bandwidth = as_float(device.memory.bandwidth_bytes_per_s)
+        return [dataclasses.replace(unit, bandwidth_bytes_per_s=bandwidth) for unit in self.attention]
 
     def operator_times(self, work: OperatorWork, device: Device, *, temperature: Number = 0.0) -> UnitTimes:
         """Products and attention as their fitted kernels, everything else at the device's roofline; see `ComputeUnit`.
 
-        The measured products do not include the gated product, which is a launch of its own behind the one of "gate_up"; the
-        measured experts do.
+        The measured products do not include the gated product, which is a launch of its own behind the one of "gate_up" and
+        reads what that wrote; the measured experts do.
         """
         roof, gemm, shapes = ROOFLINE.operator_times(work, device), self.gemm(device), products_of(work)
         m, k, n, bits, products = (
@@ -155,7 +167,7 @@ class CalibratedGpu:
         )
         product_s = gemm.product_time(m, k, n, weight_bits=bits, temperature=temperature)
         compute_s = roof.compute_s.at[..., _MATRICES].set(product_s * products * work.launches[..., _MATRICES])
-        launch_s = jnp.where(_BESIDE_PRODUCTS, roof.launch_s, 0.0)
+        launch_s = jnp.where(_BESIDE_PRODUCTS, roof.launch_s, 0.0) + _beside_time(work, device)
         launch_s = launch_s.at[..., _MATRICES].add(gemm.launch_time(m, k, n, weight_bits=bits))
         share = jnp.broadcast_to(roof.memory_share[0], compute_s.shape)
         share = share.at[..., _MATRICES].set(at_width(gemm, bits).memory_efficiency)
@@ -175,14 +187,31 @@ class CalibratedGpu:
             started_s = jnp.where(_STARTS, as_float(experts.coefficients.launch_s), 0.0)
             launch_s = launch_s.at[..., e].set(started_s + passes_s)
             share = share.at[..., e].set(as_float(experts.coefficients.memory_efficiency))
-        if self.attention is not None:
-            attention = self.attention_on(device)
-            launches = jnp.maximum(work.launches[..., _ATTENTION], 1.0)
+        if self.attention:
+            at = _ATTENTION
+            launches = jnp.maximum(work.launches[..., at], 1.0)
+            bits = jnp.broadcast_to(_given(work.kv_bits), launches.shape)
             # All that attention moves: a share by the cache alone would let a smaller cache slow down everything else.
-            moved = (work.kv_bytes + work.activation_bytes)[..., _ATTENTION] / launches
-            share = share.at[..., _ATTENTION].set(gpu_attention.streaming_share(attention, moved))
-            joined_s = gpu_attention.launch_time(attention, shapes.n[..., _ATTENTION])
-            launch_s = launch_s.at[..., _ATTENTION].set(joined_s)
+            moved = (work.kv_bytes + work.activation_bytes)[..., at] / launches
+            joined_s, stream_s = attention_parts(
+                self.attention_on(device), self.kv_widths, moved, shapes.n[..., at], shapes.products[..., at], bits
+            )
+            bandwidth = as_float(device.memory.bandwidth_bytes_per_s)
+            share = share.at[..., at].set(jnp.where(moved > 0, moved / (bandwidth * stream_s), 1.0))
+            if self.prefill is not None:
+                many = prefill_parts(
+                    self.prefill,
+                    rows=shapes.m[..., at] * shapes.products[..., at],
+                    depth=shapes.k[..., at],
+                    tokens=_given(work.new_tokens),
+                    visible_tokens=shapes.n[..., at],
+                    moved_bytes=moved,
+                    peak_flops_per_s=device.peak_flops_per_s,
+                    bandwidth_bytes_per_s=bandwidth,
+                )
+                compute_s = compute_s.at[..., at].set(many.compute_s * work.launches[..., at])
+                joined_s = joined_s + many.launch_s
+            launch_s = launch_s.at[..., at].set(joined_s)
         return dataclasses.replace(
             roof,
             compute_s=compute_s,
@@ -190,6 +219,28 @@ class CalibratedGpu:
             memory_share=(share, *roof.memory_share[1:]),
             overlap_temperature=self.overlap_temperature,
         )
+
+
+def _given(value: Float[Array, "*b"] | None) -> Float[Array, "*b"]:
+    """What `products_of` has found the work to say."""
+    if value is None:
+        raise ValueError("the work does not say its new tokens and bits of the cache; build it with step_operators")
+    return value
+
+
+def _beside_time(work: OperatorWork, device: Device) -> Float[Array, "... operator"]:
+    """Seconds of elementwise kernels that the step counts as fused: per launch of their operator."""
+    shapes = products_of(work)
+    moved = jnp.zeros_like(work.flops)
+    for name, inner in _GATED:
+        up, down = OPERATORS.index(name), OPERATORS.index(inner)
+        elements = shapes.m[..., up] * (shapes.n[..., up] + shapes.k[..., down])
+        moved = moved.at[..., up].set(jnp.where(work.launches[..., up] > 0, _ACTIVATION_BYTES * elements, 0.0))
+    # The residual stream is read and written where the sum is normalized, beside what the norm itself moves.
+    norms = jnp.maximum(work.launches[..., _NORM], 1.0)
+    moved = moved.at[..., _NORM].set(work.activation_bytes[..., _NORM] / norms)
+    memory = device.memory
+    return moved / with_last_axis(as_float(memory.bandwidth_bytes_per_s) * as_float(memory.efficiency))
 
 
 def _shares(

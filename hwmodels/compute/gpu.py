@@ -7,10 +7,12 @@ One product of m x k activations by k x n weights takes, in seconds,
     arithmetic = max(soft minimum over tilings of tiling time, 2 m n k / peak)
     tiling = waves · sag · tile · (k / S + prologue) + [S > 1] 4 S m n / bandwidth
     waves  = w' + wave_rounding · (ceil(w') - w'),   w' = ceil(m / Tm) · ceil(n / Tn) · S / multiprocessors
-    tile   = sqrt((2 Tm Tn / compute_efficiency)^2 + (operand_cost · (a Tm + w Tn))^2) · multiprocessors / peak
+    tile   = sqrt((2 Tm Tn / compute_efficiency)^2 + (operand_cost · (b Tm + w Tn))^2) · multiprocessors / peak
+                                                             b: bytes per activation as it is multiplied
     sag    = (1 + 2 m n k / 1e10)^sag_exponent
     launch = launch_s + split_s · q^2 / (q^2 + 2) / (1 + (n / (48 multiprocessors))^2) + depth_s · log2(1 + q)
-             + switch_s / (1 + (6 / m)^3) + row_cost · n k w / bandwidth · m / (m + 4),   q = k / 1024
+             + switch_s / (1 + (6 / m)^3) + row_cost · n k w / bandwidth · m / (m + 4) + pass_cost · 2 m k / bandwidth,
+               q = k / 1024
 
 over the tilings Tm in 16, 32, 64, 128; Tn in 64, 128, 256; S in 1, 4 parts of k (whose partial sums of 4 bytes are written
 and read, half of it within the cache). What the terms are for: sums too deep for the few tiles of a narrow product are split,
@@ -20,6 +22,9 @@ way under load. The soft minimum is (sum of t^-16)^(-1/16).
 
 Eight numbers per format are fitted. `split_s`, `sag_exponent` and `row_cost` belong to 16-bit weights, whose
 `prologue_elements` is 200; `depth_s`, `switch_s` and a fitted `prologue_elements` to packed ones. What a format lacks is 0.
+
+Formats that multiply in 8 or 4 bits have the data sheet's peak of that width and fewer bytes per activation (b); activations
+come and go at 16 bits and are quantized by a kernel of its own before the product (pass_cost, in place of row_cost).
 
 Source: form and constants chosen on the GEMM tables of aiconfigurator-core 0.12.0; numbers by `experiments.silicon`.
 Departs: weights stream from DRAM. What a cache still holds of them from the last call is not modelled.
@@ -58,8 +63,8 @@ _TILE_ROWS, _TILE_COLUMNS, _SPLITS = (16.0, 32.0, 64.0, 128.0), (64.0, 128.0, 25
 #: Rows and columns of an output tile and parts of k, among which the kernel library is taken to choose.
 TILINGS = tuple((rows, columns, parts) for rows in _TILE_ROWS for columns in _TILE_COLUMNS for parts in _SPLITS)
 
-_ACTIVATION_BYTES = 2.0
 _OUTPUT_BYTES = 2.0
+_STORED_ACTIVATION_BYTES = 2.0
 _SAG_FLOPS = 1e10
 _DEPTH_ELEMENTS = 1024.0
 _SPLIT_COLUMNS_PER_MULTIPROCESSOR = 48.0
@@ -124,6 +129,7 @@ class GpuGemm:
             + c.depth_s * (jnp.log1p(q) / math.log(2.0))
             + c.switch_s * (cube / (cube + _SWITCH_ROWS**3))
             + c.row_cost * weights_s * (m / (m + _VECTOR_ROWS))
+            + c.pass_cost * (m * k) * (_STORED_ACTIVATION_BYTES / as_float(self.bandwidth_bytes_per_s))
         )
 
 
@@ -224,6 +230,7 @@ def _product_time(
         as_float, (unit.peak_flops_per_s, unit.bandwidth_bytes_per_s, unit.multiprocessors)
     )
     c = at_width(unit, weight_bits)
+    peak = peak * c.arithmetic_rate
     exact = isinstance(temperature, (int, float)) and temperature == 0
     ceiling: Ceiling = exact_ceiling if exact else lambda one, other: smooth_ceil_div(one, other, temperature)
 
@@ -238,7 +245,7 @@ def _product_time(
     for rows in _TILE_ROWS:
         for columns in _TILE_COLUMNS:
             products = 2.0 * rows * columns / c.compute_efficiency
-            operands = c.operand_cost * (_ACTIVATION_BYTES * rows + bits * (columns / BITS_PER_BYTE))
+            operands = c.operand_cost * (c.activation_bytes * rows + bits * (columns / BITS_PER_BYTE))
             tile = jnp.sqrt(products * products + operands * operands)
             tiles = row_tiles[rows] * column_tiles[columns]
             for parts in _SPLITS:

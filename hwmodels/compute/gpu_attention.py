@@ -1,32 +1,41 @@
 """Attention of decoding on a GPU: one new token per sequence reads the keys and values of its context.
 
-    t      = launch_s + depth_s · log2(1 + context / 64) + stream · (1 + ramp / (1 + stream / ramp_s))
-    stream = bytes of keys and values / (memory_efficiency · bandwidth)
+    t      = launch_s + depth_s · log2(1 + context / 64) + pair_s · pairs + stream · (1 + ramp / (1 + stream / ramp_s))
+    stream = bytes / (memory_efficiency · bandwidth) · (1 - hit · (1 - 1 / cache_speed))
+    hit    = 1 / (1 + (bytes / cache_bytes)^cache_sharpness)
 
-A context is cut into parts that run side by side and are joined in a second step (depth_s). Few bytes keep few
+A context is cut into parts that run side by side and are joined in a second step (depth_s). Each pair of a sequence and a key
+head takes a time of its own however short its context (pair_s). Few bytes keep few
 multiprocessors busy, so that they stream (1 + ramp) times slower than many do; in between the share falls with the bytes.
+Keys and values that fit into the second-level cache are read from it, cache_speed times faster.
 
 Source: form chosen on the generation-attention tables of aiconfigurator-core 0.12.0; numbers by `experiments.silicon`.
-Departs: arithmetic is free, as it nearly is for fewer than about 100 query heads per key.
+Departs: arithmetic is free here, as it nearly is for fewer than about 100 query heads per key; `gpu_prefill` adds it.
+The tables time one layer again and again, whose context may lie in the cache. Within a network other layers' weights have
+driven it out: `attention_parts`, which steps are priced by, streams no faster than the memory can.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import flax.struct
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from hwmodels.compute.gpu_formats import format_shares, width_in_format
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.numerics.units import BITS_PER_BYTE
 
-__all__ = ["GpuAttention", "decode_attention_time", "launch_time", "streaming_share"]
+__all__ = ["GpuAttention", "attention_parts", "decode_attention_time", "launch_time", "streaming_time"]
 
 _DEPTH_TOKENS = 64.0
 
 
 @flax.struct.dataclass
 class GpuAttention:
-    """A GPU's decoding attention: five fitted numbers beside the data sheet's bandwidth. Every field is a leaf, "*b"."""
+    """A GPU's decoding attention: nine fitted numbers beside the data sheet's bandwidth. Every field is a leaf, "*b"."""
 
     bandwidth_bytes_per_s: Leaf  # of the data sheet, > 0
     launch_s: Leaf  # >= 0
@@ -34,6 +43,10 @@ class GpuAttention:
     memory_efficiency: Leaf  # share of the bandwidth that much streaming reaches, in (0, 1]
     ramp: Leaf  # >= 0
     ramp_s: Leaf  # > 0
+    pair_s: Leaf  # per pair of a sequence and a key head, >= 0
+    cache_bytes: Leaf  # of which half comes from the cache, > 0
+    cache_speed: Leaf  # over the memory's, >= 1
+    cache_sharpness: Leaf  # > 0
 
 
 def decode_attention_time(
@@ -58,30 +71,66 @@ def decode_attention_time(
     """
     batch, context, heads, head_dim, bits = map(as_float, (batch, context_tokens, num_kv_heads, head_dim, kv_bits))
     moved = 2.0 * batch * context * heads * head_dim * (bits / BITS_PER_BYTE)
-    bandwidth = as_float(unit.bandwidth_bytes_per_s)
-    return launch_time(unit, context) + moved / (streaming_share(unit, moved) * bandwidth)
+    return launch_time(unit, context, batch * heads) + streaming_time(unit, moved)
 
 
-def launch_time(unit: GpuAttention, context_tokens: Number) -> Float[Array, "*b"]:
+def launch_time(unit: GpuAttention, context_tokens: Number, pairs: Number) -> Float[Array, "*b"]:
     """Seconds of one layer's attention beside streaming: its launches, and joining the parts of the context.
 
     Args:
         unit: leaves "*b".
         context_tokens: "*b", > 0.
+        pairs: "*b", > 0; sequences times key heads.
     """
     parts = 1.0 + jnp.asarray(as_float(context_tokens)) / _DEPTH_TOKENS
-    return as_float(unit.launch_s) + as_float(unit.depth_s) * jnp.log2(parts)
+    each = as_float(unit.pair_s) * jnp.asarray(as_float(pairs))
+    return as_float(unit.launch_s) + as_float(unit.depth_s) * jnp.log2(parts) + each
 
 
-def streaming_share(unit: GpuAttention, moved_bytes: Number) -> Float[Array, "*b"]:
-    """Share of the bandwidth that one layer's attention reaches, the smaller the fewer bytes it reads.
+def streaming_time(unit: GpuAttention, moved_bytes: Number) -> Float[Array, "*b"]:
+    """Seconds of streaming one layer's keys and values, increasing in them.
 
     Args:
         unit: leaves "*b".
         moved_bytes: "*b", >= 0; keys and values of one layer.
-    Returns:
-        "*b", in (0, 1].
     """
-    efficiency = as_float(unit.memory_efficiency)
-    stream_s = jnp.asarray(as_float(moved_bytes)) / (efficiency * as_float(unit.bandwidth_bytes_per_s))
-    return efficiency / (1.0 + as_float(unit.ramp) / (1.0 + stream_s / as_float(unit.ramp_s)))
+    moved = jnp.asarray(as_float(moved_bytes))
+    stream_s = moved / (as_float(unit.memory_efficiency) * as_float(unit.bandwidth_bytes_per_s))
+    # The logarithm of nothing has no slope.
+    size = jnp.log(jnp.maximum(moved, 1.0) / as_float(unit.cache_bytes))
+    hit = jax.nn.sigmoid(-as_float(unit.cache_sharpness) * size)
+    stream_s = stream_s * (1.0 - hit * (1.0 - 1.0 / as_float(unit.cache_speed)))
+    return stream_s * (1.0 + as_float(unit.ramp) / (1.0 + stream_s / as_float(unit.ramp_s)))
+
+
+def attention_parts(
+    units: Sequence[GpuAttention],
+    widths: Sequence[float],
+    moved_bytes: Float[Array, "*b"],
+    context_tokens: Float[Array, "*b"],
+    pairs: Float[Array, "*b"],
+    kv_bits: Float[Array, "*b"],
+) -> tuple[Float[Array, "*b"], Float[Array, "*b"]]:
+    """Seconds of launches and of streaming with kernels for several widths of keys and values.
+
+    They are mixed by whole times, as formats of weights are (`format_shares`), so that fewer bits never take longer. Nothing
+    comes from the cache.
+
+    Args:
+        units: one for each width, leaves "*b".
+        widths: static, increasing.
+        moved_bytes: "*b", at the given bits.
+        context_tokens: "*b", > 0.
+        pairs: "*b", > 0; sequences times key heads.
+        kv_bits: "*b", > 0; bits per cached element.
+    """
+    launches, streams = [], []
+    for index, unit in enumerate(units):
+        read = moved_bytes * (width_in_format(widths, index, kv_bits) / kv_bits)
+        launches.append(jnp.broadcast_to(launch_time(unit, context_tokens, pairs), moved_bytes.shape))
+        streams.append(jnp.maximum(streaming_time(unit, read), read / as_float(unit.bandwidth_bytes_per_s)))
+    if len(units) == 1:
+        return launches[0], streams[0]
+    launch_s, stream_s = (jnp.stack(parts, axis=-1) for parts in (launches, streams))
+    shares = format_shares(widths, kv_bits, launch_s + stream_s)
+    return jnp.sum(shares * launch_s, axis=-1), jnp.sum(shares * stream_s, axis=-1)

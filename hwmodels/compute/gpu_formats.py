@@ -34,6 +34,10 @@ class GemmCoefficients:
     wave_rounding: Leaf  # share of the last, partly filled wave that is waited for, in [0, 1]
     sag_exponent: Leaf
     prologue_elements: Leaf  # time of a tile before its first product, in elements of k
+    pass_cost: Leaf = 0.0  # time of quantizing activations, in reads of them at 16 bits and full bandwidth
+    #: Not fitted, but of the format: bytes of an activation as multiplied, and the data sheet's rate over that of 16 bits.
+    activation_bytes: Leaf = 2.0
+    arithmetic_rate: Leaf = 1.0
 
 
 def stack_widths(formats: Sequence[GemmCoefficients]) -> GemmCoefficients:

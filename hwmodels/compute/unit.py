@@ -18,7 +18,7 @@ from hwmodels.device import Device
 from hwmodels.network.operators.work import OperatorWork
 from hwmodels.numerics.scalars import Leaf, Number
 
-__all__ = ["ComputeUnit", "MeasuredKernels", "Rated", "SingleKernel", "UnitTimes"]
+__all__ = ["ComputeUnit", "MeasuredKernels", "Rated", "SingleKernel", "Spread", "UnitTimes"]
 
 
 @flax.struct.dataclass
@@ -39,21 +39,41 @@ class UnitTimes:
 
 
 @dataclasses.dataclass(frozen=True)
+class Spread:
+    """How far measured times lie from a fit's, on shapes that were held out of it.
+
+    Attributes:
+        part: "products", "experts", "attention" (decoding) or "prefill".
+        bits: per weight, or per element of keys and values.
+        low, high: ends of the interval as factors of a predicted time.
+        coverage: probability that the interval is for.
+    """
+
+    part: str
+    bits: float
+    low: float
+    high: float
+    coverage: float
+
+
+@dataclasses.dataclass(frozen=True)
 class MeasuredKernels:
     """Which kernels a unit's times are fitted to.
 
     Attributes:
         weight_widths: bits per weight that have a kernel, increasing.
-        attention: whether attention is fitted too, at 16 bits per KV element.
+        kv_widths: bits per KV element that attention has a kernel for, increasing; none: attention is not fitted.
         remarks: what a reader of the times should know of the fits, one sentence each.
         expert_widths: bits per weight that routed experts have kernels of their own for, increasing; none: those of other
             products.
+        spreads: of each fit; none where they are not known.
     """
 
     weight_widths: tuple[float, ...]
-    attention: bool
+    kv_widths: tuple[float, ...]
     remarks: tuple[str, ...]
     expert_widths: tuple[float, ...] = ()
+    spreads: tuple[Spread, ...] = ()
 
 
 class ComputeUnit(Protocol):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from statistics import fmean
-from typing import Any
+from typing import Any, Protocol
 
 from hwmodels import Architecture, catalog
 from hwmodels.analysis.sensitivity import leaf_names
-from hwmodels.catalog.calibrated import calibration_record
+from hwmodels.catalog.calibrations import calibration_record, used_attention, used_formats
 from hwmodels.catalog.device_entries import DeviceEntry
 from hwmodels.compute.roofline import unit_of
 from hwmodels.device import MemoryTier
@@ -19,15 +19,31 @@ __all__ = ["architecture_data", "device_assumptions", "device_facts", "number_st
 _PLACES = {"l2": "between L2 cache and interconnect", "dma": "in the DMA", "array_edge": "at the array's edge"}
 
 
-def device_facts(name: str) -> dict[str, Any]:
+class Kernels(Protocol):
+    """Settings that say whose measured kernels a calibrated device has."""
+
+    @property
+    def engine(self) -> str | None:
+        """Engine; None: the device's own."""
+        ...
+
+    @property
+    def weight_format(self) -> str | None:
+        """Format of narrow weights; None: those whose activations keep 16 bits."""
+        ...
+
+
+def device_facts(name: str, kernels: Kernels | None = None) -> dict[str, Any]:
     """What an entry of result.json says of its device, so that a report needs nothing else.
 
     Args:
         name: of the catalog, or the path of a TOML file.
+        kernels: of a calibrated device; the device's own unless given.
     Returns:
         device_title; device_data: field -> value, source, status; assumptions: sentences.
     """
-    entry = catalog.device_entry(name)
+    chosen = {} if kernels is None else {"engine": kernels.engine, "weight_format": kernels.weight_format}
+    entry = catalog.device_entry(name, **chosen)
     data = {
         field: {"value": float(value), "source": source, "status": number_status(source)}
         for field, source in entry.sources.items()
@@ -104,18 +120,24 @@ def _calibration(entry: DeviceEntry) -> list[str]:
     """What the kernels are fitted to, with which error."""
     if entry.calibration is None:  # made by hand
         return ["Matrix products and attention take the time of fitted kernels; what they were fitted to is not known."]
-    record = calibration_record(entry.calibration)
-    formats = sorted(record["formats"].values(), key=lambda found: -found["weight_bits"])
-    tables = dict.fromkeys(found["table"] for found in (*formats, record["attention"]))
+    unit = entry.device.matrix_unit
+    record = calibration_record(entry.calibration, unit.engine or None)
+    used = [
+        found for found in used_formats(record, wanted=unit.weight_format) if found["weight_bits"] in unit.weight_widths
+    ]
+    formats, attention = used[::-1], used_attention(record)
+    tables = dict.fromkeys(found["table"] for found in (*formats, *attention))
     errors = [
         f"{found['weight_bits']:g}-bit weights {100 * fmean(found['held_out_halves']):.2g} %"
         for found in formats
         if found.get("held_out_halves")
     ]
-    attention = record["attention"].get("errors", {}).get("held out", {}).get("mean")
-    errors += [] if attention is None else [f"attention {100 * attention:.2g} %"]
+    parts = [(f"decoding attention over {found['kv_bits']:g}-bit KV", found) for found in attention]
+    for name, found in (*parts, ("prefill attention", record["prefill"])):
+        errors.append(f"{name} {100 * found['errors']['held out']['mean']:.2g} %")
     said = (
-        f"Matrix products and attention take the time of kernels that are calibrated to measured ones ({', '.join(tables)}); "
+        f"Matrix products and attention take the time of the engine's kernels that are calibrated to measured ones "
+        f"({', '.join(tables)}); "
         f"mean error on measurements that the fit did not see: {', '.join(errors) or 'not known'}. Arithmetic and traffic "
         "are joined by the smooth maximum of that fit."
     )

@@ -7,8 +7,9 @@ import pytest
 
 from hwmodels import OPERATORS, Workload, catalog, decode_operators, step_cost, uniform_footprint, uniform_weight_bits
 from hwmodels.analysis.kernel_widths import kernel_remarks, kernel_widths
-from hwmodels.catalog import calibrated
-from hwmodels.catalog.calibrated import calibrated_experts, calibrated_names, calibration_record, calibration_remarks
+from hwmodels.catalog import calibrated, calibrations
+from hwmodels.catalog.calibrated import calibrated_experts
+from hwmodels.catalog.calibrations import calibrated_names, calibration_record, calibration_remarks
 from hwmodels.compute.gpu_experts import expert_layer_time
 from hwmodels.network.architecture import EXPERT_MATRICES
 
@@ -82,6 +83,7 @@ def test_each_table_is_told_with_its_errors(name):
 
 def test_a_gpu_without_a_table_says_so(monkeypatch):
     record = {key: part for key, part in calibration_record("l40s").items() if key != "experts"}
-    monkeypatch.setattr(calibrated, "calibration_record", lambda name: record)
+    for module in (calibrated, calibrations):
+        monkeypatch.setattr(module, "calibration_record", lambda name, engine=None: record)
     assert calibrated_experts("l40s") == {}
     assert any("routed experts were not measured" in line for line in calibration_remarks("l40s"))

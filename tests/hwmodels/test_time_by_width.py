@@ -15,11 +15,11 @@ from hwmodels import (
     uniform_weight_bits,
 )
 from hwmodels.analysis.kernel_widths import kernel_remarks, kernel_widths
-from hwmodels.catalog.calibrated import (
+from hwmodels.catalog.calibrated import calibrated_gpu, calibrated_unit
+from hwmodels.catalog.calibrations import (
     LARGEST_HELD_OUT_ERROR,
-    calibrated_gpu,
+    calibrated_engines,
     calibrated_names,
-    calibrated_unit,
     calibration_record,
     calibration_remarks,
     held_out_error,
@@ -37,10 +37,11 @@ SHAPES = [catalog.architecture(name) for name in catalog.architecture_names()]
 CASES = 120
 
 
-def device_of(name):
-    """Without remarks, so that devices of as many formats share one compilation."""
-    device = catalog.device(name)
-    return device.replace(matrix_unit=dataclasses.replace(device.matrix_unit, remarks=()))
+def device_of(name, **kernels):
+    """Without what only readers see, so that devices of as many formats share one compilation."""
+    device = catalog.device(name, **kernels)
+    unit = dataclasses.replace(device.matrix_unit, remarks=(), spreads=(), engine="", weight_format=None)
+    return device.replace(matrix_unit=unit)
 
 
 def random_steps(seed):
@@ -150,13 +151,18 @@ def test_gradient_by_bits(name, x64):
             np.testing.assert_allclose(found, wanted, rtol=1e-2, atol=1e-3 * np.max(np.abs(wanted)))
 
 
-@pytest.mark.parametrize("name", calibrated_names())
-def test_no_weak_fit_ships_silently(name):
-    used = calibrated_unit(name, multiprocessors=100.0).weight_widths
-    remarks = " / ".join(calibration_remarks(name))
-    for entry in calibration_record(name)["formats"].values():
+@pytest.mark.parametrize(("name", "engine"), [(n, e) for n in calibrated_names() for e in calibrated_engines(n)])
+def test_no_weak_fit_ships_silently(name, engine):
+    used = calibrated_unit(name, multiprocessors=100.0, engine=engine).weight_widths
+    remarks = " / ".join(calibration_remarks(name, engine))
+    for kind, entry in calibration_record(name, engine)["formats"].items():
         width, error = entry["weight_bits"], held_out_error(entry)
         assert error >= max(entry["held_out_halves"])
+        if entry["activation_bits"] < 16:
+            # Only where it is asked for, and then with its remarks.
+            asked = " / ".join(calibration_remarks(name, engine, kind))
+            assert (f"{width:g}-bit weights" in asked) == bool(entry["at_bound"] or error > LARGEST_HELD_OUT_ERROR)
+            continue
         if width < 16:
             assert (width in used) == (error <= LARGEST_HELD_OUT_ERROR)
         if entry["at_bound"] or error > LARGEST_HELD_OUT_ERROR:
@@ -172,10 +178,14 @@ def test_widths_without_a_kernel_are_named():
     on_h100 = kernel_remarks(catalog.device("h100-sxm"), footprint)
     assert on_h100[0].startswith("extrapolated: weights of 4.48 bits have no measured kernel on this device")
     assert "KV of 6.85 bits" in on_h100[1]
-    assert any("8-bit weights are not used: held-out error 34%" in remark for remark in on_h100)
+    with_sglang = kernel_remarks(catalog.device("h100-sxm", engine="sglang"), footprint)
+    assert any("8-bit weights are not used: held-out error" in remark for remark in with_sglang)
     found = kernel_widths(catalog.device("a100-sxm-80gb"), footprint)
     assert found is not None
     assert (found.interpolated, found.extrapolated, found.extrapolated_kv) == ((4.48,), (), (6.85,))
+    eight = kernel_widths(catalog.device("h200-sxm"), uniform_footprint(16).replace(target_kv_bits=8.0))
+    assert eight is not None
+    assert eight.extrapolated_kv == ()
     beyond = kernel_widths(catalog.device("a100-sxm-80gb"), uniform_footprint(np.array([2.0, 4.0, 8.0, 20.0])))
     assert beyond is not None
     assert (beyond.interpolated, beyond.extrapolated) == ((), (2.0, 20.0))

@@ -1,34 +1,73 @@
-"""Fit a GPU's decoding attention (`hwmodels.compute.gpu_attention`) to a table of measured kernels.
+"""Fit a GPU's attention (`hwmodels.compute.gpu_attention`, `gpu_prefill`) to tables of measured kernels.
 
-Rows as language models decode: several query heads per key head, a context of 128 tokens or more, and none faster than the
-data sheet's bandwidth allows, which a cache has served. Start values and bounds are the same for every GPU.
+Rows as language models run: heads of 64 and 128 elements, at most 16 query heads per key head; decoding with several query
+heads per key head and contexts of 128 tokens or more; prompts of 64 tokens or more. Start values and bounds are the same for
+every GPU.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from hwmodels.analysis.calibration.kernel_tables import AttentionTable, DataSheet
-from hwmodels.analysis.calibration.least_squares import Fit, Parameter, fit
+from hwmodels.analysis.calibration.attention_tables import AttentionTable, PrefillTable
+from hwmodels.analysis.calibration.kernel_tables import DataSheet
+from hwmodels.analysis.calibration.least_squares import Fit, Parameter, fit, predicted_rows
+from hwmodels.analysis.calibration.splits import some_of
 from hwmodels.compute.gpu_attention import GpuAttention, decode_attention_time
+from hwmodels.compute.gpu_prefill import GpuPrefill, prefill_attention_time
 
-__all__ = ["ATTENTION_PARAMETERS", "AttentionFit", "decoding_rows", "fit_attention", "predict_attention"]
+__all__ = [
+    "ATTENTION_PARAMETERS",
+    "PREFILL_PARAMETERS",
+    "AttentionFit",
+    "PrefillFit",
+    "attention_conditions",
+    "decoding_rows",
+    "fit_attention",
+    "fit_prefill",
+    "predict_attention",
+    "predict_prefill",
+    "prefill_conditions",
+    "prefill_rows",
+]
 
-#: Of attention with 16-bit keys and values.
+#: Of decoding.
 ATTENTION_PARAMETERS = (
     Parameter("launch_s", 8e-6, 1e-7, 1e-4),
     Parameter("depth_s", 1e-6, 1e-8, 1e-5),
     Parameter("memory_efficiency", 0.85, 0.2, 1.0),
     Parameter("ramp", 0.5, 1e-3, 20.0),
     Parameter("ramp_s", 3e-5, 1e-6, 1e-3),
+    Parameter("pair_s", 1e-8, 1e-10, 1e-6),
+    Parameter("cache_bytes", 6e7, 1e7, 3e8),
+    Parameter("cache_speed", 3.0, 1.001, 8.0),
+    Parameter("cache_sharpness", 6.0, 2.0, 16.0),
 )
+
+#: Of what prefill adds.
+PREFILL_PARAMETERS = (
+    Parameter("extra_s", 2e-6, 1e-8, 1e-4),
+    Parameter("compute_efficiency", 0.6, 0.1, 1.5),
+    Parameter("exponential_flops", 100.0, 1e-1, 3000.0),
+    Parameter("tile_tokens", 64.0, 1.0, 512.0),
+    Parameter("chain_s", 1e-8, 1e-10, 1e-6),
+    Parameter("memory_efficiency", 0.6, 0.1, 1.0),
+)
+
+#: Rows that one fit sees; more change no number by its standard error.
+FITTED_ROWS = 1000
+
+_UNIT = tuple(GpuAttention.__dataclass_fields__)
+_DECODING = ("batch", "context_tokens", "num_kv_heads", "head_dim")
+_PREFILL = ("batch", "tokens", "num_heads", "num_kv_heads", "head_dim")
+_HEAD_SIZES = (64, 128)
+_MOST_QUERIES_PER_KEY = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,39 +79,111 @@ class AttentionFit:
     predicted_s: npt.NDArray[np.float64]
 
 
-def predict_attention(sheet: DataSheet):
-    """The model to fit, for `least_squares.fit`: conditions batch, context_tokens, num_kv_heads, head_dim."""
+@dataclasses.dataclass(frozen=True)
+class PrefillFit:
+    """The same of prefill."""
+
+    unit: GpuPrefill
+    fit: Fit
+    predicted_s: npt.NDArray[np.float64]
+
+
+@functools.cache
+def predict_attention(kv_bits: float = 16.0):
+    """The model to fit, for `least_squares.fit`: conditions as of `attention_conditions`: GPUs share a program."""
 
     def predict(values: Mapping[str, Any], conditions: Mapping[str, Any]) -> Any:
-        unit = GpuAttention(bandwidth_bytes_per_s=sheet.bandwidth_bytes_per_s, **values)
-        return decode_attention_time(unit, **conditions)
+        unit = GpuAttention(bandwidth_bytes_per_s=conditions["bandwidth_bytes_per_s"], **values)
+        return decode_attention_time(unit, kv_bits=kv_bits, **{name: conditions[name] for name in _DECODING})
 
     return predict
 
 
-def decoding_rows(table: AttentionTable, sheet: DataSheet) -> npt.NDArray[np.bool_]:
+def predict_prefill(values: Mapping[str, Any], conditions: Mapping[str, Any]) -> Any:
+    """The model to fit, for `least_squares.fit`: conditions as `prefill_conditions` has them."""
+    decoding = GpuAttention(**{name: conditions[name] for name in _UNIT})
+    shape = {name: conditions[name] for name in _PREFILL}
+    return prefill_attention_time(
+        GpuPrefill(**values), decoding, peak_flops_per_s=conditions["peak_flops_per_s"], **shape
+    )
+
+
+def attention_conditions(table: AttentionTable, sheet: DataSheet) -> dict[str, npt.NDArray[np.float64]]:
+    """What a decoding time depends on, "row": the shape and the bandwidth."""
+    bandwidth = np.full(len(table.batch), sheet.bandwidth_bytes_per_s)
+    return {name: getattr(table, name) for name in _DECODING} | {"bandwidth_bytes_per_s": bandwidth}
+
+
+def prefill_conditions(
+    table: PrefillTable, sheet: DataSheet, decoding: GpuAttention
+) -> dict[str, npt.NDArray[np.float64]]:
+    """What a prefill time depends on, "row": the shape, the peak, and the engine's decoding."""
+    same = {name: float(getattr(decoding, name)) for name in _UNIT} | {"peak_flops_per_s": sheet.peak_flops_per_s}
+    rows = {name: np.full(len(table.batch), value) for name, value in same.items()}
+    return {name: getattr(table, name) for name in _PREFILL} | rows
+
+
+def decoding_rows(table: AttentionTable) -> npt.NDArray[np.bool_]:
     """Rows that are fitted to, "row"; see the module's heading."""
-    moved = 4.0 * table.batch * table.context_tokens * table.num_kv_heads * table.head_dim
-    grouped = (table.num_heads > table.num_kv_heads) & (table.batch <= 128)
-    return grouped & (table.context_tokens >= 128) & (table.seconds >= moved / sheet.bandwidth_bytes_per_s)
+    grouped = (table.num_heads > table.num_kv_heads) & (table.batch <= 512)
+    return _usual_heads(table) & grouped & (table.context_tokens >= 128) & (table.context_tokens <= 65536)
+
+
+def prefill_rows(table: PrefillTable) -> npt.NDArray[np.bool_]:
+    """Rows that are fitted to, "row"; see the module's heading."""
+    return _usual_heads(table) & (table.tokens >= 64)
+
+
+def _usual_heads(table: AttentionTable | PrefillTable) -> npt.NDArray[np.bool_]:
+    few = table.num_heads <= _MOST_QUERIES_PER_KEY * table.num_kv_heads
+    return few & np.isin(table.head_dim, _HEAD_SIZES)
 
 
 def fit_attention(
     table: AttentionTable, sheet: DataSheet, train: npt.ArrayLike | None = None, **options: Any
 ) -> AttentionFit:
-    """Fit the five numbers to those rows of `train` (all unless given) that `decoding_rows` leaves.
+    """Fit the nine numbers of decoding to those rows of `train` (all unless given) that `decoding_rows` leaves.
 
     Raises:
         ValueError: as `least_squares.fit`.
     """
-    train = np.ones(len(table.batch), bool) if train is None else np.asarray(train, bool)
-    train = train & decoding_rows(table, sheet)
-    rows = {name: getattr(table, name) for name in ("batch", "context_tokens", "num_kv_heads", "head_dim")}
-    predict = predict_attention(sheet)
-    groups = (table.batch * 2.0**20 + table.num_kv_heads)[train]
-    chosen = {name: values[train] for name, values in rows.items()}
-    fitted = fit(predict, ATTENTION_PARAMETERS, chosen, table.seconds[train], groups=groups, **options)
-    with jax.enable_x64(True):
-        predicted = np.asarray(predict(fitted.estimates, {name: jnp.asarray(v) for name, v in rows.items()}))
+    rows, modelled = attention_conditions(table, sheet), decoding_rows(table)
+    fitted, predicted = _fitted(
+        predict_attention(table.kv_bits), ATTENTION_PARAMETERS, table, rows, modelled, train, options
+    )
     unit = GpuAttention(bandwidth_bytes_per_s=sheet.bandwidth_bytes_per_s, **fitted.estimates)
     return AttentionFit(unit, fitted, predicted)
+
+
+def fit_prefill(
+    table: PrefillTable,
+    sheet: DataSheet,
+    decoding: GpuAttention,
+    train: npt.ArrayLike | None = None,
+    **options: Any,
+) -> PrefillFit:
+    """Fit the six numbers of prefill to those rows of `train` (all unless given) that `prefill_rows` leaves.
+
+    Raises:
+        ValueError: as `least_squares.fit`.
+    """
+    rows, modelled = prefill_conditions(table, sheet, decoding), prefill_rows(table)
+    fitted, predicted = _fitted(predict_prefill, PREFILL_PARAMETERS, table, rows, modelled, train, options)
+    return PrefillFit(GpuPrefill(**fitted.estimates), fitted, predicted)
+
+
+def _fitted(
+    predict: Callable[..., Any],
+    parameters: tuple[Parameter, ...],
+    table: AttentionTable | PrefillTable,
+    rows: Mapping[str, npt.NDArray[np.float64]],
+    modelled: npt.NDArray[np.bool_],
+    train: npt.ArrayLike | None,
+    options: Mapping[str, Any],
+) -> tuple[Fit, npt.NDArray[np.float64]]:
+    chosen = some_of(modelled if train is None else modelled & np.asarray(train, bool), FITTED_ROWS)
+    groups = (table.batch * 2.0**20 + table.num_kv_heads)[chosen]
+    used = {name: values[chosen] for name, values in rows.items()}
+    fitted = fit(predict, parameters, used, table.seconds[chosen], groups=groups, **options)
+    predicted = predicted_rows(predict, fitted.estimates, rows)
+    return fitted, predicted

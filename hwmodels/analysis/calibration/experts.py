@@ -9,17 +9,16 @@ row comes within a factor of 4 of the data sheet's roofline.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
 from hwmodels.analysis.calibration.expert_tables import ExpertTable
 from hwmodels.analysis.calibration.kernel_tables import DataSheet
-from hwmodels.analysis.calibration.least_squares import Fit, Parameter, fit
+from hwmodels.analysis.calibration.least_squares import Fit, Parameter, fit, predicted_rows
 from hwmodels.analysis.calibration.table_routing import EVEN
 from hwmodels.compute.gpu_experts import ExpertCoefficients, GpuExperts, expert_layer_time
 
@@ -72,6 +71,7 @@ def expert_coefficients(values: Mapping[str, Any]) -> ExpertCoefficients:
     return ExpertCoefficients(**(dict.fromkeys(_OWN, 0.0) | dict(values)))
 
 
+@functools.cache
 def predict_experts(sheet: DataSheet, weight_bits: float):
     """The model to fit, for `least_squares.fit`: conditions as `ExpertTable.conditions` has them."""
 
@@ -136,8 +136,7 @@ def fit_experts(
         groups=keys[chosen],
         **options,
     )
-    with jax.enable_x64(True):
-        predicted = np.asarray(jax.jit(predict)(fitted.estimates, {n: jnp.asarray(v) for n, v in rows.items()}))
+    predicted = predicted_rows(predict, fitted.estimates, rows)
     return ExpertFit(_unit(sheet, expert_coefficients(fitted.estimates)), fitted, predicted)
 
 

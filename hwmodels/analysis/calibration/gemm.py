@@ -7,16 +7,16 @@ shows that the weights came from a cache, as they do not within a model. All row
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from hwmodels.analysis.calibration.kernel_tables import DataSheet, GemmTable
-from hwmodels.analysis.calibration.least_squares import Fit, Parameter, fit
+from hwmodels.analysis.calibration.kernel_tables import KERNEL_FORMATS, DataSheet, GemmTable
+from hwmodels.analysis.calibration.least_squares import Fit, Parameter, fit, predicted_rows
 from hwmodels.compute.gpu import GpuGemm, gemm_time
 from hwmodels.compute.gpu_formats import GemmCoefficients, stack_widths
 
@@ -24,11 +24,13 @@ __all__ = [
     "PACKED_PARAMETERS",
     "PARAMETERS",
     "PROLOGUE_ELEMENTS",
+    "QUANTIZED_PARAMETERS",
     "GemmFit",
     "baselines",
     "coefficients",
     "fit_gemm",
     "from_memory",
+    "gemm_conditions",
     "parameters_of",
     "predict_gemm",
 ]
@@ -49,6 +51,9 @@ PARAMETERS = (
     Parameter("row_cost", 0.05, 1e-4, 1.0),
 )
 
+#: Of products in 8 or 4 bits, whose activations are quantized first.
+QUANTIZED_PARAMETERS = (*PARAMETERS[:-1], Parameter("pass_cost", 1.0, 1e-3, 50.0))
+
 #: Between what A100, H100, H200, L40S and B200 tables give (80 to 270) where it is fitted; none of them is sensitive to it.
 PROLOGUE_ELEMENTS = 200.0
 
@@ -61,6 +66,9 @@ PACKED_PARAMETERS = (
 )
 
 
+_SHEET = tuple(field.name for field in dataclasses.fields(DataSheet))
+
+
 @dataclasses.dataclass(frozen=True)
 class GemmFit:
     """A unit of one format, its fit, and what it predicts for every row of the table, "row"."""
@@ -70,32 +78,45 @@ class GemmFit:
     predicted_s: npt.NDArray[np.float64]
 
 
-def parameters_of(weight_bits: float) -> tuple[Parameter, ...]:
-    """What is fitted for a format of that width."""
-    return PARAMETERS if weight_bits > 8 else PACKED_PARAMETERS
+def parameters_of(weight_format: str) -> tuple[Parameter, ...]:
+    """What is fitted for a format: weights that are unpacked to 16 bits take other kernels than what is multiplied as it is."""
+    form = KERNEL_FORMATS[weight_format]
+    if form.arithmetic_rate > 1.0:
+        return QUANTIZED_PARAMETERS
+    return PACKED_PARAMETERS if form.weight_bits <= 8 else PARAMETERS
 
 
-def coefficients(values: Mapping[str, Any]) -> GemmCoefficients:
+def coefficients(values: Mapping[str, Any], weight_format: str) -> GemmCoefficients:
     """Coefficients from fitted values by name; those that the format does not have are 0, the prologue as it is fixed."""
-    given = {"prologue_elements": PROLOGUE_ELEMENTS} | dict(values)
+    form = KERNEL_FORMATS[weight_format]
+    own = {"activation_bytes": form.activation_bytes, "arithmetic_rate": form.arithmetic_rate}
+    given = {"prologue_elements": PROLOGUE_ELEMENTS} | own | dict(values)
     return GemmCoefficients(
         **{field.name: given.get(field.name, 0.0) for field in dataclasses.fields(GemmCoefficients)}
     )
 
 
-def predict_gemm(sheet: DataSheet, weight_bits: float):
-    """The model to fit, for `least_squares.fit`: conditions m, k, n.
+@functools.cache
+def predict_gemm(weight_format: str):
+    """The model to fit, for `least_squares.fit`: conditions as `gemm_conditions` has them, so that GPUs share one program.
 
     Args:
-        sheet: the GPU's data sheet.
-        weight_bits: of every product.
+        weight_format: of every product, of `KERNEL_FORMATS`.
     """
+    weight_bits = KERNEL_FORMATS[weight_format].weight_bits
 
     def predict(values: Mapping[str, Any], conditions: Mapping[str, Any]) -> Any:
-        unit = _unit(sheet, stack_widths([coefficients(values)]), (weight_bits,))
+        stacked = stack_widths([coefficients(values, weight_format)])
+        unit = _unit(DataSheet(**{name: conditions[name] for name in _SHEET}), stacked, (weight_bits,))
         return gemm_time(unit, conditions["m"], conditions["k"], conditions["n"], weight_bits=weight_bits)
 
     return predict
+
+
+def gemm_conditions(table: GemmTable, sheet: DataSheet) -> dict[str, npt.NDArray[np.float64]]:
+    """What a time depends on, "row": m, k, n and the data sheet."""
+    sheets = {name: np.full(len(table.m), getattr(sheet, name), np.float64) for name in _SHEET}
+    return {"m": table.m, "k": table.k, "n": table.n} | sheets
 
 
 def fit_gemm(table: GemmTable, sheet: DataSheet, train: npt.ArrayLike | None = None, **options: Any) -> GemmFit:
@@ -111,19 +132,19 @@ def fit_gemm(table: GemmTable, sheet: DataSheet, train: npt.ArrayLike | None = N
     """
     train = np.ones(len(table.m), bool) if train is None else np.asarray(train, bool)
     train = train & from_memory(table, sheet)
-    predict = predict_gemm(sheet, table.weight_bits)
-    rows = {"m": table.m, "k": table.k, "n": table.n}
+    predict, rows = predict_gemm(table.weight_format), gemm_conditions(table, sheet)
     fitted = fit(
         predict,
-        parameters_of(table.weight_bits),
+        parameters_of(table.weight_format),
         {name: values[train] for name, values in rows.items()},
         table.seconds[train],
         groups=_shape(table)[train],
         **options,
     )
-    with jax.enable_x64(True):
-        predicted = np.asarray(jax.jit(predict)(fitted.estimates, {name: jnp.asarray(v) for name, v in rows.items()}))
-    stacked = jax.tree.map(lambda leaf: np.asarray([leaf], np.float32), coefficients(fitted.estimates))
+    predicted = predicted_rows(predict, fitted.estimates, rows)
+    stacked = jax.tree.map(
+        lambda leaf: np.asarray([leaf], np.float32), coefficients(fitted.estimates, table.weight_format)
+    )
     return GemmFit(_unit(sheet, stacked, (table.weight_bits,)), fitted, predicted)
 
 
@@ -137,7 +158,8 @@ def from_memory(table: GemmTable, sheet: DataSheet) -> npt.NDArray[np.bool_]:
 def baselines(table: GemmTable, sheet: DataSheet, train: npt.NDArray[np.bool_]) -> dict[str, npt.NDArray[np.float64]]:
     """What simpler models predict for every row: the bare roofline, and the same by one constant fitted to `train`."""
     flops = 2.0 * table.m * table.k * table.n
-    roofline = np.maximum(flops / sheet.peak_flops_per_s, _bytes(table) / sheet.bandwidth_bytes_per_s)
+    rate = KERNEL_FORMATS[table.weight_format].arithmetic_rate
+    roofline = np.maximum(flops / (rate * sheet.peak_flops_per_s), _bytes(table) / sheet.bandwidth_bytes_per_s)
     train = train & from_memory(table, sheet)
     factor = float(np.median(table.seconds[train] / roofline[train]))
     return {"roofline": roofline, "roofline by a constant": factor * roofline}

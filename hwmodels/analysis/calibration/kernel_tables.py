@@ -19,13 +19,13 @@ import numpy.typing as npt
 
 __all__ = [
     "FORMAT_BITS",
+    "KERNEL_FORMATS",
     "MULTIPROCESSORS",
-    "AttentionTable",
     "DataSheet",
     "GemmTable",
+    "KernelFormat",
     "KernelTableError",
     "TableName",
-    "attention_table",
     "data_sheet",
     "gemm_formats",
     "gemm_table",
@@ -33,8 +33,30 @@ __all__ = [
     "read_columns",
 ]
 
-#: Formats of matrix products whose activations have 16 bits -> bits per weight.
-FORMAT_BITS = {"bfloat16": 16.0, "int8_wo": 8.0, "int4_wo": 4.0}
+
+@dataclasses.dataclass(frozen=True)
+class KernelFormat:
+    """A format of matrix products: bits per weight with its scales, bytes per activation as multiplied, rate over 16 bits."""
+
+    weight_bits: float
+    activation_bytes: float = 2.0
+    arithmetic_rate: float = 1.0
+
+
+#: Formats of matrix products, as the tables name them.
+KERNEL_FORMATS = {
+    "bfloat16": KernelFormat(16.0),
+    "int8_wo": KernelFormat(8.0),
+    "fp8": KernelFormat(8.0, 1.0, 2.0),
+    "fp8_block": KernelFormat(8.0, 1.0, 2.0),
+    "sq": KernelFormat(8.0, 1.0, 2.0),
+    "nvfp4": KernelFormat(4.5, 0.5, 4.0),
+    "w4a16_mxfp4": KernelFormat(4.25),
+    "int4_wo": KernelFormat(4.0),
+}
+
+#: Those whose activations have 16 bits -> bits per weight.
+FORMAT_BITS = {name: one.weight_bits for name, one in KERNEL_FORMATS.items() if one.activation_bytes == 2.0}
 
 #: Multiprocessors by system, which the package's own data sheets lack; from the vendors' data sheets.
 MULTIPROCESSORS = {
@@ -57,8 +79,11 @@ MULTIPROCESSORS = {
 _FILES = {
     "gemm": "gemm_perf.parquet",
     "attention": "generation_attention_perf.parquet",
+    "prefill": "context_attention_perf.parquet",
     "moe": "moe_perf.parquet",
 }
+#: Folders of tables that are not called as their kind is.
+_FOLDERS = {"prefill": "attention"}
 _INSTALL = "pip install aiconfigurator-core pyarrow (about 114 MB, Python 3.11 to 3.13)"
 
 
@@ -68,7 +93,7 @@ class KernelTableError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True, order=True)
 class TableName:
-    """One table: a system (GPU), the engine whose kernels ran, its version, and "gemm", "attention" or "moe"."""
+    """One table: a system (GPU), the engine whose kernels ran, its version, and "gemm", "attention", "prefill" or "moe"."""
 
     system: str
     engine: str
@@ -97,18 +122,7 @@ class GemmTable:
     n: npt.NDArray[np.float64]
     seconds: npt.NDArray[np.float64]
     weight_bits: float
-
-
-@dataclasses.dataclass(frozen=True)
-class AttentionTable:
-    """Times of decoding attention, one new token per sequence, 16-bit keys and values, "row"."""
-
-    batch: npt.NDArray[np.float64]
-    num_heads: npt.NDArray[np.float64]
-    num_kv_heads: npt.NDArray[np.float64]
-    head_dim: npt.NDArray[np.float64]
-    context_tokens: npt.NDArray[np.float64]  # the new token included
-    seconds: npt.NDArray[np.float64]
+    weight_format: str = "bfloat16"
 
 
 def list_tables(*, root: str | Path | None = None) -> tuple[TableName, ...]:
@@ -123,7 +137,7 @@ def list_tables(*, root: str | Path | None = None) -> tuple[TableName, ...]:
     found = [
         TableName(path.parents[3].name, path.parents[1].name, path.parents[0].name, kind)
         for kind, file in _FILES.items()
-        for path in base.glob(f"*/{kind}/*/*/{file}")
+        for path in base.glob(f"*/{_FOLDERS.get(kind, kind)}/*/*/{file}")
     ]
     if not found:
         raise KernelTableError(f"{base} holds no kernel tables; {_INSTALL}")
@@ -156,9 +170,9 @@ def data_sheet(system: str, *, multiprocessors: float | None = None, root: str |
 
 
 def gemm_formats(table: TableName, *, root: str | Path | None = None) -> tuple[str, ...]:
-    """Those of `FORMAT_BITS` that a table holds. Raises KernelTableError."""
+    """Those of `KERNEL_FORMATS` that a table holds. Raises KernelTableError."""
     formats = set(read_columns(table, ["gemm_dtype"], root)["gemm_dtype"].tolist())
-    return tuple(name for name in FORMAT_BITS if name in formats)
+    return tuple(name for name in KERNEL_FORMATS if name in formats)
 
 
 def gemm_table(
@@ -174,8 +188,8 @@ def gemm_table(
     Raises:
         KernelTableError: the table cannot be read or holds no such rows.
     """
-    if weight_format not in FORMAT_BITS:
-        raise KernelTableError(f"format {weight_format!r} is not modelled; choose one of {', '.join(FORMAT_BITS)}")
+    if weight_format not in KERNEL_FORMATS:
+        raise KernelTableError(f"format {weight_format!r} is not modelled; choose one of {', '.join(KERNEL_FORMATS)}")
     columns = read_columns(table, ["gemm_dtype", "m", "k", "n", "latency"], root)
     k, n, latency = columns["k"], columns["n"], columns["latency"]
     used = (columns["gemm_dtype"] == weight_format) & (latency > 0)
@@ -184,26 +198,7 @@ def gemm_table(
         held = ", ".join(gemm_formats(table, root=root)) or "none that is modelled"
         raise KernelTableError(f"{table} holds no {weight_format} products of such sizes; formats there: {held}")
     m, k, n, milliseconds = (columns[name][used].astype(np.float64) for name in ("m", "k", "n", "latency"))
-    return GemmTable(m, k, n, milliseconds * 1e-3, FORMAT_BITS[weight_format])
-
-
-def attention_table(table: TableName, *, root: str | Path | None = None) -> AttentionTable:
-    """Decoding attention over all cached tokens (no sliding window) with 16-bit keys and values.
-
-    Raises:
-        KernelTableError: the table cannot be read or holds no such rows.
-    """
-    names = ["batch_size", "num_heads", "num_key_value_heads", "head_dim", "isl", "step", "kv_cache_dtype", "latency"]
-    columns = read_columns(table, names, root, optional=["window_size"])
-    used = (columns["kv_cache_dtype"] == "bfloat16") & (columns["latency"] > 0)
-    if "window_size" in columns:
-        used &= columns["window_size"] == 0
-    if not used.any():
-        raise KernelTableError(f"{table} holds no attention over 16-bit keys and values; choose another engine")
-    batch, heads, kv_heads, head_dim, new, cached, _, milliseconds = (
-        columns[name][used].astype(np.float64) if name != "kv_cache_dtype" else None for name in names
-    )
-    return AttentionTable(batch, heads, kv_heads, head_dim, cached + new, milliseconds * 1e-3)  # pyright: ignore
+    return GemmTable(m, k, n, milliseconds * 1e-3, KERNEL_FORMATS[weight_format].weight_bits, weight_format)
 
 
 def _systems(root: str | Path | None) -> Path:
@@ -227,7 +222,8 @@ def read_columns(
     Raises:
         KernelTableError: the table cannot be read, or lacks one of `names`.
     """
-    path = _systems(root) / "data" / table.system / table.kind / table.engine / table.version / _FILES[table.kind]
+    folder = _FOLDERS.get(table.kind, table.kind)
+    path = _systems(root) / "data" / table.system / folder / table.engine / table.version / _FILES[table.kind]
     try:
         import pyarrow
         import pyarrow.parquet

@@ -10,6 +10,7 @@ groups (Huber 1967; Liang, Zeger 1986): times of one shape err together, and eac
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -18,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Fit", "Interval", "Parameter", "fit", "prediction_interval", "residual_table"]
+__all__ = ["Fit", "Interval", "Parameter", "fit", "predicted_rows", "prediction_interval", "residual_table"]
 
 #: Seconds of every condition, given the parameters by name.
 Predict: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, Any]], Any]
@@ -27,6 +28,12 @@ Numbers: TypeAlias = npt.NDArray[np.float64]
 
 #: A parameter this near to its bound, in logarithms, is taken to lie on it.
 _AT_BOUND = 1e-3
+
+#: Rows that are predicted at once.
+_PIECE = 3000
+
+#: Of the loss that finds the start for the last search.
+_WIDE_LOSS = 20.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,17 +127,20 @@ def fit(
     log_start = np.clip(np.log([p.start for p in parameters]), log_lower + 1e-9, log_upper - 1e-9)
     with jax.enable_x64(True):
         residuals, jacobian = _residual_functions(predict, names, rows, measured)
-        solved = least_squares(
-            residuals,
-            log_start,
-            jac=jacobian,  # pyright: ignore[reportArgumentType]
-            bounds=(log_lower, log_upper),
-            method="trf",
-            loss="soft_l1",
-            f_scale=loss_scale,
-            x_scale=1.0,
-            max_nfev=max_evaluations,
-        )
+        # A wide loss first: one so narrow has poor optima of its own far from the best.
+        for scale in (_WIDE_LOSS * loss_scale, loss_scale):
+            solved = least_squares(
+                residuals,
+                log_start,
+                jac=jacobian,  # pyright: ignore[reportArgumentType]
+                bounds=(log_lower, log_upper),
+                method="trf",
+                loss="soft_l1",
+                f_scale=scale,
+                x_scale=1.0,
+                max_nfev=max_evaluations,
+            )
+            log_start = np.clip(solved.x, log_lower + 1e-9, log_upper - 1e-9)
         at_bound = (solved.x - log_lower < _AT_BOUND) | (log_upper - solved.x < _AT_BOUND)
         log_residuals, slopes = residuals(solved.x), jacobian(solved.x)
     covariance = _sandwich(slopes, log_residuals, loss_scale, at_bound, groups)
@@ -182,6 +192,28 @@ def prediction_interval(
     return Interval(np.exp(log_predicted), np.exp(log_predicted - reach), np.exp(log_predicted + reach))
 
 
+def predicted_rows(
+    predict: Predict, estimates: Mapping[str, float], conditions: Mapping[str, npt.ArrayLike]
+) -> Numbers:
+    """Times of all conditions, "row", in double precision.
+
+    Args:
+        predict: the model.
+        estimates: name -> value, as a `Fit` has them.
+        conditions: name -> "row".
+    """
+    rows = {name: np.asarray(values, np.float64) for name, values in conditions.items()}
+    length = len(next(iter(rows.values())))
+    at, found = np.log(list(estimates.values())), []
+    with jax.enable_x64(True):
+        # Pieces of one size, that of most fits, so that all tables share its program.
+        for start in range(0, length, _PIECE):
+            piece = {name: np.resize(values[start : start + _PIECE], _PIECE) for name, values in rows.items()}
+            logs, _ = _residual_functions(predict, list(estimates), piece, np.ones(_PIECE))
+            found.append(np.exp(logs(at)))
+    return np.concatenate(found)[:length]
+
+
 def residual_table(
     conditions: Mapping[str, npt.ArrayLike], measured_s: npt.ArrayLike, predicted_s: npt.ArrayLike, *, worst: int = 20
 ) -> list[dict[str, float]]:
@@ -199,13 +231,23 @@ def _residual_functions(
 ) -> tuple[Callable[[Numbers], Numbers], Callable[[Numbers], Numbers]]:
     """log(predicted / measured) and its derivatives by the logarithms of the parameters."""
     inputs = {name: jnp.asarray(values) for name, values in rows.items()}
+    compiled, derivative = _compiled(predict, tuple(names))
+    times = jnp.asarray(measured)
+    return (
+        lambda x: np.asarray(compiled(jnp.asarray(x), inputs, times)),
+        lambda x: np.asarray(derivative(jnp.asarray(x), inputs, times)),
+    )
 
-    def logs(log_values: jax.Array) -> jax.Array:
+
+@functools.lru_cache(maxsize=32)
+def _compiled(predict: Predict, names: tuple[str, ...]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The logarithms and their derivatives as programs of (values, conditions, times): fits of one model share them."""
+
+    def logs(log_values: jax.Array, inputs: Mapping[str, Any], times: jax.Array) -> jax.Array:
         values = jnp.exp(log_values)
-        return jnp.log(predict({name: values[i] for i, name in enumerate(names)}, inputs) / measured)
+        return jnp.log(predict({name: values[i] for i, name in enumerate(names)}, inputs) / times)
 
-    compiled, derivative = jax.jit(logs), jax.jit(jax.jacfwd(logs))
-    return lambda x: np.asarray(compiled(jnp.asarray(x))), lambda x: np.asarray(derivative(jnp.asarray(x)))
+    return jax.jit(logs), jax.jit(jax.jacfwd(logs))
 
 
 def _sandwich(

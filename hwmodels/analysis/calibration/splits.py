@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["half_of_groups", "half_of_shapes", "largest_held_out"]
+__all__ = ["half_of_groups", "half_of_shapes", "largest_held_out", "shape_names", "some_of"]
 
 
 def half_of_shapes(
@@ -26,7 +27,7 @@ def half_of_shapes(
     Returns:
         "row", true where the row is fitted to; half of the shapes, rounded down (up in the complement).
     """
-    return half_of_groups([f"{shape[0]}x{shape[1]}" for shape in _shapes(k, n)], seed=seed, complement=complement)
+    return half_of_groups(_names(k, n), seed=seed, complement=complement)
 
 
 def half_of_groups(labels: Sequence[str], *, seed: int = 0, complement: bool = False) -> npt.NDArray[np.bool_]:
@@ -47,5 +48,21 @@ def largest_held_out(k: npt.ArrayLike, n: npt.ArrayLike) -> npt.NDArray[np.bool_
     return (k < k.max()) & (n < n.max())
 
 
-def _shapes(k: npt.ArrayLike, n: npt.ArrayLike) -> list[tuple[int, int]]:
-    return list(zip(np.asarray(k).astype(np.int64).tolist(), np.asarray(n).astype(np.int64).tolist()))
+def some_of(rows: npt.NDArray[np.bool_], count: int) -> npt.NDArray[np.bool_]:
+    """At most `count` of the rows, the same on every machine: "row"."""
+    indices = np.flatnonzero(rows)
+    if len(indices) <= count:
+        return rows
+    chosen = np.zeros_like(rows)
+    chosen[np.random.default_rng(0).choice(indices, count, replace=False)] = True
+    return chosen
+
+
+def shape_names(table: Any) -> list[str]:
+    """Name of the weight matrix of each row of a table with k and n."""
+    return _names(table.k, table.n)
+
+
+def _names(k: npt.ArrayLike, n: npt.ArrayLike) -> list[str]:
+    shapes = zip(np.asarray(k).astype(np.int64).tolist(), np.asarray(n).astype(np.int64).tolist())
+    return [f"{one}x{other}" for one, other in shapes]

@@ -143,6 +143,8 @@ def step_operators(
         ),
         coded_elements=over_operators(coded),
         coded_bits=over_operators(coded_bits),
+        new_tokens=jnp.asarray(tokens),
+        kv_bits=jnp.asarray(kv_bits_read),
         experts=ExpertReads(
             num_experts=a.num_experts,
             per_token=a.experts_per_token,

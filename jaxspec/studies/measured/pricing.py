@@ -24,6 +24,16 @@ class PricedConfig(Protocol):
         ...
 
     @property
+    def engine(self) -> str | None:
+        """Engine whose measured kernels count; None: the device's own."""
+        ...
+
+    @property
+    def weight_format(self) -> str | None:
+        """Measured kernels of narrow weights; None: those whose activations keep 16 bits."""
+        ...
+
+    @property
     def batch(self) -> int:
         """Sequences decoded together."""
         ...
@@ -60,15 +70,18 @@ def resolve_architecture(name: str, own: DecoderConfig | None) -> Architecture:
         raise InputError(str(error)) from error
 
 
-def resolve_device(name: str) -> Device:
+def resolve_device(name: str, *, engine: str | None = None, weight_format: str | None = None) -> Device:
     """A device of the catalog, or of a TOML file.
 
+    Args:
+        engine, weight_format: whose measured kernels a calibrated device has; its own unless given.
     Raises:
-        InputError: an unknown name, or a malformed file.
+        InputError: an unknown name, a malformed file, or an engine or format that the device was not measured with.
     """
     try:
         is_file = name.endswith(".toml") or os.path.isfile(name)
-        return catalog.device_from_file(name) if is_file else catalog.device(name)
+        read = catalog.device_from_file if is_file else catalog.device
+        return read(name, engine=engine, weight_format=weight_format)
     except (catalog.UnknownNameError, catalog.EntryError) as error:
         raise InputError(str(error)) from error
 
@@ -77,9 +90,9 @@ def resolve_pricing(config: PricedConfig, device: str, own: DecoderConfig | None
     """Device (catalog name or TOML file), architecture and workload.
 
     Raises:
-        InputError: an unknown name or a malformed file.
+        InputError: an unknown name, a malformed file, or an engine or format that the device was not measured with.
     """
-    found = resolve_device(device)
+    found = resolve_device(device, engine=config.engine, weight_format=config.weight_format)
     workload = Workload(
         batch=float(config.batch),
         context_tokens=float(config.context),

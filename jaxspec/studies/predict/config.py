@@ -50,6 +50,8 @@ class PredictConfig(ExpertSettings, KnobSettings):
         CommonConfig, "architecture", "Network that is priced: catalog name, or a Hugging Face config.json."
     )
     device: tuple[str, ...] = same_as(CommonConfig, "device")
+    engine: str | None = same_as(CommonConfig, "engine")
+    weight_format: str | None = same_as(CommonConfig, "weight_format")
     batch: int = same_as(CommonConfig, "batch")
     context: int = same_as(CommonConfig, "context")
     prompt_tokens: int = same_as(CommonConfig, "prompt_tokens", "Tokens of a prompt, for the prefill.")

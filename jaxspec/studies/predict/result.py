@@ -171,6 +171,7 @@ class PredictResult(Result):
     ar_bf16_held_bytes: Quantity[float] = UNKNOWN
     ar_bf16_fits: Quantity[bool] = UNKNOWN
     operators: Quantity[dict] = UNKNOWN
+    step_intervals: Quantity[dict] | None = None  # of a calibrated device
     steps: dict[str, StepTotals] = dataclasses.field(default_factory=dict)
     decoders: DecoderNeeds | None = None
     placement: Quantity[str] = UNKNOWN

@@ -12,21 +12,22 @@ import numpy as np
 
 import hwmodels
 from hwmodels.analysis.design_point import DesignPoint, Steps, design_point, priced_steps
+from hwmodels.analysis.intervals import step_interval
 from hwmodels.analysis.sensitivity import elasticities, finite_elasticities, leaf_names
 from jaxspec.compress.footprint import uniform
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.report.assumptions import architecture_data, device_facts
-from jaxspec.results import given, predicted
+from jaxspec.results import Quantity, given, predicted
 from jaxspec.results.network_results import PricedNumber
 from jaxspec.runs.inputs import input_digests
 from jaxspec.settings import build_config, expect, knob_values
 from jaxspec.settings.knobs import EXPERT_POOL
-from jaxspec.studies.expert_pricing import ExpertPricing, placed, resolve_experts
+from jaxspec.studies.expert_pricing import ExpertPricing, placed, placement_name, resolve_experts
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.predict.config import PredictConfig
-from jaxspec.studies.predict.parts import decoder_needs, expert_use, placement_name, step_totals
+from jaxspec.studies.predict.parts import decoder_needs, expert_use, step_totals
 from jaxspec.studies.predict.result import (
     BatchRow,
     GivenAcceptance,
@@ -182,7 +183,7 @@ def _result(
     stored = steps.ar_bf16.work.stored
     assert stored is not None
     ar_bytes = float(stored.total)
-    facts = device_facts(device)
+    facts = device_facts(device, config)
     shape = architecture_data(config.architecture, pricing.architecture)
     # Whether numbers of the user's own stand for a lossless code nobody knows.
     open_question = bool(overridden & {"verify_bits", "verify_kv_bits"})
@@ -226,6 +227,7 @@ def _result(
                 for name, step in named.items()
             }
         ),
+        step_intervals=_intervals(pricing.device, named),
         steps={name: step_totals(step) for name, step in named.items()},
         decoders=decoder_needs(pricing, priced.steps),
         placement=placement_name(config, pricing),
@@ -239,6 +241,13 @@ def _result(
         **kernel_notes(pricing.device, [uniform(*widths.values())]),
         **results,
     )
+
+
+def _intervals(device: hwmodels.Device, steps: dict[str, Any]) -> Quantity[dict] | None:
+    """Ends of the interval of each step's time; None for a device whose kernels nobody measured."""
+    found = {name: step_interval(device, step) for name, step in steps.items()}
+    known = {name: dataclasses.asdict(one) for name, one in found.items() if one is not None}
+    return predicted(known) if known else None
 
 
 def _length_row(result: hwmodels.SpeculationResult, length: int) -> LengthRow:

@@ -132,6 +132,8 @@ class SweepConfig(ExpertSettings, Settings):
         "Priced networks, separated by commas: catalog names or Hugging Face config.json files.",
     )
     device: tuple[str, ...] = same_as(CommonConfig, "device")
+    engine: str | None = same_as(CommonConfig, "engine")
+    weight_format: str | None = same_as(CommonConfig, "weight_format")
     scheme: WidthScheme = setting(DEFAULT_SCHEME_NAME, "Widths that axes and [set] begin with.")
     max_draft_length: int = same_as(PredictConfig, "max_draft_length", "Longest chain considered.")
     set: dict[str, float] = setting(

@@ -154,7 +154,7 @@ def join_points(
             for (shape, _), base in zip(pairs, bases, strict=True)
         },
         device_data={
-            device: _priced(config, "device", device_facts(device)["device_data"]) for device in config.device
+            device: _priced(config, "device", device_facts(device, config)["device_data"]) for device in config.device
         },
         columns=list(schema.names),
         pareto=ParetoPoints(axes=FrontAxes(**front.axes), points=front.rows()),
@@ -187,9 +187,14 @@ def _notes(grid: Grid) -> list[str]:
     return list(dict.fromkeys(notes))
 
 
+def _common(config: SweepConfig, architecture: str) -> CommonConfig:
+    given = {"architecture": architecture, "engine": config.engine, "weight_format": config.weight_format}
+    return build_config(CommonConfig, {name: value for name, value in given.items() if value is not None})
+
+
 def _base(config: SweepConfig, architecture: str, device: str) -> dict[str, Any]:
     """The tree whose leaves axes are named by, at its values before any axis changes them."""
-    pricing = resolve_pricing(build_config(CommonConfig, {"architecture": architecture}), device, None)
+    pricing = resolve_pricing(_common(config, architecture), device, None)
     pricing = placed(pricing, config, device)
     scheme = find_scheme(config.scheme)
     knobs = knob_defaults(scheme)

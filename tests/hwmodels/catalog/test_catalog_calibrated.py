@@ -1,40 +1,54 @@
 import numpy as np
 import pytest
 
-from hwmodels.catalog import UnknownNameError
-from hwmodels.catalog.calibrated import (
-    calibrated_attention,
-    calibrated_gpu,
+from hwmodels import catalog
+from hwmodels.catalog import EntryError, UnknownNameError
+from hwmodels.catalog.calibrated import calibrated_attention, calibrated_gpu, with_data_sheet
+from hwmodels.catalog.calibrations import (
+    DEFAULT_ENGINES,
+    calibrated_engines,
+    calibrated_formats,
     calibrated_names,
     calibration_record,
-    with_data_sheet,
 )
 from hwmodels.compute.gpu import gemm_time
 from hwmodels.compute.gpu_attention import decode_attention_time
 
 
 def test_names():
-    assert set(calibrated_names()) >= {"a100-sxm", "h100-sxm", "h200-sxm", "l40s"}
+    assert set(calibrated_names()) >= {"a100-sxm", "b200-sxm", "h100-sxm", "h200-sxm", "l40s", "rtx-pro-6000"}
+    assert set(DEFAULT_ENGINES) == set(calibrated_names())
+    assert all(calibrated_engines(name) == ("sglang", "trtllm", "vllm") for name in calibrated_names())
     assert calibrated_gpu(" A100-SXM ").weight_widths == (4.0, 8.0, 16.0)
     with pytest.raises(UnknownNameError, match="did you mean 'l40s'"):
         calibrated_gpu("l40")
 
 
-@pytest.mark.parametrize("name", calibrated_names())
-def test_every_file_says_what_it_is_and_is_plausible(name):
-    unit, record = calibrated_gpu(name), calibration_record(name)
+FILES = [(name, engine) for name in calibrated_names() for engine in calibrated_engines(name)]
+
+
+@pytest.mark.parametrize(("name", "engine"), FILES)
+def test_every_file_says_what_it_is_and_is_plausible(name, engine):
+    unit, record = calibrated_gpu(name, engine), calibration_record(name, engine)
     for entry in record["formats"].values():
         assert entry["status"] == "calibrated"
         assert entry["table"].startswith("aiconfigurator-core ")
         assert len(entry["standard_errors"]) + len(entry["at_bound"]) == 8
         held_out = entry["errors"]["half of the shapes, held out"]["mean"]
         assert held_out < min(simple["mean"] for simple in entry["baselines"].values())
+    fits = [*record["formats"].values(), *record["attention"].values(), record["prefill"]]
+    for entry in fits:
+        interval = entry["interval"]
+        assert interval["low"] < 1 < interval["high"]
+        # Of 90 %, on shapes that neither the fit nor the interval knows.
+        assert interval["covered"]
+        assert np.mean(interval["covered"]) == pytest.approx(0.9, abs=0.07)
     # 4096 x 4096 weights at one token: between the bandwidth's bound and four times it and 20 µs.
     for bits in unit.weight_widths:
         bound = 4096 * 4096 * bits / 8 / unit.bandwidth_bytes_per_s
         assert bound < float(gemm_time(unit, 1, 4096, 4096, weight_bits=bits)) < 4 * bound + 2e-5
     shape = {"batch": 1, "context_tokens": 1024, "num_kv_heads": 8, "head_dim": 128}
-    assert 5e-6 < float(decode_attention_time(calibrated_attention(name), **shape)) < 4e-5
+    assert 5e-6 < float(decode_attention_time(calibrated_attention(name, engine)[16.0], **shape)) < 4e-5
 
 
 def test_bars():
@@ -43,6 +57,45 @@ def test_bars():
     assert halves("a100-sxm", "int4_wo") <= 0.08
     assert halves("a100-sxm", "int8_wo") <= 0.07
     assert halves("h200-sxm", "bfloat16") <= 0.053
+
+
+def test_engines_of_one_gpu_differ():
+    shape = {"batch": 16, "context_tokens": 32768, "num_kv_heads": 8, "head_dim": 128}
+    times = {
+        e: float(decode_attention_time(calibrated_attention("a100-sxm", e)[16.0], **shape)) for e in ("trtllm", "vllm")
+    }
+    assert times["vllm"] > 1.3 * times["trtllm"]
+    device = catalog.device("a100-sxm-80gb", engine="vllm")
+    assert device.matrix_unit.engine == "vllm"
+    assert catalog.device("a100-sxm-80gb").matrix_unit.engine == DEFAULT_ENGINES["a100-sxm"]
+    assert (
+        "vllm/0.14.0" in catalog.device_entry("a100-sxm-80gb", engine="vllm").sources["matrix_unit.formats.0.launch_s"]
+    )
+
+
+def test_an_engine_or_format_that_was_not_measured_is_refused_in_one_line():
+    for call, message in (
+        (lambda: catalog.device("h200-sxm", engine="vlm"), "did you mean 'vllm'\\? allowed: sglang, trtllm, vllm"),
+        (
+            lambda: catalog.device("h200-sxm", weight_format="nvfp4"),
+            "format 'nvfp4' is not measured on h200-sxm with trtllm",
+        ),
+        (lambda: catalog.device("rtx-4090", engine="vllm"), "rtx-4090 has no measured kernels"),
+        (lambda: catalog.device("rtx-4090", weight_format="fp8"), "rtx-4090 has no measured kernels"),
+    ):
+        with pytest.raises((EntryError, UnknownNameError), match=message) as error:
+            call()
+        assert "\n" not in str(error.value)
+
+
+def test_a_format_is_what_narrow_weights_are_multiplied_in():
+    assert "fp8" in calibrated_formats("h200-sxm", "trtllm")
+    assert calibrated_gpu("h200-sxm").weight_widths == (16.0,)
+    unit = calibrated_gpu("h200-sxm", weight_format="fp8")
+    assert unit.weight_widths == (8.0, 16.0)
+    # Twice the arithmetic of 16 bits for many tokens, not quite twice the speed.
+    many = {bits: float(gemm_time(unit, 4096, 8192, 8192, weight_bits=bits)) for bits in (8.0, 16.0)}
+    assert 1.2 < many[16.0] / many[8.0] < 2.0
 
 
 def test_sibling():

@@ -4,7 +4,7 @@ import pytest
 from made_results import read
 
 from hwmodels import catalog
-from hwmodels.catalog.calibrated import calibration_record
+from hwmodels.catalog.calibrations import calibration_record
 from jaxspec.report.assumptions import device_facts, number_status
 from jaxspec.report.device_data import assumptions, device_data
 

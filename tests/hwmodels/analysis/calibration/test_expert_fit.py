@@ -20,7 +20,7 @@ from hwmodels.analysis.calibration.experts import (
 from hwmodels.analysis.calibration.kernel_tables import DataSheet, KernelTableError, TableName
 from hwmodels.analysis.calibration.splits import half_of_groups
 from hwmodels.analysis.calibration.table_routing import EVEN, drawn_loads, touched_in_table
-from hwmodels.catalog.calibrated import calibration_record
+from hwmodels.catalog.calibrations import calibration_record
 
 SHEET = DataSheet(989e12, 4.8e12, 132.0)
 SAMPLE = Path(__file__).with_name("expert_launches_h200.csv")

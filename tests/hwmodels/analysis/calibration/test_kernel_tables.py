@@ -3,10 +3,10 @@ import importlib.resources
 import pytest
 from kernel_samples import attention_columns, gemm_columns, write_tables
 
+from hwmodels.analysis.calibration.attention_tables import attention_table
 from hwmodels.analysis.calibration.kernel_tables import (
     KernelTableError,
     TableName,
-    attention_table,
     data_sheet,
     gemm_formats,
     gemm_table,
@@ -47,7 +47,8 @@ def test_errors_say_what_there_is(tmp_path):
     write_tables(tmp_path, gemm_columns(lambda m, k, n: m))
     for call, message in (
         (lambda: gemm_table(GEMM, "int4_wo", root=tmp_path), "formats there: bfloat16"),
-        (lambda: gemm_table(GEMM, "fp8", root=tmp_path), "not modelled"),
+        (lambda: gemm_table(GEMM, "fp6", root=tmp_path), "not modelled"),
+        (lambda: gemm_table(GEMM, "fp8", root=tmp_path), "formats there: bfloat16"),
         (lambda: gemm_table(TableName("toy", "engine", "2", "gemm"), root=tmp_path), "there are: toy/engine/1.0"),
         (lambda: attention_table(ATTENTION, root=tmp_path), "no attention table"),
     ):

@@ -139,7 +139,7 @@ def test_tables_and_figures_show_all(finished, tmp_path):
     page = write_scale_report(made, tmp_path).read_text()
     assert scale_headline(made[0]) in page
     assert "a checker that knows the right answer would choose" in scale_tables(made)[0].caption.plain
-    assert "raises accuracy from 0.20 to 0.60" in scale_headline(made[0])
+    assert "raises accuracy from 0.20 to 0.60 (95 %: 0.55 to 0.70)" in scale_headline(made[0])
     assert "no plan fits its memory" in scale_headline(made[1])
 
 

@@ -1,0 +1,188 @@
+"""Whole steps beside the calibration package's own composition of them: every device, engine and phase.
+
+The package adds a step up from its measured kernels by its own interpolation, norms and embedding at an empirical share of the
+bandwidth. Its cells are committed (`steps.csv`); `compose` makes them anew.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import logging
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import numpy.typing as npt
+
+from experiments.silicon.refit import CATALOG
+from hwmodels import Device, catalog, uniform_footprint
+from hwmodels.analysis.calibration.kernel_tables import KernelTableError
+from hwmodels.network.operators import OPERATORS
+from hwmodels.network.operators.steps import StepShape, decode_step, prefill_step, stack_steps
+from hwmodels.network.workload import Workload
+from hwmodels.step.step_cost import step_cost
+
+__all__ = ["CELLS", "Cell", "compose", "priced", "read_cells", "write_cells"]
+
+CELLS = Path(__file__).with_name("steps.csv")
+SOURCE = "aiconfigurator-core 0.12.0 (Apache-2.0), one GPU, seconds"
+
+#: Devices of the catalog by GPU of the calibrations, where the names differ.
+DEVICES = {name: name for name in CATALOG} | {"a100-sxm": "a100-sxm-80gb"}
+
+NETWORKS = {"llama-3.1-8b": "meta-llama/Meta-Llama-3.1-8B", "qwen3-8b": "Qwen/Qwen3-8B"}
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+CONTEXTS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
+PROMPTS = (512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
+PROMPT_BATCHES = (1, 2, 4, 8, 16)
+#: Network that is composed with narrow keys and values too.
+_NARROW = "llama-3.1-8b"
+#: Cells that are priced at once.
+_GROUP = 64
+
+#: Bits per element of keys and values -> what the package calls them.
+KV_FORMATS = {16: "bfloat16", 8: "fp8"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One composed step; `tokens` is the context of a decode step, the prompt of a prefill."""
+
+    gpu: str
+    engine: str
+    network: str
+    phase: str
+    kv_bits: int
+    batch: int
+    tokens: int
+    products_s: float
+    attention_s: float
+    rest_s: float
+
+    @property
+    def total_s(self) -> float:
+        """Seconds of the whole step."""
+        return self.products_s + self.attention_s + self.rest_s
+
+
+def compose(gpus: Iterable[str] = tuple(CATALOG)) -> list[Cell]:
+    """All cells from the package, 16-bit weights; what an engine cannot run there is left out.
+
+    Raises:
+        KernelTableError: the package is not installed.
+    """
+    try:
+        from aiconfigurator_core import AicEngine  # pyright: ignore[reportMissingImports]
+        from aiconfigurator_core.sdk.engine import compile_engine  # pyright: ignore[reportMissingImports]
+    except ModuleNotFoundError as error:
+        raise KernelTableError(f"cells cannot be composed: {error}; pip install aiconfigurator-core pyarrow") from error
+    logging.getLogger("aiconfigurator_core").setLevel(logging.ERROR)
+    cells = []
+    for gpu in gpus:
+        for engine, version in CATALOG[gpu].versions.items():
+            for network, path in NETWORKS.items():
+                for kv_bits, kv_format in KV_FORMATS.items():
+                    if kv_bits < 16 and network != _NARROW:
+                        continue
+                    modes = dict.fromkeys(("gemm_quant_mode", "moe_quant_mode", "fmha_quant_mode"), "bfloat16")
+                    try:
+                        spec = compile_engine(
+                            path, CATALOG[gpu].system, engine, version, kvcache_quant_mode=kv_format, **modes
+                        )
+                        built = AicEngine.from_spec(spec)
+                    except (RuntimeError, ValueError, NotImplementedError):
+                        continue
+                    cells += _cells(built, (gpu, engine, network), kv_bits)
+    return cells
+
+
+def _cells(built: Any, of_what: tuple[str, str, str], kv_bits: int) -> list[Cell]:
+    found = []
+    for batch in BATCHES:
+        for tokens in CONTEXTS:
+            found += _cell(
+                lambda b=batch, t=tokens: built.decode_step_per_op(b, t, 2), of_what, "decode", kv_bits, batch, tokens
+            )
+    if kv_bits == 16:
+        for batch in PROMPT_BATCHES:
+            for tokens in PROMPTS:
+                run = lambda b=batch, t=tokens: built.run_static_per_op(b, 1, t, 1, 0, 1.0, 1.0, "static_ctx")[0]
+                found += _cell(run, of_what, "prefill", kv_bits, batch, tokens)
+    return found
+
+
+def _cell(run: Any, of_what: tuple[str, str, str], phase: str, kv_bits: int, batch: int, tokens: int) -> list[Cell]:
+    try:
+        operators: Sequence[Any] = run()
+    except Exception:  # the package raises its own kinds where its tables end
+        return []
+    parts = dict.fromkeys(("products_s", "attention_s", "rest_s"), 0.0)
+    for name, milliseconds, *_ in operators:
+        part = "attention_s" if name.endswith("attention") else "products_s" if name.endswith("gemm") else "rest_s"
+        parts[part] += 1e-3 * milliseconds
+    return [Cell(*of_what, phase, kv_bits, batch, tokens, **parts)]
+
+
+def write_cells(cells: Sequence[Cell], path: Path = CELLS) -> str:
+    """The file's text: one cell per line, four digits."""
+    names = [field.name for field in dataclasses.fields(Cell)]
+    shown = lambda value: f"{value:.5g}" if isinstance(value, float) else str(value)
+    rows = [",".join(shown(getattr(cell, name)) for name in names) for cell in cells]
+    return "\n".join([f"# {SOURCE}", ",".join(names), *rows, ""])
+
+
+def read_cells(path: Path = CELLS) -> list[Cell]:
+    """The committed cells."""
+    lines = (line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
+    kinds = {"str": str, "int": int, "float": float}
+    types = {field.name: kinds[str(field.type)] for field in dataclasses.fields(Cell)}
+    return [Cell(**{name: types[name](value) for name, value in row.items()}) for row in csv.DictReader(lines)]
+
+
+def priced(cells: Sequence[Cell], *, measured: bool = True) -> dict[str, npt.NDArray[np.float64]]:
+    """Seconds of each cell by the model, "cell", with the parts that `Cell` has.
+
+    Args:
+        cells: of any devices, engines and networks.
+        measured: with the fitted kernels; else at the bare roofline of the data sheet.
+    """
+    names = ("products_s", "attention_s", "rest_s")
+    found = {name: np.zeros(len(cells)) for name in names}
+    groups: dict[tuple[str, str, str], list[int]] = {}
+    for index, cell in enumerate(cells):
+        groups.setdefault((cell.gpu, cell.engine, cell.network), []).append(index)
+    for (gpu, engine, network), indices in groups.items():
+        device = catalog.device(DEVICES[gpu], engine=engine)
+        if not measured:
+            memory = device.memory.replace(efficiency=1.0)
+            device = device.replace(matrix_unit=None, operator_latency_s=0.0, memory=memory)
+        else:
+            # Devices that differ only in what readers see share one compilation, as do groups of cells of one size.
+            unit = dataclasses.replace(device.matrix_unit, remarks=(), spreads=(), engine="", weight_format=None)
+            device = device.replace(matrix_unit=unit)
+        architecture, pieces = catalog.architecture(network), []
+        for start in range(0, len(indices), _GROUP):
+            steps = stack_steps([_step(cells[index]) for index in np.resize(indices[start : start + _GROUP], _GROUP)])
+            pieces.append(np.asarray(_operator_times(device, architecture, steps), np.float64))
+        seconds = np.concatenate(pieces)[: len(indices)]
+        by_name = dict(zip(OPERATORS, seconds.T))
+        found["attention_s"][indices] = by_name["attention"]
+        found["rest_s"][indices] = by_name["norm"] + by_name["embed"]
+        found["products_s"][indices] = seconds.sum(axis=-1) - found["attention_s"][indices] - found["rest_s"][indices]
+    return found | {"total_s": sum((found[name] for name in names), np.zeros(len(cells)))}
+
+
+def _step(cell: Cell) -> StepShape:
+    prefill = cell.phase == "prefill"
+    workload = Workload(batch=cell.batch, context_tokens=0.0 if prefill else cell.tokens, prompt_tokens=cell.tokens)
+    footprint = uniform_footprint(16.0)
+    step = (prefill_step if prefill else decode_step)(workload, footprint=footprint)
+    return dataclasses.replace(step, kv_bits=float(cell.kv_bits), stored_kv_bits=float(cell.kv_bits))
+
+
+@jax.jit
+def _operator_times(device: Device, architecture: Any, steps: StepShape) -> jax.Array:
+    return jax.vmap(lambda step: step_cost(device, step.operators(architecture)).operator_s)(steps)

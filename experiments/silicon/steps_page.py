@@ -1,0 +1,127 @@
+"""The page of whole steps: errors by device, engine and phase, of the model and the bare roofline, on committed cells."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from experiments.silicon.steps import SOURCE, Cell, priced
+
+__all__ = ["PAGE", "PRICED", "StepErrors", "page", "priced_csv", "step_errors"]
+
+PAGE = Path(__file__).parents[2] / "docs" / "pages" / "whole-steps.md"
+PRICED = Path(__file__).with_name("steps_priced.csv")
+
+#: Largest mean and largest single error that a row of the page should keep to.
+BARS = {"decode": (0.05, 0.15), "prefill": (0.08, 0.20)}
+
+
+@dataclasses.dataclass(frozen=True)
+class StepErrors:
+    """Relative errors of one device, engine, phase and width of keys and values."""
+
+    gpu: str
+    engine: str
+    phase: str
+    kv_bits: int
+    cells: int
+    mean: float
+    largest: float
+    bias: float
+    worst: Cell
+    products: float
+    attention: float
+    rest: float
+    roofline: float
+
+    @property
+    def within(self) -> bool:
+        """Whether the bars are kept."""
+        mean, largest = BARS[self.phase]
+        return self.mean <= mean and self.largest <= largest
+
+
+def step_errors(cells: Sequence[Cell]) -> tuple[list[StepErrors], dict[str, npt.NDArray[np.float64]]]:
+    """Errors by group, and the seconds of each cell: "model" and "roofline"."""
+    ours, bare = priced(cells), priced(cells, measured=False)
+    measured = lambda name: np.array([getattr(cell, name) for cell in cells])
+    error = {name: ours[name] / measured(name) - 1 for name in ("total_s", "products_s", "attention_s", "rest_s")}
+    plain = bare["total_s"] / measured("total_s") - 1
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for index, cell in enumerate(cells):
+        groups.setdefault((cell.gpu, cell.engine, cell.phase, cell.kv_bits), []).append(index)
+    found = []
+    for key, rows in sorted(groups.items(), key=lambda item: (item[0][2], item[0][0], item[0][1], -item[0][3])):
+        total = error["total_s"][rows]
+        size = lambda name, rows=rows: float(np.abs(error[name][rows]).mean())
+        found.append(
+            StepErrors(
+                *key,
+                cells=len(rows),
+                mean=size("total_s"),
+                largest=float(np.abs(total).max()),
+                bias=float(total.mean()),
+                worst=cells[rows[int(np.abs(total).argmax())]],
+                products=size("products_s"),
+                attention=size("attention_s"),
+                rest=size("rest_s"),
+                roofline=float(np.abs(plain[rows]).mean()),
+            )
+        )
+    return found, {"model": ours["total_s"], "roofline": bare["total_s"]}
+
+
+def priced_csv(cells: Sequence[Cell], seconds: dict[str, npt.NDArray[np.float64]]) -> str:
+    """Every cell with its composed time, the model's and the roofline's."""
+    names = ("gpu", "engine", "network", "phase", "kv_bits", "batch", "tokens")
+    rows = [
+        ",".join([*(str(getattr(cell, name)) for name in names), f"{cell.total_s:.4g}", f"{model:.4g}", f"{roof:.4g}"])
+        for cell, model, roof in zip(cells, seconds["model"], seconds["roofline"])
+    ]
+    return "\n".join([",".join([*names, "composed_s", "model_s", "roofline_s"]), *rows, ""])
+
+
+_INTRODUCTION = """\
+# Whole steps
+
+Times of whole steps on calibrated GPUs, beside the same steps added up from measured kernels by the package that the kernels
+come from ({source}). The model was fitted to single kernels, never to a step. `python -m experiments.silicon --steps` writes
+this page from committed cells.
+
+* A **cell** is one step of Llama-3.1-8B or Qwen3-8B with 16-bit weights: decoding at batches 1 to 256 and contexts of 128 to
+  32768 tokens, or the prefill of 1 to 16 prompts of 512 to 8192 tokens. KV of 8 bits: Llama-3.1-8B alone.
+* **Mean** and **largest** are of |model / composed - 1|, **bias** is the mean of model / composed - 1. Products, attention and
+  the rest (norms, embedding, gated activation) are judged apart with their own mean errors; the gated activation of the model
+  stands with its product.
+* **Roofline** is the mean error of the data sheet's peak and bandwidth without any latency.
+* The package adds no time between kernels; neither does the model. Status: predicted from calibrated kernels.
+
+The package times attention over a context that the second-level cache may still hold, up to its size. The model reads
+every context from memory, as a step whose weights pass through the same cache must: it is slower than composed cells there,
+most on the L40S and the RTX PRO 6000 with their large caches.
+
+Bars: decoding 5 % on average and no cell beyond 15 %, prefill 8 % and 20 %; **rows that miss them are bold**.
+"""
+
+
+def page(found: Sequence[StepErrors]) -> str:
+    """The page in Markdown."""
+    lines = [_INTRODUCTION.format(source=SOURCE.split(",")[0])]
+    head = "| GPU | engine | KV | cells | mean | largest | at batch, tokens | bias | products | attention | rest | roofline |"
+    for phase in dict.fromkeys(one.phase for one in found):
+        lines += [f"## {phase.capitalize()}", "", head, "| --- | --- |" + " ---: |" * 10]
+        for one in (row for row in found if row.phase == phase):
+            mark = "" if one.within else "**"
+            percent = lambda value: f"{100 * value:.1f} %"
+            lines.append(
+                f"| {one.gpu} | {one.engine} | {one.kv_bits} | {one.cells} | {mark}{percent(one.mean)}{mark} "
+                f"| {mark}{percent(one.largest)}{mark} | {one.worst.batch}, {one.worst.tokens} | {100 * one.bias:+.1f} % "
+                f"| {percent(one.products)} | {percent(one.attention)} | {percent(one.rest)} | {percent(one.roofline)} |"
+            )
+        lines.append("")
+    return "\n".join(lines)

@@ -65,7 +65,7 @@ def measure(
         for variant in chosen:
             scores = text_scores(variant.params(stored), loaded.config, text, variant, bar.advance)
             task = None
-            if solver is not None:
+            if solver is not None and solver_stored is not None:
                 params = variant.params(solver_stored)
                 task = task_scores(params, solver.config, solutions, variant, bar.advance)
             found[variant] = Scores(bits_per_weight(variant, stored, loaded.config), scores, task)

@@ -157,12 +157,12 @@ def priced(cells: Sequence[Cell], *, measured: bool = True) -> dict[str, npt.NDA
     for (gpu, engine, network), indices in groups.items():
         device = catalog.device(DEVICES[gpu], engine=engine)
         if not measured:
-            memory = device.memory.replace(efficiency=1.0)
-            device = device.replace(matrix_unit=None, operator_latency_s=0.0, memory=memory)
+            memory = dataclasses.replace(device.memory, efficiency=1.0)
+            device = dataclasses.replace(device, matrix_unit=None, operator_latency_s=0.0, memory=memory)
         else:
             # Devices that differ only in what readers see share one compilation, as do groups of cells of one size.
             unit = dataclasses.replace(device.matrix_unit, remarks=(), spreads=(), engine="", weight_format=None)
-            device = device.replace(matrix_unit=unit)
+            device = dataclasses.replace(device, matrix_unit=unit)
         architecture, pieces = catalog.architecture(network), []
         for start in range(0, len(indices), _GROUP):
             steps = stack_steps([_step(cells[index]) for index in np.resize(indices[start : start + _GROUP], _GROUP)])

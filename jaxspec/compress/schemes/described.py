@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from jaxspec.compress.schemes.interface import Scheme
 from jaxspec.formats.container import CODECS, Codec
@@ -23,7 +24,7 @@ class Described:
     facts: SchemeFacts
     apart: tuple[tuple[str, Scheme], ...] = dataclasses.field(default=(), kw_only=True)
 
-    def of_kind(self, kind: str) -> Scheme:
+    def of_kind(self, kind: str) -> Any:
         """See `Scheme.of_kind`."""
         return dict(self.apart).get(kind, self)
 

@@ -12,7 +12,7 @@ from experiments.elastic_choice.speed import Choice, caterpillar, log_speedup
 from experiments.elastic_choice.surface import brought_tokens, surface_of
 from hwmodels import Acceptance, DraftCost, Workload, catalog, speculation_speedup, tree_plan
 from jaxspec.compress.footprint import uniform
-from jaxspec.tune.objective import Pricing
+from jaxspec.tuning.objective import Pricing
 
 SHARE = (0.0, 0.2, 0.45, 1.0)
 

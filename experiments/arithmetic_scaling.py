@@ -68,8 +68,8 @@ def measure(count: int, terms: tuple[int, int], seed: int, reporter: Reporter) -
             for n, (kept, copies) in BUDGETS.items():
                 search = BeamSearch(kept, copies, terms[1], _STEP_TOKENS, ANSWER)
                 score = lambda texts, prompt=prompt: judge(prompt, texts)
-                found, _ = beam_search(params, solver.config, prompt, score, search, step_end=step_end, **own)
-                beams[n][number] = _answer(found.texts()[0]) == problem.value
+                found = beam_search(params, solver.config, prompt, score, search, step_end=step_end, **own)
+                beams[n][number] = _answer(found.samples.texts()[0]) == problem.value
             bar.advance()
     values = np.array([problem.value for problem in drawn])
     right = answers == values[:, None]

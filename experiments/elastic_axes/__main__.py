@@ -12,19 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from experiments.command_line import add_outputs, carry_out
-from experiments.elastic_axes.axes import WIDTHS, both_axes, draft_bytes, pool_rules, pool_sizes_of, unique_experts
+from experiments.elastic_axes.axes import (
+    CAPACITY_SHARE,
+    SHARING,
+    WIDTHS,
+    both_axes,
+    draft_bytes,
+    pool_rules,
+    pool_sizes_of,
+    unique_experts,
+)
 from experiments.elastic_axes.axes import weight_readings as readings_of
 from experiments.elastic_axes.measuring import Settings, measured_network
 from experiments.elastic_axes.readings import READINGS
 from jaxspec.models.embedded import load_model
 from jaxspec.report.terminal import Table, new_console
 from jaxspec.runs.progress import Reporter
-
-#: Share of the INT8 network that fits into fast memory, in the paper's smaller setting: 8 GB beside a network of 32.
-CAPACITY_SHARE = 0.25
-
-#: Sequences that share a pool.
-SHARING = (4, 16)
 
 #: Factors by which hotness falls per token, beside the default.
 RETENTIONS = (0.8, 0.99, 1.0)

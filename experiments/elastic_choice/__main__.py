@@ -25,7 +25,7 @@ from jaxspec.errors import InputError
 from jaxspec.models.embedded import load_model
 from jaxspec.report.terminal import Table, new_console
 from jaxspec.runs.progress import Reporter
-from jaxspec.tune.objective import Pricing
+from jaxspec.tuning.objective import Pricing
 
 #: Devices of the paper, and a GPU.
 DEVICES = "elmoe3d-hb8,elmoe3d-hb4,elmoe3d-hb-xpu,elmoe3d-xpu-pim,h200-sxm"

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 
 from experiments.elastic_choice.speed import Choice, log_speedup
 from experiments.elastic_choice.surface import Surface
-from jaxspec.tune.objective import Pricing
+from jaxspec.tuning.objective import Pricing
 
 __all__ = ["GRADIENT_COST", "Found", "Grid", "by_gradient", "by_trying_all"]
 

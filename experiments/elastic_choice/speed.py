@@ -14,7 +14,7 @@ from jaxspec.compress.blending import blend
 from jaxspec.compress.footprint import uniform
 from jaxspec.formats.bit_slices import WEIGHT_BITS
 from jaxspec.settings.knobs import SLICE_BITS
-from jaxspec.tune.objective import Pricing, with_pool
+from jaxspec.tuning.objective import Pricing, with_pool
 
 __all__ = ["HARD", "Choice", "caterpillar", "log_speedup"]
 

@@ -21,7 +21,7 @@ from jaxspec.results.network_results import MeasuredRouting
 from jaxspec.runs.stages import Arrays
 from jaxspec.speculate.chunks import prompt_chunks
 from jaxspec.studies.measured.hard_drafts import HardDrafts
-from jaxspec.tune.objective import Pricing
+from jaxspec.tuning.objective import Pricing
 
 __all__ = ["routed", "routing_part"]
 

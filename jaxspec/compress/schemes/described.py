@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import cast
 
 from jaxspec.compress.schemes.interface import Scheme
 from jaxspec.formats.container import CODECS, Codec
@@ -24,9 +24,9 @@ class Described:
     facts: SchemeFacts
     apart: tuple[tuple[str, Scheme], ...] = dataclasses.field(default=(), kw_only=True)
 
-    def of_kind(self, kind: str) -> Any:
+    def of_kind(self, kind: str) -> Scheme:
         """See `Scheme.of_kind`."""
-        return dict(self.apart).get(kind, self)
+        return dict(self.apart).get(kind, cast("Scheme", self))
 
     @property
     def name(self) -> str:

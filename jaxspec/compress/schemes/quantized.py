@@ -14,9 +14,8 @@ from collections.abc import Mapping
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels import ALL_LAYER_MATRICES, Footprint, uniform_weight_bits
-from hwmodels.numerics.scalars import as_float
-from jaxspec.compress.footprint import BitsPerValue
+from hwmodels import Footprint
+from jaxspec.compress.footprint import BitsPerValue, stored_alike
 from jaxspec.compress.schemes import number_forms
 from jaxspec.compress.schemes.gaussian import GAUSSIAN_SHAPE
 from jaxspec.compress.schemes.interface import CompressedMatrix, OwnKnobs
@@ -39,10 +38,8 @@ __all__ = [
     "Quantized",
 ]
 
-#: What leads out of feed-forward networks, as networks name it, and the shared expert's matrices, which an architecture counts
-#: as one kind.
+#: What leads out of feed-forward networks, as networks name it.
 _DOWN = ("down", "expert_down", "shared_down")
-_SHARED = ("shared_gate", "shared_up", "shared_down")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,12 +79,8 @@ class Quantized(PlainKV):
 
     def expected_footprint(self, knobs: Mapping[str, float]) -> Footprint:
         """Known without counting; rows are whole groups, and channels those of the Gaussian rows."""
-        own = self.form.bits(*GAUSSIAN_SHAPE)
         apart = {kind: scheme.expected_footprint(knobs).target_weight_bits["down"] for kind, scheme in self.apart}
-        shared = sum(apart.get(kind, own) for kind in _SHARED) / len(_SHARED)
-        bits = uniform_weight_bits(own, ALL_LAYER_MATRICES)
-        bits |= {kind: value for kind, value in apart.items() if kind in bits} | {"shared": as_float(shared)}
-        return Footprint(bits, bits, KV_BITS, KV_BITS)
+        return stored_alike(self.form.bits(*GAUSSIAN_SHAPE), apart, KV_BITS)
 
 
 #: Each: see its title in the registry.

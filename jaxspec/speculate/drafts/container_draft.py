@@ -10,8 +10,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 
-from hwmodels import Footprint
-from jaxspec.compress.footprint import BitsPerValue, measured_footprint
+from jaxspec.compress.footprint import BitsPerValue, Footprint, measured_footprint
 from jaxspec.compress.knobs import Knobs, check_knobs, knob_defaults, uniform_knobs
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError

@@ -70,9 +70,9 @@ def log_speedup(
     """
     brought = brought_tokens(surface, batch, choice.share, choice.bits, temperature)
     widest = jnp.clip(jnp.floor(choice.width), 1, MOST_WIDTH - 1).astype(jnp.int32)
-    part = choice.width - widest
+    part = choice.width - widest.astype(choice.width.dtype)
     of_width = brought[:, widest - 1] + part * (brought[:, widest] - brought[:, widest - 1])
-    within = jnp.clip(choice.depth - jnp.arange(of_width.size), 0.0, 1.0)
+    within = jnp.clip(choice.depth - jnp.arange(of_width.size, dtype=choice.depth.dtype), 0.0, 1.0)
     mix = blend(choice.bits, temperature, least=int(SLICE_BITS.low), most=int(SLICE_BITS.high))
     cycle = price_cycle(
         pricing.device,

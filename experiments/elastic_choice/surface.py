@@ -93,7 +93,8 @@ def brought_tokens(
 
     low = mix.low - int(SLICE_BITS.low)
     in_group = lambda group: at(group, low) + mix.weight * (at(group, low + 1) - at(group, low))
-    return in_group(lower) + (place - lower) * (in_group(upper) - in_group(lower))
+    part = place - lower.astype(place.dtype)
+    return in_group(lower) + part * (in_group(upper) - in_group(lower))
 
 
 def measure_surface(

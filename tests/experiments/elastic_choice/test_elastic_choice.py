@@ -40,8 +40,8 @@ def pricing():
     return Pricing(catalog.device("rtx-4090"), catalog.architecture("qwen3-30b-a3b"), workload)
 
 
-def test_the_surface_goes_through_what_was_measured_and_keeps_its_order(jit, surface):
-    read = jit(lambda batch, share, bits: brought_tokens(surface, batch, share, bits, 1e-3))
+def test_the_surface_goes_through_what_was_measured_and_keeps_its_order(surface):
+    read = jax.jit(lambda batch, share, bits: brought_tokens(surface, batch, share, bits, 1e-3))
     for knot, share in enumerate(SHARE):
         found = read(jnp.float32(8), jnp.float32(share), jnp.float32(5))
         np.testing.assert_allclose(found, VALUES[1, 3, knot], rtol=1e-5)
@@ -65,9 +65,9 @@ def test_a_caterpillar_is_the_plan_of_its_tree(depth, width):
         np.testing.assert_allclose(getattr(ours, field.name), getattr(theirs, field.name), rtol=1e-6)
 
 
-def test_a_chain_is_priced_as_elsewhere(jit, surface, pricing):
+def test_a_chain_is_priced_as_elsewhere(surface, pricing):
     choice = Choice(*map(jnp.float32, (0.45, 4.0, 3.0, 1.0)))
-    ours = jit(lambda: log_speedup(choice, jnp.float32(8), surface, pricing))()
+    ours = jax.jit(lambda: log_speedup(choice, jnp.float32(8), surface, pricing))()
     reach = VALUES[1, 2, 2, :, 0]
     found = speculation_speedup(
         pricing.device,
@@ -80,10 +80,10 @@ def test_a_chain_is_priced_as_elsewhere(jit, surface, pricing):
     assert float(ours) == pytest.approx(float(np.log(found.speedup_vs_stored_ar[3])), abs=1e-4)
 
 
-def test_gradients_are_those_of_finite_differences(jit, surface, pricing):
+def test_gradients_are_those_of_finite_differences(surface, pricing):
     soft = lambda x: log_speedup(Choice(*x), jnp.float32(4), surface, pricing, 0.3, 0.05)
     at, step = jnp.asarray([0.31, 3.7, 2.6, 1.4]), 1e-2
-    value, gradient = jit(soft), jit(jax.grad(soft))(at)
+    value, gradient = jax.jit(soft), jax.jit(jax.grad(soft))(at)
     moved = [(float(value(at + step * e)) - float(value(at - step * e))) / (2 * step) for e in jnp.eye(4)]
     np.testing.assert_allclose(gradient, moved, rtol=3e-2, atol=3e-3)
 

@@ -157,8 +157,8 @@ def priced(cells: Sequence[Cell], *, measured: bool = True) -> dict[str, npt.NDA
     for (gpu, engine, network), indices in groups.items():
         device = catalog.device(DEVICES[gpu], engine=engine)
         if not measured:
-            memory = device.memory.replace(efficiency=1.0)
-            device = device.replace(matrix_unit=None, operator_latency_s=0.0, memory=memory)
+            memory = dataclasses.replace(device.memory, efficiency=1.0)
+            device = dataclasses.replace(device, matrix_unit=None, operator_latency_s=0.0, memory=memory)
         else:
             # What cells with 16-bit weights and no experts never use, and what only readers see, costs a compilation each.
             unit = device.matrix_unit
@@ -172,7 +172,7 @@ def priced(cells: Sequence[Cell], *, measured: bool = True) -> dict[str, npt.NDA
                 spreads=(),
                 engine="",
             )
-            device = device.replace(matrix_unit=unit)
+            device = dataclasses.replace(device, matrix_unit=unit)
         architecture, pieces = catalog.architecture(network), []
         for start in range(0, len(indices), _GROUP):
             steps = stack_steps([_step(cells[index]) for index in np.resize(indices[start : start + _GROUP], _GROUP)])

@@ -115,7 +115,7 @@ def _ascend(
         falling = lambda ends: ends[0] * (ends[1] / ends[0]) ** at
         gradient = jax.grad(soft)(place, falling(_TEMPERATURES), falling(_SMOOTHINGS))
         updates, state = adam.update(gradient, state)
-        return (jnp.clip(optax.apply_updates(place, updates), 0.0, 1.0), state), None
+        return (jnp.clip(place + updates, 0.0, 1.0), state), None
 
     def from_start(start: Array) -> Array:
         (place, _), _ = jax.lax.scan(step, (start, adam.init(start)), jnp.linspace(0.0, 1.0, steps))

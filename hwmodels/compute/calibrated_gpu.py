@@ -3,8 +3,8 @@
 Peak rate and bandwidth are the device's own, so that changing them changes the kernels. Products of stored matrices take what
 `hwmodels.compute.gpu` says, a layer's routed experts what `hwmodels.compute.gpu_experts` says, attention what
 `hwmodels.compute.gpu_attention` and `gpu_prefill` say, and everything else runs at the device's roof. A GPU whose experts
-nobody measured multiplies by them one after the other. Engines of such GPUs add the residual stream where they normalize, and form the
-gated product in a kernel of its own.
+nobody measured multiplies by them one after the other. Engines of such GPUs add the residual stream where they normalize, and
+form the gated product in a kernel of its own.
 
 Of the formats that were measured each operator is timed with each one's kernels, and the times are mixed as
 `hwmodels.compute.gpu_formats.format_shares` says: so that fewer bits never take longer. `hwmodels.analysis.kernel_widths` says

@@ -83,25 +83,25 @@ class Quantized(PlainKV):
         return stored_alike(self.form.bits(*GAUSSIAN_SHAPE), apart, KV_BITS)
 
 
-#: 8 bits in groups of 32.
+#: 8-bit groups.
 Q8_0 = Quantized(SCHEME_FACTS["q8_0"], number_forms.groups("q8_0", 8.0))
-#: 4 bits in groups of 32.
+#: 4-bit groups.
 Q4_0 = Quantized(SCHEME_FACTS["q4_0"], number_forms.groups("q4_0", 4.0))
-#: Q4_0 with the FFN's last matrix in Q8_0.
+#: 4-bit groups, FFN down in 8 bits.
 Q4_0_DOWN8 = Quantized(SCHEME_FACTS["q4_0-down8"], Q4_0.form, apart=tuple((kind, Q8_0) for kind in _DOWN))
-#: Q4_0 with groups of 2 x 16 in an NPU's tiles.
+#: 4-bit tile groups.
 TILE_Q4_0 = Quantized(SCHEME_FACTS["tile-q4_0"], number_forms.tiles("q4_0", 4.0))
-#: Q8_0 with such groups.
+#: 8-bit tile groups.
 TILE_Q8_0 = Quantized(SCHEME_FACTS["tile-q8_0"], number_forms.tiles("q8_0", 8.0))
-#: TILE_Q4_0 with the FFN's last matrix in TILE_Q8_0.
+#: 4-bit tile groups, FFN down in 8 bits.
 TILE_Q4_0_DOWN8 = Quantized(
     SCHEME_FACTS["tile-q4_0-down8"], TILE_Q4_0.form, apart=tuple((kind, TILE_Q8_0) for kind in _DOWN)
 )
-#: 8 bits, one scale per output channel.
+#: 8 bits, a scale for each output channel.
 INT8_CHANNEL = Quantized(SCHEME_FACTS["int8-channel"], number_forms.channels("int8", 8.0))
-#: 4 bits, one scale per output channel.
+#: 4 bits, a scale for each output channel.
 INT4_CHANNEL = Quantized(SCHEME_FACTS["int4-channel"], number_forms.channels("int4", 4.0))
-#: MX elements of 8 bits.
+#: E4M3 elements.
 MXFP8 = Quantized(SCHEME_FACTS["mxfp8"], number_forms.microscaling(mx.E4M3))
-#: MX elements of 4 bits.
+#: E2M1 elements.
 MXFP4 = Quantized(SCHEME_FACTS["mxfp4"], number_forms.microscaling(mx.E2M1))

@@ -112,6 +112,11 @@ _WORK: dict[str, Callable] = {
     "jaxspec.studies.pack.run:pack": _leave_out,
     "jaxspec.studies.pack.run:unpack_container": _leave_out,
     "jaxspec.studies.pack.inspection:inspect_file": _leave_out,
+    "jaxspec.studies.sweep.merging:merge_sweeps": _leave_out,
+    "jaxspec.runs.kept:list_runs": _leave_out,
+    "jaxspec.runs.kept:find_run": _leave_out,
+    "jaxspec.runs.kept:compare_runs": _leave_out,
+    "jaxspec.api.kept:resume": _leave_out,
 }
 
 

@@ -122,15 +122,15 @@ are worth can be measured where every answer, and every step of it, can be check
     "judge": """# The judge of arithmetic
 
 A byte-level decoder of the arithmetic network's shape ({layers} layers, width {width}, {parameters:,} parameters, bfloat16),
-trained by `python -m experiments.train_arithmetic` from that network's weights. After the end of each step of an answer it
-says `Y` where all is right so far, `N` where something is wrong: an outcome score after the last step, a process score before.
+trained by `python -m experiments.train_arithmetic` from that network's weights on. It hardly errs itself, so the probability
+that it gives to an answer, or to an answer's first steps, says whether they are right: an outcome score and a process score.
 
-* **Data.** {answers} answers of the arithmetic network to {judged} problems, drawn apart; what is right was worked out.
-* **Score.** On {problems} held-out problems, 16 answers of each: the answer that it likes best among 4 is right in
-  {best_of_4:.1%} of the problems, among 16 in {best_of_16:.1%}; one answer alone in {best_of_1:.1%}.
-* **Training.** {steps} steps of {rows} answers; Muon (matrices) and Adam, peak rate {recipe[peak_learning_rate]},
-  linear decay; seed {recipe[seed]}; on {machine}.
-* **Limits.** It has seen answers of that one network.
+* **Data** and **held out**: as of the arithmetic network.
+* **Score.** On {problems} held-out problems, 16 answers of the arithmetic network each: the answer that it finds most probable
+  is right among 4 in {best_of_4:.1%} of the problems, among 16 in {best_of_16:.1%}; one answer alone in {best_of_1:.1%}.
+* **Training.** {steps} steps of {recipe[tokens_per_step]} tokens more, while the rate falls to zero at step {recipe[steps]}
+  of both together; Muon (matrices) and Adam; seed {recipe[seed]}; on {machine}.
+* **Limits.** It judges such sums, written in such steps, nothing more.
 """,
 }
 

@@ -1,6 +1,9 @@
 """Hardware models: what a step of a language model executes, and how long a device takes for it."""
 
 from hwmodels import catalog
+from hwmodels.analysis.design_point import DesignPoint, Steps, chip_area, design_point, priced_steps
+from hwmodels.analysis.kernel_widths import KernelWidths, kernel_remarks, kernel_widths
+from hwmodels.analysis.sensitivity import elasticities, finite_elasticities, leaf_names
 from hwmodels.compute.unit import ComputeUnit
 from hwmodels.device import Chip, Device, MemoryTier
 from hwmodels.network.architecture import (
@@ -16,18 +19,34 @@ from hwmodels.network.architecture import (
     parameters,
 )
 from hwmodels.network.footprint import Footprint, uniform_footprint, uniform_weight_bits
+from hwmodels.network.measured_routing import measured_routing
 from hwmodels.network.operators import (
     EXPERT_OPERATORS,
     MATRIX_OPERATORS,
     OPERATORS,
     MatrixShapes,
     OperatorWork,
+    StepShape,
     StoredBytes,
     decode_operators,
+    decode_step,
+    draft_step,
+    prefill_step,
+    stack_steps,
     step_operators,
     touched_experts,
+    verify_step,
 )
-from hwmodels.network.routing import UNIFORM, Routing
+from hwmodels.network.routing import (
+    EVERY_EXPERT,
+    UNIFORM,
+    PooledChoices,
+    Routing,
+    independent_sequences,
+    pooled_choices,
+    touched_share,
+    zipf_routing,
+)
 from hwmodels.network.workload import Workload
 from hwmodels.numerics.smoothing import smooth_maximum
 from hwmodels.speculation.chains import (
@@ -40,20 +59,75 @@ from hwmodels.speculation.chains import (
     speculation_speedup,
     tokens_per_cycle,
 )
-from hwmodels.speculation.cycle import Baselines, CycleCost, baselines, price_cycle
-from hwmodels.speculation.draft_cost import DraftCost
-from hwmodels.speculation.plan import Acceptance, Plan, chain_plan, plan_family, tree_plan
+from hwmodels.speculation.cycle import Baselines, CycleCost, baseline_steps, baselines, plan_steps, price_cycle
+from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost, copied_widths, held_beside, held_with_draft
+from hwmodels.speculation.effective_performance import (
+    Decision,
+    acceptance_rate,
+    decide,
+    discounted_performance,
+    effective_performance,
+    fit_roofline,
+    primary_performance,
+    ridge_length,
+    roofline_performance,
+)
+from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms, engine_time
+from hwmodels.speculation.plan import (
+    ROOT,
+    Acceptance,
+    Plan,
+    TreeShape,
+    chain_plan,
+    node_depths,
+    plan_family,
+    tree_plan,
+    tree_shape,
+)
+from hwmodels.speculation.pool import fitting_pool
+from hwmodels.speculation.steady_state import ServingCycle, entering_tokens, serving_cycle, serving_step
+from hwmodels.speculation.trees import expected_tree_tokens
+from hwmodels.speculation.verification_length import (
+    Generation,
+    ReferenceLength,
+    Schedule,
+    UnifiedLength,
+    best_schedule,
+    generation_time,
+    geometric_mean_tokens,
+    naive_length,
+    original_length,
+    schedule_time,
+    unified_length,
+)
+from hwmodels.step.capacity import HeldBytes, activation_buffer_bytes, held_bytes, longest_context
+from hwmodels.step.decoding import DecoderCost, decoder_cost, decoder_energy
+from hwmodels.step.energy import StepEnergy, memory_energy, step_energy
 from hwmodels.step.priced_steps import PricedStep, price_steps
+from hwmodels.step.roofline_cases import (
+    Drafting,
+    MixedSpeedup,
+    compute_bound_speedup,
+    draft_ratio,
+    memory_bound_floor,
+    memory_bound_speedup,
+    mixed_speedup,
+)
 from hwmodels.step.step_cost import StepCost, step_cost
+from hwmodels.step.traffic import memory_time, traffic_by_memory
 
 __all__ = [
     "ALL_LAYER_MATRICES",
+    "COMPRESSED_COPY",
+    "EVERY_EXPERT",
     "EXPERT_MATRICES",
     "EXPERT_OPERATORS",
     "KINDS",
     "LAYER_MATRICES",
     "MATRIX_OPERATORS",
+    "NO_ENGINE",
     "OPERATORS",
+    "ROOT",
     "UNIFORM",
     "Acceptance",
     "Architecture",
@@ -63,41 +137,119 @@ __all__ = [
     "Chip",
     "ComputeUnit",
     "CycleCost",
+    "Decision",
+    "DecoderCost",
+    "DesignPoint",
     "Device",
     "DraftCost",
+    "Drafting",
+    "EngineTerms",
     "Footprint",
+    "Generation",
+    "HeldBytes",
+    "KernelWidths",
     "MatrixShapes",
     "MemoryTier",
+    "MixedSpeedup",
     "OperatorWork",
     "Plan",
+    "PooledChoices",
     "PricedStep",
+    "ReferenceLength",
     "Routing",
+    "Schedule",
+    "ServingCycle",
     "SpeculationResult",
     "StepCost",
+    "StepEnergy",
+    "StepShape",
+    "Steps",
     "StoredBytes",
+    "TreeShape",
+    "UnifiedLength",
     "Workload",
+    "acceptance_rate",
+    "activation_buffer_bytes",
     "attention_shape",
+    "baseline_steps",
     "baselines",
     "best",
+    "best_schedule",
     "cached_tokens",
     "catalog",
     "chain_plan",
+    "chip_area",
+    "compute_bound_speedup",
+    "copied_widths",
+    "decide",
     "decode_operators",
+    "decode_step",
+    "decoder_cost",
+    "decoder_energy",
+    "design_point",
+    "discounted_performance",
+    "draft_ratio",
+    "draft_step",
+    "effective_performance",
+    "elasticities",
+    "engine_time",
+    "entering_tokens",
     "expected_log_speedup",
     "expected_tokens_iid",
+    "expected_tree_tokens",
+    "finite_elasticities",
+    "fit_roofline",
+    "fitting_pool",
+    "generation_time",
+    "geometric_mean_tokens",
+    "held_beside",
+    "held_bytes",
+    "held_with_draft",
+    "independent_sequences",
+    "kernel_remarks",
+    "kernel_widths",
     "kv_elements_per_token",
+    "leaf_names",
+    "longest_context",
+    "measured_routing",
+    "memory_bound_floor",
+    "memory_bound_speedup",
+    "memory_energy",
+    "memory_time",
+    "mixed_speedup",
+    "naive_length",
+    "node_depths",
+    "original_length",
     "parameters",
     "plan_family",
+    "plan_steps",
+    "pooled_choices",
+    "prefill_step",
     "price_cycle",
     "price_steps",
+    "priced_steps",
+    "primary_performance",
+    "ridge_length",
+    "roofline_performance",
+    "schedule_time",
+    "serving_cycle",
+    "serving_step",
     "smooth_best",
     "smooth_maximum",
     "speculation_speedup",
+    "stack_steps",
     "step_cost",
+    "step_energy",
     "step_operators",
     "tokens_per_cycle",
     "touched_experts",
+    "touched_share",
+    "traffic_by_memory",
     "tree_plan",
+    "tree_shape",
+    "unified_length",
     "uniform_footprint",
     "uniform_weight_bits",
+    "verify_step",
+    "zipf_routing",
 ]

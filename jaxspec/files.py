@@ -11,6 +11,9 @@ import numpy as np
 
 from jaxspec.partial_files import whole_file
 
+#: Of the names of containers.
+CONTAINER_SUFFIX = ".jspk"
+
 
 def write_text(path: Path, text: str) -> None:
     """Write beside the target, then rename over it."""

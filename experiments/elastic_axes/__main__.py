@@ -11,21 +11,23 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from experiments.elastic_axes.axes import WIDTHS, both_axes, draft_bytes, pool_rules, pool_sizes_of, unique_experts
+from experiments.command_line import add_outputs, carry_out
+from experiments.elastic_axes.axes import (
+    CAPACITY_SHARE,
+    SHARING,
+    WIDTHS,
+    both_axes,
+    draft_bytes,
+    pool_rules,
+    pool_sizes_of,
+    unique_experts,
+)
 from experiments.elastic_axes.axes import weight_readings as readings_of
 from experiments.elastic_axes.measuring import Settings, measured_network
 from experiments.elastic_axes.readings import READINGS
-from jaxspec.errors import InputError
-from jaxspec.files import to_json, write_text
 from jaxspec.models.embedded import load_model
 from jaxspec.report.terminal import Table, new_console
 from jaxspec.runs.progress import Reporter
-
-#: Share of the INT8 network that fits into fast memory, in the paper's smaller setting: 8 GB beside a network of 32.
-CAPACITY_SHARE = 0.25
-
-#: Sequences that share a pool.
-SHARING = (4, 16)
 
 #: Factors by which hotness falls per token, beside the default.
 RETENTIONS = (0.8, 0.99, 1.0)
@@ -134,21 +136,12 @@ def main() -> None:
         "--temperature", type=float, default=default.temperature, help="of the decoding; 0, the default, is greedy"
     )
     parser.add_argument("--seed", type=int, default=default.seed)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--out", type=Path, help="folder for the plots; none are drawn without it")
+    add_outputs(parser)
     args = parser.parse_args()
     settings = dataclasses.replace(
         default, prompts=args.prompts, output_tokens=args.output_tokens, temperature=args.temperature, seed=args.seed
     )
-    try:
-        result = run(args.model, settings, args.capacity_share, Reporter())
-    except InputError as error:
-        parser.error(str(error))
-    show(result)
-    if args.out:
-        plot(result, args.out)
-    if args.json:
-        write_text(args.json, to_json({"schema_version": 1, **result}))
+    carry_out(parser, args, lambda: run(args.model, settings, args.capacity_share, Reporter()), show, plot)
 
 
 if __name__ == "__main__":

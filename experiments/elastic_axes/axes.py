@@ -16,13 +16,29 @@ from experiments.elastic_axes.measuring import (
 )
 from experiments.elastic_axes.readings import DEDICATED, READINGS, read_network
 
-__all__ = ["WIDTHS", "both_axes", "draft_bytes", "pool_rules", "pool_sizes_of", "unique_experts", "weight_readings"]
+__all__ = [
+    "CAPACITY_SHARE",
+    "SHARING",
+    "WIDTHS",
+    "both_axes",
+    "draft_bytes",
+    "pool_rules",
+    "pool_sizes_of",
+    "unique_experts",
+    "weight_readings",
+]
 
 #: Bit widths of a draft.
 WIDTHS = (2, 3, 4, 5, 6)
 
 #: Width of the paper's draft, where one width is measured.
 WIDTH = 4
+
+#: Share of the INT8 network that fits into fast memory, in the paper's smaller setting: 8 GB beside a network of 32.
+CAPACITY_SHARE = 0.25
+
+#: Sequences that share a pool, where several do.
+SHARING = (4, 16)
 
 Advance = Callable[[], None]
 

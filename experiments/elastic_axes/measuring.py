@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxspec.compress.expert_pool import PoolSizes
-from jaxspec.compress.kv import round_kv
+from jaxspec.compress.kv import stored_kv
 from jaxspec.compress.schemes.elastic import ELASTIC
 from jaxspec.compress.weights import target_network
 from jaxspec.errors import InputError
@@ -104,7 +104,7 @@ def measured_network(loaded: LoadedModel, settings: Settings) -> Measured:
         target, config, prompts, num_tokens=settings.output_tokens + 1, decoding=settings.decoding, seed=settings.seed
     )
     tokens = jnp.asarray(decoded["tokens"][:, :length])
-    result = forward_text(target, config, tokens[:, :-1], kv_codec=round_kv, logits_from=length - 1)
+    result = forward_text(target, config, tokens[:, :-1], kv_codec=stored_kv(config), logits_from=length - 1)
     assert result.extras is not None
     text = TargetText(tokens, result.hidden[:, settings.prompt_tokens - 1 :])
     return Measured(config, as_computed(stored), target, text, result.cache, result.extras.original)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.command_line import add_outputs, carry_out
 from experiments.tree_search.comparison import BASELINES, PRIOR, compare, tree_growths
 from experiments.tree_search.recording import (
     Recorded,
@@ -24,8 +25,6 @@ from experiments.tree_search.recording import (
     pooled,
     record,
 )
-from jaxspec.errors import InputError
-from jaxspec.files import to_json, write_text
 from jaxspec.models.embedded import EMBEDDED_NAME, HEAD_NAME, SMALL_NAME, load_model
 from jaxspec.report.terminal import Table, new_console
 from jaxspec.runs.progress import Reporter
@@ -174,8 +173,7 @@ def main() -> None:
         help="per context; default %(default)s",
     )
     parser.add_argument("--seed", type=_at_least(0), default=default.seed)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--out", type=Path, help="folder for the plots; none are drawn without it")
+    add_outputs(parser)
     args = parser.parse_args()
     settings = dataclasses.replace(
         default,
@@ -184,15 +182,7 @@ def main() -> None:
         calibration_prompts=args.calibration_prompts,
         seed=args.seed,
     )
-    try:
-        result = run(args.draft.split(","), settings, Reporter())
-    except InputError as error:
-        parser.error(str(error))
-    show(result)
-    if args.out:
-        plot(result, args.out)
-    if args.json:
-        write_text(args.json, to_json({"schema_version": 1, **result}))
+    carry_out(parser, args, lambda: run(args.draft.split(","), settings, Reporter()), show, plot)
 
 
 if __name__ == "__main__":

@@ -157,7 +157,8 @@ class StudyResults(Sequence):
         if self.study.plot is None:
             return {}
         one = dataclasses.replace(self, results=(result,))
-        return {self.study.name: lambda: load_object(self.study.plot.draw)(one._returned())}
+        draw = self.study.plot.draw
+        return {self.study.name: lambda: load_object(draw)(one._returned())}
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """What `--json` writes, as text.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import types
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -38,22 +38,22 @@ def study_command(study: Study) -> click.Command:
 
     for decorate in reversed(_parameters(study)):
         call = decorate(call)
-    kind = functools.partial(_WithSubcommands, subcommands=study.subcommands) if study.subcommands else click.Command
-    return click.command(study.name, cls=kind, help=study.help)(call)
+    command = click.command(study.name, cls=_StudyCommand, help=study.help)(call)
+    command.subcommands = study.subcommands
+    return command
 
 
-class _WithSubcommands(click.Command):
+class _StudyCommand(click.Command):
     """A command whose argument may be a word that stands for another command."""
 
-    def __init__(self, *arguments: Any, subcommands: Mapping[str, str], **keywords: Any):
-        super().__init__(*arguments, **keywords)
-        self._subcommands = subcommands
+    #: Such a word -> "module:command".
+    subcommands: Mapping[str, str] = types.MappingProxyType({})
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        if args and args[0] in self._subcommands:
-            inner: click.Command = load_object(self._subcommands[args[0]])
+        if args and args[0] in self.subcommands:
+            inner: click.Command = load_object(self.subcommands[args[0]])
             return inner.make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
         return super().make_context(info_name, args, parent, **extra)
 

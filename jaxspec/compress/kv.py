@@ -2,14 +2,15 @@
 
 Keys and values of a token are each one row of (KV head, head dimension). Where they differ in length, as the rotated key and
 the latent of latent attention do, both together are one row, which is what such a cache holds of a token. The target stores
-its KV in bfloat16; what the draft writes for tokens not yet verified stays at compute precision and is overwritten by
-verification, so it is never compressed.
+its KV in bfloat16, or in blocks that share exponents too (`stored_kv`); what the draft writes for tokens not yet verified
+stays at compute precision and is overwritten by verification, so it is never compressed.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -20,14 +21,28 @@ from jaxtyping import Array, Float, Int
 
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.schemes.interface import CompressedKV, Scheme
-from jaxspec.models.blocks.interface import CachedShape
+from jaxspec.formats import mx_truncated
+from jaxspec.models.blocks.interface import CachedShape, KVCodec
+from jaxspec.models.config import DecoderConfig
 from jaxspec.models.kv_cache import KVCache
 from jaxspec.models.streamed import Streamed
+from jaxspec.settings.shared_exponents import SharedExponents
 
 
 def round_kv(x: Array) -> Array:
-    """The target's KV codec: what it writes is rounded to bfloat16, in the step that writes it and in all later ones."""
+    """A target's KV codec: what it writes is rounded to bfloat16, in the step that writes it and in all later ones."""
     return x.astype(jnp.bfloat16).astype(x.dtype)
+
+
+def stored_kv(config: DecoderConfig) -> KVCodec:
+    """The KV codec of a target: `round_kv`, or blocks that share exponents too, in each token's keys and in its values."""
+    form = config.shared_kv_exponents
+    return round_kv if form is None else partial(_share_exponents, form=form)
+
+
+def _share_exponents(x: Float[Array, "batch token head element"], form: SharedExponents) -> Array:
+    rows = x.astype(jnp.bfloat16).reshape(*x.shape[:2], -1)
+    return mx_truncated.round_to(rows, form).astype(x.dtype).reshape(x.shape)
 
 
 @struct.dataclass

@@ -27,7 +27,7 @@ Source: Cassandra, IV-B, Fig. 5(a), and V-A, "Decoder #N".
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +37,7 @@ from jaxtyping import Array, BFloat16, Bool, Float, Int, Num, UInt8, UInt16
 
 from jaxspec.formats.patterns import BFLOAT16, format_of, from_bits, to_bits
 from jaxspec.formats.truncation import high_part
+from jaxspec.settings.shared_exponents import Rounding, SharedExponents
 
 __all__ = [
     "MXBits",
@@ -46,7 +47,9 @@ __all__ = [
     "encode",
     "expected_bits",
     "join",
+    "nested_bits",
     "num_bits",
+    "round_to",
     "split",
 ]
 
@@ -58,8 +61,6 @@ MANTISSA_BITS = BFLOAT16.mantissa_bits + 1
 
 #: Bits of a shared exponent.
 EXPONENT_BITS = BFLOAT16.exponent_bits
-
-Rounding = Literal["toward_zero", "nearest_even"]
 
 #: A sign and 15 bits of mantissa are what an element's 16-bit pattern holds.
 _WIDEST_MANTISSA = 15
@@ -189,6 +190,11 @@ def decode(encoded: SharedExponentTensor, kept: Bool[Array, "*b column"] | None 
     return from_bits(bits, BFLOAT16)
 
 
+def round_to(x: BFloat16[Array, "*b column"], form: SharedExponents) -> BFloat16[Array, "*b column"]:
+    """The values that stored elements stand for; rounding them once more changes nothing."""
+    return decode(encode(x, mantissa_bits=form.mantissa_bits, rounding=form.rounding))
+
+
 def split(encoded: SharedExponentTensor, cut_bits: Int[Array, "*b"] | int) -> MXParts:
     """Divide stored elements into what the draft reads and what only the target reads.
 
@@ -261,6 +267,24 @@ def expected_bits(
     draft = bitmap + keep_share * (1 + mantissa_bits - cut_bits + EXPONENT_BITS / block_size)
     pruned = (1 - keep_share) * BFLOAT16.total_bits
     return MXBits(draft=draft, target=draft + keep_share * cut_bits + pruned)
+
+
+def nested_bits(
+    keep_share: Float[Array, "*b"] | float,
+    cut_bits: Float[Array, "*b"] | float,
+    *,
+    bitmap: Float[Array, "*b"] | float,
+    columns: int,
+    block_size: int = BLOCK_SIZE,
+    mantissa_bits: int = MANTISSA_BITS,
+) -> MXBits:
+    """Bits per value where all values of a row are in blocks, kept or pruned: a draft of some elements in a target of all.
+
+    Nothing fills a row's last block of `columns` values (static). Linear in the others, which are those of `expected_bits`.
+    """
+    shared = EXPONENT_BITS * -(-columns // block_size) / columns
+    draft = bitmap + shared + keep_share * (1 + mantissa_bits - cut_bits)
+    return MXBits(draft=draft, target=bitmap + shared + keep_share * 0 + (1 + mantissa_bits))
 
 
 def _check(shape: tuple[int, ...], block_size: int, mantissa_bits: int) -> None:

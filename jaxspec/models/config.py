@@ -13,6 +13,7 @@ from jaxspec.models.blocks import Attention, DenseFeedForward, FeedForward, Grou
 from jaxspec.models.blocks.interface import CachedShape
 from jaxspec.models.norms import NORMS
 from jaxspec.models.sizes import DecoderSizes, shortest
+from jaxspec.settings.shared_exponents import SharedExponents
 
 __all__ = ["INPUT_OF", "MATRIX_KINDS", "DecoderConfig", "LayerParameter", "LayerRun", "kinds_of"]
 
@@ -87,6 +88,7 @@ class DecoderConfig(DecoderSizes):
 
     Attributes:
         attention, feed_forward: kinds of block, layer by layer; a pattern shorter than the network is repeated.
+        shared_kv_exponents: form in which a target's KV cache is stored; None: bfloat16.
     Raises:
         ValueError: sizes do not fit together (see `DecoderSizes`), neither norms before nor after the blocks, a pattern does
             not divide the layers, or two blocks give one parameter different shapes.
@@ -94,6 +96,7 @@ class DecoderConfig(DecoderSizes):
 
     attention: tuple[Attention, ...] = (GroupedAttention(),)
     feed_forward: tuple[FeedForward, ...] = (DenseFeedForward(),)
+    shared_kv_exponents: SharedExponents | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -32,6 +32,7 @@ from jaxspec.models.stored_parameters import StoredParameter, network_parameters
 from jaxspec.models.streamed import Streamed, stays_in_host
 from jaxspec.models.tensor_names import checked_names, unread_names
 from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
+from jaxspec.settings.schemes import SCHEME_FACTS
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -102,6 +103,8 @@ def load_container(
 ) -> LoadedModel:
     """Open a container (see `jaxspec.formats.container`) as the network that was packed, or as its draft.
 
+    Where its scheme stores keys and values in blocks that share exponents, so does the network's configuration.
+
     Args:
         part: "draft" reads the draft's sections of the file and no others; `bytes_read` says how many bytes that took.
         dtype: as for `load_directory`.
@@ -119,6 +122,7 @@ def load_container(
         family, config = packed_in(container)
         files = unpacked(ContainerFiles(container, part), running(family))
         params = _read_params(family, config, files, container.path, wanted, stream=stream)
+        config = dataclasses.replace(config, shared_kv_exponents=SCHEME_FACTS[container.scheme].shared_exponents)
         bytes_read = container.bytes_read
     return LoadedModel(
         config=config, params=params, family=family, directory=container.path, part=part, bytes_read=bytes_read

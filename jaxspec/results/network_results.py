@@ -16,6 +16,7 @@ __all__ = [
     "DecodingSettings",
     "Lossless",
     "MeasuredResult",
+    "MeasuredRouting",
     "PricedNumber",
     "Ratio",
     "RunningModel",
@@ -72,6 +73,20 @@ class DecodingSettings(Record):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class MeasuredRouting(Record):
+    """Choices of the running network's routers that the priced network was given.
+
+    Attributes:
+        popularity: share of all choices by rank of the expert, the mean over layers; quantiles where the priced network has
+            another number of experts.
+        correlation: of neighbouring tokens.
+    """
+
+    popularity: Quantity[list] = UNKNOWN
+    correlation: Quantity[float] = UNKNOWN
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Lossless(Record):
     """Comparison of speculative and autoregressive greedy output, token by token."""
 
@@ -89,6 +104,8 @@ class MeasuredResult(Result):
     Attributes:
         architecture_data, device_data: numbers that were priced with, by field.
         assumptions: behind the device's times, in sentences.
+        placement: where things lie in a device with several memories; unknown on others.
+        routing: choices of experts that were priced with; None: even and independent ones.
         prompts: name of the file that the held-out prompts come from; None: they are cut from the text.
         inputs: SHA-256 of every file that the configuration names.
         timing_s: seconds by stage.
@@ -103,6 +120,8 @@ class MeasuredResult(Result):
     device_title: str | None = None
     device_data: dict[str, PricedNumber] | None = None
     assumptions: list[str] | None = None
+    placement: Quantity[str] = UNKNOWN
+    routing: MeasuredRouting | None = None
     workload: WorkloadSettings = WorkloadSettings()
     decoding: DecodingSettings = DecodingSettings()
     scheme: str | None = None

@@ -29,7 +29,6 @@ def carry_out(
     force: bool = False,
     reporter: Reporter | None = None,
     contents: Collection[str] = (),
-    resumes: bool = True,
     headline: Collection[str] = (),
 ) -> tuple[Any, RunDirectory]:
     """Begin, resume or reprint a run.
@@ -39,7 +38,7 @@ def carry_out(
 
     Args:
         check: of everything that can be told without reading gigabytes, as names, shapes and short files; raises InputError.
-        contents, resumes: see `RunDirectory`. A run whose further files are gone is not finished.
+        contents: see `RunDirectory`. A run whose further files are gone is not finished.
         headline: paths of the main numbers, for `jaxspec runs`: "configurations.tuned.speedup_vs_bf16_ar".
     Returns:
         The result in JSON's own types, and the directory (closed).
@@ -51,7 +50,7 @@ def carry_out(
         reporter.line(f"note: {note}")
     with reporter.alive():
         check()
-    directory = RunDirectory(command, config, out=out, force=force, begin=False, contents=contents, resumes=resumes)
+    directory = RunDirectory(command, config, out=out, force=force, begin=False, contents=contents)
     with directory:
         directory.compare(input_digests(config, reporter))
         if directory.unrecorded:
@@ -66,8 +65,7 @@ def carry_out(
         with reporter.alive(), told_in_one_line(config):
             work = prepare(directory, reporter)
             directory.begin()
-            again = "resumes it" if resumes else "begins it anew"
-            reporter.line(f"run directory {directory.path}; the same command {again}")
+            reporter.line(f"run directory {directory.path}; the same command resumes it")
             result = plain(work())
             directory.write_result(result, headline)
         return result, directory

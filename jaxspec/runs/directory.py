@@ -10,6 +10,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TextIO
 
+from jaxspec.compress.norm_files import NORMS_FILE
 from jaxspec.errors import InputError
 from jaxspec.files import to_json, write_text
 from jaxspec.interruption import UNDER_WAY
@@ -30,6 +31,7 @@ _CONTENTS = (
     "result.json",
     "report.html",
     "figures",
+    NORMS_FILE,
 )
 
 
@@ -58,7 +60,6 @@ class RunDirectory:
         force: bool = False,
         begin: bool = True,
         contents: Collection[str] = (),
-        resumes: bool = True,
     ):
         """Open or create.
 
@@ -70,13 +71,12 @@ class RunDirectory:
             begin: now; otherwise everything about the directory is checked, but nothing is written or removed until
                 `begin` is called.
             contents: further files that the run writes; `force` removes these and those of every run, nothing else.
-            resumes: whether the same command goes on where a killed one stopped; otherwise it begins the run anew.
         """
         self.unrecorded: list[str] = []
         self.path = Path(out) if out is not None else Path("runs") / f"{command}-{config_hash(config)}"
         self._command, self._config, self._force = command, config, force
         self.inputs: dict[str, str] = {}
-        self._contents, self._resumes = (*_CONTENTS, *contents), resumes
+        self._contents = (*_CONTENTS, *contents)
         self._lock: TextIO | None = None
         check_folder_place(self.path, "run directory")
         try:
@@ -130,8 +130,7 @@ class RunDirectory:
         """State of this run, at any moment."""
         if (self.path / "result.json").exists():
             return f"run directory {self.path} is finished, and the same command prints its result"
-        again = "resumes it" if self._resumes else "begins it anew"
-        return f"run directory {self.path} keeps what is done, and the same command {again}"
+        return f"run directory {self.path} keeps what is done, and the same command resumes it"
 
     def _hold(self) -> None:
         """Lock the directory, which is made if need be."""

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from jaxspec.compress.kv import round_kv
+from jaxspec.compress.kv import stored_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, causal_mask, forward
 from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, write_cache
@@ -78,7 +78,7 @@ def started(
         positions=jnp.arange(places)[None],
         mask=causal_mask(1, places),
         lengths=jnp.broadcast_to(prompt_tokens, (1, places)),
-        kv_codec=round_kv,
+        kv_codec=stored_kv(config),
         logits_from=places,
     )
     nothing = jnp.zeros(branches, jnp.int32)
@@ -138,7 +138,7 @@ def grow(
                 CachedKV(state.prefix, slots_before(shared, 1, slots)),
                 CachedKV(state.cache, slots_before(state.length, 1, room)),
             ],
-            kv_codec=round_kv,
+            kv_codec=stored_kv(config),
         )
         probability = token_distribution(result.logits[:, 0], decoding)
         keys = draw_keys(seed, Purpose.SAMPLE, jnp.broadcast_to(prompt_id, (count,)), position)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from typing import Literal
 
 from jaxspec.errors import InputError
-from jaxspec.settings.base import Settings, Unused
+from jaxspec.settings.base import Unused
 from jaxspec.settings.coercion import shown
+from jaxspec.settings.experts import PlacementSettings
 from jaxspec.settings.fields import setting
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, NetworkScheme
 
@@ -55,7 +57,7 @@ def _check_mesh(text: str) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class CommonConfig(Settings):
+class CommonConfig(PlacementSettings):
     """Settings of every command that runs a network."""
 
     model: str = setting(
@@ -80,6 +82,11 @@ class CommonConfig(Settings):
     )
     batch: int = setting(1, "Sequences decoded together, for the cost.", low=1, high=4096)
     context: int = setting(1024, "Cached tokens per sequence, for the cost.", low=0, high=10_000_000)
+    routing: Literal["even", "measured"] = setting(
+        "even",
+        "How tokens of a priced mixture choose experts: evenly and on their own, or as the routers of the network that runs do "
+        "on its own text.",
+    )
     scheme: NetworkScheme = setting(DEFAULT_SCHEME_NAME, "Storage scheme of the target and its draft.")
     text: str = setting(
         "stdlib",

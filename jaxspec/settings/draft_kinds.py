@@ -10,10 +10,20 @@ import dataclasses
 import os
 
 from jaxspec.errors import InputError
+from jaxspec.files import CONTAINER_SUFFIX
 from jaxspec.settings.coercion import shown
 from jaxspec.suggestions import hint
 
-__all__ = ["DRAFT_HELP", "DRAFT_KINDS", "DRAFT_NAMES", "SELF", "DraftKind", "check_draft_name", "has_files"]
+__all__ = [
+    "DRAFT_HELP",
+    "DRAFT_KINDS",
+    "DRAFT_NAMES",
+    "KV_OPTION",
+    "SELF",
+    "DraftKind",
+    "check_draft_name",
+    "has_files",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +38,8 @@ class DraftKind:
         model_type: of a directory's config.json; None for any that no other kind has.
         stored_as: scheme that says in how many bits the draft's matrices are read; empty: 16.
         calibrated: whether it is made of the target on calibration text, which a run does itself.
+        suffix: of files that hold one; empty where none does.
+        footprint: likewise "module:function", from a name to the bits that it and its target read, where files say so.
     """
 
     place: str
@@ -37,6 +49,8 @@ class DraftKind:
     model_type: str | None = None
     stored_as: str = ""
     calibrated: bool = False
+    suffix: str = ""
+    footprint: str = ""
 
 
 #: Name of the target's compressed copy.
@@ -54,6 +68,13 @@ DRAFT_KINDS = (
         check="network_draft:check_network_draft",
         directory="network",
     ),
+    DraftKind(
+        "container_draft:load_container_draft",
+        (),
+        check="container_draft:check_container_draft",
+        suffix=CONTAINER_SUFFIX,
+        footprint="container_draft:container_footprint",
+    ),
 )
 
 #: Names that stand for a draft wherever one is asked for; directories are the others.
@@ -61,15 +82,21 @@ DRAFT_NAMES = tuple(name for kind in DRAFT_KINDS for name in kind.names)
 
 _DIRECTORIES = " or ".join(kind.directory for kind in reversed(DRAFT_KINDS) if kind.directory)
 
+_PLACES = f"a directory of a {_DIRECTORIES}, or a container ({CONTAINER_SUFFIX}), whose draft is read"
+
 #: What may be given, for the command line.
-DRAFT_HELP = f"{', '.join(DRAFT_NAMES)}, or a directory of a {_DIRECTORIES}."
+DRAFT_HELP = f"{', '.join(DRAFT_NAMES)}, {_PLACES}."
+
+#: Option of a container that holds the knobs of its draft's KV cache.
+KV_OPTION = "kv_knobs"
 
 
 def check_draft_name(name: str) -> None:
-    """Raise InputError unless a draft is one of `DRAFT_NAMES` or a directory."""
+    """Raise InputError unless a draft is one of `DRAFT_NAMES`, a directory or a file of a kind that has files."""
     # `os.path.isdir`, not `Path.is_dir`, which raises on names too long for one.
-    if name not in DRAFT_NAMES and not os.path.isdir(name):
-        raise InputError(f"draft {shown(name)} is unknown{hint(name, DRAFT_NAMES)}, or a directory of a {_DIRECTORIES}")
+    is_file = name.endswith(CONTAINER_SUFFIX) and os.path.isfile(name)
+    if name not in DRAFT_NAMES and not os.path.isdir(name) and not is_file:
+        raise InputError(f"draft {shown(name)} is unknown{hint(name, DRAFT_NAMES)}, {_PLACES}")
 
 
 def has_files(name: str) -> bool:

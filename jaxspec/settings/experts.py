@@ -8,7 +8,7 @@ from typing import Literal
 from jaxspec.settings.base import Settings
 from jaxspec.settings.fields import setting
 
-__all__ = ["ExpertSettings", "PlacementName"]
+__all__ = ["ExpertSettings", "PlacementName", "PlacementSettings"]
 
 #: Names of `hwmodels.memory.placement.PLACEMENTS`, without its numerics.
 PlacementName = Literal[
@@ -17,14 +17,20 @@ PlacementName = Literal[
 
 
 @dataclasses.dataclass(frozen=True)
-class ExpertSettings(Settings):
-    """How experts are stored, chosen and cached."""
+class PlacementSettings(Settings):
+    """Where things lie in a device."""
 
     placement: PlacementName | None = setting(
         None,
         "Where KV, weights and experts lie in a device with several memories.",
         unset="the device's own, or KV first, then dense weights, then experts",
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class ExpertSettings(PlacementSettings):
+    """How experts are stored, chosen and cached."""
+
     pool_fits: bool = setting(
         False, "Let a draft step choose among as many of the most popular experts as the first memory holds."
     )

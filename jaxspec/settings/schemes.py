@@ -7,9 +7,10 @@ entries, so that none of them has to load JAX; `jaxspec.compress.schemes` has th
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from jaxspec.settings.knobs import CUT_AND_PRUNE, EXPERT_POOL, SLICE_BITS, KnobSpec
+from jaxspec.settings.shared_exponents import SharedExponents
 
 __all__ = ["DEFAULT_SCHEME_NAME", "KNOBS", "SCHEME_FACTS", "SchemeFacts"]
 
@@ -25,6 +26,7 @@ class SchemeFacts:
         has_draft: whether a draft step reads less than the target does.
         runs: whether drafts can be made and run, not only priced and packed.
         packs: whether a container can hold it.
+        shared_exponents: form of the target's matrices and KV cache; None: neither is in blocks that share exponents.
     """
 
     name: str
@@ -35,11 +37,12 @@ class SchemeFacts:
     has_draft: bool = False
     runs: bool = False
     packs: bool = False
+    shared_exponents: SharedExponents | None = None
 
 
-_CASSANDRA = {"knob_specs": CUT_AND_PRUNE, "has_draft": True, "packs": True}
+_CASSANDRA: dict[str, Any] = {"knob_specs": CUT_AND_PRUNE, "has_draft": True, "runs": True, "packs": True}
 
-_QUANTIZED = {"lossless": False, "runs": True}
+_QUANTIZED: dict[str, Any] = {"lossless": False, "runs": True}
 
 _ALL = (
     SchemeFacts(
@@ -47,7 +50,6 @@ _ALL = (
         "a draft of pruned, truncated values with unary exponents; lossless",
         "cassandra1:CASSANDRA1",
         lossless=True,
-        runs=True,
         **_CASSANDRA,
     ),
     SchemeFacts(
@@ -55,14 +57,22 @@ _ALL = (
         "the same, exponents of pruned values coded too; lossless",
         "cassandra1:CASSANDRA1_CODED",
         lossless=True,
-        runs=True,
         **_CASSANDRA,
     ),
     SchemeFacts(
         "cassandra2",
-        "a draft with shared MX exponents; changes the target a little (not lossless)",
+        "the target with shared MX exponents, which changes it a little (not lossless); the draft pruned and truncated",
         "cassandra2:CASSANDRA2",
         lossless=False,
+        shared_exponents=SharedExponents(8, "toward_zero"),
+        **_CASSANDRA,
+    ),
+    SchemeFacts(
+        "mxint8",
+        "the target in MXINT8, the draft pruned and truncated (Cassandra, VII-A.3); not lossless",
+        "cassandra2:MXINT8",
+        lossless=False,
+        shared_exponents=SharedExponents(7, "nearest_even"),
         **_CASSANDRA,
     ),
     SchemeFacts(
@@ -92,6 +102,15 @@ _ALL = (
         "bit-slices",
         "the same, choosing among all experts",
         "elastic:BIT_SLICES",
+        lossless=False,
+        knob_specs=(SLICE_BITS,),
+        has_draft=True,
+        runs=True,
+    ),
+    SchemeFacts(
+        "any-precision",
+        "8-bit weights, of which the draft reads the upper bits as a narrower integer (Any-Precision LLM)",
+        "elastic:ANY_PRECISION",
         lossless=False,
         knob_specs=(SLICE_BITS,),
         has_draft=True,

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from jaxspec.compress.kv import round_kv
+from jaxspec.compress.kv import stored_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import ForwardResult, Params, forward_text
 from jaxspec.models.kv_cache import take_slots
@@ -60,7 +60,7 @@ def hear(
         padding: static; zeros behind the texts that the target does not see. beyond: static; zeros before these that it does.
     """
     seen = jnp.pad(texts, ((0, 0), (0, beyond)))
-    heard = forward_text(params, config, seen, kv_codec=round_kv)
+    heard = forward_text(params, config, seen, kv_codec=stored_kv(config))
     return HeardText(jnp.pad(seen, ((0, 0), (0, padding))), heard)
 
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxspec.compress.kv import round_kv
+from jaxspec.compress.kv import stored_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import ForwardResult, Params, causal_mask, forward
 from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, first_slots, take_slots, write_cache
@@ -102,7 +102,7 @@ def decoding_loop(
     window = limits.depth + 1  # the most that one cycle commits
     # The last cycle may start at room − 1 and write a whole window.
     slots = prompt_length + room + 2 * window
-    target = partial(forward, target_params, config, kv_codec=round_kv)
+    target = partial(forward, target_params, config, kv_codec=stored_kv(config))
     levels = None if tree is None or limits.nodes == 0 else in_levels(tree, limits)
     # A given tree is the same for all sequences and in all cycles: its mask is computed once.
     over_trees = partial(jax.vmap, in_axes=0) if growing is not None else lambda function: function

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 from jaxspec.checks import check_count, check_lengths, check_sampling, check_tokens
 from jaxspec.compress.expert_pool import has_pool
 from jaxspec.compress.knobs import Knobs
-from jaxspec.compress.kv import compress_cache, round_kv
+from jaxspec.compress.kv import compress_cache, stored_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, causal_mask, forward
 from jaxspec.models.mesh import split_rows
@@ -173,7 +173,7 @@ def _survival(
         tokens=tokens[:, :-1],
         positions=jnp.maximum(place - before[:, None], 0),
         mask=causal_mask(tokens.shape[0], queries) & (place >= before[:, None])[:, None, :],
-        kv_codec=round_kv,
+        kv_codec=stored_kv(config),
         logits_from=queries,
     )
     return all_starts(

@@ -7,15 +7,18 @@ import dataclasses
 import flax.struct
 
 from hwmodels import EXPERT_MATRICES, Architecture, Device, DraftCost, Footprint, Routing, Workload
-from hwmodels.memory.placement import PLACEMENTS
+from hwmodels.memory.placement import PLACEMENTS, placement_of
 from hwmodels.network.routing import zipf_routing
 from hwmodels.numerics.scalars import Leaf
 from hwmodels.speculation.pool import fitting_pool
 from jaxspec.errors import InputError
-from jaxspec.settings.experts import ExpertSettings
+from jaxspec.models.config import DecoderConfig
+from jaxspec.results import Quantity, given, predicted
+from jaxspec.settings.common import CommonConfig
+from jaxspec.settings.experts import ExpertSettings, PlacementSettings
 from jaxspec.tuning.objective import Pricing, with_pool
 
-__all__ = ["ExpertPricing", "placed", "resolve_experts", "with_expert_bits"]
+__all__ = ["ExpertPricing", "check_routing", "placed", "placement_name", "resolve_experts", "with_expert_bits"]
 
 
 @flax.struct.dataclass
@@ -53,7 +56,7 @@ def with_expert_bits(footprint: Footprint, bits: Leaf) -> Footprint:
     )
 
 
-def placed(pricing: Pricing, config: ExpertSettings, device: str) -> Pricing:
+def placed(pricing: Pricing, config: PlacementSettings, device: str) -> Pricing:
     """With the placement that the settings name.
 
     Raises:
@@ -68,6 +71,29 @@ def placed(pricing: Pricing, config: ExpertSettings, device: str) -> Pricing:
         )
     placement = PLACEMENTS[config.placement]()
     return dataclasses.replace(pricing, device=dataclasses.replace(pricing.device, placement=placement))
+
+
+def placement_name(config: PlacementSettings, pricing: Pricing) -> Quantity[str]:
+    """Where things lie; None on a device with one memory."""
+    if not pricing.device.spill:
+        return predicted(None)
+    return given(config.placement or placement_of(pricing.device).title)
+
+
+def check_routing(config: CommonConfig, network: DecoderConfig, pricings: dict[str, Pricing]) -> None:
+    """Raise InputError where routing is to be measured and either network has none to measure or to price."""
+    if config.routing == "even":
+        return
+    said = f"routing is {config.routing!r}, but"
+    if network.experts is None or network.experts.num_experts <= network.experts.per_token:
+        raise InputError(
+            f"{said} {config.model} does not choose among experts; leave it out, or give a mixture such as embedded-moe"
+        )
+    if not all(float(pricing.architecture.num_experts) for pricing in pricings.values()):
+        raise InputError(
+            f"{said} architecture {config.architecture!r} has no routed experts; leave it out, or give a mixture such as "
+            "qwen3-30b-a3b, or 'own'"
+        )
 
 
 def resolve_experts(

@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 
 from jaxspec.checks import check_count, check_network, check_tokens
-from jaxspec.compress.kv import PreparedKV, join_kv, prepare_kv, round_kv
+from jaxspec.compress.kv import PreparedKV, join_kv, prepare_kv, stored_kv
 from jaxspec.compress.schemes import Scheme
 from jaxspec.compress.weights import prepare, sum_of_squares
 from jaxspec.formats.patterns import target_format
@@ -139,7 +139,7 @@ def _heard(
     """Sums of squares of each layer's inputs, hidden states from the first root on, prepared KV, and choices of experts."""
     queries = tokens.shape[1] - 1
     result = forward_text(
-        params, config, tokens[:, :-1], kv_codec=round_kv, keep_activations=sum_of_squares, logits_from=queries
+        params, config, tokens[:, :-1], kv_codec=stored_kv(config), keep_activations=sum_of_squares, logits_from=queries
     )
     assert result.activations is not None
     choices = None if result.extras is None else result.extras.original

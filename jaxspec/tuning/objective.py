@@ -19,13 +19,14 @@ from hwmodels import (
     Device,
     DraftCost,
     Footprint,
+    Routing,
     SpeculationResult,
     Workload,
     expected_log_speedup,
     speculation_speedup,
     uniform_weight_bits,
 )
-from hwmodels.network.routing import EVERY_EXPERT
+from hwmodels.network.routing import EVERY_EXPERT, UNIFORM
 from hwmodels.numerics.scalars import as_float, either
 from jaxspec.compress.footprint import means_by_kind
 from jaxspec.compress.knobs import Knobs
@@ -54,11 +55,16 @@ _LATENT = {"q": ("q_up", "q_down"), "k": ("kv_down", "k_up"), "v": ("v_up",), "o
 
 @struct.dataclass
 class Pricing:
-    """What a draft's time is predicted for."""
+    """What a draft's time is predicted for.
+
+    Attributes:
+        routing: of the target's tokens among the architecture's experts.
+    """
 
     device: Device
     architecture: Architecture
     workload: Workload
+    routing: Routing = UNIFORM
 
 
 @struct.dataclass
@@ -208,6 +214,7 @@ def price(
         footprint=priced_footprint(measured.footprint),
         acceptance=Acceptance(conditional=conditional_acceptance(measured.survival)),
         draft_cost=priced_draft(pricing, measured),
+        routing=pricing.routing,
         temperature=temperature,
     )
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.model_cards import load_lines, training_facts, write_card
+from experiments.train_arithmetic.train import JUDGE_RECIPE
 from experiments.train_arithmetic.train import RECIPE as ARITHMETIC
 from experiments.train_draft_head.train import HeadRecipe
 from experiments.train_embedded.balance import load_summary
@@ -18,7 +19,7 @@ CARDS = {
     "moe": ("embedded-moe", RECIPES["moe"]),
     "head": ("embedded-head", HeadRecipe()),
     "arithmetic": ("embedded-arithmetic", ARITHMETIC),
-    "judge": ("embedded-judge", ARITHMETIC),
+    "judge": ("embedded-judge", JUDGE_RECIPE),
 }
 
 
@@ -29,7 +30,7 @@ def test_the_shipped_card_is_one_of_these(card, tmp_path):
     state = {"step": recipe.steps, "params": {"w": np.zeros(1)}}
     corpus = {"library": np.zeros(11, np.uint8), "tests": np.zeros(13, np.uint8)}
     facts = training_facts(state, corpus, recipe) | {"bits_per_byte": 1.25, "agreement": "so much"}
-    facts |= dict.fromkeys(("problems", "judged", "answers", "rows"), 7)
+    facts["problems"] = 7
     facts |= {f"{kind}_{n}": 0.5 for kind in ("pass_at", "best_of") for n in (1, 4, 16)}
     facts["load"] = load_lines(load_summary(np.full((4, 32), 1 / 8)))
     write_card(tmp_path, card, SHAPES.get(card, SHAPES["embedded"]), facts)

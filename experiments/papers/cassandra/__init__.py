@@ -1,1 +1,1 @@
-"""Cassandra's area and power (its Table V and VI-D) and exponents (Fig. 6): `python -m experiments.reproduce cassandra`."""
+"""Cassandra: speedups, exponents, trade-off, memory, area and power: `python -m experiments.reproduce cassandra`."""

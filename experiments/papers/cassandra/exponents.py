@@ -1,4 +1,4 @@
-"""Fig. 6(b): mean length of a unary-coded exponent, from the statistical model of weights fitted to Huff-LLM's entropies."""
+"""Fig. 6: mean length of a unary-coded exponent, from the statistical model of weights fitted to Huff-LLM's entropies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["fitted", "unary_length"]
 
 
 def unary_length(sample: compression.Sample) -> Callable[[PrintedCell], Modelled | None]:
-    """Of the exponents of Llama's weights in bfloat16; the KV cache's entropy, Fig. 6(a), is not covered."""
+    """Of the exponents of Llama's weights in bfloat16; the KV cache's entropy, Fig. 6(a), is measured on another network."""
     length = measure.mean_unary_length(sample.counts["Llama", "bfloat16"])
     note = "fitted to another paper's entropies"
     return lambda cell: Modelled(length, "predicted", note) if cell["claim_id"] == "CAS017" else None

@@ -1,4 +1,4 @@
-"""Cassandra's Table V, its hardware and Fig. 6, declared."""
+"""Cassandra's tables and figures, declared."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from experiments.papers.cassandra import area_power, consequences, exponents, units
+from experiments.papers.cassandra import area_power, consequences, details, exponents, figures, tables, units
+from experiments.papers.cassandra.capacity import best_reading
+from experiments.papers.cassandra.speedups import FROZEN, int8_baseline
 from experiments.papers.cassandra.units import MM2, npu_decoder
 from experiments.papers.huffllm import compression
-from experiments.reproduce.errors import each
+from experiments.reproduce.errors import constant, each
 from experiments.reproduce.paper import ComparedCell, Detail, Outcome, Paper, PrintedTable
 
 __all__ = ["PAPER"]
@@ -109,16 +111,89 @@ TABLES = (
         source="claims",
         where=lambda cell: "Fig. 6(" in cell.conditions.get("conditions", ""),
     ),
+    PrintedTable(
+        name="table1_context_length",
+        title="Table I: lengths on GPQA-Diamond",
+        model=tables.inputs,
+        label=("model", "phase"),
+        simplest={"one constant": constant("phase")},
+        doubts=("read by Fig. 12",),
+    ),
+    PrintedTable(
+        name="table4_acceptance_rate",
+        title="Table IV: acceptance",
+        model=tables.inputs,
+        label=("method", "model", "benchmark"),
+        simplest={"one constant": constant("method")},
+        doubts=("read by Fig. 12",),
+    ),
+    PrintedTable(
+        name="fig12",
+        title="Fig. 12: range of the speedups over BFloat16, and INT8",
+        model=tables.ranges,
+        label=("claim_id",),
+        simplest={
+            "one constant": tables.one_constant("CAS001", "CAS002"),
+            "bits of the layers' weights alone": tables.weights_alone,
+        },
+        fitted=lambda solved: {"INT8: quantizing and scaling per step, s": int8_baseline().overhead_s},
+        fitted_to="the speedup of INT8; the range has no fitted number",
+        choices=FROZEN.in_words(),
+        doubts=(
+            "an overhead per step can only lower these speedups: the largest is below the printed one without any",
+            "with pruned values coded, the named alternative, both ends are nearer: see the detail",
+            "lengths of benchmarks other than GPQA-Diamond, and those of Qwen3-8B, are not printed",
+        ),
+        source="claims",
+        where=tables.in_claims("CAS001", "CAS002", "CAS019"),
+    ),
+    PrintedTable(
+        name="fig3",
+        title="Fig. 3: share of decoding",
+        model=tables.decode_share,
+        label=("claim_id",),
+        simplest={"prefill reads the weights once": lambda rows: lambda row: 100 * 1024 / 1025},
+        choices=(
+            "1024 tokens of prompt and output; a roofline of published rates, without what starts of kernels cost",
+        ),
+        source="claims",
+        where=tables.in_claims("CAS006"),
+    ),
+    PrintedTable(
+        name="fig13",
+        title="Fig. 13: Draft&Verify's draft, and lookahead decoding",
+        model=tables.loaded_share,
+        label=("claim_id",),
+        simplest={"share of the blocks that are left": lambda rows: tables.blocks_left},
+        choices=("parameters of Llama 3.1 8B, embedding and head among them",),
+        doubts=("the speedups of lookahead decoding depend on text that is not at hand, and are not covered",),
+        source="claims",
+        where=tables.in_claims("CAS030", "CAS031", "CAS032"),
+    ),
+    PrintedTable(
+        name="fig14",
+        title="Fig. 14: tokens within a memory budget",
+        model=tables.capacity_ratios,
+        label=("claim_id",),
+        simplest={"one constant": tables.one_constant("CAS004", "CAS005")},
+        fitted=lambda solved: {"memory budget, GB": best_reading().budget_bytes / 1e9},
+        fitted_to="both ratios, over all readings",
+        choices=("the nearest of all readings that the detail lists, with the budget that suits it best",),
+        doubts=("neither the budget nor the separate draft is printed; the detail lists all readings",),
+        source="claims",
+        where=tables.in_claims("CAS004", "CAS005"),
+    ),
 )
 
 PAPER = Paper(
     name="cassandra",
     title="Cassandra: Enabling Reasoning LLMs at Edge via Self-Speculative Decoding",
     folder=Path(__file__).parent,
-    minutes=0.2,
+    minutes=0.5,
     tables=TABLES,
     solve=compression.sample,
     details=(
+        *details.DETAILS,
         Detail(
             "per_unit",
             "Figures of a unit: Table V over the number of units (input)",
@@ -190,5 +265,10 @@ PAPER = Paper(
             {"item": "{item}", "value": "{value:.4g}", "unit": "{unit}"},
         ),
     ),
-    missed_bars=area_power.missed_bars,
+    figures={
+        "fig7": lambda outcome: figures.trade_off_figure(outcome.details["fig7"]),
+        "fig12": lambda outcome: figures.speedup_figure(),
+        "fig14": lambda outcome: figures.capacity_figure(),
+    },
+    missed_bars=details.missed_bars,
 )

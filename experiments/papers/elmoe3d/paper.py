@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments.papers.elmoe3d import figures, more_figures, tables
+from experiments.papers.elmoe3d import figures, measured_figures, more_figures, tables
 from experiments.papers.elmoe3d.details import DETAILS, missed_bars
 from experiments.papers.elmoe3d.printed import NAME
 from experiments.papers.elmoe3d.results import solve
@@ -89,12 +89,15 @@ PAPER = Paper(
     figures={
         "table3": lambda outcome: figures.table_figure(outcome.solved),
         "fig4": lambda outcome: figures.intensity_figure(outcome.solved),
+        "fig5b": lambda outcome: measured_figures.pool_and_bits_figure(),
         "fig9": lambda outcome: figures.roofline_figure(),
         "fig12": lambda outcome: figures.mapping_figure(outcome.solved),
         "fig13": lambda outcome: figures.latency_figure(outcome.solved),
         "fig14": lambda outcome: more_figures.platform_figure(outcome.solved),
         "fig15": lambda outcome: more_figures.energy_figure(outcome.solved),
         "fig16": lambda outcome: more_figures.locality_figure(outcome.solved),
+        "fig17ab": lambda outcome: measured_figures.pools_figure(),
+        "fig17c": lambda outcome: measured_figures.readings_figure(),
     },
     missed_bars=missed_bars,
 )

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from experiments.papers.mobile_npu import memory
+from experiments.papers.mobile_npu.accuracy import accuracies, accuracy_statements
 from experiments.papers.mobile_npu.calibration import fit, fitted_numbers
 from experiments.papers.mobile_npu.kernels import gemv_seconds, matrices
 from experiments.papers.mobile_npu.printed import CONTEXT, DATA, PAPER, printed
@@ -103,6 +104,19 @@ DETAILS = (
         {"where": "{where}", "statement": "{says}", "model": "{ours}", "holds": "{holds}", "status": "{status}"},
     ),
     Detail(
+        "accuracy",
+        "Tables 1, 4 and 5 in our setting: the embedded network on text, the arithmetic network on its task",
+        lambda outcome: accuracy_statements(accuracies()),
+        {
+            "where": "{where}",
+            "statement": "{says}",
+            "printed": "{printed}",
+            "ours": "{ours}",
+            "holds": "{holds}",
+            "status": "{status}",
+        },
+    ),
+    Detail(
         "generations",
         "Table 3's phones, prompt of 512 tokens: tokens/s of one sample and of 16; share of the logits, power, energy at 16",
         _generations,
@@ -165,6 +179,9 @@ def missed_bars(outcome: Outcome) -> list[str]:
     ]
     return missed + [
         f"does not hold: {one['says']} ({one['where']}): {one['ours']}"
-        for one in outcome.details.get("statements") or statements(outcome.solved)
+        for one in [
+            *(outcome.details.get("statements") or statements(outcome.solved)),
+            *outcome.details.get("accuracy", ()),
+        ]
         if not one["holds"]
     ]

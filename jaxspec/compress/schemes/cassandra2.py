@@ -1,29 +1,97 @@
-"""Cassandra-2: kept values with shared MX exponents and truncated mantissas; the target is altered a little.
+"""Cassandra-2: values in MX blocks of a shared exponent; the draft is a part of that target, which is altered a little.
 
-Source: Cassandra, IV-B and Fig. 5(a).
+All values of a row are in blocks, those that are pruned too: the target is then one network, whatever is pruned and cut.
+
+Source: Cassandra, IV-B and Fig. 5(a); VII-A.3 (MXINT8).
+Departs: in the paper pruned values stay in 16 bits ("without any further transformation", V-A), so that each choice of pruned
+    values would be another target; see decision record 0039.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from typing import Any
 
-from hwmodels import Footprint
-from jaxspec.compress.footprint import uniform
-from jaxspec.compress.schemes.stored_form import StoredForm
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, UInt16
+
+from jaxspec.compress.footprint import BitsPerValue
+from jaxspec.compress.schemes.nested import NestedDraft
 from jaxspec.formats import mx_truncated
+from jaxspec.formats.mx_truncated import SharedExponentTensor
+from jaxspec.formats.patterns import BFLOAT16, NumberFormat, from_bits, to_bits
 from jaxspec.settings.schemes import SCHEME_FACTS
+from jaxspec.settings.shared_exponents import SharedExponents
 
-__all__ = ["CASSANDRA2"]
-
-
-def _footprint(knobs: Mapping[str, float]) -> Footprint:
-    def count(prune: float, cut_bits: float) -> tuple[float, float]:
-        found = mx_truncated.expected_bits(1.0 - prune, cut_bits, bitmap=float(prune > 0))
-        return float(found.draft), float(found.target)
-
-    weights = count(knobs["weight_prune"], knobs["weight_cut_bits"])
-    return uniform(*weights, *count(knobs["kv_prune"], knobs["kv_cut_bits"]))
+__all__ = ["CASSANDRA2", "MXINT8", "BlockExponents"]
 
 
-#: The scheme.
-CASSANDRA2 = StoredForm(SCHEME_FACTS["cassandra2"], _footprint)
+@dataclasses.dataclass(frozen=True)
+class BlockExponents:
+    """An `ExponentCoding`: one exponent for 32 consecutive values of a row.
+
+    Attributes:
+        form: width of elements, and rounding.
+    """
+
+    form: SharedExponents
+
+    def number_format(self, dtype: Any) -> NumberFormat:
+        """Elements stand for bfloat16 values."""
+        del dtype
+        return BFLOAT16
+
+    def target(self, values: Float[Array, "*b column"]) -> Float[Array, "*b column"]:
+        """Rounded to elements of their blocks, in bfloat16."""
+        return mx_truncated.round_to(values.astype(jnp.bfloat16), self.form)
+
+    def cut(
+        self, bits: UInt16[Array, "*b column"], cut_bits: Int[Array, ""], number_format: NumberFormat
+    ) -> UInt16[Array, "*b column"]:
+        """Low bits of elements zeroed: small values of a block lose more of their own."""
+        del number_format
+        high = mx_truncated.split(self._elements(bits), cut_bits).speculation
+        return to_bits(mx_truncated.decode(high))
+
+    def count(
+        self, bits: UInt16[Array, "row column"], kept: Float[Array, "row column"], number_format: NumberFormat
+    ) -> Float[Array, ""]:
+        """Kept values."""
+        del bits, number_format
+        return jnp.sum(kept)
+
+    def bits_read(
+        self,
+        counts: Float[Array, ""],
+        shape: tuple[int, ...],
+        cut_bits: Float[Array, ""],
+        bitmap: Float[Array, ""],
+        number_format: NumberFormat,
+    ) -> BitsPerValue:
+        """See `mx_truncated.nested_bits`."""
+        del number_format
+        found = mx_truncated.nested_bits(
+            counts / (shape[0] * shape[1]),
+            cut_bits,
+            bitmap=bitmap,
+            columns=shape[1],
+            mantissa_bits=self.form.mantissa_bits,
+        )
+        return BitsPerValue(jnp.asarray(found.draft), jnp.asarray(found.target))
+
+    def _elements(self, bits: UInt16[Array, "*b column"]) -> SharedExponentTensor:
+        return mx_truncated.encode(
+            from_bits(bits, BFLOAT16), mantissa_bits=self.form.mantissa_bits, rounding=self.form.rounding
+        )
+
+
+def _scheme(name: str) -> NestedDraft:
+    facts = SCHEME_FACTS[name]
+    assert facts.shared_exponents is not None
+    return NestedDraft(facts, BlockExponents(facts.shared_exponents))
+
+
+#: A sign and 8 bits of mantissa, cut toward zero.
+CASSANDRA2 = _scheme("cassandra2")
+#: A sign and 7 bits, rounded to nearest: MXINT8 without its code -128.
+MXINT8 = _scheme("mxint8")

@@ -27,7 +27,7 @@ from jaxspec.formats.group_quantization import SCALE_BITS
 from jaxspec.settings.knobs import SLICE_BITS
 from jaxspec.settings.schemes import SCHEME_FACTS
 
-__all__ = ["BIT_SLICES", "ELASTIC", "Elastic"]
+__all__ = ["ANY_PRECISION", "BIT_SLICES", "ELASTIC", "Elastic"]
 
 #: Weights that share a scale; the last group of a row may be shorter.
 _GROUP = 32
@@ -103,3 +103,5 @@ def _bits(slice_bits: Float[Array, ""], columns: int) -> BitsPerValue:
 ELASTIC = Elastic(SCHEME_FACTS["elastic"])
 #: Missing bits augmented; routers choose among all experts.
 BIT_SLICES = Elastic(SCHEME_FACTS["bit-slices"])
+#: The upper bits are an integer of their own, as in Park et al. 2024, arXiv:2402.10517, where they are deployed alone.
+ANY_PRECISION = Elastic(SCHEME_FACTS["any-precision"], reading="truncation")

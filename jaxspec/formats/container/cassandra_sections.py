@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import reprlib
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,19 +16,20 @@ import numpy as np
 from jaxspec.formats import bit_packing, mx_truncated, unary
 from jaxspec.formats.container.codec import MASK_ROLE, CodecError, take
 from jaxspec.formats.container.tensors import TensorForm, padded_length
-from jaxspec.formats.patterns import BFLOAT16, FLOAT16, NumberFormat
+from jaxspec.formats.patterns import BFLOAT16, FLOAT16, NumberFormat, from_bits
 from jaxspec.formats.unary_decode import decode_lanes
+from jaxspec.settings.shared_exponents import SharedExponents
 
 __all__ = [
     "FORMATS",
     "ChunkShape",
+    "SharedBlocks",
     "exponents_of",
     "from_shared",
-    "no_low_bits",
     "packed",
     "ranking",
     "read_unary",
-    "share",
+    "to_shared",
     "unpacked",
     "with_exponent",
     "without_exponent",
@@ -42,12 +43,17 @@ FORMATS: dict[str, NumberFormat] = {"BF16": BFLOAT16, "F16": FLOAT16}
 class ChunkShape:
     """What a plan that may come from a damaged file says about a chunk, checked."""
 
-    def __init__(self, coding: dict[str, Any], form: TensorForm, count: int, lossless: bool):
+    def __init__(self, coding: dict[str, Any], form: TensorForm, count: int, shared: SharedExponents | None):
         per_row, cut = coding.get("kept_per_row"), coding.get("cut_bits")
         number_format = FORMATS.get(form.dtype)
-        if number_format is None or (not lossless and number_format != BFLOAT16) or len(form.shape) != 2:
+        if number_format is None or (shared and number_format != BFLOAT16) or len(form.shape) != 2:
             raise CodecError(f"a tensor of {form.dtype} and shape {form.shape} cannot be coded so")
-        self.width = number_format.mantissa_bits if lossless else mx_truncated.MANTISSA_BITS
+        self.width = number_format.mantissa_bits if shared is None else shared.mantissa_bits
+        if shared is not None and coding.get("mantissa_bits") != self.width:
+            said = reprlib.repr(coding.get("mantissa_bits"))
+            raise CodecError(
+                f"its elements have {said} mantissa bits, not {self.width} in blocks of whole rows: pack it anew"
+            )
         if not (type(per_row) is int and 0 <= per_row <= form.columns and type(cut) is int and 0 <= cut <= self.width):
             raise CodecError(f"{reprlib.repr(per_row)} kept values per row and {reprlib.repr(cut)} cut bits cannot be")
         if form.columns == 0 or count % form.columns:
@@ -55,8 +61,7 @@ class ChunkShape:
         self.coding, self.count, self.cut, self.number_format = coding, count, cut, number_format
         self.rows, self.per_row = count // form.columns, per_row
         self.kept = self.rows * per_row
-        padding = -per_row % mx_truncated.BLOCK_SIZE
-        self.elements = self.kept if lossless else self.rows * (per_row + padding)
+        self.blocks = -(-form.columns // mx_truncated.BLOCK_SIZE)
         self._columns = form.columns
 
     def mask(self, sections: dict[str, bytes]) -> np.ndarray:
@@ -103,11 +108,6 @@ def with_exponent(elements: np.ndarray, exponents: np.ndarray, number_format: Nu
     return sign | (exponents.astype(np.uint16) << width) | (elements & ((1 << width) - 1))
 
 
-def no_low_bits(shape: ChunkShape) -> np.ndarray:
-    """Cut bits as a draft has them: zeros."""
-    return np.zeros(shape.elements, np.uint16)
-
-
 @partial(jax.jit, static_argnames="width")
 def _pack(values: jax.Array, width: int) -> jax.Array:
     return bit_packing.pack(values, width=width)
@@ -139,8 +139,7 @@ def _code(ranked: np.ndarray) -> unary.Codebook:
     return unary.Codebook(jnp.asarray(symbols), jnp.asarray(rank_of), jnp.asarray(ranked.size, jnp.int32))
 
 
-#: Values as blocks with shared exponents.
-share = jax.jit(mx_truncated.encode)
+_share = jax.jit(mx_truncated.encode, static_argnames=("mantissa_bits", "rounding"))
 _unshare = jax.jit(mx_truncated.decode)
 _encoded_bits = jax.jit(unary.encoded_bits)
 _encode_unary = jax.jit(unary.encode, static_argnames="capacity_bytes")
@@ -180,13 +179,36 @@ def read_unary(sections: dict[str, bytes], role: str, count: int, ranked: np.nda
     return np.asarray(found.symbols)
 
 
-def from_shared(elements: np.ndarray, scale: np.ndarray, shape: ChunkShape) -> np.ndarray:
-    """Patterns of the kept values of all rows from blocks with shared exponents."""
-    blocks = scale.reshape(shape.rows, -1)
+class SharedBlocks(NamedTuple):
+    """Rows in blocks of a shared exponent.
+
+    Attributes:
+        scale: of all blocks, row after row.
+        elements: of all values, sign and mantissa side by side.
+    """
+
+    scale: np.ndarray
+    elements: np.ndarray
+
+
+def to_shared(rows: np.ndarray, form: SharedExponents) -> SharedBlocks:
+    """Blocks of bfloat16 patterns."""
+    values = from_bits(jnp.asarray(rows), BFLOAT16)
+    found = _share(values, mantissa_bits=form.mantissa_bits, rounding=form.rounding)
+    elements = np.asarray(found.elements).reshape(len(rows), -1)[:, : rows.shape[1]]
+    return SharedBlocks(np.asarray(found.exponent).reshape(-1), elements.reshape(-1))
+
+
+def from_shared(elements: np.ndarray, sections: dict[str, bytes], shape: ChunkShape) -> np.ndarray:
+    """Patterns of all values from their elements and the scales of a chunk."""
+    scale = take(sections, "scale", np.uint8, shape.rows * shape.blocks).reshape(shape.rows, shape.blocks)
+    padded = np.zeros((shape.rows, shape.blocks * mx_truncated.BLOCK_SIZE), np.uint16)
+    columns = shape.count // shape.rows
+    padded[:, :columns] = elements.reshape(shape.rows, columns)
     tensor = mx_truncated.SharedExponentTensor(
-        exponent=jnp.asarray(blocks),
-        elements=jnp.asarray(elements.reshape(*blocks.shape, mx_truncated.BLOCK_SIZE)),
+        exponent=jnp.asarray(scale),
+        elements=jnp.asarray(padded.reshape(*scale.shape, mx_truncated.BLOCK_SIZE)),
         mantissa_bits=shape.width,
-        columns=shape.per_row,
+        columns=columns,
     )
     return np.asarray(_unshare(tensor)).reshape(-1).view(np.uint16)

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxspec.errors import InputError
+from jaxspec.files import CONTAINER_SUFFIX
 
 __all__ = [
     "PRELUDE_BYTES",
@@ -39,7 +40,7 @@ __all__ = [
 ]
 
 #: Ending of a container's name.
-SUFFIX = ".jspk"
+SUFFIX = CONTAINER_SUFFIX
 
 MAGIC = b"\x89JSPK\r\n\x1a"
 

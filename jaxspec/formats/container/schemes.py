@@ -32,8 +32,12 @@ _CODECS: dict[str, Codec] = {
         _HUFFMAN,
         _HUFFLLM,
         CassandraCodec("cassandra1"),
-        CassandraCodec("cassandra1-coded"),
-        CassandraCodec("cassandra2"),
+        CassandraCodec("cassandra1-coded", pruned_coded=True),
+        *(
+            CassandraCodec(name, shared=facts.shared_exponents)
+            for name, facts in SCHEME_FACTS.items()
+            if facts.packs and facts.shared_exponents
+        ),
         Raw(),
     )
 }

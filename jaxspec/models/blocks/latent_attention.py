@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxspec.models.attention import KVSource
-from jaxspec.models.blocks.interface import AttentionResult, CachedShape, StepInput
+from jaxspec.models.blocks.interface import AttentionResult, CachedShape, KVCodec, StepInput
 from jaxspec.models.dots import biased_rows, dot_rows
 from jaxspec.models.latent_sizes import LatentSizes
 from jaxspec.models.norms import RmsNorm
@@ -111,7 +111,7 @@ class LatentAttention:
             turn = partial(rotate, factor=factor, interleaved=sizes.interleaved_rope)
             rotated, key = turn(rotated, step.positions, frequency), turn(key, step.positions, frequency)
         if step.kv_codec is not None:
-            key, value = step.kv_codec(key), step.kv_codec(value)
+            key, value = _stored(key, value, step.kv_codec)
         written = key.transpose(0, 2, 3, 1), value.transpose(0, 2, 1, 3)
         sources = [
             *(KVSource(source.key.astype(dtype), source.value.astype(dtype), source.mask) for source in step.sources),
@@ -146,6 +146,14 @@ def absorbs(sizes: DecoderSizes, tokens: int, slots: Sequence[int]) -> bool:
     absorbed = tokens * (seen * (2 * latent.kv_rank + latent.rope_head_dim) + projections)
     narrow = sizes.head_dim + latent.rope_head_dim + latent.value_head_dim
     return absorbed <= seen * (tokens * narrow + projections)
+
+
+def _stored(key: Array, value: Array, codec: KVCodec) -> tuple[Array, Array]:
+    """What is cached of a token is one row, unless its two parts are of one length (see `jaxspec.compress.kv`)."""
+    if key.shape == value.shape:
+        return codec(key), codec(value)
+    both = codec(jnp.concatenate([key, value], axis=-1))
+    return both[..., : key.shape[-1]], both[..., key.shape[-1] :]
 
 
 def _latent(sizes: DecoderSizes) -> LatentSizes:

@@ -1,4 +1,7 @@
-"""A network as verifier: after a mark, the end of a step or of an answer, it says whether all is right so far."""
+"""A network as verifier: how probable it finds what stands up to a mark, the end of a step or of an answer.
+
+A network that hardly ever errs gives each right step nearly all of its probability, and a step with a slip next to none.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +17,14 @@ from jaxtyping import Array, Float, Int
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
 
-__all__ = ["NO", "YES", "Judge", "chance_of_right"]
-
-#: What a judge says after a mark where all is right so far.
-YES = ord("Y")
-
-#: What it says where something is wrong.
-NO = ord("N")
+__all__ = ["Judge", "chance_of_written"]
 
 #: Texts are padded to multiples of so many tokens, and batches to as many texts.
 _STEP, _BATCH = 64, 16
 
 
 class Judge(NamedTuple):
-    """A trained judge.
+    """A trained judge: a network that answers better than the one that is judged.
 
     Attributes:
         marks: tokens after which it judges.
@@ -40,7 +37,7 @@ class Judge(NamedTuple):
     def __call__(
         self, prompt: Int[np.ndarray, " token"], texts: Sequence[Int[np.ndarray, " token"]]
     ) -> Float[np.ndarray, " text"]:
-        """Probability that a text is right as far as its last mark; NaN where it has none."""
+        """Probability that it would write a text itself, up to the text's last mark; NaN where it has none."""
         found = np.full(len(texts), np.nan)
         places = -(-max((len(prompt) + len(text) for text in texts), default=1) // _STEP) * _STEP
         for first in range(0, len(texts), _BATCH):
@@ -50,7 +47,8 @@ class Judge(NamedTuple):
                 marked = np.flatnonzero(np.isin(text, self.marks))
                 rows[row, : len(prompt) + len(text)] = np.concatenate([prompt, text])
                 last[row] = len(prompt) + marked[-1] if marked.size else -1
-            chance = np.asarray(chance_of_right(self.params, jnp.asarray(rows), config=self.config))
+            begin = jnp.asarray(len(prompt))
+            chance = np.asarray(chance_of_written(self.params, jnp.asarray(rows), begin, config=self.config))
             for row in range(len(part)):
                 if last[row] >= 0:
                     found[first + row] = chance[row, last[row]]
@@ -58,9 +56,15 @@ class Judge(NamedTuple):
 
 
 @partial(jax.jit, static_argnames="config")
-def chance_of_right(
-    params: Params, tokens: Int[Array, "batch token"], *, config: DecoderConfig
+def chance_of_written(
+    params: Params, tokens: Int[Array, "batch token"], begin: Int[Array, ""], *, config: DecoderConfig
 ) -> Float[Array, "batch token"]:
-    """What a judge says after each token: of the probabilities of `YES` and `NO`, the share of the first."""
-    logits = forward_text(params, config, tokens).logits
-    return jax.nn.sigmoid(logits[..., YES] - logits[..., NO])
+    """Probability of what stands from `begin` up to each token, given what stands before it; 1 before `begin`.
+
+    Args:
+        begin: place of the first token that counts, 1 or more: a network says nothing of a text's first token.
+    """
+    told = jax.nn.log_softmax(forward_text(params, config, tokens[:, :-1]).logits)
+    chosen = jnp.take_along_axis(told, tokens[:, 1:, None], axis=-1)[..., 0]
+    counted = jnp.where(jnp.arange(1, tokens.shape[1]) >= begin, chosen, 0.0)
+    return jnp.exp(jnp.pad(jnp.cumsum(counted, axis=1), ((0, 0), (1, 0))))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import jax.numpy as jnp
 from flax import struct
@@ -14,10 +13,10 @@ from hwmodels.speculation.draft_cost import DraftCost
 from jaxspec.compress.expert_pool import pool_sizes
 from jaxspec.compress.kv import compress_cache
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.decoder import ForwardResult
-from jaxspec.models.kv_cache import KVCache, empty_cache, write_cache
+from jaxspec.models.kv_cache import KVCache
 from jaxspec.speculate.drafts.interface import Committed, Level, Root
-from jaxspec.speculate.drafts.self_draft import SelfDraftParams, forward_level, forward_root
+from jaxspec.speculate.drafts.self_draft import SelfDraftParams
+from jaxspec.speculate.drafts.target_copy import CopyStep, TargetCopy
 from jaxspec.speculate.hotness import RETENTION, count_choices, faded, hotness_rank, recency, shared_hotness
 
 __all__ = ["ElasticDraft", "ElasticMemory"]
@@ -41,7 +40,7 @@ class ElasticMemory:
 
 
 @dataclasses.dataclass(frozen=True)
-class ElasticDraft:
+class ElasticDraft(TargetCopy):
     """A compressed copy of a mixture of experts whose routers choose among the hottest experts, in the order of their scores.
 
     Draft steps record which experts the routers would have chosen among all (RecordHotness). A commitment adds these records to
@@ -58,7 +57,6 @@ class ElasticDraft:
     Source: ELMoE-3D (arXiv:2604.14626), 4.2 and Algorithm 1.
     """
 
-    config: DecoderConfig
     sharing: int = 1
     retention: float = RETENTION
     from_target: bool = False
@@ -68,16 +66,6 @@ class ElasticDraft:
         if self.config.experts is None:
             raise ValueError("the network has no experts; a draft without a pool is SelfDraft")
 
-    @property
-    def vocab_size(self) -> int:
-        """See `Draft.vocab_size`."""
-        return self.config.vocab_size
-
-    def num_parameters(self, params: SelfDraftParams) -> int:
-        """See `Draft.num_parameters`."""
-        del params
-        return 0
-
     def cost(self, target: DecoderConfig, priced: Architecture, called: str) -> DraftCost:
         """See `Draft.cost`."""
         del target, priced
@@ -86,7 +74,7 @@ class ElasticDraft:
     def empty(self, params: SelfDraftParams, batch: int, slots: int, numbers: int) -> ElasticMemory:
         """See `Draft.empty`."""
         none = jnp.zeros((self._routers, batch, self._experts), jnp.float32)
-        cache = empty_cache(self.config, batch, slots + numbers)
+        cache = self.empty_copy(batch, slots, numbers)
         return ElasticMemory(cache=cache, recorded=none, hotness=none, pool=self._pool(params, none))
 
     def commit(self, params: SelfDraftParams, memory: ElasticMemory, committed: Committed) -> ElasticMemory:
@@ -102,7 +90,7 @@ class ElasticDraft:
             heard = jnp.where(drafted, memory.recorded, heard)
         hotness = faded(committed.valid, self.retention)[:, None] * memory.hotness + heard
         return ElasticMemory(
-            cache=write_cache(memory.cache, compress_cache(committed.cache, params.knobs), committed.start),
+            cache=self.committed_copy(memory.cache, committed, lambda cache: compress_cache(cache, params.knobs)),
             recorded=jnp.zeros_like(memory.recorded),
             hotness=hotness,
             pool=self._pool(params, hotness),
@@ -112,27 +100,23 @@ class ElasticDraft:
         self, params: SelfDraftParams, memory: ElasticMemory, root: Root
     ) -> tuple[Float[Array, "batch vocab"], ElasticMemory]:
         """See `Draft.open`."""
-        result = forward_root(params.network, self.config, memory.cache, root, allowed_experts=memory.pool)
+        step = self.root_step(params.network, memory.cache, root, allowed_experts=memory.pool)
         there = jnp.ones(root.token.shape, bool)[:, None]
-        return result.logits[:, 0], self._recorded(memory, result, root.position, there)
+        return step.result.logits[:, 0], self._recorded(memory, step, there)
 
     def extend(
         self, params: SelfDraftParams, memory: ElasticMemory, root: Root, level: Level
     ) -> tuple[Float[Array, "batch token vocab"], ElasticMemory]:
         """See `Draft.extend`."""
-        result = forward_level(params.network, self.config, memory.cache, root, level, allowed_experts=memory.pool)
+        step = self.level_step(params.network, memory.cache, root, level, allowed_experts=memory.pool)
         there = jnp.any(level.ancestors, axis=-1)  # padding has none
-        return result.logits, self._recorded(memory, result, root.position + level.first, there)
+        return step.result.logits, self._recorded(memory, step, there)
 
-    def _recorded(
-        self, memory: ElasticMemory, result: ForwardResult, slot: Any, there: Bool[Array, "batch token"]
-    ) -> ElasticMemory:
+    def _recorded(self, memory: ElasticMemory, step: CopyStep, there: Bool[Array, "batch token"]) -> ElasticMemory:
         """The memory with what a draft step wrote and chose."""
-        assert result.extras is not None
-        counts = count_choices(result.extras.original, there.astype(jnp.float32), self._experts)
-        return dataclasses.replace(
-            memory, cache=write_cache(memory.cache, result.cache, slot), recorded=memory.recorded + counts
-        )
+        assert step.result.extras is not None
+        counts = count_choices(step.result.extras.original, there.astype(jnp.float32), self._experts)
+        return dataclasses.replace(memory, cache=step.cache, recorded=memory.recorded + counts)
 
     def _pool(
         self, params: SelfDraftParams, hotness: Float[Array, "layer batch expert"]

@@ -21,7 +21,7 @@ from jaxspec.models.hf_load import LoadedModel
 from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, write_cache
 from jaxspec.speculate.drafts.interface import Committed, Level, ReadyDraft, Root
 from jaxspec.speculate.drafts.scaling import scaled_architecture
-from jaxspec.speculate.drafts.self_draft import tree_slots
+from jaxspec.speculate.drafts.target_copy import tree_slots
 from jaxspec.speculate.steps import slots_before
 
 __all__ = ["HeadDraft", "HeadDraftParams", "HeadMemory", "load_head_draft"]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from jaxspec.compress.footprint import Footprint
 from jaxspec.errors import InputError
 from jaxspec.formats.shard_index import read_json_object
 from jaxspec.models.config import DecoderConfig
@@ -14,7 +16,7 @@ from jaxspec.models.hf_load import LoadedModel
 from jaxspec.settings.draft_kinds import DRAFT_KINDS, DraftKind, check_draft_name
 from jaxspec.speculate.drafts.interface import ReadyDraft
 
-__all__ = ["check_draft", "kind_of", "make_draft"]
+__all__ = ["check_draft", "kind_of", "make_draft", "own_footprint"]
 
 
 def make_draft(name: str, target: LoadedModel) -> ReadyDraft:
@@ -43,6 +45,16 @@ def check_draft(name: str, target: DecoderConfig) -> None:
         _function(place)(name, target)
 
 
+def own_footprint(name: str) -> Footprint | None:
+    """Bits that a draft and its target read by the draft's own files; None where they do not say.
+
+    Raises:
+        InputError: a broken file.
+    """
+    place = kind_of(name).footprint
+    return _function(place)(name) if place else None
+
+
 def _function(place: str) -> Callable[..., Any]:
     """The function behind "module:function" of this package."""
     module, _, function = place.partition(":")
@@ -50,13 +62,13 @@ def _function(place: str) -> Callable[..., Any]:
 
 
 def kind_of(name: str) -> DraftKind:
-    """The kind of a draft that `check_draft_name` allows, which for a directory stands in its config.json.
+    """The kind of a draft that `check_draft_name` allows; a directory's stands in its config.json, a file's is its suffix.
 
     Raises:
         InputError: a directory without one.
     """
     for kind in DRAFT_KINDS:
-        if name in kind.names:
+        if name in kind.names or (kind.suffix and name.endswith(kind.suffix) and not os.path.isdir(name)):
             return kind
     kinds = {kind.model_type: kind for kind in DRAFT_KINDS if kind.directory}
     return kinds.get(read_json_object(Path(name) / "config.json").get("model_type"), kinds[None])

@@ -19,7 +19,7 @@ from jaxspec.models.hf_load import LoadedModel
 from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, write_cache
 from jaxspec.speculate.drafts.interface import Committed, Level, ReadyDraft, Root
 from jaxspec.speculate.drafts.scaling import scaled_architecture
-from jaxspec.speculate.drafts.self_draft import forward_level
+from jaxspec.speculate.drafts.target_copy import forward_level
 from jaxspec.speculate.steps import slots_before
 
 __all__ = ["NetworkDraft", "NetworkMemory", "check_network_draft", "load_network_draft"]

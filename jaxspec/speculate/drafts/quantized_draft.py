@@ -13,10 +13,10 @@ from jaxspec.compress.schemes.quantized import Q4_0
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.hf_load import LoadedModel
-from jaxspec.models.kv_cache import KVCache, empty_cache, write_cache
+from jaxspec.models.kv_cache import KVCache
 from jaxspec.models.stored import as_computed, stack_of
 from jaxspec.speculate.drafts.interface import Committed, Level, ReadyDraft, Root
-from jaxspec.speculate.drafts.self_draft import forward_level, forward_root
+from jaxspec.speculate.drafts.target_copy import TargetCopy
 
 __all__ = ["QuantizedDraft", "quantized_copy", "quantized_draft"]
 
@@ -24,25 +24,17 @@ _in_q4_0 = jax.jit(Q4_0.target)
 
 
 @dataclasses.dataclass(frozen=True)
-class QuantizedDraft:
+class QuantizedDraft(TargetCopy):
     """A draft of the target's shape with matrices of its own; its parameters are those of `forward`.
 
-    Its memory is a KV cache in which committed positions hold the target's keys and values.
+    Its memory is its KV cache.
 
     Source: ELMoE-3D (arXiv:2604.14626), 7, Quant-SD; Georganas et al. 2025 (ML-SpecQD).
     """
 
-    config: DecoderConfig
+    stored_apart = True
+
     name: str = dataclasses.field(default="q4", compare=False)
-
-    @property
-    def vocab_size(self) -> int:
-        """See `Draft.vocab_size`."""
-        return self.config.vocab_size
-
-    def num_parameters(self, params: Params) -> int:
-        """See `Draft.num_parameters`: the matrices of the layers; all else is the target's."""
-        return sum(params["layers"][kind].size for kind in self.config.matrix_kinds)
 
     def cost(self, target: DecoderConfig, priced: Architecture, called: str) -> DraftCost:
         """See `Draft.cost`."""
@@ -52,26 +44,24 @@ class QuantizedDraft:
     def empty(self, params: Params, batch: int, slots: int, numbers: int) -> KVCache:
         """See `Draft.empty`."""
         del params
-        return empty_cache(self.config, batch, slots + numbers)
+        return self.empty_copy(batch, slots, numbers)
 
     def commit(self, params: Params, memory: KVCache, committed: Committed) -> KVCache:
         """See `Draft.commit`."""
         del params
-        if committed.tokens.shape[1] == 0:
-            return memory  # a prompt of one token
-        return write_cache(memory, committed.cache, committed.start)
+        return self.committed_copy(memory, committed, lambda cache: cache)
 
     def open(self, params: Params, memory: KVCache, root: Root) -> tuple[Float[Array, "batch vocab"], KVCache]:
         """See `Draft.open`."""
-        result = forward_root(params, self.config, memory, root)
-        return result.logits[:, 0], write_cache(memory, result.cache, root.position)
+        result, cache = self.root_step(params, memory, root)
+        return result.logits[:, 0], cache
 
     def extend(
         self, params: Params, memory: KVCache, root: Root, level: Level
     ) -> tuple[Float[Array, "batch token vocab"], KVCache]:
         """See `Draft.extend`."""
-        result = forward_level(params, self.config, memory, root, level)
-        return result.logits, write_cache(memory, result.cache, root.position + level.first)
+        result, cache = self.level_step(params, memory, root, level)
+        return result.logits, cache
 
 
 def quantized_copy(params: Params, config: DecoderConfig) -> Params:

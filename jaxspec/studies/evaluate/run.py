@@ -20,6 +20,7 @@ from jaxspec.studies.measured.chains import ChainDecoding
 from jaxspec.studies.measured.checking import CheckedInputs, check_inputs
 from jaxspec.studies.measured.comparison import compare_configurations
 from jaxspec.studies.measured.hard_drafts import HardDrafts
+from jaxspec.studies.measured.routing import routed
 from jaxspec.studies.measured.work import Work, begin_work
 
 #: Main numbers of a result, for `jaxspec runs`.
@@ -55,9 +56,13 @@ def evaluate(
         inputs, knobs = checked()
         work = begin_work(config, directory, reporter, inputs)
         drafts = {"given": knobs}
-        decoding = ChainDecoding(evaluate_drafts(config, work))
-        compare = partial(compare_configurations, EvaluateResult, decoding, drafts=drafts, hero="given", choices={})
-        return lambda: [compare(device).plain() for device in work.pricings]
+
+        def results() -> list[dict[str, Any]]:
+            decoding = ChainDecoding(routed(evaluate_drafts(config, work)))
+            compare = partial(compare_configurations, EvaluateResult, decoding, drafts=drafts, hero="given", choices={})
+            return [compare(device).plain() for device in work.pricings]
+
+        return results
 
     expect(EvaluateConfig, config)
     found, directory = carry_out(

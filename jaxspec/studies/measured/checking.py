@@ -15,6 +15,7 @@ from jaxspec.models.embedded import check_model, model_place
 from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
 from jaxspec.settings.common import CommonConfig, mesh_sizes
 from jaxspec.speculate.proof import continuation_length
+from jaxspec.studies.expert_pricing import check_routing, placed
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.measured.stopping import stop_tokens
 from jaxspec.text import Encoder, TextSplit, check_text, load_text, read_prompts, windows
@@ -75,11 +76,16 @@ def check_inputs(config: CommonConfig) -> CheckedInputs:
     """
     own = config.architecture == "own"
     # Names are resolved before any file is opened, so that a misspelt device costs nothing.
-    priced = {} if own else {name: resolve_pricing(config, name, None) for name in config.device}
+    resolve = lambda network: {
+        name: placed(resolve_pricing(config, name, network), config, name) for name in config.device
+    }
+    priced = {} if own else resolve(None)
     given_mesh(config)
     needed = window_tokens(config)
     check_text(config.text, needed)
     network = check_model(config.model)
+    priced = priced or resolve(network)
+    check_routing(config, network, priced)
     place = model_place(config.model)
     tokenizer = load_tokenizer(place, vocab_size=network.vocab_size)
     chat = load_chat_template(place)
@@ -94,7 +100,7 @@ def check_inputs(config: CommonConfig) -> CheckedInputs:
         )
     return CheckedInputs(
         network=network,
-        pricings=priced or {name: resolve_pricing(config, name, network) for name in config.device},
+        pricings=priced,
         tokenizer=tokenizer,
         text=text,
         prompts=_held_out(config, text) if prompts is None else prompts,

@@ -35,6 +35,7 @@ def _priced(
         footprint=priced_footprint(measured.footprint),
         draft_cost=priced_draft(pricing, measured),
         workload=pricing.workload,
+        routing=pricing.routing,
         plan=hwmodels.chain_plan(draft_length),
     )
     draft = jax.tree.map(lambda leaf: leaf[0], found.draft)  # the only kind of draft step that a chain has

@@ -13,7 +13,9 @@ from jaxspec.results.network_results import DecodingSettings, Lossless, PricedNu
 from jaxspec.runs.provenance import versions
 from jaxspec.runs.stages import Arrays
 from jaxspec.speculate.proof import count_mismatches
+from jaxspec.studies.expert_pricing import placement_name
 from jaxspec.studies.kernel_notes import kernel_notes
+from jaxspec.studies.measured.routing import routing_part
 from jaxspec.studies.measured.work import Work
 
 __all__ = ["head", "lossless"]
@@ -40,6 +42,8 @@ def head(work: Work, device: str, footprints: list[Any]) -> dict[str, Any]:
         "device": device,
         **facts,
         "device_data": {name: PricedNumber(**number) for name, number in facts["device_data"].items()},
+        "placement": placement_name(config, pricing),
+        "routing": routing_part(pricing),
         "workload": WorkloadSettings(
             batch=given(config.batch),
             context_tokens=given(config.context),

@@ -87,6 +87,7 @@ def make_setup(
         )
     if loaded.config.experts is None and (pools := [s.name for s in scheme.knob_specs if s.per == "experts"]):
         notes.append(f"{config.model} has no experts; {', '.join(pools)} changes nothing")
+    shared = scheme.facts.shared_exponents or loaded.config.shared_kv_exponents
     prompts, lengths = padded(checked.prompts)
     calibration = windows(
         text.calibration, config.calibration_prompts, window, config.seed, document_starts=text.calibration_starts
@@ -94,7 +95,7 @@ def make_setup(
     sample = text.calibration[:4096]
     return Setup(
         model_name=config.model,
-        config=loaded.config,
+        config=dataclasses.replace(loaded.config, shared_kv_exponents=shared),
         stored=stored,
         params=as_computed(stored),
         text=text,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from fnmatch import fnmatchcase
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,8 @@ import ml_dtypes
 import numpy as np
 
 from jaxspec.compress.knobs import Knobs
+from jaxspec.compress.norm_files import read_norms
+from jaxspec.compress.schemes import DEFAULT_SCHEME, Scheme
 from jaxspec.compress.selection import keep_best, num_pruned, wanda_score
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Selection, TensorForm
@@ -39,6 +42,7 @@ class MatrixDivision:
         knobs: tensor name -> pruning ratio and cut bits.
         norms: tensor name -> L2 norm of each input channel; without, the score of a value is its magnitude.
         only: tensor names that are divided; None: all two-dimensional ones of 16-bit floating point but `WHOLE_TENSORS`.
+        scheme: whose target's values are ranked, as in a draft that is tuned.
     """
 
     weight_prune: float
@@ -46,6 +50,7 @@ class MatrixDivision:
     knobs: dict[str, tuple[float, int]]
     norms: dict[str, np.ndarray]
     only: frozenset[str] | None = None
+    scheme: Scheme = DEFAULT_SCHEME
 
     def selection(self, form: TensorForm) -> Selection | None:
         """How much of a tensor the draft reads; None for tensors that stay whole."""
@@ -62,12 +67,12 @@ class MatrixDivision:
         """The values of largest score in each row; ties from the right."""
         norms = self.norms.get(form.name, np.ones(form.columns, np.float32))
         values = jnp.asarray(rows.view(_VALUE_DTYPES[form.dtype]))
-        return np.asarray(_keep(values, jnp.asarray(norms), jnp.asarray(kept_per_row)))
+        return np.asarray(_keep(values, jnp.asarray(norms), jnp.asarray(kept_per_row), scheme=self.scheme))
 
 
-@jax.jit
-def _keep(values: jax.Array, norms: jax.Array, kept_per_row: jax.Array) -> jax.Array:
-    return keep_best(wanda_score(values, norms), kept_per_row)
+@partial(jax.jit, static_argnames="scheme")
+def _keep(values: jax.Array, norms: jax.Array, kept_per_row: jax.Array, *, scheme: Scheme) -> jax.Array:
+    return keep_best(wanda_score(scheme.target(values), norms), kept_per_row)
 
 
 def matrix_names(model: StoredNetwork) -> dict[str, tuple[int, tuple[str, ...]]]:
@@ -106,6 +111,21 @@ def named_knobs(model: StoredNetwork, knobs: Knobs) -> dict[str, tuple[float, in
             )
         named[name] = values.pop()
     return named
+
+
+def named_norms(model: StoredNetwork, result: str) -> dict[str, np.ndarray]:
+    """Norms that the run of a result.json ranked with, by the tensor's name; empty where it left none.
+
+    Raises:
+        InputError: see `read_norms`.
+    """
+    parameters = model.config.layer_parameters
+    shapes = {kind: (parameters[kind].num_layers, parameters[kind].shape[-1]) for kind in model.config.matrix_kinds}
+    found = read_norms(result, shapes)
+    if found is None:
+        return {}
+    place = lambda kind, layer: parameters[kind].before(layer)
+    return {name: found[kinds[0]][place(kinds[0], layer)] for name, (layer, kinds) in matrix_names(model).items()}
 
 
 def measured_norms(

@@ -28,9 +28,11 @@ from jaxspec.results import measured
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect, notes
 from jaxspec.settings.coercion import as_path
+from jaxspec.settings.draft_kinds import KV_OPTION
 from jaxspec.settings.schemes import SCHEME_FACTS
+from jaxspec.speculate.drafts.container_draft import kv_option
 from jaxspec.studies.pack.config import PackConfig
-from jaxspec.studies.pack.division import MatrixDivision, matrix_names, measured_norms, named_knobs
+from jaxspec.studies.pack.division import MatrixDivision, matrix_names, measured_norms, named_knobs, named_norms
 from jaxspec.studies.pack.inspection import describe
 from jaxspec.studies.pack.result import PackResult, UnpackedFile, UnpackResult
 
@@ -77,8 +79,8 @@ def pack_checkpoint(
         found = describe(container)
     if has_draft and all(tensor.codec == "raw" for tensor in found.tensors):
         reporter.line(
-            f"note: {config.scheme} divides two-dimensional tensors of BF16 or F16 (cassandra2: BF16) and found none; the "
-            "draft is as large as the target"
+            f"note: {config.scheme} divides two-dimensional tensors of BF16 or F16 (cassandra2, mxint8: BF16) and found none; "
+            "the draft is as large as the target"
         )
     seconds = {"pack": measured(time.perf_counter() - started)}
     return dataclasses.replace(found, timing_s=seconds, tensor_bytes=packed.tensor_bytes)
@@ -145,8 +147,14 @@ def _division(config: PackConfig, source: Path, reporter: Reporter) -> tuple[Mat
             f"{asked} needs a network that can be run; {source} is none of a known family: use --importance magnitude"
         )
     importance = "magnitude" if model is None or config.importance == "magnitude" else "wanda"
-    norms, knobs = {}, {}
-    if model is not None and importance == "wanda":
+    norms, knobs, kept = {}, {}, {}
+    if model is not None and config.knobs is not None:
+        tuned: Knobs = read_tuned_knobs(config.knobs, SCHEMES[config.scheme], model.config)
+        knobs, kept = named_knobs(model, tuned), {KV_OPTION: kv_option(tuned)}
+        norms = named_norms(model, config.knobs) if importance == "wanda" else {}
+        if norms:
+            reporter.line("note: values are ranked with the channel norms of the tuning run")
+    if model is not None and importance == "wanda" and not norms:
         reporter.line(f"measuring activations on {config.calibration_windows} windows of text ...")
         norms = measured_norms(
             model,
@@ -157,9 +165,6 @@ def _division(config: PackConfig, source: Path, reporter: Reporter) -> tuple[Mat
         )
     elif config.importance == "auto":
         reporter.line("note: no network of a known family; values are ranked by magnitude")
-    if model is not None and config.knobs is not None:
-        tuned: Knobs = read_tuned_knobs(config.knobs, SCHEMES[config.scheme], model.config)
-        knobs = named_knobs(model, tuned)
     only = None if model is None else frozenset(matrix_names(model))
-    division = MatrixDivision(config.weight_prune, config.weight_cut_bits, knobs, norms, only)
-    return division, {"importance": importance}
+    division = MatrixDivision(config.weight_prune, config.weight_cut_bits, knobs, norms, only, SCHEMES[config.scheme])
+    return division, {"importance": importance} | kept

@@ -8,13 +8,11 @@ import numpy as np
 
 import hwmodels
 from hwmodels.analysis.design_point import Steps
-from hwmodels.memory.placement import placement_of
-from jaxspec.results import Quantity, given, predicted
-from jaxspec.studies.predict.config import PredictConfig
+from jaxspec.results import given, predicted
 from jaxspec.studies.predict.result import DecoderNeeds, ExpertUse, StepTotals
 from jaxspec.tuning.objective import Pricing
 
-__all__ = ["decoder_needs", "expert_use", "placement_name", "step_totals"]
+__all__ = ["decoder_needs", "expert_use", "step_totals"]
 
 
 def step_totals(step: hwmodels.PricedStep) -> StepTotals:
@@ -43,13 +41,6 @@ def step_totals(step: hwmodels.PricedStep) -> StepTotals:
         memory_energy_j=predicted(None if time.memory_j is None else [float(x) for x in time.memory_j]),
         energy_j=predicted(components),
     )
-
-
-def placement_name(config: PredictConfig, pricing: Pricing) -> Quantity[str]:
-    """Where things lie; None on a device with one memory."""
-    if not pricing.device.spill:
-        return predicted(None)
-    return given(config.placement or placement_of(pricing.device).title)
 
 
 def expert_use(steps: Steps, pricing: Pricing) -> ExpertUse | None:

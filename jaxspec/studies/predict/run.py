@@ -23,11 +23,11 @@ from jaxspec.results.network_results import PricedNumber
 from jaxspec.runs.inputs import input_digests
 from jaxspec.settings import build_config, expect, knob_values
 from jaxspec.settings.knobs import EXPERT_POOL
-from jaxspec.studies.expert_pricing import ExpertPricing, placed, resolve_experts
+from jaxspec.studies.expert_pricing import ExpertPricing, placed, placement_name, resolve_experts
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.predict.config import PredictConfig
-from jaxspec.studies.predict.parts import decoder_needs, expert_use, placement_name, step_totals
+from jaxspec.studies.predict.parts import decoder_needs, expert_use, step_totals
 from jaxspec.studies.predict.result import (
     BatchRow,
     GivenAcceptance,

@@ -11,8 +11,10 @@ __all__ = ["EXCHANGE_COLUMNS", "PLAN_COLUMNS", "interval", "seconds"]
 
 
 def seconds(value: float) -> str:
-    """A time in the unit that fits its size."""
-    return quantity("_s", value)
+    """A time in the unit that fits its size, with three digits."""
+    number, unit = quantity("_s", value).split(" ")
+    short = float(number)
+    return f"{short:.3g} {unit}" if abs(short) < 1000 else f"{short:,.0f} {unit}"
 
 
 def _accuracy(row: PlanRow) -> str:

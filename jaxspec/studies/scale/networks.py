@@ -14,6 +14,7 @@ from jaxspec.errors import InputError
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.embedded import check_model, load_model, model_place
+from jaxspec.models.special_tokens import end_tokens
 from jaxspec.models.stored import as_computed
 from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
 from jaxspec.scaling.verifiers.judge import Judge
@@ -23,6 +24,9 @@ from jaxspec.studies.scale.problems import Problems
 from jaxspec.tuning.calibration import target_params
 
 __all__ = ["Network", "check_judge", "check_network", "load_judge"]
+
+#: Stands for the end of a text: a line that is part of no function before it.
+_TEXT_END = b"\n0"
 
 #: Tokens of a vocabulary of bytes.
 _BYTES = 256
@@ -34,12 +38,14 @@ class Network:
 
     Attributes:
         scheme: of storage, which may change the network.
+        end_tokens: its own, which end a text.
     """
 
     name: str
     config: DecoderConfig
     tokenizer: Tokenizer
     scheme: str
+    end_tokens: tuple[int, ...] = ()
 
     @cached_property
     def params(self) -> Params:
@@ -58,8 +64,15 @@ class Network:
         return self.tokenizer.encode(prompt if self._of_bytes else prompt.decode(errors="ignore"))
 
     def decoded(self, tokens: Int[np.ndarray, " token"]) -> bytes:
-        """Bytes that tokens stand for."""
-        return bytes(tokens.astype(np.uint8)) if self._of_bytes else self.tokenizer.decode(tokens).encode()
+        """Bytes that tokens stand for; a token of the network's own that ends a text is `_TEXT_END`."""
+        over = len(tokens) > 0 and int(tokens[-1]) in self.end_tokens
+        tokens = tokens[:-1] if over else tokens
+        text = bytes(tokens.astype(np.uint8)) if self._of_bytes else self.tokenizer.decode(tokens).encode()
+        return text + _TEXT_END if over else text
+
+    def stop(self, problems: Problems) -> Int[np.ndarray, " stop"]:
+        """Tokens that end a sample."""
+        return np.union1d(self.tokens_with(problems.end), np.array(self.end_tokens)).astype(np.int32)
 
     @property
     def _of_bytes(self) -> bool:
@@ -68,8 +81,10 @@ class Network:
     def spent(self, problems: Problems, problem: int, tokens: Int[np.ndarray, " token"]) -> int | None:
         """Tokens of a sample up to where its answer is seen to end; None where it has no end."""
         size = problems.answer_bytes(problem, self.decoded(tokens))
-        if size is None or self._of_bytes:
-            return size
+        if size is None:
+            return None
+        if self._of_bytes:
+            return min(size, len(tokens))
         # The fewest tokens whose text has the end: more never lose it.
         low, high = 1, len(tokens)
         while low < high:
@@ -80,7 +95,7 @@ class Network:
 
     def tokens_with(self, characters: bytes) -> Int[np.ndarray, " token"]:
         """All tokens in which one of some bytes stands."""
-        if self._of_bytes:
+        if self._of_bytes or not characters:
             return np.array(sorted(characters), np.int32)
         wanted = set(characters.decode())
         return np.array(
@@ -103,7 +118,9 @@ def check_network(name: str, config: ScaleConfig, longest: int) -> Network:
             f"{name} has {learned.rows - learned.offset} positions; prompts of up to {longest} bytes and {config.most_tokens} "
             "tokens of an answer may need more: give a smaller --output-tokens or --prompt-bytes"
         )
-    return Network(name, shape, load_tokenizer(model_place(name), vocab_size=shape.vocab_size), config.scheme)
+    place = model_place(name)
+    tokenizer = load_tokenizer(place, vocab_size=shape.vocab_size)
+    return Network(name, shape, tokenizer, config.scheme, end_tokens(place, vocab_size=shape.vocab_size))
 
 
 def check_judge(name: str) -> DecoderConfig:

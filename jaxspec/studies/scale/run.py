@@ -47,6 +47,7 @@ def scale_results(config: ScaleConfig, checked: Checked, stages: ScaleStages) ->
     plans = {name: _plans(stages, name) for name in config.model}
     acceptance = {name: _acceptance(stages, name) for name in config.model}
     networks = [_curves(config, stages, name, found) for name, found in plans.items()]
+    stages.reporter.line("pricing ...")
     footprint, batches = _footprint(config), list(dict.fromkeys((config.batch, *config.batches)))
     found = []
     for device, pricings in checked.pricings.items():

@@ -98,7 +98,7 @@ class ScaleStages:
                     decoding=self.decoding,
                     seed=config.seed,
                     lengths=lengths,
-                    stop=() if (stop := self._stop(network)) is None else stop.tolist(),
+                    stop=network.stop(self.problems).tolist(),
                     advance=bar.advance,
                 )
             return {field: found[field] for field in ("accepted_at", "ended_at", "cycles", "generated")}
@@ -143,7 +143,7 @@ class ScaleStages:
                 seed=jax.random.key(self.config.seed),
                 prompt_id=problem,
                 decoding=self.decoding,
-                stop=self._stop(network),
+                stop=network.stop(self.problems),
             )
             spent, ended = self._ends(network, problem, samples)
             texts = [network.decoded(text[:size]) for text, size in zip(samples.texts(), spent, strict=True)]
@@ -174,7 +174,7 @@ class ScaleStages:
                 prompt_id=problem,
                 decoding=self.decoding,
                 step_end=network.tokens_with(self.problems.step_end),
-                stop=self._stop(network),
+                stop=network.stop(self.problems),
                 done=lambda found, problem=problem: self._ends(network, problem, found)[1],
             )
             spent, ended = self._ends(network, problem, result.samples)
@@ -185,9 +185,6 @@ class ScaleStages:
         passes, tokens, rounds = np.array(numbers, np.int64).T
         right = self.problems.right(part, answers)[:, 0]
         return {"right": right, "passes": passes, "tokens": tokens, "rounds": rounds}
-
-    def _stop(self, network: Network) -> Int[np.ndarray, " stop"] | None:
-        return network.tokens_with(self.problems.end) if self.problems.end else None
 
     def _ends(
         self, network: Network, problem: int, samples: Samples

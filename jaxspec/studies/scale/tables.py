@@ -9,7 +9,7 @@ from jaxspec.report.columns import Column
 from jaxspec.report.formatting import NOT_KNOWN, fixed, times
 from jaxspec.report.terminal import Table
 from jaxspec.report.titles import architecture_title, device_title
-from jaxspec.studies.scale.columns import EXCHANGE_COLUMNS, PLAN_COLUMNS, seconds
+from jaxspec.studies.scale.columns import EXCHANGE_COLUMNS, PLAN_COLUMNS, interval, seconds
 from jaxspec.studies.scale.result import Exchange, PlanRow, ScaleResult
 
 __all__ = [
@@ -67,7 +67,7 @@ def scale_headline(result: ScaleResult) -> str:
         said = f"{where}: nothing is more accurate than one sample, which is right in {low} of all problems."
     else:
         said = (
-            f"{where}: {plan_name(best, result)} raises accuracy from {low} to {high} in "
+            f"{where}: {plan_name(best, result)} raises accuracy from {low} to {high} (95 %: {interval(best)}) in "
             f"{times(best.total_s.known / one.total_s.known)} the time of one sample."
         )
     row = _exchange_of(result, best)

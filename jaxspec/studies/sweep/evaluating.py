@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -41,13 +41,13 @@ def begin_points(
     varied: dict[str, np.ndarray],
     *,
     max_draft_length: int,
-    devices: list[jax.Device] | None = None,
+    devices: Sequence[Any] | None = None,
 ) -> Callable[[], dict[str, np.ndarray]]:
     """Start to evaluate design points; what it returns waits for them.
 
     Args:
         base, varied, max_draft_length: see `evaluate_points`.
-        devices: share the points evenly, and must divide their number; None: the default device alone.
+        devices: of JAX; they share the points evenly, and must divide their number; None: the default device alone.
     """
     leaves, treedef = jax.tree.flatten(base)
     names = leaf_names(base)

@@ -81,7 +81,7 @@ class Grid:
         ends = [i for i in range(1, len(chunks)) if chunks[i] % self.chunks_per_pair == 0]
         return [chunks[a:b] for a, b in zip([0, *ends], [*ends, len(chunks)], strict=True)]
 
-    def _begin(self, chunks: range, devices: list[jax.Device]) -> Any:
+    def _begin(self, chunks: range, devices: list[Any]) -> Any:
         pair = chunks[0] // self.chunks_per_pair
         start = chunks[0] % self.chunks_per_pair * CHUNK
         shape = tuple(len(values) for values in self.axes.values())

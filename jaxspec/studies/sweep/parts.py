@@ -30,7 +30,7 @@ def part_ranges(folder: Path, chunks: range) -> dict[Path, range]:
 def writer_of(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     """A writer of a sweep's file: one row group per piece, axes coded as the few values that they have."""
     repeated = [field.name for field in schema if not pa.types.is_float32(field.type)]
-    return pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=repeated)
+    return pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=repeated)  # pyright: ignore[reportArgumentType]
 
 
 def write_part(

@@ -69,7 +69,7 @@ def _priced(
             "draft_cost": draft,
             "workload": dataclasses.replace(pricing.workload, context_tokens=context),
         }
-        priced = price_cycle(device, target, plan=sizes, **parts)
+        priced = price_cycle(device, target, plan=sizes, routing=pricing.routing, **parts)
         plain = priced.baselines.bf16.cost.total_s, priced.baselines.stored.cost.total_s
         return priced.verify_s, priced.draft_s, *plain, held_with_draft(target, **parts)
 

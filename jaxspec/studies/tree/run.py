@@ -9,6 +9,7 @@ Source: Boosting the Performance of Tree-Based Speculative Decoding of LLMs on F
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -23,6 +24,7 @@ from jaxspec.settings import expect
 from jaxspec.speculate.drafts import compressed_copy
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.studies.measured.head import head, lossless
+from jaxspec.studies.measured.routing import routed
 from jaxspec.studies.tree.config import TreeConfig
 from jaxspec.studies.tree.parts import (
     context_rows,
@@ -53,6 +55,8 @@ _HEADLINE = (
 
 def tree_results(stages: TreeStages) -> list[TreeResult]:
     """All stages; one result per device."""
+    copies = routed(stages.copies)
+    stages = dataclasses.replace(stages, work=copies.work, copies=copies)
     curve = aat_by_size(stages.growth, stages.traces, num_tokens=stages.config.output_tokens)
     measured = {
         "growth": growth_part(stages.growth, stages.traces),

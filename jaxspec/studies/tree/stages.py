@@ -21,7 +21,7 @@ from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Arrays
 from jaxspec.settings import knob_values
 from jaxspec.speculate.drafts import ReadyDraft, check_draft, make_draft
-from jaxspec.speculate.drafts.making import kind_of
+from jaxspec.speculate.drafts.making import kind_of, own_footprint
 from jaxspec.speculate.engine import autoregressive_tree
 from jaxspec.speculate.expansion import TreeLimits, tree_limits
 from jaxspec.speculate.measured_ranks import record_ranks
@@ -205,9 +205,12 @@ class TreeStages:
 
     @cached_property
     def widths(self) -> hwmodels.Footprint:
-        """Bits read: of the scheme for the target's copy; of a draft of its own as its kind says, of the target then 16."""
+        """Bits read: of the scheme for the target's copy, of a container by its own bytes; of another draft as its kind says,
+        of the target then 16."""
         knobs = self.knobs
         if knobs is None:
+            if (own := own_footprint(self.config.draft)) is not None:
+                return priced_footprint(own)
             plain, stored_as = hwmodels.uniform_footprint(UNCOMPRESSED_BITS), kind_of(self.config.draft).stored_as
             if not stored_as:
                 return plain

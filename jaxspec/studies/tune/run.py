@@ -13,6 +13,7 @@ import numpy as np
 
 from jaxspec.compress.footprint import mean_draft_bits
 from jaxspec.compress.knobs import Knobs, harden, uniform_knobs
+from jaxspec.compress.norm_files import write_norms
 from jaxspec.results import given, measured, predicted
 from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
@@ -24,6 +25,7 @@ from jaxspec.studies.measured.chains import ChainDecoding
 from jaxspec.studies.measured.checking import check_inputs
 from jaxspec.studies.measured.comparison import compare_configurations
 from jaxspec.studies.measured.hard_drafts import HardDrafts
+from jaxspec.studies.measured.routing import routed
 from jaxspec.studies.measured.work import Work, begin_work
 from jaxspec.studies.tune.config import TuneConfig
 from jaxspec.studies.tune.report import write_report
@@ -59,6 +61,8 @@ class Tuning:
 
     def run(self) -> list[TuneResult]:
         """All stages; one result per device."""
+        self.drafts = routed(self.drafts)
+        self.work = self.drafts.work
         grid = self._measure_grid()
         chosen = {device: self._choose(grid, device, pricing) for device, pricing in self.work.pricings.items()}
         decoding = ChainDecoding(self.drafts)
@@ -247,6 +251,8 @@ def tune(
         def work() -> list[dict[str, Any]]:
             found = [result.plain() for result in run.run()]
             directory.write_metrics(run.metrics)
+            if run.setup.scheme.facts.packs:
+                write_norms(directory.path, jax.device_get(run.drafts.calibration.prepared))
             reporter.line("writing the report ...")
             write_report([TuneResult.from_plain(entry) for entry in found], run.metrics, directory.path)
             return found

@@ -1,11 +1,17 @@
 """Runs with elastic drafts: on a tiny mixture of experts, on a dense network, and what cannot be done with them."""
 
 import dataclasses
+import functools
 
+import jax
+import jax.numpy as jnp
 import pytest
 from elastic_networks import uneven_network
 from finished_runs import write_run
 
+from hwmodels import Routing, baselines
+from hwmodels.memory.placement import PLACEMENTS
+from jaxspec.compress.footprint import uniform
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes.elastic import ELASTIC
 from jaxspec.errors import InputError
@@ -16,6 +22,7 @@ from jaxspec.runs import Reporter
 from jaxspec.settings import build_config
 from jaxspec.studies import EvaluateConfig, evaluate
 from jaxspec.studies.export.finished import open_run
+from jaxspec.studies.measured.pricing import resolve_pricing
 
 TINY = DecoderConfig(
     vocab_size=256,
@@ -44,18 +51,85 @@ def settings(model, text, small, **more):
     return build_config(EvaluateConfig, {k: v for k, v in small.items() if k not in tuning}, given | more)
 
 
-@pytest.mark.parametrize("batch", [1, 3])
-def test_a_mixture_decodes_as_its_target_and_as_foretold(mixture, some_text, small, tmp_path, batch):
-    config = settings(
-        mixture, some_text, small, architecture="qwen3-30b-a3b", batch=batch, slice_bits=4, expert_pool=0.3
-    )
-    (result,), _ = evaluate(config, out=str(tmp_path / "run"))
-    found = result.plain()
+#: The second is priced by its routers' own choices, on a device with two memories.
+RUNS = {
+    1: {"batch": 1},
+    3: {"batch": 3, "device": "elmoe3d-hb8", "placement": "by_mode", "routing": "measured"},
+}
+
+
+@pytest.fixture(scope="module")
+def run_of(mixture, some_text, small, tmp_path_factory):
+    """Configuration and result by batch."""
+
+    @functools.cache
+    def run(batch):
+        given = RUNS[batch] | {"architecture": "qwen3-30b-a3b", "slice_bits": 4, "expert_pool": 0.3}
+        config = settings(mixture, some_text, small, **given)
+        (result,), _ = evaluate(config, out=str(tmp_path_factory.mktemp("runs") / "run"))
+        return config, result.plain()
+
+    return run
+
+
+@pytest.mark.parametrize("batch", RUNS)
+def test_a_mixture_decodes_as_its_target_and_as_foretold(run_of, batch):
+    _, found = run_of(batch)
     assert found["lossless"]["mismatches"] == 0
     given = found["configurations"]["given"]
     assert abs(given["tokens_per_cycle_gap_in_standard_errors"]) < 3
+    assert given["tokens_per_cycle_predicted"] == pytest.approx(given["tokens_per_cycle_counted"], rel=1e-6)
     assert given["knobs"]["expert_pool"] == [pytest.approx(0.3)] * 2
     assert given["bits_per_weight"] < given["bits_per_weight_verify"]
+
+
+def test_the_routers_choices_are_priced_where_they_are_asked_for(run_of):
+    _, even = run_of(1)
+    assert (even["routing"], even["placement"]) == (None, None)
+    config, found = run_of(3)
+    popularity, correlation = found["routing"]["popularity"], found["routing"]["correlation"]
+    assert (found["placement"], found["status"]["routing"]) == ("by_mode", "measured")
+    assert len(popularity) == 7
+    assert sum(popularity) == pytest.approx(1, abs=1e-5)
+    assert popularity[0] > 1.2 / 7  # routers of this network are uneven
+    assert 0 <= correlation < 1
+    # The priced network has 128 experts, whose popularity has these quantiles.
+    pricing = resolve_pricing(config, "elmoe3d-hb8", None)
+    device = dataclasses.replace(pricing.device, placement=PLACEMENTS["by_mode"]())
+    given = found["configurations"]["given"]
+    bits = uniform(given["bits_per_weight"], given["bits_per_weight_verify"], 16.0, 16.0)
+    parts = {"footprint": bits, "workload": pricing.workload}
+    priced = jax.jit(lambda routing: baselines(device, pricing.architecture, routing=routing, **parts))
+    even = jnp.full(7, 1 / 7)
+    times = [
+        float(priced(Routing(popularity=each, correlation=c)).stored.cost.total_s)
+        for each, c in ((jnp.asarray(popularity), correlation), (even, 0.0))
+    ]
+    ours = given["cycle"]["ar_stored_s"]
+    assert ours == pytest.approx(times[0], rel=2e-2)  # kinds of matrices differ a little
+    assert abs(ours - times[1]) > 3 * abs(ours - times[0])
+
+
+@pytest.mark.parametrize(
+    ("model", "more", "message"),
+    [
+        ("tiny", {}, "routing is 'measured', but .* does not choose among experts; leave it out"),
+        (
+            "mixture",
+            {"architecture": "llama-3.2-1b"},
+            "architecture 'llama-3.2-1b' has no routed experts; leave it out",
+        ),
+        ("mixture", {"placement": "by_mode"}, "placement is 'by_mode', but device 'rtx-4090' has one memory"),
+    ],
+)
+def test_what_has_no_routing_or_placement_is_refused(
+    mixture, tiny_model, some_text, small, tmp_path, model, more, message
+):
+    given = {"architecture": "qwen3-30b-a3b", "routing": "measured"} | more
+    config = settings(mixture if model == "mixture" else tiny_model, some_text, small, **given)
+    with pytest.raises(InputError, match=message):
+        evaluate(config, out=str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_dense_network_says_that_it_has_no_pools(tiny_model, some_text, small, tmp_path, capsys):

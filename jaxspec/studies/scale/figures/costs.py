@@ -122,7 +122,7 @@ def _draw(
         axes.annotate(str(text), (x, y), (4, -10), textcoords="offset points", fontsize=7.5)
     front = sorted((cost(row).known / unit, row.accuracy.known) for row in rows if on_front(row).value)
     if front:
-        axes.step(*zip(*front), where="post", color=INK, linewidth=2.2, alpha=0.35, label="no plan beats these")
+        axes.step(*zip(*front), where="post", color=INK, linewidth=7, alpha=0.18, zorder=0, label="no plan beats these")
     costs = [cost(row).known for row in rows]
     if max(costs) > 8 * min(costs):
         axes.set_xscale("log")

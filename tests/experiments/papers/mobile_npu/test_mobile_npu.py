@@ -1,5 +1,6 @@
 """The mobile NPU paper's numbers: what is fitted, what is predicted and how well, and where the catalog has them."""
 
+import dataclasses
 import itertools
 import json
 
@@ -20,7 +21,8 @@ GIB = 2.0**30
 
 @pytest.fixture(scope="module")
 def outcome():
-    return run_paper(PAPER)
+    """All but the accuracies, which are measured on networks."""
+    return run_paper(dataclasses.replace(PAPER, details=tuple(one for one in PAPER.details if one.name != "accuracy")))
 
 
 def test_four_numbers_are_fitted_and_the_catalog_has_them():

@@ -24,5 +24,11 @@ def norms():
 @pytest.fixture(scope="module")
 def cache():
     rng = np.random.default_rng(5)
-    stored = lambda *shape: round_kv(jnp.asarray(rng.standard_normal((2, *shape)), jnp.float32))
-    return KVCache(key=stored(3, 1, 6, 5), value=stored(3, 1, 5, 6))
+
+    def rows():
+        """Six magnitudes in any order, so far apart that no coding makes two of a token equal."""
+        magnitude = rng.permuted(np.tile(0.4 + 0.35 * np.arange(6), (2, 3, 1, 5, 1)), axis=-1)
+        return magnitude * rng.choice([-1, 1], magnitude.shape) + rng.uniform(-0.1, 0.1, magnitude.shape)
+
+    stored = lambda values: round_kv(jnp.asarray(values, jnp.float32))
+    return KVCache(key=stored(rows().swapaxes(-1, -2)), value=stored(rows()))

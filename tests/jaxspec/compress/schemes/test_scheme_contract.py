@@ -115,7 +115,7 @@ def has_the_upper_bits(draft, stored, knobs, place):
 
 
 #: How a draft is a part of its target, where it is not by the patterns of bfloat16 values.
-PART_OF = {"elastic": has_the_upper_bits, "bit-slices": has_the_upper_bits}
+PART_OF = dict.fromkeys(("elastic", "bit-slices", "any-precision"), has_the_upper_bits)
 
 
 def pattern(x):

@@ -1,4 +1,4 @@
-"""A judge's probabilities are those of its network after the marks."""
+"""A judge's probabilities are those of its network for what stands up to the marks."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -6,7 +6,7 @@ import pytest
 
 from jaxspec.models import DecoderConfig
 from jaxspec.models.decoder import forward_text
-from jaxspec.scaling.verifiers.judge import NO, YES, Judge
+from jaxspec.scaling.verifiers.judge import Judge
 
 CONFIG = DecoderConfig(
     vocab_size=128, hidden_size=16, intermediate_size=24, num_layers=1, num_heads=2, num_kv_heads=2, head_dim=6
@@ -29,10 +29,11 @@ def test_the_last_mark_decides(judge):
             assert np.isnan(score)
             continue
         whole = np.concatenate([prompt, text[: marked[-1] + 1]])
-        logits = np.asarray(forward_text(judge.params, CONFIG, jnp.asarray(whole)[None]).logits[0, -1], np.float64)
-        weights = np.exp(logits[[YES, NO]])
-        assert score == pytest.approx(weights[0] / weights.sum(), rel=1e-4)
-    assert len(set(np.round(found[~np.isnan(found)], 6))) == 2
+        logits = np.asarray(forward_text(judge.params, CONFIG, jnp.asarray(whole)[None]).logits[0], np.float64)
+        chance = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
+        told = [chance[place - 1, whole[place]] for place in range(len(prompt), len(whole))]
+        assert score == pytest.approx(np.prod(told), rel=1e-4)
+    assert len(set(np.round(np.log(found[~np.isnan(found)]), 3))) == 2
 
 
 def test_no_texts(judge):

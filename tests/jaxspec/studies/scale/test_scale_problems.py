@@ -97,6 +97,17 @@ def test_ends_are_found_in_tokens_of_any_kind():
     plain = Network("bytes", SHAPE, ByteTokenizer(), "bf16")
     assert plain.spent(sums, 0, np.frombuffer(b"85;96.8.", np.uint8).astype(np.int32)) == 6
     assert plain.tokens_with(b";.").tolist() == [ord("."), ord(";")]
+    assert plain.stop(sums).tolist() == [ord(".")]
     # A cut within a character.
     assert plain.encoded("é".encode()[1:] + b"a").tolist() == [0xA9, ord("a")]
     assert words.encoded("é".encode()[1:] + b"8;").tolist() == [0, 2]
+
+
+def test_a_network_may_say_itself_that_a_text_is_over():
+    functions = make_problems(settings(), split(CODE), ByteTokenizer())
+    plain = Network("bytes", SHAPE, ByteTokenizer(), "bf16", end_tokens=(3,))
+    answer = np.frombuffer(b"    return 5\x03", np.uint8).astype(np.int32)
+    assert plain.spent(functions, 1, answer) == len(answer)
+    assert plain.spent(functions, 1, answer[:-1]) is None
+    assert functions.right([1], [[plain.decoded(answer)]]).all()
+    assert plain.stop(functions).tolist() == [3]

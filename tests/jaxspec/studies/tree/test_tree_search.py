@@ -130,8 +130,7 @@ def test_a_forged_count_is_noticed(finished, run):
     nodes = finished[0][0]["proof"]["verification_length"] - 1
     counted = dict(run.decode_with(nodes, run.work.setup.decoding))
     counted["cycles"] = counted["cycles"] + np.array([0, 1, 0])
-    keywords = dict(traces=run.traces, num_tokens=SMALL["output_tokens"], chosen="")
-    proof = proof_part(run.growth, nodes, counted=counted, **keywords).plain()
+    proof = proof_part(nodes, expected=run.expected_with(nodes), counted=counted, chosen="").plain()
     assert not proof["same_cycles"]
     assert proof["tokens_per_cycle_counted"] < proof["tokens_per_cycle_predicted"]
 

@@ -1,0 +1,89 @@
+"""Fig. 7, 12 and 14. Matplotlib figures, not yet saved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments.papers.cassandra import capacity
+from experiments.papers.cassandra.speedups import BENCHMARKS, DEVICES, FROZEN, METHODS, MODELS, PRUNED_CODED, speedups
+from experiments.papers.cassandra.units import printed_value
+from jaxspec.report.figures.style import BLUE, GREEN, INK, ORANGE, SKY, VERMILLION, new_figure, styled
+
+__all__ = ["capacity_figure", "speedup_figure", "trade_off_figure"]
+
+_COLOURS = {"VP": ORANGE, "MT": GREEN, "VP+MT": BLUE}
+_NAMES = {"VP": "pruning alone", "MT": "truncation alone", "VP+MT": "both"}
+
+
+@styled
+def trade_off_figure(found: dict[str, Any]) -> Figure:
+    """Fig. 7 (a): acceptance against compression."""
+    figure = new_figure(
+        "Pruning and truncation together",
+        "Accepted fraction of 5 drafted tokens of hard drafts of the embedded network, measured, against 16 bits over the bits "
+        "per weight that a draft step reads. Line: drafts with both that no other of fewer bits beats.",
+        height_inches=3.6,
+    )
+    axes = figure.subplots()
+    for name, rows in found["drafts"].items():
+        x, y = ([row[key] for row in rows] for key in ("compression", "alpha_fraction"))
+        line = "" if name == "VP+MT" else "-"
+        axes.plot(x, y, f"o{line}", color=_COLOURS[name], markersize=3, label=_NAMES[name])
+    best = found["equal_compression"]
+    axes.plot([row["compression"] for row in best], [row["VP+MT"] for row in best], color=BLUE)
+    axes.set(xlabel="compression of the draft's weights", ylabel="accepted fraction", ylim=(0, 1.02))
+    axes.legend()
+    axes.grid(True)
+    return figure
+
+
+@styled
+def speedup_figure() -> Figure:
+    """Fig. 12: one panel per device and method; bars by benchmark and model, the alternative as a mark."""
+    found, coded = speedups(FROZEN).speedup, speedups(PRUNED_CODED).speedup
+    low, high = (printed_value("claims", claim_id=claim) for claim in ("CAS002", "CAS001"))
+    figure = new_figure(
+        "Speedups over BFloat16",
+        "Bars: predicted from Table IV, nothing fitted, pruned values raw. Marks: pruned values coded. Lines: the range that "
+        "the paper states.",
+        height_inches=5.2,
+    )
+    axes = figure.subplots(len(METHODS), len(DEVICES), sharey=True, sharex=True)
+    places = np.arange(len(BENCHMARKS))
+    for column, device in enumerate(DEVICES):
+        for row, method in enumerate(METHODS):
+            panel = axes[row, column]
+            for number, (model, colour) in enumerate(zip(MODELS, (BLUE, SKY, ORANGE), strict=True)):
+                x = places + 0.26 * (number - 1)
+                panel.bar(x, found[column, row, number], 0.24, color=colour, label=model)
+                panel.plot(x, coded[column, row, number], "_", color=INK, markersize=7)
+            for end in (low, high):
+                panel.axhline(end, color=VERMILLION, linewidth=0.8)
+            panel.set_title(f"{device}, {method}", fontsize=8)
+            panel.set_xticks(places, BENCHMARKS, rotation=25, fontsize=7)
+            panel.set_ylim(1.0, 2.6)
+    axes[0, 0].legend(fontsize=7)
+    return figure
+
+
+@styled
+def capacity_figure() -> Figure:
+    """Fig. 14: both ratios at the budget that suits each reading best."""
+    figure = new_figure(
+        "Tokens within a memory budget",
+        "Over a separate Llama 3 draft and over Eagle-3, at the budget that suits each reading best. Cross: printed.",
+        height_inches=3.4,
+    )
+    axes = figure.subplots()
+    for draft, colour in zip(capacity.DRAFTS, (ORANGE, BLUE), strict=True):
+        ratios = np.array([reading.ratios for reading in capacity.readings() if reading.draft == draft])
+        axes.plot(ratios[:, 0], ratios[:, 1], "o", color=colour, label=draft)
+    printed = [printed_value("claims", claim_id=claim) for claim in ("CAS004", "CAS005")]
+    axes.plot(*printed, "x", color=VERMILLION, markersize=9, label="printed")
+    axes.set(xlabel="over a separate draft", ylabel="over Eagle-3")
+    axes.legend()
+    axes.grid(True)
+    return figure

@@ -1,0 +1,253 @@
+"""Fig. 12: speedups of both variants on three devices, from Table IV's acceptance; every choice is fixed in `Choices`."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from experiments.papers.cassandra import units
+from experiments.papers.cassandra.units import printed_value
+from hwmodels import ALL_LAYER_MATRICES, Architecture, Device, Footprint, Workload, catalog, uniform_weight_bits
+from hwmodels.analysis.design_point import priced_steps
+from jaxspec.formats import mx_truncated
+
+__all__ = [
+    "BENCHMARKS",
+    "DEVICES",
+    "FROZEN",
+    "METHODS",
+    "MODELS",
+    "PRUNED_CODED",
+    "Choices",
+    "Speedups",
+    "decode_share",
+    "int8_baseline",
+    "orders",
+    "speedups",
+    "token_rate",
+]
+
+#: As the paper calls them -> entries of the catalog.
+DEVICES = {"RTX 4090": "rtx-4090", "Jetson AGX Orin": "jetson-agx-orin", units.NPU: "cassandra-npu"}
+MODELS = {"DS-Llama-8B": "llama-3.1-8b", "Qwen3-8B": "qwen3-8b", "Qwen3-4B": "qwen3-4b"}
+BENCHMARKS = ("LiveCodeBench", "GPQA-Diamond", "Longbench", "Math-500")
+
+#: Method -> draft length of its acceptance in Table IV.
+METHODS = {"Cassandra-1": 5, "Cassandra-2": 3}
+
+#: Draft lengths of which the best is taken: Cassandra, VI-C.
+LENGTHS = (3, 4, 5)
+
+#: Rows of Table I whose lengths stand for a model; it has none of Qwen3-8B, which takes those of Qwen3-4B.
+_LENGTHS_OF = {
+    "DS-Llama-8B": "Deepseek-R1-Llama3-8B",
+    "Qwen3-8B": "Qwen3-4B-Thinking",
+    "Qwen3-4B": "Qwen3-4B-Thinking",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Choices:
+    """What the paper leaves open. `FROZEN` was written down before any speedup was computed.
+
+    Attributes:
+        pruned: how verification reads pruned weights: "raw", 16 bits as V-A says (13.9 bits per weight with unary exponents),
+            or "coded" (11.85 bits; in blocks of shared exponents 10.25).
+        overhead_s: seconds added to every step, of drafts, verifications and autoregressive decoding alike.
+    """
+
+    pruned: str = "raw"
+    overhead_s: float = 0.0
+
+    def in_words(self) -> tuple[str, ...]:
+        """For a reader, before any number."""
+        found = footprint("Cassandra-1", self), footprint("Cassandra-2", self)
+        read = [(float(f.draft_weight_bits["q"]), float(f.target_weight_bits["q"])) for f in found]
+        return (
+            f"Cassandra-1 reads {read[0][0]:.2f} bits per weight in a draft step and {read[0][1]:.2f} in a verification, "
+            f"Cassandra-2 {read[1][0]:.2f} and {read[1][1]:.2f}: pruned values {self.pruned}",
+            "embedding, norms and LM head stay at 16 bits, in drafts too; the KV cache is not pruned, 4 bits are cut",
+            "Table IV is the accepted fraction of the 5 and 3 drafted tokens; a token rate with this mean, independent of the "
+            "place, is solved there and moved to the best length of 3 to 5",
+            "one sequence; context: prompt and half of the output of Table I's reasoning models on GPQA-Diamond, for all "
+            "benchmarks",
+            "rooflines of published rates; decoders keep up; nothing is fitted"
+            if self.overhead_s == 0
+            else f"rooflines of published rates, and {self.overhead_s * 1e6:.0f} us in every step, fitted",
+        )
+
+
+#: Fixed before scoring.
+FROZEN = Choices()
+
+#: The named alternative.
+PRUNED_CODED = Choices(pruned="coded")
+
+
+class Speedups(NamedTuple):
+    """Over autoregressive decoding in 16 bits, "device method model benchmark", and the draft lengths that are best."""
+
+    speedup: np.ndarray
+    length: np.ndarray
+
+
+def footprint(method: str, choices: Choices) -> Footprint:
+    """Bits that the evaluated configuration reads: 40 % of the weights pruned, 4 bits cut of weights and KV (VI-A)."""
+    config = functools.partial(printed_value, "algorithm_config", parameter="evaluated configuration")
+    prune = config("pruning_ratio") / 100
+    cut, kv_cut = (config("mantissa_truncation", target=target) for target in ("weights", "kv_cache"))
+    kept = 1 - prune
+    if method == "Cassandra-1":
+        code = units.MEAN_CODE_BITS
+        draft = 1 + kept * (1 + code + 7 - cut)
+        pruned = 16 if choices.pruned == "raw" else 8 + code
+        kv = (8 + code - kv_cut, 8 + code)
+        target = draft + kept * cut + prune * pruned
+    elif choices.pruned == "raw":
+        draft, target = mx_truncated.expected_bits(kept, cut)
+        kv = mx_truncated.expected_bits(1.0, kv_cut, bitmap=0.0)
+    else:
+        draft, target = mx_truncated.nested_bits(kept, cut, bitmap=1.0, columns=mx_truncated.BLOCK_SIZE)
+        kv = mx_truncated.expected_bits(1.0, kv_cut, bitmap=0.0)
+    return Footprint(
+        draft_weight_bits=uniform_weight_bits(draft, ALL_LAYER_MATRICES),
+        target_weight_bits=uniform_weight_bits(target, ALL_LAYER_MATRICES),
+        draft_kv_bits=kv[0],
+        target_kv_bits=kv[1],
+    )
+
+
+def token_rate(fraction: float, length: int) -> float:
+    """The rate a at which (a + a^2 + ... + a^length) / length is this accepted fraction; by bisection."""
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        mean = sum(middle**depth for depth in range(1, length + 1)) / length
+        low, high = (middle, high) if mean < fraction else (low, middle)
+    return (low + high) / 2
+
+
+def acceptance(method: str, model: str, benchmark: str) -> float:
+    """A cell of Table IV."""
+    return printed_value("table4_acceptance_rate", method=method, model=model, benchmark=benchmark)
+
+
+def workload(model: str) -> Workload:
+    """One sequence, half-way through its output."""
+    tokens = functools.partial(printed_value, "table1_context_length", model=_LENGTHS_OF[model])
+    prompt, output = tokens(phase="prefill"), tokens(phase="decode")
+    return Workload(batch=1.0, context_tokens=prompt + output / 2, prompt_tokens=prompt, output_tokens=output)
+
+
+class StepTimes(NamedTuple):
+    """Seconds of a step: autoregressive in 16 bits, of a draft, and of verifications of `LENGTHS` drafted tokens."""
+
+    plain: float
+    draft: float
+    verify: tuple[float, ...]
+
+
+@jax.jit
+def _seconds(device: Device, architecture: Architecture, load: Workload, read: Footprint) -> tuple[Array, Array, Array]:
+    def of(length: Array) -> tuple[Array, Array, Array]:
+        steps = priced_steps(device, architecture, workload=load, footprint=read, draft_length=length)
+        return steps.ar_bf16.cost.total_s, steps.draft.cost.total_s, steps.verify.cost.total_s
+
+    return jax.vmap(of)(jnp.asarray(LENGTHS, jnp.float32))
+
+
+@functools.cache
+def step_times(device: str, method: str, model: str, choices: Choices) -> StepTimes:
+    """Of one device, method and model, overhead included."""
+    name, architecture = catalog.device(DEVICES[device]), catalog.architecture(MODELS[model])
+    found = _seconds(name, architecture, workload(model), footprint(method, choices))
+    plain, draft, verify = (np.asarray(seconds, float) + choices.overhead_s for seconds in found)
+    return StepTimes(float(plain[0]), float(draft[0]), tuple(verify.tolist()))
+
+
+@functools.cache
+def speedups(choices: Choices = FROZEN) -> Speedups:
+    """All 72 bars of Fig. 12."""
+    shape = (len(DEVICES), len(METHODS), len(MODELS), len(BENCHMARKS))
+    best, length = np.zeros(shape), np.zeros(shape, int)
+    for place in itertools.product(*map(range, shape)):
+        device, method, model, benchmark = (
+            list(names)[i] for names, i in zip((DEVICES, METHODS, MODELS, BENCHMARKS), place, strict=True)
+        )
+        times = step_times(device, method, model, choices)
+        rate = token_rate(acceptance(method, model, benchmark), METHODS[method])
+        gained = [1 + sum(rate**depth for depth in range(1, drafted + 1)) for drafted in LENGTHS]
+        found = [
+            tokens * times.plain / (drafted * times.draft + verify_s)
+            for tokens, drafted, verify_s in zip(gained, LENGTHS, times.verify, strict=True)
+        ]
+        best[place], length[place] = max(found), LENGTHS[int(np.argmax(found))]
+    return Speedups(best, length)
+
+
+class Int8(NamedTuple):
+    """The W8A8 baseline on the RTX 4090.
+
+    Attributes:
+        without_overhead: speedup of reading 8 bits per weight of the layers, head and KV at 16.
+        overhead_s: per step, that leaves the printed 1.3.
+        per_activation_s: the same for each of the four quantized inputs of a layer.
+    """
+
+    without_overhead: float
+    overhead_s: float
+    per_activation_s: float
+
+
+#: Inputs of a layer that W8A8 quantizes: of the QKV, output, gate and up, and down projections.
+_QUANTIZED = 4
+
+
+@functools.cache
+def int8_baseline(model: str = "DS-Llama-8B") -> Int8:
+    """What online quantization of activations and scaling must take for the printed speedup of INT8 (VII-A.2)."""
+    name, architecture = catalog.device(DEVICES["RTX 4090"]), catalog.architecture(MODELS[model])
+    eight = Footprint(
+        draft_weight_bits=uniform_weight_bits(8.0, ALL_LAYER_MATRICES),
+        target_weight_bits=uniform_weight_bits(8.0, ALL_LAYER_MATRICES),
+        draft_kv_bits=16.0,
+        target_kv_bits=16.0,
+    )
+    plain, quantized, _ = (float(seconds[0]) for seconds in _seconds(name, architecture, workload(model), eight))
+    over = plain / printed_value("claims", claim_id="CAS019") - quantized
+    return Int8(plain / quantized, over, over / (_QUANTIZED * float(architecture.num_layers)))
+
+
+@functools.cache
+def decode_share(tokens: int = 1024) -> float:
+    """Fig. 3: percent of the latency that decoding takes, prompt and output of so many tokens: Llama 3 8B, RTX 4090."""
+    load = Workload(batch=1.0, context_tokens=1.5 * tokens, prompt_tokens=float(tokens), output_tokens=float(tokens))
+    steps = priced_steps(
+        catalog.device(DEVICES["RTX 4090"]),
+        catalog.architecture(MODELS["DS-Llama-8B"]),
+        workload=load,
+        footprint=Footprint(uniform_weight_bits(16.0), uniform_weight_bits(16.0), 16.0, 16.0),
+        draft_length=1.0,
+    )
+    decode = tokens * float(steps.ar_bf16.cost.total_s)
+    return 100.0 * decode / (decode + float(steps.prefill.cost.total_s))
+
+
+def orders() -> dict[str, bool]:
+    """Whether the text's two orders hold in every group of bars: of the models (in the mean), and of the benchmarks."""
+    found = speedups(FROZEN).speedup
+    of_models = found.mean(axis=(0, 3))
+    easier, harder = found[..., [2, 3]], found[..., [0, 1]]
+    return {
+        "DS-Llama-8B, Qwen3-8B, Qwen3-4B, in the mean of each method": bool(np.all(np.diff(of_models, axis=1) < 0)),
+        "Longbench and Math-500 above LiveCodeBench and GPQA-Diamond, every bar": bool(
+            np.all(easier.min(axis=-1) >= harder.max(axis=-1))
+        ),
+    }

@@ -1,0 +1,242 @@
+"""Drafts of the largest values of each row, with their high mantissa bits; how exponents are stored is a part of its own.
+
+Pruning takes the lowest scores of each row: Wanda's for weights, the magnitude for keys and values of a token. Scores are those
+of the *target's* values, so that a target's draft is the same whether its values or those it was made of are given.
+
+Source: Cassandra, IV-B; Sun et al. 2023, arXiv:2306.11695 (Wanda).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, UInt16
+
+from hwmodels import Footprint
+from jaxspec.compress.cut import blend_cuts
+from jaxspec.compress.footprint import BitsPerValue, soft_bitmap, uniform
+from jaxspec.compress.rematerialised import made_in_blocks
+from jaxspec.compress.schemes.described import Described
+from jaxspec.compress.schemes.gaussian import gaussian_patterns
+from jaxspec.compress.schemes.interface import CompressedKV, CompressedMatrix, OwnKnobs
+from jaxspec.compress.selection import hard_mask, keep_largest, log_of, num_pruned, soft_mask, wanda_score
+from jaxspec.formats.patterns import BFLOAT16, NumberFormat, from_bits, to_bits
+
+__all__ = ["ExponentCoding", "NestedDraft"]
+
+
+class ExponentCoding(Protocol):
+    """How a target stores exponents, and with them what cutting mantissa bits means. Members are frozen and hold no arrays.
+
+    Patterns are those of the target's values; all functions but `number_format` and `target` are of patterns.
+    """
+
+    def number_format(self, dtype: Any) -> NumberFormat:
+        """Format of the target's values, of a network stored in a dtype."""
+        ...
+
+    def target(self, values: Float[Array, "*b column"]) -> Float[Array, "*b column"]:
+        """The values that the target computes with."""
+        ...
+
+    def cut(
+        self, bits: UInt16[Array, "*b column"], cut_bits: Int[Array, ""], number_format: NumberFormat
+    ) -> UInt16[Array, "*b column"]:
+        """Patterns without their lowest mantissa bits, pruned or not."""
+        ...
+
+    def count(
+        self, bits: UInt16[Array, "row column"], kept: Float[Array, "row column"], number_format: NumberFormat
+    ) -> Any:
+        """What `bits_read` needs of some rows: a pytree of sums, which those of several blocks of rows add up to.
+
+        Args:
+            kept: weight of each value in the draft: 0 or 1, between for a soft mask.
+        """
+        ...
+
+    def bits_read(
+        self,
+        counts: Any,
+        shape: tuple[int, ...],
+        cut_bits: Float[Array, ""],
+        bitmap: Float[Array, ""],
+        number_format: NumberFormat,
+    ) -> BitsPerValue:
+        """Bits per value.
+
+        Args:
+            shape: of all rows that were counted.
+            cut_bits: mean number of cut mantissa bits. bitmap: bits of bitmap per value, 0 to 1.
+        """
+        ...
+
+
+class _Rows(NamedTuple):
+    """The target's patterns with the importance of each value."""
+
+    bits: UInt16[Array, "row column"]
+    log_score: Float[Array, "row column"]
+
+
+@dataclasses.dataclass(frozen=True)
+class NestedDraft(Described):
+    """A scheme (see `Scheme`).
+
+    Attributes:
+        coding: of exponents.
+    """
+
+    coding: ExponentCoding
+
+    def prepare(self, matrix: Float[Array, "row column"], channel_norm: Float[Array, " column"]) -> Array:
+        """The norms: a value's score is |W| times its channel's."""
+        del matrix
+        return channel_norm
+
+    def hard(self, matrix: Float[Array, "row column"], prepared: Array, knobs: OwnKnobs) -> CompressedMatrix:
+        """Whole cut bits (rounded here), round(p n) values of each row pruned; weights in 16 bits."""
+        scored, number_format = self._weights(matrix, prepared)
+        return self._hard(matrix, scored, number_format, knobs["weight_prune"], knobs["weight_cut_bits"])
+
+    def soft(
+        self,
+        matrix: Float[Array, "row column"],
+        prepared: Array,
+        knobs: OwnKnobs,
+        temperature: Float[Array, ""] | float,
+    ) -> CompressedMatrix:
+        """Masks by a sigmoid of the log-score margin; fractional cuts blend their neighbours."""
+        scored, number_format = self._weights(matrix, prepared)
+        return self._soft(matrix, scored, number_format, knobs["weight_prune"], knobs["weight_cut_bits"], temperature)
+
+    def target(self, matrix: Float[Array, "*b row column"]) -> Float[Array, "*b row column"]:
+        """The stored matrix itself, or with what its coding loses; once coded, coding it again changes nothing."""
+        return self.coding.target(matrix)
+
+    def prepare_kv(self, rows: Float[Array, "*b slot column"]) -> UInt16[Array, "*b slot column"]:
+        """The target's patterns; a value's score is its magnitude."""
+        return to_bits(self.coding.target(rows.astype(jnp.bfloat16)))
+
+    def soft_kv(
+        self, prepared: UInt16[Array, "*b slot column"], knobs: OwnKnobs, temperature: Float[Array, ""] | float
+    ) -> CompressedKV:
+        """As for weights."""
+        rows = _as_rows(prepared)
+        made = self._soft(rows, _by_magnitude, BFLOAT16, knobs["kv_prune"], knobs["kv_cut_bits"], temperature)
+        return CompressedKV(made.values.reshape(prepared.shape), made.bits)
+
+    def hard_kv(self, prepared: UInt16[Array, "*b slot column"], knobs: OwnKnobs) -> CompressedKV:
+        """As for weights; rows are float32."""
+        made = self._hard(_as_rows(prepared), _by_magnitude, BFLOAT16, knobs["kv_prune"], knobs["kv_cut_bits"])
+        return CompressedKV(made.values.reshape(prepared.shape).astype(jnp.float32), made.bits)
+
+    def encode_kv(self, rows: Float[Array, "*b column"], knobs: OwnKnobs) -> Float[Array, "*b column"]:
+        """No ranks are prepared, nothing is sorted; rows keep their type."""
+        bits = to_bits(self.coding.target(rows.astype(jnp.bfloat16)))
+        keep = rows.shape[-1] - num_pruned(knobs["kv_prune"], rows.shape[-1])
+        cut = jnp.round(knobs["kv_cut_bits"]).astype(jnp.int32)
+        values = from_bits(self.coding.cut(bits, cut, BFLOAT16), BFLOAT16)
+        return jnp.where(keep_largest(bits & 0x7FFF, keep), values.astype(rows.dtype), 0)
+
+    def expected_footprint(self, knobs: Mapping[str, float]) -> Footprint:
+        """Counted on the model's values, pruned by magnitude."""
+        prune = np.array([knobs["weight_prune"], knobs["kv_prune"]], np.float32)
+        cut_bits = np.array([knobs["weight_cut_bits"], knobs["kv_cut_bits"]], np.float32)
+        found = self._of_model(gaussian_patterns(), prune, cut_bits)
+        return uniform(found.draft[0], found.target[0], found.draft[1], found.target[1])
+
+    # One program, where operation by operation would compile seventy.
+    @partial(jax.jit, static_argnums=0)
+    def _of_model(
+        self,
+        rows: UInt16[Array, "row column"],
+        prune: Float[Array, " case"],
+        cut_bits: Float[Array, " case"],
+    ) -> BitsPerValue:
+        scored = _by_magnitude(to_bits(self.coding.target(from_bits(rows, BFLOAT16))))
+
+        def count(prune: Array, cut_bits: Array) -> BitsPerValue:
+            counts = self._counts(scored, hard_mask(scored.log_score, prune), BFLOAT16)
+            # A ratio that prunes no value of these rows prunes some of longer ones.
+            bitmap = (prune > 0).astype(cut_bits.dtype)
+            return self.coding.bits_read(counts, rows.shape, cut_bits, bitmap, BFLOAT16)
+
+        return jax.vmap(count)(prune, cut_bits)
+
+    def _weights(
+        self, matrix: Float[Array, "row column"], norm: Float[Array, " column"]
+    ) -> tuple[Callable[[Array], _Rows], NumberFormat]:
+        """Target's patterns and Wanda scores of weights, from rows of the matrix, and the patterns' format."""
+        number_format = self.coding.number_format(matrix.dtype)
+
+        def scored(values: Array) -> _Rows:
+            values = self.coding.target(values.astype(number_format.value_dtype))
+            return _Rows(to_bits(values), log_of(wanda_score(values, norm)))
+
+        return scored, number_format
+
+    def _hard(
+        self,
+        stored: Array,
+        scored: Callable[[Array], _Rows],
+        number_format: NumberFormat,
+        prune: Array,
+        cut_bits: Array,
+    ) -> CompressedMatrix:
+        cut = jnp.round(cut_bits).astype(jnp.int32)
+
+        def make(part: Array) -> tuple[Array, Any]:
+            rows = scored(part)
+            kept = hard_mask(rows.log_score, prune)
+            draft = jnp.where(kept, self.coding.cut(rows.bits, cut, number_format), jnp.uint16(0))
+            return from_bits(draft, number_format), self._counts(rows, kept, number_format)
+
+        values, counts = made_in_blocks(make, stored)
+        bitmap = (num_pruned(prune, stored.shape[-1]) > 0).astype(jnp.float32)
+        bits = self.coding.bits_read(counts, stored.shape, cut.astype(jnp.float32), bitmap, number_format)
+        return CompressedMatrix(values, bits)
+
+    def _soft(
+        self,
+        stored: Array,
+        scored: Callable[[Array], _Rows],
+        number_format: NumberFormat,
+        prune: Array,
+        cut_bits: Array,
+        temperature: Float[Array, ""] | float,
+    ) -> CompressedMatrix:
+        mix = blend_cuts(cut_bits, temperature)
+
+        def make(part: Array) -> tuple[Array, Any]:
+            rows = scored(part)
+            # Scores are float32; gradients may be checked in 64 bits.
+            kept = soft_mask(rows.log_score.astype(prune.dtype), prune, temperature)
+            low, high = (
+                from_bits(self.coding.cut(rows.bits, cut, number_format), number_format).astype(kept.dtype)
+                for cut in (mix.low, mix.low + 1)
+            )
+            return kept * (low + mix.weight * (high - low)), self._counts(rows, kept, number_format)
+
+        values, counts = made_in_blocks(make, stored)
+        bitmap = soft_bitmap(prune, temperature).astype(mix.mean.dtype)
+        return CompressedMatrix(values, self.coding.bits_read(counts, stored.shape, mix.mean, bitmap, number_format))
+
+    def _counts(self, rows: _Rows, kept: Array, number_format: NumberFormat) -> Any:
+        weight = kept if jnp.issubdtype(kept.dtype, jnp.floating) else kept.astype(jnp.float32)
+        return self.coding.count(rows.bits, weight, number_format)
+
+
+def _as_rows(rows: UInt16[Array, "*b column"]) -> UInt16[Array, "row column"]:
+    return rows.reshape(-1, rows.shape[-1])
+
+
+def _by_magnitude(bits: UInt16[Array, "row column"]) -> _Rows:
+    """The target's bfloat16 values, whose score is their magnitude."""
+    return _Rows(bits, log_of(jnp.abs(from_bits(bits, BFLOAT16).astype(jnp.float32))))

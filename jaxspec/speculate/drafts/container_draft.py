@@ -1,0 +1,125 @@
+"""The draft inside a container: its network is read from speculation data alone, its widths are the file's own bytes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxspec.compress.footprint import BitsPerValue, Footprint, measured_footprint
+from jaxspec.compress.knobs import Knobs, check_knobs, knob_defaults, uniform_knobs
+from jaxspec.compress.schemes import find_scheme
+from jaxspec.errors import InputError
+from jaxspec.formats.container import CODECS, Container, StoredTensor
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.embedded import load_model
+from jaxspec.models.families import running
+from jaxspec.models.hf_load import LoadedModel, packed_in
+from jaxspec.models.stored import as_computed, as_stored
+from jaxspec.models.stored_parameters import layer_parameters
+from jaxspec.settings.draft_kinds import KV_OPTION
+from jaxspec.settings.knobs import KnobSpec
+from jaxspec.speculate.drafts.interface import ReadyDraft
+from jaxspec.speculate.drafts.self_draft import SelfDraft, SelfDraftParams
+
+__all__ = ["check_container_draft", "container_footprint", "kv_option", "load_container_draft"]
+
+
+def load_container_draft(name: str, target: LoadedModel) -> ReadyDraft:
+    """The draft of a container, which reads none of the bytes that only the target needs.
+
+    Raises:
+        InputError: see `load_container`; a network of another shape than the target's.
+    """
+    found = load_model(name, part="draft")
+    _check_shape(name, found.config, target.config)
+    with Container(name) as container:
+        knobs = _kv_knobs(container, target.config)
+    draft = SelfDraft(found.config, Path(name).name)
+    return ReadyDraft(draft, SelfDraftParams(as_computed(as_stored(found.params)), knobs))
+
+
+def check_container_draft(name: str, target: DecoderConfig) -> None:
+    """Raise InputError for what the container's directory tells: no draft, a damaged file, or another network."""
+    with Container(name) as container:
+        if not container.has_draft:
+            raise InputError(
+                f"draft {name!r} was packed with scheme {container.scheme!r}, which has no draft; pack it with cassandra1"
+            )
+        _check_shape(name, packed_in(container)[1], target)
+        _kv_knobs(container, target)
+
+
+def container_footprint(name: str) -> Footprint:
+    """Bits that sections of each matrix take, by layer; of the KV cache what its knobs say without a network.
+
+    A matrix that shares its tensor with others has the mean of all.
+    """
+    with Container(name) as container:
+        family, config = packed_in(container)
+        scheme = find_scheme(container.scheme)
+        knobs = _kv_knobs(container, config)
+        stored = layer_parameters(config, running(family))
+        bits = {kind: _bits_of(container, stored["layers", kind].names()) for kind in config.matrix_kinds}
+    layers = [{n: float(knobs.values[n][i]) for n in ("kv_prune", "kv_cut_bits")} for i in range(config.num_layers)]
+    found = [scheme.expected_footprint(knob_defaults(scheme) | own) for own in layers]
+    mean = lambda numbers: jnp.asarray(np.mean([float(number) for number in numbers], keepdims=True))
+    kv = BitsPerValue(mean(f.draft_kv_bits for f in found), mean(f.target_kv_bits for f in found))
+    return measured_footprint(bits, kv)
+
+
+def kv_option(knobs: Knobs) -> str:
+    """The knobs of a KV cache as a container's option holds them."""
+    values = {spec.name: np.asarray(knobs.values[spec.name]).tolist() for spec in _kv_specs(knobs)}
+    return json.dumps(values, sort_keys=True)
+
+
+def _kv_specs(knobs: Knobs) -> list[KnobSpec]:
+    return [spec for spec in knobs.scheme.knob_specs if spec.per == "layer"]
+
+
+def _kv_knobs(container: Container, config: DecoderConfig) -> Knobs:
+    """How a draft reads committed KV: as the container says, or as its scheme's defaults are."""
+    knobs = uniform_knobs(find_scheme(container.scheme), config)
+    try:
+        noted = json.loads(container.options.get(KV_OPTION) or "{}")
+        given = {
+            spec.name: jnp.broadcast_to(jnp.asarray(noted[spec.name], jnp.float32), (config.num_layers,))
+            for spec in _kv_specs(knobs)
+            if spec.name in noted
+        }
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{container.path} has an option {KV_OPTION!r} that cannot be read; pack it anew") from error
+    knobs = knobs.replace_values(**given)
+    check_knobs(knobs, config)
+    return knobs
+
+
+def _bits_of(container: Container, names: Iterable[str]) -> BitsPerValue:
+    """Of the tensors of each layer, draft's and all sections."""
+    tensors = [container.tensors[name] for name in names]
+    of = lambda drafted: jnp.asarray([_bits(tensor, drafted=drafted) for tensor in tensors], jnp.float32)
+    return BitsPerValue(of(True), of(False))
+
+
+def _bits(tensor: StoredTensor, *, drafted: bool) -> float:
+    codec = CODECS[tensor.codec]
+    lengths = [
+        where.length
+        for chunk in tensor.chunks
+        for role, where in chunk.items()
+        if not drafted or codec.part(role) == "draft"
+    ]
+    return 8 * sum(lengths) / tensor.form.elements
+
+
+def _check_shape(name: str, own: DecoderConfig, target: DecoderConfig) -> None:
+    # How either stores its KV cache is no part of a shape.
+    if dataclasses.replace(own, shared_kv_exponents=target.shared_kv_exponents) != target:
+        raise InputError(
+            f"draft {name!r} is the draft of another network than the model's; give the same container to both"
+        )

@@ -1,0 +1,109 @@
+"""What drafts of the target's own shape have in common: its vocabulary, and a KV cache that holds the target's at committed
+positions and the draft's own behind them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
+
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import ForwardResult, Params, forward
+from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, write_cache
+from jaxspec.speculate.drafts.interface import Committed, Level, Root
+from jaxspec.speculate.steps import slots_before
+
+__all__ = ["CopyStep", "TargetCopy", "forward_level", "tree_slots"]
+
+
+class CopyStep(NamedTuple):
+    """A draft step: what it computed, and the cache with what it wrote."""
+
+    result: ForwardResult
+    cache: KVCache
+
+
+@dataclasses.dataclass(frozen=True)
+class TargetCopy:
+    """Base of drafts of the target's shape. Token number n of a cycle has the root's slot + n in their cache.
+
+    Attributes:
+        stored_apart: whether the draft's matrices are its own, beside the target's; else they are a part of those.
+    """
+
+    stored_apart: ClassVar[bool] = False
+
+    config: DecoderConfig
+
+    @property
+    def vocab_size(self) -> int:
+        """See `Draft.vocab_size`."""
+        return self.config.vocab_size
+
+    def num_parameters(self, params: Any) -> int:
+        """See `Draft.num_parameters`: the matrices of the layers if they are stored apart; all else is the target's."""
+        return sum(params["layers"][kind].size for kind in self.config.matrix_kinds) if self.stored_apart else 0
+
+    def empty_copy(self, batch: int, slots: int, numbers: int) -> KVCache:
+        """Cache of no text; arguments: of `Draft.empty`."""
+        return empty_cache(self.config, batch, slots + numbers)
+
+    def committed_copy(self, cache: KVCache, committed: Committed, read: Callable[[KVCache], KVCache]) -> KVCache:
+        """The cache with committed positions, as the draft reads the target's."""
+        if committed.tokens.shape[1] == 0:
+            return cache  # a prompt of one token
+        return write_cache(cache, read(committed.cache), committed.start)
+
+    def root_step(self, params: Params, cache: KVCache, root: Root, **options: Any) -> CopyStep:
+        """A step of the root alone, which sees all that is committed. Options: of `forward`."""
+        result = forward(
+            params,
+            self.config,
+            tokens=root.token[:, None],
+            positions=root.position[:, None],
+            mask=jnp.ones((len(root.token), 1, 1), bool),
+            sources=[CachedKV(cache, slots_before(root.position, 1, cache.num_slots))],
+            **options,
+        )
+        return CopyStep(result, write_cache(cache, result.cache, root.position))
+
+    def level_step(self, params: Params, cache: KVCache, root: Root, level: Level, **options: Any) -> CopyStep:
+        """A step of a level's tokens. Options: of `forward`."""
+        result = forward_level(params, self.config, cache, root, level, **options)
+        return CopyStep(result, write_cache(cache, result.cache, root.position + level.first))
+
+
+def forward_level(
+    params: Params, config: DecoderConfig, cache: KVCache, root: Root, level: Level, **options: Any
+) -> ForwardResult:
+    """A step of a level's tokens, over a cache in which token number n of a cycle has the root's slot + n. Options: of
+    `forward`."""
+    batch, tokens = level.tokens.shape
+    return forward(
+        params,
+        config,
+        tokens=level.tokens,
+        positions=root.position[:, None] + level.depth,
+        # Tokens of one level are not above each other.
+        mask=jnp.broadcast_to(jnp.eye(tokens, dtype=bool), (batch, tokens, tokens)),
+        sources=[CachedKV(cache, tree_slots(root.position, level.ancestors, cache.num_slots))],
+        **options,
+    )
+
+
+def tree_slots(
+    root_position: Int[Array, " batch"], ancestors: Bool[Array, "batch token number"], slots: int
+) -> Bool[Array, "batch token slot"]:
+    """Slots that a level's tokens see in a cache where token number n has slot root_position + n.
+
+    Those below the root's are committed and seen by all.
+    """
+    batch, tokens, numbers = ancestors.shape
+    number = jnp.arange(slots)[None, :] - root_position[:, None]
+    inside = (number >= 0) & (number < numbers)
+    place = jnp.broadcast_to(jnp.clip(number, 0, numbers - 1)[:, None, :], (batch, tokens, slots))
+    above = jnp.take_along_axis(ancestors, place, axis=2) & inside[:, None, :]
+    return above | slots_before(root_position, tokens, slots)

@@ -1,0 +1,89 @@
+"""Quality of stored networks: the bootstrap, scores of a tiny network by hand, and what the statements say of them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments.quantization_quality.intervals import bootstrap
+from experiments.quantization_quality.measuring import Solutions, Text, TextScores, task_scores, text_scores
+from experiments.quantization_quality.report import Scores, comparison_rows, statements, variant_rows
+from experiments.quantization_quality.variants import COMPARISONS, FLOAT, VARIANTS, Variant, bits_per_weight
+from jaxspec.compress.schemes import SCHEMES
+from jaxspec.models import DecoderConfig
+from jaxspec.models.decoder import forward_text, init_params
+from jaxspec.tuning import target_params
+
+CONFIG = DecoderConfig(
+    vocab_size=11, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6
+)
+
+
+def test_every_scheme_that_changes_the_target_is_measured():
+    names = {variant.scheme for variant in VARIANTS}
+    assert names == {""} | {name for name, scheme in SCHEMES.items() if scheme.facts.runs and not scheme.lossless}
+    assert {variant for pair in COMPARISONS for variant in pair} <= set(VARIANTS)
+
+
+def test_the_bootstrap_of_a_mean_has_the_width_of_its_standard_error():
+    rng = np.random.default_rng(0)
+    values = 3.0 + rng.standard_normal(400)
+    found = bootstrap(np.divide, values, np.ones(400))
+    assert found.ratio == pytest.approx(values.mean())
+    assert found.high - found.low == pytest.approx(2 * 1.96 * values.std() / 20, rel=0.1)
+    # Paired: what both columns share cancels.
+    paired = bootstrap(lambda a, b: a / b - 1.0, 2.0 * values, values)
+    assert paired.low == pytest.approx(1.0) == pytest.approx(paired.high)
+    with pytest.raises(ValueError, match="columns of"):
+        bootstrap(np.divide, values, values[:3])
+
+
+@pytest.fixture(scope="module")
+def params():
+    return init_params(CONFIG, jax.random.key(0))
+
+
+def test_scores_are_those_of_the_logits(params):
+    rows = np.random.default_rng(1).integers(0, 11, (3, 8)).astype(np.int32)
+    calls = []
+    logits = np.asarray(forward_text(params, CONFIG, jnp.asarray(rows[:, :-1])).logits, np.float64)
+    log_chance = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    chance = np.take_along_axis(log_chance, rows[:, 1:, None], axis=-1)[..., 0]
+    found = text_scores(params, CONFIG, Text(rows, np.full(3, 7)), FLOAT, lambda: calls.append(1))
+    np.testing.assert_allclose(found.bits, -chance.sum(axis=-1) / np.log(2), rtol=1e-5)
+    np.testing.assert_array_equal(found.likeliest, logits.argmax(axis=-1))
+    assert calls == [1]
+    learned = np.zeros((3, 7), bool)
+    learned[:, 2:4] = True
+    rows[0, 3:5] = found.likeliest[0, 2], 0
+    task = task_scores(params, CONFIG, Solutions(rows, learned), FLOAT, lambda: None)
+    np.testing.assert_allclose(task.chance[1:], np.exp(chance[1:, 2:4].sum(axis=-1)), rtol=1e-5)
+    np.testing.assert_array_equal(task.greedy[1:], (found.likeliest == rows[:, 1:])[1:, 2:4].all(axis=-1))
+
+
+def test_bits_of_a_network_count_every_matrix(params):
+    stored = target_params(params)
+    assert bits_per_weight(FLOAT, stored, CONFIG) == 16.0
+    sizes = {kind: np.prod(CONFIG.matrix_shape(kind)) for kind in CONFIG.matrix_kinds}
+    columns = {kind: CONFIG.matrix_shape(kind)[1] for kind in CONFIG.matrix_kinds}
+    wanted = sum((4 + 16 / columns[kind]) * sizes[kind] for kind in sizes) / sum(sizes.values())
+    assert bits_per_weight(Variant("int4-channel"), stored, CONFIG) == pytest.approx(wanted, rel=1e-6)
+
+
+def test_statements_hold_with_the_whole_interval_only():
+    rng = np.random.default_rng(2)
+    bits, likeliest = 100 + rng.standard_normal(50), np.zeros((50, 4), np.int64)
+
+    def scores(factor, noise=0.0):
+        own = bits * factor * (1 + noise * rng.standard_normal(50))
+        return Scores(4.5, TextScores(own, likeliest), None)
+
+    def said(tile, channel, noise=0.0):
+        found = {FLOAT: scores(1.0), Variant("q4_0"): scores(1.0)}
+        found |= {Variant("tile-q4_0"): scores(tile, noise), Variant("int4-channel"): scores(channel, noise)}
+        assert len(variant_rows(found, Text(likeliest, np.full(50, 50)))) == 4
+        return [one["holds"] for one in statements(comparison_rows(found))]
+
+    assert said(1.005, 1.02) == [True, True]
+    assert said(1.02, 0.99) == [False, False]
+    assert said(1.0, 1.001, noise=0.2) == [False, False]

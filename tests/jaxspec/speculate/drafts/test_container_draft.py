@@ -1,0 +1,134 @@
+"""The draft of a container: the one that was tuned, read from its own bytes alone, and decoded losslessly."""
+
+import dataclasses
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxspec.compress.knob_files import knobs_to_json
+from jaxspec.compress.knobs import uniform_knobs
+from jaxspec.compress.norm_files import NORMS_FILE, write_norms
+from jaxspec.compress.schemes import SCHEMES
+from jaxspec.compress.weights import hard_draft, target_network
+from jaxspec.errors import InputError
+from jaxspec.formats.container import Container
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.hf_export import save_directory
+from jaxspec.models.hf_load import load_container
+from jaxspec.models.stored import as_computed, as_stored
+from jaxspec.speculate.drafts import check_draft, make_draft
+from jaxspec.speculate.drafts.container_draft import container_footprint
+from jaxspec.speculate.proof import decode_chains
+from jaxspec.speculate.sampling import GREEDY
+from jaxspec.studies.pack.config import PackConfig
+from jaxspec.studies.pack.run import pack_checkpoint
+from jaxspec.tuning.calibration import calibrate
+
+CONFIG = DecoderConfig(
+    vocab_size=256, hidden_size=24, intermediate_size=38, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=6
+)
+
+
+@pytest.fixture(scope="module", params=["cassandra1", pytest.param("cassandra2", marks=pytest.mark.slow)])
+def packed(request, random_network, tmp_path_factory):
+    """A container packed with the knobs and norms of a run, and the hard draft that the run had."""
+    folder, scheme = tmp_path_factory.mktemp("container"), SCHEMES[request.param]
+    network = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), random_network(CONFIG, 3, sharpness=3.0))
+    save_directory(network, CONFIG, folder / "model", max_positions=64)
+    target = target_network(scheme, as_stored(network))
+    tokens = np.random.default_rng(1).integers(256, size=(3, 20)).astype(np.int32)
+    calibration = calibrate(target, CONFIG, tokens, scheme=scheme, first=4)
+    knobs = uniform_knobs(scheme, CONFIG, weight_prune=0.3, weight_cut_bits=2.0, kv_prune=0.25, kv_cut_bits=3.0)
+    knobs = knobs.replace_values(weight_prune=knobs.values["weight_prune"].at[1, 3].set(0.1))
+    tuned = {"configurations": {"tuned": {"knobs": knobs_to_json(knobs, CONFIG.matrix_kinds)}}}
+    (folder / "result.json").write_text(json.dumps([tuned]))
+    write_norms(folder, jax.device_get(calibration.prepared))
+    path = folder / "model.jspk"
+    pack_checkpoint(
+        PackConfig(model=str(folder / "model"), scheme=scheme.name, knobs=str(folder / "result.json")), path
+    )
+    return path, hard_draft(target, calibration.prepared, knobs), knobs
+
+
+def patterns(x):
+    return np.asarray(jnp.asarray(x).astype(jnp.bfloat16)).view(np.uint16)
+
+
+@pytest.fixture(scope="module")
+def half(packed):
+    """A copy whose verification data are gone: what only the target reads is zero."""
+    path, content = packed[0], bytearray(packed[0].read_bytes())
+    with Container(path) as container:
+        for section in container.sections("target"):
+            content[section.offset : section.offset + section.length] = bytes(section.length)
+    copy = path.with_name("half.jspk")
+    copy.write_bytes(content)
+    return copy
+
+
+def test_the_packed_draft_is_the_tuned_one_and_decodes_from_its_own_bytes(packed, half):
+    path, draft, knobs = packed
+    target = load_container(path)
+    with pytest.raises(InputError, match="is a damaged container"):
+        load_container(half)
+    check_draft(str(half), target.config)
+    ready = make_draft(str(half), target)
+    assert ready.draft.name == "half.jspk"
+    for kind in CONFIG.matrix_kinds:
+        found = ready.params.network["layers"][kind]
+        np.testing.assert_array_equal(patterns(found), patterns(draft["layers"][kind].values()))
+    for name in ("kv_prune", "kv_cut_bits"):
+        np.testing.assert_array_equal(ready.params.knobs.values[name], knobs.values[name])
+    prompts = np.random.default_rng(5).integers(256, size=(3, 6)).astype(np.int32)
+    params, options = as_computed(as_stored(target.params)), {"num_tokens": 10, "decoding": GREEDY, "seed": 0}
+    alone = decode_chains(params, target.config, ready, prompts, 0, **options)
+    drafted = decode_chains(params, target.config, ready, prompts, 3, **options)
+    np.testing.assert_array_equal(drafted["tokens"][:, :16], alone["tokens"][:, :16])
+    assert drafted["cycles"].sum() < alone["cycles"].sum()
+
+
+def test_widths_are_the_bytes_of_the_file(packed):
+    path = packed[0]
+    found = container_footprint(str(path))
+    with Container(path) as container:
+        chunk = container.tensors["model.layers.1.mlp.up_proj.weight"].chunks[0]
+        parts = [container.sections(part) for part in ("draft", "target")]
+        outside = sum(t.form.bytes for name, t in container.tensors.items() if "proj" not in name)
+        stored = [sum(section.length for section in sections) for sections in parts]
+    lengths = {role: section.length for role, section in chunk.items()}
+    assert float(found.target_weight_bits["up"][1]) == pytest.approx(8 * sum(lengths.values()) / (24 * 38))
+    elements = {kind: np.prod(CONFIG.matrix_shape(kind)) for kind in CONFIG.matrix_kinds}
+    read = [
+        sum(float(bits[kind].sum()) * elements[kind] for kind in CONFIG.matrix_kinds) / 8
+        for bits in (found.draft_weight_bits, found.target_weight_bits)
+    ]
+    assert read[0] == pytest.approx(stored[0] - outside)
+    assert read[1] == pytest.approx(sum(stored) - outside)
+
+
+def test_what_is_no_draft_of_this_network(packed, tmp_path):
+    path = packed[0]
+    other = dataclasses.replace(CONFIG, num_layers=3)
+    with pytest.raises(InputError, match="draft of another network"):
+        check_draft(str(path), other)
+    with pytest.raises(InputError, match="is unknown"):
+        check_draft(str(tmp_path / "absent.jspk"), CONFIG)
+    plain = tmp_path / "plain.jspk"
+    pack_checkpoint(PackConfig(model=str(path.parent / "model"), scheme="huffman"), plain)
+    with pytest.raises(InputError, match="scheme 'huffman', which has no draft"):
+        check_draft(str(plain), CONFIG)
+
+
+def test_norms_of_another_network_and_damaged_ones(packed, tmp_path):
+    folder = packed[0].parent
+    config = PackConfig(model=str(folder / "model"), scheme="cassandra1", knobs=str(tmp_path / "result.json"))
+    (tmp_path / "result.json").write_text((folder / "result.json").read_text())
+    (tmp_path / NORMS_FILE).write_bytes(b"nothing")
+    with pytest.raises(InputError, match="cannot be read"):
+        pack_checkpoint(config, tmp_path / "a.jspk")
+    write_norms(tmp_path, {"q": np.ones((2, 7))})
+    with pytest.raises(InputError, match="norms of another network"):
+        pack_checkpoint(config, tmp_path / "a.jspk")

@@ -191,10 +191,17 @@ class CalibratedGpu:
             at = _ATTENTION
             launches = jnp.maximum(work.launches[..., at], 1.0)
             bits = jnp.broadcast_to(_given(work.kv_bits), launches.shape)
+            cached = jnp.broadcast_to(_given(work.kv_elements), launches.shape) / launches
             # All that attention moves: a share by the cache alone would let a smaller cache slow down everything else.
             moved = (work.kv_bytes + work.activation_bytes)[..., at] / launches
             joined_s, stream_s = attention_parts(
-                self.attention_on(device), self.kv_widths, moved, shapes.n[..., at], shapes.products[..., at], bits
+                self.attention_on(device),
+                self.kv_widths,
+                moved,
+                cached,
+                shapes.n[..., at],
+                shapes.products[..., at],
+                bits,
             )
             bandwidth = as_float(device.memory.bandwidth_bytes_per_s)
             share = share.at[..., at].set(jnp.where(moved > 0, moved / (bandwidth * stream_s), 1.0))

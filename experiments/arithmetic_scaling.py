@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
+from experiments.command_line import add_outputs, carry_out
 from experiments.quantization_quality.intervals import bootstrap
 from experiments.train_arithmetic.train import ANSWER, HELD_OUT
-from jaxspec.files import to_json, write_text
 from jaxspec.models.embedded import ARITHMETIC_NAME, JUDGE_NAME, load_model
 from jaxspec.models.stored import as_computed
 from jaxspec.report.terminal import Table, new_console
@@ -68,8 +67,8 @@ def measure(count: int, terms: tuple[int, int], seed: int, reporter: Reporter) -
             for n, (kept, copies) in BUDGETS.items():
                 search = BeamSearch(kept, copies, terms[1], _STEP_TOKENS, ANSWER)
                 score = lambda texts, prompt=prompt: judge(prompt, texts)
-                found, _ = beam_search(params, solver.config, prompt, score, search, step_end=step_end, **own)
-                beams[n][number] = _answer(found.texts()[0]) == problem.value
+                found = beam_search(params, solver.config, prompt, score, search, step_end=step_end, **own)
+                beams[n][number] = _answer(found.samples.texts()[0]) == problem.value
             bar.advance()
     values = np.array([problem.value for problem in drawn])
     right = answers == values[:, None]
@@ -123,15 +122,12 @@ def main() -> None:
     parser.add_argument("--problems", type=int, default=200, help="held out; default %(default)s")
     parser.add_argument("--terms", type=int, nargs=2, default=(3, 6), help="fewest and most numbers; default 3 6")
     parser.add_argument("--seed", type=int, default=0, help="of the samples")
-    parser.add_argument("--json", type=Path)
+    add_outputs(parser, plots=False)
     args = parser.parse_args()
     few, most = args.terms
     if args.problems < 1 or not 2 <= few <= most <= 6:
         parser.error(f"--problems {args.problems} --terms {few} {most} came; give 1 or more problems of 2 to 6 numbers")
-    result = measure(args.problems, (few, most), args.seed, Reporter())
-    show(result)
-    if args.json:
-        write_text(args.json, to_json({"schema_version": 1, **result}))
+    carry_out(parser, args, lambda: measure(args.problems, (few, most), args.seed, Reporter()), show)
 
 
 if __name__ == "__main__":

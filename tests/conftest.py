@@ -19,6 +19,7 @@ import jaxtyping
 import pytest
 from hypothesis import settings
 from longest_units import LONGEST_S
+from slow_checks import is_slow
 
 # Shapes and types of arrays are checked against the annotations, in tests only.
 jaxtyping.jaxtyped = array_hints.jaxtyped
@@ -42,6 +43,10 @@ def _wrong_arrays(request):
     jaxtyping.config.update("jaxtyping_disable", False)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """The longest units first, so that none of them is left to one of the workers at the end."""
+    """The longest units first, so that none of them is left to one of the workers at the end; repeated checks are slow."""
+    for item in items:
+        if is_slow(item.nodeid):
+            item.add_marker("slow")
     items.sort(key=lambda item: -LONGEST_S.get(item.nodeid.rpartition("::")[0], 0))

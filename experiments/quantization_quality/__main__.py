@@ -11,12 +11,22 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from pathlib import Path
+from typing import Any
 
+from experiments.command_line import add_outputs, carry_out
 from experiments.quantization_quality.report import show
 from experiments.quantization_quality.run import Settings, measure
-from jaxspec.errors import InputError
-from jaxspec.files import to_json, write_text
 from jaxspec.runs.progress import Reporter
+
+
+def plot(result: dict[str, Any], folder: Path) -> None:
+    """The figure of all variants, as PNG."""
+    from experiments.quantization_quality.figures import quality_figure
+
+    figure = quality_figure(result)
+    assert figure is not None
+    folder.mkdir(parents=True, exist_ok=True)
+    figure.savefig(folder / "quantization_quality.png", dpi=150)
 
 
 def main() -> None:
@@ -34,27 +44,13 @@ def main() -> None:
         "--text", default=default.text, help="a file whose second half is held out; default %(default)s"
     )
     parser.add_argument("--seed", type=int, default=default.seed)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--out", type=Path, help="folder for the plot; none is drawn without it")
+    add_outputs(parser)
     args = parser.parse_args()
     fields = {field.name: getattr(args, field.name) for field in dataclasses.fields(Settings)}
     for name, least in (("windows", 1), ("tokens", 1), ("problems", 0), ("seed", 0)):
         if fields[name] < least:
             parser.error(f"--{name} is {fields[name]}; allowed is {least} or more")
-    try:
-        result = measure(args.model, Settings(**fields), Reporter())
-    except InputError as error:
-        parser.error(str(error))
-    show(result)
-    if args.out:
-        from experiments.quantization_quality.figures import quality_figure
-
-        figure = quality_figure(result)
-        assert figure is not None
-        args.out.mkdir(parents=True, exist_ok=True)
-        figure.savefig(args.out / "quantization_quality.png", dpi=150)
-    if args.json:
-        write_text(args.json, to_json({"schema_version": 1, **result}))
+    carry_out(parser, args, lambda: measure(args.model, Settings(**fields), Reporter()), show, plot)
 
 
 if __name__ == "__main__":

@@ -57,17 +57,16 @@ def measure(
     )
     text, stored = Text.of(np.asarray(rows), loaded), target_params(loaded.params)
     solutions = held_out_solutions(settings.problems)
-    solver = load_model(ARITHMETIC_NAME) if settings.problems else None
-    solver_stored = None if solver is None else target_params(solver.params)
+    solver = load_model(ARITHMETIC_NAME)
+    solver_stored = target_params(solver.params)
     chosen = [FLOAT, *(variant for variant in variants if variant != FLOAT)]
     found: dict[Variant, Scores] = {}
     with reporter.bar("variants", len(chosen) * (calls(settings.windows) + calls(settings.problems))) as bar:
         for variant in chosen:
             scores = text_scores(variant.params(stored), loaded.config, text, variant, bar.advance)
             task = None
-            if solver is not None:
-                params = variant.params(solver_stored)
-                task = task_scores(params, solver.config, solutions, variant, bar.advance)
+            if settings.problems:
+                task = task_scores(variant.params(solver_stored), solver.config, solutions, variant, bar.advance)
             found[variant] = Scores(bits_per_weight(variant, stored, loaded.config), scores, task)
     comparisons = comparison_rows(found)
     return {

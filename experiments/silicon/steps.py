@@ -157,12 +157,22 @@ def priced(cells: Sequence[Cell], *, measured: bool = True) -> dict[str, npt.NDA
     for (gpu, engine, network), indices in groups.items():
         device = catalog.device(DEVICES[gpu], engine=engine)
         if not measured:
-            memory = device.memory.replace(efficiency=1.0)
-            device = device.replace(matrix_unit=None, operator_latency_s=0.0, memory=memory)
+            memory = dataclasses.replace(device.memory, efficiency=1.0)
+            device = dataclasses.replace(device, matrix_unit=None, operator_latency_s=0.0, memory=memory)
         else:
-            # Devices that differ only in what readers see share one compilation, as do groups of cells of one size.
-            unit = dataclasses.replace(device.matrix_unit, remarks=(), spreads=(), engine="", weight_format=None)
-            device = device.replace(matrix_unit=unit)
+            # What cells with 16-bit weights and no experts never use, and what only readers see, costs a compilation each.
+            unit = device.matrix_unit
+            unit = dataclasses.replace(
+                unit,
+                formats=unit.formats[-1:],
+                weight_widths=unit.weight_widths[-1:],
+                experts=(),
+                expert_widths=(),
+                remarks=(),
+                spreads=(),
+                engine="",
+            )
+            device = dataclasses.replace(device, matrix_unit=unit)
         architecture, pieces = catalog.architecture(network), []
         for start in range(0, len(indices), _GROUP):
             steps = stack_steps([_step(cells[index]) for index in np.resize(indices[start : start + _GROUP], _GROUP)])

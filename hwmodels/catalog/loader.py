@@ -150,7 +150,7 @@ def with_engine(
         for leaf, source in calibrated_sources(entry.calibration, unit).items()
         if leaf != "matrix_unit.multiprocessors"
     }
-    return dataclasses.replace(entry, device=entry.device.replace(matrix_unit=unit), sources=sources)
+    return dataclasses.replace(entry, device=dataclasses.replace(entry.device, matrix_unit=unit), sources=sources)
 
 
 def _entry_from_file(path: str | Path) -> DeviceEntry:

@@ -3,8 +3,8 @@
 Peak rate and bandwidth are the device's own, so that changing them changes the kernels. Products of stored matrices take what
 `hwmodels.compute.gpu` says, a layer's routed experts what `hwmodels.compute.gpu_experts` says, attention what
 `hwmodels.compute.gpu_attention` and `gpu_prefill` say, and everything else runs at the device's roof. A GPU whose experts
-nobody measured multiplies by them one after the other. Engines of such GPUs add the residual stream where they normalize, and form the
-gated product in a kernel of its own.
+nobody measured multiplies by them one after the other. Engines of such GPUs add the residual stream where they normalize, and
+form the gated product in a kernel of its own.
 
 Of the formats that were measured each operator is timed with each one's kernels, and the times are mixed as
 `hwmodels.compute.gpu_formats.format_shares` says: so that fewer bits never take longer. `hwmodels.analysis.kernel_widths` says
@@ -191,10 +191,17 @@ class CalibratedGpu:
             at = _ATTENTION
             launches = jnp.maximum(work.launches[..., at], 1.0)
             bits = jnp.broadcast_to(_given(work.kv_bits), launches.shape)
+            cached = jnp.broadcast_to(_given(work.kv_elements), launches.shape) / launches
             # All that attention moves: a share by the cache alone would let a smaller cache slow down everything else.
             moved = (work.kv_bytes + work.activation_bytes)[..., at] / launches
             joined_s, stream_s = attention_parts(
-                self.attention_on(device), self.kv_widths, moved, shapes.n[..., at], shapes.products[..., at], bits
+                self.attention_on(device),
+                self.kv_widths,
+                moved,
+                cached,
+                shapes.n[..., at],
+                shapes.products[..., at],
+                bits,
             )
             bandwidth = as_float(device.memory.bandwidth_bytes_per_s)
             share = share.at[..., at].set(jnp.where(moved > 0, moved / (bandwidth * stream_s), 1.0))

@@ -105,6 +105,19 @@ def uniform(draft: Number, target: Number, draft_kv: Number = 16.0, target_kv: N
     )
 
 
+def stored_alike(bits: Number, apart: Mapping[str, Number], kv: Number) -> Footprint:
+    """The same bits for draft and target, and for all matrices of the layers but some kinds.
+
+    Args:
+        apart: kind of a network's matrix -> its bits. An architecture counts the three matrices of a shared expert as one kind,
+            which has their mean.
+    """
+    shared = [apart.get(kind, bits) for kind in ("shared_gate", "shared_up", "shared_down")]
+    kinds = {kind: apart.get(kind, bits) for kind in ALL_LAYER_MATRICES} | {"shared": sum(shared) / len(shared)}
+    found = uniform_weight_bits(16.0) | kinds
+    return Footprint(found, dict(found), kv, kv)
+
+
 def measured_footprint(weights: Mapping[str, BitsPerValue], kv: BitsPerValue) -> Footprint:
     """What reading a network's own matrices and its KV cache takes."""
     return Footprint(

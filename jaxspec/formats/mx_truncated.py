@@ -280,11 +280,7 @@ def nested_bits(
 ) -> MXBits:
     """Bits per value where all values of a row are in blocks, kept or pruned: a draft of some elements in a target of all.
 
-    Of the last block of a row only the values that there are are stored. Linear in share, cut and bitmap.
-
-    Args:
-        keep_share, cut_bits, bitmap: as for `expected_bits`.
-        columns: static; values of a row.
+    Nothing fills a row's last block of `columns` values (static). Linear in the others, which are those of `expected_bits`.
     """
     shared = EXPONENT_BITS * -(-columns // block_size) / columns
     draft = bitmap + shared + keep_share * (1 + mantissa_bits - cut_bits)

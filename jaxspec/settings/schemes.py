@@ -7,7 +7,7 @@ entries, so that none of them has to load JAX; `jaxspec.compress.schemes` has th
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from jaxspec.settings.knobs import CUT_AND_PRUNE, EXPERT_POOL, SLICE_BITS, KnobSpec
 from jaxspec.settings.shared_exponents import SharedExponents
@@ -40,9 +40,9 @@ class SchemeFacts:
     shared_exponents: SharedExponents | None = None
 
 
-_CASSANDRA = {"knob_specs": CUT_AND_PRUNE, "has_draft": True, "runs": True, "packs": True}
+_CASSANDRA: dict[str, Any] = {"knob_specs": CUT_AND_PRUNE, "has_draft": True, "runs": True, "packs": True}
 
-_QUANTIZED = {"lossless": False, "runs": True}
+_QUANTIZED: dict[str, Any] = {"lossless": False, "runs": True}
 
 _ALL = (
     SchemeFacts(

@@ -109,7 +109,7 @@ def blocks_left(row: ComparedCell) -> float:
 def capacity_ratios(solved: Any) -> Model:
     """Fig. 14: the reading and budget under which both ratios come nearest."""
     best = capacity.best_reading()
-    ratios = dict(zip(("CAS004", "CAS005"), best.ratios, strict=True))
+    ratios: dict[str, float] = dict(zip(("CAS004", "CAS005"), best.ratios, strict=True))
     note = f"{best.draft}, budget fitted: {best.budget_bytes / 1e9:.2f} GB"
     return lambda cell: Modelled(ratios[cell["claim_id"]], "calibrated", note) if cell["claim_id"] in ratios else None
 

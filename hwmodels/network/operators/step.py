@@ -144,6 +144,7 @@ def step_operators(
         coded_elements=over_operators(coded),
         coded_bits=over_operators(coded_bits),
         new_tokens=jnp.asarray(tokens),
+        kv_elements=jnp.asarray(kv_read),
         kv_bits=jnp.asarray(kv_bits_read),
         experts=ExpertReads(
             num_experts=a.num_experts,

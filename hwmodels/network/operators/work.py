@@ -82,8 +82,9 @@ class OperatorWork:
 
     coded_bits: Float[Array, "... operator"] | None = None  # that these elements are stored in
     experts: ExpertReads | None = None  # what a placement with a cache of experts needs
-    #: What a unit with measured attention needs: new tokens per sequence, and bits read per cached element.
+    #: What a unit with measured attention needs: new tokens per sequence, cached elements read and bits of each.
     new_tokens: Float[Array, ...] | None = None
+    kv_elements: Float[Array, ...] | None = None
     kv_bits: Float[Array, ...] | None = None
 
     @property

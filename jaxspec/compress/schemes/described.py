@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import cast
 
 from jaxspec.compress.schemes.interface import Scheme
 from jaxspec.formats.container import CODECS, Codec
@@ -25,7 +26,7 @@ class Described:
 
     def of_kind(self, kind: str) -> Scheme:
         """See `Scheme.of_kind`."""
-        return dict(self.apart).get(kind, self)
+        return dict(self.apart).get(kind, cast("Scheme", self))
 
     @property
     def name(self) -> str:

@@ -14,9 +14,8 @@ from collections.abc import Mapping
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels import ALL_LAYER_MATRICES, Footprint, uniform_weight_bits
-from hwmodels.numerics.scalars import as_float
-from jaxspec.compress.footprint import BitsPerValue
+from hwmodels import Footprint
+from jaxspec.compress.footprint import BitsPerValue, stored_alike
 from jaxspec.compress.schemes import number_forms
 from jaxspec.compress.schemes.gaussian import GAUSSIAN_SHAPE
 from jaxspec.compress.schemes.interface import CompressedMatrix, OwnKnobs
@@ -39,10 +38,8 @@ __all__ = [
     "Quantized",
 ]
 
-#: What leads out of feed-forward networks, as networks name it, and the shared expert's matrices, which an architecture counts
-#: as one kind.
+#: What leads out of feed-forward networks, as networks name it.
 _DOWN = ("down", "expert_down", "shared_down")
-_SHARED = ("shared_gate", "shared_up", "shared_down")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,24 +79,29 @@ class Quantized(PlainKV):
 
     def expected_footprint(self, knobs: Mapping[str, float]) -> Footprint:
         """Known without counting; rows are whole groups, and channels those of the Gaussian rows."""
-        own = self.form.bits(*GAUSSIAN_SHAPE)
         apart = {kind: scheme.expected_footprint(knobs).target_weight_bits["down"] for kind, scheme in self.apart}
-        shared = sum(apart.get(kind, own) for kind in _SHARED) / len(_SHARED)
-        bits = uniform_weight_bits(own, ALL_LAYER_MATRICES)
-        bits |= {kind: value for kind, value in apart.items() if kind in bits} | {"shared": as_float(shared)}
-        return Footprint(bits, bits, KV_BITS, KV_BITS)
+        return stored_alike(self.form.bits(*GAUSSIAN_SHAPE), apart, KV_BITS)
 
 
-#: Each: see its title in the registry.
+#: 8-bit groups.
 Q8_0 = Quantized(SCHEME_FACTS["q8_0"], number_forms.groups("q8_0", 8.0))
+#: 4-bit groups.
 Q4_0 = Quantized(SCHEME_FACTS["q4_0"], number_forms.groups("q4_0", 4.0))
+#: 4-bit groups, FFN down in 8 bits.
 Q4_0_DOWN8 = Quantized(SCHEME_FACTS["q4_0-down8"], Q4_0.form, apart=tuple((kind, Q8_0) for kind in _DOWN))
+#: 4-bit tile groups.
 TILE_Q4_0 = Quantized(SCHEME_FACTS["tile-q4_0"], number_forms.tiles("q4_0", 4.0))
+#: 8-bit tile groups.
 TILE_Q8_0 = Quantized(SCHEME_FACTS["tile-q8_0"], number_forms.tiles("q8_0", 8.0))
+#: 4-bit tile groups, FFN down in 8 bits.
 TILE_Q4_0_DOWN8 = Quantized(
     SCHEME_FACTS["tile-q4_0-down8"], TILE_Q4_0.form, apart=tuple((kind, TILE_Q8_0) for kind in _DOWN)
 )
+#: 8 bits, a scale for each output channel.
 INT8_CHANNEL = Quantized(SCHEME_FACTS["int8-channel"], number_forms.channels("int8", 8.0))
+#: 4 bits, a scale for each output channel.
 INT4_CHANNEL = Quantized(SCHEME_FACTS["int4-channel"], number_forms.channels("int4", 4.0))
+#: E4M3 elements.
 MXFP8 = Quantized(SCHEME_FACTS["mxfp8"], number_forms.microscaling(mx.E4M3))
+#: E2M1 elements.
 MXFP4 = Quantized(SCHEME_FACTS["mxfp4"], number_forms.microscaling(mx.E2M1))

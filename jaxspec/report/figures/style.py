@@ -11,7 +11,7 @@ import io
 import math
 import textwrap
 from collections.abc import Callable, Iterable
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, TypeVar
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -65,13 +65,14 @@ STYLE: dict[Any, Any] = {
 }
 
 P = ParamSpec("P")
+Drawn = TypeVar("Drawn", bound="Figure | None")
 
 
-def styled(draw: Callable[P, Figure | None]) -> Callable[P, Figure | None]:
+def styled(draw: Callable[P, Drawn]) -> Callable[P, Drawn]:
     """Make a figure under `STYLE`, whatever the caller's settings of matplotlib are, and leave those as they were."""
 
     @functools.wraps(draw)
-    def wrapper(*args: P.args, **kwargs: P.kwargs) -> Figure | None:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> Drawn:
         with matplotlib.rc_context(STYLE):
             return draw(*args, **kwargs)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 
-from hwmodels import Footprint
-from jaxspec.compress.footprint import BitsPerValue, measured_footprint
+from jaxspec.compress.footprint import BitsPerValue, Footprint, measured_footprint
 from jaxspec.compress.knobs import Knobs, check_knobs, knob_defaults, uniform_knobs
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
@@ -64,10 +64,7 @@ def container_footprint(name: str) -> Footprint:
         scheme = find_scheme(container.scheme)
         knobs = _kv_knobs(container, config)
         stored = layer_parameters(config, running(family))
-        bits = {
-            kind: BitsPerValue(*_bits_of(container, list(stored["layers", kind].names())))
-            for kind in config.matrix_kinds
-        }
+        bits = {kind: _bits_of(container, stored["layers", kind].names()) for kind in config.matrix_kinds}
     layers = [{n: float(knobs.values[n][i]) for n in ("kv_prune", "kv_cut_bits")} for i in range(config.num_layers)]
     found = [scheme.expected_footprint(knob_defaults(scheme) | own) for own in layers]
     mean = lambda numbers: jnp.asarray(np.mean([float(number) for number in numbers], keepdims=True))
@@ -102,11 +99,11 @@ def _kv_knobs(container: Container, config: DecoderConfig) -> Knobs:
     return knobs
 
 
-def _bits_of(container: Container, names: list[str]) -> tuple[np.ndarray, np.ndarray]:
+def _bits_of(container: Container, names: Iterable[str]) -> BitsPerValue:
     """Of the tensors of each layer, draft's and all sections."""
     tensors = [container.tensors[name] for name in names]
-    parts = [_bits(tensor, drafted=True) for tensor in tensors], [_bits(tensor, drafted=False) for tensor in tensors]
-    return np.asarray(parts[0], np.float32), np.asarray(parts[1], np.float32)
+    of = lambda drafted: jnp.asarray([_bits(tensor, drafted=drafted) for tensor in tensors], jnp.float32)
+    return BitsPerValue(of(True), of(False))
 
 
 def _bits(tensor: StoredTensor, *, drafted: bool) -> float:

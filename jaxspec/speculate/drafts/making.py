@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hwmodels import Footprint
+from jaxspec.compress.footprint import Footprint
 from jaxspec.errors import InputError
 from jaxspec.formats.shard_index import read_json_object
 from jaxspec.models.config import DecoderConfig

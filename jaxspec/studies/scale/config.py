@@ -115,6 +115,8 @@ class ScaleConfig(Settings):
         "Network that is priced: catalog name, 'own', or a Hugging Face config.json; one for each model if several.",
     )
     device: tuple[str, ...] = same_as(CommonConfig, "device")
+    engine: str | None = same_as(CommonConfig, "engine")
+    weight_format: str | None = same_as(CommonConfig, "weight_format")
     batch: int = same_as(CommonConfig, "batch", "Problems worked on together, for the cost.")
     batches: tuple[int, ...] = setting(
         (1, 4, 16),

@@ -28,6 +28,8 @@ class _Priced(NamedTuple):
     """What `resolve_pricing` reads."""
 
     architecture: str
+    engine: str | None
+    weight_format: str | None
     batch: int
     context: int
     prompt_tokens: int
@@ -96,7 +98,7 @@ def check_scale(config: ScaleConfig) -> Checked:
 
 
 def _priced(config: ScaleConfig, architecture: str) -> _Priced:
-    return _Priced(architecture, config.batch, config.context, config.context)
+    return _Priced(architecture, config.engine, config.weight_format, config.batch, config.context, config.context)
 
 
 def _judge_architecture(config: ScaleConfig, own: Architecture) -> Architecture:

@@ -38,8 +38,9 @@ def test_decoding_is_as_long_as_composed(cells, errors):
 def test_experts_of_a_prefill(cells, errors):
     prefill = np.array([cell["step"] == "prefill" for cell in cells])
     assert np.abs(errors["experts_s"][prefill]).max() < 0.10
-    # Attention of a prompt has no calibrated kernel, and its roofline is too fast.
-    assert np.all(errors["total_s"][prefill] < 0)
+    # The whole, attention of the prompt with it: its roofline was up to 18 % too fast.
+    assert np.median(np.abs(errors["total_s"][prefill])) < 0.08
+    assert np.abs(errors["total_s"][prefill]).max() < 0.14
 
 
 def test_a_table_touches_fewer_experts_than_even_choices():

@@ -64,7 +64,7 @@ def test_engines_of_one_gpu_differ():
     times = {
         e: float(decode_attention_time(calibrated_attention("a100-sxm", e)[16.0], **shape)) for e in ("trtllm", "vllm")
     }
-    assert times["vllm"] > 1.3 * times["trtllm"]
+    assert times["vllm"] > 1.15 * times["trtllm"]
     device = catalog.device("a100-sxm-80gb", engine="vllm")
     assert device.matrix_unit.engine == "vllm"
     assert catalog.device("a100-sxm-80gb").matrix_unit.engine == DEFAULT_ENGINES["a100-sxm"]

@@ -56,7 +56,7 @@ def test_a_cache_serves_what_fits_into_it_when_one_layer_is_timed_again_and_agai
 def test_a_step_reads_its_cache_from_memory():
     moved, context, bits = jnp.array([1e6, 2e7, 1e9]), jnp.full(3, 500.0), jnp.full(3, 16.0)
     _, stream = attention_parts(
-        [CACHED.replace(cache_speed=8.0, ramp=0.0)], (16.0,), moved, context, jnp.full(3, 8.0), bits
+        [CACHED.replace(cache_speed=8.0, ramp=0.0)], (16.0,), moved, moved / 2, context, jnp.full(3, 8.0), bits
     )
     assert np.all(np.asarray(stream) >= np.asarray(moved) / 2e12 * (1 - 1e-6))
 
@@ -65,7 +65,9 @@ def test_kernels_of_eight_bits_count_where_they_are_faster():
     slow = UNIT.replace(launch_s=8e-5)
     moved, context = jnp.full(4, 1e8), jnp.full(4, 900.0)
     bits = jnp.array([16.0, 12.0, 8.0, 4.0])
-    sums = lambda units: sum(attention_parts(units, (8.0, 16.0), moved * bits / 16.0, context, jnp.full(4, 8.0), bits))
+    sums = lambda units: sum(
+        attention_parts(units, (8.0, 16.0), moved * bits / 16.0, moved / 2, context, jnp.full(4, 8.0), bits)
+    )
     faster, slower = np.asarray(sums([UNIT, UNIT])), np.asarray(sums([slow, UNIT]))
     assert np.all(np.diff(faster) < 0)
     # The slow kernel is never taken: keys and values stay at 16 bits until its bytes are so few that it pays.

@@ -57,7 +57,10 @@ def test_every_setting_is_an_option_and_states_its_true_default(name):
         option, annotation, about = found[field.name], hints(kind)[field.name], setting_of(field)
         assert option.opts == ["--" + field.name.replace("_", "-")]
         facts, default = stated(option)
-        if field.default is None:
+        if annotation is bool:
+            # A flag, which is given without a value.
+            assert default == str(field.default)
+        elif field.default is None:
             assert default == about.unset != ""
         else:
             # What is stated means the default when it is typed.

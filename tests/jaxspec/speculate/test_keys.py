@@ -23,6 +23,7 @@ def test_purposes_keep_their_numbers():
         "BOOTSTRAP": 4,
         "BRANCH": 5,
         "SAMPLE": 6,
+        "FOLLOW": 7,
     }
 
 

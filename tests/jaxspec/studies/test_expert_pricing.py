@@ -19,11 +19,12 @@ from jaxspec.studies import predict, sweep
 from jaxspec.studies.expert_pricing import with_expert_bits
 from jaxspec.studies.predict.report import prediction_tables
 from jaxspec.studies.predict.result import PredictResult
+from jaxspec.studies.sweep import grid
 from jaxspec.studies.sweep.config import SweepConfig
 from jaxspec.studies.sweep.points_file import read_sweep
 
 # The packages have functions of these names.
-predicting, sweeping = (importlib.import_module(f"jaxspec.studies.{name}.run") for name in ("predict", "sweep"))
+predicting = importlib.import_module("jaxspec.studies.predict.run")
 
 GIVEN = {
     "architecture": "gpt-oss-20b",
@@ -105,7 +106,7 @@ def _hold(expected):
 
 
 def test_points_of_a_sweep_are_those_of_the_cost_model(tmp_path, expected, monkeypatch):
-    monkeypatch.setattr(sweeping, "CHUNK", 2)  # the others of a call would repeat the last point
+    monkeypatch.setattr(grid, "CHUNK", 2)  # the others of a call would repeat the last point
     pool, result = expected
     given = GIVEN | {"architecture": ("gpt-oss-20b",), "device": ("elmoe3d-hb4",)}
     config = SweepConfig(axes={"routing.correlation": [0.4, 0.9], "workload.batch": [4.0]}, max_draft_length=3, **given)

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array, Float
 
 from experiments.elastic_choice.speed import Choice, log_speedup
@@ -28,8 +27,8 @@ GRADIENT_COST = 3
 #: Soft to hard: temperatures of blends and of the roofline.
 _TEMPERATURES, _SMOOTHINGS = (0.5, 0.05), (0.1, 0.01)
 
-#: Step of the ascent, in a unit cube; it decays to a tenth.
-_STEP = 0.2
+#: First and last step of the ascent, in a unit cube.
+_STEPS = (0.2, 0.02)
 
 #: Where ascents begin in the unit cube: what a fast memory holds divides the pools in two, and no slope leads across.
 _STARTS = ((0.15, 0.5, 0.5, 0.5), (0.6, 0.5, 0.5, 0.5))
@@ -104,52 +103,56 @@ def _ascend(
     pricing: Pricing,
     steps: int,
 ) -> Float[Array, "start 4"]:
-    adam = optax.adam(optax.cosine_decay_schedule(_STEP, steps, alpha=0.1), b1=0.7, b2=0.9)
 
     def soft(place: Array, temperature: Array, smoothing: Array) -> Array:
         choice = Choice(*(low + place * (high - low)))
         return -log_speedup(choice, batch, surface, pricing, temperature, smoothing)
 
     def step(carry: tuple, at: Array) -> tuple:
-        place, state = carry
+        place, mean, square = carry
         falling = lambda ends: ends[0] * (ends[1] / ends[0]) ** at
         gradient = jax.grad(soft)(place, falling(_TEMPERATURES), falling(_SMOOTHINGS))
-        updates, state = adam.update(gradient, state)
-        return (jnp.clip(place + updates, 0.0, 1.0), state), None
+        # As Adam does it, but with a scale that never falls fast: there are few steps.
+        mean, square = 0.5 * (mean + gradient), jnp.maximum(0.9 * square, gradient**2)
+        direction = mean / jnp.sqrt(square + 1e-12)
+        return (jnp.clip(place - falling(_STEPS) * direction, 0.0, 1.0), mean, square), None
 
     def from_start(start: Array) -> Array:
-        (place, _), _ = jax.lax.scan(step, (start, adam.init(start)), jnp.linspace(0.0, 1.0, steps))
+        none = jnp.zeros_like(start)
+        (place, *_), _ = jax.lax.scan(step, (start, none, none), jnp.linspace(0.0, 1.0, steps))
         return low + place * (high - low)
 
     return jax.lax.map(from_start, jnp.asarray(_STARTS))
 
 
 def by_gradient(
-    grid: Grid, batch: float, surface: Surface, pricing: Pricing, *, steps: int = 6, polish: int = 2
+    grid: Grid, batch: float, surface: Surface, pricing: Pricing, *, steps: int = 6, thrift: int = 50
 ) -> Found:
     """Ascend from a few starts, take the hard points around the best end, then the best one's neighbours.
 
     Args:
-        steps: gradients from each start. polish: most rounds of neighbours; a round that gains nothing is the last.
+        steps: gradients from each start.
+        thrift: how many times fewer evaluations than trying all it may take; neighbours are taken while there are any left.
     """
     low, high = (jnp.asarray([pick(values) for values in grid], jnp.float32) for pick in (min, max))
     ends = np.asarray(_ascend(low, high, jnp.float32(batch), surface, pricing, steps))
     around = [[_nearest_two(values, float(at)) for values, at in zip(grid, end, strict=True)] for end in ends]
     known: dict[tuple[float, ...], float] = {}
 
+    most = grid.size // thrift - GRADIENT_COST * steps * len(_STARTS)
+
     def price(points: list[tuple[float, ...]]) -> None:
-        new = [point for point in points if point not in known]
+        new = [point for point in points if point not in known][: max(0, most - len(known))]
         if new:
             known.update(zip(new, _priced(new, batch, surface, pricing).tolist(), strict=True))
 
     nearest = [tuple(values[0] for values in each) for each in around]
     price(nearest)
     price(list(itertools.product(*around[int(np.argmax([known[point] for point in nearest]))])))
-    for _ in range(polish):
-        best = max(known, key=lambda point: known[point])
-        price(list(_neighbours(grid, best)))
-        if max(known, key=lambda point: known[point]) == best:
-            break
+    center = None
+    while (best := max(known, key=lambda point: known[point])) != center:
+        center = best
+        price(list(_neighbours(grid, center)))
     best = max(known, key=lambda point: known[point])
     return Found(best, known[best], GRADIENT_COST * steps * len(_STARTS) + len(known))
 

@@ -15,6 +15,7 @@ from scipy.optimize import brentq
 
 from experiments.field.networks import NotPricedError
 from hwmodels import Device, catalog
+from hwmodels.catalog import EntryError
 
 __all__ = ["at_bandwidth", "named_device", "solved_bandwidth"]
 
@@ -28,19 +29,26 @@ _DEVICES = (
     (r"\borin\b", "jetson-agx-orin"),
 )
 
+#: Engines as logs name them and calibrations do.
+_ENGINES = ("vllm", "sglang", "trtllm")
+
 #: Bandwidth over the catalog's that can be another memory on the same chip, or an engine that leaves it idle.
 _SCALES = (0.2, 1.3)
 
 
-def named_device(name: str) -> tuple[str, Device]:
-    """A device by the name that logs use: the catalog's name and its numbers.
+def named_device(name: str, engine: str = "") -> tuple[str, Device]:
+    """A device by the name that logs use, with the kernels of the engine where they were measured: the catalog's name, numbers.
 
     Raises:
         NotPricedError: the catalog has none.
     """
     for pattern, found in _DEVICES:
         if re.search(pattern, name.lower()):
-            return found, catalog.device(found)
+            own = next((one for one in _ENGINES if one in engine.lower()), None)
+            try:
+                return found, catalog.device(found, engine=own)
+            except EntryError:
+                return found, catalog.device(found)
     raise NotPricedError(f"the catalog has no device {name!r}")
 
 

@@ -113,7 +113,7 @@ def _price(row: FieldRow, scales: _Bandwidths) -> Parts:
         raise NotPricedError(f"{row.device_count} devices work together")
     target, bits = named_architecture(row.target), stored_bits(row.target_precision)
     draft, plan = draft_of(row, target), _plan(row)
-    name, device = named_device(row.device)
+    name, device = named_device(row.device, row.engine)
     scale = scales.of(row)
     device = at_bandwidth(device, scale)
     workload, without = _workload(row, row.batch), _workload(row, row.ar_batch)
@@ -186,7 +186,7 @@ class _Bandwidths:
         if first is None:
             return 1.0
         if row.group not in self._found:
-            _, device = named_device(first.device)
+            _, device = named_device(first.device, first.engine)
             target, bits = named_architecture(first.target), stored_bits(first.target_precision)
             work = _workload(first, first.ar_batch)
             assert first.ar_s is not None

@@ -105,8 +105,8 @@ def test_names_in_any_case():
     [
         (
             catalog.device,
-            "rtx-4080",
-            "unknown device 'rtx-4080'; did you mean 'rtx-4090'? allowed: " + ", ".join(DEVICES),
+            "rtx4090",
+            "unknown device 'rtx4090'; did you mean 'rtx-4090'? allowed: " + ", ".join(DEVICES),
         ),
         (
             catalog.architecture,

@@ -100,7 +100,7 @@ FLAGS = [
     Row("tune --max-kl -1", "max_kl is -1"),
     Row("tune --objective beauty", "allowed are speedup, kl, bits_per_byte"),
     Row("tune --objective sppedup", "did you mean 'speedup'?"),
-    Row("tune --scheme cassandra", "did you mean 'cassandra1'"),
+    Row("tune --scheme casandra1", "did you mean 'cassandra1'"),
     Row("tune --model ''", "model is ''"),
     Row("tune --device ''", "one or more names"),
     Row("tune --device rtx-4090,,l40s", "one or more names"),

@@ -139,8 +139,8 @@ def test_numbers_of_a_calibrated_device_are_badged_calibrated(make_entry, text_o
     root = parse(report_html([make_entry(device="h100-sxm")], []))
     rows = [[words(cell) for cell in row] for row in root.find(".//table[@class='data']/tbody")]
     badges = {row[0]: row[1].rpartition(" ")[2] for row in rows}
-    assert badges["matrix_unit.formats.0.launch_s"] == badges["matrix_unit.attention.ramp"] == "calibrated"
-    assert badges["peak_flops_per_s"] == badges["memory.efficiency"] == "input"
+    assert badges["matrix_unit.formats.0.launch_s"] == badges["matrix_unit.attention.0.ramp"] == "calibrated"
+    assert badges["peak_flops_per_s"] == badges["memory.bandwidth_bytes_per_s"] == "input"
 
 
 def test_wide_tables_are_divided_with_nothing_lost(make_entry, text_only):

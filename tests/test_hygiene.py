@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import pytest
 from longest_units import LONGEST_S
+from slow_checks import SLOW_CHECKS, is_slow
 
 TESTS = Path(__file__).parent
 
@@ -91,6 +92,13 @@ def test_no_test_is_skipped_by_what_it_tests(sources):
 
 def test_the_longest_units_are_there():
     assert [unit for unit in LONGEST_S if not (TESTS.parent / unit.partition("::")[0]).is_file()] == []
+
+
+def test_slow_checks_are_of_files_that_exist():
+    files = [pattern.pattern.partition("::")[0].lstrip("^").replace("\\", "") for pattern in SLOW_CHECKS]
+    assert [name for name in files if not (TESTS.parent / name).is_file()] == []
+    assert is_slow("tests/test_documentation.py::Test_huffllm::test_executes")
+    assert not is_slow("tests/test_documentation.py::Test_first_plot::test_executes")
 
 
 GOOD = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,18 +41,22 @@ def fitted(rows: Sequence[FieldRow], parts: Sequence[Parts | str]) -> tuple[Engi
     return terms, {"calibration_rows": sorted(chosen), "log_speedup_spread": spread}
 
 
-def spread_of(row: FieldRow) -> tuple[float, bool]:
-    """Standard deviation of a row's log speedup about its prediction, and whether the terms were fitted to the row."""
-    held = json.loads(SPREAD.read_text(encoding="utf-8"))
+def spread_of(row: FieldRow, held: Mapping[str, Any]) -> tuple[float, bool]:
+    """Standard deviation of a row's log speedup about its prediction, and whether the terms were fitted to the row.
+
+    Args:
+        held: what stands in `SPREAD`.
+    """
     return held["log_speedup_spread"][_kind(row)], row.id in held["calibration_rows"]
 
 
 def answers(rows: Sequence[FieldRow], parts: Sequence[Parts | str], terms: EngineTerms) -> list[dict[str, Any]]:
     """One record per row, keys of the contract: id, predicted times and speedup, interval, `why_not`; and what was measured."""
-    return [_answer(row, part, terms) for row, part in zip(rows, parts, strict=True)]
+    held = json.loads(SPREAD.read_text(encoding="utf-8"))
+    return [_answer(row, part, terms, held) for row, part in zip(rows, parts, strict=True)]
 
 
-def _answer(row: FieldRow, parts: Parts | str, terms: EngineTerms) -> dict[str, Any]:
+def _answer(row: FieldRow, parts: Parts | str, terms: EngineTerms, held: Mapping[str, Any]) -> dict[str, Any]:
     measured = {"measured_speedup": row.speedup, "measured_cycle_s": row.cycle_s, "measured_ar_s": row.ar_s}
     about = {
         "id": row.id,
@@ -64,7 +68,7 @@ def _answer(row: FieldRow, parts: Parts | str, terms: EngineTerms) -> dict[str, 
     if isinstance(parts, str):
         names = ("predicted_speedup", "predicted_cycle_s", "predicted_ar_s", "low", "high", "device", "bandwidth_scale")
         return about | dict.fromkeys(names) | {"why_not": parts, "status": None}
-    found, (spread, calibrated) = predict(row, parts, terms), spread_of(row)
+    found, (spread, calibrated) = predict(row, parts, terms), spread_of(row, held)
     factor = math.exp(_NINETY * spread)
     return about | {
         "predicted_speedup": found.speedup,

@@ -8,6 +8,7 @@ input of the prediction then; steps at more sequences, cycles and speedups are p
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Callable
 
@@ -36,6 +37,7 @@ _ENGINES = ("vllm", "sglang", "trtllm")
 _SCALES = (0.2, 1.3)
 
 
+@functools.cache
 def named_device(name: str, engine: str = "") -> tuple[str, Device]:
     """A device by the name that logs use, with the kernels of the engine where they were measured: the catalog's name, numbers.
 

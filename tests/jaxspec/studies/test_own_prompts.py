@@ -3,7 +3,6 @@
 import json
 import shutil
 
-import jax
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
@@ -25,12 +24,7 @@ PROMPTS = (
 )
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _compile_quickly():
-    # Compiling is what these tests spend their time on, and the network is tiny.
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+pytestmark = pytest.mark.usefixtures("compile_quickly")
 
 
 @pytest.fixture(scope="module")

@@ -27,12 +27,7 @@ ONE_LAYER = DecoderConfig(
 SMALL = {"prompts": 9, "samples": "1,4", "output_tokens": 10, "context": 700, "batches": "2", "acceptance": 0.7}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _compile_quickly():
-    # Compiling is what these tests spend their time on, and the network is tiny.
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+pytestmark = pytest.mark.usefixtures("compile_quickly")
 
 
 @pytest.fixture(scope="module")

@@ -40,12 +40,7 @@ SMALL = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _compile_quickly():
-    # Compiling is what these tests spend their time on, and the networks are tiny.
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+pytestmark = pytest.mark.usefixtures("compile_quickly")
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import flax.struct
 
-from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, number
+from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, number, tag
 from hwmodels.numerics.scalars import Leaf, as_float
 
 __all__ = ["EXPONENTIALS", "Exponential", "GatheredTable", "Polynomial", "polynomial_steps", "taylor_degree"]
@@ -44,6 +44,7 @@ class GatheredTable:
 
     gather_packets: Leaf = number(POSITIVE)  # that a unit waits for a gather, > 0
     table_bytes: Leaf = number(NOT_NEGATIVE)  # >= 0
+    kind: str = tag("gathered_table")
 
     @property
     def register_packets(self) -> Leaf:
@@ -62,6 +63,7 @@ class Polynomial:
 
     steps: Leaf = number(POSITIVE)  # one after the other, see `polynomial_steps`, > 0
     step_packets: Leaf = number(POSITIVE)  # from a step to the next one that needs it, > 0
+    kind: str = tag("polynomial")
 
     @property
     def register_packets(self) -> Leaf:

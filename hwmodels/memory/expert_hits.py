@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 from hwmodels.memory.lru import residency
 from hwmodels.network.operators.experts import ExpertReads
 from hwmodels.network.routing import independent_sequences, pooled_choices, touched_share
-from hwmodels.numerics.fields import NOT_NEGATIVE, SHARE, number
+from hwmodels.numerics.fields import NOT_NEGATIVE, SHARE, number, tag
 from hwmodels.numerics.scalars import Leaf, Number, as_float, either
 
 __all__ = ["HIT_RULES", "CharacteristicTime", "EvenHits", "HitRule", "PowerLawHits", "cached_share"]
@@ -52,6 +52,7 @@ class EvenHits:
     """Every expert is as likely to be cached as to be touched: the cached share."""
 
     title: ClassVar[str] = "hits in proportion to what is cached"
+    kind: str = tag("even")
 
     def hit_share(self, reads: ExpertReads, cached_experts: Number) -> Float[Array, "*b"]:
         """See `HitRule`."""
@@ -69,6 +70,7 @@ class PowerLawHits:
     """
 
     title: ClassVar[str] = "hits by a power law of what is cached"
+    kind: str = tag("power_law")
 
     exponent: Leaf = number(SHARE)  # beta of a single sequence, in (0, 1]
     fading: Leaf = number(NOT_NEGATIVE, default=0.0)  # >= 0; 0: the same for any batch
@@ -90,6 +92,7 @@ class CharacteristicTime:
     """
 
     title: ClassVar[str] = "hits of an LRU cache by its characteristic time"
+    kind: str = tag("characteristic_time")
 
     def hit_share(self, reads: ExpertReads, cached_experts: Number) -> Float[Array, "*b"]:
         """See `HitRule`."""

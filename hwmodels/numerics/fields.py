@@ -27,6 +27,7 @@ __all__ = [
     "flag",
     "number",
     "part",
+    "tag",
     "variant",
 ]
 
@@ -76,3 +77,12 @@ def choice(*allowed: str) -> Any:
 def flag() -> Any:
     """A static truth value, false unless given."""
     return flax.struct.field(pytree_node=False, default=False, metadata={"flag": True})
+
+
+def tag(name: str) -> Any:
+    """A static text that tells a class from others in the same place. No file gives it.
+
+    jaxlib 0.10 holds the structures of two dataclasses of equally many leaves for equal, so that a compiled program of one may
+    be found for the other unless static fields differ.
+    """
+    return flax.struct.field(pytree_node=False, default=name, repr=False, kw_only=True)

@@ -21,7 +21,7 @@ from hwmodels.memory.placement.interface import TierShares, expert_reads, shares
 from hwmodels.network.operators.experts import ExpertReads
 from hwmodels.network.operators.work import OperatorWork
 from hwmodels.network.routing import UNIFORM
-from hwmodels.numerics.fields import POSITIVE, flag, number, variant
+from hwmodels.numerics.fields import POSITIVE, flag, number, tag, variant
 from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
 
 __all__ = ["BitSlices", "DraftCopies", "ExpertCache"]
@@ -38,6 +38,7 @@ class ExpertCache:
     """
 
     title: ClassVar[str] = "a cache of whole experts in what KV and dense weights leave"
+    kind: str = tag("expert_cache")
 
     hits: HitRule = variant(HIT_RULES, default=CharacteristicTime())
     whole: bool = flag()  # the same whole number of experts in each layer
@@ -62,6 +63,7 @@ class BitSlices:
     """
 
     title: ClassVar[str] = "a cache of the experts' leading bits in what KV and dense weights leave"
+    kind: str = tag("bit_slices")
 
     slice_bits: Leaf = number(POSITIVE, default=SLICE_BITS)  # leading bits of each weight, their scales included
     hits: HitRule = variant(HIT_RULES, default=CharacteristicTime())
@@ -86,6 +88,7 @@ class DraftCopies:
     """
 
     title: ClassVar[str] = "a cache of the draft's copies of experts in what KV and dense weights leave"
+    kind: str = tag("draft_copies")
 
     hits: HitRule = variant(HIT_RULES, default=CharacteristicTime())
     whole: bool = flag()  # the same whole number of experts in each layer

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 from hwmodels.device import MemoryTier
 from hwmodels.memory.placement.interface import TierShares, expert_reads, shares_of, spread, stored_bytes
 from hwmodels.network.operators.work import OperatorWork
+from hwmodels.numerics.fields import tag
 from hwmodels.numerics.scalars import as_float
 
 __all__ = ["AllExternal", "ExpertsFirst", "InOrder"]
@@ -26,6 +27,7 @@ class InOrder:
     """
 
     title: ClassVar[str] = "KV first, then dense weights, then experts, all of them alike"
+    kind: str = tag("in_order")
 
     def shares(self, tiers: Sequence[MemoryTier], work: OperatorWork) -> TierShares:
         """See `PlacementPolicy`."""
@@ -46,6 +48,7 @@ class ExpertsFirst:
     """
 
     title: ClassVar[str] = "experts in the first memory, KV and dense weights behind them"
+    kind: str = tag("experts_first")
 
     def shares(self, tiers: Sequence[MemoryTier], work: OperatorWork) -> TierShares:
         """See `PlacementPolicy`."""
@@ -70,6 +73,7 @@ class AllExternal:
     """Weights and KV lie outside the first memory, which holds activations alone."""
 
     title: ClassVar[str] = "nothing but activations in the first memory"
+    kind: str = tag("all_external")
 
     def shares(self, tiers: Sequence[MemoryTier], work: OperatorWork) -> TierShares:
         """See `PlacementPolicy`."""

@@ -64,6 +64,8 @@ class OnChipBuffer:
     bandwidth_bytes_per_s: Leaf = number(POSITIVE)  # reads and writes together, > 0
     access_bytes: Leaf = number(POSITIVE)  # width of one access, > 0; traffic is counted in fractions of it
     access_energy_j: Leaf = number(NOT_NEGATIVE)  # of one access, read or write, >= 0
+    #: > 0; no time depends on it, area and power do. None: two folds of 16-bit operands, so that one loads while one is used.
+    capacity_bytes: Leaf = number(POSITIVE, default=None)
 
 
 @flax.struct.dataclass

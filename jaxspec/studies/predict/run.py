@@ -14,6 +14,7 @@ import hwmodels
 from hwmodels.analysis.design_point import DesignPoint, Steps, design_point, priced_steps
 from hwmodels.analysis.intervals import step_interval
 from hwmodels.analysis.sensitivity import elasticities, finite_elasticities, leaf_names
+from hwmodels.chip.energy import knows_energy
 from jaxspec.compress.footprint import uniform
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
@@ -139,7 +140,7 @@ def _point(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array, ex
 def _elasticities(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array, experts: ExpertPricing):
     acceptance = hwmodels.Acceptance(conditional)
     names = ["speedup_vs_bf16_ar", "tokens_per_s"]
-    if pricing.device.chip is not None:
+    if knows_energy(pricing.device):
         names.append("energy_per_token_j")
 
     def metrics(device: hwmodels.Device, temperature: float = _SENSITIVITY_TEMPERATURE) -> dict[str, Any]:
@@ -159,7 +160,7 @@ def _elasticities(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Ar
 @jax.jit
 def _batches(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array, experts: ExpertPricing) -> DesignPoint:
     acceptance = hwmodels.Acceptance(conditional)
-    device = dataclasses.replace(pricing.device, chip=None)  # no energy here
+    device = dataclasses.replace(pricing.device, chip=None, technology=None)  # no energy here
 
     def with_batch(batch: jax.Array) -> DesignPoint:
         workload = dataclasses.replace(pricing.workload, batch=batch)

@@ -9,8 +9,11 @@ from hwmodels import Architecture, catalog
 from hwmodels.analysis.sensitivity import leaf_names
 from hwmodels.catalog.calibrations import calibration_record, used_attention, used_formats
 from hwmodels.catalog.device_entries import DeviceEntry
+from hwmodels.chip.cost import static_power
+from hwmodels.chip.energy import knows_energy
 from hwmodels.compute.roofline import unit_of
 from hwmodels.device import MemoryTier
+from hwmodels.numerics.units import NANO
 from jaxspec.report.formatting import quantity
 
 __all__ = ["architecture_data", "device_assumptions", "device_facts", "number_status"]
@@ -195,10 +198,16 @@ def _decoding(entry: DeviceEntry) -> str:
 
 
 def _energy(entry: DeviceEntry) -> str:
-    chip = entry.device.chip
-    if chip is None:
+    if not knows_energy(entry.device):
         return "Energy and area of this device are not known, and none are reported."
-    static_w = float(chip.static_power_w)
+    static_w = float(static_power(entry.device))
+    technology = entry.device.technology
+    if technology is not None:
+        return (
+            f"Area, power and energy follow from the sizes of arrays, memory and links at {float(technology.node_m) / NANO:g} "
+            "nm by published areas and energies (Stillmaker and Baas 2017, Horowitz 2014, Jouppi et al. 2021); "
+            f"{static_w:.4g} W are drawn all the time."
+        )
     return (
         f"Energy is that of arithmetic, of each memory's bits and of decoders, and {static_w:.4g} W all the time; where "
         "each number comes from, the table of device data says."

@@ -13,6 +13,7 @@ from typing import Any
 
 from hwmodels.catalog.entries import EntryError, UnknownNameError, near_matches, titled_document
 from hwmodels.catalog.forms import TableReader, form_of
+from hwmodels.compute.unit import Spread
 from hwmodels.parallel.collectives import CollectiveKernel
 from hwmodels.parallel.network_link import Link
 
@@ -74,6 +75,10 @@ def link_entry(name: str, *, engine: str | None = None) -> LinkEntry:
         records = {**measured.get(_LIBRARY, {}), **measured.get(engine or "", {})}
         kernels = {collective: _kernels(record) for collective, record in records.items()}
         errors = {collective: float(record["errors"]["held out"]["mean"]) for collective, record in records.items()}
+        spreads = tuple(
+            Spread(collective, 16.0, *(float(record["interval"][end]) for end in ("low", "high", "coverage")))
+            for collective, record in records.items()
+        )
         sources = {
             f"{collective}.{place}.{field}": f"calibrated: {record['table']}; hwmodels/catalog/{where}"
             for collective, record in records.items()
@@ -84,7 +89,8 @@ def link_entry(name: str, *, engine: str | None = None) -> LinkEntry:
         raise EntryError(
             f"{where} lacks or misstates {error}; write it again with python -m experiments.silicon --collectives"
         ) from error
-    return LinkEntry(title, dataclasses.replace(found, **kernels), reader.sources | sources, errors, measured)
+    whole = dataclasses.replace(found, **kernels, spreads=spreads)
+    return LinkEntry(title, whole, reader.sources | sources, errors, measured)
 
 
 def _kernels(record: Mapping[str, Any]) -> tuple[CollectiveKernel, ...]:

@@ -51,6 +51,7 @@ Collective: TypeAlias = Literal["all_reduce", "all_gather", "reduce_scatter", "a
 #: How they do it.
 Algorithm: TypeAlias = Literal["one_shot", "two_shot", "ring"]
 
+#: All of them, in the order in which results name them.
 COLLECTIVES: tuple[Collective, ...] = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send")
 
 #: Collective -> its algorithms.

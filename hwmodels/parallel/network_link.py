@@ -5,6 +5,7 @@ from __future__ import annotations
 import flax.struct
 from jaxtyping import Array, Float
 
+from hwmodels.compute.unit import Spread
 from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, SHARE, number
 from hwmodels.numerics.scalars import Leaf, Number
 from hwmodels.parallel.collectives import Collective, CollectiveKernel, kernels_time
@@ -29,6 +30,8 @@ class Link:
     reduce_scatter: tuple[CollectiveKernel, ...] = ()
     all_to_all: tuple[CollectiveKernel, ...] = ()
     send: tuple[CollectiveKernel, ...] = ()
+    #: How far measured times of collectives lie from those of the fits; none where they are not known.
+    spreads: tuple[Spread, ...] = flax.struct.field(pytree_node=False, default=())
 
 
 def collective_time(

@@ -45,7 +45,7 @@ class Spread:
     """How far measured times lie from a fit's, on shapes that were held out of it.
 
     Attributes:
-        part: "products", "experts", "attention" (decoding) or "prefill".
+        part: "products", "experts", "attention" (decoding), "prefill", or a collective of several devices.
         bits: per weight, or per element of keys and values.
         low, high: ends of the interval as factors of a predicted time.
         coverage: probability that the interval is for.

@@ -53,6 +53,7 @@ __all__ = [
     "MeasuredHost",
     "arithmetic_time",
     "near_share",
+    "put_out",
     "reached_share",
 ]
 
@@ -172,8 +173,6 @@ class MeasuredHost:
         held = jnp.maximum(_given(work.kv_elements)[..., None] * every.attention.element_bytes, priced)
         held_share = every.attention.memory_efficiency * priced / jnp.where(held > 0, held, 1.0)
 
-        inside = jnp.sum(jnp.where(_INSIDE, scores, 0.0), axis=-1, keepdims=True)
-        elements = inside + work.activation_bytes / _NORM_BYTES
         rows, logits = shapes.m[..., _HEAD, None], shapes.n[..., _HEAD, None]
         choosing_s = rows * (between.sample_s + between.logit_s * logits)
         launch_s = factor * own.launch_s
@@ -182,7 +181,7 @@ class MeasuredHost:
             compute_s=_where(
                 factor * arithmetic_time(own, shapes.m, shapes.k, shapes.n, peak) * count,
                 attention=attending_s,
-                norm=between.element_s * elements,
+                norm=between.element_s * with_last_axis(put_out(work)),
             ),
             launch_s=_where(
                 launch_s,
@@ -219,6 +218,17 @@ def arithmetic_time(
     """
     flops = 2.0 * jnp.asarray(as_float(m)) * as_float(k) * as_float(n)
     return flops / (as_float(products.compute_efficiency) * as_float(peak_flops_per_s))
+
+
+def put_out(work: OperatorWork) -> Float[Array, "*b"]:
+    """Elements that the norms and the products of layers put out, all of a step together: what `element_s` is of one of.
+
+    Args:
+        work: "*b operator".
+    """
+    shapes = products_of(work)
+    products = jnp.where(_INSIDE, shapes.m * shapes.n * shapes.products * work.launches, 0.0)
+    return jnp.sum(products + jnp.where(_IS["norm"], work.activation_bytes / _NORM_BYTES, 0.0), axis=-1)
 
 
 def near_share(unit: MeasuredHost, read_bytes: Number) -> Float[Array, "*b"]:

@@ -15,6 +15,7 @@ STUDIES = {
     "sweep": "jaxspec.studies.sweep.command:SWEEP",
     "scale": "jaxspec.studies.scale.command:SCALE",
     "pack": "jaxspec.studies.pack.command:PACK",
+    "calibrate": "jaxspec.studies.calibrate.command:CALIBRATE",
     "export": "jaxspec.studies.export.command:EXPORT",
 }
 

@@ -134,15 +134,17 @@ def _fit_format(
 
     def both(train: npt.NDArray[np.int64]) -> tuple[Any, RowCosts, Numbers, Numbers]:
         some = {name: values[train] for name, values in conditions.items()}
-        # Twice: rows whose steps are known do not draw the form to themselves.
-        scale = np.ones(len(rows))
-        for _ in range(2):
-            one = robust_fit(predict, parameters, some, (seconds / scale)[train], [groups[i] for i in train])
+        seen, of_train = np.unique(train), [groups[i] for i in train]
+
+        def stepped(scale: Numbers) -> tuple[Any, RowCosts, Numbers]:
+            one = robust_fit(predict, parameters, some, (seconds / scale)[train], of_train)
             form = predicted_rows(predict, one.estimates, conditions)
-            seen = np.unique(train)
-            costs = row_costs_of(counts[seen], weights[seen], np.log(seconds / form)[seen])
-            scale = factors(costs, counts, weights)
-        return one, costs, form, form * scale
+            return one, row_costs_of(counts[seen], weights[seen], np.log(seconds / form)[seen]), form
+
+        # Twice: rows whose steps are known do not draw the form to themselves.
+        _, costs, _ = stepped(np.ones(len(rows)))
+        one, costs, form = stepped(factors(costs, counts, weights))
+        return one, costs, form, form * factors(costs, counts, weights)
 
     everything = np.arange(len(rows))
     one, costs, _, predicted = both(everything)

@@ -105,11 +105,12 @@ def simple_part(
     bits: float = 32.0,
 ) -> PartFit:
     """A part whose form is the whole model: fitted to all rows, and to those of other groups for the errors."""
+    labels = list(groups)
     found = robust_fit(predict, parameters, conditions, seconds, groups)
 
     def without(train: npt.NDArray[np.int64]) -> Numbers:
         some = {name: values[train] for name, values in conditions.items()}
-        one = robust_fit(predict, parameters, some, seconds[train], [groups[i] for i in train])
+        one = robust_fit(predict, parameters, some, seconds[train], [labels[i] for i in train.tolist()])
         return predicted_rows(predict, one.estimates, conditions)
 
     held, errors, interval = cross_fitted(groups, seconds, without)

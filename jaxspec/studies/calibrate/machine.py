@@ -179,7 +179,7 @@ def _device(
 
 def _with(device: Device, **numbers: float) -> Device:
     between = dataclasses.replace(device.matrix_unit.between, **numbers)
-    return device.replace(matrix_unit=dataclasses.replace(device.matrix_unit, between=between))
+    return dataclasses.replace(device, matrix_unit=dataclasses.replace(device.matrix_unit, between=between))
 
 
 def _works(rows: Sequence[Row], network: Callable[[str], Architecture]) -> Any:
@@ -190,7 +190,8 @@ def _works(rows: Sequence[Row], network: Callable[[str], Architecture]) -> Any:
     for row in rows:
         shape = network(row.architecture)
         changed = {"num_layers": row.layers, "vocab_size": row.vocab_size}
-        shape = shape.replace(**{name: value for name, value in changed.items() if not math.isnan(value)})
+        known: dict[str, Any] = {name: value for name, value in changed.items() if not math.isnan(value)}
+        shape = dataclasses.replace(shape, **known)
         works.append(
             step_operators(
                 shape,

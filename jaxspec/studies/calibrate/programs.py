@@ -75,8 +75,8 @@ def attention_program(
         key, value, new_key, new_value, length = fixed
         mask, own = slots_before(length, tokens, context), causal_mask(batch, tokens)
 
-        def layer(query: Array, cached: Any) -> tuple[Array, None]:
-            sources = [KVSource(*cached, mask), KVSource(new_key, new_value, own)]
+        def layer(query: Array, cached: tuple[Array, Array]) -> tuple[Array, None]:
+            sources = [KVSource(cached[0], cached[1], mask), KVSource(new_key, new_value, own)]
             return query + attend(query, sources)[..., :1, None] * _TRACE, None
 
         return jax.lax.scan(layer, query, (key, value))[0]

@@ -21,6 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from hwmodels.chip.hardware import HardwareBlock
+from hwmodels.chip.technology import Technology
 from hwmodels.compute.gpu import GpuGemm, at_width
 from hwmodels.compute.gpu_attention import GpuAttention, attention_parts
 from hwmodels.compute.gpu_experts import ExpertCoefficients, GpuExperts
@@ -33,12 +35,15 @@ from hwmodels.device import Device
 from hwmodels.network.operators.work import EXPERT_OPERATORS, MATRIX_OPERATORS, OPERATORS, OperatorWork
 from hwmodels.numerics.fields import POSITIVE, number
 from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
+from hwmodels.numerics.units import KIB
 
 __all__ = ["CalibratedGpu"]
 
 _MATRICES = np.array([OPERATORS.index(name) for name in MATRIX_OPERATORS], np.int32)
 _EXPERTS = np.array([OPERATORS.index(name) for name in EXPERT_OPERATORS], np.int32)
 _IS_EXPERT = np.array([name in EXPERT_OPERATORS for name in OPERATORS])
+#: Registers and first-level cache of a multiprocessor: NVIDIA A100 whitepaper, 256 and 192 KiB.
+_MULTIPROCESSOR_BYTES = 448 * KIB
 #: A layer's experts are one launch, which stands with the first of their operators.
 _STARTS = np.array([True, False])
 _ATTENTION, _NORM = OPERATORS.index("attention"), OPERATORS.index("norm")
@@ -85,6 +90,17 @@ class CalibratedGpu:
     def elements(self) -> Leaf:
         """Multiprocessors, "*b": what `Chip.element_area_m2` is the area of one of."""
         return as_float(self.multiprocessors)
+
+    def hardware(self, device: Device, technology: Technology) -> tuple[HardwareBlock, ...]:
+        """As many multipliers as the device's peak takes, and the memory of each multiprocessor."""
+        frequency_hz = as_float(technology.frequency_hz)
+        return (
+            HardwareBlock(
+                macs=as_float(device.peak_flops_per_s) / (2.0 * frequency_hz),
+                frequency_hz=frequency_hz,
+                sram_bytes=self.elements * _MULTIPROCESSOR_BYTES,
+            ),
+        )
 
     @property
     def measured(self) -> MeasuredKernels:

@@ -36,6 +36,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from hwmodels.chip.hardware import HardwareBlock
+from hwmodels.chip.technology import Technology
 from hwmodels.compute.gpu_formats import format_shares, stored_at, width_in_format
 from hwmodels.compute.products import products_of
 from hwmodels.compute.roofline import ROOFLINE
@@ -131,6 +133,13 @@ class MeasuredHost:
     def elements(self) -> Leaf | None:
         """Not known."""
         return None
+
+    def hardware(self, device: Device, technology: Technology) -> tuple[HardwareBlock, ...]:
+        """As many multipliers as the peak takes, at the technology's clock."""
+        frequency_hz = as_float(technology.frequency_hz)
+        return (
+            HardwareBlock(macs=as_float(device.peak_flops_per_s) / (2.0 * frequency_hz), frequency_hz=frequency_hz),
+        )
 
     @property
     def measured(self) -> MeasuredKernels:

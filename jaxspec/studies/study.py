@@ -71,6 +71,7 @@ class Study:
         config_argument: name of the file of settings where that is an argument instead of `--config`; "": it is not.
         example: file to begin with, printed by `--example`; "": none.
         example_of: what that file has, in words.
+        examples: several of them by name, of which `--example NAME` prints one, the first without a name.
         subcommands: word that may stand in place of an argument -> "module:command" of the command line.
     """
 
@@ -89,6 +90,7 @@ class Study:
     config_argument: str = ""
     example: str = ""
     example_of: str = "settings"
+    examples: Mapping[str, str] = dataclasses.field(default_factory=dict)
     subcommands: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 

@@ -13,6 +13,7 @@ STUDIES = {
     "tree": "jaxspec.studies.tree.command:TREE",
     "predict": "jaxspec.studies.predict.command:PREDICT",
     "sweep": "jaxspec.studies.sweep.command:SWEEP",
+    "compare": "jaxspec.studies.compare.command:COMPARE",
     "scale": "jaxspec.studies.scale.command:SCALE",
     "pack": "jaxspec.studies.pack.command:PACK",
     "export": "jaxspec.studies.export.command:EXPORT",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jaxspec.compress.knobs import Knobs
 from jaxspec.models.embedded import load_model
 from jaxspec.models.streamed import is_streamed
 from jaxspec.runs.directory import RunDirectory
@@ -45,9 +46,11 @@ def begin_tree(
     return tree_stages(config, begin_work(config, directory, reporter, checked or check_tree(config)))
 
 
-def tree_stages(config: TreeConfig, work: Work) -> TreeStages:
+def tree_stages(config: TreeConfig, work: Work, given: Knobs | None = None) -> TreeStages:
     """The stages of a run that has begun, with its draft, unless this takes calibration text.
 
+    Args:
+        given: knobs of the target's compressed copy, in place of the configuration's.
     Raises:
         InputError: see `make_draft`.
     """
@@ -55,7 +58,7 @@ def tree_stages(config: TreeConfig, work: Work) -> TreeStages:
     continuation = max(config.output_tokens + config.depth, continuation_length(config.output_tokens))
     copies = HardDrafts(work, continuation)
     if config.draft == SELF:
-        return TreeStages(config, work, copies, None)
+        return TreeStages(config, work, copies, None, given=given)
     target = load_model(config.model, stream=is_streamed(work.setup.stored))
     if is_searched(config.draft):
         return TreeStages(config, work, copies, None, target)

@@ -47,6 +47,7 @@ class TreeStages:
     Attributes:
         copies: hard drafts of the target, of which one drafts unless another draft is named.
         made: the draft, unless it takes calibration text to make.
+        given: knobs of the target's compressed copy; None: the configuration's, the same everywhere.
         loaded: the target, as a draft that is searched on calibration text needs it; None for others.
     """
 
@@ -55,6 +56,7 @@ class TreeStages:
     copies: HardDrafts
     made: ReadyDraft | None
     loaded: LoadedModel | None = None
+    given: Knobs | None = None
     _decoded: dict[str, Arrays] = dataclasses.field(default_factory=dict)  # by stage
 
     @property
@@ -86,6 +88,8 @@ class TreeStages:
         """Of the target's compressed copy; None for another draft."""
         if self.config.draft != SELF:
             return None
+        if self.given is not None:
+            return self.given
         return uniform_knobs(self.work.setup.scheme, self.work.setup.config, knob_values(self.config))
 
     @cached_property
@@ -126,8 +130,16 @@ class TreeStages:
     @cached_property
     def growth(self) -> RankedTree:
         """The nodes in the order in which the tree grows, by calibration text alone."""
-        traces = self._ranks("calibration", self.copies.text, self.config.prompt_tokens)
-        return grow(self.config.search, candidate_shape(self.config.search, **self.sizes), traces, **self.sizes)
+        shape = candidate_shape(self.config.search, **self.sizes)
+        return grow(self.config.search, shape, self.calibration_traces, **self.sizes)
+
+    @cached_property
+    def calibration_traces(self) -> RankTraces:
+        """Ranks of calibration text."""
+        texts, prompt_tokens = self.copies.text, self.config.prompt_tokens
+        whole = lambda tokens: np.full(len(texts), tokens, np.int32)
+        lengths = {"lengths": whole(prompt_tokens), "generated": whole(texts.shape[1] - prompt_tokens)}
+        return self._ranks("calibration", texts, prompt_tokens, **lengths)
 
     @cached_property
     def limits(self) -> TreeLimits:

@@ -1,7 +1,7 @@
 """The registry of lossy compressions that are fitted to calibration text and compared with speculation.
 
-A new one is a function under `compress/fitted/` and an entry here. None of them has a draft. Storage schemes, which need no text
-for their target, stand in `jaxspec.settings.schemes`.
+A new one is a function under `compress/fitted/` and an entry here. None of them has a draft. Storage schemes, which need no
+text for their target, stand in `jaxspec.settings.schemes`.
 """
 
 from __future__ import annotations

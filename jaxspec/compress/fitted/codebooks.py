@@ -41,7 +41,7 @@ def weighted_values(
         importance: >= 0, of each number.
         count: static.
     """
-    start = jnp.quantile(row, (jnp.arange(count) + 0.5) / count)
+    start = jnp.quantile(row, (jnp.arange(count, dtype=row.dtype) + 0.5) / count)
 
     def move(values: Array, _: None) -> tuple[Array, None]:
         own = jax.nn.one_hot(_nearest(row, values), count, dtype=row.dtype) * importance[:, None]

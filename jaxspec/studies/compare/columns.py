@@ -5,6 +5,7 @@ from __future__ import annotations
 from hwmodels.numerics.units import GB, MILLI
 from jaxspec.report.columns import Column
 from jaxspec.report.formatting import NOT_KNOWN, fixed, times
+from jaxspec.results import UNKNOWN
 from jaxspec.studies.compare.result import Contestant
 
 __all__ = ["PAGE_COLUMNS", "TERMINAL_COLUMNS", "interval", "output_in_words"]
@@ -46,7 +47,7 @@ _VS_SELF = Column[Contestant](
     "vs the best self-draft",
     "vs best\nself",
     "speed over that of the fastest self-draft, on the same prompts",
-    lambda found: found.vs_best_self_draft.ratio if found.vs_best_self_draft else found.draft_step_s.__class__(None),
+    lambda found: found.vs_best_self_draft.ratio if found.vs_best_self_draft else UNKNOWN,
     times,
     optional=True,
 )

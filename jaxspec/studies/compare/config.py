@@ -33,8 +33,6 @@ def _check_list(names: tuple[str, ...], what: str, check: Callable[[str], None])
         return
     for name in names:
         check(name)
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise InputError(f"{what} names {shown(twice[0])} twice; once is enough")
 
 
 def _among(what: str, allowed: Collection[str]) -> Callable[[tuple[str, ...]], None]:

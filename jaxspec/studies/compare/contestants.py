@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -12,7 +13,7 @@ from jaxtyping import Float
 import hwmodels
 from hwmodels import DraftCost, Footprint
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
-from jaxspec.results import given, measured, predicted
+from jaxspec.results import Quantity, given, measured, predicted
 from jaxspec.results.network_results import AcceptanceRates, Ratio
 from jaxspec.settings.compressions import COMPRESSIONS
 from jaxspec.settings.schemes import SCHEME_FACTS
@@ -60,6 +61,7 @@ def contest_on(stages: CompareStages, device: str) -> Contest:
 def _drafted(stages: CompareStages, drafted: Drafted, device: str) -> tuple[Contestant, Speed]:
     """A chain of the length that is the fastest on calibration text, and its counts."""
     entry, trees = drafted.entry, drafted.stages
+    stages.work.reporter.line(f"draft {entry.name}:")
     setup, pricing = drafted.setup, stages.work.pricings[device]
     cost = trees.cost_on(device)
     prices = price_chains(pricing, trees.widths, cost, entry.config.depth)
@@ -94,7 +96,8 @@ def _drafted(stages: CompareStages, drafted: Drafted, device: str) -> tuple[Cont
         tokens_per_cycle_counted=measured(compared.counted, compared.standard_error),
         tokens_per_cycle_gap_in_standard_errors=measured(compared.gap_in_standard_errors),
         draft_parameters=given(None if other is None else other.draft.num_parameters(other.params)),
-        **_of_prices(pricing, prices, trees.widths, cost, length, compared.counted),
+        **_of_prices(pricing, prices, cost, length, compared.counted),
+        **_bits(pricing, trees.widths, cost, measured if entry.kind == SELF_DRAFT else given),
         quality=stages.quality_of_scheme(facts.name),
         lossless=proof,
     ), speed
@@ -113,13 +116,14 @@ def _undrafted(stages: CompareStages, pricing: Pricing, name: str, footprint: Fo
         pays=predicted(speedup > 1.0),
         speedup_vs_bf16_ar=predicted(speedup),
         speedup_vs_stored_ar=predicted(1.0),
-        **_of_prices(pricing, prices, footprint, None, 0, 1.0),
+        **_of_prices(pricing, prices, None, 0, 1.0),
+        **_bits(pricing, footprint, None, predicted if compressed else given),
         quality=stages.quality_of_compression(name) if compressed else stages.quality_of_scheme("bf16"),
     )
 
 
 def _of_prices(
-    pricing: Pricing, prices: ChainPrices, footprint: Footprint, cost: DraftCost | None, length: int, tokens: float
+    pricing: Pricing, prices: ChainPrices, cost: DraftCost | None, length: int, tokens: float
 ) -> dict[str, Any]:
     """Fields that follow from prices.
 
@@ -130,11 +134,7 @@ def _of_prices(
     held = prices.target_bytes if cost is None else prices.held_bytes
     batch = float(pricing.workload.batch)
     energy = None if prices.energy_j is None else float(prices.energy_j[length]) / (batch * tokens)
-    weights = lambda bits: priced_mean(bits, pricing)
-    drafts = cost is not None and bool(np.all(np.asarray(cost.passes) > 0))
     return {
-        "bits_per_weight": measured(weights(footprint.draft_weight_bits)) if drafts else given(None),
-        "bits_per_weight_verify": measured(weights(footprint.target_weight_bits)),
         "draft_step_s": predicted(None if cost is None else prices.draft_step_s),
         "cycle_s": predicted(float(prices.cycle_s[length])),
         "ar_stored_s": predicted(float(prices.cycle_s[0])),
@@ -142,6 +142,16 @@ def _of_prices(
         "fits": predicted(held <= capacity_bytes(pricing)),
         "energy_j_per_token": predicted(energy),
     }
+
+
+def _bits(
+    pricing: Pricing, footprint: Footprint, cost: DraftCost | None, status: Callable[[float], Quantity[float]]
+) -> dict[str, Any]:
+    """Bits per weight that are read; none by a draft that does not run as a network."""
+    found = {"bits_per_weight_verify": status(priced_mean(footprint.target_weight_bits, pricing))}
+    if cost is not None and float(np.max(np.asarray(cost.passes))) > 0:
+        found["bits_per_weight"] = status(priced_mean(footprint.draft_weight_bits, pricing))
+    return found
 
 
 def _fastest(gained: Any, prices: ChainPrices) -> int:

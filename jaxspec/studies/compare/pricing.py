@@ -23,8 +23,8 @@ class ChainPrices(NamedTuple):
 
     Attributes:
         draft_step_s: one draft step.
-        cycle_s, energy_j: of chains of 0, 1, 2, ... drafted tokens, all sequences together; 0 is a step of plain decoding of what
-            is stored. Energy is None where the device's is not known.
+        cycle_s, energy_j: of chains of 0, 1, 2, ... drafted tokens, all sequences together; 0 is a step of plain decoding of
+            what is stored. Energy is None where the device's is not known.
         ar_bf16_s: a step of plain decoding of the 16-bit network.
         held_bytes: weights and KV of target and draft; of the target alone.
     """

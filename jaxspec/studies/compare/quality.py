@@ -68,7 +68,7 @@ def quality_of(
         return Quality()
     bits = np.sum(found["nats"].astype(np.float64) * there, axis=1) / math.log(2)
     same = np.sum((found["likeliest"] == plain["likeliest"]) & there, axis=1)
-    per_byte = ratio_of_totals(bits, np.maximum(num_bytes, 1e-9))
+    per_byte = ratio_of_totals(bits, num_bytes.astype(np.float64))
     agreement = ratio_of_totals(same.astype(np.float64), there.sum(axis=1).astype(np.float64))
     return Quality(
         bits_per_byte=measured(float(per_byte.mean), float(per_byte.standard_error)),

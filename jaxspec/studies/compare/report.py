@@ -27,17 +27,17 @@ __all__ = ["compare_section", "draw_compare_figures", "figures", "shown", "write
 _CAPTIONS = {
     "speedups": "Speed over autoregressive decoding of the 16-bit network, with 95 % intervals over prompts where a draft was "
     "counted. Light bars decode another network.",
-    "quality": "Speed against bits per byte of held-out prompts. Drafts on the dashed line give the 16-bit network's own output; "
-    "compression trades quality for speed.",
+    "quality": "Speed against bits per byte of held-out prompts. Drafts on the dashed line give the 16-bit network's own "
+    "output; compression trades quality for speed.",
 }
 
 _CLOSING = (
     "Every draft proposes a chain, of the length that is predicted to be the fastest on calibration text; held-out prompts "
     "are decoded with it. A self-draft's target is the network as its scheme stores it, which is another network where the "
     "scheme is not lossless. Compression without a draft is plain decoding of fewer bits: its activations and its keys and "
-    "values stay in 16 bits, and what undoing a scale or a rotation takes is left out. A sparse cache is read as the same share "
-    "of the priced context as of the measured one; what choosing entries takes is left out. Skipped blocks take no time. What a "
-    "draft network computes anew after a verification is left out."
+    "values stay in 16 bits, and what undoing a scale or a rotation takes is left out. A sparse cache is read as the same "
+    "share of the priced context as of the measured one. Skipped blocks take no time. What a draft network computes anew "
+    "after a verification is left out."
 )
 
 

@@ -10,8 +10,17 @@ from jaxspec.results.network_results import AcceptanceRates, Lossless, MeasuredR
 
 __all__ = ["AUTOREGRESSIVE", "COMPRESSION", "DRAFT", "SELF_DRAFT", "CompareResult", "Contestant", "Quality"]
 
-#: Kinds of contestants.
-AUTOREGRESSIVE, SELF_DRAFT, DRAFT, COMPRESSION = "autoregressive", "self-draft", "draft", "compression"
+#: Kind of plain decoding of the 16-bit network, and the name of its contestant.
+AUTOREGRESSIVE = "autoregressive"
+
+#: Kind of the target's compressed copies.
+SELF_DRAFT = "self-draft"
+
+#: Kind of all other drafts.
+DRAFT = "draft"
+
+#: Kind of networks that are compressed and decoded without a draft.
+COMPRESSION = "compression"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,7 +68,7 @@ class Contestant(Record):
     vs_best_self_draft: Ratio | None = None
     draft_length: Quantity[int] = UNKNOWN
     draft_length_held_out: Quantity[int] = UNKNOWN
-    acceptance: AcceptanceRates = AcceptanceRates()
+    acceptance: AcceptanceRates = dataclasses.field(default_factory=AcceptanceRates)
     tokens_per_cycle_calibration: Quantity[float] = UNKNOWN
     tokens_per_cycle_predicted: Quantity[float] = UNKNOWN
     tokens_per_cycle_counted: Quantity[float] = quantity_field(error="tokens_per_cycle_standard_error")
@@ -74,7 +83,7 @@ class Contestant(Record):
     fits: Quantity[bool] = UNKNOWN
     energy_j_per_token: Quantity[float] = UNKNOWN
     quality: Quality = Quality()
-    lossless: Lossless = Lossless()
+    lossless: Lossless = dataclasses.field(default_factory=Lossless)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,11 +1,12 @@
 """`jaxspec compare`: drafts of every kind and lossy compression, measured on one text and priced on one model.
 
-A draft's chain has the length that is predicted to be the fastest on calibration text. Held-out prompts are decoded with it; the
-same prompts give the predicted tokens per cycle, by the ranks that the draft gave to the target's own tokens.
+A draft's chain has the length that is predicted to be the fastest on calibration text. Held-out prompts are decoded with it;
+the same prompts give the predicted tokens per cycle, by the ranks that the draft gave to the target's own tokens.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -35,9 +36,9 @@ def compare_results(stages: CompareStages, left_out: dict[str, str]) -> list[Com
     """All stages; one result per device."""
     found = {device: contest_on(stages, device) for device in stages.work.pricings}
     # Heads come last: they tell how long all stages took.
-    return [
+    results = [
         CompareResult(
-            **(head(stages.work, device, contest.footprints) | {"scheme": None}),
+            **head(stages.work, device, contest.footprints),
             pays=predicted(contest.best != AUTOREGRESSIVE),
             lossless=_proof(contest),
             best=contest.best,
@@ -46,6 +47,8 @@ def compare_results(stages: CompareStages, left_out: dict[str, str]) -> list[Com
         )
         for device, contest in found.items()
     ]
+    # Each contestant has a scheme of its own.
+    return [dataclasses.replace(result, scheme=None) for result in results]
 
 
 def _proof(contest: Contest) -> Lossless:

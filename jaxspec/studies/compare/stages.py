@@ -130,7 +130,7 @@ class CompareStages:
         setup = self.work.setup
         decode = self.tokenizer.decode
         rows = zip(setup.prompts, setup.prompt_lengths, strict=True)
-        return np.array([len(decode(row[1:length]).encode()) for row, length in rows], np.float64)
+        return np.array([len(decode(row[1:length]).encode()) for row, length in rows], np.int64)
 
     def _fitted(self, name: str) -> Params:
         return as_computed(fitted_network(name, self.work.setup.stored, self._norms))

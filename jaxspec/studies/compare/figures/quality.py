@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from jaxspec.report.figures.style import INK, limits_from_zero, new_figure, styled
@@ -59,11 +62,11 @@ def quality_figure(result: CompareResult) -> Figure | None:
     axes.set_ylim(low - room, high + 1.6 * room)
     right = limits_from_zero([1.0, *(speed for _, speed, _ in rows.values())], room=1.18)
     axes.set_xlim(right)
-    _name_points(
-        axes,
-        {name: (speed / right[1], (bits - low) / (high - low or 1.0)) for name, (_, speed, bits) in rows.items()},
-        rows,
-    )
+    places = {
+        name: (speed, bits, speed / right[1], (bits - low) / (high - low or 1.0))
+        for name, (_, speed, bits) in rows.items()
+    }
+    _name_points(axes, places)
     axes.set_xlabel("speed over 16-bit autoregressive decoding")
     axes.set_ylabel("bits per byte")
     handles, labels = axes.get_legend_handles_labels()
@@ -71,12 +74,15 @@ def quality_figure(result: CompareResult) -> Figure | None:
     return figure
 
 
-def _name_points(axes, places, rows) -> None:
-    """Names beside points, but where another name stands already."""
+def _name_points(axes: Axes, places: Mapping[str, tuple[float, float, float, float]]) -> None:
+    """Names beside points, but where another name stands already.
+
+    Args:
+        places: of each point, in its units and as shares of the figure.
+    """
     written: list[tuple[float, float]] = []
-    for name, (x, y) in places.items():
+    for name, (speed, bits, x, y) in places.items():
         if any(abs(x - a) < 4.5 * _APART and abs(y - b) < _APART for a, b in written):
             continue
         written.append((x, y))
-        _, speed, bits = rows[name]
         axes.annotate(name, (speed, bits), (6, 4), textcoords="offset points", fontsize=7.5)

@@ -12,8 +12,10 @@ from jaxspec.studies.compare.tables import by_speed
 
 __all__ = ["KIND_COLOURS", "KIND_TITLES", "speedups_figure"]
 
-#: Colour and title of each kind of contestant.
+#: Colour of each kind of contestant.
 KIND_COLOURS = {AUTOREGRESSIVE: PURPLE, SELF_DRAFT: BLUE, DRAFT: GREEN, COMPRESSION: ORANGE}
+
+#: What a person calls each kind.
 KIND_TITLES = {
     AUTOREGRESSIVE: "16-bit decoding",
     SELF_DRAFT: "self-drafts",

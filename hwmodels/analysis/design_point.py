@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from hwmodels.chip.bill import chip_area_parts
+from hwmodels.chip.energy import knows_energy
 from hwmodels.compute.roofline import unit_of
 from hwmodels.device import Device
 from hwmodels.network.architecture import Architecture
@@ -133,7 +135,7 @@ def design_point(
     )
     capacity = sum(as_float(tier.capacity_bytes) for tier in (device.memory, *device.spill))
     energy = ar_energy = None
-    if device.chip is not None:
+    if knows_energy(device):
         # Of the chosen length alone: energies of all lengths would cost more than the steps of this one again.
         priced = price_cycle(
             device,
@@ -168,7 +170,7 @@ def design_point(
 
 
 def chip_area(device: Device) -> Float[Array, "*b"] | None:
-    """Area of the die: its fixed part, the elements of its matrix unit, its decoders.
+    """Area of the die: its fixed part, the elements of its matrix unit, its decoders; by technology, `chip_area_parts`.
 
     Args:
         device: leaves "*b".
@@ -177,6 +179,8 @@ def chip_area(device: Device) -> Float[Array, "*b"] | None:
         constant would say that a larger array costs nothing.
     Gradient: smooth, by the number of elements too.
     """
+    if device.technology is not None:
+        return chip_area_parts(device, device.technology).total
     if device.chip is None or device.chip.area_m2 is None:
         return None
     decoders = 0.0 if device.decoder is None else device.decoder.total_area_m2

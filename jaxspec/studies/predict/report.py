@@ -89,6 +89,10 @@ def _steps(result: PredictResult) -> Table:
         remarks.append(said)
     if (area := result.area_m2.number) is not None:
         remarks.append(f"chip with decoders {area * 1e6:.1f} mm2")
+    if result.power_w is not None and result.price_usd is not None:
+        remarks.append(
+            f"{result.power_w.known:.3g} W with everything busy; die and memories {result.price_usd.known:,.0f} USD"
+        )
     if (energy := result.energy_per_token_j.number) is not None:
         plain = result.energy_per_token_ar_bf16_j.known
         remarks.append(f"{energy / MILLI:.1f} mJ per token against {plain / MILLI:.1f} of 16-bit AR")

@@ -59,7 +59,8 @@ def test_numbers_of_a_group_are_axes():
 
 def test_what_a_report_says():
     alone, four = (
-        device_facts("h100-sxm", build_config(CommonConfig, {"tensor_parallel": n, "engine": "vllm"})) for n in (1, 4)
+        device_facts("h100-sxm", config, config)
+        for config in (build_config(CommonConfig, {"tensor_parallel": n, "engine": "vllm"}) for n in (1, 4))
     )
     said = [line for line in four["assumptions"] if line not in alone["assumptions"]]
     assert "4 devices over NVLink 4" in said[0]

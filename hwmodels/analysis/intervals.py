@@ -2,7 +2,8 @@
 
 Each operator's time has the interval of the table that its kernel was fitted to. Operators of one step err apart from each
 other, so that their half widths add up in quadrature; all launches of one operator err together. Collectives of several
-devices likewise. What has no table (norms, embedding, sends) adds its time alone.
+devices likewise. What has no table (norms, embedding, sends) adds its time alone. Where whole steps were held out of a fit,
+their interval is the step's.
 """
 
 from __future__ import annotations
@@ -47,6 +48,9 @@ def step_interval(device: Device, step: PricedStep) -> StepInterval | None:
     if kernels is None or not kernels.spreads or step.work.shapes is None:
         return None
     seconds, bits = np.asarray(step.cost.operator_s, np.float64), np.asarray(step.work.shapes.weight_bits, np.float64)
+    total = float(np.asarray(step.cost.total_s))
+    if (whole := next((one for one in kernels.spreads if one.part == "steps"), None)) is not None:
+        return StepInterval(total * whole.low, total * whole.high, whole.coverage)
     kv_bits, tokens = float(np.asarray(step.work.kv_bits)), float(np.asarray(step.work.new_tokens))
     below, above = 0.0, 0.0
     for index, name in enumerate(OPERATORS):
@@ -65,7 +69,6 @@ def step_interval(device: Device, step: PricedStep) -> StepInterval | None:
             if name in spreads:
                 below += (one * (1.0 - spreads[name].low)) ** 2
                 above += (one * (spreads[name].high - 1.0)) ** 2
-    total = float(np.asarray(step.cost.total_s))
     return StepInterval(total - math.sqrt(below), total + math.sqrt(above), kernels.spreads[0].coverage)
 
 

@@ -66,7 +66,7 @@ def _parameters(study: Study) -> list[Any]:
     if study.config_argument:
         found.append(click.argument("config_file", metavar=study.config_argument, required=False, type=click.Path()))
     if study.example:
-        found.append(click.option("--example", is_flag=True, help="Print settings to begin with, and stop."))
+        found.append(click.option("--example", is_flag=True, help=f"Print {study.example_of} to begin with, and stop."))
     if study.examples:
         found.append(_choice_of_examples(list(study.examples)))
     found.append(settings_options(study.config, without=(study.argument,)))
@@ -108,7 +108,7 @@ def _run(
 ) -> None:
     if example:
         if any((config_file, out, force, json_file, *flags.values())):
-            raise InputError("--example prints a file of settings and stops; leave everything else out")
+            raise InputError(f"--example prints a file of {study.example_of} and stops; leave everything else out")
         click.echo(study.examples.get(str(example), study.example), nl=False)
         return
     if study.config_argument and config_file is None:

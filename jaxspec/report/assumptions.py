@@ -94,7 +94,7 @@ def device_assumptions(entry: DeviceEntry) -> list[str]:
         )
     said += [_launches(entry), _decoding(entry), _energy(entry)]
     fitted = [field for field, source in entry.sources.items() if number_status(source) == "calibrated"]
-    if fitted and entry.calibration is None:
+    if fitted and entry.calibration is None and unit_of(device).measured is None:
         said.append(
             f"Fitted to printed times, not to data sheets: {', '.join(fitted)} (sources in the table of device data)."
         )
@@ -126,9 +126,17 @@ def _arithmetic(entry: DeviceEntry) -> list[str]:
 
 def _calibration(entry: DeviceEntry) -> list[str]:
     """What the kernels are fitted to, with which error."""
-    if entry.calibration is None:  # made by hand
-        return ["Matrix products and attention take the time of fitted kernels; what they were fitted to is not known."]
     unit = entry.device.matrix_unit
+    if entry.calibration is None:
+        spread = [
+            f"{one.part} between {one.low:.2f} and {one.high:.2f}"
+            for one in unit.measured.spreads
+            if one.part != "prefill"
+        ]
+        known = f"; {100 * unit.measured.spreads[0].coverage:.0f} % of measured over fitted times: {', '.join(spread)}"
+        return [
+            f"Matrix products and attention take the times that the device's file was fitted to{known if spread else ''}."
+        ]
     record = calibration_record(entry.calibration, unit.engine or None)
     used = [
         found for found in used_formats(record, wanted=unit.weight_format) if found["weight_bits"] in unit.weight_widths

@@ -57,6 +57,8 @@ def input_digests(config: Any, reporter: Reporter | None = None) -> dict[str, st
         add("architecture", str(path), path)
     for name in _several(getattr(config, "device", ())):
         add("device", str(Path(name)), Path(name))
+    if getattr(config, "measurements", None) is not None:
+        add("measurements", str(Path(config.measurements)), Path(config.measurements))
     if getattr(config, "knobs", None) is not None:
         add("knobs", str(Path(config.knobs)), Path(config.knobs))
     for key, path in getattr(config, "input_files", {}).items():

@@ -16,6 +16,7 @@ STUDIES = {
     "codesign": "jaxspec.studies.codesign.command:CODESIGN",
     "scale": "jaxspec.studies.scale.command:SCALE",
     "pack": "jaxspec.studies.pack.command:PACK",
+    "calibrate": "jaxspec.studies.calibrate.command:CALIBRATE",
     "export": "jaxspec.studies.export.command:EXPORT",
 }
 

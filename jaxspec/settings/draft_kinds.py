@@ -42,6 +42,7 @@ class DraftKind:
         footprint: likewise "module:function", from a name to the bits that it and its target read, where files say so.
         search: likewise "module:function", from a name, the loaded target and calibration text to arrays that `place` gets as a
             third argument; empty: nothing of the draft is chosen on text.
+        takes_in: places that it processes anew in a cycle beside those that the cycle may commit; None: it does no such thing.
     """
 
     place: str
@@ -54,6 +55,7 @@ class DraftKind:
     suffix: str = ""
     footprint: str = ""
     search: str = ""
+    takes_in: int | None = None
 
 
 #: Name of the target's compressed copy.
@@ -66,12 +68,19 @@ DRAFT_KINDS = (
     DraftKind("quantized_draft:quantized_draft", ("q4",), stored_as="q4_0"),
     DraftKind("layer_skip_draft:layer_skip_draft", ("layer-skip",), search="layer_skip_draft:search_layer_skip"),
     DraftKind("sparse_kv_draft:sparse_kv_draft", ("sparse-kv-50", "sparse-kv-25", "sparse-kv-10")),
-    DraftKind("head_draft:load_head_draft", ("embedded-head",), directory="head", model_type="jaxspec_draft_head"),
+    DraftKind(
+        "head_draft:load_head_draft",
+        ("embedded-head",),
+        directory="head",
+        model_type="jaxspec_draft_head",
+        takes_in=0,
+    ),
     DraftKind(
         "network_draft:load_network_draft",
         ("embedded-small",),
         check="network_draft:check_network_draft",
         directory="network",
+        takes_in=1,  # the old root too
     ),
     DraftKind(
         "container_draft:load_container_draft",

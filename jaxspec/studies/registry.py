@@ -14,8 +14,10 @@ STUDIES = {
     "predict": "jaxspec.studies.predict.command:PREDICT",
     "sweep": "jaxspec.studies.sweep.command:SWEEP",
     "compare": "jaxspec.studies.compare.command:COMPARE",
+    "codesign": "jaxspec.studies.codesign.command:CODESIGN",
     "scale": "jaxspec.studies.scale.command:SCALE",
     "pack": "jaxspec.studies.pack.command:PACK",
+    "calibrate": "jaxspec.studies.calibrate.command:CALIBRATE",
     "export": "jaxspec.studies.export.command:EXPORT",
 }
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from hwmodels.network.architecture import Architecture
 from hwmodels.network.footprint import Footprint
+from hwmodels.network.operators.expert_sharing import ExpertSharing
 from hwmodels.network.operators.step import step_operators
 from hwmodels.network.operators.work import OperatorWork
 from hwmodels.network.routing import EVERY_EXPERT, UNIFORM, Routing
@@ -41,6 +42,7 @@ class StepShape:
     attention_share: Leaf = 1.0
     feed_forward_share: Leaf = 1.0
     visible_share: Leaf = 1.0
+    expert_sharing: ExpertSharing | None = None  # of several devices
 
     def operators(self, architecture: Architecture, routing: Routing = UNIFORM) -> OperatorWork:
         """The step's work on a network whose tokens choose experts by `routing`."""

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array
 
 import hwmodels
+from hwmodels.step.step_cost import seconds_by_part
 from jaxspec.compress.knob_files import knobs_to_json
 from jaxspec.compress.knobs import Knobs
 from jaxspec.models.config import kinds_of
@@ -55,12 +56,7 @@ def priced_cycle(pricing: Pricing, measurement: DraftMeasurement, draft_length: 
             ar_bf16_s=predicted(total["ar_bf16"]),
             ar_stored_s=predicted(total["ar_stored"]),
         ),
-        "operators": predicted(
-            {
-                name: dict(zip(hwmodels.OPERATORS, step.cost.operator_s.tolist(), strict=True))
-                for name, step in steps.items()
-            }
-        ),
+        "operators": predicted({name: seconds_by_part(step.cost) for name, step in steps.items()}),
         "roofline": predicted(
             {
                 name: {

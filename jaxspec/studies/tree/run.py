@@ -19,9 +19,12 @@ from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect
+from jaxspec.speculate.drafts.making import kind_of
 from jaxspec.speculate.sampling import GREEDY
+from jaxspec.speculate.timing import tree_way
 from jaxspec.studies.measured.head import head, lossless
 from jaxspec.studies.measured.routing import routed
+from jaxspec.studies.measured.stopwatch import stopwatch_part
 from jaxspec.studies.tree.beginning import begin_tree, check_tree
 from jaxspec.studies.tree.config import TreeConfig
 from jaxspec.studies.tree.parts import (
@@ -82,7 +85,16 @@ def _of_device(stages: TreeStages, device: str, curve: AATBySize) -> dict[str, A
     why = "fastest at the workload's context" if pays else "the largest, since none pays at the workload's context"
     counted = stages.decode_with(nodes, work.setup.decoding)
     proof = proof_part(nodes, expected=stages.expected_with(nodes), counted=counted, chosen=why)
+    clock = stopwatch_part(
+        work,
+        device,
+        f"tree-{nodes}",
+        lambda: {"tree": tree_way(stages.draft, stages.growth.first(nodes).tree())},
+        cost=stages.cost_here,
+        takes_in=kind_of(config.draft).takes_in,
+    )
     return {
+        "stopwatch": clock,
         "draft": draft_part(config.draft, stages.other, stages.knobs, kinds, priced, stages.widths),
         "scheme": config.scheme if stages.knobs is not None else None,  # others leave the target uncompressed
         "search": SearchSettings(name=config.search, nodes=given(config.nodes), depth=given(config.depth)),

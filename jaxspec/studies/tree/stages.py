@@ -15,6 +15,7 @@ from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from jaxspec.compress import find_scheme
 from jaxspec.compress.expert_pool import has_pool, pool_sizes
 from jaxspec.compress.knobs import Knobs, uniform_knobs
+from jaxspec.models.architecture import architecture_of
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.runs.stages import Arrays
 from jaxspec.settings import knob_values
@@ -99,6 +100,14 @@ class TreeStages:
             return self.other
         assert self.knobs is not None
         return self.copies.ready(self.knobs)
+
+    @property
+    def cost_here(self) -> hwmodels.DraftCost:
+        """Cost of the draft beside the network that runs."""
+        own = self.work.setup.config
+        if self.other is None:
+            return hwmodels.COMPRESSED_COPY
+        return self.other.draft.cost(own, architecture_of(own), self.work.setup.model_name)
 
     def _ranks(self, which: str, texts: np.ndarray, prompt_tokens: int, **lengths: np.ndarray) -> RankTraces:
         """How the draft ranks texts; a stage.

@@ -39,10 +39,10 @@ class StepShape:
     ahead_bytes: Leaf = 0.0
     beside_bytes: Leaf = 0.0
     shared_tokens: Leaf = 0.0
+    expert_sharing: ExpertSharing | None = None  # of several devices
     attention_share: Leaf = 1.0
     feed_forward_share: Leaf = 1.0
     visible_share: Leaf = 1.0
-    expert_sharing: ExpertSharing | None = None  # of several devices
 
     def operators(self, architecture: Architecture, routing: Routing = UNIFORM) -> OperatorWork:
         """The step's work on a network whose tokens choose experts by `routing`."""

@@ -4,6 +4,7 @@ from jaxspec.speculate.timing.clock import Clocked, interleave
 from jaxspec.speculate.timing.spread import BELIEVABLE, Spread, noise_of, spread_of
 from jaxspec.speculate.timing.stopwatch import (
     AUTOREGRESSIVE,
+    CountedWay,
     TimedWay,
     Way,
     chain_way,
@@ -16,6 +17,7 @@ __all__ = [
     "AUTOREGRESSIVE",
     "BELIEVABLE",
     "Clocked",
+    "CountedWay",
     "Spread",
     "TimedWay",
     "Way",

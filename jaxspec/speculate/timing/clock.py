@@ -46,6 +46,7 @@ def interleave(
     repeats: int,
     *,
     seed: int = 0,
+    warm: Callable[[Mapping[Name, list[Any]]], None] = lambda results: None,
     advance: Callable[[], None] = _nothing,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Clocked[Name]:
@@ -55,6 +56,7 @@ def interleave(
         blocks: what is compared, by names that no two share; a round goes through one block after the other, and through each
             in an order of its own.
         seed: of that order.
+        warm: called with the results before anything is timed.
         advance: called for each name when it is warm, and after each block of each round.
     Raises:
         ValueError: repeats below 1.
@@ -74,6 +76,7 @@ def interleave(
             found.first_s[name], found.results[name] = [pair[0] for pair in first], [pair[1] for pair in first]
             found.seconds[name] = np.zeros((repeats, len(calls)))
             advance()
+    warm(found.results)
     for repeat in range(repeats):
         for block in blocks:
             names = list(block)

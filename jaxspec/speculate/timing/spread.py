@@ -19,6 +19,9 @@ BELIEVABLE = 0.03
 #: Standard deviations of a normal distribution in a median absolute deviation, and of a median in one of a mean.
 _DEVIATION, _OF_MEDIAN = 1.4826, 1.2533
 
+#: Fewer samples have no median absolute deviation worth the name.
+_FEW = 5
+
 
 class Spread(NamedTuple):
     """Median of repeats, and the interval in which 90 % of them lie; not a number where there are none."""
@@ -38,9 +41,15 @@ def spread_of(samples: Float[np.ndarray, " repeat"]) -> Spread:
 
 
 def noise_of(samples: Float[np.ndarray, " repeat"]) -> float:
-    """Relative standard error of the median, by the median absolute deviation; infinite of fewer than 3 known samples."""
+    """Relative standard error of the median; infinite of fewer than 3 known samples.
+
+    By the median absolute deviation, which outliers leave alone; by the whole range where samples are too few for it.
+    """
     known = np.asarray(samples)[np.isfinite(samples)]
     if known.size < 3 or not np.median(known):
         return math.inf
-    deviation = _DEVIATION * np.median(np.abs(known - np.median(known)))
+    if known.size < _FEW:
+        deviation = float(np.ptp(known)) / 2.0
+    else:
+        deviation = _DEVIATION * float(np.median(np.abs(known - np.median(known))))
     return float(_OF_MEDIAN * deviation / math.sqrt(known.size) / abs(np.median(known)))

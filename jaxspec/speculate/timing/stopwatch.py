@@ -38,7 +38,7 @@ from jaxspec.speculate.timing.clock import interleave
 from jaxspec.trees.public_trees import chain_tree
 from jaxspec.trees.topology import Tree
 
-__all__ = ["AUTOREGRESSIVE", "TimedWay", "Way", "chain_way", "time_ways", "timed_prompts", "tree_way"]
+__all__ = ["AUTOREGRESSIVE", "CountedWay", "TimedWay", "Way", "chain_way", "time_ways", "timed_prompts", "tree_way"]
 
 #: Name of decoding without speculation among the ways.
 AUTOREGRESSIVE = "autoregressive"
@@ -78,39 +78,48 @@ def _undrafted(limits: TreeLimits, law: CandidateLaw, draft: ReadyDraft | None) 
 
 
 @dataclasses.dataclass(frozen=True)
-class TimedWay:
+class CountedWay:
+    """What one way counts, whatever the clock says.
+
+    Attributes:
+        steps: draft steps in a cycle.
+        tokens, turns: generated behind the first cycle, and turns of the loop; a batch turns until its last sequence ends.
+        tokens_per_cycle: of each sequence, until it ends.
+        agree: share of tokens that equal those without speculation; products of other widths differ in their last bits.
+    """
+
+    steps: int
+    tokens: int
+    turns: int
+    tokens_per_cycle: float
+    agree: float
+
+    @property
+    def tokens_per_turn(self) -> float:
+        """Of all sequences together."""
+        return self.tokens / self.turns if self.turns else float("nan")
+
+
+@dataclasses.dataclass(frozen=True)
+class TimedWay(CountedWay):
     """Times and counts of one way; entry r of all samples is of round r, whatever the way. Times are of a whole batch.
 
     Attributes:
         cycle_s: of a cycle; without speculation, of a step.
         verify_s: of a verification; without speculation, of a step.
         cycle_over_step: cycle over a step without speculation, each of the same moment.
-        steps: draft steps in a cycle.
-        tokens, turns: generated while time was taken, and turns of the loop; a batch turns until its last sequence ends.
-        tokens_per_cycle: of each sequence, until it ends.
         compile_s: of the first call beyond a later one.
-        agree: share of tokens that equal those without speculation; products of other widths differ in their last bits.
     """
 
     cycle_s: Float[np.ndarray, " repeat"]
     verify_s: Float[np.ndarray, " repeat"]
     cycle_over_step: Float[np.ndarray, " repeat"]
-    steps: int
-    tokens: int
-    turns: int
-    tokens_per_cycle: float
     compile_s: float
-    agree: float
 
     @property
     def draft_step_s(self) -> Float[np.ndarray, " repeat"]:
         """Of a draft step; 0 where nothing is drafted."""
         return (self.cycle_s - self.verify_s) / max(self.steps, 1)
-
-    @property
-    def tokens_per_turn(self) -> float:
-        """Of all sequences together."""
-        return self.tokens / self.turns if self.turns else float("nan")
 
     @property
     def tokens_per_s(self) -> Float[np.ndarray, " repeat"]:
@@ -150,6 +159,7 @@ def time_ways(
     repeats: int,
     lengths: np.ndarray | None = None,
     stop: Sequence[int] = (),
+    counted: Callable[[dict[str, CountedWay]], None] = lambda ways: None,
     advance: Callable[[], None] = _nothing,
 ) -> dict[str, TimedWay]:
     """Time decoding in each way, and without speculation, which comes first under `AUTOREGRESSIVE`.
@@ -159,6 +169,7 @@ def time_ways(
         num_tokens: of each prompt, more than a cycle can yield; times of others are not numbers.
         repeats: rounds.
         lengths, stop, others: as for `decode`.
+        counted: called before anything is timed.
         advance: called `len(ways) + 1` times and more for each batch, and once per batch and round.
     Raises:
         ValueError: see `decode`, `timed_prompts`.
@@ -188,44 +199,63 @@ def time_ways(
         {(name, start): [call(way, start, tokens) for tokens in (1, num_tokens)] for name, way in every.items()}
         for start in starts
     ]
-    clocked = interleave(blocks, repeats, seed=seed, advance=advance)
+    verifies = {AUTOREGRESSIVE: AUTOREGRESSIVE} | {name: (way.limits, way.law) for name, way in ways.items()}
 
-    def counted(name: Any, field: str, over: Callable[[Any], Any]) -> np.ndarray:
-        """What each batch counts beyond its first cycle."""
-        ends = [[int(over(getattr(end, field))) for end in clocked.results[name, start]] for start in starts]
-        return np.diff(np.array(ends), axis=1)[:, 0]
+    def count_all(results: Mapping[Any, list[Decoded]]) -> dict[str, CountedWay]:
+        ends = {name: [results[name, start] for start in starts] for name in verifies}
+        alone = _generated(ends[AUTOREGRESSIVE], lengths, num_tokens)
+        steps = {name: 0 if every[name].draft is None else int(every[name].tree.depth.max()) for name in ends}
+        return {
+            name: CountedWay(
+                steps=steps[name],
+                tokens=int(_beyond_first(found, "generated", np.sum).sum()),
+                turns=int(_beyond_first(found, "cycles", np.max).sum()),
+                tokens_per_cycle=float(_total(found, "generated") / _total(found, "cycles")),
+                agree=float(np.mean(_generated(found, lengths, num_tokens)[alone >= 0] == alone[alone >= 0])),
+            )
+            for name, found in ends.items()
+        }
+
+    clocked = interleave(blocks, repeats, seed=seed, warm=lambda results: counted(count_all(results)), advance=advance)
 
     def cycles_s(name: Any) -> Float[np.ndarray, "batch repeat"]:
         seconds = np.stack([np.diff(clocked.seconds[name, start], axis=1)[:, 0] for start in starts])
-        turns = counted(name, "cycles", jnp.max)[:, None]
+        turns = _beyond_first([clocked.results[name, start] for start in starts], "cycles", np.max)[:, None]
         return np.where(turns > 0, seconds / np.maximum(turns, 1), np.nan)
 
-    def put_out(name: Any) -> np.ndarray:
-        ends = [clocked.results[name, start][1] for start in starts]
-        parts = [[np.asarray(end.tokens), np.asarray(end.generated)] for end in ends]
-        tokens, generated = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return generated_tokens(tokens, lengths[:count], generated, num_tokens)
-
-    alone_s, alone = cycles_s(AUTOREGRESSIVE), put_out(AUTOREGRESSIVE)
-
-    def found(name: Any, verify: Any) -> TimedWay:
-        here_s, way = cycles_s(name), every[name]
-        ends = [clocked.results[name, start][1] for start in starts]
+    def compiled_s(name: str) -> float:
         first = (name, starts[0])
-        return TimedWay(
-            cycle_s=_middle(here_s),
-            verify_s=_middle(cycles_s(verify)),
-            cycle_over_step=_middle(here_s / alone_s),
-            steps=0 if way.draft is None else int(way.tree.depth.max()),
-            tokens=int(counted(name, "generated", jnp.sum).sum()),
-            turns=int(counted(name, "cycles", jnp.max).sum()),
-            tokens_per_cycle=sum(int(end.generated.sum()) for end in ends) / sum(int(end.cycles.sum()) for end in ends),
-            compile_s=max(0.0, clocked.first_s[first][0] - float(np.median(clocked.seconds[first][:, 0]))),
-            agree=float(np.mean(put_out(name)[alone >= 0] == alone[alone >= 0])),
-        )
+        return max(0.0, clocked.first_s[first][0] - float(np.median(clocked.seconds[first][:, 0])))
 
-    verifies = {name: (way.limits, way.law) for name, way in ways.items()}
-    return {name: found(name, verify) for name, verify in {AUTOREGRESSIVE: AUTOREGRESSIVE, **verifies}.items()}
+    alone_s = cycles_s(AUTOREGRESSIVE)
+    return {
+        name: TimedWay(
+            **vars(counts),
+            cycle_s=_middle(cycles_s(name)),
+            verify_s=_middle(cycles_s(verifies[name])),
+            cycle_over_step=_middle(cycles_s(name) / alone_s),
+            compile_s=compiled_s(name),
+        )
+        for name, counts in count_all(clocked.results).items()
+    }
+
+
+def _total(ends: list[list[Decoded]], field: str) -> int:
+    """Of all sequences, from their prompts to their ends."""
+    return sum(int(np.asarray(getattr(end, field)).sum()) for _, end in ends)
+
+
+def _beyond_first(ends: list[list[Decoded]], field: str, over: Callable[[np.ndarray], Any]) -> np.ndarray:
+    """What each batch counts behind its first cycle."""
+    return np.array(
+        [int(over(np.asarray(getattr(end, field))) - over(np.asarray(getattr(one, field)))) for one, end in ends]
+    )
+
+
+def _generated(ends: list[list[Decoded]], lengths: np.ndarray, num_tokens: int) -> np.ndarray:
+    """What was generated, of all sequences; −1 behind the last token."""
+    tokens, generated = (np.concatenate([np.asarray(end[place]) for _, end in ends]) for place in (0, 1))
+    return generated_tokens(tokens, lengths[: len(tokens)], generated, num_tokens)
 
 
 def _middle(samples: Float[np.ndarray, "batch repeat"]) -> Float[np.ndarray, " repeat"]:

@@ -52,4 +52,5 @@ def test_noise_is_the_error_of_the_median_and_not_of_an_outlier():
     assert told == pytest.approx(np.std(medians) / 3.0, rel=0.1)
     quiet = np.array([1.0, 1.01, 0.99, 1.0, 1.0, 1.01, 50.0])
     assert noise_of(quiet) < 0.01
+    assert noise_of(np.array([0.86, 0.85, 0.48])) > 0.1  # too few to call one of them an outlier
     assert math.isinf(noise_of(np.array([1.0, 1.0])))

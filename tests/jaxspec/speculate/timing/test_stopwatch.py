@@ -29,7 +29,7 @@ def network(random_network):
     return random_network(CONFIG, 3, sharpness=2.0)
 
 
-def known_clock(kinds, blocks, repeats, *, seed, advance):
+def known_clock(kinds, blocks, repeats, *, seed, warm, advance):
     """A stand-in for the clock: every cycle takes what `CYCLE_S` says, in round r (1 + r) times as much."""
     found = Clocked({}, {}, {})
     for block in blocks:
@@ -40,6 +40,7 @@ def known_clock(kinds, blocks, repeats, *, seed, advance):
             found.first_s[name], found.results[name] = [once[0] + 30.0, once[1]], results
             found.seconds[name] = np.outer(1.0 + np.arange(repeats), once)
             advance()
+    warm(found.results)
     return found
 
 

@@ -61,7 +61,7 @@ def test_a_quiet_machine_is_believed_and_a_busy_one_is_not():
         assert found.words.startswith("the machine was too busy to be believed: repeats of a program spread by")
         assert "--statistic least" in found.words
         assert "load" not in found.words
-    assert "load at its beginning: 7.2" in noise_of([0.0], [1.0], 7.2).words
+    assert "load per core at its beginning: 7.2" in noise_of([0.0], [1.0], 7.2).words
 
 
 def test_every_program_runs_and_depends_on_its_turns():

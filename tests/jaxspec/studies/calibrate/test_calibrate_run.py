@@ -11,10 +11,13 @@ import jaxspec as js
 from hwmodels import catalog
 from jaxspec.cli import main
 from jaxspec.errors import InputError
+from jaxspec.report.assumptions import device_facts, number_status
 from jaxspec.studies.calibrate import measuring, plan
 from jaxspec.studies.calibrate.config import CalibrateConfig
 from jaxspec.studies.calibrate.table import rows_text
 from jaxspec.studies.calibrate.timing import Timed, Timing
+
+pytestmark = pytest.mark.usefixtures("compile_quickly")
 
 
 def run(capsys, *arguments):
@@ -54,11 +57,10 @@ def test_times_of_a_file_become_a_device_that_other_commands_take(capsys):
     assert Path("other.toml").read_text() == Path("board.toml").read_text()
     assert again.plain()["step_error"] is None
     assert js.open_result(folder).plain() == again.plain()
-    predicted = js.predict(device="board.toml", architecture="embedded")
-    assert predicted[0].notes[0].startswith("no whole steps") or "no whole steps" in " ".join(predicted[0].notes)
-    assert "Matrix products and attention take the times that the device's file was fitted to; 90 %" in " ".join(
-        predicted[0].assumptions
-    )
+    facts = device_facts("board.toml")
+    assert "take the times that the device's file was fitted to; 90 %" in " ".join(facts["assumptions"])
+    assert number_status(facts["device_data"]["matrix_unit.formats.0.launch_s"]["source"]) == "calibrated"
+    assert js.device("board.toml").matrix_unit.remarks[0].startswith("no whole steps")
 
 
 def test_bad_input_is_one_line_before_anything_is_made(capsys):

@@ -11,6 +11,7 @@ import numpy as np
 from hwmodels import COMPRESSED_COPY, DraftCost, catalog
 from jaxspec.results import given, measured, predicted
 from jaxspec.results.stopwatch_results import ClockedWay, PredictedClock, Repeated, Stopwatch
+from jaxspec.runs.machine import machine_name
 from jaxspec.runs.stages import Arrays
 from jaxspec.settings.stopwatch import StopwatchSettings
 from jaxspec.speculate.timing import (
@@ -23,7 +24,6 @@ from jaxspec.speculate.timing import (
     time_ways,
     timed_prompts,
 )
-from jaxspec.studies.calibrate.here import machine_name
 from jaxspec.studies.calibrate.noise import load_now
 from jaxspec.studies.measured.clock_prediction import ENGINE, PredictedWay, computed_bits, predict_ways
 from jaxspec.studies.measured.work import Work

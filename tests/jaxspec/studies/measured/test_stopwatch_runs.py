@@ -24,12 +24,12 @@ from jaxspec.models.architecture import architecture_of
 from jaxspec.report.stopwatch import stopwatch_figure, stopwatch_page_tables, stopwatch_tables
 from jaxspec.results.network_results import RunningModel
 from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.machine import machine_name
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings.stopwatch import check_stopwatch
 from jaxspec.speculate import GREEDY
 from jaxspec.speculate.drafts import NGramDraft, NGramParams, ReadyDraft
 from jaxspec.speculate.timing import chain_way
-from jaxspec.studies.calibrate.here import machine_name
 from jaxspec.studies.evaluate.config import EvaluateConfig
 from jaxspec.studies.evaluate.result import EvaluateResult
 from jaxspec.studies.evaluate.run import evaluate

@@ -70,6 +70,19 @@ def test_broken_links_are_found():
     ]
 
 
+#: Words of the field that the pages use without defining them where they stand.
+WORDS = """token; KV cache; AR; draft; target; `alpha_token`; `alpha_fraction`; acceptance rate; draft length; cycle; root; verification;
+verification length; tokens per cycle, AAT; speculation data; verification data; footprint; superblock; hotness, expert pool;
+MSB slice, LSB slice; kernel; engine; measured; predicted; calibrated; input"""
+
+
+def test_the_glossary_defines_each_word_once():
+    text = (PAGES / "glossary.md").read_text(encoding="utf-8")
+    defined = [word.lower() for word in re.findall(r"^(\S[^\n]*)\n:   ", text, flags=re.MULTILINE)]
+    assert len(defined) == len(set(defined))
+    assert {" ".join(word.split()).lower() for word in WORDS.split(";")} <= set(defined)
+
+
 def test_each_name_of_the_reference_is_on_the_page_of_its_room():
     shown = [name for members in reference.rooms().values() for name in members]
     assert sorted(shown) == sorted(reference.listed())

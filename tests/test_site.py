@@ -71,8 +71,8 @@ def test_broken_links_are_found():
 
 
 #: Words of the field that the pages use without defining them where they stand.
-WORDS = """token; KV cache; AR; draft; target; `alpha_token`; `alpha_fraction`; acceptance rate; draft length; cycle; root; verification;
-verification length; tokens per cycle, AAT; speculation data; verification data; footprint; superblock; hotness, expert pool;
+WORDS = """token; KV cache; AR; draft; target; `alpha_token`; `alpha_fraction`; acceptance rate; draft length; cycle;
+root; verification; verification length; tokens per cycle, AAT; speculation data; verification data; footprint; superblock; hotness, expert pool;
 MSB slice, LSB slice; kernel; engine; measured; predicted; calibrated; input"""
 
 

@@ -15,9 +15,9 @@ _NUMBERS = ("cells", "median", "largest", "its median", "its largest")
 _HEADINGS = ("table", "status", *_NUMBERS, "simplest predictor")
 
 _EXPLAINED = """\
-Errors of the model relative to the printed cells. *Input* cells went into the model, *calibrated* ones were fitted:
-neither is a prediction. A table is reproduced where its predicted cells have a smaller median and a smaller largest error than each of
-the simplest predictors on the same cells; the nearest of them stands last."""
+Errors of the model relative to the printed cells. *Input* cells went into the model, *calibrated* ones were fitted: neither is
+a prediction. A table is reproduced where its predicted cells have a smaller median and a smaller largest error than each of the
+simplest predictors on the same cells; the nearest of them stands last."""
 
 
 def papers() -> list[str]:

@@ -23,6 +23,8 @@ _KEPT = (
     "cells",
     "covered",
     "relative_error",
+    "judged",
+    "in_doubt",
     "simplest_predictors",
     "fitted",
     "fitted_to",

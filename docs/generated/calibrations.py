@@ -51,7 +51,7 @@ def _row(engine: str, name: str, entry: Mapping[str, Any]) -> list[str]:
         percent(entry.get("baselines", {}).get("roofline", {}).get("mean")),
         f"{interval['low']:.2f} to {interval['high']:.2f}" if interval else "",
         ", ".join(percent(share, 0) for share in interval["covered"]) if interval else "",
-        ", ".join(f"`{number}`" for number in entry.get("at_bound", ())),
+        ", ".join(entry.get("at_bound", ())),
     ]
 
 

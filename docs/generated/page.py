@@ -41,4 +41,4 @@ def _row(cells: Sequence[str]) -> str:
 
 def percent(share: float | None, digits: int = 1) -> str:
     """A share as a percentage; nothing where it is not known."""
-    return "" if share is None else f"{share:.{digits}%}".replace("%", " %")
+    return "" if share is None else f"{share:.{digits}%}".replace("%", "\N{NO-BREAK SPACE}%")

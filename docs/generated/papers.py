@@ -17,7 +17,8 @@ _HEADINGS = ("table", "status", *_NUMBERS, "simplest predictor")
 _EXPLAINED = """\
 Errors of the model relative to the printed cells. *Input* cells went into the model, *calibrated* ones were fitted: neither is
 a prediction. A table is reproduced where its predicted cells have a smaller median and a smaller largest error than each of the
-simplest predictors on the same cells; the nearest of them stands last."""
+simplest predictors on the same cells; the nearest of them stands last. Cells *in doubt* cannot be right as they are printed:
+nothing is judged by them."""
 
 
 def papers() -> list[str]:
@@ -39,12 +40,13 @@ def _peer(summary: Mapping[str, Any]) -> list[str]:
 
 
 def _rows(summary: Mapping[str, Any]) -> list[list[str]]:
-    """A row for each status; the simplest predictor stands beside the cells that it is compared on."""
-    found, errors = [], summary["relative_error"]
-    compared = next((status for status in ("predicted", "calibrated", "input") if status in errors), "")
-    for status, spread in errors.items():
-        peer = _peer(summary) if status == compared else ["", "", ""]
-        found.append([summary["title"], status, str(spread["cells"]), *_spread(spread), *peer])
+    """A row for each status; the simplest predictor stands beside the predicted cells, without those in doubt."""
+    shown = {**summary["relative_error"], "predicted": summary["judged"], "in doubt": summary["in_doubt"]}
+    found = []
+    for status, spread in shown.items():
+        if spread:
+            peer = _peer(summary) if status == "predicted" else [""] * 3
+            found.append([summary["title"], status, str(spread["cells"]), *_spread(spread), *peer])
     return found
 
 

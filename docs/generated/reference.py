@@ -33,7 +33,7 @@ def sentence(package: str) -> str:
     """The first sentence of a package's docstring, in one line."""
     source = (ROOT.joinpath(*package.split(".")) / "__init__.py").read_text(encoding="utf-8")
     text = " ".join((ast.get_docstring(ast.parse(source)) or "").split("\n\n")[0].split())
-    return re.split(r"(?<=[.:]) ", text)[0].rstrip(".:")
+    return re.split(r"(?<=[.]) ", text)[0].rstrip(".")
 
 
 def index() -> str:

@@ -107,7 +107,7 @@ def test_each_calibrated_kernel_has_a_row():
     }
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in papers.FOLDER.glob("*.json")))
+@pytest.mark.parametrize("name", papers.papers())
 def test_residuals_are_those_of_the_declared_tables(name):
     """Written anew where a paper's tables, titles or choices change: `docs/write_residuals.py` says how."""
     from experiments.reproduce.run import find_paper

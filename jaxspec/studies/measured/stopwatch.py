@@ -11,7 +11,7 @@ import numpy as np
 from hwmodels import COMPRESSED_COPY, DraftCost, catalog
 from jaxspec.results import given, measured, predicted
 from jaxspec.results.stopwatch_results import ClockedWay, PredictedClock, Repeated, Stopwatch
-from jaxspec.runs.machine import load_per_core, machine_name
+from jaxspec.runs.machine import machine_name
 from jaxspec.runs.stages import Arrays
 from jaxspec.settings.stopwatch import StopwatchSettings
 from jaxspec.speculate.timing import (
@@ -24,10 +24,11 @@ from jaxspec.speculate.timing import (
     time_ways,
     timed_prompts,
 )
+from jaxspec.studies.calibrate.noise import load_now
 from jaxspec.studies.measured.clock_prediction import ENGINE, PredictedWay, computed_bits, predict_ways
 from jaxspec.studies.measured.work import Work
 
-__all__ = ["clocked_way", "stopwatch_part"]
+__all__ = ["clocked_way", "is_here", "stopwatch_part"]
 
 
 class _Timed(NamedTuple):
@@ -81,7 +82,7 @@ def stopwatch_part(
                 advance=bar.advance,
             )
         nodes = {name: int(way.tree.num_nodes) for name, way in made.items()}
-        load = load_per_core()
+        load = load_now()
         timed = {
             name: {"nodes": np.asarray(nodes.get(name, 0))}
             | {key: np.asarray(value) for key, value in vars(way).items()}
@@ -111,6 +112,15 @@ def stopwatch_part(
         autoregressive=found.pop(AUTOREGRESSIVE),
         ways=found,
     )
+
+
+def is_here(device: str) -> bool:
+    """Whether a device is this machine: a file that `jaxspec calibrate` wrote here, whose title begins with the name of the machine.
+
+    Raises:
+        EntryError: the file cannot be read, or is no device.
+    """
+    return device.endswith(".toml") and catalog.device_entry(device).title.startswith(machine_name())
 
 
 def clocked_way(found: TimedWay, alone: TimedWay, *, nodes: int, told: PredictedWay | None) -> ClockedWay:
@@ -158,8 +168,8 @@ def _predicted_clock(found: TimedWay, alone: TimedWay, told: PredictedWay) -> Pr
 def _predicted(
     work: Work, device: str, parents: Mapping[str, np.ndarray], cost: DraftCost, takes_in: int | None
 ) -> dict[str, PredictedWay]:
-    """Predictions by name, of decoding alone too, where the user described the device: those of the catalog are not here."""
-    if not device.endswith(".toml") or not parents:
+    """Predictions by name, of decoding alone too; none where the device is not this machine."""
+    if not is_here(device):
         return {}
     setup, config = work.setup, work.config
     told = predict_ways(
@@ -186,4 +196,4 @@ def _statement(device: str, compared: bool) -> str:
     own = "times are those of this machine and this network, which decodes in the types it computes with"
     if compared:
         return f"{own}; predicted for it as {device} describes it"
-    return f"{own}; the priced device, {device}, is another, and its predictions are not about them"
+    return f"{own}; {device}, which is priced, is another machine, and its predictions are not about these times"

@@ -76,6 +76,11 @@ class Problem:
         found = _exact_values(self.model, tree, bits, self.by_energy, tuple(self.limits))
         return np.asarray(jax.device_get(found), float) - self._offsets
 
+    def tabled(self, values: np.ndarray) -> np.ndarray:
+        """As `values`, with footprints from the table between whose entries knobs lie: quicker, off by a hundredth of a bit."""
+        found = _tabled_values(self.model, jnp.asarray(values, jnp.float32), self.by_energy, tuple(self.limits))
+        return np.asarray(jax.device_get(found), float) - self._offsets
+
     def numbers(self, values: np.ndarray) -> DesignNumbers:
         """All numbers of designs, exactly; "design variable" in, leaves "design"."""
         tree, bits = self._exact(values)
@@ -135,6 +140,16 @@ def _exact_numbers(model: Model, values: Array, bits: dict[str, Array], by_energ
 @partial(jax.jit, static_argnums=(3, 4))
 def _exact_values(model: Model, values: Array, bits: dict[str, Array], by_energy: bool, limits: tuple[str, ...]) -> Array:
     return jax.vmap(lambda v, b: _values_of(_exact_one(model, v, b, by_energy), by_energy, limits))(values, bits)
+
+
+@partial(jax.jit, static_argnums=(2, 3))
+def _tabled_values(model: Model, values: Array, by_energy: bool, limits: tuple[str, ...]) -> Array:
+    def one(values: Array) -> Array:
+        tree = model.tree(values)
+        bits = tree["footprint"] | model.table.widths(tree["draft"])
+        return _values_of(price_tree(model, tree, bits, temperature=0.0, by_energy=by_energy), by_energy, limits)
+
+    return jax.vmap(one)(values)
 
 
 @partial(jax.jit, static_argnums=(3, 4))

@@ -1,0 +1,145 @@
+"""One problem and one seed: three searches over the same cube of variables, at equal evaluations and at equal time.
+
+All of them see the same space (logarithmic, counts in their steps), the same exact pricing and the same limits; a design counts
+if it keeps every limit. A value with its gradients counts as `GRADIENT_COST` evaluations, the bound of reverse differentiation.
+Programs are compiled before any clock starts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+
+from jaxspec.errors import InputError
+from jaxspec.studies.codesign.hardening import harden, merit
+from jaxspec.studies.codesign.problem import Problem
+from jaxspec.studies.codesign.run import start_places
+from jaxspec.studies.codesign.search import climb
+
+__all__ = ["GRADIENT_COST", "METHODS", "Found", "gradient", "surrogate", "uniform"]
+
+#: Evaluations that a value with all gradients counts as: at most five times the operations, Griewank and Walther 2008, (4.21).
+GRADIENT_COST = 5
+
+#: Random designs are priced in batches.
+_BATCH = 64
+
+#: Random places before the surrogate's own, as scikit-optimize and others begin.
+_FIRST = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """The best design of one search.
+
+    Attributes:
+        objective: 0 where no design kept every limit.
+        evaluations: it took, gradients counted as `GRADIENT_COST`.
+    """
+
+    objective: float
+    evaluations: int
+    seconds: float
+
+
+def _stepped(problem: Problem, places: np.ndarray) -> np.ndarray:
+    """Numbers at places, those with a step at their nearest multiples."""
+    numbers, variables = problem.variables.numbers(places), problem.variables
+    for i, step in enumerate(variables.steps):
+        if step is not None:
+            numbers[:, i] = np.clip(np.round(numbers[:, i] / step) * step, variables.low[i], variables.high[i])
+    return numbers
+
+
+def _objective(merits: np.ndarray) -> float:
+    return float(np.exp(-merits.min())) if merits.min() < 1e5 else 0.0
+
+
+def gradient(problem: Problem, *, evaluations: int | None, seconds: float | None, seed: int) -> Found:
+    """Climbs from a Latin hypercube, of which the best one is rounded; again until evaluations or time are spent."""
+    began, spent, best, place = time.perf_counter(), 0, 0.0, seed
+    while True:
+        places = start_places(dataclasses.replace(problem, config=dataclasses.replace(problem.config, seed=place)))
+        if evaluations is not None:
+            # Half for one climb; rounding takes the rest.
+            climbs = climb(
+                problem.smooth,
+                places[1:2],
+                iterations=60,
+                size=problem.batch,
+                questions=evaluations // (2 * GRADIENT_COST),
+            )
+        else:
+            climbs = climb(problem.smooth, places, iterations=60, size=problem.batch)
+        spent += GRADIENT_COST * sum(len(one.path) for one in climbs)
+        ends = np.stack([one.place for one in climbs])
+        values, _ = problem.smooth(np.concatenate([ends, np.repeat(ends[:1], problem.batch - len(ends), axis=0)]))
+        spent += GRADIENT_COST * len(ends)
+        chosen = ends[[int(np.argmin(merit(values[: len(ends)])))]]
+        allowed = None if evaluations is None else evaluations - spent
+        hardened = harden(problem, chosen, climbed=1, allowed=allowed, gradient_cost=GRADIENT_COST)
+        spent += hardened.evaluations + GRADIENT_COST * hardened.questions
+        best = max(best, _objective(merit(problem.values(hardened.values[None]))))
+        place += 1000
+        took = time.perf_counter() - began
+        if evaluations is not None or (seconds is not None and took >= seconds):
+            return Found(best, spent, took)
+
+
+def uniform(problem: Problem, *, evaluations: int | None, seconds: float | None, seed: int) -> Found:
+    """Designs drawn evenly from the cube, priced 64 at a time."""
+    rng, began, spent, best = np.random.default_rng(seed), time.perf_counter(), 0, 0.0
+    while True:
+        count = _BATCH if evaluations is None else min(_BATCH, evaluations - spent)
+        numbers = _stepped(problem, rng.random((_BATCH, len(problem.before))))
+        best = max(best, _objective(merit(problem.tabled(numbers)[:count])))
+        spent += count
+        took = time.perf_counter() - began
+        if (evaluations is not None and spent >= evaluations) or (seconds is not None and took >= seconds):
+            return Found(best, spent, took)
+
+
+def surrogate(problem: Problem, *, evaluations: int | None, seconds: float | None, seed: int) -> Found:
+    """Expected improvement under a Gaussian process of objective and excess: `bayes_opt`, with its constraint model."""
+    try:
+        from bayes_opt import BayesianOptimization  # pyright: ignore[reportMissingImports] - an extra
+    except ImportError as error:
+        raise InputError("the peer bayesian-optimization is missing; pip install jaxspec[benchmarks]") from error
+    from scipy.optimize import NonlinearConstraint
+
+    names = [f"x{i:02d}" for i in range(len(problem.before))]
+
+    def priced(**place: float) -> np.ndarray:
+        row = _stepped(problem, np.array([[place[name] for name in names]]))
+        return problem.tabled(np.repeat(row, _BATCH, axis=0))[0]
+
+    def excess(**place: float) -> float:
+        return float(priced(**place)[1:].max())
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        optimiser = BayesianOptimization(
+            f=None,
+            constraint=NonlinearConstraint(excess, -np.inf, 0.0),
+            pbounds=dict.fromkeys(names, (0.0, 1.0)),
+            random_state=seed,
+            verbose=0,
+            allow_duplicate_points=True,
+        )
+        rng, began, spent, best = np.random.default_rng(seed), time.perf_counter(), 0, 0.0
+        while True:
+            point = dict(zip(names, rng.random(len(names)))) if spent < _FIRST else optimiser.suggest()
+            values = priced(**point)
+            optimiser.register(params=point, target=-float(values[0]), constraint_value=float(values[1:].max()))
+            best, spent = max(best, _objective(merit(values[None]))), spent + 1
+            took = time.perf_counter() - began
+            if (evaluations is not None and spent >= evaluations) or (seconds is not None and took >= seconds):
+                return Found(best, spent, took)
+
+
+#: Search by name.
+METHODS: dict[str, Callable[..., Found]] = {"gradient": gradient, "random": uniform, "bayesian": surrogate}

@@ -26,7 +26,7 @@ from jaxspec.studies.codesign.problem import Problem
 from jaxspec.studies.codesign.run import checked_problem, start_places
 
 _COLOURS = {"gradient": BLUE, "random": GREEN, "bayesian": VERMILLION}
-_TITLES = {"evaluations": "equal evaluations", "seconds": "equal time"}
+_TITLES = {"evaluations": "equal evaluations", "seconds": "equal processor time"}
 
 
 def contest(name: str, *, seeds: int, evaluations: int, seconds: float) -> list[dict[str, Any]]:
@@ -39,7 +39,9 @@ def contest(name: str, *, seeds: int, evaluations: int, seconds: float) -> list[
             for method, search in METHODS.items():
                 limits: dict[str, Any] = {"evaluations": None, "seconds": None} | {what: limit}
                 found = search(problem, seed=seed, **limits)
-                rows.append({"problem": name, "equal": what, "limit": limit, "seed": seed, "method": method} | vars(found))
+                rows.append(
+                    {"problem": name, "equal": what, "limit": limit, "seed": seed, "method": method} | vars(found)
+                )
                 print(rows[-1], flush=True)
     return rows
 
@@ -76,8 +78,8 @@ def contest_figure(rows: list[dict[str, Any]]) -> Figure:
     names, ways = sorted({row["problem"] for row in rows}), list(_TITLES)
     figure = new_figure(
         "Co-design by gradient, by random search and by a Bayesian optimiser",
-        "best design that keeps every limit, over the best that any search found (predicted, exactly priced); a point per seed, "
-        "0: no such design found",
+        "best design that keeps every limit, over the best that any search found (predicted, exactly priced); a point per "
+        "seed, 0: no such design found",
         height_inches=3.2,
     )
     panels = figure.subplots(1, len(ways), sharey=True)
@@ -104,7 +106,7 @@ def main() -> None:
     parser.add_argument("problems", nargs="*", metavar="PROBLEM", help=f"out of {', '.join(EXAMPLES)}; default: all")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--evaluations", type=int, default=200)
-    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--seconds", type=float, default=2.0, help="of processor time")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--figure", type=Path)
     args = parser.parse_args()

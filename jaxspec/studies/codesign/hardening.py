@@ -1,4 +1,4 @@
-"""From a place of the search to a design that can be built: multiples of every step, the rest climbed again, exactly evaluated."""
+"""From a place of the search to a design that can be built: multiples of every step, the rest climbed again, priced exactly."""
 
 from __future__ import annotations
 

@@ -205,7 +205,7 @@ def _result(
 
 
 def _row(problem: Problem, values: np.ndarray) -> DesignRow:
-    """A design's numbers, exactly; from a law that was fitted, what depends on acceptance is calibrated no more than the law."""
+    """A design's numbers, exactly; acceptance is calibrated where its law was fitted."""
     numbers: DesignNumbers = problem.numbers(values[None])
     found: dict[str, Quantity] = {
         name: predicted(float(value[0])) for name, value in vars(numbers).items() if value is not None

@@ -90,7 +90,8 @@ def derived_numbers(config: SweepConfig, knobs: Mapping[str, float]) -> tuple[De
     found = DerivedNumbers(tuple(tables))
     if both := sorted(found.names & {*config.axes, *config.set}):
         raise InputError(
-            f"{', '.join(both)} follows from knobs of the draft or from [acceptance], and is an axis or set; leave one of them out"
+            f"{', '.join(both)} follows from knobs of the draft or from [acceptance], and is an axis or set; leave one of "
+            "them out"
         )
     return found, law
 

@@ -94,7 +94,9 @@ Axis = list[float] | Range
 class ParetoAxes(Settings):
     """Two or three results or axes, which way is better, and what divides the points."""
 
-    form: ClassVar[str] = 'give x and y, and better_x and better_y as "low" or "high"; z, better_z, group and facets may be added'
+    form: ClassVar[str] = (
+        'give x and y, and better_x and better_y as "low" or "high"; z, better_z, group and facets may be added'
+    )
 
     x: str = setting(dataclasses.MISSING, "Result or axis across.")
     y: str = setting(dataclasses.MISSING, "Result or axis upwards.")
@@ -103,7 +105,9 @@ class ParetoAxes(Settings):
     z: str | None = setting(None, "Third result or axis, shown by colour.", unset="two are enough")
     better_z: Literal["low", "high"] = setting("low", "Which way is better.")
     group: tuple[str, ...] | None = setting(
-        None, "Axes, architecture or device: the points of each of their values have a front of their own.", unset="one front"
+        None,
+        "Axes, architecture or device: the points of each of their values have a front of their own.",
+        unset="one front",
     )
     facets: str | None = setting(None, "Likewise, each value in a panel of its own.", unset="one panel")
 
@@ -128,8 +132,8 @@ def shard_of(text: str | None) -> tuple[int, int]:
 class SweepConfig(ExpertSettings, Settings):
     """One sweep. `axes` and `set` are by dotted name, as in "device.memory.bandwidth_bytes_per_s".
 
-    A knob of the scheme is "draft.weight_prune" and decides the bits that are read. Names are checked against the devices later,
-    by `jaxspec.studies.sweep.axes.check_numbers`.
+    A knob of the scheme is "draft.weight_prune" and decides the bits that are read. Names are checked against the devices
+    later, by `jaxspec.studies.sweep.axes.check_numbers`.
 
     Raises:
         InputError: a value of the wrong kind; no axis; too many points.
@@ -175,7 +179,6 @@ class SweepConfig(ExpertSettings, Settings):
                 f"the axes make {points:,} points; allowed are {MAX_POINTS:,} in one shard: make an axis shorter, or divide "
                 f"them with shard '1/{-(-points // MAX_POINTS)}' and so on"
             )
-
 
     @property
     def input_files(self) -> dict[str, Path]:

@@ -40,7 +40,7 @@ _ACROSS, _PANELS = 3, 24
 
 @styled
 def pareto_figure(found: ParetoFront) -> Figure | None:
-    """The fronts of the design points that fit, and a sample of the others; a third result by the colour of the front's points."""
+    """The fronts of the design points that fit, and a sample of the others; a third result is a colour."""
     rows, cloud, names = found.rows(), found.cloud(), found.columns
     panels = _values(rows, found.facets)
     if len(panels) > _PANELS:
@@ -88,7 +88,8 @@ def _fronts(axes: Axes, found: ParetoFront, rows: list[dict[str, Any]], scales: 
         groups.setdefault(tuple(row[name] for name in found.group), []).append(row)
     for i, (key, members) in enumerate(groups.items()):
         columns = [
-            np.array([row[name] for row in members], float) / scale for name, (scale, _) in zip(names, scales, strict=True)
+            np.array([row[name] for row in members], float) / scale
+            for name, (scale, _) in zip(names, scales, strict=True)
         ]
         words = ", ".join(f"{_short(n)} {_word(n, v)}" for n, v in zip(found.group, key, strict=True)) or "front"
         if len(names) == 3:
@@ -97,14 +98,20 @@ def _fronts(axes: Axes, found: ParetoFront, rows: list[dict[str, Any]], scales: 
         else:
             colour = _COLOURS[i % len(_COLOURS)]
             style = ("-", "--", ":")[i // len(_COLOURS) % 3]
-            axes.plot(columns[0], columns[1], "o", linestyle=style, color=colour, markersize=4, linewidth=1.2, label=words)
+            axes.plot(
+                columns[0], columns[1], "o", linestyle=style, color=colour, markersize=4, linewidth=1.2, label=words
+            )
     if not groups:
         axes.plot([], [], "o-", color=_COLOURS[0], markersize=4, linewidth=1.2, label="front")
     return drawn
 
 
 def _arrange(
-    axes: Sequence[Axes], rows: list[dict], cloud: dict[str, np.ndarray], names: list[str], scales: Sequence[tuple[float, str]]
+    axes: Sequence[Axes],
+    rows: list[dict],
+    cloud: dict[str, np.ndarray],
+    names: list[str],
+    scales: Sequence[tuple[float, str]],
 ) -> None:
     for i, name in enumerate(names[:2]):
         front = np.array([row[name] for row in rows], float)

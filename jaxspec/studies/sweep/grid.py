@@ -37,7 +37,7 @@ class Grid:
     pairs: list[tuple[str, str]]
     bases: list[dict[str, Any]]
     max_draft_length: int
-    derived: DerivedNumbers = DerivedNumbers()
+    derived: DerivedNumbers = dataclasses.field(default_factory=DerivedNumbers)
 
     @cached_property
     def points_per_pair(self) -> int:

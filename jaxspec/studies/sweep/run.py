@@ -186,7 +186,9 @@ def _unheard(config: SweepConfig, plan: SweepPlan) -> list[str]:
     heard = () if plan.law is None else plan.law.law.names
     knobs = [name for name in config.axes if knob_name(name, find_scheme(config.scheme)) is not None]
     deaf = [name for name in knobs if name.removeprefix("draft.") not in heard]
-    return [f"acceptance does not depend on {', '.join(deaf)}: give points of it in a table [acceptance]"] if deaf else []
+    return (
+        [f"acceptance does not depend on {', '.join(deaf)}: give points of it in a table [acceptance]"] if deaf else []
+    )
 
 
 def _notes(grid: Grid) -> list[str]:

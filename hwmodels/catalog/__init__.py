@@ -21,6 +21,7 @@ from hwmodels.catalog.loader import (
     device_title,
     engine,
     engine_names,
+    engine_scatter,
     engine_sources,
 )
 
@@ -42,6 +43,7 @@ __all__ = [
     "device_title",
     "engine",
     "engine_names",
+    "engine_scatter",
     "engine_sources",
     "read_config",
 ]

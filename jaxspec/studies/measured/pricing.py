@@ -10,6 +10,7 @@ from jaxspec.errors import InputError
 from jaxspec.models.architecture import architecture_of
 from jaxspec.models.config import DecoderConfig
 from jaxspec.settings import CommonConfig
+from jaxspec.studies.engine_pricing import engine_terms
 from jaxspec.tuning.objective import Pricing
 
 __all__ = ["PricedConfig", "resolve_architecture", "resolve_device", "resolve_pricing"]
@@ -87,7 +88,7 @@ def resolve_device(name: str, *, engine: str | None = None, weight_format: str |
 
 
 def resolve_pricing(config: PricedConfig, device: str, own: DecoderConfig | None) -> Pricing:
-    """Device (catalog name or TOML file), architecture and workload.
+    """Device (catalog name or TOML file), architecture, workload, and the engine's terms where they are known.
 
     Raises:
         InputError: an unknown name, a malformed file, or an engine or format that the device was not measured with.
@@ -99,4 +100,9 @@ def resolve_pricing(config: PricedConfig, device: str, own: DecoderConfig | None
         prompt_tokens=float(config.prompt_tokens),
         output_tokens=float(getattr(config, "output_tokens", CommonConfig.output_tokens)),
     )
-    return Pricing(device=found, architecture=resolve_architecture(config.architecture, own), workload=workload)
+    return Pricing(
+        device=found,
+        architecture=resolve_architecture(config.architecture, own),
+        workload=workload,
+        engine=engine_terms(config.engine),
+    )

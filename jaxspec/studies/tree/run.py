@@ -23,6 +23,7 @@ from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect
 from jaxspec.speculate.drafts import compressed_copy
 from jaxspec.speculate.sampling import GREEDY
+from jaxspec.studies.engine_pricing import engine_scatter, kind_of_draft
 from jaxspec.studies.measured.head import head, lossless
 from jaxspec.studies.measured.routing import routed
 from jaxspec.studies.tree.config import TreeConfig
@@ -78,7 +79,8 @@ def _of_device(stages: TreeStages, device: str, curve: AATBySize) -> dict[str, A
     times = price_growth(
         work.pricings[device], stages.growth, footprint=stages.widths, contexts=stages.contexts, draft=priced
     )
-    rows = context_rows(stages.contexts, curve, times)
+    scatter = engine_scatter(config.engine, kind_of_draft(priced))
+    rows = context_rows(stages.contexts, curve, times, pricing=work.pricings[device], scatter=scatter)
     own = rows[stages.contexts.index(config.context)].decision
     pays = bool(own.speculate.value)
     nodes = own.verification_length.known - 1 if pays else config.nodes

@@ -1,0 +1,139 @@
+"""Speedups, rate and time of a draft-verify cycle with the errors of kernels, of acceptance and of an engine's terms.
+
+A kernel's error at one number of rows tells half of that at another: of the variance of an operator's logarithm,
+`SHARED_VARIANCE` is common to all steps, so that it cancels in a speedup, and the rest is each step's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import flax.struct
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from hwmodels.analysis.uncertainty.delta_method import LogNormal, delta_method
+from hwmodels.analysis.uncertainty.kernel_errors import operator_deviations
+from hwmodels.device import Device
+from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.step.priced_steps import PricedStep
+
+__all__ = ["SHARED_VARIANCE", "CycleTimes", "cycle_numbers", "cycle_times", "draw_cycle"]
+
+#: Correlation of an operator's errors in two steps. `python -m experiments.silicon.coverage` compares it with whole steps.
+SHARED_VARIANCE = 0.5
+
+
+@flax.struct.dataclass
+class CycleTimes:
+    """Steps that a cycle and its baselines consist of; leaves are arrays or numbers, "*b" before the axes named."""
+
+    operator_s: Float[Array, "*b step operator"]
+    deviation: Float[Array, "*b step operator"]  # of its logarithm; 0: not known, or none
+    bf16: Float[Array, "*b step"]  # how often each step runs in one of autoregressive decoding in 16 bits,
+    stored: Float[Array, "*b step"]  # in one of what is stored,
+    cycle: Float[Array, "*b step"]  # and in a cycle
+    engine_s: Leaf = 0.0  # "*b": what an engine adds to a cycle
+    scatter: Leaf = 0.0  # "*b": standard deviation of the logarithm of a cycle of this engine about its prediction
+
+
+def cycle_times(
+    device: Device,
+    *,
+    bf16: PricedStep,
+    stored: PricedStep,
+    cycle: Sequence[tuple[float, PricedStep]],
+    engine_s: Number = 0.0,
+    scatter: Number = 0.0,
+) -> CycleTimes:
+    """Gather priced steps; on the host.
+
+    Args:
+        device: whose kernels may have spreads.
+        bf16, stored: a step of autoregressive decoding; equal ones are one step, which errs once.
+        cycle: how often each step of the cycle runs; single numbers. A step that equals one before it is that one.
+        engine_s, scatter: see `CycleTimes`.
+    """
+    rows: list[np.ndarray] = []
+    deviations: list[np.ndarray] = []
+
+    def place(step: PricedStep) -> int:
+        seconds = np.asarray(step.cost.operator_s, np.float64)
+        for index, row in enumerate(rows):
+            if np.allclose(row, seconds, rtol=1e-6, atol=0.0):
+                return index
+        found = operator_deviations(device, step)
+        rows.append(seconds)
+        deviations.append(np.zeros_like(seconds) if found is None else found)
+        return len(rows) - 1
+
+    places = [(0, place(bf16), 1.0), (1, place(stored), 1.0), *((2, place(step), float(runs)) for runs, step in cycle)]
+    counts = np.zeros((3, len(rows)), np.float32)
+    for which, index, runs in places:
+        counts[which, index] += runs
+    return CycleTimes(
+        np.stack(rows).astype(np.float32), np.stack(deviations).astype(np.float32), *counts, engine_s, scatter
+    )
+
+
+def cycle_numbers(
+    times: CycleTimes,
+    conditional: Float[Array, " position"],
+    standard_error: Float[Array, " position"],
+    *,
+    batch: Number = 1.0,
+) -> dict[str, LogNormal]:
+    """Headline numbers of a cycle with their errors, by the delta method.
+
+    Args:
+        times: without "*b"; `vmap` for more.
+        conditional: acceptance by position of a chain; of a tree, or where tokens per cycle were counted, the tokens gained
+            beside the first, in one position.
+        standard_error: of each; 0: given, or not known.
+        batch: sequences decoded together.
+    Returns:
+        speedup_vs_bf16_ar, speedup_vs_stored_ar, tokens_per_s (of all sequences), cycle_s.
+    Gradient: right for every input.
+    """
+    conditional, error = jnp.asarray(as_float(conditional)), jnp.asarray(as_float(standard_error))
+
+    def numbers(deviates: Float[Array, " source"]) -> dict[str, Array]:
+        return draw_cycle(times, conditional, error, deviates, batch=batch)
+
+    return delta_method(numbers, _sources(times, conditional))
+
+
+def draw_cycle(
+    times: CycleTimes,
+    conditional: Float[Array, " position"],
+    standard_error: Float[Array, " position"],
+    deviates: Float[Array, " source"],
+    *,
+    batch: Number = 1.0,
+) -> dict[str, Float[Array, ""]]:
+    """The same numbers where every error is what `deviates` say, 0 being the estimates.
+
+    Args:
+        deviates: standard normal; one for each operator, each operator of each step, each position, and the engine.
+    """
+    steps, operators = times.operator_s.shape
+    shared, own, positions, engine = jnp.split(
+        deviates, np.cumsum([operators, steps * operators, conditional.shape[0]]).tolist()
+    )
+    common = jnp.sqrt(SHARED_VARIANCE) * shared + jnp.sqrt(1.0 - SHARED_VARIANCE) * own.reshape(steps, operators)
+    step_s = jnp.sum(times.operator_s * jnp.exp(times.deviation * common), axis=-1)
+    tokens = 1.0 + jnp.sum(jnp.cumprod(conditional + standard_error * positions))
+    cycle_s = times.cycle @ step_s + as_float(times.engine_s)
+    cycle_s = cycle_s * jnp.exp(as_float(times.scatter) * engine[0])
+    return {
+        "speedup_vs_bf16_ar": times.bf16 @ step_s * tokens / cycle_s,
+        "speedup_vs_stored_ar": times.stored @ step_s * tokens / cycle_s,
+        "tokens_per_s": as_float(batch) * tokens / cycle_s,
+        "cycle_s": cycle_s,
+    }
+
+
+def _sources(times: CycleTimes, conditional: Float[Array, " position"]) -> int:
+    steps, operators = times.operator_s.shape
+    return operators + steps * operators + conditional.shape[0] + 1

@@ -7,7 +7,7 @@ import dataclasses
 from jaxspec.results.quantity import UNKNOWN, Quantity
 from jaxspec.results.records import Record
 
-__all__ = ["Ends", "EngineUsed", "HeadlineIntervals"]
+__all__ = ["NO_ENDS", "Ends", "EngineUsed", "HeadlineIntervals"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -16,6 +16,10 @@ class Ends(Record):
 
     low: Quantity[float] = UNKNOWN
     high: Quantity[float] = UNKNOWN
+
+
+#: Of a number that nothing is known to err in.
+NO_ENDS = Ends()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,10 +35,10 @@ class HeadlineIntervals(Record):
     coverage: float | None = None
     covers: list[str] = dataclasses.field(default_factory=list)
     statement: str | None = None
-    speedup_vs_bf16_ar: Ends = Ends()
-    speedup_vs_stored_ar: Ends = Ends()
-    tokens_per_s: Ends = Ends()
-    cycle_s: Ends = Ends()
+    speedup_vs_bf16_ar: Ends = NO_ENDS
+    speedup_vs_stored_ar: Ends = NO_ENDS
+    tokens_per_s: Ends = NO_ENDS
+    cycle_s: Ends = NO_ENDS
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -39,7 +39,8 @@ def headline_intervals(
     covers = covered(times, error)
     if not covers:
         return None
-    found = jax.device_get(_numbers(times, np.asarray(conditional, np.float32), error, batch=np.float32(batch)))
+    chances = np.asarray(conditional, np.float32)
+    found = jax.device_get(_numbers(times, chances, np.diag(error), batch=np.float32(batch)))
     ends: dict[str, Any] = {name: number.ends(COVERAGE) for name, number in found.items()}
     return HeadlineIntervals(
         coverage=COVERAGE,

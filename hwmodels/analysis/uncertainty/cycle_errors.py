@@ -35,6 +35,7 @@ class CycleTimes:
     stored: Float[Array, "*b step"]  # in one of what is stored,
     cycle: Float[Array, "*b step"]  # and in a cycle
     engine_s: Leaf = 0.0  # "*b": what an engine adds to a cycle
+    plain_engine_s: Leaf = 0.0  # "*b": and to an autoregressive step
     scatter: Leaf = 0.0  # "*b": standard deviation of the logarithm of a cycle of this engine about its prediction
 
 
@@ -45,6 +46,7 @@ def cycle_times(
     stored: PricedStep,
     cycle: Sequence[tuple[float, PricedStep]],
     engine_s: Number = 0.0,
+    plain_engine_s: Number = 0.0,
     scatter: Number = 0.0,
 ) -> CycleTimes:
     """Gather priced steps; on the host.
@@ -53,7 +55,7 @@ def cycle_times(
         device: whose kernels may have spreads.
         bf16, stored: a step of autoregressive decoding; equal ones are one step, which errs once.
         cycle: how often each step of the cycle runs; single numbers. A step that equals one before it is that one.
-        engine_s, scatter: see `CycleTimes`.
+        engine_s, plain_engine_s, scatter: see `CycleTimes`.
     """
     rows: list[np.ndarray] = []
     deviations: list[np.ndarray] = []
@@ -73,14 +75,19 @@ def cycle_times(
     for which, index, runs in places:
         counts[which, index] += runs
     return CycleTimes(
-        np.stack(rows).astype(np.float32), np.stack(deviations).astype(np.float32), *counts, engine_s, scatter
+        np.stack(rows).astype(np.float32),
+        np.stack(deviations).astype(np.float32),
+        *counts,
+        engine_s=engine_s,
+        plain_engine_s=plain_engine_s,
+        scatter=scatter,
     )
 
 
 def cycle_numbers(
     times: CycleTimes,
     conditional: Float[Array, " position"],
-    standard_error: Float[Array, " position"],
+    error: Float[Array, "position cause"],
     *,
     batch: Number = 1.0,
 ) -> dict[str, LogNormal]:
@@ -90,24 +97,25 @@ def cycle_numbers(
         times: without "*b"; `vmap` for more.
         conditional: acceptance by position of a chain; of a tree, or where tokens per cycle were counted, the tokens gained
             beside the first, in one position.
-        standard_error: of each; 0: given, or not known.
+        error: of the conditionals, a factor of their covariance: how much each errs for every independent cause; of counted
+            ones a diagonal of standard errors. 0: given, or not known.
         batch: sequences decoded together.
     Returns:
         speedup_vs_bf16_ar, speedup_vs_stored_ar, tokens_per_s (of all sequences), cycle_s.
     Gradient: right for every input.
     """
-    conditional, error = jnp.asarray(as_float(conditional)), jnp.asarray(as_float(standard_error))
+    conditional, error = jnp.asarray(as_float(conditional)), jnp.asarray(as_float(error))
 
     def numbers(deviates: Float[Array, " source"]) -> dict[str, Array]:
         return draw_cycle(times, conditional, error, deviates, batch=batch)
 
-    return delta_method(numbers, _sources(times, conditional))
+    return delta_method(numbers, _sources(times, error))
 
 
 def draw_cycle(
     times: CycleTimes,
     conditional: Float[Array, " position"],
-    standard_error: Float[Array, " position"],
+    error: Float[Array, "position cause"],
     deviates: Float[Array, " source"],
     *,
     batch: Number = 1.0,
@@ -115,25 +123,25 @@ def draw_cycle(
     """The same numbers where every error is what `deviates` say, 0 being the estimates.
 
     Args:
-        deviates: standard normal; one for each operator, each operator of each step, each position, and the engine.
+        deviates: standard normal; one for each operator, each operator of each step, each cause, and the engine.
     """
     steps, operators = times.operator_s.shape
-    shared, own, positions, engine = jnp.split(
-        deviates, np.cumsum([operators, steps * operators, conditional.shape[0]]).tolist()
-    )
+    ends = np.cumsum([operators, steps * operators, error.shape[1]]).tolist()
+    shared, own, causes, engine = jnp.split(deviates, ends)
     common = jnp.sqrt(SHARED_VARIANCE) * shared + jnp.sqrt(1.0 - SHARED_VARIANCE) * own.reshape(steps, operators)
     step_s = jnp.sum(times.operator_s * jnp.exp(times.deviation * common), axis=-1)
-    tokens = 1.0 + jnp.sum(jnp.cumprod(conditional + standard_error * positions))
+    tokens = 1.0 + jnp.sum(jnp.cumprod(conditional + error @ causes))
     cycle_s = times.cycle @ step_s + as_float(times.engine_s)
     cycle_s = cycle_s * jnp.exp(as_float(times.scatter) * engine[0])
+    plain_s = as_float(times.plain_engine_s)
     return {
-        "speedup_vs_bf16_ar": times.bf16 @ step_s * tokens / cycle_s,
-        "speedup_vs_stored_ar": times.stored @ step_s * tokens / cycle_s,
+        "speedup_vs_bf16_ar": (times.bf16 @ step_s + plain_s) * tokens / cycle_s,
+        "speedup_vs_stored_ar": (times.stored @ step_s + plain_s) * tokens / cycle_s,
         "tokens_per_s": as_float(batch) * tokens / cycle_s,
         "cycle_s": cycle_s,
     }
 
 
-def _sources(times: CycleTimes, conditional: Float[Array, " position"]) -> int:
+def _sources(times: CycleTimes, error: Float[Array, "position cause"]) -> int:
     steps, operators = times.operator_s.shape
-    return operators + steps * operators + conditional.shape[0] + 1
+    return operators + steps * operators + error.shape[1] + 1

@@ -214,3 +214,14 @@ def test_the_engine_of_the_catalog_is_the_fitted_one():
     )
     assert scatter == pytest.approx(catalog.engine_scatter("vllm"), rel=0.02)
     assert rows == json.loads(CALIBRATION_ROWS.read_text())
+
+
+def test_the_shipped_acceptance_is_that_of_the_rows():
+    import tomllib
+
+    from experiments.field.acceptance import TABLE, alpha_token, published_acceptance
+
+    assert published_acceptance(PUBLISHED_ROWS) == tomllib.loads(TABLE.read_text())
+    chain = next(row for row in PUBLISHED_ROWS if row.tokens_per_cycle is not None and row.draft_length == 3)
+    alpha = alpha_token(chain)
+    assert 1 + alpha + alpha**2 + alpha**3 == pytest.approx(chain.tokens_per_cycle, rel=1e-4)

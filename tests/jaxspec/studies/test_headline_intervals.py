@@ -63,9 +63,9 @@ def test_intervals_stand_behind_their_numbers():
 
 
 def test_terms_come_with_the_engine_that_has_them():
-    assert resolve_pricing(CommonConfig(device=("h100-sxm",), engine="vllm"), "h100-sxm", None).engine == catalog.engine(
-        "vllm"
-    )
+    assert resolve_pricing(
+        CommonConfig(device=("h100-sxm",), engine="vllm"), "h100-sxm", None
+    ).engine == catalog.engine("vllm")
     assert resolve_pricing(CommonConfig(), "h100-sxm", None).engine == NO_ENGINE == engine_terms("sglang")
     assert engine_used(None) is None
     assert engine_notes(None) == []

@@ -29,13 +29,13 @@ TIMES = CycleTimes(
 )
 CHANCES = jnp.array([0.82, 0.74, 0.7])
 SOURCES = 4 + 12 + 3 + 1
-numbers = jax.jit(functools.partial(cycle_numbers, batch=5.0))
+numbers = jax.jit(lambda times, chances, errors: cycle_numbers(times, chances, jnp.diag(errors), batch=5.0))
 
 
 @functools.partial(jax.jit, static_argnames="count")
 def drawn(key, errors, count):
     deviates = jax.random.normal(key, (count, SOURCES))
-    return jax.vmap(lambda one: draw_cycle(TIMES, CHANCES, errors, one, batch=5.0))(deviates)
+    return jax.vmap(lambda one: draw_cycle(TIMES, CHANCES, jnp.diag(errors), one, batch=5.0))(deviates)
 
 
 def test_intervals_are_those_of_monte_carlo():
@@ -143,3 +143,13 @@ def test_equal_steps_are_one(priced):
     assert times.operator_s.shape[0] == 2
     np.testing.assert_array_equal(times.cycle, [2.0, 1.0])
     np.testing.assert_array_equal(times.bf16, times.stored)
+
+
+def test_positions_that_err_together_err_more():
+    apart, together = jnp.eye(3) * 0.04, jnp.full((3, 1), 0.04)
+    sure = dataclasses.replace(TIMES, deviation=jnp.zeros((3, 4)), scatter=jnp.asarray(0.0))
+    one, other = (cycle_numbers(sure, CHANCES, error)["tokens_per_s"].log_deviation for error in (apart, together))
+    # The slopes of 1 + a (1 + b (1 + c)): they add up where one cause moves all, and in quadrature otherwise.
+    slopes = np.array([1 + 0.74 * 1.7, 0.82 * 1.7, 0.82 * 0.74]) * 0.04 / (1 + 0.82 * (1 + 0.74 * 1.7))
+    assert float(one) == pytest.approx(np.sqrt(np.sum(slopes**2)), rel=1e-4)
+    assert float(other) == pytest.approx(np.sum(slopes), rel=1e-4)

@@ -17,8 +17,14 @@ __all__ = ["HEADS", "LOOKUP", "NETWORK", "AdviseConfig", "EngineName"]
 #: Engines that can be asked for: those with measured kernels or terms, and llama.cpp, which has neither.
 EngineName = Literal["vllm", "sglang", "trtllm", "llama.cpp"]
 
-#: Drafts that are a head on the target, a lookup in the text, and what every other one is called in tables.
-HEADS, LOOKUP, NETWORK = ("eagle", "eagle3", "mtp"), "ngram", "network"
+#: Drafts that are a head on the target,
+HEADS = ("eagle", "eagle3", "mtp")
+
+#: a lookup in the text,
+LOOKUP = "ngram"
+
+#: and what every other one is called in tables.
+NETWORK = "network"
 
 
 def _no_network(name: str) -> None:

@@ -89,7 +89,8 @@ def _of_device(stages: TreeStages, device: str, curve: AATBySize) -> dict[str, A
     proof = proof_part(nodes, expected=stages.expected_with(nodes), counted=counted, chosen=why)
     return {
         "draft": draft_part(config.draft, stages.other, stages.knobs, kinds, priced, stages.widths),
-        "scheme": config.scheme if stages.knobs is not None else None,  # others leave the target uncompressed
+        # Another draft's scheme stores the target alone.
+        "scheme": config.scheme if stages.knobs is not None or config.changes_target else None,
         "search": SearchSettings(name=config.search, nodes=given(config.nodes), depth=given(config.depth)),
         "pays": predicted(pays),
         "contexts": rows,

@@ -151,7 +151,7 @@ def test_published_acceptance_counts_where_none_is_given():
         ({"draft": "eagle4"}, "did you mean eagle"),
         ({"device": "rtx-409"}, "did you mean 'rtx-4090'"),
         ({"engine": "vlm"}, "did you mean 'vllm'"),
-        ({"batch": (0, 4)}, "batch has 0; allowed is 1 to 4096"),
+        ({"batch": (0, 4)}, "batch is 0; allowed is 1 to 4096"),
         ({"run": "nowhere"}, "run 'nowhere' cannot be read"),
         ({"run": "nowhere", "acceptance": 0.5}, "a finished run says what was accepted"),
         ({"acceptance_cycles": 100}, "no acceptance was given"),

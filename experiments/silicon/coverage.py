@@ -1,4 +1,4 @@
-"""How often intervals of calibrated devices hold whole steps, and ratios of two steps: `python -m experiments.silicon.coverage`.
+"""How often intervals of calibrated devices hold whole steps, and ratios: `python -m experiments.silicon.coverage`.
 
 Whole steps are those of `steps.csv`, composed by the calibration package from measured kernels. Speedups are ratios of steps
 of different width, so that ratios are counted too: of a batch over one sequence. How much of two steps' errors is common
@@ -103,11 +103,17 @@ def _quiet(device: Device) -> Device:
 
 def _intervals(device: Device, one: PricedStep, this: PricedStep) -> dict[str, Any]:
     """Of a step's time, and of the time of one sequence's step over it."""
-    seconds = np.stack([one.cost.operator_s, this.cost.operator_s])
-    deviations = np.stack([operator_deviations(device, step) for step in (one, this)])
+    seconds = np.stack([np.asarray(step.cost.operator_s) for step in (one, this)])
+    deviations = np.stack([_deviations(device, step) for step in (one, this)])
     counts = np.eye(2, dtype=np.float32)
     times = CycleTimes(seconds, deviations.astype(np.float32), bf16=counts[0], stored=counts[0], cycle=counts[1])
     return jax.device_get(_numbers(times, np.zeros(1, np.float32), np.zeros((1, 1), np.float32)))
+
+
+def _deviations(device: Device, step: PricedStep) -> np.ndarray:
+    found = operator_deviations(device, step)
+    assert found is not None  # all of these GPUs are calibrated
+    return found
 
 
 def _inside(number: Any, measured: float) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from hwmodels.numerics.scalars import Number, as_float
@@ -10,7 +11,9 @@ from hwmodels.numerics.scalars import Number, as_float
 __all__ = ["conditional_errors"]
 
 
-def conditional_errors(conditional: Float[Array, "*b position"], cycles: Number) -> Float[Array, "*b position"]:
+def conditional_errors(
+    conditional: Float[Array | np.ndarray, "*b position"], cycles: Number
+) -> Float[Array, "*b position"]:
     """Standard error of each conditional acceptance that was counted over draft-verify cycles.
 
     Args:

@@ -29,11 +29,11 @@ SHARED_VARIANCE = 0.5
 class CycleTimes:
     """Steps that a cycle and its baselines consist of; leaves are arrays or numbers, "*b" before the axes named."""
 
-    operator_s: Float[Array, "*b step operator"]
-    deviation: Float[Array, "*b step operator"]  # of its logarithm; 0: not known, or none
-    bf16: Float[Array, "*b step"]  # how often each step runs in one of autoregressive decoding in 16 bits,
-    stored: Float[Array, "*b step"]  # in one of what is stored,
-    cycle: Float[Array, "*b step"]  # and in a cycle
+    operator_s: Float[Array | np.ndarray, "*b step operator"]
+    deviation: Float[Array | np.ndarray, "*b step operator"]  # of its logarithm; 0: not known, or none
+    bf16: Float[Array | np.ndarray, "*b step"]  # how often each step runs in one of autoregressive decoding in 16 bits,
+    stored: Float[Array | np.ndarray, "*b step"]  # in one of what is stored,
+    cycle: Float[Array | np.ndarray, "*b step"]  # and in a cycle
     engine_s: Leaf = 0.0  # "*b": what an engine adds to a cycle
     plain_engine_s: Leaf = 0.0  # "*b": and to an autoregressive step
     scatter: Leaf = 0.0  # "*b": standard deviation of the logarithm of a cycle of this engine about its prediction
@@ -86,8 +86,8 @@ def cycle_times(
 
 def cycle_numbers(
     times: CycleTimes,
-    conditional: Float[Array, " position"],
-    error: Float[Array, "position cause"],
+    conditional: Float[Array | np.ndarray, " position"],
+    error: Float[Array | np.ndarray, "position cause"],
     *,
     batch: Number = 1.0,
 ) -> dict[str, LogNormal]:
@@ -114,8 +114,8 @@ def cycle_numbers(
 
 def draw_cycle(
     times: CycleTimes,
-    conditional: Float[Array, " position"],
-    error: Float[Array, "position cause"],
+    conditional: Float[Array | np.ndarray, " position"],
+    error: Float[Array | np.ndarray, "position cause"],
     deviates: Float[Array, " source"],
     *,
     batch: Number = 1.0,

@@ -52,8 +52,7 @@ def step_interval(device: Device, step: PricedStep) -> StepInterval | None:
     below = sum((time * (1.0 - spread.low)) ** 2 for time, spread in held)
     above = sum((time * (spread.high - 1.0)) ** 2 for time, spread in held)
     total = float(np.asarray(step.cost.total_s))
-    coverage = next(spread.coverage for spread in unit_of(device).measured.spreads)
-    return StepInterval(total - math.sqrt(below), total + math.sqrt(above), coverage)
+    return StepInterval(total - math.sqrt(below), total + math.sqrt(above), held[0][1].coverage)
 
 
 def operator_deviations(device: Device, step: PricedStep) -> Float[np.ndarray, " operator"] | None:

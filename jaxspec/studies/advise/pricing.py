@@ -68,7 +68,7 @@ def price_advice(
     cycles, held = jax.device_get(found)
     times = [
         [
-            _times(pricing.device, cycles, (b, i), length, float(draft.passes), scatter)
+            _times(pricing.device, cycles, (b, i), float(length), float(draft.passes), scatter)
             for i, length in enumerate(lengths)
         ]
         for b in range(len(batches))

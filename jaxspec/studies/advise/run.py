@@ -111,7 +111,7 @@ def _advice(
     )
     rows = [_row(config, found.draft, advised, place) for place in range(len(config.batch))]
     schedule = ranges(config.batch, [row.draft_length.known for row in rows])
-    single = single_length(advised.numbers["speedup_vs_stored_ar"].value)
+    single = single_length(np.asarray(advised.numbers["speedup_vs_stored_ar"].value))
     engines = _engines(config, schedule, single)
     for engine in engines:
         write_text(directory.path / "engines" / device_slug(device) / engine.file, engine.content)

@@ -4,6 +4,8 @@ from hwmodels import catalog
 from hwmodels.analysis.design_point import DesignPoint, Steps, chip_area, design_point, priced_steps
 from hwmodels.analysis.kernel_widths import KernelWidths, kernel_remarks, kernel_widths
 from hwmodels.analysis.sensitivity import elasticities, finite_elasticities, leaf_names
+from hwmodels.chip.cost import ChipBill, chip_bill
+from hwmodels.chip.technology import Technology
 from hwmodels.compute.unit import ComputeUnit
 from hwmodels.device import Chip, Device, MemoryTier
 from hwmodels.network.architecture import (
@@ -135,6 +137,7 @@ __all__ = [
     "Baselines",
     "BestDraft",
     "Chip",
+    "ChipBill",
     "ComputeUnit",
     "CycleCost",
     "Decision",
@@ -165,6 +168,7 @@ __all__ = [
     "StepShape",
     "Steps",
     "StoredBytes",
+    "Technology",
     "TreeShape",
     "UnifiedLength",
     "Workload",
@@ -179,6 +183,7 @@ __all__ = [
     "catalog",
     "chain_plan",
     "chip_area",
+    "chip_bill",
     "compute_bound_speedup",
     "copied_widths",
     "decide",

@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 import flax.struct
 
+from hwmodels.chip.technology import Technology
 from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, SHARE, choice, flag, number, part
 from hwmodels.numerics.reprs import short_line, tree_html
 from hwmodels.numerics.scalars import Leaf
@@ -67,14 +68,17 @@ class Device:
     spill: tuple[MemoryTier, ...] = ()  # takes what the memory before it cannot hold
     matrix_unit: Any = None  # a hwmodels.compute.unit.ComputeUnit; None: everything runs at the roof's rate
     decoder: Any = None  # a hwmodels.decoders.Decoder, where weights are stored compressed
-    chip: Chip | None = None  # None: energy and area are not known
+    chip: Chip | None = None  # None: energy and area are not known, or follow from the technology
     kv_traffic_factor: Leaf = number(
         POSITIVE, default=1.0
     )  # bytes that attention moves per byte of KV cache, > 0; 1 reads each once
     #: Of everything that is no product of matrices, > 0; None: the roof's rate.
     vector_flops_per_s: Leaf = number(POSITIVE, default=None)
     schedule: Schedule = choice("overlapped", "serial")  # of the memories
+    group: Any = None  # a hwmodels.parallel.group.DeviceGroup, of which this is one device; None: it works alone
     placement: Any = None  # a hwmodels.memory.placement.PlacementPolicy; None: KV, dense weights, experts in this order
+    #: How it is made, which energy, area and price follow from; instead of a chip. None: not known.
+    technology: Technology | None = part(Technology, default=None)
 
     def __repr__(self) -> str:
         return short_line(self, "peak_flops_per_s", "memory.bandwidth_bytes_per_s", "memory.capacity_bytes")

@@ -18,6 +18,8 @@ import tomli_w
 from rich.console import Console
 from rich.markdown import Markdown
 
+from experiments.silicon import group_steps
+from experiments.silicon.collectives import fit_collectives
 from experiments.silicon.decode import decode_step
 from experiments.silicon.refit import CATALOG, GEMM_FITS, Refit, catalog_entry, refit
 from experiments.silicon.refit_attention import refit_attention
@@ -41,6 +43,7 @@ of 128 experts; attention to all rows and to both halves.
 
   python -m experiments.silicon                               the GPUs of the catalog, and its files
   python -m experiments.silicon --experts                     routed experts alone; the rest of the files stays
+  python -m experiments.silicon --collectives                 collectives of the catalog's links
   python -m experiments.silicon --steps                       whole steps beside composed ones: docs/pages/whole-steps.md
   python -m experiments.silicon --list                        every table
   python -m experiments.silicon --gpu gb200/vllm/0.24.0       another GPU; nothing is written but --json and --out
@@ -221,11 +224,13 @@ def steps(arguments: argparse.Namespace) -> int:
     """Price every committed cell and write the page of whole steps."""
     if arguments.compose:
         write_text(CELLS, write_cells(compose(arguments.gpu or tuple(CATALOG))))
+        write_text(group_steps.CELLS, group_steps.write_cells(group_steps.compose()))
     cells = read_cells()
     found, seconds = step_errors(cells)
     write_text(PRICED, priced_csv(cells, seconds))
-    write_text(PAGE, page(found))
-    Console(width=160).print(Markdown(page(found)))
+    text = page(found) + group_steps.group_section(group_steps.read_cells())
+    write_text(PAGE, text)
+    Console(width=160).print(Markdown(text))
     if arguments.json:
         rows = [{**vars(one), "worst": vars(one.worst), "within": one.within} for one in found]
         write_text(arguments.json, to_json({"schema_version": 1, "errors": rows}))
@@ -245,6 +250,7 @@ def main() -> int:
     parser.add_argument(
         "--steps", action="store_true", help="price the committed whole steps, write their page and stop"
     )
+    parser.add_argument("--collectives", action="store_true", help="fit the collectives of links alone, and stop")
     parser.add_argument("--compose", action="store_true", help="with --steps: compose the cells anew")
     parser.add_argument("--list", action="store_true", help="print every table and stop")
     parser.add_argument("--multiprocessors", type=float, metavar="N", help="of a GPU whose number is not known here")
@@ -259,6 +265,8 @@ def main() -> int:
         if arguments.list:
             print("\n".join(f"{table.kind:10}{table}" for table in list_tables(root=arguments.tables)))
             return 0
+        if arguments.collectives:
+            return fit_collectives(root=arguments.tables, write=not arguments.no_catalog, path=arguments.json)
         if arguments.steps:
             return steps(arguments)
         result = run(arguments)

@@ -20,7 +20,7 @@ from experiments.command_line import add_outputs, carry_out
 from experiments.silicon.steps import DEVICES, Cell, read_cells, step_of
 from hwmodels import Device, PricedStep, catalog
 from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes, cycle_numbers
-from hwmodels.analysis.uncertainty.kernel_errors import operator_deviations
+from hwmodels.analysis.uncertainty.kernel_errors import part_deviations, part_times
 from hwmodels.compute.calibrated_gpu import CalibratedGpu
 from hwmodels.network.operators.steps import stack_steps
 from hwmodels.step.step_cost import step_cost
@@ -103,7 +103,7 @@ def _quiet(device: Device) -> Device:
 
 def _intervals(device: Device, one: PricedStep, this: PricedStep) -> dict[str, Any]:
     """Of a step's time, and of the time of one sequence's step over it."""
-    seconds = np.stack([np.asarray(step.cost.operator_s) for step in (one, this)])
+    seconds = np.stack([part_times(step) for step in (one, this)]).astype(np.float32)
     deviations = np.stack([_deviations(device, step) for step in (one, this)])
     counts = np.eye(2, dtype=np.float32)
     times = CycleTimes(seconds, deviations.astype(np.float32), bf16=counts[0], stored=counts[0], cycle=counts[1])
@@ -111,7 +111,7 @@ def _intervals(device: Device, one: PricedStep, this: PricedStep) -> dict[str, A
 
 
 def _deviations(device: Device, step: PricedStep) -> np.ndarray:
-    found = operator_deviations(device, step)
+    found = part_deviations(device, step)
     assert found is not None  # all of these GPUs are calibrated
     return found
 

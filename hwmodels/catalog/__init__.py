@@ -1,12 +1,14 @@
 """Devices, architectures and serving engines as data, each number beside its source."""
 
 from hwmodels.catalog.entries import EntryError
+from hwmodels.catalog.groups import Division, check_division, grouped
 from hwmodels.catalog.huggingface import (
     ConfigReading,
     architecture_from_config,
     architecture_from_config_file,
     read_config,
 )
+from hwmodels.catalog.links import link, link_entry, link_names
 from hwmodels.catalog.loader import (
     UnknownNameError,
     architecture,
@@ -27,6 +29,7 @@ from hwmodels.catalog.loader import (
 
 __all__ = [
     "ConfigReading",
+    "Division",
     "EntryError",
     "UnknownNameError",
     "architecture",
@@ -35,6 +38,7 @@ __all__ = [
     "architecture_names",
     "architecture_sources",
     "architecture_title",
+    "check_division",
     "device",
     "device_entry",
     "device_from_file",
@@ -45,5 +49,9 @@ __all__ = [
     "engine_names",
     "engine_scatter",
     "engine_sources",
+    "grouped",
+    "link",
+    "link_entry",
+    "link_names",
     "read_config",
 ]

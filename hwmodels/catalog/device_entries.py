@@ -1,8 +1,9 @@
 """A device's TOML entry: which tables and fields it may have, and the tree that they make.
 
-Beside the numbers of `Device` a file may have the tables [chip], [matrix_unit], [decoder] and [placement] and any number of
-[[spill]] memories. A matrix unit says its `kind`, one of `hwmodels.catalog.units`, and has the fields of that kind's class, as
-a placement does, one of `hwmodels.memory.placement.PLACEMENTS`:
+Beside the numbers of `Device` a file may name the `link` to other devices, one of `link_names`, and have the tables [chip]
+or [technology], [matrix_unit], [decoder] and [placement] and any number of [[spill]] memories. A matrix unit says its
+`kind`, one of `hwmodels.catalog.units`, and has the fields of that kind's class, as a placement does, one of
+`hwmodels.memory.placement.PLACEMENTS`:
 
 [matrix_unit]
 kind = "systolic_array"
@@ -18,9 +19,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from hwmodels.analysis.sensitivity import leaf_names
-from hwmodels.catalog.entries import EntryError, titled_document
+from hwmodels.catalog.entries import EntryError, near_matches, titled_document
 from hwmodels.catalog.forms import TableReader, form_of, named_rules
+from hwmodels.catalog.links import link_names
 from hwmodels.catalog.units import read_unit
+from hwmodels.chip.decoding import decoder_area_at, decoder_symbol_energy_at
+from hwmodels.chip.energy import knows_energy
+from hwmodels.chip.technology import Technology
 from hwmodels.compute.roofline import unit_of
 from hwmodels.decoders.decoder import DECODER_KINDS, Decoder
 from hwmodels.device import Chip, Device, MemoryTier
@@ -38,13 +43,14 @@ class DeviceEntry:
     device: Device
     sources: dict[str, str]
     calibration: str | None = None  # of its matrix unit, a name of `calibrated_names`
+    link: str | None = None  # to other devices, a name of `link_names`
 
 
 #: Decoders whose kind alone says how many symbols a unit puts out per cycle, with the source; others depend on their width.
 _OWN_RATES = {"huffman_cam": (1.0, "derived: a unit matches one codeword per cycle, Huff-LLM, sec. 3.2")}
 
 #: What a file may have beside the numbers of `Device`.
-_TABLES = ("title", "chip", "decoder", "matrix_unit", "placement", "spill")
+_TABLES = ("title", "link", "chip", "decoder", "matrix_unit", "placement", "spill")
 
 #: Of a file: a decoder that undoes nothing is left out.
 _KINDS = tuple(kind for kind in DECODER_KINDS if kind != "none")
@@ -63,6 +69,10 @@ def parse_device(text: str, *, where: str) -> DeviceEntry:
     title, document = titled_document(text, where)
     reader = TableReader(where)
     extra: dict[str, Any] = {}
+    link = document.pop("link", None)
+    if link is not None and (not isinstance(link, str) or link not in link_names()):
+        near = near_matches(link, link_names()) if isinstance(link, str) else ""
+        raise EntryError(f"{where}: link is {link!r};{near} allowed: {', '.join(link_names())}")
     if "chip" in document:
         extra["chip"] = reader.read(document.pop("chip"), form_of(Chip), "chip")
     if "decoder" in document:
@@ -83,8 +93,14 @@ def parse_device(text: str, *, where: str) -> DeviceEntry:
         raise EntryError(
             f"{where}: a placement came, but the device has one memory; add [[spill]], or leave out [placement]"
         )
+    if device.technology is not None:
+        if device.chip is not None:
+            raise EntryError(
+                f"{where}: a [chip] and a [technology] came, and both say what energy and area are; leave one of them out"
+            )
+        device = _with_decoder_costs(device, reader.sources)
     _check_nothing_is_free(device, reader.sources, where)
-    return DeviceEntry(title=title, device=device, sources=reader.sources, calibration=reader.calibration)
+    return DeviceEntry(title=title, device=device, sources=reader.sources, calibration=reader.calibration, link=link)
 
 
 def _read_decoder(reader: TableReader, table: Any) -> Decoder:
@@ -104,20 +120,36 @@ def _read_decoder(reader: TableReader, table: Any) -> Decoder:
     return dataclasses.replace(found, symbols_per_cycle=rate)
 
 
+def _with_decoder_costs(device: Device, sources: dict[str, str]) -> Device:
+    """Area and energy of decoders by the node, where the file is silent on them."""
+    decoder, node_m = device.decoder, device.technology.node_m  # pyright: ignore[reportOptionalMemberAccess]
+    if decoder is None:
+        return device
+    derived = {}
+    if "decoder.area_m2" not in sources:
+        derived["area_m2"] = float(decoder_area_at(node_m, decoder.symbols_per_cycle))
+    if not {"decoder.power_w", "decoder.symbol_energy_j"} & sources.keys():
+        derived["symbol_energy_j"] = float(decoder_symbol_energy_at(node_m))
+    said = "derived: Cassandra's unary decoders by values per cycle, Table V, scaled from 28 nm to the node"
+    sources |= {f"decoder.{name}": said for name in derived}
+    return dataclasses.replace(device, decoder=dataclasses.replace(decoder, **derived))
+
+
 def _check_nothing_is_free(device: Device, given: Mapping[str, str], where: str) -> None:
-    """Refuse a device with a [chip] some of whose parts would take no energy or area because the file is silent on them."""
-    if device.chip is None:
+    """Refuse a device of known energy some of whose parts would take no energy or area because the file is silent on them."""
+    if not knows_energy(device):
         return
+    table = "[chip]" if device.technology is None else "[technology]"
     needed = [(f"{tier}.energy_j_per_bit",) for tier in ("memory", *(f"spill.{i}" for i in range(len(device.spill))))]
     if device.decoder is not None:
         needed += [("decoder.power_w", "decoder.symbol_energy_j"), ("decoder.area_m2",)]
     for names in needed:
         if not any(name in given for name in names):
             raise EntryError(
-                f"{where}: {' or '.join(names)} is missing; energy and area of a device with a [chip] are reported, and "
-                f'this would be free: add {names[0]} = {{ value = …, source = "…" }}, or leave out [chip]'
+                f"{where}: {' or '.join(names)} is missing; energy and area of a device with a {table} are reported, and "
+                f'this would be free: add {names[0]} = {{ value = …, source = "…" }}, or leave out {table}'
             )
-    if device.chip.element_area_m2 is not None and unit_of(device).elements is None:
+    if device.chip is not None and device.chip.element_area_m2 is not None and unit_of(device).elements is None:
         raise EntryError(
             f"{where}: chip.element_area_m2 came, but the device has no matrix unit with elements of equal area; "
             "remove it, or add a [matrix_unit] such as systolic_array"
@@ -128,10 +160,13 @@ def number_rules(device: Device) -> dict[str, Rule]:
     """What each number of a device must be, by dotted name; fitted numbers of a calibrated GPU are >= 0."""
     parts: dict[str, Any] = {"": Device, "memory": MemoryTier, "chip": Chip, "decoder": Decoder}
     parts |= {f"spill.{i}": MemoryTier for i in range(len(device.spill))}
-    parts |= {"matrix_unit": type(unit_of(device))}
+    parts |= {"matrix_unit": type(unit_of(device)), "technology": Technology}
     rules: dict[str, Rule] = {}
     for prefix, kind in parts.items():
         rules |= named_rules(form_of(kind), f"{prefix}." if prefix else "")
+    if device.group is not None:
+        rules |= named_rules(form_of(type(device.group)), "group.")
+        rules |= named_rules(form_of(type(device.group.link)), "group.link.")
     if device.placement is not None:
         rules |= named_rules(form_of(type(device.placement)), "placement.")
     return {name: rules.get(name, NOT_NEGATIVE) for name in leaf_names(device)}

@@ -21,10 +21,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from hwmodels.chip.hardware import HardwareBlock
+from hwmodels.chip.technology import Technology
 from hwmodels.compute.gpu import GpuGemm, at_width
 from hwmodels.compute.gpu_attention import GpuAttention, attention_parts
 from hwmodels.compute.gpu_experts import ExpertCoefficients, GpuExperts
-from hwmodels.compute.gpu_formats import GemmCoefficients, format_shares, stack_widths, width_in_format
+from hwmodels.compute.gpu_formats import GemmCoefficients, format_shares, stack_widths, stored_at, width_in_format
 from hwmodels.compute.gpu_prefill import GpuPrefill, prefill_parts
 from hwmodels.compute.products import products_of
 from hwmodels.compute.roofline import ROOFLINE
@@ -33,13 +35,15 @@ from hwmodels.device import Device
 from hwmodels.network.operators.work import EXPERT_OPERATORS, MATRIX_OPERATORS, OPERATORS, OperatorWork
 from hwmodels.numerics.fields import POSITIVE, number
 from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
-from hwmodels.numerics.units import BITS_PER_BYTE
+from hwmodels.numerics.units import KIB
 
 __all__ = ["CalibratedGpu"]
 
 _MATRICES = np.array([OPERATORS.index(name) for name in MATRIX_OPERATORS], np.int32)
 _EXPERTS = np.array([OPERATORS.index(name) for name in EXPERT_OPERATORS], np.int32)
 _IS_EXPERT = np.array([name in EXPERT_OPERATORS for name in OPERATORS])
+#: Registers and first-level cache of a multiprocessor: NVIDIA A100 whitepaper, 256 and 192 KiB.
+_MULTIPROCESSOR_BYTES = 448 * KIB
 #: A layer's experts are one launch, which stands with the first of their operators.
 _STARTS = np.array([True, False])
 _ATTENTION, _NORM = OPERATORS.index("attention"), OPERATORS.index("norm")
@@ -87,6 +91,17 @@ class CalibratedGpu:
         """Multiprocessors, "*b": what `Chip.element_area_m2` is the area of one of."""
         return as_float(self.multiprocessors)
 
+    def hardware(self, device: Device, technology: Technology) -> tuple[HardwareBlock, ...]:
+        """As many multipliers as the device's peak takes, and the memory of each multiprocessor."""
+        frequency_hz = as_float(technology.frequency_hz)
+        return (
+            HardwareBlock(
+                macs=as_float(device.peak_flops_per_s) / (2.0 * frequency_hz),
+                frequency_hz=frequency_hz,
+                sram_bytes=self.elements * _MULTIPROCESSOR_BYTES,
+            ),
+        )
+
     @property
     def measured(self) -> MeasuredKernels:
         """Widths of the fitted formats, those of keys and values, and the remarks."""
@@ -114,7 +129,7 @@ class CalibratedGpu:
                 experts=self.experts[alone] if self.experts else (),
                 expert_widths=self.expert_widths[alone] if self.experts else (),
             )
-            found.append((unit, _stored_at(work, read)))
+            found.append((unit, stored_at(work, read)))
         return found
 
     def kernel_shares(
@@ -256,14 +271,3 @@ def _shares(
     """`format_shares` among the first kernels, one for each width; the others do not count."""
     shares = format_shares(widths, bits, total_s[..., : len(widths)])
     return jnp.pad(shares, [(0, 0)] * (shares.ndim - 1) + [(0, total_s.shape[-1] - len(widths))])
-
-
-def _stored_at(work: OperatorWork, bits: Float[Array, "... operator"]) -> OperatorWork:
-    """The same work with each stored matrix read at other bits per weight."""
-    shapes = products_of(work)
-    m = _MATRICES
-    elements = (shapes.k * shapes.n * shapes.products)[..., m] * work.launches[..., m]
-    as_given = bits[..., m] == shapes.weight_bits[..., m]
-    moved = jnp.where(as_given, work.weight_bytes[..., m], elements * (bits[..., m] / BITS_PER_BYTE))
-    weight_bytes = jnp.broadcast_to(work.weight_bytes, bits.shape).at[..., m].set(moved)
-    return dataclasses.replace(work, weight_bytes=weight_bytes, shapes=dataclasses.replace(shapes, weight_bits=bits))

@@ -22,6 +22,8 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from hwmodels.chip.hardware import HardwareBlock
+from hwmodels.chip.technology import Technology
 from hwmodels.compute.products import products_of, with_products
 from hwmodels.compute.unit import SingleKernel, UnitTimes
 from hwmodels.compute.weight_slices import share_narrower
@@ -63,6 +65,11 @@ class FpgaArray(SingleKernel):
     def elements(self) -> Leaf:
         """Multipliers of all PEs, "*b": what `Chip.element_area_m2` is the area of one of."""
         return as_float(self.rows) * as_float(self.columns) * as_float(self.macs_per_pe)
+
+    def hardware(self, device: Device, technology: Technology) -> tuple[HardwareBlock, ...]:
+        """All multipliers, of an FPGA's cells."""
+        del device, technology
+        return (HardwareBlock(macs=self.elements, frequency_hz=self.frequency_hz, fpga=True),)
 
     @property
     def peak_flops_per_s(self) -> Leaf:

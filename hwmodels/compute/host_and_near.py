@@ -18,6 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from hwmodels.chip.hardware import HardwareBlock
+from hwmodels.chip.technology import Technology
 from hwmodels.compute.near_memory import NearMemoryUnit
 from hwmodels.compute.products import products_of
 from hwmodels.compute.unit import ComputeUnit, Rated, SingleKernel, UnitTimes
@@ -50,6 +52,10 @@ class HostAndNear(Rated):
     )  # of the first memory's bandwidth that its interface to the host has, in (0, 1]
     interface_j_per_bit: Leaf = number(NOT_NEGATIVE, default=0.0)  # of crossing it, beside the access itself
     near_memory_runs: str = choice("products", "experts")  # what may run at the banks
+
+    def hardware(self, device: Device, technology: Technology) -> tuple[HardwareBlock, ...]:
+        """That of the host and that at the banks."""
+        return (*self.host.hardware(device, technology), *self.near.hardware(device, technology))
 
     def kernels(self, work: OperatorWork) -> Sequence[tuple[ComputeUnit, OperatorWork]]:
         """The host alone, and the banks with the host's help."""

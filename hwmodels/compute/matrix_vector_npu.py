@@ -30,6 +30,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from hwmodels.chip.energy import energy_per_flop
+from hwmodels.chip.hardware import HardwareBlock
+from hwmodels.chip.technology import Technology
 from hwmodels.compute.host_processor import HostProcessor, head_on_host, reached_share
 from hwmodels.compute.products import products_of, with_products
 from hwmodels.compute.unit import SingleKernel, UnitTimes
@@ -130,9 +133,10 @@ class MatrixVectorNpu(SingleKernel):
         split = attention_times(unit, work, temperature=temperature)
         vector_s = stages.vector_s.at[..., _ATTENTION].set(split.softmax_s)
         product_j = None
-        if device.chip is not None:
+        flop_j = energy_per_flop(device)
+        if flop_j is not None:
             flops = stages.matrix_s * unit.peak_flops_per_s
-            product_j = flops * with_last_axis(device.chip.energy_j_per_flop)
+            product_j = flops * with_last_axis(flop_j)
             if unit.vector.power_w is not None:
                 product_j = product_j + vector_s * unit.vector.power_w
         seconds = seconds.at[..., _ATTENTION].set(self._joined(split, temperature))
@@ -140,6 +144,18 @@ class MatrixVectorNpu(SingleKernel):
         if self.core_path_bytes_per_s is not None:
             times = dataclasses.replace(times, memory_share=self._shares(times, device))
         return times if self.host is None else head_on_host(times, self.host, work, device)
+
+    def hardware(self, device: Device, technology: Technology) -> tuple[HardwareBlock, ...]:
+        """The matrix unit with the memory on chip, and a multiplier for each score of a register, at one clock."""
+        del technology
+        frequency_hz = as_float(self.vector.packets_per_s)
+        matrix = HardwareBlock(
+            macs=as_float(self.on(device).peak_flops_per_s) / (2.0 * frequency_hz),
+            frequency_hz=frequency_hz,
+            sram_bytes=0.0 if self.on_chip_bytes is None else self.on_chip_bytes,
+        )
+        lanes = as_float(self.vector.units) * as_float(self.vector.register_scores)
+        return matrix, HardwareBlock(macs=lanes, frequency_hz=frequency_hz)
 
     def _joined(self, split: AttentionTimes, temperature: Number) -> Float[Array, "*b"]:
         """Attention's products and softmax by the schedule."""

@@ -23,6 +23,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from hwmodels.chip.hardware import HardwareBlock
+from hwmodels.chip.technology import Technology
 from hwmodels.compute.products import products_of, with_products
 from hwmodels.compute.unit import SingleKernel, UnitTimes
 from hwmodels.compute.weight_slices import METADATA_BITS, weight_slices
@@ -67,6 +69,24 @@ class NearMemoryUnit(SingleKernel):
         """Multipliers of one slice in all PEs, "*b": what `Chip.element_area_m2` is the area of one of."""
         macs = as_float(self.reuse) * as_float(self.block_depth) * as_float(self.block_columns)
         return as_float(self.pes) * macs
+
+    def hardware(self, device: Device, technology: Technology) -> tuple[HardwareBlock, ...]:
+        """Multipliers of a slice and an activation, and the elements' links; activations of 8 bits unless the links say."""
+        del device, technology
+        one = HardwareBlock(
+            macs=self.elements, frequency_hz=self.frequency_hz, weight_bits=self.slice_bits, activation_bits=8.0
+        )
+        if self.links is None:
+            return (one,)
+        each = as_float(self.links.aggregation_bytes_per_s) + as_float(self.links.streamline_bytes_per_s)
+        return (
+            dataclasses.replace(
+                one,
+                activation_bits=self.links.activation_bits,
+                link_bytes_per_s=as_float(self.pes) * each,
+                link_j_per_bit=self.links.energy_j_per_bit,
+            ),
+        )
 
     @property
     def peak_flops_per_s(self) -> Leaf:

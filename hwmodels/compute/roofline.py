@@ -11,6 +11,7 @@ import flax.struct
 import jax.numpy as jnp
 import numpy as np
 
+from hwmodels.chip.energy import energy_per_flop
 from hwmodels.compute.unit import ComputeUnit, SingleKernel, UnitTimes
 from hwmodels.device import Device
 from hwmodels.network.operators.work import MATRIX_OPERATORS, OPERATORS, OperatorWork
@@ -36,11 +37,12 @@ class Roofline(SingleKernel):
         compute_s = work.flops / with_last_axis(rate_flops_per_s)
         if device.vector_flops_per_s is not None:
             compute_s = jnp.where(_MULTIPLIES, compute_s, work.flops / with_last_axis(device.vector_flops_per_s))
+        flop_j = energy_per_flop(device)
         return UnitTimes(
             compute_s=compute_s,
             launch_s=with_last_axis(device.operator_latency_s),
             memory_share=tuple(with_last_axis(tier.efficiency) for tier in (device.memory, *device.spill)),
-            energy_j=None if device.chip is None else work.flops * with_last_axis(device.chip.energy_j_per_flop),
+            energy_j=None if flop_j is None else work.flops * with_last_axis(flop_j),
         )
 
 

@@ -14,11 +14,16 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from hwmodels.chip.hardware import HardwareBlock
+from hwmodels.chip.technology import Technology
 from hwmodels.device import Device
 from hwmodels.network.operators.work import OperatorWork
-from hwmodels.numerics.scalars import Leaf, Number
+from hwmodels.numerics.scalars import Leaf, Number, as_float
 
-__all__ = ["ComputeUnit", "MeasuredKernels", "Rated", "SingleKernel", "Spread", "UnitTimes"]
+__all__ = ["SPREAD_PARTS", "ComputeUnit", "MeasuredKernels", "Rated", "SingleKernel", "Spread", "UnitTimes"]
+
+#: What a fit may be of: products, experts, attention (decoding), prefill, or whole steps.
+SPREAD_PARTS = ("products", "experts", "attention", "prefill", "steps")
 
 
 @flax.struct.dataclass
@@ -43,7 +48,7 @@ class Spread:
     """How far measured times lie from a fit's, on shapes that were held out of it.
 
     Attributes:
-        part: "products", "experts", "attention" (decoding) or "prefill".
+        part: one of `SPREAD_PARTS`, or a collective of several devices.
         bits: per weight, or per element of keys and values.
         low, high: ends of the interval as factors of a predicted time.
         coverage: probability that the interval is for.
@@ -92,6 +97,10 @@ class ComputeUnit(Protocol):
         """Equal parts, "*b", that `Chip.element_area_m2` is the area of one of; None: the unit has none."""
         ...
 
+    def hardware(self, device: Device, technology: Technology) -> Sequence[HardwareBlock]:
+        """What the unit is built of, leaves "*b": more of anything that makes it faster is more of one of these."""
+        ...
+
     @property
     def measured(self) -> MeasuredKernels | None:
         """Kernels that the times are fitted to; None: the times follow from shapes and rates."""
@@ -127,6 +136,14 @@ class Rated:
     def elements(self) -> Leaf | None:
         """Not known."""
         return None
+
+    def hardware(self, device: Device, technology: Technology) -> tuple[HardwareBlock, ...]:
+        """The unit's elements, or as many multipliers as the device's peak takes, at the technology's clock."""
+        frequency_hz = as_float(technology.frequency_hz)
+        macs = self.elements
+        if macs is None:
+            macs = as_float(device.peak_flops_per_s) / (2.0 * frequency_hz)
+        return (HardwareBlock(macs=macs, frequency_hz=frequency_hz),)
 
     @property
     def measured(self) -> MeasuredKernels | None:

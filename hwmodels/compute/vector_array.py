@@ -20,6 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from hwmodels.chip.hardware import HardwareBlock
+from hwmodels.chip.technology import Technology
 from hwmodels.compute.products import products_of, with_products
 from hwmodels.compute.unit import SingleKernel, UnitTimes
 from hwmodels.device import Device
@@ -59,6 +61,11 @@ class VectorArray(SingleKernel):
         """Multipliers of all PEs, "*b": what `Chip.element_area_m2` is the area of one of."""
         pes = as_float(self.pe_rows) * as_float(self.pe_columns)
         return pes * as_float(self.vector_macs) * as_float(self.vector_width)
+
+    def hardware(self, device: Device, technology: Technology) -> tuple[HardwareBlock, ...]:
+        """All multipliers at the grid's clock."""
+        del device, technology
+        return (HardwareBlock(macs=self.elements, frequency_hz=self.frequency_hz),)
 
     @property
     def peak_flops_per_s(self) -> Leaf:

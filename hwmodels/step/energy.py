@@ -8,6 +8,8 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from hwmodels.chip.cost import static_power
+from hwmodels.chip.energy import knows_energy
 from hwmodels.device import Device
 from hwmodels.numerics.scalars import as_float
 from hwmodels.numerics.units import BITS_PER_BYTE
@@ -59,10 +61,10 @@ def step_energy(
     decoder_j: Float[Array, "*#b"],
     time_s: Float[Array, "*#b"],
 ) -> StepEnergy | None:
-    """Energy of a step from its parts; None where the device has no chip, so that its energy is not known.
+    """Energy of a step from its parts; None where the device has neither chip nor technology.
 
     Args:
-        device: leaves "*b"; its `chip` and the memories' energies per bit are what is charged.
+        device: leaves "*b"; its `chip` or technology and the memories' energies per bit are what is charged.
         arithmetic_j: as the compute unit has it; None: not known.
         memory_j: of each memory; None: not known, and taken as 0.
         link_j: of the compute unit's links.
@@ -70,7 +72,7 @@ def step_energy(
         time_s: of the whole step.
     Source: ELMoE-3D, 7.2: computation, accesses by tier and static power; Huff-LLM, appendix A.1: energy per operation.
     """
-    if device.chip is None or arithmetic_j is None:
+    if arithmetic_j is None or not knows_energy(device):
         return None
     arithmetic = jnp.sum(arithmetic_j, axis=-1)
     nothing = jnp.zeros((*arithmetic.shape, 1 + len(device.spill)), arithmetic.dtype)
@@ -79,5 +81,5 @@ def step_energy(
         memory_j=nothing if memory_j is None else memory_j,
         link_j=jnp.sum(link_j, axis=-1),
         decoder_j=decoder_j,
-        static_j=time_s * as_float(device.chip.static_power_w),
+        static_j=time_s * static_power(device),
     )

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from jaxspec.cli.options import json_option, write_json
+from jaxspec.errors import InputError
 
 
 def _entries(names, get, title, sources) -> list[dict]:
@@ -112,9 +113,24 @@ def _catalog_command(
 
 @click.command()
 @click.option("--sources", is_flag=True, help="Also print every number (SI units) and where it comes from.")
+@click.option(
+    "--example", is_flag=True, help="Print a file for a device of your own, with every number explained, and stop."
+)
 @json_option
-def devices(sources: bool, json_file: str | None) -> None:
-    """List the devices that --device knows. Each of their numbers has a source; --sources prints them."""
+def devices(sources: bool, example: bool, json_file: str | None) -> None:
+    """List the devices that --device knows. Each of their numbers has a source; --sources prints them.
+
+    \b
+    jaxspec devices --example > my-chip.toml
+    jaxspec predict --device my-chip.toml
+    """
+    if example:
+        if sources or json_file:
+            raise InputError("--example prints a device's file and stops; leave everything else out")
+        from hwmodels.catalog.device_template import DEVICE_TEMPLATE
+
+        click.echo(DEVICE_TEMPLATE, nl=False)
+        return
     _catalog_command("Devices", "device", _device_row, sources=sources, json_file=json_file)
 
 

@@ -9,8 +9,12 @@ from hwmodels import Architecture, catalog
 from hwmodels.analysis.sensitivity import leaf_names
 from hwmodels.catalog.calibrations import calibration_record, used_attention, used_formats
 from hwmodels.catalog.device_entries import DeviceEntry
+from hwmodels.chip.cost import static_power
+from hwmodels.chip.energy import knows_energy
 from hwmodels.compute.roofline import unit_of
 from hwmodels.device import MemoryTier
+from hwmodels.numerics.units import NANO
+from jaxspec.report.division import Divided, division_of, division_words
 from jaxspec.report.formatting import quantity
 
 __all__ = ["architecture_data", "device_assumptions", "device_facts", "number_status"]
@@ -33,23 +37,28 @@ class Kernels(Protocol):
         ...
 
 
-def device_facts(name: str, kernels: Kernels | None = None) -> dict[str, Any]:
+def device_facts(name: str, kernels: Kernels | None = None, division: Divided | None = None) -> dict[str, Any]:
     """What an entry of result.json says of its device, so that a report needs nothing else.
 
     Args:
         name: of the catalog, or the path of a TOML file.
         kernels: of a calibrated device; the device's own unless given.
+        division: of a network among several devices; one alone unless given.
     Returns:
         device_title; device_data: field -> value, source, status; assumptions: sentences.
     """
     chosen = {} if kernels is None else {"engine": kernels.engine, "weight_format": kernels.weight_format}
-    entry = catalog.device_entry(name, **chosen)
+    entry, together = catalog.device_entry(name, **chosen), []
+    if division is not None:
+        divided = division_of(division)
+        together = division_words(entry, divided, name)
+        entry = catalog.grouped(entry, divided, name)
     data = {
         field: {"value": float(value), "source": source, "status": number_status(source)}
         for field, source in entry.sources.items()
         if (value := _attribute(entry.device, field)) is not None
     }
-    return {"device_title": entry.title, "device_data": data, "assumptions": device_assumptions(entry)}
+    return {"device_title": entry.title, "device_data": data, "assumptions": [*device_assumptions(entry), *together]}
 
 
 def architecture_data(name: str, architecture: Architecture) -> dict[str, dict[str, Any]]:
@@ -86,7 +95,7 @@ def device_assumptions(entry: DeviceEntry) -> list[str]:
         )
     said += [_launches(entry), _decoding(entry), _energy(entry)]
     fitted = [field for field, source in entry.sources.items() if number_status(source) == "calibrated"]
-    if fitted and entry.calibration is None:
+    if fitted and entry.calibration is None and unit_of(device).measured is None:
         said.append(
             f"Fitted to printed times, not to data sheets: {', '.join(fitted)} (sources in the table of device data)."
         )
@@ -118,9 +127,17 @@ def _arithmetic(entry: DeviceEntry) -> list[str]:
 
 def _calibration(entry: DeviceEntry) -> list[str]:
     """What the kernels are fitted to, with which error."""
-    if entry.calibration is None:  # made by hand
-        return ["Matrix products and attention take the time of fitted kernels; what they were fitted to is not known."]
     unit = entry.device.matrix_unit
+    if entry.calibration is None:
+        spread = [
+            f"{one.part} between {one.low:.2f} and {one.high:.2f}"
+            for one in unit.measured.spreads
+            if one.part != "prefill"
+        ]
+        known = f"; {100 * unit.measured.spreads[0].coverage:.0f} % of measured over fitted times: {', '.join(spread)}"
+        return [
+            f"Matrix products and attention take the times that the device's file was fitted to{known if spread else ''}."
+        ]
     record = calibration_record(entry.calibration, unit.engine or None)
     used = [
         found for found in used_formats(record, wanted=unit.weight_format) if found["weight_bits"] in unit.weight_widths
@@ -195,10 +212,16 @@ def _decoding(entry: DeviceEntry) -> str:
 
 
 def _energy(entry: DeviceEntry) -> str:
-    chip = entry.device.chip
-    if chip is None:
+    if not knows_energy(entry.device):
         return "Energy and area of this device are not known, and none are reported."
-    static_w = float(chip.static_power_w)
+    static_w = float(static_power(entry.device))
+    technology = entry.device.technology
+    if technology is not None:
+        return (
+            f"Area, power and energy follow from the sizes of arrays, memory and links at {float(technology.node_m) / NANO:g} "
+            "nm by published areas and energies (Stillmaker and Baas 2017, Horowitz 2014, Jouppi et al. 2021); "
+            f"{static_w:.4g} W are drawn all the time."
+        )
     return (
         f"Energy is that of arithmetic, of each memory's bits and of decoders, and {static_w:.4g} W all the time; where "
         "each number comes from, the table of device data says."

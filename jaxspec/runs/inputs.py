@@ -57,8 +57,12 @@ def input_digests(config: Any, reporter: Reporter | None = None) -> dict[str, st
         add("architecture", str(path), path)
     for name in _several(getattr(config, "device", ())):
         add("device", str(Path(name)), Path(name))
+    if getattr(config, "measurements", None) is not None:
+        add("measurements", str(Path(config.measurements)), Path(config.measurements))
     if getattr(config, "knobs", None) is not None:
         add("knobs", str(Path(config.knobs)), Path(config.knobs))
+    for key, path in getattr(config, "input_files", {}).items():
+        add("input", key, path)
     draft = getattr(config, "draft", "self")
     files |= {f"draft/{path.name}": path for path in (_model_files(draft) if has_files(draft) else ())}
     return _digests(files, reporter)

@@ -35,7 +35,7 @@ def engine_terms(engine: str | None) -> EngineTerms:
 
 def engine_scatter(engine: str | None, draft: str = OTHER_DRAFTS) -> float:
     """Standard deviation of log speedup about predictions with an engine's terms; 0 without any."""
-    return catalog.engine_scatter(engine)[draft] if engine in catalog.engine_names() else 0.0
+    return catalog.engine_scatter(engine).get(draft, 0.0) if engine in catalog.engine_names() else 0.0
 
 
 def kind_of_draft(cost: DraftCost) -> str:

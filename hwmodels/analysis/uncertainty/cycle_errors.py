@@ -1,6 +1,6 @@
 """Speedups, rate and time of a draft-verify cycle with the errors of kernels, of acceptance and of an engine's terms.
 
-A kernel's error at one number of rows tells half of that at another: of the variance of an operator's logarithm,
+A kernel's error at one number of rows tells half of that at another: of the variance of a part's logarithm,
 `SHARED_VARIANCE` is common to all steps, so that it cancels in a speedup, and the rest is each step's own.
 """
 
@@ -14,23 +14,23 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from hwmodels.analysis.uncertainty.delta_method import LogNormal, delta_method
-from hwmodels.analysis.uncertainty.kernel_errors import operator_deviations
+from hwmodels.analysis.uncertainty.kernel_errors import part_deviations, part_times
 from hwmodels.device import Device
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.step.priced_steps import PricedStep
 
 __all__ = ["SHARED_VARIANCE", "CycleTimes", "cycle_numbers", "cycle_times", "draw_cycle"]
 
-#: Correlation of an operator's errors in two steps. `python -m experiments.silicon.coverage` compares it with whole steps.
+#: Correlation of a part's errors in two steps. `python -m experiments.silicon.coverage` compares it with whole steps.
 SHARED_VARIANCE = 0.5
 
 
 @flax.struct.dataclass
 class CycleTimes:
-    """Steps that a cycle and its baselines consist of; leaves are arrays or numbers, "*b" before the axes named."""
+    """Steps that a cycle and its baselines consist of, by part (`part_times`); leaves are arrays or numbers, "*b" first."""
 
-    operator_s: Float[Array | np.ndarray, "*b step operator"]
-    deviation: Float[Array | np.ndarray, "*b step operator"]  # of its logarithm; 0: not known, or none
+    part_s: Float[Array | np.ndarray, "*b step part"]
+    deviation: Float[Array | np.ndarray, "*b step part"]  # of its logarithm; 0: not known, or none
     bf16: Float[Array | np.ndarray, "*b step"]  # how often each step runs in one of autoregressive decoding in 16 bits,
     stored: Float[Array | np.ndarray, "*b step"]  # in one of what is stored,
     cycle: Float[Array | np.ndarray, "*b step"]  # and in a cycle
@@ -61,11 +61,11 @@ def cycle_times(
     deviations: list[np.ndarray] = []
 
     def place(step: PricedStep) -> int:
-        seconds = np.asarray(step.cost.operator_s, np.float64)
+        seconds = part_times(step)
         for index, row in enumerate(rows):
             if np.allclose(row, seconds, rtol=1e-6, atol=0.0):
                 return index
-        found = operator_deviations(device, step)
+        found = part_deviations(device, step)
         rows.append(seconds)
         deviations.append(np.zeros_like(seconds) if found is None else found)
         return len(rows) - 1
@@ -123,13 +123,13 @@ def draw_cycle(
     """The same numbers where every error is what `deviates` say, 0 being the estimates.
 
     Args:
-        deviates: standard normal; one for each operator, each operator of each step, each cause, and the engine.
+        deviates: standard normal; one for each part, each part of each step, each cause, and the engine.
     """
-    steps, operators = times.operator_s.shape
-    ends = np.cumsum([operators, steps * operators, error.shape[1]]).tolist()
+    steps, parts = times.part_s.shape
+    ends = np.cumsum([parts, steps * parts, error.shape[1]]).tolist()
     shared, own, causes, engine = jnp.split(deviates, ends)
-    common = jnp.sqrt(SHARED_VARIANCE) * shared + jnp.sqrt(1.0 - SHARED_VARIANCE) * own.reshape(steps, operators)
-    step_s = jnp.sum(times.operator_s * jnp.exp(times.deviation * common), axis=-1)
+    common = jnp.sqrt(SHARED_VARIANCE) * shared + jnp.sqrt(1.0 - SHARED_VARIANCE) * own.reshape(steps, parts)
+    step_s = jnp.sum(times.part_s * jnp.exp(times.deviation * common), axis=-1)
     tokens = 1.0 + jnp.sum(jnp.cumprod(conditional + error @ causes))
     cycle_s = times.cycle @ step_s + as_float(times.engine_s)
     cycle_s = cycle_s * jnp.exp(as_float(times.scatter) * engine[0])
@@ -143,5 +143,5 @@ def draw_cycle(
 
 
 def _sources(times: CycleTimes, error: Float[Array, "position cause"]) -> int:
-    steps, operators = times.operator_s.shape
-    return operators + steps * operators + error.shape[1] + 1
+    steps, parts = times.part_s.shape
+    return parts + steps * parts + error.shape[1] + 1

@@ -1,8 +1,9 @@
-"""Errors of a step's operators on a calibrated device, from what its kernels' fits missed on shapes that were held out.
+"""Errors of a step's parts on a calibrated device, from what its kernels' fits missed on shapes that were held out.
 
 Each operator's time errs as the table that its kernel was fitted to. Operators of one step err apart from each other, so that
-their half widths add up in quadrature; all launches of one operator err together. Operators without a table (norms,
-embedding) add their time alone.
+their half widths add up in quadrature; all launches of one operator err together. Collectives of several devices likewise.
+What has no table (norms, embedding, sends) adds its time alone. Where whole steps were held out of a fit, their interval is the
+step's.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from hwmodels.compute.roofline import unit_of
 from hwmodels.compute.unit import Spread
 from hwmodels.device import Device
 from hwmodels.network.operators.work import EXPERT_OPERATORS, MATRIX_OPERATORS, OPERATORS
+from hwmodels.parallel.collectives import COLLECTIVES
 from hwmodels.step.priced_steps import PricedStep
 
-__all__ = ["StepInterval", "operator_deviations", "step_interval"]
+__all__ = ["StepInterval", "part_deviations", "part_times", "step_interval"]
 
 #: New tokens per sequence from which attention is prefill.
 _PREFILL_TOKENS = 64.0
@@ -47,22 +49,43 @@ def step_interval(device: Device, step: PricedStep) -> StepInterval | None:
     found = _spreads(device, step)
     if found is None:
         return None
-    seconds = np.asarray(step.cost.operator_s, np.float64)
-    held = [(time, spread) for time, spread in zip(seconds, found, strict=True) if spread is not None]
+    total = float(np.asarray(step.cost.total_s))
+    if (whole := _whole(device)) is not None:
+        return StepInterval(total * whole.low, total * whole.high, whole.coverage)
+    held = [(time, spread) for time, spread in zip(part_times(step), found, strict=True) if spread is not None]
     below = sum((time * (1.0 - spread.low)) ** 2 for time, spread in held)
     above = sum((time * (spread.high - 1.0)) ** 2 for time, spread in held)
-    total = float(np.asarray(step.cost.total_s))
     return StepInterval(total - math.sqrt(below), total + math.sqrt(above), held[0][1].coverage)
 
 
-def operator_deviations(device: Device, step: PricedStep) -> Float[np.ndarray, " operator"] | None:
-    """Standard deviation of the logarithm of each operator's time about its fit; on the host.
+def part_times(step: PricedStep) -> Float[np.ndarray, " part"]:
+    """Seconds of a step's operators, of collectives between devices, and of what is neither; their sum is the step's."""
+    cost = step.cost
+    collectives = np.zeros(len(COLLECTIVES)) if cost.collective_s is None else cost.collective_s
+    known = np.concatenate([np.asarray(cost.operator_s, np.float64), np.asarray(collectives, np.float64)])
+    return np.append(known, float(np.asarray(cost.total_s)) - known.sum())
 
-    Arguments and None: as `step_interval`. 0 for operators without a table.
+
+def part_deviations(device: Device, step: PricedStep) -> Float[np.ndarray, " part"] | None:
+    """Standard deviation of the logarithm of each part's time about its fit; on the host.
+
+    Arguments and None: as `step_interval`. 0 for parts without a table; where whole steps were held out, as much for each as
+    makes the step err as they do.
     Departs: the two sides of a table's interval, which differ by a few percent of it, count alike.
     """
     found = _spreads(device, step)
-    return None if found is None else np.array([0.0 if spread is None else _deviation(spread) for spread in found])
+    if found is None:
+        return None
+    if (whole := _whole(device)) is not None:
+        seconds = part_times(step)
+        return np.full(seconds.size, _deviation(whole) * seconds.sum() / math.sqrt(float(np.sum(seconds**2))))
+    return np.array([0.0 if spread is None else _deviation(spread) for spread in found])
+
+
+def _whole(device: Device) -> Spread | None:
+    """Of whole steps."""
+    kernels = unit_of(device).measured
+    return None if kernels is None else next((one for one in kernels.spreads if one.part == "steps"), None)
 
 
 def _deviation(spread: Spread) -> float:
@@ -70,7 +93,7 @@ def _deviation(spread: Spread) -> float:
 
 
 def _spreads(device: Device, step: PricedStep) -> list[Spread | None] | None:
-    """Of each operator; None for a device that is not calibrated."""
+    """Of each part, as `part_times` has them; None for a device that is not calibrated."""
     kernels = unit_of(device).measured
     if kernels is None or not kernels.spreads or step.work.shapes is None:
         return None
@@ -86,7 +109,9 @@ def _spreads(device: Device, step: PricedStep) -> list[Spread | None] | None:
             found.append(_nearest(kernels.spreads, part, float(bits[index])))
         else:
             found.append(None)
-    return found
+    links = () if device.group is None else device.group.link.spreads
+    of_links = {one.part: one for one in links}
+    return [*found, *(of_links.get(name) for name in COLLECTIVES), None]
 
 
 def _nearest(spreads: tuple[Spread, ...], part: str, bits: float) -> Spread | None:

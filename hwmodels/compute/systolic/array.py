@@ -8,18 +8,20 @@ fold uses of it. To this come R cycles that make Eq. (3)'s 2R (3R on a square ar
 * weight and input stationary: the stationary operand is shifted in from the top, a row per cycle, before the stream;
 * output stationary: nothing is loaded, but the finished sums are shifted out at the bottom, a row per cycle, after it.
 
-Conventions, static in the array:
+Conventions, static in the array, the first is the default: arrays that are built have a second register per element, and begin
+the next stream behind the last (Jouppi et al. 2017, arXiv:1704.04760, 2: a second tile of weights hides the cycles of shifting
+one in).
 
+* "pipelined": the second register changes over with the wave itself, so streams follow each other without a gap, every
+  max(T, R) cycles: a load takes R cycles even where the stream is shorter, as it is in decoding.
+* "double_buffered": a second register per element loads the next fold (drains the last one) during the current stream.
+  R cycles are left over once, at the start (end). Streams still wait for each other.
 * "huffllm": load or drain, then stream, never overlapped: Eq. (3) as printed, for every dataflow.
 * "scale_sim": what SCALE-Sim prints. As above, but output-stationary sums leave from where they are, without a drain; and one
   is missing from the total, not from each fold, as the tool prints the last cycle's index, counted from 0.
-* "double_buffered": a second register per element loads the next fold (drains the last one) during the current stream.
-  R cycles are left over once, at the start (end). Streams still wait for each other.
-* "pipelined": the second register changes over with the wave itself, so streams follow each other without a gap, every
-  max(T, R) cycles: a load takes R cycles even where the stream is shorter, as it is in decoding.
 
 Source: Huff-LLM, appendix A.1, Eq. (2), (3) and the mapping table; SCALE-Sim 3.0.0 as run.
-Departs: input stationary is commented out in the paper's source; the last two conventions are not in it.
+Departs: input stationary is commented out in the paper's source; the first two conventions are not in it.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ __all__ = [
 DATAFLOWS = ("ws", "os", "is")
 
 #: How loads, streams and drains of successive folds are counted.
-CONVENTIONS = ("huffllm", "scale_sim", "double_buffered", "pipelined")
+CONVENTIONS = ("pipelined", "double_buffered", "huffllm", "scale_sim")
 
 
 @flax.struct.dataclass
@@ -64,6 +66,8 @@ class OnChipBuffer:
     bandwidth_bytes_per_s: Leaf = number(POSITIVE)  # reads and writes together, > 0
     access_bytes: Leaf = number(POSITIVE)  # width of one access, > 0; traffic is counted in fractions of it
     access_energy_j: Leaf = number(NOT_NEGATIVE)  # of one access, read or write, >= 0
+    #: > 0; no time depends on it, area and power do. None: two folds of 16-bit operands, so that one loads while one is used.
+    capacity_bytes: Leaf = number(POSITIVE, default=None)
 
 
 @flax.struct.dataclass

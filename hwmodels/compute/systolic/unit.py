@@ -11,6 +11,8 @@ from typing import ClassVar
 import flax.struct
 from jaxtyping import Array, Float
 
+from hwmodels.chip.hardware import HardwareBlock
+from hwmodels.chip.technology import Technology
 from hwmodels.compute.products import products_of, with_products
 from hwmodels.compute.systolic.array import SystolicArray
 from hwmodels.compute.systolic.cost import gemm_cost
@@ -20,6 +22,7 @@ from hwmodels.device import Device
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.network.operators.work import OperatorWork
 from hwmodels.numerics.scalars import Number, as_float, with_last_axis
+from hwmodels.numerics.units import BITS_PER_BYTE
 
 __all__ = ["SystolicUnit"]
 
@@ -30,6 +33,21 @@ class SystolicUnit(SystolicArray, SingleKernel):
 
     short_title: ClassVar[str] = "systolic"
     title: ClassVar[str] = "a systolic array"
+
+    def hardware(self, device: Device, technology: Technology) -> tuple[HardwareBlock, ...]:
+        """The elements with their own energy, and the three buffers."""
+        del device, technology
+        two_folds = 2.0 * self.elements * (UNCOMPRESSED_BITS / BITS_PER_BYTE)
+        buffers = (self.input_buffer, self.weight_buffer, self.output_buffer)
+        sizes = (two_folds if one.capacity_bytes is None else as_float(one.capacity_bytes) for one in buffers)
+        return (
+            HardwareBlock(
+                macs=self.elements,
+                frequency_hz=self.frequency_hz,
+                mac_energy_j=self.mac_energy_j,
+                sram_bytes=sum(sizes),
+            ),
+        )
 
     def product_time(
         self, m: Number, k: Number, n: Number, *, weight_bits: Number = UNCOMPRESSED_BITS, temperature: Number = 0.0

@@ -109,7 +109,9 @@ def _priced(
                 **parts,
             )
 
-        return jax.vmap(at_length)(lengths, tokens), held_with_draft(pricing.architecture, **parts)
+        return jax.vmap(at_length)(lengths, tokens), held_with_draft(
+            pricing.architecture, **parts, group=pricing.device.group
+        )
 
     return jax.vmap(at_batch)(batches)
 
@@ -130,12 +132,12 @@ def _times(
         plain_engine_s=float(one.plain_engine_s),
         scatter=scatter,
     )
-    missing = _STEPS - found.operator_s.shape[0]
+    missing = _STEPS - found.part_s.shape[0]
 
     def filled(rows: Any) -> np.ndarray:
         return np.pad(np.asarray(rows), [(0, missing), *[(0, 0)] * (np.ndim(rows) - 1)])
 
-    rows = {name: filled(getattr(found, name)) for name in ("operator_s", "deviation", "bf16", "stored", "cycle")}
+    rows = {name: filled(getattr(found, name)) for name in ("part_s", "deviation", "bf16", "stored", "cycle")}
     return dataclasses.replace(found, **rows)
 
 

@@ -11,6 +11,7 @@ from jaxspec.report.figures.tokens import tokens_figure
 from jaxspec.report.notes import note_lines
 from jaxspec.report.page import Drawings
 from jaxspec.report.shown import Shown
+from jaxspec.report.stopwatch import stopwatch_figure, stopwatch_tables
 from jaxspec.report.table import tables
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.studies.evaluate.result import EvaluateResult
@@ -18,21 +19,23 @@ from jaxspec.studies.evaluate.result import EvaluateResult
 __all__ = ["figures", "shown"]
 
 
-def figures(result: EvaluateResult, directory: Path | None = None) -> Drawings:
-    """Figures of one device by name, each as a function that draws it."""
-    return {
-        "tokens": lambda: tokens_figure(result),
-        "roofline": lambda: roofline_figure(result),
-        "operator_time": lambda: operator_time_figure(result, compared=("given",)),
-    }
-
-
 def shown(found: tuple[Sequence[EvaluateResult], RunDirectory]) -> Shown:
     """Tables of one draft for the terminal, from what `evaluate` returned."""
     results, directory = found
     return Shown(
         [result.plain() for result in results],
-        tables(results),
+        [*tables(results), *stopwatch_tables(results)],
         note_lines(results),
         f"result: {directory.path / 'result.json'}",
     )
+
+
+def figures(result: EvaluateResult, directory: Path | None = None) -> Drawings:
+    """Figures of one device by name, each as a function that draws it."""
+    del directory
+    return {
+        "tokens": lambda: tokens_figure(result),
+        "roofline": lambda: roofline_figure(result),
+        "operator_time": lambda: operator_time_figure(result, compared=("given",)),
+        "stopwatch": lambda: stopwatch_figure(result),
+    }

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from hwmodels import OPERATORS
 from hwmodels.numerics.units import GB, MILLI
+from hwmodels.step.step_cost import STEP_PARTS
 from jaxspec.report.columns import Column
 from jaxspec.report.notes import note_lines
 from jaxspec.report.shown import Shown
@@ -91,6 +91,10 @@ def _steps(result: PredictResult) -> Table:
         remarks.append(said)
     if (area := result.area_m2.number) is not None:
         remarks.append(f"chip with decoders {area * 1e6:.1f} mm2")
+    if result.power_w is not None and result.price_usd is not None:
+        remarks.append(
+            f"{result.power_w.known:.3g} W with everything busy; die and memories {result.price_usd.known:,.0f} USD"
+        )
     if (energy := result.energy_per_token_j.number) is not None:
         plain = result.energy_per_token_ar_bf16_j.known
         remarks.append(f"{energy / MILLI:.1f} mJ per token against {plain / MILLI:.1f} of 16-bit AR")
@@ -109,8 +113,8 @@ def _operators(result: PredictResult) -> Table:
     for label in STEPS.values():
         table.add_column(label, justify="right")
     seconds = [result.operators.known[step] for step in STEPS]
-    for operator in OPERATORS:
-        times = [step[operator] for step in seconds]
+    for operator in STEP_PARTS:
+        times = [step.get(operator, 0.0) for step in seconds]
         if any(times):
             table.add_row(operator, *(f"{time / MILLI:.3f}" for time in times))
     table.add_row("total", *(f"{sum(step.values()) / MILLI:.3f}" for step in seconds), style="bold")

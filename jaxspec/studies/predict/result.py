@@ -170,6 +170,8 @@ class PredictResult(Result):
     energy_per_token_j: Quantity[float] = UNKNOWN
     energy_per_token_ar_bf16_j: Quantity[float] = UNKNOWN
     area_m2: Quantity[float] = UNKNOWN
+    power_w: Quantity[float] | None = None  # with everything busy, of a device with a [technology]
+    price_usd: Quantity[float] | None = None  # of its die and memories
     by_draft_length: list[LengthRow] = dataclasses.field(default_factory=list)
     by_batch: list[BatchRow] = dataclasses.field(default_factory=list)
     fits: Quantity[bool] = UNKNOWN

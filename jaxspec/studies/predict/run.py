@@ -12,12 +12,15 @@ import numpy as np
 
 import hwmodels
 from hwmodels.analysis.design_point import DesignPoint, Steps, design_point, priced_steps
+from hwmodels.analysis.launch_remarks import launch_remarks
 from hwmodels.analysis.sensitivity import elasticities, finite_elasticities, leaf_names
+from hwmodels.chip.energy import knows_energy
+from hwmodels.step.step_cost import seconds_by_part
 from jaxspec.compress.footprint import uniform
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.report.assumptions import architecture_data, device_facts
-from jaxspec.results import given, predicted
+from jaxspec.results import Quantity, given, predicted
 from jaxspec.results.network_results import PricedNumber
 from jaxspec.runs.inputs import input_digests
 from jaxspec.settings import build_config, expect, knob_values
@@ -140,7 +143,7 @@ def _point(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array, ex
 def _elasticities(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array, experts: ExpertPricing):
     acceptance = hwmodels.Acceptance(conditional)
     names = ["speedup_vs_bf16_ar", "tokens_per_s"]
-    if pricing.device.chip is not None:
+    if knows_energy(pricing.device):
         names.append("energy_per_token_j")
 
     def metrics(device: hwmodels.Device, temperature: float = _SENSITIVITY_TEMPERATURE) -> dict[str, Any]:
@@ -161,7 +164,7 @@ def _elasticities(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Ar
 @jax.jit
 def _batches(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array, experts: ExpertPricing) -> DesignPoint:
     acceptance = hwmodels.Acceptance(conditional)
-    device = dataclasses.replace(pricing.device, chip=None)  # no energy here
+    device = dataclasses.replace(pricing.device, chip=None, technology=None)  # no energy here
 
     def with_batch(batch: jax.Array) -> DesignPoint:
         workload = dataclasses.replace(pricing.workload, batch=batch)
@@ -185,7 +188,7 @@ def _result(
     stored = steps.ar_bf16.work.stored
     assert stored is not None
     ar_bytes = float(stored.total)
-    facts = device_facts(device, config)
+    facts = device_facts(device, config, config)
     shape = architecture_data(config.architecture, pricing.architecture)
     # Whether numbers of the user's own stand for a lossless code nobody knows.
     open_question = bool(overridden & {"verify_bits", "verify_kv_bits"})
@@ -218,18 +221,14 @@ def _result(
         draft_length=predicted(int(point.draft_length)),
         # Of the device's own data.
         capacity_bytes=given(float(point.capacity_bytes)),
-        area_m2=given(_number(point.area_m2)),
+        area_m2=(given if pricing.device.technology is None else predicted)(_number(point.area_m2)),
+        **_bill(pricing.device),
         by_draft_length=[_length_row(priced.result, length) for length in range(len(conditional) + 1)],
         by_batch=[_batch_row(priced.by_batch, place, batch) for place, batch in enumerate(_BATCHES)],
         fits=predicted(bool(point.held_bytes <= point.capacity_bytes)),
         ar_bf16_held_bytes=predicted(ar_bytes),
         ar_bf16_fits=predicted(bool(ar_bytes <= point.capacity_bytes)),
-        operators=predicted(
-            {
-                name: dict(zip(hwmodels.OPERATORS, step.cost.operator_s.tolist(), strict=True))
-                for name, step in named.items()
-            }
-        ),
+        operators=predicted({name: seconds_by_part(step.cost) for name, step in named.items()}),
         intervals=headline(config, pricing, point, steps, conditional),
         step_intervals=step_intervals(pricing.device, named),
         steps={name: step_totals(step) for name, step in named.items()},
@@ -242,9 +241,23 @@ def _result(
                 for metric, found in priced.elasticity.items()
             }
         ),
-        **noted(kernel_notes(pricing.device, [uniform(*widths.values())]), config.engine),
+        **noted(_notes(pricing.device, widths, steps), config.engine),
         **results,
     )
+
+
+def _notes(device: hwmodels.Device, widths: dict[str, float], steps: Steps) -> dict[str, Any]:
+    """The fields of `kernel_notes`, and what launches have to do with times so short."""
+    found = kernel_notes(device, [uniform(*widths.values())])
+    return found | {"notes": [*found["notes"], *launch_remarks(device, steps.ar_stored)]}
+
+
+def _bill(device: hwmodels.Device) -> dict[str, Quantity[float]]:
+    """Power and price of a device whose technology is known."""
+    if device.technology is None:
+        return {}
+    bill = hwmodels.chip_bill(device)
+    return {"power_w": predicted(float(bill.power_w)), "price_usd": predicted(float(bill.price_usd))}
 
 
 def _length_row(result: hwmodels.SpeculationResult, length: int) -> LengthRow:

@@ -102,6 +102,6 @@ def _priced(
             "workload": dataclasses.replace(pricing.workload, context_tokens=context),
         }
         priced = price_cycle(device, target, plan=sizes, routing=pricing.routing, engine=pricing.engine, **parts)
-        return priced, held_with_draft(target, **parts)
+        return priced, held_with_draft(target, **parts, group=device.group)
 
     return jax.vmap(at_context)(contexts)

@@ -12,7 +12,7 @@ import pytest
 from experiments.field import predict as pricing
 from experiments.field.answers import answers
 from experiments.field.fit import CALIBRATION_CELLS, calibration_rows, fit_terms, leave_one_out
-from experiments.field.gpus import named_device, solved_bandwidth
+from experiments.field.gpus import device_of_group, named_device, solved_bandwidth
 from experiments.field.networks import NotPricedError, draft_of, named_architecture, stored_bits
 from experiments.field.predict import Parts, predict
 from experiments.field.rows import PUBLISHED, read_rows
@@ -225,3 +225,18 @@ def test_the_shipped_acceptance_is_that_of_the_rows():
     chain = next(row for row in PUBLISHED_ROWS if row.tokens_per_cycle is not None and row.draft_length == 3)
     alpha = alpha_token(chain)
     assert 1 + alpha + alpha**2 + alpha**3 == pytest.approx(chain.tokens_per_cycle, rel=1e-4)
+
+
+def test_rows_of_several_gpus_are_groups(tmp_path):
+    (row,) = read_rows(written(tmp_path, device_count="4", notes="tp=2; tpot_ar_ms=13.0"))
+    assert (row.device_count, row.tensor_parallel) == (4, 2)
+    target = named_architecture(row.target)
+    of = lambda name, tensor: device_of_group(name, row.engine, tensor=tensor, devices=4, target=target)[1].group
+    group = of(row.device, 2)
+    assert (group.tensor_parallel, group.data_parallel, group.draft_tensor_parallel) == (2, 2, 2)
+    assert group.link == catalog.link("nvlink4", engine="vllm")
+    assert of("NVIDIA A100 PCIe", 4).link == catalog.link("pcie4", engine="vllm")
+    with pytest.raises(NotPricedError, match="3 of 4 devices share matrices"):
+        of(row.device, 3)
+    with pytest.raises(NotPricedError, match="give one of"):
+        device_of_group("NVIDIA H100", "vLLM", tensor=3, devices=3, target=target)

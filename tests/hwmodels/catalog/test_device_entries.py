@@ -60,7 +60,7 @@ def test_all_parts_together():
     device = entry.device
     assert isinstance(device.matrix_unit, SystolicArray)
     assert device.matrix_unit.dataflow == "os"
-    assert device.matrix_unit.convention == "huffllm"
+    assert device.matrix_unit.convention == "pipelined"
     assert device.matrix_unit.weight_buffer.access_bytes == 4
     assert len(device.spill) == 2
     assert device.spill[1].energy_j_per_bit == 4e-12

@@ -20,7 +20,7 @@ from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.predict.result import PredictResult
 
 TIMES = CycleTimes(
-    operator_s=np.array([[3e-3, 1e-3], [4e-3, 1.2e-3]], np.float32),
+    part_s=np.array([[3e-3, 1e-3], [4e-3, 1.2e-3]], np.float32),
     deviation=np.zeros((2, 2), np.float32),
     bf16=np.array([1.0, 0.0], np.float32),
     stored=np.array([1.0, 0.0], np.float32),

@@ -11,7 +11,8 @@ import pytest
 from hwmodels import catalog, uniform_footprint
 from hwmodels.analysis.uncertainty.acceptance_errors import conditional_errors
 from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes, cycle_numbers, cycle_times, draw_cycle
-from hwmodels.analysis.uncertainty.kernel_errors import operator_deviations, step_interval
+from hwmodels.analysis.uncertainty.kernel_errors import part_deviations, part_times, step_interval
+from hwmodels.compute.unit import Spread
 from hwmodels.network.operators import decode_step, verify_step
 from hwmodels.network.operators.work import OPERATORS
 from hwmodels.network.workload import Workload
@@ -19,7 +20,7 @@ from hwmodels.step.priced_steps import price_steps
 
 #: Three steps of four operators, none of them alike: autoregressive, draft, verification.
 TIMES = CycleTimes(
-    operator_s=jnp.array([[4e-3, 3e-3, 2e-3, 5e-4], [1e-3, 8e-4, 9e-4, 2e-4], [5e-3, 3.1e-3, 2.6e-3, 6e-4]]),
+    part_s=jnp.array([[4e-3, 3e-3, 2e-3, 5e-4], [1e-3, 8e-4, 9e-4, 2e-4], [5e-3, 3.1e-3, 2.6e-3, 6e-4]]),
     deviation=jnp.array([[0.08, 0.06, 0.1, 0.0], [0.09, 0.06, 0.1, 0.0], [0.07, 0.06, 0.1, 0.0]]),
     bf16=jnp.array([1.0, 0.0, 0.0]),
     stored=jnp.array([1.0, 0.0, 0.0]),
@@ -124,7 +125,7 @@ def priced():
 
 def test_deviations_are_those_of_the_calibrated_kernels(priced):
     device, (plain, _, _) = priced
-    found = dict(zip(OPERATORS, operator_deviations(device, plain), strict=True))
+    found = dict(zip(OPERATORS, part_deviations(device, plain)))
     spreads = {(one.part, one.bits): one for one in device.matrix_unit.spreads}
     products, attention = spreads["products", 16.0], spreads["attention", 16.0]
     assert found["qkv"] == pytest.approx(np.log(products.high / products.low) / 2 / 1.6448536, rel=1e-5)
@@ -133,14 +134,14 @@ def test_deviations_are_those_of_the_calibrated_kernels(priced):
     ends = step_interval(device, plain)
     assert ends.low_s < float(plain.cost.total_s) < ends.high_s
     bare = dataclasses.replace(device, matrix_unit=None)
-    assert operator_deviations(bare, plain) is None
+    assert part_deviations(bare, plain) is None
     assert step_interval(bare, plain) is None
 
 
 def test_equal_steps_are_one(priced):
     device, (bf16, stored, verify) = priced
     times = cycle_times(device, bf16=bf16, stored=stored, cycle=[(2.0, stored), (1.0, verify)])
-    assert times.operator_s.shape[0] == 2
+    assert times.part_s.shape[0] == 2
     np.testing.assert_array_equal(times.cycle, [2.0, 1.0])
     np.testing.assert_array_equal(times.bf16, times.stored)
 
@@ -153,3 +154,16 @@ def test_positions_that_err_together_err_more():
     slopes = np.array([1 + 0.74 * 1.7, 0.82 * 1.7, 0.82 * 0.74]) * 0.04 / (1 + 0.82 * (1 + 0.74 * 1.7))
     assert float(one) == pytest.approx(np.sqrt(np.sum(slopes**2)), rel=1e-4)
     assert float(other) == pytest.approx(np.sum(slopes), rel=1e-4)
+
+
+def test_parts_are_the_whole_step_and_whole_steps_err_as_measured(priced):
+    device, (plain, *_) = priced
+    seconds = part_times(plain)
+    assert seconds.sum() == pytest.approx(float(plain.cost.total_s), rel=1e-6)
+    whole = Spread("steps", 16.0, 0.9, 1.2, 0.9)
+    unit = dataclasses.replace(device.matrix_unit, spreads=(*device.matrix_unit.spreads, whole))
+    measured = dataclasses.replace(device, matrix_unit=unit)
+    ends = step_interval(measured, plain)
+    assert ends.high_s == pytest.approx(1.2 * float(plain.cost.total_s), rel=1e-6)
+    errors = part_deviations(measured, plain) * seconds / seconds.sum()
+    assert np.sqrt(np.sum(errors**2)) == pytest.approx(np.log(1.2 / 0.9) / 2 / 1.6448536, rel=1e-5)

@@ -248,7 +248,9 @@ def test_dataflow_and_convention_are_static():
 
 @pytest.mark.parametrize("wrong", [{"dataflow": "WS"}, {"convention": "overlapped"}])
 def test_unknown_names_are_refused(wrong):
-    with pytest.raises(ValueError, match=r"is unknown; choose one of (ws, os, is|huffllm, scale_sim, .*)$"):
+    with pytest.raises(
+        ValueError, match=r"is unknown; choose one of (ws, os, is|pipelined, double_buffered, huffllm, scale_sim)$"
+    ):
         array_of(3, 2, **wrong)
 
 

@@ -10,6 +10,7 @@ def test_the_one_draft_is_drawn(make_entry):
     entry = make_entry()
     entry["configurations"] = {"given": entry["configurations"]["tuned"]}
     drawn = {name: draw() for name, draw in figures(EvaluateResult.from_plain(entry)).items()}
+    assert drawn.pop("stopwatch") is None  # nothing was timed
     assert list(drawn) == ["tokens", "roofline", "operator_time"]
     for figure in drawn.values():
         words = " ".join(text.get_text() for text in figure.findobj(matplotlib.text.Text))

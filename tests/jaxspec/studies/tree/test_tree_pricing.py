@@ -105,12 +105,12 @@ def test_a_head_is_one_layer_whatever_the_depth():
 def test_a_scheme_that_changes_the_target_counts_beside_another_draft():
     config = TreeConfig(scheme="q4_0", draft="ngram")
     work = SimpleNamespace(setup=SimpleNamespace(scheme=find_scheme("q4_0")))
-    found = TreeStages(config, work, copies=None, other=object()).widths
+    found = TreeStages(config, work, copies=None, made=object()).widths
     assert float(found.target_weight_bits["q"]) == 4.5
     assert float(found.target_weight_bits["lm_head"]) == 16.0
-    whole = TreeStages(TreeConfig(draft="ngram"), work, copies=None, other=object()).widths
+    whole = TreeStages(TreeConfig(draft="ngram"), work, copies=None, made=object()).widths
     assert float(whole.target_weight_bits["q"]) == 16.0
-    quantized = TreeStages(TreeConfig(scheme="q8_0", draft="q4"), work, copies=None, other=object()).widths
+    quantized = TreeStages(TreeConfig(scheme="q8_0", draft="q4"), work, copies=None, made=object()).widths
     assert float(quantized.draft_weight_bits["q"]) == 4.5
     for scheme in ("cassandra1-coded",):  # lossless: nothing of it would be left
         with pytest.raises(InputError, match="leaves the target as it is"):
@@ -124,7 +124,7 @@ def test_cycles_of_a_tree_have_all_their_steps():
     times = price_growth(PRICING, GROWTH, footprint=bits, contexts=(33, 5000), draft=draft)
     for size in (0, 5):
         one = cycle_times_of(PRICING, times, context=1, size=size, scatter=0.1)
-        step_s = one.operator_s.sum(axis=1)
+        step_s = one.part_s.sum(axis=1)
         expected = times.verify_s[1, size] + times.draft_s[1, size]
         assert float(one.cycle @ step_s) == pytest.approx(expected, rel=1e-5)
         assert float(one.stored @ step_s) == pytest.approx(times.ar_stored_s[1], rel=1e-5)

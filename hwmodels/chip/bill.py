@@ -1,0 +1,126 @@
+"""What a device's die consists of: area and power part by part, from the sizes that its times follow from.
+
+A larger array, scratchpad, decoder or interface always takes more area and more power: each part is a sum over what the compute
+unit says that it is built of (`ComputeUnit.hardware`), over the decoders, and over the interfaces to memories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import flax.struct
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from hwmodels.chip.blocks import (
+    integer_mac_area,
+    integer_mac_energy,
+    interface_area,
+    mac_area,
+    mac_energy,
+    sram_area,
+    sram_energy_per_byte,
+)
+from hwmodels.chip.hardware import HardwareBlock
+from hwmodels.chip.published import FPGA_AREA, FPGA_POWER
+from hwmodels.chip.technology import Technology
+from hwmodels.compute.roofline import unit_of
+from hwmodels.device import Device
+from hwmodels.numerics.scalars import Leaf, as_float
+from hwmodels.numerics.units import BITS_PER_BYTE, GB
+
+__all__ = ["ChipParts", "chip_area_parts", "chip_power_parts"]
+
+#: Links between parts of a die, by their area: UCIe 1.0, advanced package, its densest. doi:10.1109/TCPMT.2022.3207195.
+_LINK_BYTES_PER_S_M2 = 1350 * GB / 1e-6
+#: Each byte that a memory delivers is written to the SRAM once and read once.
+_ACCESSES = 2.0
+
+
+@flax.struct.dataclass
+class ChipParts:
+    """Area in m2, or power in W with everything busy, by part; "*b"."""
+
+    arrays: Float[Array, "*b"]  # multipliers and adders
+    sram: Float[Array, "*b"]
+    decoders: Float[Array, "*b"]
+    interfaces: Float[Array, "*b"]  # to the memories
+    links: Float[Array, "*b"]  # between the unit's parts
+    other: Float[Array, "*b"]  # area: what is beside; power: drawn whatever is done
+
+    @property
+    def total(self) -> Float[Array, "*b"]:
+        """All parts."""
+        return self.arrays + self.sram + self.decoders + self.interfaces + self.links + self.other
+
+
+def chip_area_parts(device: Device, technology: Technology) -> ChipParts:
+    """Area of a device's die, part by part; arguments as of `hwmodels.chip.chip_bill`.
+
+    Gradient: right by every size; by the node with kinks at printed nodes.
+    """
+    blocks, node = unit_of(device).hardware(device, technology), technology.node_m
+    arrays = _total(as_float(one.macs) * _mac_area(one, technology) for one in blocks)
+    kept = {"efficiency": technology.sram_efficiency}
+    sram = _total(
+        [sram_area(node, technology.sram_bytes, **kept)]
+        + [sram_area(node, one.sram_bytes, **kept) * (FPGA_AREA if one.fpga else 1.0) for one in blocks]
+    )
+    decoders = jnp.asarray(0.0 if device.decoder is None else device.decoder.total_area_m2)
+    links = _total(as_float(one.link_bytes_per_s) / _LINK_BYTES_PER_S_M2 for one in blocks)
+    interfaces = _total(
+        interface_area(technology.memory_interface, node, tier.bandwidth_bytes_per_s)
+        for tier in (device.memory, *device.spill)
+        if not tier.coupled
+    )
+    other = (arrays + sram + decoders) * as_float(technology.other_area_share)
+    return ChipParts(arrays, sram, decoders, interfaces, links, other)
+
+
+def chip_power_parts(device: Device, technology: Technology) -> ChipParts:
+    """Power with everything busy at once, part by part, and what is drawn whatever is done; see `chip_area_parts`.
+
+    A memory whose energy per bit is not known takes none.
+    """
+    blocks, node = unit_of(device).hardware(device, technology), technology.node_m
+    arrays = _total(as_float(one.macs) * as_float(one.frequency_hz) * _mac_energy(one, technology) for one in blocks)
+    tiers = (device.memory, *device.spill)
+    bytes_per_s = sum(as_float(tier.bandwidth_bytes_per_s) for tier in tiers)
+    size = _total([as_float(technology.sram_bytes), *(as_float(one.sram_bytes) for one in blocks)])
+    # A byte of no SRAM takes nothing; its energy is asked of a size at which it is finite.
+    read = sram_energy_per_byte(node, jnp.where(size > 0, size, 1.0))
+    sram = jnp.where(size > 0, _ACCESSES * bytes_per_s * read, 0.0)
+    known = [tier for tier in tiers if tier.energy_j_per_bit is not None]
+    interfaces = _total(
+        as_float(tier.bandwidth_bytes_per_s) * BITS_PER_BYTE * as_float(tier.energy_j_per_bit) for tier in known
+    )
+    decoder = device.decoder
+    decoders = 0.0
+    if decoder is not None:
+        a_second = as_float(decoder.frequency_hz) * jnp.nan_to_num(as_float(decoder.symbols_per_cycle), posinf=0.0)
+        decoders = as_float(decoder.count) * (as_float(decoder.power_w) + as_float(decoder.symbol_energy_j) * a_second)
+    links = _total(as_float(one.link_bytes_per_s) * BITS_PER_BYTE * as_float(one.link_j_per_bit) for one in blocks)
+    static = chip_area_parts(device, technology).total * as_float(technology.static_w_per_m2)
+    return ChipParts(arrays, sram, jnp.asarray(decoders), interfaces, links, static)
+
+
+def _mac_area(block: HardwareBlock, technology: Technology) -> Leaf:
+    if block.weight_bits is None:
+        area = mac_area(technology.node_m, technology.number_format)
+    else:
+        area = integer_mac_area(technology.node_m, block.weight_bits, block.activation_bits)
+    return area * (FPGA_AREA if block.fpga else 1.0)
+
+
+def _mac_energy(block: HardwareBlock, technology: Technology) -> Leaf:
+    if block.mac_energy_j is not None:
+        return as_float(block.mac_energy_j)
+    if block.weight_bits is None:
+        energy = mac_energy(technology.node_m, technology.number_format)
+    else:
+        energy = integer_mac_energy(technology.node_m, block.weight_bits, block.activation_bits)
+    return energy * (FPGA_POWER if block.fpga else 1.0)
+
+
+def _total(parts: Sequence[Leaf] | object) -> Float[Array, "*b"]:
+    return jnp.asarray(sum(parts, start=0.0))  # pyright: ignore[reportCallIssue, reportArgumentType]

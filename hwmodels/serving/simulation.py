@@ -1,0 +1,185 @@
+"""An engine that batches continuously, step by step, until every request has its tokens.
+
+Before each step waiting requests take free slots, first come first served, as long as the keys and values of their whole prompt
+and output fit beside those of all others. A step generates for every sequence whose prompt is processed, and processes up to
+`chunk_tokens` of other prompts beside that, the earliest request first; the step that ends a prompt gives its first token.
+With a draft, a sequence gains the accepted drafted tokens and one more.
+
+Source: Yu et al. 2022 (Orca), iteration-level scheduling; Agrawal et al. 2023, arXiv:2308.16369, chunked prefill; Leviathan et
+    al. 2023, arXiv:2211.17192, accepted tokens of a chain.
+Departs: room for a request's output is kept from its beginning, so that none is ever put out again. The host takes no time
+    beside the engine's terms in the table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from hwmodels.numerics.scalars import Leaf, as_float
+from hwmodels.serving.requests import Requests
+from hwmodels.serving.step_table import StepTable, step_seconds
+
+__all__ = ["Engine", "Served", "serve"]
+
+
+_INDEX = jnp.int32
+
+
+@flax.struct.dataclass
+class Engine:
+    """How an engine schedules. `slots` is static, every other field a leaf or an array."""
+
+    chunk_tokens: Leaf  # prompt tokens of a step at most, >= 1
+    capacity_tokens: Leaf  # whose keys and values fit, > 0
+    draft_lengths: Int[
+        Array, " batch"
+    ]  # drafted tokens with 0, 1, 2, ... sequences that generate; zeros: no speculation
+    conditional: Float[Array, " position"]  # P(position accepted | all before accepted)
+    slots: int = flax.struct.field(pytree_node=False, default=1)  # sequences in the batch at most
+
+
+@flax.struct.dataclass
+class Served:
+    """What became of the requests, by request, and sums over the engine's steps."""
+
+    admitted_s: Float[Array, " request"]  # the request's first step begins
+    first_token_s: Float[Array, " request"]  # its first token is there
+    finished_s: Float[Array, " request"]  # its last one
+    end_s: Float[Array, ""]  # the engine stops
+    busy_s: Float[Array, ""]  # in steps
+    held_slots_s: Float[Array, ""]  # slots that are taken, over time
+    steps: Int[Array, ""]
+
+
+class _Slots(NamedTuple):
+    request: Int[Array, " slot"]  # -1: free
+    prompt_left: Float[Array, " slot"]
+    output_left: Float[Array, " slot"]
+    context: Float[Array, " slot"]
+    held_tokens: Float[Array, " slot"]  # for which room is kept
+
+
+class _State(NamedTuple):
+    clock_s: Float[Array, ""]
+    head: Int[Array, ""]  # the next request to admit
+    done: Int[Array, ""]
+    slots: _Slots
+    served: Served
+
+
+def serve(requests: Requests, table: StepTable, engine: Engine, key: PRNGKeyArray) -> Served:
+    """Serve all requests.
+
+    Args:
+        requests: "request"; `vmap` for several rates.
+        table: of the steps, with at least as many batches as the engine has slots.
+        engine: no request may need more than its capacity, or none is served: `finished_s` is then infinite.
+        key: of accepted tokens; every step draws anew.
+    Returns:
+        Times of each request.
+    """
+    count, slots = requests.arrival_s.shape[-1], engine.slots
+    never = jnp.full((count,), jnp.inf, requests.arrival_s.dtype)
+    zero = jnp.zeros((), never.dtype)
+    empty = _Slots(jnp.full((slots,), -1, _INDEX), *(jnp.zeros((slots,), never.dtype) for _ in range(4)))
+    served = Served(never, never, never, zero, zero, zero, jnp.zeros((), _INDEX))
+    first = _State(zero, jnp.zeros((), _INDEX), jnp.zeros((), _INDEX), empty, served)
+
+    def step(state: _State) -> _State:
+        state = _admitted(_waited(state, requests), requests, engine)
+        return _stepped(state, requests, table, engine, key)
+
+    def going_on(state: _State) -> Bool[Array, ""]:
+        needed = requests.prompt_tokens + requests.output_tokens
+        return (state.done < count) & (jnp.max(needed) <= as_float(engine.capacity_tokens))
+
+    end = jax.lax.while_loop(going_on, step, first)
+    return dataclasses.replace(end.served, end_s=end.clock_s)
+
+
+def _waited(state: _State, requests: Requests) -> _State:
+    """With nothing to do the engine waits for the next request."""
+    last = requests.arrival_s.shape[-1] - 1
+    idle = jnp.all(state.slots.request < 0)
+    arrival = requests.arrival_s[jnp.minimum(state.head, last)]
+    return state._replace(clock_s=jnp.where(idle, jnp.maximum(state.clock_s, arrival), state.clock_s))
+
+
+def _admitted(state: _State, requests: Requests, engine: Engine) -> _State:
+    """Requests that have come take free slots in their order, as long as they fit."""
+    count, slots = requests.arrival_s.shape[-1], state.slots
+    offsets = jnp.arange(engine.slots, dtype=_INDEX)
+    waiting = jnp.minimum(state.head + offsets, count - 1)
+    needed = requests.prompt_tokens[waiting] + requests.output_tokens[waiting]
+    free = slots.request < 0
+    room = as_float(engine.capacity_tokens) - jnp.sum(slots.held_tokens)
+    may = (state.head + offsets < count) & (requests.arrival_s[waiting] <= state.clock_s)
+    may = may & (jnp.cumsum(needed) <= room) & (offsets < jnp.sum(free, dtype=_INDEX))
+    admitted = jnp.sum(jnp.cumprod(may.astype(_INDEX)), dtype=_INDEX)
+    # The first free slot takes the first waiting request, and so on.
+    rank = jnp.cumsum(free, dtype=_INDEX) - 1
+    takes = free & (rank < admitted)
+    chosen = jnp.minimum(state.head + jnp.maximum(rank, 0), count - 1)
+    prompt, output = requests.prompt_tokens[chosen], requests.output_tokens[chosen]
+    new = _Slots(chosen, prompt, output, jnp.zeros_like(prompt), prompt + output)
+    taken = _Slots(*(jnp.where(takes, fresh, old) for fresh, old in zip(new, slots, strict=True)))
+    place = jnp.where(takes, chosen, count)  # beyond the end: dropped
+    begun = state.served.admitted_s.at[place].set(state.clock_s, mode="drop")
+    return state._replace(
+        head=state.head + admitted, slots=taken, served=dataclasses.replace(state.served, admitted_s=begun)
+    )
+
+
+def _stepped(state: _State, requests: Requests, table: StepTable, engine: Engine, key: PRNGKeyArray) -> _State:
+    """One step of the engine."""
+    slots, served, count = state.slots, state.served, requests.arrival_s.shape[-1]
+    active = slots.request >= 0
+    generating = active & (slots.prompt_left <= 0)
+    chunk = _chunks(slots, active, as_float(engine.chunk_tokens))
+    batch = jnp.sum(generating, dtype=_INDEX)
+    length = engine.draft_lengths[jnp.minimum(batch, engine.draft_lengths.shape[-1] - 1)]
+    counted = jnp.where(batch > 0, generating, chunk > 0)
+    counted_slots = jnp.maximum(jnp.sum(counted, dtype=slots.context.dtype), 1.0)
+    context = jnp.sum(jnp.where(counted, slots.context, 0.0)) / counted_slots
+    taken_s = step_seconds(table, length, batch, context, jnp.sum(chunk))
+    clock_s = state.clock_s + taken_s
+
+    uniform = jax.random.uniform(jax.random.fold_in(key, served.steps), slots.context.shape, slots.context.dtype)
+    drafted = jnp.where(jnp.arange(engine.conditional.shape[-1]) < length, engine.conditional, 0.0)
+    accepted = jnp.sum(uniform[:, None] < jnp.cumprod(drafted), axis=-1, dtype=slots.context.dtype)
+    ends_prompt = (chunk > 0) & (chunk >= slots.prompt_left)
+    gained = jnp.where(generating, jnp.minimum(accepted + 1.0, slots.output_left), jnp.where(ends_prompt, 1.0, 0.0))
+    output_left = slots.output_left - gained
+    finished = active & (output_left <= 0) & (gained > 0)
+    # The token that a step gives is read by the next one.
+    moved = slots._replace(
+        prompt_left=slots.prompt_left - chunk,
+        output_left=output_left,
+        context=slots.context + chunk + jnp.where(generating, gained, 0.0),
+    )
+    kept = moved._replace(
+        request=jnp.where(finished, -1, slots.request), held_tokens=jnp.where(finished, 0.0, slots.held_tokens)
+    )
+    served = dataclasses.replace(
+        served,
+        first_token_s=served.first_token_s.at[jnp.where(ends_prompt, slots.request, count)].set(clock_s, mode="drop"),
+        finished_s=served.finished_s.at[jnp.where(finished, slots.request, count)].set(clock_s, mode="drop"),
+        busy_s=served.busy_s + taken_s,
+        held_slots_s=served.held_slots_s + taken_s * jnp.sum(active, dtype=taken_s.dtype),
+        steps=served.steps + 1,
+    )
+    return state._replace(clock_s=clock_s, done=state.done + jnp.sum(finished, dtype=_INDEX), slots=kept, served=served)
+
+
+def _chunks(slots: _Slots, active: Bool[Array, " slot"], budget: Leaf) -> Float[Array, " slot"]:
+    """Prompt tokens of each slot in this step: the earliest requests first, up to the budget."""
+    left = jnp.where(active, slots.prompt_left, 0.0)
+    earlier = slots.request[None, :] < slots.request[:, None]
+    ahead = jnp.sum(jnp.where(earlier, left[None, :], 0.0), axis=-1)
+    return jnp.clip(budget - ahead, 0.0, left)

@@ -1,0 +1,181 @@
+"""Seconds of every step that an engine may take, priced once by the one pricing path.
+
+A step decodes for some sequences, of which each generates one token or a draft and its verification, and processes a chunk of
+prompts beside them. Sequences at different contexts read as many keys and values as that many at their mean context.
+
+Departs: tokens of a chunk see the context that decoding sequences see, not that of their own prompts; a draft that is a network
+processes prompts too, one that is a part of the target finds them in its cache.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from hwmodels.device import Device
+from hwmodels.network.architecture import Architecture
+from hwmodels.network.footprint import Footprint
+from hwmodels.network.operators import StepShape
+from hwmodels.network.routing import UNIFORM, Routing
+from hwmodels.network.workload import Workload
+from hwmodels.numerics.scalars import Leaf, as_float
+from hwmodels.parallel.group import for_draft
+from hwmodels.speculation.cycle import plan_steps
+from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost, held_with_draft
+from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms, engine_time
+from hwmodels.speculation.plan import chain_plan
+from hwmodels.step.priced_steps import price_steps
+
+__all__ = ["StepTable", "capacity_tokens", "priced_table", "step_seconds"]
+
+#: Priced batches: all small ones, then three in each octave; between them times are interpolated.
+_SMALL_BATCH = 4
+
+
+@flax.struct.dataclass
+class StepTable:
+    """Seconds of a step by draft length, batch, mean context and prompt tokens of the chunk.
+
+    Batch 0: a chunk alone; its context is that of the prompts in it. Draft length 0: one token for each sequence.
+    """
+
+    seconds: Float[Array, "length batch context chunk"]  # batches 0, 1, 2, ..., all of them
+    contexts: Float[Array, " context"]  # increasing, the first 0
+    chunks: Float[Array, " chunk"]  # increasing, the first 0
+
+
+def priced_table(
+    device: Device,
+    architecture: Architecture,
+    *,
+    footprint: Footprint,
+    max_batch: int,
+    max_context: int,
+    max_chunk: int,
+    draft_length: int = 0,
+    draft_cost: DraftCost = COMPRESSED_COPY,
+    routing: Routing = UNIFORM,
+    engine: EngineTerms = NO_ENGINE,
+) -> StepTable:
+    """Price a grid of steps in one map.
+
+    Args:
+        device, architecture, footprint, draft_cost, routing, engine: leaves are single numbers.
+        max_batch, max_context, max_chunk: static, >= 1.
+        draft_length: static, >= 0; lengths from 0 to it are priced.
+    Raises:
+        ValueError: what the pricing path raises.
+    """
+    batches = _batches(max_batch)
+    contexts = np.unique(np.concatenate([[0.0], np.geomspace(min(64.0, max_context), max_context, 8)]))
+    chunks = np.unique(np.round(max_chunk * np.array([0.0, 0.125, 0.25, 0.5, 1.0])))
+    lengths = np.arange(draft_length + 1.0)
+    grid = np.meshgrid(lengths, batches, contexts, chunks, indexing="ij")
+    points = [jnp.asarray(axis.reshape(-1), jnp.float32) for axis in grid]
+
+    def price(length: Leaf, batch: Leaf, context: Leaf, chunk: Leaf) -> Float[Array, ""]:
+        return _step((device, architecture, footprint, draft_cost, routing, engine), length, batch, context, chunk)
+
+    seconds = jax.jit(jax.vmap(price))(*points).reshape(grid[0].shape)
+    whole = jnp.arange(max_batch + 1.0)
+    # Batch 0 is another kind of step, which none is interpolated with.
+    between = jax.vmap(lambda known: jnp.interp(whole[1:], jnp.asarray(batches[1:]), known), in_axes=-1, out_axes=-1)
+    columns = jnp.moveaxis(seconds, 1, -1)[..., 1:]
+    filled = between(columns.reshape(-1, columns.shape[-1]).T).reshape(max_batch, *columns.shape[:-1])
+    found = jnp.concatenate([seconds[:, :1], jnp.moveaxis(filled, 0, 1)], axis=1)
+    return StepTable(found, jnp.asarray(contexts, found.dtype), jnp.asarray(chunks, found.dtype))
+
+
+def _batches(max_batch: int) -> np.ndarray:
+    octaves = np.arange(np.log2(_SMALL_BATCH), np.log2(max_batch) + 1 / 3, 1 / 3) if max_batch > _SMALL_BATCH else []
+    found = np.unique(
+        np.round(np.concatenate([np.arange(_SMALL_BATCH + 1.0), 2.0 ** np.asarray(octaves), [max_batch]]))
+    )
+    return np.asarray(found[found <= max_batch], np.float32)
+
+
+def _step(parts: tuple, length: Leaf, batch: Leaf, context: Leaf, chunk: Leaf) -> Float[Array, ""]:
+    """Seconds of one step; see `StepTable`."""
+    device, architecture, footprint, draft_cost, routing, engine = parts
+    decoding = batch > 0
+    workload = Workload(batch=jnp.maximum(batch, 1.0), context_tokens=context)
+    plan = chain_plan(length)
+    draft, verify = plan_steps(workload, footprint, plan, draft_cost=draft_cost)
+    verify = dataclasses.replace(verify, speculating=jnp.where(length > 0, 1.0, 0.0))
+    own, passes = draft_cost.architecture, jnp.asarray(as_float(draft_cost.passes))
+    together = _with_chunk(verify, decoding, chunk)
+    prompts_s = 0.0
+    if own is None:
+        target, drafted = price_steps(device, architecture, [together, draft], routing=routing)
+    else:
+        (target,) = price_steps(device, architecture, [together], routing=routing)
+        drafted, beside = price_steps(for_draft(device), own, [draft, _with_chunk(draft, decoding, chunk)])
+        more = beside.cost.total_s[0] - jnp.where(decoding, drafted.cost.total_s[0], 0.0)
+        prompts_s = jnp.where((length > 0) & (chunk > 0), jnp.minimum(passes, 1.0) * more, 0.0)
+    draft_s = drafted.cost.total_s[0] * length * passes
+    terms_s = engine_time(engine, plan, batch=batch, passes=passes, prompt_tokens=chunk)
+    # Autoregressive steps have no term per cycle.
+    terms_s = terms_s - jnp.where(length > 0, 0.0, as_float(engine.cycle_s))
+    seconds = target.cost.total_s + jnp.where(decoding, draft_s, 0.0) + prompts_s + terms_s
+    return jnp.where(decoding | (chunk > 0), seconds, 0.0)
+
+
+def _with_chunk(step: StepShape, decoding: Leaf, chunk: Leaf) -> StepShape:
+    """The step with a chunk beside its sequences, or a chunk alone, of which the last token has logits."""
+    own, alone = jnp.asarray(as_float(step.tokens)), jnp.maximum(chunk, 1.0)
+    return dataclasses.replace(
+        step,
+        tokens=jnp.where(decoding, own + chunk / step.batch, alone),
+        logit_tokens=jnp.where(decoding, as_float(step.logit_tokens), 1.0),
+        visible_new_tokens=jnp.where(decoding, as_float(step.visible_new_tokens), (alone + 1.0) / 2.0),
+    )
+
+
+def step_seconds(
+    table: StepTable, length: Int[Array, ""], batch: Int[Array, ""], context: Leaf, chunk: Leaf
+) -> Float[Array, ""]:
+    """Seconds of a step, interpolated linearly in context and chunk; beyond the table as at its end.
+
+    Args:
+        length, batch: indices.
+        context, chunk: one number each.
+    """
+    by_context = table.seconds[length, batch]
+    at_context = jax.vmap(lambda column: jnp.interp(context, table.contexts, column), in_axes=1)(by_context)
+    return jnp.interp(chunk, table.chunks, at_context)
+
+
+def capacity_tokens(
+    device: Device, architecture: Architecture, *, footprint: Footprint, draft_cost: DraftCost = COMPRESSED_COPY
+) -> Float[Array, ""]:
+    """Tokens whose keys and values fit beside the weights, those of a draft of its own included; 0 if these do not fit.
+
+    Of several devices: those of all replicas together, each of which holds its own.
+
+    Args:
+        device, architecture, footprint, draft_cost: leaves are single numbers.
+    Departs: layers with windows are taken to keep every token.
+    """
+    held = held_with_draft(
+        architecture,
+        workload=Workload(batch=1.0, context_tokens=0.0),
+        footprint=footprint,
+        draft_cost=draft_cost,
+        group=device.group,
+    )
+    room = sum(as_float(tier.capacity_bytes) for tier in (device.memory, *device.spill)) - held
+    replicas = 1.0 if device.group is None else as_float(device.group.data_parallel)
+    return replicas * jnp.maximum(jnp.asarray(room), 0.0) / _token_bytes(device, architecture, footprint, draft_cost)
+
+
+def _token_bytes(device: Device, architecture: Architecture, footprint: Footprint, draft_cost: DraftCost) -> Leaf:
+    nothing = dict.fromkeys(footprint.target_weight_bits, 0.0)
+    kv_alone = dataclasses.replace(footprint, target_weight_bits=nothing, draft_weight_bits=nothing)
+    workload = Workload(batch=1.0, context_tokens=1.0)
+    parts = {"workload": workload, "footprint": kv_alone, "draft_cost": draft_cost}
+    return held_with_draft(architecture, **parts, group=device.group)

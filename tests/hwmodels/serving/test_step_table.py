@@ -1,0 +1,84 @@
+"""Priced steps are those of the one pricing path."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hwmodels import DraftCost, Workload, catalog, chain_plan, price_cycle, uniform_footprint
+from hwmodels.network.operators import prefill_step
+from hwmodels.serving.step_table import capacity_tokens, priced_table, step_seconds
+from hwmodels.speculation.steady_state import serving_cycle
+from hwmodels.step.capacity import held_bytes
+from hwmodels.step.priced_steps import price_steps
+
+DEVICE, TARGET = catalog.device("rtx-4090"), catalog.architecture("llama-3.1-8b")
+SMALL = DraftCost(architecture=catalog.architecture("llama-3.2-1b"))
+WIDTHS = uniform_footprint(9.0)
+
+
+@pytest.fixture(scope="module")
+def table():
+    return priced_table(
+        DEVICE,
+        TARGET,
+        footprint=WIDTHS,
+        max_batch=9,
+        max_context=2000,
+        max_chunk=400,
+        draft_length=2,
+        draft_cost=SMALL,
+    )
+
+
+def seconds(table, length, batch, context, chunk):
+    return float(step_seconds(table, jnp.asarray(length), jnp.asarray(batch), context, chunk))
+
+
+def test_steps_at_priced_places(table):
+    assert table.seconds.shape[:2] == (3, 10)
+
+    @jax.jit
+    def both(load):
+        parts = {"footprint": WIDTHS, "workload": load, "draft_cost": SMALL, "plan": chain_plan(2.0)}
+        cycle = price_cycle(DEVICE, TARGET, **parts)
+        return cycle.baselines.stored.cost.total_s, cycle.total_s
+
+    for batch in (1, 3, 9):
+        plain, cycle = both(Workload(batch=float(batch), context_tokens=2000.0, prompt_tokens=0.0))
+        assert seconds(table, 0, batch, 2000.0, 0.0) == pytest.approx(float(plain), rel=1e-5)
+        assert seconds(table, 2, batch, 2000.0, 0.0) == pytest.approx(float(cycle), rel=1e-5)
+
+
+def test_chunks_beside_decoding_are_those_of_the_steady_state(table):
+    # As many prompt tokens per step as sequences end in it: 4 * 2.5 * 400 / 20 = 200 of them.
+    load = Workload(batch=4.0, context_tokens=2000.0, prompt_tokens=400.0, output_tokens=20.0)
+    parts = {"footprint": WIDTHS, "draft_cost": SMALL, "plan": chain_plan(2.0), "tokens_per_cycle": 2.5}
+    steady = jax.jit(lambda load: serving_cycle(DEVICE, TARGET, workload=load, **parts))(load)
+    assert seconds(table, 2, 4, 2000.0, 200.0) == pytest.approx(float(steady.total_s), rel=1e-5)
+
+
+def test_a_chunk_alone_is_a_prefill(table):
+    prefill = prefill_step(Workload(prompt_tokens=400.0), footprint=WIDTHS)
+    (priced,) = jax.jit(lambda step: price_steps(DEVICE, TARGET, [step]))(prefill)
+    assert seconds(table, 0, 0, 0.0, 400.0) == pytest.approx(float(priced.cost.total_s), rel=1e-5)
+    # The draft reads the prompt too.
+    assert seconds(table, 2, 0, 0.0, 400.0) > 1.02 * float(priced.cost.total_s)
+
+
+def test_more_never_takes_less(table):
+    found = np.asarray(table.seconds)
+    assert np.all(np.diff(found, axis=2) >= 0)
+    assert np.all(np.diff(found[:, 1:], axis=1) >= -1e-9)
+    assert np.all(np.diff(found, axis=3) >= 0)
+    assert np.all(np.diff(found[:, 1:], axis=0) > 0)
+
+
+def test_room_for_keys_and_values():
+    stored = {"weight_bits": WIDTHS.target_weight_bits, "kv_bits": WIDTHS.target_kv_bits}
+    room = float(capacity_tokens(DEVICE, TARGET, footprint=WIDTHS))
+    held = held_bytes(TARGET, batch=1.0, context_tokens=room, **stored)
+    assert float(held.total) == pytest.approx(float(DEVICE.memory.capacity_bytes), rel=1e-4)
+    assert float(capacity_tokens(DEVICE, TARGET, footprint=WIDTHS, draft_cost=SMALL)) < 0.95 * room
+    large = catalog.architecture("llama-3.1-70b")
+    assert float(capacity_tokens(DEVICE, large, footprint=WIDTHS)) == 0.0

@@ -109,6 +109,8 @@ _MOE = """\
 architecture = "qwen3-30b-a3b"
 device = "elmoe3d-hb8"
 scheme = "elastic"
+placement = "bit_slices"            # upper bits in HB first
+expert_skew = 0.6
 
 [set]
 "workload.batch" = 4

@@ -11,7 +11,7 @@ import numpy as np
 from hwmodels import COMPRESSED_COPY, DraftCost, catalog
 from jaxspec.results import given, measured, predicted
 from jaxspec.results.stopwatch_results import ClockedWay, PredictedClock, Repeated, Stopwatch
-from jaxspec.runs.machine import machine_name
+from jaxspec.runs.machine import load_per_core, machine_name
 from jaxspec.runs.stages import Arrays
 from jaxspec.settings.stopwatch import StopwatchSettings
 from jaxspec.speculate.timing import (
@@ -24,7 +24,6 @@ from jaxspec.speculate.timing import (
     time_ways,
     timed_prompts,
 )
-from jaxspec.studies.calibrate.noise import load_now
 from jaxspec.studies.measured.clock_prediction import ENGINE, PredictedWay, computed_bits, predict_ways
 from jaxspec.studies.measured.work import Work
 
@@ -82,7 +81,7 @@ def stopwatch_part(
                 advance=bar.advance,
             )
         nodes = {name: int(way.tree.num_nodes) for name, way in made.items()}
-        load = load_now()
+        load = load_per_core()
         timed = {
             name: {"nodes": np.asarray(nodes.get(name, 0))}
             | {key: np.asarray(value) for key, value in vars(way).items()}

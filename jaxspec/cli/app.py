@@ -65,6 +65,7 @@ def cli() -> None:
     jaxspec scale --quick                         several samples of a problem, or drafted tokens: which pays
     jaxspec evaluate --weight-prune 0.3 --weight-cut-bits 5
     jaxspec tree --device rtx-4090,alveo-v80      the draft tree to verify, at every context length
+    jaxspec advise --device h100-sxm --engine vllm     should I speculate, how, what it gains, how sure; engines' flags
     jaxspec pack DIR -o model.jspk                a lossless container with the draft inside; unpack, inspect
     jaxspec export runs/tune-... -o DIR           the draft for transformers, vLLM, SGLang, llama.cpp, with their flags
     jaxspec runs list                             run directories: state, versions, headline numbers

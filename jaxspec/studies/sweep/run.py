@@ -16,7 +16,7 @@ from jaxspec.errors import InputError
 from jaxspec.report.assumptions import architecture_data, device_facts
 from jaxspec.report.save import save_figure
 from jaxspec.results.network_results import PricedNumber
-from jaxspec.runs.carrying_out import carry_out
+from jaxspec.runs.carrying_out import Prepare, carry_out
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect
@@ -32,10 +32,10 @@ from jaxspec.studies.sweep.parts import drop_parts, join_files, part_ranges, wri
 from jaxspec.studies.sweep.points_file import COLUMNS, OF_THE_DEVICE, POINTS_FILE, check_points, points_schema
 from jaxspec.studies.sweep.result import FrontAxes, ParetoPoints, SweepResult
 
-__all__ = ["HEADLINE", "SweepPlan", "join_points", "plan_sweep", "sweep"]
+__all__ = ["SweepPlan", "carry_out_sweep", "join_points", "plan_sweep", "sweep"]
 
 #: Main numbers of a result, for `jaxspec runs`.
-HEADLINE = (
+_HEADLINE = (
     "points",
     "points_that_fit",
     "best.tokens_per_s.tokens_per_s",
@@ -64,20 +64,30 @@ def sweep(
         return lambda: _run(config, planned(), directory, reporter).plain()
 
     expect(SweepConfig, config)
-    found, directory = carry_out(
-        "sweep",
-        config,
-        prepare,
-        check=planned,
-        out=out,
-        force=force,
-        reporter=reporter,
-        contents=(POINTS_FILE,),
-        headline=HEADLINE,
-    )
+    found, directory = carry_out_sweep(config, prepare, planned, out=out, force=force, reporter=reporter)
     check_points(directory.path)  # a finished one may be damaged since
     drop_parts(_parts_folder(directory.path))
-    return SweepResult.from_plain(found)
+    return found
+
+
+def carry_out_sweep(
+    config: SweepConfig,
+    prepare: Prepare,
+    planned: Callable[[], object],
+    *,
+    out: str | Path | None,
+    force: bool,
+    reporter: Reporter | None,
+) -> tuple[SweepResult, RunDirectory]:
+    """Begin, resume or reprint the run of a sweep; see `jaxspec.runs.carrying_out.carry_out`.
+
+    Args:
+        planned: checks names and numbers.
+    """
+    kept: dict[str, Any] = {"contents": (POINTS_FILE,), "headline": _HEADLINE}
+    asked: dict[str, Any] = {"check": planned, "out": out, "force": force, "reporter": reporter}
+    found, directory = carry_out("sweep", config, prepare, **asked, **kept)
+    return SweepResult.from_plain(found), directory
 
 
 @dataclasses.dataclass(frozen=True)

@@ -147,6 +147,9 @@ def plan_steps(
         tokens=plan.draft_tokens,
         visible_new_tokens=plan.draft_visible,
         pool_experts=draft_cost.pool_experts,
+        attention_share=draft_cost.attention_share,
+        feed_forward_share=draft_cost.feed_forward_share,
+        visible_share=draft_cost.visible_share,
     )
     verify = verify_step(
         workload, footprint=footprint, verify_tokens=plan.verify_tokens, visible_new_tokens=plan.verify_visible

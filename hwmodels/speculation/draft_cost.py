@@ -32,6 +32,9 @@ class DraftCost:
     stored_apart: Leaf = (
         0.0  # of a draft of the target's shapes; 1: its weights lie beside the target's; 0: within them
     )
+    attention_share: Leaf = 1.0  # of the attention blocks of all layers, that a draft step runs
+    feed_forward_share: Leaf = 1.0  # of the feed-forward networks of all layers, that a draft step runs
+    visible_share: Leaf = 1.0  # of the cached tokens, that a draft step reads
     statement: str = flax.struct.field(pytree_node=False, default="a compressed copy of the target")  # for a reader
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 
+import jax.numpy as jnp
 import numpy as np
 from flax import struct
 from jax.scipy.ndimage import map_coordinates
 from jaxtyping import Array, Float
 
-import jax.numpy as jnp
 from hwmodels.numerics.scalars import as_float
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import Scheme

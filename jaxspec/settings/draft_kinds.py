@@ -41,6 +41,8 @@ class DraftKind:
         suffix: of files that hold one; empty where none does.
         footprint: likewise "module:function", from a name to the bits that it and its target read, where files say so.
         takes_in: places that it processes anew in a cycle beside those that the cycle may commit; None: it does no such thing.
+        search: likewise "module:function", from a name, the loaded target and calibration text to arrays that `place` gets as a
+            third argument; empty: nothing of the draft is chosen on text.
     """
 
     place: str
@@ -53,6 +55,7 @@ class DraftKind:
     suffix: str = ""
     footprint: str = ""
     takes_in: int | None = None
+    search: str = ""
 
 
 #: Name of the target's compressed copy.
@@ -70,6 +73,8 @@ DRAFT_KINDS = (
         model_type="jaxspec_draft_head",
         takes_in=0,
     ),
+    DraftKind("layer_skip_draft:layer_skip_draft", ("layer-skip",), search="layer_skip_draft:search_layer_skip"),
+    DraftKind("sparse_kv_draft:sparse_kv_draft", ("sparse-kv-50", "sparse-kv-25", "sparse-kv-10")),
     DraftKind(
         "network_draft:load_network_draft",
         ("embedded-small",),

@@ -14,6 +14,7 @@ STUDIES = {
     "predict": "jaxspec.studies.predict.command:PREDICT",
     "sweep": "jaxspec.studies.sweep.command:SWEEP",
     "codesign": "jaxspec.studies.codesign.command:CODESIGN",
+    "compare": "jaxspec.studies.compare.command:COMPARE",
     "scale": "jaxspec.studies.scale.command:SCALE",
     "pack": "jaxspec.studies.pack.command:PACK",
     "calibrate": "jaxspec.studies.calibrate.command:CALIBRATE",

@@ -19,6 +19,7 @@ from hwmodels.network.architecture import (
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.network.operators.activations import activation_bytes, norm_flops
 from hwmodels.network.operators.attention import AttentionWork, attention_work
+from hwmodels.network.operators.blocks_in_part import blocks_in_part
 from hwmodels.network.operators.expert_sharing import ExpertSharing, busiest_experts
 from hwmodels.network.operators.experts import ExpertReads, touched_experts
 from hwmodels.network.operators.weights import weights_read
@@ -47,6 +48,9 @@ def step_operators(
     drafting: Number = 0.0,
     ahead_bytes: Number = 0.0,
     beside_bytes: Number = 0.0,
+    attention_share: Number = 1.0,
+    feed_forward_share: Number = 1.0,
+    visible_share: Number = 1.0,
     routing: Routing = UNIFORM,
     expert_sharing: ExpertSharing | None = None,
 ) -> OperatorWork:
@@ -70,6 +74,8 @@ def step_operators(
         copy_weight_bits: of what is held, bits of copies that only a draft reads; none unless given.
         speculating, drafting: "*b", 1 for steps of a draft-verify cycle, for draft steps; a placement may differ by it.
         ahead_bytes, beside_bytes: "*b", of another network in the same memories; see `ExpertReads`.
+        attention_share, feed_forward_share: "*b", in [0, 1]; of the layers' blocks that the step runs; all unless given.
+        visible_share: "*b", in (0, 1]; of the cached tokens that the step reads; all unless given.
         routing: which experts tokens choose; not batched with the rest.
         expert_sharing: how routed experts are spread over devices, of which the busiest one's work is returned; all on this
             one unless given.
@@ -86,6 +92,7 @@ def step_operators(
     held_bits = bits if stored_weight_bits is None else _widths(stored_weight_bits, "stored_weight_bits")
     held_kv_bits = kv_bits_read if stored_kv_bits is None else as_float(stored_kv_bits)
     rows, pool = batch * tokens, as_float(pool_experts)
+    seen, seen_shared = (as_float(visible_share) * count for count in (context, shared))
     logit_rows = rows if logit_tokens is None else batch * as_float(logit_tokens)
 
     shared_by = ExpertSharing(1.0, 1.0) if expert_sharing is None else expert_sharing
@@ -109,7 +116,7 @@ def step_operators(
         name: sum(either(bits[kind] < UNCOMPRESSED_BITS, count, 0.0) for kind, count in kinds.items())
         for name, kinds in read.items()
     }
-    kv_read = kv_elements_per_token(a) * cached_rows(a, context, batch=batch, shared_tokens=shared)
+    kv_read = kv_elements_per_token(a) * cached_rows(a, seen, batch=batch, shared_tokens=seen_shared)
     coded["attention"] = either(kv_bits_read < UNCOMPRESSED_BITS, kv_read, 0.0)
     coded_bits = {
         name: sum(either(bits[kind] < UNCOMPRESSED_BITS, count * bits[kind], 0.0) for kind, count in kinds.items())
@@ -119,10 +126,10 @@ def step_operators(
         a,
         tokens=tokens,
         batch=batch,
-        context_tokens=context,
+        context_tokens=seen,
         visible_new_tokens=(tokens + 1.0) / 2.0 if visible_new_tokens is None else as_float(visible_new_tokens),
         kv_bits=kv_bits_read,
-        shared_tokens=shared,
+        shared_tokens=seen_shared,
     )
     launches = _launches(a)
     expert_products = {"expert_rows": expert_rows, "touched": touched}
@@ -142,7 +149,7 @@ def step_operators(
     kv_elements = kv_elements_per_token(a) * held_rows
     experts = sum(held[kind] for kind in EXPERT_MATRICES)
     experts = experts if expert_sharing is None else experts / as_float(shared_by.devices)
-    return OperatorWork(
+    whole = OperatorWork(
         flops=over_operators(flops),
         weight_bytes=over_operators(weight_bytes),
         kv_bytes=over_operators({"attention": attention.kv_bytes}),
@@ -177,6 +184,7 @@ def step_operators(
             routing=routing,
         ),
     )
+    return blocks_in_part(whole, as_float(attention_share), as_float(feed_forward_share))
 
 
 def _mean_bits(bits: Mapping[str, Leaf], a: Architecture) -> Leaf:

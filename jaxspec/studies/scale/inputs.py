@@ -6,6 +6,7 @@ import dataclasses
 from typing import NamedTuple
 
 from hwmodels import Architecture
+from jaxspec.errors import InputError
 from jaxspec.models.architecture import architecture_of
 from jaxspec.models.chat_template import load_chat_template
 from jaxspec.models.embedded import check_model, model_place
@@ -14,6 +15,7 @@ from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.parallel import PARALLEL
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.speculate.drafts import check_draft
+from jaxspec.speculate.drafts.making import is_searched
 from jaxspec.studies.measured.pricing import resolve_architecture, resolve_device, resolve_pricing
 from jaxspec.studies.scale.config import ScaleConfig
 from jaxspec.studies.scale.networks import Network, check_judge, check_network
@@ -79,6 +81,10 @@ def check_scale(config: ScaleConfig) -> Checked:
     for shape in shapes.values():
         if config.draft != SELF:
             check_draft(config.draft, shape)
+            if is_searched(config.draft):
+                raise InputError(
+                    f"draft {config.draft!r} is searched on calibration text, of which problems have none; give another draft"
+                )
     judge = None if config.judging is None else check_judge(config.judging)
     first = config.model[0]
     if config.task == "python":

@@ -16,6 +16,7 @@ from hwmodels.analysis.calibration.report import ErrorSummary, relative_error
 
 __all__ = ["FOLDS", "Numbers", "PartFit", "cross_fitted", "folds_of", "robust_fit"]
 
+#: Numbers of rows, in double precision.
 Numbers = npt.NDArray[np.float64]
 
 #: Groups of rows are held out in so many turns, or as many as there are groups.

@@ -64,6 +64,7 @@ def stand_ins() -> dict[str, Callable[[Path], object]]:
         "model.safetensors": _copied("model.safetensors"),
         "my.toml": _device,
         "my-chip.toml": _device,
+        "my-machine.toml": _device,
         "run.toml": _written("batch = 2\n"),
         "runs/tune-0123456789ab/result.json": _tuned,
         "runs/tune-.../result.json": _tuned,

@@ -11,6 +11,8 @@ import types
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from jaxspec.studies.codesign.config import CodesignConfig
+    from jaxspec.studies.codesign.run import codesign
     from jaxspec.studies.compare.config import CompareConfig
     from jaxspec.studies.compare.run import compare
     from jaxspec.studies.evaluate.config import EvaluateConfig
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from jaxspec.studies.tune.run import tune
 
 __all__ = [
+    "CodesignConfig",
     "CompareConfig",
     "EvaluateConfig",
     "ExportConfig",
@@ -43,6 +46,7 @@ __all__ = [
     "SweepConfig",
     "TreeConfig",
     "TuneConfig",
+    "codesign",
     "compare",
     "evaluate",
     "export_draft",
@@ -62,6 +66,7 @@ __all__ = [
 #: Module of each public name, below this package.
 _PLACES = {
     "CompareConfig": "compare.config",
+    "CodesignConfig": "codesign.config",
     "EvaluateConfig": "evaluate.config",
     "ExportConfig": "export.config",
     "PackConfig": "pack.config",
@@ -71,6 +76,7 @@ _PLACES = {
     "TreeConfig": "tree.config",
     "TuneConfig": "tune.config",
     "compare": "compare.run",
+    "codesign": "codesign.run",
     "evaluate": "evaluate.run",
     "export_draft": "export.run",
     "inspect_file": "pack.inspection",

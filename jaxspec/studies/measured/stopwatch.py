@@ -27,7 +27,7 @@ from jaxspec.speculate.timing import (
 from jaxspec.studies.measured.clock_prediction import ENGINE, PredictedWay, computed_bits, predict_ways
 from jaxspec.studies.measured.work import Work
 
-__all__ = ["clocked_way", "stopwatch_part"]
+__all__ = ["clocked_way", "is_here", "stopwatch_part"]
 
 
 class _Timed(NamedTuple):
@@ -113,6 +113,15 @@ def stopwatch_part(
     )
 
 
+def is_here(device: str) -> bool:
+    """Whether a device is this machine: a file that `jaxspec calibrate` wrote here, whose title begins with the name of the machine.
+
+    Raises:
+        EntryError: the file cannot be read, or is no device.
+    """
+    return device.endswith(".toml") and catalog.device_entry(device).title.startswith(machine_name())
+
+
 def clocked_way(found: TimedWay, alone: TimedWay, *, nodes: int, told: PredictedWay | None) -> ClockedWay:
     """One way as a result has it.
 
@@ -158,8 +167,8 @@ def _predicted_clock(found: TimedWay, alone: TimedWay, told: PredictedWay) -> Pr
 def _predicted(
     work: Work, device: str, parents: Mapping[str, np.ndarray], cost: DraftCost, takes_in: int | None
 ) -> dict[str, PredictedWay]:
-    """Predictions by name, of decoding alone too, where the user described the device: those of the catalog are not here."""
-    if not device.endswith(".toml") or not parents:
+    """Predictions by name, of decoding alone too; none where the device is not this machine."""
+    if not is_here(device):
         return {}
     setup, config = work.setup, work.config
     told = predict_ways(
@@ -186,4 +195,4 @@ def _statement(device: str, compared: bool) -> str:
     own = "times are those of this machine and this network, which decodes in the types it computes with"
     if compared:
         return f"{own}; predicted for it as {device} describes it"
-    return f"{own}; the priced device, {device}, is another, and its predictions are not about them"
+    return f"{own}; {device}, which is priced, is another machine, and its predictions are not about these times"

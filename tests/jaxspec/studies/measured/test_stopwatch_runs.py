@@ -24,6 +24,7 @@ from jaxspec.models.architecture import architecture_of
 from jaxspec.report.stopwatch import stopwatch_figure, stopwatch_page_tables, stopwatch_tables
 from jaxspec.results.network_results import RunningModel
 from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.machine import machine_name
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings.stopwatch import check_stopwatch
 from jaxspec.speculate import GREEDY
@@ -33,13 +34,13 @@ from jaxspec.studies.evaluate.config import EvaluateConfig
 from jaxspec.studies.evaluate.result import EvaluateResult
 from jaxspec.studies.evaluate.run import evaluate
 from jaxspec.studies.measured.clock_prediction import cycle_plan, predict_ways
-from jaxspec.studies.measured.stopwatch import stopwatch_part
+from jaxspec.studies.measured.stopwatch import is_here, stopwatch_part
 from jaxspec.studies.measured.work import begin_work
 from jaxspec.studies.tree.config import TreeConfig
 from jaxspec.studies.tune.config import TuneConfig
 
 HOST = """
-title = "a host"
+title = "{title}"
 peak_flops_per_s = { value = 50e9, source = "assumed" }
 compute_efficiency = { value = 0.7, source = "assumed" }
 operator_latency_s = { value = 2e-6, source = "assumed" }
@@ -54,7 +55,7 @@ capacity_bytes = { value = 8e9, source = "assumed" }
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory, tiny_model, some_text):
     host = tmp_path_factory.mktemp("device") / "host.toml"
-    host.write_text(HOST)
+    host.write_text(HOST.replace("{title}", f"{machine_name()}, measured"))
     return EvaluateConfig(
         model=str(tiny_model),
         text=str(some_text),
@@ -99,7 +100,7 @@ def test_ways_are_timed_once_and_predicted_for_a_file_alone(timed):
         assert clock.ways["given"].equal_tokens.value == 1.0
     assert here.stopwatch.ways["given"].speedup == other.stopwatch.ways["given"].speedup
     assert other.stopwatch.ways["given"].predicted is None
-    assert "another" in other.stopwatch.statement
+    assert "another machine" in other.stopwatch.statement
     told, way = here.stopwatch.ways["given"].predicted, here.stopwatch.ways["given"]
     step_s = here.stopwatch.autoregressive.predicted.cycle_s.value
     assert told.cycle_s.value == pytest.approx(2 * told.draft_step_s.value + told.verify_s.value)
@@ -140,6 +141,15 @@ def test_the_result_is_shown(timed):
     assert stopwatch_figure(results[0]).axes[0].get_xticklabels()[0].get_text() == "given"
     untimed = EvaluateResult()
     assert (stopwatch_tables([untimed]), stopwatch_page_tables(untimed), stopwatch_figure(untimed)) == ([], [], None)
+
+
+def test_a_file_of_another_machine_is_not_this_one(tmp_path):
+    path = tmp_path / "other.toml"
+    path.write_text(HOST.replace("{title}", "a machine of others"))
+    assert not is_here(str(path))
+    path.write_text(HOST.replace("{title}", f"{machine_name()}, measured"))
+    assert is_here(str(path))
+    assert not is_here("rtx-4090")
 
 
 @pytest.mark.parametrize("kind", [TuneConfig, EvaluateConfig, TreeConfig])

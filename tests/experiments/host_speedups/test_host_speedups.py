@@ -1,0 +1,171 @@
+"""Speedups on this machine: what is asked, how predictions are judged, what a folder of an earlier run is good for."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from experiments.host_speedups.__main__ import main
+from experiments.host_speedups.configurations import BATCHES, TREES, groups
+from experiments.host_speedups.figure import draw
+from experiments.host_speedups.fit import fit_terms, fitted_rows
+from experiments.host_speedups.run import Host, measure, read_groups
+from experiments.host_speedups.summary import summarise
+from hwmodels import NO_ENGINE, catalog
+from hwmodels.speculation.engine_terms import EngineTerms
+from jaxspec.errors import InputError
+from jaxspec.files import to_json
+from jaxspec.runs.progress import Reporter
+
+
+def row(name, told, clock, *, batch=1, draft="ngram", shape="chain of 2", status="predicted", **more):
+    """A row as a run makes it; a step without speculation takes 1 ms, a cycle yields two tokens."""
+    spread = lambda value: {"median": value, "low": 0.9 * value, "high": 1.1 * value}
+    found = {
+        "id": name,
+        "draft": draft,
+        "shape": shape,
+        "batch": batch,
+        "status": status,
+        "drafted_tokens": 2,
+        "draft_steps": 2,
+        "tokens_per_cycle": 2.0,
+        "gain_per_turn": 2.0,
+        "noise": 0.01,
+        "predicted_ar_s": 1e-3,
+        "predicted_cycle_s": 2e-3 / told,
+        "predicted_verify_s": 1e-3,
+        "predicted_speedup": told,
+        "measured_speedup": spread(clock),
+        "measured_ar_s": spread(1e-3),
+        "measured_cycle_s": spread(2e-3 / clock),
+        "measured_verify_s": spread(1e-3),
+        "measured_cycle_over_step": spread(2.0 / clock),
+    }
+    return found | more
+
+
+def test_every_draft_length_and_tree_alone_and_in_a_batch():
+    every = groups()
+    names = [name for group in every for name in group.row_ids()]
+    assert len(names) == len(set(names)) == 2 * (3 * 8 + 5)
+    assert {group.batch for group in every} == set(BATCHES) == {1, 16}
+    trees = next(group for group in every if group.shapes == tuple(TREES))
+    assert [len(parent) for parent in trees.parents()] == [4, 6, 8, 16, 25]
+    chains = every[0].parents()
+    assert [parent.tolist() for parent in chains[:3]] == [[-1], [-1, 0], [-1, 0, 1]]
+
+
+def test_errors_order_and_the_way_that_is_picked():
+    rows = [
+        row("a", 1.1, 1.0, gain_per_turn=3.0),
+        row("b", 2.0, 2.0, gain_per_turn=2.0),
+        row("c", 1.5, 1.2, gain_per_turn=2.5),
+        row("d", 9.0, 1.9, status="calibrated"),
+        row("e", 0.9, 0.8, batch=16),
+    ]
+    found = summarise(rows)
+    assert (found["rows"], found["fitted"]) == (5, 1)
+    errors = found["parts"]["all"]["speedup"]["this model"]
+    assert errors["rows"] == 4
+    assert errors["median"] == pytest.approx(np.median([0.1, 0.0, 0.25, 0.125]))
+    assert errors["largest"] == pytest.approx(0.25)
+    assert errors["spearman"] == pytest.approx(1.0)
+    assert found["parts"]["all"]["times"]["cycle over step"]["largest"] == pytest.approx(0.2)
+    alone = found["picked"]["batch 1"]
+    assert alone["this model"] == {"way": "d", "share_of_fastest": 0.95, "right": True}
+    assert alone["tokens per cycle alone"] == {"way": "a", "share_of_fastest": 0.5, "right": False}
+    assert found["picked"]["batch 16"]["this model"]["way"] == "no speculation"
+    assert draw(rows).axes[0].get_xlabel().startswith("speedup")
+
+
+def test_terms_come_back_from_cycles_that_hold_them():
+    """Kernels take 2 ms; what is left is 0.3 ms per cycle, 0.05 ms per pass and 0.02 ms per drafted token."""
+    hidden, spent = EngineTerms(3e-4, 5e-5, 2e-5, 0.0), EngineTerms(1e-4, 0.0, 1e-5, 0.0)
+    rows = []
+    for draft in ("ngram", "embedded-head", "embedded-small"):
+        for batch in (1, 16):
+            counts = np.array([1.0, 0.0 if draft == "ngram" else 4.0, 4.0 * batch])
+            seconds = lambda terms, counts=counts: (
+                2e-3
+                + counts
+                @ [
+                    terms.cycle_s,
+                    terms.draft_pass_s,
+                    terms.drafted_token_s,
+                ]
+            )
+            rows.append(
+                row("x", 1.0, 1.0, draft=draft, batch=batch, shape="chain of 4", drafted_tokens=4, draft_steps=4)
+                | {"predicted_cycle_s": seconds(spent), "measured_cycle_s": {"median": seconds(hidden)}}
+            )
+    assert len(fitted_rows([*rows, row("y", 1.0, 1.0)])) == 6
+    found = fit_terms(rows, spent)
+    np.testing.assert_allclose(
+        [found.cycle_s, found.draft_pass_s, found.drafted_token_s], [3e-4, 5e-5, 2e-5], rtol=1e-3
+    )
+
+
+def test_a_folder_is_read_back_and_belongs_to_one_run(tmp_path):
+    """A finished folder needs neither network nor clock."""
+    host, options = Host("host", catalog.device("rtx-4090"), NO_ENGINE), {"output_tokens": 40, "reporter": Reporter()}
+    every = groups((1,), (1, 4), trees=False)
+    assert measure(host, [], tmp_path, repeats=3, **options) == []
+    for group in every:
+        told = {name: {"predicted_speedup": 1.5} for name in group.row_ids()}
+        timed = {name: {"noise": 0.01} for name in group.row_ids()}
+        (tmp_path / f"{group.name}-predicted.json").write_text(to_json({"rows": told}))
+        (tmp_path / f"{group.name}-timed.json").write_text(to_json({"rows": timed}))
+    found = measure(host, every, tmp_path, repeats=3, **options)
+    assert [one["id"] for one in found] == [name for group in every for name in group.row_ids()]
+    assert found[0] == {"id": "ngram, chain of 1, batch 1", "predicted_speedup": 1.5, "noise": 0.01}
+    with pytest.raises(InputError, match="another repeats; give another folder"):
+        measure(host, every, tmp_path, repeats=4, **options)
+    broken = tmp_path / f"{every[0].name}-timed.json"
+    for content, words in (("{", "cannot be read"), ("[]", "is no object"), ('{"rows": {}}', "lacks")):
+        broken.write_text(content)
+        with pytest.raises(InputError, match=words):
+            read_groups(every, tmp_path)
+    broken.unlink()
+    assert len(read_groups(every, tmp_path)) == 4  # the other two groups
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--device", "absent.toml"], "absent.toml"),
+        (["--device", "rtx-4090", "--repeats", "2"], "repeats is 2"),
+        (["--device", "rtx-4090", "--output-tokens", "8"], "allowed are 3 and 32"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path, monkeypatch, capsys, arguments, words):
+    monkeypatch.setattr(sys, "argv", ["host_speedups", *arguments, "--out", str(tmp_path / "out")])
+    assert main() == 2
+    told = capsys.readouterr().err
+    assert len(told.strip().splitlines()) == 1
+    assert words in told
+    assert not (tmp_path / "out").exists()
+
+
+def test_predictions_are_written_before_the_clock_starts(tmp_path, monkeypatch):
+    """Whatever the clock then says, or that it fails: they are there."""
+    from experiments.host_speedups import run
+
+    host, (group, *_) = Host("host", catalog.device("rtx-4090"), NO_ENGINE), groups((1,), (1,), trees=False)
+    seen = []
+
+    def stopped(*_, counted, **__):
+        counts = run.CountedWay(steps=1, tokens=60, turns=30, tokens_per_cycle=2.0, agree=1.0)
+        alone = run.CountedWay(steps=0, tokens=60, turns=60, tokens_per_cycle=1.0, agree=1.0)
+        counted({run.AUTOREGRESSIVE: alone, group.row_ids()[0]: counts})
+        seen.extend(path.name for path in tmp_path.iterdir())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "time_ways", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        measure(host, [group], tmp_path, repeats=3, output_tokens=40, reporter=Reporter())
+    assert sorted(seen) == ["ngram-chains-1-predicted.json", "settings.json"]
+    told = json.loads((tmp_path / "ngram-chains-1-predicted.json").read_text())["rows"]["ngram, chain of 1, batch 1"]
+    assert told["predicted_speedup"] == pytest.approx(2.0 * told["predicted_ar_s"] / told["predicted_cycle_s"])
+    assert 1.0 < told["predicted_speedup"] <= 2.0

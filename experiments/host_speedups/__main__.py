@@ -27,6 +27,7 @@ from jaxspec.report.terminal import Table, new_console, say
 from jaxspec.runs.machine import machine_name
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings.stopwatch import REPEATS
+from jaxspec.speculate.timing import BELIEVABLE
 from jaxspec.studies.measured.clock_prediction import ENGINE
 from jaxspec.studies.measured.pricing import resolve_device
 
@@ -161,7 +162,8 @@ def show(result: dict[str, Any]) -> None:
             console=console,
         )
     noise = result["summary"]["largest_noise"]
-    say(f"median speedups are sure to {100 * noise:.1f} % at worst", console=console)
+    remark = "" if noise <= BELIEVABLE else ": TOO NOISY to be believed, run it on a quiet machine"
+    say(f"median speedups are sure to {100 * noise:.1f} % at worst{remark}", console=console)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,9 @@ __all__ = ["PROMPT_TOKENS", "Host", "measure", "read_groups"]
 
 MODEL = "embedded"
 PROMPT_TOKENS = 128
+
+#: Prompts that are timed one at a time.
+_PROMPTS = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,10 +75,11 @@ def measure(
     if left:
         target = load_model(MODEL)
         text = load_text("stdlib", target.tokenizer).held_out
-        with reporter.bar("predicting, then timing", len(left)) as bar:
+        with reporter.bar("predicting, then timing", sum(_programs(group, repeats) for group in left)) as bar:
             for group in left:
-                _measure_group(host, group, folder, target, text, repeats=repeats, output_tokens=output_tokens)
-                bar.advance(group.name)
+                advance = lambda name=group.name: bar.advance(name)
+                options = {"repeats": repeats, "output_tokens": output_tokens, "advance": advance}
+                _measure_group(host, group, folder, target, text, **options)
     return read_groups(every, folder)
 
 
@@ -106,6 +110,7 @@ def _measure_group(
     *,
     repeats: int,
     output_tokens: int,
+    advance: Callable[[], None],
 ) -> None:
     params, config = as_computed(target_params(target.params)), target.config
     ready, ways = group.ways(target)
@@ -143,7 +148,7 @@ def _measure_group(
         }
         write_text(_predicted(folder, group), to_json({"schema_version": 1, "status": "predicted", "rows": rows}))
 
-    prompts = windows(text, timed_prompts(max(group.batch, _PROMPTS), group.batch), PROMPT_TOKENS, 0)
+    prompts = windows(text, _prompts(group), PROMPT_TOKENS, 0)
     timed = time_ways(
         params,
         config,
@@ -155,14 +160,20 @@ def _measure_group(
         batch=group.batch,
         repeats=repeats,
         counted=write_predictions,
+        advance=advance,
     )
     rows = {name: _measured(timed[name], timed[AUTOREGRESSIVE]) for name in ways}
     content = {"schema_version": 1, "status": "measured", "load": load_per_core(), "rows": rows}
     write_text(_timed(folder, group), to_json(content))
 
 
-#: Prompts that are timed one at a time.
-_PROMPTS = 4
+def _prompts(group: Group) -> int:
+    return timed_prompts(max(group.batch, _PROMPTS), group.batch)
+
+
+def _programs(group: Group, repeats: int) -> int:
+    """How often a group's timing advances: each way and each verification, none of which are alike, then each round."""
+    return _prompts(group) // group.batch * (2 * len(group.shapes) + 1 + repeats)
 
 
 def _measured(found: TimedWay, alone: TimedWay) -> dict[str, Any]:

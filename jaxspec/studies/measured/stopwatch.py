@@ -114,7 +114,7 @@ def stopwatch_part(
 
 
 def is_here(device: str) -> bool:
-    """Whether a device is this machine: a file that `jaxspec calibrate` wrote here, whose title begins with the name of the machine.
+    """Whether a device is this machine: a file that `jaxspec calibrate` wrote, whose title begins with the machine's name.
 
     Raises:
         EntryError: the file cannot be read, or is no device.

@@ -61,6 +61,7 @@ def cli() -> None:
     jaxspec predict --acceptance 0.9 --draft-bits 4.5      no network: shapes, device, acceptance
     jaxspec sweep --example > sweep.toml; jaxspec sweep sweep.toml     any numbers, every combination, to Parquet
     jaxspec scale --quick                         several samples of a problem, or drafted tokens: which pays
+    jaxspec serve --device h100-sxm               requests that arrive: throughput, latency, where a draft pays
     jaxspec evaluate --weight-prune 0.3 --weight-cut-bits 5
     jaxspec tree --device rtx-4090,alveo-v80      the draft tree to verify, at every context length
     jaxspec pack DIR -o model.jspk                a lossless container with the draft inside; unpack, inspect

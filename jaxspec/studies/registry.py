@@ -14,6 +14,7 @@ STUDIES = {
     "predict": "jaxspec.studies.predict.command:PREDICT",
     "sweep": "jaxspec.studies.sweep.command:SWEEP",
     "scale": "jaxspec.studies.scale.command:SCALE",
+    "serve": "jaxspec.studies.serve.command:SERVE",
     "pack": "jaxspec.studies.pack.command:PACK",
     "export": "jaxspec.studies.export.command:EXPORT",
 }

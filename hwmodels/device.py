@@ -75,6 +75,7 @@ class Device:
     #: Of everything that is no product of matrices, > 0; None: the roof's rate.
     vector_flops_per_s: Leaf = number(POSITIVE, default=None)
     schedule: Schedule = choice("overlapped", "serial")  # of the memories
+    group: Any = None  # a hwmodels.parallel.group.DeviceGroup, of which this is one device; None: it works alone
     placement: Any = None  # a hwmodels.memory.placement.PlacementPolicy; None: KV, dense weights, experts in this order
     #: How it is made, which energy, area and price follow from; instead of a chip. None: not known.
     technology: Technology | None = part(Technology, default=None)

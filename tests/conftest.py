@@ -1,5 +1,6 @@
 """What every test runs under."""
 
+import gc
 import os
 from importlib.metadata import version
 
@@ -30,6 +31,17 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 # The same examples on every machine and in every run; compilation makes the first example slow, so no deadline.
 settings.register_profile("jaxspec", deadline=None, derandomize=True)
 settings.load_profile("jaxspec")
+
+
+# Traces and programs live long and are many: looking through all of them again and again for garbage takes a twelfth of the
+# time. What a module leaves is young, and is looked through once, after it.
+gc.disable()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _garbage():
+    yield
+    gc.collect(1)
 
 
 @pytest.fixture(autouse=True)

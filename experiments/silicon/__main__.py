@@ -18,6 +18,7 @@ import tomli_w
 from rich.console import Console
 from rich.markdown import Markdown
 
+from experiments.silicon.collectives import FITS, error_line, error_rows, write_links
 from experiments.silicon.decode import decode_step
 from experiments.silicon.refit import CATALOG, GEMM_FITS, Refit, catalog_entry, refit
 from experiments.silicon.refit_attention import refit_attention
@@ -41,6 +42,7 @@ of 128 experts; attention to all rows and to both halves.
 
   python -m experiments.silicon                               the GPUs of the catalog, and its files
   python -m experiments.silicon --experts                     routed experts alone; the rest of the files stays
+  python -m experiments.silicon --collectives                 collectives of the catalog's links
   python -m experiments.silicon --steps                       whole steps beside composed ones: docs/pages/whole-steps.md
   python -m experiments.silicon --list                        every table
   python -m experiments.silicon --gpu gb200/vllm/0.24.0       another GPU; nothing is written but --json and --out
@@ -232,6 +234,17 @@ def steps(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def collectives(arguments: argparse.Namespace) -> int:
+    """Fit the collectives of all measured links into their files and show their errors."""
+    if not arguments.no_catalog:
+        with Reporter().bar("fits", FITS) as bar:
+            write_links(root=arguments.tables, advance=bar.advance)
+    print("\n".join(map(error_line, rows := error_rows())))
+    if arguments.json:
+        write_text(arguments.json, to_json({"schema_version": 1, "collectives": rows}))
+    return 0
+
+
 def main() -> int:
     """Fit, show, write; exit code 2 where a table cannot be read."""
     parser = argparse.ArgumentParser(
@@ -245,6 +258,7 @@ def main() -> int:
     parser.add_argument(
         "--steps", action="store_true", help="price the committed whole steps, write their page and stop"
     )
+    parser.add_argument("--collectives", action="store_true", help="fit the collectives of links alone, and stop")
     parser.add_argument("--compose", action="store_true", help="with --steps: compose the cells anew")
     parser.add_argument("--list", action="store_true", help="print every table and stop")
     parser.add_argument("--multiprocessors", type=float, metavar="N", help="of a GPU whose number is not known here")
@@ -259,6 +273,8 @@ def main() -> int:
         if arguments.list:
             print("\n".join(f"{table.kind:10}{table}" for table in list_tables(root=arguments.tables)))
             return 0
+        if arguments.collectives:
+            return collectives(arguments)
         if arguments.steps:
             return steps(arguments)
         result = run(arguments)

@@ -17,6 +17,7 @@ from hwmodels.network.operators import prefill_step
 from hwmodels.network.routing import UNIFORM, Routing
 from hwmodels.network.workload import Workload
 from hwmodels.numerics.scalars import Number, as_float
+from hwmodels.parallel.group import held_share
 from hwmodels.speculation.chains import SpeculationResult, best, speculation_speedup
 from hwmodels.speculation.cycle import baseline_steps, plan_steps, price_cycle
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost
@@ -50,8 +51,8 @@ class DesignPoint:
     speedup_vs_stored_ar: Float[Array, "*b"]
     ar_bf16_s: Float[Array, "*b"]  # per token of one sequence
     ar_stored_s: Float[Array, "*b"]
-    held_bytes: Float[Array, "*b"]  # weights and KV as they are stored
-    capacity_bytes: Float[Array, "*b"]  # of all memories
+    held_bytes: Float[Array, "*b"]  # weights and KV as they are stored, on one device
+    capacity_bytes: Float[Array, "*b"]  # of all memories of one device
     longest_context_tokens: Float[Array, "*b"]  # per sequence, with this batch
     output_s: Float[Array, "*b"]  # to decode a sequence's output tokens, at this context
     energy_per_token_j: Float[Array, "*b"] | None  # per token and sequence
@@ -124,9 +125,10 @@ def design_point(
     chosen = best(result)
     batch = as_float(workload.batch)
     stored = {"weight_bits": footprint.target_weight_bits, "kv_bits": footprint.target_kv_bits}
+    share, load = held_share(device.group, architecture, workload)
     held = held_bytes(
-        architecture,
-        batch=batch,
+        share,
+        batch=load.batch,
         context_tokens=workload.context_tokens,
         shared_tokens=workload.shared_tokens,
         **stored,
@@ -159,7 +161,7 @@ def design_point(
         ar_stored_s=result.ar_stored_s,
         held_bytes=held.total,
         capacity_bytes=jnp.asarray(capacity),
-        longest_context_tokens=longest_context(architecture, budget_bytes=capacity, batch=batch, **stored),
+        longest_context_tokens=longest_context(share, budget_bytes=capacity, batch=load.batch, **stored),
         output_s=as_float(workload.output_tokens) * chosen.cycle_s / chosen.tokens_per_cycle,
         energy_per_token_j=energy,
         energy_per_token_ar_bf16_j=ar_energy,

@@ -1,8 +1,9 @@
 """Intervals of a step's time on a calibrated device, from what its kernels' fits missed on shapes that were held out.
 
 Each operator's time has the interval of the table that its kernel was fitted to. Operators of one step err apart from each
-other, so that their half widths add up in quadrature; all launches of one operator err together. Operators without a table
-(norms, embedding) add their time alone.
+other, so that their half widths add up in quadrature; all launches of one operator err together. Collectives of several
+devices likewise. What has no table (norms, embedding, sends) adds its time alone. Where whole steps were held out of a fit,
+their interval is the step's.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from hwmodels.compute.roofline import unit_of
 from hwmodels.compute.unit import Spread
 from hwmodels.device import Device
 from hwmodels.network.operators.work import EXPERT_OPERATORS, MATRIX_OPERATORS, OPERATORS
+from hwmodels.parallel.collectives import COLLECTIVES
 from hwmodels.step.priced_steps import PricedStep
 
 __all__ = ["StepInterval", "step_interval"]
@@ -46,6 +48,9 @@ def step_interval(device: Device, step: PricedStep) -> StepInterval | None:
     if kernels is None or not kernels.spreads or step.work.shapes is None:
         return None
     seconds, bits = np.asarray(step.cost.operator_s, np.float64), np.asarray(step.work.shapes.weight_bits, np.float64)
+    total = float(np.asarray(step.cost.total_s))
+    if (whole := next((one for one in kernels.spreads if one.part == "steps"), None)) is not None:
+        return StepInterval(total * whole.low, total * whole.high, whole.coverage)
     kv_bits, tokens = float(np.asarray(step.work.kv_bits)), float(np.asarray(step.work.new_tokens))
     below, above = 0.0, 0.0
     for index, name in enumerate(OPERATORS):
@@ -58,7 +63,12 @@ def step_interval(device: Device, step: PricedStep) -> StepInterval | None:
         if found is not None:
             below += (seconds[index] * (1.0 - found.low)) ** 2
             above += (seconds[index] * (found.high - 1.0)) ** 2
-    total = float(np.asarray(step.cost.total_s))
+    if device.group is not None and step.cost.collective_s is not None:
+        spreads = {one.part: one for one in device.group.link.spreads}
+        for name, one in zip(COLLECTIVES, np.asarray(step.cost.collective_s, np.float64).tolist()):
+            if name in spreads:
+                below += (one * (1.0 - spreads[name].low)) ** 2
+                above += (one * (spreads[name].high - 1.0)) ** 2
     return StepInterval(total - math.sqrt(below), total + math.sqrt(above), kernels.spreads[0].coverage)
 
 

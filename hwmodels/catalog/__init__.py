@@ -1,12 +1,14 @@
 """Devices, architectures and serving engines as data, each number beside its source."""
 
 from hwmodels.catalog.entries import EntryError
+from hwmodels.catalog.groups import Division, check_division, grouped
 from hwmodels.catalog.huggingface import (
     ConfigReading,
     architecture_from_config,
     architecture_from_config_file,
     read_config,
 )
+from hwmodels.catalog.links import link, link_entry, link_names
 from hwmodels.catalog.loader import (
     UnknownNameError,
     architecture,
@@ -26,6 +28,7 @@ from hwmodels.catalog.loader import (
 
 __all__ = [
     "ConfigReading",
+    "Division",
     "EntryError",
     "UnknownNameError",
     "architecture",
@@ -34,6 +37,7 @@ __all__ = [
     "architecture_names",
     "architecture_sources",
     "architecture_title",
+    "check_division",
     "device",
     "device_entry",
     "device_from_file",
@@ -43,5 +47,9 @@ __all__ = [
     "engine",
     "engine_names",
     "engine_sources",
+    "grouped",
+    "link",
+    "link_entry",
+    "link_names",
     "read_config",
 ]

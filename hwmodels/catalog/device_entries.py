@@ -1,8 +1,9 @@
 """A device's TOML entry: which tables and fields it may have, and the tree that they make.
 
-Beside the numbers of `Device` a file may have the tables [chip] or [technology], [matrix_unit], [decoder] and [placement]
-and any number of [[spill]] memories. A matrix unit says its `kind`, one of `hwmodels.catalog.units`, and has the fields
-of that kind's class, as a placement does, one of `hwmodels.memory.placement.PLACEMENTS`:
+Beside the numbers of `Device` a file may name the `link` to other devices, one of `link_names`, and have the tables [chip]
+or [technology], [matrix_unit], [decoder] and [placement] and any number of [[spill]] memories. A matrix unit says its
+`kind`, one of `hwmodels.catalog.units`, and has the fields of that kind's class, as a placement does, one of
+`hwmodels.memory.placement.PLACEMENTS`:
 
 [matrix_unit]
 kind = "systolic_array"
@@ -18,8 +19,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from hwmodels.analysis.sensitivity import leaf_names
-from hwmodels.catalog.entries import EntryError, titled_document
+from hwmodels.catalog.entries import EntryError, near_matches, titled_document
 from hwmodels.catalog.forms import TableReader, form_of, named_rules
+from hwmodels.catalog.links import link_names
 from hwmodels.catalog.units import read_unit
 from hwmodels.chip.decoding import decoder_area_at, decoder_symbol_energy_at
 from hwmodels.chip.energy import knows_energy
@@ -41,13 +43,14 @@ class DeviceEntry:
     device: Device
     sources: dict[str, str]
     calibration: str | None = None  # of its matrix unit, a name of `calibrated_names`
+    link: str | None = None  # to other devices, a name of `link_names`
 
 
 #: Decoders whose kind alone says how many symbols a unit puts out per cycle, with the source; others depend on their width.
 _OWN_RATES = {"huffman_cam": (1.0, "derived: a unit matches one codeword per cycle, Huff-LLM, sec. 3.2")}
 
 #: What a file may have beside the numbers of `Device`.
-_TABLES = ("title", "chip", "decoder", "matrix_unit", "placement", "spill")
+_TABLES = ("title", "link", "chip", "decoder", "matrix_unit", "placement", "spill")
 
 #: Of a file: a decoder that undoes nothing is left out.
 _KINDS = tuple(kind for kind in DECODER_KINDS if kind != "none")
@@ -66,6 +69,10 @@ def parse_device(text: str, *, where: str) -> DeviceEntry:
     title, document = titled_document(text, where)
     reader = TableReader(where)
     extra: dict[str, Any] = {}
+    link = document.pop("link", None)
+    if link is not None and (not isinstance(link, str) or link not in link_names()):
+        near = near_matches(link, link_names()) if isinstance(link, str) else ""
+        raise EntryError(f"{where}: link is {link!r};{near} allowed: {', '.join(link_names())}")
     if "chip" in document:
         extra["chip"] = reader.read(document.pop("chip"), form_of(Chip), "chip")
     if "decoder" in document:
@@ -93,7 +100,7 @@ def parse_device(text: str, *, where: str) -> DeviceEntry:
             )
         device = _with_decoder_costs(device, reader.sources)
     _check_nothing_is_free(device, reader.sources, where)
-    return DeviceEntry(title=title, device=device, sources=reader.sources, calibration=reader.calibration)
+    return DeviceEntry(title=title, device=device, sources=reader.sources, calibration=reader.calibration, link=link)
 
 
 def _read_decoder(reader: TableReader, table: Any) -> Decoder:
@@ -157,6 +164,9 @@ def number_rules(device: Device) -> dict[str, Rule]:
     rules: dict[str, Rule] = {}
     for prefix, kind in parts.items():
         rules |= named_rules(form_of(kind), f"{prefix}." if prefix else "")
+    if device.group is not None:
+        rules |= named_rules(form_of(type(device.group)), "group.")
+        rules |= named_rules(form_of(type(device.group.link)), "group.link.")
     if device.placement is not None:
         rules |= named_rules(form_of(type(device.placement)), "placement.")
     return {name: rules.get(name, NOT_NEGATIVE) for name in leaf_names(device)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.resources
+import os
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
@@ -104,7 +105,7 @@ def device_from_file(path: str | Path, *, engine: str | None = None, weight_form
 
 
 def device_entry(name: str, *, engine: str | None = None, weight_format: str | None = None) -> DeviceEntry:
-    """A device with its title, sources and calibration, by its name or from a file whose path ends in ".toml".
+    """A device with its title, sources and calibration, by its name or from a file: a path that exists or ends in ".toml".
 
     Args:
         engine, weight_format: as of `with_engine`.
@@ -112,7 +113,8 @@ def device_entry(name: str, *, engine: str | None = None, weight_format: str | N
         UnknownNameError: no such device, engine or format.
         EntryError: the file cannot be read, or its content is not a device, or one without measured kernels.
     """
-    found = _entry_from_file(name) if name.endswith(".toml") else _device_entry(name)
+    is_file = name.endswith(".toml") or os.path.isfile(name)  # `Path.is_file` raises on names too long for one
+    found = _entry_from_file(name) if is_file else _device_entry(name)
     return with_engine(found, name, engine=engine, weight_format=weight_format)
 
 

@@ -14,6 +14,7 @@ from hwmodels.catalog.calibrated import calibrated_unit
 from hwmodels.catalog.calibrations import calibrated_names, calibration_record
 from hwmodels.catalog.entries import EntryError, near_matches
 from hwmodels.catalog.forms import Form, TableReader, form_of
+from hwmodels.catalog.measured_hosts import read_measured_host
 from hwmodels.compute.calibrated_gpu import CalibratedGpu
 from hwmodels.compute.fpga_array import FpgaArray
 from hwmodels.compute.host_and_near import HostAndNear
@@ -67,6 +68,7 @@ UNITS: dict[str, UnitReader] = {
     "host_and_near": table_of(HostAndNear),
     "vector_array": table_of(VectorArray),
     "calibrated_gpu": _calibrated,
+    "measured_host": read_measured_host,
 }
 
 

@@ -26,7 +26,7 @@ from hwmodels.chip.technology import Technology
 from hwmodels.compute.gpu import GpuGemm, at_width
 from hwmodels.compute.gpu_attention import GpuAttention, attention_parts
 from hwmodels.compute.gpu_experts import ExpertCoefficients, GpuExperts
-from hwmodels.compute.gpu_formats import GemmCoefficients, format_shares, stack_widths, width_in_format
+from hwmodels.compute.gpu_formats import GemmCoefficients, format_shares, stack_widths, stored_at, width_in_format
 from hwmodels.compute.gpu_prefill import GpuPrefill, prefill_parts
 from hwmodels.compute.products import products_of
 from hwmodels.compute.roofline import ROOFLINE
@@ -35,7 +35,7 @@ from hwmodels.device import Device
 from hwmodels.network.operators.work import EXPERT_OPERATORS, MATRIX_OPERATORS, OPERATORS, OperatorWork
 from hwmodels.numerics.fields import POSITIVE, number
 from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
-from hwmodels.numerics.units import BITS_PER_BYTE, KIB
+from hwmodels.numerics.units import KIB
 
 __all__ = ["CalibratedGpu"]
 
@@ -129,7 +129,7 @@ class CalibratedGpu:
                 experts=self.experts[alone] if self.experts else (),
                 expert_widths=self.expert_widths[alone] if self.experts else (),
             )
-            found.append((unit, _stored_at(work, read)))
+            found.append((unit, stored_at(work, read)))
         return found
 
     def kernel_shares(
@@ -271,14 +271,3 @@ def _shares(
     """`format_shares` among the first kernels, one for each width; the others do not count."""
     shares = format_shares(widths, bits, total_s[..., : len(widths)])
     return jnp.pad(shares, [(0, 0)] * (shares.ndim - 1) + [(0, total_s.shape[-1] - len(widths))])
-
-
-def _stored_at(work: OperatorWork, bits: Float[Array, "... operator"]) -> OperatorWork:
-    """The same work with each stored matrix read at other bits per weight."""
-    shapes = products_of(work)
-    m = _MATRICES
-    elements = (shapes.k * shapes.n * shapes.products)[..., m] * work.launches[..., m]
-    as_given = bits[..., m] == shapes.weight_bits[..., m]
-    moved = jnp.where(as_given, work.weight_bytes[..., m], elements * (bits[..., m] / BITS_PER_BYTE))
-    weight_bytes = jnp.broadcast_to(work.weight_bytes, bits.shape).at[..., m].set(moved)
-    return dataclasses.replace(work, weight_bytes=weight_bytes, shapes=dataclasses.replace(shapes, weight_bits=bits))

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Sequence
 
 import flax.struct
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
+from hwmodels.compute.products import products_of
+from hwmodels.network.operators.work import MATRIX_OPERATORS, OPERATORS, OperatorWork
 from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.numerics.units import BITS_PER_BYTE
 
-__all__ = ["GemmCoefficients", "format_shares", "stack_widths", "width_in_format"]
+__all__ = ["GemmCoefficients", "format_shares", "stack_widths", "stored_at", "width_in_format"]
+
+
+_MATRICES = np.array([OPERATORS.index(name) for name in MATRIX_OPERATORS], np.int32)
 
 
 @flax.struct.dataclass
@@ -96,3 +104,14 @@ def format_shares(
         position = jnp.clip((bits - low) / (high - low), 0.0, 1.0)[..., None]
         shares = shares + position * (chosen[index + 1] - chosen[index])
     return shares
+
+
+def stored_at(work: OperatorWork, bits: Float[Array, "... operator"]) -> OperatorWork:
+    """The same work with each stored matrix read at other bits per weight."""
+    shapes = products_of(work)
+    m = _MATRICES
+    elements = (shapes.k * shapes.n * shapes.products)[..., m] * work.launches[..., m]
+    as_given = bits[..., m] == shapes.weight_bits[..., m]
+    moved = jnp.where(as_given, work.weight_bytes[..., m], elements * (bits[..., m] / BITS_PER_BYTE))
+    weight_bytes = jnp.broadcast_to(work.weight_bytes, bits.shape).at[..., m].set(moved)
+    return dataclasses.replace(work, weight_bytes=weight_bytes, shapes=dataclasses.replace(shapes, weight_bits=bits))

@@ -20,7 +20,10 @@ from hwmodels.device import Device
 from hwmodels.network.operators.work import OperatorWork
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 
-__all__ = ["ComputeUnit", "MeasuredKernels", "Rated", "SingleKernel", "Spread", "UnitTimes"]
+__all__ = ["SPREAD_PARTS", "ComputeUnit", "MeasuredKernels", "Rated", "SingleKernel", "Spread", "UnitTimes"]
+
+#: What a fit may be of: products, experts, attention (decoding), prefill, or whole steps.
+SPREAD_PARTS = ("products", "experts", "attention", "prefill", "steps")
 
 
 @flax.struct.dataclass
@@ -45,7 +48,7 @@ class Spread:
     """How far measured times lie from a fit's, on shapes that were held out of it.
 
     Attributes:
-        part: "products", "experts", "attention" (decoding) or "prefill".
+        part: one of `SPREAD_PARTS`, or a collective of several devices.
         bits: per weight, or per element of keys and values.
         low, high: ends of the interval as factors of a predicted time.
         coverage: probability that the interval is for.

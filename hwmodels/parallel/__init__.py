@@ -1,16 +1,31 @@
-"""Work divided among processing elements: phases, links, and what is exchanged."""
+"""Work divided among processing elements or devices: phases, links, collectives, and what is exchanged."""
 
+from hwmodels.parallel.collectives import (
+    ALGORITHMS,
+    COLLECTIVES,
+    CollectiveKernel,
+    collective_work,
+    kernels_time,
+)
 from hwmodels.parallel.exchange import Exchange, exposed_time, slice_exchange, sum_exchange
 from hwmodels.parallel.links import ElementLinks
+from hwmodels.parallel.network_link import Link, collective_time
 from hwmodels.parallel.phases import Division, Phase, divide
 
 __all__ = [
+    "ALGORITHMS",
+    "COLLECTIVES",
+    "CollectiveKernel",
     "Division",
     "ElementLinks",
     "Exchange",
+    "Link",
     "Phase",
+    "collective_time",
+    "collective_work",
     "divide",
     "exposed_time",
+    "kernels_time",
     "slice_exchange",
     "sum_exchange",
 ]

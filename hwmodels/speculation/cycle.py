@@ -21,6 +21,7 @@ from hwmodels.network.operators import StepShape, decode_step, draft_step, verif
 from hwmodels.network.routing import UNIFORM, Routing
 from hwmodels.network.workload import Workload
 from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.parallel.group import for_draft
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost, copied_widths, held_beside
 from hwmodels.speculation.plan import Plan
 from hwmodels.step.capacity import held_bytes
@@ -95,7 +96,7 @@ def price_cycle(
         steps = [*target_steps, verify_steps]
         bf16, stored, verify = price_steps(device, architecture, steps, **shared)
         draft_steps = dataclasses.replace(draft_steps, ahead_bytes=_without_experts(architecture, workload, footprint))
-        (draft,) = price_steps(device, draft_cost.architecture, [draft_steps], temperature=temperature)
+        (draft,) = price_steps(for_draft(device), draft_cost.architecture, [draft_steps], temperature=temperature)
     runs = jnp.asarray(as_float(plan.draft_repeats)) * jnp.asarray(as_float(draft_cost.passes))[..., None]
     energy_j = None
     if draft.cost.energy is not None and verify.cost.energy is not None:
@@ -146,6 +147,9 @@ def plan_steps(
         tokens=plan.draft_tokens,
         visible_new_tokens=plan.draft_visible,
         pool_experts=draft_cost.pool_experts,
+        attention_share=draft_cost.attention_share,
+        feed_forward_share=draft_cost.feed_forward_share,
+        visible_share=draft_cost.visible_share,
     )
     verify = verify_step(
         workload, footprint=footprint, verify_tokens=plan.verify_tokens, visible_new_tokens=plan.verify_visible

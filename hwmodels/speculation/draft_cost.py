@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import flax.struct
 from jaxtyping import Array, Float
 
@@ -10,6 +12,7 @@ from hwmodels.network.footprint import Footprint
 from hwmodels.network.routing import EVERY_EXPERT
 from hwmodels.network.workload import Workload
 from hwmodels.numerics.scalars import Leaf, as_float
+from hwmodels.parallel.group import DeviceGroup, held_share
 from hwmodels.step.capacity import held_bytes
 
 __all__ = ["COMPRESSED_COPY", "DraftCost", "copied_widths", "held_beside", "held_with_draft"]
@@ -29,6 +32,9 @@ class DraftCost:
     stored_apart: Leaf = (
         0.0  # of a draft of the target's shapes; 1: its weights lie beside the target's; 0: within them
     )
+    attention_share: Leaf = 1.0  # of the attention blocks of all layers, that a draft step runs
+    feed_forward_share: Leaf = 1.0  # of the feed-forward networks of all layers, that a draft step runs
+    visible_share: Leaf = 1.0  # of the cached tokens, that a draft step reads
     statement: str = flax.struct.field(pytree_node=False, default="a compressed copy of the target")  # for a reader
 
 
@@ -37,23 +43,33 @@ COMPRESSED_COPY = DraftCost()
 
 
 def held_with_draft(
-    architecture: Architecture, *, workload: Workload, footprint: Footprint, draft_cost: DraftCost
+    architecture: Architecture,
+    *,
+    workload: Workload,
+    footprint: Footprint,
+    draft_cost: DraftCost,
+    group: DeviceGroup | None = None,
 ) -> Float[Array, "*b"]:
-    """Bytes of weights and KV of the target as they are stored, and of a draft's own.
+    """Bytes of weights and KV of the target as they are stored, and of a draft's own, on the fullest device.
 
     Args:
-        architecture, workload, footprint, draft_cost: leaves "*b".
+        architecture, workload, footprint, draft_cost, group: leaves "*b"; one device alone unless a group is given.
     """
     copies = copied_widths(footprint, draft_cost)
+    share, load = held_share(group, architecture, workload)
     target = held_bytes(
-        architecture,
-        batch=workload.batch,
+        share,
+        batch=load.batch,
         context_tokens=workload.context_tokens,
         shared_tokens=workload.shared_tokens,
         weight_bits={kind: bits + as_float(copies[kind]) for kind, bits in footprint.target_weight_bits.items()},
         kv_bits=footprint.target_kv_bits,
     )
-    return target.total + held_beside(workload=workload, footprint=footprint, draft_cost=draft_cost)
+    own, alone = draft_cost.architecture, group if group is None else group.drafting
+    if own is not None:
+        own, load = held_share(alone, own, workload)
+        draft_cost = dataclasses.replace(draft_cost, architecture=own)
+    return target.total + held_beside(workload=load, footprint=footprint, draft_cost=draft_cost)
 
 
 def held_beside(*, workload: Workload, footprint: Footprint, draft_cost: DraftCost, with_table: bool = True) -> Leaf:

@@ -22,6 +22,7 @@ from hwmodels.network.footprint import Footprint
 from hwmodels.network.operators import StepShape, decode_step
 from hwmodels.network.workload import Workload
 from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.parallel.group import for_draft
 from hwmodels.speculation.cycle import plan_steps
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost
 from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms, engine_time
@@ -97,8 +98,10 @@ def serving_cycle(
     entering = entering_tokens(workload, tokens_per_cycle)
     draft, verify = plan_steps(workload, footprint, plan, draft_cost=draft_cost)
     (verified,) = price_steps(device, architecture, [_with_prompts(verify, entering)])
-    own = architecture if draft_cost.architecture is None else draft_cost.architecture
-    alone, beside = price_steps(device, own, [draft, _with_prompts(draft, entering)])
+    own, on = architecture, device
+    if draft_cost.architecture is not None:
+        own, on = draft_cost.architecture, for_draft(device)
+    alone, beside = price_steps(on, own, [draft, _with_prompts(draft, entering)])
     passes = jnp.asarray(as_float(draft_cost.passes))
     runs = jnp.asarray(as_float(plan.draft_repeats)) * passes
     prompts_s = jnp.minimum(passes, 1.0) * (beside.cost.total_s - alone.cost.total_s)[..., 0]

@@ -62,7 +62,8 @@ def decoder_cost(device: Device, work: OperatorWork) -> DecoderCost:
     symbols_s = work.coded_elements * (_ELEMENT_BYTES / decoder.symbol_bytes / (rate_hz * decoder.symbols_per_cycle))
     limit_s = [symbols_s]
     if decoder.code_bits_per_cycle is not None:
-        limit_s.append(work.coded_bits / (rate_hz * decoder.code_bits_per_cycle))
+        # Divided twice: with an infinite rate, which limits nothing, the slope by the others of a product would be NaN.
+        limit_s.append(work.coded_bits / rate_hz / decoder.code_bits_per_cycle)
     return DecoderCost(tuple(limit_s), jnp.where(work.coded_elements > 0, fill_time(decoder), 0.0))
 
 

@@ -15,6 +15,7 @@ from hwmodels.network.architecture import Architecture
 from hwmodels.network.operators import OperatorWork, StepShape
 from hwmodels.network.routing import UNIFORM, Routing
 from hwmodels.numerics.scalars import Number, as_float
+from hwmodels.step.group_step import group_step
 from hwmodels.step.step_cost import StepCost, step_cost
 
 __all__ = ["PricedStep", "price_steps"]
@@ -38,6 +39,8 @@ def price_steps(
 ) -> list[PricedStep]:
     """Price groups of steps of one network, all in one map: a program holds the model of a step once.
 
+    On a device that is one of several (`Device.group`) a step is that of all of them together: see `group_step`.
+
     Args:
         device, architecture: leaves are single numbers; `vmap` for more.
         groups: of each the leaves broadcast to "*g", () for a single step.
@@ -48,6 +51,8 @@ def price_steps(
     """
 
     def price(step: StepShape) -> PricedStep:
+        if device.group is not None:
+            return PricedStep(*group_step(device, architecture, step, routing=routing, temperature=temperature))
         work = step.operators(architecture, routing)
         return PricedStep(work, step_cost(device, work, temperature=temperature))
 

@@ -19,21 +19,25 @@ from jaxtyping import Array, Float
 from hwmodels.compute.roofline import unit_of
 from hwmodels.compute.unit import ComputeUnit
 from hwmodels.device import Device
-from hwmodels.network.operators import OperatorWork
+from hwmodels.network.operators import OPERATORS, OperatorWork
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.numerics.smoothing import smooth_maximum
+from hwmodels.parallel.collectives import COLLECTIVES
 from hwmodels.step.decoding import decoder_cost, decoder_energy
 from hwmodels.step.energy import StepEnergy, memory_energy, step_energy
 from hwmodels.step.traffic import memory_time, traffic_by_memory
 
-__all__ = ["StepCost", "step_cost"]
+__all__ = ["STEP_PARTS", "StepCost", "seconds_by_part", "step_cost"]
+
+#: What a step's time is told apart by: operators, then collectives of several devices.
+STEP_PARTS = (*OPERATORS, *COLLECTIVES)
 
 
 @flax.struct.dataclass
 class StepCost:
     """Cost of one step and where it goes; arrays are "... operator" over `OPERATORS`, all layers together."""
 
-    total_s: Float[Array, "*b"]  # of the step: its operators one after the other
+    total_s: Float[Array, "*b"]  # of the step: its operators, and collectives, one after the other
     operator_s: Float[Array, "... operator"]  # the longest of the next four, launches included
     compute_s: Float[Array, "... operator"]  # if only arithmetic took time
     memory_s: Float[Array, "... operator"]  # if only traffic took time
@@ -43,6 +47,7 @@ class StepCost:
     traffic_bytes: Float[Array, "... operator tier"]  # to and from each memory, the first one first
     memory_j: Float[Array, "*b tier"] | None  # of moving it; None unless all memories say what a bit takes
     energy: StepEnergy | None  # of everything; None where the device's energy is not known
+    collective_s: Float[Array, "... collective"] | None = None  # of several devices, over `COLLECTIVES`; None for one
 
     @property
     def power_w(self) -> Float[Array, "*b"] | None:
@@ -97,6 +102,18 @@ def step_cost(device: Device, work: OperatorWork, *, temperature: Number = 0.0) 
         memory_j=memory_j,
         energy=energy,
     )
+
+
+def seconds_by_part(cost: StepCost) -> dict[str, float]:
+    """Operator or collective -> seconds of a single step, launches included; collectives of several devices alone.
+
+    Args:
+        cost: of one step, on the host.
+    """
+    found = dict(zip(OPERATORS, cost.operator_s.tolist(), strict=True))
+    if cost.collective_s is not None:
+        found |= dict(zip(COLLECTIVES, cost.collective_s.tolist(), strict=True))
+    return found
 
 
 @flax.struct.dataclass

@@ -16,7 +16,7 @@ from jaxspec.output_places import check_figure_place, check_file_place
 from jaxspec.settings import layered_config, quick_settings, read_layer
 from jaxspec.settings.base import ConfigType, Settings
 from jaxspec.settings.coercion import as_path
-from jaxspec.settings.fields import explained, has_flag, hints
+from jaxspec.settings.fields import explained, flag_of, has_flag, hints
 
 __all__ = [
     "config_option",
@@ -40,9 +40,9 @@ def option_of(kind: type[Settings], name: str) -> Callable[[Function], Function]
     text = explained(field, annotation)
     # Numbers, or nothing; several of them come as one text.
     parts = (annotation, *(typing.get_args(annotation) if typing.get_origin(annotation) is not tuple else ()))
-    flag = f"--{name.replace('_', '-')}"
+    flag = flag_of(field)
     if bool in parts:
-        return click.option(f"{flag}/--no-{name.replace('_', '-')}", name, default=None, help=text)
+        return click.option(f"{flag}/--no-{flag.removeprefix('--')}", name, default=None, help=text)
     number = str if str in parts else next((part for part in parts if part in (int, float)), str)
     return click.option(flag, name, type=number, help=text)
 

@@ -66,7 +66,9 @@ def _parameters(study: Study) -> list[Any]:
     if study.config_argument:
         found.append(click.argument("config_file", metavar=study.config_argument, required=False, type=click.Path()))
     if study.example:
-        found.append(click.option("--example", is_flag=True, help="Print settings to begin with, and stop."))
+        found.append(click.option("--example", is_flag=True, help=f"Print {study.example_of} to begin with, and stop."))
+    if study.examples:
+        found.append(_choice_of_examples(list(study.examples)))
     found.append(settings_options(study.config, without=(study.argument,)))
     if study.out is not None:
         found.append(out_option(study.out.what, study.out.default, *study.out.names, check=study.out.check))
@@ -81,6 +83,17 @@ def _parameters(study: Study) -> list[Any]:
     return [*found, json_option]
 
 
+def _choice_of_examples(names: list[str]) -> Any:
+    """`--example [NAME]`."""
+    return click.option(
+        "--example",
+        type=click.Choice(names),
+        is_flag=False,
+        flag_value=names[0],
+        help="Print settings to begin with, and stop; without a name the first.",
+    )
+
+
 def _run(
     study: Study,
     *,
@@ -90,13 +103,13 @@ def _run(
     force: bool = False,
     quick: bool = False,
     plot: str | None = None,
-    example: bool = False,
+    example: bool | str | None = None,
     **flags: Any,
 ) -> None:
     if example:
         if any((config_file, out, force, json_file, *flags.values())):
-            raise InputError("--example prints a file of settings and stops; leave everything else out")
-        click.echo(study.example, nl=False)
+            raise InputError(f"--example prints a file of {study.example_of} and stops; leave everything else out")
+        click.echo(study.examples.get(str(example), study.example), nl=False)
         return
     if study.config_argument and config_file is None:
         raise InputError(

@@ -14,6 +14,7 @@ from hwmodels.chip.energy import knows_energy
 from hwmodels.compute.roofline import unit_of
 from hwmodels.device import MemoryTier
 from hwmodels.numerics.units import NANO
+from jaxspec.report.division import Divided, division_of, division_words
 from jaxspec.report.formatting import quantity
 
 __all__ = ["architecture_data", "device_assumptions", "device_facts", "number_status"]
@@ -22,8 +23,8 @@ __all__ = ["architecture_data", "device_assumptions", "device_facts", "number_st
 _PLACES = {"l2": "between L2 cache and interconnect", "dma": "in the DMA", "array_edge": "at the array's edge"}
 
 
-class Kernels(Protocol):
-    """Settings that say whose measured kernels a calibrated device has."""
+class Kernels(Divided, Protocol):
+    """Settings that say whose measured kernels a calibrated device has, and how a network is divided among several."""
 
     @property
     def engine(self) -> str | None:
@@ -46,13 +47,17 @@ def device_facts(name: str, kernels: Kernels | None = None) -> dict[str, Any]:
         device_title; device_data: field -> value, source, status; assumptions: sentences.
     """
     chosen = {} if kernels is None else {"engine": kernels.engine, "weight_format": kernels.weight_format}
-    entry = catalog.device_entry(name, **chosen)
+    entry, together = catalog.device_entry(name, **chosen), []
+    if kernels is not None:
+        division = division_of(kernels)
+        together = division_words(entry, division, name)
+        entry = catalog.grouped(entry, division, name)
     data = {
         field: {"value": float(value), "source": source, "status": number_status(source)}
         for field, source in entry.sources.items()
         if (value := _attribute(entry.device, field)) is not None
     }
-    return {"device_title": entry.title, "device_data": data, "assumptions": device_assumptions(entry)}
+    return {"device_title": entry.title, "device_data": data, "assumptions": [*device_assumptions(entry), *together]}
 
 
 def architecture_data(name: str, architecture: Architecture) -> dict[str, dict[str, Any]]:
@@ -89,7 +94,7 @@ def device_assumptions(entry: DeviceEntry) -> list[str]:
         )
     said += [_launches(entry), _decoding(entry), _energy(entry)]
     fitted = [field for field, source in entry.sources.items() if number_status(source) == "calibrated"]
-    if fitted and entry.calibration is None:
+    if fitted and entry.calibration is None and unit_of(device).measured is None:
         said.append(
             f"Fitted to printed times, not to data sheets: {', '.join(fitted)} (sources in the table of device data)."
         )
@@ -121,9 +126,17 @@ def _arithmetic(entry: DeviceEntry) -> list[str]:
 
 def _calibration(entry: DeviceEntry) -> list[str]:
     """What the kernels are fitted to, with which error."""
-    if entry.calibration is None:  # made by hand
-        return ["Matrix products and attention take the time of fitted kernels; what they were fitted to is not known."]
     unit = entry.device.matrix_unit
+    if entry.calibration is None:
+        spread = [
+            f"{one.part} between {one.low:.2f} and {one.high:.2f}"
+            for one in unit.measured.spreads
+            if one.part != "prefill"
+        ]
+        known = f"; {100 * unit.measured.spreads[0].coverage:.0f} % of measured over fitted times: {', '.join(spread)}"
+        return [
+            f"Matrix products and attention take the times that the device's file was fitted to{known if spread else ''}."
+        ]
     record = calibration_record(entry.calibration, unit.engine or None)
     used = [
         found for found in used_formats(record, wanted=unit.weight_format) if found["weight_bits"] in unit.weight_widths

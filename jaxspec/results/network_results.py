@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from jaxspec.results.quantity import UNKNOWN, Quantity
 from jaxspec.results.records import Record, Result, quantity_field
+from jaxspec.results.stopwatch_results import Stopwatch
 
 __all__ = [
     "AcceptanceRates",
@@ -110,6 +111,7 @@ class MeasuredResult(Result):
         inputs: SHA-256 of every file that the configuration names.
         timing_s: seconds by stage.
         kernel_widths, notes: see `jaxspec.studies.kernel_notes`.
+        stopwatch: decoding against the clock of the machine that ran; None: it was not asked for.
     """
 
     schema_version: int = 1
@@ -136,6 +138,7 @@ class MeasuredResult(Result):
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
     kernel_widths: dict[str, Any] | None = None
     notes: list[str] = dataclasses.field(default_factory=list)
+    stopwatch: Stopwatch | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -63,8 +63,17 @@ def input_digests(config: Any, reporter: Reporter | None = None) -> dict[str, st
         add("device", str(Path(name)), Path(name))
     if getattr(config, "trace", None) is not None:
         add("trace", Path(config.trace).name, Path(config.trace))
+    if getattr(config, "measurements", None) is not None:
+        add("measurements", str(Path(config.measurements)), Path(config.measurements))
     if getattr(config, "knobs", None) is not None:
         add("knobs", str(Path(config.knobs)), Path(config.knobs))
+    for key, path in getattr(config, "input_files", {}).items():
+        add("input", key, path)
+    if (tuned := getattr(config, "tuned", None)) is not None:
+        add("tuned", str(Path(tuned)), Path(tuned) / "result.json" if os.path.isdir(tuned) else Path(tuned))
+    for name in getattr(config, "named_drafts", ()):
+        for path in _model_files(name) if has_files(name) else ():
+            add(f"draft {name}", f"draft {name}/{path.name}", path)
     draft = getattr(config, "draft", "self")
     files |= {f"draft/{path.name}": path for path in (_model_files(draft) if has_files(draft) else ())}
     return _digests(files, reporter)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import shutil
@@ -32,22 +33,30 @@ class Stages:
 
     def __init__(self, root: Path):
         self.root = root
+        self._folder = ""
         self.timing_s: dict[str, float] = {}
         self._began: dict[str, float] = {}
         self._seconds = self._read_seconds()
+
+    def within(self, folder: str) -> Stages:
+        """The same store, in which every name given stands below a folder; times are kept together."""
+        inner = copy.copy(self)
+        inner._folder = f"{self._folder}{folder}/"
+        return inner
 
     def run(self, name: str, compute: Callable[[], Arrays]) -> Arrays:
         """The stored result of the stage, or a new one, stored before it is returned.
 
         Orbax writes beside the target and renames, so a stage is either there whole or not at all.
         """
+        name = self._folder + name
         path = self.root / "stages" / name
         with ocp.PyTreeCheckpointer() as checkpointer:
             if not path.exists():
                 # What earlier attempts spent counts too.
                 self._began[name] = time.monotonic() - self._seconds.get(name, 0.0)
                 result = jax.tree.map(np.asarray, compute())
-                self.tick(name)  # before the stage counts as done, so that a done one has its time
+                self._tick(name)  # before the stage counts as done, so that a done one has its time
                 checkpointer.save(path, result)
             # Read back even what was just computed: a resumed run then sees the very same arrays.
             restored = checkpointer.restore(path)
@@ -57,6 +66,9 @@ class Stages:
 
     def tick(self, name: str) -> None:
         """Record the time spent on a stage so far, for stages that save their progress."""
+        self._tick(self._folder + name)
+
+    def _tick(self, name: str) -> None:
         self._seconds[name] = round(time.monotonic() - self._began[name], 3)
         write_text(self._seconds_file, to_json(self._seconds))
 
@@ -73,13 +85,13 @@ class Stages:
 
     def has(self, name: str) -> bool:
         """Whether the stage is done."""
-        return (self.root / "stages" / name).exists()
+        return (self.root / "stages" / self._folder / name).exists()
 
     def manager(self, name: str) -> ocp.CheckpointManager:
         """A checkpoint manager for a stage that saves its progress."""
         options = ocp.CheckpointManagerOptions(max_to_keep=2, enable_async_checkpointing=False)
-        return ocp.CheckpointManager(self.root / "progress" / name, options=options)
+        return ocp.CheckpointManager(self.root / "progress" / self._folder / name, options=options)
 
     def drop_progress(self, name: str) -> None:
         """Remove what a finished stage saved on its way."""
-        shutil.rmtree(self.root / "progress" / name, ignore_errors=True)
+        shutil.rmtree(self.root / "progress" / self._folder / name, ignore_errors=True)

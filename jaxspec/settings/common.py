@@ -11,6 +11,7 @@ from jaxspec.settings.base import Unused
 from jaxspec.settings.coercion import shown
 from jaxspec.settings.experts import PlacementSettings
 from jaxspec.settings.fields import setting
+from jaxspec.settings.parallel import ParallelSettings
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, NetworkScheme
 
 __all__ = ["NO_STOP", "OWN_STOP", "CommonConfig", "mesh_sizes"]
@@ -57,7 +58,7 @@ def _check_mesh(text: str) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class CommonConfig(PlacementSettings):
+class CommonConfig(ParallelSettings, PlacementSettings):
     """Settings of every command that runs a network."""
 
     model: str = setting(

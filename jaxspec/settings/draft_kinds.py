@@ -40,6 +40,9 @@ class DraftKind:
         calibrated: whether it is made of the target on calibration text, which a run does itself.
         suffix: of files that hold one; empty where none does.
         footprint: likewise "module:function", from a name to the bits that it and its target read, where files say so.
+        takes_in: places that it processes anew in a cycle beside those that the cycle may commit; None: it does no such thing.
+        search: likewise "module:function", from a name, the loaded target and calibration text to arrays that `place` gets as a
+            third argument; empty: nothing of the draft is chosen on text.
     """
 
     place: str
@@ -51,6 +54,8 @@ class DraftKind:
     calibrated: bool = False
     suffix: str = ""
     footprint: str = ""
+    takes_in: int | None = None
+    search: str = ""
 
 
 #: Name of the target's compressed copy.
@@ -61,12 +66,21 @@ DRAFT_KINDS = (
     DraftKind("self_draft:self_draft", (SELF,), calibrated=True),
     DraftKind("ngram_draft:ngram_draft", ("ngram",)),
     DraftKind("quantized_draft:quantized_draft", ("q4",), stored_as="q4_0"),
-    DraftKind("head_draft:load_head_draft", ("embedded-head",), directory="head", model_type="jaxspec_draft_head"),
+    DraftKind(
+        "head_draft:load_head_draft",
+        ("embedded-head",),
+        directory="head",
+        model_type="jaxspec_draft_head",
+        takes_in=0,
+    ),
+    DraftKind("layer_skip_draft:layer_skip_draft", ("layer-skip",), search="layer_skip_draft:search_layer_skip"),
+    DraftKind("sparse_kv_draft:sparse_kv_draft", ("sparse-kv-50", "sparse-kv-25", "sparse-kv-10")),
     DraftKind(
         "network_draft:load_network_draft",
         ("embedded-small",),
         check="network_draft:check_network_draft",
         directory="network",
+        takes_in=1,  # the old root too
     ),
     DraftKind(
         "container_draft:load_container_draft",

@@ -13,6 +13,7 @@ __all__ = [
     "choices_of",
     "default_text",
     "explained",
+    "flag_of",
     "has_flag",
     "hints",
     "key_of",
@@ -38,6 +39,7 @@ class Setting(NamedTuple):
         sizes: smallest and largest absolute value of a number that is not 0; TOML's integers have no bound.
         key: name in a file, where it cannot be that of the field.
         quick: value under `--quick`; None: the default.
+        flag: on the command line, where it cannot be made of the field's name.
     """
 
     help: str = ""
@@ -50,6 +52,7 @@ class Setting(NamedTuple):
     sizes: tuple[float, float] | None = None
     key: str = ""
     quick: Any = None
+    flag: str = ""
 
 
 def setting(default: Any, help: str, *, low: float | None = None, high: float | None = None, **more: Any) -> Any:  # noqa: A002
@@ -79,6 +82,11 @@ def setting_of(field: dataclasses.Field) -> Setting:
 def key_of(field: dataclasses.Field) -> str:
     """Name of a field in files and messages."""
     return setting_of(field).key or field.name
+
+
+def flag_of(field: dataclasses.Field) -> str:
+    """Name of a field on the command line."""
+    return setting_of(field).flag or f"--{field.name.replace('_', '-')}"
 
 
 def has_flag(annotation: Any) -> bool:

@@ -11,6 +11,8 @@ import types
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from jaxspec.studies.compare.config import CompareConfig
+    from jaxspec.studies.compare.run import compare
     from jaxspec.studies.evaluate.config import EvaluateConfig
     from jaxspec.studies.evaluate.run import evaluate
     from jaxspec.studies.export.config import ExportConfig
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from jaxspec.studies.tune.run import tune
 
 __all__ = [
+    "CompareConfig",
     "EvaluateConfig",
     "ExportConfig",
     "PackConfig",
@@ -43,6 +46,7 @@ __all__ = [
     "SweepConfig",
     "TreeConfig",
     "TuneConfig",
+    "compare",
     "evaluate",
     "export_draft",
     "inspect_file",
@@ -61,6 +65,7 @@ __all__ = [
 
 #: Module of each public name, below this package.
 _PLACES = {
+    "CompareConfig": "compare.config",
     "EvaluateConfig": "evaluate.config",
     "ExportConfig": "export.config",
     "PackConfig": "pack.config",
@@ -70,6 +75,7 @@ _PLACES = {
     "SweepConfig": "sweep.config",
     "TreeConfig": "tree.config",
     "TuneConfig": "tune.config",
+    "compare": "compare.run",
     "evaluate": "evaluate.run",
     "export_draft": "export.run",
     "inspect_file": "pack.inspection",

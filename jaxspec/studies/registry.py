@@ -13,9 +13,12 @@ STUDIES = {
     "tree": "jaxspec.studies.tree.command:TREE",
     "predict": "jaxspec.studies.predict.command:PREDICT",
     "sweep": "jaxspec.studies.sweep.command:SWEEP",
+    "codesign": "jaxspec.studies.codesign.command:CODESIGN",
+    "compare": "jaxspec.studies.compare.command:COMPARE",
     "scale": "jaxspec.studies.scale.command:SCALE",
     "serve": "jaxspec.studies.serve.command:SERVE",
     "pack": "jaxspec.studies.pack.command:PACK",
+    "calibrate": "jaxspec.studies.calibrate.command:CALIBRATE",
     "export": "jaxspec.studies.export.command:EXPORT",
 }
 

@@ -69,7 +69,9 @@ class Study:
         argument: setting that is given without a flag; "": none.
         argument_name: what help calls it.
         config_argument: name of the file of settings where that is an argument instead of `--config`; "": it is not.
-        example: file of settings to begin with, printed by `--example`; "": none.
+        example: file to begin with, printed by `--example`; "": none.
+        example_of: what that file has, in words.
+        examples: several of them by name, of which `--example NAME` prints one, the first without a name.
         subcommands: word that may stand in place of an argument -> "module:command" of the command line.
     """
 
@@ -87,6 +89,8 @@ class Study:
     argument_name: str = ""
     config_argument: str = ""
     example: str = ""
+    example_of: str = "settings"
+    examples: Mapping[str, str] = dataclasses.field(default_factory=dict)
     subcommands: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 

@@ -74,10 +74,17 @@ RELEASES: dict[str, dict[str, Any]] = {
     "qwen3-30b-a3b": sizes("qwen3_moe", 48, 2048, 6144, 32, 4, 151936, head_dim=128, **UNTIED)
     | {"num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768, "decoder_sparse_step": 1}
     | {"mlp_only_layers": [], "use_sliding_window": False, "sliding_window": None, "max_window_layers": 48},
+    "qwen3-235b-a22b": sizes("qwen3_moe", 94, 4096, 12288, 64, 4, 151936, head_dim=128, **UNTIED)
+    | {"num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 1536, "decoder_sparse_step": 1}
+    | {"mlp_only_layers": [], "use_sliding_window": False, "sliding_window": None, "max_window_layers": 94},
     "deepseek-v2-lite": sizes("deepseek_v2", 27, 2048, 10944, 16, 16, 102400, **UNTIED)
     | {"kv_lora_rank": 512, "q_lora_rank": None, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
     | {"n_routed_experts": 64, "n_shared_experts": 2, "num_experts_per_tok": 6, "moe_intermediate_size": 1408}
     | {"first_k_dense_replace": 1, "moe_layer_freq": 1},
+    "deepseek-v3": sizes("deepseek_v3", 61, 7168, 18432, 128, 128, 129280, **UNTIED)
+    | {"kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
+    | {"n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8, "moe_intermediate_size": 2048}
+    | {"first_k_dense_replace": 3, "moe_layer_freq": 1, "num_nextn_predict_layers": 1},
     "glm-4.7-flash": sizes("glm4_moe_lite", 47, 2048, 10240, 20, 20, 154880, **UNTIED)
     | {"kv_lora_rank": 512, "q_lora_rank": 768, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64, "v_head_dim": 256}
     | {"n_routed_experts": 64, "n_shared_experts": 1, "num_experts_per_tok": 4, "moe_intermediate_size": 1536}
@@ -91,7 +98,6 @@ RELEASES: dict[str, dict[str, Any]] = {
     # Not in the catalog: a witness of published counts for other families.
     "mistral-7b-v0.1": sizes("mistral", 32, 4096, 14336, 32, 8, 32000, sliding_window=4096),
     "mixtral-8x7b": sizes("mixtral", 32, 4096, 14336, 32, 8, 32000, num_local_experts=8, num_experts_per_tok=2),
-    "deepseek-v3": {"model_type": "deepseek_v3", "num_hidden_layers": 61, "hidden_size": 7168},
     "gemma-2-2b": sizes("gemma2", 26, 2304, 9216, 8, 4, 256000, head_dim=256, sliding_window=4096),
     "phi-2": sizes("phi", 32, 2560, 10240, 32, 32, 51200),
     "gpt2": {

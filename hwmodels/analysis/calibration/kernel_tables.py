@@ -81,9 +81,11 @@ _FILES = {
     "attention": "generation_attention_perf.parquet",
     "prefill": "context_attention_perf.parquet",
     "moe": "moe_perf.parquet",
+    "all_reduce": "custom_allreduce_perf.parquet",
+    "nccl": "nccl_perf.parquet",
 }
 #: Folders of tables that are not called as their kind is.
-_FOLDERS = {"prefill": "attention"}
+_FOLDERS = {"prefill": "attention", "all_reduce": "comm", "nccl": "comm"}
 _INSTALL = "pip install aiconfigurator-core pyarrow (about 114 MB, Python 3.11 to 3.13)"
 
 
@@ -93,7 +95,10 @@ class KernelTableError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True, order=True)
 class TableName:
-    """One table: a system (GPU), the engine whose kernels ran, its version, and "gemm", "attention", "prefill" or "moe"."""
+    """One table: a system (GPU), the engine whose kernels ran, its version, and what they do: one of
+
+    "gemm", "attention", "prefill", "moe", "all_reduce" (an engine's own) or "nccl" (collectives of the library, the engine).
+    """
 
     system: str
     engine: str

@@ -19,15 +19,20 @@ ACTIVATION_BYTES = UNCOMPRESSED_BITS / BITS_PER_BYTE
 NORM_FLOPS_PER_ELEMENT = 4.0
 
 
-def activation_bytes(architecture: Architecture, *, rows: Leaf, logit_rows: Leaf) -> dict[str, Leaf]:
-    """Operator -> bytes, "*b", of a step over `rows` tokens of all sequences together, `logit_rows` of them with logits."""
+def activation_bytes(
+    architecture: Architecture, *, rows: Leaf, logit_rows: Leaf, choices_per_row: Leaf
+) -> dict[str, Leaf]:
+    """Operator -> bytes, "*b", of a step over `rows` tokens of all sequences together, `logit_rows` of them with logits.
+
+    `choices_per_row`: "*b", of routed experts that are computed here.
+    """
     a, shape = architecture, attention_shape(architecture)
     latent = a.kv_lora_rank > 0
     hidden = a.hidden_size
     first_query = either(a.q_lora_rank > 0, a.q_lora_rank, shape.query_size)
     layers = rows * a.num_layers
     dense, moe = rows * (a.num_layers - a.num_moe_layers), rows * a.num_moe_layers
-    shared, choices = either(a.shared_intermediate_size > 0, moe, 0.0), moe * a.experts_per_token
+    shared, choices = either(a.shared_intermediate_size > 0, moe, 0.0), moe * choices_per_row
     elements = {
         "embed": rows * hidden,
         "qkv": layers * (hidden + first_query),

@@ -19,6 +19,8 @@ from hwmodels.network.architecture import (
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.network.operators.activations import activation_bytes, norm_flops
 from hwmodels.network.operators.attention import AttentionWork, attention_work
+from hwmodels.network.operators.blocks_in_part import blocks_in_part
+from hwmodels.network.operators.expert_sharing import ExpertSharing, busiest_experts
 from hwmodels.network.operators.experts import ExpertReads, touched_experts
 from hwmodels.network.operators.weights import weights_read
 from hwmodels.network.operators.work import MATRIX_OPERATORS, MatrixShapes, OperatorWork, StoredBytes, over_operators
@@ -46,7 +48,11 @@ def step_operators(
     drafting: Number = 0.0,
     ahead_bytes: Number = 0.0,
     beside_bytes: Number = 0.0,
+    attention_share: Number = 1.0,
+    feed_forward_share: Number = 1.0,
+    visible_share: Number = 1.0,
     routing: Routing = UNIFORM,
+    expert_sharing: ExpertSharing | None = None,
 ) -> OperatorWork:
     """FLOPs and bytes of one forward pass over `tokens` new tokens per sequence.
 
@@ -68,7 +74,11 @@ def step_operators(
         copy_weight_bits: of what is held, bits of copies that only a draft reads; none unless given.
         speculating, drafting: "*b", 1 for steps of a draft-verify cycle, for draft steps; a placement may differ by it.
         ahead_bytes, beside_bytes: "*b", of another network in the same memories; see `ExpertReads`.
+        attention_share, feed_forward_share: "*b", in [0, 1]; of the layers' blocks that the step runs; all unless given.
+        visible_share: "*b", in (0, 1]; of the cached tokens that the step reads; all unless given.
         routing: which experts tokens choose; not batched with the rest.
+        expert_sharing: how routed experts are spread over devices, of which the busiest one's work is returned; all on this
+            one unless given.
     Returns:
         Sizes and counts are real numbers, nothing is rounded. Gradient: kinks where windows begin to cut and where latent
         attention changes its form.
@@ -82,11 +92,20 @@ def step_operators(
     held_bits = bits if stored_weight_bits is None else _widths(stored_weight_bits, "stored_weight_bits")
     held_kv_bits = kv_bits_read if stored_kv_bits is None else as_float(stored_kv_bits)
     rows, pool = batch * tokens, as_float(pool_experts)
+    seen, seen_shared = (as_float(visible_share) * count for count in (context, shared))
     logit_rows = rows if logit_tokens is None else batch * as_float(logit_tokens)
 
-    touched = touched_experts(
-        a.num_experts, a.experts_per_token, tokens, sequences=batch, routing=routing, pool_experts=pool
+    shared_by = ExpertSharing(1.0, 1.0) if expert_sharing is None else expert_sharing
+    sequences = batch if expert_sharing is None else batch * as_float(shared_by.replicas)
+    everywhere = touched = touched_experts(
+        a.num_experts, a.experts_per_token, tokens, sequences=sequences, routing=routing, pool_experts=pool
     )
+    # Rows that each touched expert multiplies, and choices of experts on this device per row of it.
+    expert_rows = (tokens * sequences) * a.experts_per_token / _safe(everywhere)
+    choices = a.experts_per_token
+    if expert_sharing is not None:
+        touched = busiest_experts(everywhere, a.num_experts, shared_by.devices)
+        choices = choices * as_float(shared_by.replicas) * touched / _safe(everywhere)
     read = weights_read(a, rows, touched)
     elements = {name: sum(kinds.values()) for name, kinds in read.items()}
     weight_bytes = {
@@ -97,7 +116,7 @@ def step_operators(
         name: sum(either(bits[kind] < UNCOMPRESSED_BITS, count, 0.0) for kind, count in kinds.items())
         for name, kinds in read.items()
     }
-    kv_read = kv_elements_per_token(a) * cached_rows(a, context, batch=batch, shared_tokens=shared)
+    kv_read = kv_elements_per_token(a) * cached_rows(a, seen, batch=batch, shared_tokens=seen_shared)
     coded["attention"] = either(kv_bits_read < UNCOMPRESSED_BITS, kv_read, 0.0)
     coded_bits = {
         name: sum(either(bits[kind] < UNCOMPRESSED_BITS, count * bits[kind], 0.0) for kind, count in kinds.items())
@@ -107,13 +126,14 @@ def step_operators(
         a,
         tokens=tokens,
         batch=batch,
-        context_tokens=context,
+        context_tokens=seen,
         visible_new_tokens=(tokens + 1.0) / 2.0 if visible_new_tokens is None else as_float(visible_new_tokens),
         kv_bits=kv_bits_read,
-        shared_tokens=shared,
+        shared_tokens=seen_shared,
     )
     launches = _launches(a)
-    shapes = _shapes(a, attention, elements, launches, rows=rows, logit_rows=logit_rows, touched=touched)
+    expert_products = {"expert_rows": expert_rows, "touched": touched}
+    shapes = _shapes(a, attention, elements, launches, rows=rows, logit_rows=logit_rows, **expert_products)
     weight_bits_read = {
         name: either(elements[name] > 0, weight_bytes[name] * BITS_PER_BYTE / _safe(elements[name]), UNCOMPRESSED_BITS)
         for name in MATRIX_OPERATORS
@@ -128,11 +148,12 @@ def step_operators(
     held_rows = cached_rows(a, context + tokens, batch=batch, shared_tokens=shared)
     kv_elements = kv_elements_per_token(a) * held_rows
     experts = sum(held[kind] for kind in EXPERT_MATRICES)
-    return OperatorWork(
+    experts = experts if expert_sharing is None else experts / as_float(shared_by.devices)
+    whole = OperatorWork(
         flops=over_operators(flops),
         weight_bytes=over_operators(weight_bytes),
         kv_bytes=over_operators({"attention": attention.kv_bytes}),
-        activation_bytes=over_operators(activation_bytes(a, rows=rows, logit_rows=logit_rows)),
+        activation_bytes=over_operators(activation_bytes(a, rows=rows, logit_rows=logit_rows, choices_per_row=choices)),
         launches=over_operators(launches),
         shapes=MatrixShapes(m, k, n, products, over_operators(weight_bits_read, UNCOMPRESSED_BITS)),
         stored=StoredBytes(
@@ -163,6 +184,7 @@ def step_operators(
             routing=routing,
         ),
     )
+    return blocks_in_part(whole, as_float(attention_share), as_float(feed_forward_share))
 
 
 def _mean_bits(bits: Mapping[str, Leaf], a: Architecture) -> Leaf:
@@ -191,10 +213,10 @@ def _shapes(
     *,
     rows: Leaf,
     logit_rows: Leaf,
+    expert_rows: Leaf,
     touched: Leaf,
 ) -> dict[str, tuple[Leaf, Leaf, Leaf, Leaf]]:
     """Operator -> (m, k, n, products); m, k and n are 1 where an operator is absent."""
-    expert_rows = rows * a.experts_per_token / _safe(touched)
     inner = {
         "qkv": a.hidden_size,
         "latent": a.kv_lora_rank,

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from hwmodels.network.architecture import Architecture
 from hwmodels.network.footprint import Footprint
+from hwmodels.network.operators.expert_sharing import ExpertSharing
 from hwmodels.network.operators.step import step_operators
 from hwmodels.network.operators.work import OperatorWork
 from hwmodels.network.routing import EVERY_EXPERT, UNIFORM, Routing
@@ -38,6 +39,10 @@ class StepShape:
     ahead_bytes: Leaf = 0.0
     beside_bytes: Leaf = 0.0
     shared_tokens: Leaf = 0.0
+    expert_sharing: ExpertSharing | None = None  # of several devices
+    attention_share: Leaf = 1.0
+    feed_forward_share: Leaf = 1.0
+    visible_share: Leaf = 1.0
 
     def operators(self, architecture: Architecture, routing: Routing = UNIFORM) -> OperatorWork:
         """The step's work on a network whose tokens choose experts by `routing`."""
@@ -69,13 +74,16 @@ def draft_step(
     tokens: Number = 1.0,
     visible_new_tokens: Number | None = None,
     pool_experts: Number = EVERY_EXPERT,
+    attention_share: Number = 1.0,
+    feed_forward_share: Number = 1.0,
+    visible_share: Number = 1.0,
 ) -> StepShape:
     """One step of the draft: the target's network, read at the draft's widths.
 
     Args:
         tokens: "*b", >= 1; nodes that one step expands per sequence, 1 for a chain.
         visible_new_tokens: "*b", see `step_operators`; siblings do not see each other, so 1 for the nodes of one depth.
-        pool_experts: "*b", see `step_operators`.
+        pool_experts, attention_share, feed_forward_share, visible_share: "*b", see `step_operators`.
     """
     step = _target_step(workload, footprint, as_float(tokens), visible_new_tokens)
     return dataclasses.replace(
@@ -83,6 +91,9 @@ def draft_step(
         weight_bits=footprint.draft_weight_bits,
         kv_bits=footprint.draft_kv_bits,
         pool_experts=as_float(pool_experts),
+        attention_share=as_float(attention_share),
+        feed_forward_share=as_float(feed_forward_share),
+        visible_share=as_float(visible_share),
         speculating=1.0,
         drafting=1.0,
     )

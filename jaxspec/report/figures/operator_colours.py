@@ -1,4 +1,4 @@
-"""A colour for each operator, the same in all figures."""
+"""A colour for each operator and collective, the same in all figures."""
 
 from __future__ import annotations
 
@@ -22,4 +22,9 @@ OPERATOR_COLOURS = {
     "shared_down": "#c9a227",
     "norm": "#9b9b9b",
     "lm_head": PURPLE,
+    "all_reduce": "#3b3b3b",
+    "all_gather": "#b7b7b7",
+    "reduce_scatter": "#525252",
+    "all_to_all": "#d4a0c0",
+    "send": "#dcdcdc",
 }

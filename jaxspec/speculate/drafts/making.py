@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +15,44 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.settings.draft_kinds import DRAFT_KINDS, DraftKind, check_draft_name
 from jaxspec.speculate.drafts.interface import ReadyDraft
+from jaxspec.speculate.drafts.layer_skip_search import CalibrationText
 
-__all__ = ["check_draft", "kind_of", "make_draft", "own_footprint"]
+__all__ = ["check_draft", "is_searched", "kind_of", "make_draft", "own_footprint", "search_draft"]
 
 
-def make_draft(name: str, target: LoadedModel) -> ReadyDraft:
-    """A draft that needs no calibration: a name of the registry, or a directory.
+def make_draft(name: str, target: LoadedModel, found: Mapping[str, Any] | None = None) -> ReadyDraft:
+    """A draft that needs no calibration of its own: a name of the registry, or a directory.
 
+    Args:
+        found: from `search_draft`, of a draft that is searched on calibration text.
     Raises:
-        InputError: an unknown name, a broken directory, another vocabulary, a head of another target, or a draft that is made
-            on calibration text.
+        InputError: an unknown name, a broken directory, another vocabulary, a head of another target, a draft that is made
+            on calibration text, or one that is searched on it without what was found.
     """
     check_draft_name(name)
     kind = kind_of(name)
     make = _function(kind.place)
     if kind.calibrated:
         raise InputError(f"draft {name!r} is the target, compressed on calibration text; make it with {make.__name__}")
-    return make(name, target)
+    if not kind.search:
+        return make(name, target)
+    if found is None:
+        raise InputError(
+            f"draft {name!r} is searched on calibration text, and nothing was searched here; give another, or use jaxspec "
+            "tree or compare"
+        )
+    return make(name, target, found)
+
+
+def is_searched(name: str) -> bool:
+    """Whether a part of a draft is chosen on calibration text."""
+    check_draft_name(name)
+    return bool(kind_of(name).search)
+
+
+def search_draft(name: str, target: LoadedModel, text: CalibrationText) -> dict[str, Any]:
+    """Arrays that a searched draft is made of, chosen on calibration text alone."""
+    return _function(kind_of(name).search)(name, target, text)
 
 
 def check_draft(name: str, target: DecoderConfig) -> None:

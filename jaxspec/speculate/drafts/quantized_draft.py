@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 import jax
-from jaxtyping import Array, Float
 
 from hwmodels.network.architecture import Architecture
 from hwmodels.speculation.draft_cost import DraftCost
@@ -13,10 +12,9 @@ from jaxspec.compress.schemes.quantized import Q4_0
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.hf_load import LoadedModel
-from jaxspec.models.kv_cache import KVCache
 from jaxspec.models.stored import as_computed, stack_of
-from jaxspec.speculate.drafts.interface import Committed, Level, ReadyDraft, Root
-from jaxspec.speculate.drafts.target_copy import TargetCopy
+from jaxspec.speculate.drafts.interface import ReadyDraft
+from jaxspec.speculate.drafts.plain_copy import PlainCopy
 
 __all__ = ["QuantizedDraft", "quantized_copy", "quantized_draft"]
 
@@ -24,10 +22,8 @@ _in_q4_0 = jax.jit(Q4_0.target)
 
 
 @dataclasses.dataclass(frozen=True)
-class QuantizedDraft(TargetCopy):
-    """A draft of the target's shape with matrices of its own; its parameters are those of `forward`.
-
-    Its memory is its KV cache.
+class QuantizedDraft(PlainCopy):
+    """A draft of the target's shape with matrices of its own.
 
     Source: ELMoE-3D (arXiv:2604.14626), 7, Quant-SD; Georganas et al. 2025 (ML-SpecQD).
     """
@@ -40,28 +36,6 @@ class QuantizedDraft(TargetCopy):
         """See `Draft.cost`."""
         del target, priced
         return DraftCost(stored_apart=1.0, statement=f"a separate 4-bit copy of {called}")
-
-    def empty(self, params: Params, batch: int, slots: int, numbers: int) -> KVCache:
-        """See `Draft.empty`."""
-        del params
-        return self.empty_copy(batch, slots, numbers)
-
-    def commit(self, params: Params, memory: KVCache, committed: Committed) -> KVCache:
-        """See `Draft.commit`."""
-        del params
-        return self.committed_copy(memory, committed, lambda cache: cache)
-
-    def open(self, params: Params, memory: KVCache, root: Root) -> tuple[Float[Array, "batch vocab"], KVCache]:
-        """See `Draft.open`."""
-        result, cache = self.root_step(params, memory, root)
-        return result.logits[:, 0], cache
-
-    def extend(
-        self, params: Params, memory: KVCache, root: Root, level: Level
-    ) -> tuple[Float[Array, "batch token vocab"], KVCache]:
-        """See `Draft.extend`."""
-        result, cache = self.level_step(params, memory, root, level)
-        return result.logits, cache
 
 
 def quantized_copy(params: Params, config: DecoderConfig) -> Params:

@@ -57,30 +57,49 @@ class TargetCopy:
             return cache  # a prompt of one token
         return write_cache(cache, read(committed.cache), committed.start)
 
-    def root_step(self, params: Params, cache: KVCache, root: Root, **options: Any) -> CopyStep:
-        """A step of the root alone, which sees all that is committed. Options: of `forward`."""
+    def root_step(
+        self,
+        params: Params,
+        cache: KVCache,
+        root: Root,
+        *,
+        seen: Bool[Array, "batch slot"] | None = None,
+        **options: Any,
+    ) -> CopyStep:
+        """A step of the root alone, which sees all that is committed, or of it the slots in `seen`. Options: of `forward`."""
         result = forward(
             params,
             self.config,
             tokens=root.token[:, None],
             positions=root.position[:, None],
             mask=jnp.ones((len(root.token), 1, 1), bool),
-            sources=[CachedKV(cache, slots_before(root.position, 1, cache.num_slots))],
+            sources=[CachedKV(cache, _among(slots_before(root.position, 1, cache.num_slots), seen))],
             **options,
         )
         return CopyStep(result, write_cache(cache, result.cache, root.position))
 
     def level_step(self, params: Params, cache: KVCache, root: Root, level: Level, **options: Any) -> CopyStep:
-        """A step of a level's tokens. Options: of `forward`."""
+        """A step of a level's tokens. Options: of `forward_level`."""
         result = forward_level(params, self.config, cache, root, level, **options)
         return CopyStep(result, write_cache(cache, result.cache, root.position + level.first))
 
 
 def forward_level(
-    params: Params, config: DecoderConfig, cache: KVCache, root: Root, level: Level, **options: Any
+    params: Params,
+    config: DecoderConfig,
+    cache: KVCache,
+    root: Root,
+    level: Level,
+    *,
+    seen: Bool[Array, "batch slot"] | None = None,
+    **options: Any,
 ) -> ForwardResult:
-    """A step of a level's tokens, over a cache in which token number n of a cycle has the root's slot + n. Options: of
-    `forward`."""
+    """A step of a level's tokens, over a cache in which token number n of a cycle has the root's slot + n.
+
+    Args:
+        seen: slots that may be seen at all, those of the cycle among them; None: all.
+        options: of `forward`.
+    """
     batch, tokens = level.tokens.shape
     return forward(
         params,
@@ -89,9 +108,13 @@ def forward_level(
         positions=root.position[:, None] + level.depth,
         # Tokens of one level are not above each other.
         mask=jnp.broadcast_to(jnp.eye(tokens, dtype=bool), (batch, tokens, tokens)),
-        sources=[CachedKV(cache, tree_slots(root.position, level.ancestors, cache.num_slots))],
+        sources=[CachedKV(cache, _among(tree_slots(root.position, level.ancestors, cache.num_slots), seen))],
         **options,
     )
+
+
+def _among(mask: Bool[Array, "batch token slot"], seen: Bool[Array, "batch slot"] | None) -> Array:
+    return mask if seen is None else mask & seen[:, None, :]
 
 
 def tree_slots(

@@ -16,6 +16,7 @@ EVALUATE = Study(
     help=_HELP,
     run="jaxspec.studies.evaluate.run:evaluate",
     present="jaxspec.studies.evaluate.report:shown",
+    figures="jaxspec.studies.evaluate.report:figures",
     announce=lambda config: f"{config.model} priced as {config.architecture} on {', '.join(config.device)}",
     out=run_directory("evaluate"),
 )

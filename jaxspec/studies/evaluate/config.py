@@ -10,12 +10,13 @@ from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
 from jaxspec.settings.fields import setting
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.schemes import KNOBS
+from jaxspec.settings.stopwatch import StopwatchSettings
 
 __all__ = ["EvaluateConfig"]
 
 
 @dataclasses.dataclass(frozen=True)
-class EvaluateConfig(KnobSettings, CommonConfig):
+class EvaluateConfig(KnobSettings, StopwatchSettings, CommonConfig):
     """`jaxspec evaluate`."""
 
     draft_length: int = setting(5, "Tokens drafted per cycle.", low=1, high=MAX_DRAFT_LENGTH)
@@ -27,6 +28,7 @@ class EvaluateConfig(KnobSettings, CommonConfig):
 
     unused = (
         *CommonConfig.unused,
+        *StopwatchSettings.unused,
         *knobs_of_other_schemes(),
         Unused(
             (*KNOBS, "draft_length"),

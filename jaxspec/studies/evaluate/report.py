@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from jaxspec.report.notes import note_lines
+from jaxspec.report.page import Drawings
 from jaxspec.report.shown import Shown
+from jaxspec.report.stopwatch import stopwatch_figure, stopwatch_tables
 from jaxspec.report.table import tables
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.studies.evaluate.result import EvaluateResult
 
-__all__ = ["shown"]
+__all__ = ["figures", "shown"]
 
 
 def shown(found: tuple[Sequence[EvaluateResult], RunDirectory]) -> Shown:
@@ -18,7 +21,13 @@ def shown(found: tuple[Sequence[EvaluateResult], RunDirectory]) -> Shown:
     results, directory = found
     return Shown(
         [result.plain() for result in results],
-        tables(results),
+        [*tables(results), *stopwatch_tables(results)],
         note_lines(results),
         f"result: {directory.path / 'result.json'}",
     )
+
+
+def figures(result: EvaluateResult, directory: Path | None = None) -> Drawings:
+    """Figures of one device by name, each as a function that draws it."""
+    del directory
+    return {"stopwatch": lambda: stopwatch_figure(result)}

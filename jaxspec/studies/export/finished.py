@@ -157,6 +157,8 @@ def _about_tree(draft: str) -> str:
         return f"draft {draft!r} is a network of its own; give its directory to the engine as it is"
     if kind.suffix:
         return f"draft {draft!r} lies in a container; `jaxspec evaluate` its knobs, and export that run"
+    if draft != "ngram":
+        return f"draft {draft!r} is made of the target where it runs, and has no files that an engine could read"
     return f"draft {draft!r} has no weights; engines that draft so have it built in: vLLM and SGLang call it ngram"
 
 

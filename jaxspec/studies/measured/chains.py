@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 from jaxspec.compress.knob_files import knobs_to_json
@@ -28,6 +29,12 @@ class ChainDecoding:
     """Decoding of a run's held-out prompts with hard drafts."""
 
     drafts: HardDrafts
+
+    def name_of(self, drafts: Mapping[str, Knobs]) -> str:
+        """Name of a stage about several drafts, by their knobs."""
+        network = self.drafts.work.setup.config
+        every = [f"{name} {_digest(knobs, network)}" for name, knobs in drafts.items()]
+        return hashlib.sha256("\n".join(every).encode()).hexdigest()[:12]
 
     def autoregressive(self, decoding: Decoding) -> Arrays:
         """Held-out prompts without a draft, long enough for predictions at every start."""

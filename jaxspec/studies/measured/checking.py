@@ -14,6 +14,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.embedded import check_model, model_place
 from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
 from jaxspec.settings.common import CommonConfig, mesh_sizes
+from jaxspec.settings.stopwatch import StopwatchSettings, check_stopwatch
 from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies.expert_pricing import check_routing, placed
 from jaxspec.studies.measured.pricing import resolve_pricing
@@ -93,6 +94,9 @@ def check_inputs(config: CommonConfig) -> CheckedInputs:
     # A file of prompts is short, a text may be long.
     prompts = read_prompts(str(config.prompts), Encoder(tokenizer, chat)) if config.own_prompts else None
     text = load_text(config.text, tokenizer, needed=needed, chat=chat)
+    held_out = _held_out(config, text) if prompts is None else prompts
+    if isinstance(config, StopwatchSettings):
+        check_stopwatch(config, len(held_out))
     notes = text.notes
     if config.own_prompts and config.stop is None and not stop:
         notes += (
@@ -103,7 +107,7 @@ def check_inputs(config: CommonConfig) -> CheckedInputs:
         pricings=priced,
         tokenizer=tokenizer,
         text=text,
-        prompts=_held_out(config, text) if prompts is None else prompts,
+        prompts=held_out,
         stop=stop,
         notes=notes,
     )

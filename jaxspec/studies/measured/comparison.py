@@ -10,9 +10,11 @@ from jaxspec.results import predicted
 from jaxspec.results.network_results import ConfigurationsResult, Ratio
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.speculate.statistics import speedup_ratio
+from jaxspec.speculate.timing import chain_way
 from jaxspec.studies.measured.chains import ChainDecoding
 from jaxspec.studies.measured.configuration import configuration
 from jaxspec.studies.measured.head import head, lossless
+from jaxspec.studies.measured.stopwatch import stopwatch_part
 from jaxspec.tuning.objective import priced_footprint
 
 __all__ = ["compare_configurations"]
@@ -60,11 +62,21 @@ def compare_configurations(
         for other in drafts
         if other != hero
     }
+    clock = stopwatch_part(
+        work,
+        device,
+        decoding.name_of(drafts),
+        lambda: {
+            name: chain_way(decoding.drafts.ready(knobs), knobs.draft_length, setup.decoding)
+            for name, knobs in drafts.items()
+        },
+    )
     return kind(
         **head(work, device, [priced_footprint(each.footprint) for each in measured.values()]),
         pays=predicted(found[hero].speedup_vs_stored_ar.known > 1.0),
         lossless=proof,
         configurations=found,
+        stopwatch=clock,
         ratios={
             name: Ratio(**{part: predicted(number) for part, number in ratio._asdict().items()})
             for name, ratio in ratios.items()

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array
 
 import hwmodels
+from hwmodels.step.step_cost import seconds_by_part
 from jaxspec.compress.knob_files import knobs_to_json
 from jaxspec.compress.knobs import Knobs
 from jaxspec.models.config import kinds_of
@@ -55,12 +56,7 @@ def priced_cycle(pricing: Pricing, measurement: DraftMeasurement, draft_length: 
             ar_bf16_s=predicted(total["ar_bf16"]),
             ar_stored_s=predicted(total["ar_stored"]),
         ),
-        "operators": predicted(
-            {
-                name: dict(zip(hwmodels.OPERATORS, step.cost.operator_s.tolist(), strict=True))
-                for name, step in steps.items()
-            }
-        ),
+        "operators": predicted({name: seconds_by_part(step.cost) for name, step in steps.items()}),
         "roofline": predicted(
             {
                 name: {
@@ -103,8 +99,8 @@ def configuration(
         speedup_vs_bf16_ar=predicted(times.ar_bf16_s.known / per_token_s),
         speedup_vs_stored_ar=predicted(times.ar_stored_s.known / per_token_s),
         acceptance=AcceptanceRates(**{name: measured(rate) for name, rate in rates.items()}),
-        bits_per_weight=measured(_priced_mean(priced_bits.draft_weight_bits, pricing)),
-        bits_per_weight_verify=measured(_priced_mean(priced_bits.target_weight_bits, pricing)),
+        bits_per_weight=measured(priced_mean(priced_bits.draft_weight_bits, pricing)),
+        bits_per_weight_verify=measured(priced_mean(priced_bits.target_weight_bits, pricing)),
         bits_per_kv=measured(float(np.mean(read.draft_kv_bits))),
         bits_per_kv_verify=measured(float(np.mean(read.target_kv_bits))),
         kl=measured(float(measurement.kl)),
@@ -118,7 +114,7 @@ def configuration(
     )
 
 
-def _priced_mean(bits: dict[str, Any], pricing: Pricing) -> float:
+def priced_mean(bits: dict[str, Any], pricing: Pricing) -> float:
     """Bits per stored weight of the matrices of layers, kinds weighted by the priced architecture's parameters."""
     stored = hwmodels.parameters(pricing.architecture)
     weights = np.asarray([float(stored[kind]) for kind in hwmodels.ALL_LAYER_MATRICES])

@@ -9,13 +9,14 @@ from hwmodels import Architecture, Device, Workload, catalog
 from jaxspec.errors import InputError
 from jaxspec.models.architecture import architecture_of
 from jaxspec.models.config import DecoderConfig
+from jaxspec.report.division import Divided, division_of
 from jaxspec.settings import CommonConfig
 from jaxspec.tuning.objective import Pricing
 
 __all__ = ["PricedConfig", "resolve_architecture", "resolve_device", "resolve_pricing"]
 
 
-class PricedConfig(Protocol):
+class PricedConfig(Divided, Protocol):
     """Settings that say what is priced."""
 
     @property
@@ -79,24 +80,32 @@ def resolve_device(name: str, *, engine: str | None = None, weight_format: str |
         InputError: an unknown name, a malformed file, or an engine or format that the device was not measured with.
     """
     try:
-        is_file = name.endswith(".toml") or os.path.isfile(name)
-        read = catalog.device_from_file if is_file else catalog.device
-        return read(name, engine=engine, weight_format=weight_format)
+        return catalog.device_entry(name, engine=engine, weight_format=weight_format).device
     except (catalog.UnknownNameError, catalog.EntryError) as error:
         raise InputError(str(error)) from error
 
 
-def resolve_pricing(config: PricedConfig, device: str, own: DecoderConfig | None) -> Pricing:
-    """Device (catalog name or TOML file), architecture and workload.
+def resolve_pricing(config: PricedConfig, device: str, own: DecoderConfig | None, *, together: bool = False) -> Pricing:
+    """Device (catalog name or TOML file), alone or as one of a group, architecture and workload.
 
+    Args:
+        together: make a group of a single device too, so that its numbers can be varied.
     Raises:
-        InputError: an unknown name, a malformed file, or an engine or format that the device was not measured with.
+        InputError: an unknown name, a malformed file, an engine or format that the device was not measured with, or a division
+            that the architecture does not allow.
     """
-    found = resolve_device(device, engine=config.engine, weight_format=config.weight_format)
+    architecture, division = resolve_architecture(config.architecture, own), division_of(config)
+    try:
+        entry = catalog.device_entry(device, engine=config.engine, weight_format=config.weight_format)
+        if not together:
+            catalog.check_division(division, architecture, config.architecture)
+        found = catalog.grouped(entry, division, device, always=together).device
+    except (catalog.UnknownNameError, catalog.EntryError) as error:
+        raise InputError(str(error)) from error
     workload = Workload(
         batch=float(config.batch),
         context_tokens=float(config.context),
         prompt_tokens=float(config.prompt_tokens),
         output_tokens=float(getattr(config, "output_tokens", CommonConfig.output_tokens)),
     )
-    return Pricing(device=found, architecture=resolve_architecture(config.architecture, own), workload=workload)
+    return Pricing(device=found, architecture=architecture, workload=workload)

@@ -81,13 +81,13 @@ def make_setup(
         stored = on_mesh(stored, loaded.config, make_mesh(*mesh))
     scheme = find_scheme(config.scheme, runs=True)
     stored = target_network(scheme, stored)
+    shape = _stored_shape(loaded.config, scheme)
     if not scheme.lossless:
         notes.append(
             f"the target is the network as {scheme.name} stores it; acceptance and losslessness are about that one"
         )
     if loaded.config.experts is None and (pools := [s.name for s in scheme.knob_specs if s.per == "experts"]):
         notes.append(f"{config.model} has no experts; {', '.join(pools)} changes nothing")
-    shared = scheme.facts.shared_exponents or loaded.config.shared_kv_exponents
     prompts, lengths = padded(checked.prompts)
     calibration = windows(
         text.calibration, config.calibration_prompts, window, config.seed, document_starts=text.calibration_starts
@@ -95,7 +95,7 @@ def make_setup(
     sample = text.calibration[:4096]
     return Setup(
         model_name=config.model,
-        config=dataclasses.replace(loaded.config, shared_kv_exponents=shared),
+        config=shape,
         stored=stored,
         params=as_computed(stored),
         text=text,
@@ -113,3 +113,22 @@ def make_setup(
         bytes_per_token=len(checked.tokenizer.decode(sample).encode()) / max(len(sample), 1),
         notes=tuple(notes),
     )
+
+
+def stored_by(setup: Setup, scheme: Scheme) -> Setup:
+    """The same network as another scheme stores it.
+
+    Args:
+        setup: of a lossless scheme, whose target is the uncompressed network.
+    """
+    assert setup.scheme.lossless, "what a scheme has changed, another cannot undo"
+    stored = target_network(scheme, setup.stored)
+    params = setup.params if scheme.lossless else as_computed(stored)
+    return dataclasses.replace(
+        setup, config=_stored_shape(setup.config, scheme), stored=stored, params=params, scheme=scheme
+    )
+
+
+def _stored_shape(config: DecoderConfig, scheme: Scheme) -> DecoderConfig:
+    """The network's shape with the form in which the scheme's target keeps its KV cache."""
+    return dataclasses.replace(config, shared_kv_exponents=scheme.facts.shared_exponents or config.shared_kv_exponents)

@@ -11,6 +11,7 @@ from jaxspec.settings.draft import KnobSettings, knob_values, knobs_of_other_sch
 from jaxspec.settings.experts import ExpertSettings
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.knobs import EXPERT_POOL
+from jaxspec.settings.parallel import ParallelSettings
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, KNOBS, WidthScheme
 
 __all__ = ["MAX_PREDICTED_LENGTH", "PredictConfig"]
@@ -43,7 +44,7 @@ def _all_widths_given(config: PredictConfig) -> str | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class PredictConfig(ExpertSettings, KnobSettings):
+class PredictConfig(ParallelSettings, ExpertSettings, KnobSettings):
     """`jaxspec predict`."""
 
     architecture: str = same_as(

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from hwmodels import OPERATORS
 from hwmodels.numerics.units import MICRO, MILLI
+from hwmodels.step.step_cost import STEP_PARTS
 from jaxspec.report.figures.operator_colours import OPERATOR_COLOURS
 from jaxspec.report.figures.style import (
     BLUE,
@@ -91,8 +91,8 @@ def _by_operator(axes: Axes, result: PredictResult) -> None:
     longest = max(sum(times.values()) for times in seconds.values())
     scale, unit = (MILLI, "ms") if longest >= MILLI else (MICRO, "µs")
     left = dict.fromkeys(_STEPS, 0.0)
-    for operator in OPERATORS:
-        widths = [times[operator] / scale for times in seconds.values()]
+    for operator in STEP_PARTS:
+        widths = [times.get(operator, 0.0) / scale for times in seconds.values()]
         if any(widths):
             axes.barh(
                 list(_STEPS.values()),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from hwmodels import OPERATORS
 from hwmodels.numerics.units import GB, MILLI
+from hwmodels.step.step_cost import STEP_PARTS
 from jaxspec.report.columns import Column
 from jaxspec.report.notes import note_lines
 from jaxspec.report.shown import Shown
@@ -111,8 +111,8 @@ def _operators(result: PredictResult) -> Table:
     for label in STEPS.values():
         table.add_column(label, justify="right")
     seconds = [result.operators.known[step] for step in STEPS]
-    for operator in OPERATORS:
-        times = [step[operator] for step in seconds]
+    for operator in STEP_PARTS:
+        times = [step.get(operator, 0.0) for step in seconds]
         if any(times):
             table.add_row(operator, *(f"{time / MILLI:.3f}" for time in times))
     table.add_row("total", *(f"{sum(step.values()) / MILLI:.3f}" for step in seconds), style="bold")

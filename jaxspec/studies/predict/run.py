@@ -16,6 +16,7 @@ from hwmodels.analysis.intervals import step_interval
 from hwmodels.analysis.launch_remarks import launch_remarks
 from hwmodels.analysis.sensitivity import elasticities, finite_elasticities, leaf_names
 from hwmodels.chip.energy import knows_energy
+from hwmodels.step.step_cost import seconds_by_part
 from jaxspec.compress.footprint import uniform
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
@@ -224,12 +225,7 @@ def _result(
         fits=predicted(bool(point.held_bytes <= point.capacity_bytes)),
         ar_bf16_held_bytes=predicted(ar_bytes),
         ar_bf16_fits=predicted(bool(ar_bytes <= point.capacity_bytes)),
-        operators=predicted(
-            {
-                name: dict(zip(hwmodels.OPERATORS, step.cost.operator_s.tolist(), strict=True))
-                for name, step in named.items()
-            }
-        ),
+        operators=predicted({name: seconds_by_part(step.cost) for name, step in named.items()}),
         step_intervals=_intervals(pricing.device, named),
         steps={name: step_totals(step) for name, step in named.items()},
         decoders=decoder_needs(pricing, priced.steps),

@@ -12,6 +12,7 @@ from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.draft_kinds import DRAFT_HELP, SELF, check_draft_name
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
+from jaxspec.settings.parallel import ParallelSettings
 from jaxspec.settings.schemes import WidthScheme
 from jaxspec.suggestions import hint
 
@@ -57,7 +58,7 @@ def _no_judge(config: ScaleConfig) -> str | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class ScaleConfig(Settings):
+class ScaleConfig(ParallelSettings, Settings):
     """`jaxspec scale`.
 
     Raises:

@@ -6,15 +6,17 @@ import dataclasses
 from typing import NamedTuple
 
 from hwmodels import Architecture
+from jaxspec.errors import InputError
 from jaxspec.models.architecture import architecture_of
 from jaxspec.models.chat_template import load_chat_template
 from jaxspec.models.embedded import check_model, model_place
 from jaxspec.models.tokenizer import load_tokenizer
-from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.draft_kinds import SELF
+from jaxspec.settings.parallel import PARALLEL
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.speculate.drafts import check_draft
-from jaxspec.studies.measured.pricing import resolve_architecture, resolve_pricing
+from jaxspec.speculate.drafts.making import is_searched
+from jaxspec.studies.measured.pricing import resolve_architecture, resolve_device, resolve_pricing
 from jaxspec.studies.scale.config import ScaleConfig
 from jaxspec.studies.scale.networks import Network, check_judge, check_network
 from jaxspec.studies.scale.problems import Problems, make_problems
@@ -33,6 +35,12 @@ class _Priced(NamedTuple):
     batch: int
     context: int
     prompt_tokens: int
+    tensor_parallel: int
+    expert_parallel: int
+    data_parallel: int
+    pipeline: int
+    draft_tensor_parallel: int | None
+    link: str | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +73,7 @@ def check_scale(config: ScaleConfig) -> Checked:
     for name in known.values():
         resolve_architecture(name, None)
     for device in config.device:
-        resolve_pricing(_priced(config, CommonConfig.architecture), device, None)
+        resolve_device(device, engine=config.engine, weight_format=config.weight_format)
     text = tokenizer = None
     if config.task == "python":
         check_text(config.text, (1, 1))
@@ -73,6 +81,10 @@ def check_scale(config: ScaleConfig) -> Checked:
     for shape in shapes.values():
         if config.draft != SELF:
             check_draft(config.draft, shape)
+            if is_searched(config.draft):
+                raise InputError(
+                    f"draft {config.draft!r} is searched on calibration text, of which problems have none; give another draft"
+                )
     judge = None if config.judging is None else check_judge(config.judging)
     first = config.model[0]
     if config.task == "python":
@@ -98,7 +110,8 @@ def check_scale(config: ScaleConfig) -> Checked:
 
 
 def _priced(config: ScaleConfig, architecture: str) -> _Priced:
-    return _Priced(architecture, config.engine, config.weight_format, config.batch, config.context, config.context)
+    kernels, sizes = (config.engine, config.weight_format), (config.batch, config.context, config.context)
+    return _Priced(architecture, *kernels, *sizes, *(getattr(config, name) for name in PARALLEL))
 
 
 def _judge_architecture(config: ScaleConfig, own: Architecture) -> Architecture:

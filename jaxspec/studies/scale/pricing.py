@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 from hwmodels import Architecture, Device, DraftCost, Footprint, Workload, chain_plan, price_cycle, price_steps
 from hwmodels.network.operators import decode_step, prefill_step, verify_step
 from hwmodels.numerics.scalars import as_float
+from hwmodels.parallel.group import held_share
 from hwmodels.step.capacity import held_bytes
 from hwmodels.step.priced_steps import PricedStep
 
@@ -82,8 +83,10 @@ def price_plans(
     halfway = Workload(batch=sequences, context_tokens=prompt + loads.passes / 2.0, shared_tokens=shared)
     prefill, step = price_steps(device, architecture, [prompts, decode_step(halfway, footprint=footprint)])
     stored = {"weight_bits": footprint.target_weight_bits, "kv_bits": footprint.target_kv_bits}
-    cache = {"batch": sequences, "context_tokens": prompt + loads.passes, "shared_tokens": shared}
-    held = held_bytes(architecture, **cache, **stored).total
+    cache = {"context_tokens": prompt + loads.passes, "shared_tokens": shared}
+    whole = Workload(batch=sequences)
+    own, load = held_share(device.group, architecture, whole)
+    held = held_bytes(own, batch=load.batch, **cache, **stored).total
     runs = [(1.0, prefill), (loads.passes, step)]
     judge_s = jnp.zeros_like(loads.passes)
     if judge is not None:
@@ -92,7 +95,8 @@ def price_plans(
         first, each = price_steps(device, judge, [prompts, read])
         judge_s = asked * first.cost.total_s + loads.rounds * each.cost.total_s
         runs += [(asked, first), (loads.rounds, each)]
-        held = held + asked * held_bytes(judge, **cache, **stored).total
+        own, load = held_share(device.group, judge, whole)
+        held = held + asked * held_bytes(own, batch=load.batch, **cache, **stored).total
     return Costs(step.cost.total_s, prefill.cost.total_s, judge_s, _energy(runs), held)
 
 

@@ -13,6 +13,7 @@ from jaxspec.settings.coercion import shown
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.experts import ExpertSettings
 from jaxspec.settings.fields import same_as, setting
+from jaxspec.settings.parallel import ParallelSettings
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, WidthScheme
 from jaxspec.settings.toml import read_layer
 from jaxspec.studies.predict.config import PredictConfig
@@ -117,7 +118,7 @@ def shard_of(text: str | None) -> tuple[int, int]:
 
 
 @dataclasses.dataclass(frozen=True)
-class SweepConfig(ExpertSettings, Settings):
+class SweepConfig(ParallelSettings, ExpertSettings, Settings):
     """One sweep. `axes` and `set` are by dotted name, as in "device.memory.bandwidth_bytes_per_s".
 
     Names are checked against the devices later, by `jaxspec.studies.sweep.axes.check_numbers`.

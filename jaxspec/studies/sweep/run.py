@@ -22,6 +22,7 @@ from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import CommonConfig, build_config, expect
 from jaxspec.settings.knobs import EXPERT_POOL
+from jaxspec.settings.parallel import PARALLEL
 from jaxspec.studies.expert_pricing import placed, resolve_experts
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.pricing import resolve_pricing
@@ -188,13 +189,15 @@ def _notes(grid: Grid) -> list[str]:
 
 
 def _common(config: SweepConfig, architecture: str) -> CommonConfig:
-    given = {"architecture": architecture, "engine": config.engine, "weight_format": config.weight_format}
+    own = {name: getattr(config, name) for name in (*PARALLEL, "engine", "weight_format")}
+    given = {"architecture": architecture, **own}
     return build_config(CommonConfig, {name: value for name, value in given.items() if value is not None})
 
 
 def _base(config: SweepConfig, architecture: str, device: str) -> dict[str, Any]:
     """The tree whose leaves axes are named by, at its values before any axis changes them."""
-    pricing = resolve_pricing(_common(config, architecture), device, None)
+    varied = any(name.startswith("device.group.") for name in (*config.axes, *config.set))
+    pricing = resolve_pricing(_common(config, architecture), device, None, together=varied)
     pricing = placed(pricing, config, device)
     scheme = find_scheme(config.scheme)
     knobs = knob_defaults(scheme)

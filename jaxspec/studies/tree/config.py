@@ -11,6 +11,7 @@ from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
 from jaxspec.settings.draft_kinds import DRAFT_HELP, SELF, check_draft_name
 from jaxspec.settings.fields import setting
 from jaxspec.settings.schemes import KNOBS
+from jaxspec.settings.stopwatch import StopwatchSettings
 
 __all__ = ["Search", "TreeConfig"]
 
@@ -19,7 +20,7 @@ Search = Literal["prior", "width", "depth", "greedy"]
 
 
 @dataclasses.dataclass(frozen=True)
-class TreeConfig(KnobSettings, CommonConfig):
+class TreeConfig(KnobSettings, StopwatchSettings, CommonConfig):
     """`jaxspec tree`."""
 
     draft: str = setting(SELF, DRAFT_HELP, check=check_draft_name)
@@ -37,6 +38,7 @@ class TreeConfig(KnobSettings, CommonConfig):
 
     unused = (
         *CommonConfig.unused,
+        *StopwatchSettings.unused,
         *knobs_of_other_schemes(),
         Unused(
             (*KNOBS, "scheme"),

@@ -71,6 +71,6 @@ def _priced(
         }
         priced = price_cycle(device, target, plan=sizes, routing=pricing.routing, **parts)
         plain = priced.baselines.bf16.cost.total_s, priced.baselines.stored.cost.total_s
-        return priced.verify_s, priced.draft_s, *plain, held_with_draft(target, **parts)
+        return priced.verify_s, priced.draft_s, *plain, held_with_draft(target, **parts, group=device.group)
 
     return jax.vmap(at_context)(contexts)

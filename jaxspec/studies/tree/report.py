@@ -15,6 +15,12 @@ from jaxspec.report.notes import note_lines
 from jaxspec.report.page import Drawings, Page, write_page
 from jaxspec.report.section import Cell, lossless_in_words, settings, timing
 from jaxspec.report.shown import Shown
+from jaxspec.report.stopwatch import (
+    STOPWATCH_CAPTION,
+    stopwatch_figure,
+    stopwatch_page_tables,
+    stopwatch_tables,
+)
 from jaxspec.report.titles import device_title, provenance
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.studies.tree.columns import CONTEXT_COLUMNS, TOKENS_PER_S, length_in_words
@@ -41,6 +47,7 @@ _CAPTIONS = {
     "that context; where no part of a curve lies above its line, speculation does not pay.",
     "drawing": "Numbers are the draft's ranks, 0 for its likeliest token. Colour is the share of held-out roots at which the "
     "token was accepted.",
+    "stopwatch": STOPWATCH_CAPTION,
 }
 
 _CLOSING = (
@@ -78,6 +85,7 @@ def figures(result: TreeResult, directory: Path | None = None) -> Drawings:
         "performance": lambda: performance_figure(result),
         "curve": lambda: curve_figure(result),
         "drawing": lambda: drawing_figure(result),
+        "stopwatch": lambda: stopwatch_figure(result),
     }
 
 
@@ -100,6 +108,7 @@ def tree_section(result: TreeResult) -> dict[str, Any]:
         "rows": [_row(result.contexts, column) for column in CONTEXT_COLUMNS],
         "ratios": [],
         "lossless": lossless_in_words(result.lossless),
+        "more_tables": stopwatch_page_tables(result),
         "device_data": device_rows(result),
         "assumptions": assumptions(result),
         "settings": [
@@ -131,7 +140,7 @@ def shown(found: tuple[Sequence[TreeResult], RunDirectory]) -> Shown:
     results, directory = found
     return Shown(
         [result.plain() for result in results],
-        tree_tables(results),
+        [*tree_tables(results), *stopwatch_tables(results)],
         note_lines(results),
         f"report: {directory.path / 'report.html'}",
     )

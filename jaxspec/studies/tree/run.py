@@ -14,17 +14,18 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from hwmodels import DraftCost
-from jaxspec.compress.expert_pool import pool_sizes
 from jaxspec.results import given, predicted
 from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect
-from jaxspec.speculate.drafts import compressed_copy
+from jaxspec.speculate.drafts.making import kind_of
 from jaxspec.speculate.sampling import GREEDY
+from jaxspec.speculate.timing import tree_way
 from jaxspec.studies.measured.head import head, lossless
 from jaxspec.studies.measured.routing import routed
+from jaxspec.studies.measured.stopwatch import stopwatch_part
+from jaxspec.studies.tree.beginning import begin_tree, check_tree
 from jaxspec.studies.tree.config import TreeConfig
 from jaxspec.studies.tree.parts import (
     context_rows,
@@ -38,9 +39,8 @@ from jaxspec.studies.tree.parts import (
 from jaxspec.studies.tree.pricing import price_growth
 from jaxspec.studies.tree.report import write_tree_report
 from jaxspec.studies.tree.result import SearchSettings, TreeResult
-from jaxspec.studies.tree.stages import TreeStages, begin_tree, check_tree
+from jaxspec.studies.tree.stages import TreeStages
 from jaxspec.trees.rank_traces import AATBySize, aat_by_size
-from jaxspec.tuning.objective import with_pool
 
 __all__ = ["search_tree", "tree_results"]
 
@@ -74,7 +74,7 @@ def _of_device(stages: TreeStages, device: str, curve: AATBySize) -> dict[str, A
     """Fields of a device's result beside its head and what all devices share."""
     config, work = stages.config, stages.work
     kinds = work.setup.config.matrix_kinds
-    priced = _priced(stages, device)
+    priced = stages.cost_on(device)
     times = price_growth(
         work.pricings[device], stages.growth, footprint=stages.widths, contexts=stages.contexts, draft=priced
     )
@@ -85,7 +85,16 @@ def _of_device(stages: TreeStages, device: str, curve: AATBySize) -> dict[str, A
     why = "fastest at the workload's context" if pays else "the largest, since none pays at the workload's context"
     counted = stages.decode_with(nodes, work.setup.decoding)
     proof = proof_part(nodes, expected=stages.expected_with(nodes), counted=counted, chosen=why)
+    clock = stopwatch_part(
+        work,
+        device,
+        f"tree-{nodes}",
+        lambda: {"tree": tree_way(stages.draft, stages.growth.first(nodes).tree())},
+        cost=stages.cost_here,
+        takes_in=kind_of(config.draft).takes_in,
+    )
     return {
+        "stopwatch": clock,
         "draft": draft_part(config.draft, stages.other, stages.knobs, kinds, priced, stages.widths),
         "scheme": config.scheme if stages.knobs is not None else None,  # others leave the target uncompressed
         "search": SearchSettings(name=config.search, nodes=given(config.nodes), depth=given(config.depth)),
@@ -95,17 +104,6 @@ def _of_device(stages: TreeStages, device: str, curve: AATBySize) -> dict[str, A
         "proof": proof,
         "lossless": lossless(stages.decode_with(nodes, GREEDY), stages.decode_autoregressively(GREEDY), work),
     }
-
-
-def _priced(stages: TreeStages, device: str) -> DraftCost:
-    # The target's copy needs no parameters to be priced, and making them takes seconds.
-    setup, priced = stages.work.setup, stages.work.pricings[device].architecture
-    if stages.knobs is None:
-        return stages.draft.draft.cost(setup.config, priced, stages.config.architecture)
-    copy = compressed_copy(setup.config, setup.params, stages.knobs).draft
-    sizes = pool_sizes(stages.knobs, setup.config, None)
-    cost = copy.cost(setup.config, priced, stages.config.architecture)
-    return with_pool(cost, priced, None if sizes is None else sizes.share)
 
 
 def search_tree(

@@ -10,35 +10,35 @@ import jax.numpy as jnp
 import numpy as np
 
 import hwmodels
+from hwmodels import DraftCost
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from jaxspec.compress import find_scheme
-from jaxspec.compress.expert_pool import has_pool
+from jaxspec.compress.expert_pool import has_pool, pool_sizes
 from jaxspec.compress.knobs import Knobs, uniform_knobs
-from jaxspec.models.embedded import load_model
-from jaxspec.models.streamed import is_streamed
-from jaxspec.runs.directory import RunDirectory
-from jaxspec.runs.progress import Reporter
+from jaxspec.models.architecture import architecture_of
+from jaxspec.models.hf_load import LoadedModel
 from jaxspec.runs.stages import Arrays
 from jaxspec.settings import knob_values
-from jaxspec.speculate.drafts import ReadyDraft, check_draft, make_draft
-from jaxspec.speculate.drafts.making import kind_of, own_footprint
+from jaxspec.settings.draft_kinds import SELF
+from jaxspec.speculate.drafts import ReadyDraft, compressed_copy, make_draft
+from jaxspec.speculate.drafts.layer_skip_search import CalibrationText
+from jaxspec.speculate.drafts.making import kind_of, own_footprint, search_draft
 from jaxspec.speculate.engine import autoregressive_tree
 from jaxspec.speculate.expansion import TreeLimits, tree_limits
 from jaxspec.speculate.measured_ranks import record_ranks
 from jaxspec.speculate.predicted_cycles import predict_trees
-from jaxspec.speculate.proof import continuation_length, decode_prompts
+from jaxspec.speculate.proof import decode_prompts
 from jaxspec.speculate.sampling import Decoding
-from jaxspec.studies.measured.checking import CheckedInputs, check_inputs
 from jaxspec.studies.measured.hard_drafts import HardDrafts
-from jaxspec.studies.measured.work import Work, begin_work, way_of
+from jaxspec.studies.measured.work import Work, way_of
 from jaxspec.studies.tree.config import TreeConfig
 from jaxspec.studies.tree.growth import candidate_shape, grow
 from jaxspec.trees.rank_traces import RankTraces, cycles_along_text
 from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.topology import Tree
-from jaxspec.tuning.objective import priced_footprint
+from jaxspec.tuning.objective import priced_footprint, with_pool
 
-__all__ = ["TreeStages", "begin_tree"]
+__all__ = ["TreeStages", "tree_sizes"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -47,13 +47,17 @@ class TreeStages:
 
     Attributes:
         copies: hard drafts of the target, of which one drafts unless another draft is named.
-        other: the draft, unless it is the target's compressed copy, which takes calibration to make.
+        made: the draft, unless it takes calibration text to make.
+        given: knobs of the target's compressed copy; None: the configuration's, the same everywhere.
+        loaded: the target, as a draft that is searched on calibration text needs it; None for others.
     """
 
     config: TreeConfig
     work: Work
     copies: HardDrafts
-    other: ReadyDraft | None
+    made: ReadyDraft | None
+    loaded: LoadedModel | None = None
+    given: Knobs | None = None
     _decoded: dict[str, Arrays] = dataclasses.field(default_factory=dict)  # by stage
 
     @property
@@ -64,13 +68,29 @@ class TreeStages:
     @property
     def sizes(self) -> dict[str, int]:
         """Of the largest tree."""
-        return _sizes(self.config, self.work.setup.config.vocab_size)
+        return tree_sizes(self.config, self.work.setup.config.vocab_size)
+
+    @cached_property
+    def other(self) -> ReadyDraft | None:
+        """What proposes tokens, unless it is the target's compressed copy. A search for it is a stage."""
+        if self.loaded is None:
+            return self.made
+        target, setup, name = self.loaded, self.work.setup, self.config.draft
+        text = CalibrationText(self.copies.text, self.config.prompt_tokens, setup.decoding)
+
+        def compute() -> Arrays:
+            self.work.reporter.line(f"searching draft {name} on calibration text ...")
+            return search_draft(name, target, text)
+
+        return make_draft(name, target, self.work.stages.run(f"searched/{name}", compute))
 
     @cached_property
     def knobs(self) -> Knobs | None:
         """Of the target's compressed copy; None for another draft."""
-        if self.other is not None:
+        if self.config.draft != SELF:
             return None
+        if self.given is not None:
+            return self.given
         return uniform_knobs(self.work.setup.scheme, self.work.setup.config, knob_values(self.config))
 
     @cached_property
@@ -80,6 +100,14 @@ class TreeStages:
             return self.other
         assert self.knobs is not None
         return self.copies.ready(self.knobs)
+
+    @property
+    def cost_here(self) -> hwmodels.DraftCost:
+        """Cost of the draft beside the network that runs."""
+        own = self.work.setup.config
+        if self.other is None:
+            return hwmodels.COMPRESSED_COPY
+        return self.other.draft.cost(own, architecture_of(own), self.work.setup.model_name)
 
     def _ranks(self, which: str, texts: np.ndarray, prompt_tokens: int, **lengths: np.ndarray) -> RankTraces:
         """How the draft ranks texts; a stage.
@@ -111,8 +139,16 @@ class TreeStages:
     @cached_property
     def growth(self) -> RankedTree:
         """The nodes in the order in which the tree grows, by calibration text alone."""
-        traces = self._ranks("calibration", self.copies.text, self.config.prompt_tokens)
-        return grow(self.config.search, candidate_shape(self.config.search, **self.sizes), traces, **self.sizes)
+        shape = candidate_shape(self.config.search, **self.sizes)
+        return grow(self.config.search, shape, self.calibration_traces, **self.sizes)
+
+    @cached_property
+    def calibration_traces(self) -> RankTraces:
+        """Ranks of calibration text."""
+        texts, prompt_tokens = self.copies.text, self.config.prompt_tokens
+        whole = lambda tokens: np.full(len(texts), tokens, np.int32)
+        lengths = {"lengths": whole(prompt_tokens), "generated": whole(texts.shape[1] - prompt_tokens)}
+        return self._ranks("calibration", texts, prompt_tokens, **lengths)
 
     @cached_property
     def limits(self) -> TreeLimits:
@@ -203,6 +239,17 @@ class TreeStages:
         tree, what = self._tree(nodes), f"decoding with a tree of {nodes} nodes"
         return self._decode_tree(tree, decoding, tokens=self.config.output_tokens, name=f"tree-{nodes}", what=what)
 
+    def cost_on(self, device: str) -> DraftCost:
+        """What a draft step costs on the architecture that is priced there."""
+        # The target's copy needs no parameters to be priced, and making them takes seconds.
+        setup, priced = self.work.setup, self.work.pricings[device].architecture
+        if self.knobs is None:
+            return self.draft.draft.cost(setup.config, priced, self.config.architecture)
+        copy = compressed_copy(setup.config, setup.params, self.knobs).draft
+        sizes = pool_sizes(self.knobs, setup.config, None)
+        cost = copy.cost(setup.config, priced, self.config.architecture)
+        return with_pool(cost, priced, None if sizes is None else sizes.share)
+
     @cached_property
     def widths(self) -> hwmodels.Footprint:
         """Bits read: of the scheme for the target's copy, of a container by its own bytes; of another draft as its kind says,
@@ -226,36 +273,6 @@ class TreeStages:
         return priced_footprint(hwmodels.Footprint(**found))
 
 
-def check_tree(config: TreeConfig) -> CheckedInputs:
-    """Read and check all that a configuration names, its draft included, without reading weights.
-
-    Raises:
-        InputError: bad input, or a tree of impossible sizes.
-    """
-    checked = check_inputs(config)
-    candidate_shape(config.search, **_sizes(config, checked.network.vocab_size))
-    check_draft(config.draft, checked.network)
-    return checked
-
-
-def begin_tree(
-    config: TreeConfig, directory: RunDirectory, reporter: Reporter, checked: CheckedInputs | None = None
-) -> TreeStages:
-    """Load all that a configuration names, its draft included.
-
-    Args:
-        checked: from `check_tree`, which is called unless it is given.
-    Raises:
-        InputError: bad input.
-    """
-    work = begin_work(config, directory, reporter, checked or check_tree(config))
-    # Every root within `output_tokens` has ranks down to the largest depth, and no less than drafts are measured on.
-    continuation = max(config.output_tokens + config.depth, continuation_length(config.output_tokens))
-    other = None
-    if config.draft != "self":
-        other = make_draft(config.draft, load_model(config.model, stream=is_streamed(work.setup.stored)))
-    return TreeStages(config, work, HardDrafts(work, continuation), other)
-
-
-def _sizes(config: TreeConfig, vocab_size: int) -> dict[str, int]:
+def tree_sizes(config: TreeConfig, vocab_size: int) -> dict[str, int]:
+    """Of the largest tree."""
     return {"nodes": config.nodes, "depth": config.depth, "vocabulary": vocab_size}

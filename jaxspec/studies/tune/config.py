@@ -8,6 +8,7 @@ from typing import Literal
 from jaxspec.settings.base import Unused
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.fields import setting
+from jaxspec.settings.stopwatch import StopwatchSettings
 
 __all__ = ["Objective", "TuneConfig"]
 
@@ -16,7 +17,7 @@ Objective = Literal["speedup", "kl", "bits_per_byte"]
 
 
 @dataclasses.dataclass(frozen=True)
-class TuneConfig(CommonConfig):
+class TuneConfig(StopwatchSettings, CommonConfig):
     """`jaxspec tune`."""
 
     objective: Objective = setting("speedup", "Objective of tuning; kl and bits_per_byte within --draft-bits.")
@@ -43,6 +44,7 @@ class TuneConfig(CommonConfig):
 
     unused = (
         *CommonConfig.unused,
+        *StopwatchSettings.unused,
         Unused(
             ("surrogate_temperature",),
             lambda config: "it smooths greedy decoding, and temperature is above 0" if config.temperature > 0 else None,

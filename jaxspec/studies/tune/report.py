@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from jaxspec.report.notes import note_lines
 from jaxspec.report.page import Drawings, Page, render_page, write_page
 from jaxspec.report.shown import Shown
+from jaxspec.report.stopwatch import STOPWATCH_CAPTION, stopwatch_figure, stopwatch_tables
 from jaxspec.report.table import tables
 from jaxspec.runs.directory import RunDirectory, read_metrics
 from jaxspec.studies.tune.figures import (
@@ -38,6 +39,7 @@ _CAPTIONS = {
     "one is what decoding really yielded.",
     "roofline": "A step is a mixture of operators, so its point may lie below the roof although each operator touches it.",
     "operator_time": "One bar is one step; a cycle is several draft steps and one verification.",
+    "stopwatch": STOPWATCH_CAPTION,
 }
 
 _CLOSING = (
@@ -95,6 +97,7 @@ def _drawings(result: TuneResult, metrics: Sequence[Mapping[str, Any]]) -> Drawi
         "tokens": lambda: tokens_figure(result),
         "roofline": lambda: roofline_figure(result),
         "operator_time": lambda: operator_time_figure(result),
+        "stopwatch": lambda: stopwatch_figure(result),
     }
 
 
@@ -120,7 +123,7 @@ def shown(found: tuple[Sequence[TuneResult], RunDirectory]) -> Shown:
     results, directory = found
     return Shown(
         [result.plain() for result in results],
-        tables(results),
+        [*tables(results), *stopwatch_tables(results)],
         note_lines(results),
         f"report: {directory.path / 'report.html'}",
     )

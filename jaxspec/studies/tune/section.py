@@ -8,6 +8,7 @@ from jaxspec.report.device_data import assumptions, device_rows
 from jaxspec.report.draft_columns import LARGEST_GAP, PAGE_COLUMNS, gap_in_standard_errors
 from jaxspec.report.formatting import NOT_KNOWN, fixed, knobs_in_words, times
 from jaxspec.report.section import Cell, lossless_in_words, settings, timing
+from jaxspec.report.stopwatch import stopwatch_page_tables
 from jaxspec.report.titles import architecture_title, configurations, device_title, provenance
 from jaxspec.report.verdict import headline, ratio, verdict
 from jaxspec.results.network_results import Configuration
@@ -31,6 +32,7 @@ def section(result: TuneResult) -> dict[str, Any]:
         "rows": _rows(result),
         "ratios": _ratios(result),
         "lossless": lossless_in_words(result.lossless),
+        "more_tables": stopwatch_page_tables(result),
         "device_data": device_rows(result),
         "assumptions": assumptions(result),
         "settings": settings(result, objective=result.objective),

@@ -12,6 +12,7 @@ from hwmodels.compute.exponentials import EXPONENTIALS
 from hwmodels.compute.fpga_array import FpgaArray
 from hwmodels.compute.host_and_near import HostAndNear
 from hwmodels.compute.matrix_vector_npu import MatrixVectorNpu
+from hwmodels.compute.measured_host import MeasuredHost
 from hwmodels.compute.near_memory import NearMemoryUnit
 from hwmodels.compute.systolic.unit import SystolicUnit
 from hwmodels.compute.vector_array import VectorArray
@@ -37,7 +38,8 @@ def test_kinds_of_one_place_differ(kinds):
 
 
 def test_units_differ():
-    classes = [FpgaArray, HostAndNear, MatrixVectorNpu, NearMemoryUnit, SystolicUnit, CalibratedGpu, VectorArray]
+    measured = [CalibratedGpu, MeasuredHost]
+    classes = [FpgaArray, HostAndNear, MatrixVectorNpu, NearMemoryUnit, SystolicUnit, VectorArray, *measured]
     assert len(classes) == len(UNITS)
     for one, other in itertools.combinations(classes, 2):
         assert structure(one) != structure(other), (one, other)

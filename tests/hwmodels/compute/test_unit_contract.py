@@ -10,7 +10,9 @@ import pytest
 
 from hwmodels import OPERATORS, Chip, Device, MemoryTier, catalog, step_operators, uniform_weight_bits
 from hwmodels.catalog.units import UNITS
+from hwmodels.compute.measured_host import Between, HostAttention, HostProducts, MeasuredHost
 from hwmodels.compute.roofline import unit_of
+from hwmodels.compute.row_costs import RowCosts
 from hwmodels.compute.systolic.array import OnChipBuffer
 from hwmodels.compute.systolic.unit import SystolicUnit
 from hwmodels.compute.vector_array import VectorArray
@@ -24,6 +26,16 @@ SMALL = Device(
     operator_latency_s=2e-6,
 )
 BUFFERS = (OnChipBuffer(1e12, 4.0, 3e-12), OnChipBuffer(2e12, 8.0, 5e-12), OnChipBuffer(3e12, 2.0, 2e-12))
+#: Two formats; a step from one row to two, and another of eight rows.
+HOST = MeasuredHost(
+    formats=(HostProducts(3e-6, 0.4, 0.5, 0.2), HostProducts(2e-6, 0.7, 0.8, 0.3)),
+    weight_widths=(11.0, 32.0),
+    row_costs=(None, RowCosts((1e5, 1e7), (1.0, 2.0, 7.0, 8.0), ((0.5, 1.0, 1.0, 1.1), (0.6, 0.9, 1.2, 1.3)))),
+    cache_bytes=3e7,
+    cache_sharpness=2.0,
+    attention=HostAttention(5e-6, 1e-7, 2e-9, 0.3, 0.4),
+    between=Between(3e-5, 1e-7, 4e-6, 1e-9, 2e-6, 3e-9),
+)
 CHIP = Chip(energy_j_per_flop=5e-13, static_power_w=2.0, area_m2=1e-5)
 
 
@@ -42,6 +54,7 @@ DEVICES = {
     "roofline": SMALL,
     "systolic_array": SMALL.replace(matrix_unit=SystolicUnit(12.0, 10.0, 1e9, 7e-13, *BUFFERS)),
     "vector_array": SMALL.replace(matrix_unit=VectorArray(3.0, 5.0, 6.0, 7.0, 2e9)),
+    "measured_host": SMALL.replace(matrix_unit=HOST),
     **first_devices(),
 }
 

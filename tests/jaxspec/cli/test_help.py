@@ -55,7 +55,7 @@ def test_every_setting_is_an_option_and_states_its_true_default(name):
         if field.name == find_study(name).argument or not has_flag(hints(kind)[field.name]):
             continue
         option, annotation, about = found[field.name], hints(kind)[field.name], setting_of(field)
-        assert option.opts == ["--" + field.name.replace("_", "-")]
+        assert option.opts == [about.flag or "--" + field.name.replace("_", "-")]
         facts, default = stated(option)
         if annotation is bool:
             # A flag, which is given without a value.

@@ -60,7 +60,8 @@ def made(kind, name, value):
     if name in KNOBS:
         needed[kind] = {"scheme": scheme}
     sampling = {"temperature": 0.7} if name in ("top_k", "top_p") else {}
-    return kind(**needed.get(kind, {}), **sampling, **{name: value})
+    timed = {"stopwatch": True} if name == "repeats" else {}
+    return kind(**needed.get(kind, {}), **sampling, **timed, **{name: value})
 
 
 def inside(found):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from hwmodels import OPERATORS
 from hwmodels.numerics.units import MICRO, MILLI
+from hwmodels.step.step_cost import STEP_PARTS
 from jaxspec.report.figures.operator_colours import OPERATOR_COLOURS
 from jaxspec.report.figures.style import PAPER, legend_below, new_figure, styled, text_colour_on
 from jaxspec.report.titles import configurations, in_order, provenance
@@ -32,7 +32,7 @@ def operator_time_figure(result: TuneResult, compared: tuple[str, ...] = ("defau
     axes.grid(True, axis="x")
     axes.set_axisbelow(True)
     labelled = set()
-    operators = in_order({name: None for parts in bars.values() for name in parts}, OPERATORS)
+    operators = in_order({name: None for parts in bars.values() for name in parts}, STEP_PARTS)
     for row, parts in enumerate(bars.values()):
         left = 0.0
         for operator in operators:

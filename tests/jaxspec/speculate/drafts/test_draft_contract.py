@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,6 +12,7 @@ import pytest
 
 import hwmodels
 from hwmodels import catalog
+from hwmodels.catalog.huggingface import FAMILIES
 from hwmodels.speculation.draft_cost import DraftCost
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
@@ -19,6 +21,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import forward, forward_text
 from jaxspec.models.draft_head import abstract_head_params, target_ends
 from jaxspec.models.embedded import load_model
+from jaxspec.models.hf_load import LoadedModel
 from jaxspec.settings.draft_kinds import DRAFT_KINDS, DRAFT_NAMES, has_files
 from jaxspec.speculate import heard_text, loop, measured_ranks
 from jaxspec.speculate.drafts import (
@@ -32,7 +35,10 @@ from jaxspec.speculate.drafts import (
     make_draft,
     self_draft,
 )
+from jaxspec.speculate.drafts.layer_skip_draft import layer_skip_draft
+from jaxspec.speculate.drafts.making import is_searched
 from jaxspec.speculate.drafts.quantized_draft import quantized_copy
+from jaxspec.speculate.drafts.sparse_kv_draft import sparse_kv_draft
 from jaxspec.speculate.engine import decode, decode_autoregressively
 from jaxspec.speculate.expansion import TreeLimits, chain_limits
 from jaxspec.speculate.sampling import GREEDY
@@ -83,6 +89,7 @@ def target(random_network):
 def drafts(target, random_network):
     head_config = dataclasses.replace(TARGET, num_layers=1, num_heads=2, num_kv_heads=1, head_dim=6)
     rng = np.random.default_rng(2)
+    loaded = LoadedModel(TARGET, target, FAMILIES["llama"], Path())
     head = jax.tree.map(
         lambda leaf: jnp.asarray(leaf.shape[-1] ** -0.5 * rng.standard_normal(leaf.shape, np.float32)),
         abstract_head_params(head_config),
@@ -93,14 +100,20 @@ def drafts(target, random_network):
         "head": ReadyDraft(HeadDraft(head_config), HeadDraftParams(head, target_ends(target, TARGET))),
         "network": ReadyDraft(NetworkDraft(SMALL), random_network(SMALL, 3, sharpness=3.0)),
         "q4": ReadyDraft(QuantizedDraft(TARGET), quantized_copy(target, TARGET)),
+        "layer-skip": layer_skip_draft("layer-skip", loaded, {"run": np.array([[1, 0], [0, 1]])}),
+        "sparse-kv-25": sparse_kv_draft("sparse-kv-25", loaded),
         "table": ReadyDraft(TableDraft(11), jnp.asarray(rng.standard_normal((11, 11)), jnp.float32)),
     }
 
 
-NAMES = ("self", "ngram", "head", "network", "q4", "table")
+NAMES = ("self", "ngram", "head", "network", "q4", "layer-skip", "sparse-kv-25", "table")
 
 
-@pytest.mark.parametrize("name", NAMES)
+#: A copy with other matrices takes the steps of "q4".
+COPIES = {"layer-skip"}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in COPIES)) for name in NAMES])
 def test_chains_trees_and_no_tree_put_out_the_same_text_in_one_compilation(jit, target, drafts, name):
     draft, params = drafts[name]
     traces = []
@@ -256,6 +269,11 @@ def test_the_registry_makes_every_kind():
         if name == "self":
             with pytest.raises(InputError, match="compressed on calibration text; make it with self_draft"):
                 make_draft(name, loaded)
+        elif is_searched(name):
+            with pytest.raises(InputError, match="searched on calibration text, and nothing was searched here"):
+                make_draft(name, loaded)
+            run = np.array([[1, 1, 0, 1], [1, 0, 1, 1]])
+            assert make_draft(name, loaded, {"run": run}).draft.name == name
         else:
             assert make_draft(name, loaded).draft.name == name
     assert [name for name in DRAFT_NAMES if has_files(name)] == ["embedded-head", "embedded-small"]

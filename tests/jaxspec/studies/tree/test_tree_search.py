@@ -17,10 +17,10 @@ from jaxspec.runs.directory import RunDirectory
 from jaxspec.settings import build_config
 from jaxspec.studies import TreeConfig, search_tree
 from jaxspec.studies.tree import run as tree_search_module
+from jaxspec.studies.tree.beginning import begin_tree
 from jaxspec.studies.tree.parts import proof_part
 from jaxspec.studies.tree.report import draw_tree_figures
 from jaxspec.studies.tree.result import TreeResult
-from jaxspec.studies.tree.stages import begin_tree
 from jaxspec.studies.tree.tables import tree_headline, tree_tables
 
 #: Half the compiling of two layers.

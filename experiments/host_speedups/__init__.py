@@ -1,0 +1,1 @@
+"""Speedups of speculation on this machine: predicted, written down, then timed."""

@@ -1,0 +1,168 @@
+"""Predict speedups of the embedded network on this machine, write them down, then time them.
+
+Usage: `python -m experiments.host_speedups --device host.toml [--json FILE]`. Acceptance is counted, times come from the device
+file (`jaxspec calibrate` makes one) and from the few terms of this package's own loop.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from experiments.host_speedups.configurations import BATCHES, LENGTHS, groups
+from experiments.host_speedups.figure import draw
+from experiments.host_speedups.fit import FITTED_SHAPE, fit_terms, fitted_rows
+from experiments.host_speedups.run import Host, measure
+from experiments.host_speedups.summary import summarise
+from hwmodels import catalog
+from jaxspec.errors import InputError
+from jaxspec.files import to_json, write_text
+from jaxspec.report.formatting import fixed
+from jaxspec.report.terminal import Table, new_console, say
+from jaxspec.runs.machine import machine_name
+from jaxspec.runs.progress import Reporter
+from jaxspec.settings.stopwatch import REPEATS
+from jaxspec.studies.measured.clock_prediction import ENGINE
+from jaxspec.studies.measured.pricing import resolve_device
+
+_EPILOG = """\
+  python -m experiments.host_speedups --device host.toml --json out.json --plot out.png
+  python -m experiments.host_speedups --device host.toml --quick       chains of 1, 4 and 8, alone, few repeats
+  python -m experiments.host_speedups --device host.toml --fit         then fit this package's terms to the chains of 4
+"""
+_TITLE = "this package: one compiled loop in JAX on a CPU"
+_ENGINE_FILE = Path(catalog.__file__).parent / "engines" / f"{ENGINE}.toml"
+
+
+def main() -> int:
+    """Predict, time, compare, show, write; exit code 2 where something cannot be used."""
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.host_speedups", description=__doc__, epilog=_EPILOG, formatter_class=form
+    )
+    parser.add_argument("--device", required=True, metavar="FILE", help="device file of this machine")
+    parser.add_argument("--out", type=Path, default=Path("runs/host_speedups"), help="folder of predictions and times")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every row and the summary there")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw predicted against measured (png, svg, pdf)")
+    parser.add_argument("--repeats", type=int, help=f"rounds of the clock (default: {REPEATS}; quick: 3)")
+    parser.add_argument("--output-tokens", type=int, default=64, help="tokens decoded per prompt (default: 64)")
+    parser.add_argument("--quick", action="store_true", help="chains of 1, 4 and 8, one prompt at a time, no trees")
+    parser.add_argument("--fit", action="store_true", help="fit this package's terms and write the catalog's file")
+    arguments = parser.parse_args()
+    try:
+        result = run(
+            arguments.device,
+            arguments.out,
+            repeats=arguments.repeats or (3 if arguments.quick else REPEATS),
+            output_tokens=arguments.output_tokens,
+            quick=arguments.quick,
+            fit=arguments.fit,
+        )
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return 2
+    show(result)
+    if arguments.plot:
+        draw(result["rows"]).savefig(arguments.plot, dpi=150)
+    if arguments.json:
+        write_text(arguments.json, to_json(result))
+    return 0
+
+
+def run(
+    device: str, folder: Path, *, repeats: int, output_tokens: int, quick: bool = False, fit: bool = False
+) -> dict[str, Any]:
+    """Rows and summary as they are written. Raises InputError."""
+    if repeats < 3 or output_tokens < 32:
+        raise InputError(f"repeats is {repeats} and output tokens {output_tokens}; allowed are 3 and 32 at least")
+    host = Host(device, resolve_device(device), catalog.engine(ENGINE))
+    every = groups((1,), (1, 4, 8), trees=False) if quick else groups(BATCHES, LENGTHS)
+    rows = measure(host, every, folder, repeats=repeats, output_tokens=output_tokens, reporter=Reporter())
+    sources = catalog.engine_sources(ENGINE)
+    # Terms that were fitted to such rows on this machine make them calibrated.
+    fitted = {row["id"] for row in fitted_rows(rows) if machine_name() in sources["cycle_s"]}
+    rows = [row | {"status": "calibrated" if row["id"] in fitted else "predicted"} for row in rows]
+    found = {
+        "schema_version": 1,
+        "machine": machine_name(),
+        "device": device,
+        "engine_terms": dataclasses.asdict(host.terms),
+        "rows": rows,
+        "summary": summarise(rows),
+    }
+    if fit:
+        found["fitted_terms"] = _write_terms(rows, host)
+    return found
+
+
+def _write_terms(rows: list[dict[str, Any]], host: Host) -> dict[str, float]:
+    chosen = fitted_rows(rows)
+    terms = dataclasses.asdict(fit_terms(chosen, host.terms))
+    source = (
+        f"fitted to {len(chosen)} cycles ({FITTED_SHAPE}, each draft and batch) timed on {machine_name()}, by python -m "
+        "experiments.host_speedups --fit"
+    )
+    values = {name: {"value": value, "source": source} for name, value in terms.items()}
+    write_text(_ENGINE_FILE, tomli_w.dumps({"title": _TITLE} | values))
+    return terms
+
+
+def show(result: dict[str, Any]) -> None:
+    """Tables of all ways and of the errors."""
+    console = new_console()
+    table = Table(
+        f"Speedup over no speculation on {result['machine']}", "measured: median and what holds 90 % of the repeats"
+    )
+    table.add_column("way")
+    for heading in (
+        "tokens\nper cycle",
+        "predicted",
+        "measured",
+        "error",
+        "cycle ms\npredicted",
+        "cycle ms\nmeasured",
+        "status",
+    ):
+        table.add_column(heading, justify="right")
+    for row in result["rows"]:
+        clock, told = row["measured_speedup"], row["predicted_speedup"]
+        table.add_row(
+            row["id"],
+            fixed(row["tokens_per_cycle"], 2),
+            fixed(told, 2),
+            f"{clock['median']:.2f} ({clock['low']:.2f} to {clock['high']:.2f})",
+            f"{100 * (told / clock['median'] - 1):+.0f} %",
+            fixed(1e3 * row["predicted_cycle_s"], 2),
+            fixed(1e3 * row["measured_cycle_s"]["median"], 2),
+            row["status"],
+        )
+    console.print(table)
+    for name, part in result["summary"]["parts"].items():
+        errors = Table(f"Errors, {name}", "")
+        errors.add_column("predictor")
+        for heading in ("rows", "median", "90 %", "largest", "with its sign", "Spearman"):
+            errors.add_column(heading, justify="right")
+        for title, found in {**part["speedup"], **part["times"]}.items():
+            sizes = [f"{100 * found[key]:.1f} %" for key in ("median", "p90", "largest")]
+            errors.add_row(
+                title, str(found["rows"]), *sizes, f"{100 * found['bias']:+.1f} %", fixed(found.get("spearman"), 3)
+            )
+        console.print(errors)
+    for name, found in result["summary"]["picked"].items():
+        own = found["this model"]
+        say(
+            f"{name}: fastest is {found['fastest']} ({found['fastest_speedup']:.2f}x); picked is {own['way']}, "
+            f"{100 * own['share_of_fastest']:.0f} % of its speed",
+            console=console,
+        )
+    noise = result["summary"]["largest_noise"]
+    say(f"median speedups are sure to {100 * noise:.1f} % at worst", console=console)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

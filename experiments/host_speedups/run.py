@@ -1,0 +1,207 @@
+"""From a device to rows: each group of ways is compiled and counted, predicted on disk, and only then timed.
+
+A folder holds `settings.json`, and of each group `NAME-predicted.json`, written before its clock starts, and `NAME-timed.json`.
+What is there is kept, so that a killed run goes on and a finished one is read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.host_speedups.configurations import Group
+from hwmodels import Device, EngineTerms
+from jaxspec.errors import InputError
+from jaxspec.files import plain, to_json, write_text
+from jaxspec.models.architecture import architecture_of
+from jaxspec.models.embedded import load_model
+from jaxspec.models.hf_load import LoadedModel
+from jaxspec.models.stored import as_computed
+from jaxspec.runs.machine import load_per_core, machine_name
+from jaxspec.runs.progress import Reporter
+from jaxspec.runs.provenance import versions
+from jaxspec.speculate import GREEDY
+from jaxspec.speculate.timing import AUTOREGRESSIVE, CountedWay, TimedWay, noise_of, spread_of, time_ways, timed_prompts
+from jaxspec.studies.measured.clock_prediction import computed_bits, predict_ways
+from jaxspec.text import load_text, windows
+from jaxspec.tuning import target_params
+
+__all__ = ["PROMPT_TOKENS", "Host", "measure", "read_groups"]
+
+MODEL = "embedded"
+PROMPT_TOKENS = 128
+
+
+@dataclasses.dataclass(frozen=True)
+class Host:
+    """What times are predicted from.
+
+    Attributes:
+        name: of the device.
+        terms: of this package as an engine.
+    """
+
+    name: str
+    device: Device
+    terms: EngineTerms
+
+
+def measure(
+    host: Host, every: list[Group], folder: Path, *, repeats: int, output_tokens: int, reporter: Reporter
+) -> list[dict[str, Any]]:
+    """Rows of all groups, those of earlier runs in this folder included.
+
+    Raises:
+        InputError: the folder holds another run.
+    """
+    settings = {
+        "machine": machine_name(),
+        "device": host.name,
+        "terms": dataclasses.asdict(host.terms),
+        "repeats": repeats,
+        "output_tokens": output_tokens,
+        "versions": versions(),
+    }
+    _keep_to(folder / "settings.json", plain(settings))
+    left = [group for group in every if not _timed(folder, group).exists()]
+    if left:
+        target = load_model(MODEL)
+        text = load_text("stdlib", target.tokenizer).held_out
+        with reporter.bar("predicting, then timing", len(left)) as bar:
+            for group in left:
+                _measure_group(host, group, folder, target, text, repeats=repeats, output_tokens=output_tokens)
+                bar.advance(group.name)
+    return read_groups(every, folder)
+
+
+def read_groups(every: list[Group], folder: Path) -> list[dict[str, Any]]:
+    """Rows of the groups that a folder holds, predicted and measured.
+
+    Raises:
+        InputError: a file that is not what a run writes.
+    """
+    found = []
+    for group in every:
+        if not _timed(folder, group).exists():
+            continue
+        told, timed = _read(_predicted(folder, group)), _read(_timed(folder, group))
+        try:
+            found += [{"id": name, **told["rows"][name], **timed["rows"][name]} for name in group.row_ids()]
+        except (KeyError, TypeError) as error:
+            raise InputError(f"{_timed(folder, group)} lacks {error}; delete it, and it is measured anew") from error
+    return found
+
+
+def _measure_group(
+    host: Host,
+    group: Group,
+    folder: Path,
+    target: LoadedModel,
+    text: np.ndarray,
+    *,
+    repeats: int,
+    output_tokens: int,
+) -> None:
+    params, config = as_computed(target_params(target.params)), target.config
+    ready, ways = group.ways(target)
+    told = predict_ways(
+        host.device,
+        config,
+        ready.draft.cost(config, architecture_of(config), MODEL),
+        group.parents(),
+        takes_in=group.kind.takes_in,
+        batch=group.batch,
+        slots=PROMPT_TOKENS + output_tokens,
+        bits=computed_bits(params),
+        terms=host.terms,
+    )
+
+    def write_predictions(counted: Mapping[str, CountedWay]) -> None:
+        alone = counted[AUTOREGRESSIVE]
+        rows = {
+            name: {
+                "draft": group.draft,
+                "shape": shape,
+                "batch": group.batch,
+                "drafted_tokens": int(ways[name].tree.num_nodes),
+                "draft_steps": counted[name].steps,
+                "tokens_per_cycle": counted[name].tokens_per_cycle,
+                "gain_per_turn": counted[name].tokens_per_turn / alone.tokens_per_turn,
+                "equal_tokens": counted[name].agree,
+                "predicted_ar_s": way.step_s,
+                "predicted_cycle_s": way.cycle_s,
+                "predicted_draft_s": way.draft_s,
+                "predicted_verify_s": way.verify_s,
+                "predicted_speedup": counted[name].tokens_per_turn / alone.tokens_per_turn * way.step_s / way.cycle_s,
+            }
+            for (name, shape), way in zip(zip(group.row_ids(), group.shapes, strict=True), told, strict=True)
+        }
+        write_text(_predicted(folder, group), to_json({"schema_version": 1, "status": "predicted", "rows": rows}))
+
+    prompts = windows(text, timed_prompts(max(group.batch, _PROMPTS), group.batch), PROMPT_TOKENS, 0)
+    timed = time_ways(
+        params,
+        config,
+        prompts,
+        ways,
+        num_tokens=output_tokens,
+        decoding=GREEDY,
+        seed=0,
+        batch=group.batch,
+        repeats=repeats,
+        counted=write_predictions,
+    )
+    rows = {name: _measured(timed[name], timed[AUTOREGRESSIVE]) for name in ways}
+    content = {"schema_version": 1, "status": "measured", "load": load_per_core(), "rows": rows}
+    write_text(_timed(folder, group), to_json(content))
+
+
+#: Prompts that are timed one at a time.
+_PROMPTS = 4
+
+
+def _measured(found: TimedWay, alone: TimedWay) -> dict[str, Any]:
+    """Medians with the intervals that hold 90 % of the repeats."""
+    samples = {
+        "speedup": found.speedup(alone),
+        "tokens_per_s": found.tokens_per_s,
+        "cycle_s": found.cycle_s,
+        "draft_step_s": found.draft_step_s,
+        "verify_s": found.verify_s,
+        "ar_s": alone.cycle_s,
+        "cycle_over_step": found.cycle_over_step,
+    }
+    spreads = {f"measured_{name}": spread_of(values)._asdict() for name, values in samples.items()}
+    return {**spreads, "noise": noise_of(found.speedup(alone)), "compile_s": found.compile_s}
+
+
+def _predicted(folder: Path, group: Group) -> Path:
+    return folder / f"{group.name}-predicted.json"
+
+
+def _timed(folder: Path, group: Group) -> Path:
+    return folder / f"{group.name}-timed.json"
+
+
+def _keep_to(path: Path, settings: dict[str, Any]) -> None:
+    if not path.exists():
+        write_text(path, to_json(settings))
+        return
+    found = _read(path)
+    if changed := sorted(name for name in settings if found.get(name) != settings[name]):
+        raise InputError(f"{path.parent} holds a run with another {', '.join(changed)}; give another folder (--out)")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read ({error}); delete it, and it is made anew") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{path} is no object; delete it, and it is made anew")
+    return found

@@ -1,0 +1,163 @@
+"""Groups of several devices of the catalog: which divisions a network allows, and over which link."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from hwmodels.catalog.calibrations import DEFAULT_ENGINES
+from hwmodels.catalog.device_entries import DeviceEntry
+from hwmodels.catalog.entries import EntryError
+from hwmodels.catalog.links import LinkEntry, link_entry, link_names
+from hwmodels.network.architecture import Architecture
+from hwmodels.parallel.group import DeviceGroup
+
+__all__ = ["Division", "check_division", "group_link", "grouped"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Division:
+    """How a network is divided among devices; all 1: it is not.
+
+    Attributes:
+        draft_tensor: of a draft network; None: as the target.
+        link: name of a link; None: the device's own.
+    """
+
+    tensor: int = 1
+    expert: int = 1
+    data: int = 1
+    pipeline: int = 1
+    draft_tensor: int | None = None
+    link: str | None = None
+
+    @property
+    def devices(self) -> int:
+        """All devices."""
+        return self.tensor * self.data * self.pipeline
+
+    @property
+    def alone(self) -> bool:
+        """Whether one device does everything."""
+        return self.devices == 1 and self.expert == 1
+
+
+def check_division(division: Division, architecture: Architecture, name: str) -> None:
+    """Refuse what an engine could not load.
+
+    Args:
+        architecture: of known numbers.
+        name: what it is called, for messages.
+    Raises:
+        EntryError: a number that does not divide the network, or the devices.
+    """
+    a, tensor = architecture, division.tensor
+    if division.alone:
+        given = [n for n, v in (("link", division.link), ("draft_tensor_parallel", division.draft_tensor)) if v]
+        if given and (division.link is not None or division.draft_tensor != 1):
+            raise EntryError(
+                f"{', '.join(given)} would have no effect: one device holds everything; leave it out, or give tensor_parallel, "
+                "data_parallel or pipeline"
+            )
+        return
+    heads, kv_heads = int(a.num_heads), int(a.num_kv_heads)
+    if heads % tensor:
+        raise _not_dividing("tensor_parallel", tensor, name, "heads", heads)
+    if not float(a.kv_lora_rank) and kv_heads % tensor and tensor % kv_heads:
+        raise _not_dividing("tensor_parallel", tensor, name, "key-value heads", kv_heads)
+    dense = float(a.num_layers) > float(a.num_moe_layers)
+    if dense and int(a.intermediate_size) % tensor:
+        raise _not_dividing("tensor_parallel", tensor, name, "inner columns", int(a.intermediate_size))
+    if division.pipeline > int(a.num_layers):
+        raise EntryError(
+            f"pipeline is {division.pipeline}, but {name} has {int(a.num_layers)} layers; give fewer stages"
+        )
+    if division.draft_tensor is not None and tensor % division.draft_tensor:
+        raise EntryError(
+            f"draft_tensor_parallel is {division.draft_tensor}; it must divide tensor_parallel, which is {tensor}"
+        )
+    _check_experts(division, a, name)
+
+
+def _check_experts(division: Division, a: Architecture, name: str) -> None:
+    tensor, expert, experts = division.tensor, division.expert, int(a.num_experts)
+    if expert == 1 and not experts:
+        return
+    if not experts:
+        raise EntryError(
+            f"expert_parallel is {expert}, but {name} has no routed experts; leave it out, or give a mixture such as "
+            "qwen3-30b-a3b"
+        )
+    if experts % expert:
+        raise _not_dividing("expert_parallel", expert, name, "experts", experts)
+    within = tensor * division.data
+    if within % expert or (expert % tensor and tensor % expert):
+        raise EntryError(
+            f"expert_parallel is {expert}; it must divide tensor_parallel x data_parallel, which is {within}, and divide or be "
+            f"divided by tensor_parallel, which is {tensor}"
+        )
+    ways = max(tensor // expert, 1)
+    if int(a.expert_intermediate_size) % ways:
+        raise _not_dividing(
+            "tensor_parallel / expert_parallel", ways, name, "columns of an expert", int(a.expert_intermediate_size)
+        )
+
+
+def _not_dividing(key: str, value: int, name: str, what: str, count: int) -> EntryError:
+    allowed = [n for n in range(1, min(count, 1024) + 1) if count % n == 0]
+    near = sorted(sorted(allowed, key=lambda n: abs(n - value))[:5])
+    return EntryError(f"{key} is {value}, but {name} has {count} {what}; give one of {', '.join(map(str, near))}")
+
+
+def group_link(entry: DeviceEntry, division: Division, name: str) -> LinkEntry:
+    """The link of a division, with the all-reduce of the device's engine where that was measured.
+
+    Args:
+        name: what the device is called, for messages.
+    Raises:
+        UnknownNameError: no such link.
+        EntryError: the device has no link of its own, and none came.
+    """
+    wanted = division.link or entry.link
+    if wanted is None:
+        raise EntryError(
+            f"device {name!r} does not say how it is linked to others; give link: {', '.join(link_names())}"
+        )
+    engine = None
+    if entry.calibration is not None:
+        engine = entry.device.matrix_unit.engine or DEFAULT_ENGINES[entry.calibration]
+    return link_entry(wanted, engine=engine)
+
+
+def grouped(entry: DeviceEntry, division: Division, name: str, *, always: bool = False) -> DeviceEntry:
+    """The same device as one of a group, its sources with those of the link; as it is where it works alone.
+
+    Args:
+        name: what the device is called, for messages.
+        always: make a group of one device too.
+    Raises:
+        UnknownNameError: no such link.
+        EntryError: see `group_link`; a device with several memories.
+    """
+    if division.alone and not always:
+        return entry
+    if entry.device.spill:
+        raise EntryError(
+            f"device {name!r} has {1 + len(entry.device.spill)} memories; several devices are modelled for those with one: "
+            "leave the parallelism out, or give another device"
+        )
+    found = group_link(entry, division, name)
+    draft = division.tensor if division.draft_tensor is None else division.draft_tensor
+    counts = {
+        "tensor_parallel": division.tensor,
+        "expert_parallel": division.expert,
+        "data_parallel": division.data,
+        "pipeline": division.pipeline,
+        "draft_tensor_parallel": draft,
+    }
+    group = DeviceGroup(link=found.link, **{key: float(value) for key, value in counts.items()})
+    sources: Mapping[str, str] = {f"group.{key}": "given" for key in counts}
+    sources = {**sources, **{f"group.link.{key}": source for key, source in found.sources.items()}}
+    return dataclasses.replace(
+        entry, device=dataclasses.replace(entry.device, group=group), sources={**entry.sources, **sources}
+    )

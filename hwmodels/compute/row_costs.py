@@ -1,0 +1,73 @@
+"""Measured row costs: by how much a product of so many rows departs from a smooth form.
+
+Kernels pad rows, or change from vectors to matrices: 2 rows may cost two times 1 row, 8 fewer than 7. Measured times of a few
+matrices over the form's are the factors here. A table is data of a machine, not a number that one would differentiate by: it is
+static.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from hwmodels.numerics.scalars import Number, as_float
+
+__all__ = ["RowCosts", "row_factor"]
+
+
+@dataclasses.dataclass(frozen=True)
+class RowCosts:
+    """Measured times over those of a form.
+
+    Attributes:
+        weights: elements of the matrices that were measured, increasing, > 0.
+        rows: that were measured, increasing, > 0.
+        factors: for each matrix, for each number of rows, > 0.
+    Raises:
+        ValueError: sizes that differ, or do not increase; a factor that is not positive.
+    """
+
+    weights: tuple[float, ...]
+    rows: tuple[float, ...]
+    factors: tuple[tuple[float, ...], ...]
+
+    def __post_init__(self) -> None:
+        for name, values in (("weights", self.weights), ("rows", self.rows)):
+            if not values or values[0] <= 0 or any(one >= other for one, other in itertools.pairwise(values)):
+                raise ValueError(f"{name} are {values}; they must be one or more increasing positive numbers")
+        if len(self.factors) != len(self.weights) or any(len(row) != len(self.rows) for row in self.factors):
+            raise ValueError(
+                f"factors have sizes {[len(row) for row in self.factors]}; they must be one list for each of "
+                f"{len(self.weights)} weights, of one number for each of {len(self.rows)} rows"
+            )
+        if not all(math.isfinite(factor) and factor > 0 for row in self.factors for factor in row):
+            raise ValueError("factors must be positive numbers")
+
+
+def row_factor(costs: RowCosts, rows: Number, weights: Number, temperature: Number = 0.0) -> Float[Array, "*b"]:
+    """Measured time over the form's.
+
+    Args:
+        costs: static.
+        rows: "*b", > 0.
+        weights: "*b", > 0; elements of the matrix.
+        temperature: one number in [0, 1]; at 0 the measured factor, at 1 none, in between that power of it.
+    Returns:
+        "*b", > 0; at temperature 0 and a measured matrix exact at the measured rows. Between rows, and between matrices, on a
+        line over logarithms; beyond them that of the nearest one.
+    Gradient: right but for kinks at the measured rows and matrices. Where a step lies between two neighbouring rows it is
+        the step's mean slope: steep, and no guide; at temperature 1 the form alone counts, which is smooth.
+    """
+    place = jnp.log(jnp.asarray(as_float(rows)))
+    size = jnp.log(jnp.asarray(as_float(weights)))
+    knots = jnp.log(jnp.asarray(costs.rows, place.dtype))
+    each = [jnp.interp(place, knots, jnp.log(jnp.asarray(row, place.dtype))) for row in costs.factors]
+    found = each[0]
+    for (low, high), (one, other) in zip(itertools.pairwise(costs.weights), itertools.pairwise(each), strict=True):
+        share = jnp.clip((size - math.log(low)) / (math.log(high) - math.log(low)), 0.0, 1.0)
+        found = found + share * (other - one)
+    return jnp.exp((1.0 - jnp.asarray(as_float(temperature))) * found)

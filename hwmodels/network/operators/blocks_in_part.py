@@ -1,0 +1,45 @@
+"""A step that runs some of the layers' blocks and skips the others: work that is left of each operator."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+from jaxtyping import Array, Float
+
+from hwmodels.network.operators.work import OPERATORS, OperatorWork, over_operators
+from hwmodels.numerics.scalars import Leaf
+
+__all__ = ["blocks_in_part"]
+
+_ATTENTION = ("qkv", "latent", "attention", "o")
+
+_OUTSIDE_LAYERS = ("embed", "lm_head")
+
+
+def blocks_in_part(work: OperatorWork, attention_share: Leaf, feed_forward_share: Leaf) -> OperatorWork:
+    """The work of a step that runs such shares of all attention blocks and of all feed-forward networks.
+
+    What a block executes is unchanged, so that shapes of products stay; how often operators start and what they move falls.
+    The last norm counts with those of the layers. Nothing changes in what is held.
+
+    Args:
+        attention_share, feed_forward_share: "*b", in [0, 1].
+    Gradient: right by both shares, which enter linearly.
+    """
+    both = (attention_share + feed_forward_share) / 2.0
+    share = over_operators(
+        {
+            name: 1.0 if name in _OUTSIDE_LAYERS else attention_share if name in _ATTENTION else feed_forward_share
+            for name in OPERATORS
+        }
+        | {"norm": both}
+    )
+
+    def less(totals: Float[Array, "... operator"] | None) -> Float[Array, "... operator"] | None:
+        return None if totals is None else totals * share
+
+    scaled = ("flops", "weight_bytes", "kv_bytes", "activation_bytes", "launches", "coded_elements", "coded_bits")
+    found = {name: less(getattr(work, name)) for name in scaled}
+    elements = jax.tree.map(lambda count: count * attention_share, work.kv_elements)
+    return dataclasses.replace(work, **found, kv_elements=elements)

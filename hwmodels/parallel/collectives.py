@@ -1,0 +1,148 @@
+"""Collective operations of several devices: how many rounds and bytes an algorithm takes, and how long that is on a link.
+
+With N devices and a message of S bytes, each device sends (and receives at the same time)
+
+    all-reduce      one-shot  1 round,      (N - 1) S          every device sends all it has to every other
+                    two-shot  2 rounds,     2 (N - 1) / N S    a part of the sums each, then the parts to all
+                    ring      2 (N - 1),    2 (N - 1) / N S
+    all-gather, reduce-scatter, all-to-all
+                    one-shot  1 round,      (N - 1) / N S
+                    ring      N - 1,        (N - 1) / N S
+    send            one-shot  1 round,      S
+
+S is what a device has in the end (all-gather) or to begin with (all others). An algorithm takes
+
+    launch + rounds · hop + (N - 1) · peer + bytes (1 / efficiency + bridge · N · c(N)) / bandwidth,
+
+where peer is the time of each further device that a kernel signals to, and bridge the cost of a path between pairs of devices
+that all of them share: of PCIe switches below one host. c(N) rises from 0 at two devices to 1 at four. Of several algorithms
+a library is taken to choose well but not perfectly: their times are joined by a soft minimum.
+
+Source: rounds and bytes after Thakur, Rabenseifner, Gropp 2005, doi:10.1177/1094342005051521, sec. 4; one-shot and two-shot as
+vLLM, SGLang and TensorRT-LLM call their own kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+import flax.struct
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from hwmodels.compute.tile_counts import soft_minimum
+from hwmodels.numerics.fields import NOT_NEGATIVE, SHARE, number
+from hwmodels.numerics.scalars import Leaf, Number, as_float
+
+__all__ = [
+    "ALGORITHMS",
+    "COLLECTIVES",
+    "Algorithm",
+    "Collective",
+    "CollectiveKernel",
+    "collective_work",
+    "kernels_time",
+]
+
+#: What devices do together.
+Collective: TypeAlias = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]
+
+#: How they do it.
+Algorithm: TypeAlias = Literal["one_shot", "two_shot", "ring"]
+
+#: All of them, in the order in which results name them.
+COLLECTIVES: tuple[Collective, ...] = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send")
+
+#: Collective -> its algorithms.
+ALGORITHMS: dict[Collective, tuple[Algorithm, ...]] = {
+    "all_reduce": ("one_shot", "two_shot", "ring"),
+    "all_gather": ("one_shot", "ring"),
+    "reduce_scatter": ("one_shot", "ring"),
+    "all_to_all": ("one_shot", "ring"),
+    "send": ("one_shot",),
+}
+
+
+@flax.struct.dataclass
+class CollectiveKernel:
+    """What one algorithm takes on a link; every field but the algorithm is a leaf, "*b"."""
+
+    launch_s: Leaf = number(NOT_NEGATIVE)  # before anything is sent, >= 0
+    efficiency: Leaf = number(SHARE)  # share of the link's bandwidth that large messages reach, in (0, 1]
+    hop_s: Leaf = number(NOT_NEGATIVE, default=0.0)  # of each round, >= 0
+    peer_s: Leaf = number(NOT_NEGATIVE, default=0.0)  # of each other device, >= 0
+    bridge: Leaf = number(
+        NOT_NEGATIVE, default=0.0
+    )  # bytes' time on a path that all devices share, over the link's, >= 0
+    algorithm: Algorithm = flax.struct.field(pytree_node=False, default="ring")
+
+
+@flax.struct.dataclass
+class CollectiveWork:
+    """What an algorithm does, "*b"."""
+
+    rounds: Float[Array, "*b"]
+    sent_bytes: Float[Array, "*b"]  # by each device
+
+
+def collective_work(
+    collective: Collective, algorithm: Algorithm, message_bytes: Number, devices: Number
+) -> CollectiveWork:
+    """Rounds and bytes of a collective.
+
+    Args:
+        collective, algorithm: static; the algorithm is one of `ALGORITHMS[collective]`.
+        message_bytes: "*b", >= 0; see the module's heading.
+        devices: "*b", >= 1, real.
+    Raises:
+        ValueError: a collective that is not known, or an algorithm that it does not have.
+    """
+    if algorithm not in ALGORITHMS.get(collective, ()):
+        known = "; ".join(f"{name}: {', '.join(found)}" for name, found in ALGORITHMS.items())
+        raise ValueError(f"collective is {collective!r} by {algorithm!r}; allowed are {known}")
+    size, count = jnp.asarray(as_float(message_bytes)), jnp.asarray(as_float(devices))
+    others = count - 1.0
+    if collective == "send":
+        return CollectiveWork(jnp.ones_like(size * count), size * jnp.ones_like(count))
+    passes = 2.0 if collective == "all_reduce" else 1.0
+    if collective == "all_reduce" and algorithm == "one_shot":
+        return CollectiveWork(jnp.ones_like(size * count), size * others)
+    rounds = {"one_shot": 1.0, "two_shot": 2.0}.get(algorithm, passes * others)
+    return CollectiveWork(jnp.broadcast_to(rounds, jnp.shape(size * count)), passes * size * (others / count))
+
+
+def kernels_time(
+    kernels: Sequence[CollectiveKernel],
+    collective: Collective,
+    message_bytes: Number,
+    *,
+    devices: Number,
+    bandwidth_bytes_per_s: Number,
+) -> Float[Array, "*b"]:
+    """Seconds of a collective by the best of some kernels; 0 for one device, and for nothing to send.
+
+    Args:
+        kernels: one or more; leaves "*b".
+        collective: static.
+        message_bytes: "*b", >= 0.
+        devices: "*b", >= 1, real.
+        bandwidth_bytes_per_s: "*b", > 0; of a device's links in one direction.
+    Raises:
+        ValueError: see `collective_work`.
+    Gradient: right for every input; steps at one device and at nothing to send, kinks at two and at four devices where
+        there is a bridge.
+    """
+    size, count = jnp.asarray(as_float(message_bytes)), jnp.asarray(as_float(devices))
+    bandwidth = as_float(bandwidth_bytes_per_s)
+    several = count > 1.0
+    peers = jnp.where(several, count, 2.0) - 1.0
+    crossing = jnp.clip((count - 2.0) / 2.0, 0.0, 1.0)
+    times = []
+    for kernel in kernels:
+        work = collective_work(collective, kernel.algorithm, size, peers + 1.0)
+        per_byte = (1.0 / as_float(kernel.efficiency) + as_float(kernel.bridge) * count * crossing) / bandwidth
+        waited = as_float(kernel.launch_s) + work.rounds * as_float(kernel.hop_s) + peers * as_float(kernel.peer_s)
+        times.append(waited + work.sent_bytes * per_byte)
+    found = times[0] if len(times) == 1 else soft_minimum(times)
+    return jnp.where(several & (size > 0), found, 0.0)

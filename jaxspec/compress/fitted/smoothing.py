@@ -1,0 +1,57 @@
+"""Quantization after input channels were scaled: what is hard to round in activations or weights moves to the other side.
+
+A channel's scale multiplies its weights before rounding and divides what is read back. An engine divides the activations
+instead, by scales that it folds into whatever comes before, so that they take no room.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxspec.compress.footprint import BitsPerValue
+from jaxspec.compress.schemes import number_forms
+from jaxspec.compress.schemes.interface import CompressedMatrix
+from jaxspec.compress.schemes.number_forms import NumberForm
+
+__all__ = ["awq_int4", "scaled_rounding", "smoothquant_w8"]
+
+_INT8 = number_forms.channels("int8", 8.0)
+_INT4 = number_forms.groups("q4_0", 4.0)
+
+#: Powers that AWQ tries.
+_POWERS = 20
+
+
+def smoothquant_w8(matrix: Float[Array, "row column"], channel_norm: Float[Array, " column"]) -> CompressedMatrix:
+    """8 bits per row; scales are the roots of norm over largest weight (SmoothQuant, Eq. 4 with alpha = 1/2)."""
+    largest = jnp.max(jnp.abs(matrix), axis=0)
+    scale = jnp.sqrt(_positive(channel_norm) / _positive(largest))
+    return scaled_rounding(matrix, scale, _INT8)
+
+
+def awq_int4(matrix: Float[Array, "row column"], channel_norm: Float[Array, " column"]) -> CompressedMatrix:
+    """4-bit groups; scales are the power of the norms, 0 to 1, whose error weighted by squared norms is the smallest."""
+    norms = _positive(channel_norm)
+
+    def error(power: Array) -> Array:
+        made = scaled_rounding(matrix, norms**power, _INT4).values
+        return jnp.sum(jnp.square((made - matrix) * norms))
+
+    powers = jnp.linspace(0.0, 1.0, _POWERS, endpoint=False)
+    return scaled_rounding(matrix, norms ** powers[jnp.argmin(jax.lax.map(error, powers))], _INT4)
+
+
+def scaled_rounding(
+    matrix: Float[Array, "row column"], scale: Float[Array, " column"], form: NumberForm
+) -> CompressedMatrix:
+    """The matrix rounded in a form after its columns were multiplied by scales, which are brought to mean 1 first."""
+    scale = scale / jnp.exp(jnp.mean(jnp.log(scale)))
+    bits = jnp.full((), form.bits(*matrix.shape))
+    return CompressedMatrix(form.rounded(matrix * scale) / scale, BitsPerValue(bits, bits))
+
+
+def _positive(numbers: Float[Array, " column"]) -> Float[Array, " column"]:
+    """The numbers, those near 0 lifted: a channel that nothing flows through has no scale of its own."""
+    return jnp.maximum(numbers, 1e-4 * jnp.max(numbers) + 1e-12)

@@ -1,0 +1,156 @@
+"""Decoding against the clock, shown: a table for the terminal, one for the page, and a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from hwmodels.numerics.units import MILLI
+from jaxspec.report.columns import Column
+from jaxspec.report.figures.style import INK, PAPER, colour_of, legend_below, limits_from_zero, new_figure, styled
+from jaxspec.report.formatting import NOT_KNOWN, fixed
+from jaxspec.report.section import Cell
+from jaxspec.report.terminal import Table
+from jaxspec.results.network_results import MeasuredResult
+from jaxspec.results.stopwatch_results import ClockedWay, PredictedClock, Repeated, Stopwatch
+
+__all__ = ["STOPWATCH_CAPTION", "stopwatch_figure", "stopwatch_in_words", "stopwatch_page_tables", "stopwatch_tables"]
+
+#: What the figure shows.
+STOPWATCH_CAPTION = "Speed over decoding without speculation, both timed in turns here; bars hold 90 % of the repeats."
+
+
+def _repeated(
+    title: str, heading: str, meaning: str, read: Callable[[ClockedWay], Repeated], scale: float, digits: int
+) -> Column[ClockedWay]:
+    def words(way: ClockedWay) -> str:
+        found = read(way)
+        parts = [found.median.number, found.low.number, found.high.number]
+        middle, low, high = (fixed(None if part is None else part / scale, digits) for part in parts)
+        return NOT_KNOWN if middle == NOT_KNOWN else f"{middle} ({low} to {high})"
+
+    return Column(title, heading, meaning, lambda way: read(way).median, lambda value: f"{value:g}", words=words)
+
+
+def _foretold(
+    title: str, heading: str, read: Callable[[PredictedClock], Any], scale: float, digits: int
+) -> Column[ClockedWay]:
+    number = lambda way: read(way.predicted or PredictedClock())
+    return Column(title, heading, "for this machine", number, lambda value: fixed(value / scale, digits), optional=True)
+
+
+#: Numbers of each way, in order.
+_COLUMNS = (
+    Column[ClockedWay](
+        "tokens per cycle",
+        "tokens\nper\ncycle",
+        "of each sequence",
+        lambda way: way.tokens_per_cycle,
+        lambda value: fixed(value, 2),
+    ),
+    _repeated("tokens/s", "tokens/s", "of all sequences together", lambda way: way.tokens_per_s, 1.0, 0),
+    _repeated("speedup", "speedup", "over decoding without speculation", lambda way: way.speedup, 1.0, 2),
+    _foretold("speedup, predicted", "speedup\npredicted", lambda told: told.speedup, 1.0, 2),
+    _repeated("cycle, ms", "cycle\nms", "of a batch", lambda way: way.cycle_s, MILLI, 2),
+    _foretold("cycle, predicted, ms", "cycle\npredicted\nms", lambda told: told.cycle_s, MILLI, 2),
+    _repeated("draft step, ms", "draft step\nms", "its share of the cycle", lambda way: way.draft_step_s, MILLI, 3),
+    _foretold("draft step, predicted, ms", "draft step\npredicted\nms", lambda told: told.draft_step_s, MILLI, 3),
+    _repeated("verification, ms", "verification\nms", "and what else a cycle does", lambda way: way.verify_s, MILLI, 2),
+    _foretold("verification, predicted, ms", "verification\npredicted\nms", lambda told: told.verify_s, MILLI, 2),
+)
+
+
+def _rows(clock: Stopwatch) -> dict[str, ClockedWay]:
+    return {"no speculation": clock.autoregressive} | clock.ways
+
+
+def _columns(clock: Stopwatch) -> list[Column[ClockedWay]]:
+    rows = _rows(clock).values()
+    return [column for column in _COLUMNS if not column.optional or any(map(column.known, rows))]
+
+
+def stopwatch_in_words(clock: Stopwatch) -> str:
+    """How the times were taken, and whether they can be believed."""
+    noise, load = clock.noise.number, clock.load.number
+    said = (
+        f"measured on {clock.machine}: {fixed(clock.repeats.number, 0)} repeats of {fixed(clock.prompts.number, 0)} prompts, "
+        f"{fixed(clock.batch.number, 0)} together, median and what holds 90 % of the repeats"
+    )
+    if noise is None:
+        return f"{said}; too few repeats to tell the noise"
+    sure = f"median speedups are sure to {100 * noise:.1f} %"
+    busy = "" if load is None else f", {load:.1f} tasks per core"
+    return f"{said}; {sure}{busy}" + (
+        "" if clock.believable.value else ": TOO NOISY to be believed, run it on a quiet machine"
+    )
+
+
+def stopwatch_tables(results: Sequence[MeasuredResult]) -> list[Table]:
+    """A table for each result that was timed."""
+    found = []
+    for result in results:
+        if (clock := result.stopwatch) is None:
+            continue
+        name = result.model.name or "the network"
+        columns = _columns(clock)
+        table = Table(
+            f"Stopwatch: {name} decoding on this machine",
+            f"{stopwatch_in_words(clock)}\n{clock.statement or ''}".rstrip(),
+        )
+        table.add_column("way")
+        for column in columns:
+            table.add_column(column.heading, justify="right")
+        for way, row in _rows(clock).items():
+            table.add_row(way, *(column.text(row) for column in columns))
+        found.append(table)
+    return found
+
+
+def stopwatch_page_tables(result: MeasuredResult) -> list[dict[str, Any]]:
+    """The same for the page's template: ways across, numbers down; none where nothing was timed."""
+    if (clock := result.stopwatch) is None:
+        return []
+    rows = _rows(clock)
+    cells = lambda column: [Cell(column.text(row), column.status(row)) for row in rows.values()]
+    return [
+        {
+            "title": f"Stopwatch: {stopwatch_in_words(clock)}; {clock.statement}",
+            "corner": "",
+            "columns": list(rows),
+            "rows": [{"title": c.title, "meaning": c.meaning, "cells": cells(c)} for c in _columns(clock)],
+        }
+    ]
+
+
+@styled
+def stopwatch_figure(result: MeasuredResult) -> Figure | None:
+    """Measured speedups of each way with their intervals, beside the predicted ones; None where nothing was timed."""
+    clock = result.stopwatch
+    shown = {} if clock is None else {n: w for n, w in clock.ways.items() if w.speedup.median.number is not None}
+    if clock is None or not shown:
+        return None
+    figure = new_figure("Speed by the clock", stopwatch_in_words(clock), height_inches=3.6)
+    axes = figure.add_subplot()
+    axes.grid(True, axis="y")
+    tops = [1.0]
+    for place, (name, way) in enumerate(shown.items()):
+        parts = [part.number for part in (way.speedup.median, way.speedup.low, way.speedup.high)]
+        median, low, high = (0.0 if part is None else part for part in parts)
+        bars = [[median - low], [high - median]]
+        label = "measured" if place == 0 else None
+        axes.errorbar(place, median, yerr=bars, fmt="o", color=colour_of(name), markersize=9, capsize=5, label=label)
+        tops.append(high)
+        if way.predicted is not None and (told := way.predicted.speedup.number) is not None:
+            label = "predicted" if place == 0 else None
+            axes.plot(place + 0.15, told, "D", color=INK, markerfacecolor=PAPER, markersize=9, label=label)
+            tops.append(told)
+    axes.axhline(1.0, color=INK, linewidth=0.8, linestyle="--", label="no speculation")
+    axes.set_xticks(range(len(shown)), list(shown))
+    axes.set_xlim(-0.6, len(shown) - 0.4)
+    axes.set_ylim(*limits_from_zero(tops))
+    axes.set_xlabel("way to decode")
+    axes.set_ylabel("speedup over no speculation")
+    legend_below(figure, axes)
+    return figure

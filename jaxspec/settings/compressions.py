@@ -1,0 +1,72 @@
+"""The registry of lossy compressions that are fitted to calibration text and compared with speculation.
+
+A new one is a function under `compress/fitted/` and an entry here. None of them has a draft. Storage schemes, which need no
+text for their target, stand in `jaxspec.settings.schemes`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from jaxspec.settings.schemes import SCHEME_FACTS
+
+__all__ = ["COMPRESSIONS", "LOSSY_NAMES", "CompressionFacts"]
+
+
+@dataclasses.dataclass(frozen=True)
+class CompressionFacts:
+    """What is known of a compression without its numerics.
+
+    Attributes:
+        place: "module:function" below `jaxspec.compress.fitted`: from a matrix "row column" and the L2 norms of its input
+            channels over calibration tokens to a `CompressedMatrix`.
+        source: where it comes from, and how this one departs.
+    """
+
+    name: str
+    title: str
+    place: str
+    source: str
+
+
+_ALL = (
+    CompressionFacts(
+        "wanda-50",
+        "half of each row's weights pruned by size times input norm, a bitmap stored",
+        "pruning:wanda_half",
+        "Sun et al. 2023, arXiv:2306.11695; one pass over the stored network's inputs, not layer after layer",
+    ),
+    CompressionFacts(
+        "smoothquant-w8",
+        "8 bits per output channel, input channels smoothed by their norms",
+        "smoothing:smoothquant_w8",
+        "Xiao et al. 2022, arXiv:2211.10438; weights alone: activations are smoothed and stay in 16 bits",
+    ),
+    CompressionFacts(
+        "awq-int4",
+        "4-bit groups of 32, input channels scaled by a searched power of their norms",
+        "smoothing:awq_int4",
+        "Lin et al. 2023, arXiv:2306.00978; the error is weighted by the norms, not measured on outputs",
+    ),
+    CompressionFacts(
+        "squeezellm-4",
+        "16 values per row, placed by weighted k-means",
+        "codebooks:squeezellm_4",
+        "Kim et al. 2023, arXiv:2306.07629; weighted by squared input norms in place of Fisher information, no sparse part",
+    ),
+    CompressionFacts(
+        "rotated-int4",
+        "4-bit groups of 32 of rows rotated by Hadamard blocks",
+        "rotation:rotated_int4",
+        "DuQuant, Lin et al. 2024, arXiv:2406.01721, and QuaRot; weights alone, random signs, no permutation",
+    ),
+)
+
+#: Every fitted compression by the name that users give.
+COMPRESSIONS: dict[str, CompressionFacts] = {facts.name: facts for facts in _ALL}
+
+#: What compresses a network and leaves no draft in it: these, and the storage schemes of that kind.
+LOSSY_NAMES = (
+    *COMPRESSIONS,
+    *(name for name, facts in SCHEME_FACTS.items() if facts.runs and not facts.lossless and not facts.has_draft),
+)

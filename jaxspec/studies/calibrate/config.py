@@ -1,0 +1,77 @@
+"""Settings of `jaxspec calibrate`."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Literal
+
+from jaxspec.errors import InputError
+from jaxspec.settings.base import Settings, Unused
+from jaxspec.settings.coercion import shown
+from jaxspec.settings.fields import setting
+
+__all__ = ["FORMATS", "CalibrateConfig", "Statistic"]
+
+#: Formats in which matrices may be held, with their bits.
+FORMATS = {"float32": 32.0, "bfloat16": 16.0, "float16": 16.0}
+
+#: Which of the repeats counts.
+Statistic = Literal["median", "least"]
+
+
+def _check_formats(names: tuple[str, ...]) -> None:
+    for name in names:
+        if name not in FORMATS:
+            raise InputError(f"formats has {shown(name)}; allowed are {', '.join(FORMATS)}")
+    if len({FORMATS[name] for name in names}) < len(names):
+        raise InputError(f"formats are {', '.join(names)}; two of them have as many bits: leave one out")
+
+
+def _check_file(path: str | None) -> None:
+    if path is not None and not os.path.isfile(path):
+        raise InputError(
+            f"measurements {shown(path)} is no file; give a CSV file (jaxspec calibrate --example prints one)"
+        )
+
+
+def _from_file(config: CalibrateConfig) -> str | None:
+    return None if config.measurements is None else "the times come from a file"
+
+
+@dataclasses.dataclass(frozen=True)
+class CalibrateConfig(Settings):
+    """`jaxspec calibrate`.
+
+    Raises:
+        InputError: a value out of its range; settings that do not fit together.
+    """
+
+    measurements: str | None = setting(
+        None,
+        "CSV file of your own measured times, instead of measuring this machine (--example prints one).",
+        unset="this machine is measured",
+        check=_check_file,
+        flag="--from",
+    )
+    architecture: tuple[str, ...] = setting(
+        ("embedded", "qwen2.5-0.5b", "llama-3.2-1b"),
+        "Networks whose shapes are measured: catalog names, or Hugging Face config.json files.",
+        quick=("embedded",),
+    )
+    formats: tuple[str, ...] = setting(
+        ("float32", "bfloat16"),
+        "Formats in which matrices are held: float32, bfloat16, float16.",
+        check=_check_formats,
+        quick=("float32",),
+    )
+    rows: int = setting(512, "Most rows of a product.", low=32, high=4096, quick=128)
+    repeats: int = setting(
+        7, "Times that each program is timed, in turn with its neighbours.", low=3, high=1000, quick=5
+    )
+    statistic: Statistic = setting(
+        "median",
+        "Which of the repeats counts: on a machine that others use, the least is nearer to a quiet one's time.",
+    )
+
+    unused = (Unused(("architecture", "formats", "rows", "repeats", "statistic"), _from_file),)

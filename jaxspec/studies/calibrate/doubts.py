@@ -1,0 +1,76 @@
+"""Where a fit does not describe what was measured, in sentences: for the report, and inside the device file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxspec.studies.calibrate.fitted import PartFit
+from jaxspec.studies.calibrate.machine import Machine
+from jaxspec.studies.calibrate.table import Row
+
+__all__ = ["LARGEST_ERROR", "doubts_of"]
+
+#: Mean error of rows that the fit did not see from which a sentence is due.
+LARGEST_ERROR = 0.10
+
+#: Rows of products that are judged together, ends included.
+_RANGES = ((1, 1), (2, 9), (10, 33), (34, 144), (145, math.inf))
+
+
+def doubts_of(machine: Machine, table: Sequence[Row]) -> list[str]:
+    """What a reader of the device's times should know."""
+    found = list(machine.missing)
+    for fit in machine.fits:
+        what = f"products of {fit.bits:g}-bit weights" if fit.part == "products" else fit.part
+        if fit.errors.rows == 0:
+            found.append(f"{what}: all times are of one shape, so that nothing could be held out")
+        elif fit.errors.mean > LARGEST_ERROR:
+            found.append(f"{what}: held-out error {100 * fit.errors.mean:.0f} % in the mean{_worst(fit, table)}")
+        if fit.at_bound:
+            found.append(f"{what}: on a bound of the fit: {', '.join(fit.at_bound)}")
+    return found
+
+
+def _worst(fit: PartFit, table: Sequence[Row]) -> str:
+    """The range of rows, or the shape, that is described worst."""
+    seconds = np.array([table[i].seconds for i in fit.rows])
+    error = np.abs(fit.held_out / seconds - 1)
+    if fit.part == "products":
+        counts = np.array([table[i].rows for i in fit.rows])
+        means = {
+            _range(low, high): float(error[inside].mean())
+            for low, high in _RANGES
+            if (inside := (counts >= low) & (counts <= high)).any()
+        }
+        name = max(means, key=lambda one: means[one])
+        return f", {100 * means[name]:.0f} % at {name}"
+    worst = int(np.argmax(error))
+    return f", worst {described(table[fit.rows[worst]])} with {100 * error[worst]:.0f} %"
+
+
+def _range(low: float, high: float) -> str:
+    if low == high:
+        return f"{low:g} row"
+    return f"{low:g} rows and more" if math.isinf(high) else f"{low:g} to {high:g} rows"
+
+
+def described(row: Row) -> str:
+    """A row's shape in words."""
+    if row.part == "product":
+        return f"{row.rows:g} x {row.inner:g} x {row.outer:g}"
+    if row.part == "attention":
+        return (
+            f"{row.batch:g} x {row.tokens:g} tokens over {row.context_tokens:g}, {row.heads:g} heads on {row.kv_heads:g} "
+            f"of {row.head_dim:g}"
+        )
+    if row.part == "step":
+        cut = "" if math.isnan(row.layers) else f" in {row.layers:g} layers"
+        return f"{row.batch:g} x {row.tokens:g} tokens of {row.architecture}{cut}"
+    if row.part == "stream":
+        return f"{row.read_bytes:g} bytes"
+    if row.part in ("lookup", "sampling"):
+        return f"{row.rows:g} rows of {row.vocab_size:g}"
+    return row.part

@@ -1,0 +1,208 @@
+"""Fit products of matrices: a form with few numbers per format, and the measured steps of rows on it.
+
+The form is that of `hwmodels.compute.measured_host`, in rates instead of shares. The numbers of the cache come from the widest
+format, whose matrices are the largest, and hold for all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from hwmodels.analysis.calibration.least_squares import Parameter, predicted_rows
+from hwmodels.compute.row_costs import RowCosts
+from hwmodels.numerics.smoothing import smooth_maximum
+from jaxspec.studies.calibrate.fitted import Numbers, PartFit, cross_fitted, robust_fit
+from jaxspec.studies.calibrate.table import Row
+
+__all__ = ["OVERLAPS", "ProductFit", "fit_products", "row_costs_of"]
+
+#: Candidates of the smooth maximum that joins arithmetic and traffic, from "the longer one" to "their sum".
+OVERLAPS = (0.25, 0.5, 1.0)
+
+_FORM = (
+    Parameter("launch_s", 3e-6, 1e-8, 1e-3),
+    Parameter("flops_per_s", 1e11, 1e8, 1e16),
+    Parameter("near_bytes_per_s", 2e10, 1e7, 1e14),
+)
+_CACHE = (
+    Parameter("far_share", 0.4, 1e-3, 1.0),
+    Parameter("cache_bytes", 3e7, 1e5, 1e10),
+    Parameter("cache_sharpness", 2.0, 0.5, 8.0),
+)
+#: Stacks whose sizes differ by less than this say nothing of a cache.
+_SIZES_APART = 8.0
+#: A cache that nobody saw: everything streams at one rate.
+_NO_CACHE = {"far_share": 1.0, "cache_bytes": 1e9, "cache_sharpness": 1.0}
+
+#: Sizes of matrices that have row costs of their own, and the least number of matrices of each.
+_SIZES, _MATRICES_OF_A_SIZE = 3, 2
+
+
+@dataclasses.dataclass(frozen=True)
+class ProductFit:
+    """Products in one format.
+
+    Attributes:
+        fit: numbers of the form and errors of the form with row costs.
+        costs: measured steps of rows.
+        smooth_errors: mean error of the form alone on the same held-out rows.
+    """
+
+    fit: PartFit
+    costs: RowCosts
+    smooth_error: float
+
+
+@functools.cache
+def _form(overlap: float) -> Any:
+    """The form to fit, for `least_squares.fit`; one object for each overlap, so that fits share its program."""
+
+    def predict(values: Mapping[str, Any], conditions: Mapping[str, Any]) -> Any:
+        v = dict(values)
+        c = {name: v.get(name, conditions[name]) for name in _NO_CACHE}
+        near = jax.nn.sigmoid(-c["cache_sharpness"] * jnp.log(conditions["read"] / c["cache_bytes"]))
+        rate = v["near_bytes_per_s"] / (near + (1.0 - near) / c["far_share"])
+        m, k, n = conditions["rows"], conditions["inner"], conditions["outer"]
+        moved = n * k * conditions["weight_bits"] / 8.0 + 2.0 * (m * k + m * n)
+        times = jnp.stack([2.0 * m * k * n / v["flops_per_s"], moved / rate], axis=-1)
+        return v["launch_s"] + smooth_maximum(times, overlap)
+
+    return predict
+
+
+def fit_products(table: Sequence[Row]) -> tuple[dict[float, ProductFit], float]:
+    """Fit each format.
+
+    Args:
+        table: all measured rows.
+    Returns:
+        bits per weight -> the fit, and the overlap that all of them were fitted with: the one of `OVERLAPS` that describes the
+        widest format best.
+    """
+    by_bits: dict[float, list[int]] = {}
+    for place, row in enumerate(table):
+        if row.part == "product":
+            by_bits.setdefault(row.weight_bits, []).append(place)
+    widest = max(by_bits)
+    tried = {overlap: _fit_format(table, by_bits[widest], overlap, None) for overlap in OVERLAPS}
+    overlap = min(tried, key=lambda one: _measure_of(tried[one]))
+    found = {widest: tried[overlap]}
+    cache = {name: found[widest].fit.estimates.get(name, default) for name, default in _NO_CACHE.items()}
+    for bits, places in sorted(by_bits.items(), reverse=True):
+        if bits != widest:
+            found[bits] = _fit_format(table, places, overlap, cache)
+    return found, overlap
+
+
+def _measure_of(found: ProductFit) -> float:
+    errors = found.fit.errors
+    if math.isfinite(errors.mean):
+        return errors.mean + found.smooth_error
+    return found.smooth_error
+
+
+def _fit_format(
+    table: Sequence[Row], places: Sequence[int], overlap: float, cache: Mapping[str, float] | None
+) -> ProductFit:
+    rows = [table[place] for place in places]
+    seconds = np.array([row.seconds for row in rows])
+    groups = [f"{row.inner:g}x{row.outer:g}" for row in rows]
+    conditions = {
+        name: np.array([float(getattr(row, name)) for row in rows])
+        for name in ("rows", "inner", "outer", "weight_bits", "read")
+    }
+    read = conditions["read"]
+    parameters = list(_FORM)
+    if cache is not None:
+        parameters += [_CACHE[0]] if cache["far_share"] < 1.0 else []
+    elif read.max() / read.min() >= _SIZES_APART:
+        parameters += _CACHE
+    fixed = dict(_NO_CACHE) if cache is None else dict(cache)
+    conditions |= {name: np.full(len(rows), value) for name, value in fixed.items()}
+    parameters = parameters[: max(1, len(rows) - 1)]
+    weights, counts = conditions["inner"] * conditions["outer"], conditions["rows"]
+    predict = _form(overlap)
+
+    def both(train: npt.NDArray[np.int64]) -> tuple[Any, RowCosts, Numbers, Numbers]:
+        some = {name: values[train] for name, values in conditions.items()}
+        seen, of_train = np.unique(train), [groups[i] for i in train]
+
+        def stepped(scale: Numbers) -> tuple[Any, RowCosts, Numbers]:
+            one = robust_fit(predict, parameters, some, (seconds / scale)[train], of_train)
+            form = predicted_rows(predict, one.estimates, conditions)
+            return one, row_costs_of(counts[seen], weights[seen], np.log(seconds / form)[seen]), form
+
+        # Twice: rows whose steps are known do not draw the form to themselves.
+        _, costs, _ = stepped(np.ones(len(rows)))
+        one, costs, form = stepped(factors(costs, counts, weights))
+        return one, costs, form, form * factors(costs, counts, weights)
+
+    everything = np.arange(len(rows))
+    one, costs, _, predicted = both(everything)
+    smooth = np.full(len(rows), np.nan)
+
+    def without(train: npt.NDArray[np.int64]) -> Numbers:
+        _, _, form, stepped = both(train)
+        out = ~np.isin(everything, train)
+        smooth[out] = form[out]
+        return stepped
+
+    held, errors, interval = cross_fitted(groups, seconds, without)
+    known = np.isfinite(smooth)
+    smooth_error = float(np.mean(np.abs(smooth[known] / seconds[known] - 1))) if known.any() else math.nan
+    estimates = fixed | one.estimates
+    part = PartFit(
+        "products",
+        rows[0].weight_bits,
+        estimates,
+        one.standard_errors,
+        one.at_bound,
+        np.asarray(places, np.int64),
+        predicted,
+        held,
+        errors,
+        interval,
+    )
+    return ProductFit(part, costs, smooth_error)
+
+
+def row_costs_of(rows: Numbers, weights: Numbers, log_ratio: Numbers) -> RowCosts:
+    """Measured steps of rows: for a few sizes of matrix the median of measured over the form's time, by rows.
+
+    Args:
+        rows, weights: "row", of each product.
+        log_ratio: "row", logarithm of measured over the form's time.
+    """
+    sizes = np.unique(weights)
+    count = max(1, min(_SIZES, len(sizes) // _MATRICES_OF_A_SIZE))
+    knots = np.unique(rows)
+    middles, factors = [], []
+    for group in np.array_split(sizes, count):
+        inside = np.isin(weights, group)
+        here = np.unique(rows[inside])
+        medians = [np.median(log_ratio[inside & (rows == row)]) for row in here]
+        # Rows that were measured with other matrices alone: on the line between neighbours.
+        factors.append(tuple(np.exp(np.interp(np.log(knots), np.log(here), medians)).tolist()))
+        middles.append(float(np.exp(np.mean(np.log(group)))))
+    return RowCosts(tuple(middles), tuple(knots.tolist()), tuple(factors))
+
+
+def factors(costs: RowCosts, rows: Numbers, weights: Numbers) -> Numbers:
+    """`hwmodels.compute.row_costs.row_factor` in double precision, on the host."""
+    place, size = np.log(rows), np.log(weights)
+    each = [np.interp(place, np.log(costs.rows), np.log(row)) for row in costs.factors]
+    if len(each) == 1:
+        return np.exp(each[0])
+    position = np.interp(size, np.log(costs.weights), np.arange(len(each)))
+    low = np.minimum(position.astype(int), len(each) - 2)
+    stacked, at = np.stack(each), np.arange(len(rows))
+    return np.exp(stacked[low, at] + (position - low) * (stacked[low + 1, at] - stacked[low, at]))

@@ -1,0 +1,214 @@
+"""From a table of measured times to a device: all parts fitted, rates made shares of a peak and a bandwidth."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from hwmodels import Architecture, Device, MemoryTier, OperatorWork, step_cost, step_operators, uniform_weight_bits
+from hwmodels.compute.measured_host import Between, HostAttention, HostProducts, MeasuredHost, put_out
+from hwmodels.network.operators.work import OPERATORS
+from jaxspec.errors import InputError
+from jaxspec.studies.calibrate.fit_products import ProductFit, fit_products
+from jaxspec.studies.calibrate.fit_rest import ELEMENT_BYTES, fit_attention, fit_lookups, fit_sampling, fit_steps
+from jaxspec.studies.calibrate.fitted import PartFit
+from jaxspec.studies.calibrate.table import Row
+
+__all__ = ["LEAST_PRODUCTS", "Machine", "fit_machine"]
+
+#: Products that the widest format needs at least: more than the form has numbers.
+LEAST_PRODUCTS = 8
+
+#: Seconds of an element where nobody measured steps: next to nothing, as it must be something.
+_NOTHING_S = 1e-15
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """A device and the fits behind it.
+
+    Attributes:
+        device: with a `MeasuredHost`, without remarks and spreads.
+        products: bits per weight -> the fit.
+        parts: attention, lookup, sampling, steps: those that were measured.
+        step_rows: numbers of the table's rows that are steps.
+        step_s: predicted seconds of these by the whole device.
+        missing: sentences on what was not measured.
+    """
+
+    device: Device
+    products: dict[float, ProductFit]
+    parts: dict[str, PartFit]
+    step_rows: np.ndarray
+    step_s: np.ndarray
+    missing: tuple[str, ...]
+
+    @property
+    def fits(self) -> list[PartFit]:
+        """All fits, products first, the widest format first."""
+        return [found.fit for _, found in sorted(self.products.items(), reverse=True)] + list(self.parts.values())
+
+
+def fit_machine(table: Sequence[Row], network: Callable[[str], Architecture], *, capacity_bytes: float) -> Machine:
+    """Fit everything that the table has.
+
+    Args:
+        table: measured times.
+        network: from a name of a step's row to its architecture.
+        capacity_bytes: of the memory.
+    Raises:
+        InputError: too few products to fit to.
+    """
+    products_here = [row for row in table if row.part == "product"]
+    widest = max((row.weight_bits for row in products_here), default=0.0)
+    count = sum(row.weight_bits == widest for row in products_here)
+    if count < LEAST_PRODUCTS:
+        raise InputError(
+            f"{count} products of {widest:g}-bit weights came; at least {LEAST_PRODUCTS} of the widest format are needed, "
+            "of several matrices and numbers of rows"
+        )
+    products, overlap = fit_products(table)
+    found = {"attention": fit_attention(table, overlap), "lookup": fit_lookups(table), "sampling": fit_sampling(table)}
+    parts = {name: part for name, part in found.items() if part is not None}
+    device = _device(table, products, parts, overlap, capacity_bytes)
+    missing = [f"no {_WORDS[name]}: {_INSTEAD[name]}" for name, part in found.items() if part is None]
+    places = np.array([i for i, row in enumerate(table) if row.part == "step"], np.int64)
+    works = _works([table[i] for i in places], network)
+    if len(places):
+        conditions = {
+            "known_s": _priced(device, works),
+            "norms": np.asarray(works.launches)[:, OPERATORS.index("norm")].astype(np.float64),
+            "elements": np.asarray(put_out(works), np.float64),
+        }
+        steps = fit_steps(table, conditions, places)
+        if steps is not None:
+            parts["steps"] = steps
+            device = _with(device, **steps.estimates)
+    if "steps" not in parts:
+        missing.append(f"no {_WORDS['steps']}: {_INSTEAD['steps']}")
+    step_s = _priced(device, works) if len(places) else np.zeros(0)
+    return Machine(device, products, parts, places, step_s, tuple(missing))
+
+
+_WORDS = {"attention": "attention", "lookup": "look-ups", "sampling": "sampling", "steps": "whole steps"}
+_INSTEAD = {
+    "attention": "it runs at the rates of the products",
+    "lookup": "they take no time",
+    "sampling": "choosing tokens takes no time",
+    "steps": "norms, loops and all else between products take no time, so that steps are priced too fast",
+}
+
+
+def _device(
+    table: Sequence[Row],
+    products: dict[float, ProductFit],
+    parts: dict[str, PartFit],
+    overlap: float,
+    capacity_bytes: float,
+) -> Device:
+    forms = {bits: found.fit.estimates for bits, found in sorted(products.items())}
+    widest = forms[max(forms)]
+    if "attention" in parts:
+        attention = dict(parts["attention"].estimates)
+    else:
+        attention = {
+            "launch_s": 2 * widest["launch_s"],
+            "pair_s": 0.0,
+            "score_s": 0.0,
+            "flops_per_s": widest["flops_per_s"],
+            "bytes_per_s": widest["near_bytes_per_s"],
+        }
+    streams = [row.read_bytes / row.seconds for row in table if row.part == "stream"]
+    largest = max((row for row in table if row.part == "stream"), key=lambda row: row.read_bytes, default=None)
+    # So fast that every share stays below 1, also where a few rows beat the form.
+    fastest = [
+        form["near_bytes_per_s"] / min(1.0, min(min(row) for row in products[bits].costs.factors))
+        for bits, form in forms.items()
+    ]
+    bandwidth = max([*fastest, attention["bytes_per_s"], *streams])
+    peak = max([*(form["flops_per_s"] for form in forms.values()), attention["flops_per_s"]])
+    far = widest["near_bytes_per_s"] * widest["far_share"] if largest is None else largest.read_bytes / largest.seconds
+    sampling = parts["sampling"].estimates if "sampling" in parts else {"sample_s": 0.0, "logit_s": 0.0}
+    unit = MeasuredHost(
+        formats=tuple(
+            HostProducts(
+                launch_s=form["launch_s"],
+                compute_efficiency=form["flops_per_s"] / peak,
+                near_efficiency=form["near_bytes_per_s"] / bandwidth,
+                far_efficiency=form["near_bytes_per_s"] * form["far_share"] / bandwidth,
+            )
+            for form in forms.values()
+        ),
+        cache_bytes=widest["cache_bytes"],
+        cache_sharpness=widest["cache_sharpness"],
+        attention=HostAttention(
+            launch_s=attention["launch_s"],
+            pair_s=attention["pair_s"],
+            score_s=attention["score_s"],
+            compute_efficiency=attention["flops_per_s"] / peak,
+            memory_efficiency=attention["bytes_per_s"] / bandwidth,
+            element_bytes=ELEMENT_BYTES,
+        ),
+        between=Between(
+            turn_s=0.0,
+            row_s=parts["lookup"].estimates["row_s"] if "lookup" in parts else 0.0,
+            norm_s=0.0,
+            element_s=_NOTHING_S,
+            sample_s=sampling["sample_s"],
+            logit_s=sampling["logit_s"],
+        ),
+        weight_widths=tuple(forms),
+        row_costs=tuple(found.costs for _, found in sorted(products.items())),
+        overlap_temperature=overlap,
+    )
+    return Device(
+        peak_flops_per_s=peak,
+        compute_efficiency=1.0,
+        memory=MemoryTier(
+            bandwidth_bytes_per_s=bandwidth, efficiency=min(1.0, far / bandwidth), capacity_bytes=capacity_bytes
+        ),
+        operator_latency_s=widest["launch_s"],
+        matrix_unit=unit,
+    )
+
+
+def _with(device: Device, **numbers: float) -> Device:
+    between = dataclasses.replace(device.matrix_unit.between, **numbers)
+    return dataclasses.replace(device, matrix_unit=dataclasses.replace(device.matrix_unit, between=between))
+
+
+def _works(rows: Sequence[Row], network: Callable[[str], Architecture]) -> Any:
+    """The work of each step, "step operator"."""
+    if not rows:
+        return None
+    works: list[OperatorWork] = []
+    for row in rows:
+        shape = network(row.architecture)
+        changed = {"num_layers": row.layers, "vocab_size": row.vocab_size}
+        known: dict[str, Any] = {name: value for name, value in changed.items() if not math.isnan(value)}
+        shape = dataclasses.replace(shape, **known)
+        works.append(
+            step_operators(
+                shape,
+                tokens=row.tokens,
+                batch=row.batch,
+                context_tokens=row.context_tokens,
+                weight_bits=uniform_weight_bits(row.weight_bits),
+                kv_bits=8 * ELEMENT_BYTES,
+            )
+        )
+    return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf, np.float32) for leaf in leaves]), *works)
+
+
+@jax.jit
+def _total(device: Device, works: OperatorWork) -> Any:
+    return jax.vmap(lambda work: step_cost(device, work).total_s)(works)
+
+
+def _priced(device: Device, works: Any) -> np.ndarray:
+    return np.asarray(_total(device, works), np.float64)

@@ -1,0 +1,226 @@
+"""What is measured: groups of programs, timed side by side, by the shapes that decoding, drafting and verifying need."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+import jax
+
+from hwmodels import Architecture
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import init_params
+from jaxspec.models.stored import SMALL
+from jaxspec.studies.calibrate import programs
+from jaxspec.studies.calibrate.config import FORMATS, CalibrateConfig
+from jaxspec.studies.calibrate.table import Row
+from jaxspec.studies.calibrate.timing import Timed
+
+__all__ = ["Case", "Group", "groups_of", "matrices_of", "probes_of"]
+
+#: Rows of products: all few ones, where kernels change; around multiples of 16, where they pad; few many.
+ROWS = (*range(1, 11), 12, 16, 17, 18, 24, 32, 33, 40, 48, 64, 80, 96, 128, 144, 192, 256, 272, 384, 512)
+_FEW_ROWS = (1, 2, 3, 5, 8, 9, 16, 17, 32, 80, 128, 512)
+_FAR_ROWS = (1, 2, 4, 8, 17, 64)
+
+#: Sequences and new tokens of each, of attention and steps.
+SHAPES = ((1, 1), (1, 2), (1, 5), (1, 9), (1, 17), (16, 1), (16, 5))
+_FEW_SHAPES = ((1, 1), (1, 2), (1, 9), (16, 1))
+_CONTEXTS = (64, 256, 1024)
+
+#: Bytes of a stack of matrices: enough to leave the cache of common processors, and as few as fit it.
+_FAR_BYTES, _NEAR_BYTES = 192e6, 4e6
+#: The most elements of a matrix; a larger vocabulary is cut.
+_MOST_WEIGHTS = 1 << 25
+_MOST_LAYERS = 4096
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A row without its time, and how to make the program that is timed."""
+
+    row: Row
+    program: Callable[[], Timed]
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Cases that are timed side by side; the name says where they are kept."""
+
+    name: str
+    cases: tuple[Case, ...]
+
+
+def groups_of(config: CalibrateConfig, networks: Mapping[str, Architecture], *, few: bool) -> list[Group]:
+    """All that is measured.
+
+    Args:
+        networks: by name, leaves are numbers.
+        few: whether a short run was asked for: fewer rows and shapes.
+    """
+    rows = [count for count in (_FEW_ROWS if few else ROWS) if count <= config.rows]
+    found = _products(config, networks, rows)
+    found += _attention(networks, _FEW_SHAPES if few else SHAPES)
+    for name, network in networks.items():
+        found += _steps(name, network, _FEW_SHAPES if few else SHAPES)
+    return [*found, _streams(), _lookups(), _sampling(), _loops()]
+
+
+def matrices_of(network: Architecture) -> list[tuple[int, int]]:
+    """(inner, outer) of the matrices of a dense layer and of the head."""
+    hidden, inner = int(network.hidden_size), int(network.intermediate_size)
+    query, key = int(network.num_heads * network.head_dim), int(network.num_kv_heads * network.head_dim)
+    vocab = min(int(network.vocab_size), max(1, _MOST_WEIGHTS // hidden))
+    shapes = [(hidden, query), (hidden, key), (query, hidden), (hidden, inner), (inner, hidden), (hidden, vocab)]
+    return [shape for shape in dict.fromkeys(shapes) if min(shape) > 0]
+
+
+def probes_of(network: Architecture) -> list[tuple[int, int, int]]:
+    """(layers, vocabulary, context) of the networks whose whole steps are timed."""
+    hidden = int(network.hidden_size)
+    layer = sum(inner * outer for inner, outer in matrices_of(network)[:-1])
+    layers = int(max(1, min(4, int(network.num_layers), SMALL // 2 // max(layer, 1))))
+    vocab = int(max(256, min(4096, SMALL // 4 // hidden)))
+    return [(layers, 256, 128), (1, vocab, 384)]
+
+
+def _products(config: CalibrateConfig, networks: Mapping[str, Architecture], rows: Sequence[int]) -> list[Group]:
+    shapes = list(dict.fromkeys(shape for network in networks.values() for shape in matrices_of(network)))
+    found = []
+    for place, name in enumerate(sorted(config.formats, key=lambda name: -FORMATS[name])):
+        counts = rows if place == 0 else [count for count in rows if count in _FEW_ROWS]
+        for shape in shapes:
+            found.append(_product_group(name, shape, counts, _NEAR_BYTES))
+        smallest, middle = shapes[0], sorted(shapes, key=lambda shape: shape[0] * shape[1])[len(shapes) // 2]
+        for shape in dict.fromkeys((smallest, middle)):
+            far = [count for count in rows if count in _FAR_ROWS]
+            found.append(_product_group(name, shape, far, _FAR_BYTES))
+    return list({group.name: group for group in found}.values())
+
+
+def _product_group(weight_format: str, shape: tuple[int, int], rows: Sequence[int], total_bytes: float) -> Group:
+    bits, (inner, outer) = FORMATS[weight_format], shape
+    one = inner * outer * bits / 8
+    layers = int(max(2, min(_MOST_LAYERS, round(total_bytes / one))))
+    cases = []
+    for count in rows:
+        row = Row(
+            "product",
+            float("nan"),
+            weight_bits=bits,
+            batch=1.0,
+            tokens=float(count),
+            inner=float(inner),
+            outer=float(outer),
+            read_bytes=one * layers,
+        )
+        make = lambda count=count: programs.product_program(count, inner, outer, layers, weight_format)
+        cases.append(Case(row, make))
+    return Group(f"product/{weight_format}-{inner}x{outer}-{layers}", tuple(cases))
+
+
+def _attention(networks: Mapping[str, Architecture], shapes: Sequence[tuple[int, int]]) -> list[Group]:
+    heads = {(int(n.num_heads), int(n.num_kv_heads), int(n.head_dim)): None for n in networks.values()}
+    found = []
+    for query_heads, key_heads, size in heads:
+        for context in _CONTEXTS:
+            cases = []
+            for batch, tokens in shapes:
+                row = Row(
+                    "attention",
+                    float("nan"),
+                    batch=float(batch),
+                    tokens=float(tokens),
+                    context_tokens=float(context),
+                    heads=float(query_heads),
+                    kv_heads=float(key_heads),
+                    head_dim=float(size),
+                )
+                make = lambda batch=batch, tokens=tokens, context=context, of=(query_heads, key_heads, size): (
+                    programs.attention_program(
+                        batch=batch,
+                        tokens=tokens,
+                        context=context,
+                        heads=of[0],
+                        kv_heads=of[1],
+                        head_dim=of[2],
+                        layers=4,
+                    )
+                )
+                cases.append(Case(row, make))
+            found.append(Group(f"attention/{query_heads}-{key_heads}-{size}-{context}", tuple(cases)))
+    return found
+
+
+def _steps(name: str, network: Architecture, shapes: Sequence[tuple[int, int]]) -> list[Group]:
+    found = []
+    for layers, vocab, context in probes_of(network):
+        config = DecoderConfig(
+            vocab_size=vocab,
+            hidden_size=int(network.hidden_size),
+            intermediate_size=int(network.intermediate_size),
+            num_layers=layers,
+            num_heads=int(network.num_heads),
+            num_kv_heads=int(network.num_kv_heads),
+            head_dim=int(network.head_dim),
+        )
+        cases = []
+        for batch, tokens in shapes:
+            row = Row(
+                "step",
+                float("nan"),
+                weight_bits=32.0,
+                batch=float(batch),
+                tokens=float(tokens),
+                context_tokens=float(context),
+                architecture=name,
+                layers=float(layers),
+                vocab_size=float(vocab),
+            )
+            make = lambda batch=batch, tokens=tokens, config=config, context=context: programs.step_program(
+                _params(config), config, batch=batch, tokens=tokens, context=context
+            )
+            cases.append(Case(row, make))
+        found.append(Group(f"step/{abs(hash_of(name))}-{layers}-{vocab}", tuple(cases)))
+    return found
+
+
+def hash_of(name: str) -> int:
+    """A number for a name that may be a path, the same on every machine."""
+    return sum((place + 1) * ord(letter) for place, letter in enumerate(name))
+
+
+def _params(config: DecoderConfig):
+    return init_params(config, jax.random.key(0))
+
+
+def _streams() -> Group:
+    sizes = (1 << 20, 1 << 22, 1 << 24, 1 << 26, 1 << 28)
+    cases = [
+        Case(Row("stream", float("nan"), read_bytes=float(size)), lambda size=size: programs.stream_program(size))
+        for size in sizes
+    ]
+    return Group("stream/all", tuple(cases))
+
+
+def _lookups() -> Group:
+    cases = []
+    for rows, vocab, hidden in ((1, 256, 256), (16, 256, 256), (64, 4096, 1024), (256, 4096, 1024)):
+        row = Row("lookup", float("nan"), batch=1.0, tokens=float(rows), inner=float(hidden), vocab_size=float(vocab))
+        cases.append(
+            Case(row, lambda rows=rows, vocab=vocab, hidden=hidden: programs.lookup_program(rows, vocab, hidden))
+        )
+    return Group("lookup/all", tuple(cases))
+
+
+def _sampling() -> Group:
+    cases = []
+    for rows, vocab in ((1, 256), (9, 256), (64, 256), (1, 4096), (9, 4096), (1, 32768), (5, 32768)):
+        row = Row("sampling", float("nan"), batch=1.0, tokens=float(rows), vocab_size=float(vocab))
+        cases.append(Case(row, lambda rows=rows, vocab=vocab: programs.sampling_program(rows, vocab)))
+    return Group("sampling/all", tuple(cases))
+
+
+def _loops() -> Group:
+    turn = Case(Row("turn", float("nan")), programs.turn_program)
+    return Group("loops/all", (turn, Case(Row("launch", float("nan")), programs.launch_program)))

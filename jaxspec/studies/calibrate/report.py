@@ -1,0 +1,215 @@
+"""Tables and the page of `jaxspec calibrate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from jaxspec.report.columns import Column
+from jaxspec.report.device_data import assumptions, device_rows
+from jaxspec.report.formatting import NOT_KNOWN, fixed, quantity
+from jaxspec.report.page import Drawings, Page, write_page
+from jaxspec.report.section import Cell, timing
+from jaxspec.report.shown import Shown
+from jaxspec.report.terminal import Table
+from jaxspec.runs.directory import RunDirectory
+from jaxspec.studies.calibrate.figures import residuals_figure, rows_figure
+from jaxspec.studies.calibrate.result import CalibrateResult, FittedPart
+
+__all__ = ["calibrate_section", "calibrate_tables", "figures", "shown", "write_calibrate_report"]
+
+_CAPTIONS = {
+    "rows": "Products of matrices in a compiled loop over layers. Where kernels change or pad, time jumps: the device file "
+    "carries these steps beside a smooth form.",
+    "residuals": "Each point was predicted without its shape (product), its context (attention) or its network (step).",
+}
+
+_CLOSING = (
+    "Each piece is timed within compiled loops, as decoding runs it, in turn with its neighbours; compilation is apart. "
+    "Errors are those of groups that a fit did not see; intervals are quantiles of these errors. Whole steps include "
+    "products and attention of networks that the other fits have seen."
+)
+
+#: Of a fit.
+PART_COLUMNS = (
+    Column[FittedPart]("times", "times", "that were fitted to", lambda part: part.times, lambda x: fixed(x, 0)),
+    Column[FittedPart](
+        "held-out error",
+        "held-out\nerror",
+        "mean, of groups that the fit did not see",
+        lambda p: p.held_out_mean,
+        str,
+        words=lambda p: _percent(p.held_out_mean.number),
+    ),
+    Column[FittedPart](
+        "median",
+        "median",
+        "of the same errors",
+        lambda p: p.held_out_median,
+        str,
+        words=lambda p: _percent(p.held_out_median.number),
+    ),
+    Column[FittedPart](
+        "largest",
+        "largest",
+        "of the same errors",
+        lambda p: p.held_out_largest,
+        str,
+        words=lambda p: _percent(p.held_out_largest.number),
+    ),
+    Column[FittedPart](
+        "form alone",
+        "form\nalone",
+        "the same mean without measured steps of rows",
+        lambda p: p.smooth_mean,
+        str,
+        words=lambda p: _percent(p.smooth_mean.number),
+    ),
+    Column[FittedPart](
+        "90 % interval",
+        "90 %\ninterval",
+        "of measured over predicted",
+        lambda p: p.low,
+        str,
+        words=lambda p: NOT_KNOWN if p.low.number is None else f"{p.low.known:.2f} to {p.high.known:.2f}",
+    ),
+    Column[FittedPart](
+        "covered",
+        "covered",
+        "share of the other half's rows within each half's interval",
+        lambda p: p.covered,
+        str,
+        words=lambda p: ", ".join(_percent(share) for share in p.covered.value or []) or NOT_KNOWN,
+    ),
+)
+
+
+def _percent(value: float | None) -> str:
+    return NOT_KNOWN if value is None else f"{100 * value:.1f} %"
+
+
+def _name(part: FittedPart) -> str:
+    return f"products, {part.weight_bits:g}-bit" if part.part == "products" else str(part.part)
+
+
+def calibrate_tables(result: CalibrateResult) -> list[Table]:
+    """The fits, and the steps of rows."""
+    table = Table(
+        _headline(result),
+        "times: measured; errors: of groups that the fit did not see (matrices, contexts, networks); steps are priced with all "
+        "other fits",
+    )
+    table.add_column("part")
+    for column in PART_COLUMNS:
+        table.add_column(column.heading, justify="right")
+    for part in result.parts:
+        table.add_row(_name(part), *(column.text(part) for column in PART_COLUMNS))
+    return [table, _steps_of_rows(result)]
+
+
+def _steps_of_rows(result: CalibrateResult) -> Table:
+    table = Table(
+        "Measured steps of rows, over the smooth form",
+        "median over matrices of a size; verification of x tokens is priced by them; measured",
+    )
+    table.add_column("weights")
+    shown_rows = [1, 2, 3, 5, 8, 9, 16, 17, 32, 128]
+    for count in shown_rows:
+        table.add_column(f"{count}", justify="right")
+    for steps in result.row_steps:
+        rows = list(steps.rows.known)
+        for size, factors in zip(steps.weights.known, steps.factors.known, strict=True):
+            cells = [f"{factors[rows.index(c)]:.2f}" if c in rows else "" for c in shown_rows]
+            table.add_row(f"{steps.weight_bits:g}-bit, {size:.2g}", *cells)
+    return table
+
+
+def _headline(result: CalibrateResult) -> str:
+    error = result.step_error.number
+    said = str(result.device_title)
+    if error is not None:
+        said += f": whole steps within {100 * error:.1f} % in the mean"
+    if result.noise is not None and not result.noise.believed.value:
+        said += "; TOO BUSY TO BE BELIEVED"
+    return said
+
+
+def figures(result: CalibrateResult, directory: Path | None = None) -> Drawings:
+    """The report's figures by name, each as a function that draws it."""
+    return {"rows": lambda: rows_figure(result), "residuals": lambda: residuals_figure(result)}
+
+
+def _drawn(result: CalibrateResult) -> dict[str, Figure]:
+    found = {name: draw() for name, draw in figures(result).items()}
+    return {name: figure for name, figure in found.items() if figure is not None}
+
+
+def write_calibrate_report(result: CalibrateResult, out_dir: str | Path) -> Path:
+    """Write the figures and `report.html` into a run directory; see `write_page`."""
+    page = Page(
+        heading="What this machine does",
+        summary=(),
+        section=calibrate_section,
+        figures=_drawn,
+        captions=_CAPTIONS,
+        closing=_CLOSING,
+        command="jaxspec calibrate --config config.toml",
+    )
+    return write_page(page, [result], out_dir)
+
+
+def calibrate_section(result: CalibrateResult) -> dict[str, Any]:
+    """All that the template needs, the figures apart: fits across, numbers down."""
+    noise = result.noise
+    said = "Times of a file: how quiet the machine was is not known." if noise is None else str(noise.words)
+    busy = noise is not None and not noise.believed.value
+    return {
+        "title": str(result.device_title),
+        "device": str(result.device_title),
+        "headline": _headline(result),
+        "pays": not busy,
+        "provenance": result.statement or NOT_KNOWN,
+        "corner": "fit",
+        "columns": [_name(part) for part in result.parts],
+        "best": None,
+        "choice": NOT_KNOWN,
+        "rows": [
+            {
+                "title": column.title,
+                "meaning": column.meaning,
+                "cells": [Cell(column.text(part), column.status(part)) for part in result.parts],
+            }
+            for column in PART_COLUMNS
+        ],
+        "ratios": [],
+        "lossless": {"state": "broken" if busy else "unknown", "text": said[0].upper() + said[1:] + "."},
+        "device_data": device_rows(result),
+        "assumptions": assumptions(result),
+        "settings": [
+            ("origin", str(result.origin)),
+            ("launch from Python", _time(result.launch_s.number)),
+            ("turn of a loop", _time(result.turn_s.number)),
+            ("compiling", _time(result.compile_s.number)),
+            *((f"note {i}", note) for i, note in enumerate(result.doubts, start=1)),
+        ],
+        "timing": timing(result),
+        "summary": [],
+    }
+
+
+def _time(value: float | None) -> str:
+    return NOT_KNOWN if value is None else quantity("_s", value)
+
+
+def shown(found: tuple[CalibrateResult, RunDirectory]) -> Shown:
+    """Tables for the terminal, from what `calibrate` returned."""
+    result, directory = found
+    quiet = [] if result.noise is None or not result.noise.believed.value else [str(result.noise.words)]
+    return Shown(
+        result.plain(),
+        calibrate_tables(result),
+        [*quiet, *(f"note: {doubt}" for doubt in result.doubts)],
+        f"report: {directory.path / 'report.html'}; device file: {directory.path / 'device.toml'}, and where -o said",
+    )

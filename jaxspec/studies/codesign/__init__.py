@@ -1,0 +1,1 @@
+"""`jaxspec codesign`: draft and hardware together, by gradient, under budgets."""

@@ -1,0 +1,156 @@
+"""Settings of `jaxspec codesign`: what may change and between which ends, what it costs, and what may be spent."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from jaxspec.errors import InputError
+from jaxspec.settings.acceptance import AcceptanceSource
+from jaxspec.settings.base import Settings
+from jaxspec.settings.common import CommonConfig
+from jaxspec.settings.experts import ExpertSettings
+from jaxspec.settings.fields import same_as, setting
+from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, WidthScheme
+from jaxspec.studies.predict.config import PredictConfig
+
+__all__ = ["BUDGETS", "SIZES", "Bounds", "Budgets", "CodesignConfig", "Cost", "Trees"]
+
+#: Sizes of numbers other than 0: those of the catalog.
+SIZES = (1e-30, 1e30)
+
+#: More variables than this want another kind of search.
+_MOST_VARIABLES = 40
+
+
+@dataclasses.dataclass(frozen=True)
+class Bounds(Settings):
+    """Ends of a number that may change: `{ from = 16, to = 512, step = 8 }`."""
+
+    form: ClassVar[str] = "give { from = …, to = … } and, where only multiples are possible, step = …"
+
+    first: float = setting(dataclasses.MISSING, "Least value.", sizes=SIZES, key="from")
+    last: float = setting(dataclasses.MISSING, "Largest value.", sizes=SIZES, key="to")
+    step: float | None = setting(
+        None, "Its values are multiples of this.", sizes=SIZES, unset="1 for counts and whole knobs, none for others"
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not self.first < self.last:
+            raise InputError(f"from is {self.first:g} and to is {self.last:g}; from must be below to")
+        if self.step is not None and self.step <= 0:
+            raise InputError(f"step is {self.step:g}; it must be above 0")
+
+
+@dataclasses.dataclass(frozen=True)
+class Budgets(Settings):
+    """What a design may cost at most; what is not given is not limited."""
+
+    form: ClassVar[str] = "give area_mm2, power_w, bandwidth_gb_per_s or price"
+
+    area_mm2: float | None = setting(None, "Area of the die.", low=0, high=1e6, above=True, unset="no limit")
+    power_w: float | None = setting(
+        None, "Power with everything busy at once.", low=0, high=1e7, above=True, unset="no limit"
+    )
+    bandwidth_gb_per_s: float | None = setting(
+        None, "Bandwidth of all memories that are not bonded to compute units.", low=0, high=1e7, above=True, unset="no limit"
+    )
+    price: float | None = setting(
+        None, "Price, in whatever unit the costs have it.", low=0, high=1e12, above=True, unset="no limit"
+    )
+
+
+#: Names of budgets.
+BUDGETS = tuple(field.name for field in dataclasses.fields(Budgets))
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost(Settings):
+    """What a product of powers of numbers costs: `of = { elements = 1 }, area_mm2 = 0.002, source = "…"`."""
+
+    form: ClassVar[str] = "give of (numbers with their exponents), source, and area_mm2, power_w or price per unit"
+
+    of: dict[str, float] = setting(
+        dataclasses.MISSING, "Numbers of the device, elements or die_area_m2, each with its exponent.", low=-4, high=4
+    )
+    source: str = setting(dataclasses.MISSING, "Where the coefficient comes from.")
+    area_mm2: float = setting(0.0, "Area per unit of the product.", sizes=(1e-60, 1e30))
+    power_w: float = setting(0.0, "Power per unit of the product.", sizes=(1e-60, 1e30))
+    price: float = setting(0.0, "Price per unit of the product.", sizes=(1e-60, 1e30))
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not self.of:
+            raise InputError(f"of is empty; {self.form}")
+        amounts = {"area_mm2": self.area_mm2, "power_w": self.power_w, "price": self.price}
+        for name, amount in amounts.items():
+            if amount < 0:
+                raise InputError(f"{name} is {amount:g}; a cost is not negative")
+        if not any(amounts.values()):
+            raise InputError("area_mm2, power_w and price are all 0; give at least one")
+
+
+@dataclasses.dataclass(frozen=True)
+class Trees(Settings):
+    """Draft trees in place of chains: how the other ranks share what the first choice misses."""
+
+    form: ClassVar[str] = "give ranks, as [0.4, 0.15], and sizes, as [4, 8, 16]"
+
+    ranks: list[float] = setting(
+        dataclasses.MISSING, "Of tokens that the draft's first choice misses, the share of its second, third, ...", low=0, high=1
+    )
+    sizes: list[float] = setting(dataclasses.MISSING, "Numbers of drafted nodes to choose from.", low=1, high=256)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if sum(self.ranks) > 1:
+            raise InputError(f"ranks sum to {sum(self.ranks):g}; shares of the same tokens sum to at most 1")
+        if bad := [size for size in self.sizes if size != int(size)]:
+            raise InputError(f"sizes has {bad[0]:g}; numbers of nodes are whole")
+
+
+@dataclasses.dataclass(frozen=True)
+class CodesignConfig(ExpertSettings, Settings):
+    """One problem. `variables` and `set` are by dotted name, as in "device.memory.bandwidth_bytes_per_s".
+
+    Raises:
+        InputError: a value of the wrong kind; no variable, no budget.
+    """
+
+    variables: dict[str, Bounds] = setting(dict, "Numbers that may change.", form=Bounds.form)
+    budgets: Budgets = setting(Budgets(), "What a design may cost at most.")
+    costs: dict[str, Cost] = setting(dict, "Costs by what they are of, beside what the device says itself.")
+    acceptance: AcceptanceSource = setting(AcceptanceSource(alpha_token=0.8), "Acceptance of the draft by its knobs.")
+    objective: Literal["tokens_per_s", "tokens_per_j"] = setting("tokens_per_s", "What is made as large as possible.")
+    architecture: str = same_as(PredictConfig, "architecture")
+    device: str = setting(CommonConfig.device[0], "Device to begin with: catalog name or TOML file.")
+    engine: str | None = same_as(CommonConfig, "engine")
+    weight_format: str | None = same_as(CommonConfig, "weight_format")
+    scheme: WidthScheme = setting(DEFAULT_SCHEME_NAME, "How weights and KV are stored.")
+    max_draft_length: int = same_as(PredictConfig, "max_draft_length", "Longest chain, or deepest tree, considered.")
+    trees: Trees | None = setting(None, "Trees in place of chains.", unset="chains")
+    set: dict[str, float] = setting(dict, "Numbers that differ from those of device, network and workload.", sizes=SIZES)
+    starts: int = setting(8, "Places in the design space to begin at.", low=1, high=256, quick=4)
+    iterations: int = setting(60, "Steps of a start at most.", low=1, high=10_000, quick=20)
+    temperature: float = setting(
+        0.05, "Smoothing of maxima and tile counts while it climbs; what is reported has none.", low=1e-3, high=1
+    )
+    seed: int = same_as(CommonConfig, "seed", "Seed of the starts.")
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not self.variables:
+            raise InputError("variables are missing; add a table [variables] with one number to change, see --example")
+        if len(self.variables) > _MOST_VARIABLES:
+            raise InputError(f"{len(self.variables)} variables came; allowed are 1 to {_MOST_VARIABLES}")
+        if not any(getattr(self.budgets, name) for name in BUDGETS):
+            raise InputError(f"budgets are missing; add a table [budgets] with {', '.join(BUDGETS)}, one at least")
+        if both := sorted({*self.variables} & {*self.set}):
+            raise InputError(f"{', '.join(both)} is both a variable and set; take it out of one of them")
+
+    @property
+    def input_files(self) -> dict[str, Path]:
+        """Files that it names beside network and device."""
+        return self.acceptance.files

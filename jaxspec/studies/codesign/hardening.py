@@ -1,0 +1,127 @@
+"""From a place of the search to a design that can be built: multiples of every step, the rest climbed again, exactly evaluated."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxspec.studies.codesign.problem import Problem
+from jaxspec.studies.codesign.search import climb
+
+__all__ = ["Hardened", "harden", "merit"]
+
+#: Designs that exceed a limit by less, as a logarithm, keep it: rounding of single precision.
+ALLOWED_EXCESS = 2e-6
+
+#: Roundings looked at for one place, and those whose other variables are climbed again.
+_CORNERS, _CLIMBED = 64, 4
+
+#: Rounds of steps to the next multiples.
+_ROUNDS = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Hardened:
+    """A design that can be built.
+
+    Attributes:
+        values: of the variables.
+        evaluations: exact ones that it took, and questions with gradients.
+    """
+
+    values: np.ndarray
+    evaluations: int
+    questions: int
+
+
+def merit(values: np.ndarray) -> np.ndarray:
+    """What is to be small: −log objective within the limits; beyond them worse than any design within, by the excess.
+
+    Args:
+        values: "design 1 + limit", of `Problem.values`.
+    """
+    excess = np.maximum(values[:, 1:].max(axis=1), 0.0)
+    return np.where(excess <= ALLOWED_EXCESS, values[:, 0], 1e6 * (1.0 + excess))
+
+
+def harden(problem: Problem, places: np.ndarray) -> Hardened:
+    """The best design near some places of the search.
+
+    Roundings of every place to neighbouring multiples are evaluated exactly; from the best of them, the variables without a
+    step are climbed again; then single steps are tried until none helps.
+    """
+    variables, size = problem.variables, problem.batch
+    stepped = [step is not None for step in variables.steps]
+    corners = np.concatenate([_corners(problem, variables.numbers(place)) for place in places])
+    corners = np.unique(corners, axis=0)
+    evaluations, questions = len(corners), 0
+    merits = merit(_batched(problem, corners))
+    best, lowest = corners[np.argmin(merits)], float(merits.min())
+    if not all(stepped):
+        # What exceeds a limit may keep it once the others have moved.
+        chosen = corners[_promising(problem, corners)[: min(_CLIMBED, size)]]
+        climbed = climb(
+            problem.smooth,
+            variables.places(chosen),
+            iterations=problem.config.iterations,
+            fixed=stepped,
+            size=size,
+        )
+        again = np.where(stepped, chosen, variables.numbers(np.stack([one.place for one in climbed])))
+        evaluations, questions = evaluations + len(again), sum(len(one.path) for one in climbed)
+        merits = merit(_batched(problem, again))
+        if merits.min() < lowest:
+            best, lowest = again[np.argmin(merits)], float(merits.min())
+    for _ in range(_ROUNDS):
+        moved = _steps(problem, best)
+        evaluations += len(moved)
+        merits = merit(_batched(problem, moved)) if len(moved) else np.array([np.inf])
+        if merits.min() >= lowest - 1e-7:
+            break
+        best, lowest = moved[np.argmin(merits)], float(merits.min())
+    return Hardened(best, evaluations, questions)
+
+
+def _batched(problem: Problem, values: np.ndarray) -> np.ndarray:
+    """Exact values in batches of one size, so that one program serves."""
+    size = _CORNERS
+    found = []
+    for begin in range(0, len(values), size):
+        part = values[begin : begin + size]
+        full = np.concatenate([part, np.repeat(part[:1], size - len(part), axis=0)])
+        found.append(problem.values(full)[: len(part)])
+    return np.concatenate(found)
+
+
+def _corners(problem: Problem, numbers: np.ndarray) -> np.ndarray:
+    """Roundings of all stepped variables; of many, those nearest to the place."""
+    choices = [problem.variables.neighbours(i, float(value)) for i, value in enumerate(numbers)]
+    found = np.array(list(itertools.islice(itertools.product(*choices), 1 << 14)))
+    if len(found) > _CORNERS:
+        away = np.abs(problem.variables.places(found) - problem.variables.places(numbers)).sum(axis=1)
+        found = found[np.argsort(away)[:_CORNERS]]
+    return found
+
+
+def _promising(problem: Problem, corners: np.ndarray) -> Sequence[int]:
+    """Corners by how good they are, an excess counting as much as it would cost to take it back."""
+    values = _batched(problem, corners)
+    return np.argsort(values[:, 0] + np.maximum(values[:, 1:].max(axis=1), 0.0), kind="stable").tolist()
+
+
+def _steps(problem: Problem, values: np.ndarray) -> np.ndarray:
+    """One step of one variable up or down, of every variable; and one up, another down, which may keep a limit."""
+    variables = problem.variables
+    moves = [(i, sign) for i, step in enumerate(variables.steps) if step is not None for sign in (-1.0, 1.0)]
+    pairs = [(a, b) for a, b in itertools.combinations(moves, 2) if a[0] != b[0] and a[1] != b[1]]
+    found = []
+    for chosen in [*((move,) for move in moves), *pairs]:
+        moved = values.copy()
+        for i, sign in chosen:
+            moved[i] += sign * (variables.steps[i] or 0.0)
+        if np.all(moved >= variables.low - 1e-9) and np.all(moved <= variables.high + 1e-9):
+            found.append(moved)
+    return np.array(found).reshape(-1, len(values))

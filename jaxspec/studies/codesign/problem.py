@@ -1,0 +1,255 @@
+"""A problem whose names and numbers are known to be right, as functions that a search calls."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from hwmodels.analysis.design_costs import CostTerm, cost_names
+from hwmodels.analysis.sensitivity import leaf_names
+from hwmodels.numerics.fields import Rule
+from hwmodels.numerics.units import MILLI
+from jaxspec.compress.footprint_table import WIDTHS, expected_widths, footprint_table
+from jaxspec.compress.schemes import find_scheme
+from jaxspec.errors import InputError
+from jaxspec.settings.knobs import EXPERT_POOL
+from jaxspec.studies.acceptance_points import FoundLaw, resolve_acceptance
+from jaxspec.studies.codesign.config import BUDGETS, CodesignConfig
+from jaxspec.studies.codesign.family import chain_family, tree_family
+from jaxspec.studies.codesign.pricing import DesignNumbers, Model, price_at, price_tree
+from jaxspec.studies.codesign.variables import Variables, variables_of
+from jaxspec.studies.design_tree import check_value, design_tree, knob_name, number_rules
+
+__all__ = ["FITS", "Problem", "make_problem"]
+
+#: The limit that every problem has: what is stored fits the memories.
+FITS = "held_share"
+
+_MM2 = MILLI * MILLI
+
+#: Starts that climb together.
+_MOST_TOGETHER = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """A co-design problem.
+
+    Attributes:
+        limits: name of a number of `DesignNumbers` -> its largest value.
+        before: values of the variables as device and scheme have them.
+        acceptance: the law and where it comes from.
+        counted: widths of knobs that were counted already.
+    """
+
+    config: CodesignConfig
+    model: Model
+    limits: dict[str, float]
+    before: np.ndarray
+    acceptance: FoundLaw
+    counted: dict[tuple[float, ...], dict[str, float]] = dataclasses.field(default_factory=dict, compare=False)
+
+    @property
+    def variables(self) -> Variables:
+        """What may change."""
+        return self.model.variables
+
+    @property
+    def batch(self) -> int:
+        """Places that one program prices with gradients."""
+        return min(self.config.starts, _MOST_TOGETHER)
+
+    @property
+    def by_energy(self) -> bool:
+        """Whether energy is the objective."""
+        return self.config.objective == "tokens_per_j"
+
+    def values(self, values: np.ndarray) -> np.ndarray:
+        """Objective and limits of designs, exactly: "design 1 + limit"; see `value_of`."""
+        tree, bits = self._exact(values)
+        found = _exact_values(self.model, tree, bits, self.by_energy, tuple(self.limits))
+        return np.asarray(jax.device_get(found), float) - self._offsets
+
+    def numbers(self, values: np.ndarray) -> DesignNumbers:
+        """All numbers of designs, exactly; "design variable" in, leaves "design"."""
+        tree, bits = self._exact(values)
+        return jax.device_get(_exact_numbers(self.model, tree, bits, self.by_energy))
+
+    def _exact(self, values: np.ndarray) -> tuple[Array, dict[str, Array]]:
+        """Values, and widths that each scheme's expected footprint says, where knobs decide them."""
+        if not self.model.table.names:
+            return jnp.asarray(values, jnp.float32), {}
+        rows = [self._widths(row) for row in np.asarray(values, float)]
+        widths = [width for width, _ in self.model.table.names]
+        return jnp.asarray(values, jnp.float32), {w: jnp.asarray([row[w] for row in rows], jnp.float32) for w in widths}
+
+    def _widths(self, row: np.ndarray) -> dict[str, float]:
+        scheme = find_scheme(self.config.scheme)
+        base = {k: float(v) for k, v in self.model.treedef.unflatten(self.model.leaves)["draft"].items() if v is not None}
+        own = {knob: float(v) for n, v in zip(self.variables.names, row, strict=True) if (knob := knob_name(n, scheme))}
+        key = tuple(own.values())
+        if key not in self.counted:
+            self.counted[key] = expected_widths(scheme, base | own)
+        return self.counted[key]
+
+    def smooth(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Objective and limits with their gradients at places of the unit cube.
+
+        Returns:
+            "design 1 + limit" as of `values`, and "design 1 + limit variable".
+        """
+        found = _smooth_values(
+            self.model, jnp.asarray(places, jnp.float32), jnp.float32(self.config.temperature), self.by_energy, tuple(self.limits)
+        )
+        values, slopes = (np.asarray(one, float) for one in jax.device_get(found))
+        return values - self._offsets, slopes
+
+    @property
+    def _offsets(self) -> np.ndarray:
+        return np.array([0.0, *np.log(list(self.limits.values()))])
+
+
+def _values_of(found: DesignNumbers, by_energy: bool, limits: tuple[str, ...]) -> Float[Array, " number"]:
+    """−log objective, then the log of each number that is limited: all of order 1, whatever their units."""
+    objective = found.tokens_per_j if by_energy else found.tokens_per_s
+    assert objective is not None
+    return jnp.stack([-jnp.log(objective), *(jnp.log(jnp.maximum(getattr(found, name), 1e-30)) for name in limits)])
+
+
+def _exact_one(model: Model, values: Array, bits: dict[str, Array], by_energy: bool) -> DesignNumbers:
+    tree = model.tree(values)
+    return price_tree(model, tree, tree["footprint"] | bits, temperature=0.0, by_energy=by_energy)
+
+
+@partial(jax.jit, static_argnums=3)
+def _exact_numbers(model: Model, values: Array, bits: dict[str, Array], by_energy: bool) -> DesignNumbers:
+    return jax.vmap(lambda v, b: _exact_one(model, v, b, by_energy))(values, bits)
+
+
+@partial(jax.jit, static_argnums=(3, 4))
+def _exact_values(model: Model, values: Array, bits: dict[str, Array], by_energy: bool, limits: tuple[str, ...]) -> Array:
+    return jax.vmap(lambda v, b: _values_of(_exact_one(model, v, b, by_energy), by_energy, limits))(values, bits)
+
+
+@partial(jax.jit, static_argnums=(3, 4))
+def _smooth_values(
+    model: Model, places: Array, temperature: Array, by_energy: bool, limits: tuple[str, ...]
+) -> tuple[Array, Array]:
+    def one(place: Array) -> tuple[Array, Array]:
+        def values(place: Array) -> Array:
+            return _values_of(price_at(model, place, temperature=temperature, by_energy=by_energy), by_energy, limits)
+
+        found, pullback = jax.vjp(values, place)
+        (slopes,) = jax.vmap(pullback)(jnp.eye(found.shape[0], dtype=found.dtype))
+        return found, slopes
+
+    return jax.vmap(one)(places)
+
+
+def make_problem(config: CodesignConfig) -> Problem:
+    """Names resolved, tables counted, law fitted.
+
+    Raises:
+        InputError: an unknown name, a number out of its range, a knob that acceptance does not depend on, a budget that
+            nothing of the problem takes from.
+    """
+    scheme = find_scheme(config.scheme)
+    tree = design_tree(config, config.architecture, config.device)
+    rules = number_rules(tree["architecture"], tree["device"], scheme)
+    knobs = {name: knob for name in config.variables if (knob := knob_name(name, scheme)) is not None}
+    whole = {f"draft.{spec.name}" for spec in scheme.knob_specs if spec.whole}
+    variables = variables_of(config.variables, whole)
+    _check_variables(config, variables, rules, knobs)
+    acceptance = resolve_acceptance(config.acceptance, scheme)
+    _check_law(config, acceptance, knobs)
+    leaves, treedef = jax.tree.flatten(tree)
+    names = leaf_names(tree)
+    places = tuple(names.index(name) for name in variables.names)
+    own = {name: float(value) for name, value in tree["draft"].items() if value is not None}
+    widths = {name: bounds for name, bounds in config.variables.items() if knobs.get(name, EXPERT_POOL.name) != EXPERT_POOL.name}
+    ranges = {knobs[name]: (bounds.first, bounds.last) for name, bounds in widths.items()}
+    table = footprint_table(scheme, own, ranges)
+    # Widths of [set] that no knob decides stay.
+    table = table.replace(fixed={w: jnp.float32(tree["footprint"][w]) for w in WIDTHS if w in table.fixed})
+    terms = tuple(
+        CostTerm(tuple(sorted(cost.of.items())), cost.area_mm2 * _MM2, cost.power_w, cost.price)
+        for cost in _checked_costs(config, cost_names(tree["device"]))
+    )
+    family = chain_family(config.max_draft_length)
+    if config.trees is not None:
+        at_start = acceptance.law.conditional(tree["draft"], config.max_draft_length)
+        sizes = [int(size) for size in config.trees.sizes]
+        family = tree_family(at_start, config.trees.ranks, sizes, deepest=config.max_draft_length)
+    if config.objective == "tokens_per_j" and tree["device"].chip is None:
+        raise InputError(
+            f"objective is tokens_per_j, but device {config.device!r} has no [chip] with energies; give one that has, or tokens_per_s"
+        )
+    model = Model(
+        leaves=tuple(np.float32(leaf) if np.ndim(leaf) == 0 else jnp.asarray(leaf, jnp.float32) for leaf in leaves),
+        variables=variables,
+        table=table,
+        law=acceptance.law,
+        family=family,
+        terms=jax.tree.map(np.float32, terms),
+        treedef=treedef,
+        places=places,
+        with_energy=tree["device"].chip is not None,
+    )
+    given = {name: limit for name in BUDGETS if (limit := getattr(config.budgets, name)) is not None}
+    before = np.array([float(leaves[place]) for place in places])
+    problem = Problem(config, model, given | {FITS: 1.0}, before, acceptance)
+    _check_budgets(problem, given)
+    return problem
+
+
+def _checked_costs(config: CodesignConfig, known: list[str]) -> list[Any]:
+    for called, cost in config.costs.items():
+        for name in cost.of:
+            if name not in known:
+                raise InputError(f"costs.{called} is of {name!r}; known are {', '.join(known)}")
+    return [dataclasses.replace(cost) for cost in config.costs.values()]
+
+
+def _check_variables(
+    config: CodesignConfig, variables: Variables, rules: dict[str, Rule], knobs: dict[str, str]
+) -> None:
+    for name, low, high in zip(variables.names, variables.low, variables.high, strict=True):
+        for end in (low, high):
+            check_value(f"variables.{name}", float(end), rules, config.device)
+        if name not in knobs and not name.startswith("device."):
+            raise InputError(
+                f"variables.{name} is no part of a design: change knobs of the draft (draft.…) and numbers of the device "
+                "(device.…), and give the rest in [set]"
+            )
+
+
+def _check_law(config: CodesignConfig, found: FoundLaw, knobs: dict[str, str]) -> None:
+    for name, knob in knobs.items():
+        if knob not in found.law.names:
+            known = ", ".join(f"draft.{known}" for known in found.law.names) or "no knob"
+            raise InputError(
+                f"variables.{name} is a free lunch: acceptance ({found.source}) depends on {known}, so that nothing would speak "
+                "against its cheapest value; give points that differ in it, or take it out"
+            )
+        low, high = found.ranges[knob]
+        bounds = config.variables[name]
+        if bounds.first < low - 1e-6 or bounds.last > high + 1e-6:
+            raise InputError(
+                f"variables.{name} is from {bounds.first:g} to {bounds.last:g}, and acceptance is known from {low:g} to {high:g}; "
+                "stay within, or give points beyond"
+            )
+
+
+def _check_budgets(problem: Problem, given: dict[str, float]) -> None:
+    found = problem.numbers(np.clip(problem.before, problem.variables.low, problem.variables.high)[None])
+    for name in given:
+        if not float(getattr(found, name)[0]) > 0:
+            raise InputError(
+                f"budgets.{name} came, and nothing of this device takes from it; give costs with it in a table [costs.…]"
+            )

@@ -1,0 +1,159 @@
+"""How a co-design is shown: tables of variables, budgets and designs, and one page of them with the figures."""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from jaxspec.files import write_text
+from jaxspec.html import lines_html
+from jaxspec.report.formatting import NOT_KNOWN
+from jaxspec.report.save import save_figure
+from jaxspec.report.shown import Shown
+from jaxspec.report.svg import figure_svg, inline_svg
+from jaxspec.report.terminal import Table
+from jaxspec.results import Quantity
+from jaxspec.studies.codesign.figures import figures
+from jaxspec.studies.codesign.result import CodesignResult, DesignRow
+
+__all__ = ["codesign_tables", "headline", "shown", "write_codesign_report"]
+
+#: Numbers of a design in the order of its table, with their units.
+_NUMBERS = {
+    "tokens_per_s": "tokens/s",
+    "tokens_per_j": "tokens/J",
+    "draft_tokens": "drafted tokens per cycle",
+    "tokens_per_cycle": "tokens per cycle",
+    "acceptance": "acceptance, first token",
+    "speedup_vs_stored_ar": "speedup over stored AR",
+    "area_mm2": "die, mm2",
+    "power_w": "power, W",
+    "bandwidth_gb_per_s": "bandwidth, GB/s",
+    "price": "price",
+    "held_share": "share of memory held",
+}
+
+
+def _text(found: Quantity[float], digits: int = 4) -> str:
+    return NOT_KNOWN if found.number is None else f"{found.number:.{digits}g}"
+
+
+def headline(result: CodesignResult) -> str:
+    """The answer in a sentence."""
+    about = f"{result.architecture} on {result.device}, {result.scheme}"
+    if not result.after.feasible:
+        over = [row.name for row in result.budgets if row.after.known > row.limit.known]
+        return f"{about}: no design within the ends of the variables keeps {', '.join(over)}."
+    value = getattr(result.after, result.objective)
+    kept = "" if result.before.feasible else "; the design before does not keep every limit"
+    return f"{about}: {_text(value)} {result.objective}, {_text(result.gain, 3)} times the design before{kept}."
+
+
+def codesign_tables(result: CodesignResult) -> list[Table]:
+    """Designs, variables, limits."""
+    return [_designs(result), _variables(result), _limits(result)]
+
+
+def _designs(result: CodesignResult) -> Table:
+    table = Table(
+        f"Co-design: {result.architecture} on {result.device}",
+        f"all predicted; acceptance: {result.law.source}{_law_errors(result)}",
+    )
+    for heading, side in (("", "left"), ("before", "right"), ("proposal", "right")):
+        table.add_column(heading, justify=side)
+    for name, title in _NUMBERS.items():
+        if any(getattr(row, name).number for row in (result.before, result.after)):
+            table.add_row(title, *(_text(getattr(row, name)) for row in (result.before, result.after)))
+    table.add_row("keeps every limit", *(_yes(row) for row in (result.before, result.after)))
+    return table
+
+
+def _law_errors(result: CodesignResult) -> str:
+    law = result.law
+    if law.rms_error is None or law.left_out_error is None or law.mean_error is None:
+        return ""
+    return (
+        f"; its error {law.rms_error:.2g} on them, {law.left_out_error:.2g} on each left out, "
+        f"{law.mean_error:.2g} by their mean alone"
+    )
+
+
+def _yes(row: DesignRow) -> str:
+    return "yes" if row.feasible else "no"
+
+
+def _variables(result: CodesignResult) -> Table:
+    table = Table(
+        "Variables",
+        f"before: input; the rest: predicted. Slopes are percent of {result.objective} at the proposal, smoothed; "
+        f"{NOT_KNOWN}: it takes none",
+    )
+    for heading in ("variable", "from", "to", "step", "before", "proposal", "% per %", "% per mm2", "% per W"):
+        table.add_column(heading, justify="left" if heading == "variable" else "right")
+    for row in result.variables:
+        end = {"low": " (least)", "high": " (most)"}.get(row.at, "")
+        table.add_row(
+            row.name,
+            f"{row.low:.4g}",
+            f"{row.high:.4g}",
+            "" if row.step is None else f"{row.step:g}",
+            _text(row.before),
+            _text(row.after) + end,
+            _text(row.elasticity, 3),
+            _text(row.per_mm2, 3),
+            _text(row.per_w, 3),
+        )
+    return table
+
+
+def _limits(result: CodesignResult) -> Table:
+    table = Table(
+        "Limits", f"multiplier: percent of {result.objective} for a percent more of the budget, at the relaxed optimum"
+    )
+    for heading in ("limit", "at most", "before", "proposal", "reached", "multiplier"):
+        table.add_column(heading, justify="left" if heading == "limit" else "right")
+    for row in result.budgets:
+        values = (_text(row.limit), _text(row.before), _text(row.after))
+        table.add_row(row.name, *values, "yes" if row.active else "no", _text(row.multiplier, 3))
+    return table
+
+
+def shown(result: CodesignResult) -> Shown:
+    """Tables, the answer, and where its files are."""
+    files = f"report: {result.directory}/report.html" if result.directory else ""
+    return Shown(result.plain(), codesign_tables(result), [headline(result)], files)
+
+
+def write_codesign_report(result: CodesignResult, directory: Path) -> None:
+    """Write report.html and figures/*.png into a run directory."""
+    drawn = {name: figure for name, draw in figures(result).items() if (figure := draw()) is not None}
+    for name, figure in drawn.items():
+        save_figure(figure, directory / "figures" / f"{name}.png")
+    parts = [f"<h1>{escape(headline(result))}</h1>"]
+    parts += [table._repr_html_() for table in codesign_tables(result)]
+    parts += [inline_svg(figure_svg(figure), prefix=name, label=name) for name, figure in drawn.items()]
+    parts.append(_costs(result)._repr_html_())
+    parts.append(lines_html([f"settings: config.toml; all numbers: result.json; {result.questions} values with gradients and "
+                             f"{result.evaluations} exact ones"]))  # fmt: skip
+    style = (
+        ":root{color-scheme:light dark;--ink:CanvasText;--paper:Canvas}body{font:15px/1.5 system-ui,sans-serif;max-width:960px;"
+        "margin:2rem auto;padding:0 1rem}table{border-collapse:collapse}td,th{padding:.15rem .6rem;border-bottom:1px solid #8884}"
+        "h1{font-size:1.25rem}svg{max-width:100%;height:auto}div{overflow-x:auto}"
+    )
+    page = (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(headline(result))}</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{style}</style></head><body>{"".join(parts)}</body></html>\n'
+    )
+    write_text(directory / "report.html", page)
+
+
+def _costs(result: CodesignResult) -> Table:
+    table = Table("Costs beside the device's own", "input")
+    for heading in ("cost", "of", "mm2", "W", "price", "source"):
+        table.add_column(heading)
+    for name, cost in result.costs.items():
+        product: Any = " · ".join(key if power == 1 else f"{key}^{power:g}" for key, power in cost["of"].items())
+        amounts = (f"{cost[key]:.3g}" if cost[key] else "" for key in ("area_mm2", "power_w", "price"))
+        table.add_row(name, product, *amounts, cost["source"])
+    return table

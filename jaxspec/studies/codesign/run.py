@@ -1,0 +1,224 @@
+"""`jaxspec codesign`: climb from several places, harden what is best, judge it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import qmc
+
+from jaxspec.files import to_json, write_text
+from jaxspec.report.assumptions import device_facts
+from jaxspec.results import Quantity, calibrated, given, predicted
+from jaxspec.results.network_results import PricedNumber
+from jaxspec.runs.carrying_out import carry_out
+from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.progress import Reporter
+from jaxspec.settings import expect
+from jaxspec.studies.codesign.config import CodesignConfig
+from jaxspec.studies.codesign.free_lunch import refuse_free_lunches
+from jaxspec.studies.codesign.hardening import ALLOWED_EXCESS, Hardened, harden
+from jaxspec.studies.codesign.judging import Judged, judge
+from jaxspec.studies.codesign.pricing import DesignNumbers
+from jaxspec.studies.codesign.problem import Problem, make_problem
+from jaxspec.studies.codesign.report import write_codesign_report
+from jaxspec.studies.codesign.result import (
+    BudgetUse,
+    CodesignResult,
+    DesignRow,
+    LawRow,
+    StartRow,
+    VariableRow,
+)
+from jaxspec.studies.codesign.search import Climb, climb
+
+__all__ = ["HEADLINE", "checked_problem", "codesign", "proposal", "start_places"]
+
+#: Main numbers of a result, for `jaxspec runs`.
+HEADLINE = ("gain", "after.tokens_per_s", "after.area_mm2", "after.power_w")
+
+#: Climbs whose ends are hardened.
+_HARDENED = 3
+
+
+def codesign(
+    config: CodesignConfig,
+    *,
+    out: str | Path | None = None,
+    force: bool = False,
+    reporter: Reporter | None = None,
+) -> CodesignResult:
+    """Solve a problem into its run directory: result.json, report.html, figures. A finished one is reprinted.
+
+    Returns:
+        what result.json holds. "No design keeps every limit" is an answer.
+    Raises:
+        InputError: a name or number that cannot be used, a variable that costs nothing, or a directory of another problem.
+    """
+    problem = cache(lambda: checked_problem(config))
+
+    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], dict[str, Any]]:
+        return lambda: _run(problem(), directory, reporter).plain()
+
+    expect(CodesignConfig, config)
+    found, _ = carry_out(
+        "codesign",
+        config,
+        prepare,
+        check=problem,
+        out=out,
+        force=force,
+        reporter=reporter,
+        contents=("report.html",),
+        headline=HEADLINE,
+    )
+    return CodesignResult.from_plain(found)
+
+
+def checked_problem(config: CodesignConfig) -> Problem:
+    """A problem in which nothing is free. Raises InputError: see `make_problem` and `refuse_free_lunches`."""
+    problem = make_problem(config)
+    refuse_free_lunches(problem, start_places(problem)[: problem.batch])
+    return problem
+
+
+def start_places(problem: Problem) -> np.ndarray:
+    """Where climbs begin, "start variable": at the design as it is, then a Latin hypercube."""
+    first = problem.variables.places(problem.before)[None]
+    others = problem.config.starts - 1
+    if not others:
+        return first
+    drawn = qmc.LatinHypercube(len(problem.before), rng=np.random.default_rng(problem.config.seed)).random(others)
+    return np.concatenate([first, drawn])
+
+
+def proposal(problem: Problem, climbs: list[Climb]) -> Hardened:
+    """The best design that can be built near the best climbs."""
+    order = sorted(range(len(climbs)), key=lambda i: _rank(climbs[i]))
+    return harden(problem, np.stack([climbs[i].place for i in order[:_HARDENED]]))
+
+
+def _rank(one: Climb) -> tuple[bool, float]:
+    """Climbs that end within the limits first, by objective; then by excess."""
+    good = [objective for objective, excess in one.path if excess <= 0]
+    return (False, -max(good)) if good else (True, min(excess for _, excess in one.path))
+
+
+def _run(problem: Problem, directory: RunDirectory, reporter: Reporter) -> CodesignResult:
+    climbs = _climbs(problem, directory.path / "checkpoints" / "climbs.json", reporter)
+    reporter.line("rounding to what can be built")
+    with reporter.alive():
+        hardened = proposal(problem, climbs)
+        judged = judge(problem, hardened.values)
+        result = _result(problem, climbs, hardened, judged, directory)
+        write_codesign_report(result, directory.path)
+    return result
+
+
+def _climbs(problem: Problem, kept: Path, reporter: Reporter) -> list[Climb]:
+    """All climbs, those that a stopped run kept among them; starts that climb together are kept together."""
+    found = [Climb(np.array(one["place"]), [tuple(step) for step in one["path"]]) for one in _kept(kept)]
+    places = start_places(problem)
+    with reporter.bar("climbs", len(places)) as bar:
+        if found:
+            bar.jump(len(found), "kept from before")
+        while len(found) < len(places):
+            part = places[len(found) : len(found) + problem.batch]
+            found += climb(problem.smooth, part, iterations=problem.config.iterations, size=problem.batch)
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            write_text(kept, to_json([{"place": one.place.tolist(), "path": one.path} for one in found]))
+            bar.jump(len(found), f"{_best(problem, found)}")
+    return found
+
+
+def _kept(path: Path) -> list[dict[str, Any]]:
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+
+
+def _best(problem: Problem, climbs: list[Climb]) -> str:
+    good = [objective for one in climbs for objective, excess in one.path if excess <= 0]
+    return f"{np.exp(max(good)):.5g} {problem.config.objective}" if good else "none keeps every limit yet"
+
+
+def _result(
+    problem: Problem, climbs: list[Climb], hardened: Hardened, judged: Judged, directory: RunDirectory
+) -> CodesignResult:
+    config, variables = problem.config, problem.variables
+    before, after = (_row(problem, values) for values in (problem.before, hardened.values))
+    objective = lambda row: getattr(row, config.objective).known
+    good = [value for one in climbs for value, excess in one.path if excess <= 0]
+    number = lambda value: None if not np.isfinite(value) else float(value)
+    facts = device_facts(config.device, config)["device_data"]
+    fit = problem.acceptance.fit
+    return CodesignResult(
+        architecture=config.architecture,
+        device=config.device,
+        scheme=config.scheme,
+        objective=config.objective,
+        gain=predicted(objective(after) / objective(before)),
+        before=before,
+        after=after,
+        variables=[
+            VariableRow(
+                name=name,
+                low=float(variables.low[i]),
+                high=float(variables.high[i]),
+                scale="log" if variables.log[i] else "linear",
+                step=variables.steps[i],
+                before=given(float(problem.before[i])),
+                after=predicted(float(hardened.values[i])),
+                elasticity=predicted(float(judged.elasticity[i])),
+                per_mm2=predicted(number(judged.per_mm2[i])),
+                per_w=predicted(number(judged.per_w[i])),
+                at=judged.ends[i],
+            )
+            for i, name in enumerate(variables.names)
+        ],
+        budgets=[
+            BudgetUse(
+                name=name,
+                limit=given(limit),
+                before=getattr(before, name),
+                after=getattr(after, name),
+                active=getattr(after, name).known > limit * (1 - 5e-3),
+                multiplier=predicted(judged.multipliers[name]),
+            )
+            for name, limit in problem.limits.items()
+        ],
+        costs={name: dataclasses.asdict(cost) for name, cost in config.costs.items()},
+        law=LawRow(
+            source=problem.acceptance.source,
+            law_status=problem.acceptance.status,
+            **({} if fit is None else {name: getattr(fit, name) for name in _FIT}),
+        ),
+        relaxed_objective=predicted(float(np.exp(max(good))) if good else None),
+        starts=[
+            StartRow(objective=[v for v, _ in one.path], excess=[excess for _, excess in one.path]) for one in climbs
+        ],
+        questions=sum(len(one.path) for one in climbs) + hardened.questions,
+        evaluations=hardened.evaluations,
+        device_data={name: PricedNumber(**entry) for name, entry in facts.items()},
+        directory=str(directory.path),
+        inputs=directory.inputs,
+    )
+
+
+#: Numbers of a fit that a result repeats.
+_FIT = ("points", "rms_error", "largest_error", "left_out_error", "mean_error")
+
+
+def _row(problem: Problem, values: np.ndarray) -> DesignRow:
+    """A design's numbers, exactly; from a law that was fitted, what depends on acceptance is calibrated no more than the law."""
+    numbers: DesignNumbers = problem.numbers(values[None])
+    found: dict[str, Quantity] = {
+        name: predicted(float(value[0])) for name, value in vars(numbers).items() if value is not None
+    }
+    if problem.acceptance.status == "calibrated":
+        found["acceptance"] = calibrated(found["acceptance"].known)
+    excess = max(np.log(found[name].known / limit) for name, limit in problem.limits.items())
+    return DesignRow(feasible=bool(excess <= ALLOWED_EXCESS), **found)

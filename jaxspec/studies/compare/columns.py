@@ -1,0 +1,160 @@
+"""Numbers of a contestant that are shown, on the page and in the terminal."""
+
+from __future__ import annotations
+
+from hwmodels.numerics.units import GB, MILLI
+from jaxspec.report.columns import Column
+from jaxspec.report.formatting import NOT_KNOWN, fixed, times
+from jaxspec.results import UNKNOWN
+from jaxspec.studies.compare.result import Contestant
+
+__all__ = ["PAGE_COLUMNS", "TERMINAL_COLUMNS", "interval", "output_in_words"]
+
+
+def interval(found: Contestant) -> str:
+    """The interval of the speedup."""
+    if found.speedup_low.number is None:
+        return NOT_KNOWN
+    return f"{fixed(found.speedup_low.number, 2)} to {fixed(found.speedup_high.number, 2)}"
+
+
+def output_in_words(found: Contestant) -> str:
+    """Whose output is decoded, and whether speculation changed it."""
+    mismatches = found.lossless.mismatches.number
+    if mismatches:
+        return f"NOT lossless: {mismatches:.0f} tokens"
+    return "changed" if found.changes_output else "exact"
+
+
+_VS_BF16 = Column[Contestant](
+    "speedup vs bf16 AR",
+    "speedup\nvs bf16\nAR",
+    "over autoregressive decoding of the uncompressed 16-bit network",
+    lambda found: found.speedup_vs_bf16_ar,
+    times,
+)
+_INTERVAL = Column[Contestant](
+    "95 %", "95 %", "of that speedup, over prompts", lambda found: found.speedup_low, str, words=interval
+)
+_VS_STORED = Column[Contestant](
+    "speedup vs stored AR",
+    "vs\nstored\nAR",
+    "over autoregressive decoding of what is stored",
+    lambda found: found.speedup_vs_stored_ar,
+    times,
+)
+_VS_SELF = Column[Contestant](
+    "vs the best self-draft",
+    "vs best\nself",
+    "speed over that of the fastest self-draft, on the same prompts",
+    lambda found: found.vs_best_self_draft.ratio if found.vs_best_self_draft else UNKNOWN,
+    times,
+    optional=True,
+)
+_LENGTH = Column[Contestant](
+    "draft length",
+    "draft\nlength",
+    "predicted to be the fastest on calibration text",
+    lambda found: found.draft_length,
+    lambda value: fixed(value, 0),
+)
+_LENGTH_HELD_OUT = Column[Contestant](
+    "draft length, held out",
+    "best\nheld out",
+    "that would have been the fastest on the held-out prompts",
+    lambda found: found.draft_length_held_out,
+    lambda value: fixed(value, 0),
+)
+_ALPHA = Column[Contestant](
+    "alpha_token",
+    "alpha\ntoken",
+    "probability that one draft token is accepted, given that all before it were",
+    lambda found: found.acceptance.alpha_token,
+    lambda value: fixed(value, 3),
+)
+_CALIBRATION = Column[Contestant](
+    "tokens per cycle, calibration text",
+    "tokens\ncalibr.",
+    "of the same length where it was elected",
+    lambda found: found.tokens_per_cycle_calibration,
+    lambda value: fixed(value, 2),
+)
+_PREDICTED = Column[Contestant](
+    "tokens per cycle, predicted",
+    "tokens\npre-\ndicted",
+    "from the draft's ranks of the held-out prompts' tokens",
+    lambda found: found.tokens_per_cycle_predicted,
+    lambda value: fixed(value, 2),
+)
+_COUNTED = Column[Contestant](
+    "tokens per cycle, counted",
+    "tokens\ncounted",
+    "in decoding the same prompts, ± one standard error",
+    lambda found: found.tokens_per_cycle_counted,
+    lambda value: fixed(value, 2),
+)
+_BITS = Column[Contestant](
+    "bits per weight, draft",
+    "bits\ndraft",
+    "read per stored weight in one draft step",
+    lambda found: found.bits_per_weight,
+    lambda value: fixed(value, 2),
+)
+_BITS_VERIFY = Column[Contestant](
+    "bits per weight, target",
+    "bits\ntarget",
+    "read per stored weight in one verification",
+    lambda found: found.bits_per_weight_verify,
+    lambda value: fixed(value, 2),
+)
+_STEP = Column[Contestant](
+    "draft step, ms", "draft\nstep, ms", "one of them", lambda found: found.draft_step_s, lambda x: fixed(x / MILLI, 3)
+)
+_HELD = Column[Contestant](
+    "held, GB",
+    "held,\nGB",
+    "weights and KV of target and draft",
+    lambda found: found.held_bytes,
+    lambda x: fixed(x / GB, 2),
+)
+_ENERGY = Column[Contestant](
+    "energy per token, J",
+    "J per\ntoken",
+    "of all steps",
+    lambda found: found.energy_j_per_token,
+    lambda value: f"{value:.3g}",
+    optional=True,
+)
+_BPB = Column[Contestant](
+    "bits per byte",
+    "bits\nper byte",
+    "of the held-out prompts, by the network that is decoded, ± one standard error",
+    lambda found: found.quality.bits_per_byte,
+    lambda value: fixed(value, 3),
+)
+_AGREEMENT = Column[Contestant](
+    "agreement",
+    "agree-\nment",
+    "share of places where its likeliest next token is the 16-bit network's, ± one standard error",
+    lambda found: found.quality.agreement,
+    lambda value: fixed(value, 3),
+)
+_OUTPUT = Column[Contestant](
+    "output",
+    "output",
+    "exact: the 16-bit network's own; changed: another network's",
+    lambda found: found.lossless.mismatches,
+    str,
+    words=output_in_words,
+)
+
+#: Rows of the page's table.
+PAGE_COLUMNS = (
+    *(_VS_BF16, _INTERVAL, _VS_STORED, _VS_SELF, _OUTPUT, _LENGTH, _LENGTH_HELD_OUT, _ALPHA, _CALIBRATION, _PREDICTED),
+    *(_COUNTED, _BITS, _BITS_VERIFY, _STEP, _HELD, _ENERGY, _BPB, _AGREEMENT),
+)
+
+#: Columns of the terminal's table.
+TERMINAL_COLUMNS = (
+    *(_VS_BF16, _INTERVAL, _VS_STORED, _OUTPUT, _LENGTH, _PREDICTED, _COUNTED, _HELD, _ENERGY, _BPB, _AGREEMENT),
+)

@@ -1,0 +1,106 @@
+"""Settings of `jaxspec compare`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection
+
+from jaxspec.errors import InputError
+from jaxspec.settings.base import Unused
+from jaxspec.settings.coercion import shown
+from jaxspec.settings.common import CommonConfig
+from jaxspec.settings.compressions import LOSSY_NAMES
+from jaxspec.settings.draft import KnobSettings
+from jaxspec.settings.draft_kinds import DRAFT_NAMES, SELF, check_draft_name
+from jaxspec.settings.fields import setting
+from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
+from jaxspec.settings.schemes import KNOBS, SCHEME_FACTS
+from jaxspec.suggestions import hint
+
+__all__ = ["NONE", "SELF_DRAFTS", "CompareConfig"]
+
+#: Stands alone for an empty list.
+NONE = "none"
+
+#: Schemes that have a draft.
+SELF_DRAFTS = tuple(name for name, facts in SCHEME_FACTS.items() if facts.has_draft and facts.runs)
+
+
+def _check_list(names: tuple[str, ...], what: str, check: Callable[[str], None]) -> None:
+    if NONE in names:
+        if len(names) > 1:
+            raise InputError(f"{what} is {','.join(names)!r}; {NONE!r} stands alone: leave it out, or the others")
+        return
+    for name in names:
+        check(name)
+
+
+def _among(what: str, allowed: Collection[str]) -> Callable[[tuple[str, ...]], None]:
+    def check(name: str) -> None:
+        if name not in allowed:
+            raise InputError(f"{what} has {shown(name)}, which is unknown{hint(name, tuple(allowed))}")
+
+    return lambda names: _check_list(names, what, check)
+
+
+def _check_drafts(names: tuple[str, ...]) -> None:
+    def check(name: str) -> None:
+        if name == SELF:
+            raise InputError(f"drafts has {SELF!r}; self-drafts are named by their schemes, in schemes")
+        check_draft_name(name)
+
+    _check_list(names, "drafts", check)
+
+
+def _read_by_no_scheme(name: str, config: CompareConfig) -> str | None:
+    read = any(spec.name == name for scheme in config.self_drafts for spec in SCHEME_FACTS[scheme].knob_specs)
+    return None if read else "no scheme that is compared has such a knob"
+
+
+@dataclasses.dataclass(frozen=True)
+class CompareConfig(KnobSettings, CommonConfig):
+    """`jaxspec compare`."""
+
+    schemes: tuple[str, ...] = setting(
+        ("cassandra1", "cassandra2", "mxint8", "any-precision"),
+        f"Schemes whose self-drafts are compared, separated by commas: {', '.join(SELF_DRAFTS)}; or none.",
+        check=_among("schemes", SELF_DRAFTS),
+    )
+    drafts: tuple[str, ...] | None = setting(
+        None,
+        f"Other drafts, separated by commas: {', '.join(name for name in DRAFT_NAMES if name != SELF)}, directories, or none.",
+        unset="all that ship and fit the network",
+        check=_check_drafts,
+    )
+    lossy: tuple[str, ...] = setting(
+        LOSSY_NAMES,
+        f"Compression without a draft, separated by commas: {', '.join(LOSSY_NAMES)}; or none.",
+        check=_among("lossy", LOSSY_NAMES),
+    )
+    tuned: str | None = setting(
+        None, "Run directory of jaxspec tune, whose tuned self-draft is compared too.", unset="none"
+    )
+    max_draft_length: int = setting(
+        MAX_DRAFT_LENGTH, "Longest chain that a draft may propose.", low=1, high=MAX_DRAFT_LENGTH
+    )
+
+    unused = (
+        *CommonConfig.unused,
+        Unused(("scheme",), lambda config: "compare stores its targets as schemes and lossy say"),
+        *(Unused((name,), lambda config, name=name: _read_by_no_scheme(name, config)) for name in KNOBS),
+    )
+
+    @property
+    def self_drafts(self) -> tuple[str, ...]:
+        """Schemes whose drafts are compared."""
+        return () if NONE in self.schemes else self.schemes
+
+    @property
+    def named_drafts(self) -> tuple[str, ...]:
+        """Other drafts that the user named."""
+        return tuple(name for name in self.drafts or () if name != NONE)
+
+    @property
+    def compressions(self) -> tuple[str, ...]:
+        """Compressions that are compared."""
+        return () if NONE in self.lossy else self.lossy

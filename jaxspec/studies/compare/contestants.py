@@ -1,0 +1,181 @@
+"""Contestants of a result, one device at a time: elected, counted, predicted, priced."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+import hwmodels
+from hwmodels import DraftCost, Footprint
+from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from jaxspec.results import Quantity, given, measured, predicted
+from jaxspec.results.network_results import AcceptanceRates, Ratio
+from jaxspec.settings.compressions import COMPRESSIONS
+from jaxspec.settings.schemes import SCHEME_FACTS
+from jaxspec.speculate.sampling import GREEDY
+from jaxspec.speculate.statistics import acceptance_rates, compare_cycles, speedup_ratio
+from jaxspec.studies.compare.pricing import ChainPrices, capacity_bytes, price_chains
+from jaxspec.studies.compare.result import AUTOREGRESSIVE, COMPRESSION, SELF_DRAFT, Contestant
+from jaxspec.studies.compare.stages import CompareStages, Drafted
+from jaxspec.studies.measured.configuration import priced_mean
+from jaxspec.studies.measured.head import lossless
+from jaxspec.tuning.objective import Pricing
+
+__all__ = ["Contest", "contest_on"]
+
+#: Tokens and cycles of each prompt, and seconds of a cycle.
+Speed = tuple[np.ndarray, np.ndarray, float]
+
+
+class Contest(NamedTuple):
+    """Contestants by name, the footprints that were priced, and which contestant is the best one that changes no output."""
+
+    contestants: dict[str, Contestant]
+    footprints: list[Footprint]
+    best: str
+
+
+def contest_on(stages: CompareStages, device: str) -> Contest:
+    """All contestants on one device."""
+    pricing, config = stages.work.pricings[device], stages.config
+    plain = hwmodels.uniform_footprint(UNCOMPRESSED_BITS)
+    found: dict[str, Contestant] = {AUTOREGRESSIVE: _undrafted(stages, pricing, AUTOREGRESSIVE, plain)}
+    footprints, speeds = [plain], dict[str, Speed]()
+    for drafted in stages.drafts:
+        found[drafted.entry.name], speeds[drafted.entry.name] = _drafted(stages, drafted, device)
+        footprints.append(drafted.stages.widths)
+    for name in config.compressions:
+        footprint = stages.footprint_of_compression(name)
+        found[name] = _undrafted(stages, pricing, name, footprint)
+        footprints.append(footprint)
+    found = _against_best(found, speeds, config.seed)
+    unchanged = {name: each.speedup_vs_bf16_ar.known for name, each in found.items() if not each.changes_output}
+    return Contest(found, footprints, max(unchanged, key=lambda name: unchanged[name]))
+
+
+def _drafted(stages: CompareStages, drafted: Drafted, device: str) -> tuple[Contestant, Speed]:
+    """A chain of the length that is the fastest on calibration text, and its counts."""
+    entry, trees = drafted.entry, drafted.stages
+    stages.work.reporter.line(f"draft {entry.name}:")
+    setup, pricing = drafted.setup, stages.work.pricings[device]
+    cost = trees.cost_on(device)
+    prices = price_chains(pricing, trees.widths, cost, entry.config.depth)
+    elected, here = drafted.on_calibration_text, drafted.on_held_out_text
+    length = _fastest(elected.aat.mean, prices)
+    counts = trees.decode_with(length, setup.decoding)
+    expected = trees.expected_with(length)
+    tokens, cycles = (counts[name].astype(np.float64) for name in ("generated", "cycles"))
+    compared = compare_cycles(tokens, cycles, expected["generated"], expected["cycles"])
+    speed = tokens, cycles, float(prices.cycle_s[length])
+    interval = speedup_ratio(speed, _autoregressive(tokens, prices.ar_bf16_s), stages.config.seed)
+    vs_stored = interval.ratio * float(prices.cycle_s[0]) / prices.ar_bf16_s
+    rates: dict[str, Any] = acceptance_rates(counts["accepted_at"], counts["ended_at"], counts["cycles"], length)
+    proof = lossless(trees.decode_with(length, GREEDY), trees.decode_autoregressively(GREEDY), trees.work)
+    facts = SCHEME_FACTS[entry.config.scheme]
+    other = trees.other
+    return Contestant(
+        kind=entry.kind,
+        statement=cost.statement,
+        scheme=facts.name if entry.kind == SELF_DRAFT else None,
+        changes_output=not facts.lossless,
+        pays=predicted(vs_stored > 1.0),
+        speedup_vs_bf16_ar=predicted(interval.ratio),
+        speedup_low=predicted(interval.low),
+        speedup_high=predicted(interval.high),
+        speedup_vs_stored_ar=predicted(vs_stored),
+        draft_length=predicted(length),
+        draft_length_held_out=predicted(_fastest(here.aat.mean, prices)),
+        acceptance=AcceptanceRates(**{name: measured(rate) for name, rate in rates.items()}),
+        tokens_per_cycle_calibration=measured(float(np.asarray(elected.aat.mean)[length - 1])),
+        tokens_per_cycle_predicted=predicted(compared.predicted),
+        tokens_per_cycle_counted=measured(compared.counted, compared.standard_error),
+        tokens_per_cycle_gap_in_standard_errors=measured(compared.gap_in_standard_errors),
+        draft_parameters=given(None if other is None else other.draft.num_parameters(other.params)),
+        **_of_prices(pricing, prices, cost, length, compared.counted),
+        **_bits(pricing, trees.widths, cost, measured if entry.kind == SELF_DRAFT else given),
+        quality=stages.quality_of_scheme(facts.name),
+        lossless=proof,
+    ), speed
+
+
+def _undrafted(stages: CompareStages, pricing: Pricing, name: str, footprint: Footprint) -> Contestant:
+    """Plain decoding: of the 16-bit network, or of a compressed one."""
+    prices = price_chains(pricing, footprint, DraftCost(), 1)
+    compressed = name != AUTOREGRESSIVE
+    speedup = prices.ar_bf16_s / float(prices.cycle_s[0])
+    title = COMPRESSIONS[name].title if name in COMPRESSIONS else SCHEME_FACTS[name].title if compressed else "16 bits"
+    return Contestant(
+        kind=COMPRESSION if compressed else AUTOREGRESSIVE,
+        statement=title,
+        changes_output=compressed,
+        pays=predicted(speedup > 1.0),
+        speedup_vs_bf16_ar=predicted(speedup),
+        speedup_vs_stored_ar=predicted(1.0),
+        **_of_prices(pricing, prices, None, 0, 1.0),
+        **_bits(pricing, footprint, None, predicted if compressed else given),
+        quality=stages.quality_of_compression(name) if compressed else stages.quality_of_scheme("bf16"),
+    )
+
+
+def _of_prices(
+    pricing: Pricing, prices: ChainPrices, cost: DraftCost | None, length: int, tokens: float
+) -> dict[str, Any]:
+    """Fields that follow from prices.
+
+    Args:
+        cost: of a draft; None: there is none.
+        tokens: of a cycle and sequence.
+    """
+    held = prices.target_bytes if cost is None else prices.held_bytes
+    batch = float(pricing.workload.batch)
+    energy = None if prices.energy_j is None else float(prices.energy_j[length]) / (batch * tokens)
+    return {
+        "draft_step_s": predicted(None if cost is None else prices.draft_step_s),
+        "cycle_s": predicted(float(prices.cycle_s[length])),
+        "ar_stored_s": predicted(float(prices.cycle_s[0])),
+        "held_bytes": predicted(held),
+        "fits": predicted(held <= capacity_bytes(pricing)),
+        "energy_j_per_token": predicted(energy),
+    }
+
+
+def _bits(
+    pricing: Pricing, footprint: Footprint, cost: DraftCost | None, status: Callable[[float], Quantity[float]]
+) -> dict[str, Any]:
+    """Bits per weight that are read; none by a draft that does not run as a network."""
+    found = {"bits_per_weight_verify": status(priced_mean(footprint.target_weight_bits, pricing))}
+    if cost is not None and float(np.max(np.asarray(cost.passes))) > 0:
+        found["bits_per_weight"] = status(priced_mean(footprint.draft_weight_bits, pricing))
+    return found
+
+
+def _fastest(gained: Any, prices: ChainPrices) -> int:
+    """Draft length of 1 or more with the shortest time per token."""
+    tokens: Float[np.ndarray, " length"] = np.asarray(jax.device_get(gained), np.float64)
+    return int(np.nanargmax(tokens / prices.cycle_s[1:])) + 1
+
+
+def _autoregressive(tokens: np.ndarray, step_s: float) -> Speed:
+    return tokens, tokens, step_s
+
+
+def _against_best(found: dict[str, Contestant], speeds: dict[str, Speed], seed: int) -> dict[str, Contestant]:
+    """The same with every draft's speed over that of the fastest self-draft."""
+    own = [name for name in speeds if found[name].kind == SELF_DRAFT]
+    if not own:
+        return found
+    best = max(own, key=lambda name: found[name].speedup_vs_bf16_ar.known)
+
+    def compared(name: str, each: Contestant) -> Contestant:
+        if name == best or name not in speeds:
+            return each
+        ratio = speedup_ratio(speeds[name], speeds[best], seed)
+        numbers = {part: predicted(number) for part, number in ratio._asdict().items()}
+        return dataclasses.replace(each, vs_best_self_draft=Ratio(**numbers))
+
+    return {name: compared(name, each) for name, each in found.items()}

@@ -1,0 +1,122 @@
+"""Who takes part: from settings to entries that name a target, a draft and knobs, checked without reading weights."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+from jaxspec.compress.knob_files import read_tuned_knobs
+from jaxspec.compress.knobs import Knobs
+from jaxspec.compress.schemes import find_scheme
+from jaxspec.errors import InputError
+from jaxspec.models.config import DecoderConfig
+from jaxspec.settings.draft_kinds import DRAFT_NAMES, SELF
+from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, SCHEME_FACTS
+from jaxspec.speculate.drafts import check_draft
+from jaxspec.studies.compare.config import SELF_DRAFTS, CompareConfig
+from jaxspec.studies.compare.result import DRAFT, SELF_DRAFT
+from jaxspec.studies.measured.checking import CheckedInputs, check_inputs
+from jaxspec.studies.tree.config import TreeConfig
+
+__all__ = ["CheckedComparison", "Entry", "check_comparison"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """A draft that takes part.
+
+    Attributes:
+        name: unlike the others'.
+        kind: self-draft or draft.
+        config: what makes its chain, as settings of a tree search.
+        knobs: of a tuned self-draft; None: those of the settings.
+    """
+
+    name: str
+    kind: str
+    config: TreeConfig
+    knobs: Knobs | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckedComparison:
+    """Everything that can be told without weights.
+
+    Attributes:
+        left_out: draft that ships and does not fit -> why.
+    """
+
+    inputs: CheckedInputs
+    entries: tuple[Entry, ...]
+    left_out: dict[str, str]
+
+
+def check_comparison(config: CompareConfig) -> CheckedComparison:
+    """Read and check all that a configuration names.
+
+    Raises:
+        InputError: bad input; a draft that was named and does not fit, a run without tuned knobs.
+    """
+    checked = check_inputs(config)
+    drafts, left_out = _drafts(config, checked.network)
+    entries = [
+        *(Entry(name, SELF_DRAFT, _chain(config, SELF, scheme=name)) for name in config.self_drafts),
+        *([] if config.tuned is None else [_tuned(config, config.tuned, checked.network)]),
+        *(Entry(name, DRAFT, _chain(config, name)) for name in drafts),
+    ]
+    if not entries and not config.compressions:
+        raise InputError("schemes, drafts and lossy are all none, and tuned is not given; there is nothing to compare")
+    return CheckedComparison(checked, tuple(entries), left_out)
+
+
+def _drafts(config: CompareConfig, network: DecoderConfig) -> tuple[list[str], dict[str, str]]:
+    """Names of the other drafts, and of those that ship and do not fit, with the reason."""
+    if config.drafts is not None:
+        for name in config.named_drafts:
+            check_draft(name, network)
+        return list(config.named_drafts), {}
+    fitting, left_out = [], {}
+    for name in DRAFT_NAMES:
+        if name == SELF:
+            continue
+        try:
+            check_draft(name, network)
+            fitting.append(name)
+        except InputError as error:
+            left_out[name] = str(error)
+    return fitting, left_out
+
+
+def _chain(config: CompareConfig, draft: str, scheme: str = DEFAULT_SCHEME_NAME) -> TreeConfig:
+    """Settings of a tree search whose trees are chains."""
+    own = {spec.name for spec in SCHEME_FACTS[scheme].knob_specs} if draft == SELF else set()
+    shared = {field.name for field in dataclasses.fields(config)}
+    knobs = {spec.name for facts in SCHEME_FACTS.values() for spec in facts.knob_specs}
+    given = {
+        field.name: getattr(config, field.name)
+        for field in dataclasses.fields(TreeConfig)
+        if field.name in shared and (field.name not in knobs or field.name in own)
+    }
+    length = config.max_draft_length
+    chains = {"draft": draft, "scheme": scheme, "search": "depth", "nodes": length, "depth": length}
+    return TreeConfig(**given | chains | {"contexts": (config.context,)})
+
+
+def _tuned(config: CompareConfig, run: str, network: DecoderConfig) -> Entry:
+    """The tuned self-draft of a finished run."""
+    result = Path(run) / "result.json" if Path(run).is_dir() else Path(run)
+    try:
+        scheme = json.loads(result.read_text(encoding="utf-8"))[0]["scheme"]
+    except OSError as error:
+        raise InputError(
+            f"tuned {run!r} has no result ({error.strerror}); give the directory of a finished jaxspec tune"
+        ) from error
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise InputError(f"{result} is no result of jaxspec tune; give the directory of a finished one") from error
+    if scheme not in SELF_DRAFTS:
+        raise InputError(
+            f"{result} was tuned with scheme {scheme!r}, which has no draft; allowed are {', '.join(SELF_DRAFTS)}"
+        )
+    knobs = read_tuned_knobs(str(result), find_scheme(scheme, runs=True), network)
+    return Entry(f"tuned {scheme}", SELF_DRAFT, _chain(config, SELF, scheme), knobs)

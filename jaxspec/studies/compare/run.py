@@ -1,0 +1,102 @@
+"""`jaxspec compare`: drafts of every kind and lossy compression, measured on one text and priced on one model.
+
+A draft's chain has the length that is predicted to be the fastest on calibration text. Held-out prompts are decoded with it;
+the same prompts give the predicted tokens per cycle, by the ranks that the draft gave to the target's own tokens.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from jaxspec.results import measured, predicted
+from jaxspec.results.network_results import Lossless
+from jaxspec.runs.carrying_out import carry_out
+from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.progress import Reporter
+from jaxspec.settings import expect
+from jaxspec.studies.compare.config import CompareConfig
+from jaxspec.studies.compare.contestants import Contest, contest_on
+from jaxspec.studies.compare.entries import CheckedComparison, check_comparison
+from jaxspec.studies.compare.report import write_compare_report
+from jaxspec.studies.compare.result import AUTOREGRESSIVE, CompareResult
+from jaxspec.studies.compare.stages import CompareStages, begin_drafts
+from jaxspec.studies.measured.head import head
+from jaxspec.studies.measured.work import begin_work
+
+__all__ = ["compare", "compare_results"]
+
+#: Main numbers of a result, for `jaxspec runs`.
+_HEADLINE = ("best", "pays", "lossless.mismatches")
+
+
+def compare_results(stages: CompareStages, left_out: dict[str, str]) -> list[CompareResult]:
+    """All stages; one result per device."""
+    found = {device: contest_on(stages, device) for device in stages.work.pricings}
+    # Heads come last: they tell how long all stages took.
+    results = [
+        CompareResult(
+            **head(stages.work, device, contest.footprints),
+            pays=predicted(contest.best != AUTOREGRESSIVE),
+            lossless=_proof(contest),
+            best=contest.best,
+            contestants=contest.contestants,
+            left_out=left_out,
+        )
+        for device, contest in found.items()
+    ]
+    # Each contestant has a scheme of its own.
+    return [dataclasses.replace(result, scheme=None) for result in results]
+
+
+def _proof(contest: Contest) -> Lossless:
+    """Of all drafts together."""
+    proofs = [each.lossless for each in contest.contestants.values() if each.lossless.tokens.value is not None]
+    if not proofs:
+        return Lossless()
+    total = lambda name: sum(getattr(proof, name).known for proof in proofs)
+    return Lossless(
+        prompts=proofs[0].prompts,
+        **{name: measured(total(name)) for name in ("tokens", "mismatches", "ties")},
+        smallest_margin=measured(min(proof.smallest_margin.known for proof in proofs)),
+    )
+
+
+def compare(
+    config: CompareConfig,
+    *,
+    out: str | None = None,
+    force: bool = False,
+    reporter: Reporter | None = None,
+) -> tuple[list[CompareResult], RunDirectory]:
+    """Compare everything for every device of the configuration, or return what a finished run found.
+
+    Returns:
+        One result per device, as in result.json, and the run directory, which also holds the report.
+    Raises:
+        InputError: bad input; nothing is lost.
+    """
+    checked: Callable[[], CheckedComparison] = cache(lambda: check_comparison(config))
+
+    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
+        found = checked()
+        for name, reason in found.left_out.items():
+            reporter.line(f"note: draft {name} is left out: {reason}")
+        work = begin_work(config, directory, reporter, found.inputs)
+        stages = CompareStages(config, work, begin_drafts(work, found.entries), found.inputs.tokenizer)
+
+        def results() -> list[dict[str, Any]]:
+            plain = [result.plain() for result in compare_results(stages, found.left_out)]
+            reporter.line("writing the report ...")
+            write_compare_report([CompareResult.from_plain(entry) for entry in plain], directory.path)
+            return plain
+
+        return results
+
+    expect(CompareConfig, config)
+    found, directory = carry_out(
+        "compare", config, prepare, check=checked, out=out, force=force, reporter=reporter, headline=_HEADLINE
+    )
+    return [CompareResult.from_plain(entry) for entry in found], directory

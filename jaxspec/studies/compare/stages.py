@@ -1,0 +1,154 @@
+"""What `jaxspec compare` measures: chains of every draft on its target, and what changed networks make of held-out prompts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+
+from hwmodels import Footprint
+from jaxspec.compress.fitted import fitted_footprint, fitted_network
+from jaxspec.compress.knobs import knob_defaults
+from jaxspec.compress.schemes import find_scheme
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import Params
+from jaxspec.models.stored import as_computed
+from jaxspec.models.tokenizer import Tokenizer
+from jaxspec.runs.stages import Arrays
+from jaxspec.settings.compressions import COMPRESSIONS
+from jaxspec.settings.schemes import SCHEME_FACTS
+from jaxspec.studies.compare.config import CompareConfig
+from jaxspec.studies.compare.entries import Entry
+from jaxspec.studies.compare.quality import channel_norms, quality_of, read_prompts_with
+from jaxspec.studies.compare.result import Quality
+from jaxspec.studies.measured.setup import Setup, stored_by
+from jaxspec.studies.measured.work import Work
+from jaxspec.studies.tree.beginning import tree_stages
+from jaxspec.studies.tree.stages import TreeStages
+from jaxspec.trees.rank_traces import AATBySize, RankTraces, aat_by_size
+
+__all__ = ["CompareStages", "Drafted", "begin_drafts"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Drafted:
+    """One draft of a run.
+
+    Attributes:
+        stages: of trees that are chains, on its own target.
+    """
+
+    entry: Entry
+    stages: TreeStages
+
+    @property
+    def setup(self) -> Setup:
+        """Its target with the prompts that all share."""
+        return self.stages.work.setup
+
+    def gained(self, traces: RankTraces) -> AATBySize:
+        """Tokens per cycle of chains of 1, 2, ... drafted tokens."""
+        return aat_by_size(self.stages.growth, traces, num_tokens=self.stages.config.output_tokens)
+
+    @cached_property
+    def on_calibration_text(self) -> AATBySize:
+        """Where lengths are elected."""
+        return self.gained(self.stages.calibration_traces)
+
+    @cached_property
+    def on_held_out_text(self) -> AATBySize:
+        """Looked at afterwards."""
+        return self.gained(self.stages.traces)
+
+
+def begin_drafts(work: Work, entries: tuple[Entry, ...]) -> list[Drafted]:
+    """The drafts of a run, each with the target that its scheme makes; those that need no text are loaded.
+
+    Raises:
+        InputError: see `make_draft`.
+    """
+    found = []
+    for entry in entries:
+        config = entry.config
+        setup = stored_by(work.setup, find_scheme(config.scheme, runs=True))
+        own = dataclasses.replace(
+            work, config=config, setup=setup, stages=work.stages.within(entry.name.replace("/", "_"))
+        )
+        found.append(Drafted(entry, tree_stages(config, own, entry.knobs)))
+    return found
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class CompareStages:
+    """All that a run measures.
+
+    Attributes:
+        work: on the 16-bit network.
+    """
+
+    config: CompareConfig
+    work: Work
+    drafts: list[Drafted]
+    tokenizer: Tokenizer
+
+    def quality_of_scheme(self, scheme: str) -> Quality:
+        """Of a scheme's target."""
+        if SCHEME_FACTS[scheme].lossless:
+            return self._quality(self._plain)
+        setup = stored_by(self.work.setup, find_scheme(scheme, runs=True))
+        return self._quality(self._scores(scheme, setup.config, lambda: setup.params))
+
+    def quality_of_compression(self, name: str) -> Quality:
+        """Of a network in a lossy compression, fitted or a scheme."""
+        if name not in COMPRESSIONS:
+            return self.quality_of_scheme(name)
+        return self._quality(self._scores(name, self.work.setup.config, lambda: self._fitted(name)))
+
+    def _quality(self, found: Arrays) -> Quality:
+        return quality_of(found, self._plain, self.work.setup.prompt_lengths, self._num_bytes)
+
+    @cached_property
+    def _plain(self) -> Arrays:
+        """Scores of the 16-bit network."""
+        setup = self.work.setup
+        return self._scores("16-bit", setup.config, lambda: setup.params)
+
+    def _scores(self, name: str, config: DecoderConfig, params: Callable[[], Params]) -> Arrays:
+        prompts = self.work.setup.prompts
+
+        def compute() -> Arrays:
+            with self.work.bar(f"reading the prompts with {name}", len(prompts)) as bar:
+                return read_prompts_with(params(), config, prompts, bar.advance)
+
+        return self.work.stages.run(f"read/{name}", compute)
+
+    @cached_property
+    def _num_bytes(self) -> np.ndarray:
+        """Of all tokens of each prompt but the first."""
+        setup = self.work.setup
+        decode = self.tokenizer.decode
+        rows = zip(setup.prompts, setup.prompt_lengths, strict=True)
+        return np.array([len(decode(row[1:length]).encode()) for row, length in rows], np.int64)
+
+    def _fitted(self, name: str) -> Params:
+        return as_computed(fitted_network(name, self.work.setup.stored, self._norms))
+
+    @cached_property
+    def _norms(self) -> Arrays:
+        setup = self.work.setup
+
+        def compute() -> Arrays:
+            with self.work.bar("norms of the channels", len(setup.calibration_prompts)) as bar:
+                return channel_norms(setup.params, setup.config, setup.calibration_prompts, bar.advance)
+
+        return self.work.stages.run("channel_norms", compute)
+
+    @staticmethod
+    def footprint_of_compression(name: str) -> Footprint:
+        """Bits that reading a network in a lossy compression takes."""
+        if name in COMPRESSIONS:
+            return fitted_footprint(name)
+        scheme = find_scheme(name)
+        return scheme.expected_footprint(knob_defaults(scheme))

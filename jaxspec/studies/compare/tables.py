@@ -1,0 +1,77 @@
+"""The tables of `jaxspec compare`: a row for each way to decode, the fastest first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jaxspec.report.draft_columns import LARGEST_GAP
+from jaxspec.report.formatting import times
+from jaxspec.report.terminal import Table
+from jaxspec.report.titles import architecture_title, device_title, provenance
+from jaxspec.studies.compare.columns import TERMINAL_COLUMNS, interval
+from jaxspec.studies.compare.result import AUTOREGRESSIVE, CompareResult, Contestant
+
+__all__ = ["by_speed", "compare_headline", "compare_tables", "gaps_in_words"]
+
+
+def by_speed(result: CompareResult) -> dict[str, Contestant]:
+    """Contestants, the fastest first; those whose speed is not known come last."""
+    order = lambda name: -(result.contestants[name].speedup_vs_bf16_ar.number or 0.0)
+    return {name: result.contestants[name] for name in sorted(result.contestants, key=order)}
+
+
+def compare_tables(results: Sequence[CompareResult]) -> list[Table]:
+    """One table per device."""
+    return [_table(result) for result in results]
+
+
+def _table(result: CompareResult) -> Table:
+    table = Table(compare_headline(result), "\n".join(_caption(result)))
+    table.add_column("way to decode")
+    columns = [
+        column
+        for column in TERMINAL_COLUMNS
+        if not column.optional or any(map(column.known, result.contestants.values()))
+    ]
+    for column in columns:
+        table.add_column(column.heading, justify="right")
+    for name, each in by_speed(result).items():
+        cells = [column.text(each).replace(" ± ", "±") for column in columns]
+        table.add_row(name, *cells, style="bold" if name == result.best else None)
+    return table
+
+
+def compare_headline(result: CompareResult) -> str:
+    """The device's answer in a sentence."""
+    where = f"{architecture_title(result)} on {device_title(result)}"
+    best = result.contestants.get(result.best or "")
+    if best is None:
+        return f"{where}: nothing was compared."
+    if result.best == AUTOREGRESSIVE:
+        return f"{where}: no draft pays that leaves the output as it is."
+    return (
+        f"{where}: {result.best} with {best.draft_length.value} drafted tokens is the fastest that leaves the output as it is, "
+        f"{times(best.speedup_vs_bf16_ar.number)} 16-bit autoregressive decoding ({interval(best)})."
+    )
+
+
+def _caption(result: CompareResult) -> list[str]:
+    return [
+        "measured: tokens counted, output, bits per byte, agreement; predicted: all other numbers",
+        "exact: output of the 16-bit network; changed: of another one, whose bits per byte and agreement stand beside it",
+        *gaps_in_words(result),
+        *(f"left out: {name}: {reason}" for name, reason in result.left_out.items()),
+        provenance(result),
+    ]
+
+
+def gaps_in_words(result: CompareResult) -> list[str]:
+    """Drafts whose counted tokens per cycle are too far from the predicted ones."""
+    gaps = {name: each.tokens_per_cycle_gap_in_standard_errors.number for name, each in result.contestants.items()}
+    large = [f"{name} {gap:.1f}" for name, gap in gaps.items() if gap is not None and gap > LARGEST_GAP]
+    if not large:
+        return []
+    return [
+        f"DEFECT: tokens per cycle predicted and counted differ by more than {LARGEST_GAP:.0f} standard errors: "
+        + ", ".join(large)
+    ]

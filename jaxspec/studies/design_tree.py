@@ -1,0 +1,161 @@
+"""The numbers of a design point as one tree, whose leaves sweeps and co-design name, and what each of them must be."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import jax
+
+from hwmodels import Architecture, Device, Footprint, Workload
+from hwmodels.analysis.sensitivity import leaf_names
+from hwmodels.catalog import device_entries
+from hwmodels.catalog.architecture_entries import ARCHITECTURE_RULES
+from hwmodels.numerics.fields import COUNT, FLAG, NOT_NEGATIVE, POSITIVE, WHOLE, Rule
+from jaxspec.compress.footprint import uniform
+from jaxspec.compress.footprint_table import expected_widths
+from jaxspec.compress.knobs import knob_defaults
+from jaxspec.compress.schemes import Scheme, find_scheme
+from jaxspec.errors import InputError
+from jaxspec.settings import CommonConfig, build_config
+from jaxspec.settings.knobs import EXPERT_POOL
+from jaxspec.studies.expert_pricing import ExpertPricing, placed, resolve_experts, with_expert_bits
+from jaxspec.studies.measured.pricing import resolve_pricing
+from jaxspec.suggestions import hint
+
+__all__ = ["DesignSettings", "check_value", "design_tree", "draft_of", "footprint_of", "knob_name", "number_rules"]
+
+#: Begins the name of a knob of the draft.
+_DRAFT = "draft."
+
+#: Names are long and alike: less similarity than in the catalog is a slip here.
+_NEAR = 0.5
+
+_WIDTH = Rule("more than 0 to 64 bits", lambda value: 0 < value <= 64)
+_CHANCE = Rule("a number from 0 to 1", lambda value: 0 <= value <= 1)
+
+
+class DesignSettings(Protocol):
+    """Settings that say what a design point begins with, those of experts beside them."""
+
+    @property
+    def engine(self) -> str | None:
+        """Engine whose measured kernels count; None: the device's own."""
+        ...
+
+    @property
+    def weight_format(self) -> str | None:
+        """Measured kernels of narrow weights; None: those whose activations keep 16 bits."""
+        ...
+
+    @property
+    def scheme(self) -> str:
+        """Storage scheme."""
+        ...
+
+    @property
+    def set(self) -> Mapping[str, float]:
+        """Numbers by name that differ."""
+        ...
+
+
+def knob_name(name: str, scheme: Scheme) -> str | None:
+    """The knob of a scheme that "draft.weight_prune" names; None: it names none."""
+    knob = name.removeprefix(_DRAFT)
+    return knob if name.startswith(_DRAFT) and any(spec.name == knob for spec in scheme.knob_specs) else None
+
+
+def design_tree(config: Any, architecture: str, device: str) -> dict[str, Any]:
+    """Acceptance, architecture, device, draft (its knobs), footprint, routing and workload, with the numbers of `set`.
+
+    Args:
+        config: `DesignSettings` with those of experts.
+    Raises:
+        InputError: an unknown name, or a number of `set` that breaks its rule.
+    """
+    given = {"architecture": architecture, "engine": config.engine, "weight_format": config.weight_format}
+    common = build_config(CommonConfig, {name: value for name, value in given.items() if value is not None})
+    pricing = placed(resolve_pricing(common, device, None), config, device)
+    scheme = find_scheme(config.scheme)
+    knobs = knob_defaults(scheme)
+    experts = resolve_experts(config, pricing.architecture, architecture, knobs.get(EXPERT_POOL.name, 1.0))
+    rules = number_rules(pricing.architecture, pricing.device, scheme)
+    for name, value in config.set.items():
+        check_value(f"set.{name}", value, rules, device)
+    knobs = {knob: config.set.get(f"{_DRAFT}{knob}", value) for knob, value in knobs.items()}
+    draft = {name: value for name, value in knobs.items() if name != EXPERT_POOL.name}
+    if not experts.pool_fits:
+        draft[EXPERT_POOL.name] = experts.pool_share
+    base = {
+        "acceptance": {"alpha_token": 0.8},
+        "architecture": pricing.architecture,
+        "device": pricing.device,
+        "draft": draft,
+        "footprint": expected_widths(scheme, knobs) | {"expert_bits": experts.bits},
+        "routing": experts.routing,
+        "workload": pricing.workload,
+    }
+    leaves, treedef = jax.tree.flatten(base)
+    return treedef.unflatten([config.set.get(name, leaf) for name, leaf in zip(leaf_names(base), leaves, strict=True)])
+
+
+def footprint_of(bits: Mapping[str, Any]) -> Footprint:
+    """The footprint with these widths for all matrices of the layers, but for experts with a width of their own."""
+    found = uniform(
+        bits["draft_weight_bits"], bits["target_weight_bits"], bits["draft_kv_bits"], bits["target_kv_bits"]
+    )
+    return with_expert_bits(found, bits.get("expert_bits"))
+
+
+def draft_of(tree: Mapping[str, Any]) -> ExpertPricing:
+    """How tokens and the draft of a design tree choose experts: without a pool, as many as the first memory has room for."""
+    fits = EXPERT_POOL.name not in tree["draft"]
+    return ExpertPricing(tree["routing"], tree["draft"].get(EXPERT_POOL.name), pool_fits=fits)
+
+
+def number_rules(architecture: Architecture, device: Device, scheme: Scheme) -> dict[str, Rule]:
+    """What each number of a design point must be, by dotted name. Counts may be fractions here."""
+    shape = {f"architecture.{name}": _relaxed(ARCHITECTURE_RULES[name]) for name in leaf_names(architecture)}
+    workload = {f"workload.{field.name}": POSITIVE for field in dataclasses.fields(Workload)}
+    workload["workload.context_tokens"] = NOT_NEGATIVE
+    widths = ("draft_kv_bits", "draft_weight_bits", "target_kv_bits", "target_weight_bits")
+    knobs = {
+        f"{_DRAFT}{spec.name}": Rule(
+            f"a number from {spec.low:g} to {spec.high:g}", lambda value, spec=spec: spec.low <= value <= spec.high
+        )
+        for spec in scheme.knob_specs
+        if spec.per != "experts"
+    }
+    experts = {"routing.correlation": _CHANCE, "routing.independence": _CHANCE, "draft.expert_pool": _CHANCE}
+    if not float(architecture.num_experts):
+        experts = {}
+    return (
+        shape
+        | workload
+        | experts
+        | knobs
+        | {f"device.{name}": rule for name, rule in device_entries.number_rules(device).items()}
+        | {f"footprint.{name}": _WIDTH for name in widths}
+        | {"acceptance.alpha_token": _CHANCE}
+    )
+
+
+def _relaxed(rule: Rule) -> Rule:
+    """A rule of whole numbers or flags for real ones between."""
+    return {COUNT: POSITIVE, WHOLE: NOT_NEGATIVE, FLAG: _CHANCE}.get(rule, rule)
+
+
+def check_value(where: str, value: float, rules: Mapping[str, Rule], device: str) -> None:
+    """A number's name is one of `rules`, and the number satisfies its rule.
+
+    Args:
+        where: a table of the settings and the name in it, as in "axes.device.memory.efficiency".
+    Raises:
+        InputError: otherwise.
+    """
+    name = where.partition(".")[2]
+    if name not in rules:
+        raise InputError(f"{where} is not a number of a design point on {device}{hint(name, rules, cutoff=_NEAR)}")
+    if not rules[name].holds(value):
+        raise InputError(f"{where} is {value:g}; it must be {rules[name].words}")

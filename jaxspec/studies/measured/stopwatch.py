@@ -1,0 +1,189 @@
+"""Stage: held-out prompts decoded against the clock, with speculation and without, and what was predicted for this machine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hwmodels import COMPRESSED_COPY, DraftCost, catalog
+from jaxspec.results import given, measured, predicted
+from jaxspec.results.stopwatch_results import ClockedWay, PredictedClock, Repeated, Stopwatch
+from jaxspec.runs.machine import load_per_core, machine_name
+from jaxspec.runs.stages import Arrays
+from jaxspec.settings.stopwatch import StopwatchSettings
+from jaxspec.speculate.timing import (
+    AUTOREGRESSIVE,
+    BELIEVABLE,
+    TimedWay,
+    Way,
+    noise_of,
+    spread_of,
+    time_ways,
+    timed_prompts,
+)
+from jaxspec.studies.measured.clock_prediction import ENGINE, PredictedWay, computed_bits, predict_ways
+from jaxspec.studies.measured.work import Work
+
+__all__ = ["clocked_way", "stopwatch_part"]
+
+
+class _Timed(NamedTuple):
+    """A way with the number of tokens that it drafts."""
+
+    way: TimedWay
+    nodes: int
+
+
+def stopwatch_part(
+    work: Work,
+    device: str,
+    stage: str,
+    ways: Callable[[], Mapping[str, Way]],
+    *,
+    cost: DraftCost = COMPRESSED_COPY,
+    takes_in: int | None = None,
+) -> Stopwatch | None:
+    """Time decoding in these ways, or take what was stored; None where the settings do not ask for it.
+
+    Args:
+        device: of the result that this becomes part of.
+        stage: names these ways among all of the run: what several devices share is timed once.
+        ways: made where they are not stored, by name.
+        cost: of the draft of all ways, beside this very network.
+        takes_in: see `DraftKind`.
+    """
+    settings: Any = work.config
+    if not isinstance(settings, StopwatchSettings) or not settings.stopwatch:
+        return None
+    setup, config = work.setup, work.config
+    count = timed_prompts(len(setup.prompts), config.batch)
+
+    def compute() -> Arrays:
+        made = ways()
+        batches = count // config.batch
+        programs = (2 * len(made) + 1 + settings.rounds) * batches  # a little less where widths are equal
+        with work.reporter.bar("timing decoding", programs) as bar:
+            found = time_ways(
+                setup.params,
+                setup.config,
+                setup.prompts,
+                made,
+                num_tokens=config.output_tokens,
+                decoding=setup.decoding,
+                seed=config.seed,
+                batch=config.batch,
+                repeats=settings.rounds,
+                lengths=setup.prompt_lengths,
+                stop=setup.stop,
+                advance=bar.advance,
+            )
+        nodes = {name: int(way.tree.num_nodes) for name, way in made.items()}
+        load = load_per_core()
+        timed = {
+            name: {"nodes": np.asarray(nodes.get(name, 0))}
+            | {key: np.asarray(value) for key, value in vars(way).items()}
+            for name, way in found.items()
+        }
+        parents = {name: np.asarray(way.tree.parent) for name, way in made.items()}
+        return {"ways": timed, "parents": parents, "load": np.asarray(math.nan if load is None else load)}
+
+    stored = work.stages.run(f"stopwatch/{stage}", compute)
+    timed = {name: _read(entry) for name, entry in stored["ways"].items()}
+    foretold = _predicted(work, device, stored["parents"], cost, takes_in)
+    alone = timed[AUTOREGRESSIVE].way
+    noise = max(
+        (noise_of(found.way.speedup(alone)) for name, found in timed.items() if name != AUTOREGRESSIVE), default=0.0
+    )
+    found = {name: clocked_way(one.way, alone, nodes=one.nodes, told=foretold.get(name)) for name, one in timed.items()}
+    return Stopwatch(
+        machine=machine_name(),
+        statement=_statement(device, bool(foretold)),
+        repeats=given(settings.rounds),
+        prompts=given(count),
+        batch=given(config.batch),
+        output_tokens=given(config.output_tokens),
+        noise=measured(noise),
+        believable=measured(noise <= BELIEVABLE),
+        load=measured(float(stored["load"])),
+        autoregressive=found.pop(AUTOREGRESSIVE),
+        ways=found,
+    )
+
+
+def clocked_way(found: TimedWay, alone: TimedWay, *, nodes: int, told: PredictedWay | None) -> ClockedWay:
+    """One way as a result has it.
+
+    Args:
+        alone: decoding without speculation.
+        nodes: drafted in each cycle.
+        told: what was predicted of it; None: nothing.
+    """
+    samples = {
+        "tokens_per_s": found.tokens_per_s,
+        "speedup": found.speedup(alone),
+        "cycle_s": found.cycle_s,
+        "draft_step_s": found.draft_step_s,
+        "verify_s": found.verify_s,
+    }
+    repeated = {
+        name: Repeated(**{part: measured(number) for part, number in spread_of(values)._asdict().items()})
+        for name, values in samples.items()
+    }
+    return ClockedWay(
+        drafted_tokens=given(nodes),
+        tokens_per_cycle=measured(found.tokens_per_cycle),
+        tokens_per_turn=measured(found.tokens_per_turn),
+        compile_s=measured(found.compile_s),
+        equal_tokens=measured(found.agree),
+        predicted=None if told is None else _predicted_clock(found, alone, told),
+        **repeated,
+    )
+
+
+def _predicted_clock(found: TimedWay, alone: TimedWay, told: PredictedWay) -> PredictedClock:
+    """Predicted times with counted tokens."""
+    gain = found.tokens_per_turn / alone.tokens_per_turn
+    return PredictedClock(
+        tokens_per_s=predicted(found.tokens_per_turn / told.cycle_s),
+        speedup=predicted(gain * told.step_s / told.cycle_s),
+        cycle_s=predicted(told.cycle_s),
+        draft_step_s=predicted(told.draft_s / max(found.steps, 1)),
+        verify_s=predicted(told.verify_s),
+    )
+
+
+def _predicted(
+    work: Work, device: str, parents: Mapping[str, np.ndarray], cost: DraftCost, takes_in: int | None
+) -> dict[str, PredictedWay]:
+    """Predictions by name, of decoding alone too, where the user described the device: those of the catalog are not here."""
+    if not device.endswith(".toml") or not parents:
+        return {}
+    setup, config = work.setup, work.config
+    told = predict_ways(
+        work.pricings[device].device,
+        setup.config,
+        cost,
+        list(parents.values()),
+        takes_in=takes_in,
+        batch=config.batch,
+        slots=setup.prompts.shape[1] + config.output_tokens,
+        bits=computed_bits(setup.params),
+        terms=catalog.engine(ENGINE),
+    )
+    alone = PredictedWay(told[0].step_s, 0.0, told[0].step_s)
+    return {AUTOREGRESSIVE: alone} | dict(zip(parents, told, strict=True))
+
+
+def _read(entry: Arrays) -> _Timed:
+    numbers = {name: value if value.ndim else value.item() for name, value in entry.items() if name != "nodes"}
+    return _Timed(TimedWay(**numbers), int(entry["nodes"]))
+
+
+def _statement(device: str, compared: bool) -> str:
+    own = "times are those of this machine and this network, which decodes in the types it computes with"
+    if compared:
+        return f"{own}; predicted for it as {device} describes it"
+    return f"{own}; the priced device, {device}, is another, and its predictions are not about them"

@@ -1,0 +1,65 @@
+"""From the settings of `jaxspec tree` to its stages: what they name is checked, then loaded."""
+
+from __future__ import annotations
+
+from jaxspec.compress.knobs import Knobs
+from jaxspec.models.embedded import load_model
+from jaxspec.models.streamed import is_streamed
+from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.progress import Reporter
+from jaxspec.settings.draft_kinds import SELF
+from jaxspec.speculate.drafts import check_draft, make_draft
+from jaxspec.speculate.drafts.making import is_searched
+from jaxspec.speculate.proof import continuation_length
+from jaxspec.studies.measured.checking import CheckedInputs, check_inputs
+from jaxspec.studies.measured.hard_drafts import HardDrafts
+from jaxspec.studies.measured.work import Work, begin_work
+from jaxspec.studies.tree.config import TreeConfig
+from jaxspec.studies.tree.growth import candidate_shape
+from jaxspec.studies.tree.stages import TreeStages, tree_sizes
+
+__all__ = ["begin_tree", "check_tree", "tree_stages"]
+
+
+def check_tree(config: TreeConfig) -> CheckedInputs:
+    """Read and check all that a configuration names, its draft included, without reading weights.
+
+    Raises:
+        InputError: bad input, or a tree of impossible sizes.
+    """
+    checked = check_inputs(config)
+    candidate_shape(config.search, **tree_sizes(config, checked.network.vocab_size))
+    check_draft(config.draft, checked.network)
+    return checked
+
+
+def begin_tree(
+    config: TreeConfig, directory: RunDirectory, reporter: Reporter, checked: CheckedInputs | None = None
+) -> TreeStages:
+    """Load all that a configuration names, its draft included.
+
+    Args:
+        checked: from `check_tree`, which is called unless it is given.
+    Raises:
+        InputError: bad input.
+    """
+    return tree_stages(config, begin_work(config, directory, reporter, checked or check_tree(config)))
+
+
+def tree_stages(config: TreeConfig, work: Work, given: Knobs | None = None) -> TreeStages:
+    """The stages of a run that has begun, with its draft, unless this takes calibration text.
+
+    Args:
+        given: knobs of the target's compressed copy, in place of the configuration's.
+    Raises:
+        InputError: see `make_draft`.
+    """
+    # Every root within `output_tokens` has ranks down to the largest depth, and no less than drafts are measured on.
+    continuation = max(config.output_tokens + config.depth, continuation_length(config.output_tokens))
+    copies = HardDrafts(work, continuation)
+    if config.draft == SELF:
+        return TreeStages(config, work, copies, None, given=given)
+    target = load_model(config.model, stream=is_streamed(work.setup.stored))
+    if is_searched(config.draft):
+        return TreeStages(config, work, copies, None, target)
+    return TreeStages(config, work, copies, make_draft(config.draft, target))

@@ -1,0 +1,121 @@
+"""Ways to decode, timed: what is counted is decoding's own, and parts of a cycle come out of a clock that is known."""
+
+from functools import partial
+
+import jax
+import numpy as np
+import pytest
+
+from jaxspec.models import DecoderConfig
+from jaxspec.speculate import GREEDY, chain_limits, decode
+from jaxspec.speculate.drafts import NGramDraft, NGramParams, ReadyDraft
+from jaxspec.speculate.timing import AUTOREGRESSIVE, Clocked, chain_way, stopwatch, time_ways, timed_prompts, tree_way
+from jaxspec.trees import tree_from_paths
+
+CONFIG = DecoderConfig(
+    vocab_size=11, hidden_size=8, intermediate_size=12, num_layers=1, num_heads=2, num_kv_heads=1, head_dim=4
+)
+DRAFT = ReadyDraft(NGramDraft(CONFIG.vocab_size), NGramParams())
+PROMPTS = np.random.default_rng(5).integers(0, 11, (5, 7)).astype(np.int32)
+LENGTHS = np.array([7, 5, 6, 7, 7], np.int32)
+WAYS = {"chain": chain_way(DRAFT, 2, GREEDY), "tree": tree_way(DRAFT, tree_from_paths([(0,), (1,), (0, 0)]))}
+#: Seconds of a cycle by width and draft, and of everything before the first.
+CYCLE_S = {(0, None): 1.0, (2, "none"): 1.5, (2, "ngram"): 2.5, (3, "none"): 1.75, (3, "ngram"): 4.75}
+PROMPT_S = 0.625
+
+
+@pytest.fixture(scope="module")
+def network(random_network):
+    return random_network(CONFIG, 3, sharpness=2.0)
+
+
+def known_clock(kinds, blocks, repeats, *, seed, warm, advance):
+    """A stand-in for the clock: every cycle takes what `CYCLE_S` says, in round r (1 + r) times as much."""
+    found = Clocked({}, {}, {})
+    for block in blocks:
+        for name, calls in block.items():
+            results = [jax.device_get(call()) for call in calls]
+            each_s = CYCLE_S[kinds[name[0]]]
+            once = np.array([PROMPT_S + each_s * result.cycles.max() for result in results])
+            found.first_s[name], found.results[name] = [once[0] + 30.0, once[1]], results
+            found.seconds[name] = np.outer(1.0 + np.arange(repeats), once)
+            advance()
+    warm(found.results)
+    return found
+
+
+@pytest.fixture(scope="module")
+def timed(network):
+    kinds = {AUTOREGRESSIVE: (0, None), "chain": (2, "ngram"), "tree": (3, "ngram")}
+    kinds |= {(way.limits, way.law): (way.limits.nodes, "none") for way in WAYS.values()}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stopwatch, "interleave", partial(known_clock, kinds))
+        options = {"num_tokens": 12, "decoding": GREEDY, "seed": 0, "batch": 2, "repeats": 3, "lengths": LENGTHS}
+        return time_ways(network, CONFIG, PROMPTS, WAYS, **options)
+
+
+def test_parts_of_a_cycle_are_those_of_the_clock(timed):
+    alone, chain, tree = timed[AUTOREGRESSIVE], timed["chain"], timed["tree"]
+    rounds = np.array([1.0, 2.0, 3.0])
+    np.testing.assert_allclose(alone.cycle_s, 1.0 * rounds)
+    np.testing.assert_allclose(alone.verify_s, 1.0 * rounds)
+    np.testing.assert_allclose(alone.draft_step_s, 0.0)
+    np.testing.assert_allclose(chain.verify_s, 1.5 * rounds)
+    np.testing.assert_allclose(chain.draft_step_s, 0.5 * rounds)  # (2.5 - 1.5) / 2 steps
+    np.testing.assert_allclose(tree.draft_step_s, 1.5 * rounds)  # (4.75 - 1.75) / 2 levels
+    np.testing.assert_allclose(tree.cycle_over_step, 4.75)
+    assert chain.compile_s == pytest.approx(30.0 - (2.0 - 1.0) * (PROMPT_S + 2.5))  # beyond the middle round
+
+
+def test_counts_are_those_of_decoding(network, timed):
+    """4 of 5 prompts make whole batches of 2; turns are those of the slower sequence, behind the first cycle."""
+    tokens, turns, cycles, generated = 0, 0, 0, 0
+    for rows in ([0, 1], [2, 3]):
+        ends = [
+            decode(
+                network,
+                DRAFT.params,
+                PROMPTS[rows],
+                np.array(rows),
+                WAYS["chain"].tree,
+                jax.random.key(0),
+                GREEDY,
+                draft=DRAFT.draft,
+                config=CONFIG,
+                num_tokens=count,
+                room=12,
+                limits=chain_limits(3),
+                lengths=LENGTHS[rows],
+                stop=np.zeros(0, np.int32),
+            )
+            for count in (1, 12)
+        ]
+        tokens += int(ends[1].generated.sum() - ends[0].generated.sum())
+        turns += int(ends[1].cycles.max() - ends[0].cycles.max())
+        generated, cycles = generated + int(ends[1].generated.sum()), cycles + int(ends[1].cycles.sum())
+    chain = timed["chain"]
+    assert (chain.tokens, chain.turns) == (tokens, turns)
+    assert chain.tokens_per_cycle == pytest.approx(generated / cycles)
+    assert (timed[AUTOREGRESSIVE].tokens, timed[AUTOREGRESSIVE].turns) == (44, 22)
+    assert chain.agree == timed["tree"].agree == 1.0
+    np.testing.assert_allclose(chain.speedup(timed[AUTOREGRESSIVE]), tokens / turns / 2.0 / 2.5)
+    np.testing.assert_allclose(chain.tokens_per_s, tokens / turns / 2.5 / np.array([1.0, 2.0, 3.0]))
+
+
+def test_a_single_cycle_has_no_time(network, monkeypatch):
+    monkeypatch.setattr(stopwatch, "interleave", partial(known_clock, {AUTOREGRESSIVE: (0, None)}))
+    found = time_ways(
+        network, CONFIG, PROMPTS, {}, num_tokens=1, decoding=GREEDY, seed=0, batch=2, repeats=2, lengths=LENGTHS
+    )
+    assert np.isnan(found[AUTOREGRESSIVE].cycle_s).all()
+    assert np.isnan(found[AUTOREGRESSIVE].tokens_per_s).all()
+
+
+@pytest.mark.parametrize(("prompts", "batch", "timed"), [(3, 1, 3), (100, 1, 8), (100, 3, 9), (100, 16, 16), (5, 2, 4)])
+def test_whole_batches_of_some_prompts(prompts, batch, timed):
+    assert timed_prompts(prompts, batch) == timed
+
+
+def test_a_batch_needs_its_prompts():
+    with pytest.raises(ValueError, match="3 prompts came for batches of 4"):
+        timed_prompts(3, 4)

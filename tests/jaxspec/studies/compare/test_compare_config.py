@@ -1,0 +1,70 @@
+"""Settings of `jaxspec compare`: lists of names, tuned runs, what is left out."""
+
+import json
+
+import pytest
+
+from jaxspec.errors import InputError
+from jaxspec.settings import build_config
+from jaxspec.studies import CompareConfig
+from jaxspec.studies.compare.entries import check_comparison
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"schemes": "cassandra1,none"}, "stands alone"),
+        ({"schemes": "cassandra3"}, "schemes has 'cassandra3', which is unknown; did you mean 'cassandra"),
+        ({"schemes": "huffman"}, "which is unknown"),
+        ({"drafts": "self"}, "self-drafts are named by their schemes"),
+        ({"drafts": "nowhere"}, "draft 'nowhere' is unknown"),
+        ({"lossy": "cassandra2"}, "lossy has 'cassandra2'"),
+        ({"scheme": "q4_0"}, "compare stores its targets as schemes and lossy say"),
+        ({"schemes": "any-precision", "weight_prune": 0.3}, "no scheme that is compared has such a knob"),
+    ],
+)
+def test_bad_lists_are_told_in_one_line(given, said):
+    with pytest.raises(InputError) as caught:
+        build_config(CompareConfig, given)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_shipped_drafts_that_do_not_fit_are_left_out_and_named_ones_refused(tiny_model, small, some_text):
+    common = {name: small[name] for name in ("prompts", "prompt_tokens", "output_tokens", "calibration_prompts")}
+    base = common | {"model": str(tiny_model), "text": str(some_text), "lossy": "none"}
+    found = check_comparison(build_config(CompareConfig, base))
+    names = [entry.name for entry in found.entries]
+    assert names[:4] == ["cassandra1", "cassandra2", "mxint8", "any-precision"]
+    assert {"ngram", "q4", "layer-skip", "sparse-kv-25"} < set(names)
+    assert not set(found.left_out) & set(names)
+    # Knobs reach the schemes that have them alone.
+    given = check_comparison(build_config(CompareConfig, base | {"slice_bits": 3, "weight_prune": 0.1}))
+    own = {entry.name: entry.config for entry in given.entries}
+    assert (own["any-precision"].slice_bits, own["cassandra2"].weight_prune, own["ngram"].weight_prune) == (3, 0.1, 0.4)
+    assert own["ngram"].nodes == own["ngram"].depth == 8
+
+
+def test_a_tuned_run_brings_its_scheme_and_knobs(tiny_model, small, some_text, tmp_path):
+    common = {name: small[name] for name in ("prompts", "prompt_tokens", "output_tokens", "calibration_prompts")}
+    base = common | {
+        "model": str(tiny_model),
+        "text": str(some_text),
+        "lossy": "none",
+        "schemes": "none",
+        "drafts": "none",
+    }
+    with pytest.raises(InputError, match="there is nothing to compare"):
+        check_comparison(build_config(CompareConfig, base))
+    knobs = {"weight_prune": 0.25, "weight_cut_bits": 3, "kv_prune": 0.0, "kv_cut_bits": 2, "draft_length": 3}
+    result = [{"scheme": "cassandra2", "configurations": {"tuned": {"knobs": knobs}}}]
+    (tmp_path / "result.json").write_text(json.dumps(result))
+    (entry,) = check_comparison(build_config(CompareConfig, base | {"tuned": str(tmp_path)})).entries
+    assert (entry.name, entry.config.scheme) == ("tuned cassandra2", "cassandra2")
+    assert float(entry.knobs.values["weight_prune"].mean()) == 0.25
+    for text, said in (("[]", "is no result of jaxspec tune"), ('[{"scheme": "q4_0"}]', "which has no draft")):
+        (tmp_path / "result.json").write_text(text)
+        with pytest.raises(InputError, match=said):
+            check_comparison(build_config(CompareConfig, base | {"tuned": str(tmp_path)}))
+    with pytest.raises(InputError, match="has no result"):
+        check_comparison(build_config(CompareConfig, base | {"tuned": str(tmp_path / "nowhere")}))

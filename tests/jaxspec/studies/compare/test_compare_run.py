@@ -1,0 +1,191 @@
+"""`jaxspec compare` on a tiny untrained network: its numbers against others' ways to them, the election, resumption."""
+
+import copy
+import json
+import xml.etree.ElementTree as ElementTree
+
+import jax
+import numpy as np
+import pytest
+from what_is_shown import all_is_shown, numbers_are_whole
+
+from hwmodels import DraftCost, chain_plan, price_cycle, uniform_footprint
+from jaxspec.cli import main
+from jaxspec.models import DecoderConfig, init_params, save_directory
+from jaxspec.runs import Reporter
+from jaxspec.settings import build_config
+from jaxspec.studies import CompareConfig, compare
+from jaxspec.studies.compare import run as compare_module
+from jaxspec.studies.compare.report import draw_compare_figures
+from jaxspec.studies.compare.result import CompareResult
+from jaxspec.studies.compare.tables import compare_headline, compare_tables
+from jaxspec.studies.measured.pricing import resolve_pricing
+
+ONE_LAYER = DecoderConfig(
+    vocab_size=256, hidden_size=16, intermediate_size=24, num_layers=1, num_heads=4, num_kv_heads=2, head_dim=6
+)
+
+SMALL = {
+    "prompts": 3,
+    "prompt_tokens": 12,
+    "output_tokens": 12,
+    "calibration_prompts": 3,
+    "context": 700,
+    "max_draft_length": 3,
+    "schemes": "none",
+    "drafts": "ngram",
+    "lossy": "int4-channel,rotated-int4",
+}
+
+pytestmark = pytest.mark.usefixtures("compile_quickly")
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory, some_text):
+    directory = tmp_path_factory.mktemp("models") / "one-layer"
+    # Layers that add little: greedy text then falls into loops, which a lookup tells.
+    params = jax.tree.map(lambda x: 0.3 * x if x.ndim > 2 else x, init_params(ONE_LAYER, jax.random.key(3)))
+    save_directory(params, ONE_LAYER, directory, max_positions=128)
+    return SMALL | {"model": str(directory), "text": str(some_text), "device": "hexagon-v75"}
+
+
+@pytest.fixture(scope="module")
+def config(settings):
+    return build_config(CompareConfig, settings)
+
+
+@pytest.fixture(scope="module")
+def finished(config, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "whole"
+    results, directory = compare(config, out=str(out))
+    assert CompareResult.load(directory.path / "result.json") == results
+    return [result.plain() for result in results], directory.path
+
+
+def test_every_contestant_is_there_with_statuses(finished):
+    entries, _ = finished
+    assert [entry["device"] for entry in entries] == ["hexagon-v75"]
+    for entry in entries:
+        assert list(entry["contestants"]) == ["autoregressive", "ngram", "int4-channel", "rotated-int4"]
+        kinds = [each["kind"] for each in entry["contestants"].values()]
+        assert kinds == ["autoregressive", "draft", "compression", "compression"]
+        for each in entry["contestants"].values():
+            assert set(each["status"].values()) <= {"measured", "predicted", "input"}
+        assert entry["lossless"]["mismatches"] == 0
+        assert entry["lossless"]["tokens"] == 3 * 12
+
+
+def test_speeds_follow_from_counts_and_prices(finished, config):
+    for entry in finished[0]:
+        pricing = resolve_pricing(config, entry["device"], None)
+        priced = jax.jit(price_cycle)(
+            pricing.device,
+            pricing.architecture,
+            footprint=uniform_footprint(16.0),
+            draft_cost=DraftCost(passes=0.0, statement=""),
+            workload=pricing.workload,
+            plan=chain_plan(np.arange(1.0, 4.0)),
+        )
+        draft, cycle_s = entry["contestants"]["ngram"], np.asarray(priced.total_s)
+        ar_s = float(priced.baselines.bf16.cost.total_s)
+        length = draft["draft_length"]
+        assert draft["cycle_s"] == pytest.approx(cycle_s[length - 1], rel=1e-5)
+        speed = draft["tokens_per_cycle_counted"] * ar_s / cycle_s[length - 1]
+        assert draft["speedup_vs_bf16_ar"] == pytest.approx(speed, rel=1e-5)
+        assert draft["speedup_low"] <= draft["speedup_vs_bf16_ar"] <= draft["speedup_high"]
+        assert draft["tokens_per_cycle_predicted"] == pytest.approx(draft["tokens_per_cycle_counted"])
+        accepted = 1 + length * draft["acceptance"]["alpha_fraction"]
+        assert accepted == pytest.approx(draft["tokens_per_cycle_counted"])
+        if (energy := draft["energy_j_per_token"]) is not None:
+            assert energy == pytest.approx(
+                float(priced.energy_j[length - 1]) / draft["tokens_per_cycle_counted"], rel=1e-5
+            )
+        for name in ("int4-channel", "rotated-int4"):
+            each = entry["contestants"][name]
+            assert each["speedup_vs_bf16_ar"] == pytest.approx(ar_s / each["cycle_s"], rel=1e-5)
+            assert 4 < each["bits_per_weight_verify"] < 4.6
+            assert each["quality"]["agreement"] < 1
+            assert each["changes_output"]
+        plain = entry["contestants"]["autoregressive"]
+        assert (plain["quality"]["agreement"], plain["speedup_vs_bf16_ar"]) == (1, 1)
+        assert entry["pays"] == (draft["speedup_vs_bf16_ar"] > 1)
+        assert entry["best"] == ("ngram" if entry["pays"] else "autoregressive")
+
+
+def test_page_and_figures_are_there_and_show_everything(finished):
+    entries, path = finished
+    names = {figure.stem for figure in (path / "figures").iterdir()}
+    assert names == {"hexagon-v75-speedups", "hexagon-v75-quality"}
+    page = (path / "report.html").read_text()
+    ElementTree.fromstring(page)
+    assert "Which way of decoding is the fastest?" in page
+    odd = copy.deepcopy(entries[0])
+    for factor, each in zip((1e-3, 1e4, 1.0, 7.0), odd["contestants"].values()):
+        each["speedup_vs_bf16_ar"] *= factor
+        each["quality"]["bits_per_byte"] *= factor
+    bare = {**entries[0], "contestants": {"autoregressive": {"kind": "autoregressive"}}, "best": "autoregressive"}
+    for entry in (entries[0], odd, bare):
+        result = CompareResult.from_plain(entry)
+        for table in compare_tables([result]):
+            numbers_are_whole(table)
+        for figure in draw_compare_figures(result).values():
+            all_is_shown(figure)
+    assert "no draft pays" in compare_headline(CompareResult.from_plain(bare))
+
+
+def test_a_finished_run_is_reprinted_and_a_stopped_one_goes_on(
+    finished, config, settings, monkeypatch, tmp_path, capsys
+):
+    entries, path = finished
+
+    class StopError(Exception):
+        pass
+
+    class Fuse(Reporter):
+        """Fails at the fourth bar."""
+
+        left = 3
+
+        def bar(self, description, total):
+            if self.left == 0:
+                raise StopError
+            self.left -= 1
+            return super().bar(description, total)
+
+    with pytest.raises(StopError):
+        compare(config, out=str(tmp_path / "stopped"), reporter=Fuse())
+    again, _ = compare(config, out=str(tmp_path / "stopped"))
+    untimed = lambda found: [{key: value for key, value in entry.items() if key != "timing_s"} for entry in found]
+    assert untimed([result.plain() for result in again]) == untimed(entries)
+    monkeypatch.setattr(compare_module, "begin_work", None)
+    assert [result.plain() for result in compare(config, out=str(path))[0]] == entries
+    flags = settings | {"out": path, "json": tmp_path / "all.json"}
+    with pytest.raises(SystemExit) as caught:
+        main(["compare", *(f"--{name.replace('_', '-')}={value}" for name, value in flags.items())])
+    assert not caught.value.code
+    assert "exact: output of the 16-bit network" in " ".join(capsys.readouterr().out.split())
+    assert json.loads((tmp_path / "all.json").read_text()) == entries
+
+
+@pytest.mark.slow
+def test_every_kind_of_draft_takes_part(settings, tmp_path):
+    given = settings | {
+        "schemes": "cassandra1,cassandra2,any-precision",
+        "drafts": "ngram,layer-skip,sparse-kv-25,q4",
+        "lossy": "none",
+        "weight_prune": 0.2,
+    }
+    (result,), _ = compare(build_config(CompareConfig, given), out=str(tmp_path / "all"))
+    found = result.plain()["contestants"]
+    assert len(found) == 8
+    for name, each in found.items():
+        if name == "autoregressive":
+            continue
+        assert each["lossless"]["mismatches"] == 0
+        assert each["tokens_per_cycle_gap_in_standard_errors"] < 3
+        assert each["changes_output"] == (name in ("cassandra2", "any-precision"))
+        assert 1 <= each["draft_length"] <= 3
+    own = [name for name in ("cassandra1", "cassandra2", "any-precision") if found[name]["vs_best_self_draft"] is None]
+    assert len(own) == 1
+    assert found["layer-skip"]["bits_per_weight"] == 16
+    assert found["any-precision"]["bits_per_weight_verify"] < 9

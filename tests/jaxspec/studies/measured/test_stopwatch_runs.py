@@ -1,0 +1,191 @@
+"""A run with a stopwatch: what its result says, on the device of a file and on one of the catalog; and what is refused."""
+
+import json
+
+import numpy as np
+import pytest
+
+from hwmodels import (
+    COMPRESSED_COPY,
+    NO_ENGINE,
+    DraftCost,
+    EngineTerms,
+    Workload,
+    catalog,
+    chain_plan,
+    engine_time,
+    price_cycle,
+    uniform_footprint,
+)
+from jaxspec.errors import InputError
+from jaxspec.files import to_json
+from jaxspec.models import DecoderConfig
+from jaxspec.models.architecture import architecture_of
+from jaxspec.report.stopwatch import stopwatch_figure, stopwatch_page_tables, stopwatch_tables
+from jaxspec.results.network_results import RunningModel
+from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.progress import Reporter
+from jaxspec.settings.stopwatch import check_stopwatch
+from jaxspec.speculate import GREEDY
+from jaxspec.speculate.drafts import NGramDraft, NGramParams, ReadyDraft
+from jaxspec.speculate.timing import chain_way
+from jaxspec.studies.evaluate.config import EvaluateConfig
+from jaxspec.studies.evaluate.result import EvaluateResult
+from jaxspec.studies.evaluate.run import evaluate
+from jaxspec.studies.measured.clock_prediction import cycle_plan, predict_ways
+from jaxspec.studies.measured.stopwatch import stopwatch_part
+from jaxspec.studies.measured.work import begin_work
+from jaxspec.studies.tree.config import TreeConfig
+from jaxspec.studies.tune.config import TuneConfig
+
+HOST = """
+title = "a host"
+peak_flops_per_s = { value = 50e9, source = "assumed" }
+compute_efficiency = { value = 0.7, source = "assumed" }
+operator_latency_s = { value = 2e-6, source = "assumed" }
+
+[memory]
+bandwidth_bytes_per_s = { value = 10e9, source = "assumed" }
+efficiency = { value = 0.9, source = "assumed" }
+capacity_bytes = { value = 8e9, source = "assumed" }
+"""
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory, tiny_model, some_text):
+    host = tmp_path_factory.mktemp("device") / "host.toml"
+    host.write_text(HOST)
+    return EvaluateConfig(
+        model=str(tiny_model),
+        text=str(some_text),
+        architecture="own",
+        device=(str(host), "rtx-4090"),
+        batch=2,
+        prompts=3,
+        prompt_tokens=12,
+        output_tokens=10,
+        calibration_prompts=4,
+        draft_length=2,
+        stopwatch=True,
+        repeats=3,
+    )
+
+
+@pytest.fixture(scope="module")
+def timed(settings, tmp_path_factory, compile_quickly):
+    """Results of both devices with nothing but the stopwatch, and the folder of the stages."""
+    folder, made = tmp_path_factory.mktemp("timed"), []
+    with RunDirectory("evaluate", settings, out=folder / "run") as directory:
+        work = begin_work(settings, directory, Reporter(period_s=1e9))
+
+    def ways():
+        made.append(1)
+        draft = ReadyDraft(NGramDraft(work.setup.config.vocab_size), NGramParams())
+        return {"given": chain_way(draft, 2, GREEDY)}
+
+    cost = DraftCost(passes=0.0)
+    parts = [stopwatch_part(work, device, "name", ways, cost=cost) for device in settings.device]
+    assert len(made) == 1
+    return [EvaluateResult(model=RunningModel(name="tiny"), stopwatch=part) for part in parts], folder
+
+
+def test_ways_are_timed_once_and_predicted_for_a_file_alone(timed):
+    (here, other), _ = timed
+    for clock in (here.stopwatch, other.stopwatch):
+        assert clock.prompts.value == 2  # one whole batch of three prompts
+        assert clock.repeats.value == 3
+        assert clock.autoregressive.tokens_per_turn.value == 2.0
+        assert clock.ways["given"].drafted_tokens.value == 2
+        assert clock.ways["given"].equal_tokens.value == 1.0
+    assert here.stopwatch.ways["given"].speedup == other.stopwatch.ways["given"].speedup
+    assert other.stopwatch.ways["given"].predicted is None
+    assert "another" in other.stopwatch.statement
+    told, way = here.stopwatch.ways["given"].predicted, here.stopwatch.ways["given"]
+    step_s = here.stopwatch.autoregressive.predicted.cycle_s.value
+    assert told.cycle_s.value == pytest.approx(2 * told.draft_step_s.value + told.verify_s.value)
+    assert told.speedup.value == pytest.approx(way.tokens_per_turn.value / 2.0 * step_s / told.cycle_s.value)
+    assert told.tokens_per_s.value == pytest.approx(way.tokens_per_turn.value / told.cycle_s.value)
+
+
+def test_the_result_is_read_back_with_its_statuses(timed):
+    results, folder = timed
+    path = folder / "result.json"
+    path.write_text(to_json([one.plain() for one in results]))
+    assert [one.plain() for one in EvaluateResult.load(path)] == json.loads(path.read_text())
+    clock = json.loads(path.read_text())[0]["stopwatch"]
+    assert clock["status"]["autoregressive"]["cycle_s"] == "measured"
+    assert clock["status"]["ways"]["given"]["predicted"] == "predicted"
+    assert clock["status"]["batch"] == "input"
+    assert EvaluateResult.load(path)[0].stopwatch.ways["given"].speedup.median.status == "measured"
+
+
+@pytest.mark.slow
+def test_a_whole_run_is_timed(settings, tmp_path):
+    results, directory = evaluate(settings, out=str(tmp_path / "run"), reporter=Reporter(period_s=1e9))
+    assert len(list((directory.path / "checkpoints" / "stages" / "stopwatch").iterdir())) == 1
+    speeds = results[0].stopwatch.ways["given"].speedup
+    assert 0 < speeds.low.value <= speeds.median.value <= speeds.high.value
+    again, _ = evaluate(settings, out=str(tmp_path / "run"), reporter=Reporter(period_s=1e9))
+    assert [one.plain() for one in again] == [one.plain() for one in results]
+
+
+def test_the_result_is_shown(timed):
+    results, _ = timed
+    here, other = stopwatch_tables(results)
+    assert any("predicted" in column.heading for column in here.columns)
+    assert not any("predicted" in column.heading for column in other.columns)
+    (page,) = stopwatch_page_tables(results[0])
+    assert page["columns"] == ["no speculation", "given"]
+    assert {cell.status for row in page["rows"] for cell in row["cells"]} >= {"measured", "predicted"}
+    assert stopwatch_figure(results[0]).axes[0].get_xticklabels()[0].get_text() == "given"
+    untimed = EvaluateResult()
+    assert (stopwatch_tables([untimed]), stopwatch_page_tables(untimed), stopwatch_figure(untimed)) == ([], [], None)
+
+
+@pytest.mark.parametrize("kind", [TuneConfig, EvaluateConfig, TreeConfig])
+def test_settings_that_do_not_fit(kind):
+    with pytest.raises(InputError, match="repeats would have no effect: without stopwatch"):
+        kind(repeats=5)
+    with pytest.raises(InputError, match="stream would have no effect: the stopwatch times"):
+        kind(stopwatch=True, stream=True)
+    with pytest.raises(InputError, match=r"stopwatch decodes 4 prompts together \(batch\), and there is 1"):
+        check_stopwatch(kind(stopwatch=True, batch=4), 1)
+    check_stopwatch(kind(batch=4), 1)
+    assert kind(stopwatch=True).rounds == 7
+
+
+def test_a_draft_that_processes_anew_what_was_committed():
+    """Behind a tree of depth 2 up to 3 places are committed; with the old root a draft processes 4 in place of the root."""
+    plan = cycle_plan(np.array([-1, -1, 0, 0, 1]), takes_in=1)
+    found = dict(zip(plan.draft_tokens.tolist(), plan.draft_repeats.tolist(), strict=True))
+    assert found == {1.0: 0.0, 2.0: 1.0, 4.0: 1.0}
+    assert float(plan.verify_tokens) == 6.0
+    plain = cycle_plan(np.array([-1, 0, 1]), takes_in=None)
+    assert (plain.draft_tokens.tolist(), plain.draft_repeats.tolist()) == ([1.0], [3.0])
+
+
+def test_predictions_are_cycles_with_the_terms_of_the_engine():
+    config = DecoderConfig(
+        vocab_size=11, hidden_size=8, intermediate_size=12, num_layers=1, num_heads=2, num_kv_heads=1, head_dim=4
+    )
+    device, terms = catalog.device("rtx-4090"), EngineTerms(1e-3, 1e-4, 1e-5, 1.0)
+    options = {"takes_in": None, "batch": 3, "slots": 40.0, "bits": 32.0}
+    parents = [np.arange(2) - 1, np.arange(4) - 1]
+    plain, with_terms = (
+        predict_ways(device, config, COMPRESSED_COPY, parents, terms=each, **options) for each in (NO_ENGINE, terms)
+    )
+    priced = price_cycle(
+        device,
+        architecture_of(config),
+        footprint=uniform_footprint(32.0),
+        draft_cost=COMPRESSED_COPY,
+        workload=Workload(batch=3.0, context_tokens=40.0),
+        plan=chain_plan(4.0),
+    )
+    assert plain[1].cycle_s == pytest.approx(float(priced.total_s), rel=1e-5)
+    assert plain[1].step_s == pytest.approx(float(priced.baselines.stored.cost.total_s), rel=1e-5)
+    spent = float(engine_time(terms, chain_plan(4.0), batch=3.0))
+    assert with_terms[1].cycle_s - plain[1].cycle_s == pytest.approx(spent, rel=1e-4)
+    assert with_terms[1].verify_s - plain[1].verify_s == pytest.approx(1e-3, rel=1e-4)
+    (lookup,) = predict_ways(device, config, DraftCost(passes=0.0), parents[:1], terms=terms, **options)
+    assert lookup.draft_s == pytest.approx(2 * 3 * 1e-5, rel=1e-4)

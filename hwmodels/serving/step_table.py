@@ -24,6 +24,7 @@ from hwmodels.network.operators import StepShape
 from hwmodels.network.routing import UNIFORM, Routing
 from hwmodels.network.workload import Workload
 from hwmodels.numerics.scalars import Leaf, as_float
+from hwmodels.parallel.group import for_draft, held_share
 from hwmodels.speculation.cycle import plan_steps
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost, held_with_draft
 from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms, engine_time
@@ -117,7 +118,7 @@ def _step(parts: tuple, length: Leaf, batch: Leaf, context: Leaf, chunk: Leaf) -
         target, drafted = price_steps(device, architecture, [together, draft], routing=routing)
     else:
         (target,) = price_steps(device, architecture, [together], routing=routing)
-        drafted, beside = price_steps(device, own, [draft, _with_chunk(draft, decoding, chunk)])
+        drafted, beside = price_steps(for_draft(device), own, [draft, _with_chunk(draft, decoding, chunk)])
         more = beside.cost.total_s[0] - jnp.where(decoding, drafted.cost.total_s[0], 0.0)
         prompts_s = jnp.where((length > 0) & (chunk > 0), jnp.minimum(passes, 1.0) * more, 0.0)
     draft_s = drafted.cost.total_s[0] * length * passes
@@ -162,14 +163,16 @@ def capacity_tokens(
         device, architecture, footprint, draft_cost: leaves are single numbers.
     Departs: layers with windows are taken to keep every token.
     """
-    held = held_with_draft(
-        architecture,
-        workload=Workload(batch=1.0, context_tokens=0.0),
-        footprint=footprint,
-        draft_cost=draft_cost,
-    )
+    one = Workload(batch=1.0, context_tokens=0.0)
+    target, _ = held_share(device.group, architecture, one)
+    if draft_cost.architecture is not None:
+        own, _ = held_share(for_draft(device).group, draft_cost.architecture, one)
+        draft_cost = dataclasses.replace(draft_cost, architecture=own)
+    held = held_with_draft(target, workload=one, footprint=footprint, draft_cost=draft_cost)
     room = sum(as_float(tier.capacity_bytes) for tier in (device.memory, *device.spill)) - held
-    return jnp.maximum(jnp.asarray(room), 0.0) / _token_bytes(architecture, footprint, draft_cost)
+    # Replicas hold a part of the sequences each.
+    replicas = 1.0 if device.group is None else as_float(device.group.data_parallel)
+    return jnp.maximum(jnp.asarray(room), 0.0) / _token_bytes(target, footprint, draft_cost) * replicas
 
 
 def _token_bytes(architecture: Architecture, footprint: Footprint, draft_cost: DraftCost) -> Leaf:

@@ -9,6 +9,7 @@ from jaxspec.errors import InputError
 from jaxspec.settings.base import Unused
 from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
 from jaxspec.settings.fields import same_as, setting
+from jaxspec.settings.parallel import ParallelSettings
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, WidthScheme
 from jaxspec.studies.predict.config import MAX_PREDICTED_LENGTH, PredictConfig
 
@@ -25,7 +26,7 @@ def _increasing(rates: tuple[float, ...]) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class ServeConfig(KnobSettings):
+class ServeConfig(ParallelSettings, KnobSettings):
     """`jaxspec serve`."""
 
     architecture: str = same_as(PredictConfig, "architecture")
@@ -72,6 +73,16 @@ class ServeConfig(KnobSettings):
         *knobs_of_other_schemes(),
         Unused(_OF_ARRIVALS, lambda config: "the trace has the requests" if config.trace is not None else None),
     )
+
+    @property
+    def batch(self) -> int:
+        """Sequences in a full engine."""
+        return self.max_batch
+
+    @property
+    def context(self) -> int:
+        """Tokens of a context as it begins."""
+        return self.prompt_tokens
 
     def __post_init__(self):
         super().__post_init__()

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hwmodels import DraftCost, Footprint, Workload, uniform_footprint
+from hwmodels import DraftCost, Footprint, uniform_footprint
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.serving.latencies import Latencies, crossing_rate, latencies
 from hwmodels.serving.requests import Requests, poisson_requests, with_rate
@@ -24,7 +24,7 @@ from jaxspec.results.network_results import PricedNumber
 from jaxspec.runs.inputs import input_digests
 from jaxspec.settings import build_config, expect, knob_values
 from jaxspec.studies.kernel_notes import kernel_notes
-from jaxspec.studies.measured.pricing import resolve_architecture, resolve_device
+from jaxspec.studies.measured.pricing import resolve_architecture, resolve_pricing
 from jaxspec.studies.serve.config import ServeConfig
 from jaxspec.studies.serve.loads import DECODING, best_lengths, default_rates, longest_request
 from jaxspec.studies.serve.result import Crossing, LoadRow, ServedWorkload, ServeResult
@@ -65,7 +65,8 @@ class _Parts:
 
     @classmethod
     def of(cls, config: ServeConfig, name: str) -> _Parts:
-        device = resolve_device(name, engine=config.engine, weight_format=config.weight_format)
+        pricing = resolve_pricing(config, name, None)
+        device, architecture = pricing.device, pricing.architecture
         footprint = find_scheme(config.scheme).expected_footprint(knob_values(config))
         draft = DraftCost(statement="")
         if config.draft_architecture is not None:
@@ -74,7 +75,6 @@ class _Parts:
             footprint = dataclasses.replace(
                 footprint, draft_weight_bits=plain.draft_weight_bits, draft_kv_bits=plain.draft_kv_bits
             )
-        architecture = resolve_architecture(config.architecture, None)
         requests = _requests(config)
         room = float(capacity_tokens(device, architecture, footprint=footprint, draft_cost=draft))
         if (needed := longest_request(requests)) > room:
@@ -82,7 +82,6 @@ class _Parts:
                 f"device {name!r} has room for the keys and values of {room:,.0f} tokens beside the weights, and a request "
                 f"needs {needed:,.0f}; give shorter prompts and outputs, a smaller network, or another device"
             )
-        pricing = Pricing(device=device, architecture=architecture, workload=Workload())
         return cls(pricing, footprint, draft, requests, room)
 
 

@@ -36,7 +36,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from hwmodels.chip.hardware import HardwareBlock, peak_hardware
+from hwmodels.chip.hardware import HardwareBlock
 from hwmodels.chip.technology import Technology
 from hwmodels.compute.gpu_formats import format_shares, stored_at, width_in_format
 from hwmodels.compute.products import products_of
@@ -128,10 +128,6 @@ class MeasuredHost:
     #: How far measured times lie from each fit's.
     spreads: tuple[Spread, ...] = flax.struct.field(pytree_node=False, default=())
     kind: str = tag("measured_host")
-
-    def hardware(self, device: Device, technology: Technology) -> tuple[HardwareBlock, ...]:
-        """As many multipliers as the machine's peak takes."""
-        return (peak_hardware(device.peak_flops_per_s, technology.frequency_hz),)
 
     @property
     def elements(self) -> Leaf | None:

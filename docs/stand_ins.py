@@ -67,6 +67,7 @@ def stand_ins() -> dict[str, Callable[[Path], object]]:
         "docs.jsonl": _written(
             '{"text": "A document of some length, again and again, and so on and so forth."}\n' * 500
         ),
+        "requests.csv": _written("arrival_s,prompt_tokens,output_tokens\n0,100,20\n0.5,300,40\n"),
         "prompts.txt": _written("One prompt.\nAnother, which is longer.\n"),
         "config.json": _copied("config.json"),
         "path/to/config.json": _copied("config.json"),

@@ -63,6 +63,7 @@ def cli() -> None:
     jaxspec sweep --example > sweep.toml; jaxspec sweep sweep.toml     any numbers, every combination, to Parquet
     jaxspec calibrate -o my-machine.toml          this machine, measured, as a device for --device
     jaxspec scale --quick                         several samples of a problem, or drafted tokens: which pays
+    jaxspec serve --device h100-sxm               requests that arrive: throughput, latency, where a draft pays
     jaxspec evaluate --weight-prune 0.3 --weight-cut-bits 5
     jaxspec tree --device rtx-4090,alveo-v80      the draft tree to verify, at every context length
     jaxspec advise --device h100-sxm --engine vllm     should I speculate, how, what it gains, how sure; engines' flags

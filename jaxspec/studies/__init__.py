@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from jaxspec.studies.predict.run import predict
     from jaxspec.studies.scale.config import ScaleConfig
     from jaxspec.studies.scale.run import scale
+    from jaxspec.studies.serve.config import ServeConfig
+    from jaxspec.studies.serve.run import serve
     from jaxspec.studies.sweep.config import SweepConfig, read_sweep_config
     from jaxspec.studies.sweep.merging import merge_sweeps
     from jaxspec.studies.sweep.points_file import read_sweep
@@ -43,6 +45,7 @@ __all__ = [
     "PackConfig",
     "PredictConfig",
     "ScaleConfig",
+    "ServeConfig",
     "SweepConfig",
     "TreeConfig",
     "TuneConfig",
@@ -58,6 +61,7 @@ __all__ = [
     "read_sweep_config",
     "scale",
     "search_tree",
+    "serve",
     "sweep",
     "tune",
     "unpack_container",
@@ -72,6 +76,7 @@ _PLACES = {
     "PackConfig": "pack.config",
     "PredictConfig": "predict.config",
     "ScaleConfig": "scale.config",
+    "ServeConfig": "serve.config",
     "SweepConfig": "sweep.config",
     "TreeConfig": "tree.config",
     "TuneConfig": "tune.config",
@@ -87,6 +92,7 @@ _PLACES = {
     "read_sweep_config": "sweep.config",
     "scale": "scale.run",
     "search_tree": "tree.run",
+    "serve": "serve.run",
     "sweep": "sweep.run",
     "tune": "tune.run",
     "unpack_container": "pack.run",

@@ -17,7 +17,7 @@ from hwmodels.analysis.calibration.collectives import KERNELS, fit_collective, h
 from hwmodels.analysis.calibration.intervals import interval_record
 from hwmodels.analysis.calibration.kernel_tables import TableName
 from hwmodels.analysis.calibration.report import relative_error
-from hwmodels.parallel.collectives import Collective
+from hwmodels.parallel.collectives import COLLECTIVES, Collective
 from jaxspec.files import to_json, write_text
 from jaxspec.runs.progress import Reporter
 
@@ -61,8 +61,13 @@ def refit_link(
     found: dict[str, dict[str, Any]] = {}
     measured = LINKS[name]
     engines = list(dict.fromkeys(engine for gpu in measured.gpus for engine in CATALOG[gpu].versions))
-    kinds = [(engine, KERNELS["engine"]) for engine in engines] + [(NCCL, KERNELS[NCCL])]
-    for engine, collective in ((engine, collective) for engine, kernels in kinds for collective in kernels):
+    wanted: list[tuple[str, Collective]] = []
+    for engine in (*engines, NCCL):
+        kernels = KERNELS[NCCL if engine == NCCL else "engine"]
+        for collective in COLLECTIVES:
+            if collective in kernels:
+                wanted.append((engine, collective))
+    for engine, collective in wanted:
         tables = [_table_name(gpu, engine, version) for gpu, version in measured.gpus.items()]
         rows = joined([collective_table(table, collective, root=root) for table in tables])
         record = _record(name, engine, collective, rows)

@@ -37,13 +37,13 @@ from jaxspec.models.embedded import load_model
 from jaxspec.models.stored import as_computed
 from jaxspec.report.terminal import Table
 from jaxspec.report.terminal import show as terminal_show
+from jaxspec.runs.machine import load_per_core
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.provenance import versions
 from jaxspec.speculate.drafts.interface import Committed, Level, Root
 from jaxspec.speculate.engine import decode
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.studies.calibrate.config import CalibrateConfig
-from jaxspec.studies.calibrate.noise import load_now
 from jaxspec.studies.calibrate.programs import step_program
 from jaxspec.studies.calibrate.run import calibrate
 from jaxspec.studies.calibrate.timing import Timed, measure
@@ -172,7 +172,7 @@ def measured_rows(rows: list[dict[str, Any]], repeats: int, reporter: Reporter) 
 
 def summary_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Errors of predicted against measured steps: by the median of the repeats, and by the least."""
-    found: dict[str, Any] = {"load": load_now(), "rows": len(rows)}
+    found: dict[str, Any] = {"load_per_core": load_per_core(), "rows": len(rows)}
     for name in ("measured_s", "least_s"):
         errors = [abs(row["predicted_s"] / row[name] - 1) for row in rows]
         found[name] = {"mean": statistics.mean(errors), "median": statistics.median(errors), "largest": max(errors)}

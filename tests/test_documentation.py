@@ -29,6 +29,7 @@ FORMULA = re.compile(r"\$([^$\n]+)\$")
 PREPARED = {
     "docs/pages/containers.md": "the container that the page has packed on the command line",
     "docs/pages/hardware.md": "a finished sweep to read",
+    "docs/pages/sweep-on-a-cluster.md": "engines that are not installed, which call at once",
 }
 
 NOTEBOOKS = sorted(run_notebooks.NOTEBOOKS.glob("*.ipynb"))
@@ -68,6 +69,7 @@ OTHER_FLAGS = {
     "--gpu": "python -m experiments.silicon",
     "--write": "python -m experiments.silicon.composed",
     "--strict": "mkdocs",
+    "--array": "sbatch",
 }
 
 
@@ -192,6 +194,7 @@ def documented_runs():
                     if (
                         words[0] == "jaxspec"
                         and words[1] in RUNS
+                        and words[1:3] != ["sweep", "merge"]  # needs all shards of another command
                         and "--knobs" not in words
                         and "--example" not in words
                     ):

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from scipy.optimize import brentq
 
 from experiments.field.networks import NotPricedError
-from hwmodels import Device, catalog
-from hwmodels.catalog import EntryError
+from hwmodels import Architecture, Device, catalog
+from hwmodels.catalog import EntryError, UnknownNameError
 
-__all__ = ["at_bandwidth", "named_device", "solved_bandwidth"]
+__all__ = ["at_bandwidth", "device_of_group", "named_device", "solved_bandwidth"]
 
 #: A name as logs write it -> the catalog's.
 _DEVICES = (
@@ -29,6 +29,9 @@ _DEVICES = (
     (r"\b4090\b", "rtx-4090-calibrated"),
     (r"\borin\b", "jetson-agx-orin"),
 )
+
+#: Links of cards whose names say that they have no NVLink -> the catalog's.
+_LINKS = ((r"a100.*pcie|pcie.*a100", "pcie4"), (r"pcie", "pcie5"))
 
 #: Engines as logs name them and calibrations do.
 _ENGINES = ("vllm", "sglang", "trtllm")
@@ -52,6 +55,33 @@ def named_device(name: str, engine: str = "") -> tuple[str, Device]:
             except EntryError:
                 return found, catalog.device(found)
     raise NotPricedError(f"the catalog has no device {name!r}")
+
+
+def device_of_group(name: str, engine: str, *, tensor: int, devices: int, target: Architecture) -> tuple[str, Device]:
+    """A device as one of several that hold the target together: the catalog's name, numbers.
+
+    A draft network is shared by as many devices as the target, as vLLM and SGLang have it unless told otherwise.
+
+    Args:
+        name, engine: as of `named_device`.
+        tensor: devices that share every matrix; the others of all `devices` are replicas.
+        target: the network.
+    Raises:
+        NotPricedError: the catalog has no such device or no link of it; the network cannot be divided so.
+    """
+    found, device = named_device(name, engine)
+    link = next((own for pattern, own in _LINKS if re.search(pattern, name.lower())), None)
+    if devices % tensor:
+        raise NotPricedError(f"{tensor} of {devices} devices share matrices")
+    division = catalog.Division(tensor=tensor, data=devices // tensor, link=link)
+    try:
+        catalog.check_division(division, target, "the target")
+        entry = catalog.device_entry(found)
+        if entry.calibration is not None:
+            entry = dataclasses.replace(entry, device=device)
+        return found, catalog.grouped(entry, division, found).device
+    except (EntryError, UnknownNameError) as error:
+        raise NotPricedError(str(error)) from None
 
 
 def at_bandwidth(device: Device, scale: float) -> Device:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.field.gpus import at_bandwidth, named_device, solved_bandwidth
+from experiments.field.gpus import at_bandwidth, device_of_group, named_device, solved_bandwidth
 from experiments.field.networks import NotPricedError, draft_of, named_architecture, stored_bits
 from experiments.field.rows import FieldRow
 from hwmodels import Architecture, Device, DraftCost, Plan, Workload, chain_plan, uniform_footprint
@@ -109,11 +109,9 @@ def _price(row: FieldRow, scales: _Bandwidths) -> Parts:
         raise NotPricedError("no acceptance was published")
     if row.draft_length < 1:
         raise NotPricedError("no draft length was published")
-    if row.device_count > 1:
-        raise NotPricedError(f"{row.device_count} devices work together")
     target, bits = named_architecture(row.target), stored_bits(row.target_precision)
     draft, plan = draft_of(row, target), _plan(row)
-    name, device = named_device(row.device, row.engine)
+    name, device = _device_of(row, target)
     scale = scales.of(row)
     device = at_bandwidth(device, scale)
     workload, without = _workload(row, row.batch), _workload(row, row.ar_batch)
@@ -140,6 +138,14 @@ _UNIT_TERMS = [
     EngineTerms(**{field.name: float(field is one) for field in dataclasses.fields(EngineTerms)})
     for one in dataclasses.fields(EngineTerms)
 ]
+
+
+def _device_of(row: FieldRow, target: Architecture) -> tuple[str, Device]:
+    """A row's device, alone or as one of several: those that share matrices as its notes say, else all of them."""
+    if row.device_count == 1:
+        return named_device(row.device, row.engine)
+    tensor = row.tensor_parallel or row.device_count
+    return device_of_group(row.device, row.engine, tensor=tensor, devices=row.device_count, target=target)
 
 
 def _plan(row: FieldRow) -> Plan:
@@ -186,8 +192,8 @@ class _Bandwidths:
         if first is None:
             return 1.0
         if row.group not in self._found:
-            _, device = named_device(first.device, first.engine)
             target, bits = named_architecture(first.target), stored_bits(first.target_precision)
+            _, device = _device_of(first, target)
             work = _workload(first, first.ar_batch)
             assert first.ar_s is not None
             self._found[row.group] = solved_bandwidth(

@@ -63,6 +63,7 @@ class FieldRow:
     cycle_s: float | None
     ar_s: float | None
     excluded: str = ""
+    tensor_parallel: int | None = None  # devices that share every matrix
 
 
 def read_rows(path: Path = PUBLISHED) -> list[FieldRow]:
@@ -153,6 +154,7 @@ def _row(cells: dict[str, str | None], where: str) -> FieldRow:
         speedup=noted("tpot_speedup") or whole_run,
         cycle_s=cycle_s,
         ar_s=ar_s,
+        tensor_parallel=int(found[1]) if (found := re.search(r"\btp\s*=\s*([1-9][0-9]*)\b", notes)) else None,
         excluded="ran another batch than asked" if _OTHER_BATCH in notes else "",
     )
 

@@ -24,10 +24,10 @@ from jaxspec.errors import InputError
 from jaxspec.files import to_json, write_text
 from jaxspec.report.formatting import fixed
 from jaxspec.report.terminal import Table, new_console, say
+from jaxspec.runs.machine import machine_name
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings.stopwatch import REPEATS
 from jaxspec.speculate.timing import BELIEVABLE
-from jaxspec.studies.calibrate.here import machine_name
 from jaxspec.studies.measured.clock_prediction import ENGINE
 from jaxspec.studies.measured.pricing import resolve_device
 

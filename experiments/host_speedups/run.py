@@ -22,12 +22,11 @@ from jaxspec.models.architecture import architecture_of
 from jaxspec.models.embedded import load_model
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.models.stored import as_computed
+from jaxspec.runs.machine import load_per_core, machine_name
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.provenance import versions
 from jaxspec.speculate import GREEDY
 from jaxspec.speculate.timing import AUTOREGRESSIVE, CountedWay, TimedWay, noise_of, spread_of, time_ways, timed_prompts
-from jaxspec.studies.calibrate.here import machine_name
-from jaxspec.studies.calibrate.noise import load_now
 from jaxspec.studies.measured.clock_prediction import computed_bits, predict_ways
 from jaxspec.text import load_text, windows
 from jaxspec.tuning import target_params
@@ -164,7 +163,7 @@ def _measure_group(
         advance=advance,
     )
     rows = {name: _measured(timed[name], timed[AUTOREGRESSIVE]) for name in ways}
-    content = {"schema_version": 1, "status": "measured", "load": load_now(), "rows": rows}
+    content = {"schema_version": 1, "status": "measured", "load": load_per_core(), "rows": rows}
     write_text(_timed(folder, group), to_json(content))
 
 

@@ -18,7 +18,8 @@ import tomli_w
 from rich.console import Console
 from rich.markdown import Markdown
 
-from experiments.silicon.collectives import FITS, error_line, error_rows, write_links
+from experiments.silicon import group_steps
+from experiments.silicon.collectives import fit_collectives
 from experiments.silicon.decode import decode_step
 from experiments.silicon.refit import CATALOG, GEMM_FITS, Refit, catalog_entry, refit
 from experiments.silicon.refit_attention import refit_attention
@@ -223,25 +224,16 @@ def steps(arguments: argparse.Namespace) -> int:
     """Price every committed cell and write the page of whole steps."""
     if arguments.compose:
         write_text(CELLS, write_cells(compose(arguments.gpu or tuple(CATALOG))))
+        write_text(group_steps.CELLS, group_steps.write_cells(group_steps.compose()))
     cells = read_cells()
     found, seconds = step_errors(cells)
     write_text(PRICED, priced_csv(cells, seconds))
-    write_text(PAGE, page(found))
-    Console(width=160).print(Markdown(page(found)))
+    text = page(found) + group_steps.group_section(group_steps.read_cells())
+    write_text(PAGE, text)
+    Console(width=160).print(Markdown(text))
     if arguments.json:
         rows = [{**vars(one), "worst": vars(one.worst), "within": one.within} for one in found]
         write_text(arguments.json, to_json({"schema_version": 1, "errors": rows}))
-    return 0
-
-
-def collectives(arguments: argparse.Namespace) -> int:
-    """Fit the collectives of all measured links into their files and show their errors."""
-    if not arguments.no_catalog:
-        with Reporter().bar("fits", FITS) as bar:
-            write_links(root=arguments.tables, advance=bar.advance)
-    print("\n".join(map(error_line, rows := error_rows())))
-    if arguments.json:
-        write_text(arguments.json, to_json({"schema_version": 1, "collectives": rows}))
     return 0
 
 
@@ -274,7 +266,7 @@ def main() -> int:
             print("\n".join(f"{table.kind:10}{table}" for table in list_tables(root=arguments.tables)))
             return 0
         if arguments.collectives:
-            return collectives(arguments)
+            return fit_collectives(root=arguments.tables, write=not arguments.no_catalog, path=arguments.json)
         if arguments.steps:
             return steps(arguments)
         result = run(arguments)

@@ -18,9 +18,10 @@ from hwmodels.analysis.calibration.intervals import interval_record
 from hwmodels.analysis.calibration.kernel_tables import TableName
 from hwmodels.analysis.calibration.report import relative_error
 from hwmodels.parallel.collectives import Collective
-from jaxspec.files import write_text
+from jaxspec.files import to_json, write_text
+from jaxspec.runs.progress import Reporter
 
-__all__ = ["FITS", "LINKS", "MeasuredLink", "error_line", "error_rows", "refit_link", "write_links"]
+__all__ = ["LINKS", "MeasuredLink", "error_rows", "fit_collectives", "refit_link"]
 
 _FOLDER = Path(__file__).parents[2] / "hwmodels" / "catalog" / "links"
 
@@ -45,8 +46,8 @@ LINKS = {
 #: Versions of an engine's own all-reduce where they are not those of its other kernels.
 _VERSIONS = {("l40s", "vllm"): "0.22.0"}
 
-#: Records that `write_links` makes.
-FITS = sum(len(CATALOG[next(iter(link.gpus))].versions) + len(KERNELS[NCCL]) for link in LINKS.values())
+#: Records that are made.
+_FITS = sum(len(CATALOG[next(iter(link.gpus))].versions) + len(KERNELS[NCCL]) for link in LINKS.values())
 
 
 def refit_link(
@@ -60,7 +61,8 @@ def refit_link(
     found: dict[str, dict[str, Any]] = {}
     measured = LINKS[name]
     engines = list(dict.fromkeys(engine for gpu in measured.gpus for engine in CATALOG[gpu].versions))
-    wanted: list[tuple[str, Collective]] = [(engine, "all_reduce") for engine in engines]
+    own: list[Collective] = ["all_reduce"]
+    wanted = [(engine, collective) for engine in engines for collective in own]
     wanted += [(NCCL, collective) for collective in KERNELS[NCCL]]
     for engine, collective in wanted:
         tables = [_table_name(gpu, engine, version) for gpu, version in measured.gpus.items()]
@@ -113,7 +115,7 @@ def _of_place(estimates: dict[str, float], place: int) -> dict[str, float]:
     return {key.removesuffix(end): float(f"{value:.6g}") for key, value in estimates.items() if key.endswith(end)}
 
 
-def write_links(*, root: Path | None = None, advance: Callable[[str], None] = lambda note: None) -> None:
+def _write_links(*, root: Path | None = None, advance: Callable[[str], None] = lambda note: None) -> None:
     """Fit every measured link and write its file, whose data sheet stays. Raises KernelTableError."""
     fitted = {name: refit_link(name, root=root, advance=advance) for name in LINKS}
     for name, measured in fitted.items():
@@ -146,9 +148,30 @@ def error_rows() -> list[dict[str, Any]]:
     return found
 
 
-def error_line(row: dict[str, Any]) -> str:
+def _error_line(row: dict[str, Any]) -> str:
     """One of `error_rows` in words."""
     return (
         f"{row['link']:9}{row['engine']:8}{row['collective']:15}{row['rows']:4} rows, held out {row['mean']:6.1%}, largest "
         f"{row['largest']:5.0%}; 90 % interval {row['low']:.2f} to {row['high']:.2f}, covers {row['covered']:.0%}"
     )
+
+
+def fit_collectives(*, root: Path | None = None, write: bool = True, path: Path | None = None) -> int:
+    """Fit the collectives of all measured links into their files, and print their errors.
+
+    Args:
+        root: folder of the tables, not the installed package's.
+        write: fit anew; else the files as they are.
+        path: where the errors go as JSON.
+    Returns:
+        0.
+    Raises:
+        KernelTableError: a table cannot be read.
+    """
+    if write:
+        with Reporter().bar("fits", _FITS) as bar:
+            _write_links(root=root, advance=bar.advance)
+    print("\n".join(map(_error_line, rows := error_rows())))
+    if path:
+        write_text(path, to_json({"schema_version": 1, "collectives": rows}))
+    return 0

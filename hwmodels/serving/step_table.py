@@ -24,6 +24,7 @@ from hwmodels.network.operators import StepShape
 from hwmodels.network.routing import UNIFORM, Routing
 from hwmodels.network.workload import Workload
 from hwmodels.numerics.scalars import Leaf, as_float
+from hwmodels.parallel.group import for_draft
 from hwmodels.speculation.cycle import plan_steps
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost, held_with_draft
 from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms, engine_time
@@ -113,7 +114,7 @@ def _step(parts: tuple, length: Leaf, batch: Leaf, context: Leaf, chunk: Leaf) -
         target, drafted = price_steps(device, architecture, [together, draft], routing=routing)
     else:
         (target,) = price_steps(device, architecture, [together], routing=routing)
-        drafted, beside = price_steps(device, own, [draft, _with_chunk(draft, decoding, chunk)])
+        drafted, beside = price_steps(for_draft(device), own, [draft, _with_chunk(draft, decoding, chunk)])
         more = beside.cost.total_s[0] - jnp.where(decoding, drafted.cost.total_s[0], 0.0)
         prompts_s = jnp.where((length > 0) & (chunk > 0), jnp.minimum(passes, 1.0) * more, 0.0)
     draft_s = drafted.cost.total_s[0] * length * passes
@@ -154,6 +155,8 @@ def capacity_tokens(
 ) -> Float[Array, ""]:
     """Tokens whose keys and values fit beside the weights, those of a draft of its own included; 0 if these do not fit.
 
+    Of several devices: those of all replicas together, each of which holds its own.
+
     Args:
         device, architecture, footprint, draft_cost: leaves are single numbers.
     Departs: layers with windows are taken to keep every token.
@@ -163,13 +166,16 @@ def capacity_tokens(
         workload=Workload(batch=1.0, context_tokens=0.0),
         footprint=footprint,
         draft_cost=draft_cost,
+        group=device.group,
     )
     room = sum(as_float(tier.capacity_bytes) for tier in (device.memory, *device.spill)) - held
-    return jnp.maximum(jnp.asarray(room), 0.0) / _token_bytes(architecture, footprint, draft_cost)
+    replicas = 1.0 if device.group is None else as_float(device.group.data_parallel)
+    return replicas * jnp.maximum(jnp.asarray(room), 0.0) / _token_bytes(device, architecture, footprint, draft_cost)
 
 
-def _token_bytes(architecture: Architecture, footprint: Footprint, draft_cost: DraftCost) -> Leaf:
+def _token_bytes(device: Device, architecture: Architecture, footprint: Footprint, draft_cost: DraftCost) -> Leaf:
     nothing = dict.fromkeys(footprint.target_weight_bits, 0.0)
     kv_alone = dataclasses.replace(footprint, target_weight_bits=nothing, draft_weight_bits=nothing)
     workload = Workload(batch=1.0, context_tokens=1.0)
-    return held_with_draft(architecture, workload=workload, footprint=kv_alone, draft_cost=draft_cost)
+    parts = {"workload": workload, "footprint": kv_alone, "draft_cost": draft_cost}
+    return held_with_draft(architecture, **parts, group=device.group)

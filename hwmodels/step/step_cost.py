@@ -110,7 +110,7 @@ def seconds_by_part(cost: StepCost) -> dict[str, float]:
     Args:
         cost: of one step, on the host.
     """
-    found = dict(zip(OPERATORS, cost.operator_s.tolist(), strict=True))
+    found: dict[str, float] = dict(zip(OPERATORS, cost.operator_s.tolist(), strict=True))
     if cost.collective_s is not None:
         found |= dict(zip(COLLECTIVES, cost.collective_s.tolist(), strict=True))
     return found

@@ -60,6 +60,7 @@ def cli() -> None:
     jaxspec tune --quick                          the same in under a minute, with wider error bars
     jaxspec predict --acceptance 0.9 --draft-bits 4.5      no network: shapes, device, acceptance
     jaxspec sweep --example > sweep.toml; jaxspec sweep sweep.toml     any numbers, every combination, to Parquet
+    jaxspec calibrate -o my-machine.toml          this machine, measured, as a device for --device
     jaxspec scale --quick                         several samples of a problem, or drafted tokens: which pays
     jaxspec evaluate --weight-prune 0.3 --weight-cut-bits 5
     jaxspec tree --device rtx-4090,alveo-v80      the draft tree to verify, at every context length

@@ -23,8 +23,8 @@ __all__ = ["architecture_data", "device_assumptions", "device_facts", "number_st
 _PLACES = {"l2": "between L2 cache and interconnect", "dma": "in the DMA", "array_edge": "at the array's edge"}
 
 
-class Kernels(Divided, Protocol):
-    """Settings that say whose measured kernels a calibrated device has, and how a network is divided among several."""
+class Kernels(Protocol):
+    """Settings that say whose measured kernels a calibrated device has."""
 
     @property
     def engine(self) -> str | None:
@@ -37,21 +37,22 @@ class Kernels(Divided, Protocol):
         ...
 
 
-def device_facts(name: str, kernels: Kernels | None = None) -> dict[str, Any]:
+def device_facts(name: str, kernels: Kernels | None = None, division: Divided | None = None) -> dict[str, Any]:
     """What an entry of result.json says of its device, so that a report needs nothing else.
 
     Args:
         name: of the catalog, or the path of a TOML file.
         kernels: of a calibrated device; the device's own unless given.
+        division: of a network among several devices; one alone unless given.
     Returns:
         device_title; device_data: field -> value, source, status; assumptions: sentences.
     """
     chosen = {} if kernels is None else {"engine": kernels.engine, "weight_format": kernels.weight_format}
     entry, together = catalog.device_entry(name, **chosen), []
-    if kernels is not None:
-        division = division_of(kernels)
-        together = division_words(entry, division, name)
-        entry = catalog.grouped(entry, division, name)
+    if division is not None:
+        divided = division_of(division)
+        together = division_words(entry, divided, name)
+        entry = catalog.grouped(entry, divided, name)
     data = {
         field: {"value": float(value), "source": source, "status": number_status(source)}
         for field, source in entry.sources.items()

@@ -81,7 +81,7 @@ def stopwatch_in_words(clock: Stopwatch) -> str:
     if noise is None:
         return f"{said}; too few repeats to tell the noise"
     sure = f"median speedups are sure to {100 * noise:.1f} %"
-    busy = "" if load is None else f" (load {load:.1f})"
+    busy = "" if load is None else f" (load per core {load:.1f})"
     return f"{said}; {sure}{busy}" + (
         "" if clock.believable.value else ": TOO NOISY to be believed, run it on a quiet machine"
     )

@@ -70,7 +70,7 @@ class Stopwatch(Record):
         machine: that ran.
         statement: what the times may be compared with.
         noise: largest relative error of a median speedup; believable: whether it is small enough.
-        load: processes that wanted to run in the last minute of timing; unknown where the system does not say.
+        load: tasks that wanted to run in the last minute of timing, over the cores; unknown where the system does not say.
         autoregressive: without speculation, one token per step at width 1.
     """
 

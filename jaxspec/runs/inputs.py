@@ -63,11 +63,6 @@ def input_digests(config: Any, reporter: Reporter | None = None) -> dict[str, st
         add("knobs", str(Path(config.knobs)), Path(config.knobs))
     for key, path in getattr(config, "input_files", {}).items():
         add("input", key, path)
-    if (tuned := getattr(config, "tuned", None)) is not None:
-        add("tuned", str(Path(tuned)), Path(tuned) / "result.json" if os.path.isdir(tuned) else Path(tuned))
-    for name in getattr(config, "named_drafts", ()):
-        for path in _model_files(name) if has_files(name) else ():
-            add(f"draft {name}", f"draft {name}/{path.name}", path)
     draft = getattr(config, "draft", "self")
     files |= {f"draft/{path.name}": path for path in (_model_files(draft) if has_files(draft) else ())}
     return _digests(files, reporter)

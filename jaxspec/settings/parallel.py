@@ -38,7 +38,7 @@ class ParallelSettings(Settings):
         unset="tensor_parallel, as vLLM and SGLang do",
     )
     link: str | None = setting(
-        None, "Link between the devices (see jaxspec devices --links).", unset="the device's own"
+        None, "Link between the devices, such as nvlink4, pcie5 or infiniband-ndr.", unset="the device's own"
     )
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hwmodels.analysis.calibration.least_squares import Parameter, predicted_rows
+from hwmodels.analysis.calibration.report import relative_error
 from hwmodels.compute.row_costs import RowCosts
 from hwmodels.numerics.smoothing import smooth_maximum
 from jaxspec.studies.calibrate.fitted import Numbers, PartFit, cross_fitted, robust_fit
@@ -54,7 +55,7 @@ class ProductFit:
     Attributes:
         fit: numbers of the form and errors of the form with row costs.
         costs: measured steps of rows.
-        smooth_errors: mean error of the form alone on the same held-out rows.
+        smooth_error: mean error of the form alone on the same held-out rows.
     """
 
     fit: PartFit
@@ -93,86 +94,100 @@ def fit_products(table: Sequence[Row]) -> tuple[dict[float, ProductFit], float]:
         if row.part == "product":
             by_bits.setdefault(row.weight_bits, []).append(place)
     widest = max(by_bits)
-    tried = {overlap: _fit_format(table, by_bits[widest], overlap, None) for overlap in OVERLAPS}
-    overlap = min(tried, key=lambda one: _measure_of(tried[one]))
-    found = {widest: tried[overlap]}
+    overlap = min(OVERLAPS, key=lambda one: _Format.of(table, by_bits[widest], one, None).mean_distance())
+    found = {widest: _Format.of(table, by_bits[widest], overlap, None).fitted()}
     cache = {name: found[widest].fit.estimates.get(name, default) for name, default in _NO_CACHE.items()}
     for bits, places in sorted(by_bits.items(), reverse=True):
         if bits != widest:
-            found[bits] = _fit_format(table, places, overlap, cache)
+            found[bits] = _Format.of(table, places, overlap, cache).fitted()
     return found, overlap
 
 
-def _measure_of(found: ProductFit) -> float:
-    errors = found.fit.errors
-    if math.isfinite(errors.mean):
-        return errors.mean + found.smooth_error
-    return found.smooth_error
+@dataclasses.dataclass(frozen=True)
+class _Format:
+    """Products of one format, ready to be fitted."""
 
+    places: npt.NDArray[np.int64]
+    seconds: Numbers
+    groups: list[str]
+    conditions: dict[str, Numbers]
+    parameters: list[Parameter]
+    fixed: dict[str, float]
+    overlap: float
 
-def _fit_format(
-    table: Sequence[Row], places: Sequence[int], overlap: float, cache: Mapping[str, float] | None
-) -> ProductFit:
-    rows = [table[place] for place in places]
-    seconds = np.array([row.seconds for row in rows])
-    groups = [f"{row.inner:g}x{row.outer:g}" for row in rows]
-    conditions = {
-        name: np.array([float(getattr(row, name)) for row in rows])
-        for name in ("rows", "inner", "outer", "weight_bits", "read")
-    }
-    read = conditions["read"]
-    parameters = list(_FORM)
-    if cache is not None:
-        parameters += [_CACHE[0]] if cache["far_share"] < 1.0 else []
-    elif read.max() / read.min() >= _SIZES_APART:
-        parameters += _CACHE
-    fixed = dict(_NO_CACHE) if cache is None else dict(cache)
-    conditions |= {name: np.full(len(rows), value) for name, value in fixed.items()}
-    parameters = parameters[: max(1, len(rows) - 1)]
-    weights, counts = conditions["inner"] * conditions["outer"], conditions["rows"]
-    predict = _form(overlap)
+    @classmethod
+    def of(
+        cls, table: Sequence[Row], places: Sequence[int], overlap: float, cache: Mapping[str, float] | None
+    ) -> _Format:
+        """Of some rows of a table; the cache's numbers are fitted unless given, if the table says something of them."""
+        rows = [table[place] for place in places]
+        names = ("rows", "inner", "outer", "weight_bits", "read")
+        conditions = {name: np.array([float(getattr(row, name)) for row in rows]) for name in names}
+        read, parameters = conditions["read"], list(_FORM)
+        if cache is None and read.max() / read.min() >= _SIZES_APART:
+            parameters += _CACHE
+        elif cache is not None and cache["far_share"] < 1.0:
+            parameters += _CACHE[:1]
+        fixed = dict(_NO_CACHE if cache is None else cache)
+        conditions |= {name: np.full(len(rows), value) for name, value in fixed.items()}
+        return cls(
+            np.asarray(places, np.int64),
+            np.array([row.seconds for row in rows]),
+            [f"{row.inner:g}x{row.outer:g}" for row in rows],
+            conditions,
+            parameters[: max(1, len(rows) - 1)],
+            fixed,
+            overlap,
+        )
 
-    def both(train: npt.NDArray[np.int64]) -> tuple[Any, RowCosts, Numbers, Numbers]:
-        some = {name: values[train] for name, values in conditions.items()}
-        seen, of_train = np.unique(train), [groups[i] for i in train]
+    def mean_distance(self) -> float:
+        """Mean distance of the form from the measured times, in logarithms; steps of rows count little."""
+        found = robust_fit(_form(self.overlap), self.parameters, self.conditions, self.seconds, self.groups)
+        return float(np.mean(np.abs(found.log_residuals)))
 
-        def stepped(scale: Numbers) -> tuple[Any, RowCosts, Numbers]:
-            one = robust_fit(predict, parameters, some, (seconds / scale)[train], of_train)
-            form = predicted_rows(predict, one.estimates, conditions)
-            return one, row_costs_of(counts[seen], weights[seen], np.log(seconds / form)[seen]), form
+    def stepped(self, train: npt.NDArray[np.int64]) -> tuple[Any, RowCosts, Numbers, Numbers]:
+        """The form fitted to some rows, steps of rows from these, and seconds of all rows by the form and by both."""
+        predict, counts = _form(self.overlap), self.conditions["rows"]
+        weights = self.conditions["inner"] * self.conditions["outer"]
+        some = {name: values[train] for name, values in self.conditions.items()}
+        seen, groups = np.unique(train), [self.groups[i] for i in train.tolist()]
+
+        def once(scale: Numbers) -> tuple[Any, RowCosts, Numbers]:
+            one = robust_fit(predict, self.parameters, some, (self.seconds / scale)[train], groups)
+            form = predicted_rows(predict, one.estimates, self.conditions)
+            return one, row_costs_of(counts[seen], weights[seen], np.log(self.seconds / form)[seen]), form
 
         # Twice: rows whose steps are known do not draw the form to themselves.
-        _, costs, _ = stepped(np.ones(len(rows)))
-        one, costs, form = stepped(factors(costs, counts, weights))
+        _, costs, _ = once(np.ones(len(counts)))
+        one, costs, form = once(factors(costs, counts, weights))
         return one, costs, form, form * factors(costs, counts, weights)
 
-    everything = np.arange(len(rows))
-    one, costs, _, predicted = both(everything)
-    smooth = np.full(len(rows), np.nan)
+    def fitted(self) -> ProductFit:
+        """The fit to all rows, and errors of those of other matrices."""
+        everything = np.arange(len(self.seconds))
+        one, costs, _, predicted = self.stepped(everything)
+        smooth = np.full(len(everything), np.nan)
 
-    def without(train: npt.NDArray[np.int64]) -> Numbers:
-        _, _, form, stepped = both(train)
-        out = ~np.isin(everything, train)
-        smooth[out] = form[out]
-        return stepped
+        def without(train: npt.NDArray[np.int64]) -> Numbers:
+            _, _, form, both = self.stepped(train)
+            out = ~np.isin(everything, train)
+            smooth[out] = form[out]
+            return both
 
-    held, errors, interval = cross_fitted(groups, seconds, without)
-    known = np.isfinite(smooth)
-    smooth_error = float(np.mean(np.abs(smooth[known] / seconds[known] - 1))) if known.any() else math.nan
-    estimates = fixed | one.estimates
-    part = PartFit(
-        "products",
-        rows[0].weight_bits,
-        estimates,
-        one.standard_errors,
-        one.at_bound,
-        np.asarray(places, np.int64),
-        predicted,
-        held,
-        errors,
-        interval,
-    )
-    return ProductFit(part, costs, smooth_error)
+        held, errors, interval = cross_fitted(self.groups, self.seconds, without)
+        part = PartFit(
+            "products",
+            float(self.conditions["weight_bits"][0]),
+            self.fixed | one.estimates,
+            one.standard_errors,
+            one.at_bound,
+            self.places,
+            predicted,
+            held,
+            errors,
+            interval,
+        )
+        return ProductFit(part, costs, relative_error(smooth, self.seconds).mean if errors.rows else math.nan)
 
 
 def row_costs_of(rows: Numbers, weights: Numbers, log_ratio: Numbers) -> RowCosts:

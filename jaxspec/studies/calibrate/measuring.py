@@ -12,11 +12,11 @@ import numpy as np
 from hwmodels import Architecture
 from jaxspec.errors import InputError
 from jaxspec.files import to_json, write_text
+from jaxspec.runs.machine import load_per_core, machine_name
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Arrays, Stages
 from jaxspec.studies.calibrate.config import CalibrateConfig
-from jaxspec.studies.calibrate.here import machine_name
-from jaxspec.studies.calibrate.noise import Noise, load_now, noise_of
+from jaxspec.studies.calibrate.noise import Noise, noise_of
 from jaxspec.studies.calibrate.plan import Group, groups_of
 from jaxspec.studies.calibrate.programs import product_program
 from jaxspec.studies.calibrate.table import Row
@@ -69,7 +69,7 @@ def measure_machine(
     """Time every group that is not there yet."""
     kept = stages.root / _MACHINE
     if not kept.exists():
-        write_text(kept, to_json({"machine": machine_name(), "load": load_now()}))
+        write_text(kept, to_json({"machine": machine_name(), "load": load_per_core()}))
     load = json.loads(kept.read_text(encoding="utf-8"))["load"]
     groups, table, spreads = groups_of(config, networks, few=few), [], []
     probes, compile_s = [], 0.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Sequence
 
 import numpy as np
@@ -26,7 +25,7 @@ class Noise:
         spread: median over programs of the distance of their quartiles, over their median.
         large_share: of programs that spread by much more.
         drift: of one program that was timed before each group: ninth decile over first, less one.
-        load: processes that wanted to run when the measurement began; None where the system does not say.
+        load: tasks that wanted to run when the measurement began, over the cores; None where nothing says so.
         believed: whether the times can be.
     """
 
@@ -43,7 +42,7 @@ class Noise:
             f"repeats of a program spread by {100 * self.spread:.0f} % in the median, {100 * self.large_share:.0f} % of the "
             f"programs by more than {100 * _LARGE:.0f} %, and one program drifted by {100 * self.drift:.0f} % over the run"
         )
-        seen += f" (load at its beginning: {self.load:.1f})" if self.load is not None else ""
+        seen += f" (load per core at its beginning: {self.load:.1f})" if self.load is not None else ""
         if self.believed:
             return f"the machine was quiet: {seen}"
         return (
@@ -65,11 +64,3 @@ def noise_of(spreads: Sequence[float], probes: Sequence[float], load: float | No
     drift = float(high / low - 1.0)
     believed = spread <= QUIET_SPREAD and large <= _LARGE_SHARE and drift <= _DRIFT
     return Noise(spread, large, drift, load, believed)
-
-
-def load_now() -> float | None:
-    """Processes that want to run, over the last minute; None where the system does not say."""
-    try:
-        return os.getloadavg()[0]
-    except OSError:
-        return None

@@ -80,7 +80,7 @@ def probes_of(network: Architecture) -> list[tuple[int, int, int]]:
     hidden = int(network.hidden_size)
     layer = sum(inner * outer for inner, outer in matrices_of(network)[:-1])
     layers = int(max(1, min(4, int(network.num_layers), SMALL // 2 // max(layer, 1))))
-    vocab = int(max(256, min(4096, SMALL // 4 // hidden)))
+    vocab = int(max(256, min(1024, SMALL // 4 // hidden)))
     return [(layers, 256, 128), (1, vocab, 384)]
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Collection
+from pathlib import Path
 
 from jaxspec.errors import InputError
 from jaxspec.settings.base import Unused
@@ -17,13 +19,18 @@ from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.schemes import KNOBS, SCHEME_FACTS
 from jaxspec.suggestions import hint
 
-__all__ = ["NONE", "SELF_DRAFTS", "CompareConfig"]
+__all__ = ["NONE", "SELF_DRAFTS", "CompareConfig", "tuned_result"]
 
 #: Stands alone for an empty list.
 NONE = "none"
 
 #: Schemes that have a draft.
 SELF_DRAFTS = tuple(name for name, facts in SCHEME_FACTS.items() if facts.has_draft and facts.runs)
+
+
+def tuned_result(run: str) -> Path:
+    """The result of a run directory, or the file itself."""
+    return Path(run) / "result.json" if os.path.isdir(run) else Path(run)
 
 
 def _check_list(names: tuple[str, ...], what: str, check: Callable[[str], None]) -> None:
@@ -99,6 +106,18 @@ class CompareConfig(KnobSettings, CommonConfig):
     def named_drafts(self) -> tuple[str, ...]:
         """Other drafts that the user named."""
         return tuple(name for name in self.drafts or () if name != NONE)
+
+    @property
+    def input_files(self) -> dict[str, Path]:
+        """Files that a run depends on beside those that all commands name: of drafts, and of a tuned run."""
+        found = {}
+        for name in self.named_drafts:
+            place = Path(name)
+            files = sorted(place.iterdir()) if os.path.isdir(place) else [place] if os.path.isfile(place) else []
+            found |= {f"{name}/{path.name}" if path != place else name: path for path in files if path.is_file()}
+        if self.tuned is not None:
+            found[f"tuned {self.tuned}"] = tuned_result(self.tuned)
+        return found
 
     @property
     def compressions(self) -> tuple[str, ...]:

@@ -131,15 +131,14 @@ def _of_prices(
         cost: of a draft; None: there is none.
         tokens: of a cycle and sequence.
     """
-    held = prices.target_bytes if cost is None else prices.held_bytes
     batch = float(pricing.workload.batch)
     energy = None if prices.energy_j is None else float(prices.energy_j[length]) / (batch * tokens)
     return {
         "draft_step_s": predicted(None if cost is None else prices.draft_step_s),
         "cycle_s": predicted(float(prices.cycle_s[length])),
         "ar_stored_s": predicted(float(prices.cycle_s[0])),
-        "held_bytes": predicted(held),
-        "fits": predicted(held <= capacity_bytes(pricing)),
+        "held_bytes": predicted(prices.held_bytes),
+        "fits": predicted(prices.held_bytes <= capacity_bytes(pricing)),
         "energy_j_per_token": predicted(energy),
     }
 

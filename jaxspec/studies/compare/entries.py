@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from pathlib import Path
 
 from jaxspec.compress.knob_files import read_tuned_knobs
 from jaxspec.compress.knobs import Knobs
@@ -14,7 +13,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.settings.draft_kinds import DRAFT_NAMES, SELF
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, SCHEME_FACTS
 from jaxspec.speculate.drafts import check_draft
-from jaxspec.studies.compare.config import SELF_DRAFTS, CompareConfig
+from jaxspec.studies.compare.config import SELF_DRAFTS, CompareConfig, tuned_result
 from jaxspec.studies.compare.result import DRAFT, SELF_DRAFT
 from jaxspec.studies.measured.checking import CheckedInputs, check_inputs
 from jaxspec.studies.tree.config import TreeConfig
@@ -105,7 +104,7 @@ def _chain(config: CompareConfig, draft: str, scheme: str = DEFAULT_SCHEME_NAME)
 
 def _tuned(config: CompareConfig, run: str, network: DecoderConfig) -> Entry:
     """The tuned self-draft of a finished run."""
-    result = Path(run) / "result.json" if Path(run).is_dir() else Path(run)
+    result = tuned_result(run)
     try:
         scheme = json.loads(result.read_text(encoding="utf-8"))[0]["scheme"]
     except OSError as error:

@@ -12,7 +12,6 @@ from jaxtyping import Array, Float
 
 from hwmodels import DraftCost, Footprint, chain_plan, price_cycle
 from hwmodels.speculation.draft_cost import held_with_draft
-from hwmodels.step.capacity import held_bytes
 from jaxspec.tuning.objective import Pricing
 
 __all__ = ["ChainPrices", "capacity_bytes", "price_chains"]
@@ -26,7 +25,7 @@ class ChainPrices(NamedTuple):
         cycle_s, energy_j: of chains of 0, 1, 2, ... drafted tokens, all sequences together; 0 is a step of plain decoding of
             what is stored. Energy is None where the device's is not known.
         ar_bf16_s: a step of plain decoding of the 16-bit network.
-        held_bytes: weights and KV of target and draft; of the target alone.
+        held_bytes: weights and KV of target and draft, on each device.
     """
 
     draft_step_s: float
@@ -34,7 +33,6 @@ class ChainPrices(NamedTuple):
     energy_j: Float[np.ndarray, " length"] | None
     ar_bf16_s: float
     held_bytes: float
-    target_bytes: float
 
 
 def price_chains(pricing: Pricing, footprint: Footprint, draft: DraftCost, longest: int) -> ChainPrices:
@@ -46,7 +44,7 @@ def price_chains(pricing: Pricing, footprint: Footprint, draft: DraftCost, longe
     # The statement is for readers: it must not compile anew.
     cost = dataclasses.replace(draft, statement="")
     found = jax.device_get(_priced(pricing, footprint, cost, jnp.arange(1.0, longest + 1.0)))
-    draft_step_s, cycle_s, energy_j, plain_s, plain_j, ar_bf16_s, held, target = found
+    draft_step_s, cycle_s, energy_j, plain_s, plain_j, ar_bf16_s, held = found
     energy = None if energy_j is None or plain_j is None else np.concatenate([[plain_j], energy_j]).astype(np.float64)
     return ChainPrices(
         float(draft_step_s),
@@ -54,7 +52,6 @@ def price_chains(pricing: Pricing, footprint: Footprint, draft: DraftCost, longe
         energy,
         float(ar_bf16_s),
         float(held),
-        float(target),
     )
 
 
@@ -72,15 +69,6 @@ def _priced(
         pricing.device, pricing.architecture, plan=chain_plan(lengths), routing=pricing.routing, **parts
     )
     plain = priced.baselines.stored.cost
-    load = pricing.workload
-    target = held_bytes(
-        pricing.architecture,
-        batch=load.batch,
-        context_tokens=load.context_tokens,
-        shared_tokens=load.shared_tokens,
-        weight_bits=footprint.target_weight_bits,
-        kv_bits=footprint.target_kv_bits,
-    )
     return (
         priced.draft.cost.total_s[0] * draft.passes,  # the only kind of draft step that a chain has
         priced.total_s,
@@ -88,6 +76,5 @@ def _priced(
         plain.total_s,
         None if plain.energy is None else plain.energy.total_j,
         priced.baselines.bf16.cost.total_s,
-        held_with_draft(pricing.architecture, **parts),
-        target.total,
+        held_with_draft(pricing.architecture, **parts, group=pricing.device.group),
     )

@@ -28,7 +28,7 @@ def head(work: Work, device: str, footprints: list[Any]) -> dict[str, Any]:
         footprints: all that were priced on the device.
     """
     config, setup, pricing = work.config, work.setup, work.pricings[device]
-    facts = device_facts(device, config)
+    facts = device_facts(device, config, config)
     shape = architecture_data(config.architecture, pricing.architecture)
     return {
         "model": RunningModel(

@@ -11,6 +11,7 @@ import numpy as np
 from hwmodels import COMPRESSED_COPY, DraftCost, catalog
 from jaxspec.results import given, measured, predicted
 from jaxspec.results.stopwatch_results import ClockedWay, PredictedClock, Repeated, Stopwatch
+from jaxspec.runs.machine import load_per_core, machine_name, measured_title
 from jaxspec.runs.stages import Arrays
 from jaxspec.settings.stopwatch import StopwatchSettings
 from jaxspec.speculate.timing import (
@@ -23,8 +24,6 @@ from jaxspec.speculate.timing import (
     time_ways,
     timed_prompts,
 )
-from jaxspec.studies.calibrate.here import machine_name
-from jaxspec.studies.calibrate.noise import load_now
 from jaxspec.studies.measured.clock_prediction import ENGINE, PredictedWay, computed_bits, predict_ways
 from jaxspec.studies.measured.work import Work
 
@@ -82,7 +81,7 @@ def stopwatch_part(
                 advance=bar.advance,
             )
         nodes = {name: int(way.tree.num_nodes) for name, way in made.items()}
-        load = load_now()
+        load = load_per_core()
         timed = {
             name: {"nodes": np.asarray(nodes.get(name, 0))}
             | {key: np.asarray(value) for key, value in vars(way).items()}
@@ -115,12 +114,12 @@ def stopwatch_part(
 
 
 def is_here(device: str) -> bool:
-    """Whether a device is this machine: a file that `jaxspec calibrate` wrote, whose title begins with the machine's name.
+    """Whether a device is this machine: a file that `jaxspec calibrate` wrote here, by its title.
 
     Raises:
         EntryError: the file cannot be read, or is no device.
     """
-    return device.endswith(".toml") and catalog.device_entry(device).title.startswith(machine_name())
+    return device.endswith(".toml") and catalog.device_entry(device).title == measured_title()
 
 
 def clocked_way(found: TimedWay, alone: TimedWay, *, nodes: int, told: PredictedWay | None) -> ClockedWay:

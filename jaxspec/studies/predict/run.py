@@ -186,7 +186,7 @@ def _result(
     stored = steps.ar_bf16.work.stored
     assert stored is not None
     ar_bytes = float(stored.total)
-    facts = device_facts(device, config)
+    facts = device_facts(device, config, config)
     shape = architecture_data(config.architecture, pricing.architecture)
     # Whether numbers of the user's own stand for a lossless code nobody knows.
     open_question = bool(overridden & {"verify_bits", "verify_kv_bits"})

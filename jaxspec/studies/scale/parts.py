@@ -41,7 +41,7 @@ def head_parts(config: ScaleConfig, checked: Checked, device: str, footprints: S
     }
     first = checked.networks[config.model[0]].config
     parameters = given(None if several else first.num_parameters())
-    facts = device_facts(device, config)
+    facts = device_facts(device, config, config)
     noted = kernel_notes(next(iter(pricings.values())).device, list(footprints))
     return {
         "model": RunningModel(name=", ".join(config.model), parameters=parameters),

@@ -155,7 +155,8 @@ def join_points(
             for (shape, _), base in zip(pairs, bases, strict=True)
         },
         device_data={
-            device: _priced(config, "device", device_facts(device, config)["device_data"]) for device in config.device
+            device: _priced(config, "device", device_facts(device, config, config)["device_data"])
+            for device in config.device
         },
         columns=list(schema.names),
         pareto=ParetoPoints(axes=FrontAxes(**front.axes), points=front.rows()),

@@ -12,7 +12,7 @@ import pytest
 from experiments.field import predict as pricing
 from experiments.field.answers import answers
 from experiments.field.fit import CALIBRATION_CELLS, calibration_rows, fit_terms, leave_one_out
-from experiments.field.gpus import named_device, solved_bandwidth
+from experiments.field.gpus import device_of_group, named_device, solved_bandwidth
 from experiments.field.networks import NotPricedError, draft_of, named_architecture, stored_bits
 from experiments.field.predict import Parts, predict
 from experiments.field.rows import PUBLISHED, read_rows
@@ -213,3 +213,18 @@ def test_the_engine_of_the_catalog_is_the_fitted_one():
         [getattr(terms, name) for name in vars(held)], [getattr(held, name) for name in vars(held)], rtol=0.02
     )
     assert spread["calibration_rows"] == json.loads(SPREAD.read_text())["calibration_rows"]
+
+
+def test_rows_of_several_gpus_are_groups(tmp_path):
+    (row,) = read_rows(written(tmp_path, device_count="4", notes="tp=2; tpot_ar_ms=13.0"))
+    assert (row.device_count, row.tensor_parallel) == (4, 2)
+    target = named_architecture(row.target)
+    of = lambda name, tensor: device_of_group(name, row.engine, tensor=tensor, devices=4, target=target)[1].group
+    group = of(row.device, 2)
+    assert (group.tensor_parallel, group.data_parallel, group.draft_tensor_parallel) == (2, 2, 2)
+    assert group.link == catalog.link("nvlink4", engine="vllm")
+    assert of("NVIDIA A100 PCIe", 4).link == catalog.link("pcie4", engine="vllm")
+    with pytest.raises(NotPricedError, match="3 of 4 devices share matrices"):
+        of(row.device, 3)
+    with pytest.raises(NotPricedError, match="give one of"):
+        device_of_group("NVIDIA H100", "vLLM", tensor=3, devices=3, target=target)

@@ -133,10 +133,9 @@ def test_page_and_figures_are_there_and_show_everything(finished):
     assert "no draft pays" in compare_headline(CompareResult.from_plain(bare))
 
 
-def test_a_finished_run_is_reprinted_and_a_stopped_one_goes_on(
-    finished, config, settings, monkeypatch, tmp_path, capsys
-):
-    entries, path = finished
+@pytest.mark.slow
+def test_a_stopped_run_goes_on(finished, config, tmp_path):
+    entries, _ = finished
 
     class StopError(Exception):
         pass
@@ -157,6 +156,10 @@ def test_a_finished_run_is_reprinted_and_a_stopped_one_goes_on(
     again, _ = compare(config, out=str(tmp_path / "stopped"))
     untimed = lambda found: [{key: value for key, value in entry.items() if key != "timing_s"} for entry in found]
     assert untimed([result.plain() for result in again]) == untimed(entries)
+
+
+def test_a_finished_run_is_reprinted(finished, config, settings, monkeypatch, tmp_path, capsys):
+    entries, path = finished
     monkeypatch.setattr(compare_module, "begin_work", None)
     assert [result.plain() for result in compare(config, out=str(path))[0]] == entries
     flags = settings | {"out": path, "json": tmp_path / "all.json"}

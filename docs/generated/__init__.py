@@ -1,0 +1,1 @@
+"""Pages that are written while the site is built, from what is committed elsewhere; `docs/generated_hook.py` adds them."""

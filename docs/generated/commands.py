@@ -1,0 +1,38 @@
+"""Help of every command, as the command line prints it."""
+
+from __future__ import annotations
+
+import click
+
+#: Columns of the help in the site.
+_WIDTH = 100
+
+
+def _help(command: click.Command, name: str) -> str:
+    context = click.Context(command, info_name=name, max_content_width=_WIDTH, terminal_width=_WIDTH)
+    return command.get_help(context)
+
+
+def _within(command: click.Command) -> dict[str, click.Command]:
+    """Commands below a command, by name: of a group, or words that stand for one in place of an argument."""
+    from jaxspec.studies.study import load_object
+
+    if isinstance(command, click.Group):
+        return dict(command.commands)
+    return {name: load_object(place) for name, place in getattr(command, "subcommands", {}).items()}
+
+
+def help_of_commands() -> str:
+    """A heading and the help of each command, and of those below it."""
+    from jaxspec.cli.app import cli
+
+    context = click.Context(cli)
+    found = []
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        assert command is not None
+        below = {f"{name} {word}": inner for word, inner in _within(command).items()}
+        for title, one in {name: command, **below}.items():
+            depth = "##" if title == name else "###"
+            found.append(f"{depth} jaxspec {title}\n\n```text\n{_help(one, f'jaxspec {title}')}\n```")
+    return "\n\n".join(found)

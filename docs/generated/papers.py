@@ -1,0 +1,105 @@
+"""A page for each paper: what its folder says of it, and the errors of its tables as `docs/write_residuals.py` left them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from generated.page import ROOT, Page, percent, table
+
+FOLDER = ROOT / "docs" / "residuals"
+
+_NUMBERS = ("cells", "median", "largest", "its median", "its largest")
+_HEADINGS = ("table", "status", *_NUMBERS, "simplest predictor")
+
+_EXPLAINED = """\
+Errors of the model relative to the printed cells. *Input* cells went into the model, *calibrated* ones were fitted: neither is
+a prediction. A table is reproduced where its predicted cells have a smaller median and a smaller largest error than each of the
+simplest predictors on the same cells; the nearest of them stands last. Cells *in doubt* cannot be right as they are printed:
+nothing is judged by them."""
+
+
+def papers() -> list[str]:
+    """Folders of all papers."""
+    return sorted(path.parent.name for path in (ROOT / "experiments" / "papers").glob("*/paper.py"))
+
+
+def _spread(errors: Mapping[str, Any] | None) -> list[str]:
+    return [percent(errors["median"], 2), percent(errors["max"], 2)] if errors else ["", ""]
+
+
+def _peer(summary: Mapping[str, Any]) -> list[str]:
+    """The simplest predictor with the least median, after its errors; nothing where none says anything."""
+    known = {name: peer for name, peer in summary["simplest_predictors"].items() if peer["median"] is not None}
+    if not known:
+        return ["", "", ""]
+    name = min(known, key=lambda name: known[name]["median"])
+    return [*_spread(known[name]), name]
+
+
+def _rows(summary: Mapping[str, Any]) -> list[list[str]]:
+    """A row for each status; the simplest predictor stands beside the predicted cells, without those in doubt."""
+    shown = {**summary["relative_error"], "predicted": summary["judged"], "in doubt": summary["in_doubt"]}
+    found = []
+    for status, spread in shown.items():
+        if spread:
+            peer = _peer(summary) if status == "predicted" else [""] * 3
+            found.append([summary["title"], status, str(spread["cells"]), *_spread(spread), *peer])
+    return found
+
+
+def _notes(summary: Mapping[str, Any]) -> str:
+    lines = [f"* **{summary['title']}**: {summary['covered']} of {summary['cells']} cells. {summary['verdict']}."]
+    if summary["fitted"]:
+        values = ", ".join(f"{name} = {value:.4g}" for name, value in summary["fitted"].items())
+        lines.append(f"    * Fitted, to {summary['fitted_to']}: {values}.")
+    lines += [f"    * Chosen: {text}." for text in summary["choices"]]
+    lines += [f"    * In doubt: {text}." for text in summary["doubts"]]
+    return "\n".join(lines)
+
+
+def residuals(found: Mapping[str, Any]) -> str:
+    """Errors of a paper's tables, and what was fitted, chosen and is in doubt."""
+    summaries = list(found["summary"].values())
+    rows = [row for summary in summaries for row in _rows(summary)]
+    return "\n\n".join(
+        [
+            "## Errors by table",
+            _EXPLAINED,
+            table(_HEADINGS, rows, numbers=_NUMBERS),
+            "## Verdicts, fitted numbers, choices, doubts",
+            "\n".join(_notes(summary) for summary in summaries),
+        ]
+    )
+
+
+def _figures(name: str) -> list[Path]:
+    """Figures of a paper, that of its errors first."""
+    found = sorted(FOLDER.glob(f"{name}_*.png"))
+    return sorted(found, key=lambda path: path.stem != f"{name}_errors")
+
+
+def _shown(figures: list[Path], name: str) -> str:
+    told = {path: path.stem.removeprefix(f"{name}_").replace("_", " ") for path in figures}
+    return "\n\n".join(f"![{words}]({path.name})" for path, words in told.items())
+
+
+def _of(name: str) -> list[Page]:
+    told = (ROOT / "experiments" / "papers" / name / "README.md").read_text(encoding="utf-8").strip()
+    data, figures = FOLDER / f"{name}.json", _figures(name)
+    parts = [told]
+    if data.is_file():
+        parts.append(residuals(json.loads(data.read_text(encoding="utf-8"))))
+    if figures:
+        parts.append(f"## Figures\n\n{_shown(figures, name)}")
+    page = Page(
+        f"papers/{name.replace('_', '-')}.md", "\n\n".join(parts) + "\n", told.splitlines()[0].removeprefix("# ")
+    )
+    return [page, *(Page(f"papers/{path.name}", path.read_bytes()) for path in figures)]
+
+
+def pages() -> list[Page]:
+    """The page of each paper, with its figure of errors."""
+    return [page for name in papers() for page in _of(name)]

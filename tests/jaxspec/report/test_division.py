@@ -1,0 +1,71 @@
+"""Several devices in settings: groups of a study, refusals in one line, axes of a sweep, what a report says."""
+
+import pytest
+
+from hwmodels.parallel.group import DeviceGroup
+from jaxspec.errors import InputError
+from jaxspec.report.assumptions import device_facts
+from jaxspec.settings import CommonConfig, build_config
+from jaxspec.studies.measured.pricing import resolve_pricing
+from jaxspec.studies.predict.config import PredictConfig
+from jaxspec.studies.sweep.config import SweepConfig
+from jaxspec.studies.sweep.run import plan_sweep
+
+SEVENTY = {"architecture": "llama-3.1-70b", "device": "h100-sxm"}
+
+
+def priced(**settings):
+    return resolve_pricing(build_config(PredictConfig, settings), settings["device"], None)
+
+
+def test_one_device_has_no_group():
+    assert priced(**SEVENTY).device.group is None
+
+
+def test_a_group_has_the_link_and_the_all_reduce_of_its_engine():
+    groups = [priced(**SEVENTY, tensor_parallel=4, engine=engine).device.group for engine in ("vllm", "sglang", None)]
+    assert all((group.tensor_parallel, group.draft_tensor_parallel) == (4, 4) for group in groups)
+    launches = [group.link.all_reduce[0].launch_s for group in groups]
+    assert len(set(launches)) == 3
+    assert len({group.link.all_gather for group in groups}) == 1  # the library's
+    other: DeviceGroup = priced(**SEVENTY, data_parallel=2, link="infiniband-ndr").device.group
+    assert other.link.bandwidth_bytes_per_s == 50e9
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"tensor_parallel": 3}, "tensor_parallel is 3, but llama-3.1-70b has 64 heads; give one of 1, 2, 4, 8"),
+        ({"tensor_parallel": 0}, "tensor_parallel is 0; allowed is 1 to 1024"),
+        ({"tensor_parallel": 2, "link": "nvlink9"}, "unknown link 'nvlink9'; did you mean"),
+        ({"link": "nvlink4"}, "link would have no effect: one device holds everything"),
+        ({"draft_tensor_parallel": 2}, "draft_tensor_parallel would have no effect"),
+        ({"tensor_parallel": 2, "device": "hexagon-v75"}, "does not say how it is linked"),
+    ],
+)
+def test_refusals(settings, words):
+    with pytest.raises(InputError, match=words) as refused:
+        priced(**SEVENTY | settings)
+    assert "\n" not in str(refused.value)
+
+
+def test_numbers_of_a_group_are_axes():
+    axes = {"device.group.tensor_parallel": [1, 2, 4], "device.group.link.bandwidth_bytes_per_s": [1e10, 1e11]}
+    plan = plan_sweep(build_config(SweepConfig, {"axes": axes}))
+    assert list(plan.grid.axes) == list(axes)
+    with pytest.raises(InputError, match=r"group.tensor_parallel"):
+        plan_sweep(build_config(SweepConfig, {"axes": {"device.group.tensor_parallel": [0.5]}}))
+
+
+def test_what_a_report_says():
+    alone, four = (
+        device_facts("h100-sxm", config, config)
+        for config in (build_config(CommonConfig, {"tensor_parallel": n, "engine": "vllm"}) for n in (1, 4))
+    )
+    said = [line for line in four["assumptions"] if line not in alone["assumptions"]]
+    assert "4 devices over NVLink 4" in said[0]
+    assert "all_reduce 6.6 %" in said[0]
+    data = four["device_data"]
+    assert data["group.tensor_parallel"]["value"] == 4
+    assert data["group.link.all_reduce.0.launch_s"]["status"] == "calibrated"
+    assert not [name for name in alone["device_data"] if name.startswith("group.")]

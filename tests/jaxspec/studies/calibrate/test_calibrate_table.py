@@ -1,0 +1,77 @@
+"""Files of measured times: read back to the same numbers, and wrong ones refused with line and column."""
+
+import pytest
+
+from jaxspec.errors import InputError
+from jaxspec.studies.calibrate.example import EXAMPLE
+from jaxspec.studies.calibrate.table import COLUMNS, PARTS, read_rows, rows_text
+
+HEAD = "part,weight_bits,batch,tokens,inner,outer,context_tokens,heads,kv_heads,head_dim,seconds\n"
+GOOD = HEAD + "product,16,1,8,256,704,,,,,2e-6\n"
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read(text):
+        path = tmp_path / "times.csv"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return read_rows(path)
+
+    return read
+
+
+def test_the_example_has_every_large_part_and_comes_back(read):
+    rows = read(EXAMPLE)
+    assert {row.part for row in rows} == PARTS.keys() - {"turn", "launch"}
+    assert rows_text(read(rows_text(rows))) == rows_text(rows)
+    assert EXAMPLE.splitlines()[0] == ",".join(COLUMNS)
+
+
+def test_columns_in_any_order_spaces_and_empty_lines(read):
+    (row,) = read(
+        "﻿seconds , part, inner,outer,tokens,batch,weight_bits\n\n2e-6, product ,256,704,8,3,16\n , , , , , , \n"
+    )
+    assert (row.rows, row.weights, row.read, row.seconds) == (24.0, 256.0 * 704, 256 * 704 * 2.0, 2e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "line 1: column part is missing"),
+        ("part,batch\n", "line 1: column seconds is missing"),
+        (HEAD, "has no rows below its header"),
+        (HEAD.replace("inner", "iner"), "line 1, column 5: 'iner' is unknown; did you mean 'inner'"),
+        (HEAD.replace("inner", "outer"), "line 1: column outer is there twice"),
+        (GOOD + "product,16\n", "line 3: 2 cells came; its header has 11 columns"),
+        (
+            GOOD + "produkt,16,1,8,256,704,,,,,2e-6\n",
+            "line 3, column part: 'produkt' is unknown; allowed: product, attention",
+        ),
+        (GOOD + "product,16,1,8,256,,,,,,2e-6\n", "line 3, column outer: empty; a product needs weight_bits"),
+        (
+            GOOD + "product,16,1,8,256,704,9,,,,2e-6\n",
+            "line 3, column context_tokens: '9' came, but a product has none",
+        ),
+        (
+            GOOD + "product,16,1,8,256,704,,,,,fast\n",
+            "line 3, column seconds: 'fast' came; it must be a positive number",
+        ),
+        (GOOD + "product,16,1,8,256,704,,,,,nan\n", "line 3, column seconds: 'nan' came"),
+        (GOOD + "product,16,1,8,256,704,,,,,0\n", "line 3, column seconds: '0' came"),
+        (GOOD + "product,16,1,8,256,704,,,,,1e5\n", "line 3, column seconds: 100000 came; times are in seconds"),
+        (
+            GOOD + "product,16,1,8.5,256,704,,,,,1\n",
+            "line 3, column tokens: '8.5' came; it must be a positive whole number",
+        ),
+        (GOOD + "product,16,1,1e300,256,704,,,,,1\n", "line 3, column tokens: '1e300' came"),
+        (HEAD + "attention,,1,1,,,5,3,2,64,1\n", "line 2, column heads: 3 came; it must be a multiple of kv_heads, 2"),
+        (HEAD + "attention,,1,1,,,-5,4,2,64,1\n", "line 2, column context_tokens: '-5' came; it must be a number >= 0"),
+        (GOOD + 'product,"16,1\n', "not valid CSV"),
+        (b"part,seconds\nturn,\xff\n", "cannot be read"),
+    ],
+)
+def test_what_is_refused(read, text, says):
+    with pytest.raises(InputError) as caught:
+        read(text)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,97 @@
+"""How times are taken, and when a machine is believed."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from jaxspec.models import DecoderConfig, init_params
+from jaxspec.studies.calibrate import programs
+from jaxspec.studies.calibrate.noise import noise_of
+from jaxspec.studies.calibrate.timing import Timed, measure
+
+pytestmark = pytest.mark.usefixtures("compile_quickly")
+
+
+class Machine:
+    """A clock that programs move: a first call compiles, each call has its start, and each turn takes its time."""
+
+    def __init__(self):
+        self.now, self.calls, self.compiled = 0.0, [], set()
+
+    def program(self, name, turn_s, slow=()):
+        def run(turns):
+            if name not in self.compiled:
+                self.compiled.add(name)
+                self.now += 5.0
+            self.calls.append(name)
+            factor = 3.0 if self.calls.count(name) in slow else 1.0
+            self.now += 1e-4 + factor * turns * turn_s
+            return jnp.zeros(1)
+
+        return Timed(run, per_turn=4)
+
+
+def test_programs_take_turns_and_the_median_counts():
+    machine = Machine()
+    fast, slow = machine.program("fast", 1e-5), machine.program("slow", 4e-3)
+    found = measure([fast, slow], repeats=5, call_s=0.02, clock=lambda: machine.now)
+    assert found[0].first_s > 5 < found[1].first_s
+    assert found[0].median == pytest.approx(1e-5 / 4, rel=0.05)
+    assert found[1].median == pytest.approx(4e-3 / 4, rel=0.05)
+    # The last ten calls are the repeats: one of each in turn.
+    assert machine.calls[-10:] == ["fast", "slow"] * 5
+    assert found[0].spread == pytest.approx(0.0, abs=1e-9)
+
+
+def test_one_slow_repeat_moves_no_median_and_shows_in_the_spread():
+    machine = Machine()
+    measure([machine.program("probe", 1e-3)], repeats=1, clock=lambda: machine.now)
+    before = len(machine.calls)
+    program = machine.program("probe", 1e-3, slow=(before + 6, before + 7))
+    found = measure([program], repeats=7, clock=lambda: machine.now)[0]
+    assert found.median == pytest.approx(1e-3 / 4, rel=0.05)
+    assert found.least <= found.median
+
+
+def test_a_quiet_machine_is_believed_and_a_busy_one_is_not():
+    assert noise_of([0.02] * 50, [1.0, 1.05, 1.1], 0.3).believed
+    for spreads, probes in (([0.2] * 50, [1.0, 1.0]), ([0.02] * 40 + [0.5] * 10, [1.0, 1.0]), ([0.01] * 5, [1.0, 2.0])):
+        found = noise_of(spreads, probes, None)
+        assert not found.believed
+        assert found.words.startswith("the machine was too busy to be believed: repeats of a program spread by")
+        assert "--statistic least" in found.words
+        assert "load" not in found.words
+    assert "load per core at its beginning: 7.2" in noise_of([0.0], [1.0], 7.2).words
+
+
+def test_every_piece_runs_and_depends_on_its_turns():
+    """With sizes that differ from each other; results that were left out would not depend on turns."""
+    attention = {"batch": 2, "tokens": 3, "context": 7, "heads": 4, "kv_heads": 2, "head_dim": 6, "layers": 2}
+    made = {
+        "product": programs.product_program(3, 8, 5, 2, "bfloat16"),
+        "attention": programs.attention_program(**attention),
+        "lookup": programs.lookup_program(3, 11, 4),
+        "sampling": programs.sampling_program(3, 11),
+        "stream": programs.stream_program(8192),
+        "turn": programs.turn_program(),
+        "launch": programs.launch_program(),
+    }
+    for name, program in made.items():
+        assert _finite(program.run(3)), name
+    assert float(made["turn"].run(5)[0]) == 5.0
+    tokens = [made["lookup"].run(turns).tolist() for turns in (1, 2)]
+    assert all(b == (a + 1) % 11 for a, b in zip(*tokens, strict=True))
+
+
+@pytest.mark.slow
+def test_a_whole_step_runs():
+    sizes = {"vocab_size": 40, "hidden_size": 12, "intermediate_size": 20, "num_layers": 2}
+    config = DecoderConfig(num_heads=4, num_kv_heads=2, head_dim=6, **sizes)
+    params = init_params(config, jax.random.key(0))
+    program = programs.step_program(params, config, batch=2, tokens=3, context=5)
+    assert _finite(program.run(1))
+    assert _finite(program.run(4))
+
+
+def _finite(found):
+    return all(jnp.all(jnp.isfinite(leaf.astype(float))) for leaf in jax.tree.leaves(found))

@@ -43,6 +43,17 @@ def _device(path: Path) -> None:
     path.write_bytes((ROOT / "hwmodels" / "catalog" / "devices" / "rtx-4090.toml").read_bytes())
 
 
+def _measured(path: Path) -> None:
+    board = (ROOT / "hwmodels" / "catalog" / "devices" / "rtx-4090.toml").read_text(encoding="utf-8")
+    path.write_text(f"# Written by jaxspec calibrate.\n{board}", encoding="utf-8")
+
+
+def _times(path: Path) -> None:
+    from jaxspec.studies.calibrate.example import EXAMPLE
+
+    path.write_text(EXAMPLE, encoding="utf-8")
+
+
 def _tuned(path: Path) -> None:
     knobs = {"weight_prune": 0.4, "weight_cut_bits": 4, "kv_prune": 0.0, "kv_cut_bits": 4, "draft_length": 5}
     path.write_text(json.dumps([{"configurations": {"tuned": {"knobs": knobs}}}]), encoding="utf-8")
@@ -56,6 +67,7 @@ def stand_ins() -> dict[str, Callable[[Path], object]]:
         "docs.jsonl": _written(
             '{"text": "A document of some length, again and again, and so on and so forth."}\n' * 500
         ),
+        "requests.csv": _written("arrival_s,prompt_tokens,output_tokens\n0,100,20\n0.5,300,40\n"),
         "prompts.txt": _written("One prompt.\nAnother, which is longer.\n"),
         "config.json": _copied("config.json"),
         "path/to/config.json": _copied("config.json"),
@@ -64,7 +76,8 @@ def stand_ins() -> dict[str, Callable[[Path], object]]:
         "model.safetensors": _copied("model.safetensors"),
         "my.toml": _device,
         "my-chip.toml": _device,
-        "my-machine.toml": _device,
+        "my-machine.toml": _measured,
+        "times.csv": _times,
         "run.toml": _written("batch = 2\n"),
         "runs/tune-0123456789ab/result.json": _tuned,
         "runs/tune-.../result.json": _tuned,

@@ -31,12 +31,12 @@ def carry_out(
 
     Args:
         args: with the options of `add_outputs`.
-        plot: into a folder; None where there is no such option.
+        plot: into the folder (or file) of `args.out`; None where there is no such option.
     """
     try:
         result = run()
     except InputError as error:
-        parser.error(str(error))
+        parser.exit(2, f"{parser.prog}: {' '.join(str(error).split())}\n")
     show(result)
     if plot is not None and args.out:
         plot(result, args.out)

@@ -30,7 +30,7 @@ from hwmodels import (
     step_operators,
     uniform_weight_bits,
 )
-from hwmodels.analysis.intervals import step_interval
+from hwmodels.analysis.uncertainty.kernel_errors import step_interval
 from hwmodels.step.priced_steps import PricedStep
 from jaxspec.files import to_json, write_text
 from jaxspec.models.embedded import load_model

@@ -1,6 +1,7 @@
 """Hardware models: what a step of a language model executes, and how long a device takes for it."""
 
 from hwmodels import catalog
+from hwmodels.analysis.design_costs import CostTerm, DesignCosts, cost_names, design_costs
 from hwmodels.analysis.design_point import DesignPoint, Steps, chip_area, design_point, priced_steps
 from hwmodels.analysis.kernel_widths import KernelWidths, kernel_remarks, kernel_widths
 from hwmodels.analysis.sensitivity import elasticities, finite_elasticities, leaf_names
@@ -139,9 +140,11 @@ __all__ = [
     "Chip",
     "ChipBill",
     "ComputeUnit",
+    "CostTerm",
     "CycleCost",
     "Decision",
     "DecoderCost",
+    "DesignCosts",
     "DesignPoint",
     "Device",
     "DraftCost",
@@ -186,11 +189,13 @@ __all__ = [
     "chip_bill",
     "compute_bound_speedup",
     "copied_widths",
+    "cost_names",
     "decide",
     "decode_operators",
     "decode_step",
     "decoder_cost",
     "decoder_energy",
+    "design_costs",
     "design_point",
     "discounted_performance",
     "draft_ratio",

@@ -2,7 +2,7 @@
 
 `import jaxspec as js`: a function for each command (`js.tune`, `js.predict`, ...), which takes the command's settings as
 keywords and returns results with tables and figures; `js.device`, `js.architecture` and `js.scheme` by name or path; `js.load`
-opens a network, `js.open_result` what a run found, `js.runs` lists run directories.
+opens a network, `js.open_result` what a run found, `js.inspect` and `js.unpack` a container; `js.runs` lists run directories.
 
 The rooms: `formats` (bits), `models` (networks), `compress` (knobs to drafts), `speculate` (decoding and its acceptance),
 `trees`, `tuning` (the objective and its gradient), `studies` (the commands), `settings`, `results`, `runs`, `report`, `text`,
@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 from jaxspec.opening import load
 
 if TYPE_CHECKING:
-    from jaxspec.api import architecture, device, open_result, resume, scheme
+    from jaxspec.api import architecture, device, inspect, open_result, resume, scheme, unpack
 
 #: Version of the installed package.
 __version__: str
 
-__all__ = ["__version__", "architecture", "device", "load", "open_result", "resume", "scheme"]
+__all__ = ["__version__", "architecture", "device", "inspect", "load", "open_result", "resume", "scheme", "unpack"]
 
 
 def __getattr__(name: str) -> Any:

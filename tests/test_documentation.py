@@ -69,6 +69,12 @@ OTHER_FLAGS = {
     "--gpu": "python -m experiments.silicon",
     "--write": "python -m experiments.silicon.composed",
     "--strict": "mkdocs",
+    "--speculative-config": "vllm serve",
+    "--speculative-algorithm": "sglang.launch_server",
+    "--speculative-num-steps": "sglang.launch_server",
+    "--speculative-num-draft-tokens": "sglang.launch_server",
+    "--spec-type": "llama-server",
+    "--spec-draft-n-max": "llama-server",
     "--array": "sbatch",
 }
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import sys
 from pathlib import Path
 from typing import Any
 
 import tomli_w
 from rich.console import Console
 
-from experiments.field.answers import SPREAD, answers, fitted
+from experiments.command_line import carry_out
+from experiments.field.answers import CALIBRATION_ROWS, Fitted, answers, fitted
 from experiments.field.figure import draw
 from experiments.field.predict import price_rows
 from experiments.field.rows import PUBLISHED, read_rows
@@ -34,8 +34,13 @@ _EPILOG = """\
 _ENGINE = "vllm"
 _ENGINE_FILE = Path(__file__).parents[2] / "hwmodels" / "catalog" / "engines" / f"{_ENGINE}.toml"
 
+_OF_SMALL_NETWORKS = "the same rows, each predicted by terms fitted to the others: root mean square of log speedup"
+_OF_OTHER_DRAFTS = (
+    "rows of other kinds of drafts in experiments/field/published.csv, not fitted to: root mean square of log speedup"
+)
 
-def main() -> int:
+
+def main() -> None:
     """Read, predict, show, write; exit code 2 where a file cannot be used."""
     parser = argparse.ArgumentParser(
         prog="python -m experiments.field",
@@ -48,21 +53,17 @@ def main() -> int:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every row and the summary there")
     parser.add_argument(
-        "--plot", type=Path, metavar="FILE", help="draw predicted against measured there (png, svg, pdf)"
+        "--plot", dest="out", type=Path, metavar="FILE", help="draw predicted against measured there (png, svg, pdf)"
     )
     parser.add_argument("--fit", action="store_true", help="fit the engine's terms and write the catalog's file")
     arguments = parser.parse_args()
-    try:
-        result = run(arguments.rows, fit=arguments.fit)
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return 2
-    show(result["summary"], new_console())
-    if arguments.plot:
-        draw(result["rows"]).savefig(arguments.plot, dpi=150)
-    if arguments.json:
-        write_text(arguments.json, to_json(result))
-    return 0
+    carry_out(
+        parser,
+        arguments,
+        lambda: run(arguments.rows, fit=arguments.fit),
+        lambda result: show(result["summary"], new_console()),
+        lambda result, path: draw(result["rows"]).savefig(path, dpi=150),
+    )
 
 
 def run(path: Path = PUBLISHED, *, fit: bool = False) -> dict[str, Any]:
@@ -72,19 +73,26 @@ def run(path: Path = PUBLISHED, *, fit: bool = False) -> dict[str, Any]:
     if fit:
         if path != PUBLISHED:
             raise InputError(f"--fit with --rows {path}: terms are fitted to the published rows; leave --rows out")
-        terms, spread = fitted(rows, parts)
-        count = len(spread["calibration_rows"])
-        source = f"fitted to {count} rows of experiments/field/published.csv by python -m experiments.field --fit"
-        values = {name: {"value": value, "source": source} for name, value in dataclasses.asdict(terms).items()}
-        write_text(_ENGINE_FILE, tomli_w.dumps({"title": "vLLM V1 on GPUs"} | values))
-        write_text(SPREAD, to_json(spread))
+        fit_found = fitted(rows, parts)
+        write_text(_ENGINE_FILE, _entry(fit_found))
+        write_text(CALIBRATION_ROWS, to_json(fit_found.rows))
     terms = catalog.engine(_ENGINE)
-    found = answers(rows, parts, terms)
+    found = answers(rows, parts, terms, catalog.engine_scatter(_ENGINE))
     return {
-        "schema_version": 1,
         "rows": found,
         "summary": summarise(rows, found) | {"engine": _ENGINE, "engine_terms": dataclasses.asdict(terms)},
     }
+
+
+def _entry(found: Fitted) -> str:
+    """The engine's file of the catalog."""
+    source = f"fitted to {len(found.rows)} rows of experiments/field/published.csv by python -m experiments.field --fit"
+    values = {name: {"value": value, "source": source} for name, value in dataclasses.asdict(found.terms).items()}
+    scatter = {
+        "scatter_of_small_networks": {"value": found.scatter["small network"], "source": _OF_SMALL_NETWORKS},
+        "scatter_of_other_drafts": {"value": found.scatter["other drafts"], "source": _OF_OTHER_DRAFTS},
+    }
+    return tomli_w.dumps({"title": "vLLM V1 on GPUs"} | values | scatter)
 
 
 def show(summary: dict[str, Any], console: Console) -> None:
@@ -130,4 +138,4 @@ def _caption(found: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -6,57 +6,68 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from experiments.field.fit import calibration_rows, fit_terms, leave_one_out, rounded
 from experiments.field.predict import Parts, predict
 from experiments.field.rows import FieldRow
+from hwmodels.analysis.uncertainty.delta_method import LogNormal
 from hwmodels.speculation.engine_terms import EngineTerms
 
-__all__ = ["SPREAD", "answers", "fitted", "spread_of"]
+__all__ = ["CALIBRATION_ROWS", "answers", "fitted", "kind_of"]
 
-#: Scatter of predictions about measurements by kind of draft, written with the terms by `--fit`.
-SPREAD = Path(__file__).with_name("spread.json")
-
-#: Standard errors on either side of a 90 % interval.
-_NINETY = 1.6449
+#: Rows that the engine's terms were fitted to, written with them by `--fit`.
+CALIBRATION_ROWS = Path(__file__).with_name("calibration_rows.json")
 
 
-def fitted(rows: Sequence[FieldRow], parts: Sequence[Parts | str]) -> tuple[EngineTerms, dict[str, Any]]:
-    """Terms of the engine, and what stands in `SPREAD`."""
+class Fitted(NamedTuple):
+    """What a fit says of an engine.
+
+    Attributes:
+        scatter: kind of draft -> standard deviation of log speedup about predictions.
+        rows: ids of the rows fitted to.
+    """
+
+    terms: EngineTerms
+    scatter: dict[str, float]
+    rows: list[str]
+
+
+def fitted(rows: Sequence[FieldRow], parts: Sequence[Parts | str]) -> Fitted:
+    """Terms of the engine, how far measurements lie from them, and the rows that they were fitted to."""
     chosen = calibration_rows(rows)
     cells = [(row, part) for row, part in zip(rows, parts, strict=True) if row.id in chosen and isinstance(part, Parts)]
     terms = rounded(fit_terms(cells))
-    spread = {"small network": float(np.sqrt(np.mean(leave_one_out(cells) ** 2)))}
+    scatter = {"small network": float(np.sqrt(np.mean(leave_one_out(cells) ** 2)))}
     others = [
         (row, part)
         for row, part in zip(rows, parts, strict=True)
-        if isinstance(part, Parts) and row.speedup and _kind(row) != "small network"
+        if isinstance(part, Parts) and row.speedup and kind_of(row) != "small network"
     ]
     # Root mean square: other sources lie beside the fit, not only about it.
     errors = [math.log(predict(row, part, terms).speedup / row.speedup) for row, part in others if row.speedup]
-    spread["other drafts"] = float(np.sqrt(np.mean(np.square(errors)))) if errors else float("nan")
-    return terms, {"calibration_rows": sorted(chosen), "log_speedup_spread": spread}
+    scatter["other drafts"] = float(np.sqrt(np.mean(np.square(errors)))) if errors else float("nan")
+    return Fitted(terms, scatter, sorted(chosen))
 
 
-def spread_of(row: FieldRow, held: Mapping[str, Any]) -> tuple[float, bool]:
-    """Standard deviation of a row's log speedup about its prediction, and whether the terms were fitted to the row.
+def answers(
+    rows: Sequence[FieldRow], parts: Sequence[Parts | str], terms: EngineTerms, scatter: Mapping[str, float]
+) -> list[dict[str, Any]]:
+    """One record per row, keys of the contract: id, predicted times and speedup, interval, `why_not`; and what was measured.
 
     Args:
-        held: what stands in `SPREAD`.
+        scatter: of the engine, by kind of draft.
     """
-    return held["log_speedup_spread"][_kind(row)], row.id in held["calibration_rows"]
+    seen = set(json.loads(CALIBRATION_ROWS.read_text(encoding="utf-8")))
+    return [_answer(row, part, terms, scatter, row.id in seen) for row, part in zip(rows, parts, strict=True)]
 
 
-def answers(rows: Sequence[FieldRow], parts: Sequence[Parts | str], terms: EngineTerms) -> list[dict[str, Any]]:
-    """One record per row, keys of the contract: id, predicted times and speedup, interval, `why_not`; and what was measured."""
-    held = json.loads(SPREAD.read_text(encoding="utf-8"))
-    return [_answer(row, part, terms, held) for row, part in zip(rows, parts, strict=True)]
-
-
-def _answer(row: FieldRow, parts: Parts | str, terms: EngineTerms, held: Mapping[str, Any]) -> dict[str, Any]:
+def _answer(
+    row: FieldRow, parts: Parts | str, terms: EngineTerms, scatter: Mapping[str, float], calibrated: bool
+) -> dict[str, Any]:
     measured = {"measured_speedup": row.speedup, "measured_cycle_s": row.cycle_s, "measured_ar_s": row.ar_s}
     about = {
         "id": row.id,
@@ -68,14 +79,14 @@ def _answer(row: FieldRow, parts: Parts | str, terms: EngineTerms, held: Mapping
     if isinstance(parts, str):
         names = ("predicted_speedup", "predicted_cycle_s", "predicted_ar_s", "low", "high", "device", "bandwidth_scale")
         return about | dict.fromkeys(names) | {"why_not": parts, "status": None}
-    found, (spread, calibrated) = predict(row, parts, terms), spread_of(row, held)
-    factor = math.exp(_NINETY * spread)
+    found = predict(row, parts, terms)
+    low, high = LogNormal(jnp.asarray(found.speedup), jnp.asarray(scatter[kind_of(row)])).ends()
     return about | {
         "predicted_speedup": found.speedup,
         "predicted_cycle_s": found.cycle_s,
         "predicted_ar_s": found.ar_s,
-        "low": found.speedup / factor,
-        "high": found.speedup * factor,
+        "low": float(low),
+        "high": float(high),
         "device": parts.device,
         "bandwidth_scale": parts.bandwidth_scale,
         "why_not": None,
@@ -83,5 +94,6 @@ def _answer(row: FieldRow, parts: Parts | str, terms: EngineTerms, held: Mapping
     }
 
 
-def _kind(row: FieldRow) -> str:
+def kind_of(row: FieldRow) -> str:
+    """Which of the engine's scatters counts for a row."""
     return "small network" if "model" in row.draft_kind.lower() else "other drafts"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from pathlib import Path
 
 from experiments.field.rows import FieldRow
 from hwmodels import Architecture, DraftCost, catalog
 from hwmodels.catalog import EntryError, UnknownNameError
+from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, eagle_head, multi_token_head
 
 __all__ = ["NotPricedError", "draft_of", "named_architecture", "stored_bits"]
 
@@ -22,9 +22,6 @@ _SAME_SHAPES = {
 #: What names carry beside the network's: training, packing, files.
 _ENDINGS = re.compile(r"-(instruct|chat|it|base|hf|v0\.[0-9]|v1\.[0-9]|fp8|awq|gptq|int4|int8|w4a16|[0-9]{4})(?=-|$)")
 _BEGINNINGS = re.compile(r"^(meta-|nvidia-|redhatai-)")
-
-#: Rows of an EAGLE-3 head's own vocabulary; that of the head for Llama-3.1-8B (config.json: draft_vocab_size).
-_EAGLE3_VOCABULARY = 32_000.0
 
 #: Precision as written -> bits per stored weight, scales of groups included.
 _BITS = (
@@ -82,49 +79,11 @@ def draft_of(row: FieldRow, target: Architecture) -> DraftCost:
     if re.search(r"n-?gram|lookup|suffix|rest\b", kind):
         return DraftCost(passes=0.0, statement="a lookup, which takes no time")
     if "eagle" in kind:
-        # EAGLE: Li et al. 2024, arXiv:2401.15077, Sec. 3.1: one decoder layer behind a projection of token and feature.
-        own = target.vocab_size if not re.search(r"eagle-?3", kind) else min(_EAGLE3_VOCABULARY, target.vocab_size)
+        own = EAGLE3_VOCABULARY if re.search(r"eagle-?3", kind) else target.vocab_size
         share = re.search(r"fr-?spec\s*([0-9]+)\s*%", kind)
-        rows = own if share is None else own * float(share[1]) / 100.0
-        return DraftCost(
-            architecture=_one_layer(target, rows, projected=2.0),
-            shares_ends=float(rows == target.vocab_size),
-            statement="one layer of the target's, with a projection and a head",
-        )
+        return eagle_head(target, own if share is None else min(own, target.vocab_size) * float(share[1]) / 100.0)
     if "mtp" in kind:
-        # DeepSeek-V3, arXiv:2412.19437, Sec. 2.2: one layer of the target behind a projection; embedding and head shared.
-        return DraftCost(
-            architecture=_one_layer(target, target.vocab_size, projected=2.0),
-            shares_ends=1.0,
-            statement="one layer of the target's, with a projection",
-        )
+        return multi_token_head(target)
     if re.search(r"model|assist|self", kind) and row.draft:
         return DraftCost(architecture=named_architecture(row.draft), statement="a small network")
     raise NotPricedError(f"draft {row.draft_kind!r} is of no kind that is known")
-
-
-def _one_layer(target: Architecture, vocabulary: float, *, projected: float) -> Architecture:
-    """One dense layer of the target's shapes with a head; the projection is counted into the feed-forward network.
-
-    Args:
-        projected: features of the hidden size that the projection reads.
-    """
-    width = target.intermediate_size or target.expert_intermediate_size * target.experts_per_token
-    matrices = 2.0 + float(target.gated_ffn)
-    return dataclasses.replace(
-        target,
-        num_layers=1.0,
-        vocab_size=vocabulary,
-        tied_embeddings=0.0,
-        intermediate_size=width + projected * target.hidden_size / matrices,
-        num_moe_layers=0.0,
-        num_experts=0.0,
-        experts_per_token=0.0,
-        expert_intermediate_size=0.0,
-        shared_intermediate_size=0.0,
-        num_window_layers=0.0,
-        window_tokens=0.0,
-        sink_tokens=0.0,
-        learned_positions=0.0,
-        vectors_outside_layers=0.0,
-    )

@@ -61,10 +61,8 @@ def refit_link(
     found: dict[str, dict[str, Any]] = {}
     measured = LINKS[name]
     engines = list(dict.fromkeys(engine for gpu in measured.gpus for engine in CATALOG[gpu].versions))
-    own: list[Collective] = ["all_reduce"]
-    wanted = [(engine, collective) for engine in engines for collective in own]
-    wanted += [(NCCL, collective) for collective in KERNELS[NCCL]]
-    for engine, collective in wanted:
+    kinds = [(engine, KERNELS["engine"]) for engine in engines] + [(NCCL, KERNELS[NCCL])]
+    for engine, collective in ((engine, collective) for engine, kernels in kinds for collective in kernels):
         tables = [_table_name(gpu, engine, version) for gpu, version in measured.gpus.items()]
         rows = joined([collective_table(table, collective, root=root) for table in tables])
         record = _record(name, engine, collective, rows)

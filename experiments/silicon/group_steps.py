@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from experiments.silicon.refit import CATALOG
 from experiments.silicon.steps import KV_FORMATS
-from hwmodels import Device, catalog, uniform_footprint
+from hwmodels import Architecture, Device, catalog, uniform_footprint
 from hwmodels.analysis.calibration.kernel_tables import KernelTableError
 from hwmodels.network.operators.steps import StepShape, decode_step, prefill_step, stack_steps
 from hwmodels.network.workload import Workload
@@ -63,8 +63,9 @@ def compose() -> list[GroupCell]:
     except ModuleNotFoundError as error:
         raise KernelTableError(f"cells cannot be composed: {error}; pip install aiconfigurator-core pyarrow") from error
     logging.getLogger("aiconfigurator_core").setLevel(logging.ERROR)
-    modes = dict.fromkeys(("gemm_quant_mode", "moe_quant_mode", "fmha_quant_mode"), "bfloat16")
-    modes["kvcache_quant_mode"] = KV_FORMATS[16]
+    modes = dict.fromkeys(
+        ("gemm_quant_mode", "moe_quant_mode", "fmha_quant_mode", "kvcache_quant_mode"), KV_FORMATS[16]
+    )
     cells = []
     for gpu in GPUS:
         for engine, version in CATALOG[gpu].versions.items():
@@ -133,7 +134,9 @@ def _step(cell: GroupCell) -> StepShape:
 
 
 @jax.jit
-def _times(device: Device, architecture: object, steps: StepShape, counts: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _times(
+    device: Device, architecture: Architecture, steps: StepShape, counts: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     def one(step: StepShape, count: jax.Array) -> tuple[jax.Array, jax.Array]:
         together = dataclasses.replace(device, group=device.group.replace(tensor_parallel=count))
         (found,) = price_steps(together, architecture, [step])

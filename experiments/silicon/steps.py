@@ -25,7 +25,7 @@ from hwmodels.network.operators.steps import StepShape, decode_step, prefill_ste
 from hwmodels.network.workload import Workload
 from hwmodels.step.step_cost import step_cost
 
-__all__ = ["CELLS", "Cell", "compose", "priced", "read_cells", "write_cells"]
+__all__ = ["CELLS", "Cell", "compose", "priced", "read_cells", "step_of", "write_cells"]
 
 CELLS = Path(__file__).with_name("steps.csv")
 SOURCE = "aiconfigurator-core 0.12.0 (Apache-2.0), one GPU, seconds"
@@ -175,7 +175,7 @@ def priced(cells: Sequence[Cell], *, measured: bool = True) -> dict[str, npt.NDA
             device = dataclasses.replace(device, matrix_unit=unit)
         architecture, pieces = catalog.architecture(network), []
         for start in range(0, len(indices), _GROUP):
-            steps = stack_steps([_step(cells[index]) for index in np.resize(indices[start : start + _GROUP], _GROUP)])
+            steps = stack_steps([step_of(cells[index]) for index in np.resize(indices[start : start + _GROUP], _GROUP)])
             pieces.append(np.asarray(_operator_times(device, architecture, steps), np.float64))
         seconds = np.concatenate(pieces)[: len(indices)]
         by_name = dict(zip(OPERATORS, seconds.T))
@@ -185,7 +185,8 @@ def priced(cells: Sequence[Cell], *, measured: bool = True) -> dict[str, npt.NDA
     return found | {"total_s": sum((found[name] for name in names), np.zeros(len(cells)))}
 
 
-def _step(cell: Cell) -> StepShape:
+def step_of(cell: Cell) -> StepShape:
+    """The step of a cell."""
     prefill = cell.phase == "prefill"
     workload = Workload(batch=cell.batch, context_tokens=0.0 if prefill else cell.tokens, prompt_tokens=cell.tokens)
     footprint = uniform_footprint(16.0)

@@ -1,7 +1,7 @@
 """What a device costs as a function of its numbers: area of the die, power at full load, off-package bandwidth, a price.
 
-The device's own data come first: the die with its elements and decoders (`chip_area`), static power, decoders, and memories that
-all stream at once. What a device's file is silent on is added by terms, each a coefficient times a product of powers of numbers:
+The device's own data come first: the die with its elements and decoders (`chip_area`), static power, decoders, and memories
+that all stream at once. What its file is silent on is added by terms, each a coefficient times a product of powers of numbers:
 
     area = area of the device + sum over terms of area_m2 * product of number^exponent
 

@@ -21,6 +21,7 @@ from hwmodels.parallel.group import held_share
 from hwmodels.speculation.chains import SpeculationResult, best, speculation_speedup
 from hwmodels.speculation.cycle import baseline_steps, plan_steps, price_cycle
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost
+from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms
 from hwmodels.speculation.plan import Acceptance, chain_plan
 from hwmodels.step.capacity import held_bytes, longest_context
 from hwmodels.step.priced_steps import PricedStep, price_steps
@@ -97,6 +98,7 @@ def design_point(
     acceptance: Acceptance,
     draft_cost: DraftCost = COMPRESSED_COPY,
     routing: Routing = UNIFORM,
+    engine: EngineTerms = NO_ENGINE,
     temperature: Number = 0.0,
     result: SpeculationResult | None = None,
 ) -> DesignPoint:
@@ -107,6 +109,7 @@ def design_point(
         acceptance: conditional "position".
         draft_cost: what the draft runs; leaves are single numbers.
         routing: which experts tokens choose; uniform and independent unless given.
+        engine: as of `speculation_speedup`.
         temperature: one number in [0, 1], of the smooth maximum; 0 is exact.
         result: of `speculation_speedup` for the same arguments, where it is at hand.
     Gradient: that of the chosen draft length, which itself is piecewise constant.
@@ -120,6 +123,7 @@ def design_point(
             acceptance=acceptance,
             draft_cost=draft_cost,
             routing=routing,
+            engine=engine,
             temperature=temperature,
         )
     chosen = best(result)

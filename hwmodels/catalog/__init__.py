@@ -23,6 +23,7 @@ from hwmodels.catalog.loader import (
     device_title,
     engine,
     engine_names,
+    engine_scatter,
     engine_sources,
 )
 
@@ -46,6 +47,7 @@ __all__ = [
     "device_title",
     "engine",
     "engine_names",
+    "engine_scatter",
     "engine_sources",
     "grouped",
     "link",

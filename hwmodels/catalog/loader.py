@@ -18,8 +18,13 @@ from hwmodels.network.architecture import Architecture
 from hwmodels.numerics.fields import NOT_NEGATIVE
 from hwmodels.speculation.engine_terms import EngineTerms
 
+_ENGINE_TERMS = tuple(field.name for field in dataclasses.fields(EngineTerms))
+
+#: Scatter of an engine's cycles by kind of draft -> its field in the engine's file.
+_SCATTER = {"small network": "scatter_of_small_networks", "other drafts": "scatter_of_other_drafts"}
+
 #: Field -> rule of a serving engine's file.
-_ENGINE_RULES = {field.name: NOT_NEGATIVE for field in dataclasses.fields(EngineTerms)}
+_ENGINE_RULES = dict.fromkeys((*_ENGINE_TERMS, *_SCATTER.values()), NOT_NEGATIVE)
 
 
 def device_names() -> tuple[str, ...]:
@@ -64,12 +69,24 @@ def engine(name: str) -> EngineTerms:
     Raises:
         UnknownNameError: no such engine.
     """
-    return EngineTerms(**_engine_entry(name).values)
+    found = _engine_entry(name).values
+    return EngineTerms(**{field: found[field] for field in _ENGINE_TERMS})
+
+
+def engine_scatter(name: str) -> dict[str, float]:
+    """How far measured speedups of an engine lie from those predicted with its terms. Raises UnknownNameError.
+
+    Returns:
+        "small network" and "other drafts" -> standard deviation of the logarithm; without those that nobody measured.
+    """
+    found = _engine_entry(name).values
+    return {kind: found[field] for kind, field in _SCATTER.items() if field in found}
 
 
 def engine_sources(name: str) -> dict[str, str]:
-    """Where each number of an engine comes from: field -> text. Raises UnknownNameError."""
-    return _engine_entry(name).sources
+    """Where each of an engine's terms comes from: field -> text. Raises UnknownNameError."""
+    found = _engine_entry(name).sources
+    return {field: found[field] for field in _ENGINE_TERMS}
 
 
 def device_title(name: str) -> str:
@@ -174,7 +191,7 @@ def _architecture_entry(name: str) -> Entry:
 
 
 def _engine_entry(name: str) -> Entry:
-    return parse_entry(_read("engines", name), _ENGINE_RULES, where=name)
+    return parse_entry(_read("engines", name), _ENGINE_RULES, where=name, optional=frozenset(_SCATTER.values()))
 
 
 def _folder(section: str) -> Traversable:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import flax.struct
 
-from hwmodels.numerics.scalars import Leaf
+from hwmodels.numerics.scalars import Leaf, Number, as_float
 
-__all__ = ["HardwareBlock"]
+__all__ = ["HardwareBlock", "peak_hardware"]
 
 
 @flax.struct.dataclass
@@ -22,3 +22,9 @@ class HardwareBlock:
     link_bytes_per_s: Leaf = 0.0  # between its parts, all together, >= 0
     link_j_per_bit: Leaf = 0.0  # >= 0
     fpga: bool = flax.struct.field(pytree_node=False, default=False)  # configured, not hard-wired
+
+
+def peak_hardware(peak_flops_per_s: Number, frequency_hz: Number) -> HardwareBlock:
+    """As many multipliers as a peak rate takes at a clock; a multiply-add counts 2."""
+    frequency_hz = as_float(frequency_hz)
+    return HardwareBlock(macs=as_float(peak_flops_per_s) / (2.0 * frequency_hz), frequency_hz=frequency_hz)

@@ -14,11 +14,11 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.chip.hardware import HardwareBlock
+from hwmodels.chip.hardware import HardwareBlock, peak_hardware
 from hwmodels.chip.technology import Technology
 from hwmodels.device import Device
 from hwmodels.network.operators.work import OperatorWork
-from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.numerics.scalars import Leaf, Number
 
 __all__ = ["SPREAD_PARTS", "ComputeUnit", "MeasuredKernels", "Rated", "SingleKernel", "Spread", "UnitTimes"]
 
@@ -139,11 +139,9 @@ class Rated:
 
     def hardware(self, device: Device, technology: Technology) -> tuple[HardwareBlock, ...]:
         """The unit's elements, or as many multipliers as the device's peak takes, at the technology's clock."""
-        frequency_hz = as_float(technology.frequency_hz)
-        macs = self.elements
-        if macs is None:
-            macs = as_float(device.peak_flops_per_s) / (2.0 * frequency_hz)
-        return (HardwareBlock(macs=macs, frequency_hz=frequency_hz),)
+        if self.elements is None:
+            return (peak_hardware(device.peak_flops_per_s, technology.frequency_hz),)
+        return (HardwareBlock(macs=self.elements, frequency_hz=technology.frequency_hz),)
 
     @property
     def measured(self) -> MeasuredKernels | None:

@@ -78,10 +78,8 @@ def priced_table(
     grid = np.meshgrid(lengths, batches, contexts, chunks, indexing="ij")
     points = [jnp.asarray(axis.reshape(-1), jnp.float32) for axis in grid]
 
-    def price(length: Leaf, batch: Leaf, context: Leaf, chunk: Leaf) -> Float[Array, ""]:
-        return _step((device, architecture, footprint, draft_cost, routing, engine), length, batch, context, chunk)
-
-    seconds = jax.jit(jax.vmap(price))(*points).reshape(grid[0].shape)
+    parts = device, architecture, footprint, draft_cost, routing, engine
+    seconds = _steps(parts, *points).reshape(grid[0].shape)
     whole = jnp.arange(max_batch + 1.0)
     # Batch 0 is another kind of step, which none is interpolated with.
     between = jax.vmap(lambda known: jnp.interp(whole[1:], jnp.asarray(batches[1:]), known), in_axes=-1, out_axes=-1)
@@ -97,6 +95,12 @@ def _batches(max_batch: int) -> np.ndarray:
         np.round(np.concatenate([np.arange(_SMALL_BATCH + 1.0), 2.0 ** np.asarray(octaves), [max_batch]]))
     )
     return np.asarray(found[found <= max_batch], np.float32)
+
+
+@jax.jit
+def _steps(parts: tuple, *points: Array) -> Array:
+    """Seconds of many steps."""
+    return jax.vmap(lambda *point: _step(parts, *point))(*points)
 
 
 def _step(parts: tuple, length: Leaf, batch: Leaf, context: Leaf, chunk: Leaf) -> Float[Array, ""]:

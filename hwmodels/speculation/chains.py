@@ -16,6 +16,7 @@ from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.numerics.smoothing import smooth_maximum
 from hwmodels.speculation.cycle import price_cycle
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost
+from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms
 from hwmodels.speculation.plan import Acceptance, chain_plan
 
 
@@ -79,6 +80,7 @@ def speculation_speedup(
     acceptance: Acceptance,
     draft_cost: DraftCost = COMPRESSED_COPY,
     routing: Routing = UNIFORM,
+    engine: EngineTerms = NO_ENGINE,
     temperature: Number = 0.0,
 ) -> SpeculationResult:
     """Speedup of speculative decoding with chains of 0, 1, ... n drafted tokens, n being the positions of `acceptance`.
@@ -88,6 +90,7 @@ def speculation_speedup(
         acceptance: conditional "*b position".
         draft_cost: what the draft runs; leaves are single numbers.
         routing: which experts tokens choose; uniform and independent unless given.
+        engine: what the engine spends on a cycle beside its kernels; a cycle without a draft has none of it.
         temperature: one number in [0, 1], of the smooth maximum; 0 is exact.
     Raises:
         ValueError: the acceptance has no positions, or the footprint's kinds are wrong.
@@ -109,6 +112,7 @@ def speculation_speedup(
         workload=workload,
         plan=chain_plan(draft_lengths[1:]),
         routing=routing,
+        engine=engine,
         temperature=temperature,
     )
     bf16, stored = cycle.baselines.bf16.cost, cycle.baselines.stored.cost

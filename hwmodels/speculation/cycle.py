@@ -3,7 +3,7 @@
 Source: Leviathan et al. 2023, arXiv:2211.17192, Sec. 3.3, with the draft's cost from the hardware model; Boosting the
     Performance of Tree-Based Speculative Decoding of LLMs on FPGAs, III-A: the target processes all tokens of a tree at once.
 Departs: each draft step sees the same context; keys and values of uncommitted tokens are left out of its traffic. Sampling and
-    the acceptance test cost nothing.
+    the acceptance test cost what an engine's terms say, nothing unless one is given.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from hwmodels.network.workload import Workload
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.parallel.group import for_draft
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost, copied_widths, held_beside
+from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms, engine_time
 from hwmodels.speculation.plan import Plan
 from hwmodels.step.capacity import held_bytes
 from hwmodels.step.priced_steps import PricedStep, price_steps
@@ -53,13 +54,14 @@ class CycleCost:
     verify: PricedStep  # the verification, leaves "*b ..."
     draft_s: Float[Array, "*b"]  # all draft steps of the cycle
     verify_s: Float[Array, "*b"]
+    engine_s: Float[Array, "*b"]  # what the engine adds
     energy_j: Float[Array, "*b"] | None  # of all steps; None where the device's energy is not known
     baselines: Baselines  # what the cycle is compared with
 
     @property
     def total_s(self) -> Float[Array, "*b"]:
-        """Time of the cycle: its draft steps, then the verification."""
-        return self.draft_s + self.verify_s
+        """Time of the cycle: its draft steps, then the verification, then what the engine adds."""
+        return self.draft_s + self.verify_s + self.engine_s
 
 
 def price_cycle(
@@ -71,6 +73,7 @@ def price_cycle(
     workload: Workload,
     plan: Plan,
     routing: Routing = UNIFORM,
+    engine: EngineTerms = NO_ENGINE,
     temperature: Number = 0.0,
 ) -> CycleCost:
     """Price the cycles of a plan, and its baselines in the same map, which compiles once and runs together.
@@ -81,6 +84,8 @@ def price_cycle(
         plan: of one cycle, or of a family.
         routing: of the target's tokens, popularity "expert"; uniform and independent unless given, and for a draft with an
             architecture of its own.
+        engine: what the engine spends beside its kernels; leaves are single numbers. No prompts are processed beside decoding
+            here: see `serving_cycle`.
         temperature: one number in [0, 1], of the smooth maximum; 0 is exact.
     Raises:
         ValueError: the footprint lacks a kind or names one that does not exist.
@@ -106,6 +111,7 @@ def price_cycle(
         verify=verify,
         draft_s=jnp.sum(runs * draft.cost.total_s, axis=-1),
         verify_s=verify.cost.total_s,
+        engine_s=engine_time(engine, plan, batch=workload.batch, passes=draft_cost.passes),
         energy_j=energy_j,
         baselines=Baselines(bf16=bf16, stored=stored),
     )

@@ -23,22 +23,27 @@ from hwmodels.network.operators import StepShape, decode_step
 from hwmodels.network.workload import Workload
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.parallel.group import for_draft
-from hwmodels.speculation.cycle import plan_steps
+from hwmodels.speculation.cycle import Baselines, baseline_steps, plan_steps
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost
 from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms, engine_time
 from hwmodels.speculation.plan import Plan
-from hwmodels.step.priced_steps import price_steps
+from hwmodels.step.priced_steps import PricedStep, price_steps
 
 __all__ = ["ServingCycle", "entering_tokens", "serving_cycle", "serving_step"]
 
 
 @flax.struct.dataclass
 class ServingCycle:
-    """Seconds of one draft-verify cycle in the steady state, "*b"."""
+    """One draft-verify cycle in the steady state, and the autoregressive steps that it is compared with; seconds, "*b"."""
 
     draft_s: Float[Array, "*b"]  # all draft steps, the prompt tokens of one of them included
     verify_s: Float[Array, "*b"]  # the verification and the prompt tokens that it carries
     engine_s: Float[Array, "*b"]  # what the engine adds
+    draft: PricedStep  # one draft step of each kind, alone, leaves "step ..."
+    beside: PricedStep  # the same with prompt tokens beside it, of which a cycle takes one
+    verify: PricedStep  # the verification with its prompt tokens
+    baselines: Baselines  # autoregressive steps, with the prompt tokens that they carry
+    plain_engine_s: Float[Array, "*b"]  # what the engine adds to one of those
 
     @property
     def total_s(self) -> Float[Array, "*b"]:
@@ -97,7 +102,9 @@ def serving_cycle(
     """
     entering = entering_tokens(workload, tokens_per_cycle)
     draft, verify = plan_steps(workload, footprint, plan, draft_cost=draft_cost)
-    (verified,) = price_steps(device, architecture, [_with_prompts(verify, entering)])
+    alone_entering = entering_tokens(workload, 1.0)
+    plain = [_with_prompts(step, alone_entering) for step in baseline_steps(workload, footprint)]
+    bf16, stored, verified = price_steps(device, architecture, [*plain, _with_prompts(verify, entering)])
     own, on = architecture, device
     if draft_cost.architecture is not None:
         own, on = draft_cost.architecture, for_draft(device)
@@ -111,6 +118,11 @@ def serving_cycle(
         engine_s=engine_time(
             engine, plan, batch=workload.batch, passes=passes, prompt_tokens=entering * as_float(workload.batch)
         ),
+        draft=alone,
+        beside=beside,
+        verify=verified,
+        baselines=Baselines(bf16=bf16, stored=stored),
+        plain_engine_s=jnp.asarray(as_float(engine.prompt_token_s) * alone_entering * as_float(workload.batch)),
     )
 
 

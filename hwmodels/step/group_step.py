@@ -117,13 +117,16 @@ def _collectives(
     row_bytes = as_float(architecture.hidden_size) * _ELEMENT_BYTES
     logits = as_float(step.batch) * as_float(step.logit_tokens) * as_float(architecture.vocab_size) * _ELEMENT_BYTES
     # With experts beyond the devices that share a matrix, rows travel to them and back.
-    away = jnp.where(expert > tensor, moe, 0.0)
+    # A step that skips blocks skips what joins them.
+    run = jnp.asarray(as_float(step.feed_forward_share))
+    away = run * jnp.where(expert > tensor, moe, 0.0)
+    joined = layers * as_float(step.attention_share) + layers * run - away
     chosen = as_float(architecture.experts_per_token)
     copies = expert * -jnp.expm1(chosen * jnp.log1p(-jnp.minimum(1.0 / expert, 1.0 - 1e-6)))
     sent = rows / tensor * copies * row_bytes
     zero = jnp.zeros_like(sent)
     wanted: dict[Collective, list[tuple[Array, Array, Array]]] = {  # launches, message of each, devices
-        "all_reduce": [(1.0 + 2.0 * layers - away, rows * row_bytes + zero, tensor)],
+        "all_reduce": [(1.0 + joined, rows * row_bytes + zero, tensor)],
         "all_gather": [(jnp.ones_like(zero), logits + zero, tensor), (away, rows * row_bytes + zero, tensor)],
         "all_to_all": [(2.0 * away, sent, expert)],
         "send": [

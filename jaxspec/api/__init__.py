@@ -4,9 +4,21 @@
 """
 
 from jaxspec.api.calls import study_call
+from jaxspec.api.containers import inspect, unpack
 from jaxspec.api.kept import open_result, resume
 from jaxspec.api.parts import architecture, device
 from jaxspec.api.results import StudyResults
 from jaxspec.api.schemes import SchemeCard, scheme
 
-__all__ = ["SchemeCard", "StudyResults", "architecture", "device", "open_result", "resume", "scheme", "study_call"]
+__all__ = [
+    "SchemeCard",
+    "StudyResults",
+    "architecture",
+    "device",
+    "inspect",
+    "open_result",
+    "resume",
+    "scheme",
+    "study_call",
+    "unpack",
+]

@@ -59,11 +59,14 @@ def cli() -> None:
     jaxspec tune --device rtx-4090,jetson-agx-orin,cassandra-npu
     jaxspec tune --quick                          the same in under a minute, with wider error bars
     jaxspec predict --acceptance 0.9 --draft-bits 4.5      no network: shapes, device, acceptance
+    jaxspec codesign --example npu > p.toml; jaxspec codesign p.toml      draft and hardware together, under budgets
     jaxspec sweep --example > sweep.toml; jaxspec sweep sweep.toml     any numbers, every combination, to Parquet
     jaxspec calibrate -o my-machine.toml          this machine, measured, as a device for --device
     jaxspec scale --quick                         several samples of a problem, or drafted tokens: which pays
+    jaxspec serve --device h100-sxm               requests that arrive: throughput, latency, where a draft pays
     jaxspec evaluate --weight-prune 0.3 --weight-cut-bits 5
     jaxspec tree --device rtx-4090,alveo-v80      the draft tree to verify, at every context length
+    jaxspec advise --device h100-sxm --engine vllm     should I speculate, how, what it gains, how sure; engines' flags
     jaxspec pack DIR -o model.jspk                a lossless container with the draft inside; unpack, inspect
     jaxspec export runs/tune-... -o DIR           the draft for transformers, vLLM, SGLang, llama.cpp, with their flags
     jaxspec runs list                             run directories: state, versions, headline numbers

@@ -14,7 +14,6 @@ from flax import struct
 from jax.scipy.ndimage import map_coordinates
 from jaxtyping import Array, Float
 
-from hwmodels.numerics.scalars import as_float
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import Scheme
 
@@ -81,7 +80,7 @@ class FootprintTable:
     """
 
     fixed: dict[str, Array]
-    tables: dict[str, Float[Array, "..."]]
+    tables: dict[str, Float[Array, ...]]
     first: dict[str, Array]
     spacing: dict[str, Array]
     names: tuple[tuple[str, tuple[str, ...]], ...] = struct.field(pytree_node=False)
@@ -95,7 +94,7 @@ class FootprintTable:
         """
         found = dict(self.fixed)
         for width, names in self.names:
-            place = [(jnp.asarray(as_float(knobs[n])) - self.first[n]) / self.spacing[n] for n in names]
+            place = [(jnp.asarray(knobs[n], jnp.float32) - self.first[n]) / self.spacing[n] for n in names]
             found[width] = map_coordinates(self.tables[width], place, order=1, mode="nearest")
         return found
 

@@ -8,8 +8,9 @@ from typing import Any, Generic, TypeVar
 
 from jaxspec.report.formatting import NOT_KNOWN
 from jaxspec.results import Quantity
+from jaxspec.results.intervals import Ends
 
-__all__ = ["NO_STATUS", "Column", "column_statuses"]
+__all__ = ["NO_STATUS", "Column", "column_statuses", "interval_in_words"]
 
 #: Shown in place of a status that a result does not give.
 NO_STATUS = "no status"
@@ -28,6 +29,7 @@ class Column(Generic[R]):
         read: from a record to the number.
         write: from the number to its text.
         words: from a record to a text that stands in place of the number.
+        interval: from a record to the ends of the number's interval, which stand behind it; None where a record has none.
         choice: a setting, which nobody found out: without a status unless the result gives one.
         optional: not shown where no record has it.
     """
@@ -38,18 +40,20 @@ class Column(Generic[R]):
     read: Callable[[R], Quantity[Any]]
     write: Callable[[float], str]
     words: Callable[[R], str] | None = None
+    interval: Callable[[R], Ends | None] | None = None
     choice: bool = False
     optional: bool = False
 
     def text(self, record: R) -> str:
-        """The number as a person reads it, with its standard error where it has one."""
+        """The number as a person reads it, with its standard error or its interval where it has one."""
         if self.words is not None:
             return self.words(record)
         found = self.read(record)
         if found.number is None:
             return NOT_KNOWN
         error = Quantity(found.standard_error).number
-        return self.write(found.number) + ("" if error is None else f" ± {self.write(error)}")
+        ends = interval_in_words(None if self.interval is None else self.interval(record), self.write)
+        return self.write(found.number) + ("" if error is None else f" ± {self.write(error)}") + ends
 
     def status(self, record: R) -> str | None:
         """The number's status; None where there is no number to have one."""
@@ -61,6 +65,14 @@ class Column(Generic[R]):
     def known(self, record: R) -> bool:
         """Whether a record has the number."""
         return self.read(record).number is not None
+
+
+def interval_in_words(ends: Ends | None, write: Callable[[float], str]) -> str:
+    """An interval behind its number, as in " [1.91, 2.05]"; empty where there is none."""
+    if ends is None or ends.low.number is None or ends.high.number is None:
+        return ""
+    low, high = (write(end).removesuffix("x") for end in (ends.low.number, ends.high.number))
+    return f" [{low}, {high}]"
 
 
 def column_statuses(column: Column[R], records: Iterable[R]) -> str:

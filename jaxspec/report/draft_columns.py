@@ -24,6 +24,7 @@ _VS_BF16 = Column[Configuration](
     "over autoregressive decoding of the uncompressed 16-bit model",
     lambda found: found.speedup_vs_bf16_ar,
     times,
+    interval=lambda found: found.intervals and found.intervals.speedup_vs_bf16_ar,
 )
 _VS_STORED = Column[Configuration](
     "speedup vs stored AR",
@@ -31,6 +32,7 @@ _VS_STORED = Column[Configuration](
     "over autoregressive decoding of the same stored format",
     lambda found: found.speedup_vs_stored_ar,
     times,
+    interval=lambda found: found.intervals and found.intervals.speedup_vs_stored_ar,
 )
 _ALPHA_TOKEN = Column[Configuration](
     "alpha_token",

@@ -19,6 +19,14 @@ _SCALES = {
     "_s": ((1.0, "s"), (MILLI, "ms"), (MICRO, "µs")),
 }
 
+#: Likewise of columns that are drawn.
+_DRAWN = {
+    "_m2": ((MILLI * MILLI, "mm²"),),
+    "_j_per_bit": ((1e-12, "pJ/bit"),),
+    "_j": ((1.0, "J"), (MILLI, "mJ"), (MICRO, "µJ")),
+    "_w": ((1.0, "W"), (MILLI, "mW")),
+}
+
 
 def fixed(value: float | None, digits: int) -> str:
     """A number with so many digits behind the point."""
@@ -39,6 +47,21 @@ def quantity(name: str, value: float) -> str:
                 scale, unit = scales[0]
             return f"{value / scale:.4g} {unit}"
     return f"{value:.4g}"
+
+
+def scale_of(name: str, largest: float) -> tuple[float, str]:
+    """Scale and unit that a column of numbers is drawn in; 1 and nothing where its name says no dimension.
+
+    Args:
+        largest: absolute value, which the unit fits.
+    """
+    last = name.rpartition(".")[2]
+    if last.endswith("_per_s") and not last.endswith(("_flops_per_s", "_bytes_per_s")):
+        return 1.0, ""
+    for suffix, scales in (_SCALES | _DRAWN).items():
+        if last.endswith(suffix):
+            return next((pair for pair in scales if largest >= pair[0]), scales[-1])
+    return 1.0, ""
 
 
 def knobs_in_words(knobs: Mapping[str, Any] | None, what: str) -> str:

@@ -70,4 +70,5 @@ def _caption(result: ConfigurationsResult) -> str:
             f"DEFECT: tokens per cycle predicted and counted differ by more than {LARGEST_GAP:.0f} standard errors: "
             + ", ".join(large)
         )
-    return "\n".join([*lines, provenance(result)])
+    held = {each.intervals.statement: None for each in found.values() if each.intervals and each.intervals.statement}
+    return "\n".join([*lines, *(f"in brackets: {words}" for words in held), provenance(result)])

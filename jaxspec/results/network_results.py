@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, ClassVar
 
+from jaxspec.results.intervals import EngineUsed, HeadlineIntervals
 from jaxspec.results.quantity import UNKNOWN, Quantity
 from jaxspec.results.records import Record, Result, quantity_field
 from jaxspec.results.stopwatch_results import Stopwatch
@@ -106,6 +107,7 @@ class MeasuredResult(Result):
         architecture_data, device_data: numbers that were priced with, by field.
         assumptions: behind the device's times, in sentences.
         placement: where things lie in a device with several memories; unknown on others.
+        engine: whose terms are in the predicted times; None: kernels alone.
         routing: choices of experts that were priced with; None: even and independent ones.
         prompts: name of the file that the held-out prompts come from; None: they are cut from the text.
         inputs: SHA-256 of every file that the configuration names.
@@ -124,6 +126,7 @@ class MeasuredResult(Result):
     assumptions: list[str] | None = None
     placement: Quantity[str] = UNKNOWN
     routing: MeasuredRouting | None = None
+    engine: EngineUsed | None = None
     workload: WorkloadSettings = WorkloadSettings()
     decoding: DecodingSettings = DecodingSettings()
     scheme: str | None = None
@@ -152,11 +155,12 @@ class AcceptanceRates(Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CycleTimes(Record):
-    """Seconds of a cycle, of its parts, and of one step of each baseline."""
+    """Seconds of a cycle, of its parts (the engine's is 0 where no terms are known), and of one step of each baseline."""
 
     draft_step_s: Quantity[float] = UNKNOWN
     verify_s: Quantity[float] = UNKNOWN
     total_s: Quantity[float] = UNKNOWN
+    engine_s: Quantity[float] = UNKNOWN
     ar_bf16_s: Quantity[float] = UNKNOWN
     ar_stored_s: Quantity[float] = UNKNOWN
 
@@ -168,6 +172,7 @@ class Configuration(Record):
     Attributes:
         operators: step -> operator -> seconds.
         roofline: step -> FLOP per byte and FLOP/s.
+        intervals: of its main numbers; None where nothing is known to err.
     """
 
     has_status_table: ClassVar[bool] = True
@@ -189,6 +194,7 @@ class Configuration(Record):
     cycle: CycleTimes = CycleTimes()
     operators: Quantity[dict] = UNKNOWN
     roofline: Quantity[dict] = UNKNOWN
+    intervals: HeadlineIntervals | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -52,11 +52,17 @@ def input_digests(config: Any, reporter: Reporter | None = None) -> dict[str, st
         add("text", Path(config.text).name, Path(config.text))
     if getattr(config, "own_prompts", False):
         add("prompts", Path(config.prompts).name, Path(config.prompts))
-    for name in _several(getattr(config, "architecture", ())):
+    networks = (
+        *_several(getattr(config, "architecture", ())),
+        *_several(getattr(config, "draft_architecture", None) or ()),
+    )
+    for name in networks:
         path = Path(name) / "config.json" if os.path.isdir(name) else Path(name)
         add("architecture", str(path), path)
     for name in _several(getattr(config, "device", ())):
         add("device", str(Path(name)), Path(name))
+    if getattr(config, "trace", None) is not None:
+        add("trace", Path(config.trace).name, Path(config.trace))
     if getattr(config, "measurements", None) is not None:
         add("measurements", str(Path(config.measurements)), Path(config.measurements))
     if getattr(config, "knobs", None) is not None:

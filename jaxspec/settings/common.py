@@ -73,8 +73,9 @@ class CommonConfig(ParallelSettings, PlacementSettings):
     )
     engine: str | None = setting(
         None,
-        "Engine whose measured kernels a calibrated device has: trtllm, vllm or sglang.",
-        unset="the device's own, trtllm",
+        "Engine whose measured kernels a calibrated device has: trtllm, vllm or sglang; what it spends on a cycle beside them "
+        "is added where it is known (vllm).",
+        unset="the device's own, trtllm, with nothing beside its kernels",
     )
     weight_format: str | None = setting(
         None,

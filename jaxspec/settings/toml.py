@@ -58,22 +58,24 @@ def to_toml(config: Any) -> str:
 
 
 def _is_mixed(table: dict[str, Any]) -> bool:
-    """Whether tables stand before other values, which TOML allows in one line only."""
+    """Whether tables stand among values whose order counts, which TOML allows in one line only."""
     return any(isinstance(value, dict) for value in table.values())
 
 
 def _in_order(name: str, table: dict[str, Any]) -> str:
     lines = [
-        f"{tomli_w.dumps({key: 0}).strip().removesuffix(' = 0')} = {{ {_on_one_line(value)} }}\n"
-        if isinstance(value, dict)
-        else tomli_w.dumps({key: value})
+        f"{_entry(key, value)}\n" if isinstance(value, dict) else tomli_w.dumps({key: value})
         for key, value in table.items()
     ]
     return f"\n{tomli_w.dumps({name: {}})}{''.join(lines)}"
 
 
-def _on_one_line(table: dict[str, Any]) -> str:
-    return ", ".join(tomli_w.dumps({key: value}).strip() for key, value in table.items())
+def _entry(key: str, value: Any) -> str:
+    """A key and its value on one line, tables within tables too."""
+    if not isinstance(value, dict):
+        return tomli_w.dumps({key: value}).strip()
+    name = tomli_w.dumps({key: 0}).strip().removesuffix(" = 0")
+    return f"{name} = {{ {', '.join(_entry(inner, item) for inner, item in value.items())} }}"
 
 
 def _plain(value: Any) -> Any:

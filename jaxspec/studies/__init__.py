@@ -11,6 +11,8 @@ import types
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from jaxspec.studies.codesign.config import CodesignConfig
+    from jaxspec.studies.codesign.run import codesign
     from jaxspec.studies.compare.config import CompareConfig
     from jaxspec.studies.compare.run import compare
     from jaxspec.studies.evaluate.config import EvaluateConfig
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from jaxspec.studies.predict.run import predict
     from jaxspec.studies.scale.config import ScaleConfig
     from jaxspec.studies.scale.run import scale
+    from jaxspec.studies.serve.config import ServeConfig
+    from jaxspec.studies.serve.run import serve
     from jaxspec.studies.sweep.config import SweepConfig, read_sweep_config
     from jaxspec.studies.sweep.merging import merge_sweeps
     from jaxspec.studies.sweep.points_file import read_sweep
@@ -34,15 +38,18 @@ if TYPE_CHECKING:
     from jaxspec.studies.tune.run import tune
 
 __all__ = [
+    "CodesignConfig",
     "CompareConfig",
     "EvaluateConfig",
     "ExportConfig",
     "PackConfig",
     "PredictConfig",
     "ScaleConfig",
+    "ServeConfig",
     "SweepConfig",
     "TreeConfig",
     "TuneConfig",
+    "codesign",
     "compare",
     "evaluate",
     "export_draft",
@@ -54,6 +61,7 @@ __all__ = [
     "read_sweep_config",
     "scale",
     "search_tree",
+    "serve",
     "sweep",
     "tune",
     "unpack_container",
@@ -62,15 +70,18 @@ __all__ = [
 #: Module of each public name, below this package.
 _PLACES = {
     "CompareConfig": "compare.config",
+    "CodesignConfig": "codesign.config",
     "EvaluateConfig": "evaluate.config",
     "ExportConfig": "export.config",
     "PackConfig": "pack.config",
     "PredictConfig": "predict.config",
     "ScaleConfig": "scale.config",
+    "ServeConfig": "serve.config",
     "SweepConfig": "sweep.config",
     "TreeConfig": "tree.config",
     "TuneConfig": "tune.config",
     "compare": "compare.run",
+    "codesign": "codesign.run",
     "evaluate": "evaluate.run",
     "export_draft": "export.run",
     "inspect_file": "pack.inspection",
@@ -81,6 +92,7 @@ _PLACES = {
     "read_sweep_config": "sweep.config",
     "scale": "scale.run",
     "search_tree": "tree.run",
+    "serve": "serve.run",
     "sweep": "sweep.run",
     "tune": "tune.run",
     "unpack_container": "pack.run",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from jaxspec.settings.acceptance import ALPHA, AcceptanceSource
 from jaxspec.studies.tune.result import TuneResult
 from jaxspec.tuning.acceptance_law import AcceptanceByKnobs, LawFit, constant_law, fit_law
 
-__all__ = ["FoundLaw", "resolve_acceptance"]
+__all__ = ["FoundLaw", "law_facts", "resolve_acceptance"]
 
 #: Knobs of one value for all matrices and layers differ by rounding only.
 _EQUAL = 1e-4
@@ -37,6 +38,16 @@ class FoundLaw:
     status: Status
     fit: LawFit | None = None
     ranges: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
+
+
+#: Numbers of a fit that results repeat.
+_FIT = ("points", "rms_error", "largest_error", "left_out_error", "mean_error")
+
+
+def law_facts(found: FoundLaw) -> dict[str, Any]:
+    """Origin, status and errors of a law, for a result."""
+    facts = {"source": found.source, "law_status": found.status}
+    return facts if found.fit is None else facts | {name: getattr(found.fit, name) for name in _FIT}
 
 
 def resolve_acceptance(source: AcceptanceSource, scheme: Scheme) -> FoundLaw:
@@ -65,9 +76,7 @@ def _fitted(
             )
         spec = known[name]
         if bad := [value for value in column if not spec.low <= value <= spec.high]:
-            raise InputError(
-                f"acceptance has a point with {name} {bad[0]:g}; allowed is {spec.low:g} to {spec.high:g}"
-            )
+            raise InputError(f"acceptance has a point with {name} {bad[0]:g}; allowed is {spec.low:g} to {spec.high:g}")
     fit = fit_law(knobs, alpha, profile=profile)
     ranges = {name: (float(np.min(knobs[name])), float(np.max(knobs[name]))) for name in fit.law.names}
     return FoundLaw(fit.law, f"law fitted to {fit.points} points ({words})", "calibrated", fit, ranges)

@@ -20,11 +20,15 @@ from jaxspec.compress.schemes import Scheme, find_scheme
 from jaxspec.errors import InputError
 from jaxspec.settings import CommonConfig, build_config
 from jaxspec.settings.knobs import EXPERT_POOL
+from jaxspec.settings.parallel import PARALLEL, ParallelSettings
 from jaxspec.studies.expert_pricing import ExpertPricing, placed, resolve_experts, with_expert_bits
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.suggestions import hint
 
 __all__ = ["DesignSettings", "check_value", "design_tree", "draft_of", "footprint_of", "knob_name", "number_rules"]
+
+#: One device.
+ALONE = ParallelSettings()
 
 #: Begins the name of a knob of the draft.
 _DRAFT = "draft."
@@ -66,17 +70,22 @@ def knob_name(name: str, scheme: Scheme) -> str | None:
     return knob if name.startswith(_DRAFT) and any(spec.name == knob for spec in scheme.knob_specs) else None
 
 
-def design_tree(config: Any, architecture: str, device: str) -> dict[str, Any]:
+def design_tree(
+    config: Any, architecture: str, device: str, *, parallel: ParallelSettings = ALONE, together: bool = False
+) -> dict[str, Any]:
     """Acceptance, architecture, device, draft (its knobs), footprint, routing and workload, with the numbers of `set`.
 
     Args:
         config: `DesignSettings` with those of experts.
+        parallel: how several devices share the work.
+        together: make a group of a single device too, so that its numbers can be varied.
     Raises:
         InputError: an unknown name, or a number of `set` that breaks its rule.
     """
-    given = {"architecture": architecture, "engine": config.engine, "weight_format": config.weight_format}
+    own = {name: getattr(parallel, name) for name in PARALLEL}
+    given = {"architecture": architecture, "engine": config.engine, "weight_format": config.weight_format, **own}
     common = build_config(CommonConfig, {name: value for name, value in given.items() if value is not None})
-    pricing = placed(resolve_pricing(common, device, None), config, device)
+    pricing = placed(resolve_pricing(common, device, None, together=together), config, device)
     scheme = find_scheme(config.scheme)
     knobs = knob_defaults(scheme)
     experts = resolve_experts(config, pricing.architecture, architecture, knobs.get(EXPERT_POOL.name, 1.0))

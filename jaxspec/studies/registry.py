@@ -16,6 +16,8 @@ STUDIES = {
     "codesign": "jaxspec.studies.codesign.command:CODESIGN",
     "compare": "jaxspec.studies.compare.command:COMPARE",
     "scale": "jaxspec.studies.scale.command:SCALE",
+    "advise": "jaxspec.studies.advise.command:ADVISE",
+    "serve": "jaxspec.studies.serve.command:SERVE",
     "pack": "jaxspec.studies.pack.command:PACK",
     "calibrate": "jaxspec.studies.calibrate.command:CALIBRATE",
     "export": "jaxspec.studies.export.command:EXPORT",

@@ -129,9 +129,7 @@ def fit_law(
         names=tuple(values),
     )
     rms = lambda found: float(np.sqrt(np.mean(np.square(found))))
-    return LawFit(
-        law, len(chances), rms(errors), float(np.abs(errors).max()), rms(left_out), float(np.std(chances))
-    )
+    return LawFit(law, len(chances), rms(errors), float(np.abs(errors).max()), rms(left_out), float(np.std(chances)))
 
 
 _Solved = tuple[np.ndarray, np.ndarray, float, np.ndarray]

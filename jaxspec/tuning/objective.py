@@ -18,6 +18,7 @@ from hwmodels import (
     Architecture,
     Device,
     DraftCost,
+    EngineTerms,
     Footprint,
     Routing,
     SpeculationResult,
@@ -28,6 +29,7 @@ from hwmodels import (
 )
 from hwmodels.network.routing import EVERY_EXPERT, UNIFORM
 from hwmodels.numerics.scalars import as_float, either
+from hwmodels.speculation.engine_terms import NO_ENGINE
 from jaxspec.compress.footprint import means_by_kind
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.rematerialised import KEPT
@@ -59,12 +61,14 @@ class Pricing:
 
     Attributes:
         routing: of the target's tokens among the architecture's experts.
+        engine: what the engine spends on a cycle beside its kernels.
     """
 
     device: Device
     architecture: Architecture
     workload: Workload
     routing: Routing = UNIFORM
+    engine: EngineTerms = NO_ENGINE
 
 
 @struct.dataclass
@@ -215,6 +219,7 @@ def price(
         acceptance=Acceptance(conditional=conditional_acceptance(measured.survival)),
         draft_cost=priced_draft(pricing, measured),
         routing=pricing.routing,
+        engine=pricing.engine,
         temperature=temperature,
     )
 

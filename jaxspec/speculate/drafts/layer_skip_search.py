@@ -177,4 +177,5 @@ def _survival(
     at = lambda offset: (
         block_pass(draft, config, text, cache, target=params, offset=offset, block=block, decoding=decoding).survival
     )
-    return sum(jnp.mean(at(min(offset, block - 1)), axis=(0, 1)) for offset in _OFFSETS) / len(_OFFSETS)
+    passes = [jnp.mean(at(min(offset, block - 1)), axis=(0, 1)) for offset in _OFFSETS]
+    return jnp.mean(jnp.stack(passes), axis=0)

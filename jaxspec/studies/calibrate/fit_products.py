@@ -21,7 +21,7 @@ from hwmodels.analysis.calibration.least_squares import Parameter, predicted_row
 from hwmodels.analysis.calibration.report import relative_error
 from hwmodels.compute.row_costs import RowCosts
 from hwmodels.numerics.smoothing import smooth_maximum
-from jaxspec.studies.calibrate.fitted import Numbers, PartFit, cross_fitted, robust_fit
+from jaxspec.studies.calibrate.fitted import Numbers, PartFit, cross_fitted, robust_fit, within_reach
 from jaxspec.studies.calibrate.table import Row
 
 __all__ = ["OVERLAPS", "ProductFit", "fit_products", "row_costs_of"]
@@ -123,7 +123,12 @@ class _Format:
         rows = [table[place] for place in places]
         names = ("rows", "inner", "outer", "weight_bits", "read")
         conditions = {name: np.array([float(getattr(row, name)) for row in rows]) for name in names}
-        read, parameters = conditions["read"], list(_FORM)
+        seconds = np.array([row.seconds for row in rows])
+        flops = 2.0 * conditions["rows"] * conditions["inner"] * conditions["outer"]
+        moved = conditions["inner"] * conditions["outer"] * conditions["weight_bits"] / 8.0
+        fastest = {"flops_per_s": np.max(flops / seconds), "near_bytes_per_s": np.max(moved / seconds)}
+        read = conditions["read"]
+        parameters = within_reach(_FORM, **{name: float(rate) for name, rate in fastest.items()})
         if cache is None and read.max() / read.min() >= _SIZES_APART:
             parameters += _CACHE
         elif cache is not None and cache["far_share"] < 1.0:
@@ -132,7 +137,7 @@ class _Format:
         conditions |= {name: np.full(len(rows), value) for name, value in fixed.items()}
         return cls(
             np.asarray(places, np.int64),
-            np.array([row.seconds for row in rows]),
+            seconds,
             [f"{row.inner:g}x{row.outer:g}" for row in rows],
             conditions,
             parameters[: max(1, len(rows) - 1)],

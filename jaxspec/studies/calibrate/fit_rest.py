@@ -11,7 +11,7 @@ import numpy as np
 
 from hwmodels.analysis.calibration.least_squares import Parameter
 from hwmodels.numerics.smoothing import smooth_maximum
-from jaxspec.studies.calibrate.fitted import PartFit, simple_part
+from jaxspec.studies.calibrate.fitted import PartFit, simple_part, within_reach
 from jaxspec.studies.calibrate.table import Row
 
 __all__ = ["ELEMENT_BYTES", "fit_attention", "fit_lookups", "fit_sampling", "fit_steps"]
@@ -61,7 +61,11 @@ def fit_attention(table: Sequence[Row], overlap: float) -> PartFit | None:
         f"{table[i].heads:g}-{table[i].kv_heads:g}-{table[i].head_dim:g}-{table[i].context_tokens:g}" for i in places
     ]
     names = ("batch", "tokens", "context_tokens", "heads", "kv_heads", "head_dim")
-    return _fitted("attention", _attention_form(overlap), _ATTENTION, table, places, names, groups)
+    rows = [table[i] for i in places]
+    flops = [4 * r.head_dim * r.batch * r.heads * r.tokens * (r.context_tokens + 1) / r.seconds for r in rows]
+    moved = [2 * r.batch * r.context_tokens * r.kv_heads * r.head_dim * ELEMENT_BYTES / r.seconds for r in rows]
+    parameters = within_reach(_ATTENTION, flops_per_s=max(flops), bytes_per_s=max(*moved, 1.0))
+    return _fitted("attention", _attention_form(overlap), parameters, table, places, names, groups)
 
 
 def _lookup_form(v: Mapping[str, Any], c: Mapping[str, Any]) -> Any:

@@ -14,12 +14,16 @@ from hwmodels.analysis.calibration.intervals import interval_record
 from hwmodels.analysis.calibration.least_squares import Parameter, fit, predicted_rows
 from hwmodels.analysis.calibration.report import ErrorSummary, relative_error
 
-__all__ = ["FOLDS", "Numbers", "PartFit", "cross_fitted", "folds_of", "robust_fit"]
+__all__ = ["FOLDS", "Numbers", "PartFit", "cross_fitted", "folds_of", "robust_fit", "simple_part", "within_reach"]
 
+#: Numbers of rows, in double precision.
 Numbers = npt.NDArray[np.float64]
 
 #: Groups of rows are held out in so many turns, or as many as there are groups.
 FOLDS = 4
+
+#: Bounds of a rate, as factors of the highest one that was seen.
+_SLOWER, _FASTER = 1e4, 4.0
 
 #: Of the robust loss: log ratios well below it count squared.
 _LOSS_SCALE = 0.05
@@ -62,6 +66,22 @@ def robust_fit(
 ) -> Any:
     """`least_squares.fit` with the loss of measurements; rows of one group err together."""
     return fit(predict, parameters, conditions, seconds, loss_scale=_LOSS_SCALE, groups=np.asarray(groups))
+
+
+def within_reach(parameters: Sequence[Parameter], **fastest: float) -> list[Parameter]:
+    """The same parameters with rates that begin near what was seen and stay within reach of it.
+
+    Where launches take most of the time, times say little of a rate, which would otherwise run away.
+
+    Args:
+        fastest: name of a rate -> the highest one that was seen, all of a time counted for it.
+    """
+    return [
+        Parameter(one.name, fastest[one.name], fastest[one.name] / _SLOWER, fastest[one.name] * _FASTER)
+        if one.name in fastest
+        else one
+        for one in parameters
+    ]
 
 
 def folds_of(groups: Sequence[str]) -> list[npt.NDArray[np.bool_]]:

@@ -81,7 +81,7 @@ def probes_of(network: Architecture) -> list[tuple[int, int, int]]:
     layer = sum(inner * outer for inner, outer in matrices_of(network)[:-1])
     layers = int(max(1, min(4, int(network.num_layers), SMALL // 2 // max(layer, 1))))
     vocab = int(max(256, min(1024, SMALL // 4 // hidden)))
-    return [(layers, 256, 128), (1, vocab, 384)]
+    return list(dict.fromkeys([(layers, 256, 128), (max(1, layers // 2), 256, 256), (1, vocab, 384)]))
 
 
 def _products(config: CalibrateConfig, networks: Mapping[str, Architecture], rows: Sequence[int]) -> list[Group]:
@@ -181,7 +181,7 @@ def _steps(name: str, network: Architecture, shapes: Sequence[tuple[int, int]]) 
                 _params(config), config, batch=batch, tokens=tokens, context=context
             )
             cases.append(Case(row, make))
-        found.append(Group(f"step/{abs(hash_of(name))}-{layers}-{vocab}", tuple(cases)))
+        found.append(Group(f"step/{hash_of(name)}-{layers}-{vocab}-{context}", tuple(cases)))
     return found
 
 

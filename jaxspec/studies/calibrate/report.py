@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from jaxspec.report.page import Drawings, Page, write_page
 from jaxspec.report.section import Cell, timing
 from jaxspec.report.shown import Shown
 from jaxspec.report.terminal import Table
+from jaxspec.results import Quantity
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.studies.calibrate.figures import residuals_figure, rows_figure
 from jaxspec.studies.calibrate.result import CalibrateResult, FittedPart
@@ -32,62 +34,46 @@ _CLOSING = (
     "products and attention of networks that the other fits have seen."
 )
 
+
+def _percent(value: float | None) -> str:
+    return NOT_KNOWN if value is None else f"{100 * value:.1f} %"
+
+
+def _errors(
+    title: str, heading: str, meaning: str, read: Callable[[FittedPart], Quantity[float]]
+) -> Column[FittedPart]:
+    return Column[FittedPart](title, heading, meaning, read, str, words=lambda part: _percent(read(part).number))
+
+
+def _interval(part: FittedPart) -> str:
+    return NOT_KNOWN if part.low.number is None else f"{part.low.known:.2f} to {part.high.known:.2f}"
+
+
+def _covered(part: FittedPart) -> str:
+    return ", ".join(_percent(share) for share in part.covered.value or []) or NOT_KNOWN
+
+
 #: Of a fit.
 PART_COLUMNS = (
     Column[FittedPart]("times", "times", "that were fitted to", lambda part: part.times, lambda x: fixed(x, 0)),
-    Column[FittedPart](
-        "held-out error",
-        "held-out\nerror",
-        "mean, of groups that the fit did not see",
-        lambda p: p.held_out_mean,
-        str,
-        words=lambda p: _percent(p.held_out_mean.number),
+    _errors(
+        "held-out error", "held-out\nerror", "mean, of groups that the fit did not see", lambda part: part.held_out_mean
     ),
+    _errors("median", "median", "of the same errors", lambda part: part.held_out_median),
+    _errors("largest", "largest", "of the same errors", lambda part: part.held_out_largest),
+    _errors("form alone", "form\nalone", "the same mean without measured steps of rows", lambda part: part.smooth_mean),
     Column[FittedPart](
-        "median",
-        "median",
-        "of the same errors",
-        lambda p: p.held_out_median,
-        str,
-        words=lambda p: _percent(p.held_out_median.number),
-    ),
-    Column[FittedPart](
-        "largest",
-        "largest",
-        "of the same errors",
-        lambda p: p.held_out_largest,
-        str,
-        words=lambda p: _percent(p.held_out_largest.number),
-    ),
-    Column[FittedPart](
-        "form alone",
-        "form\nalone",
-        "the same mean without measured steps of rows",
-        lambda p: p.smooth_mean,
-        str,
-        words=lambda p: _percent(p.smooth_mean.number),
-    ),
-    Column[FittedPart](
-        "90 % interval",
-        "90 %\ninterval",
-        "of measured over predicted",
-        lambda p: p.low,
-        str,
-        words=lambda p: NOT_KNOWN if p.low.number is None else f"{p.low.known:.2f} to {p.high.known:.2f}",
+        "90 % interval", "90 %\ninterval", "of measured over predicted", lambda part: part.low, str, words=_interval
     ),
     Column[FittedPart](
         "covered",
         "covered",
         "share of the other half's rows within each half's interval",
-        lambda p: p.covered,
+        lambda part: part.covered,
         str,
-        words=lambda p: ", ".join(_percent(share) for share in p.covered.value or []) or NOT_KNOWN,
+        words=_covered,
     ),
 )
-
-
-def _percent(value: float | None) -> str:
-    return NOT_KNOWN if value is None else f"{100 * value:.1f} %"
 
 
 def _name(part: FittedPart) -> str:

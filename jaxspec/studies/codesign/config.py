@@ -55,7 +55,12 @@ class Budgets(Settings):
         None, "Power with everything busy at once.", low=0, high=1e7, above=True, unset="no limit"
     )
     bandwidth_gb_per_s: float | None = setting(
-        None, "Bandwidth of all memories that are not bonded to compute units.", low=0, high=1e7, above=True, unset="no limit"
+        None,
+        "Bandwidth of all memories that are not bonded to compute units.",
+        low=0,
+        high=1e7,
+        above=True,
+        unset="no limit",
     )
     price: float | None = setting(
         None, "Price, in whatever unit the costs have it.", low=0, high=1e12, above=True, unset="no limit"
@@ -99,7 +104,10 @@ class Trees(Settings):
     form: ClassVar[str] = "give ranks, as [0.4, 0.15], and sizes, as [4, 8, 16]"
 
     ranks: list[float] = setting(
-        dataclasses.MISSING, "Of tokens that the draft's first choice misses, the share of its second, third, ...", low=0, high=1
+        dataclasses.MISSING,
+        "Of tokens that the draft's first choice misses, the share of its second, third, ...",
+        low=0,
+        high=1,
     )
     sizes: list[float] = setting(dataclasses.MISSING, "Numbers of drafted nodes to choose from.", low=1, high=256)
 
@@ -131,7 +139,9 @@ class CodesignConfig(ExpertSettings, Settings):
     scheme: WidthScheme = setting(DEFAULT_SCHEME_NAME, "How weights and KV are stored.")
     max_draft_length: int = same_as(PredictConfig, "max_draft_length", "Longest chain, or deepest tree, considered.")
     trees: Trees | None = setting(None, "Trees in place of chains.", unset="chains")
-    set: dict[str, float] = setting(dict, "Numbers that differ from those of device, network and workload.", sizes=SIZES)
+    set: dict[str, float] = setting(
+        dict, "Numbers that differ from those of device, network and workload.", sizes=SIZES
+    )
     starts: int = setting(8, "Places in the design space to begin at.", low=1, high=256, quick=4)
     iterations: int = setting(60, "Steps of a start at most.", low=1, high=10_000, quick=20)
     temperature: float = setting(

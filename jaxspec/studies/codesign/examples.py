@@ -2,7 +2,7 @@
 
 __all__ = ["EXAMPLES"]
 
-_NPU = '''\
+_NPU = """\
 # jaxspec codesign problem.toml: an NPU whose DMA decodes unary exponents, and the draft that it runs.
 architecture = "llama-3.1-8b"
 device = "cassandra-npu"
@@ -48,9 +48,9 @@ alpha_token = [
   0.9737, 0.9734, 0.9742, 0.9732, 0.9703, 0.9598, 0.9565, 0.9571, 0.9580, 0.9550, 0.9487, 0.9358,
   0.9263, 0.9252, 0.9225, 0.9200, 0.9082, 0.8710, 0.8372, 0.8364, 0.8122, 0.8032, 0.7798, 0.7427,
 ]
-'''
+"""
 
-_FPGA = '''\
+_FPGA = """\
 # jaxspec codesign problem.toml: an FPGA's array for draft trees.
 architecture = "llama-3.2-3b"
 device = "alveo-u280"
@@ -102,13 +102,15 @@ source = "the grid of jaxspec tune --quick on the embedded network"
 [acceptance.points]
 slice_bits = [2, 3, 4, 5, 6]
 alpha_token = [0.8538, 0.9410, 0.9759, 0.9876, 0.9947]
-'''
+"""
 
-_MOE = '''\
+_MOE = """\
 # jaxspec codesign problem.toml: how much hybrid-bonded (HB) memory, how much external, for a mixture of experts.
 architecture = "qwen3-30b-a3b"
 device = "elmoe3d-hb8"
 scheme = "elastic"
+placement = "bit_slices"            # upper bits in HB first
+expert_skew = 0.6
 
 [set]
 "workload.batch" = 4
@@ -174,7 +176,7 @@ alpha_token = [
   0.5938, 0.7396, 0.75, 0.8854, 0.625, 0.7083, 0.7812, 0.8958, 0.6562, 0.7812,
   0.8438, 0.9583, 0.6667, 0.8125, 0.8333, 0.9896, 0.6667, 0.8021, 0.8333, 1,
 ]
-'''
+"""
 
 #: Problem by name.
 EXAMPLES = {"npu": _NPU, "fpga": _FPGA, "moe": _MOE}

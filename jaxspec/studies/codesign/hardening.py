@@ -1,4 +1,4 @@
-"""From a place of the search to a design that can be built: multiples of every step, the rest climbed again, exactly evaluated."""
+"""From a place of the search to a design that can be built: multiples of every step, the rest climbed again, priced exactly."""
 
 from __future__ import annotations
 
@@ -47,36 +47,53 @@ def merit(values: np.ndarray) -> np.ndarray:
     return np.where(excess <= ALLOWED_EXCESS, values[:, 0], 1e6 * (1.0 + excess))
 
 
-def harden(problem: Problem, places: np.ndarray) -> Hardened:
+def harden(
+    problem: Problem,
+    places: np.ndarray,
+    *,
+    climbed: int = _CLIMBED,
+    allowed: int | None = None,
+    gradient_cost: int = 1,
+) -> Hardened:
     """The best design near some places of the search.
 
     Roundings of every place to neighbouring multiples are evaluated exactly; from the best of them, the variables without a
     step are climbed again; then single steps are tried until none helps.
+
+    Args:
+        places: "place variable", of the unit cube.
+        climbed: roundings that are climbed from.
+        allowed: evaluations at most, a question counting as `gradient_cost`; None: as many as it takes.
     """
     variables, size = problem.variables, problem.batch
+    left = lambda: None if allowed is None else max(allowed - evaluations - gradient_cost * questions, 0)
     stepped = [step is not None for step in variables.steps]
     corners = np.concatenate([_corners(problem, variables.numbers(place)) for place in places])
     corners = np.unique(corners, axis=0)
+    if allowed is not None:
+        corners = corners[: max(1, allowed // 4)]
     evaluations, questions = len(corners), 0
     merits = merit(_batched(problem, corners))
     best, lowest = corners[np.argmin(merits)], float(merits.min())
-    if not all(stepped):
+    spare = left()
+    if not all(stepped) and (spare is None or spare > 2 * gradient_cost * climbed):
         # What exceeds a limit may keep it once the others have moved.
-        chosen = corners[_promising(problem, corners)[: min(_CLIMBED, size)]]
-        climbed = climb(
+        chosen = corners[_promising(problem, corners)[: min(climbed, size)]]
+        ends = climb(
             problem.smooth,
             variables.places(chosen),
             iterations=problem.config.iterations,
             fixed=stepped,
             size=size,
+            questions=None if spare is None else spare // (2 * gradient_cost * climbed),
         )
-        again = np.where(stepped, chosen, variables.numbers(np.stack([one.place for one in climbed])))
-        evaluations, questions = evaluations + len(again), sum(len(one.path) for one in climbed)
+        again = np.where(stepped, chosen, variables.numbers(np.stack([one.place for one in ends])))
+        evaluations, questions = evaluations + len(again), sum(len(one.path) for one in ends)
         merits = merit(_batched(problem, again))
         if merits.min() < lowest:
             best, lowest = again[np.argmin(merits)], float(merits.min())
     for _ in range(_ROUNDS):
-        moved = _steps(problem, best)
+        moved = _steps(problem, best)[: left()]
         evaluations += len(moved)
         merits = merit(_batched(problem, moved)) if len(moved) else np.array([np.inf])
         if merits.min() >= lowest - 1e-7:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,18 +12,18 @@ from jaxtyping import Array, Float
 
 from hwmodels.analysis.design_costs import CostTerm, cost_names
 from hwmodels.analysis.sensitivity import leaf_names
-from hwmodels.numerics.fields import Rule
 from hwmodels.numerics.units import MILLI
 from jaxspec.compress.footprint_table import WIDTHS, expected_widths, footprint_table
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.studies.acceptance_points import FoundLaw, resolve_acceptance
+from jaxspec.studies.codesign.checks import check_law, check_variables, checked_costs
 from jaxspec.studies.codesign.config import BUDGETS, CodesignConfig
 from jaxspec.studies.codesign.family import chain_family, tree_family
 from jaxspec.studies.codesign.pricing import DesignNumbers, Model, price_at, price_tree
 from jaxspec.studies.codesign.variables import Variables, variables_of
-from jaxspec.studies.design_tree import check_value, design_tree, knob_name, number_rules
+from jaxspec.studies.design_tree import design_tree, knob_name, number_rules
 
 __all__ = ["FITS", "Problem", "make_problem"]
 
@@ -76,6 +75,11 @@ class Problem:
         found = _exact_values(self.model, tree, bits, self.by_energy, tuple(self.limits))
         return np.asarray(jax.device_get(found), float) - self._offsets
 
+    def tabled(self, values: np.ndarray) -> np.ndarray:
+        """As `values`, with footprints from the table between whose entries knobs lie: quicker, off by a hundredth of a bit."""
+        found = _tabled_values(self.model, jnp.asarray(values, jnp.float32), self.by_energy, tuple(self.limits))
+        return np.asarray(jax.device_get(found), float) - self._offsets
+
     def numbers(self, values: np.ndarray) -> DesignNumbers:
         """All numbers of designs, exactly; "design variable" in, leaves "design"."""
         tree, bits = self._exact(values)
@@ -91,7 +95,9 @@ class Problem:
 
     def _widths(self, row: np.ndarray) -> dict[str, float]:
         scheme = find_scheme(self.config.scheme)
-        base = {k: float(v) for k, v in self.model.treedef.unflatten(self.model.leaves)["draft"].items() if v is not None}
+        base = {
+            k: float(v) for k, v in self.model.treedef.unflatten(self.model.leaves)["draft"].items() if v is not None
+        }
         own = {knob: float(v) for n, v in zip(self.variables.names, row, strict=True) if (knob := knob_name(n, scheme))}
         key = tuple(own.values())
         if key not in self.counted:
@@ -105,7 +111,11 @@ class Problem:
             "design 1 + limit" as of `values`, and "design 1 + limit variable".
         """
         found = _smooth_values(
-            self.model, jnp.asarray(places, jnp.float32), jnp.float32(self.config.temperature), self.by_energy, tuple(self.limits)
+            self.model,
+            jnp.asarray(places, jnp.float32),
+            jnp.float32(self.config.temperature),
+            self.by_energy,
+            tuple(self.limits),
         )
         values, slopes = (np.asarray(one, float) for one in jax.device_get(found))
         return values - self._offsets, slopes
@@ -133,8 +143,20 @@ def _exact_numbers(model: Model, values: Array, bits: dict[str, Array], by_energ
 
 
 @partial(jax.jit, static_argnums=(3, 4))
-def _exact_values(model: Model, values: Array, bits: dict[str, Array], by_energy: bool, limits: tuple[str, ...]) -> Array:
+def _exact_values(
+    model: Model, values: Array, bits: dict[str, Array], by_energy: bool, limits: tuple[str, ...]
+) -> Array:
     return jax.vmap(lambda v, b: _values_of(_exact_one(model, v, b, by_energy), by_energy, limits))(values, bits)
+
+
+@partial(jax.jit, static_argnums=(2, 3))
+def _tabled_values(model: Model, values: Array, by_energy: bool, limits: tuple[str, ...]) -> Array:
+    def one(values: Array) -> Array:
+        tree = model.tree(values)
+        bits = tree["footprint"] | model.table.widths(tree["draft"])
+        return _values_of(price_tree(model, tree, bits, temperature=0.0, by_energy=by_energy), by_energy, limits)
+
+    return jax.vmap(one)(values)
 
 
 @partial(jax.jit, static_argnums=(3, 4))
@@ -165,21 +187,25 @@ def make_problem(config: CodesignConfig) -> Problem:
     knobs = {name: knob for name in config.variables if (knob := knob_name(name, scheme)) is not None}
     whole = {f"draft.{spec.name}" for spec in scheme.knob_specs if spec.whole}
     variables = variables_of(config.variables, whole)
-    _check_variables(config, variables, rules, knobs)
+    check_variables(config, variables, rules, knobs)
     acceptance = resolve_acceptance(config.acceptance, scheme)
-    _check_law(config, acceptance, knobs)
+    check_law(config, acceptance, knobs)
     leaves, treedef = jax.tree.flatten(tree)
     names = leaf_names(tree)
     places = tuple(names.index(name) for name in variables.names)
     own = {name: float(value) for name, value in tree["draft"].items() if value is not None}
-    widths = {name: bounds for name, bounds in config.variables.items() if knobs.get(name, EXPERT_POOL.name) != EXPERT_POOL.name}
+    widths = {
+        name: bounds
+        for name, bounds in config.variables.items()
+        if knobs.get(name, EXPERT_POOL.name) != EXPERT_POOL.name
+    }
     ranges = {knobs[name]: (bounds.first, bounds.last) for name, bounds in widths.items()}
     table = footprint_table(scheme, own, ranges)
     # Widths of [set] that no knob decides stay.
     table = table.replace(fixed={w: jnp.float32(tree["footprint"][w]) for w in WIDTHS if w in table.fixed})
     terms = tuple(
         CostTerm(tuple(sorted(cost.of.items())), cost.area_mm2 * _MM2, cost.power_w, cost.price)
-        for cost in _checked_costs(config, cost_names(tree["device"]))
+        for cost in checked_costs(config, cost_names(tree["device"]))
     )
     family = chain_family(config.max_draft_length)
     if config.trees is not None:
@@ -188,7 +214,8 @@ def make_problem(config: CodesignConfig) -> Problem:
         family = tree_family(at_start, config.trees.ranks, sizes, deepest=config.max_draft_length)
     if config.objective == "tokens_per_j" and tree["device"].chip is None:
         raise InputError(
-            f"objective is tokens_per_j, but device {config.device!r} has no [chip] with energies; give one that has, or tokens_per_s"
+            f"objective is tokens_per_j, but device {config.device!r} has no [chip] with energies; give one that has, or "
+            "tokens_per_s"
         )
     model = Model(
         leaves=tuple(np.float32(leaf) if np.ndim(leaf) == 0 else jnp.asarray(leaf, jnp.float32) for leaf in leaves),
@@ -206,44 +233,6 @@ def make_problem(config: CodesignConfig) -> Problem:
     problem = Problem(config, model, given | {FITS: 1.0}, before, acceptance)
     _check_budgets(problem, given)
     return problem
-
-
-def _checked_costs(config: CodesignConfig, known: list[str]) -> list[Any]:
-    for called, cost in config.costs.items():
-        for name in cost.of:
-            if name not in known:
-                raise InputError(f"costs.{called} is of {name!r}; known are {', '.join(known)}")
-    return [dataclasses.replace(cost) for cost in config.costs.values()]
-
-
-def _check_variables(
-    config: CodesignConfig, variables: Variables, rules: dict[str, Rule], knobs: dict[str, str]
-) -> None:
-    for name, low, high in zip(variables.names, variables.low, variables.high, strict=True):
-        for end in (low, high):
-            check_value(f"variables.{name}", float(end), rules, config.device)
-        if name not in knobs and not name.startswith("device."):
-            raise InputError(
-                f"variables.{name} is no part of a design: change knobs of the draft (draft.…) and numbers of the device "
-                "(device.…), and give the rest in [set]"
-            )
-
-
-def _check_law(config: CodesignConfig, found: FoundLaw, knobs: dict[str, str]) -> None:
-    for name, knob in knobs.items():
-        if knob not in found.law.names:
-            known = ", ".join(f"draft.{known}" for known in found.law.names) or "no knob"
-            raise InputError(
-                f"variables.{name} is a free lunch: acceptance ({found.source}) depends on {known}, so that nothing would speak "
-                "against its cheapest value; give points that differ in it, or take it out"
-            )
-        low, high = found.ranges[knob]
-        bounds = config.variables[name]
-        if bounds.first < low - 1e-6 or bounds.last > high + 1e-6:
-            raise InputError(
-                f"variables.{name} is from {bounds.first:g} to {bounds.last:g}, and acceptance is known from {low:g} to {high:g}; "
-                "stay within, or give points beyond"
-            )
 
 
 def _check_budgets(problem: Problem, given: dict[str, float]) -> None:

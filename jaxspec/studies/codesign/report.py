@@ -34,6 +34,17 @@ _NUMBERS = {
     "held_share": "share of memory held",
 }
 
+#: Of the page.
+_STYLE = """
+:root { color-scheme: light dark; --ink: CanvasText; --paper: Canvas }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 960px; margin: 2rem auto; padding: 0 1rem }
+table { border-collapse: collapse }
+td, th { padding: .15rem .6rem; border-bottom: 1px solid #8884 }
+h1 { font-size: 1.25rem }
+svg { max-width: 100%; height: auto }
+div { overflow-x: auto }
+"""
+
 
 def _text(found: Quantity[float], digits: int = 4) -> str:
     return NOT_KNOWN if found.number is None else f"{found.number:.{digits}g}"
@@ -136,15 +147,10 @@ def write_codesign_report(result: CodesignResult, directory: Path) -> None:
     parts.append(_costs(result)._repr_html_())
     parts.append(lines_html([f"settings: config.toml; all numbers: result.json; {result.questions} values with gradients and "
                              f"{result.evaluations} exact ones"]))  # fmt: skip
-    style = (
-        ":root{color-scheme:light dark;--ink:CanvasText;--paper:Canvas}body{font:15px/1.5 system-ui,sans-serif;max-width:960px;"
-        "margin:2rem auto;padding:0 1rem}table{border-collapse:collapse}td,th{padding:.15rem .6rem;border-bottom:1px solid #8884}"
-        "h1{font-size:1.25rem}svg{max-width:100%;height:auto}div{overflow-x:auto}"
-    )
-    page = (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(headline(result))}</title>'
-        f'<meta name="viewport" content="width=device-width"><style>{style}</style></head><body>{"".join(parts)}</body></html>\n'
-    )
+    title = escape(headline(result))
+    head = f'<meta charset="utf-8"><title>{title}</title><meta name="viewport" content="width=device-width">'
+    body = f"<head>{head}<style>{_STYLE}</style></head><body>{''.join(parts)}</body>"
+    page = f'<!doctype html><html lang="en">{body}</html>\n'
     write_text(directory / "report.html", page)
 
 

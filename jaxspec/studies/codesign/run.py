@@ -20,6 +20,7 @@ from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect
+from jaxspec.studies.acceptance_points import law_facts
 from jaxspec.studies.codesign.config import CodesignConfig
 from jaxspec.studies.codesign.free_lunch import refuse_free_lunches
 from jaxspec.studies.codesign.hardening import ALLOWED_EXCESS, Hardened, harden
@@ -154,7 +155,6 @@ def _result(
     good = [value for one in climbs for value, excess in one.path if excess <= 0]
     number = lambda value: None if not np.isfinite(value) else float(value)
     facts = device_facts(config.device, config)["device_data"]
-    fit = problem.acceptance.fit
     return CodesignResult(
         architecture=config.architecture,
         device=config.device,
@@ -191,11 +191,7 @@ def _result(
             for name, limit in problem.limits.items()
         ],
         costs={name: dataclasses.asdict(cost) for name, cost in config.costs.items()},
-        law=LawRow(
-            source=problem.acceptance.source,
-            law_status=problem.acceptance.status,
-            **({} if fit is None else {name: getattr(fit, name) for name in _FIT}),
-        ),
+        law=LawRow(**law_facts(problem.acceptance)),
         relaxed_objective=predicted(float(np.exp(max(good))) if good else None),
         starts=[
             StartRow(objective=[v for v, _ in one.path], excess=[excess for _, excess in one.path]) for one in climbs
@@ -208,12 +204,8 @@ def _result(
     )
 
 
-#: Numbers of a fit that a result repeats.
-_FIT = ("points", "rms_error", "largest_error", "left_out_error", "mean_error")
-
-
 def _row(problem: Problem, values: np.ndarray) -> DesignRow:
-    """A design's numbers, exactly; from a law that was fitted, what depends on acceptance is calibrated no more than the law."""
+    """A design's numbers, exactly; acceptance is calibrated where its law was fitted."""
     numbers: DesignNumbers = problem.numbers(values[None])
     found: dict[str, Quantity] = {
         name: predicted(float(value[0])) for name, value in vars(numbers).items() if value is not None

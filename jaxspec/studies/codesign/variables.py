@@ -88,4 +88,3 @@ def variables_of(bounds: dict[str, Bounds], whole: set[str]) -> Variables:
         steps.append(step)
     low, high = np.array(lows), np.array(highs)
     return Variables(low, high, (low > 0).astype(float), tuple(bounds), tuple(steps))
-

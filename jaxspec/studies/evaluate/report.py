@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from jaxspec.report.figures.operator_time import operator_time_figure
+from jaxspec.report.figures.roofline import roofline_figure
+from jaxspec.report.figures.tokens import tokens_figure
 from jaxspec.report.notes import note_lines
 from jaxspec.report.page import Drawings
 from jaxspec.report.shown import Shown
@@ -30,4 +33,9 @@ def shown(found: tuple[Sequence[EvaluateResult], RunDirectory]) -> Shown:
 def figures(result: EvaluateResult, directory: Path | None = None) -> Drawings:
     """Figures of one device by name, each as a function that draws it."""
     del directory
-    return {"stopwatch": lambda: stopwatch_figure(result)}
+    return {
+        "tokens": lambda: tokens_figure(result),
+        "roofline": lambda: roofline_figure(result),
+        "operator_time": lambda: operator_time_figure(result, compared=("given",)),
+        "stopwatch": lambda: stopwatch_figure(result),
+    }

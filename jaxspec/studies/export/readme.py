@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jaxspec.report.formatting import fixed, times
-from jaxspec.studies.export.engines import Engine
+from jaxspec.studies.engine_flags import Engine
 from jaxspec.studies.export.result import DecodedDraft, ExportResult
 
 __all__ = ["readme"]

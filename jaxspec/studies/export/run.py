@@ -23,9 +23,9 @@ from jaxspec.settings.coercion import as_path
 from jaxspec.speculate.drafts import NetworkDraft, ReadyDraft
 from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.statistics import acceptance_rates
+from jaxspec.studies.engine_flags import ServedDraft, engines_for
 from jaxspec.studies.export.config import ExportConfig
 from jaxspec.studies.export.directory import MANIFEST, check_place, write_directory
-from jaxspec.studies.export.engines import engines_for
 from jaxspec.studies.export.finished import FinishedRun, open_run
 from jaxspec.studies.export.readme import readme
 from jaxspec.studies.export.result import DecodedDraft, ExportResult
@@ -142,7 +142,8 @@ def _write(
     layers = DraftLayers(drafts, knobs)
     row = running(family_of(files.config))
     tensors = LayeredTensors(setup.config, row, outside=layers.outside, layer=layers, dtype=layers.dtype)
-    engines = engines_for(_target(files), str(place.absolute()), knobs.draft_length, tokenizer=files.has_tokenizer)
+    served = ServedDraft("network", str(place.absolute()))
+    engines = engines_for(_target(files), served, knobs.draft_length, tokenizer=files.has_tokenizer)
     made: list[ExportResult] = []
 
     def finish(weights: dict[str, int]) -> dict[str, bytes]:

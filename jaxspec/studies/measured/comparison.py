@@ -11,6 +11,7 @@ from jaxspec.results.network_results import ConfigurationsResult, Ratio
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.speculate.statistics import speedup_ratio
 from jaxspec.speculate.timing import chain_way
+from jaxspec.studies.engine_pricing import engine_scatter
 from jaxspec.studies.measured.chains import ChainDecoding
 from jaxspec.studies.measured.configuration import configuration
 from jaxspec.studies.measured.head import head, lossless
@@ -53,6 +54,7 @@ def compare_configurations(
             expected=decoding.predicted(knobs, name),
             pricing=pricing,
             choices=choices.get(name, ()),
+            scatter=engine_scatter(config.engine),
         )
         speeds[name] = (counts["generated"], counts["cycles"], found[name].cycle.total_s.known)
     # Greedy even where the run itself samples. Before the head, which tells how long the stages took.

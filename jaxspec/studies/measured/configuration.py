@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from jaxtyping import Array
 
 import hwmodels
+from hwmodels.analysis.uncertainty.cycle_errors import cycle_times
 from hwmodels.step.step_cost import seconds_by_part
 from jaxspec.compress.knob_files import knobs_to_json
 from jaxspec.compress.knobs import Knobs
@@ -18,6 +20,7 @@ from jaxspec.models.config import kinds_of
 from jaxspec.results import given, measured, predicted
 from jaxspec.results.network_results import AcceptanceRates, Configuration, CycleTimes
 from jaxspec.speculate.statistics import acceptance_rates, compare_cycles
+from jaxspec.studies.headline_intervals import headline_intervals
 from jaxspec.tuning.hard import best_length
 from jaxspec.tuning.objective import DraftMeasurement, Pricing, priced_draft, priced_footprint
 
@@ -28,8 +31,8 @@ Arrays = dict[str, np.ndarray]
 @jax.jit
 def _priced(
     pricing: Pricing, measured: DraftMeasurement, draft_length: Array
-) -> tuple[Array, dict[str, hwmodels.PricedStep]]:
-    """Seconds of a cycle, and the four steps that it and its baselines consist of."""
+) -> tuple[Array, dict[str, hwmodels.PricedStep], Array]:
+    """Seconds of a cycle, the four steps that it and its baselines consist of, and what the engine adds."""
     found = hwmodels.price_cycle(
         pricing.device,
         pricing.architecture,
@@ -37,22 +40,35 @@ def _priced(
         draft_cost=priced_draft(pricing, measured),
         workload=pricing.workload,
         routing=pricing.routing,
+        engine=pricing.engine,
         plan=hwmodels.chain_plan(draft_length),
     )
     draft = jax.tree.map(lambda leaf: leaf[0], found.draft)  # the only kind of draft step that a chain has
     plain = {"ar_bf16": found.baselines.bf16, "ar_stored": found.baselines.stored}
-    return found.total_s, {"draft": draft, "verify": found.verify, **plain}
+    return found.total_s, {"draft": draft, "verify": found.verify, **plain}, found.engine_s
 
 
 def priced_cycle(pricing: Pricing, measurement: DraftMeasurement, draft_length: int) -> dict[str, Any]:
-    """Times of a cycle and its baselines, time per operator, operating points on the roofline; as in `Configuration`."""
-    cycle_s, steps = jax.device_get(_priced(pricing, measurement, jnp.asarray(draft_length, jnp.float32)))
+    """Times of a cycle and its baselines, time per operator, operating points on the roofline; as in `Configuration`.
+
+    Its `times`, a `CycleTimes`, are for intervals.
+    """
+    found = jax.device_get(_priced(pricing, measurement, jnp.asarray(draft_length, jnp.float32)))
+    cycle_s, steps, engine_s = found
     total = {name: float(step.cost.total_s) for name, step in steps.items()}
     return {
+        "times": cycle_times(
+            pricing.device,
+            bf16=steps["ar_bf16"],
+            stored=steps["ar_stored"],
+            cycle=[(draft_length, steps["draft"]), (1.0, steps["verify"])],
+            engine_s=float(engine_s),
+        ),
         "cycle": CycleTimes(
             draft_step_s=predicted(total["draft"]),
             verify_s=predicted(total["verify"]),
             total_s=predicted(float(cycle_s)),
+            engine_s=predicted(float(engine_s)),
             ar_bf16_s=predicted(total["ar_bf16"]),
             ar_stored_s=predicted(total["ar_stored"]),
         ),
@@ -77,6 +93,7 @@ def configuration(
     expected: Arrays,
     pricing: Pricing,
     choices: Collection[str] = (),
+    scatter: float = 0.0,
 ) -> Configuration:
     """One configuration of a result.
 
@@ -85,12 +102,15 @@ def configuration(
         measurement: of the hard draft on calibration text (its footprint, KL).
         counts: of decoding; expected: predicted for the same prompts.
         choices: "knobs" and "draft_length" where the program chose them, by predicted times; otherwise they were given.
+        scatter: of the engine's cycles, standard deviation of the logarithm; 0: not known.
     """
     length = knobs.draft_length
     tokens, cycles = counts["generated"].astype(float), counts["cycles"].astype(float)
     compared = compare_cycles(tokens, cycles, expected["generated"], expected["cycles"])
     priced = priced_cycle(pricing, measurement, length)
     times = priced["cycle"]
+    inherited = dataclasses.replace(priced.pop("times"), scatter=scatter)
+    beside_first, batch = [compared.counted - 1.0], float(pricing.workload.batch)
     per_token_s = times.total_s.known / compared.counted
     chosen = lambda name, value: predicted(value) if name in choices else given(value)
     rates: dict[str, Any] = acceptance_rates(counts["accepted_at"], counts["ended_at"], counts["cycles"], length)
@@ -110,6 +130,7 @@ def configuration(
         tokens_per_cycle_counted=measured(compared.counted, compared.standard_error),
         tokens_per_cycle_gap_in_standard_errors=measured(compared.gap_in_standard_errors),
         knobs=chosen("knobs", knobs_to_json(knobs, kinds_of(read.draft_weight_bits))),
+        intervals=headline_intervals(inherited, beside_first, [compared.standard_error], batch=batch),
         **priced,
     )
 

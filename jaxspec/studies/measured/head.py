@@ -13,6 +13,7 @@ from jaxspec.results.network_results import DecodingSettings, Lossless, PricedNu
 from jaxspec.runs.provenance import versions
 from jaxspec.runs.stages import Arrays
 from jaxspec.speculate.proof import count_mismatches
+from jaxspec.studies.engine_pricing import engine_used, noted
 from jaxspec.studies.expert_pricing import placement_name
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.routing import routing_part
@@ -42,6 +43,7 @@ def head(work: Work, device: str, footprints: list[Any]) -> dict[str, Any]:
         "device": device,
         **facts,
         "device_data": {name: PricedNumber(**number) for name, number in facts["device_data"].items()},
+        "engine": engine_used(config.engine),
         "placement": placement_name(config, pricing),
         "routing": routing_part(pricing),
         "workload": WorkloadSettings(
@@ -67,7 +69,7 @@ def head(work: Work, device: str, footprints: list[Any]) -> dict[str, Any]:
         "inputs": work.inputs,
         "timing_s": {stage: measured(seconds) for stage, seconds in work.stages.timing_s.items()},
         "versions": versions(),
-        **kernel_notes(pricing.device, footprints),
+        **noted(kernel_notes(pricing.device, footprints), config.engine),
     }
 
 

@@ -11,6 +11,7 @@ from jaxspec.models.architecture import architecture_of
 from jaxspec.models.config import DecoderConfig
 from jaxspec.report.division import Divided, division_of
 from jaxspec.settings import CommonConfig
+from jaxspec.studies.engine_pricing import engine_terms
 from jaxspec.tuning.objective import Pricing
 
 __all__ = ["PricedConfig", "resolve_architecture", "resolve_device", "resolve_pricing"]
@@ -86,7 +87,7 @@ def resolve_device(name: str, *, engine: str | None = None, weight_format: str |
 
 
 def resolve_pricing(config: PricedConfig, device: str, own: DecoderConfig | None, *, together: bool = False) -> Pricing:
-    """Device (catalog name or TOML file), alone or as one of a group, architecture and workload.
+    """Device (catalog name or TOML file), alone or as one of a group, architecture, workload, and the engine's terms.
 
     Args:
         together: make a group of a single device too, so that its numbers can be varied.
@@ -108,4 +109,4 @@ def resolve_pricing(config: PricedConfig, device: str, own: DecoderConfig | None
         prompt_tokens=float(config.prompt_tokens),
         output_tokens=float(getattr(config, "output_tokens", CommonConfig.output_tokens)),
     )
-    return Pricing(device=found, architecture=architecture, workload=workload)
+    return Pricing(device=found, architecture=architecture, workload=workload, engine=engine_terms(config.engine))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hwmodels.numerics.units import GB, GIGA, MILLI
-from jaxspec.report.columns import Column
+from jaxspec.report.columns import Column, interval_in_words
 from jaxspec.report.formatting import fixed, times
 from jaxspec.results import Quantity
-from jaxspec.studies.predict.result import BatchRow, LengthRow, StepTotals
+from jaxspec.studies.predict.result import BatchRow, LengthRow, PredictResult, StepTotals
 
-__all__ = ["BATCH_COLUMNS", "LENGTH_COLUMNS", "STEP_COLUMNS"]
+__all__ = ["BATCH_COLUMNS", "LENGTH_COLUMNS", "STEP_COLUMNS", "headline_in_words"]
 
 _SPEEDUP = lambda value: times(value, 3)
 
@@ -31,6 +31,21 @@ LENGTH_COLUMNS = (
     Column[LengthRow]("vs 16-bit AR", "vs 16-bit AR", "speedup", lambda row: row.speedup_vs_bf16_ar, _SPEEDUP),
     Column[LengthRow]("vs stored AR", "vs stored AR", "speedup", lambda row: row.speedup_vs_stored_ar, _SPEEDUP),
 )
+
+
+def headline_in_words(result: PredictResult) -> str:
+    """The main numbers with their intervals, in a sentence; empty where nothing is known to err."""
+    held = result.intervals
+    if held is None:
+        return ""
+    milli = _scaled(MILLI, 3)
+    said = (
+        f"{_SPEEDUP(result.speedup_vs_bf16_ar.known)}{interval_in_words(held.speedup_vs_bf16_ar, _SPEEDUP)} vs 16-bit AR",
+        f"{_SPEEDUP(result.speedup_vs_stored_ar.known)}{interval_in_words(held.speedup_vs_stored_ar, _SPEEDUP)} vs stored AR",
+        f"{fixed(result.tokens_per_s.number, 1)}{interval_in_words(held.tokens_per_s, _scaled(1.0, 1))} tokens/s",
+        f"cycle {milli(result.cycle_s.known)}{interval_in_words(held.cycle_s, milli)} ms",
+    )
+    return f"{'; '.join(said)}; {held.statement}"
 
 
 def _rate(row: BatchRow) -> str:

@@ -63,6 +63,13 @@ class PredictConfig(ParallelSettings, ExpertSettings, KnobSettings):
         high=1,
         check=_few_positions,
     )
+    acceptance_cycles: int | None = setting(
+        None,
+        "Draft-verify cycles that the acceptance was counted over, for the interval of what follows from it.",
+        low=1,
+        high=10**9,
+        unset="not known, so that intervals leave its error out",
+    )
     scheme: WidthScheme = setting(
         DEFAULT_SCHEME_NAME, "How weights and KV are stored; widths are counted on Gaussian weights."
     )

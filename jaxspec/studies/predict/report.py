@@ -11,7 +11,7 @@ from jaxspec.report.columns import Column
 from jaxspec.report.notes import note_lines
 from jaxspec.report.shown import Shown
 from jaxspec.report.terminal import Table
-from jaxspec.studies.predict.columns import BATCH_COLUMNS, LENGTH_COLUMNS, STEP_COLUMNS
+from jaxspec.studies.predict.columns import BATCH_COLUMNS, LENGTH_COLUMNS, STEP_COLUMNS, headline_in_words
 from jaxspec.studies.predict.result import PredictResult
 
 __all__ = ["STEPS", "prediction_tables", "shown"]
@@ -55,9 +55,11 @@ def _lengths(result: PredictResult) -> Table:
     if not result.ar_bf16_fits.value:
         loss += "; the 16-bit network does not fit the device: read that column as what a larger memory would give"
     draft, verify = result.footprint.draft_bits, result.footprint.verify_bits
+    sure = headline_in_words(result)
     table = Table(
         title=f"{_head(result)}, {result.scheme.value}: {answer}",
-        caption=f"draft {draft.known:.2f} ({draft.status}), verification {verify.known:.2f} "
+        caption=(f"{sure}\n" if sure else "")
+        + f"draft {draft.known:.2f} ({draft.status}), verification {verify.known:.2f} "
         f"({verify.status}) bits per weight{loss}; acceptance: input; the rest: predicted",
     )
     bold = lambda row: "bold" if row.draft_length.value == result.draft_length.value else None

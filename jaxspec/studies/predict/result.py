@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any, ClassVar
 
 from jaxspec.results import UNKNOWN, Quantity, Record, Result
+from jaxspec.results.intervals import EngineUsed, HeadlineIntervals
 from jaxspec.results.network_results import PricedNumber
 from jaxspec.results.status_tables import rest_table
 
@@ -128,6 +129,8 @@ class PredictResult(Result):
         lossless: whether the target's outputs are unchanged; None where the user's own widths leave it open.
         architecture_data, device_data: numbers that were priced with, by field.
         inputs: SHA-256 of every file that the configuration names.
+        engine: whose terms are in the times; None: kernels alone.
+        intervals: of the main numbers; None where nothing is known to err.
         operators: step -> operator -> seconds.
         steps: by name: prefill, ar_bf16, ar_stored, draft, verify.
         sensitivity: result -> number of the device -> percent per percent.
@@ -143,6 +146,7 @@ class PredictResult(Result):
     device_data: dict[str, PricedNumber] = dataclasses.field(default_factory=dict)
     assumptions: list[str] = dataclasses.field(default_factory=list)
     inputs: dict[str, str] = dataclasses.field(default_factory=dict)
+    engine: EngineUsed | None = None
     scheme: Quantity[str] = UNKNOWN
     lossless: bool | None = None
     workload: PredictedWorkload = PredictedWorkload()
@@ -157,6 +161,7 @@ class PredictResult(Result):
     tokens_per_s: Quantity[float] = UNKNOWN
     speedup_vs_bf16_ar: Quantity[float] = UNKNOWN
     speedup_vs_stored_ar: Quantity[float] = UNKNOWN
+    intervals: HeadlineIntervals | None = None
     ar_bf16_s: Quantity[float] = UNKNOWN
     ar_stored_s: Quantity[float] = UNKNOWN
     held_bytes: Quantity[float] = UNKNOWN

@@ -12,7 +12,6 @@ import numpy as np
 
 import hwmodels
 from hwmodels.analysis.design_point import DesignPoint, Steps, design_point, priced_steps
-from hwmodels.analysis.intervals import step_interval
 from hwmodels.analysis.launch_remarks import launch_remarks
 from hwmodels.analysis.sensitivity import elasticities, finite_elasticities, leaf_names
 from hwmodels.chip.energy import knows_energy
@@ -26,10 +25,12 @@ from jaxspec.results.network_results import PricedNumber
 from jaxspec.runs.inputs import input_digests
 from jaxspec.settings import build_config, expect, knob_values
 from jaxspec.settings.knobs import EXPERT_POOL
+from jaxspec.studies.engine_pricing import engine_used, noted
 from jaxspec.studies.expert_pricing import ExpertPricing, placed, placement_name, resolve_experts
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.predict.config import PredictConfig
+from jaxspec.studies.predict.intervals import headline, step_intervals
 from jaxspec.studies.predict.parts import decoder_needs, expert_use, step_totals
 from jaxspec.studies.predict.result import (
     BatchRow,
@@ -131,8 +132,8 @@ def _parts(
 def _point(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array, experts: ExpertPricing):
     device, shape = pricing.device, pricing.architecture
     parts, acceptance = _parts(device, pricing, pricing.workload, bits, experts), hwmodels.Acceptance(conditional)
-    result = hwmodels.speculation_speedup(device, shape, acceptance=acceptance, **parts)
-    point = design_point(device, shape, acceptance=acceptance, result=result, **parts)
+    result = hwmodels.speculation_speedup(device, shape, acceptance=acceptance, engine=pricing.engine, **parts)
+    point = design_point(device, shape, acceptance=acceptance, result=result, engine=pricing.engine, **parts)
     length = point.draft_length.astype(conditional.dtype)
     steps = priced_steps(device, shape, draft_length=length, **parts)
     return result, point, steps
@@ -147,7 +148,8 @@ def _elasticities(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Ar
 
     def metrics(device: hwmodels.Device, temperature: float = _SENSITIVITY_TEMPERATURE) -> dict[str, Any]:
         parts = _parts(device, pricing, pricing.workload, bits, experts)
-        smooth = design_point(device, pricing.architecture, acceptance=acceptance, temperature=temperature, **parts)
+        common = {"acceptance": acceptance, "engine": pricing.engine, "temperature": temperature}
+        smooth = design_point(device, pricing.architecture, **common, **parts)
         return {name: getattr(smooth, name) for name in names}
 
     # Of a matrix unit, tiles and waves are counted in steps: a derivative at one of them says nothing of the next.
@@ -167,7 +169,7 @@ def _batches(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array, 
     def with_batch(batch: jax.Array) -> DesignPoint:
         workload = dataclasses.replace(pricing.workload, batch=batch)
         parts = _parts(device, pricing, workload, bits, experts)
-        return design_point(device, pricing.architecture, acceptance=acceptance, **parts)
+        return design_point(device, pricing.architecture, acceptance=acceptance, engine=pricing.engine, **parts)
 
     return jax.vmap(with_batch)(jnp.asarray(_BATCHES, conditional.dtype))
 
@@ -206,6 +208,7 @@ def _result(
         device_data={name: PricedNumber(**number) for name, number in facts["device_data"].items()},
         assumptions=facts["assumptions"],
         inputs=input_digests(config),
+        engine=engine_used(config.engine),
         scheme=given(config.scheme),
         lossless=None if open_question else find_scheme(config.scheme).lossless,
         workload=PredictedWorkload(
@@ -226,7 +229,8 @@ def _result(
         ar_bf16_held_bytes=predicted(ar_bytes),
         ar_bf16_fits=predicted(bool(ar_bytes <= point.capacity_bytes)),
         operators=predicted({name: seconds_by_part(step.cost) for name, step in named.items()}),
-        step_intervals=_intervals(pricing.device, named),
+        intervals=headline(config, pricing, point, steps, conditional),
+        step_intervals=step_intervals(pricing.device, named),
         steps={name: step_totals(step) for name, step in named.items()},
         decoders=decoder_needs(pricing, priced.steps),
         placement=placement_name(config, pricing),
@@ -237,7 +241,7 @@ def _result(
                 for metric, found in priced.elasticity.items()
             }
         ),
-        **_notes(pricing.device, widths, steps),
+        **noted(_notes(pricing.device, widths, steps), config.engine),
         **results,
     )
 
@@ -254,13 +258,6 @@ def _bill(device: hwmodels.Device) -> dict[str, Quantity[float]]:
         return {}
     bill = hwmodels.chip_bill(device)
     return {"power_w": predicted(float(bill.power_w)), "price_usd": predicted(float(bill.price_usd))}
-
-
-def _intervals(device: hwmodels.Device, steps: dict[str, Any]) -> Quantity[dict] | None:
-    """Ends of the interval of each step's time; None for a device whose kernels nobody measured."""
-    found = {name: step_interval(device, step) for name, step in steps.items()}
-    known = {name: dataclasses.asdict(one) for name, one in found.items() if one is not None}
-    return predicted(known) if known else None
 
 
 def _length_row(result: hwmodels.SpeculationResult, length: int) -> LengthRow:

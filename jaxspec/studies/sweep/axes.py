@@ -1,27 +1,24 @@
-"""Axes of a sweep: their values, and what each number of a design point may be."""
+"""Axes of a sweep: their values, checked, and the numbers of design points that they stand for."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
+import jax
 import numpy as np
 
-from hwmodels import Architecture, Device, Workload
-from hwmodels.analysis.sensitivity import leaf_names
-from hwmodels.catalog import device_entries
-from hwmodels.catalog.architecture_entries import ARCHITECTURE_RULES
-from hwmodels.numerics.fields import COUNT, FLAG, NOT_NEGATIVE, POSITIVE, WHOLE, Rule
+from hwmodels.numerics.fields import Rule
+from jaxspec.compress.footprint_table import tabulate
+from jaxspec.compress.schemes import Scheme, find_scheme
 from jaxspec.errors import InputError
+from jaxspec.settings.knobs import EXPERT_POOL
+from jaxspec.studies.acceptance_points import FoundLaw, resolve_acceptance
+from jaxspec.studies.design_tree import check_value, knob_name
 from jaxspec.studies.sweep.config import Range, SweepConfig
-from jaxspec.suggestions import hint
 
-__all__ = ["axis_values", "check_numbers", "number_rules"]
-
-#: Names are long and alike: less similarity than in the catalog is a slip here.
-_NEAR = 0.5
-
-_WIDTH = Rule("more than 0 to 64 bits", lambda value: 0 < value <= 64)
-_CHANCE = Rule("a number from 0 to 1", lambda value: 0 <= value <= 1)
+__all__ = ["DerivedNumbers", "axis_values", "check_numbers", "derived_numbers"]
 
 
 def axis_values(config: SweepConfig, name: str) -> np.ndarray:
@@ -32,44 +29,88 @@ def axis_values(config: SweepConfig, name: str) -> np.ndarray:
     return (np.geomspace if axis.scale == "log" else np.linspace)(axis.first, axis.last, axis.points)
 
 
-def number_rules(architecture: Architecture, device: Device) -> dict[str, Rule]:
-    """What each number of a design point must be, by dotted name. Counts may be fractions here."""
-    shape = {f"architecture.{name}": relaxed(ARCHITECTURE_RULES[name]) for name in leaf_names(architecture)}
-    workload = {f"workload.{field.name}": POSITIVE for field in dataclasses.fields(Workload)}
-    workload["workload.context_tokens"] = NOT_NEGATIVE
-    widths = ("draft_kv_bits", "draft_weight_bits", "target_kv_bits", "target_weight_bits")
-    experts = {"routing.correlation": _CHANCE, "routing.independence": _CHANCE, "draft.expert_pool": _CHANCE}
-    if not float(architecture.num_experts):
-        experts = {}
-    return (
-        shape
-        | workload
-        | experts
-        | {f"device.{name}": rule for name, rule in device_entries.number_rules(device).items()}
-        | {f"footprint.{name}": _WIDTH for name in widths}
-        | {"acceptance.alpha_token": _CHANCE}
-    )
-
-
-def relaxed(rule: Rule) -> Rule:
-    """A rule of whole numbers or flags for real ones between."""
-    return {COUNT: POSITIVE, WHOLE: NOT_NEGATIVE, FLAG: _CHANCE}.get(rule, rule)
-
-
-def check_numbers(config: SweepConfig, rules: dict[str, Rule], device: str) -> None:
-    """Every name is one of `rules`, and every value satisfies its rule.
+def check_numbers(config: SweepConfig, rules: Mapping[str, Rule], device: str) -> None:
+    """Every name of an axis is one of `rules`, and every value satisfies its rule.
 
     Raises:
         InputError: otherwise, or a name is both an axis and set.
     """
-    values = {f"axes.{name}": axis_values(config, name) for name in config.axes}
-    values |= {f"set.{name}": np.array([value]) for name, value in config.set.items()}
-    for where, numbers in values.items():
-        name = where.partition(".")[2]
-        if name not in rules:
-            raise InputError(f"{where} is not a number of a design point on {device}{hint(name, rules, cutoff=_NEAR)}")
-        for value in numbers.tolist():
-            if not rules[name].holds(value):
-                raise InputError(f"{where} is {value:g}; it must be {rules[name].words}")
+    for name in config.axes:
+        for value in axis_values(config, name).tolist():
+            check_value(f"axes.{name}", value, rules, device)
     if both := sorted(set(config.axes) & set(config.set)):
         raise InputError(f"{', '.join(both)} is both an axis and set; take it out of one of them")
+
+
+@dataclasses.dataclass(frozen=True)
+class DerivedNumbers:
+    """Numbers that follow from knobs of the draft: bits read, and acceptance where a law says it.
+
+    Attributes:
+        tables: names of axes, and dotted name of a number -> its entries, an axis each.
+    """
+
+    tables: tuple[tuple[tuple[str, ...], dict[str, np.ndarray]], ...] = ()
+
+    @property
+    def names(self) -> set[str]:
+        """Numbers that are derived."""
+        return {name for _, entries in self.tables for name in entries}
+
+    def at(self, places: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The numbers of some points. Args: places: axis -> which of its values each point has, "point"."""
+        count = len(next(iter(places.values())))
+        return {
+            name: np.broadcast_to(entries[tuple(places[axis] for axis in axes)], count)
+            for axes, table in self.tables
+            for name, entries in table.items()
+        }
+
+
+def derived_numbers(config: SweepConfig, knobs: Mapping[str, float]) -> tuple[DerivedNumbers, FoundLaw | None]:
+    """What the axes that are knobs decide, for every combination of their values.
+
+    Args:
+        knobs: values of all of the scheme's.
+    Raises:
+        InputError: such a number is an axis or set itself, or a knob lies beyond what acceptance is known for.
+    """
+    scheme = find_scheme(config.scheme)
+    axes = {name: knob for name in config.axes if (knob := knob_name(name, scheme)) is not None}
+    values = {knob: axis_values(config, name).tolist() for name, knob in axes.items()}
+    widths = {knob: column for knob, column in values.items() if knob != EXPERT_POOL.name}
+    tables = [
+        (tuple(f"draft.{name}" for name in names), {f"footprint.{width}": bits for width, bits in table.items()})
+        for names, table in tabulate(scheme, knobs, widths)
+    ]
+    law = None
+    if config.acceptance is not None:
+        law = resolve_acceptance(config.acceptance, scheme)
+        tables.append(_by_law(config, scheme, law, knobs, values))
+    found = DerivedNumbers(tuple(tables))
+    if both := sorted(found.names & {*config.axes, *config.set}):
+        raise InputError(
+            f"{', '.join(both)} follows from knobs of the draft or from [acceptance], and is an axis or set; leave one of "
+            "them out"
+        )
+    return found, law
+
+
+def _by_law(
+    config: SweepConfig, scheme: Scheme, found: FoundLaw, knobs: Mapping[str, float], values: dict[str, list[float]]
+) -> tuple[tuple[str, ...], dict[str, np.ndarray]]:
+    """alpha_token for every combination of the axes that the law depends on."""
+    names = [name for name in found.law.names if name in values]
+    for name in found.law.names:
+        low, high = found.ranges[name]
+        for value in values.get(name, [knobs[name]]):
+            if not low - 1e-9 <= value <= high + 1e-9:
+                raise InputError(
+                    f"draft.{name} is {value:g}, and acceptance is known from {low:g} to {high:g}; stay within, or give points"
+                )
+    grid = np.meshgrid(*(np.asarray(values[name], np.float32) for name in names), indexing="ij")
+    own: dict[str, Any] = {name: np.float32(value) for name, value in knobs.items()}
+    own |= dict(zip(names, grid, strict=True))
+    alpha = np.exp(-np.asarray(jax.device_get(found.law.hazard(own)), float))
+    shape = tuple(len(values[name]) for name in names)
+    return tuple(f"draft.{name}" for name in names), {"acceptance.alpha_token": np.broadcast_to(alpha, shape)}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from jaxspec.errors import InputError
+from jaxspec.settings.acceptance import AcceptanceSource
 from jaxspec.settings.base import Settings, build_config
 from jaxspec.settings.coercion import shown
 from jaxspec.settings.common import CommonConfig
@@ -61,6 +62,7 @@ x = "device.memory.bandwidth_bytes_per_s"
 y = "tokens_per_s"
 better_x = "low"
 better_y = "high"
+group = ["workload.batch"]          # a front for each value
 """
 
 
@@ -91,14 +93,24 @@ Axis = list[float] | Range
 
 @dataclasses.dataclass(frozen=True)
 class ParetoAxes(Settings):
-    """Two results or axes, and which way is better."""
+    """Two or three results or axes, which way is better, and what divides the points."""
 
-    form: ClassVar[str] = 'give x and y, and better_x and better_y as "low" or "high"'
+    form: ClassVar[str] = (
+        'give x and y, and better_x and better_y as "low" or "high"; z, better_z, group and facets may be added'
+    )
 
     x: str = setting(dataclasses.MISSING, "Result or axis across.")
     y: str = setting(dataclasses.MISSING, "Result or axis upwards.")
     better_x: Literal["low", "high"] = setting("low", "Which way is better.")
     better_y: Literal["low", "high"] = setting("high", "Which way is better.")
+    z: str | None = setting(None, "Third result or axis, shown by colour.", unset="two are enough")
+    better_z: Literal["low", "high"] = setting("low", "Which way is better.")
+    group: tuple[str, ...] | None = setting(
+        None,
+        "Axes, architecture or device: the points of each of their values have a front of their own.",
+        unset="one front",
+    )
+    facets: str | None = setting(None, "Likewise, each value in a panel of its own.", unset="one panel")
 
 
 def _check_shard(text: str) -> None:
@@ -121,7 +133,8 @@ def shard_of(text: str | None) -> tuple[int, int]:
 class SweepConfig(ParallelSettings, ExpertSettings, Settings):
     """One sweep. `axes` and `set` are by dotted name, as in "device.memory.bandwidth_bytes_per_s".
 
-    Names are checked against the devices later, by `jaxspec.studies.sweep.axes.check_numbers`.
+    A knob of the scheme is "draft.weight_prune" and decides the bits that are read. Names are checked against the devices
+    later, by `jaxspec.studies.sweep.axes.check_numbers`.
 
     Raises:
         InputError: a value of the wrong kind; no axis; too many points.
@@ -145,6 +158,9 @@ class SweepConfig(ParallelSettings, ExpertSettings, Settings):
         ParetoAxes(x="held_bytes", y="tokens_per_s"),
         "Axes of the figure.",
     )
+    acceptance: AcceptanceSource | None = setting(
+        None, "Acceptance by knobs of the draft, in place of acceptance.alpha_token.", unset="acceptance.alpha_token"
+    )
     shard: str | None = setting(
         None,
         "One part of the points, as '1/8', for job arrays; jaxspec sweep merge joins the parts.",
@@ -164,6 +180,11 @@ class SweepConfig(ParallelSettings, ExpertSettings, Settings):
                 f"the axes make {points:,} points; allowed are {MAX_POINTS:,} in one shard: make an axis shorter, or divide "
                 f"them with shard '1/{-(-points // MAX_POINTS)}' and so on"
             )
+
+    @property
+    def input_files(self) -> dict[str, Path]:
+        """Files that it names beside networks and devices."""
+        return {} if self.acceptance is None else self.acceptance.files
 
 
 def read_sweep_config(path: str | Path) -> SweepConfig:

@@ -13,11 +13,10 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 import hwmodels
 from hwmodels.analysis.design_point import DesignPoint, design_point
 from hwmodels.analysis.sensitivity import leaf_names
-from jaxspec.compress.footprint import uniform
-from jaxspec.studies.expert_pricing import ExpertPricing, with_expert_bits
+from jaxspec.studies.design_tree import draft_of, footprint_of
 from jaxspec.studies.sweep.points_file import COLUMNS
 
-__all__ = ["begin_points", "evaluate_points", "footprint_of"]
+__all__ = ["begin_points", "evaluate_points"]
 
 
 def evaluate_points(
@@ -74,18 +73,10 @@ def _columns(found: DesignPoint, count: int) -> dict[str, np.ndarray]:
     }
 
 
-def footprint_of(bits: dict[str, Any]) -> hwmodels.Footprint:
-    """The footprint with these widths for all matrices of the layers, but for experts with a width of their own."""
-    found = uniform(
-        bits["draft_weight_bits"], bits["target_weight_bits"], bits["draft_kv_bits"], bits["target_kv_bits"]
-    )
-    return with_expert_bits(found, bits.get("expert_bits"))
-
-
 def _one(tree: dict[str, Any], max_draft_length: int) -> DesignPoint:
     device, architecture = tree["device"], tree["architecture"]
     footprint, workload = footprint_of(tree["footprint"]), tree["workload"]
-    experts = ExpertPricing(tree["routing"], tree["draft"].get("expert_pool"), pool_fits=not tree["draft"])
+    experts = draft_of(tree)
     return design_point(
         device,
         architecture,

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxspec.studies.sweep.axes import DerivedNumbers
 from jaxspec.studies.sweep.evaluating import begin_points
 
 __all__ = ["CHUNK", "Grid"]
@@ -29,12 +30,14 @@ class Grid:
         axes: dotted name -> values.
         pairs: names of network and device.
         bases: of each pair, the tree whose leaves axes are named by.
+        derived: numbers that follow from the axes.
     """
 
     axes: dict[str, np.ndarray]
     pairs: list[tuple[str, str]]
     bases: list[dict[str, Any]]
     max_draft_length: int
+    derived: DerivedNumbers = dataclasses.field(default_factory=DerivedNumbers)
 
     @cached_property
     def points_per_pair(self) -> int:
@@ -89,7 +92,9 @@ class Grid:
         numbers = np.minimum(start + np.arange(CHUNK * len(devices)), self.points_per_pair - 1)
         places = np.unravel_index(numbers, shape)
         varied = {name: values[place] for (name, values), place in zip(self.axes.items(), places, strict=True)}
-        wait = begin_points(self.bases[pair], varied, max_draft_length=self.max_draft_length, devices=devices)
+        # A leaf more that varies costs a column of memory; knobs of widths are read by nothing but the derived numbers.
+        own = varied | self.derived.at(dict(zip(self.axes, places, strict=True)))
+        wait = begin_points(self.bases[pair], own, max_draft_length=self.max_draft_length, devices=devices)
         names = dict(zip(("architecture", "device"), self.pairs[pair], strict=True))
 
         def columns() -> Iterator[dict[str, np.ndarray]]:

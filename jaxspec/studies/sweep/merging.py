@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from jaxspec.errors import InputError
-from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.inputs import changed_inputs
 from jaxspec.runs.kept import find_run
@@ -20,7 +19,7 @@ from jaxspec.settings.toml import to_toml
 from jaxspec.studies.sweep.config import SweepConfig, read_sweep_config, shard_of
 from jaxspec.studies.sweep.points_file import POINTS_FILE
 from jaxspec.studies.sweep.result import SweepResult
-from jaxspec.studies.sweep.run import HEADLINE, join_points, plan_sweep
+from jaxspec.studies.sweep.run import carry_out_sweep, join_points, plan_sweep
 
 __all__ = ["merge_sweeps"]
 
@@ -66,18 +65,8 @@ def merge_sweeps(
         sources = {shard.path / POINTS_FILE: count for shard, count in zip(found, counts, strict=True)}
         return lambda: join_points(config, planned(), sources, directory, reporter).plain()
 
-    result, _ = carry_out(
-        "sweep",
-        config,
-        prepare,
-        check=planned,
-        out=out,
-        force=force,
-        reporter=reporter,
-        contents=(POINTS_FILE,),
-        headline=HEADLINE,
-    )
-    return SweepResult.from_plain(result)
+    result, _ = carry_out_sweep(config, prepare, planned, out=out, force=force, reporter=reporter)
+    return result
 
 
 def _shard(path: str) -> _Shard:

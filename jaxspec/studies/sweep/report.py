@@ -18,10 +18,15 @@ def sweep_table(result: SweepResult) -> Table:
     """The Pareto front, at most twenty of its points, evenly taken."""
     axes, rows = result.pareto.axes, result.pareto.points
     results = ("draft_length", "speedup_vs_bf16_ar", "tokens_per_s")
-    names = list(dict.fromkeys([axes.x, axes.y, *_varied(rows), *results]))
+    third = [axes.z] if axes.z else []
+    divided = [*axes.group, *([axes.facets] if axes.facets else [])]
+    names = list(dict.fromkeys([*divided, axes.x, axes.y, *third, *_varied(rows), *results]))
+    count = max(result.pareto.count, len(rows))
     table = Table(
-        title=f"Pareto front: {axes.better_x} {axes.x}, {axes.better_y} {axes.y}",
-        caption=f"{len(rows)} of {result.points:,} points, of which {result.points_that_fit:,} fit their memory "
+        title=f"Pareto front: {axes.better_x} {axes.x}, {axes.better_y} {axes.y}"
+        + (f", {axes.better_z} {axes.z}" if axes.z else "")
+        + (f", for each {' and '.join(dict.fromkeys(divided))}" if divided else ""),
+        caption=f"{count:,} of {result.points:,} points, of which {result.points_that_fit:,} fit their memory "
         "(axes: input; results: predicted)",
     )
     for name in names:

@@ -13,19 +13,24 @@ __all__ = ["FrontAxes", "ParetoPoints", "SweepResult"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FrontAxes(Record):
-    """Two columns, and which way each is better: "low" or "high"."""
+    """Two or three columns, which way each is better, "low" or "high", and what divides the points."""
 
     x: str = ""
     y: str = ""
     better_x: str = "low"
     better_y: str = "high"
+    z: str | None = None
+    better_z: str = "low"
+    group: list[str] = dataclasses.field(default_factory=list)
+    facets: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ParetoPoints(Record):
-    """The front; points are column -> value, by x."""
+    """The front of each group; points are column -> value, by x. Of very many points some, evenly: `count` says how many."""
 
     axes: FrontAxes = FrontAxes()
+    count: int = 0
     points: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
 
@@ -40,6 +45,7 @@ class SweepResult(Result):
         best: result -> the point with the highest value of it.
         status: of columns; all points share it.
         inputs: SHA-256 of every file that the configuration names.
+        acceptance: origin and errors of the law that acceptance follows; None: it is a number of the points.
         shard: part of the points that these are, as "1/8"; None: all of them.
     """
 
@@ -57,6 +63,7 @@ class SweepResult(Result):
     notes: list[str] = dataclasses.field(default_factory=list)
     directory: str = ""
     inputs: dict[str, str] = dataclasses.field(default_factory=dict)
+    acceptance: dict[str, Any] | None = None
     shard: str | None = None
 
     @property

@@ -8,27 +8,23 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import jax
+import numpy as np
 
-from hwmodels.analysis.sensitivity import leaf_names
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.report.assumptions import architecture_data, device_facts
 from jaxspec.report.save import save_figure
 from jaxspec.results.network_results import PricedNumber
-from jaxspec.runs.carrying_out import carry_out
+from jaxspec.runs.carrying_out import Prepare, carry_out
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
-from jaxspec.settings import CommonConfig, build_config, expect
-from jaxspec.settings.knobs import EXPERT_POOL
-from jaxspec.settings.parallel import PARALLEL
-from jaxspec.studies.expert_pricing import placed, resolve_experts
+from jaxspec.settings import expect
+from jaxspec.studies.acceptance_points import FoundLaw, law_facts
+from jaxspec.studies.design_tree import design_tree, footprint_of, knob_name, number_rules
 from jaxspec.studies.kernel_notes import kernel_notes
-from jaxspec.studies.measured.pricing import resolve_pricing
-from jaxspec.studies.sweep.axes import axis_values, check_numbers, number_rules
+from jaxspec.studies.sweep.axes import axis_values, check_numbers, derived_numbers
 from jaxspec.studies.sweep.config import SweepConfig, shard_of
-from jaxspec.studies.sweep.evaluating import footprint_of
 from jaxspec.studies.sweep.figures import pareto_figure
 from jaxspec.studies.sweep.grid import Grid
 from jaxspec.studies.sweep.pareto import ParetoFront
@@ -36,10 +32,10 @@ from jaxspec.studies.sweep.parts import drop_parts, join_files, part_ranges, wri
 from jaxspec.studies.sweep.points_file import COLUMNS, OF_THE_DEVICE, POINTS_FILE, check_points, points_schema
 from jaxspec.studies.sweep.result import FrontAxes, ParetoPoints, SweepResult
 
-__all__ = ["HEADLINE", "SweepPlan", "join_points", "plan_sweep", "sweep"]
+__all__ = ["SweepPlan", "carry_out_sweep", "join_points", "plan_sweep", "sweep"]
 
 #: Main numbers of a result, for `jaxspec runs`.
-HEADLINE = (
+_HEADLINE = (
     "points",
     "points_that_fit",
     "best.tokens_per_s.tokens_per_s",
@@ -68,20 +64,30 @@ def sweep(
         return lambda: _run(config, planned(), directory, reporter).plain()
 
     expect(SweepConfig, config)
-    found, directory = carry_out(
-        "sweep",
-        config,
-        prepare,
-        check=planned,
-        out=out,
-        force=force,
-        reporter=reporter,
-        contents=(POINTS_FILE,),
-        headline=HEADLINE,
-    )
+    found, directory = carry_out_sweep(config, prepare, planned, out=out, force=force, reporter=reporter)
     check_points(directory.path)  # a finished one may be damaged since
     drop_parts(_parts_folder(directory.path))
-    return SweepResult.from_plain(found)
+    return found
+
+
+def carry_out_sweep(
+    config: SweepConfig,
+    prepare: Prepare,
+    planned: Callable[[], object],
+    *,
+    out: str | Path | None,
+    force: bool,
+    reporter: Reporter | None,
+) -> tuple[SweepResult, RunDirectory]:
+    """Begin, resume or reprint the run of a sweep; see `jaxspec.runs.carrying_out.carry_out`.
+
+    Args:
+        planned: checks names and numbers.
+    """
+    kept: dict[str, Any] = {"contents": (POINTS_FILE,), "headline": _HEADLINE}
+    asked: dict[str, Any] = {"check": planned, "out": out, "force": force, "reporter": reporter}
+    found, directory = carry_out("sweep", config, prepare, **asked, **kept)
+    return SweepResult.from_plain(found), directory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,6 +96,7 @@ class SweepPlan:
 
     grid: Grid
     front: ParetoFront
+    law: FoundLaw | None = None
 
 
 def plan_sweep(config: SweepConfig) -> SweepPlan:
@@ -98,8 +105,11 @@ def plan_sweep(config: SweepConfig) -> SweepPlan:
     pairs = [(shape, device) for shape in config.architecture for device in config.device]
     bases = [_base(config, shape, device) for shape, device in pairs]
     front = ParetoFront(**vars(config.pareto))
-    front.check_columns((*axes, *COLUMNS))
-    return SweepPlan(Grid(axes, pairs, bases, config.max_draft_length), front)
+    front.check_columns((*axes, *COLUMNS), axes)
+    scheme = find_scheme(config.scheme)
+    knobs = {name: config.set.get(f"draft.{name}", value) for name, value in knob_defaults(scheme).items()}
+    derived, law = derived_numbers(config, knobs)
+    return SweepPlan(Grid(axes, pairs, bases, config.max_draft_length, derived), front, law)
 
 
 def _run(config: SweepConfig, plan: SweepPlan, directory: RunDirectory, reporter: Reporter) -> SweepResult:
@@ -159,12 +169,15 @@ def join_points(
             for device in config.device
         },
         columns=list(schema.names),
-        pareto=ParetoPoints(axes=FrontAxes(**front.axes), points=front.rows()),
+        pareto=ParetoPoints(
+            axes=FrontAxes(**front.axes, group=front.group, facets=front.facets), count=front.count, points=front.rows()
+        ),
         best=front.best,
         status={"axes": "input", **dict.fromkeys(OF_THE_DEVICE, "input"), "everything else": "predicted"},
-        notes=_notes(grid),
+        notes=[*_notes(grid), *_unheard(config, plan)],
         directory=str(folder),
         inputs=directory.inputs,
+        acceptance=None if plan.law is None else law_facts(plan.law),
         shard=config.shard,
     )
 
@@ -179,48 +192,33 @@ def _priced(config: SweepConfig, part: str, data: dict[str, dict[str, Any]]) -> 
     return {name: PricedNumber(**number) for name, number in (data | own).items()}
 
 
+def _unheard(config: SweepConfig, plan: SweepPlan) -> list[str]:
+    """Knobs that change what is read and not what is accepted."""
+    heard = () if plan.law is None else plan.law.law.names
+    knobs = [name for name in config.axes if knob_name(name, find_scheme(config.scheme)) is not None]
+    deaf = [name for name in knobs if name.removeprefix("draft.") not in heard]
+    return (
+        [f"acceptance does not depend on {', '.join(deaf)}: give points of it in a table [acceptance]"] if deaf else []
+    )
+
+
 def _notes(grid: Grid) -> list[str]:
     """What a reader should know of the devices' kernels at the widths that the axes take."""
     notes = []
+    derived = {name: np.ravel(entries) for _, table in grid.derived.tables for name, entries in table.items()}
     for (_, device), base in zip(grid.pairs, grid.bases, strict=True):
-        bits = {name: grid.axes.get(f"footprint.{name}", value) for name, value in base["footprint"].items()}
+        varied = grid.axes | derived
+        bits = {name: varied.get(f"footprint.{name}", value) for name, value in base["footprint"].items()}
         found = kernel_notes(base["device"], [footprint_of(bits)])
         notes += [f"{device}: {note}" for note in found["notes"]]
     return list(dict.fromkeys(notes))
 
 
-def _common(config: SweepConfig, architecture: str) -> CommonConfig:
-    own = {name: getattr(config, name) for name in (*PARALLEL, "engine", "weight_format")}
-    given = {"architecture": architecture, **own}
-    return build_config(CommonConfig, {name: value for name, value in given.items() if value is not None})
-
-
 def _base(config: SweepConfig, architecture: str, device: str) -> dict[str, Any]:
     """The tree whose leaves axes are named by, at its values before any axis changes them."""
     varied = any(name.startswith("device.group.") for name in (*config.axes, *config.set))
-    pricing = resolve_pricing(_common(config, architecture), device, None, together=varied)
-    pricing = placed(pricing, config, device)
-    scheme = find_scheme(config.scheme)
-    knobs = knob_defaults(scheme)
-    experts = resolve_experts(config, pricing.architecture, architecture, knobs.get(EXPERT_POOL.name, 1.0))
-    if experts.pool_fits and "draft.expert_pool" in {*config.axes, *config.set}:
+    base = design_tree(config, architecture, device, parallel=config, together=varied)
+    if config.pool_fits and "draft.expert_pool" in {*config.axes, *config.set}:
         raise InputError("pool_fits is true and draft.expert_pool is an axis or set; leave one of them out")
-    check_numbers(config, number_rules(pricing.architecture, pricing.device), device)
-    read = scheme.expected_footprint(knobs)
-    base = {
-        "acceptance": {"alpha_token": 0.8},
-        "architecture": pricing.architecture,
-        "device": pricing.device,
-        "draft": {} if experts.pool_fits else {"expert_pool": experts.pool_share},
-        "footprint": {
-            "draft_kv_bits": float(read.draft_kv_bits),
-            "draft_weight_bits": float(read.draft_weight_bits["q"]),
-            "target_kv_bits": float(read.target_kv_bits),
-            "target_weight_bits": float(read.target_weight_bits["q"]),
-            "expert_bits": experts.bits,
-        },
-        "routing": experts.routing,
-        "workload": pricing.workload,
-    }
-    leaves, treedef = jax.tree.flatten(base)
-    return treedef.unflatten([config.set.get(name, leaf) for name, leaf in zip(leaf_names(base), leaves, strict=True)])
+    check_numbers(config, number_rules(base["architecture"], base["device"], find_scheme(config.scheme)), device)
+    return base

@@ -10,13 +10,20 @@ from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
 from jaxspec.settings.draft_kinds import DRAFT_HELP, SELF, check_draft_name
 from jaxspec.settings.fields import setting
-from jaxspec.settings.schemes import KNOBS
+from jaxspec.settings.schemes import KNOBS, SCHEME_FACTS
 from jaxspec.settings.stopwatch import StopwatchSettings
 
 __all__ = ["Search", "TreeConfig"]
 
 #: How trees of drafted tokens grow.
 Search = Literal["prior", "width", "depth", "greedy"]
+
+
+def _no_part_of_the_scheme(config: TreeConfig) -> str | None:
+    """Of another draft than the target's compressed copy a scheme stores the target alone."""
+    if config.draft == SELF or config.changes_target:
+        return None
+    return f"draft {config.draft!r} is not a compressed copy, and the scheme leaves the target as it is"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +48,13 @@ class TreeConfig(KnobSettings, StopwatchSettings, CommonConfig):
         *StopwatchSettings.unused,
         *knobs_of_other_schemes(),
         Unused(
-            (*KNOBS, "scheme"),
+            tuple(KNOBS),
             lambda config: None if config.draft == SELF else f"draft {config.draft!r} is not a compressed copy",
         ),
+        Unused(("scheme",), _no_part_of_the_scheme),
     )
+
+    @property
+    def changes_target(self) -> bool:
+        """Whether the target is another network than the checkpoint's because of the scheme."""
+        return not SCHEME_FACTS[self.scheme].lossless

@@ -18,7 +18,8 @@ from jaxspec.results import calibrated, given, measured, predicted
 from jaxspec.runs.stages import Arrays
 from jaxspec.speculate.drafts import ReadyDraft
 from jaxspec.speculate.statistics import compare_cycles
-from jaxspec.studies.tree.pricing import GrowthTimes
+from jaxspec.studies.headline_intervals import headline_intervals
+from jaxspec.studies.tree.pricing import GrowthTimes, cycle_times_of
 from jaxspec.studies.tree.result import (
     BestTree,
     ContextChoice,
@@ -38,6 +39,7 @@ from jaxspec.trees.aat_law import r_squared
 from jaxspec.trees.rank_traces import AATBySize, RankTraces
 from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.trace_statistics import node_reach
+from jaxspec.tuning.objective import Pricing
 
 __all__ = [
     "context_rows",
@@ -129,19 +131,31 @@ def law_part(curve: AATBySize) -> FittedLaw | None:
     )
 
 
-def context_rows(contexts: tuple[int, ...], curve: AATBySize, times: GrowthTimes) -> list[ContextRow]:
+def context_rows(
+    contexts: tuple[int, ...],
+    curve: AATBySize,
+    times: GrowthTimes,
+    *,
+    pricing: Pricing,
+    scatter: float = 0.0,
+) -> list[ContextRow]:
     """Speed at every length and context, of one sequence, and what pays there.
 
     Plain decoding is that of the uncompressed network or of the stored one, whichever is faster.
 
+    Args:
+        pricing: whose device's kernels may have spreads.
+        scatter: of the engine's cycles.
     Source: as above, Eq. (6) to (8).
     """
     lengths, tokens = np.asarray(curve.verification_length), np.asarray(curve.aat.mean, np.float32)
-    seconds = (times.verify_s, times.draft_s, np.minimum(times.ar_bf16_s, times.ar_stored_s))
+    seconds = (times.verify_s, times.draft_s + times.engine_s, np.minimum(times.ar_bf16_s, times.ar_stored_s))
     performance, found = jax.device_get(_decide(lengths, tokens, *(np.asarray(x, np.float32) for x in seconds)))
     rows = []
     for i, context in enumerate(contexts):
         speed, best = float(found.tokens_per_s[i]), int(found.best_index[i])
+        inherited = cycle_times_of(pricing, times, context=i, size=best, scatter=scatter)
+        beside_first, error = [float(tokens[best]) - 1.0], [float(np.asarray(curve.aat.standard_error)[best])]
         own, bf16_s, stored_s = float(performance[i, best]), times.ar_bf16_s[i], times.ar_stored_s[i]
         rows.append(
             ContextRow(
@@ -159,12 +173,14 @@ def context_rows(contexts: tuple[int, ...], curve: AATBySize, times: GrowthTimes
                         tokens_per_s=predicted(own),
                         speedup_vs_bf16_ar=predicted(own * bf16_s),
                         speedup_vs_stored_ar=predicted(own * stored_s),
+                        intervals=headline_intervals(inherited, beside_first, error, batch=1.0),
                     ),
                 ),
                 ar_bf16_s=predicted(bf16_s),
                 ar_stored_s=predicted(stored_s),
                 verify_s=predicted(times.verify_s[i].tolist()),
                 draft_s=predicted(times.draft_s[i].tolist()),
+                engine_s=predicted(times.engine_s[i].tolist()),
                 effective_performance=predicted(np.asarray(performance[i]).tolist()),
             )
         )
@@ -183,7 +199,7 @@ def schedule_part(contexts: tuple[int, ...], curve: AATBySize, times: GrowthTime
     Source: as above, III-B.3.
     """
     plain_s = np.minimum(times.ar_bf16_s, times.ar_stored_s)[:, None]
-    cycle_s = (times.verify_s + times.draft_s) / np.asarray(curve.aat.mean, np.float64)
+    cycle_s = (times.verify_s + times.draft_s + times.engine_s) / np.asarray(curve.aat.mean, np.float64)
     token_s = jnp.asarray(np.concatenate([plain_s, cycle_s], axis=1), jnp.float32)
     grid = jnp.asarray(contexts, jnp.float32)
     schedule = jax.device_get(jax.jit(best_schedule)(grid, token_s))

@@ -13,12 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from hwmodels import DraftCost, Footprint, Plan, plan_family, price_cycle, tree_plan
+from hwmodels import CycleCost, DraftCost, Footprint, Plan, plan_family, price_cycle, tree_plan
+from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes, cycle_times
 from hwmodels.speculation.draft_cost import held_with_draft
 from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.tuning.objective import Pricing
 
-__all__ = ["GrowthTimes", "price_growth"]
+__all__ = ["GrowthTimes", "cycle_times_of", "price_growth"]
 
 
 class GrowthTimes(NamedTuple):
@@ -27,7 +28,10 @@ class GrowthTimes(NamedTuple):
     Attributes:
         verify_s: one verification.
         draft_s: all draft steps of a cycle.
+        engine_s: what the engine adds to a cycle.
         ar_bf16_s, ar_stored_s: a step of plain decoding, of the uncompressed network and as it is stored.
+        cost: of all cycles, leaves "context ...", for `cycle_times_of`.
+        runs: how often a cycle takes each kind of draft step.
         fits: whether weights and KV of the target, and of a draft network, fit the device's memories.
     """
 
@@ -35,7 +39,10 @@ class GrowthTimes(NamedTuple):
     draft_s: Float[np.ndarray, "context size"]
     ar_bf16_s: Float[np.ndarray, " context"]
     ar_stored_s: Float[np.ndarray, " context"]
+    engine_s: Float[np.ndarray, "context size"]
     fits: Bool[np.ndarray, " context"]
+    cost: CycleCost
+    runs: Float[np.ndarray, "size step"]
 
 
 def price_growth(
@@ -50,27 +57,51 @@ def price_growth(
     sizes = plan_family([tree_plan(growth.parent[:count]) for count in range(1, growth.parent.size + 1)])
     # The statement is for readers: it must not compile anew.
     cost = dataclasses.replace(draft, statement="")
-    found = jax.device_get(_priced(pricing, footprint, cost, jnp.asarray(contexts, jnp.float32), sizes))
-    *times, held = (np.asarray(x, np.float64) for x in found)
+    priced, held = jax.device_get(_priced(pricing, footprint, cost, jnp.asarray(contexts, jnp.float32), sizes))
     capacity = sum(float(tier.capacity_bytes) for tier in (pricing.device.memory, *pricing.device.spill))
-    return GrowthTimes(*times, fits=held <= capacity)
+    plain = priced.baselines
+    seconds = (priced.verify_s, priced.draft_s, plain.bf16.cost.total_s, plain.stored.cost.total_s, priced.engine_s)
+    return GrowthTimes(
+        *(np.asarray(each, np.float64) for each in seconds),
+        fits=np.asarray(held, np.float64) <= capacity,
+        cost=priced,
+        runs=np.asarray(sizes.draft_repeats) * float(cost.passes),
+    )
+
+
+def cycle_times_of(pricing: Pricing, times: GrowthTimes, *, context: int, size: int, scatter: float) -> CycleTimes:
+    """One cycle's steps, for its interval; on the host.
+
+    Args:
+        context, size: places among those of `times`.
+        scatter: of the engine's cycles.
+    """
+    at = lambda tree, *place: jax.tree.map(lambda leaf: leaf[(context, *place)], tree)
+    drafts = [(float(runs), at(times.cost.draft, kind)) for kind, runs in enumerate(times.runs[size]) if runs > 0]
+    return cycle_times(
+        pricing.device,
+        bf16=at(times.cost.baselines.bf16),
+        stored=at(times.cost.baselines.stored),
+        cycle=[*drafts, (1.0, at(times.cost.verify, size))],
+        engine_s=float(times.engine_s[context, size]),
+        scatter=scatter,
+    )
 
 
 @jax.jit
 def _priced(
     pricing: Pricing, footprint: Footprint, draft: DraftCost, contexts: Float[Array, " context"], sizes: Plan
-) -> tuple[Array, ...]:
-    """The first fields of `GrowthTimes`, and bytes held."""
+) -> tuple[CycleCost, Array]:
+    """Cost of all cycles, and bytes held."""
     device, target = pricing.device, pricing.architecture
 
-    def at_context(context: Array) -> tuple[Array, ...]:
+    def at_context(context: Array) -> tuple[CycleCost, Array]:
         parts = {
             "footprint": footprint,
             "draft_cost": draft,
             "workload": dataclasses.replace(pricing.workload, context_tokens=context),
         }
-        priced = price_cycle(device, target, plan=sizes, routing=pricing.routing, **parts)
-        plain = priced.baselines.bf16.cost.total_s, priced.baselines.stored.cost.total_s
-        return priced.verify_s, priced.draft_s, *plain, held_with_draft(target, **parts, group=device.group)
+        priced = price_cycle(device, target, plan=sizes, routing=pricing.routing, engine=pricing.engine, **parts)
+        return priced, held_with_draft(target, **parts, group=device.group)
 
     return jax.vmap(at_context)(contexts)

@@ -6,6 +6,7 @@ import dataclasses
 from typing import ClassVar
 
 from jaxspec.results import UNKNOWN, Quantity, Record, quantity_field
+from jaxspec.results.intervals import HeadlineIntervals
 from jaxspec.results.network_results import MeasuredResult
 from jaxspec.results.status_tables import flat_table
 
@@ -102,12 +103,17 @@ class FittedLaw(Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BestTree(Record):
-    """The fastest tree at a context, whether or not it pays."""
+    """The fastest tree at a context, whether or not it pays.
+
+    Attributes:
+        intervals: of its numbers, with the rate of one sequence; None where nothing is known to err.
+    """
 
     verification_length: Quantity[int] = UNKNOWN
     tokens_per_s: Quantity[float] = UNKNOWN
     speedup_vs_bf16_ar: Quantity[float] = UNKNOWN
     speedup_vs_stored_ar: Quantity[float] = UNKNOWN
+    intervals: HeadlineIntervals | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -134,6 +140,7 @@ class ContextRow(Record):
     ar_stored_s: Quantity[float] = UNKNOWN
     verify_s: Quantity[list] = UNKNOWN
     draft_s: Quantity[list] = UNKNOWN
+    engine_s: Quantity[list] = UNKNOWN
     effective_performance: Quantity[list] = UNKNOWN
 
 

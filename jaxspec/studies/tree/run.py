@@ -22,6 +22,7 @@ from jaxspec.settings import expect
 from jaxspec.speculate.drafts.making import kind_of
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.speculate.timing import tree_way
+from jaxspec.studies.engine_pricing import engine_scatter, kind_of_draft
 from jaxspec.studies.measured.head import head, lossless
 from jaxspec.studies.measured.routing import routed
 from jaxspec.studies.measured.stopwatch import stopwatch_part
@@ -78,7 +79,8 @@ def _of_device(stages: TreeStages, device: str, curve: AATBySize) -> dict[str, A
     times = price_growth(
         work.pricings[device], stages.growth, footprint=stages.widths, contexts=stages.contexts, draft=priced
     )
-    rows = context_rows(stages.contexts, curve, times)
+    scatter = engine_scatter(config.engine, kind_of_draft(priced))
+    rows = context_rows(stages.contexts, curve, times, pricing=work.pricings[device], scatter=scatter)
     own = rows[stages.contexts.index(config.context)].decision
     pays = bool(own.speculate.value)
     nodes = own.verification_length.known - 1 if pays else config.nodes
@@ -96,7 +98,8 @@ def _of_device(stages: TreeStages, device: str, curve: AATBySize) -> dict[str, A
     return {
         "stopwatch": clock,
         "draft": draft_part(config.draft, stages.other, stages.knobs, kinds, priced, stages.widths),
-        "scheme": config.scheme if stages.knobs is not None else None,  # others leave the target uncompressed
+        # Another draft's scheme stores the target alone.
+        "scheme": config.scheme if stages.knobs is not None or config.changes_target else None,
         "search": SearchSettings(name=config.search, nodes=given(config.nodes), depth=given(config.depth)),
         "pays": predicted(pays),
         "contexts": rows,

@@ -14,7 +14,7 @@ from hwmodels import DraftCost
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from jaxspec.compress import find_scheme
 from jaxspec.compress.expert_pool import has_pool, pool_sizes
-from jaxspec.compress.knobs import Knobs, uniform_knobs
+from jaxspec.compress.knobs import Knobs, knob_defaults, uniform_knobs
 from jaxspec.models.architecture import architecture_of
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.runs.stages import Arrays
@@ -253,17 +253,10 @@ class TreeStages:
     @cached_property
     def widths(self) -> hwmodels.Footprint:
         """Bits read: of the scheme for the target's copy, of a container by its own bytes; of another draft as its kind says,
-        of the target then 16."""
+        of the target then as a scheme stores it that changes it, or 16."""
         knobs = self.knobs
         if knobs is None:
-            if (own := own_footprint(self.config.draft)) is not None:
-                return priced_footprint(own)
-            plain, stored_as = hwmodels.uniform_footprint(UNCOMPRESSED_BITS), kind_of(self.config.draft).stored_as
-            if not stored_as:
-                return plain
-            return dataclasses.replace(
-                plain, draft_weight_bits=find_scheme(stored_as).expected_footprint({}).draft_weight_bits
-            )
+            return self._beside_another_draft()
         _ = self.copies.text
 
         def compute() -> Arrays:
@@ -271,6 +264,23 @@ class TreeStages:
 
         found = jax.tree.map(jnp.asarray, self.work.stages.run("footprint", compute))
         return priced_footprint(hwmodels.Footprint(**found))
+
+    def _beside_another_draft(self) -> hwmodels.Footprint:
+        """Bits read of a draft that is no compressed copy, and of its target."""
+        if (own := own_footprint(self.config.draft)) is not None:
+            found = priced_footprint(own)
+        else:
+            found, stored_as = hwmodels.uniform_footprint(UNCOMPRESSED_BITS), kind_of(self.config.draft).stored_as
+            if stored_as:
+                own_bits = find_scheme(stored_as).expected_footprint({}).draft_weight_bits
+                found = dataclasses.replace(found, draft_weight_bits=own_bits)
+        if not self.config.changes_target:
+            return found
+        scheme = self.work.setup.scheme
+        stored = scheme.expected_footprint(knob_defaults(scheme))
+        return dataclasses.replace(
+            found, target_weight_bits=stored.target_weight_bits, target_kv_bits=stored.target_kv_bits
+        )
 
 
 def tree_sizes(config: TreeConfig, vocab_size: int) -> dict[str, int]:

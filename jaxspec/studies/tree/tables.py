@@ -69,6 +69,7 @@ def _caption(result: TreeResult) -> list[str]:
         f"draft {draft.name}, priced as {draft.priced_draft.statement}; "
         f"trees of up to {search.nodes.value} nodes, depth {search.depth.value}, search {search.name}",
         *_more_nodes(result),
+        *intervals_in_words(result),
         schedule_in_words(result),
         law_in_words(result),
         proof_in_words(result),
@@ -85,6 +86,13 @@ def _more_nodes(result: TreeResult) -> list[str]:
         if row.decision.speculate.value and row.decision.verification_length.value == largest
     ]
     return [f"the largest tree is the best one at context {', '.join(at_end)}: more --nodes may pay"] if at_end else []
+
+
+def intervals_in_words(result: TreeResult) -> list[str]:
+    """What the intervals hold; nothing where there are none."""
+    held = [row.decision.best_tree.intervals for row in result.contexts]
+    said = dict.fromkeys(each.statement for each in held if each is not None and each.statement)
+    return [f"in brackets: {words}" for words in said]
 
 
 def schedule_in_words(result: TreeResult) -> str:

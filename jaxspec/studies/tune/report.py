@@ -8,20 +8,16 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from jaxspec.report.figures.operator_time import operator_time_figure
+from jaxspec.report.figures.roofline import roofline_figure
+from jaxspec.report.figures.tokens import tokens_figure
 from jaxspec.report.notes import note_lines
 from jaxspec.report.page import Drawings, Page, render_page, write_page
 from jaxspec.report.shown import Shown
 from jaxspec.report.stopwatch import STOPWATCH_CAPTION, stopwatch_figure, stopwatch_tables
 from jaxspec.report.table import tables
 from jaxspec.runs.directory import RunDirectory, read_metrics
-from jaxspec.studies.tune.figures import (
-    acceptance_figure,
-    convergence_figure,
-    knobs_figure,
-    operator_time_figure,
-    roofline_figure,
-    tokens_figure,
-)
+from jaxspec.studies.tune.figures import acceptance_figure, convergence_figure, knobs_figure
 from jaxspec.studies.tune.result import TuneResult
 from jaxspec.studies.tune.section import section
 

@@ -157,7 +157,7 @@ def test_terms_are_recovered():
 def test_a_summary_counts_what_it_says():
     rows = [row for row in PUBLISHED_ROWS if row.source.endswith("vllm-scripts")]
     terms = EngineTerms(1e-3, 2e-4, 3e-5, 4e-5)
-    found = answers(rows, [*made(rows[:-1], terms), "no reason"], terms)
+    found = answers(rows, [*made(rows[:-1], terms), "no reason"], terms, catalog.engine_scatter("vllm"))
     summary = summarise(rows, found)
     (source,) = summary["sources"].values()
     assert (summary["rows"], summary["predicted"]) == (102, 101)
@@ -205,14 +205,26 @@ def test_a_step_without_speculation_gives_the_bandwidth(tmp_path):
 
 @pytest.mark.slow
 def test_the_engine_of_the_catalog_is_the_fitted_one():
-    from experiments.field.answers import SPREAD, fitted
+    from experiments.field.answers import CALIBRATION_ROWS, fitted
 
-    terms, spread = fitted(PUBLISHED_ROWS, pricing.price_rows(PUBLISHED_ROWS))
+    terms, scatter, rows = fitted(PUBLISHED_ROWS, pricing.price_rows(PUBLISHED_ROWS))
     held = catalog.engine("vllm")
     np.testing.assert_allclose(
         [getattr(terms, name) for name in vars(held)], [getattr(held, name) for name in vars(held)], rtol=0.02
     )
-    assert spread["calibration_rows"] == json.loads(SPREAD.read_text())["calibration_rows"]
+    assert scatter == pytest.approx(catalog.engine_scatter("vllm"), rel=0.02)
+    assert rows == json.loads(CALIBRATION_ROWS.read_text())
+
+
+def test_the_shipped_acceptance_is_that_of_the_rows():
+    import tomllib
+
+    from experiments.field.acceptance import TABLE, alpha_token, published_acceptance
+
+    assert published_acceptance(PUBLISHED_ROWS) == tomllib.loads(TABLE.read_text())
+    chain = next(row for row in PUBLISHED_ROWS if row.tokens_per_cycle is not None and row.draft_length == 3)
+    alpha = alpha_token(chain)
+    assert 1 + alpha + alpha**2 + alpha**3 == pytest.approx(chain.tokens_per_cycle, rel=1e-4)
 
 
 def test_rows_of_several_gpus_are_groups(tmp_path):

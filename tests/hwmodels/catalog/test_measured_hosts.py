@@ -6,9 +6,9 @@ import jax
 import pytest
 
 from hwmodels import OPERATORS, Workload, catalog, decode_operators, step_cost, uniform_footprint
-from hwmodels.analysis.intervals import step_interval
 from hwmodels.analysis.kernel_widths import kernel_remarks
 from hwmodels.analysis.sensitivity import leaf_names
+from hwmodels.analysis.uncertainty.kernel_errors import step_interval
 from hwmodels.catalog import EntryError
 from hwmodels.catalog.device_entries import number_rules
 from hwmodels.step.priced_steps import PricedStep

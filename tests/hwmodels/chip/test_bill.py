@@ -54,7 +54,8 @@ def device_with(toy_device, unit):
 
 
 def test_every_kind_is_here():
-    assert SIZES.keys() == UNITS.keys()
+    # A host is measured as it is: none of its numbers makes it larger.
+    assert SIZES.keys() == UNITS.keys() - {"measured_host"}
 
 
 @pytest.mark.parametrize("kind", [None, *SIZES])

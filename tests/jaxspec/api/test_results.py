@@ -98,6 +98,35 @@ def test_frames_need_pandas_and_say_so(found, monkeypatch):
         found.to_frame()
 
 
+def test_frames_are_the_rows(found):
+    pandas = pytest.importorskip("pandas")
+    frame = found.to_frame()
+    assert isinstance(frame, pandas.DataFrame)
+    assert frame["device"].tolist() == ["a", "b"]
+    assert frame["area"].tolist() == [16, 16]
+    sides = found.to_frame("sides")
+    assert sides.to_dict("records") == rows_of(found.results, "sides")
+
+
+def test_containers_are_inspected_and_unpacked(tmp_path):
+    from jaxspec.models.embedded import embedded_directory
+
+    place = embedded_directory("embedded-small")
+    packed = js.pack(place, scheme="huffman", out=tmp_path / "small.jspk")
+    seen = js.inspect(tmp_path / "small.jspk")
+    assert seen.scheme == packed.scheme == "huffman"
+    assert len(seen.tensors) == len(packed.tensors)
+    assert seen.table().rows
+    assert seen.plot("container").axes
+    assert {row["name"] for row in rows_of(seen.results, "tensors")} == {tensor.name for tensor in seen.tensors}
+    restored = js.unpack(tmp_path / "small.jspk", tmp_path / "back")
+    assert (tmp_path / "back" / "model.safetensors").read_bytes() == (place / "model.safetensors").read_bytes()
+    assert restored.lossless
+    assert len(restored.files) >= 2
+    with pytest.raises(InputError, match="cannot be opened"):
+        js.inspect(tmp_path / "nothing.jspk")
+
+
 def test_a_prediction_has_its_tables_figure_and_saved_form(tmp_path):
     found = js.predict(device="rtx-4090", acceptance=0.9, max_draft_length=2)
     assert found.figures == ["prediction"]

@@ -27,7 +27,7 @@ def model(tmp_path_factory):
     return directory
 
 
-COMMANDS = ("tune", "evaluate", "predict", "sweep", "scale", "pack", "unpack", "inspect", "devices", "models")
+COMMANDS = ("tune", "evaluate", "predict", "sweep", "scale", "serve", "pack", "unpack", "inspect", "devices", "models")
 
 
 @pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS)])

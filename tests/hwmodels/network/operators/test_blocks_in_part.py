@@ -46,6 +46,7 @@ def test_a_share_of_the_tokens_is_a_shorter_context_of_which_all_is_held(small):
     assert float(part.kv_bytes.sum()) < float(whole.kv_bytes.sum())
 
 
+@pytest.mark.slow
 def test_a_draft_of_some_blocks_is_faster_and_has_gradients():
     device, network = catalog.device("rtx-4090"), catalog.architecture("llama-3.1-8b")
 

@@ -109,8 +109,8 @@ def drafts(target, random_network):
 NAMES = ("self", "ngram", "head", "network", "q4", "layer-skip", "sparse-kv-25", "table")
 
 
-#: A copy with other matrices takes the steps of "q4".
-COPIES = {"layer-skip"}
+#: Copies of the target, which take the steps of "q4" with other matrices or masks.
+COPIES = {"layer-skip", "sparse-kv-25"}
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in COPIES)) for name in NAMES])

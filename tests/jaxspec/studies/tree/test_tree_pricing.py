@@ -1,6 +1,7 @@
 """Cycles of all sizes and contexts at once, against one tree after the other; and whose shapes a draft is priced by."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -8,12 +9,16 @@ import numpy as np
 import pytest
 
 from hwmodels import DraftCost, baselines, price_cycle, tree_plan, uniform_footprint
+from jaxspec.compress import find_scheme
+from jaxspec.errors import InputError
 from jaxspec.models import DecoderConfig
 from jaxspec.models.architecture import architecture_of
-from jaxspec.settings import CommonConfig
+from jaxspec.settings import CommonConfig, build_config
 from jaxspec.speculate.drafts import HeadDraft, NetworkDraft, NGramDraft, SelfDraft
 from jaxspec.studies.measured.pricing import resolve_pricing
-from jaxspec.studies.tree.pricing import price_growth
+from jaxspec.studies.tree.config import TreeConfig
+from jaxspec.studies.tree.pricing import cycle_times_of, price_growth
+from jaxspec.studies.tree.stages import TreeStages
 from jaxspec.trees.ranked_tree import RankedTree
 
 TARGET = DecoderConfig(
@@ -95,3 +100,32 @@ def test_a_head_is_one_layer_whatever_the_depth():
     # 3 h i' = 3 h i + 2 h²: the rows hold as many weights as the mixing matrix.
     assert float(head.intermediate_size) == pytest.approx(14336 + 2 * 4096 / 3)
     assert found.shares_ends
+
+
+def test_a_scheme_that_changes_the_target_counts_beside_another_draft():
+    config = TreeConfig(scheme="q4_0", draft="ngram")
+    work = SimpleNamespace(setup=SimpleNamespace(scheme=find_scheme("q4_0")))
+    found = TreeStages(config, work, copies=None, made=object()).widths
+    assert float(found.target_weight_bits["q"]) == 4.5
+    assert float(found.target_weight_bits["lm_head"]) == 16.0
+    whole = TreeStages(TreeConfig(draft="ngram"), work, copies=None, made=object()).widths
+    assert float(whole.target_weight_bits["q"]) == 16.0
+    quantized = TreeStages(TreeConfig(scheme="q8_0", draft="q4"), work, copies=None, made=object()).widths
+    assert float(quantized.draft_weight_bits["q"]) == 4.5
+    for scheme in ("cassandra1-coded",):  # lossless: nothing of it would be left
+        with pytest.raises(InputError, match="leaves the target as it is"):
+            build_config(TreeConfig, {"scheme": scheme, "draft": "ngram"})
+    with pytest.raises(InputError, match="is not a compressed copy"):
+        build_config(TreeConfig, {"scheme": "cassandra2", "draft": "ngram", "weight_prune": 0.2})
+
+
+def test_cycles_of_a_tree_have_all_their_steps():
+    bits, draft = uniform_footprint(11.0), DraftCost()
+    times = price_growth(PRICING, GROWTH, footprint=bits, contexts=(33, 5000), draft=draft)
+    for size in (0, 5):
+        one = cycle_times_of(PRICING, times, context=1, size=size, scatter=0.1)
+        step_s = one.part_s.sum(axis=1)
+        expected = times.verify_s[1, size] + times.draft_s[1, size]
+        assert float(one.cycle @ step_s) == pytest.approx(expected, rel=1e-5)
+        assert float(one.stored @ step_s) == pytest.approx(times.ar_stored_s[1], rel=1e-5)
+        assert float(one.scatter) == 0.1

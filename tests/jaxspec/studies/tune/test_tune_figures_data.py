@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 from made_results import read
 
+from jaxspec.report.figures.operator_time import operator_time_figure
+from jaxspec.report.figures.roofline import roofline_figure
 from jaxspec.report.figures.style import text_colour_on
+from jaxspec.report.figures.tokens import tokens_figure
 from jaxspec.studies.tune import figures
 from jaxspec.studies.tune.report import draw_figures
 
@@ -122,7 +125,7 @@ def test_convergence_with_holes(make_entry, make_metrics):
 
 
 def test_roofline_has_roof_and_all_points(make_entry):
-    figure = figures.roofline_figure(read(make_entry()))
+    figure = roofline_figure(read(make_entry()))
     (axes,) = figure.axes
     assert axes.get_xscale() == axes.get_yscale() == "log"
     roof, *points = axes.lines
@@ -142,19 +145,19 @@ def test_roofline_leaves_out_what_a_logarithm_cannot_show(make_entry):
     entry["configurations"]["grid"]["roofline"]["draft"]["flops_per_s"] = 0.0
     del entry["configurations"]["uniform"]["roofline"]
     # Of nine points, one of the grid and two of the uniform pair are gone.
-    assert len(figures.roofline_figure(read(entry)).axes[0].lines) == 1 + 9 - 3
-    assert figures.roofline_figure(read(entry | {"device": "unknown-board"})) is None
+    assert len(roofline_figure(read(entry)).axes[0].lines) == 1 + 9 - 3
+    assert roofline_figure(read(entry | {"device": "unknown-board"})) is None
     given = {
         "peak_flops_per_s": {"value": 2e12, "source": "s"},
         "memory.bandwidth_bytes_per_s": {"value": 1e11, "source": "s"},
         "memory.efficiency": {"value": 0.5, "source": "s"},
     }
-    figure = figures.roofline_figure(read(entry | {"device": "unknown-board", "device_data": given}))
+    figure = roofline_figure(read(entry | {"device": "unknown-board", "device_data": given}))
     assert figure.axes[0].lines[0].get_xdata()[1] == pytest.approx(40.0)
 
 
 def test_operator_bars_add_up(make_entry):
-    figure = figures.operator_time_figure(read(make_entry()))
+    figure = operator_time_figure(read(make_entry()))
     (axes,) = figure.axes
     assert [label.get_text() for label in axes.get_yticklabels()] == [
         "AR step, bf16",
@@ -180,19 +183,19 @@ def test_operator_bars_in_microseconds_and_without_data(make_entry):
     entry = make_entry()
     for found in entry["configurations"].values():
         found["operators"] = {"draft": {"qkv": 2e-6, "new": 3e-6}, "verify": {"qkv": None}}
-    figure = figures.operator_time_figure(read(entry))
+    figure = operator_time_figure(read(entry))
     assert figure.axes[0].get_xlabel() == "time of one step (µs, predicted)"
     assert len(figure.axes[0].get_yticklabels()) == 2
     assert legend(figure) == ["qkv", "new"]
     for found in entry["configurations"].values():
         del found["operators"]
-    assert figures.operator_time_figure(read(entry)) is None
+    assert operator_time_figure(read(entry)) is None
 
 
 def test_tokens_predicted_and_counted(make_entry):
     entry = make_entry()
     entry["configurations"]["grid"]["tokens_per_cycle_gap_in_standard_errors"] = 3.4
-    figure = figures.tokens_figure(read(entry))
+    figure = tokens_figure(read(entry))
     (axes,) = figure.axes
     assert [label.get_text() for label in axes.get_xticklabels()] == [
         "default\ngap 0.8 standard errors",
@@ -217,9 +220,9 @@ def test_tokens_without_error_or_count(make_entry):
         entry["configurations"][name]["tokens_per_cycle_counted"] = None
     for key in ("tokens_per_cycle_standard_error", "tokens_per_cycle_gap_in_standard_errors"):
         del entry["configurations"]["tuned"][key]
-    labels = [label.get_text() for label in figures.tokens_figure(read(entry)).axes[0].get_xticklabels()]
+    labels = [label.get_text() for label in tokens_figure(read(entry)).axes[0].get_xticklabels()]
     assert labels == ["uniform\ngap 0.4 standard errors", "tuned"]
-    assert figures.tokens_figure(read({})) is None
+    assert tokens_figure(read({})) is None
 
 
 def test_nothing_known_draws_nothing():

@@ -13,15 +13,15 @@ from jaxspec.report.device_data import device_data
 from jaxspec.report.figures.style import INK, PAPER, colour_of, new_figure, styled
 from jaxspec.report.formatting import quantity
 from jaxspec.report.titles import configurations, provenance
+from jaxspec.results.network_results import ConfigurationsResult
 from jaxspec.results.quantity import finite
-from jaxspec.studies.tune.result import TuneResult
 
 #: Step -> shape and what it is called.
 _STEPS = {"ar_bf16": ("*", "AR step, bf16"), "draft": ("o", "draft step"), "verify": ("s", "verification")}
 
 
 @styled
-def roofline_figure(result: TuneResult) -> Figure | None:
+def roofline_figure(result: ConfigurationsResult) -> Figure | None:
     """FLOP/s against FLOP per byte, both logarithmic: the roof that the device reaches, and every step under it."""
     found = device_data(result)
     data = {number.field: number.value for number in found}
@@ -79,7 +79,7 @@ def roofline_figure(result: TuneResult) -> Figure | None:
     return figure
 
 
-def _points(result: TuneResult) -> list[tuple[str, str, float, float]]:
+def _points(result: ConfigurationsResult) -> list[tuple[str, str, float, float]]:
     """Configuration, step, FLOP per byte, FLOP/s of all operating points that a logarithmic axis can show."""
     found = []
     for name, configuration in configurations(result).items():

@@ -9,9 +9,8 @@ from hwmodels.step.step_cost import STEP_PARTS
 from jaxspec.report.figures.operator_colours import OPERATOR_COLOURS
 from jaxspec.report.figures.style import PAPER, legend_below, new_figure, styled, text_colour_on
 from jaxspec.report.titles import configurations, in_order, provenance
-from jaxspec.results.network_results import Configuration
+from jaxspec.results.network_results import Configuration, ConfigurationsResult
 from jaxspec.results.quantity import finite
-from jaxspec.studies.tune.result import TuneResult
 
 _OTHER = "#404040"
 
@@ -20,7 +19,9 @@ _SHARE_WITH_NAME = 0.055
 
 
 @styled
-def operator_time_figure(result: TuneResult, compared: tuple[str, ...] = ("default", "tuned")) -> Figure | None:
+def operator_time_figure(
+    result: ConfigurationsResult, compared: tuple[str, ...] = ("default", "tuned")
+) -> Figure | None:
     """Stacked bars of the time per operator: an uncompressed AR step, and draft step and verification of two drafts."""
     bars = _bars(result, compared)
     if not bars:
@@ -73,7 +74,7 @@ def operator_time_figure(result: TuneResult, compared: tuple[str, ...] = ("defau
     return figure
 
 
-def _bars(result: TuneResult, compared: tuple[str, ...]) -> dict[str, dict[str, float]]:
+def _bars(result: ConfigurationsResult, compared: tuple[str, ...]) -> dict[str, dict[str, float]]:
     """Label -> operator -> seconds, longest kind of step first; bars without any time are left out."""
     found = configurations(result)
     chosen = {name: found[name] for name in compared if name in found}

@@ -13,7 +13,7 @@ from jaxspec.report.draft_columns import LARGEST_GAP, gap_in_standard_errors
 from jaxspec.report.figures.style import INK, PAPER, colour_of, new_figure, styled
 from jaxspec.report.titles import configurations, provenance
 from jaxspec.results import Quantity
-from jaxspec.studies.tune.result import TuneResult
+from jaxspec.results.network_results import ConfigurationsResult
 
 _OFFSET = 0.09
 _BARS = f"bars: {LARGEST_GAP:.0f} standard errors up and down"
@@ -28,7 +28,7 @@ _COUNTED: dict[str, Any] = {"linestyle": "none", "marker": "o", "markersize": 9}
 
 
 @styled
-def tokens_figure(result: TuneResult) -> Figure | None:
+def tokens_figure(result: ConfigurationsResult) -> Figure | None:
     """Tokens per cycle of each configuration, predicted and counted side by side, with the gap in standard errors."""
     rows = []
     for name, configuration in configurations(result).items():

@@ -1,0 +1,1 @@
+"""How sure a predicted number is: errors of calibrated kernels and of counted acceptance, carried to intervals."""

@@ -1,0 +1,68 @@
+"""Intervals of results whose inputs err: the delta method on logarithms.
+
+A result that is positive and smooth in its inputs is nearly log-normal where the inputs' errors are normal and small. Its
+logarithm's slopes along each independent error come from `jax.jvp`.
+Source: Oehlert 1992, doi:10.1080/00031305.1992.10475842, Eq. 1, on the logarithm of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import ndtr, ndtri
+from jaxtyping import Array, Float
+
+from hwmodels.numerics.scalars import Number, as_float
+
+__all__ = ["COVERAGE", "LogNormal", "delta_method", "probability_above"]
+
+#: Probability that an interval is to cover the true number with.
+COVERAGE = 0.90
+
+
+@flax.struct.dataclass
+class LogNormal:
+    """A positive number and its error; leaves "*b"."""
+
+    value: Float[Array, "*b"]  # the median
+    log_deviation: Float[Array, "*b"]  # standard deviation of the logarithm, >= 0
+
+    def ends(self, coverage: float = COVERAGE) -> tuple[Float[Array, "*b"], Float[Array, "*b"]]:
+        """Low and high end of the central interval; `coverage` is static, in (0, 1)."""
+        reach = jnp.exp(ndtri(0.5 + coverage / 2.0) * self.log_deviation)
+        return self.value / reach, self.value * reach
+
+
+def delta_method(metrics: Callable[[Float[Array, " source"]], Any], sources: int) -> Any:
+    """Results with the errors that they inherit.
+
+    Args:
+        metrics: from deviates, " source", independent and standard normal, 0 at the estimates, to positive numbers "*b" in
+            any form; pure, differentiable at 0.
+        sources: static, >= 0.
+    Returns:
+        in the form of `metrics`, each number a `LogNormal`.
+    Gradient: that of the slopes.
+    """
+    values = metrics(jnp.zeros(sources))
+    if not sources:
+        return jax.tree.map(lambda value: LogNormal(value, jnp.zeros_like(value)), values)
+
+    def slopes(direction: Float[Array, " source"]) -> Any:
+        logs = lambda deviates: jax.tree.map(jnp.log, metrics(deviates))
+        return jax.jvp(logs, (jnp.zeros(sources),), (direction,))[1]
+
+    along = jax.vmap(slopes)(jnp.eye(sources))
+    return jax.tree.map(lambda value, each: LogNormal(value, jnp.sqrt(jnp.sum(each**2, axis=0))), values, along)
+
+
+def probability_above(number: LogNormal, bar: Number = 1.0) -> Float[Array, "*b"]:
+    """Probability that the true number lies above `bar` ("*b", > 0); 0, 1/2 or 1 where there is no error."""
+    distance = jnp.log(number.value) - jnp.log(as_float(bar))
+    sure = jnp.heaviside(distance, 0.5)
+    none = number.log_deviation <= 0
+    return jnp.where(none, sure, ndtr(distance / jnp.where(none, 1.0, number.log_deviation)))

@@ -1,0 +1,72 @@
+"""Shapes of draft heads that are trained for a target, from the target's own shapes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from hwmodels.network.architecture import Architecture
+from hwmodels.numerics.scalars import Leaf
+from hwmodels.speculation.draft_cost import DraftCost
+
+__all__ = ["EAGLE3_VOCABULARY", "eagle_head", "multi_token_head", "one_layer"]
+
+#: Rows of an EAGLE-3 head's own vocabulary; that of the head for Llama-3.1-8B (config.json: draft_vocab_size).
+EAGLE3_VOCABULARY = 32_000.0
+
+#: Features of the hidden size that a head's projection reads: those of a token and of the target's hidden state.
+_PROJECTED = 2.0
+
+
+def eagle_head(target: Architecture, vocabulary: float | None = None) -> DraftCost:
+    """An EAGLE head: one layer of the target's behind a projection of token and feature, and a head.
+
+    Args:
+        target: leaves are single numbers.
+        vocabulary: rows of its own head; None, or as many as the target's: the target's head.
+    Source: Li et al. 2024, arXiv:2401.15077, Sec. 3.1; EAGLE-3, arXiv:2503.01840, for a vocabulary of its own.
+    """
+    rows = float(target.vocab_size) if vocabulary is None else min(vocabulary, float(target.vocab_size))
+    return DraftCost(
+        architecture=one_layer(target, rows),
+        shares_ends=float(rows == float(target.vocab_size)),
+        statement="one layer of the target's, with a projection and a head",
+    )
+
+
+def multi_token_head(target: Architecture) -> DraftCost:
+    """A network's own head for further tokens: one layer behind a projection; embedding and head are the target's.
+
+    Source: DeepSeek-V3, arXiv:2412.19437, Sec. 2.2.
+    """
+    return DraftCost(
+        architecture=one_layer(target, target.vocab_size),
+        shares_ends=1.0,
+        statement="one layer of the target's, with a projection",
+    )
+
+
+def one_layer(target: Architecture, vocabulary: Leaf) -> Architecture:
+    """One dense layer of the target's shapes with a head; the projection is counted into the feed-forward network.
+
+    Args:
+        vocabulary: rows of the head.
+    """
+    width = target.intermediate_size or target.expert_intermediate_size * target.experts_per_token
+    matrices = 2.0 + float(target.gated_ffn)
+    return dataclasses.replace(
+        target,
+        num_layers=1.0,
+        vocab_size=vocabulary,
+        tied_embeddings=0.0,
+        intermediate_size=width + _PROJECTED * target.hidden_size / matrices,
+        num_moe_layers=0.0,
+        num_experts=0.0,
+        experts_per_token=0.0,
+        expert_intermediate_size=0.0,
+        shared_intermediate_size=0.0,
+        num_window_layers=0.0,
+        window_tokens=0.0,
+        sink_tokens=0.0,
+        learned_positions=0.0,
+        vectors_outside_layers=0.0,
+    )

@@ -1,0 +1,124 @@
+"""Acceptance by position with its error: given, counted in a finished run, or published for drafts of that kind."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from hwmodels.analysis.uncertainty.acceptance_errors import conditional_errors
+from jaxspec.errors import InputError
+from jaxspec.results.quantity import Status
+from jaxspec.studies.advise.config import AdviseConfig
+
+__all__ = ["DraftAcceptance", "draft_acceptance"]
+
+_PUBLISHED = Path(__file__).with_name("published_acceptance.toml")
+
+#: Configurations of a run, the first of which that it has is taken.
+_CONFIGURATIONS = ("tuned", "given")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DraftAcceptance:
+    """Acceptance of a chain.
+
+    Attributes:
+        conditional: "position".
+        error: "position cause", a factor of its covariance; 0 where nothing is known.
+        status: "input" or "measured".
+        source: where it comes from, in words.
+    """
+
+    conditional: Float[np.ndarray, " position"]
+    error: Float[np.ndarray, "position cause"]
+    status: Status
+    source: str
+
+
+def draft_acceptance(config: AdviseConfig) -> DraftAcceptance:
+    """The acceptance that a configuration means.
+
+    Raises:
+        InputError: a run without it, or a kind of draft of which none is published.
+    """
+    if config.run is not None:
+        return _counted(config.run)
+    if config.acceptance is not None:
+        given = np.asarray(config.acceptance, np.float64)
+        chances = np.repeat(given, config.max_draft_length) if given.size == 1 else given
+        if config.acceptance_cycles is None:
+            return DraftAcceptance(chances, np.zeros((chances.size, 1)), "input", "as given")
+        error = np.diag(np.asarray(conditional_errors(chances, config.acceptance_cycles), np.float64))
+        return DraftAcceptance(chances, error, "input", f"as given, counted over {config.acceptance_cycles:,} cycles")
+    return _published(config)
+
+
+def _published(config: AdviseConfig) -> DraftAcceptance:
+    table = tomllib.loads(_PUBLISHED.read_text(encoding="utf-8"))
+    if config.kind not in table:
+        raise InputError(
+            f"no acceptance of draft {config.draft!r} is published with this program; give --acceptance, or --run with a run "
+            "that counted it"
+        )
+    row = table[config.kind]
+    length = config.max_draft_length
+    # One cause: a workload that is easier for a draft is so at every position.
+    return DraftAcceptance(
+        np.full(length, row["alpha_token"]),
+        np.full((length, 1), row["deviation"]),
+        "input",
+        f"median of {row['rows']} published rows of {row['title']} (targets {', '.join(row['targets'])}); their scatter is "
+        "its error",
+    )
+
+
+def _counted(path: str) -> DraftAcceptance:
+    """Of the first device's tuned or given draft."""
+    file = Path(path) / "result.json" if Path(path).is_dir() else Path(path)
+    try:
+        raw = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"run {path!r} cannot be read ({error}); give a finished run of evaluate or tune") from error
+    except ValueError as error:
+        raise InputError(f"{str(file)!r} is not valid JSON ({error}); give a result.json") from error
+    first = raw[0] if isinstance(raw, list) and raw else raw
+    found = first.get("configurations") if isinstance(first, Mapping) else None
+    name = next((name for name in _CONFIGURATIONS if isinstance(found, Mapping) and name in found), None)
+    try:
+        if name is None or not isinstance(found, Mapping):
+            raise TypeError("no configuration that tune or evaluate writes")
+        return _of_configuration(found[name], f"counted in {path}, configuration {name}")
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(
+            f"{str(file)!r} holds no acceptance by position ({error}); give a finished run of evaluate or tune"
+        ) from error
+
+
+def _of_configuration(entry: Mapping[str, Any], source: str) -> DraftAcceptance:
+    raw = entry["acceptance"]["conditional"]
+    numbers = np.array([np.nan if value is None else float(value) for value in raw], np.float64)
+    reached = np.flatnonzero(~np.isfinite(numbers))
+    chances = numbers[: reached[0]] if reached.size else numbers
+    if not chances.size or np.any((chances < 0) | (chances > 1)):
+        raise ValueError(f"conditional acceptance is {raw!r}")
+    tokens, error = 1.0 + np.sum(np.cumprod(chances)), entry.get("tokens_per_cycle_standard_error")
+    if error is None or not float(error) > 0:
+        return DraftAcceptance(chances, np.zeros((chances.size, 1)), "measured", source)
+    # As many independent cycles as explain the standard error of tokens per cycle, which is taken over prompts.
+    one = np.asarray(conditional_errors(chances, 1000.0), np.float64)
+    slopes = np.array([_slope(chances, position) for position in range(chances.size)])
+    scale = float(error) / float(np.sqrt(np.sum((slopes * one) ** 2)))
+    return DraftAcceptance(chances, np.diag(one * scale), "measured", f"{source}: {tokens:.2f} ± {float(error):.2f}")
+
+
+def _slope(chances: Float[np.ndarray, " position"], position: int) -> float:
+    """Derivative of tokens per cycle by the acceptance of a position."""
+    before = np.prod(chances[:position])
+    return float(before * (1.0 + np.sum(np.cumprod(chances[position + 1 :]))))

@@ -1,0 +1,31 @@
+"""The command `jaxspec advise`."""
+
+from jaxspec.studies.advise.config import AdviseConfig
+from jaxspec.studies.study import Study, run_directory
+
+__all__ = ["ADVISE"]
+
+_HELP = """Should this network speculate on this device, how, what does it gain, how sure is that, and what limits it?
+
+\b
+jaxspec advise --device h100-sxm --engine vllm                    an EAGLE-3 head, as accepted in published runs
+jaxspec advise --device h100-sxm --engine vllm --draft llama-3.2-1b --acceptance 0.8,0.74,0.7 --acceptance-cycles 2000
+jaxspec advise --architecture path/to/model --draft ngram --run runs/evaluate-...  --batch 1,8,64
+jaxspec advise --device my-machine.toml --engine llama.cpp --draft qwen2.5-0.5b --architecture qwen2.5-7b
+
+For each batch: the draft length with the highest predicted speed, 0 where none pays; its gain with an interval, the
+probability that it pays, and the time by cause. A run directory keeps result.json, one page, and the settings of vLLM (draft
+length by batch), SGLang and llama.cpp. No network runs.
+"""
+
+#: The study that advises engines.
+ADVISE = Study(
+    name="advise",
+    config=AdviseConfig,
+    help=_HELP,
+    run="jaxspec.studies.advise.run:advise",
+    present="jaxspec.studies.advise.report:shown",
+    figures="jaxspec.studies.advise.report:figures",
+    announce=lambda config: f"{config.architecture} with {config.draft} on {', '.join(config.device)}",
+    out=run_directory("advise"),
+)

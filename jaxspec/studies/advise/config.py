@@ -1,0 +1,129 @@
+"""Settings of `jaxspec advise`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from jaxspec.errors import InputError
+from jaxspec.settings.base import Settings, Unused
+from jaxspec.settings.common import CommonConfig
+from jaxspec.settings.fields import same_as, setting
+from jaxspec.settings.schemes import WidthScheme
+from jaxspec.studies.predict.config import MAX_PREDICTED_LENGTH, PredictConfig
+
+__all__ = ["HEADS", "LOOKUP", "NETWORK", "AdviseConfig", "EngineName"]
+
+#: Engines that can be asked for: those with measured kernels or terms, and llama.cpp, which has neither.
+EngineName = Literal["vllm", "sglang", "trtllm", "llama.cpp"]
+
+#: Drafts that are a head on the target,
+HEADS = ("eagle", "eagle3", "mtp")
+
+#: a lookup in the text,
+LOOKUP = "ngram"
+
+#: and what every other one is called in tables.
+NETWORK = "network"
+
+
+def _no_network(name: str) -> None:
+    if name == "own":
+        raise InputError("architecture 'own' needs a network; give a catalog name or a config.json")
+
+
+def _given(config: AdviseConfig) -> str | None:
+    return "a finished run says what was accepted" if config.run is not None else None
+
+
+@dataclasses.dataclass(frozen=True)
+class AdviseConfig(Settings):
+    """`jaxspec advise`.
+
+    Raises:
+        InputError: a value out of its range; settings that do not fit together.
+    """
+
+    architecture: str = same_as(
+        CommonConfig, "architecture", "Target: catalog name, or a Hugging Face config.json or its directory."
+    )
+    device: tuple[str, ...] = same_as(CommonConfig, "device")
+    engine: EngineName | None = setting(
+        None,
+        "Engine that serves: its measured kernels where the device has them, and what it spends beside them where it is known.",
+        unset="the device's own kernels, with nothing beside them",
+    )
+    weight_format: str | None = same_as(CommonConfig, "weight_format")
+    batch: tuple[int, ...] = setting(
+        (1, 2, 4, 8, 16, 32, 64, 128),
+        "Sequences decoded together, separated by commas.",
+        low=1,
+        high=4096,
+    )
+    context: int = same_as(CommonConfig, "context")
+    prompt_tokens: int = setting(
+        0,
+        "Tokens of the prompts of new sequences, which a busy engine processes beside decoding; 0: decoding alone.",
+        low=0,
+        high=1_000_000,
+    )
+    output_tokens: int = setting(
+        256, "Tokens of an answer: how often another sequence's prompt comes.", low=1, high=1_000_000
+    )
+    scheme: WidthScheme = setting("bf16", "How the target is stored.")
+    draft: str = setting(
+        "eagle3",
+        f"What drafts: {LOOKUP} (a lookup in the text), {', '.join(HEADS)} (heads on the target), or a network: catalog name, "
+        "config.json or its directory.",
+    )
+    draft_bits: float | None = setting(
+        None,
+        "Bits a draft step reads per weight.",
+        low=0,
+        high=64,
+        above=True,
+        unset="16",
+    )
+    acceptance: tuple[float, ...] | None = setting(
+        None,
+        "alpha_token: one number, or one per position separated by commas.",
+        low=0,
+        high=1,
+        unset="of --run, or the median of published drafts of that kind",
+    )
+    acceptance_cycles: int | None = same_as(PredictConfig, "acceptance_cycles")
+    run: str | None = setting(
+        None,
+        "Finished run of evaluate or tune (its directory, or result.json): take the acceptance counted there.",
+        unset="none",
+    )
+    max_draft_length: int = same_as(PredictConfig, "max_draft_length")
+    target_weights: str | None = setting(
+        None, "What engines call the target's weights, for their flags.", unset="the architecture"
+    )
+    draft_weights: str | None = setting(
+        None, "What engines call the draft's weights, for their flags.", unset="the draft"
+    )
+
+    unused = (
+        Unused(("acceptance", "acceptance_cycles"), _given),
+        Unused(("acceptance_cycles",), lambda config: "no acceptance was given" if config.acceptance is None else None),
+        Unused(
+            ("draft_bits", "draft_weights"),
+            lambda config: "a lookup has no weights" if config.draft == LOOKUP else None,
+        ),
+        Unused(("draft_weights",), lambda config: "the head is the target's own" if config.draft == "mtp" else None),
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        _no_network(self.architecture)
+        if self.acceptance is not None and len(self.acceptance) > MAX_PREDICTED_LENGTH:
+            raise InputError(
+                f"acceptance has {len(self.acceptance)} positions; allowed are 1 to {MAX_PREDICTED_LENGTH}"
+            )
+
+    @property
+    def kind(self) -> str:
+        """What drafts, as engines call it: a head, `LOOKUP` or `NETWORK`."""
+        return self.draft if self.draft in (*HEADS, LOOKUP) else NETWORK

@@ -1,0 +1,53 @@
+"""Whose kernels a device has when an engine is asked for: the engine's where they were measured, else the device's own."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from hwmodels import Architecture, Workload, catalog
+from hwmodels.catalog.calibrations import calibrated_engines
+from jaxspec.errors import InputError
+from jaxspec.studies.advise.config import AdviseConfig
+from jaxspec.studies.engine_pricing import engine_terms
+from jaxspec.studies.measured.pricing import resolve_device
+from jaxspec.tuning.objective import Pricing
+
+__all__ = ["Kernels", "measured_kernels"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernels:
+    """Engine and format whose kernels count, and what a reader should know of that."""
+
+    engine: str | None
+    weight_format: str | None
+    notes: tuple[str, ...] = ()
+
+
+def measured_kernels(config: AdviseConfig, device: str, target: Architecture) -> tuple[Pricing, Kernels]:
+    """What is priced on a device, and whose kernels that takes.
+
+    Raises:
+        InputError: an unknown device, a malformed file, or a format that the device was not measured with.
+    """
+    kernels = _kernels(config, device)
+    workload = Workload(
+        batch=1.0,
+        context_tokens=float(config.context),
+        prompt_tokens=float(config.prompt_tokens),
+        output_tokens=float(config.output_tokens),
+    )
+    found = resolve_device(device, engine=kernels.engine, weight_format=kernels.weight_format)
+    return Pricing(found, target, workload, engine=engine_terms(config.engine)), kernels
+
+
+def _kernels(config: AdviseConfig, device: str) -> Kernels:
+    try:
+        calibration = catalog.device_entry(device).calibration
+    except (catalog.UnknownNameError, catalog.EntryError) as error:
+        raise InputError(str(error)) from error
+    engine = config.engine
+    if engine is None or (calibration is not None and engine in calibrated_engines(calibration)):
+        return Kernels(engine, config.weight_format)
+    whose = "the data sheet's times count" if calibration is None else "those of the device's own engine count"
+    return Kernels(None, config.weight_format, (f"kernels of {engine} were not measured on {device}: {whose}",))

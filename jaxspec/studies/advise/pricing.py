@@ -1,0 +1,203 @@
+"""Cycles of every batch and draft length in the steady state of an engine, with their errors and what limits them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from hwmodels import Device, DraftCost, Footprint, PricedStep, ServingCycle, chain_plan, serving_cycle, tokens_per_cycle
+from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes, cycle_numbers, cycle_times
+from hwmodels.analysis.uncertainty.delta_method import LogNormal
+from hwmodels.speculation.draft_cost import held_with_draft
+from jaxspec.studies.advise.acceptance import DraftAcceptance
+from jaxspec.tuning.objective import Pricing
+
+__all__ = ["CAUSES", "Advised", "price_advice", "time_by_cause"]
+
+#: What an operator waits for.
+CAUSES = ("arithmetic", "memory", "decoding of weights", "exchange")
+
+#: Rows of `CycleTimes` are filled up to as many, so that one program serves all cycles.
+_STEPS = 5
+
+
+class Advised(NamedTuple):
+    """Of one device; leaves "batch length", draft lengths 1, 2, ...
+
+    Attributes:
+        numbers: of `cycle_numbers`, by name.
+        tokens: per cycle, " length".
+        times: "batch", of "length", for `covered`.
+        cycles: priced.
+        fits: whether weights and KV of target and draft fit the device's memories, " batch".
+    """
+
+    numbers: dict[str, LogNormal]
+    tokens: Float[np.ndarray, " length"]
+    times: list[list[CycleTimes]]
+    cycles: ServingCycle
+    fits: Bool[np.ndarray, " batch"]
+
+
+def price_advice(
+    pricing: Pricing,
+    *,
+    footprint: Footprint,
+    draft: DraftCost,
+    acceptance: DraftAcceptance,
+    batches: tuple[int, ...],
+    scatter: float,
+) -> Advised:
+    """Price all batches and draft lengths; on the host.
+
+    Args:
+        pricing: its workload's batch is not used.
+        scatter: of the engine's cycles, standard deviation of the logarithm.
+    """
+    # The statement is for readers: it must not compile anew; energy is not asked for.
+    cost = dataclasses.replace(draft, statement="")
+    quiet = dataclasses.replace(pricing, device=dataclasses.replace(pricing.device, chip=None))
+    lengths = np.arange(1, acceptance.conditional.size + 1, dtype=np.float32)
+    tokens = np.asarray(tokens_per_cycle(jnp.asarray(acceptance.conditional, jnp.float32)))
+    found = _priced(quiet, footprint, cost, np.asarray(batches, np.float32), lengths, tokens)
+    cycles, held = jax.device_get(found)
+    times = [
+        [
+            _times(pricing.device, cycles, (b, i), float(length), float(draft.passes), scatter)
+            for i, length in enumerate(lengths)
+        ]
+        for b in range(len(batches))
+    ]
+    capacity = sum(float(tier.capacity_bytes) for tier in (pricing.device.memory, *pricing.device.spill))
+    return Advised(
+        _numbers(times, acceptance, np.asarray(batches, np.float32)),
+        tokens,
+        times,
+        cycles,
+        np.asarray(held) <= capacity,
+    )
+
+
+@jax.jit
+def _priced(
+    pricing: Pricing,
+    footprint: Footprint,
+    draft: DraftCost,
+    batches: Float[Array, " batch"],
+    lengths: Float[Array, " length"],
+    tokens: Float[Array, " length"],
+) -> tuple[ServingCycle, Array]:
+    def at_batch(batch: Array) -> tuple[ServingCycle, Array]:
+        parts = {
+            "footprint": footprint,
+            "draft_cost": draft,
+            "workload": dataclasses.replace(pricing.workload, batch=batch),
+        }
+
+        def at_length(length: Array, gained: Array) -> ServingCycle:
+            return serving_cycle(
+                pricing.device,
+                pricing.architecture,
+                plan=chain_plan(length),
+                tokens_per_cycle=gained,
+                engine=pricing.engine,
+                **parts,
+            )
+
+        return jax.vmap(at_length)(lengths, tokens), held_with_draft(
+            pricing.architecture, **parts, group=pricing.device.group
+        )
+
+    return jax.vmap(at_batch)(batches)
+
+
+def _times(
+    device: Device, cycles: ServingCycle, at: tuple[int, int], length: float, passes: float, scatter: float
+) -> CycleTimes:
+    """The steps of one cycle, as many rows as `_STEPS`."""
+    one: ServingCycle = jax.tree.map(lambda leaf: leaf[at], cycles)
+    first = min(passes, 1.0)
+    alone, beside = (jax.tree.map(lambda leaf: leaf[0], step) for step in (one.draft, one.beside))
+    found = cycle_times(
+        device,
+        bf16=one.baselines.bf16,
+        stored=one.baselines.stored,
+        cycle=[(length * passes - first, alone), (first, beside), (1.0, one.verify)],
+        engine_s=float(one.engine_s),
+        plain_engine_s=float(one.plain_engine_s),
+        scatter=scatter,
+    )
+    missing = _STEPS - found.part_s.shape[0]
+
+    def filled(rows: Any) -> np.ndarray:
+        return np.pad(np.asarray(rows), [(0, missing), *[(0, 0)] * (np.ndim(rows) - 1)])
+
+    rows = {name: filled(getattr(found, name)) for name in ("part_s", "deviation", "bf16", "stored", "cycle")}
+    return dataclasses.replace(found, **rows)
+
+
+@jax.jit
+@jax.vmap
+def _cycle_numbers(
+    times: CycleTimes,
+    chances: Float[Array, "... position"],
+    error: Float[Array, "... position cause"],
+    batch: Float[Array, ...],
+) -> dict[str, LogNormal]:
+    return cycle_numbers(times, chances, error, batch=batch)
+
+
+def _numbers(
+    times: list[list[CycleTimes]], acceptance: DraftAcceptance, batches: Float[np.ndarray, " batch"]
+) -> dict[str, LogNormal]:
+    flat = [each for row in times for each in row]
+    stacked = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf, np.float32) for leaf in leaves]), *flat)
+    positions = acceptance.conditional.size
+    # Positions beyond a draft length gain nothing, surely.
+    inside = np.tril(np.ones((positions, positions)))
+    chances = np.tile(inside * acceptance.conditional, (len(batches), 1))
+    error = np.tile(inside[:, :, None] * acceptance.error, (len(batches), 1, 1))
+    found = _cycle_numbers(stacked, chances.astype(np.float32), error.astype(np.float32), np.repeat(batches, positions))
+    shape = (len(batches), positions)
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64).reshape(shape), jax.device_get(found))
+
+
+def time_by_cause(advised: Advised, batch: int, length: int, passes: float) -> dict[str, float]:
+    """Seconds of a cycle, or of an autoregressive step for length 0, by part and by what its operators wait for.
+
+    Args:
+        batch: place among the batches.
+        length: draft length.
+        passes: of a draft step.
+    """
+    one: ServingCycle = jax.tree.map(lambda leaf: leaf[batch, max(length - 1, 0)], advised.cycles)
+    if length == 0:
+        found = _causes(one.baselines.stored, "decode", 1.0)
+        return _above_nothing(found | {"engine": float(one.plain_engine_s)})
+    first = min(passes, 1.0)
+    alone, beside = (jax.tree.map(lambda leaf: leaf[0], step) for step in (one.draft, one.beside))
+    found = _causes(one.verify, "verify", 1.0) | {"engine": float(one.engine_s)}
+    for runs, step in ((length * passes - first, alone), (first, beside)):
+        for name, seconds in _causes(step, "draft", runs).items():
+            found[name] = found.get(name, 0.0) + seconds
+    return _above_nothing(found)
+
+
+def _causes(step: PricedStep, part: str, runs: float) -> dict[str, float]:
+    """Each operator's time belongs to the longest of what it waits for, and its launches to themselves."""
+    cost = step.cost
+    limits = np.stack([cost.compute_s, cost.memory_s, cost.decoding_s, cost.exchange_s])
+    busy = np.asarray(cost.operator_s, np.float64)
+    launches = np.where(limits.max(axis=0) > 0, np.minimum(cost.launch_s, busy), 0.0)
+    waits = limits.argmax(axis=0)
+    found = {f"{part}: {name}": runs * float(np.sum((busy - launches)[waits == i])) for i, name in enumerate(CAUSES)}
+    return found | {f"{part}: launches": runs * float(np.sum(launches))}
+
+
+def _above_nothing(found: dict[str, float]) -> dict[str, float]:
+    return {name: seconds for name, seconds in sorted(found.items(), key=lambda item: -item[1]) if seconds > 0}

@@ -1,0 +1,47 @@
+"""What `jaxspec advise` shows: a sentence, a row per batch, and how engines are started."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from jaxspec.report.notes import note_lines
+from jaxspec.report.page import Drawings
+from jaxspec.report.shown import Shown
+from jaxspec.report.terminal import Table
+from jaxspec.runs.directory import RunDirectory
+from jaxspec.studies.advise.columns import BATCH_COLUMNS
+from jaxspec.studies.advise.figures import gain_figure, limits_figure
+from jaxspec.studies.advise.result import AdviseResult
+from jaxspec.studies.advise.words import advice_in_words, caption, command_lines
+
+__all__ = ["advice_table", "figures", "shown"]
+
+
+def advice_table(result: AdviseResult) -> Table:
+    """A row per batch; those that are to speculate are bold."""
+    table = Table(advice_in_words(result), "\n".join(caption(result)))
+    table.add_column("batch", justify="right")
+    for column in BATCH_COLUMNS:
+        table.add_column(column.heading, justify="left" if column.title == "limited by" else "right")
+    for row in result.by_batch:
+        style = "dim" if not row.fits.value else "bold" if row.draft_length.value else None
+        table.add_row(str(row.batch), *(column.text(row) for column in BATCH_COLUMNS), style=style)
+    return table
+
+
+def figures(result: AdviseResult, directory: Path | None = None) -> Drawings:
+    """The page's figures of one device by name."""
+    return {"gain": lambda: gain_figure(result), "limits": lambda: limits_figure(result)}
+
+
+def shown(found: tuple[Sequence[AdviseResult], RunDirectory]) -> Shown:
+    """Tables for the terminal, from what `advise` returned."""
+    results, directory = found
+    lines = [line for result in results for line in command_lines(result)]
+    return Shown(
+        [result.plain() for result in results],
+        [advice_table(result) for result in results],
+        [*lines, *note_lines(results)],
+        f"page: {directory.path / 'report.html'}; engines' settings: {directory.path / 'engines'}",
+    )

@@ -1,0 +1,213 @@
+"""`jaxspec advise`: shapes, device, engine and acceptance in; draft length per batch, gain, probability and limits out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from hwmodels import DraftCost
+from hwmodels.analysis.uncertainty.delta_method import COVERAGE, LogNormal, probability_above
+from jaxspec.files import write_text
+from jaxspec.report.assumptions import architecture_data, device_facts
+from jaxspec.results import Quantity, given, predicted
+from jaxspec.results.intervals import Ends
+from jaxspec.results.network_results import PricedNumber
+from jaxspec.runs.carrying_out import carry_out
+from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.progress import Reporter
+from jaxspec.runs.provenance import versions
+from jaxspec.settings import expect
+from jaxspec.studies.advise.acceptance import DraftAcceptance, draft_acceptance
+from jaxspec.studies.advise.config import AdviseConfig
+from jaxspec.studies.advise.drafts import named_draft, read_widths, served_draft
+from jaxspec.studies.advise.kernels import Kernels, measured_kernels
+from jaxspec.studies.advise.page import device_slug, write_advice
+from jaxspec.studies.advise.pricing import Advised, price_advice, time_by_cause
+from jaxspec.studies.advise.result import AdvisedBatch, AdvisedDraft, AdvisedWorkload, AdviseResult, ScheduleRange
+from jaxspec.studies.advise.schedule import ranges, single_length
+from jaxspec.studies.engine_flags import Engine, Range, engines_for
+from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, noted
+from jaxspec.studies.headline_intervals import coverage_in_words, covered
+from jaxspec.studies.kernel_notes import kernel_notes
+from jaxspec.studies.measured.pricing import resolve_architecture
+from jaxspec.tuning.objective import Pricing
+
+__all__ = ["advise"]
+
+#: Main numbers of a result, for `jaxspec runs`.
+_HEADLINE = ("speculate", "single_draft_length")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Checked:
+    """What a configuration names, found and checked."""
+
+    pricings: dict[str, tuple[Pricing, Kernels]]
+    draft: DraftCost
+    acceptance: DraftAcceptance
+
+
+def advise(
+    config: AdviseConfig,
+    *,
+    out: str | None = None,
+    force: bool = False,
+    reporter: Reporter | None = None,
+) -> tuple[list[AdviseResult], RunDirectory]:
+    """Advise on every device of the configuration, or return what a finished run found.
+
+    Returns:
+        One result per device, as in result.json, and the run directory with the page and the engines' settings.
+    Raises:
+        InputError: bad input; nothing is lost.
+    """
+    expect(AdviseConfig, config)
+    checked = cache(lambda: _check(config))
+
+    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
+        found = checked()
+
+        def work() -> list[dict[str, Any]]:
+            results = []
+            with reporter.bar("devices", len(found.pricings)) as bar:
+                for name, (pricing, kernels) in found.pricings.items():
+                    results.append(_advice(config, found, name, pricing, kernels, directory))
+                    bar.advance(name)
+            write_advice(results, directory.path)
+            return [result.plain() for result in results]
+
+        return work
+
+    found, directory = carry_out(
+        "advise", config, prepare, check=checked, out=out, force=force, reporter=reporter, headline=_HEADLINE
+    )
+    return [AdviseResult.from_plain(entry) for entry in found], directory
+
+
+def _check(config: AdviseConfig) -> _Checked:
+    target = resolve_architecture(config.architecture, None)
+    draft = named_draft(config.draft, target)
+    return _Checked(
+        {name: measured_kernels(config, name, target) for name in config.device}, draft, draft_acceptance(config)
+    )
+
+
+def _advice(
+    config: AdviseConfig,
+    found: _Checked,
+    device: str,
+    pricing: Pricing,
+    kernels: Kernels,
+    directory: RunDirectory,
+) -> AdviseResult:
+    widths, acceptance = read_widths(config), found.acceptance
+    scatter = engine_scatter(config.engine, kind_of_draft(found.draft))
+    advised = price_advice(
+        pricing, footprint=widths, draft=found.draft, acceptance=acceptance, batches=config.batch, scatter=scatter
+    )
+    rows = [_row(config, found.draft, advised, place) for place in range(len(config.batch))]
+    schedule = ranges(config.batch, [row.draft_length.known for row in rows])
+    single = single_length(np.asarray(advised.numbers["speedup_vs_stored_ar"].value))
+    engines = _engines(config, schedule, single)
+    for engine in engines:
+        write_text(directory.path / "engines" / device_slug(device) / engine.file, engine.content)
+    covers = covered(advised.times[0][0], acceptance.error)
+    facts = device_facts(device, kernels)
+    shape = architecture_data(config.architecture, pricing.architecture)
+    return AdviseResult(
+        architecture=config.architecture,
+        architecture_data={name: PricedNumber(**number) for name, number in shape.items()},
+        device=device,
+        device_title=facts["device_title"],
+        device_data={name: PricedNumber(**number) for name, number in facts["device_data"].items()},
+        assumptions=facts["assumptions"],
+        inputs=directory.inputs,
+        engine=engine_used(config.engine),
+        scheme=given(config.scheme),
+        workload=AdvisedWorkload(
+            context_tokens=given(config.context),
+            prompt_tokens=given(config.prompt_tokens),
+            output_tokens=given(config.output_tokens),
+        ),
+        draft=AdvisedDraft(
+            name=config.draft,
+            kind=config.kind,
+            priced_as=found.draft.statement,
+            conditional=Quantity(acceptance.conditional.tolist(), acceptance.status),
+            acceptance_source=acceptance.source,
+        ),
+        speculate=predicted(any(row.draft_length.known for row in rows)),
+        single_draft_length=predicted(single),
+        schedule=[
+            ScheduleRange(first=given(each.first), last=given(each.last), draft_length=predicted(each.draft_length))
+            for each in schedule
+        ],
+        by_batch=rows,
+        interval_coverage=COVERAGE if covers else None,
+        interval_covers=covers,
+        interval_statement=coverage_in_words(covers) if covers else None,
+        engines={engine.title: engine.content for engine in engines},
+        commands={engine.title: engine.shown for engine in engines},
+        **_with(kernels.notes, noted(kernel_notes(pricing.device, [widths]), config.engine)),
+        versions=versions(),
+    )
+
+
+def _with(notes: tuple[str, ...], fields: dict[str, Any]) -> dict[str, Any]:
+    return fields | {"notes": [*notes, *fields["notes"]]}
+
+
+def _row(config: AdviseConfig, draft: DraftCost, advised: Advised, place: int) -> AdvisedBatch:
+    """Advice for one batch."""
+    speedup = advised.numbers["speedup_vs_stored_ar"]
+    best = int(np.argmax(speedup.value[place]))
+    pays = bool(speedup.value[place, best] > 1.0)
+    length = best + 1 if pays else 0
+    cycles = advised.cycles
+    # Without a draft a cycle is a step of what is stored.
+    stored_s = float((cycles.baselines.stored.cost.total_s + cycles.plain_engine_s)[place, best])
+    bf16_s = float((cycles.baselines.bf16.cost.total_s + cycles.plain_engine_s)[place, best])
+    plain = {"cycle_s": stored_s, "tokens_per_s": config.batch[place] / stored_s}
+    plain |= {"speedup_vs_stored_ar": 1.0, "speedup_vs_bf16_ar": bf16_s / stored_s}
+    numbers = {name: float(number.value[place, best]) for name, number in advised.numbers.items()} if pays else plain
+    ends = {name: _ends(advised.numbers[name], (place, best)) for name in ("speedup_vs_stored_ar", "tokens_per_s")}
+    chance = None
+    if float(speedup.log_deviation[place, best]) > 0:
+        one = LogNormal(speedup.value[place, best], speedup.log_deviation[place, best])
+        chance = float(probability_above(one))
+    return AdvisedBatch(
+        batch=config.batch[place],
+        draft_length=predicted(length),
+        tokens_per_cycle=predicted(float(advised.tokens[best]) if pays else 1.0),
+        tokens_per_s_interval=ends["tokens_per_s"] if pays else Ends(),
+        interval=ends["speedup_vs_stored_ar"] if pays else Ends(),
+        best_draft_length=predicted(best + 1),
+        best_draft_speedup=predicted(float(speedup.value[place, best])),
+        best_draft_interval=ends["speedup_vs_stored_ar"],
+        probability_pays=predicted(chance),
+        speedups=predicted(speedup.value[place].tolist()),
+        time_by_cause=predicted(time_by_cause(advised, place, length, float(draft.passes))),
+        fits=predicted(bool(advised.fits[place])),
+        **{name: predicted(value) for name, value in numbers.items()},
+    )
+
+
+def _ends(number: LogNormal, at: tuple[int, int]) -> Ends:
+    if not float(number.log_deviation[at]) > 0:
+        return Ends()
+    low, high = LogNormal(number.value[at], number.log_deviation[at]).ends(COVERAGE)
+    return Ends(low=predicted(float(low)), high=predicted(float(high)))
+
+
+def _engines(config: AdviseConfig, schedule: list[Range], single: int) -> list[Engine]:
+    """Settings of engines; none where no batch is to speculate."""
+    lengths = [each.draft_length for each in schedule if each.draft_length]
+    if not lengths:
+        return []
+    target = config.target_weights or config.architecture
+    # An engine with one length for all batches takes the best one; where that is none, what small batches want.
+    return engines_for(target, served_draft(config), single or lengths[0], schedule=schedule)

@@ -1,0 +1,70 @@
+"""The advice in sentences."""
+
+from __future__ import annotations
+
+from jaxspec.report.columns import interval_in_words
+from jaxspec.report.formatting import NOT_KNOWN, fixed, times
+from jaxspec.studies.advise.result import AdviseResult, ScheduleRange
+
+__all__ = ["advice_in_words", "caption", "command_lines", "schedule_in_words"]
+
+#: Engine whose command is shown where none was asked for, and titles of those that can be.
+_TITLES = {"vllm": "vLLM", "sglang": "SGLang", "llama.cpp": "llama.cpp"}
+_SHOWN = "vLLM"
+
+
+def advice_in_words(result: AdviseResult) -> str:
+    """Whether to speculate on this device, up to which batch, and what that gains at most."""
+    where = f"{result.architecture} on {result.device}"
+    paying = [row for row in result.by_batch if row.draft_length.value]
+    if not paying:
+        best = max(result.by_batch, key=lambda row: row.best_draft_speedup.number or 0.0)
+        return (
+            f"{where}: do not speculate with {result.draft.name}. Its best is {times(best.best_draft_speedup.number)}"
+            f"{interval_in_words(best.best_draft_interval, times)} at batch {best.batch}."
+        )
+    best = max(paying, key=lambda row: row.speedup_vs_stored_ar.known)
+    gain = f"{times(best.speedup_vs_stored_ar.number)}{interval_in_words(best.interval, times)}"
+    said = f"{where}: speculate with {result.draft.name}: {schedule_in_words(result.schedule)}"
+    return f"{said}. At batch {best.batch} it decodes {gain} as fast as without."
+
+
+def schedule_in_words(schedule: list[ScheduleRange]) -> str:
+    """Draft length by batch."""
+    words = []
+    for each in schedule:
+        first, last, length = each.first.known, each.last.known, each.draft_length.known
+        at = f"batch {first}" if first == last else f"batch {first} to {last}"
+        words.append(f"{at}: {f'{length} tokens' if length else 'no draft'}")
+    return "; ".join(words)
+
+
+def caption(result: AdviseResult) -> list[str]:
+    """What the table's numbers rest on, a line per remark."""
+    chances = result.draft.conditional
+    few = ", ".join(fixed(chance, 2) for chance in (chances.value or [])[:4])
+    more = ", ..." if len(chances.value or []) > 4 else ""
+    single = result.single_draft_length.value
+    lines = [
+        f"draft {result.draft.name}, priced as {result.draft.priced_as}; accepted by position {few}{more} ({chances.status}: "
+        f"{result.draft.acceptance_source}); the rest: predicted",
+        f"one draft length for all these batches: {single or 'none pays on average'}",
+    ]
+    lines.append(
+        f"in brackets: {result.interval_statement}"
+        if result.interval_statement
+        else "no intervals: the device is not calibrated, and acceptance was given without the cycles it was counted over "
+        "(--acceptance-cycles)"
+    )
+    return lines
+
+
+def command_lines(result: AdviseResult) -> list[str]:
+    """How the engine that was asked for is started, or vLLM; nothing where no draft pays."""
+    asked = None if result.engine is None else result.engine.name
+    title = _TITLES.get(asked or "", _SHOWN)
+    if not result.commands:
+        return [f"{result.device}: start the engine without a draft"]
+    if title not in result.commands:
+        return [f"{result.device}: {title} knows no draft of kind {result.draft.kind or NOT_KNOWN}"]
+    return [f"{title}, for {result.device}:", *result.commands[title].splitlines()]

@@ -1,0 +1,73 @@
+"""What a serving engine spends on a cycle beside its kernels, where its terms are known."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from hwmodels import DraftCost, EngineTerms, catalog
+from hwmodels.speculation.engine_terms import NO_ENGINE
+from jaxspec.results import calibrated
+from jaxspec.results.intervals import EngineUsed
+
+__all__ = [
+    "OTHER_DRAFTS",
+    "SMALL_NETWORK",
+    "engine_notes",
+    "engine_scatter",
+    "engine_terms",
+    "engine_used",
+    "kind_of_draft",
+    "noted",
+]
+
+#: Kind of draft whose measured speedups lie nearest to predictions,
+SMALL_NETWORK = "small network"
+
+#: and all others, of heads and lookups.
+OTHER_DRAFTS = "other drafts"
+
+
+def engine_terms(engine: str | None) -> EngineTerms:
+    """Terms of an engine by name; none for None, and for engines whose terms nobody has fitted."""
+    return catalog.engine(engine) if engine in catalog.engine_names() else NO_ENGINE
+
+
+def engine_scatter(engine: str | None, draft: str = OTHER_DRAFTS) -> float:
+    """Standard deviation of log speedup about predictions with an engine's terms; 0 without any."""
+    return catalog.engine_scatter(engine).get(draft, 0.0) if engine in catalog.engine_names() else 0.0
+
+
+def kind_of_draft(cost: DraftCost) -> str:
+    """Which scatter counts for a draft: a network with embedding and head of its own is a small network."""
+    own = cost.architecture is not None and not float(cost.shares_ends)
+    return SMALL_NETWORK if own else OTHER_DRAFTS
+
+
+def engine_used(engine: str | None) -> EngineUsed | None:
+    """What a result says of an engine; None where none was named."""
+    if engine is None:
+        return None
+    if engine not in catalog.engine_names():
+        return EngineUsed(name=engine)
+    terms = {name: calibrated(value) for name, value in dataclasses.asdict(catalog.engine(engine)).items()}
+    return EngineUsed(name=engine, terms=terms, sources=dict(catalog.engine_sources(engine)))
+
+
+def engine_notes(engine: str | None) -> list[str]:
+    """Sentences for a reader of times that an engine has a part in."""
+    if engine is None:
+        return []
+    if engine not in catalog.engine_names():
+        return [f"what {engine} spends on a cycle beside its kernels is not known: none is added"]
+    terms = catalog.engine(engine)
+    return [
+        f"{engine} adds {float(terms.cycle_s) * 1e3:.3g} ms to each cycle, {float(terms.draft_pass_s) * 1e3:.3g} ms to each "
+        f"pass of a draft and {float(terms.drafted_token_s) * 1e6:.3g} µs to each drafted token of a sequence (calibrated); "
+        "autoregressive steps have none of it"
+    ]
+
+
+def noted(fields: dict[str, Any], engine: str | None) -> dict[str, Any]:
+    """Fields of a result with the engine's sentences among its "notes"."""
+    return fields | {"notes": [*fields["notes"], *engine_notes(engine)]}

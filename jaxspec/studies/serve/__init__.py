@@ -1,0 +1,1 @@
+"""`jaxspec serve`: requests that arrive at an engine, with and without speculation."""

@@ -1,0 +1,96 @@
+"""Settings of `jaxspec serve`, which runs no network."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+from jaxspec.errors import InputError
+from jaxspec.settings.base import Unused
+from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
+from jaxspec.settings.fields import same_as, setting
+from jaxspec.settings.parallel import ParallelSettings
+from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, WidthScheme
+from jaxspec.studies.predict.config import MAX_PREDICTED_LENGTH, PredictConfig
+
+__all__ = ["ServeConfig"]
+
+_OF_ARRIVALS = ("requests", "prompt_tokens", "output_tokens", "prompt_variation", "output_variation")
+
+
+def _increasing(rates: tuple[float, ...]) -> None:
+    if any(later <= earlier for earlier, later in itertools.pairwise(rates)):
+        raise InputError(
+            f"rates is {','.join(f'{rate:g}' for rate in rates)}; give them in increasing order, each once"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class ServeConfig(ParallelSettings, KnobSettings):
+    """`jaxspec serve`."""
+
+    architecture: str = same_as(PredictConfig, "architecture")
+    device: tuple[str, ...] = same_as(PredictConfig, "device")
+    engine: str | None = same_as(PredictConfig, "engine")
+    weight_format: str | None = same_as(PredictConfig, "weight_format")
+    scheme: WidthScheme = setting(
+        DEFAULT_SCHEME_NAME, "How weights and KV are stored; widths are counted on Gaussian weights."
+    )
+    draft_architecture: str | None = setting(
+        None,
+        "Network of its own that drafts, in 16 bits: catalog name, or a Hugging Face config.json.",
+        unset="a draft within the target, by the scheme",
+    )
+    acceptance: tuple[float, ...] = same_as(PredictConfig, "acceptance")
+    draft_length: int = setting(
+        4, "Drafted tokens of the fixed draft, and the most of that by batch.", low=1, high=MAX_PREDICTED_LENGTH
+    )
+    rates: tuple[float, ...] | None = setting(
+        None,
+        "Requests per second, several separated by commas, in increasing order.",
+        low=1e-6,
+        high=1e9,
+        unset="from a twentieth of what a full engine can do without a draft to 1.1 times that, with a trace its own",
+        check=_increasing,
+    )
+    trace: str | None = setting(
+        None,
+        "CSV of requests with the columns arrival_s, prompt_tokens and output_tokens; with rates, drawn together or apart.",
+        unset="Poisson arrivals",
+    )
+    requests: int = setting(300, "Requests that are served at each rate.", low=20, high=100_000, quick=100)
+    prompt_tokens: int = setting(512, "Mean tokens of a prompt.", low=1, high=1_000_000)
+    output_tokens: int = setting(128, "Mean tokens that are generated for a request.", low=1, high=1_000_000)
+    prompt_variation: float = setting(
+        0.5, "Standard deviation over mean of the prompts' lengths, which are lognormal.", low=0, high=10
+    )
+    output_variation: float = setting(0.5, "The same of the outputs' lengths.", low=0, high=10)
+    max_batch: int = setting(64, "Sequences in the engine at most.", low=1, high=1024)
+    chunk_tokens: int = setting(512, "Prompt tokens that one step processes at most.", low=1, high=100_000)
+    seed: int = setting(0, "Seed of arrivals, lengths and accepted tokens.", low=0, high=2**31 - 1)
+
+    unused = (
+        *knobs_of_other_schemes(),
+        Unused(_OF_ARRIVALS, lambda config: "the trace has the requests" if config.trace is not None else None),
+    )
+
+    @property
+    def batch(self) -> int:
+        """Sequences in a full engine."""
+        return self.max_batch
+
+    @property
+    def context(self) -> int:
+        """Tokens of a context as it begins."""
+        return self.prompt_tokens
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name in (self.architecture, self.draft_architecture):
+            if name == "own":
+                raise InputError("architecture 'own' needs a network; give a catalog name or a config.json")
+        if 1 < len(self.acceptance) < self.draft_length:
+            raise InputError(
+                f"draft_length is {self.draft_length}, but acceptance has {len(self.acceptance)} positions; give one number, "
+                "or as many as are drafted"
+            )

@@ -1,0 +1,61 @@
+"""What `jaxspec serve --plot` draws: throughput against latency, with and without a draft."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
+
+from hwmodels.numerics.units import MILLI
+from jaxspec.report.figures.style import BLUE, INK, VERMILLION, WIDTH_INCHES, ShownFigure, styled
+from jaxspec.report.page import Drawings
+from jaxspec.studies.serve.loads import DECODING
+from jaxspec.studies.serve.report import CALLED
+from jaxspec.studies.serve.result import ServeResult
+
+__all__ = ["figures", "serving_figure"]
+
+_COLOURS = dict(zip(DECODING, (INK, VERMILLION, BLUE), strict=True))
+_MARKERS = dict(zip(DECODING, "osD", strict=True))
+_PANELS = (
+    ("tpot", "time per further token (ms)"),
+    ("ttft", "time to the first token (ms)"),
+    ("request", "time of a request (ms)"),
+)
+
+
+@styled
+def serving_figure(results: Sequence[ServeResult]) -> Figure:
+    """Three panels per device: tokens per second against each latency, its median with the 99th percentile above."""
+    figure = ShownFigure(figsize=(WIDTH_INCHES * 1.3, 4.0 * len(results)), layout="constrained")
+    parts = figure.subfigures(len(results), 1, squeeze=False)
+    for part, result in zip(parts[:, 0], results, strict=True):
+        part.suptitle(
+            f"{result.architecture} on {result.device}, draft: {result.draft} (predicted; median, bar to the 99th percentile)",
+            fontsize=11,
+        )
+        for axes, (what, label) in zip(part.subplots(1, len(_PANELS)), _PANELS, strict=True):
+            for decoding in DECODING:
+                rows = [row for row in result.rows if row.decoding == decoding]
+                median, worst = (
+                    [getattr(row, f"{what}_{place}_s").known / MILLI for row in rows] for place in ("p50", "p99")
+                )
+                tokens = [row.tokens_per_s.known for row in rows]
+                axes.plot(median, tokens, marker=_MARKERS[decoding], color=_COLOURS[decoding], label=CALLED[decoding])
+                axes.hlines(tokens, median, worst, color=_COLOURS[decoding], linewidth=0.7, alpha=0.5)
+            axes.set_xscale("log")
+            axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            axes.xaxis.set_major_formatter(FormatStrFormatter("%g"))
+            axes.xaxis.set_minor_formatter(NullFormatter())
+            axes.set(xlabel=label, ylabel="tokens per second")
+            axes.set_ylim(bottom=0)
+            axes.grid(True)
+        part.axes[0].legend(fontsize=8)
+    return figure
+
+
+def figures(result: ServeResult, directory: Path | None = None) -> Drawings:
+    """The figure of one device by name."""
+    return {"throughput_latency": lambda: serving_figure([result])}

@@ -1,0 +1,86 @@
+"""The tables of `jaxspec serve`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hwmodels.numerics.units import MILLI
+from jaxspec.report.columns import Column
+from jaxspec.report.formatting import fixed
+from jaxspec.report.notes import note_lines
+from jaxspec.report.shown import Shown
+from jaxspec.report.terminal import Table
+from jaxspec.studies.serve.result import Crossing, LoadRow, ServeResult
+
+__all__ = ["CALLED", "answer", "serving_tables", "shown"]
+
+#: Way to decode -> what it is called.
+CALLED = {"autoregressive": "no draft", "fixed": "fixed draft", "by_batch": "draft by batch"}
+
+
+def _ms(digits: int):
+    return lambda value: fixed(value / MILLI, digits)
+
+
+_COLUMNS = (
+    Column[LoadRow](
+        "requests/s", "requests/s", "that arrive", lambda row: row.rate_per_s, lambda value: f"{value:.4g}"
+    ),
+    Column[LoadRow]("tokens/s", "tokens/s", "generated", lambda row: row.tokens_per_s, lambda value: f"{value:,.0f}"),
+    Column[LoadRow]("batch", "batch", "requests in the engine", lambda row: row.mean_batch, lambda x: fixed(x, 1)),
+    Column[LoadRow]("busy", "busy", "share of the time", lambda row: row.utilisation, lambda x: fixed(x, 2)),
+    Column[LoadRow]("TTFT p50", "TTFT, ms\np50", "to the first token", lambda row: row.ttft_p50_s, _ms(1)),
+    Column[LoadRow]("TTFT p99", "\np99", "to the first token", lambda row: row.ttft_p99_s, _ms(1)),
+    Column[LoadRow]("TPOT p50", "TPOT, ms\np50", "per further token", lambda row: row.tpot_p50_s, _ms(2)),
+    Column[LoadRow]("TPOT p99", "\np99", "per further token", lambda row: row.tpot_p99_s, _ms(2)),
+    Column[LoadRow]("request p50", "request, s\np50", "in all", lambda row: row.request_p50_s, lambda x: fixed(x, 3)),
+    Column[LoadRow]("request p99", "\np99", "in all", lambda row: row.request_p99_s, lambda x: fixed(x, 3)),
+)
+
+
+def answer(crossing: Crossing) -> str:
+    """Where a draft pays, in a sentence."""
+    called, pays = CALLED[crossing.decoding], crossing.pays_at.known
+    if not pays:
+        return f"{called}: pays at none of these rates"
+    if (rate := crossing.rate_per_s.number) is not None:
+        return f"{called}: shortens the median request up to {rate:.3g} requests/s, and lengthens it beyond"
+    return f"{called}: shortens the median request at {', '.join(f'{rate:.3g}' for rate in pays)} requests/s"
+
+
+def serving_tables(results: Sequence[ServeResult]) -> list[Table]:
+    """For each device a row for every way to decode at every rate."""
+    return [_loads(result) for result in results]
+
+
+def _loads(result: ServeResult) -> Table:
+    load = result.workload
+    table = Table(
+        title=f"{result.architecture} on {result.device}, draft: {result.draft}",
+        caption=f"{load.requests.value} requests of {load.prompt_tokens.known:.0f} + {load.output_tokens.known:.0f} tokens "
+        f"on average, at most {load.max_batch.value} at once and {load.chunk_tokens.value} prompt tokens in a step, room for "
+        f"{load.capacity_tokens.known:,.0f} tokens; fixed draft: {result.draft_length.value} tokens; by batch: "
+        f"{_lengths(result)} (rates, lengths and acceptance: input; the rest: predicted)",
+    )
+    table.add_column("decoding")
+    for column in _COLUMNS:
+        table.add_column(column.heading, justify="right")
+    for row in result.rows:
+        table.add_row(CALLED[row.decoding], *(column.text(row) for column in _COLUMNS))
+    return table
+
+
+def _lengths(result: ServeResult) -> str:
+    """Lengths by batch in words, as in "4 up to batch 12, then 2 up to 30, then 0"."""
+    lengths = result.lengths_by_batch.known
+    ends = [
+        place + 1 for place in range(len(lengths)) if place + 1 == len(lengths) or lengths[place] != lengths[place + 1]
+    ]
+    said = [f"{lengths[end - 1]} up to batch {end}" for end in ends[:-1]] + [str(lengths[-1])]
+    return ", then ".join(said if len(said) <= 5 else [*said[:4], f"... {said[-1]}"])
+
+
+def shown(results: Sequence[ServeResult]) -> Shown:
+    """Tables of what was served for the terminal."""
+    lines = [f"{result.device}: {answer(crossing)}" for result in results for crossing in result.crossings]
+    return Shown([result.plain() for result in results], serving_tables(results), [*lines, *note_lines(results)])

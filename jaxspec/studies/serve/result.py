@@ -1,0 +1,112 @@
+"""Result of `jaxspec serve` for one device."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from jaxspec.results import UNKNOWN, Quantity, Record, Result
+from jaxspec.results.network_results import PricedNumber
+from jaxspec.results.status_tables import rest_table
+
+__all__ = ["Crossing", "LoadRow", "ServeResult", "ServedWorkload"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ServedWorkload(Record):
+    """What arrives, and the engine's limits.
+
+    Attributes:
+        capacity_tokens: whose keys and values fit beside the weights.
+    """
+
+    requests: Quantity[int] = UNKNOWN
+    prompt_tokens: Quantity[float] = UNKNOWN
+    output_tokens: Quantity[float] = UNKNOWN
+    max_batch: Quantity[int] = UNKNOWN
+    chunk_tokens: Quantity[int] = UNKNOWN
+    capacity_tokens: Quantity[float] = UNKNOWN
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LoadRow(Record):
+    """One way to decode at one rate; latencies by percentile.
+
+    Attributes:
+        decoding: "autoregressive", "fixed" or "by_batch" draft length.
+        rate_per_s: requests that arrive.
+        requests_per_s: requests that are finished, from the first arrival to the end.
+        mean_batch: requests in the engine while it works.
+        ttft: from arrival to the first token. tpot: per further token. request: from arrival to the last.
+    """
+
+    decoding: str = ""
+    rate_per_s: Quantity[float] = UNKNOWN
+    tokens_per_s: Quantity[float] = UNKNOWN
+    requests_per_s: Quantity[float] = UNKNOWN
+    mean_batch: Quantity[float] = UNKNOWN
+    utilisation: Quantity[float] = UNKNOWN
+    ttft_p50_s: Quantity[float] = UNKNOWN
+    ttft_p90_s: Quantity[float] = UNKNOWN
+    ttft_p99_s: Quantity[float] = UNKNOWN
+    tpot_p50_s: Quantity[float] = UNKNOWN
+    tpot_p90_s: Quantity[float] = UNKNOWN
+    tpot_p99_s: Quantity[float] = UNKNOWN
+    request_p50_s: Quantity[float] = UNKNOWN
+    request_p90_s: Quantity[float] = UNKNOWN
+    request_p99_s: Quantity[float] = UNKNOWN
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Crossing(Record):
+    """Where a draft stops paying.
+
+    Attributes:
+        decoding: "fixed" or "by_batch".
+        pays_at: rates among those served at which the median request takes less time than without a draft.
+        rate_per_s: from which on it does not; None: at no rate, or at all.
+    """
+
+    decoding: str = ""
+    pays_at: Quantity[list] = UNKNOWN
+    rate_per_s: Quantity[float] = UNKNOWN
+
+
+def _statuses(table: dict[str, Any]) -> dict[str, Any]:
+    return rest_table({name: part for name, part in table.items() if name != "workload"}) | {
+        name: part for name, part in table.items() if name == "workload"
+    }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ServeResult(Result):
+    """Latencies and throughput on one device.
+
+    Attributes:
+        draft: what drafts, in words.
+        lengths_by_batch: drafted tokens with 1, 2, ... sequences that generate, where the length follows the batch.
+        rows: every way to decode at every rate.
+        crossings: of each draft.
+    """
+
+    arrange_statuses = staticmethod(_statuses)
+
+    schema_version: int = 1
+    architecture: str | None = None
+    architecture_data: dict[str, PricedNumber] = dataclasses.field(default_factory=dict)
+    device: str | None = None
+    device_title: str | None = None
+    device_data: dict[str, PricedNumber] = dataclasses.field(default_factory=dict)
+    assumptions: list[str] = dataclasses.field(default_factory=list)
+    inputs: dict[str, str] = dataclasses.field(default_factory=dict)
+    scheme: Quantity[str] = UNKNOWN
+    draft: str | None = None
+    draft_length: Quantity[int] = UNKNOWN
+    acceptance: Quantity[list] = UNKNOWN
+    workload: ServedWorkload = ServedWorkload()
+    pays: Quantity[bool] = UNKNOWN
+    lengths_by_batch: Quantity[list] = UNKNOWN
+    rows: list[LoadRow] = dataclasses.field(default_factory=list)
+    crossings: list[Crossing] = dataclasses.field(default_factory=list)
+    kernel_widths: dict[str, Any] | None = None
+    notes: list[str] = dataclasses.field(default_factory=list)

@@ -1,0 +1,63 @@
+"""Requests of a user's own, from a CSV."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+
+from hwmodels.serving.requests import Requests
+from jaxspec.errors import InputError
+
+__all__ = ["read_trace"]
+
+_COLUMNS = ("arrival_s", "prompt_tokens", "output_tokens")
+
+
+def read_trace(path: str) -> Requests:
+    """The requests of a CSV, the first of which comes at 0 s.
+
+    Raises:
+        InputError: not such a file; a line that is no request; requests out of order, or fewer than two.
+    """
+    try:
+        lines = list(csv.reader(Path(path).read_text(encoding="utf-8").splitlines()))
+    except (OSError, UnicodeDecodeError, ValueError, csv.Error) as error:
+        raise InputError(f"trace {path!r} cannot be read as a CSV in UTF-8 ({error}); give another file") from error
+    head = [name.strip() for name in lines[0]] if lines else []
+    if missing := [name for name in _COLUMNS if name not in head]:
+        raise InputError(
+            f"trace {path!r} has no column {', '.join(missing)}; its first line must name {', '.join(_COLUMNS)}"
+        )
+    places = [head.index(name) for name in _COLUMNS]
+    rows = [_row(path, number, line, places) for number, line in enumerate(lines[1:], 2) if any(map(str.strip, line))]
+    if len(rows) < 2:
+        raise InputError(f"trace {path!r} has {len(rows)} requests; give at least two")
+    arrival, prompt, output = np.array(rows, np.float64).T
+    if np.any(np.diff(arrival) < 0):
+        late = int(np.flatnonzero(np.diff(arrival) < 0)[0])
+        raise InputError(
+            f"trace {path!r}: request {late + 2} comes at {arrival[late + 1]:g} s, before the one above; sort it by arrival_s"
+        )
+    if arrival[-1] == arrival[0]:
+        raise InputError(f"trace {path!r}: all requests come at {arrival[0]:g} s; give arrivals over time")
+    return Requests(*(jnp.asarray(column, jnp.float32) for column in (arrival - arrival[0], prompt, output)))
+
+
+def _row(path: str, number: int, line: list[str], places: list[int]) -> list[float]:
+    try:
+        found = [float(line[place]) for place in places]
+    except (ValueError, IndexError) as error:
+        raise InputError(
+            f"trace {path!r}, line {number}: {','.join(line)!r} is no request; give a number for each of {', '.join(_COLUMNS)}"
+        ) from error
+    whole = all(value.is_integer() and 1 <= value <= 1e7 for value in found[1:] if math.isfinite(value))
+    if not all(map(math.isfinite, found)) or not whole:
+        raise InputError(
+            f"trace {path!r}, line {number}: {','.join(line)!r} is no request; arrival_s is a number, tokens are whole numbers "
+            "of 1 to 10,000,000"
+        )
+    return found

@@ -1,0 +1,169 @@
+"""Intervals of a cycle's numbers: against Monte Carlo, in their limits, and how often they cover in simulation."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hwmodels import catalog, uniform_footprint
+from hwmodels.analysis.uncertainty.acceptance_errors import conditional_errors
+from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes, cycle_numbers, cycle_times, draw_cycle
+from hwmodels.analysis.uncertainty.kernel_errors import part_deviations, part_times, step_interval
+from hwmodels.compute.unit import Spread
+from hwmodels.network.operators import decode_step, verify_step
+from hwmodels.network.operators.work import OPERATORS
+from hwmodels.network.workload import Workload
+from hwmodels.step.priced_steps import price_steps
+
+#: Three steps of four operators, none of them alike: autoregressive, draft, verification.
+TIMES = CycleTimes(
+    part_s=jnp.array([[4e-3, 3e-3, 2e-3, 5e-4], [1e-3, 8e-4, 9e-4, 2e-4], [5e-3, 3.1e-3, 2.6e-3, 6e-4]]),
+    deviation=jnp.array([[0.08, 0.06, 0.1, 0.0], [0.09, 0.06, 0.1, 0.0], [0.07, 0.06, 0.1, 0.0]]),
+    bf16=jnp.array([1.0, 0.0, 0.0]),
+    stored=jnp.array([1.0, 0.0, 0.0]),
+    cycle=jnp.array([0.0, 3.0, 1.0]),
+    engine_s=jnp.asarray(1.5e-3),
+    scatter=jnp.asarray(0.02),
+)
+CHANCES = jnp.array([0.82, 0.74, 0.7])
+SOURCES = 4 + 12 + 3 + 1
+numbers = jax.jit(lambda times, chances, errors: cycle_numbers(times, chances, jnp.diag(errors), batch=5.0))
+
+
+@functools.partial(jax.jit, static_argnames="count")
+def drawn(key, errors, count):
+    deviates = jax.random.normal(key, (count, SOURCES))
+    return jax.vmap(lambda one: draw_cycle(TIMES, CHANCES, jnp.diag(errors), one, batch=5.0))(deviates)
+
+
+def test_intervals_are_those_of_monte_carlo():
+    errors = conditional_errors(CHANCES, 400.0)
+    found, sample = numbers(TIMES, CHANCES, errors), drawn(jax.random.key(0), errors, 40_000)
+    for name, number in found.items():
+        low, high = np.quantile(np.asarray(sample[name]), [0.05, 0.95])
+        ends = [float(end) for end in number.ends()]
+        np.testing.assert_allclose(ends, [low, high], rtol=0.01, err_msg=name)
+
+
+def test_estimates_are_the_numbers_themselves():
+    found = numbers(TIMES, CHANCES, jnp.zeros(3))
+    tokens, cycle_s = 1 + 0.82 * (1 + 0.74 * 1.7), 3 * 2.9e-3 + 11.3e-3 + 1.5e-3
+    assert float(found["cycle_s"].value) == pytest.approx(cycle_s, rel=1e-5)
+    assert float(found["speedup_vs_stored_ar"].value) == pytest.approx(9.5e-3 * tokens / cycle_s, rel=1e-5)
+    assert float(found["tokens_per_s"].value) == pytest.approx(5 * tokens / cycle_s, rel=1e-5)
+
+
+def test_what_does_not_err_has_no_width():
+    sure = dataclasses.replace(TIMES, deviation=jnp.zeros((3, 4)), scatter=jnp.asarray(0.0))
+    assert all(float(number.log_deviation) == 0.0 for number in numbers(sure, CHANCES, jnp.zeros(3)).values())
+    # Plain decoding over itself: the same step errs in both, so that nothing is left.
+    plain = dataclasses.replace(TIMES, cycle=TIMES.stored, engine_s=jnp.asarray(0.0), scatter=jnp.asarray(0.0))
+    assert float(numbers(plain, jnp.zeros(3), jnp.zeros(3))["speedup_vs_stored_ar"].log_deviation) < 1e-6
+
+
+def test_more_cycles_and_better_fits_narrow_intervals():
+    few, many = (numbers(TIMES, CHANCES, conditional_errors(CHANCES, n))["tokens_per_s"] for n in (50.0, 5000.0))
+    assert float(few.log_deviation) > 1.2 * float(many.log_deviation)
+    better = dataclasses.replace(TIMES, deviation=TIMES.deviation / 2)
+    assert float(numbers(better, CHANCES, jnp.zeros(3))["cycle_s"].log_deviation) < 0.7 * float(
+        numbers(TIMES, CHANCES, jnp.zeros(3))["cycle_s"].log_deviation
+    )
+
+
+def test_errors_of_counts_are_those_of_repeated_counting():
+    cycles, rng = 300, np.random.default_rng(1)
+    alive, counted = np.full(4000, cycles), []
+    for chance in np.asarray(CHANCES):
+        accepted = rng.binomial(alive, chance)
+        counted.append(accepted / np.maximum(alive, 1))
+        alive = accepted
+    np.testing.assert_allclose(np.std(counted, axis=1), conditional_errors(CHANCES, float(cycles)), rtol=0.05)
+    assert np.all(np.asarray(conditional_errors(jnp.array([1.0, 0.0, 0.5]), 20.0)) > 0.01)
+
+
+@pytest.mark.parametrize("cycles", [40, 400])
+def test_coverage_in_simulation(cycles):
+    """The truth errs as kernels do, acceptance is counted anew: nine in ten intervals about what was seen hold the truth."""
+    runs, rng = 3000, np.random.default_rng(cycles)
+    alive, seen = np.full(runs, cycles), []
+    for chance in np.asarray(CHANCES):
+        accepted = rng.binomial(alive, chance)
+        seen.append(np.where(alive > 0, accepted / np.maximum(alive, 1), 0.5))
+        alive = accepted
+    seen = jnp.asarray(np.stack(seen, axis=1), jnp.float32)
+    truth = drawn(jax.random.key(cycles), jnp.zeros(3), runs)
+    found = jax.vmap(lambda chances: numbers(TIMES, chances, conditional_errors(chances, float(cycles))))(seen)
+    for name, number in found.items():
+        low, high = number.ends()
+        inside = float(jnp.mean((truth[name] >= low) & (truth[name] <= high)))
+        assert 0.85 <= inside <= 0.95, (name, inside)
+
+
+@pytest.fixture(scope="module")
+def priced():
+    device, shape = catalog.device("h100-sxm"), catalog.architecture("llama-3.1-8b")
+    unit = device.matrix_unit
+    # Kernels of 16 bits alone, which are all that is used here: each costs a compilation.
+    unit = dataclasses.replace(
+        unit,
+        formats=unit.formats[-1:],
+        weight_widths=unit.weight_widths[-1:],
+        experts=(),
+        expert_widths=(),
+        attention=unit.attention[-1:],
+        kv_widths=unit.kv_widths[-1:],
+        prefill=None,
+    )
+    device = dataclasses.replace(device, matrix_unit=unit)
+    work = {"workload": Workload(batch=2.0, context_tokens=700.0), "footprint": uniform_footprint(16.0)}
+    steps = [decode_step(**work), decode_step(**work), verify_step(**work, verify_tokens=4.0, visible_new_tokens=2.5)]
+    return device, jax.jit(price_steps)(device, shape, steps)
+
+
+def test_deviations_are_those_of_the_calibrated_kernels(priced):
+    device, (plain, _, _) = priced
+    found = dict(zip(OPERATORS, part_deviations(device, plain)))
+    spreads = {(one.part, one.bits): one for one in device.matrix_unit.spreads}
+    products, attention = spreads["products", 16.0], spreads["attention", 16.0]
+    assert found["qkv"] == pytest.approx(np.log(products.high / products.low) / 2 / 1.6448536, rel=1e-5)
+    assert found["attention"] == pytest.approx(np.log(attention.high / attention.low) / 2 / 1.6448536, rel=1e-5)
+    assert found["norm"] == 0.0
+    ends = step_interval(device, plain)
+    assert ends.low_s < float(plain.cost.total_s) < ends.high_s
+    bare = dataclasses.replace(device, matrix_unit=None)
+    assert part_deviations(bare, plain) is None
+    assert step_interval(bare, plain) is None
+
+
+def test_equal_steps_are_one(priced):
+    device, (bf16, stored, verify) = priced
+    times = cycle_times(device, bf16=bf16, stored=stored, cycle=[(2.0, stored), (1.0, verify)])
+    assert times.part_s.shape[0] == 2
+    np.testing.assert_array_equal(times.cycle, [2.0, 1.0])
+    np.testing.assert_array_equal(times.bf16, times.stored)
+
+
+def test_positions_that_err_together_err_more():
+    apart, together = jnp.eye(3) * 0.04, jnp.full((3, 1), 0.04)
+    sure = dataclasses.replace(TIMES, deviation=jnp.zeros((3, 4)), scatter=jnp.asarray(0.0))
+    one, other = (cycle_numbers(sure, CHANCES, error)["tokens_per_s"].log_deviation for error in (apart, together))
+    # The slopes of 1 + a (1 + b (1 + c)): they add up where one cause moves all, and in quadrature otherwise.
+    slopes = np.array([1 + 0.74 * 1.7, 0.82 * 1.7, 0.82 * 0.74]) * 0.04 / (1 + 0.82 * (1 + 0.74 * 1.7))
+    assert float(one) == pytest.approx(np.sqrt(np.sum(slopes**2)), rel=1e-4)
+    assert float(other) == pytest.approx(np.sum(slopes), rel=1e-4)
+
+
+def test_parts_are_the_whole_step_and_whole_steps_err_as_measured(priced):
+    device, (plain, *_) = priced
+    seconds = part_times(plain)
+    assert seconds.sum() == pytest.approx(float(plain.cost.total_s), rel=1e-6)
+    whole = Spread("steps", 16.0, 0.9, 1.2, 0.9)
+    unit = dataclasses.replace(device.matrix_unit, spreads=(*device.matrix_unit.spreads, whole))
+    measured = dataclasses.replace(device, matrix_unit=unit)
+    ends = step_interval(measured, plain)
+    assert ends.high_s == pytest.approx(1.2 * float(plain.cost.total_s), rel=1e-6)
+    errors = part_deviations(measured, plain) * seconds / seconds.sum()
+    assert np.sqrt(np.sum(errors**2)) == pytest.approx(np.log(1.2 / 0.9) / 2 / 1.6448536, rel=1e-5)

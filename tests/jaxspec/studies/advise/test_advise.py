@@ -1,0 +1,208 @@
+"""`jaxspec advise`: against the serving cycle priced directly, what it writes, where acceptance comes from, bad input."""
+
+import dataclasses
+import json
+import re
+
+import jax
+import numpy as np
+import pytest
+
+import jaxspec as js
+from hwmodels import (
+    Workload,
+    catalog,
+    chain_plan,
+    expected_tokens_iid,
+    serving_cycle,
+    serving_step,
+    uniform_footprint,
+)
+from jaxspec.errors import InputError
+from jaxspec.settings import build_config
+from jaxspec.studies.advise.acceptance import draft_acceptance
+from jaxspec.studies.advise.config import AdviseConfig
+from jaxspec.studies.advise.drafts import named_draft, served_draft
+from jaxspec.studies.advise.schedule import ranges, single_length
+from jaxspec.studies.engine_flags import Range, ServedDraft, engines_for
+
+GIVEN = {
+    "device": "rtx-4090",
+    "engine": "vllm",
+    "architecture": "llama-3.1-8b",
+    "draft": "llama-3.2-1b",
+    "acceptance": 0.7,
+    "acceptance_cycles": 800,
+    "batch": (1, 48, 512),
+    "max_draft_length": 3,
+    "context": 300,
+    "prompt_tokens": 90,
+    "output_tokens": 110,
+}
+
+
+@pytest.fixture(scope="module")
+def advised(tmp_path_factory):
+    return js.advise(**GIVEN, out=tmp_path_factory.mktemp("advise") / "run")
+
+
+@jax.jit
+def directly(batch, length, tokens):
+    device, target = catalog.device("rtx-4090"), catalog.architecture("llama-3.1-8b")
+    parts = {
+        "footprint": uniform_footprint(16.0),
+        "workload": Workload(batch=batch, context_tokens=300.0, prompt_tokens=90.0, output_tokens=110.0),
+        "engine": catalog.engine("vllm"),
+    }
+    draft = named_draft("llama-3.2-1b", target)
+    cycle = serving_cycle(device, target, draft_cost=draft, plan=chain_plan(length), tokens_per_cycle=tokens, **parts)
+    return cycle.total_s, serving_step(device, target, **parts)
+
+
+def test_numbers_are_those_of_the_serving_cycle(advised):
+    for row, batch in zip(advised.by_batch, GIVEN["batch"], strict=True):
+        expected = []
+        for length in (1, 2, 3):
+            tokens = float(expected_tokens_iid(0.7, length))
+            cycle_s, step_s = directly(float(batch), float(length), tokens)
+            expected.append(float(step_s) * tokens / float(cycle_s))
+        np.testing.assert_allclose(row.speedups.value, expected, rtol=2e-4)
+        best = int(np.argmax(expected)) + 1
+        assert row.best_draft_length.value == best
+        assert row.draft_length.value == (best if max(expected) > 1 else 0)
+
+
+def test_what_does_not_pay_is_not_advised(advised):
+    first, *_, last = advised.by_batch
+    assert first.draft_length.value >= 1
+    assert last.draft_length.value == 0
+    assert (last.speedup_vs_stored_ar.value, last.tokens_per_cycle.value) == (1.0, 1.0)
+    assert first.probability_pays.value > 0.5 > last.probability_pays.value
+    assert first.interval.low.value < first.speedup_vs_stored_ar.value < first.interval.high.value
+    assert last.interval.low.value is None
+    # The parts of a cycle are the whole cycle, and those of a step without a draft the whole step.
+    for row in (first, last):
+        assert sum(row.time_by_cause.value.values()) == pytest.approx(row.cycle_s.value, rel=1e-4)
+    assert first.fits.value
+    assert not last.fits.value
+
+
+def test_files_of_a_run(advised):
+    folder = advised.directory
+    page = (folder / "report.html").read_text()
+    assert not re.search(r"https?://(?!www\.w3\.org)", page)
+    assert page.count("<svg") == 2
+    assert "num_speculative_tokens_per_batch_size" in page
+    assert {path.name for path in (folder / "engines" / "rtx-4090").iterdir()} == {
+        "vllm.json",
+        "sglang.txt",
+        "llama_cpp.txt",
+        "with_transformers.py",
+    }
+    settings = json.loads((folder / "engines/rtx-4090/vllm.json").read_text())
+    assert settings["method"] == "draft_model"
+    schedule = settings["num_speculative_tokens_per_batch_size"]
+    assert [schedule[0][0], schedule[-1][1], schedule[-1][2]] == [1, 512, 0]
+    assert settings["num_speculative_tokens"] == max(length for *_, length in schedule)
+    again = js.open_result(folder)
+    assert again.by_batch == advised.by_batch
+    assert advised.engine.terms["cycle_s"].status == "calibrated"
+    assert any("were not measured on rtx-4090" in note for note in advised.notes)
+    assert "not calibrated" in advised.interval_statement
+    assert str(advised.table()).count("[") >= 2
+
+
+def test_figures_draw(advised):
+    assert advised.figures == ["gain", "limits"]
+    for name in advised.figures:
+        assert advised.plot(name).axes
+
+
+def test_acceptance_from_a_run(tmp_path):
+    entry = {
+        "configurations": {
+            "given": {
+                "acceptance": {"conditional": [0.8, 0.6, None]},
+                "tokens_per_cycle_standard_error": 0.07,
+            }
+        }
+    }
+    (tmp_path / "result.json").write_text(json.dumps([entry]))
+    for place in (tmp_path, tmp_path / "result.json"):
+        found = draft_acceptance(AdviseConfig(run=str(place)))
+        np.testing.assert_allclose(found.conditional, [0.8, 0.6])
+        assert found.status == "measured"
+        # Slopes of 1 + a (1 + b): the error of tokens per cycle is the one that was counted over prompts.
+        assert np.hypot(*(found.error.T @ [1.6, 0.8])) == pytest.approx(0.07)
+
+
+def test_published_acceptance_counts_where_none_is_given():
+    found = draft_acceptance(AdviseConfig(draft="eagle3", max_draft_length=5))
+    assert found.conditional.shape == (5,)
+    assert found.error.shape == (5, 1)  # one cause moves all positions
+    assert found.status == "input"
+    assert "published" in found.source
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"draft": "ngram"}, "no acceptance of draft 'ngram' is published"),
+        ({"draft": "eagle4"}, "did you mean eagle"),
+        ({"device": "rtx-409"}, "did you mean 'rtx-4090'"),
+        ({"engine": "vlm"}, "did you mean 'vllm'"),
+        ({"batch": (0, 4)}, "batch is 0; allowed is 1 to 4096"),
+        ({"run": "nowhere"}, "run 'nowhere' cannot be read"),
+        ({"run": "nowhere", "acceptance": 0.5}, "a finished run says what was accepted"),
+        ({"acceptance_cycles": 100}, "no acceptance was given"),
+        ({"architecture": "own"}, "needs a network"),
+        ({"draft": "mtp", "draft_weights": "here"}, "the head is the target's own"),
+    ],
+)
+def test_bad_input_is_one_line(settings, message, tmp_path):
+    with pytest.raises(InputError, match=message) as caught:
+        js.advise(**settings, out=tmp_path / "run")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("content", ["", "[", "[]", "{}", '[{"configurations": {"tuned": {}}}]', "[1]"])
+def test_a_damaged_run_is_one_line(tmp_path, content):
+    (tmp_path / "result.json").write_text(content)
+    with pytest.raises(InputError, match=r"give a (finished run|result)"):
+        draft_acceptance(AdviseConfig(run=str(tmp_path)))
+
+
+def test_ranges_of_batches():
+    assert ranges((4, 8, 16, 32), (5, 5, 2, 0)) == [Range(1, 15, 5), Range(16, 31, 2), Range(32, 32, 0)]
+    assert ranges((1,), (0,)) == [Range(1, 1, 0)]
+    speedups = np.array([[1.5, 1.8], [1.2, 0.9], [0.9, 0.7]])
+    assert single_length(speedups) == 1
+    assert single_length(speedups * 0.5) == 0
+
+
+@pytest.mark.parametrize("draft", ["ngram", "eagle", "eagle3", "mtp", "llama-3.2-1b"])
+def test_engines_take_every_kind(draft):
+    target = catalog.architecture("llama-3.1-8b")
+    cost = named_draft(draft, target)
+    assert (float(cost.passes) == 0.0) == (draft == "ngram")
+    served = served_draft(build_config(AdviseConfig, {"draft": draft}))
+    found = {engine.title: engine for engine in engines_for("target", served, 4)}
+    assert json.loads(found["vLLM"].content)["num_speculative_tokens"] == 4
+    assert "--speculative-num-draft-tokens 5" in found["SGLang"].content
+    assert ("llama.cpp" in found) == (draft != "eagle")
+    assert ("transformers" in found) == (draft == "llama-3.2-1b")
+    assert ("--speculative-draft-model-path" in found["SGLang"].content) == bool(served.weights)
+
+
+def test_a_schedule_reaches_the_engines_that_have_one():
+    schedule = [Range(1, 15, 5), Range(16, 31, 2), Range(32, 64, 0)]
+    vllm = next(each for each in engines_for("t", ServedDraft("ngram"), 2, schedule=schedule) if each.title == "vLLM")
+    assert json.loads(vllm.content) == {
+        "method": "ngram",
+        "num_speculative_tokens": 5,
+        "num_speculative_tokens_per_batch_size": [[1, 15, 5], [16, 31, 2], [32, 64, 0]],
+    }
+    same = [dataclasses.replace(each, draft_length=3) for each in schedule]
+    vllm = next(each for each in engines_for("t", ServedDraft("ngram"), 3, schedule=same) if each.title == "vLLM")
+    assert json.loads(vllm.content) == {"method": "ngram", "num_speculative_tokens": 3}

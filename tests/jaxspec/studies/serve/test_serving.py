@@ -1,0 +1,130 @@
+"""`jaxspec serve` on a small network: what it says, and what it refuses."""
+
+import csv
+
+import numpy as np
+import pytest
+
+from jaxspec.errors import InputError
+from jaxspec.studies import ServeConfig, serve
+from jaxspec.studies.serve.figures import serving_figure
+from jaxspec.studies.serve.report import answer, shown
+from jaxspec.studies.serve.result import Crossing, ServeResult
+
+SMALL = {
+    "architecture": "qwen2.5-0.5b",
+    "scheme": "bf16",
+    "draft_architecture": "embedded",
+    "requests": 40,
+    "prompt_tokens": 30,
+    "output_tokens": 12,
+    "max_batch": 4,
+    "chunk_tokens": 64,
+    "draft_length": 2,
+    "seed": 3,
+}
+
+
+@pytest.fixture(scope="module")
+def result():
+    (found,) = serve(**SMALL, acceptance=0.9)
+    return found
+
+
+def of(result, decoding, name):
+    return np.array([getattr(row, name).known for row in result.rows if row.decoding == decoding])
+
+
+def test_a_cheap_draft_that_is_often_right(result):
+    assert [row.decoding for row in result.rows] == ["autoregressive"] * 9 + ["fixed"] * 9 + ["by_batch"] * 9
+    rates = of(result, "fixed", "rate_per_s")
+    assert np.all(np.diff(rates) > 0)
+    # Crowding costs latency and gives throughput, and none exceeds what a full engine does.
+    for decoding in ("autoregressive", "fixed"):
+        assert of(result, decoding, "request_p50_s")[-1] > of(result, decoding, "request_p50_s")[0]
+        assert of(result, decoding, "tokens_per_s")[-1] > of(result, decoding, "tokens_per_s")[0]
+        assert np.all(of(result, decoding, "mean_batch") <= 4)
+        assert np.all(of(result, decoding, "ttft_p99_s") >= of(result, decoding, "ttft_p50_s"))
+    # The draft is a hundredth of the target: a step in the empty engine gives 2.71 tokens instead of one.
+    ratio = of(result, "autoregressive", "tpot_p50_s")[0] / of(result, "fixed", "tpot_p50_s")[0]
+    assert 1.8 < ratio < 2.8
+    assert result.pays.known
+    assert rates[0] in result.crossings[0].pays_at.known
+
+
+def test_it_is_shown_and_kept(result):
+    page = shown([result])
+    assert len(page.tables) == 1
+    assert any("shortens the median request" in line for line in page.lines)
+    assert ServeResult.from_plain(result.plain()) == result
+    assert result.plain()["status"]["everything else"] == "predicted"
+    assert serving_figure([result]).axes
+
+
+def test_an_answer_in_words():
+    from jaxspec.results import predicted
+
+    never = Crossing(decoding="fixed", pays_at=predicted([]), rate_per_s=predicted(None))
+    assert answer(never) == "fixed draft: pays at none of these rates"
+    until = Crossing(decoding="by_batch", pays_at=predicted([1.0]), rate_per_s=predicted(1.5))
+    assert "up to 1.5 requests/s" in answer(until)
+
+
+def written(path, lines):
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(lines)
+    return str(path)
+
+
+HEAD = ["arrival_s", "prompt_tokens", "output_tokens"]
+
+
+def test_a_trace(tmp_path):
+    rows = [[f"{5 + place / 3}", 20 + place % 5, 4 + place % 3] for place in range(30)]
+    trace = written(tmp_path / "t.csv", [[*HEAD, "user"], *([*row, "x"] for row in rows)])
+    few = {name: value for name, value in SMALL.items() if name not in ("requests", "prompt_tokens", "output_tokens")}
+    (found,) = serve(**few, trace=trace)
+    assert of(found, "fixed", "rate_per_s") == pytest.approx([3.0])
+    assert found.workload.requests.value == 30
+    assert list(found.inputs) == ["t.csv"]
+    with pytest.raises(InputError, match="requests would have no effect: the trace has the requests"):
+        ServeConfig(trace=trace, requests=40)
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ([], "has no column arrival_s, prompt_tokens, output_tokens"),
+        ([HEAD[:2], ["0", "1"]], "has no column output_tokens"),
+        ([HEAD, ["0", "1", "1"]], "has 1 requests; give at least two"),
+        ([HEAD, ["0", "1", "1"], ["1", "x", "1"]], "line 3: '1,x,1' is no request"),
+        ([HEAD, ["0", "1", "1"], ["1", "1"]], "line 3"),
+        ([HEAD, ["0", "1", "1"], ["nan", "1", "1"]], "line 3"),
+        ([HEAD, ["0", "0", "1"], ["1", "1", "1"]], "whole numbers of 1 to"),
+        ([HEAD, ["0", "1.5", "1"], ["1", "1", "1"]], "whole numbers of 1 to"),
+        ([HEAD, ["2", "1", "1"], ["1", "1", "1"]], "request 2 comes at 1 s, before the one above"),
+        ([HEAD, ["2", "1", "1"], ["2", "1", "1"]], "all requests come at 2 s"),
+    ],
+)
+def test_damaged_traces_are_refused_in_one_line(tmp_path, lines, says):
+    with pytest.raises(InputError) as refusal:
+        serve(trace=written(tmp_path / "t.csv", lines))
+    assert says in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"rates": (2.0, 1.0)}, "rates is 2,1; give them in increasing order"),
+        ({"acceptance": (0.5, 0.4), "draft_length": 3}, "acceptance has 2 positions"),
+        ({"draft_architecture": "own"}, "architecture 'own' needs a network"),
+        ({"trace": "absent.csv"}, "trace 'absent.csv' cannot be read"),
+        ({"architecture": "llama-3.1-70b", "scheme": "bf16"}, "has room for the keys and values of 0 tokens"),
+        ({"prompt_tokens": 500_000}, "give shorter prompts and outputs"),
+        ({"draft_architecture": "llama-9"}, "unknown architecture 'llama-9'"),
+    ],
+)
+def test_bad_settings(settings, says):
+    with pytest.raises(InputError, match=says):
+        serve(**settings)

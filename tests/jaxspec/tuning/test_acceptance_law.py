@@ -1,0 +1,61 @@
+"""Acceptance by knobs: a law that is found again, monotone in every direction, with its slope."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxspec.errors import InputError
+from jaxspec.tuning.acceptance_law import constant_law, fit_law
+
+GRID = list(itertools.product((0.2, 0.3, 0.42, 0.55, 0.7), (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)))
+KNOBS = {"prune": [p for p, _ in GRID], "bits": [b for _, b in GRID]}
+
+
+def hazard(prune, bits):
+    # More pruning is worse, more bits are better; both from the end that reads most.
+    return 0.02 + 0.3 * ((prune - 0.2) / 0.5) ** 2 + 0.8 * ((6.0 - bits) / 5.0) ** 4
+
+
+ALPHA = [float(np.exp(-hazard(p, b))) for p, b in GRID]
+
+
+def test_a_law_of_its_own_form_is_found_again():
+    fit = fit_law(KNOBS, ALPHA, profile=(1.0, 2.0))
+    assert fit.law.names == ("prune", "bits")
+    assert fit.largest_error < 1e-5
+    assert fit.left_out_error < 0.1 * fit.mean_error
+    found = fit.law.conditional({"prune": 0.45, "bits": 2.0}, 3)
+    expected = hazard(0.45, 2.0)
+    # Positions beyond the profile are as its last one.
+    np.testing.assert_allclose(found, np.exp([-expected, -2 * expected, -2 * expected]), rtol=2e-2)
+
+
+def test_any_points_give_a_monotone_law_within_0_and_1():
+    rng = np.random.default_rng(3)
+    fit = fit_law(KNOBS, rng.uniform(0.1, 1.0, len(GRID)))
+    law = fit.law
+    for name, way in zip(law.names, np.asarray(law.way), strict=True):
+        base = {"prune": jnp.full(9, 0.3), "bits": jnp.full(9, 2.0)}
+        low, high = min(KNOBS[name]), max(KNOBS[name])
+        base[name] = jnp.linspace(low, high, 9)
+        alpha = np.exp(-np.asarray(jax.vmap(law.hazard)(base)))
+        assert np.all(np.diff(alpha) * np.sign(way) <= 1e-6)
+        assert np.all((alpha > 0) & (alpha <= 1))
+
+
+def test_the_slope_is_that_of_differences():
+    law = fit_law(KNOBS, ALPHA).law
+    at = lambda prune: law.conditional({"prune": prune, "bits": 2.5}, 1)[0]
+    slope, h = jax.grad(at)(0.41), 1e-2
+    np.testing.assert_allclose(slope, (at(0.41 + h) - at(0.41 - h)) / (2 * h), rtol=2e-2)
+
+
+def test_a_constant_and_what_is_refused():
+    np.testing.assert_allclose(constant_law(0.7).conditional({}, 2), 0.7, rtol=1e-6)
+    with pytest.raises(InputError, match="two or more points that differ"):
+        fit_law({"prune": [0.3, 0.3]}, [0.5, 0.6])
+    with pytest.raises(InputError, match="one value for each"):
+        fit_law({"prune": [0.3]}, [0.5, 0.6])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import jax
 
-__all__ = ["load_per_core", "machine_name", "memory_bytes", "processor_name"]
+__all__ = ["load_per_core", "machine_name", "measured_title", "memory_bytes", "processor_name"]
 
 #: Where the system does not say: a common size.
 _UNKNOWN_BYTES = 8e9
@@ -41,6 +41,11 @@ def processor_name() -> str:
         lines = []
     named = (line.partition(":")[2] for line in lines if line.startswith("model name"))
     return " ".join(next(named, "").split()) or platform.machine()
+
+
+def measured_title() -> str:
+    """Title of a device file that was measured on this machine, by which it is known again."""
+    return f"{processor_name()} ({machine_name()}), measured"
 
 
 def load_per_core() -> float | None:

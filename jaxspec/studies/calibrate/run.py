@@ -18,7 +18,7 @@ from jaxspec.results import Quantity, calibrated, given, measured
 from jaxspec.results.network_results import PricedNumber
 from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
-from jaxspec.runs.machine import memory_bytes, processor_name
+from jaxspec.runs.machine import measured_title, memory_bytes
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.provenance import attempt, versions
 from jaxspec.runs.stages import Stages
@@ -152,7 +152,7 @@ def _result(
     if noise is not None and not noise.believed:
         doubts.insert(0, noise.words)
     small = {row.part: row.seconds for row in found.table if row.part in ("turn", "launch")}
-    title = f"{processor_name()} ({found.name}), measured" if noise is not None else f"Device of {found.name}"
+    title = measured_title() if noise is not None else f"Device of {found.name}"
     return CalibrateResult(
         origin=origin,
         device_title=title,

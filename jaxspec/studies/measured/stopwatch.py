@@ -11,7 +11,7 @@ import numpy as np
 from hwmodels import COMPRESSED_COPY, DraftCost, catalog
 from jaxspec.results import given, measured, predicted
 from jaxspec.results.stopwatch_results import ClockedWay, PredictedClock, Repeated, Stopwatch
-from jaxspec.runs.machine import load_per_core, machine_name
+from jaxspec.runs.machine import load_per_core, machine_name, measured_title
 from jaxspec.runs.stages import Arrays
 from jaxspec.settings.stopwatch import StopwatchSettings
 from jaxspec.speculate.timing import (
@@ -114,12 +114,12 @@ def stopwatch_part(
 
 
 def is_here(device: str) -> bool:
-    """Whether a device is this machine: a file that `jaxspec calibrate` wrote, whose title begins with the machine's name.
+    """Whether a device is this machine: a file that `jaxspec calibrate` wrote here, by its title.
 
     Raises:
         EntryError: the file cannot be read, or is no device.
     """
-    return device.endswith(".toml") and catalog.device_entry(device).title.startswith(machine_name())
+    return device.endswith(".toml") and catalog.device_entry(device).title == measured_title()
 
 
 def clocked_way(found: TimedWay, alone: TimedWay, *, nodes: int, told: PredictedWay | None) -> ClockedWay:

@@ -24,7 +24,7 @@ from jaxspec.models.architecture import architecture_of
 from jaxspec.report.stopwatch import stopwatch_figure, stopwatch_page_tables, stopwatch_tables
 from jaxspec.results.network_results import RunningModel
 from jaxspec.runs.directory import RunDirectory
-from jaxspec.runs.machine import machine_name
+from jaxspec.runs.machine import measured_title
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings.stopwatch import check_stopwatch
 from jaxspec.speculate import GREEDY
@@ -55,7 +55,7 @@ capacity_bytes = { value = 8e9, source = "assumed" }
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory, tiny_model, some_text):
     host = tmp_path_factory.mktemp("device") / "host.toml"
-    host.write_text(HOST.replace("{title}", f"{machine_name()}, measured"))
+    host.write_text(HOST.replace("{title}", measured_title()))
     return EvaluateConfig(
         model=str(tiny_model),
         text=str(some_text),
@@ -147,7 +147,7 @@ def test_a_file_of_another_machine_is_not_this_one(tmp_path):
     path = tmp_path / "other.toml"
     path.write_text(HOST.replace("{title}", "a machine of others"))
     assert not is_here(str(path))
-    path.write_text(HOST.replace("{title}", f"{machine_name()}, measured"))
+    path.write_text(HOST.replace("{title}", measured_title()))
     assert is_here(str(path))
     assert not is_here("rtx-4090")
 

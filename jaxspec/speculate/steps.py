@@ -12,7 +12,7 @@ __all__ = ["slots_before", "top_gap"]
 def top_gap(logits: Float[Array, "*b vocab"]) -> Float[Array, "*b"]:
     """Largest minus second largest logit.
 
-    The two are joined by a sum: with a slice of each, XLA on CPUs sorts the whole vocabulary, which takes a hundred times as long.
+    The two are joined by a sum: with a slice of each, XLA on CPUs sorts the whole vocabulary, a hundred times as long.
     """
     top, _ = jax.lax.top_k(logits, 2)
     return jnp.sum(top * jnp.array([1, -1], top.dtype), axis=-1)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 
+import flax.struct
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 from jax.scipy.ndimage import map_coordinates
 from jaxtyping import Array, Float
 
@@ -68,7 +68,7 @@ def knob_grid(scheme: Scheme, name: str, low: float, high: float) -> np.ndarray:
     return np.arange(np.floor(low), np.ceil(high) + 1) if spec.whole else np.linspace(low, high, _ENTRIES)
 
 
-@struct.dataclass
+@flax.struct.dataclass
 class FootprintTable:
     """Widths between the entries of a table, linearly.
 
@@ -83,7 +83,7 @@ class FootprintTable:
     tables: dict[str, Float[Array, ...]]
     first: dict[str, Array]
     spacing: dict[str, Array]
-    names: tuple[tuple[str, tuple[str, ...]], ...] = struct.field(pytree_node=False)
+    names: tuple[tuple[str, tuple[str, ...]], ...] = flax.struct.field(pytree_node=False)
 
     def widths(self, knobs: Mapping[str, Float[Array, ""]]) -> dict[str, Float[Array, ""]]:
         """Bits by name of `WIDTHS`.

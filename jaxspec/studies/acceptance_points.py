@@ -100,7 +100,7 @@ def _of_run(path: str, scheme: Scheme) -> FoundLaw:
             if (knobs := _uniform(configuration)) is not None:
                 rows.append(knobs)
                 alpha.append(float(configuration.acceptance.alpha_token.known))
-    names = sorted(set(rows[0]) if rows else ())
+    names: list[str] = sorted(set(rows[0]) if rows else ())
     columns = {name: [row[name] for row in rows] for name in names}
     words = f"alpha_token of {path}, measured on {result.model.name}"
     return _fitted(columns, alpha, _profile(result), words, scheme)

@@ -202,7 +202,7 @@ def make_problem(config: CodesignConfig) -> Problem:
     ranges = {knobs[name]: (bounds.first, bounds.last) for name, bounds in widths.items()}
     table = footprint_table(scheme, own, ranges)
     # Widths of [set] that no knob decides stay.
-    table = table.replace(fixed={w: jnp.float32(tree["footprint"][w]) for w in WIDTHS if w in table.fixed})
+    table = dataclasses.replace(table, fixed={w: jnp.float32(tree["footprint"][w]) for w in WIDTHS if w in table.fixed})
     terms = tuple(
         CostTerm(tuple(sorted(cost.of.items())), cost.area_mm2 * _MM2, cost.power_w, cost.price)
         for cost in checked_costs(config, cost_names(tree["device"]))

@@ -71,8 +71,9 @@ def _designs(result: CodesignResult) -> Table:
         f"Co-design: {result.architecture} on {result.device}",
         f"all predicted; acceptance: {result.law.source}{_law_errors(result)}",
     )
-    for heading, side in (("", "left"), ("before", "right"), ("proposal", "right")):
-        table.add_column(heading, justify=side)
+    table.add_column("", justify="left")
+    for heading in ("before", "proposal"):
+        table.add_column(heading, justify="right")
     for name, title in _NUMBERS.items():
         if any(getattr(row, name).number for row in (result.before, result.after)):
             table.add_row(title, *(_text(getattr(row, name)) for row in (result.before, result.after)))

@@ -11,6 +11,7 @@ import dataclasses
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
@@ -155,7 +156,7 @@ def _climb_one(
     if not free.any():
         values, _ = ask(start)
         return Climb(start, [(-values[0], float(values[1:].max()))])
-    last: dict[str, tuple] = {}
+    last: dict[str, Any] = {}
 
     def at(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         key = x.tobytes()

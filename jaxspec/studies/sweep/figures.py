@@ -56,12 +56,12 @@ def pareto_figure(found: ParetoFront) -> Figure | None:
     )
     scales = [scale_of(name, _largest(rows, cloud, name)) for name in names]
     shape = {"nrows": down, "ncols": min(_ACROSS, len(panels)), "squeeze": False, "sharex": True, "sharey": True}
-    axes = np.ravel(figure.subplots(**shape))
+    axes: list[Axes] = list(np.ravel(figure.subplots(**shape)))
     for spare in axes[len(panels) :]:
         spare.set_visible(False)
     coloured = None
     for place, value in enumerate(panels):
-        here = [row for row in rows if value is None or row[found.facets] == value]
+        here = [row for row in rows if value is None or row[str(found.facets)] == value]
         near = np.ones(len(cloud[names[0]]), bool) if value is None else cloud[str(found.facets)] == value
         x, y = (cloud[name][near].astype(float) / scale for name, (scale, _) in zip(names[:2], scales))
         label = "design points (a sample)"
@@ -72,7 +72,7 @@ def pareto_figure(found: ParetoFront) -> Figure | None:
         axes[place].grid(True, which="both", color=INK)
     _arrange(axes[: len(panels)], rows, cloud, names, scales)
     if coloured is not None:
-        figure.colorbar(coloured, ax=list(axes), label=_label(names[2], scales[2][1]))
+        figure.colorbar(coloured, ax=axes, label=_label(names[2], scales[2][1]))
     if len(panels) == 1:
         axes[0].legend()
     else:

@@ -104,7 +104,8 @@ class ParetoFront:
     ):
         self.axes = {"x": x, "y": y, "better_x": better_x, "better_y": better_y, "z": z, "better_z": better_z}
         self.group, self.facets = list(group or ()), facets
-        self.groups = list(dict.fromkeys([*self.group, *([facets] if facets else [])]))
+        divided: list[str] = [*self.group, *([facets] if facets else [])]
+        self.groups = list(dict.fromkeys(divided))
         self._keys = [key for key in "xyz" if self.axes[key] is not None]
         self._signs = [1.0 if self.axes[f"better_{key}"] == "low" else -1.0 for key in self._keys]
         self._fronts: dict[tuple, dict[str, np.ndarray]] = {}

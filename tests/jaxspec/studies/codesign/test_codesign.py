@@ -102,13 +102,15 @@ def test_a_finished_run_is_reprinted(solved):
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('"device.decoder.count" = { from = 1, to = 300, step = 3 }', '"device.memory.capacity_bytes" = { from = 1e10, to = 1e12 }',
+        ('"device.decoder.count" = { from = 1, to = 300, step = 3 }',
+         '"device.memory.capacity_bytes" = { from = 1e10, to = 1e12 }',
          "variables.device.memory.capacity_bytes is a free lunch"),
         ('slice_bits = [2, 4, 6]', 'slice_bits = [3, 4, 6]', "acceptance is known from 3 to 6"),
         ('[acceptance.points]\nslice_bits = [2, 4, 6]\nalpha_token = [0.3, 0.85, 0.97]', '[acceptance]\nalpha_token = 0.8',
          "variables.draft.slice_bits is a free lunch"),
         ('area_mm2 = 80', 'price = 80', "budgets.price came, and nothing of this device takes from it"),
-        ('"draft.slice_bits" = { from = 2, to = 6 }', '"workload.context_tokens" = { from = 2, to = 6 }', "no part of a design"),
+        ('"draft.slice_bits" = { from = 2, to = 6 }', '"workload.context_tokens" = { from = 2, to = 6 }',
+         "no part of a design"),
         ('of = { peak_flops_per_s = 1 }', 'of = { elements = 1 }', "costs.multiply-adds is of 'elements'"),
         ('step = 3', 'step = 400', "no two multiples of 400"),
     ],
@@ -123,7 +125,7 @@ def test_a_larger_array_must_cost_area_and_power():
     text = EXAMPLES["fpga"].replace(
         "[costs.elements]\nof = { elements = 1 }", "[costs.elements]\nof = { kv_traffic_factor = 1 }"
     )
-    with pytest.raises(InputError, match="matrix_unit.rows is a free lunch: a larger array costs no area_mm2"):
+    with pytest.raises(InputError, match=r"matrix_unit\.rows is a free lunch: a larger array costs no area_mm2"):
         checked_problem(config_of(text, max_draft_length=2))
 
 

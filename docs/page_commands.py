@@ -129,6 +129,8 @@ def _check_jaxspec(arguments: list[str], output: str | None) -> None:
             Path(name).parent.mkdir(parents=True, exist_ok=True)
             make(Path(name))
     printed, said = io.StringIO(), io.StringIO()
+    for place in _WORK:  # before anything is replaced: a module imported later would keep the replacement
+        importlib.import_module(place.partition(":")[0])
     with contextlib.ExitStack() as stack:
         for place, stub in _WORK.items():
             module, _, name = place.partition(":")

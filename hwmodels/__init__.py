@@ -27,10 +27,12 @@ from hwmodels.network.operators import (
     EXPERT_OPERATORS,
     MATRIX_OPERATORS,
     OPERATORS,
+    ExpertSharing,
     MatrixShapes,
     OperatorWork,
     StepShape,
     StoredBytes,
+    busiest_experts,
     decode_operators,
     decode_step,
     draft_step,
@@ -76,6 +78,7 @@ from hwmodels.speculation.effective_performance import (
     roofline_performance,
 )
 from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms, engine_time
+from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, eagle_head, multi_token_head, one_layer
 from hwmodels.speculation.plan import (
     ROOT,
     Acceptance,
@@ -106,6 +109,7 @@ from hwmodels.speculation.verification_length import (
 from hwmodels.step.capacity import HeldBytes, activation_buffer_bytes, held_bytes, longest_context
 from hwmodels.step.decoding import DecoderCost, decoder_cost, decoder_energy
 from hwmodels.step.energy import StepEnergy, memory_energy, step_energy
+from hwmodels.step.group_step import group_step
 from hwmodels.step.priced_steps import PricedStep, price_steps
 from hwmodels.step.roofline_cases import (
     Drafting,
@@ -116,12 +120,13 @@ from hwmodels.step.roofline_cases import (
     memory_bound_speedup,
     mixed_speedup,
 )
-from hwmodels.step.step_cost import StepCost, step_cost
+from hwmodels.step.step_cost import STEP_PARTS, StepCost, seconds_by_part, step_cost
 from hwmodels.step.traffic import memory_time, traffic_by_memory
 
 __all__ = [
     "ALL_LAYER_MATRICES",
     "COMPRESSED_COPY",
+    "EAGLE3_VOCABULARY",
     "EVERY_EXPERT",
     "EXPERT_MATRICES",
     "EXPERT_OPERATORS",
@@ -131,6 +136,7 @@ __all__ = [
     "NO_ENGINE",
     "OPERATORS",
     "ROOT",
+    "STEP_PARTS",
     "UNIFORM",
     "Acceptance",
     "Architecture",
@@ -150,6 +156,7 @@ __all__ = [
     "DraftCost",
     "Drafting",
     "EngineTerms",
+    "ExpertSharing",
     "Footprint",
     "Generation",
     "HeldBytes",
@@ -182,6 +189,7 @@ __all__ = [
     "baselines",
     "best",
     "best_schedule",
+    "busiest_experts",
     "cached_tokens",
     "catalog",
     "chain_plan",
@@ -200,6 +208,7 @@ __all__ = [
     "discounted_performance",
     "draft_ratio",
     "draft_step",
+    "eagle_head",
     "effective_performance",
     "elasticities",
     "engine_time",
@@ -212,6 +221,7 @@ __all__ = [
     "fitting_pool",
     "generation_time",
     "geometric_mean_tokens",
+    "group_step",
     "held_beside",
     "held_bytes",
     "held_with_draft",
@@ -227,8 +237,10 @@ __all__ = [
     "memory_energy",
     "memory_time",
     "mixed_speedup",
+    "multi_token_head",
     "naive_length",
     "node_depths",
+    "one_layer",
     "original_length",
     "parameters",
     "plan_family",
@@ -242,6 +254,7 @@ __all__ = [
     "ridge_length",
     "roofline_performance",
     "schedule_time",
+    "seconds_by_part",
     "serving_cycle",
     "serving_step",
     "smooth_best",

@@ -1,5 +1,6 @@
 """README, guide and notebooks as a whole. The code blocks themselves are tests of their own (`conftest.py` at the root)."""
 
+import importlib.util
 import re
 import shlex
 import shutil
@@ -54,6 +55,8 @@ def test_commands_within_sentences_are_taken(page, tmp_path, monkeypatch):
         match code.split():
             case ["jaxspec", command]:  # its name
                 assert cli.get_command(None, command), code
+            case ["python", "-m", program] if program.startswith("experiments."):  # its name too
+                assert importlib.util.find_spec(program), code
             case ["jaxspec", _, *_] | ["python", "-m", *_]:
                 code_blocks.check_bash(" ".join(code.split()))
 
@@ -76,6 +79,7 @@ OTHER_FLAGS = {
     "--spec-type": "llama-server",
     "--spec-draft-n-max": "llama-server",
     "--array": "sbatch",
+    "--fit": "python -m experiments.host_speedups",
 }
 
 

@@ -46,11 +46,12 @@ def _errors(
 
 
 def _interval(part: FittedPart) -> str:
-    return NOT_KNOWN if part.low.number is None else f"{part.low.known:.2f} to {part.high.known:.2f}"
+    return NOT_KNOWN if part.low.number is None else f"{part.low.known:.2f}–{part.high.known:.2f}"
 
 
 def _covered(part: FittedPart) -> str:
-    return ", ".join(_percent(share) for share in part.covered.value or []) or NOT_KNOWN
+    shares = part.covered.value or []
+    return f"{', '.join(fixed(100 * share, 0) for share in shares)} %" if shares else NOT_KNOWN
 
 
 #: Of a fit.

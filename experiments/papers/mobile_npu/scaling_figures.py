@@ -41,10 +41,10 @@ def budget_figure(found: Mapping[str, tuple[Line, Line]]) -> Figure:
         height_inches=3.4,
     )
     for axes, (task, lines) in zip(figure.subplots(1, len(found), sharey=True), found.items(), strict=True):
+        budgets = [point.samples for point in lines[0].curve("best-of-n")]
         for line, colour in zip(lines, _COLOURS, strict=True):
             points = line.curve("best-of-n")
             mean, spread = _spread(points)
-            budgets = [point.samples for point in points]
             axes.errorbar(
                 budgets, mean, yerr=spread, color=colour, marker="o", markersize=4, capsize=2, label=line.label
             )

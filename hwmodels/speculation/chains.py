@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import flax.struct
 import jax
 import jax.numpy as jnp
@@ -79,21 +81,9 @@ class PricedChains:
     cycle: CycleCost  # of draft lengths 1, 2, ..., leaves "length ..."
 
 
-def speculation_speedup(
-    device: Device,
-    architecture: Architecture,
-    *,
-    workload: Workload,
-    footprint: Footprint,
-    acceptance: Acceptance,
-    draft_cost: DraftCost = COMPRESSED_COPY,
-    routing: Routing = UNIFORM,
-    engine: EngineTerms = NO_ENGINE,
-    temperature: Number = 0.0,
-) -> SpeculationResult:
+def speculation_speedup(device: Device, architecture: Architecture, **parts: Any) -> SpeculationResult:
     """Speedup of speculative decoding at every draft length: the result of `priced_chains`, which has the same arguments."""
-    parts = {"workload": workload, "footprint": footprint, "acceptance": acceptance, "draft_cost": draft_cost}
-    return priced_chains(device, architecture, routing=routing, engine=engine, temperature=temperature, **parts).result
+    return priced_chains(device, architecture, **parts).result
 
 
 def priced_chains(

@@ -76,7 +76,9 @@ def part_times(step: PricedStep) -> Float[Array, "*b part"]:
     """
     operators, total = jnp.asarray(step.cost.operator_s), jnp.asarray(step.cost.total_s)
     shape = (*total.shape, len(COLLECTIVES))
-    collectives = jnp.zeros(shape, operators.dtype) if step.cost.collective_s is None else jnp.asarray(step.cost.collective_s)
+    collectives = (
+        jnp.zeros(shape, operators.dtype) if step.cost.collective_s is None else jnp.asarray(step.cost.collective_s)
+    )
     known = jnp.concatenate([operators, collectives], axis=-1)
     return jnp.concatenate([known, (total - jnp.sum(known, axis=-1))[..., None]], axis=-1)
 

@@ -103,7 +103,6 @@ def _factors_of_products(c: Mapping[str, Numbers], seconds: Numbers, sizes: Sequ
     found = least_squares(
         lambda x: everything @ x - wishes,
         np.concatenate([np.full(between.shape[1], 1e-3), np.ones(len(kinds))]),
-        jac=lambda _: everything,
         bounds=(
             [0.0] * between.shape[1] + [1.0 / _MOST] * len(kinds),
             [np.inf] * between.shape[1] + [_MOST] * len(kinds),

@@ -13,8 +13,8 @@ from jaxspec.studies.codesign.search import climb
 
 __all__ = ["Hardened", "harden", "merit"]
 
-#: Designs that exceed a limit by less, as a logarithm, keep it: rounding of single precision.
-ALLOWED_EXCESS = 2e-6
+#: Designs that exceed a limit by less, as a logarithm, keep it: the last digit of single precision.
+ALLOWED_EXCESS = 2.0**-23
 
 #: Roundings looked at for one place, and those whose other variables are climbed again.
 _CORNERS, _CLIMBED = 64, 4
@@ -73,12 +73,13 @@ def harden(
     if allowed is not None:
         corners = corners[: max(1, allowed // 4)]
     evaluations, questions = len(corners), 0
-    merits = merit(_batched(problem, corners))
+    values = problem.values(corners)
+    merits = merit(values)
     best, lowest = corners[np.argmin(merits)], float(merits.min())
     spare = left()
     if not all(stepped) and (spare is None or spare > 2 * gradient_cost * climbed):
         # What exceeds a limit may keep it once the others have moved.
-        chosen = corners[_promising(problem, corners)[: min(climbed, size)]]
+        chosen = corners[_promising(values)[: min(climbed, size)]]
         ends = climb(
             problem.smooth,
             variables.places(chosen),
@@ -89,28 +90,17 @@ def harden(
         )
         again = np.where(stepped, chosen, variables.numbers(np.stack([one.place for one in ends])))
         evaluations, questions = evaluations + len(again), sum(len(one.path) for one in ends)
-        merits = merit(_batched(problem, again))
+        merits = merit(problem.values(again))
         if merits.min() < lowest:
             best, lowest = again[np.argmin(merits)], float(merits.min())
     for _ in range(_ROUNDS):
         moved = _steps(problem, best)[: left()]
         evaluations += len(moved)
-        merits = merit(_batched(problem, moved)) if len(moved) else np.array([np.inf])
+        merits = merit(problem.values(moved)) if len(moved) else np.array([np.inf])
         if merits.min() >= lowest - 1e-7:
             break
         best, lowest = moved[np.argmin(merits)], float(merits.min())
     return Hardened(best, evaluations, questions)
-
-
-def _batched(problem: Problem, values: np.ndarray) -> np.ndarray:
-    """Exact values in batches of one size, so that one program serves."""
-    size = _CORNERS
-    found = []
-    for begin in range(0, len(values), size):
-        part = values[begin : begin + size]
-        full = np.concatenate([part, np.repeat(part[:1], size - len(part), axis=0)])
-        found.append(problem.values(full)[: len(part)])
-    return np.concatenate(found)
 
 
 def _corners(problem: Problem, numbers: np.ndarray) -> np.ndarray:
@@ -123,9 +113,8 @@ def _corners(problem: Problem, numbers: np.ndarray) -> np.ndarray:
     return found
 
 
-def _promising(problem: Problem, corners: np.ndarray) -> Sequence[int]:
+def _promising(values: np.ndarray) -> Sequence[int]:
     """Corners by how good they are, an excess counting as much as it would cost to take it back."""
-    values = _batched(problem, corners)
     return np.argsort(values[:, 0] + np.maximum(values[:, 1:].max(axis=1), 0.0), kind="stable").tolist()
 
 

@@ -21,7 +21,8 @@ from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect
 from jaxspec.studies.acceptance_points import law_facts
-from jaxspec.studies.codesign.config import CodesignConfig
+from jaxspec.studies.codesign.config import DEVICE_FILE, CodesignConfig
+from jaxspec.studies.codesign.device_file import changed_device_text
 from jaxspec.studies.codesign.free_lunch import refuse_free_lunches
 from jaxspec.studies.codesign.hardening import ALLOWED_EXCESS, Hardened, harden
 from jaxspec.studies.codesign.judging import Judged, judge
@@ -46,6 +47,9 @@ HEADLINE = ("gain", "after.tokens_per_s", "after.area_mm2", "after.power_w")
 #: Climbs whose ends are hardened.
 _HARDENED = 3
 
+#: Begins the name of a number of the device.
+_DEVICE = "device."
+
 
 def codesign(
     config: CodesignConfig,
@@ -54,7 +58,7 @@ def codesign(
     force: bool = False,
     reporter: Reporter | None = None,
 ) -> CodesignResult:
-    """Solve a problem into its run directory: result.json, report.html, figures. A finished one is reprinted.
+    """Solve a problem into its run directory: result.json, report.html, figures, proposal.toml. A finished one is reprinted.
 
     Returns:
         what result.json holds. "No design keeps every limit" is an answer.
@@ -118,7 +122,24 @@ def _run(problem: Problem, directory: RunDirectory, reporter: Reporter) -> Codes
         judged = judge(problem, hardened.values)
         result = _result(problem, climbs, hardened, judged, directory)
         write_codesign_report(result, directory.path)
+        _write_device(problem, result, directory.path / DEVICE_FILE)
     return result
+
+
+def _write_device(problem: Problem, result: CodesignResult, path: Path) -> None:
+    """The proposed device, for every other command; none where no design keeps the limits, or no file can say it.
+
+    Without the problem's technology where a file with it would leave something free, as memories without energies.
+    """
+    numbers = problem.config.set | {row.name: row.after.known for row in result.variables}
+    own = {name.removeprefix(_DEVICE): value for name, value in numbers.items() if name.startswith(_DEVICE)}
+    node = problem.config.technology
+    nodes = [None] if node is None else [dataclasses.asdict(node), None]
+    source, device = "derived: jaxspec codesign", problem.config.device
+    texts = (changed_device_text(device, own, technology=one, source=source) for one in nodes)
+    text = next((text for text in texts if text is not None), None)
+    if result.after.feasible and text is not None:
+        write_text(path, text)
 
 
 def _climbs(problem: Problem, kept: Path, reporter: Reporter) -> list[Climb]:
@@ -160,7 +181,7 @@ def _result(
         device=config.device,
         scheme=config.scheme,
         objective=config.objective,
-        gain=predicted(objective(after) / objective(before)),
+        gain=predicted(objective(after) / objective(before) if after.feasible else None),
         before=before,
         after=after,
         variables=[

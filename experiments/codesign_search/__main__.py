@@ -15,7 +15,7 @@ import numpy as np
 import scipy
 from matplotlib.figure import Figure
 
-from experiments.codesign_search.contest import METHODS, Allowance, gradient_cost
+from experiments.codesign_search.contest import METHODS, Allowance, gradient_cost, quickest_batch
 from jaxspec.files import to_json, write_text
 from jaxspec.report.figures.style import BLUE, GREEN, VERMILLION, legend_below, new_figure, styled
 from jaxspec.report.save import save_figure
@@ -32,17 +32,24 @@ _TITLES = {"evaluations": "evaluations", "seconds": "s of processor time"}
 def contest(name: str, *, seeds: int, evaluations: list[int], seconds: list[float]) -> list[dict[str, Any]]:
     """A row for each method, seed and allowance."""
     problem = checked_problem(build_config(CodesignConfig, Layer(tomllib.loads(EXAMPLES[name]), name)))
-    cost = gradient_cost(problem)
+    cost, batch = gradient_cost(problem), quickest_batch(problem)
     ways: list[tuple[str, float]] = [*(("evaluations", n) for n in evaluations), *(("seconds", s) for s in seconds)]
     rows = []
     for what, limit in ways:
         limits: dict[str, Any] = {"evaluations": None, "seconds": None} | {what: limit}
-        allowed = Allowance(**limits, gradient_cost=cost)
+        allowed = Allowance(**limits, gradient_cost=cost, batch=batch)
         # All programs that any method calls are compiled before its clock starts.
         _ = [search(problem, allowed, 99) for search in METHODS.values()]
         for seed, (method, search) in itertools.product(range(seeds), METHODS.items()):
             found = search(problem, allowed, seed)
-            about = {"problem": name, "equal": what, "limit": limit, "gradient_cost": cost, "seed": seed}
+            about = {
+                "problem": name,
+                "equal": what,
+                "limit": limit,
+                "gradient_cost": cost,
+                "batch": batch,
+                "seed": seed,
+            }
             rows.append(about | {"method": method} | vars(found))
             print(rows[-1], flush=True)
     return rows

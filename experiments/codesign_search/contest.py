@@ -25,16 +25,16 @@ from jaxspec.studies.codesign.hardening import harden, merit
 from jaxspec.studies.codesign.problem import Problem
 from jaxspec.studies.codesign.search import climb
 
-__all__ = ["METHODS", "Allowance", "Found", "gradient", "gradient_cost", "surrogate", "uniform"]
+__all__ = ["METHODS", "Allowance", "Found", "gradient", "gradient_cost", "quickest_batch", "surrogate", "uniform"]
 
 #: At least what the theory says of a value with one gradient, Griewank and Walther 2008, (4.21).
 _LEAST_COST = 5
 
-#: Random designs are priced in batches: of the sizes tried, 64 to 4096, that with the most designs in a second.
-_DRAWN = 1024
+#: Designs that random search may price together; those that a climb chooses its start from at most.
+_BATCHES, _LOOKS = (64, 1024, 4096), 64
 
-#: Designs that climbs choose their starts from, a fifth of the evaluations at most; values with gradients worth a climb.
-_BATCH, _FEWEST = 64, 8
+#: Values with gradients that are worth a climb.
+_FEWEST = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,11 +44,13 @@ class Allowance:
     Attributes:
         evaluations, seconds: of one of them; the other is None.
         gradient_cost: evaluations that a value with its gradients counts as.
+        batch: designs that are priced together where all are known beforehand.
     """
 
     evaluations: int | None
     seconds: float | None
     gradient_cost: int
+    batch: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,9 +70,18 @@ class Found:
 def gradient_cost(problem: Problem, *, repeats: int = 40) -> int:
     """Processor time of a value with all gradients over that of a value, rounded up; at least `_LEAST_COST`."""
     places = np.random.default_rng(0).random((problem.batch, len(problem.before)))
-    numbers = stepped(problem, places)
+    numbers = problem.variables.stepped(places)
     ratio = _median_s(lambda: problem.smooth(places), repeats) / _median_s(lambda: problem.tabled(numbers), repeats)
     return max(math.ceil(ratio), _LEAST_COST)
+
+
+def quickest_batch(problem: Problem, *, repeats: int = 5) -> int:
+    """The number of designs priced together that gives the most of them in a second."""
+    rng, rates = np.random.default_rng(0), {}
+    for batch in _BATCHES:
+        numbers = problem.variables.stepped(rng.random((batch, len(problem.before))))
+        rates[batch] = batch / _median_s(lambda numbers=numbers: problem.tabled(numbers), repeats)
+    return max(rates, key=lambda batch: rates[batch])
 
 
 def _median_s(call: Callable[[], object], repeats: int) -> float:
@@ -81,15 +92,6 @@ def _median_s(call: Callable[[], object], repeats: int) -> float:
         call()
         found.append(time.process_time() - began)
     return float(np.median(found))
-
-
-def stepped(problem: Problem, places: np.ndarray) -> np.ndarray:
-    """Numbers at places, those with a step at their nearest multiples."""
-    numbers, variables = problem.variables.numbers(places), problem.variables
-    for i, step in enumerate(variables.steps):
-        if step is not None:
-            numbers[:, i] = np.clip(np.round(numbers[:, i] / step) * step, variables.low[i], variables.high[i])
-    return numbers
 
 
 def _objective(merits: np.ndarray) -> float:
@@ -106,9 +108,9 @@ def _climbs_in_turn(problem: Problem, allowed: Allowance, seed: int) -> Found:
     """Look for places to begin at; climb from the best for half of what is left, round with the rest, and so on."""
     assert allowed.evaluations is not None
     began, cost = time.process_time(), allowed.gradient_cost
-    looks = min(_BATCH, allowed.evaluations // 5)
-    looked = np.random.default_rng(seed).random((_BATCH, len(problem.before)))[:looks]
-    values = problem.tabled(stepped(problem, looked))
+    looks = min(_LOOKS, allowed.evaluations // 5)
+    looked = np.random.default_rng(seed).random((looks, len(problem.before)))
+    values = problem.tabled(problem.variables.stepped(looked))
     best, spent = _objective(merit(values)), looks
     # Least excess first, as a climb mends that sooner than it finds another valley.
     order = np.argsort(values[:, 0] + 4.0 * np.maximum(values[:, 1:].max(axis=1), 0.0))
@@ -149,8 +151,8 @@ def uniform(problem: Problem, allowed: Allowance, seed: int) -> Found:
     """Designs drawn evenly from the cube."""
     rng, began, spent, best = np.random.default_rng(seed), time.process_time(), 0, 0.0
     while True:
-        count = _DRAWN if allowed.evaluations is None else min(_DRAWN, allowed.evaluations - spent)
-        numbers = stepped(problem, rng.random((_DRAWN, len(problem.before))))
+        count = allowed.batch if allowed.evaluations is None else min(allowed.batch, allowed.evaluations - spent)
+        numbers = problem.variables.stepped(rng.random((allowed.batch, len(problem.before))))
         found = _objective(merit(problem.tabled(numbers)[:count]))
         spent, took = spent + count, time.process_time() - began
         if allowed.seconds is not None and took > allowed.seconds:
@@ -178,7 +180,7 @@ def surrogate(problem: Problem, allowed: Allowance, seed: int) -> Found:
         began, spent, best = time.process_time(), 0, 0.0
         while True:
             trial = study.ask(space)
-            values = problem.tabled(stepped(problem, np.array([[trial.params[name] for name in names]])))[0]
+            values = problem.tabled(problem.variables.stepped(np.array([[trial.params[name] for name in names]])))[0]
             trial.set_user_attr("excess", values[1:].tolist())
             study.tell(trial, float(values[0]))
             spent, took = spent + 1, time.process_time() - began

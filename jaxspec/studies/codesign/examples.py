@@ -72,8 +72,9 @@ sizes = [2, 4, 6, 8, 12, 16, 24, 32, 48, 64]
 "device.memory.bandwidth_bytes_per_s" = { from = 60e9, to = 900e9 }
 
 [budgets]
-area_mm2 = 300
-power_w = 50
+area_mm2 = 150
+power_w = 60
+bandwidth_gb_per_s = 460            # of the board's HBM
 
 [technology]                        # area and power of array and interfaces, price of the die
 node_m = 16e-9

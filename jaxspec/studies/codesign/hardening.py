@@ -22,6 +22,9 @@ _CORNERS, _CLIMBED = 64, 4
 #: Rounds of steps to the next multiples.
 _ROUNDS = 8
 
+#: Widths of the clouds of designs around the best one, in edges of the cube, and clouds of each width at most.
+_CLOUDS, _REPEATS = (0.1, 0.03, 0.01, 0.003), 8
+
 
 @dataclasses.dataclass(frozen=True)
 class Hardened:
@@ -58,7 +61,8 @@ def harden(
     """The best design near some places of the search.
 
     Roundings of every place to neighbouring multiples are evaluated exactly; from the best of them, the variables without a
-    step are climbed again; then single steps are tried until none helps.
+    step are climbed again. Clouds of designs around the best one then mend what slopes do not show, kinks where another draft
+    or another limit takes over; last, single steps are tried until none helps.
 
     Args:
         places: "place variable", of the unit cube.
@@ -93,6 +97,13 @@ def harden(
         merits = merit(problem.values(again))
         if merits.min() < lowest:
             best, lowest = again[np.argmin(merits)], float(merits.min())
+    rng = np.random.default_rng(problem.config.seed)
+    for width in np.repeat(_CLOUDS, _REPEATS):
+        cloud = _cloud(problem, best, width, rng)[: left()]
+        evaluations += len(cloud)
+        merits = merit(problem.values(cloud)) if len(cloud) else np.array([np.inf])
+        if merits.min() < lowest:
+            best, lowest = cloud[np.argmin(merits)], float(merits.min())
     for _ in range(_ROUNDS):
         moved = _steps(problem, best)[: left()]
         evaluations += len(moved)
@@ -116,6 +127,16 @@ def _corners(problem: Problem, numbers: np.ndarray) -> np.ndarray:
 def _promising(values: np.ndarray) -> Sequence[int]:
     """Corners by how good they are, an excess counting as much as it would cost to take it back."""
     return np.argsort(values[:, 0] + np.maximum(values[:, 1:].max(axis=1), 0.0), kind="stable").tolist()
+
+
+def _cloud(problem: Problem, values: np.ndarray, width: float, rng: np.random.Generator) -> np.ndarray:
+    """Designs around one, half of whose variables moved; knobs without a step stay, as their widths take long to count."""
+    variables, stepped = problem.variables, np.array([step is not None for step in problem.variables.steps])
+    shape = (_CORNERS, len(values))
+    moves = width * rng.standard_normal(shape) * (rng.random(shape) < 0.5)
+    found = variables.stepped(np.clip(variables.places(values) + moves, 0.0, 1.0))
+    fixed = ~stepped & np.array([name.startswith("draft.") for name in variables.names])
+    return np.where(fixed, values, found)
 
 
 def _steps(problem: Problem, values: np.ndarray) -> np.ndarray:

@@ -87,7 +87,7 @@ class Problem:
         found = self.numbers(values)
         objective = found.tokens_per_j if self.by_energy else found.tokens_per_s
         limited = [getattr(found, name) / limit for name, limit in self.limits.items()]
-        return np.stack([-np.log(objective), *(np.log(np.maximum(one, 1e-300)) for one in limited)], axis=1)
+        return np.stack([-np.log(np.asarray(objective)), *(np.log(np.maximum(one, 1e-300)) for one in limited)], axis=1)
 
     def tabled(self, values: np.ndarray) -> np.ndarray:
         """As `values`, in single precision, with footprints from the table between whose entries knobs lie: quicker, off by a

@@ -18,9 +18,9 @@ import warnings
 from collections.abc import Callable
 
 import numpy as np
-from scipy.stats import qmc
 
 from jaxspec.errors import InputError
+from jaxspec.studies.codesign.drawing import Drawn, best_that_differ, draw
 from jaxspec.studies.codesign.hardening import harden, merit
 from jaxspec.studies.codesign.problem import Problem
 from jaxspec.studies.codesign.search import climb
@@ -30,8 +30,14 @@ __all__ = ["METHODS", "Allowance", "Found", "gradient", "gradient_cost", "quicke
 #: At least what the theory says of a value with one gradient, Griewank and Walther 2008, (4.21).
 _LEAST_COST = 5
 
-#: Designs that random search may price together; those that a climb chooses its start from at most.
-_BATCHES, _LOOKS = (64, 1024, 4096), 64
+#: Designs that random search may price together.
+_BATCHES = (64, 128, 256, 512)
+
+#: Part of an allowance that goes into draws before anything climbs, and the best of them that hardening compares with.
+_DRAWN, _COMPARED = 0.25, 8
+
+#: Starts of climbs at most, and questions of one climb.
+_STARTS, _QUESTIONS = 64, 120
 
 #: Values with gradients that are worth a climb.
 _FEWEST = 8
@@ -99,30 +105,27 @@ def _objective(merits: np.ndarray) -> float:
 
 
 def gradient(problem: Problem, allowed: Allowance, seed: int) -> Found:
-    """Climbs whose best end is rounded: of eight starts together where time counts, of one after the other else."""
+    """Draws, then climbs from the best that differ: eight together where time counts, one after the other else."""
     problem = dataclasses.replace(problem, counted={})  # widths that another run counted
     return _climbs_in_turn(problem, allowed, seed) if allowed.seconds is None else _many_climbs(problem, allowed, seed)
 
 
 def _climbs_in_turn(problem: Problem, allowed: Allowance, seed: int) -> Found:
-    """Look for places to begin at; climb from the best for half of what is left, round with the rest, and so on."""
+    """Climb from the best draw for half of what is left, round with the rest, and so on."""
     assert allowed.evaluations is not None
-    began, cost = time.process_time(), allowed.gradient_cost
-    looks = min(_LOOKS, allowed.evaluations // 5)
-    looked = np.random.default_rng(seed).random((looks, len(problem.before)))
-    values = problem.tabled(problem.variables.stepped(looked))
-    best, spent = _objective(merit(values)), looks
-    # Least excess first, as a climb mends that sooner than it finds another valley.
-    order = np.argsort(values[:, 0] + 4.0 * np.maximum(values[:, 1:].max(axis=1), 0.0))
-    for place in looked[order]:
+    began, cost, spent = time.process_time(), allowed.gradient_cost, int(_DRAWN * allowed.evaluations)
+    drawn = draw(problem, spent, np.random.default_rng(seed))
+    best = _objective(drawn.merits)
+    for start in best_that_differ(problem, drawn, _STARTS):
         left = allowed.evaluations - spent
         if left < _FEWEST * cost:
             break
+        place = problem.variables.places(start)[None]
         questions = left // (2 * cost)
-        (end,) = climb(problem.smooth, place[None], iterations=60, size=problem.batch, questions=questions)
+        (end,) = climb(problem.smooth, place, iterations=60, size=problem.batch, questions=questions)
         spent += cost * len(end.path)
         left = allowed.evaluations - spent
-        hardened = harden(problem, end.place[None], climbed=1, allowed=left, gradient_cost=cost)
+        hardened = harden(problem, end.place[None], drawn=start[None], climbed=1, allowed=left, gradient_cost=cost)
         spent += hardened.evaluations + cost * hardened.questions
         if spent <= allowed.evaluations:
             best = max(best, _objective(merit(problem.tabled(hardened.values[None]))))
@@ -130,21 +133,29 @@ def _climbs_in_turn(problem: Problem, allowed: Allowance, seed: int) -> Found:
 
 
 def _many_climbs(problem: Problem, allowed: Allowance, seed: int) -> Found:
+    """Draw for a part of the time; then climb from the best that differ, eight at a time."""
     assert allowed.seconds is not None
-    began, spent, best, rng = time.process_time(), 0, 0.0, np.random.default_rng(seed)
-    while True:
-        places = qmc.LatinHypercube(len(problem.before), rng=rng).random(problem.batch)
-        climbs = climb(problem.smooth, places, iterations=60, size=problem.batch)
+    began, rng, parts = time.process_time(), np.random.default_rng(seed), []
+    while not parts or time.process_time() - began < _DRAWN * allowed.seconds:
+        parts.append(draw(problem, allowed.batch, rng))
+    values, merits = (np.concatenate([getattr(part, name) for part in parts]) for name in ("values", "merits"))
+    order = np.argsort(merits, kind="stable")
+    drawn = Drawn(values[order], merits[order])
+    spent, best, size = len(order), _objective(drawn.merits), problem.batch
+    starts = problem.variables.places(best_that_differ(problem, drawn, _STARTS))
+    for first in range(0, len(starts) - size + 1, size):
+        climbs = climb(problem.smooth, starts[first : first + size], iterations=60, size=size, questions=_QUESTIONS)
         ends = np.stack([one.place for one in climbs])
         values, _ = problem.smooth(ends)
-        hardened = harden(problem, ends[[int(np.argmin(merit(values)))]], climbed=1)
+        chosen = ends[[int(np.argmin(merit(values)))]]
+        hardened = harden(problem, chosen, drawn=drawn.values[:_COMPARED], climbed=1)
         questions = len(ends) + hardened.questions + sum(len(one.path) for one in climbs)
         spent += hardened.evaluations + allowed.gradient_cost * questions
         found = _objective(merit(problem.tabled(hardened.values[None])))
-        took = time.process_time() - began
-        if took > allowed.seconds:
-            return Found(best, spent, took)
+        if time.process_time() - began > allowed.seconds:
+            break
         best = max(best, found)
+    return Found(best, spent, time.process_time() - began)
 
 
 def uniform(problem: Problem, allowed: Allowance, seed: int) -> Found:

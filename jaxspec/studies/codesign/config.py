@@ -167,7 +167,8 @@ class CodesignConfig(ExpertSettings, Settings):
     set: dict[str, float] = setting(
         dict, "Numbers that differ from those of device, network and workload.", sizes=SIZES
     )
-    starts: int = setting(8, "Places in the design space to begin at.", low=1, high=256, quick=4)
+    draws: int = setting(4096, "Designs drawn before any climb.", low=1, high=1_000_000, quick=512)
+    starts: int = setting(8, "Places to climb from: the design before and the best drawn.", low=1, high=256, quick=4)
     iterations: int = setting(60, "Steps of a start at most.", low=1, high=10_000, quick=20)
     temperature: float = setting(
         0.05, "Smoothing of maxima and tile counts while it climbs; what is reported has none.", low=1e-3, high=1

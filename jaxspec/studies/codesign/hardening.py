@@ -54,6 +54,7 @@ def harden(
     problem: Problem,
     places: np.ndarray,
     *,
+    drawn: np.ndarray | None = None,
     climbed: int = _CLIMBED,
     allowed: int | None = None,
     gradient_cost: int = 1,
@@ -62,10 +63,11 @@ def harden(
 
     Roundings of every place to neighbouring multiples are evaluated exactly; from the best of them, the variables without a
     step are climbed again. Clouds of designs around the best one then mend what slopes do not show, kinks where another draft
-    or another limit takes over; last, single steps are tried until none helps.
+    or another limit takes over, as long as one of them helps; last, single steps are tried until none helps.
 
     Args:
         places: "place variable", of the unit cube.
+        drawn: "design variable", designs that can be built; the proposal is no worse than any of them.
         climbed: roundings that are climbed from.
         allowed: evaluations at most, a question counting as `gradient_cost`; None: as many as it takes.
     """
@@ -76,6 +78,8 @@ def harden(
     corners = np.unique(corners, axis=0)
     if allowed is not None:
         corners = corners[: max(1, allowed // 4)]
+    if drawn is not None:
+        corners = np.concatenate([drawn, corners])
     evaluations, questions = len(corners), 0
     values = problem.values(corners)
     merits = merit(values)
@@ -98,11 +102,13 @@ def harden(
         if merits.min() < lowest:
             best, lowest = again[np.argmin(merits)], float(merits.min())
     rng = np.random.default_rng(problem.config.seed)
-    for width in np.repeat(_CLOUDS, _REPEATS):
-        cloud = _cloud(problem, best, width, rng)[: left()]
-        evaluations += len(cloud)
-        merits = merit(problem.values(cloud)) if len(cloud) else np.array([np.inf])
-        if merits.min() < lowest:
+    for width in _CLOUDS:
+        for _ in range(_REPEATS):
+            cloud = _cloud(problem, best, width, rng)[: left()]
+            evaluations += len(cloud)
+            merits = merit(problem.values(cloud)) if len(cloud) else np.array([np.inf])
+            if merits.min() >= lowest:
+                break
             best, lowest = cloud[np.argmin(merits)], float(merits.min())
     for _ in range(_ROUNDS):
         moved = _steps(problem, best)[: left()]

@@ -23,6 +23,7 @@ from jaxspec.settings import expect
 from jaxspec.studies.acceptance_points import law_facts
 from jaxspec.studies.codesign.config import DEVICE_FILE, CodesignConfig
 from jaxspec.studies.codesign.device_file import changed_device_text
+from jaxspec.studies.codesign.drawing import best_that_differ, draw
 from jaxspec.studies.codesign.free_lunch import refuse_free_lunches
 from jaxspec.studies.codesign.hardening import ALLOWED_EXCESS, Hardened, harden
 from jaxspec.studies.codesign.judging import Judged, judge
@@ -39,7 +40,7 @@ from jaxspec.studies.codesign.result import (
 )
 from jaxspec.studies.codesign.search import Climb, climb
 
-__all__ = ["HEADLINE", "checked_problem", "codesign", "proposal", "start_places"]
+__all__ = ["HEADLINE", "checked_problem", "codesign", "drawn_designs", "proposal", "start_places"]
 
 #: Main numbers of a result, for `jaxspec runs`.
 HEADLINE = ("gain", "after.tokens_per_s", "after.area_mm2", "after.power_w")
@@ -88,24 +89,29 @@ def codesign(
 def checked_problem(config: CodesignConfig) -> Problem:
     """A problem in which nothing is free. Raises InputError: see `make_problem` and `refuse_free_lunches`."""
     problem = make_problem(config)
-    refuse_free_lunches(problem, start_places(problem)[: problem.batch])
+    places = qmc.LatinHypercube(len(problem.before), rng=np.random.default_rng(config.seed)).random(problem.batch)
+    places[0] = problem.variables.places(problem.before)
+    refuse_free_lunches(problem, places)
     return problem
 
 
-def start_places(problem: Problem) -> np.ndarray:
-    """Where climbs begin, "start variable": at the design as it is, then a Latin hypercube."""
-    first = problem.variables.places(problem.before)[None]
-    others = problem.config.starts - 1
-    if not others:
-        return first
-    drawn = qmc.LatinHypercube(len(problem.before), rng=np.random.default_rng(problem.config.seed)).random(others)
-    return np.concatenate([first, drawn])
+def drawn_designs(problem: Problem) -> np.ndarray:
+    """The best designs that were drawn and differ, "design variable", as many as there are starts."""
+    config = problem.config
+    drawn = draw(problem, config.draws, np.random.default_rng(config.seed))
+    return best_that_differ(problem, drawn, config.starts)
 
 
-def proposal(problem: Problem, climbs: list[Climb]) -> Hardened:
-    """The best design that can be built near the best climbs."""
+def start_places(problem: Problem, drawn: np.ndarray) -> np.ndarray:
+    """Where climbs begin, "start variable": at the design as it is, then at the best drawn ones."""
+    values = np.concatenate([problem.before[None], drawn])[: problem.config.starts]
+    return problem.variables.places(values)
+
+
+def proposal(problem: Problem, climbs: list[Climb], drawn: np.ndarray) -> Hardened:
+    """The best design that can be built near the best climbs, or near the best of some drawn designs."""
     order = sorted(range(len(climbs)), key=lambda i: _rank(climbs[i]))
-    return harden(problem, np.stack([climbs[i].place for i in order[:_HARDENED]]))
+    return harden(problem, np.stack([climbs[i].place for i in order[:_HARDENED]]), drawn=drawn)
 
 
 def _rank(one: Climb) -> tuple[bool, float]:
@@ -115,10 +121,13 @@ def _rank(one: Climb) -> tuple[bool, float]:
 
 
 def _run(problem: Problem, directory: RunDirectory, reporter: Reporter) -> CodesignResult:
-    climbs = _climbs(problem, directory.path / "checkpoints" / "climbs.json", reporter)
+    reporter.line(f"drawing {problem.config.draws} designs")
+    with reporter.alive():
+        drawn = drawn_designs(problem)
+    climbs = _climbs(problem, drawn, directory.path / "checkpoints" / "climbs.json", reporter)
     reporter.line("rounding to what can be built")
     with reporter.alive():
-        hardened = proposal(problem, climbs)
+        hardened = proposal(problem, climbs, drawn)
         judged = judge(problem, hardened.values)
         result = _result(problem, climbs, hardened, judged, directory)
         write_codesign_report(result, directory.path)
@@ -142,10 +151,10 @@ def _write_device(problem: Problem, result: CodesignResult, path: Path) -> None:
         write_text(path, text)
 
 
-def _climbs(problem: Problem, kept: Path, reporter: Reporter) -> list[Climb]:
+def _climbs(problem: Problem, drawn: np.ndarray, kept: Path, reporter: Reporter) -> list[Climb]:
     """All climbs, those that a stopped run kept among them; starts that climb together are kept together."""
     found = [Climb(np.array(one["place"]), [tuple(step) for step in one["path"]]) for one in _kept(kept)]
-    places = start_places(problem)
+    places = start_places(problem, drawn)
     with reporter.bar("climbs", len(places)) as bar:
         if found:
             bar.jump(len(found), "kept from before")
@@ -218,7 +227,7 @@ def _result(
             StartRow(objective=[v for v, _ in one.path], excess=[excess for _, excess in one.path]) for one in climbs
         ],
         questions=sum(len(one.path) for one in climbs) + hardened.questions,
-        evaluations=hardened.evaluations,
+        evaluations=config.draws + hardened.evaluations,
         device_data={name: PricedNumber(**entry) for name, entry in facts.items()},
         directory=str(directory.path),
         inputs=directory.inputs,

@@ -17,6 +17,7 @@ from jaxspec.results import Quantity
 from jaxspec.studies.codesign.config import DEVICE_FILE
 from jaxspec.studies.codesign.figures import figures
 from jaxspec.studies.codesign.result import CodesignResult, DesignRow
+from jaxspec.studies.engine_pricing import engine_notes
 
 __all__ = ["codesign_tables", "headline", "shown", "write_codesign_report"]
 
@@ -135,7 +136,8 @@ def shown(result: CodesignResult) -> Shown:
     files = f"report: {result.directory}/report.html" if result.directory else ""
     if files and (Path(result.directory) / DEVICE_FILE).is_file():
         files += f", proposed device: {result.directory}/{DEVICE_FILE}"
-    return Shown(result.plain(), codesign_tables(result), [headline(result)], files)
+    asked = None if result.engine is None else result.engine.name
+    return Shown(result.plain(), codesign_tables(result), [headline(result), *engine_notes(asked)], files)
 
 
 def write_codesign_report(result: CodesignResult, directory: Path) -> None:

@@ -39,6 +39,7 @@ from jaxspec.studies.codesign.result import (
     VariableRow,
 )
 from jaxspec.studies.codesign.search import Climb, climb
+from jaxspec.studies.engine_pricing import engine_used
 
 __all__ = ["HEADLINE", "checked_problem", "codesign", "drawn_designs", "proposal", "start_places"]
 
@@ -190,6 +191,7 @@ def _result(
         device=config.device,
         scheme=config.scheme,
         objective=config.objective,
+        engine=engine_used(config.engine),
         gain=predicted(objective(after) / objective(before) if after.feasible else None),
         before=before,
         after=after,

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from hwmodels.analysis.uncertainty.kernel_errors import times_have_errors
 from jaxspec.studies.sweep.axes import DerivedNumbers
 from jaxspec.studies.sweep.evaluating import begin_points
 
@@ -31,6 +32,7 @@ class Grid:
         pairs: names of network and device.
         bases: of each pair, the tree whose leaves axes are named by.
         derived: numbers that follow from the axes.
+        scatter: of the engine's cycles, for intervals.
     """
 
     axes: dict[str, np.ndarray]
@@ -38,6 +40,12 @@ class Grid:
     bases: list[dict[str, Any]]
     max_draft_length: int
     derived: DerivedNumbers = dataclasses.field(default_factory=DerivedNumbers)
+    scatter: float = 0.0
+
+    @cached_property
+    def has_intervals(self) -> bool:
+        """Whether a device's times are known to err."""
+        return any(times_have_errors(base["device"]) for base in self.bases)
 
     @cached_property
     def points_per_pair(self) -> int:
@@ -94,7 +102,8 @@ class Grid:
         varied = {name: values[place] for (name, values), place in zip(self.axes.items(), places, strict=True)}
         # A leaf more that varies costs a column of memory; knobs of widths are read by nothing but the derived numbers.
         own = varied | self.derived.at(dict(zip(self.axes, places, strict=True)))
-        wait = begin_points(self.bases[pair], own, max_draft_length=self.max_draft_length, devices=devices)
+        asked: dict[str, Any] = {"max_draft_length": self.max_draft_length, "devices": devices}
+        wait = begin_points(self.bases[pair], own, intervals=self.has_intervals, scatter=self.scatter, **asked)
         names = dict(zip(("architecture", "device"), self.pairs[pair], strict=True))
 
         def columns() -> Iterator[dict[str, np.ndarray]]:

@@ -22,6 +22,8 @@ from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect
 from jaxspec.studies.acceptance_points import FoundLaw, law_facts
 from jaxspec.studies.design_tree import design_tree, footprint_of, knob_name, number_rules
+from jaxspec.studies.engine_pricing import engine_notes, engine_scatter, engine_used
+from jaxspec.studies.headline_intervals import coverage_in_words, interval_notes
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.sweep.axes import axis_values, check_numbers, derived_numbers
 from jaxspec.studies.sweep.config import SweepConfig, shard_of
@@ -29,7 +31,14 @@ from jaxspec.studies.sweep.figures import pareto_figure
 from jaxspec.studies.sweep.grid import Grid
 from jaxspec.studies.sweep.pareto import ParetoFront
 from jaxspec.studies.sweep.parts import drop_parts, join_files, part_ranges, write_part
-from jaxspec.studies.sweep.points_file import COLUMNS, OF_THE_DEVICE, POINTS_FILE, check_points, points_schema
+from jaxspec.studies.sweep.points_file import (
+    COLUMNS,
+    INTERVAL_COLUMNS,
+    OF_THE_DEVICE,
+    POINTS_FILE,
+    check_points,
+    points_schema,
+)
 from jaxspec.studies.sweep.result import FrontAxes, ParetoPoints, SweepResult
 
 __all__ = ["SweepPlan", "carry_out_sweep", "join_points", "plan_sweep", "sweep"]
@@ -105,16 +114,17 @@ def plan_sweep(config: SweepConfig) -> SweepPlan:
     pairs = [(shape, device) for shape in config.architecture for device in config.device]
     bases = [_base(config, shape, device) for shape, device in pairs]
     front = ParetoFront(**vars(config.pareto))
-    front.check_columns((*axes, *COLUMNS), axes)
     scheme = find_scheme(config.scheme)
     knobs = {name: config.set.get(f"draft.{name}", value) for name, value in knob_defaults(scheme).items()}
     derived, law = derived_numbers(config, knobs)
-    return SweepPlan(Grid(axes, pairs, bases, config.max_draft_length, derived), front, law)
+    grid = Grid(axes, pairs, bases, config.max_draft_length, derived, scatter=engine_scatter(config.engine))
+    front.check_columns((*axes, *COLUMNS, *(INTERVAL_COLUMNS if grid.has_intervals else ())), axes)
+    return SweepPlan(grid, front, law)
 
 
 def _run(config: SweepConfig, plan: SweepPlan, directory: RunDirectory, reporter: Reporter) -> SweepResult:
     """Evaluate what is not there yet, part by part, then join the parts."""
-    schema = points_schema(tuple(plan.grid.axes), config.scheme)
+    schema = points_schema(tuple(plan.grid.axes), config.scheme, intervals=plan.grid.has_intervals)
     chunks = plan.grid.shard(*shard_of(config.shard))
     parts = part_ranges(_parts_folder(directory.path), chunks)
     with reporter.bar("design points, chunks", len(chunks)) as bar:
@@ -148,7 +158,7 @@ def join_points(
             )
     grid, front, folder = plan.grid, plan.front, directory.path
     chunks = grid.shard(*shard_of(config.shard))
-    schema = points_schema(tuple(grid.axes), config.scheme)
+    schema = points_schema(tuple(grid.axes), config.scheme, intervals=grid.has_intervals)
     with reporter.bar("joining the points, chunks", len(chunks)) as bar:
         for columns in join_files(sources, schema, folder / POINTS_FILE):
             front.add(columns)
@@ -173,8 +183,15 @@ def join_points(
             axes=FrontAxes(**front.axes, group=front.group, facets=front.facets), count=front.count, points=front.rows()
         ),
         best=front.best,
-        status={"axes": "input", **dict.fromkeys(OF_THE_DEVICE, "input"), "everything else": "predicted"},
-        notes=[*_notes(grid), *_unheard(config, plan)],
+        status={
+            "axes": "input",
+            **dict.fromkeys(OF_THE_DEVICE, "input"),
+            **({} if config.engine is None else {"engine": "calibrated"}),
+            "everything else": "predicted",
+        },
+        engine=engine_used(config.engine),
+        interval_statement=_intervals_in_words(grid),
+        notes=[*_notes(grid), *engine_notes(config.engine), *_unheard(config, plan)],
         directory=str(folder),
         inputs=directory.inputs,
         acceptance=None if plan.law is None else law_facts(plan.law),
@@ -202,6 +219,13 @@ def _unheard(config: SweepConfig, plan: SweepPlan) -> list[str]:
     )
 
 
+def _intervals_in_words(grid: Grid) -> str | None:
+    """What columns of intervals hold; None where there are none."""
+    if not grid.has_intervals:
+        return None
+    return coverage_in_words([name for name, known in (("calibration", True), ("engine", grid.scatter > 0)) if known])
+
+
 def _notes(grid: Grid) -> list[str]:
     """What a reader should know of the devices' kernels at the widths that the axes take."""
     notes = []
@@ -210,7 +234,7 @@ def _notes(grid: Grid) -> list[str]:
         varied = grid.axes | derived
         bits = {name: varied.get(f"footprint.{name}", value) for name, value in base["footprint"].items()}
         found = kernel_notes(base["device"], [footprint_of(bits)])
-        notes += [f"{device}: {note}" for note in found["notes"]]
+        notes += [f"{device}: {note}" for note in (*found["notes"], *interval_notes(base["device"]))]
     return list(dict.fromkeys(notes))
 
 

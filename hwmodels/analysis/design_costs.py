@@ -1,13 +1,15 @@
 """What a device costs as a function of its numbers: area of the die, power at full load, off-package bandwidth, a price.
 
-The device's own data come first: the die with its elements and decoders (`chip_area`), static power, decoders, and memories
-that all stream at once. What its file is silent on is added by terms, each a coefficient times a product of powers of numbers:
+A device with a technology has its bill (`hwmodels.chip.chip_bill`): area, power and price of every part by the node. One with a
+chip has what its file says: the die with its elements and decoders (`chip_area`), static power, decoders, arithmetic of its
+array or peak, and memories that all stream at once. What a file is silent on is added by terms, each a coefficient times a
+product of powers of numbers:
 
     area = area of the device + sum over terms of area_m2 * product of number^exponent
 
-Such sums are posynomials, which are convex in the logarithms of the numbers, so that a budget never cuts a design space into
-islands. Source: Boyd, Kim, Vandenberghe, Hassibi 2007, doi:10.1007/s11081-007-9001-7, sec. 2.
-Departs: the price is a proxy, of what terms state alone.
+Sums of a chip's numbers are posynomials, which are convex in the logarithms of the numbers, so that a budget never cuts a
+design space into islands. Source: Boyd, Kim, Vandenberghe, Hassibi 2007, doi:10.1007/s11081-007-9001-7, sec. 2.
+Departs: without a technology the price is a proxy, of what terms state alone.
 """
 
 from __future__ import annotations
@@ -21,6 +23,9 @@ from jaxtyping import Array, Float
 
 from hwmodels.analysis.design_point import chip_area
 from hwmodels.analysis.sensitivity import leaf_names
+from hwmodels.chip.bill import decoder_power
+from hwmodels.chip.cost import chip_bill
+from hwmodels.chip.price import die_price, memory_price
 from hwmodels.compute.roofline import unit_of
 from hwmodels.device import Device
 from hwmodels.numerics.scalars import Leaf, as_float
@@ -67,21 +72,26 @@ def design_costs(device: Device, terms: Sequence[CostTerm] = ()) -> DesignCosts:
     Args:
         device: leaves "*b".
         terms: beside what the device itself says; static number.
+    Returns:
+        costs; with a technology, a die that terms make larger leaks and is priced as a whole. A term by the die's area adds
+        none to it.
     Raises:
-        ValueError: a term names something else than `cost_names`, or gives an area by the die's area.
+        ValueError: a term names something else than `cost_names`.
     Gradient: smooth.
     """
     numbers = dict(zip(leaf_names(device), map(as_float, jax.tree.leaves(device)), strict=True))
     elements = unit_of(device).elements
     if elements is not None:
         numbers[ELEMENTS] = as_float(elements)
-    by_area = [any(name == DIE_AREA for name, _ in term.of) for term in terms]
-    area = _own_area(device)
-    for term, late in zip(terms, by_area, strict=True):
-        if not late:
+    own_area = area = _own_area(device)
+    for term in terms:
+        if all(name != DIE_AREA for name, _ in term.of):
             area = area + as_float(term.area_m2) * _product(term, numbers)
     numbers[DIE_AREA] = area
     power, price = _own_power(device), jnp.zeros(())
+    if device.technology is not None:
+        power = power + (area - own_area) * as_float(device.technology.static_w_per_m2)
+        price = die_price(area, device.technology) + memory_price(device, device.technology)
     for term in terms:
         product = _product(term, numbers)
         power = power + as_float(term.power_w) * product
@@ -110,13 +120,15 @@ def _own_area(device: Device) -> Leaf:
 
 
 def _own_power(device: Device) -> Leaf:
-    """Static power, decoders and memories at full rate, and arithmetic at the peak where no matrix unit does it."""
+    """By technology; else static power, decoders and memories at full rate, and arithmetic at the peak of a roofline."""
+    if device.technology is not None:
+        return chip_bill(device).power_w
     power: Leaf = 0.0
     for tier in (device.memory, *device.spill):
         if tier.energy_j_per_bit is not None:
             power = power + as_float(tier.bandwidth_bytes_per_s) * BITS_PER_BYTE * as_float(tier.energy_j_per_bit)
     if device.decoder is not None:
-        power = power + as_float(device.decoder.count) * as_float(device.decoder.power_w)
+        power = power + decoder_power(device.decoder)
     if device.chip is not None:
         power = power + as_float(device.chip.static_power_w)
         if device.matrix_unit is None:

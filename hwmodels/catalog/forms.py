@@ -103,18 +103,17 @@ class TableReader:
         dot = f"{prefix}." if prefix else ""
         numbers = {**form.required, **form.optional}
         allowed = (*form.required, *form.optional, *form.flags, *form.texts, *form.tables, *form.variants)
-        for key in table:
-            if key not in allowed:
-                shown = (*(dot + name for name in form.leaves()), *also)
-                raise EntryError(
-                    f"{self.where}: unknown key {dot + key!r};{near_matches(dot + key, shown)} "
-                    f"allowed: {', '.join(shown)}"
-                )
-        for key in form.required:
-            if key not in table:
-                raise EntryError(
-                    f'{self.where}: {dot + key} is missing; add {dot + key} = {{ value = …, source = "…" }}'
-                )
+        if unknown := [dot + key for key in table if key not in allowed]:
+            shown = (*(dot + name for name in form.leaves()), *also)
+            raise EntryError(
+                f"{self.where}: unknown key {', '.join(map(repr, unknown))};{near_matches(unknown[0], shown)} "
+                f"allowed: {', '.join(shown)}"
+            )
+        if missing := [dot + key for key in form.required if key not in table]:
+            rest = f", and likewise {', '.join(missing[1:])}" if len(missing) > 1 else ""
+            raise EntryError(
+                f'{self.where}: {missing[0]} is missing; add {missing[0]} = {{ value = …, source = "…" }}{rest}'
+            )
         values: dict[str, Any] = {}
         for key, rule in numbers.items():
             if key in table:

@@ -130,8 +130,7 @@ def device_entry(name: str, *, engine: str | None = None, weight_format: str | N
         UnknownNameError: no such device, engine or format.
         EntryError: the file cannot be read, or its content is not a device, or one without measured kernels.
     """
-    is_file = name.endswith(".toml") or os.path.isfile(name)  # `Path.is_file` raises on names too long for one
-    found = _entry_from_file(name) if is_file else _device_entry(name)
+    found = _entry_from_file(name) if _is_file(name) else _device_entry(name)
     return with_engine(found, name, engine=engine, weight_format=weight_format)
 
 
@@ -172,14 +171,31 @@ def with_engine(
     return dataclasses.replace(entry, device=dataclasses.replace(entry.device, matrix_unit=unit), sources=sources)
 
 
-def _entry_from_file(path: str | Path) -> DeviceEntry:
+def device_text(name: str) -> str:
+    """Content of a device's file, of the catalog or a user's own: a path that exists or ends in ".toml".
+
+    Raises:
+        UnknownNameError: no such device.
+        EntryError: the file cannot be read.
+    """
+    return _text_of_file(name) if _is_file(name) else _read("devices", name)
+
+
+def _is_file(name: str) -> bool:
+    return name.endswith(".toml") or os.path.isfile(name)  # `Path.is_file` raises on names too long for one
+
+
+def _text_of_file(path: str | Path) -> str:
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise EntryError(
             f"{path}: cannot be read as a text file in UTF-8: {error}; give the path of a device's TOML file"
         ) from error
-    return parse_device(text, where=str(path))
+
+
+def _entry_from_file(path: str | Path) -> DeviceEntry:
+    return parse_device(_text_of_file(path), where=str(path))
 
 
 def _device_entry(name: str) -> DeviceEntry:

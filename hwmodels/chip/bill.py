@@ -25,11 +25,12 @@ from hwmodels.chip.hardware import HardwareBlock
 from hwmodels.chip.published import FPGA_AREA, FPGA_POWER
 from hwmodels.chip.technology import Technology
 from hwmodels.compute.roofline import unit_of
+from hwmodels.decoders.decoder import Decoder
 from hwmodels.device import Device
 from hwmodels.numerics.scalars import Leaf, as_float
 from hwmodels.numerics.units import BITS_PER_BYTE, GB
 
-__all__ = ["ChipParts", "chip_area_parts", "chip_power_parts"]
+__all__ = ["ChipParts", "chip_area_parts", "chip_power_parts", "decoder_power"]
 
 #: Links between parts of a die, by their area: UCIe 1.0, advanced package, its densest. doi:10.1109/TCPMT.2022.3207195.
 _LINK_BYTES_PER_S_M2 = 1350 * GB / 1e-6
@@ -94,14 +95,17 @@ def chip_power_parts(device: Device, technology: Technology) -> ChipParts:
     interfaces = _total(
         as_float(tier.bandwidth_bytes_per_s) * BITS_PER_BYTE * as_float(tier.energy_j_per_bit) for tier in known
     )
-    decoder = device.decoder
-    decoders = 0.0
-    if decoder is not None:
-        a_second = as_float(decoder.frequency_hz) * jnp.nan_to_num(as_float(decoder.symbols_per_cycle), posinf=0.0)
-        decoders = as_float(decoder.count) * (as_float(decoder.power_w) + as_float(decoder.symbol_energy_j) * a_second)
+    decoders = 0.0 if device.decoder is None else decoder_power(device.decoder)
     links = _total(as_float(one.link_bytes_per_s) * BITS_PER_BYTE * as_float(one.link_j_per_bit) for one in blocks)
     static = chip_area_parts(device, technology).total * as_float(technology.static_w_per_m2)
     return ChipParts(arrays, sram, jnp.asarray(decoders), interfaces, links, static)
+
+
+def decoder_power(decoder: Decoder) -> Float[Array, "*b"]:
+    """Power of all of a device's decoders at their full rate, "*b", in W; one without a rate decodes nothing."""
+    a_second = as_float(decoder.frequency_hz) * jnp.nan_to_num(as_float(decoder.symbols_per_cycle), posinf=0.0)
+    each = as_float(decoder.power_w) + as_float(decoder.symbol_energy_j) * a_second
+    return jnp.asarray(as_float(decoder.count) * each)
 
 
 def _mac_area(block: HardwareBlock, technology: Technology) -> Leaf:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import flax.struct
 
-from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, SHARE, choice, number
+from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, SHARE, Rule, choice, number
 from hwmodels.numerics.scalars import Leaf
 
 __all__ = ["NUMBER_FORMATS", "Technology"]
 
 #: What one multiply-add multiplies, and adds up: 16 bits in 32, whole numbers of 8 bits in 32, 32 bits in 32.
 NUMBER_FORMATS = ("fp16", "int8", "fp32")
+
+_NODE = Rule("the node's name in metres, 1e-10 to 1e-6: 7 nm is 7e-9", lambda value: 1e-10 <= value <= 1e-6)
 
 
 @flax.struct.dataclass
@@ -20,7 +22,7 @@ class Technology:
     Defaults are stated where they come from: each may be given in a device's file as `technology.…`.
     """
 
-    node_m: Leaf = number(POSITIVE)  # name of the node, 7e-9 for 7 nm, > 0
+    node_m: Leaf = number(_NODE)  # name of the node, 7e-9 for 7 nm
     #: Of multipliers whose unit names no clock of its own (a roofline, a GPU), > 0. Assumed: 1 GHz.
     frequency_hz: Leaf = number(POSITIVE, default=1e9)
     #: On-chip memory beside that of the matrix unit, >= 0: caches, scratchpads. None unless given.

@@ -12,6 +12,7 @@ from hwmodels import Architecture, Device, EngineTerms, Footprint, Workload
 from hwmodels.analysis.sensitivity import leaf_names
 from hwmodels.catalog import device_entries
 from hwmodels.catalog.architecture_entries import ARCHITECTURE_RULES
+from hwmodels.chip.technology import Technology
 from hwmodels.numerics.fields import COUNT, FLAG, NOT_NEGATIVE, POSITIVE, WHOLE, Rule
 from jaxspec.compress.footprint import uniform
 from jaxspec.compress.footprint_table import expected_widths
@@ -68,7 +69,13 @@ def knob_name(name: str, scheme: Scheme) -> str | None:
 
 
 def design_tree(
-    config: Any, architecture: str, device: str, *, parallel: ParallelSettings = ALONE, together: bool = False
+    config: Any,
+    architecture: str,
+    device: str,
+    *,
+    parallel: ParallelSettings = ALONE,
+    together: bool = False,
+    technology: Technology | None = None,
 ) -> dict[str, Any]:
     """Acceptance, architecture, device, draft (its knobs), engine, footprint, routing and workload, with the numbers of `set`.
 
@@ -76,6 +83,7 @@ def design_tree(
         config: `DesignSettings` with those of experts.
         parallel: how several devices share the work.
         together: make a group of a single device too, so that its numbers can be varied.
+        technology: in place of what the device says of its area and energy; None: as it says.
     Raises:
         InputError: an unknown name, or a number of `set` that breaks its rule.
     """
@@ -83,6 +91,9 @@ def design_tree(
     given = {"architecture": architecture, "engine": config.engine, "weight_format": config.weight_format, **own}
     common = build_config(CommonConfig, {name: value for name, value in given.items() if value is not None})
     pricing = placed(resolve_pricing(common, device, None, together=together), config, device)
+    if technology is not None:
+        made = dataclasses.replace(pricing.device, technology=technology, chip=None)
+        pricing = dataclasses.replace(pricing, device=made)
     scheme = find_scheme(config.scheme)
     knobs = knob_defaults(scheme)
     experts = resolve_experts(config, pricing.architecture, architecture, knobs.get(EXPERT_POOL.name, 1.0))

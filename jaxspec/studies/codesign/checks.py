@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from hwmodels.analysis.design_costs import DIE_AREA
+from hwmodels.catalog.entries import near_matches
 from hwmodels.numerics.fields import Rule
 from jaxspec.errors import InputError
 from jaxspec.studies.acceptance_points import FoundLaw
@@ -13,13 +15,22 @@ from jaxspec.studies.design_tree import check_value
 
 __all__ = ["check_law", "check_variables", "checked_costs"]
 
+#: Hazard along a knob that is none: the last digit of acceptance that points have.
+_LEAST_HAZARD = 1e-4
+
 
 def checked_costs(config: CodesignConfig, known: list[str]) -> list[Cost]:
-    """The costs, of known numbers. Raises InputError: one of something else."""
+    """The costs, of known numbers. Raises InputError: one of something else, or an area by the whole die's."""
     for called, cost in config.costs.items():
         for name in cost.of:
             if name not in known:
-                raise InputError(f"costs.{called} is of {name!r}; known are {', '.join(known)}")
+                raise InputError(
+                    f"costs.{called} is of {name!r};{near_matches(name, known, cutoff=0.5)} known are {', '.join(known)}"
+                )
+        if cost.area_mm2 and DIE_AREA in cost.of:
+            raise InputError(
+                f"costs.{called} has area_mm2 by {DIE_AREA}, which all areas add up to; give power_w or price by it"
+            )
     return list(config.costs.values())
 
 
@@ -37,8 +48,17 @@ def check_variables(
             )
 
 
-def check_law(config: CodesignConfig, found: FoundLaw, knobs: Mapping[str, str]) -> None:
-    """Acceptance is known wherever a knob may go. Raises InputError: otherwise."""
+def check_law(
+    config: CodesignConfig,
+    found: FoundLaw,
+    knobs: Mapping[str, str],
+    widths: Callable[[Mapping[str, float]], Mapping[str, float]],
+) -> None:
+    """Acceptance is known wherever a knob may go, and falls along each knob where less is read. Raises InputError: otherwise.
+
+    Args:
+        widths: bits that knobs of these values read, by name; those of pools of experts are not among them.
+    """
     for name, knob in knobs.items():
         if knob not in found.law.names:
             known = ", ".join(f"draft.{known}" for known in found.law.names) or "no knob"
@@ -52,4 +72,17 @@ def check_law(config: CodesignConfig, found: FoundLaw, knobs: Mapping[str, str])
             raise InputError(
                 f"variables.{name} is from {bounds.first:g} to {bounds.last:g}, and acceptance is known from {low:g} to "
                 f"{high:g}; stay within, or give points beyond"
+            )
+        place = found.law.names.index(knob)
+        if float(found.law.coefficients[place].sum()) < _LEAST_HAZARD:
+            raise InputError(
+                f"variables.{name} is a free lunch: acceptance ({found.source}) is the same along it, so that nothing would "
+                "speak against its cheapest value; give points that differ in it, or take it out"
+            )
+        best, other = (low, high) if float(found.law.way[place]) > 0 else (high, low)
+        read, saved = (sum(widths({knob: end}).values()) for end in (best, other))
+        if read < saved:
+            raise InputError(
+                f"variables.{name} is a free lunch: acceptance ({found.source}) is highest at {best:g}, where the least bits "
+                "are read; check the points, or take it out"
             )

@@ -15,10 +15,13 @@ from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, WidthScheme
 from jaxspec.studies.predict.config import PredictConfig
 
-__all__ = ["BUDGETS", "SIZES", "Bounds", "Budgets", "CodesignConfig", "Cost", "Trees"]
+__all__ = ["BUDGETS", "DEVICE_FILE", "SIZES", "Bounds", "Budgets", "CodesignConfig", "Cost", "Node", "Trees"]
 
 #: Sizes of numbers other than 0: those of the catalog.
 SIZES = (1e-30, 1e30)
+
+#: The proposed device, in the run directory.
+DEVICE_FILE = "proposal.toml"
 
 #: More variables than this want another kind of search.
 _MOST_VARIABLES = 40
@@ -63,7 +66,12 @@ class Budgets(Settings):
         unset="no limit",
     )
     price: float | None = setting(
-        None, "Price, in whatever unit the costs have it.", low=0, high=1e12, above=True, unset="no limit"
+        None,
+        "Price, in whatever unit the costs have it; USD where the device has a [technology].",
+        low=0,
+        high=1e12,
+        above=True,
+        unset="no limit",
     )
 
 
@@ -120,6 +128,20 @@ class Trees(Settings):
 
 
 @dataclasses.dataclass(frozen=True)
+class Node(Settings):
+    """How the device is made: area, power and price then follow from its sizes."""
+
+    form: ClassVar[str] = "give node_m, as 7e-9 for 7 nm, and perhaps number_format, memory_interface and sram_bytes"
+
+    node_m: float = setting(dataclasses.MISSING, "Name of the node in metres: 7 nm is 7e-9.", low=1e-9, high=1e-6)
+    number_format: Literal["fp16", "int8", "fp32"] = setting("fp16", "Format that one multiplier takes.")
+    memory_interface: Literal["hbm", "ddr"] = setting(
+        "hbm", "To the memories: stacks of 1024 bits, or channels of 32 bits (DDR, LPDDR, GDDR)."
+    )
+    sram_bytes: float = setting(0.0, "On-chip memory beside that of the matrix unit.", low=0, high=1e12)
+
+
+@dataclasses.dataclass(frozen=True)
 class CodesignConfig(ExpertSettings, Settings):
     """One problem. `variables` and `set` are by dotted name, as in "device.memory.bandwidth_bytes_per_s".
 
@@ -130,6 +152,9 @@ class CodesignConfig(ExpertSettings, Settings):
     variables: dict[str, Bounds] = setting(dict, "Numbers that may change.", form=Bounds.form)
     budgets: Budgets = setting(Budgets(), "What a design may cost at most.")
     costs: dict[str, Cost] = setting(dict, "Costs by what they are of, beside what the device says itself.")
+    technology: Node | None = setting(
+        None, "Node of a device whose file says none; in place of its [chip].", unset="as the device's file says"
+    )
     acceptance: AcceptanceSource = setting(AcceptanceSource(alpha_token=0.8), "Acceptance of the draft by its knobs.")
     objective: Literal["tokens_per_s", "tokens_per_j"] = setting("tokens_per_s", "What is made as large as possible.")
     architecture: str = same_as(PredictConfig, "architecture")
@@ -142,7 +167,8 @@ class CodesignConfig(ExpertSettings, Settings):
     set: dict[str, float] = setting(
         dict, "Numbers that differ from those of device, network and workload.", sizes=SIZES
     )
-    starts: int = setting(8, "Places in the design space to begin at.", low=1, high=256, quick=4)
+    draws: int = setting(4096, "Designs drawn before any climb.", low=1, high=1_000_000, quick=512)
+    starts: int = setting(8, "Places to climb from: the design before and the best drawn.", low=1, high=256, quick=4)
     iterations: int = setting(60, "Steps of a start at most.", low=1, high=10_000, quick=20)
     temperature: float = setting(
         0.05, "Smoothing of maxima and tile counts while it climbs; what is reported has none.", low=1e-3, high=1

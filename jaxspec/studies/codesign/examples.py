@@ -72,29 +72,18 @@ sizes = [2, 4, 6, 8, 12, 16, 24, 32, 48, 64]
 "device.memory.bandwidth_bytes_per_s" = { from = 60e9, to = 900e9 }
 
 [budgets]
-area_mm2 = 300
-power_w = 50
+area_mm2 = 150
+power_w = 60
+bandwidth_gb_per_s = 460            # of the board's HBM
 
-[costs.elements]
-of = { elements = 1 }
-area_mm2 = 0.02
-source = "assumed: a DSP slice with its share of logic and wires, 16 nm"
+[technology]                        # area and power of array and interfaces, price of the die
+node_m = 16e-9
+memory_interface = "hbm"
 
-[costs.switching]
-of = { elements = 1, "matrix_unit.frequency_hz" = 1 }
-power_w = 6e-12
-source = "assumed: 6 pJ per 16-bit multiply-add on an FPGA"
-
-[costs.memory]
+[costs.memory]                      # of which the device's file says no energy
 of = { "memory.bandwidth_bytes_per_s" = 1 }
-area_mm2 = 3e-10
 power_w = 5.6e-11
-source = "assumed: 0.3 mm2 of HBM interface per GB/s, 7 pJ per bit"
-
-[costs.leakage]
-of = { die_area_m2 = 1 }
-power_w = 4e4
-source = "assumed: 40 mW per mm2"
+source = "assumed: HBM2, 7 pJ per bit"
 
 [acceptance]
 source = "the grid of jaxspec tune --quick on the embedded network"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from hwmodels.analysis.design_costs import ELEMENTS
 from hwmodels.compute.roofline import unit_of
+from hwmodels.device import Device
 from hwmodels.numerics.scalars import as_float
 from jaxspec.errors import InputError
 from jaxspec.studies.codesign.config import BUDGETS
@@ -14,6 +16,8 @@ __all__ = ["refuse_free_lunches"]
 
 #: Slopes of logarithms over the whole range of a variable: of the objective, and of a cost. Less is rounding.
 _SLOPE, _COST = 1e-3, 1e-6
+
+_TECHNOLOGY = "device.technology."
 
 
 def refuse_free_lunches(problem: Problem, places: np.ndarray) -> None:
@@ -31,8 +35,13 @@ def refuse_free_lunches(problem: Problem, places: np.ndarray) -> None:
         if not name.startswith("device."):
             continue
         direction = np.where(np.abs(better[:, i]) > _SLOPE, np.sign(better[:, i]), 0.0)[:, None]
-        rises = np.where(direction != 0, direction * spent[:, :, i] > _COST, np.abs(spent[:, :, i]) > _COST)
-        if not rises.any():
+        rises, falls = spent[:, :, i] > _COST, spent[:, :, i] < -_COST
+        if direction.any():
+            costs = bool((np.where(direction > 0, rises, falls) & (direction != 0)).any())
+        else:
+            # Times do not notice it. How a chip is made always trades one cost for another; sizes cost anyway.
+            costs = bool(rises.any() and falls.any() if name.startswith(_TECHNOLOGY) else (rises | falls).any())
+        if not costs:
             budgets = ", ".join(name for name in problem.limits if name in BUDGETS)
             raise InputError(
                 f"variables.{name} is a free lunch: making it better costs nothing under {budgets}; add what it costs, as "
@@ -47,17 +56,23 @@ def _refuse_free_arrays(problem: Problem) -> None:
     for i, name in enumerate(variables.names):
         ends = np.stack([middle, middle])
         ends[:, i] = variables.low[i], variables.high[i]
-        counts = [unit_of(problem.model.tree(row)["device"]).elements for row in ends]
-        if counts[0] is None or float(as_float(counts[0])) == float(as_float(counts[1] or 0.0)):
+        sizes = [_array_size(problem.model.tree(row)["device"]) for row in ends]
+        if sizes[0] == sizes[1]:
             continue
         found = problem.numbers(ends)
         for cost in ("area_mm2", "power_w"):
-            small, large = map(float, getattr(found, cost))
-            if not (large > small if float(counts[1] or 0.0) > float(counts[0]) else large < small):
+            if not np.diff(getattr(found, cost)) * np.diff(sizes) > 0:
+                of = "peak_flops_per_s" if unit_of(problem.device).elements is None else ELEMENTS
                 raise InputError(
                     f"variables.{name} is a free lunch: a larger array costs no {cost}; add [costs.name] with "
-                    f"of = {{ elements = 1 }} and {cost}"
+                    f"of = {{ {of} = 1 }} and {cost}"
                 )
+
+
+def _array_size(device: Device) -> float:
+    """Elements of the matrix unit; the peak where that is all that is known of the array."""
+    elements = unit_of(device).elements
+    return float(as_float(device.peak_flops_per_s if elements is None else elements))
 
 
 def _key(name: str) -> str:

@@ -13,14 +13,17 @@ from jaxspec.studies.codesign.search import climb
 
 __all__ = ["Hardened", "harden", "merit"]
 
-#: Designs that exceed a limit by less, as a logarithm, keep it: rounding of single precision.
-ALLOWED_EXCESS = 2e-6
+#: Designs that exceed a limit by less, as a logarithm, keep it: the last digit of single precision.
+ALLOWED_EXCESS = 2.0**-23
 
 #: Roundings looked at for one place, and those whose other variables are climbed again.
 _CORNERS, _CLIMBED = 64, 4
 
 #: Rounds of steps to the next multiples.
 _ROUNDS = 8
+
+#: Widths of the clouds of designs around the best one, in edges of the cube, and clouds of each width at most.
+_CLOUDS, _REPEATS = (0.1, 0.03, 0.01, 0.003), 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +54,7 @@ def harden(
     problem: Problem,
     places: np.ndarray,
     *,
+    drawn: np.ndarray | None = None,
     climbed: int = _CLIMBED,
     allowed: int | None = None,
     gradient_cost: int = 1,
@@ -58,10 +62,12 @@ def harden(
     """The best design near some places of the search.
 
     Roundings of every place to neighbouring multiples are evaluated exactly; from the best of them, the variables without a
-    step are climbed again; then single steps are tried until none helps.
+    step are climbed again. Clouds of designs around the best one then mend what slopes do not show, kinks where another draft
+    or another limit takes over, as long as one of them helps; last, single steps are tried until none helps.
 
     Args:
         places: "place variable", of the unit cube.
+        drawn: "design variable", designs that can be built; the proposal is no worse than any of them.
         climbed: roundings that are climbed from.
         allowed: evaluations at most, a question counting as `gradient_cost`; None: as many as it takes.
     """
@@ -72,13 +78,16 @@ def harden(
     corners = np.unique(corners, axis=0)
     if allowed is not None:
         corners = corners[: max(1, allowed // 4)]
+    if drawn is not None:
+        corners = np.concatenate([drawn, corners])
     evaluations, questions = len(corners), 0
-    merits = merit(_batched(problem, corners))
+    values = problem.values(corners)
+    merits = merit(values)
     best, lowest = corners[np.argmin(merits)], float(merits.min())
     spare = left()
     if not all(stepped) and (spare is None or spare > 2 * gradient_cost * climbed):
         # What exceeds a limit may keep it once the others have moved.
-        chosen = corners[_promising(problem, corners)[: min(climbed, size)]]
+        chosen = corners[_promising(values)[: min(climbed, size)]]
         ends = climb(
             problem.smooth,
             variables.places(chosen),
@@ -89,28 +98,26 @@ def harden(
         )
         again = np.where(stepped, chosen, variables.numbers(np.stack([one.place for one in ends])))
         evaluations, questions = evaluations + len(again), sum(len(one.path) for one in ends)
-        merits = merit(_batched(problem, again))
+        merits = merit(problem.values(again))
         if merits.min() < lowest:
             best, lowest = again[np.argmin(merits)], float(merits.min())
+    rng = np.random.default_rng(problem.config.seed)
+    for width in _CLOUDS:
+        for _ in range(_REPEATS):
+            cloud = _cloud(problem, best, width, rng)[: left()]
+            evaluations += len(cloud)
+            merits = merit(problem.values(cloud)) if len(cloud) else np.array([np.inf])
+            if merits.min() >= lowest:
+                break
+            best, lowest = cloud[np.argmin(merits)], float(merits.min())
     for _ in range(_ROUNDS):
         moved = _steps(problem, best)[: left()]
         evaluations += len(moved)
-        merits = merit(_batched(problem, moved)) if len(moved) else np.array([np.inf])
+        merits = merit(problem.values(moved)) if len(moved) else np.array([np.inf])
         if merits.min() >= lowest - 1e-7:
             break
         best, lowest = moved[np.argmin(merits)], float(merits.min())
     return Hardened(best, evaluations, questions)
-
-
-def _batched(problem: Problem, values: np.ndarray) -> np.ndarray:
-    """Exact values in batches of one size, so that one program serves."""
-    size = _CORNERS
-    found = []
-    for begin in range(0, len(values), size):
-        part = values[begin : begin + size]
-        full = np.concatenate([part, np.repeat(part[:1], size - len(part), axis=0)])
-        found.append(problem.values(full)[: len(part)])
-    return np.concatenate(found)
 
 
 def _corners(problem: Problem, numbers: np.ndarray) -> np.ndarray:
@@ -123,10 +130,19 @@ def _corners(problem: Problem, numbers: np.ndarray) -> np.ndarray:
     return found
 
 
-def _promising(problem: Problem, corners: np.ndarray) -> Sequence[int]:
+def _promising(values: np.ndarray) -> Sequence[int]:
     """Corners by how good they are, an excess counting as much as it would cost to take it back."""
-    values = _batched(problem, corners)
     return np.argsort(values[:, 0] + np.maximum(values[:, 1:].max(axis=1), 0.0), kind="stable").tolist()
+
+
+def _cloud(problem: Problem, values: np.ndarray, width: float, rng: np.random.Generator) -> np.ndarray:
+    """Designs around one, half of whose variables moved; knobs without a step stay, as their widths take long to count."""
+    variables, stepped = problem.variables, np.array([step is not None for step in problem.variables.steps])
+    shape = (_CORNERS, len(values))
+    moves = width * rng.standard_normal(shape) * (rng.random(shape) < 0.5)
+    found = variables.stepped(np.clip(variables.places(values) + moves, 0.0, 1.0))
+    fixed = ~stepped & np.array([name.startswith("draft.") for name in variables.names])
+    return np.where(fixed, values, found)
 
 
 def _steps(problem: Problem, values: np.ndarray) -> np.ndarray:

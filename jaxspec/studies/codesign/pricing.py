@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,7 +43,6 @@ class Model:
     terms: tuple[CostTerm, ...]
     treedef: Any = struct.field(pytree_node=False)
     places: tuple[int, ...] = struct.field(pytree_node=False)
-    with_energy: bool = struct.field(pytree_node=False)
 
     def tree(self, values: Float[Array, " variable"]) -> dict[str, Any]:
         """The design tree with these numbers."""
@@ -59,7 +57,7 @@ class DesignNumbers:
     """Results and costs of a design; each "*b"."""
 
     tokens_per_s: Float[Array, "*b"]  # of all sequences together, at the best draft
-    tokens_per_j: Float[Array, "*b"] | None  # None where it is not asked for
+    tokens_per_j: Float[Array, "*b"] | None  # None where an energy is not known
     draft_tokens: Float[Array, "*b"]  # nodes of the best draft; 0: none pays
     tokens_per_cycle: Float[Array, "*b"]
     acceptance: Float[Array, "*b"]  # of the first position
@@ -96,7 +94,7 @@ def price_tree(
     footprint, experts = footprint_of(bits), draft_of(tree)
     parts = {"workload": workload, "footprint": footprint}
     cycle = price_cycle(
-        device if model.with_energy else dataclasses.replace(device, chip=None),
+        device,
         architecture,
         draft_cost=experts.draft_cost(device, architecture, **parts),
         routing=experts.routing,
@@ -112,7 +110,9 @@ def price_tree(
     nodes = with_none(jnp.zeros(()), jnp.asarray(model.family.nodes))
     seconds = with_none(stored.total_s, cycle.total_s) / tokens
     batch, joules = as_float(workload.batch), None
-    if model.with_energy and cycle.energy_j is not None and stored.energy is not None:
+    tiers = (device.memory, *device.spill)
+    known = all(tier.energy_j_per_bit is not None for tier in tiers)
+    if known and cycle.energy_j is not None and stored.energy is not None:
         joules = with_none(stored.energy.total_j, cycle.energy_j) / tokens / batch
     best = jnp.argmin(joules if by_energy and joules is not None else seconds)
     costs = design_costs(device, model.terms)
@@ -124,7 +124,7 @@ def price_tree(
         weight_bits=footprint.target_weight_bits,
         kv_bits=footprint.target_kv_bits,
     )
-    capacity = sum(as_float(tier.capacity_bytes) for tier in (device.memory, *device.spill))
+    capacity = sum(as_float(tier.capacity_bytes) for tier in tiers)
     return DesignNumbers(
         tokens_per_s=batch / seconds[best],
         tokens_per_j=None if joules is None else 1.0 / joules[best],

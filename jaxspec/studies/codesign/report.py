@@ -14,6 +14,7 @@ from jaxspec.report.shown import Shown
 from jaxspec.report.svg import figure_svg, inline_svg
 from jaxspec.report.terminal import Table
 from jaxspec.results import Quantity
+from jaxspec.studies.codesign.config import DEVICE_FILE
 from jaxspec.studies.codesign.figures import figures
 from jaxspec.studies.codesign.result import CodesignResult, DesignRow
 from jaxspec.studies.engine_pricing import engine_notes
@@ -121,9 +122,7 @@ def _variables(result: CodesignResult) -> Table:
 
 
 def _limits(result: CodesignResult) -> Table:
-    table = Table(
-        "Limits", f"multiplier: percent of {result.objective} for a percent more of the budget, at the relaxed optimum"
-    )
+    table = Table("Limits", f"multiplier: percent of {result.objective} for a percent more of the budget")
     for heading in ("limit", "at most", "before", "proposal", "reached", "multiplier"):
         table.add_column(heading, justify="left" if heading == "limit" else "right")
     for row in result.budgets:
@@ -135,6 +134,8 @@ def _limits(result: CodesignResult) -> Table:
 def shown(result: CodesignResult) -> Shown:
     """Tables, the answer, and where its files are."""
     files = f"report: {result.directory}/report.html" if result.directory else ""
+    if files and (Path(result.directory) / DEVICE_FILE).is_file():
+        files += f", proposed device: {result.directory}/{DEVICE_FILE}"
     asked = None if result.engine is None else result.engine.name
     return Shown(result.plain(), codesign_tables(result), [headline(result), *engine_notes(asked)], files)
 

@@ -43,7 +43,8 @@ class BudgetUse(Record):
 
     Attributes:
         active: whether the proposal reaches it within half a percent.
-        multiplier: percent of the objective for a percent more of the budget, at the relaxed optimum.
+        multiplier: percent of the objective for a percent more of the budget, by the slopes at the proposal; 0 where it is not
+            reached.
     """
 
     name: str = ""
@@ -106,6 +107,7 @@ class CodesignResult(Result):
     """A co-design altogether.
 
     Attributes:
+        gain: objective of the proposal over that of the design before; None where no design keeps the limits.
         relaxed_objective: best of the search before hardening, smoothed: what rounding and smoothing took.
         questions, evaluations: values with gradients, and exact values, that the search asked for.
         costs: by what they are of, as given.

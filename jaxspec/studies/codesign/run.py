@@ -21,7 +21,9 @@ from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect
 from jaxspec.studies.acceptance_points import law_facts
-from jaxspec.studies.codesign.config import CodesignConfig
+from jaxspec.studies.codesign.config import DEVICE_FILE, CodesignConfig
+from jaxspec.studies.codesign.device_file import changed_device_text
+from jaxspec.studies.codesign.drawing import best_that_differ, draw
 from jaxspec.studies.codesign.free_lunch import refuse_free_lunches
 from jaxspec.studies.codesign.hardening import ALLOWED_EXCESS, Hardened, harden
 from jaxspec.studies.codesign.judging import Judged, judge
@@ -39,13 +41,16 @@ from jaxspec.studies.codesign.result import (
 from jaxspec.studies.codesign.search import Climb, climb
 from jaxspec.studies.engine_pricing import engine_used
 
-__all__ = ["HEADLINE", "checked_problem", "codesign", "proposal", "start_places"]
+__all__ = ["HEADLINE", "checked_problem", "codesign", "drawn_designs", "proposal", "start_places"]
 
 #: Main numbers of a result, for `jaxspec runs`.
 HEADLINE = ("gain", "after.tokens_per_s", "after.area_mm2", "after.power_w")
 
 #: Climbs whose ends are hardened.
 _HARDENED = 3
+
+#: Begins the name of a number of the device.
+_DEVICE = "device."
 
 
 def codesign(
@@ -55,7 +60,7 @@ def codesign(
     force: bool = False,
     reporter: Reporter | None = None,
 ) -> CodesignResult:
-    """Solve a problem into its run directory: result.json, report.html, figures. A finished one is reprinted.
+    """Solve a problem into its run directory: result.json, report.html, figures, proposal.toml. A finished one is reprinted.
 
     Returns:
         what result.json holds. "No design keeps every limit" is an answer.
@@ -85,24 +90,29 @@ def codesign(
 def checked_problem(config: CodesignConfig) -> Problem:
     """A problem in which nothing is free. Raises InputError: see `make_problem` and `refuse_free_lunches`."""
     problem = make_problem(config)
-    refuse_free_lunches(problem, start_places(problem)[: problem.batch])
+    places = qmc.LatinHypercube(len(problem.before), rng=np.random.default_rng(config.seed)).random(problem.batch)
+    places[0] = problem.variables.places(problem.before)
+    refuse_free_lunches(problem, places)
     return problem
 
 
-def start_places(problem: Problem) -> np.ndarray:
-    """Where climbs begin, "start variable": at the design as it is, then a Latin hypercube."""
-    first = problem.variables.places(problem.before)[None]
-    others = problem.config.starts - 1
-    if not others:
-        return first
-    drawn = qmc.LatinHypercube(len(problem.before), rng=np.random.default_rng(problem.config.seed)).random(others)
-    return np.concatenate([first, drawn])
+def drawn_designs(problem: Problem) -> np.ndarray:
+    """The best designs that were drawn and differ, "design variable", as many as there are starts."""
+    config = problem.config
+    drawn = draw(problem, config.draws, np.random.default_rng(config.seed))
+    return best_that_differ(problem, drawn, config.starts)
 
 
-def proposal(problem: Problem, climbs: list[Climb]) -> Hardened:
-    """The best design that can be built near the best climbs."""
+def start_places(problem: Problem, drawn: np.ndarray) -> np.ndarray:
+    """Where climbs begin, "start variable": at the design as it is, then at the best drawn ones."""
+    values = np.concatenate([problem.before[None], drawn])[: problem.config.starts]
+    return problem.variables.places(values)
+
+
+def proposal(problem: Problem, climbs: list[Climb], drawn: np.ndarray) -> Hardened:
+    """The best design that can be built near the best climbs, or near the best of some drawn designs."""
     order = sorted(range(len(climbs)), key=lambda i: _rank(climbs[i]))
-    return harden(problem, np.stack([climbs[i].place for i in order[:_HARDENED]]))
+    return harden(problem, np.stack([climbs[i].place for i in order[:_HARDENED]]), drawn=drawn)
 
 
 def _rank(one: Climb) -> tuple[bool, float]:
@@ -112,20 +122,40 @@ def _rank(one: Climb) -> tuple[bool, float]:
 
 
 def _run(problem: Problem, directory: RunDirectory, reporter: Reporter) -> CodesignResult:
-    climbs = _climbs(problem, directory.path / "checkpoints" / "climbs.json", reporter)
+    reporter.line(f"drawing {problem.config.draws} designs")
+    with reporter.alive():
+        drawn = drawn_designs(problem)
+    climbs = _climbs(problem, drawn, directory.path / "checkpoints" / "climbs.json", reporter)
     reporter.line("rounding to what can be built")
     with reporter.alive():
-        hardened = proposal(problem, climbs)
+        hardened = proposal(problem, climbs, drawn)
         judged = judge(problem, hardened.values)
         result = _result(problem, climbs, hardened, judged, directory)
         write_codesign_report(result, directory.path)
+        _write_device(problem, result, directory.path / DEVICE_FILE)
     return result
 
 
-def _climbs(problem: Problem, kept: Path, reporter: Reporter) -> list[Climb]:
+def _write_device(problem: Problem, result: CodesignResult, path: Path) -> None:
+    """The proposed device, for every other command; none where no design keeps the limits, or no file can say it.
+
+    Without the problem's technology where a file with it would leave something free, as memories without energies.
+    """
+    numbers = problem.config.set | {row.name: row.after.known for row in result.variables}
+    own = {name.removeprefix(_DEVICE): value for name, value in numbers.items() if name.startswith(_DEVICE)}
+    node = problem.config.technology
+    nodes = [None] if node is None else [dataclasses.asdict(node), None]
+    source, device = "derived: jaxspec codesign", problem.config.device
+    texts = (changed_device_text(device, own, technology=one, source=source) for one in nodes)
+    text = next((text for text in texts if text is not None), None)
+    if result.after.feasible and text is not None:
+        write_text(path, text)
+
+
+def _climbs(problem: Problem, drawn: np.ndarray, kept: Path, reporter: Reporter) -> list[Climb]:
     """All climbs, those that a stopped run kept among them; starts that climb together are kept together."""
     found = [Climb(np.array(one["place"]), [tuple(step) for step in one["path"]]) for one in _kept(kept)]
-    places = start_places(problem)
+    places = start_places(problem, drawn)
     with reporter.bar("climbs", len(places)) as bar:
         if found:
             bar.jump(len(found), "kept from before")
@@ -162,7 +192,7 @@ def _result(
         scheme=config.scheme,
         objective=config.objective,
         engine=engine_used(config.engine),
-        gain=predicted(objective(after) / objective(before)),
+        gain=predicted(objective(after) / objective(before) if after.feasible else None),
         before=before,
         after=after,
         variables=[
@@ -199,7 +229,7 @@ def _result(
             StartRow(objective=[v for v, _ in one.path], excess=[excess for _, excess in one.path]) for one in climbs
         ],
         questions=sum(len(one.path) for one in climbs) + hardened.questions,
-        evaluations=hardened.evaluations,
+        evaluations=config.draws + hardened.evaluations,
         device_data={name: PricedNumber(**entry) for name, entry in facts.items()},
         directory=str(directory.path),
         inputs=directory.inputs,

@@ -1,7 +1,8 @@
 """Climbing from several places at once: SciPy's SLSQP, whose questions are answered for all starts together.
 
 Each start runs in a thread of its own and asks for one value with its gradients at a time. When all that still run have asked,
-one program answers them: a batch of always the same shape, so that an answer does not depend on who else asks.
+one program answers them: a batch of always the same shape, in which every start has its own row, so that an answer depends on
+neither who else asks nor which thread is the quicker.
 Source: Kraft 1988, DFVLR-FB 88-28 (SLSQP), as in scipy.optimize.
 """
 
@@ -21,6 +22,9 @@ __all__ = ["Climb", "Together", "climb"]
 #: A value and its gradients at many places: "design variable" -> "design 1 + limit", "design 1 + limit variable".
 Smooth = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
+#: Edge of the cube as SLSQP sees it. Its first step is as long as the slopes, which in a unit cube lead from end to end.
+_EDGE = 3.0
+
 #: Improvement of log(objective) that a step must make.
 _TOLERANCE = 1e-6
 
@@ -29,15 +33,10 @@ _MARGIN = 1e-5
 
 
 class Together:
-    """Questions of several threads, answered in batches of one size.
-
-    Attributes:
-        size: of a batch.
-        asked: number of questions so far.
-    """
+    """Questions of several threads, answered in batches of one size."""
 
     def __init__(self, smooth: Smooth, size: int, threads: int):
-        self._smooth, self.size, self.asked = smooth, size, 0
+        self._smooth, self._size = smooth, size
         self._condition = threading.Condition()
         self._waiting: dict[int, np.ndarray] = {}
         self._answers: dict[int, tuple[np.ndarray, np.ndarray]] = {}
@@ -72,18 +71,16 @@ class Together:
     def _answer_if_all(self) -> None:
         if not self._waiting or len(self._waiting) < self._running:
             return
-        asking = list(self._waiting)
-        places = np.stack([self._waiting[who] for who in asking])
-        missing = self.size - len(asking)
-        places = np.concatenate([places, np.repeat(places[:1], missing, axis=0)])
+        places = np.repeat(self._waiting[min(self._waiting)][None], self._size, axis=0)
+        for who, place in self._waiting.items():
+            places[who] = place
         try:
             values, slopes = self._smooth(places)
         except BaseException as error:
             self._broken = error
             self._condition.notify_all()
             raise
-        self.asked += len(asking)
-        self._answers |= {who: (values[i], slopes[i]) for i, who in enumerate(asking)}
+        self._answers |= {who: (values[who], slopes[who]) for who in self._waiting}
         self._waiting.clear()
         self._condition.notify_all()
 
@@ -164,9 +161,9 @@ def _climb_one(
             if questions is not None and len(path) >= questions:
                 raise _EnoughError
             place = start.copy()
-            place[free] = np.clip(x, 0.0, 1.0)
+            place[free] = np.clip(x / _EDGE, 0.0, 1.0)
             values, slopes = ask(place)
-            last["key"], last["answer"] = key, (values, slopes[:, free])
+            last["key"], last["answer"] = key, (values, slopes[:, free] / _EDGE)
             path.append((-float(values[0]), float(values[1:].max())))
             places.append(place)
         return last["answer"]
@@ -174,9 +171,9 @@ def _climb_one(
     try:
         found = minimize(
             lambda x: at(x)[0][0],
-            start[free],
+            start[free] * _EDGE,
             jac=lambda x: at(x)[1][0].copy(),  # SciPy writes into what it gets
-            bounds=[(0.0, 1.0)] * int(free.sum()),
+            bounds=[(0.0, _EDGE)] * int(free.sum()),
             constraints={
                 "type": "ineq",
                 "fun": lambda x: -(at(x)[0][1:] + _MARGIN),
@@ -186,7 +183,7 @@ def _climb_one(
             options={"maxiter": iterations, "ftol": _TOLERANCE},
         )
         place = start.copy()
-        place[free] = np.clip(found.x, 0.0, 1.0)
+        place[free] = np.clip(found.x / _EDGE, 0.0, 1.0)
     except _EnoughError:
         place = places[-1]
     # The last question is not always the best one: a step out of what is allowed may end a climb.

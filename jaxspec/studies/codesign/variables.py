@@ -56,6 +56,14 @@ class Variables:
         ratio = np.where(self.log > 0, self.high / safe, 1.0)
         return np.where(self.log > 0, safe * ratio**places, self.low + places * (self.high - self.low))
 
+    def stepped(self, places: np.ndarray) -> np.ndarray:
+        """As `numbers`, those with a step at their nearest multiples."""
+        found = self.numbers(places)
+        for i, step in enumerate(self.steps):
+            if step is not None:
+                found[..., i] = np.clip(np.round(found[..., i] / step) * step, self.low[i], self.high[i])
+        return found
+
     def neighbours(self, i: int, value: float) -> list[float]:
         """The multiples of a variable's step on both sides of a value, within its ends; one where it is one of them."""
         step = self.steps[i]

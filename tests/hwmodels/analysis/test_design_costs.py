@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from hwmodels import CostTerm, catalog, cost_names, design_costs, leaf_names
+from hwmodels import CostTerm, Technology, catalog, chip_bill, cost_names, design_costs, leaf_names
 
 NPU = catalog.device("cassandra-npu")
 FPGA = catalog.device("alveo-u280")
@@ -53,3 +53,39 @@ def test_unknown_numbers_are_refused():
         design_costs(NPU, (CostTerm((("rows", 1.0),), price=1.0),))
     assert set(cost_names(FPGA)) == {*leaf_names(FPGA), "elements", "die_area_m2"}
     assert "elements" not in cost_names(NPU)
+
+
+def test_a_technology_has_its_bill():
+    device = FPGA.replace(technology=Technology(node_m=16e-9))
+    found, bill = design_costs(device), chip_bill(device)
+    np.testing.assert_allclose(
+        (found.area_m2, found.power_w, found.price), (bill.area_m2, bill.power_w, bill.price_usd), rtol=1e-6
+    )
+    # What terms add to the die leaks, 84.6 mW per mm2, and makes the whole die dearer than its share of the area.
+    term = CostTerm((("elements", 1.0),), area_m2=3e-8, power_w=1e-3)
+    more, elements = design_costs(device, (term,)), 64 * 48
+    np.testing.assert_allclose(more.area_m2, bill.area_m2 + 3e-8 * elements, rtol=1e-6)
+    np.testing.assert_allclose(more.power_w, bill.power_w + 1e-3 * elements + 84.6e3 * 3e-8 * elements, rtol=1e-5)
+    assert float(more.price) > float(bill.price_usd)
+
+
+@pytest.mark.parametrize("name", ["rows", "columns"])
+def test_a_larger_array_is_never_free_by_technology(name):
+    device = FPGA.replace(technology=Technology(node_m=16e-9))
+
+    def costs(size):
+        found = design_costs(device.replace(matrix_unit=device.matrix_unit.replace(**{name: size})))
+        return found.area_m2, found.power_w, found.price
+
+    assert all(slope > 0 for slope in jax.jit(jax.jacrev(costs))(64.0))
+
+
+def test_decoders_take_their_energy_per_value_too():
+    device = NPU.replace(decoder=NPU.decoder.replace(symbol_energy_j=1e-12))
+    more = float(design_costs(device).power_w - design_costs(NPU).power_w)
+    assert more == pytest.approx(40 * 12.8 * 1e9 * 1e-12, rel=1e-4)
+
+
+def test_no_area_follows_from_the_whole_die():
+    term = CostTerm((("die_area_m2", 1.0),), area_m2=1.0)
+    assert float(design_costs(NPU, (term,)).area_m2) == float(design_costs(NPU).area_m2)

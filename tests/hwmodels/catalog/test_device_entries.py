@@ -129,7 +129,12 @@ def test_parts_of_several_kinds_and_parts_that_may_be_absent(host):
             "matrix_unit.vector.layout is 3; it must be a table",
         ),
         (BASE + MEMORY + NPU + HOST.replace("cores", "core"), "did you mean 'matrix_unit.host.cores'"),
-        (BASE, "memory.bandwidth_bytes_per_s is missing"),
+        (BASE, "memory.bandwidth_bytes_per_s is missing; add .* and likewise memory.efficiency, memory.capacity_bytes"),
+        (BASE + MEMORY + "size = 3\nrate = 4\n", "unknown key 'memory.size', 'memory.rate'"),
+        (
+            BASE + MEMORY + '[technology]\nnode_m = { value = 7, source = "7 nm" }\n',
+            "node_m is 7; it must be .* 7 nm is 7e-9",
+        ),
         (BASE + "memory = 3\n", "memory is 3; it must be a table"),
         (
             BASE + MEMORY + table("matrix_unit", kind='"systolic"'),

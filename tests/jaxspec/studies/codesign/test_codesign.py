@@ -1,12 +1,20 @@
 """`jaxspec codesign`: a small problem from its file to its page, and problems in which something is free."""
 
 import dataclasses
+import re
 import tomllib
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from hwmodels import Acceptance, Technology, Workload, catalog, chip_bill, speculation_speedup
+from jaxspec.compress.footprint import uniform
+from jaxspec.compress.footprint_table import WIDTHS, expected_widths
+from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
+from jaxspec.settings import CommonConfig
 from jaxspec.settings.base import Layer, build_config
 from jaxspec.studies.codesign.config import CodesignConfig
 from jaxspec.studies.codesign.examples import EXAMPLES
@@ -60,7 +68,7 @@ def test_the_proposal_keeps_its_limits_and_beats_the_design_before(solved):
     assert result.after.feasible
     assert result.gain.known > 1.0
     for row in result.budgets:
-        assert row.after.known <= row.limit.known * (1 + 1e-5)
+        assert row.after.known <= row.limit.known * (1 + 2.0**-23)
     for row in result.variables:
         assert row.low <= row.after.known <= row.high
         if row.step is not None:
@@ -69,6 +77,48 @@ def test_the_proposal_keeps_its_limits_and_beats_the_design_before(solved):
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert "device.decoder.count" in page
     assert page.count("<svg") == 2
+
+
+def test_the_proposal_is_what_the_models_say(solved):
+    result, folder = solved
+    chosen = {row.name: row.after.known for row in result.variables}
+    device = catalog.device_from_file(folder / "proposal.toml")
+    assert float(device.decoder.count) == chosen["device.decoder.count"]
+    read = expected_widths(find_scheme("bit-slices"), {"slice_bits": chosen["draft.slice_bits"]})
+    config = config_of()
+    priced = jax.jit(speculation_speedup)(
+        device,
+        catalog.architecture(config.architecture),
+        workload=Workload(batch=64, context_tokens=build_config(CommonConfig, {}).context),
+        footprint=uniform(*(read[name] for name in WIDTHS)),
+        acceptance=Acceptance(jnp.full(2, result.after.acceptance.known)),
+    )
+    rates = 64 * np.asarray(priced.tokens_per_cycle) / np.asarray(priced.cycle_s)
+    assert rates.max() == pytest.approx(result.after.tokens_per_s.known, rel=1e-5)
+    assert rates.argmax() == result.after.draft_tokens.known
+    peak, bandwidth = chosen["device.peak_flops_per_s"], chosen["device.memory.bandwidth_bytes_per_s"]
+    area_mm2 = 27 + 0.044 * chosen["device.decoder.count"] + 1e-12 * peak + 6e-11 * bandwidth
+    assert result.after.area_mm2.known == pytest.approx(area_mm2, rel=1e-5)
+
+
+def test_slopes_are_those_of_small_changes(solved):
+    result, _ = solved
+    problem = make_problem(config_of())
+    best = np.array([row.after.known for row in result.variables])
+    between = [i for i, row in enumerate(result.variables) if not row.at]
+    assert len(between) >= 2
+    for i in between:
+        ends = np.stack([best, best])
+        ends[:, i] *= [0.99, 1.01]
+        places = problem.variables.places(np.concatenate([ends, best[None]]))
+        gained = -float(np.diff(problem.smooth(places)[0][:2, 0])[0])
+        row, found = result.variables[i], problem.numbers(ends)
+        assert row.elasticity.known == pytest.approx(gained / np.log(1.01 / 0.99), rel=0.02, abs=2e-3)
+        for more, per in ((np.diff(found.area_mm2)[0], row.per_mm2), (np.diff(found.power_w)[0], row.per_w)):
+            if per.value is None:
+                assert abs(more) < 1e-4
+            else:
+                assert per.known == pytest.approx(100 * gained / more, rel=0.03, abs=5e-3)
 
 
 def test_no_step_to_a_neighbour_helps(solved):
@@ -113,6 +163,13 @@ def test_a_finished_run_is_reprinted(solved):
          "no part of a design"),
         ('of = { peak_flops_per_s = 1 }', 'of = { elements = 1 }', "costs.multiply-adds is of 'elements'"),
         ('step = 3', 'step = 400', "no two multiples of 400"),
+        ('alpha_token = [0.3, 0.85, 0.97]', 'alpha_token = [0.9, 0.9, 0.9]', "is the same along it"),
+        ('alpha_token = [0.3, 0.85, 0.97]', 'alpha_token = [0.97, 0.85, 0.3]', "where the least bits are read"),
+        ('of = { "memory.bandwidth_bytes_per_s" = 1 }', 'of = { die_area_m2 = 1 }', "give power_w or price by it"),
+        ('of = { peak_flops_per_s = 1 }', 'of = { kv_traffic_factor = 1 }',
+         "a larger array costs no area_mm2; .*of = { peak_flops"),
+        ('"draft.slice_bits" = { from = 2, to = 6 }', '"device.technology.node_m" = { from = 2e-9, to = 6e-9 }',
+         "is not a number of a design point"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_in_a_line(old, new, words):
@@ -121,12 +178,59 @@ def test_what_is_wrong_is_told_in_a_line(old, new, words):
         checked_problem(config_of(PROBLEM.replace(old, new)))
 
 
-def test_a_larger_array_must_cost_area_and_power():
-    text = EXAMPLES["fpga"].replace(
-        "[costs.elements]\nof = { elements = 1 }", "[costs.elements]\nof = { kv_traffic_factor = 1 }"
+def test_a_budget_that_no_variable_moves_must_be_kept():
+    with_fixed = PROBLEM.replace('"device.memory.bandwidth_bytes_per_s" = {', '"device.memory.efficiency" = {')
+    text = with_fixed.replace("from = 30e9, to = 900e9", "from = 0.5, to = 1").replace(
+        "power_w = 20", "bandwidth_gb_per_s = 20"
     )
-    with pytest.raises(InputError, match=r"matrix_unit\.rows is a free lunch: a larger array costs no area_mm2"):
+    with pytest.raises(InputError, match=r"budgets\.bandwidth_gb_per_s is 20, and the device takes 273 whatever"):
+        make_problem(config_of(text))
+
+
+#: An array whose area and power a file says by itself.
+ARRAY = """
+[costs.elements]
+of = { elements = 1 }
+area_mm2 = 0.02
+source = "made up"
+[costs.switching]
+of = { elements = 1, "matrix_unit.frequency_hz" = 1 }
+power_w = 6e-12
+source = "made up"
+[costs.interface]
+of = { "memory.bandwidth_bytes_per_s" = 1 }
+area_mm2 = 3e-10
+source = "made up"
+"""
+
+
+@pytest.mark.parametrize(("cost", "words"), [("elements", "area_mm2"), ("switching", "power_w")])
+def test_a_larger_array_must_cost_area_and_power(cost, words):
+    """An array whose elements are left out of one cost is refused, whatever else costs."""
+    text = re.sub(r"\[technology\].*?\n\n", ARRAY, EXAMPLES["fpga"], flags=re.DOTALL)
+    text = re.sub(r".*frequency_hz. = \{ from.*\n", "", text)  # free without switching
+    text = re.sub(rf"\[costs\.{cost}\].*?\n(?=\[|\n)", "", text, flags=re.DOTALL)
+    assert f"[costs.{cost}]" not in text
+    with pytest.raises(InputError, match=rf"matrix_unit\.rows is a free lunch: a larger array costs no {words}"):
         checked_problem(config_of(text, max_draft_length=2))
+
+
+def test_area_and_power_of_an_array_follow_from_its_node():
+    problem = make_problem(config_of(EXAMPLES["fpga"], max_draft_length=2))
+    sizes = np.repeat(np.clip(problem.before, problem.variables.low, problem.variables.high)[None], 3, axis=0)
+    place = problem.variables.names.index("device.matrix_unit.columns")
+    sizes[:, place] = [12, 96, 192]
+    found = problem.numbers(sizes)
+    node = Technology(node_m=16e-9)
+    for row, area_mm2, power_w in zip(sizes, found.area_mm2, found.power_w, strict=True):
+        device = problem.model.tree(jnp.asarray(row, jnp.float32))["device"]
+        bill = chip_bill(device.replace(technology=None), node)
+        assert area_mm2 == pytest.approx(float(bill.area_m2) * 1e6, rel=1e-5)
+        assert power_w == pytest.approx(
+            float(bill.power_w) + 5.6e-11 * float(device.memory.bandwidth_bytes_per_s), rel=1e-5
+        )
+    assert np.all(np.diff(found.area_mm2) > 1)
+    assert np.all(np.diff(found.power_w) > 1)
 
 
 @pytest.mark.slow

@@ -1,0 +1,73 @@
+"""The proposed device as a file that every command takes: the file it began with, and the numbers that are others."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+import tomli_w
+
+from hwmodels import catalog
+from hwmodels.analysis.sensitivity import leaf_names
+from hwmodels.catalog.device_entries import parse_device
+
+__all__ = ["changed_device_text"]
+
+
+def changed_device_text(
+    device: str, changed: Mapping[str, float], *, source: str, technology: Mapping[str, float | str] | None = None
+) -> str | None:
+    """A device's file with other numbers.
+
+    Args:
+        device: catalog name or TOML file.
+        changed: dotted name within the device -> number.
+        source: of these numbers, in words.
+        technology: numbers and texts of a [technology] in place of the file's own, or of its [chip].
+    Returns:
+        None where a file cannot say such a number, as those of measured kernels.
+    """
+    document = tomllib.loads(catalog.device_text(device))
+    document["title"] = f"{document['title']}, co-designed"
+    entry = lambda value: {"value": float(value), "source": source}
+    if technology is not None:
+        document.pop("chip", None)
+        document["technology"] = {k: v if isinstance(v, str) else entry(v) for k, v in technology.items()}
+    try:
+        for name, value in changed.items():
+            _put(document, name.split("."), entry(value))
+        text = "\n".join(_lines(document, "")) + "\n"
+        found = parse_device(text, where=device).device
+    except (ValueError, LookupError):  # a place that the file does not have, or a number that it may not say
+        return None
+    return text if changed.keys() <= set(leaf_names(found)) else None
+
+
+def _put(table: Any, path: list[str], entry: dict[str, Any]) -> None:
+    for name in path[:-1]:
+        table = table[int(name)] if isinstance(table, list) else table.setdefault(name, {})
+    table[path[-1]] = entry
+
+
+def _lines(table: Mapping[str, Any], prefix: str) -> list[str]:
+    """A number with its source on one line, then the tables within."""
+    tables = {key: value for key, value in table.items() if isinstance(value, dict) and "source" not in value}
+    several = {key: value for key, value in table.items() if isinstance(value, list) and value and _all_tables(value)}
+    found = [_line(key, value) for key, value in table.items() if key not in {*tables, *several}]
+    for key, inner in tables.items():
+        found += ["", f"[{prefix}{key}]", *_lines(inner, f"{prefix}{key}.")]
+    for key, rows in several.items():
+        for row in rows:
+            found += ["", f"[[{prefix}{key}]]", *_lines(row, f"{prefix}{key}.")]
+    return found
+
+
+def _all_tables(rows: list[Any]) -> bool:
+    return all(isinstance(row, dict) for row in rows)
+
+
+def _line(key: str, value: Any) -> str:
+    if not isinstance(value, dict):
+        return tomli_w.dumps({key: value}).strip()
+    return f"{key} = {{ {', '.join(_line(name, inner) for name, inner in value.items())} }}"

@@ -1,0 +1,79 @@
+"""Designs drawn first: none is better than the proposal, those climbed from differ, and the same seed draws the same."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from jaxspec.studies.codesign import run
+from jaxspec.studies.codesign.drawing import best_that_differ, draw
+from jaxspec.studies.codesign.examples import EXAMPLES
+from jaxspec.studies.codesign.hardening import harden, merit
+from jaxspec.studies.codesign.problem import make_problem
+from tests.jaxspec.studies.codesign.test_codesign import config_of
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return make_problem(config_of(draws=256))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("drawing") / "run"
+    run.codesign(config_of(draws=256), out=folder)
+    return folder
+
+
+def _result_text(folder):
+    return (folder / "result.json").read_text(encoding="utf-8").replace(str(folder), "")
+
+
+def test_the_same_seed_draws_the_same_and_the_best_come_first(problem):
+    one, two = (draw(problem, 100, np.random.default_rng(3)) for _ in range(2))
+    np.testing.assert_array_equal(one.values, two.values)
+    assert np.all(np.diff(one.merits) >= 0)
+    np.testing.assert_allclose(merit(problem.values(one.values[:5])), one.merits[:5], atol=1e-3)
+
+
+def test_the_best_that_differ(problem):
+    drawn = draw(problem, 256, np.random.default_rng(3))
+    chosen = best_that_differ(problem, drawn, 6)
+    places = problem.variables.places(chosen)
+    apart = np.abs(places[:, None] - places[None]).max(axis=2)
+    assert np.all(apart[~np.eye(6, dtype=bool)] >= 0.1)
+    np.testing.assert_array_equal(chosen[0], drawn.values[0])
+    # Of fewer draws all come, neighbours or not.
+    few = dataclasses.replace(drawn, values=np.repeat(drawn.values[:1], 3, axis=0), merits=drawn.merits[:3])
+    assert len(best_that_differ(problem, few, 6)) == 3
+
+
+def test_the_proposal_is_no_worse_than_the_best_draw(problem):
+    drawn = run.drawn_designs(problem)
+    poor = np.zeros((1, len(problem.before)))  # a climb that ended at the least of everything
+    kept = harden(problem, poor, drawn=drawn, allowed=len(drawn) + 1)
+    assert merit(problem.values(kept.values[None]))[0] <= merit(problem.values(drawn)).min()
+
+
+def test_the_same_seed_gives_the_same_file_also_after_a_kill(finished, tmp_path, monkeypatch):
+    def killed(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run, "judge", killed)
+        with pytest.raises((KeyboardInterrupt, SystemExit)):
+            run.codesign(config_of(draws=256), out=tmp_path / "run")
+    monkeypatch.setattr(run, "climb", killed)  # all climbs were kept
+    run.codesign(config_of(draws=256), out=tmp_path / "run")
+    assert _result_text(tmp_path / "run") == _result_text(finished)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_design_costs_the_same_in_a_large_batch(name):
+    """XLA's program for 4096 designs of the FPGA gave other numbers than those for fewer."""
+    problem = make_problem(config_of(EXAMPLES[name]))
+    values = problem.variables.stepped(np.random.default_rng(0).random((4096, len(problem.before))))
+    rows = np.r_[:64, 3270:3334, 4032:4096]
+    parts = np.concatenate([problem.tabled(part) for part in np.split(values[rows], 3)])
+    np.testing.assert_allclose(problem.tabled(values)[rows], parts, atol=1e-4)

@@ -55,6 +55,8 @@ def check_command(words: list[str], output: str | None = None) -> None:
     match words:
         case ["jaxspec", *arguments]:
             _check_jaxspec(arguments, output)
+        case ["srun" | "mpirun", *launch] if "jaxspec" in launch:
+            check_command(launch[launch.index("jaxspec") :], output)
         case ["python", "-m", module, *arguments] if module.startswith("experiments"):
             _check_experiment(module, arguments)
         case ["python", "-c", code]:

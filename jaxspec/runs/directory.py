@@ -39,6 +39,11 @@ _CONTENTS = (
 _PARTIAL_CHECKPOINT = "*.orbax-checkpoint-tmp*"
 
 
+def run_path(command: str, config: Settings, out: str | Path | None = None) -> Path:
+    """Place of a run: `out`, or runs/<command>-<hash of the configuration>."""
+    return Path(out) if out is not None else Path("runs") / f"{command}-{config_hash(config)}"
+
+
 class RunDirectory:
     """One run's files.
 
@@ -73,7 +78,7 @@ class RunDirectory:
             contents: further files that the run writes; `force` removes these and those of every run, nothing else.
         """
         self.unrecorded: list[str] = []
-        self.path = Path(out) if out is not None else Path("runs") / f"{command}-{config_hash(config)}"
+        self.path = run_path(command, config, out)
         self._command, self._config, self._force = command, config, force
         self.inputs: dict[str, str] = {}
         self._contents = (*_CONTENTS, *contents)

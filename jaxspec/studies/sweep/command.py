@@ -12,6 +12,7 @@ jaxspec sweep --example > sweep.toml
 jaxspec sweep sweep.toml
 jaxspec sweep sweep.toml --shard 1/8 --out part-1     one of eight parts, as of a job array
 jaxspec sweep merge part-1 part-2 ...                 the parts as one sweep
+srun jaxspec sweep sweep.toml --distributed           processes of jax.distributed share one sweep
 
 Writes sweep.parquet (axes and results, one row per design point, read it with jaxspec.studies.read_sweep or any reader
 of Parquet), figures/pareto.png and result.json. One compiled program evaluates 32,768 points at a time on each local
@@ -30,5 +31,6 @@ SWEEP = Study(
     out=run_directory("sweep"),
     config_argument="SWEEP.toml",
     example=EXAMPLE,
+    shared=True,
     subcommands={"merge": "jaxspec.cli.sweeps:merge"},
 )

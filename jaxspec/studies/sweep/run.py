@@ -18,6 +18,8 @@ from jaxspec.report.save import save_figure
 from jaxspec.results.network_results import PricedNumber
 from jaxspec.runs.carrying_out import Prepare, carry_out
 from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.helping import HelpedRun
+from jaxspec.runs.processes import Processes, shared_processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect
 from jaxspec.studies.acceptance_points import FoundLaw, law_facts
@@ -31,6 +33,7 @@ from jaxspec.studies.sweep.pareto import ParetoFront
 from jaxspec.studies.sweep.parts import drop_parts, join_files, part_ranges, write_part
 from jaxspec.studies.sweep.points_file import COLUMNS, OF_THE_DEVICE, POINTS_FILE, check_points, points_schema
 from jaxspec.studies.sweep.result import FrontAxes, ParetoPoints, SweepResult
+from jaxspec.studies.sweep.sharing import write_together
 
 __all__ = ["SweepPlan", "carry_out_sweep", "join_points", "plan_sweep", "sweep"]
 
@@ -52,6 +55,9 @@ def sweep(
 ) -> SweepResult:
     """Evaluate a sweep into its run directory: sweep.parquet, pareto.png, result.json. A finished one is reprinted.
 
+    Where `jax.distributed` runs, its processes share the points: all call this with the same settings and a directory that
+    all of them see. Process 0 owns the directory and joins the points; every process gets the result.
+
     Returns:
         what result.json holds: numbers of points, the best ones, the Pareto front.
     Raises:
@@ -61,10 +67,20 @@ def sweep(
     planned = cache(lambda: plan_sweep(config))
 
     def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], dict[str, Any]]:
-        return lambda: _run(config, planned(), directory, reporter).plain()
+        def work() -> dict[str, Any]:
+            processes.meet()
+            return _run(config, planned(), directory, reporter, processes).plain()
+
+        return work
 
     expect(SweepConfig, config)
-    found, directory = carry_out_sweep(config, prepare, planned, out=out, force=force, reporter=reporter)
+    processes = shared_processes()
+    if processes.index:
+        return _help(config, planned(), processes, out=out, reporter=reporter or Reporter())
+    try:
+        found, directory = carry_out_sweep(config, prepare, planned, out=out, force=force, reporter=reporter)
+    finally:
+        processes.meet()  # a finished run begins no work, and others wait
     check_points(directory.path)  # a finished one may be damaged since
     drop_parts(_parts_folder(directory.path))
     return found
@@ -112,19 +128,54 @@ def plan_sweep(config: SweepConfig) -> SweepPlan:
     return SweepPlan(Grid(axes, pairs, bases, config.max_draft_length, derived), front, law)
 
 
-def _run(config: SweepConfig, plan: SweepPlan, directory: RunDirectory, reporter: Reporter) -> SweepResult:
+def _run(
+    config: SweepConfig, plan: SweepPlan, directory: RunDirectory, reporter: Reporter, processes: Processes
+) -> SweepResult:
     """Evaluate what is not there yet, part by part, then join the parts."""
-    schema = points_schema(tuple(plan.grid.axes), config.scheme)
-    chunks = plan.grid.shard(*shard_of(config.shard))
-    parts = part_ranges(_parts_folder(directory.path), chunks)
-    with reporter.bar("design points, chunks", len(chunks)) as bar:
-        for path, part in parts.items():
-            if path.exists():
-                bar.jump(part.stop - chunks.start, "kept from before")
-            else:
-                write_part(path, schema, plan.grid.columns(part), bar.advance)
+    if processes.count > 1:
+        reporter.line(f"{processes.count} processes share the points")
+    parts = _evaluate(config, plan, directory.path, reporter, processes)
     counts = {path: plan.grid.points_of(part) for path, part in parts.items()}
     return join_points(config, plan, counts, directory, reporter)
+
+
+def _evaluate(
+    config: SweepConfig, plan: SweepPlan, run: Path, reporter: Reporter, processes: Processes
+) -> dict[Path, range]:
+    """File of each part -> its chunks, once all are there."""
+    schema = points_schema(tuple(plan.grid.axes), config.scheme)
+    chunks = plan.grid.shard(*shard_of(config.shard))
+    parts = part_ranges(_parts_folder(run), chunks)
+    with reporter.bar("design points, chunks", len(chunks)) as bar:
+
+        def tell(note: str) -> None:
+            done = sum(len(part) for path, part in parts.items() if path.exists())
+            if done > bar.done:
+                bar.jump(done, note)
+
+        def write(path: Path) -> None:
+            tell("others' among them")
+            write_part(path, schema, plan.grid.columns(parts[path]), bar.advance)
+
+        tell("kept from before")
+        write_together(list(parts), write, processes, over=lambda: (run / "result.json").exists())
+    return parts
+
+
+def _help(
+    config: SweepConfig, plan: SweepPlan, processes: Processes, *, out: str | Path | None, reporter: Reporter
+) -> SweepResult:
+    """Evaluate points for process 0, and return its result."""
+    processes.meet()
+    run = HelpedRun("sweep", config, processes, out=out)
+    try:
+        _evaluate(config, plan, run.path, reporter, processes)
+    except FileNotFoundError:  # two wrote a part, and all of them are joined and gone by now
+        if not run.finished:
+            raise
+    found = SweepResult.from_plain(run.result())
+    drop_parts(_parts_folder(run.path))  # a part that was written twice may have come late
+    return found
 
 
 def _parts_folder(run: Path) -> Path:

@@ -7,12 +7,18 @@ import random
 import shutil
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from jaxspec.cli import main
 from jaxspec.errors import InputError
+from jaxspec.runs import RunDirectory, helping
+from jaxspec.runs.inputs import input_digests
+from jaxspec.runs.processes import Processes
 from jaxspec.settings.toml import to_toml
 from jaxspec.studies.sweep.config import SweepConfig, read_sweep_config
 from jaxspec.studies.sweep.merging import merge_sweeps
@@ -21,6 +27,7 @@ from jaxspec.studies.sweep.run import sweep
 
 grid_module = importlib.import_module("jaxspec.studies.sweep.grid")
 parts_module = importlib.import_module("jaxspec.studies.sweep.parts")
+run_module = importlib.import_module("jaxspec.studies.sweep.run")
 
 # Two networks of one form share a program; 12 points of each in chunks of five, the last one of two.
 CONFIG = SweepConfig(
@@ -149,7 +156,6 @@ def test_an_interrupt_before_the_result_keeps_all_points(folder, tmp_path, monke
     def fails(*_):
         raise KeyboardInterrupt
 
-    run_module = importlib.import_module("jaxspec.studies.sweep.run")
     with monkeypatch.context() as patch:
         patch.setattr(run_module, "save_figure", fails)
         with pytest.raises(KeyboardInterrupt):
@@ -157,6 +163,69 @@ def test_an_interrupt_before_the_result_keeps_all_points(folder, tmp_path, monke
     monkeypatch.setattr(grid_module, "begin_points", fails)  # nothing is evaluated again
     sweep(CONFIG, out=tmp_path)
     assert points(tmp_path) == points(folder / "whole")
+
+
+def test_processes_that_share_a_sweep(folder, tmp_path, monkeypatch):
+    """Threads in place of processes; real ones are in `test_distributed_sweep.py`."""
+    count, mine = 3, threading.local()
+    met, writing = threading.Barrier(count, timeout=60), threading.Barrier(count, timeout=60)
+    write_part = run_module.write_part
+
+    def write_at_once(*arguments):
+        if not hasattr(mine, "wrote"):  # the first parts of all processes at the same time
+            mine.wrote = True
+            writing.wait()
+        return write_part(*arguments)
+
+    def one(index):
+        mine.processes = Processes(index, count, cache(met.wait))
+        return sweep(CONFIG, out=tmp_path)
+
+    monkeypatch.setattr(run_module, "shared_processes", lambda: mine.processes)
+    monkeypatch.setattr(run_module, "write_part", write_at_once)
+    monkeypatch.setattr(helping, "POLL_S", 0.01)
+    with ThreadPoolExecutor(count - 1) as pool:
+        others = [pool.submit(one, index) for index in range(1, count)]
+        result = one(0)
+    assert all(other.result() == result for other in others)
+    assert points(tmp_path) == points(folder / "whole")
+    assert not (tmp_path / "checkpoints").exists()
+    with ThreadPoolExecutor(1) as pool:  # a finished one is reprinted by all
+        count, met = 2, threading.Barrier(2, timeout=60)
+        other = pool.submit(one, 1)
+        assert one(0) == result == other.result()
+
+
+def test_what_helpers_wrote_is_kept_when_process_0_ends(folder, tmp_path, monkeypatch):
+    def fails(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module, "write_part", fails)
+        with pytest.raises(KeyboardInterrupt):
+            sweep(CONFIG, out=tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(helping, "PATIENCE_S", 0.0)
+        patch.setattr(run_module, "shared_processes", lambda: Processes(1, 2))
+        with pytest.raises(InputError, match=r"process 0 of 2 ended without a result.*the same command resumes it"):
+            sweep(CONFIG, out=tmp_path)
+    monkeypatch.setattr(grid_module, "begin_points", fails)  # nothing is evaluated again
+    sweep(CONFIG, out=tmp_path)
+    assert points(tmp_path) == points(folder / "whole")
+
+
+def test_helpers_see_that_process_0_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr(helping, "POLL_S", 0.01)
+    with RunDirectory("sweep", CONFIG, inputs=input_digests(CONFIG), out=tmp_path):
+        run = helping.HelpedRun("sweep", CONFIG, Processes(1, 2), out=tmp_path)
+        assert not run.finished
+    with pytest.raises(InputError, match="process 0 of 2 ended without a result"):
+        run.result()
+    with pytest.raises(InputError, match="process 1 of 2 has other settings than run directory"):
+        helping.HelpedRun("sweep", shard(1), Processes(1, 2), out=tmp_path)
+    monkeypatch.setattr(helping, "VISIBLE_S", 0.0)
+    with pytest.raises(InputError, match=r"process 1 of 2 sees no run directory '.*elsewhere'"):
+        helping.HelpedRun("sweep", CONFIG, Processes(1, 2), out=tmp_path / "elsewhere")
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,14 @@ def run_path(command: str, config: Settings, out: str | Path | None = None) -> P
     return Path(out) if out is not None else Path("runs") / f"{command}-{config_hash(config)}"
 
 
+def differing_settings(path: Path, config: Settings) -> list[str]:
+    """Names of settings that differ between a run's config.toml and a configuration."""
+    theirs, ours = read_toml(path), tomllib.loads(to_toml(config))
+    # In their order too: that of a sweep's axes is the order of its points.
+    ordered = lambda value: json.dumps(value, default=str)
+    return sorted(k for k in {*theirs, *ours} if ordered(theirs.get(k)) != ordered(ours.get(k)))
+
+
 class RunDirectory:
     """One run's files.
 
@@ -197,11 +205,7 @@ class RunDirectory:
         if self._force:
             return
         if settings.exists():
-            theirs, ours = read_toml(settings), tomllib.loads(to_toml(self._config))
-            # In their order too: that of a sweep's axes is the order of its points.
-            ordered = lambda value: json.dumps(value, default=str)
-            differing = sorted(k for k in {*theirs, *ours} if ordered(theirs.get(k)) != ordered(ours.get(k)))
-            if differing:
+            if differing := differing_settings(settings, self._config):
                 raise InputError(
                     f"run directory {str(self.path)!r} belongs to another configuration (differs in "
                     f"{', '.join(differing)}); give another --out, or --force to start it anew"

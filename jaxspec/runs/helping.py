@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from jaxspec.errors import InputError
-from jaxspec.runs.directory import run_path
+from jaxspec.runs.directory import differing_settings, run_path
 from jaxspec.runs.inputs import changed_inputs, input_digests
 from jaxspec.runs.kept import find_run
 from jaxspec.runs.processes import Processes
 from jaxspec.settings.base import Settings
-from jaxspec.settings.toml import to_toml
 
 __all__ = ["HelpedRun"]
 
@@ -50,10 +49,10 @@ class HelpedRun:
                 f"{processes} sees no run directory {str(self.path)!r}: process 0 could not begin it, see its message, or it "
                 "lies elsewhere; give an --out that all processes see"
             )
-        if settings.read_text(encoding="utf-8") != to_toml(config):
+        if differing := differing_settings(settings, config):
             raise InputError(
-                f"{processes} has other settings than run directory {str(self.path)!r}; start all processes with the same "
-                "command"
+                f"{processes} has other settings than run directory {str(self.path)!r} ({', '.join(differing)}); start all "
+                "processes with the same command"
             )
         if changed := changed_inputs(find_run(self.path).inputs, input_digests(config)):
             raise InputError(

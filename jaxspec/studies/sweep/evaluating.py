@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,43 +33,58 @@ def evaluate_points(
     Returns:
         name of `COLUMNS` -> "point", NaN where the device does not say (energy).
     """
-    return begin_points(base, varied, max_draft_length=max_draft_length)()
+    count = len(next(iter(varied.values())))
+    blocks = {name: values[None] for name, values in varied.items()}
+    found = begin_points(base, blocks, shape=(1, count), max_draft_length=max_draft_length)()
+    return {name: values[0] for name, values in found.items()}
 
 
 def begin_points(
     base: dict[str, Any],
     varied: dict[str, np.ndarray],
     *,
+    shape: tuple[int, ...],
     max_draft_length: int,
     devices: Sequence[Any] | None = None,
 ) -> Callable[[], dict[str, np.ndarray]]:
-    """Start to evaluate design points; what it returns waits for them.
+    """Start to evaluate blocks of design points; what it returns waits for them, arrays "block point".
 
     Args:
-        base, varied, max_draft_length: see `evaluate_points`.
-        devices: of JAX; they share the points evenly, and must divide their number; None: the default device alone.
+        base, max_draft_length: see `evaluate_points`.
+        varied: dotted name of a leaf -> values that broadcast to `shape`; the program follows an axis only where they do.
+        shape: number of blocks, and the axes of a block.
+        devices: of JAX; they share the blocks evenly, and must divide their number; None: the default device alone.
     """
     leaves, treedef = jax.tree.flatten(base)
-    names = leaf_names(base)
-    axes = tuple(0 if name in varied else None for name in names)
-    values = [np.asarray(varied.get(name, leaf), np.float32) for name, leaf in zip(names, leaves, strict=True)]
+    values, axes = [], []
+    for name, leaf in zip(leaf_names(base), leaves, strict=True):
+        value, own = _over_axes(varied[name], shape) if name in varied else (leaf, ())
+        values.append(np.asarray(value, np.float32))
+        axes.append(own)
     if devices is not None and len(devices) > 1:
-        mesh = Mesh(np.array(devices), ("point",))
-        places = [NamedSharding(mesh, PartitionSpec(*(["point"] if axis == 0 else []))) for axis in axes]
+        mesh = Mesh(np.array(devices), ("block",))
+        places = [NamedSharding(mesh, PartitionSpec(*(["block"] if 0 in own else []))) for own in axes]
         arrays = tuple(jax.device_put(value, place) for value, place in zip(values, places, strict=True))
     else:
         arrays = tuple(map(jnp.asarray, values))
-    found = _evaluate(arrays, treedef=treedef, axes=axes, max_draft_length=max_draft_length)
-    count = len(next(iter(varied.values())))
-    return lambda: _columns(jax.device_get(found), count)
+    found = _evaluate(arrays, treedef=treedef, axes=tuple(axes), shape=shape, max_draft_length=max_draft_length)
+    return lambda: _columns(jax.device_get(found), (shape[0], math.prod(shape[1:])))
 
 
-def _columns(found: DesignPoint, count: int) -> dict[str, np.ndarray]:
+def _over_axes(values: np.ndarray, shape: tuple[int, ...]) -> tuple[np.ndarray, tuple[int, ...]]:
+    """Values without the axes that they do not follow, and the others."""
+    values = values.reshape(*[1] * (len(shape) - values.ndim), *values.shape)
+    # The axis of the blocks stays even where it is one, so that each device runs the same program, however many there are.
+    own = tuple(i for i, size in enumerate(values.shape) if size > 1 or i == 0 == size - shape[0])
+    return values.reshape([values.shape[i] for i in own]), own
+
+
+def _columns(found: DesignPoint, shape: tuple[int, int]) -> dict[str, np.ndarray]:
     columns = {name: getattr(found, name) for name in COLUMNS if name != "fits"}
     columns["fits"] = found.held_bytes <= found.capacity_bytes
     columns = {name: columns[name] for name in COLUMNS}
     return {
-        name: np.full(count, np.nan, np.float32) if column is None else np.broadcast_to(column, count)
+        name: np.full(shape, np.nan, np.float32) if column is None else np.reshape(column, shape)
         for name, column in columns.items()
     }
 
@@ -88,6 +104,20 @@ def _one(tree: dict[str, Any], max_draft_length: int) -> DesignPoint:
     )
 
 
-@jax.jit(static_argnames=("treedef", "axes", "max_draft_length"))
-def _evaluate(values: tuple[jax.Array, ...], *, treedef: Any, axes: tuple[int | None, ...], max_draft_length: int):
-    return jax.vmap(lambda values: _one(treedef.unflatten(values), max_draft_length), in_axes=(axes,))(values)
+@jax.jit(static_argnames=("treedef", "axes", "shape", "max_draft_length"))
+def _evaluate(
+    values: tuple[jax.Array, ...],
+    *,
+    treedef: Any,
+    axes: tuple[tuple[int, ...], ...],
+    shape: tuple[int, ...],
+    max_draft_length: int,
+) -> DesignPoint:
+    def evaluate(values: tuple[jax.Array, ...]) -> DesignPoint:
+        return _one(treedef.unflatten(values), max_draft_length)
+
+    # A map for each axis, the last one innermost: what does not follow an axis is computed once for all of its values.
+    for axis in reversed(range(len(shape))):
+        followed = tuple(0 if axis in own else None for own in axes)
+        evaluate = jax.vmap(evaluate, in_axes=(followed,), axis_size=shape[axis])
+    return evaluate(values)

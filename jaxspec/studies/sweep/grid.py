@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
@@ -12,11 +11,12 @@ import jax
 import numpy as np
 
 from jaxspec.studies.sweep.axes import DerivedNumbers
+from jaxspec.studies.sweep.blocks import Blocks, blocks_of
 from jaxspec.studies.sweep.evaluating import begin_points
 
 __all__ = ["CHUNK", "Grid"]
 
-#: Points that a device evaluates at a time: enough to fill the cores, few enough for their caches.
+#: Most points that a device evaluates at a time: enough to fill the cores, few enough for their caches.
 CHUNK = 32_768
 
 
@@ -24,7 +24,7 @@ CHUNK = 32_768
 class Grid:
     """Every combination of the axes for each pair of a network and a device. Chunks are numbered through all pairs.
 
-    A chunk holds the next `CHUNK` points of one pair, the last one of a pair what is left of them.
+    A chunk is a block of the points of one pair: see `Blocks`.
 
     Attributes:
         axes: dotted name -> values.
@@ -40,14 +40,14 @@ class Grid:
     derived: DerivedNumbers = dataclasses.field(default_factory=DerivedNumbers)
 
     @cached_property
-    def points_per_pair(self) -> int:
-        """Number of combinations of the axes."""
-        return math.prod(len(values) for values in self.axes.values())
+    def blocks(self) -> Blocks:
+        """How the points of a pair are divided."""
+        return blocks_of([len(values) for values in self.axes.values()], CHUNK)
 
-    @cached_property
+    @property
     def chunks_per_pair(self) -> int:
         """Number of chunks of a pair."""
-        return -(-self.points_per_pair // CHUNK)
+        return self.blocks.count
 
     def shard(self, number: int = 1, shards: int = 1) -> range:
         """Chunks of one of several shards, numbered from 1; shards differ by at most one chunk and follow one another."""
@@ -56,10 +56,7 @@ class Grid:
 
     def points_of(self, chunks: range) -> int:
         """Number of points of some chunks."""
-        return sum(self._count(chunk) for chunk in chunks)
-
-    def _count(self, chunk: int) -> int:
-        return min(CHUNK, self.points_per_pair - chunk % self.chunks_per_pair * CHUNK)
+        return sum(self.blocks.points_of(chunk % self.chunks_per_pair) for chunk in chunks)
 
     def columns(self, chunks: range) -> Iterator[dict[str, np.ndarray]]:
         """Names, axes and results of each chunk.
@@ -86,24 +83,23 @@ class Grid:
 
     def _begin(self, chunks: range, devices: list[Any]) -> Any:
         pair = chunks[0] // self.chunks_per_pair
-        start = chunks[0] % self.chunks_per_pair * CHUNK
-        shape = tuple(len(values) for values in self.axes.values())
-        # What is missing to full devices repeats the last point.
-        numbers = np.minimum(start + np.arange(CHUNK * len(devices)), self.points_per_pair - 1)
-        places = np.unravel_index(numbers, shape)
-        varied = {name: values[place] for (name, values), place in zip(self.axes.items(), places, strict=True)}
-        # A leaf more that varies costs a column of memory; knobs of widths are read by nothing but the derived numbers.
-        own = varied | self.derived.at(dict(zip(self.axes, places, strict=True)))
-        wait = begin_points(self.bases[pair], own, max_draft_length=self.max_draft_length, devices=devices)
+        numbers = [chunk % self.chunks_per_pair for chunk in chunks]
+        # What is missing to full devices repeats the last block.
+        blocks = [*numbers, *[numbers[-1]] * (len(devices) - len(numbers))]
+        places = dict(zip(self.axes, self.blocks.places(blocks), strict=True))
+        varied = {name: values[places[name]] for name, values in self.axes.items()}
+        # Knobs of widths are read by nothing but the derived numbers.
+        own = varied | self.derived.at(places)
+        shape = (len(blocks), *self.blocks.block_shape)
+        wait = begin_points(self.bases[pair], own, shape=shape, max_draft_length=self.max_draft_length, devices=devices)
         names = dict(zip(("architecture", "device"), self.pairs[pair], strict=True))
 
         def columns() -> Iterator[dict[str, np.ndarray]]:
-            found = varied | wait()
-            for i, chunk in enumerate(chunks):
-                part = slice(i * CHUNK, i * CHUNK + self._count(chunk))
-                count = part.stop - part.start
+            found = {name: np.broadcast_to(values, shape) for name, values in varied.items()} | wait()
+            for i, number in enumerate(numbers):
+                count = self.blocks.points_of(number)
                 yield {name: np.full(count, value) for name, value in names.items()} | {
-                    name: values[part] for name, values in found.items()
+                    name: values[i].reshape(-1)[:count] for name, values in found.items()
                 }
 
         return columns

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -36,6 +36,8 @@ from jaxspec.studies.sweep.result import FrontAxes, ParetoPoints, SweepResult
 from jaxspec.studies.sweep.sharing import write_together
 
 __all__ = ["SweepPlan", "carry_out_sweep", "join_points", "plan_sweep", "sweep"]
+
+Found = TypeVar("Found")
 
 #: Main numbers of a result, for `jaxspec runs`.
 _HEADLINE = (
@@ -76,13 +78,23 @@ def sweep(
     expect(SweepConfig, config)
     processes = shared_processes()
     if processes.index:
-        return _help(config, planned(), processes, out=out, reporter=reporter or Reporter())
-    try:
-        found, directory = carry_out_sweep(config, prepare, planned, out=out, force=force, reporter=reporter)
-    finally:
-        processes.meet()  # a finished run begins no work, and others wait
+        plan = _then_met(planned, processes)
+        return _help(config, plan, processes, out=out, reporter=reporter or Reporter())
+    whole = lambda: carry_out_sweep(config, prepare, planned, out=out, force=force, reporter=reporter)
+    found, directory = _then_met(whole, processes)
     check_points(directory.path)  # a finished one may be damaged since
     drop_parts(_parts_folder(directory.path))
+    return found
+
+
+def _then_met(work: Callable[[], Found], processes: Processes) -> Found:
+    """Meet the others after work that may have ended before it met them: a finished run, bad input."""
+    try:
+        found = work()
+    except Exception:
+        processes.meet()
+        raise
+    processes.meet()
     return found
 
 
@@ -165,8 +177,7 @@ def _evaluate(
 def _help(
     config: SweepConfig, plan: SweepPlan, processes: Processes, *, out: str | Path | None, reporter: Reporter
 ) -> SweepResult:
-    """Evaluate points for process 0, and return its result."""
-    processes.meet()
+    """Evaluate points for process 0, which has begun the run, and return its result."""
     run = HelpedRun("sweep", config, processes, out=out)
     try:
         _evaluate(config, plan, run.path, reporter, processes)

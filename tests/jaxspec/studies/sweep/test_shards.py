@@ -29,17 +29,17 @@ grid_module = importlib.import_module("jaxspec.studies.sweep.grid")
 parts_module = importlib.import_module("jaxspec.studies.sweep.parts")
 run_module = importlib.import_module("jaxspec.studies.sweep.run")
 
-# Two networks of one form share a program; 12 points of each in chunks of five, the last one of two.
+# Two networks of one form share a program; 12 points of each in chunks of four, every other one of two.
 CONFIG = SweepConfig(
     axes={
-        "device.memory.bandwidth_bytes_per_s": {"from": 1e11, "to": 9e11, "points": 3, "scale": "log"},
-        "workload.batch": [1, 3],
+        "device.memory.bandwidth_bytes_per_s": {"from": 1e11, "to": 9e11, "points": 2, "scale": "log"},
+        "workload.batch": [1, 3, 4],
         "acceptance.alpha_token": [0.55, 0.9],
     },
     architecture=("llama-3.2-1b", "llama-3.2-3b"),
     max_draft_length=2,
 )
-CHUNK, SHARDS = 5, 8
+MOST, CHUNK, SHARDS = 5, 4, 9
 
 ON_FOUR = f"""
 import importlib, sys
@@ -47,7 +47,7 @@ import jax
 grid, parts = (importlib.import_module(f"jaxspec.studies.sweep.{{name}}") for name in ("grid", "parts"))
 from jaxspec.studies import read_sweep_config, sweep
 assert jax.local_device_count() == 4
-grid.CHUNK, parts.PART_CHUNKS = {CHUNK}, 2
+grid.CHUNK, parts.PART_CHUNKS = {MOST}, 2
 sweep(read_sweep_config(sys.argv[1]), out=sys.argv[2])
 """
 
@@ -59,14 +59,14 @@ def shard(number, shards=SHARDS):
 @pytest.fixture(scope="module", autouse=True)
 def _small_chunks():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grid_module, "CHUNK", CHUNK)
+        patch.setattr(grid_module, "CHUNK", MOST)
         patch.setattr(parts_module, "PART_CHUNKS", 2)
         yield
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """The whole sweep, and its six chunks in eight shards, of which some are empty."""
+    """The whole sweep, and its eight chunks in nine shards, of which one is empty."""
     path = tmp_path_factory.mktemp("sweeps")
     sweep(CONFIG, out=path / "whole")
     for number in range(1, SHARDS + 1):
@@ -111,7 +111,7 @@ def test_one_shard_has_its_points_and_says_so(folder):
     whole, own = read_sweep(folder / "whole"), read_sweep(folder / "part-2")
     assert len(own["fits"]) == CHUNK
     assert own["tokens_per_s"].tolist() == whole["tokens_per_s"][:CHUNK].tolist()
-    assert '"shard": "2/8"' in (folder / "part-2" / "result.json").read_text()
+    assert '"shard": "2/9"' in (folder / "part-2" / "result.json").read_text()
     assert not (folder / "whole" / "checkpoints").exists()
 
 
@@ -231,7 +231,7 @@ def test_helpers_see_that_process_0_ends(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda parts: parts[1:], "7 of 8 shards came; missing are 1/8"),
+        (lambda parts: parts[1:], "8 of 9 shards came; missing are 1/9"),
         (lambda parts: [*parts, parts[2]], "shard 3/8 came twice"),
         (lambda parts: [], "no shard came"),
         (lambda parts: [*parts[:-1], "whole"], "'whole' is a whole sweep, not a shard"),

@@ -108,6 +108,7 @@ def _claim(_: object, command: str, config: object, **__: object) -> None:
 #: Where the work of a command begins, once its arguments are read: "module:name".
 _WORK: dict[str, Callable] = {
     "jaxspec.runs.directory:RunDirectory.__init__": _claim,
+    "jaxspec.runs.processes:start_processes": _leave_out,
     "jaxspec.studies.predict.run:_price": _leave_out,
     "jaxspec.studies.export.run:export_draft": _leave_out,
     "jaxspec.studies.pack.run:_division": _leave_out,

@@ -18,7 +18,7 @@ def flat_numbers(blocks, block):
     return np.ravel_multi_index(places, blocks.shape).reshape(-1)[: blocks.points_of(block)]
 
 
-@pytest.mark.parametrize(("shape", "most"), itertools.product(SHAPES, [1, 2, 5, 9, 32, 1000]))
+@pytest.mark.parametrize(("shape", "most"), list(itertools.product(SHAPES, [1, 2, 5, 9, 32, 1000])))
 def test_every_point_is_in_one_block(shape, most):
     blocks = blocks_of(shape, most)
     assert math.prod(blocks.block_shape) <= most

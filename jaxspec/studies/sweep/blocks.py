@@ -46,25 +46,19 @@ class Blocks:
         values = min(self.span, self.shape[self.divided] - block % self._pieces * self.span)
         return values * math.prod(self.shape[self.divided + 1 :])
 
-    def places(self, blocks: Sequence[int]) -> list[np.ndarray]:
-        """For each axis, which of its values the points of some blocks have.
+    def places(self, block: int) -> list[np.ndarray]:
+        """For each axis, which of its values the points of a block have.
 
         Returns:
-            indices that broadcast to (block, *block_shape). What is missing to a whole block repeats the last value.
+            indices that broadcast to `block_shape`. What is missing to a whole block repeats the last value.
         """
-        number, rank = np.asarray(blocks), len(self.block_shape)
-        before = np.unravel_index(number // self._pieces, self.shape[: self.divided]) if self.divided else ()
-        first = number % self._pieces * self.span
-        along = np.minimum(first[:, None] + np.arange(self.span), self.shape[self.divided] - 1)
-        behind = [
-            np.arange(size).reshape(*[1] * (i + 2), -1, *[1] * (rank - i - 2))
-            for i, size in enumerate(self.shape[self.divided + 1 :])
-        ]
-        return [
-            *(place.reshape(-1, *[1] * rank) for place in before),
-            along.reshape(*along.shape, *[1] * (rank - 1)),
-            *behind,
-        ]
+        before, piece = divmod(block, self._pieces)
+        rank = len(self.block_shape)
+        first = np.unravel_index(before, self.shape[: self.divided]) if self.divided else ()
+        along = np.minimum(piece * self.span + np.arange(self.span), self.shape[self.divided] - 1)
+        behind = [np.arange(size) for size in self.shape[self.divided + 1 :]]
+        inner = [values.reshape(-1, *[1] * (rank - 1 - i)) for i, values in enumerate([along, *behind])]
+        return [*map(np.asarray, first), *inner]
 
 
 def blocks_of(shape: Sequence[int], most: int) -> Blocks:

@@ -1,15 +1,14 @@
-"""Design points by the thousand: one compiled program, divided over the local devices."""
+"""Design points by the thousand: a compiled program for a block of them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import hwmodels
 from hwmodels.analysis.design_point import DesignPoint, design_point
@@ -34,9 +33,7 @@ def evaluate_points(
         name of `COLUMNS` -> "point", NaN where the device does not say (energy).
     """
     count = len(next(iter(varied.values())))
-    blocks = {name: values[None] for name, values in varied.items()}
-    found = begin_points(base, blocks, shape=(1, count), max_draft_length=max_draft_length)()
-    return {name: values[0] for name, values in found.items()}
+    return begin_points(base, varied, shape=(count,), max_draft_length=max_draft_length)()
 
 
 def begin_points(
@@ -45,15 +42,16 @@ def begin_points(
     *,
     shape: tuple[int, ...],
     max_draft_length: int,
-    devices: Sequence[Any] | None = None,
+    device: Any = None,
 ) -> Callable[[], dict[str, np.ndarray]]:
-    """Start to evaluate blocks of design points; what it returns waits for them, arrays "block point".
+    """Start to evaluate a block of design points; what it returns waits for them, arrays "point".
 
     Args:
         base, max_draft_length: see `evaluate_points`.
         varied: dotted name of a leaf -> values that broadcast to `shape`; the program follows an axis only where they do.
-        shape: number of blocks, and the axes of a block.
-        devices: of JAX; they share the blocks evenly, and must divide their number; None: the default device alone.
+        shape: axes of the block.
+        device: of JAX; None: the default one. Each compiles a program of its own: one that is divided over devices is
+            optimized otherwise, so that last digits would depend on how many there are.
     """
     leaves, treedef = jax.tree.flatten(base)
     values, axes = [], []
@@ -61,30 +59,24 @@ def begin_points(
         value, own = _over_axes(varied[name], shape) if name in varied else (leaf, ())
         values.append(np.asarray(value, np.float32))
         axes.append(own)
-    if devices is not None and len(devices) > 1:
-        mesh = Mesh(np.array(devices), ("block",))
-        places = [NamedSharding(mesh, PartitionSpec(*(["block"] if 0 in own else []))) for own in axes]
-        arrays = tuple(jax.device_put(value, place) for value, place in zip(values, places, strict=True))
-    else:
-        arrays = tuple(map(jnp.asarray, values))
-    found = _evaluate(arrays, treedef=treedef, axes=tuple(axes), shape=shape, max_draft_length=max_draft_length)
-    return lambda: _columns(jax.device_get(found), (shape[0], math.prod(shape[1:])))
+    static: dict[str, Any] = {"treedef": treedef, "axes": tuple(axes), "max_draft_length": max_draft_length}
+    found = _evaluate(jax.device_put(tuple(values), device), shape=shape, **static)
+    return lambda: _columns(jax.device_get(found), math.prod(shape))
 
 
 def _over_axes(values: np.ndarray, shape: tuple[int, ...]) -> tuple[np.ndarray, tuple[int, ...]]:
-    """Values without the axes that they do not follow, and the others."""
+    """Values without the axes that they do not follow, and the axes that they have."""
     values = values.reshape(*[1] * (len(shape) - values.ndim), *values.shape)
-    # The axis of the blocks stays even where it is one, so that each device runs the same program, however many there are.
-    own = tuple(i for i, size in enumerate(values.shape) if size > 1 or i == 0 == size - shape[0])
-    return values.reshape([values.shape[i] for i in own]), own
+    own = tuple(axis for axis, size in enumerate(values.shape) if size > 1)
+    return values.reshape([values.shape[axis] for axis in own]), own
 
 
-def _columns(found: DesignPoint, shape: tuple[int, int]) -> dict[str, np.ndarray]:
+def _columns(found: DesignPoint, count: int) -> dict[str, np.ndarray]:
     columns = {name: getattr(found, name) for name in COLUMNS if name != "fits"}
     columns["fits"] = found.held_bytes <= found.capacity_bytes
     columns = {name: columns[name] for name in COLUMNS}
     return {
-        name: np.full(shape, np.nan, np.float32) if column is None else np.reshape(column, shape)
+        name: np.full(count, np.nan, np.float32) if column is None else np.reshape(column, count)
         for name, column in columns.items()
     }
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
 
@@ -59,47 +61,34 @@ class Grid:
         return sum(self.blocks.points_of(chunk % self.chunks_per_pair) for chunk in chunks)
 
     def columns(self, chunks: range) -> Iterator[dict[str, np.ndarray]]:
-        """Names, axes and results of each chunk.
+        """Names, axes and results of each chunk, in order.
 
-        Every call of the program has the same shape per device, so that results depend neither on the chunk nor on the number
-        of devices. The next call is on its way while a chunk is used.
+        Local devices take turns, each with a call of the same shape, so that results depend neither on the chunk nor on the
+        number of devices. The next calls are on their way while a chunk is used.
         """
         devices = jax.local_devices()
-        calls = [chunks[i : i + len(devices)] for i in range(0, len(chunks), len(devices))]
-        begun = [part for call in calls for part in self._by_pair(call)]
-        waiting = None
-        for call in begun:
-            following = self._begin(call, devices)
-            if waiting is not None:
-                yield from waiting()
-            waiting = following
-        if waiting is not None:
-            yield from waiting()
+        with ThreadPoolExecutor(len(devices)) as pool:  # devices compile side by side
+            begun: deque[Future] = deque()
+            for i, chunk in enumerate(chunks):
+                begun.append(pool.submit(self._begin, chunk, devices[i % len(devices)]))
+                if len(begun) > len(devices):
+                    yield begun.popleft().result()()
+            while begun:
+                yield begun.popleft().result()()
 
-    def _by_pair(self, chunks: range) -> list[range]:
-        """The same chunks, those of each pair apart."""
-        ends = [i for i in range(1, len(chunks)) if chunks[i] % self.chunks_per_pair == 0]
-        return [chunks[a:b] for a, b in zip([0, *ends], [*ends, len(chunks)], strict=True)]
-
-    def _begin(self, chunks: range, devices: list[Any]) -> Any:
-        pair = chunks[0] // self.chunks_per_pair
-        numbers = [chunk % self.chunks_per_pair for chunk in chunks]
-        # What is missing to full devices repeats the last block.
-        blocks = [*numbers, *[numbers[-1]] * (len(devices) - len(numbers))]
-        places = dict(zip(self.axes, self.blocks.places(blocks), strict=True))
+    def _begin(self, chunk: int, device: Any) -> Callable[[], dict[str, np.ndarray]]:
+        pair, number = divmod(chunk, self.chunks_per_pair)
+        places = dict(zip(self.axes, self.blocks.places(number), strict=True))
         varied = {name: values[places[name]] for name, values in self.axes.items()}
         # Knobs of widths are read by nothing but the derived numbers.
         own = varied | self.derived.at(places)
-        shape = (len(blocks), *self.blocks.block_shape)
-        wait = begin_points(self.bases[pair], own, shape=shape, max_draft_length=self.max_draft_length, devices=devices)
+        shape, count = self.blocks.block_shape, self.blocks.points_of(number)
+        wait = begin_points(self.bases[pair], own, shape=shape, max_draft_length=self.max_draft_length, device=device)
         names = dict(zip(("architecture", "device"), self.pairs[pair], strict=True))
 
-        def columns() -> Iterator[dict[str, np.ndarray]]:
-            found = {name: np.broadcast_to(values, shape) for name, values in varied.items()} | wait()
-            for i, number in enumerate(numbers):
-                count = self.blocks.points_of(number)
-                yield {name: np.full(count, value) for name, value in names.items()} | {
-                    name: values[i].reshape(-1)[:count] for name, values in found.items()
-                }
+        def columns() -> dict[str, np.ndarray]:
+            axes = {name: np.broadcast_to(values, shape).reshape(-1) for name, values in varied.items()}
+            found = {name: values[:count] for name, values in (axes | wait()).items()}
+            return {name: np.full(count, value) for name, value in names.items()} | found
 
         return columns

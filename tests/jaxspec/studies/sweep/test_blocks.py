@@ -13,8 +13,8 @@ SHAPES = [(1,), (7,), (1, 1), (3, 2, 2), (2, 3, 2), (5, 1, 4), (4, 7, 3, 2), (2,
 
 def flat_numbers(blocks, block):
     """Number of each point of a block, what is repeated left out."""
-    places = np.broadcast_arrays(*blocks.places([block]), np.zeros((1, *blocks.block_shape)))[:-1]
-    assert places[0].shape == (1, *blocks.block_shape)
+    places = np.broadcast_arrays(*blocks.places(block), np.zeros(blocks.block_shape))[:-1]
+    assert places[0].shape == blocks.block_shape
     return np.ravel_multi_index(places, blocks.shape).reshape(-1)[: blocks.points_of(block)]
 
 
@@ -29,10 +29,10 @@ def test_every_point_is_in_one_block(shape, most):
 def test_what_is_missing_to_a_block_repeats_the_last_value():
     blocks = blocks_of((2, 5, 3), 6)
     assert blocks == Blocks((2, 5, 3), divided=1, span=2)
-    first, divided, behind = blocks.places([0, 5, 5])
-    assert [place.shape for place in (first, divided, behind)] == [(3, 1, 1), (3, 2, 1), (1, 1, 3)]
-    assert first.ravel().tolist() == [0, 1, 1]
-    assert divided[:, :, 0].tolist() == [[0, 1], [4, 4], [4, 4]]
+    first, divided, behind = blocks.places(5)
+    assert [place.shape for place in (first, divided, behind)] == [(), (2, 1), (3,)]
+    assert first == 1
+    assert divided.ravel().tolist() == [4, 4]
     assert [blocks.points_of(block) for block in range(6)] == [6, 6, 3, 6, 6, 3]
 
 

@@ -232,7 +232,7 @@ def test_helpers_see_that_process_0_ends(tmp_path, monkeypatch):
     ("change", "message"),
     [
         (lambda parts: parts[1:], "8 of 9 shards came; missing are 1/9"),
-        (lambda parts: [*parts, parts[2]], "shard 3/8 came twice"),
+        (lambda parts: [*parts, parts[2]], "shard 3/9 came twice"),
         (lambda parts: [], "no shard came"),
         (lambda parts: [*parts[:-1], "whole"], "'whole' is a whole sweep, not a shard"),
         (lambda parts: [*parts[:-1], "other"], "'other' is a shard of another sweep"),

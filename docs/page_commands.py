@@ -110,6 +110,7 @@ _WORK: dict[str, Callable] = {
     "jaxspec.runs.directory:RunDirectory.__init__": _claim,
     "jaxspec.runs.processes:start_processes": _leave_out,
     "jaxspec.studies.predict.run:_price": _leave_out,
+    "jaxspec.studies.serve.run:_served": _leave_out,
     "jaxspec.studies.export.run:export_draft": _leave_out,
     "jaxspec.studies.pack.run:_division": _leave_out,
     "jaxspec.studies.pack.run:pack": _leave_out,

@@ -56,7 +56,13 @@ def _times(path: Path) -> None:
 
 def _tuned(path: Path) -> None:
     knobs = {"weight_prune": 0.4, "weight_cut_bits": 4, "kv_prune": 0.0, "kv_cut_bits": 4, "draft_length": 5}
-    path.write_text(json.dumps([{"configurations": {"tuned": {"knobs": knobs}}}]), encoding="utf-8")
+    result = {"scheme": "cassandra1", "configurations": {"tuned": {"knobs": knobs}}}
+    path.write_text(json.dumps([result]), encoding="utf-8")
+
+
+def _tuned_run(path: Path) -> None:
+    path.mkdir()
+    _tuned(path / "result.json")
 
 
 def stand_ins() -> dict[str, Callable[[Path], object]]:
@@ -79,6 +85,7 @@ def stand_ins() -> dict[str, Callable[[Path], object]]:
         "my-machine.toml": _measured,
         "times.csv": _times,
         "run.toml": _written("batch = 2\n"),
+        "runs/tune-0123456789ab": _tuned_run,
         "runs/tune-0123456789ab/result.json": _tuned,
         "runs/tune-.../result.json": _tuned,
     }

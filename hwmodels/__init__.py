@@ -56,10 +56,12 @@ from hwmodels.network.workload import Workload
 from hwmodels.numerics.smoothing import smooth_maximum
 from hwmodels.speculation.chains import (
     BestDraft,
+    PricedChains,
     SpeculationResult,
     best,
     expected_log_speedup,
     expected_tokens_iid,
+    priced_chains,
     smooth_best,
     speculation_speedup,
     tokens_per_cycle,
@@ -167,6 +169,7 @@ __all__ = [
     "OperatorWork",
     "Plan",
     "PooledChoices",
+    "PricedChains",
     "PricedStep",
     "ReferenceLength",
     "Routing",
@@ -249,6 +252,7 @@ __all__ = [
     "prefill_step",
     "price_cycle",
     "price_steps",
+    "priced_chains",
     "priced_steps",
     "primary_performance",
     "ridge_length",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -33,70 +34,77 @@ from jaxspec.runs.progress import Reporter
 RETENTIONS = (0.8, 0.99, 1.0)
 
 
-def run(model: str, settings: Settings, capacity_share: float, reporter: Reporter) -> dict[str, Any]:
-    """All measurements of one network.
+#: What is measured.
+PARTS = ("axes", "pools", "readings", "experts")
 
+
+def run(
+    model: str, settings: Settings, capacity_share: float, parts: Collection[str], reporter: Reporter
+) -> dict[str, Any]:
+    """Measurements of one network.
+
+    Args:
+        parts: of `PARTS`.
     Raises:
         InputError: an unknown network, or one without experts.
     """
     loaded = load_model(model)
     reporter.line("continuing the held-out prompts ...")
     network = measured_network(loaded, settings)
-    pools = len(pool_sizes_of(network))
-    with reporter.bar("both axes", len(WIDTHS) * pools) as bar:
-        axes = both_axes(network, settings, bar.advance)
-    with reporter.bar("pools", (pools - 1) * (2 + len(SHARING) + len(RETENTIONS))) as bar:
-        rules = pool_rules(network, settings, SHARING, RETENTIONS, bar.advance)
-    with reporter.bar("readings", len(WIDTHS) * len(READINGS)) as bar:
-        readings = readings_of(network, settings, bar.advance)
-    return {
+    result: dict[str, Any] = {
         "model": model,
         "settings": dataclasses.asdict(settings),
         "experts": network.experts.num_experts,
         "experts_per_token": network.experts.per_token,
         "capacity_bytes": capacity_share * draft_bytes(network, network.experts.num_experts, 8),
-        "both_axes": axes,
-        "pool_rules": rules,
-        "gain_over_random": _gains(rules),
-        "weight_readings": readings,
-        "unique_experts": unique_experts(network, most=16),
         "status": "measured",
     }
-
-
-def _gains(rules: list[dict[str, Any]]) -> list[dict[str, float]]:
-    """Acceptance length of hot pools over that of random ones of equal size."""
-    length = {(row["rule"], row["pool"]): row["mean"] for row in rules}
-    pools = sorted({row["pool"] for row in rules})
-    return [{"pool": pool, "ratio": length["hotness", pool] / length["random", pool]} for pool in pools]
+    pools = len(pool_sizes_of(network))
+    if "axes" in parts:
+        with reporter.bar("both axes", len(WIDTHS) * pools) as bar:
+            result["both_axes"] = both_axes(network, settings, bar.advance)
+    if "pools" in parts:
+        with reporter.bar("pools", (pools - 1) * (2 + len(SHARING) + len(RETENTIONS))) as bar:
+            rules = pool_rules(network, settings, SHARING, RETENTIONS, bar.advance)
+        result |= {"pool_rules": rules.rows, "gain_over_random": rules.gains}
+    if "readings" in parts:
+        with reporter.bar("readings", len(WIDTHS) * len(READINGS)) as bar:
+            result["weight_readings"] = readings_of(network, settings, bar.advance)
+    if "experts" in parts:
+        result["unique_experts"] = unique_experts(network, most=16)
+    return result
 
 
 def show(result: dict[str, Any]) -> None:
-    """Tables on standard output."""
+    """Tables on standard output, of what was measured."""
     console = new_console()
-    for title, rows, down, across in (
-        ("both axes: drafted tokens accepted", result["both_axes"], "bits", "pool"),
-        ("pools of experts", result["pool_rules"], "rule", "pool"),
-        ("readings of a weight", result["weight_readings"], "reading", "bits"),
+    length = lambda row: f"{row['mean']:.3f} ± {row['standard_error']:.3f}"
+    gain = lambda row: f"{row['ratio']:.2f} ({row['low']:.2f} to {row['high']:.2f})"
+    for title, key, down, across, form in (
+        ("both axes: drafted tokens accepted (measured)", "both_axes", "bits", "pool", length),
+        ("pools of experts: drafted tokens accepted (measured)", "pool_rules", "rule", "pool", length),
+        ("the same over random pools of equal size (measured; 95 %)", "gain_over_random", "rule", "pool", gain),
+        ("readings of a weight: drafted tokens accepted (measured)", "weight_readings", "reading", "bits", length),
     ):
-        table, columns = Table(title=f"{title} (measured)"), sorted({row[across] for row in rows})
+        if key not in result:
+            continue
+        rows = result[key]
+        table, columns = Table(title=title), sorted({row[across] for row in rows})
         table.add_column(down)
         for column in columns:
             table.add_column(f"{across} {column}", justify="right")
         for name in dict.fromkeys(row[down] for row in rows):
             of = {row[across]: row for row in rows if row[down] == name}
-            table.add_row(
-                str(name), *(f"{of[column]['mean']:.3f} ± {of[column]['standard_error']:.3f}" for column in columns)
-            )
+            table.add_row(str(name), *(form(of[column]) for column in columns))
         console.print(table)
+    if "unique_experts" not in result:
+        return
     table = Table(title="distinct experts of a layer that tokens choose together (measured)")
     for column in ("tokens", "one request", "several requests", "even and independent"):
         table.add_column(column, justify="right")
     for row in result["unique_experts"]:
         table.add_row(str(row["tokens"]), *(f"{row[key]:.2f}" for key in ("one_request", "several_requests", "even")))
     console.print(table)
-    gains = ", ".join(f"{row['ratio']:.2f} at {row['pool']}" for row in result["gain_over_random"])
-    console.print(f"  hot pools over random ones of equal size: {gains}")
 
 
 def plot(result: dict[str, Any], folder: Path) -> None:
@@ -105,14 +113,14 @@ def plot(result: dict[str, Any], folder: Path) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     name = Path(result["model"]).name
-    for what, figure in (
-        ("axes", figures.axes_figure(result["both_axes"], result["capacity_bytes"], name)),
-        ("pools", figures.pools_figure(result["pool_rules"], name)),
-        ("readings", figures.readings_figure(result["weight_readings"], name)),
-        ("experts", figures.experts_figure(result["unique_experts"], name)),
+    for part, key, draw in (
+        ("axes", "both_axes", lambda rows: figures.axes_figure(rows, result["capacity_bytes"], name)),
+        ("pools", "pool_rules", lambda rows: figures.pools_figure(rows, name)),
+        ("readings", "weight_readings", lambda rows: figures.readings_figure(rows, name)),
+        ("experts", "unique_experts", lambda rows: figures.experts_figure(rows, name)),
     ):
-        assert figure is not None
-        figure.savefig(folder / f"elastic_{what}.png", dpi=150)
+        if key in result:
+            draw(result[key]).savefig(folder / f"elastic_{part}.png", dpi=150)
 
 
 def main() -> None:
@@ -136,12 +144,14 @@ def main() -> None:
         "--temperature", type=float, default=default.temperature, help="of the decoding; 0, the default, is greedy"
     )
     parser.add_argument("--seed", type=int, default=default.seed)
+    parser.add_argument("--only", choices=PARTS, action="append", help="measure this alone, or several; default: all")
     add_outputs(parser)
     args = parser.parse_args()
     settings = dataclasses.replace(
         default, prompts=args.prompts, output_tokens=args.output_tokens, temperature=args.temperature, seed=args.seed
     )
-    carry_out(parser, args, lambda: run(args.model, settings, args.capacity_share, Reporter()), show, plot)
+    work = lambda: run(args.model, settings, args.capacity_share, args.only or PARTS, Reporter())
+    carry_out(parser, args, work, show, plot)
 
 
 if __name__ == "__main__":

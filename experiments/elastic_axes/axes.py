@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from experiments.elastic_axes.measuring import (
     Measured,
     Settings,
-    acceptance_length,
+    accepted_tokens,
     hot_pools,
+    length_of,
     random_pools,
 )
 from experiments.elastic_axes.readings import DEDICATED, READINGS, read_network
+from experiments.quantization_quality.intervals import bootstrap
 
 __all__ = [
     "CAPACITY_SHARE",
     "SHARING",
     "WIDTHS",
+    "PoolRules",
     "both_axes",
     "draft_bytes",
     "pool_rules",
@@ -39,6 +42,9 @@ CAPACITY_SHARE = 0.25
 
 #: Sequences that share a pool, where several do.
 SHARING = (4, 16)
+
+#: Rule that others are compared with.
+_RANDOM = "random"
 
 Advance = Callable[[], None]
 
@@ -71,31 +77,48 @@ def both_axes(network: Measured, settings: Settings, advance: Advance) -> list[d
     for bits in WIDTHS:
         draft = read_network("augmentation", bits, network.stored, network.target, network.config)
         for size in pool_sizes_of(network):
-            found = acceptance_length(network, draft, ranks, size, settings)
+            found = length_of(accepted_tokens(network, draft, ranks, size, settings))
             rows.append({"bits": bits, "pool": size, "bytes": draft_bytes(network, size, bits), **found._asdict()})
             advance()
     return rows
 
 
+class PoolRules(NamedTuple):
+    """Pools of each rule and size.
+
+    Attributes:
+        rows: acceptance lengths.
+        gains: those of a rule over those of random pools of equal size, with 95 % intervals over the same texts.
+    """
+
+    rows: list[dict[str, Any]]
+    gains: list[dict[str, Any]]
+
+
 def pool_rules(
     network: Measured, settings: Settings, sharing: Sequence[int], retentions: Sequence[float], advance: Advance
-) -> list[dict[str, Any]]:
+) -> PoolRules:
     """Fig. 17a and b: pools of hot experts, of one sequence or of several together, against random ones of equal size.
 
     Args:
         retentions: further factors by which hotness falls, for pools of one sequence.
     """
     draft = read_network("augmentation", WIDTH, network.stored, network.target, network.config)
-    rules = {"hotness": hot_pools(network), "random": random_pools(network, settings.seed)}
+    rules = {_RANDOM: random_pools(network, settings.seed), "hotness": hot_pools(network)}
     rules |= {f"hotness of {count} sequences": hot_pools(network, sharing=count) for count in sharing}
     rules |= {f"hotness, retention {factor:g}": hot_pools(network, retention=factor) for factor in retentions}
-    rows = []
+    found = PoolRules([], [])
     for size in pool_sizes_of(network)[:-1]:
+        accepted = {}
         for rule, ranks in rules.items():
-            found = acceptance_length(network, draft, ranks, size, settings)
-            rows.append({"rule": rule, "pool": size, "bits": WIDTH, **found._asdict()})
+            accepted[rule] = accepted_tokens(network, draft, ranks, size, settings)
+            found.rows.append({"rule": rule, "pool": size, "bits": WIDTH, **length_of(accepted[rule])._asdict()})
             advance()
-    return rows
+        for rule in rules:
+            if rule != _RANDOM:
+                gain = bootstrap(np.divide, accepted[rule], accepted[_RANDOM])
+                found.gains.append({"rule": rule, "pool": size, **gain._asdict()})
+    return found
 
 
 def weight_readings(network: Measured, settings: Settings, advance: Advance) -> list[dict[str, Any]]:
@@ -104,7 +127,7 @@ def weight_readings(network: Measured, settings: Settings, advance: Advance) -> 
     for bits in WIDTHS:
         for reading in READINGS:
             draft = read_network(reading, bits, network.stored, network.target, network.config)
-            found = acceptance_length(network, draft, ranks, network.experts.num_experts, settings)
+            found = length_of(accepted_tokens(network, draft, ranks, network.experts.num_experts, settings))
             # Rounding needs one bit more to store what is left of a weight; dedicated weights are stored beside the target's.
             extra = {"rounding": 1.0, DEDICATED: bits + 0.5}.get(reading, 0.0)
             rows.append({"reading": reading, "bits": bits, "extra_bits_per_weight": extra, **found._asdict()})

@@ -30,7 +30,16 @@ from jaxspec.speculate.text_pools import TextPools
 from jaxspec.text import load_text, windows
 from jaxspec.tuning.calibration import target_params
 
-__all__ = ["Length", "Measured", "Settings", "acceptance_length", "hot_pools", "measured_network", "random_pools"]
+__all__ = [
+    "Length",
+    "Measured",
+    "Settings",
+    "accepted_tokens",
+    "hot_pools",
+    "length_of",
+    "measured_network",
+    "random_pools",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,10 +135,15 @@ def random_pools(network: Measured, seed: int) -> Int[Array, "layer batch query 
     return jnp.broadcast_to(jnp.asarray(order), (layers, batch, queries, experts))
 
 
-def acceptance_length(
+def length_of(accepted: Float[np.ndarray, " batch"]) -> Length:
+    """Acceptance length over texts."""
+    return Length(float(accepted.mean()), float(accepted.std(ddof=1) / np.sqrt(len(accepted))))
+
+
+def accepted_tokens(
     network: Measured, draft: Params, ranks: Int[Array, "layer batch query expert"], size: int, settings: Settings
-) -> Length:
-    """Acceptance length.
+) -> Float[np.ndarray, " batch"]:
+    """Acceptance length in each text.
 
     Args:
         draft: its parameters.
@@ -147,8 +161,7 @@ def acceptance_length(
         shifts=settings.shifts,
         decoding=settings.decoding.for_program(),
     )
-    found = np.asarray(per_text, np.float64)
-    return Length(float(found.mean()), float(found.std(ddof=1) / np.sqrt(len(found))))
+    return np.asarray(per_text, np.float64)
 
 
 @partial(jax.jit, static_argnames=("config", "block", "shifts"))

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jaxtyping import Array, Float
 
 from experiments.elastic_choice.speed import Choice, log_speedup
@@ -108,18 +109,19 @@ def _ascend(
         choice = Choice(*(low + place * (high - low)))
         return -log_speedup(choice, batch, surface, pricing, temperature, smoothing)
 
-    def step(carry: tuple, at: Array) -> tuple:
-        place, mean, square = carry
+    # The scale of a slope never falls fast, and few slopes are averaged: there are few steps.
+    rates = optax.exponential_decay(_STEPS[0], max(steps - 1, 1), _STEPS[1] / _STEPS[0])
+    climber = optax.adamax(rates, b1=0.5, b2=0.95)
+
+    def step(carry: tuple[Array, optax.OptState], at: Array) -> tuple[tuple[Array, optax.OptState], None]:
+        place, state = carry
         falling = lambda ends: ends[0] * (ends[1] / ends[0]) ** at
         gradient = jax.grad(soft)(place, falling(_TEMPERATURES), falling(_SMOOTHINGS))
-        # As Adam does it, but with a scale that never falls fast: there are few steps.
-        mean, square = 0.5 * (mean + gradient), jnp.maximum(0.9 * square, gradient**2)
-        direction = mean / jnp.sqrt(square + 1e-12)
-        return (jnp.clip(place - falling(_STEPS) * direction, 0.0, 1.0), mean, square), None
+        moves, state = climber.update(gradient, state, place)
+        return (optax.projections.projection_box(optax.apply_updates(place, moves), 0.0, 1.0), state), None
 
     def from_start(start: Array) -> Array:
-        none = jnp.zeros_like(start)
-        (place, *_), _ = jax.lax.scan(step, (start, none, none), jnp.linspace(0.0, 1.0, steps))
+        (place, _), _ = jax.lax.scan(step, (start, climber.init(start)), jnp.linspace(0.0, 1.0, steps))
         return low + place * (high - low)
 
     return jax.lax.map(from_start, jnp.asarray(_STARTS))
@@ -128,18 +130,21 @@ def _ascend(
 def by_gradient(
     grid: Grid, batch: float, surface: Surface, pricing: Pricing, *, steps: int = 6, thrift: int = 50
 ) -> Found:
-    """Ascend from a few starts, take the hard points around the best end, then the best one's neighbours.
+    """Ascend from a few starts, take the hard points around the best end, then neighbours of the best points found.
 
     Args:
-        steps: gradients from each start.
-        thrift: how many times fewer evaluations than trying all it may take; neighbours are taken while there are any left.
+        steps: gradients from each start, at most.
+        thrift: how many times fewer evaluations than trying all it takes; neighbours are taken until they are spent.
     """
+    allowed = grid.size // thrift
+    # Half of them at most for slopes; a grid too small for that takes one slope from each start, and says what it took.
+    steps = int(np.clip(allowed // 2 // (GRADIENT_COST * len(_STARTS)), 1, steps))
+    spent = GRADIENT_COST * steps * len(_STARTS)
+    most = max(allowed - spent, len(_STARTS))
     low, high = (jnp.asarray([pick(values) for values in grid], jnp.float32) for pick in (min, max))
     ends = np.asarray(_ascend(low, high, jnp.float32(batch), surface, pricing, steps))
     around = [[_nearest_two(values, float(at)) for values, at in zip(grid, end, strict=True)] for end in ends]
     known: dict[tuple[float, ...], float] = {}
-
-    most = grid.size // thrift - GRADIENT_COST * steps * len(_STARTS)
 
     def price(points: list[tuple[float, ...]]) -> None:
         new = [point for point in points if point not in known][: max(0, most - len(known))]
@@ -149,12 +154,14 @@ def by_gradient(
     nearest = [tuple(values[0] for values in each) for each in around]
     price(nearest)
     price(list(itertools.product(*around[int(np.argmax([known[point] for point in nearest]))])))
-    center = None
-    while (best := max(known, key=lambda point: known[point])) != center:
-        center = best
+    # Best first: where the best point has no better neighbour, the next best ones are looked around.
+    seen: set[tuple[float, ...]] = set()
+    while len(known) < most and (left := [point for point in known if point not in seen]):
+        center = max(left, key=lambda point: known[point])
+        seen.add(center)
         price(list(_neighbours(grid, center)))
     best = max(known, key=lambda point: known[point])
-    return Found(best, known[best], GRADIENT_COST * steps * len(_STARTS) + len(known))
+    return Found(best, known[best], spent + len(known))
 
 
 def _nearest_two(values: Sequence[float], at: float) -> list[float]:

@@ -18,7 +18,7 @@ import tomli_w
 from rich.console import Console
 from rich.markdown import Markdown
 
-from experiments.silicon import group_steps
+from experiments.silicon import group_steps, mixture_steps
 from experiments.silicon.collectives import fit_collectives
 from experiments.silicon.decode import decode_step
 from experiments.silicon.refit import CATALOG, GEMM_FITS, Refit, catalog_entry, refit
@@ -225,10 +225,16 @@ def steps(arguments: argparse.Namespace) -> int:
     if arguments.compose:
         write_text(CELLS, write_cells(compose(arguments.gpu or tuple(CATALOG))))
         write_text(group_steps.CELLS, group_steps.write_cells(group_steps.compose()))
+        write_text(mixture_steps.CELLS, mixture_steps.write_cells(mixture_steps.compose()))
     cells = read_cells()
     found, seconds = step_errors(cells)
     write_text(PRICED, priced_csv(cells, seconds))
-    text = page(found) + group_steps.group_section(group_steps.read_cells())
+    text = "\n".join(
+        [
+            page(found) + group_steps.group_section(group_steps.read_cells()),
+            mixture_steps.mixture_section(mixture_steps.read_cells()),
+        ]
+    )
     write_text(PAGE, text)
     Console(width=160).print(Markdown(text))
     if arguments.json:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import csv
 import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +25,20 @@ from hwmodels.network.operators.steps import StepShape, decode_step, prefill_ste
 from hwmodels.network.workload import Workload
 from hwmodels.step.priced_steps import price_steps
 
-__all__ = ["CELLS", "GroupCell", "compose", "group_section", "priced", "read_cells", "write_cells"]
+__all__ = [
+    "CELLS",
+    "GroupCell",
+    "cells_of",
+    "compose",
+    "group_section",
+    "package",
+    "priced",
+    "read_cells",
+    "step_of",
+    "write_cells",
+]
+
+C = TypeVar("C")
 
 CELLS = Path(__file__).with_name("group_steps.csv")
 
@@ -51,8 +65,8 @@ class GroupCell:
     total_s: float
 
 
-def compose() -> list[GroupCell]:
-    """All cells from the package, 16-bit weights; what an engine cannot run there is left out.
+def package() -> Callable[..., Any]:
+    """From a network and its formats to the package's engine, which composes steps.
 
     Raises:
         KernelTableError: the package is not installed.
@@ -63,6 +77,16 @@ def compose() -> list[GroupCell]:
     except ModuleNotFoundError as error:
         raise KernelTableError(f"cells cannot be composed: {error}; pip install aiconfigurator-core pyarrow") from error
     logging.getLogger("aiconfigurator_core").setLevel(logging.ERROR)
+    return lambda *place, **settings: AicEngine.from_spec(compile_engine(*place, **settings))
+
+
+def compose() -> list[GroupCell]:
+    """All cells from the package, 16-bit weights; what an engine cannot run there is left out.
+
+    Raises:
+        KernelTableError: the package is not installed.
+    """
+    built_of = package()
     modes = dict.fromkeys(
         ("gemm_quant_mode", "moe_quant_mode", "fmha_quant_mode", "kvcache_quant_mode"), KV_FORMATS[16]
     )
@@ -70,9 +94,7 @@ def compose() -> list[GroupCell]:
     for gpu in GPUS:
         for engine, version in CATALOG[gpu].versions.items():
             for devices in DEVICES:
-                built = AicEngine.from_spec(
-                    compile_engine(PATH, CATALOG[gpu].system, engine, version, tp_size=devices, **modes)
-                )
+                built = built_of(PATH, CATALOG[gpu].system, engine, version, tp_size=devices, **modes)
                 decode = [
                     ("decode", b, t, lambda b=b, t=t, e=built: e.decode_step_per_op(b, t, 2))
                     for b in BATCHES
@@ -98,19 +120,24 @@ def compose() -> list[GroupCell]:
     return cells
 
 
-def write_cells(cells: Sequence[GroupCell]) -> str:
-    """The file's text: one cell per line, four digits."""
-    names = [field.name for field in dataclasses.fields(GroupCell)]
+def write_cells(cells: Sequence[Any]) -> str:
+    """The file's text: one cell, a dataclass of words and numbers, per line; five digits."""
+    names = [field.name for field in dataclasses.fields(cells[0])]
     shown = lambda value: f"{value:.5g}" if isinstance(value, float) else str(value)
     return "\n".join([",".join(names), *(",".join(shown(getattr(cell, name)) for name in names) for cell in cells), ""])
 
 
+def cells_of(kind: type[C], path: Path) -> list[C]:
+    """The cells of a file that `write_cells` wrote, each of a kind."""
+    kinds = {"str": str, "int": int, "float": float}
+    types = {field.name: kinds[str(field.type)] for field in dataclasses.fields(cast(Any, kind))}
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [kind(**{name: types[name](value) for name, value in row.items()}) for row in csv.DictReader(lines)]
+
+
 def read_cells(path: Path = CELLS) -> list[GroupCell]:
     """The committed cells."""
-    kinds = {"str": str, "int": int, "float": float}
-    types = {field.name: kinds[str(field.type)] for field in dataclasses.fields(GroupCell)}
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return [GroupCell(**{name: types[name](value) for name, value in row.items()}) for row in csv.DictReader(lines)]
+    return cells_of(GroupCell, path)
 
 
 def priced(cells: Sequence[GroupCell]) -> dict[str, npt.NDArray[np.float64]]:
@@ -120,16 +147,17 @@ def priced(cells: Sequence[GroupCell]) -> dict[str, npt.NDArray[np.float64]]:
     for gpu, engine in dict.fromkeys((cell.gpu, cell.engine) for cell in cells):
         rows = [i for i, cell in enumerate(cells) if (cell.gpu, cell.engine) == (gpu, engine)]
         entry = catalog.grouped(catalog.device_entry(gpu, engine=engine), catalog.Division(tensor=2), gpu)
-        steps = stack_steps([_step(cells[i]) for i in rows])
+        steps = stack_steps([step_of(cells[i].phase, cells[i].batch, cells[i].tokens) for i in rows])
         counts = jnp.array([float(cells[i].devices) for i in rows])
         total_s, collective_s = jax.device_get(_times(entry.device, architecture, steps, counts))
         found["total_s"][rows], found["collectives_s"][rows] = total_s, collective_s.sum(axis=-1)
     return found
 
 
-def _step(cell: GroupCell) -> StepShape:
-    prefill = cell.phase == "prefill"
-    workload = Workload(batch=cell.batch, context_tokens=0.0 if prefill else cell.tokens, prompt_tokens=cell.tokens)
+def step_of(phase: str, batch: int, tokens: int) -> StepShape:
+    """The step of a cell, 16 bits."""
+    prefill = phase == "prefill"
+    workload = Workload(batch=batch, context_tokens=0.0 if prefill else tokens, prompt_tokens=tokens)
     return (prefill_step if prefill else decode_step)(workload, footprint=uniform_footprint(16.0))
 
 

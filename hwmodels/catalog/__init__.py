@@ -1,7 +1,7 @@
 """Devices, architectures and serving engines as data, each number beside its source."""
 
 from hwmodels.catalog.entries import EntryError
-from hwmodels.catalog.groups import Division, check_division, grouped
+from hwmodels.catalog.groups import Division, check_division, check_draft_division, grouped
 from hwmodels.catalog.huggingface import (
     ConfigReading,
     architecture_from_config,
@@ -39,6 +39,7 @@ __all__ = [
     "architecture_sources",
     "architecture_title",
     "check_division",
+    "check_draft_division",
     "device",
     "device_entry",
     "device_from_file",

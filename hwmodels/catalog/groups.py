@@ -12,7 +12,7 @@ from hwmodels.catalog.links import LinkEntry, link_entry, link_names
 from hwmodels.network.architecture import Architecture
 from hwmodels.parallel.group import DeviceGroup
 
-__all__ = ["Division", "check_division", "group_link", "grouped"]
+__all__ = ["Division", "check_division", "check_draft_division", "group_link", "grouped"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,14 +60,7 @@ def check_division(division: Division, architecture: Architecture, name: str) ->
                 "data_parallel or pipeline"
             )
         return
-    heads, kv_heads = int(a.num_heads), int(a.num_kv_heads)
-    if heads % tensor:
-        raise _not_dividing("tensor_parallel", tensor, name, "heads", heads)
-    if not float(a.kv_lora_rank) and kv_heads % tensor and tensor % kv_heads:
-        raise _not_dividing("tensor_parallel", tensor, name, "key-value heads", kv_heads)
-    dense = float(a.num_layers) > float(a.num_moe_layers)
-    if dense and int(a.intermediate_size) % tensor:
-        raise _not_dividing("tensor_parallel", tensor, name, "inner columns", int(a.intermediate_size))
+    _check_matrices("tensor_parallel", tensor, a, name)
     if division.pipeline > int(a.num_layers):
         raise EntryError(
             f"pipeline is {division.pipeline}, but {name} has {int(a.num_layers)} layers; give fewer stages"
@@ -77,6 +70,36 @@ def check_division(division: Division, architecture: Architecture, name: str) ->
             f"draft_tensor_parallel is {division.draft_tensor}; it must divide tensor_parallel, which is {tensor}"
         )
     _check_experts(division, a, name)
+
+
+def check_draft_division(division: Division, draft: Architecture, name: str) -> None:
+    """Refuse a draft network of its own that an engine could not share among as many devices as the division says.
+
+    Args:
+        draft: of known numbers.
+        name: what it is called, for messages.
+    Raises:
+        EntryError: a number that does not divide the network.
+    """
+    if division.draft_tensor is not None:
+        _check_matrices("draft_tensor_parallel", division.draft_tensor, draft, name)
+    elif not division.alone:
+        try:
+            _check_matrices("tensor_parallel", division.tensor, draft, name)
+        except EntryError as error:
+            raise EntryError(f"{error} as draft_tensor_parallel") from error
+
+
+def _check_matrices(key: str, tensor: int, a: Architecture, name: str) -> None:
+    """Heads and inner columns that devices share."""
+    heads, kv_heads = int(a.num_heads), int(a.num_kv_heads)
+    if heads % tensor:
+        raise _not_dividing(key, tensor, name, "heads", heads)
+    if not float(a.kv_lora_rank) and kv_heads % tensor and tensor % kv_heads:
+        raise _not_dividing(key, tensor, name, "key-value heads", kv_heads)
+    dense = float(a.num_layers) > float(a.num_moe_layers)
+    if dense and int(a.intermediate_size) % tensor:
+        raise _not_dividing(key, tensor, name, "inner columns", int(a.intermediate_size))
 
 
 def _check_experts(division: Division, a: Architecture, name: str) -> None:

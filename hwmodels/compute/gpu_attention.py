@@ -43,10 +43,10 @@ class GpuAttention:
     memory_efficiency: Leaf  # share of the bandwidth that much streaming reaches, in (0, 1]
     ramp: Leaf  # >= 0
     ramp_s: Leaf  # > 0
-    pair_s: Leaf  # per pair of a sequence and a key head, >= 0
     cache_bytes: Leaf  # of which half comes from the cache, > 0
     cache_speed: Leaf  # over the memory's, >= 1
     cache_sharpness: Leaf  # > 0
+    pair_s: Leaf = 0.0  # per pair of a sequence and a key head, >= 0; fits without it have none
 
 
 def decode_attention_time(

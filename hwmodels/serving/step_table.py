@@ -17,13 +17,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from hwmodels.analysis.uncertainty.cycle_errors import answer_times, cycle_numbers
+from hwmodels.analysis.uncertainty.kernel_errors import times_have_errors
 from hwmodels.device import Device
 from hwmodels.network.architecture import Architecture
 from hwmodels.network.footprint import Footprint
 from hwmodels.network.operators import StepShape
 from hwmodels.network.routing import UNIFORM, Routing
 from hwmodels.network.workload import Workload
-from hwmodels.numerics.scalars import Leaf, as_float
+from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.parallel.group import for_draft
 from hwmodels.speculation.cycle import plan_steps
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost, held_with_draft
@@ -47,6 +49,14 @@ class StepTable:
     seconds: Float[Array, "length batch context chunk"]  # batches 0, 1, 2, ..., all of them
     contexts: Float[Array, " context"]  # increasing, the first 0
     chunks: Float[Array, " chunk"]  # increasing, the first 0
+    #: Standard deviation of each step's logarithm, in the form of `seconds`: errors of kernels, and of the engine's cycles.
+    deviation: Float[Array, "length batch context chunk"] | None = None
+
+    def erring(self, deviates: Number) -> StepTable:
+        """The same steps where all err together, by so many standard deviations, "*b"; as they are for 0."""
+        if self.deviation is None:
+            return self
+        return dataclasses.replace(self, seconds=self.seconds * jnp.exp(as_float(deviates) * self.deviation))
 
 
 def priced_table(
@@ -61,6 +71,7 @@ def priced_table(
     draft_cost: DraftCost = COMPRESSED_COPY,
     routing: Routing = UNIFORM,
     engine: EngineTerms = NO_ENGINE,
+    scatter: Number = 0.0,
 ) -> StepTable:
     """Price a grid of steps in one map.
 
@@ -68,6 +79,7 @@ def priced_table(
         device, architecture, footprint, draft_cost, routing, engine: leaves are single numbers.
         max_batch, max_context, max_chunk: static, >= 1.
         draft_length: static, >= 0; lengths from 0 to it are priced.
+        scatter: of the engine's cycles with a draft, for `StepTable.deviation`, which a calibrated device has.
     Raises:
         ValueError: what the pricing path raises.
     """
@@ -78,15 +90,25 @@ def priced_table(
     grid = np.meshgrid(lengths, batches, contexts, chunks, indexing="ij")
     points = [jnp.asarray(axis.reshape(-1), jnp.float32) for axis in grid]
 
-    parts = device, architecture, footprint, draft_cost, routing, engine
-    seconds = _steps(parts, *points).reshape(grid[0].shape)
+    parts = device, architecture, footprint, draft_cost, routing, engine, jnp.asarray(as_float(scatter))
     whole = jnp.arange(max_batch + 1.0)
     # Batch 0 is another kind of step, which none is interpolated with.
     between = jax.vmap(lambda known: jnp.interp(whole[1:], jnp.asarray(batches[1:]), known), in_axes=-1, out_axes=-1)
-    columns = jnp.moveaxis(seconds, 1, -1)[..., 1:]
-    filled = between(columns.reshape(-1, columns.shape[-1]).T).reshape(max_batch, *columns.shape[:-1])
-    found = jnp.concatenate([seconds[:, :1], jnp.moveaxis(filled, 0, 1)], axis=1)
-    return StepTable(found, jnp.asarray(contexts, found.dtype), jnp.asarray(chunks, found.dtype))
+
+    def filled(priced: Float[Array, " point"]) -> Float[Array, "length batch context chunk"]:
+        known = priced.reshape(grid[0].shape)
+        columns = jnp.moveaxis(known, 1, -1)[..., 1:]
+        rows = between(columns.reshape(-1, columns.shape[-1]).T).reshape(max_batch, *columns.shape[:-1])
+        return jnp.concatenate([known[:, :1], jnp.moveaxis(rows, 0, 1)], axis=1)
+
+    seconds, deviation = _steps(parts, *points)
+    found = filled(seconds)
+    return StepTable(
+        found,
+        jnp.asarray(contexts, found.dtype),
+        jnp.asarray(chunks, found.dtype),
+        None if deviation is None else filled(deviation),
+    )
 
 
 def _batches(max_batch: int) -> np.ndarray:
@@ -98,14 +120,16 @@ def _batches(max_batch: int) -> np.ndarray:
 
 
 @jax.jit
-def _steps(parts: tuple, *points: Array) -> Array:
-    """Seconds of many steps."""
+def _steps(parts: tuple, *points: Array) -> tuple[Array, Array | None]:
+    """Seconds of many steps, and the deviations of their logarithms; None on a device that is not calibrated."""
     return jax.vmap(lambda *point: _step(parts, *point))(*points)
 
 
-def _step(parts: tuple, length: Leaf, batch: Leaf, context: Leaf, chunk: Leaf) -> Float[Array, ""]:
-    """Seconds of one step; see `StepTable`."""
-    device, architecture, footprint, draft_cost, routing, engine = parts
+def _step(
+    parts: tuple, length: Leaf, batch: Leaf, context: Leaf, chunk: Leaf
+) -> tuple[Float[Array, ""], Float[Array, ""] | None]:
+    """Seconds of one step, and the deviation of their logarithm; see `StepTable`."""
+    device, architecture, footprint, draft_cost, routing, engine, scatter = parts
     decoding = batch > 0
     workload = Workload(batch=jnp.maximum(batch, 1.0), context_tokens=context)
     plan = chain_plan(length)
@@ -126,7 +150,19 @@ def _step(parts: tuple, length: Leaf, batch: Leaf, context: Leaf, chunk: Leaf) -
     # Autoregressive steps have no term per cycle.
     terms_s = terms_s - jnp.where(length > 0, 0.0, as_float(engine.cycle_s))
     seconds = target.cost.total_s + jnp.where(decoding, draft_s, 0.0) + prompts_s + terms_s
-    return jnp.where(decoding | (chunk > 0), seconds, 0.0)
+    seconds = jnp.where(decoding | (chunk > 0), seconds, 0.0)
+    if not times_have_errors(device):
+        return seconds, None
+    drafts = jnp.where(decoding, length * passes, 0.0)
+    alone = jax.tree.map(lambda leaf: leaf[0], drafted)
+    errors = answer_times(
+        device,
+        plain=[(1.0, target)],
+        answer=[(1.0, target), (drafts, alone)],
+        engine_s=prompts_s + terms_s,
+        scatter=jnp.where(length > 0, scatter, 0.0),
+    )
+    return seconds, cycle_numbers(errors, jnp.zeros(1), jnp.zeros((1, 0)))["cycle_s"].log_deviation
 
 
 def _with_chunk(step: StepShape, decoding: Leaf, chunk: Leaf) -> StepShape:

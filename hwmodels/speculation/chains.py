@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import flax.struct
 import jax
 import jax.numpy as jnp
@@ -14,7 +16,7 @@ from hwmodels.network.routing import UNIFORM, Routing
 from hwmodels.network.workload import Workload
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.numerics.smoothing import smooth_maximum
-from hwmodels.speculation.cycle import price_cycle
+from hwmodels.speculation.cycle import CycleCost, price_cycle
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost
 from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms
 from hwmodels.speculation.plan import Acceptance, chain_plan
@@ -71,7 +73,20 @@ class SpeculationResult:
     ar_stored_s: Float[Array, "*b"]  # per token
 
 
-def speculation_speedup(
+@flax.struct.dataclass
+class PricedChains:
+    """Every draft length side by side, and what its steps cost."""
+
+    result: SpeculationResult
+    cycle: CycleCost  # of draft lengths 1, 2, ..., leaves "length ..."
+
+
+def speculation_speedup(device: Device, architecture: Architecture, **parts: Any) -> SpeculationResult:
+    """Speedup of speculative decoding at every draft length: the result of `priced_chains`, which has the same arguments."""
+    return priced_chains(device, architecture, **parts).result
+
+
+def priced_chains(
     device: Device,
     architecture: Architecture,
     *,
@@ -82,7 +97,7 @@ def speculation_speedup(
     routing: Routing = UNIFORM,
     engine: EngineTerms = NO_ENGINE,
     temperature: Number = 0.0,
-) -> SpeculationResult:
+) -> PricedChains:
     """Speedup of speculative decoding with chains of 0, 1, ... n drafted tokens, n being the positions of `acceptance`.
 
     Args:
@@ -118,7 +133,7 @@ def speculation_speedup(
     bf16, stored = cycle.baselines.bf16.cost, cycle.baselines.stored.cost
     # A cycle without a draft is a step of what is stored.
     cycle_s = jnp.broadcast_to(jnp.concatenate([stored.total_s[None], cycle.total_s]), tokens.shape)
-    return SpeculationResult(
+    result = SpeculationResult(
         draft_lengths=draft_lengths,
         tokens_per_cycle=tokens,
         cycle_s=cycle_s,
@@ -127,6 +142,7 @@ def speculation_speedup(
         ar_bf16_s=bf16.total_s,
         ar_stored_s=stored.total_s,
     )
+    return PricedChains(result, cycle)
 
 
 @flax.struct.dataclass

@@ -60,7 +60,8 @@ def settings(result: MeasuredResult, **more: str | None) -> list[tuple[str, str]
         "workload": _in_words(result.workload),
         "decoding": _in_words(result.decoding),
     }
-    return [(name, str(value)) for name, value in found.items() if value is not None]
+    notes = [(f"note {i}", note) for i, note in enumerate(result.notes, start=1)]
+    return [*((name, str(value)) for name, value in found.items() if value is not None), *notes]
 
 
 def _in_words(part: WorkloadSettings | DecodingSettings) -> str | None:

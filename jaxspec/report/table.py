@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from jaxspec.report.columns import column_statuses
 from jaxspec.report.draft_columns import LARGEST_GAP, TERMINAL_COLUMNS, gap_in_standard_errors
 from jaxspec.report.formatting import NOT_KNOWN, times
+from jaxspec.report.intervals import BRACKETS, statements
 from jaxspec.report.terminal import Table
 from jaxspec.report.titles import architecture_title, configurations, device_title, provenance
 from jaxspec.report.verdict import ratio, verdict
@@ -70,5 +71,5 @@ def _caption(result: ConfigurationsResult) -> str:
             f"DEFECT: tokens per cycle predicted and counted differ by more than {LARGEST_GAP:.0f} standard errors: "
             + ", ".join(large)
         )
-    held = {each.intervals.statement: None for each in found.values() if each.intervals and each.intervals.statement}
-    return "\n".join([*lines, *(f"in brackets: {words}" for words in held), provenance(result)])
+    held = statements(each.intervals for each in found.values())
+    return "\n".join([*lines, *(f"{BRACKETS}{words}" for words in held), provenance(result)])

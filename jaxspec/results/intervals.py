@@ -7,7 +7,7 @@ import dataclasses
 from jaxspec.results.quantity import UNKNOWN, Quantity
 from jaxspec.results.records import Record
 
-__all__ = ["NO_ENDS", "Ends", "EngineUsed", "HeadlineIntervals"]
+__all__ = ["NO_ENDS", "CycleEnds", "Ends", "EngineUsed", "HeadlineIntervals"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,19 @@ NO_ENDS = Ends()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class HeadlineIntervals(Record):
+class CycleEnds(Record):
+    """Intervals of the main numbers of a cycle and of the autoregressive steps that it is compared with."""
+
+    speedup_vs_bf16_ar: Ends = NO_ENDS
+    speedup_vs_stored_ar: Ends = NO_ENDS
+    tokens_per_s: Ends = NO_ENDS
+    cycle_s: Ends = NO_ENDS
+    ar_bf16_s: Ends = NO_ENDS
+    ar_stored_s: Ends = NO_ENDS
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HeadlineIntervals(CycleEnds):
     """Intervals of a draft's main numbers.
 
     Attributes:
@@ -35,10 +47,6 @@ class HeadlineIntervals(Record):
     coverage: float | None = None
     covers: list[str] = dataclasses.field(default_factory=list)
     statement: str | None = None
-    speedup_vs_bf16_ar: Ends = NO_ENDS
-    speedup_vs_stored_ar: Ends = NO_ENDS
-    tokens_per_s: Ends = NO_ENDS
-    cycle_s: Ends = NO_ENDS
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

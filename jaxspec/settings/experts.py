@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from jaxspec.settings.base import Settings
+from jaxspec.settings.base import Settings, Unused
+from jaxspec.settings.draft import KnobSettings, knob_values
 from jaxspec.settings.fields import setting
+from jaxspec.settings.knobs import EXPERT_POOL
 
-__all__ = ["ExpertSettings", "PlacementName", "PlacementSettings"]
+__all__ = ["POOLS_UNUSED", "ExpertSettings", "PlacementName", "PlacementSettings"]
 
 #: Names of `hwmodels.memory.placement.PLACEMENTS`, without its numerics.
 PlacementName = Literal[
@@ -48,3 +50,19 @@ class ExpertSettings(PlacementSettings):
     expert_correlation: float = setting(
         0.0, "Correlation of the experts that neighbouring tokens of a sequence choose.", low=0, high=1
     )
+
+
+def _no_pool(config: KnobSettings) -> str | None:
+    if EXPERT_POOL.name in knob_values(config):
+        return None
+    return f"the draft of scheme {config.scheme} chooses among all experts"
+
+
+#: Settings of a draft's pool that are refused where they change nothing, for settings with the knobs of a scheme.
+POOLS_UNUSED = (
+    Unused(
+        (EXPERT_POOL.name,),
+        lambda config: "pool_fits says how many experts a draft has" if config.pool_fits else None,
+    ),
+    Unused(("pool_fits",), _no_pool),
+)

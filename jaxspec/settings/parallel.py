@@ -7,7 +7,7 @@ import dataclasses
 from jaxspec.settings.base import Settings
 from jaxspec.settings.fields import setting
 
-__all__ = ["MOST_TOGETHER", "PARALLEL", "ParallelSettings"]
+__all__ = ["ALONE", "MOST_TOGETHER", "PARALLEL", "ParallelSettings"]
 
 #: Devices along one way of dividing a network.
 MOST_TOGETHER = 1024
@@ -44,3 +44,6 @@ class ParallelSettings(Settings):
 
 #: Names of these settings.
 PARALLEL = tuple(field.name for field in dataclasses.fields(ParallelSettings))
+
+#: One device.
+ALONE = ParallelSettings()

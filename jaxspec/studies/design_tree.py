@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import jax
 
-from hwmodels import Architecture, Device, Footprint, Workload
+from hwmodels import Architecture, Device, EngineTerms, Footprint, Workload
 from hwmodels.analysis.sensitivity import leaf_names
 from hwmodels.catalog import device_entries
 from hwmodels.catalog.architecture_entries import ARCHITECTURE_RULES
@@ -20,15 +20,12 @@ from jaxspec.compress.schemes import Scheme, find_scheme
 from jaxspec.errors import InputError
 from jaxspec.settings import CommonConfig, build_config
 from jaxspec.settings.knobs import EXPERT_POOL
-from jaxspec.settings.parallel import PARALLEL, ParallelSettings
+from jaxspec.settings.parallel import ALONE, PARALLEL, ParallelSettings
 from jaxspec.studies.expert_pricing import ExpertPricing, placed, resolve_experts, with_expert_bits
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.suggestions import hint
 
 __all__ = ["DesignSettings", "check_value", "design_tree", "draft_of", "footprint_of", "knob_name", "number_rules"]
-
-#: One device.
-ALONE = ParallelSettings()
 
 #: Begins the name of a knob of the draft.
 _DRAFT = "draft."
@@ -73,7 +70,7 @@ def knob_name(name: str, scheme: Scheme) -> str | None:
 def design_tree(
     config: Any, architecture: str, device: str, *, parallel: ParallelSettings = ALONE, together: bool = False
 ) -> dict[str, Any]:
-    """Acceptance, architecture, device, draft (its knobs), footprint, routing and workload, with the numbers of `set`.
+    """Acceptance, architecture, device, draft (its knobs), engine, footprint, routing and workload, with the numbers of `set`.
 
     Args:
         config: `DesignSettings` with those of experts.
@@ -101,6 +98,7 @@ def design_tree(
         "architecture": pricing.architecture,
         "device": pricing.device,
         "draft": draft,
+        "engine": pricing.engine,
         "footprint": expected_widths(scheme, knobs) | {"expert_bits": experts.bits},
         "routing": experts.routing,
         "workload": pricing.workload,
@@ -145,6 +143,7 @@ def number_rules(architecture: Architecture, device: Device, scheme: Scheme) -> 
         | experts
         | knobs
         | {f"device.{name}": rule for name, rule in device_entries.number_rules(device).items()}
+        | {f"engine.{field.name}": NOT_NEGATIVE for field in dataclasses.fields(EngineTerms)}
         | {f"footprint.{name}": _WIDTH for name in widths}
         | {"acceptance.alpha_token": _CHANCE}
     )

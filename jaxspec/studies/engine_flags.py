@@ -1,7 +1,7 @@
 """Flags and settings with which inference engines speculate: the draft, and how many tokens it drafts at which batch.
 
-Source: the engines' documentation in 2026: vLLM 0.25 (dynamic speculative decoding), SGLang (speculative decoding), llama.cpp
-(docs/speculative.md).
+Source: the engines' documentation in 2026: vLLM 0.25 (dynamic speculative decoding), SGLang (speculative decoding, adaptive
+speculative decoding), llama.cpp (docs/speculative.md).
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from hwmodels.catalog import Division
 
 __all__ = ["SERVED_DRAFTS", "Engine", "Range", "ServedDraft", "engines_for"]
 
@@ -36,6 +38,15 @@ class Range:
 
 
 @dataclasses.dataclass(frozen=True)
+class ServedTree:
+    """A tree of drafted tokens: how many, in how many draft steps, and the most children of a node."""
+
+    nodes: int
+    depth: int
+    branching: int
+
+
+@dataclasses.dataclass(frozen=True)
 class Engine:
     """How one engine takes a draft.
 
@@ -43,6 +54,7 @@ class Engine:
         title: of the engine.
         versions: for which the settings hold.
         file: name of the file with them, and its `content`.
+        more_files: further ones that the settings name.
         shown: how they are given to the engine, as Markdown; `language` of it.
         note: what else there is to know, in a sentence.
     """
@@ -54,10 +66,28 @@ class Engine:
     language: str
     shown: str
     note: str = ""
+    more_files: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+#: One device.
+_ALONE = Division()
+
+#: Heads that SGLang drafts with by its EAGLE algorithms, whose steps may follow the batch.
+_ADAPTIVE = ("eagle", "eagle3", "mtp")
+
+#: File of these steps.
+_ADAPTIVE_FILE = "sglang_adaptive.json"
 
 
 def engines_for(
-    target: str, draft: ServedDraft, draft_length: int, *, tokenizer: bool = True, schedule: Sequence[Range] = ()
+    target: str,
+    draft: ServedDraft,
+    draft_length: int,
+    *,
+    tokenizer: bool = True,
+    schedule: Sequence[Range] = (),
+    division: Division = _ALONE,
+    tree: ServedTree | None = None,
 ) -> list[Engine]:
     """Settings of all engines that know the kind of draft.
 
@@ -66,9 +96,14 @@ def engines_for(
         draft_length: tokens drafted per cycle, >= 1, where an engine drafts as many at every batch.
         tokenizer: whether the target's directory has a tokenizer's files.
         schedule: draft length by batch, for engines that change it; none: `draft_length` everywhere.
+        division: of the target, and of a draft network, among devices.
+        tree: drafted in place of a chain by engines that grow trees; None: chains everywhere.
     """
+    if draft.kind not in SERVED_DRAFTS:
+        return []
     makers: tuple[Callable[..., Engine | None], ...] = (_transformers, _vllm, _sglang, _llama_cpp)
-    found = [make(target, draft, draft_length, tokenizer=tokenizer, schedule=tuple(schedule)) for make in makers]
+    asked: dict[str, Any] = {"tokenizer": tokenizer, "schedule": tuple(schedule), "division": division, "tree": tree}
+    found = [make(target, draft, draft_length, **asked) for make in makers]
     return [engine for engine in found if engine is not None]
 
 
@@ -97,42 +132,108 @@ def _transformers(target: str, draft: ServedDraft, length: int, **_: Any) -> Eng
     )
 
 
+def _changes(schedule: Sequence[Range]) -> bool:
+    """Whether the draft length depends on the batch."""
+    return len({each.draft_length for each in schedule}) > 1
+
+
+def _shared(division: Division, names: Mapping[str, str]) -> list[list[str | int]]:
+    """Flags for several devices.
+
+    Args:
+        names: part of a division -> flag.
+    """
+    parts = {"tensor": division.tensor, "pipeline": division.pipeline, "data": division.data, "expert": division.expert}
+    found: list[str | int] = [word for part, flag in names.items() if parts[part] > 1 for word in (flag, parts[part])]
+    return [found] if found else []
+
+
 def _vllm(
-    target: str, draft: ServedDraft, length: int, *, tokenizer: bool, schedule: tuple[Range, ...]
+    target: str,
+    draft: ServedDraft,
+    length: int,
+    *,
+    tokenizer: bool,
+    schedule: tuple[Range, ...],
+    division: Division,
+    **_: Any,
 ) -> Engine | None:
     settings: dict[str, Any] = {"method": "draft_model" if draft.kind == "network" else draft.kind}
     if draft.weights:
         settings["model"] = draft.weights
-    changes = len({each.draft_length for each in schedule}) > 1
+    notes = [_own_cache(draft)]
+    # Replicas would choose different lengths, and vLLM then falls back to one.
+    changes = _changes(schedule) and division.data == 1
     settings["num_speculative_tokens"] = max(each.draft_length for each in schedule) if changes else length
-    versions, note = "0.15 and later; 0.13 refuses draft models", _own_cache(draft)
+    versions = "0.15 and later; 0.13 refuses draft models"
     if changes:
         # Inclusive ends; 0 drafts nothing.
         settings["num_speculative_tokens_per_batch_size"] = [
             [each.first, each.last, each.draft_length] for each in schedule
         ]
         versions = "0.25 and later"
-        note = f"{note} Draft lengths by batch do not work with --data-parallel-size above 1.".strip()
+        notes.append("Draft lengths by batch do not work with --data-parallel-size above 1.")
+        if draft.kind not in ("eagle", "eagle3"):
+            notes.append("vLLM has tried them with EAGLE heads; other drafts may refuse them.")
+    elif _changes(schedule):
+        notes.append("One draft length: with --data-parallel-size above 1 vLLM takes none by batch.")
+    if draft.kind == "network" and division.draft_tensor is not None and division.draft_tensor != division.tensor:
+        settings["draft_tensor_parallel_size"] = division.draft_tensor
     text = json.dumps(settings)
-    serve = _command("vllm serve", [target], ["--speculative-config", text])
+    flags = {
+        "tensor": "--tensor-parallel-size",
+        "pipeline": "--pipeline-parallel-size",
+        "data": "--data-parallel-size",
+    }
+    shared = _shared(division, flags)
+    if division.expert > 1:
+        shared.append(["--enable-expert-parallel"])
+    serve = _command("vllm serve", [target], *shared, ["--speculative-config", text])
+    note = " ".join(each for each in notes if each)
     return Engine("vLLM", versions, *("vllm.json", f"{text}\n", "bash", serve), note + _skipped(tokenizer))
 
 
-def _sglang(target: str, draft: ServedDraft, length: int, *, tokenizer: bool, **_: Any) -> Engine | None:
+def _sglang(
+    target: str,
+    draft: ServedDraft,
+    length: int,
+    *,
+    tokenizer: bool,
+    schedule: tuple[Range, ...],
+    division: Division,
+    tree: ServedTree | None,
+) -> Engine | None:
     # A network's own head is EAGLE's algorithm there, without weights beside the target's.
     algorithm = {"network": "STANDALONE", "eagle": "EAGLE", "eagle3": "EAGLE3", "mtp": "EAGLE", "ngram": "NGRAM"}
-    lines: list[list[str | int]] = [["--model-path", target, "--speculative-algorithm", algorithm[draft.kind]]]
+    flags = {"tensor": "--tp-size", "pipeline": "--pp-size", "data": "--dp-size", "expert": "--ep-size"}
+    lines: list[list[str | int]] = [["--model-path", target], *_shared(division, flags)]
+    lines.append(["--speculative-algorithm", algorithm[draft.kind]])
     if draft.weights:
         lines.append(["--speculative-draft-model-path", draft.weights])
+    note, versions, more = "The draft tokens that it counts include the root.", "0.5", {}
+    first, branching, drafted = length, 1, length
+    if tree is not None and draft.kind in ("eagle", "eagle3", "network"):
+        first, branching, drafted = tree.depth, tree.branching, tree.nodes
+        note += " It grows its tree anew in each cycle, of as many tokens."
+    elif _changes(schedule) and draft.kind in _ADAPTIVE:
+        # From each batch on exactly one number of steps; it begins with that of the smallest batches that draft.
+        steps = {str(each.first): {"candidate_steps": [each.draft_length]} for each in schedule}
+        drafted = first = next(each.draft_length for each in schedule if each.draft_length)
+        more = {_ADAPTIVE_FILE: json.dumps(steps, indent=2) + "\n"}
+        versions = "releases with --speculative-adaptive-config"
+        note += f" {_ADAPTIVE_FILE} sets the steps from each batch on; 0 steps draft nothing."
     if draft.kind != "ngram":
-        lines.append(["--speculative-num-steps", length, "--speculative-eagle-topk", 1])
-    lines.append(["--speculative-num-draft-tokens", length + 1])
+        lines.append(["--speculative-num-steps", first, "--speculative-eagle-topk", branching])
+    lines.append(["--speculative-num-draft-tokens", drafted + 1])
+    if more:
+        lines.append(["--speculative-adaptive", "--speculative-adaptive-config", _ADAPTIVE_FILE])
     text = _command("python -m sglang.launch_server", *lines)
-    note = "The draft tokens that it counts include the root." + _skipped(tokenizer)
-    return Engine("SGLang", "0.5", *("sglang.txt", f"{text}\n", "bash", text), note)
+    return Engine("SGLang", versions, *("sglang.txt", f"{text}\n", "bash", text), note + _skipped(tokenizer), more)
 
 
-def _llama_cpp(target: str, draft: ServedDraft, length: int, *, tokenizer: bool, **_: Any) -> Engine | None:
+def _llama_cpp(
+    target: str, draft: ServedDraft, length: int, *, tokenizer: bool, division: Division, **_: Any
+) -> Engine | None:
     kinds = {"network": "draft-simple", "eagle3": "draft-eagle3", "mtp": "draft-mtp", "ngram": "ngram-simple"}
     if draft.kind not in kinds:
         return None
@@ -147,7 +248,15 @@ def _llama_cpp(target: str, draft: ServedDraft, length: int, *, tokenizer: bool,
     limits: list[str | int] = ["--spec-draft-n-max", length, "--spec-draft-n-min", 0, "--spec-draft-p-min", 0]
     if draft.kind == "ngram":
         limits = ["--spec-draft-n-max", length, "--spec-draft-n-min", 0]
-    commands.append(_command("llama-server", [*files, "--spec-type", kinds[draft.kind]], limits))
+    # It divides matrices by rows or layers among all devices that it sees.
+    split = (
+        [["--split-mode", "row"]]
+        if division.tensor > 1
+        else [["--split-mode", "layer"]]
+        if division.pipeline > 1
+        else []
+    )
+    commands.append(_command("llama-server", [*files, "--spec-type", kinds[draft.kind]], *split, limits))
     text, missing = "\n".join(commands), _missing(tokenizer)
     note = "Earlier builds take --draft-max, --draft-min and --draft-p-min, and no --spec-type."
     note += missing and f"{missing}the conversion needs them."

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from hwmodels import DraftCost, EngineTerms, catalog
+from hwmodels import Device, DraftCost, EngineTerms, catalog
 from hwmodels.speculation.engine_terms import NO_ENGINE
 from jaxspec.results import calibrated
 from jaxspec.results.intervals import EngineUsed
+from jaxspec.studies.headline_intervals import interval_notes
 
 __all__ = [
     "OTHER_DRAFTS",
@@ -54,20 +55,36 @@ def engine_used(engine: str | None) -> EngineUsed | None:
     return EngineUsed(name=engine, terms=terms, sources=dict(catalog.engine_sources(engine)))
 
 
-def engine_notes(engine: str | None) -> list[str]:
-    """Sentences for a reader of times that an engine has a part in."""
+def engine_notes(engine: str | None, *, prompts: bool = False) -> list[str]:
+    """Sentences for a reader of times that an engine has a part in.
+
+    Args:
+        prompts: whether prompts are processed beside decoding.
+    """
     if engine is None:
         return []
     if engine not in catalog.engine_names():
         return [f"what {engine} spends on a cycle beside its kernels is not known: none is added"]
     terms = catalog.engine(engine)
+    alone = "autoregressive steps have none of it"
+    if prompts:
+        alone = (
+            f"{float(terms.prompt_token_s) * 1e6:.3g} µs to each prompt token beside decoding; autoregressive steps have "
+            "that alone"
+        )
     return [
         f"{engine} adds {float(terms.cycle_s) * 1e3:.3g} ms to each cycle, {float(terms.draft_pass_s) * 1e3:.3g} ms to each "
         f"pass of a draft and {float(terms.drafted_token_s) * 1e6:.3g} µs to each drafted token of a sequence (calibrated); "
-        "autoregressive steps have none of it"
+        f"{alone}"
     ]
 
 
-def noted(fields: dict[str, Any], engine: str | None) -> dict[str, Any]:
-    """Fields of a result with the engine's sentences among its "notes"."""
-    return fields | {"notes": [*fields["notes"], *engine_notes(engine)]}
+def noted(fields: dict[str, Any], device: Device, engine: str | None, *, prompts: bool = False) -> dict[str, Any]:
+    """Fields of a result with sentences on errors of its times and on its engine among its "notes".
+
+    Args:
+        fields: of `jaxspec.studies.kernel_notes`.
+        engine, prompts: see `engine_notes`.
+    """
+    more = [*interval_notes(device), *engine_notes(engine, prompts=prompts)]
+    return fields | {"notes": [*fields["notes"], *more]}

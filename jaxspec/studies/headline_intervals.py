@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
+from hwmodels import Device
 from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes, cycle_numbers
-from hwmodels.analysis.uncertainty.delta_method import COVERAGE
+from hwmodels.analysis.uncertainty.delta_method import COVERAGE, LogNormal
+from hwmodels.analysis.uncertainty.kernel_errors import times_have_errors
 from jaxspec.results import predicted
 from jaxspec.results.intervals import Ends, HeadlineIntervals
 
-__all__ = ["coverage_in_words", "covered", "headline_intervals"]
+__all__ = [
+    "NO_INTERVAL",
+    "coverage_in_words",
+    "covered",
+    "covered_by",
+    "cycle_ends",
+    "headline_intervals",
+    "held_intervals",
+    "interval_ends",
+    "interval_notes",
+]
+
+#: Said once of a device whose times have no errors.
+NO_INTERVAL = "no interval of its times: the device is not calibrated"
 
 _numbers = jax.jit(cycle_numbers)
 
@@ -40,14 +55,39 @@ def headline_intervals(
     if not covers:
         return None
     chances = np.asarray(conditional, np.float32)
-    found = jax.device_get(_numbers(times, chances, np.diag(error), batch=np.float32(batch)))
-    ends: dict[str, Any] = {name: number.ends(COVERAGE) for name, number in found.items()}
-    return HeadlineIntervals(
-        coverage=COVERAGE,
-        covers=covers,
-        statement=coverage_in_words(covers),
-        **{name: Ends(low=predicted(float(low)), high=predicted(float(high))) for name, (low, high) in ends.items()},
-    )
+    return held_intervals(jax.device_get(_numbers(times, chances, np.diag(error), batch=np.float32(batch))), covers)
+
+
+def held_intervals(
+    found: Mapping[str, LogNormal], covers: Sequence[str], at: tuple[int, ...] = ()
+) -> HeadlineIntervals | None:
+    """Intervals of numbers whose errors are at hand; None where nothing is known to err.
+
+    Args:
+        found: of `cycle_numbers`, on the host.
+        covers: see `HeadlineIntervals`.
+        at: place among the numbers' "*b".
+    """
+    if not covers:
+        return None
+    ends: dict[str, Any] = cycle_ends(found, at)
+    words = coverage_in_words(covers)
+    return HeadlineIntervals(coverage=COVERAGE, covers=list(covers), statement=words, **ends)
+
+
+def cycle_ends(found: Mapping[str, LogNormal], at: tuple[int, ...] = ()) -> dict[str, Ends]:
+    """Ends of the intervals of `cycle_numbers`, as the fields of `jaxspec.results.intervals.CycleEnds`; on the host.
+
+    Args:
+        at: place among the numbers' "*b".
+    """
+    return {name: interval_ends(number, at) for name, number in found.items()}
+
+
+def interval_ends(number: LogNormal, at: tuple[int, ...] = ()) -> Ends:
+    """Ends of one number's interval; on the host."""
+    low, high = LogNormal(np.asarray(number.value)[at], np.asarray(number.log_deviation)[at]).ends(COVERAGE)
+    return Ends(low=predicted(float(low)), high=predicted(float(high)))
 
 
 def covered(times: CycleTimes, standard_error: np.ndarray) -> list[str]:
@@ -66,3 +106,19 @@ def coverage_in_words(covers: Sequence[str]) -> str:
     if "calibration" not in covers:
         said += "; the device is not calibrated, so that errors of its times are not in them"
     return said
+
+
+def covered_by(device: Device, *, acceptance: bool = False, scatter: float = 0.0) -> list[str]:
+    """Which errors are known of times on a device, of those of `HeadlineIntervals.covers`.
+
+    Args:
+        acceptance: whether it was counted, with an error.
+        scatter: of the engine's cycles.
+    """
+    known = {"calibration": times_have_errors(device), "acceptance": acceptance, "engine": scatter > 0}
+    return [name for name, present in known.items() if present]
+
+
+def interval_notes(device: Device) -> list[str]:
+    """A sentence for a reader where a device's times have no errors."""
+    return [] if times_have_errors(device) else [NO_INTERVAL]

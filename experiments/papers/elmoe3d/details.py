@@ -10,6 +10,7 @@ import numpy as np
 from experiments.papers.elmoe3d.calibration import FITTED_HALF
 from experiments.papers.elmoe3d.energy import COMPONENTS, baseline_energy, best_mode_energy
 from experiments.papers.elmoe3d.fitted import MODEL, Variant
+from experiments.papers.elmoe3d.model import Speedups
 from experiments.papers.elmoe3d.printed import BATCHES, CAPACITIES, METHODS, MODELS, table_three
 from experiments.papers.elmoe3d.results import Solved, choices, errors_of, printed_choices, solve, spread
 from experiments.reproduce.paper import Detail, Outcome
@@ -72,6 +73,14 @@ def decisions(outcome: Outcome) -> list[dict[str, Any]]:
     return rows
 
 
+def _named_cells() -> Iterable[tuple[str, str, tuple[int, int, int]]]:
+    """Name, method and place of each cell of a half."""
+    for i, model in enumerate(MODELS):
+        for j, method in enumerate(METHODS):
+            for k, batch in enumerate(BATCHES):
+                yield f"{model}, {method}, batch {batch}", method, (i, j, k)
+
+
 def furthest(outcome: Outcome, most: int = 12) -> list[dict[str, Any]]:
     """The predicted cells that are furthest off."""
     rows = []
@@ -81,24 +90,50 @@ def furthest(outcome: Outcome, most: int = 12) -> list[dict[str, Any]]:
         errors_of(outcome.solved, _OTHER_HALF),
     )
     for field in errors._fields:
-        for i, model in enumerate(MODELS):
-            for j, method in enumerate(METHODS):
-                for k, batch in enumerate(BATCHES):
-                    error = float(getattr(errors, field)[i, j, k])
-                    if not np.isnan(error):
-                        place = (i, j, k)
-                        slots = float(found.steps[method].verify.cached_experts[i, k])
-                        rows.append(
-                            {
-                                "cell": f"{model}, {method}, batch {batch}",
-                                "mode": field,
-                                "paper": float(getattr(printed, field)[place]),
-                                "model": float(getattr(found, field)[place]),
-                                "error": error,
-                                "cached": slots,
-                            }
-                        )
+        for name, method, place in _named_cells():
+            error = float(getattr(errors, field)[place])
+            if not np.isnan(error):
+                rows.append(
+                    {
+                        "cell": name,
+                        "mode": field,
+                        "paper": float(getattr(printed, field)[place]),
+                        "model": float(getattr(found, field)[place]),
+                        "error": error,
+                        "cached": _cached(found, method, place),
+                    }
+                )
     return sorted(rows, key=lambda row: -abs(row["error"]))[:most]
+
+
+def _cached(found: Speedups, method: str, place: tuple[int, int, int]) -> float:
+    """Experts of a layer that are cached in a verification."""
+    return float(found.steps[method].verify.cached_experts[place[0], place[2]])
+
+
+def misjudged(outcome: Outcome) -> list[dict[str, Any]]:
+    """Cells whose faster mode the model misses; margins are those of speculation over autoregressive decoding."""
+    rows = []
+    for gb in CAPACITIES:
+        printed, found = table_three(gb), outcome.solved.halves[gb]
+        for name, method, place in _named_cells():
+            theirs, ours = (float(one.speculative[place] / one.autoregressive[place]) - 1.0 for one in (printed, found))
+            if (theirs > 0.0) != (ours > 0.0):
+                rows.append(
+                    {
+                        "half": f"{gb} GB",
+                        "cell": name,
+                        "printed_alone": float(printed.autoregressive[place]),
+                        "printed_together": float(printed.speculative[place]),
+                        "printed_margin": theirs,
+                        "alone": float(found.autoregressive[place]),
+                        "together": float(found.speculative[place]),
+                        "margin": ours,
+                        "cached": _cached(found, method, place),
+                        "flagged": bool(printed.flagged[place]),
+                    }
+                )
+    return rows
 
 
 def energies(outcome: Outcome) -> list[dict[str, Any]]:
@@ -170,6 +205,21 @@ DETAILS = (
             "Elastic-SD's best mode": "{best_mode:.2f} ({printed_best_mode:.2f})",
             "over EAGLE3": "{over_eagle:.2f} ({printed_over_eagle:.2f})",
             "at most": "{most_over_eagle:.2f} ({printed_most_over_eagle:.2f})",
+        },
+    ),
+    Detail(
+        name="misjudged",
+        title="Cells whose faster mode is missed: speedups alone and speculating, and the second over the first",
+        value=misjudged,
+        columns={
+            "half": "{half}",
+            "cell": "{cell}",
+            "paper": "{printed_alone:.2f} / {printed_together:.2f}",
+            "margin": "{printed_margin:+.1%}",
+            "model": "{alone:.2f} / {together:.2f}",
+            "its margin": "{margin:+.1%}",
+            "cached experts": "{cached:.0f}",
+            "doubtful": "{flagged}",
         },
     ),
     Detail(

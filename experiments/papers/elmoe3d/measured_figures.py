@@ -37,7 +37,7 @@ def pool_and_bits_figure() -> Figure:
 
 def pools_figure() -> Figure:
     """Fig. 17a and b: pools of hot experts, of one sequence and of several together, against random ones."""
-    return figures.pools_figure(axes.pool_rules(_network(), _SETTINGS, axes.SHARING, (), _nothing), _NAME)
+    return figures.pools_figure(axes.pool_rules(_network(), _SETTINGS, axes.SHARING, (), _nothing).rows, _NAME)
 
 
 def readings_figure() -> Figure:

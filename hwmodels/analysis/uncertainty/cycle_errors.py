@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import flax.struct
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -17,12 +18,25 @@ from hwmodels.analysis.uncertainty.delta_method import LogNormal, delta_method
 from hwmodels.analysis.uncertainty.kernel_errors import part_deviations, part_times
 from hwmodels.device import Device
 from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.speculation.cycle import CycleCost
 from hwmodels.step.priced_steps import PricedStep
 
-__all__ = ["SHARED_VARIANCE", "CycleTimes", "cycle_numbers", "cycle_times", "draw_cycle"]
+__all__ = [
+    "SHARED_VARIANCE",
+    "CycleTimes",
+    "answer_times",
+    "chain_numbers",
+    "chain_times",
+    "cycle_numbers",
+    "cycle_times",
+    "draw_cycle",
+]
 
 #: Correlation of a part's errors in two steps. `python -m experiments.silicon.coverage` compares it with whole steps.
 SHARED_VARIANCE = 0.5
+
+#: Steps whose parts differ by no more of their time are one step.
+_ALIKE = 1e-6
 
 
 @flax.struct.dataclass
@@ -44,44 +58,119 @@ def cycle_times(
     *,
     bf16: PricedStep,
     stored: PricedStep,
-    cycle: Sequence[tuple[float, PricedStep]],
+    cycle: Sequence[tuple[Number, PricedStep]],
     engine_s: Number = 0.0,
     plain_engine_s: Number = 0.0,
     scatter: Number = 0.0,
 ) -> CycleTimes:
-    """Gather priced steps; on the host.
+    """Gather priced steps.
 
     Args:
         device: whose kernels may have spreads.
-        bf16, stored: a step of autoregressive decoding; equal ones are one step, which errs once.
-        cycle: how often each step of the cycle runs; single numbers. A step that equals one before it is that one.
+        bf16, stored: a step of autoregressive decoding, single numbers; `vmap` for more.
+        cycle: how often each step of the cycle runs; single numbers, or "kind" for steps of several kinds.
         engine_s, plain_engine_s, scatter: see `CycleTimes`.
     """
-    rows: list[np.ndarray] = []
-    deviations: list[np.ndarray] = []
+    found = _gathered(device, [(1.0, bf16)], [(1.0, stored)], cycle)
+    return CycleTimes(*found, engine_s=engine_s, plain_engine_s=plain_engine_s, scatter=scatter)
 
-    def place(step: PricedStep) -> int:
-        seconds = part_times(step)
-        for index, row in enumerate(rows):
-            if np.allclose(row, seconds, rtol=1e-6, atol=0.0):
-                return index
-        found = part_deviations(device, step)
-        rows.append(seconds)
-        deviations.append(np.zeros_like(seconds) if found is None else found)
-        return len(rows) - 1
 
-    places = [(0, place(bf16), 1.0), (1, place(stored), 1.0), *((2, place(step), float(runs)) for runs, step in cycle)]
-    counts = np.zeros((3, len(rows)), np.float32)
-    for which, index, runs in places:
-        counts[which, index] += runs
-    return CycleTimes(
-        np.stack(rows).astype(np.float32),
-        np.stack(deviations).astype(np.float32),
-        *counts,
-        engine_s=engine_s,
-        plain_engine_s=plain_engine_s,
-        scatter=scatter,
+def answer_times(
+    device: Device,
+    *,
+    plain: Sequence[tuple[Number, PricedStep]],
+    answer: Sequence[tuple[Number, PricedStep]],
+    engine_s: Number = 0.0,
+    scatter: Number = 0.0,
+) -> CycleTimes:
+    """A whole answer, as if it were one cycle that gains one token, and the same answer with other steps.
+
+    Args:
+        device: as of `cycle_times`.
+        plain: how often each step runs in what the answer is compared with.
+        answer: and in the answer.
+        engine_s: what the engine adds to the answer.
+        scatter: of the answer about its prediction.
+    """
+    return CycleTimes(*_gathered(device, plain, plain, answer), engine_s=engine_s, scatter=scatter)
+
+
+def _gathered(device: Device, *roles: Sequence[tuple[Number, PricedStep]]) -> tuple[Array, ...]:
+    """Times and deviations, a row for each step, and how often each runs in every role.
+
+    A step that equals one before it counts as that one, which errs once; its own row never runs.
+    """
+    steps = [step for role in roles for _, step in role]
+    part_s = jnp.concatenate([jnp.atleast_2d(part_times(step)) for step in steps])
+    found = [part_deviations(device, step) for step in steps]
+    known = [jnp.atleast_2d(each) for each in found if each is not None]
+    deviation = jnp.concatenate(known) if len(known) == len(steps) else jnp.zeros_like(part_s)
+    runs = [[jnp.atleast_1d(jnp.asarray(as_float(often))) for often, _ in role] for role in roles]
+    sizes = [sum(each.shape[0] for each in role) for role in runs]
+    rows = sum(sizes)
+    ends = np.cumsum(sizes)
+    counts = jnp.stack(
+        [
+            jnp.pad(jnp.concatenate(role), (int(end) - size, rows - int(end)))
+            for role, size, end in zip(runs, sizes, ends, strict=True)
+        ]
     )
+    apart = jnp.abs(part_s[:, None] - part_s[None, :])
+    alike = jnp.all(apart <= _ALIKE * jnp.sum(part_s, axis=-1)[:, None, None], axis=-1)
+    first = jax.nn.one_hot(jnp.argmax(alike, axis=-1), rows, dtype=part_s.dtype)
+    return part_s, deviation, *(counts @ first)
+
+
+def chain_times(
+    device: Device, cycle: CycleCost, draft_length: Number, *, passes: Number = 1.0, scatter: Number = 0.0
+) -> CycleTimes:
+    """The cycle of one chain among those that were priced together.
+
+    Args:
+        device: as of `cycle_times`.
+        cycle: of chains of 1, 2, ... drafted tokens, leaves "length ...".
+        draft_length: one number; 0 is a step of autoregressive decoding of what is stored.
+        passes: of the draft for each of its steps.
+        scatter: of the engine's cycles; a step without a draft has none.
+    """
+    length = jnp.asarray(as_float(draft_length))
+    place, drafts = jnp.maximum(length - 1.0, 0.0).astype(jnp.int32), jnp.minimum(length, 1.0)
+    draft = jax.tree.map(lambda leaf: leaf[0], cycle.draft)  # the only kind of draft step that a chain has
+    verify = jax.tree.map(lambda leaf: leaf[place], cycle.verify)
+    stored = cycle.baselines.stored
+    return cycle_times(
+        device,
+        bf16=cycle.baselines.bf16,
+        stored=stored,
+        cycle=[(length * as_float(passes), draft), (drafts, verify), (1.0 - drafts, stored)],
+        engine_s=drafts * cycle.engine_s[place],
+        scatter=drafts * as_float(scatter),
+    )
+
+
+def chain_numbers(
+    device: Device,
+    cycle: CycleCost,
+    draft_length: Number,
+    conditional: Float[Array | np.ndarray, " position"],
+    *,
+    error: Float[Array | np.ndarray, " position"] | None = None,
+    batch: Number = 1.0,
+    passes: Number = 1.0,
+    scatter: Number = 0.0,
+) -> dict[str, LogNormal]:
+    """Headline numbers of one chain with their errors: `cycle_numbers` of `chain_times`.
+
+    Args:
+        conditional: acceptance by position, at least as many as are drafted.
+        error: standard error of each; None: none is known.
+    """
+    chances = jnp.asarray(as_float(conditional))
+    # Positions that are not drafted gain nothing, surely.
+    inside = jnp.arange(chances.shape[-1]) < jnp.asarray(as_float(draft_length))
+    errors = jnp.zeros((chances.shape[-1], 0)) if error is None else jnp.diag(jnp.where(inside, error, 0.0))
+    times = chain_times(device, cycle, draft_length, passes=passes, scatter=scatter)
+    return cycle_numbers(times, jnp.where(inside, chances, 0.0), errors, batch=batch)
 
 
 def cycle_numbers(
@@ -101,7 +190,8 @@ def cycle_numbers(
             ones a diagonal of standard errors. 0: given, or not known.
         batch: sequences decoded together.
     Returns:
-        speedup_vs_bf16_ar, speedup_vs_stored_ar, tokens_per_s (of all sequences), cycle_s.
+        speedup_vs_bf16_ar, speedup_vs_stored_ar, tokens_per_s (of all sequences), cycle_s, and the autoregressive steps,
+        ar_bf16_s and ar_stored_s.
     Gradient: right for every input.
     """
     conditional, error = jnp.asarray(as_float(conditional)), jnp.asarray(as_float(error))
@@ -134,11 +224,14 @@ def draw_cycle(
     cycle_s = times.cycle @ step_s + as_float(times.engine_s)
     cycle_s = cycle_s * jnp.exp(as_float(times.scatter) * engine[0])
     plain_s = as_float(times.plain_engine_s)
+    bf16_s, stored_s = times.bf16 @ step_s + plain_s, times.stored @ step_s + plain_s
     return {
-        "speedup_vs_bf16_ar": (times.bf16 @ step_s + plain_s) * tokens / cycle_s,
-        "speedup_vs_stored_ar": (times.stored @ step_s + plain_s) * tokens / cycle_s,
+        "speedup_vs_bf16_ar": bf16_s * tokens / cycle_s,
+        "speedup_vs_stored_ar": stored_s * tokens / cycle_s,
         "tokens_per_s": as_float(batch) * tokens / cycle_s,
         "cycle_s": cycle_s,
+        "ar_bf16_s": bf16_s,
+        "ar_stored_s": stored_s,
     }
 
 

@@ -1,7 +1,7 @@
 """Intervals of results whose inputs err: the delta method on logarithms.
 
 A result that is positive and smooth in its inputs is nearly log-normal where the inputs' errors are normal and small. Its
-logarithm's slopes along each independent error come from `jax.jvp`.
+logarithm's slopes along each independent error come from `jax.jvp`, or from `jax.vjp` where results are fewer than errors.
 Source: Oehlert 1992, doi:10.1080/00031305.1992.10475842, Eq. 1, on the logarithm of the result.
 """
 
@@ -48,16 +48,13 @@ def delta_method(metrics: Callable[[Float[Array, " source"]], Any], sources: int
         in the form of `metrics`, each number a `LogNormal`.
     Gradient: that of the slopes.
     """
-    values = metrics(jnp.zeros(sources))
+    estimates = jnp.zeros(sources)
+    values = metrics(estimates)
     if not sources:
         return jax.tree.map(lambda value: LogNormal(value, jnp.zeros_like(value)), values)
-
-    def slopes(direction: Float[Array, " source"]) -> Any:
-        logs = lambda deviates: jax.tree.map(jnp.log, metrics(deviates))
-        return jax.jvp(logs, (jnp.zeros(sources),), (direction,))[1]
-
-    along = jax.vmap(slopes)(jnp.eye(sources))
-    return jax.tree.map(lambda value, each: LogNormal(value, jnp.sqrt(jnp.sum(each**2, axis=0))), values, along)
+    results = sum(leaf.size for leaf in jax.tree.leaves(values))
+    slopes = (jax.jacfwd if sources < results else jax.jacrev)(lambda at: jax.tree.map(jnp.log, metrics(at)))(estimates)
+    return jax.tree.map(lambda value, each: LogNormal(value, jnp.sqrt(jnp.sum(each**2, axis=-1))), values, slopes)
 
 
 def probability_above(number: LogNormal, bar: Number = 1.0) -> Float[Array, "*b"]:

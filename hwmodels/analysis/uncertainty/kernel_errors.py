@@ -12,8 +12,9 @@ import dataclasses
 import math
 from statistics import NormalDist
 
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from hwmodels.compute.roofline import unit_of
 from hwmodels.compute.unit import Spread
@@ -22,10 +23,14 @@ from hwmodels.network.operators.work import EXPERT_OPERATORS, MATRIX_OPERATORS, 
 from hwmodels.parallel.collectives import COLLECTIVES
 from hwmodels.step.priced_steps import PricedStep
 
-__all__ = ["StepInterval", "part_deviations", "part_times", "step_interval"]
+__all__ = ["StepInterval", "part_deviations", "part_times", "step_interval", "times_have_errors"]
 
 #: New tokens per sequence from which attention is prefill.
 _PREFILL_TOKENS = 64.0
+
+_IS_EXPERT = np.array([name in EXPERT_OPERATORS for name in OPERATORS])[:, None]
+_IS_MATRIX = np.array([name in MATRIX_OPERATORS for name in OPERATORS])[:, None]
+_IS_ATTENTION = np.array([name == "attention" for name in OPERATORS])[:, None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +42,12 @@ class StepInterval:
     coverage: float
 
 
+def times_have_errors(device: Device) -> bool:
+    """Whether somebody measured how far times lie from those of the device's model; static."""
+    kernels = unit_of(device).measured
+    return kernels is not None and bool(kernels.spreads)
+
+
 def step_interval(device: Device, step: PricedStep) -> StepInterval | None:
     """The interval of one step's time; on the host.
 
@@ -46,40 +57,55 @@ def step_interval(device: Device, step: PricedStep) -> StepInterval | None:
     Returns:
         None for a device that is not calibrated: nobody measured it.
     """
-    found = _spreads(device, step)
+    found = _part_ends(device, step)
     if found is None:
         return None
     total = float(np.asarray(step.cost.total_s))
     if (whole := _whole(device)) is not None:
         return StepInterval(total * whole.low, total * whole.high, whole.coverage)
-    held = [(time, spread) for time, spread in zip(part_times(step), found, strict=True) if spread is not None]
-    below = sum((time * (1.0 - spread.low)) ** 2 for time, spread in held)
-    above = sum((time * (spread.high - 1.0)) ** 2 for time, spread in held)
-    return StepInterval(total - math.sqrt(below), total + math.sqrt(above), held[0][1].coverage)
+    seconds, ends = np.asarray(part_times(step), np.float64), np.asarray(found, np.float64)
+    below, above = (np.sqrt(np.sum((seconds * (ends[:, side] - 1.0)) ** 2)) for side in (0, 1))
+    return StepInterval(total - float(below), total + float(above), _coverage(device))
 
 
-def part_times(step: PricedStep) -> Float[np.ndarray, " part"]:
-    """Seconds of a step's operators, of collectives between devices, and of what is neither; their sum is the step's."""
-    cost = step.cost
-    collectives = np.zeros(len(COLLECTIVES)) if cost.collective_s is None else cost.collective_s
-    known = np.concatenate([np.asarray(cost.operator_s, np.float64), np.asarray(collectives, np.float64)])
-    return np.append(known, float(np.asarray(cost.total_s)) - known.sum())
+def part_times(step: PricedStep) -> Float[Array, "*b part"]:
+    """Seconds of a step's operators, of collectives between devices, and of what is neither; their sum is the step's.
+
+    Args:
+        step: leaves "*b ...".
+    """
+    operators, total = jnp.asarray(step.cost.operator_s), jnp.asarray(step.cost.total_s)
+    shape = (*total.shape, len(COLLECTIVES))
+    collectives = (
+        jnp.zeros(shape, operators.dtype) if step.cost.collective_s is None else jnp.asarray(step.cost.collective_s)
+    )
+    known = jnp.concatenate([operators, collectives], axis=-1)
+    return jnp.concatenate([known, (total - jnp.sum(known, axis=-1))[..., None]], axis=-1)
 
 
-def part_deviations(device: Device, step: PricedStep) -> Float[np.ndarray, " part"] | None:
-    """Standard deviation of the logarithm of each part's time about its fit; on the host.
+def part_deviations(device: Device, step: PricedStep) -> Float[Array, "*b part"] | None:
+    """Standard deviation of the logarithm of each part's time about its fit.
 
-    Arguments and None: as `step_interval`. 0 for parts without a table; where whole steps were held out, as much for each as
-    makes the step err as they do.
+    Args:
+        device, step: leaves of the step "*b ...".
+    Returns:
+        None as of `step_interval`. 0 for parts without a table; where whole steps were held out, as much for each as makes the
+        step err as they do.
     Departs: the two sides of a table's interval, which differ by a few percent of it, count alike.
     """
-    found = _spreads(device, step)
+    found = _part_ends(device, step)
     if found is None:
         return None
     if (whole := _whole(device)) is not None:
         seconds = part_times(step)
-        return np.full(seconds.size, _deviation(whole) * seconds.sum() / math.sqrt(float(np.sum(seconds**2))))
-    return np.array([0.0 if spread is None else _deviation(spread) for spread in found])
+        together = jnp.sqrt(jnp.sum(seconds**2, axis=-1, keepdims=True))
+        return jnp.broadcast_to(
+            _deviates(whole.coverage, math.log(whole.high / whole.low))
+            * jnp.sum(seconds, -1, keepdims=True)
+            / together,
+            seconds.shape,
+        )
+    return _deviates(_coverage(device), 1.0) * jnp.log(found[..., 1] / found[..., 0])
 
 
 def _whole(device: Device) -> Spread | None:
@@ -88,33 +114,43 @@ def _whole(device: Device) -> Spread | None:
     return None if kernels is None else next((one for one in kernels.spreads if one.part == "steps"), None)
 
 
-def _deviation(spread: Spread) -> float:
-    return math.log(spread.high / spread.low) / 2.0 / NormalDist().inv_cdf(0.5 + spread.coverage / 2.0)
-
-
-def _spreads(device: Device, step: PricedStep) -> list[Spread | None] | None:
-    """Of each part, as `part_times` has them; None for a device that is not calibrated."""
+def _coverage(device: Device) -> float:
     kernels = unit_of(device).measured
-    if kernels is None or not kernels.spreads or step.work.shapes is None:
+    assert kernels is not None
+    return kernels.spreads[0].coverage
+
+
+def _deviates(coverage: float, width: float) -> float:
+    """Standard deviation of what lies within an interval of this width with this probability."""
+    return width / 2.0 / NormalDist().inv_cdf(0.5 + coverage / 2.0)
+
+
+def _part_ends(device: Device, step: PricedStep) -> Float[Array, "*b part 2"] | None:
+    """Low and high end of each part's interval as factors of its time; 1 without a table. None: not calibrated."""
+    kernels, work = unit_of(device).measured, step.work
+    if kernels is None or not kernels.spreads or work.shapes is None:
         return None
-    bits = np.asarray(step.work.shapes.weight_bits, np.float64)
-    kv_bits, tokens = float(np.asarray(step.work.kv_bits)), float(np.asarray(step.work.new_tokens))
-    found: list[Spread | None] = []
-    for index, name in enumerate(OPERATORS):
-        if name == "attention":
-            part = "prefill" if tokens >= _PREFILL_TOKENS else "attention"
-            found.append(_nearest(kernels.spreads, part, kv_bits))
-        elif name in MATRIX_OPERATORS:
-            part = "experts" if name in EXPERT_OPERATORS else "products"
-            found.append(_nearest(kernels.spreads, part, float(bits[index])))
-        else:
-            found.append(None)
+    bits = jnp.broadcast_to(jnp.asarray(work.shapes.weight_bits), jnp.asarray(step.cost.operator_s).shape)
+    # One width of the cache and one number of new tokens for all operators.
+    cache, tokens = (
+        jnp.broadcast_to(jnp.asarray(leaf)[..., None], bits.shape) for leaf in (work.kv_bits, work.new_tokens)
+    )
+    near = lambda part, widths: _nearest(kernels.spreads, part, widths)
+    attention = jnp.where((tokens >= _PREFILL_TOKENS)[..., None], near("prefill", cache), near("attention", cache))
+    products = jnp.where(_IS_EXPERT, near("experts", bits), near("products", bits))
+    operators = jnp.where(_IS_ATTENTION, attention, jnp.where(_IS_MATRIX, products, 1.0))
     links = () if device.group is None else device.group.link.spreads
-    of_links = {one.part: one for one in links}
-    return [*found, *(of_links.get(name) for name in COLLECTIVES), None]
+    of_links = {one.part: (one.low, one.high) for one in links}
+    others = np.array([*(of_links.get(name, (1.0, 1.0)) for name in COLLECTIVES), (1.0, 1.0)], np.float32)
+    return jnp.concatenate([operators, jnp.broadcast_to(others, (*bits.shape[:-1], *others.shape))], axis=-2)
 
 
-def _nearest(spreads: tuple[Spread, ...], part: str, bits: float) -> Spread | None:
-    """Of the kernel whose width is nearest; experts that nobody measured run as products."""
+def _nearest(
+    spreads: tuple[Spread, ...], part: str, bits: Float[Array, "*b operator"]
+) -> Float[Array, "*b operator 2"]:
+    """Ends of the kernel whose width is nearest; experts that nobody measured run as products."""
     found = [one for one in spreads if one.part == part] or [one for one in spreads if one.part == "products"]
-    return min(found, key=lambda one: abs(one.bits - bits), default=None)
+    if not found:
+        return jnp.ones((*bits.shape, 2))
+    widths, ends = (np.array(rows, np.float32) for rows in ([x.bits for x in found], [(x.low, x.high) for x in found]))
+    return jnp.asarray(ends)[jnp.argmin(jnp.abs(bits[..., None] - widths), axis=-1)]

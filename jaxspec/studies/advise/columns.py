@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jaxspec.report.columns import Column
+from jaxspec.report.columns import Column, interval_in_words
 from jaxspec.report.formatting import NOT_KNOWN, fixed, times
+from jaxspec.results import UNKNOWN
 from jaxspec.studies.advise.result import AdvisedBatch
 
 __all__ = ["BATCH_COLUMNS", "limits_in_words"]
@@ -27,6 +28,13 @@ def _chance(row: AdvisedBatch) -> str:
     if chance is None:
         return NOT_KNOWN
     return "> 99 %" if chance > 0.995 else "< 1 %" if chance < 0.005 else f"{100 * chance:.0f} %"
+
+
+def _tree(row: AdvisedBatch) -> str:
+    if row.tree is None:
+        return NOT_KNOWN
+    speedup, ends = row.tree.speedup_vs_stored_ar.number, interval_in_words(row.tree.interval, times)
+    return f"{times(speedup)}{ends} at {row.tree.nodes.value} tokens"
 
 
 def _rate(row: AdvisedBatch) -> str:
@@ -59,6 +67,15 @@ BATCH_COLUMNS = (
         lambda row: row.best_draft_speedup,
         times,
         words=lambda row: f"{times(row.best_draft_speedup.number)} at {row.best_draft_length.value}",
+    ),
+    Column[AdvisedBatch](
+        "best tree",
+        "best\ntree",
+        "its speedup, whether it pays or not",
+        lambda row: UNKNOWN if row.tree is None else row.tree.speedup_vs_stored_ar,
+        times,
+        words=_tree,
+        optional=True,
     ),
     Column[AdvisedBatch](
         "it pays",

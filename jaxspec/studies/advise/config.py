@@ -6,9 +6,11 @@ import dataclasses
 from typing import Literal
 
 from jaxspec.errors import InputError
-from jaxspec.settings.base import Settings, Unused
+from jaxspec.settings.base import Unused
 from jaxspec.settings.common import CommonConfig
+from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.fields import same_as, setting
+from jaxspec.settings.parallel import ParallelSettings
 from jaxspec.settings.schemes import WidthScheme
 from jaxspec.studies.predict.config import MAX_PREDICTED_LENGTH, PredictConfig
 
@@ -23,6 +25,9 @@ HEADS = ("eagle", "eagle3", "mtp")
 #: a lookup in the text,
 LOOKUP = "ngram"
 
+#: Ranks behind the first one.
+_MOST_BRANCHES = 15
+
 #: and what every other one is called in tables.
 NETWORK = "network"
 
@@ -32,12 +37,20 @@ def _no_network(name: str) -> None:
         raise InputError("architecture 'own' needs a network; give a catalog name or a config.json")
 
 
+def _few_branches(numbers: tuple[float, ...]) -> None:
+    if len(numbers) > _MOST_BRANCHES or sum(numbers) > 1.0:
+        raise InputError(
+            f"branch_acceptance is {','.join(f'{number:g}' for number in numbers)}; give up to {_MOST_BRANCHES} chances that "
+            "sum to at most 1"
+        )
+
+
 def _given(config: AdviseConfig) -> str | None:
     return "a finished run says what was accepted" if config.run is not None else None
 
 
 @dataclasses.dataclass(frozen=True)
-class AdviseConfig(Settings):
+class AdviseConfig(ParallelSettings):
     """`jaxspec advise`.
 
     Raises:
@@ -73,8 +86,8 @@ class AdviseConfig(Settings):
     scheme: WidthScheme = setting("bf16", "How the target is stored.")
     draft: str = setting(
         "eagle3",
-        f"What drafts: {LOOKUP} (a lookup in the text), {', '.join(HEADS)} (heads on the target), or a network: catalog name, "
-        "config.json or its directory.",
+        f"What drafts: {LOOKUP} (a lookup in the text), {', '.join(HEADS)} (heads on the target), {SELF} (the target's "
+        "compressed copy, by --scheme), or a network: catalog name, config.json or its directory.",
     )
     draft_bits: float | None = setting(
         None,
@@ -82,7 +95,7 @@ class AdviseConfig(Settings):
         low=0,
         high=64,
         above=True,
-        unset="16",
+        unset="16, of a compressed copy the scheme's",
     )
     acceptance: tuple[float, ...] | None = setting(
         None,
@@ -92,6 +105,15 @@ class AdviseConfig(Settings):
         unset="of --run, or the median of published drafts of that kind",
     )
     acceptance_cycles: int | None = same_as(PredictConfig, "acceptance_cycles")
+    branch_acceptance: tuple[float, ...] | None = setting(
+        None,
+        "Chances that the second, third, ... likeliest drafted token is right, separated by commas: trees are considered too.",
+        low=0,
+        high=1,
+        unset="chains alone",
+        check=_few_branches,
+    )
+    tree_nodes: int = setting(24, "Drafted tokens of the largest tree.", low=2, high=128)
     run: str | None = setting(
         None,
         "Finished run of evaluate or tune (its directory, or result.json): take the acceptance counted there.",
@@ -107,12 +129,24 @@ class AdviseConfig(Settings):
 
     unused = (
         Unused(("acceptance", "acceptance_cycles"), _given),
+        Unused(
+            ("tree_nodes",),
+            lambda config: "trees need branch_acceptance" if config.branch_acceptance is None else None,
+        ),
+        Unused(
+            ("branch_acceptance",),
+            lambda config: "a lookup proposes no second token" if config.draft == LOOKUP else None,
+        ),
         Unused(("acceptance_cycles",), lambda config: "no acceptance was given" if config.acceptance is None else None),
         Unused(
             ("draft_bits", "draft_weights"),
             lambda config: "a lookup has no weights" if config.draft == LOOKUP else None,
         ),
         Unused(("draft_weights",), lambda config: "the head is the target's own" if config.draft == "mtp" else None),
+        Unused(
+            ("draft_weights",),
+            lambda config: "a compressed copy lies within the target" if config.draft == SELF else None,
+        ),
     )
 
     def __post_init__(self):
@@ -125,5 +159,10 @@ class AdviseConfig(Settings):
 
     @property
     def kind(self) -> str:
-        """What drafts, as engines call it: a head, `LOOKUP` or `NETWORK`."""
-        return self.draft if self.draft in (*HEADS, LOOKUP) else NETWORK
+        """What drafts, as engines call it: a head, `LOOKUP` or `NETWORK`; or `SELF`, which none of them knows."""
+        return self.draft if self.draft in (*HEADS, LOOKUP, SELF) else NETWORK
+
+    @property
+    def prices_own_network(self) -> bool:
+        """Whether the draft is a network by name."""
+        return self.kind == NETWORK

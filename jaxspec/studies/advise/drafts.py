@@ -4,28 +4,43 @@ from __future__ import annotations
 
 import dataclasses
 
-from hwmodels import Architecture, DraftCost, Footprint, uniform_footprint
+from hwmodels import (
+    ALL_LAYER_MATRICES,
+    Architecture,
+    DraftCost,
+    Footprint,
+    uniform_footprint,
+    uniform_weight_bits,
+)
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.speculation.draft_cost import COMPRESSED_COPY
 from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, eagle_head, multi_token_head
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
+from jaxspec.report.division import Divided
+from jaxspec.settings.draft_kinds import SELF
+from jaxspec.settings.parallel import ALONE
 from jaxspec.studies.advise.config import HEADS, LOOKUP, AdviseConfig
 from jaxspec.studies.engine_flags import ServedDraft
-from jaxspec.studies.measured.pricing import resolve_architecture
+from jaxspec.studies.measured.pricing import resolve_architecture, resolve_draft
 from jaxspec.suggestions import hint
 
 __all__ = ["named_draft", "read_widths", "served_draft"]
 
 
-def named_draft(name: str, target: Architecture) -> DraftCost:
-    """The cost of a lookup, of a head on the target, or of a network.
+def named_draft(name: str, target: Architecture, *, division: Divided = ALONE) -> DraftCost:
+    """The cost of a lookup, of a head on the target, of the target's compressed copy, or of a network.
 
+    Args:
+        division: how a network of its own is shared by devices.
     Raises:
-        InputError: none of these.
+        InputError: none of these, or a network that cannot be shared so.
     """
     if name == LOOKUP:
         return DraftCost(passes=0.0, statement="a lookup, which takes no time")
+    if name == SELF:
+        return COMPRESSED_COPY
     if name in HEADS:
         makers = {
             "eagle": eagle_head,
@@ -36,15 +51,23 @@ def named_draft(name: str, target: Architecture) -> DraftCost:
     try:
         own = resolve_architecture(name, None)
     except InputError as error:
-        known = hint(name, (LOOKUP, *HEADS), quote=False)
+        known = hint(name, (LOOKUP, SELF, *HEADS), quote=False)
         raise InputError(f"draft {name!r} is no head, lookup or network{known}; as a network: {error}") from error
+    resolve_draft(division, name)
     return DraftCost(architecture=own, statement=f"a network, {name}")
 
 
 def read_widths(config: AdviseConfig) -> Footprint:
-    """Bits read: of the target as its scheme says, of the draft those given, or 16; its cache is not compressed."""
+    """Bits read: of the target as its scheme says, of the draft those given, or 16; its cache is not compressed.
+
+    A compressed copy is read as the scheme says.
+    """
     scheme = find_scheme(config.scheme)
     stored = scheme.expected_footprint(knob_defaults(scheme))
+    if config.draft == SELF:
+        if config.draft_bits is None:
+            return stored
+        return dataclasses.replace(stored, draft_weight_bits=uniform_weight_bits(config.draft_bits, ALL_LAYER_MATRICES))
     bits = UNCOMPRESSED_BITS if config.draft_bits is None else config.draft_bits
     return dataclasses.replace(
         stored,
@@ -55,7 +78,7 @@ def read_widths(config: AdviseConfig) -> Footprint:
 
 def served_draft(config: AdviseConfig) -> ServedDraft:
     """The draft for an engine's flags."""
-    if config.kind in (LOOKUP, "mtp"):
+    if config.kind in (LOOKUP, SELF, "mtp"):
         return ServedDraft(config.kind)
     unnamed = f"{config.draft} head of {config.architecture}" if config.kind in HEADS else config.draft
     return ServedDraft(config.kind, config.draft_weights or unnamed)

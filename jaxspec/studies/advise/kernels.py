@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
-from hwmodels import Architecture, Workload, catalog
+from hwmodels import Workload, catalog
 from hwmodels.catalog.calibrations import calibrated_engines
 from jaxspec.errors import InputError
+from jaxspec.settings import CommonConfig, build_config
+from jaxspec.settings.parallel import PARALLEL
 from jaxspec.studies.advise.config import AdviseConfig
 from jaxspec.studies.engine_pricing import engine_terms
-from jaxspec.studies.measured.pricing import resolve_device
+from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.tuning.objective import Pricing
 
 __all__ = ["Kernels", "measured_kernels"]
@@ -24,21 +26,30 @@ class Kernels:
     notes: tuple[str, ...] = ()
 
 
-def measured_kernels(config: AdviseConfig, device: str, target: Architecture) -> tuple[Pricing, Kernels]:
-    """What is priced on a device, and whose kernels that takes.
+def measured_kernels(config: AdviseConfig, device: str) -> tuple[Pricing, Kernels]:
+    """What is priced on a device, alone or as one of a group, and whose kernels that takes.
 
     Raises:
-        InputError: an unknown device, a malformed file, or a format that the device was not measured with.
+        InputError: an unknown device, a malformed file, a format that the device was not measured with, or a division that
+            the architecture does not allow.
     """
     kernels = _kernels(config, device)
+    own = {name: getattr(config, name) for name in PARALLEL}
+    given = {
+        "architecture": config.architecture,
+        "engine": kernels.engine,
+        "weight_format": kernels.weight_format,
+        **own,
+    }
+    common = build_config(CommonConfig, {name: value for name, value in given.items() if value is not None})
     workload = Workload(
         batch=1.0,
         context_tokens=float(config.context),
         prompt_tokens=float(config.prompt_tokens),
         output_tokens=float(config.output_tokens),
     )
-    found = resolve_device(device, engine=kernels.engine, weight_format=kernels.weight_format)
-    return Pricing(found, target, workload, engine=engine_terms(config.engine)), kernels
+    priced = resolve_pricing(common, device, None)
+    return dataclasses.replace(priced, workload=workload, engine=engine_terms(config.engine)), kernels
 
 
 def _kernels(config: AdviseConfig, device: str) -> Kernels:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,9 +22,6 @@ __all__ = ["CAUSES", "Advised", "price_advice", "time_by_cause"]
 #: What an operator waits for.
 CAUSES = ("arithmetic", "memory", "decoding of weights", "exchange")
 
-#: Rows of `CycleTimes` are filled up to as many, so that one program serves all cycles.
-_STEPS = 5
-
 
 class Advised(NamedTuple):
     """Of one device; leaves "batch length", draft lengths 1, 2, ...
@@ -32,14 +29,14 @@ class Advised(NamedTuple):
     Attributes:
         numbers: of `cycle_numbers`, by name.
         tokens: per cycle, " length".
-        times: "batch", of "length", for `covered`.
+        times: steps of the cycles with the errors of their kernels, for `covered`.
         cycles: priced.
         fits: whether weights and KV of target and draft fit the device's memories, " batch".
     """
 
     numbers: dict[str, LogNormal]
     tokens: Float[np.ndarray, " length"]
-    times: list[list[CycleTimes]]
+    times: CycleTimes
     cycles: ServingCycle
     fits: Bool[np.ndarray, " batch"]
 
@@ -65,14 +62,8 @@ def price_advice(
     lengths = np.arange(1, acceptance.conditional.size + 1, dtype=np.float32)
     tokens = np.asarray(tokens_per_cycle(jnp.asarray(acceptance.conditional, jnp.float32)))
     found = _priced(quiet, footprint, cost, np.asarray(batches, np.float32), lengths, tokens)
-    cycles, held = jax.device_get(found)
-    times = [
-        [
-            _times(pricing.device, cycles, (b, i), float(length), float(draft.passes), scatter)
-            for i, length in enumerate(lengths)
-        ]
-        for b in range(len(batches))
-    ]
+    cycles, held, times = jax.device_get(found)
+    times = dataclasses.replace(times, scatter=np.full(times.engine_s.shape, scatter, np.float32))
     capacity = sum(float(tier.capacity_bytes) for tier in (pricing.device.memory, *pricing.device.spill))
     return Advised(
         _numbers(times, acceptance, np.asarray(batches, np.float32)),
@@ -91,16 +82,16 @@ def _priced(
     batches: Float[Array, " batch"],
     lengths: Float[Array, " length"],
     tokens: Float[Array, " length"],
-) -> tuple[ServingCycle, Array]:
-    def at_batch(batch: Array) -> tuple[ServingCycle, Array]:
+) -> tuple[ServingCycle, Array, CycleTimes]:
+    def at_batch(batch: Array) -> tuple[ServingCycle, Array, CycleTimes]:
         parts = {
             "footprint": footprint,
             "draft_cost": draft,
             "workload": dataclasses.replace(pricing.workload, batch=batch),
         }
 
-        def at_length(length: Array, gained: Array) -> ServingCycle:
-            return serving_cycle(
+        def at_length(length: Array, gained: Array) -> tuple[ServingCycle, CycleTimes]:
+            cycle = serving_cycle(
                 pricing.device,
                 pricing.architecture,
                 plan=chain_plan(length),
@@ -108,37 +99,26 @@ def _priced(
                 engine=pricing.engine,
                 **parts,
             )
+            return cycle, _times(pricing.device, cycle, length, jnp.asarray(draft.passes))
 
-        return jax.vmap(at_length)(lengths, tokens), held_with_draft(
-            pricing.architecture, **parts, group=pricing.device.group
-        )
+        cycles, times = jax.vmap(at_length)(lengths, tokens)
+        return cycles, held_with_draft(pricing.architecture, **parts, group=pricing.device.group), times
 
     return jax.vmap(at_batch)(batches)
 
 
-def _times(
-    device: Device, cycles: ServingCycle, at: tuple[int, int], length: float, passes: float, scatter: float
-) -> CycleTimes:
-    """The steps of one cycle, as many rows as `_STEPS`."""
-    one: ServingCycle = jax.tree.map(lambda leaf: leaf[at], cycles)
-    first = min(passes, 1.0)
+def _times(device: Device, one: ServingCycle, length: Array, passes: Array) -> CycleTimes:
+    """The steps of one cycle, of which one draft step carries prompts."""
+    first = jnp.minimum(passes, 1.0)
     alone, beside = (jax.tree.map(lambda leaf: leaf[0], step) for step in (one.draft, one.beside))
-    found = cycle_times(
+    return cycle_times(
         device,
         bf16=one.baselines.bf16,
         stored=one.baselines.stored,
         cycle=[(length * passes - first, alone), (first, beside), (1.0, one.verify)],
-        engine_s=float(one.engine_s),
-        plain_engine_s=float(one.plain_engine_s),
-        scatter=scatter,
+        engine_s=one.engine_s,
+        plain_engine_s=one.plain_engine_s,
     )
-    missing = _STEPS - found.part_s.shape[0]
-
-    def filled(rows: Any) -> np.ndarray:
-        return np.pad(np.asarray(rows), [(0, missing), *[(0, 0)] * (np.ndim(rows) - 1)])
-
-    rows = {name: filled(getattr(found, name)) for name in ("part_s", "deviation", "bf16", "stored", "cycle")}
-    return dataclasses.replace(found, **rows)
 
 
 @jax.jit
@@ -153,10 +133,9 @@ def _cycle_numbers(
 
 
 def _numbers(
-    times: list[list[CycleTimes]], acceptance: DraftAcceptance, batches: Float[np.ndarray, " batch"]
+    times: CycleTimes, acceptance: DraftAcceptance, batches: Float[np.ndarray, " batch"]
 ) -> dict[str, LogNormal]:
-    flat = [each for row in times for each in row]
-    stacked = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf, np.float32) for leaf in leaves]), *flat)
+    stacked = jax.tree.map(lambda leaf: np.reshape(leaf, (-1, *np.shape(leaf)[2:])), times)
     positions = acceptance.conditional.size
     # Positions beyond a draft length gain nothing, surely.
     inside = np.tril(np.ones((positions, positions)))

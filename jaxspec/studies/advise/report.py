@@ -22,11 +22,12 @@ def advice_table(result: AdviseResult) -> Table:
     """A row per batch; those that are to speculate are bold."""
     table = Table(advice_in_words(result), "\n".join(caption(result)))
     table.add_column("batch", justify="right")
-    for column in BATCH_COLUMNS:
+    shown = [column for column in BATCH_COLUMNS if not column.optional or any(map(column.known, result.by_batch))]
+    for column in shown:
         table.add_column(column.heading, justify="left" if column.title == "limited by" else "right")
     for row in result.by_batch:
         style = "dim" if not row.fits.value else "bold" if row.draft_length.value else None
-        table.add_row(str(row.batch), *(column.text(row) for column in BATCH_COLUMNS), style=style)
+        table.add_row(str(row.batch), *(column.text(row) for column in shown), style=style)
     return table
 
 

@@ -10,7 +10,7 @@ from jaxspec.results.intervals import NO_ENDS, Ends, EngineUsed
 from jaxspec.results.network_results import PricedNumber
 from jaxspec.results.status_tables import rest_table
 
-__all__ = ["AdviseResult", "AdvisedBatch", "AdvisedDraft", "AdvisedWorkload", "ScheduleRange"]
+__all__ = ["AdviseResult", "AdvisedBatch", "AdvisedDraft", "AdvisedTree", "AdvisedWorkload", "ScheduleRange"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,6 +30,7 @@ class AdvisedDraft(Record):
         kind: as engines call it.
         priced_as: what a draft step was priced as.
         acceptance_source: where the acceptance comes from.
+        branch_acceptance: chances of further tokens than the likeliest, for trees; None: chains alone.
     """
 
     one_status: ClassVar[bool] = False
@@ -39,6 +40,27 @@ class AdvisedDraft(Record):
     priced_as: str | None = None
     conditional: Quantity[list] = UNKNOWN
     acceptance_source: str | None = None
+    branch_acceptance: Quantity[list] = UNKNOWN
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AdvisedTree(Record):
+    """The best tree for a batch.
+
+    Attributes:
+        nodes: drafted tokens. depth: draft steps. branching: most children of a node. parent: of each node, -1 for the root.
+        speedup_vs_stored_ar, interval: over decoding what is stored.
+        pays: whether it is faster than any chain, and than no draft.
+    """
+
+    nodes: Quantity[int] = UNKNOWN
+    depth: Quantity[int] = UNKNOWN
+    branching: Quantity[int] = UNKNOWN
+    parent: list[int] = dataclasses.field(default_factory=list)
+    tokens_per_cycle: Quantity[float] = UNKNOWN
+    speedup_vs_stored_ar: Quantity[float] = UNKNOWN
+    interval: Ends = NO_ENDS
+    pays: Quantity[bool] = UNKNOWN
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,6 +76,7 @@ class AdvisedBatch(Record):
             nothing is known to err.
         speedups: over decoding what is stored, of draft lengths 1, 2, ...
         time_by_cause: seconds of a cycle, longest first.
+        tree: the best tree; None where chains alone were considered.
     """
 
     batch: int = 0
@@ -72,6 +95,7 @@ class AdvisedBatch(Record):
     speedups: Quantity[list] = UNKNOWN
     time_by_cause: Quantity[dict] = UNKNOWN
     fits: Quantity[bool] = UNKNOWN
+    tree: AdvisedTree | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

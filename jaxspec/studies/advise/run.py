@@ -13,6 +13,8 @@ from hwmodels import DraftCost
 from hwmodels.analysis.uncertainty.delta_method import COVERAGE, LogNormal, probability_above
 from jaxspec.files import write_text
 from jaxspec.report.assumptions import architecture_data, device_facts
+from jaxspec.report.division import division_of
+from jaxspec.report.short_page import device_slug
 from jaxspec.results import Quantity, given, predicted
 from jaxspec.results.intervals import Ends
 from jaxspec.results.network_results import PricedNumber
@@ -25,13 +27,21 @@ from jaxspec.studies.advise.acceptance import DraftAcceptance, draft_acceptance
 from jaxspec.studies.advise.config import AdviseConfig
 from jaxspec.studies.advise.drafts import named_draft, read_widths, served_draft
 from jaxspec.studies.advise.kernels import Kernels, measured_kernels
-from jaxspec.studies.advise.page import device_slug, write_advice
+from jaxspec.studies.advise.page import write_advice
 from jaxspec.studies.advise.pricing import Advised, price_advice, time_by_cause
-from jaxspec.studies.advise.result import AdvisedBatch, AdvisedDraft, AdvisedWorkload, AdviseResult, ScheduleRange
+from jaxspec.studies.advise.result import (
+    AdvisedBatch,
+    AdvisedDraft,
+    AdvisedTree,
+    AdvisedWorkload,
+    AdviseResult,
+    ScheduleRange,
+)
 from jaxspec.studies.advise.schedule import ranges, single_length
-from jaxspec.studies.engine_flags import Engine, Range, engines_for
+from jaxspec.studies.advise.trees import AdvisedTrees, price_trees, served_tree, single_tree
+from jaxspec.studies.engine_flags import Engine, Range, ServedTree, engines_for
 from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, noted
-from jaxspec.studies.headline_intervals import coverage_in_words, covered
+from jaxspec.studies.headline_intervals import coverage_in_words, covered, interval_ends
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.pricing import resolve_architecture
 from jaxspec.tuning.objective import Pricing
@@ -90,10 +100,8 @@ def advise(
 
 def _check(config: AdviseConfig) -> _Checked:
     target = resolve_architecture(config.architecture, None)
-    draft = named_draft(config.draft, target)
-    return _Checked(
-        {name: measured_kernels(config, name, target) for name in config.device}, draft, draft_acceptance(config)
-    )
+    pricings = {name: measured_kernels(config, name) for name in config.device}
+    return _Checked(pricings, named_draft(config.draft, target, division=config), draft_acceptance(config))
 
 
 def _advice(
@@ -110,13 +118,28 @@ def _advice(
         pricing, footprint=widths, draft=found.draft, acceptance=acceptance, batches=config.batch, scatter=scatter
     )
     rows = [_row(config, found.draft, advised, place) for place in range(len(config.batch))]
+    served: ServedTree | None = None
+    if config.branch_acceptance is not None:
+        trees = price_trees(
+            pricing,
+            footprint=widths,
+            draft=found.draft,
+            acceptance=acceptance,
+            branches=config.branch_acceptance,
+            nodes=config.tree_nodes,
+            batches=config.batch,
+            scatter=scatter,
+        )
+        rows = [dataclasses.replace(row, tree=_tree(trees, place, row)) for place, row in enumerate(rows)]
+        served = single_tree(trees, np.asarray(advised.numbers["speedup_vs_stored_ar"].value))
     schedule = ranges(config.batch, [row.draft_length.known for row in rows])
     single = single_length(np.asarray(advised.numbers["speedup_vs_stored_ar"].value))
-    engines = _engines(config, schedule, single)
+    engines = _engines(config, schedule, single, served)
     for engine in engines:
-        write_text(directory.path / "engines" / device_slug(device) / engine.file, engine.content)
-    covers = covered(advised.times[0][0], acceptance.error)
-    facts = device_facts(device, kernels)
+        for name, content in ({engine.file: engine.content} | engine.more_files).items():
+            write_text(directory.path / "engines" / device_slug(device) / name, content)
+    covers = covered(advised.times, acceptance.error)
+    facts = device_facts(device, kernels, config)
     shape = architecture_data(config.architecture, pricing.architecture)
     return AdviseResult(
         architecture=config.architecture,
@@ -139,6 +162,7 @@ def _advice(
             priced_as=found.draft.statement,
             conditional=Quantity(acceptance.conditional.tolist(), acceptance.status),
             acceptance_source=acceptance.source,
+            branch_acceptance=given(None if config.branch_acceptance is None else list(config.branch_acceptance)),
         ),
         speculate=predicted(any(row.draft_length.known for row in rows)),
         single_draft_length=predicted(single),
@@ -152,7 +176,12 @@ def _advice(
         interval_statement=coverage_in_words(covers) if covers else None,
         engines={engine.title: engine.content for engine in engines},
         commands={engine.title: engine.shown for engine in engines},
-        **_with(kernels.notes, noted(kernel_notes(pricing.device, [widths]), config.engine)),
+        **_with(
+            kernels.notes,
+            noted(
+                kernel_notes(pricing.device, [widths]), pricing.device, config.engine, prompts=config.prompt_tokens > 0
+            ),
+        ),
         versions=versions(),
     )
 
@@ -173,7 +202,7 @@ def _row(config: AdviseConfig, draft: DraftCost, advised: Advised, place: int) -
     bf16_s = float((cycles.baselines.bf16.cost.total_s + cycles.plain_engine_s)[place, best])
     plain = {"cycle_s": stored_s, "tokens_per_s": config.batch[place] / stored_s}
     plain |= {"speedup_vs_stored_ar": 1.0, "speedup_vs_bf16_ar": bf16_s / stored_s}
-    numbers = {name: float(number.value[place, best]) for name, number in advised.numbers.items()} if pays else plain
+    numbers = {name: float(advised.numbers[name].value[place, best]) for name in plain} if pays else plain
     ends = {name: _ends(advised.numbers[name], (place, best)) for name in ("speedup_vs_stored_ar", "tokens_per_s")}
     chance = None
     if float(speedup.log_deviation[place, best]) > 0:
@@ -197,17 +226,33 @@ def _row(config: AdviseConfig, draft: DraftCost, advised: Advised, place: int) -
 
 
 def _ends(number: LogNormal, at: tuple[int, int]) -> Ends:
-    if not float(number.log_deviation[at]) > 0:
-        return Ends()
-    low, high = LogNormal(number.value[at], number.log_deviation[at]).ends(COVERAGE)
-    return Ends(low=predicted(float(low)), high=predicted(float(high)))
+    """None where nothing is known to err."""
+    return interval_ends(number, at) if float(number.log_deviation[at]) > 0 else Ends()
 
 
-def _engines(config: AdviseConfig, schedule: list[Range], single: int) -> list[Engine]:
+def _tree(trees: AdvisedTrees, place: int, row: AdvisedBatch) -> AdvisedTree:
+    """The best tree of a batch."""
+    best = int(np.argmax(trees.speedup.value[place]))
+    shape = served_tree(trees.grown, best + 1)
+    speedup = float(trees.speedup.value[place, best])
+    return AdvisedTree(
+        nodes=predicted(shape.nodes),
+        depth=predicted(shape.depth),
+        branching=predicted(shape.branching),
+        parent=trees.grown.parent[: best + 1],
+        tokens_per_cycle=predicted(float(trees.tokens[best])),
+        speedup_vs_stored_ar=predicted(speedup),
+        interval=_ends(trees.speedup, (place, best)),
+        pays=predicted(speedup > max(1.0, row.best_draft_speedup.known)),
+    )
+
+
+def _engines(config: AdviseConfig, schedule: list[Range], single: int, tree: ServedTree | None) -> list[Engine]:
     """Settings of engines; none where no batch is to speculate."""
     lengths = [each.draft_length for each in schedule if each.draft_length]
     if not lengths:
         return []
     target = config.target_weights or config.architecture
     # An engine with one length for all batches takes the best one; where that is none, what small batches want.
-    return engines_for(target, served_draft(config), single or lengths[0], schedule=schedule)
+    served, division = served_draft(config), division_of(config)
+    return engines_for(target, served, single or lengths[0], schedule=schedule, division=division, tree=tree)

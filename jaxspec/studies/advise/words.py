@@ -50,6 +50,11 @@ def caption(result: AdviseResult) -> list[str]:
         f"{result.draft.acceptance_source}); the rest: predicted",
         f"one draft length for all these batches: {single or 'none pays on average'}",
     ]
+    if any(row.tree for row in result.by_batch):
+        branches = ", ".join(fixed(chance, 2) for chance in result.draft.branch_acceptance.known)
+        better = [f"{row.batch}" for row in result.by_batch if row.tree and row.tree.pays.value]
+        where = f"faster than any chain at batch {', '.join(better)}" if better else "faster than a chain at no batch"
+        lines.append(f"trees, further tokens accepted with chances {branches} (input): {where}")
     lines.append(
         f"in brackets: {result.interval_statement}"
         if result.interval_statement
@@ -63,6 +68,10 @@ def command_lines(result: AdviseResult) -> list[str]:
     """How the engine that was asked for is started, or vLLM; nothing where no draft pays."""
     asked = None if result.engine is None else result.engine.name
     title = _TITLES.get(asked or "", _SHOWN)
+    if result.speculate.value and not result.commands:
+        return [
+            f"{result.device}: no engine drafts with {result.draft.name} by itself; jaxspec export writes such a draft"
+        ]
     if not result.commands:
         return [f"{result.device}: start the engine without a draft"]
     if title not in result.commands:

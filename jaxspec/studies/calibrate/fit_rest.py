@@ -1,4 +1,4 @@
-"""Fit what is not a product: attention, look-ups, sampling, and from whole steps everything between the products."""
+"""Fit what is not a product: attention, look-ups, sampling."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hwmodels.numerics.smoothing import smooth_maximum
 from jaxspec.studies.calibrate.fitted import PartFit, simple_part, within_reach
 from jaxspec.studies.calibrate.table import Row
 
-__all__ = ["ELEMENT_BYTES", "fit_attention", "fit_lookups", "fit_sampling", "fit_steps"]
+__all__ = ["ELEMENT_BYTES", "fit_attention", "fit_lookups", "fit_sampling"]
 
 #: Keys and values are held in float32.
 ELEMENT_BYTES = 4.0
@@ -31,11 +31,6 @@ _SAMPLING = (
     Parameter("base_s", 1e-6, 1e-9, 1e-1),
     Parameter("sample_s", 1e-6, 1e-10, 1e-1),
     Parameter("logit_s", 1e-8, 1e-14, 1e-3),
-)
-_STEPS = (
-    Parameter("turn_s", 3e-5, 1e-8, 1e-1),
-    Parameter("norm_s", 1e-5, 1e-9, 1e-2),
-    Parameter("element_s", 1e-9, 1e-14, 1e-5),
 )
 
 
@@ -92,24 +87,6 @@ def fit_sampling(table: Sequence[Row]) -> PartFit | None:
         return None
     groups = [f"{table[i].rows:g}-{table[i].vocab_size:g}" for i in places]
     return _fitted("sampling", _sampling_form, _SAMPLING, table, places, ("rows", "vocab_size"), groups)
-
-
-def _steps_form(v: Mapping[str, Any], c: Mapping[str, Any]) -> Any:
-    return c["known_s"] + v["turn_s"] + v["norm_s"] * c["norms"] + v["element_s"] * c["elements"]
-
-
-def fit_steps(table: Sequence[Row], conditions: Mapping[str, np.ndarray], places: np.ndarray) -> PartFit | None:
-    """What whole steps take beside what is known of them; a network is held out as a whole.
-
-    Args:
-        conditions: "row" of the steps: known_s, norms, elements.
-        places: of the steps in the table.
-    """
-    if len(places) <= len(_STEPS):
-        return None
-    groups = [f"{table[i].architecture}-{table[i].layers:g}-{table[i].vocab_size:g}" for i in places]
-    seconds = np.array([table[i].seconds for i in places])
-    return simple_part("steps", _steps_form, _STEPS, conditions, seconds, groups, places)
 
 
 def _places(table: Sequence[Row], part: str) -> np.ndarray:

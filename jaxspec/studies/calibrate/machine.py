@@ -12,10 +12,12 @@ import numpy as np
 
 from hwmodels import Architecture, Device, MemoryTier, OperatorWork, step_cost, step_operators, uniform_weight_bits
 from hwmodels.compute.measured_host import Between, HostAttention, HostProducts, MeasuredHost, put_out
-from hwmodels.network.operators.work import OPERATORS
+from hwmodels.compute.products import products_of
+from hwmodels.network.operators.work import MATRIX_OPERATORS, OPERATORS
 from jaxspec.errors import InputError
 from jaxspec.studies.calibrate.fit_products import ProductFit, fit_products
-from jaxspec.studies.calibrate.fit_rest import ELEMENT_BYTES, fit_attention, fit_lookups, fit_sampling, fit_steps
+from jaxspec.studies.calibrate.fit_rest import ELEMENT_BYTES, fit_attention, fit_lookups, fit_sampling
+from jaxspec.studies.calibrate.fit_steps import fit_steps, in_steps
 from jaxspec.studies.calibrate.fitted import PartFit
 from jaxspec.studies.calibrate.table import Row
 
@@ -80,15 +82,14 @@ def fit_machine(table: Sequence[Row], network: Callable[[str], Architecture], *,
     places = np.array([i for i, row in enumerate(table) if row.part == "step"], np.int64)
     works = _works([table[i] for i in places], network)
     if len(places):
-        conditions = {
-            "known_s": _priced(device, works),
-            "norms": np.asarray(works.launches)[:, OPERATORS.index("norm")].astype(np.float64),
-            "elements": np.asarray(put_out(works), np.float64),
-        }
-        steps = fit_steps(table, conditions, places)
+        bits = min(products, key=lambda bits: abs(bits - table[places[0]].weight_bits))
+        sizes = products[bits].costs.weights
+        steps = fit_steps(table, _step_conditions(device, works), sizes, places)
         if steps is not None:
-            parts["steps"] = steps
-            device = _with(device, **steps.estimates)
+            parts["steps"] = steps.part
+            one = products[bits]
+            products[bits] = dataclasses.replace(one, costs=in_steps(one.costs, steps.factors))
+            device = _with(_device(table, products, parts, overlap, capacity_bytes), **steps.part.estimates)
     if "steps" not in parts:
         missing.append(f"no {_WORDS['steps']}: {_INSTEAD['steps']}")
     step_s = _priced(device, works) if len(places) else np.zeros(0)
@@ -203,6 +204,32 @@ def _works(rows: Sequence[Row], network: Callable[[str], Architecture]) -> Any:
             )
         )
     return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf, np.float32) for leaf in leaves]), *works)
+
+
+def _step_conditions(device: Device, works: OperatorWork) -> dict[str, np.ndarray]:
+    """What `fit_steps` asks for, "step"."""
+    shapes, inside = products_of(works), np.array([name in MATRIX_OPERATORS for name in OPERATORS])
+    known_s = _priced(device, works)
+    count = np.where(inside, shapes.products * works.launches, 0.0)
+    size = np.log(np.maximum(shapes.k * shapes.n, 1.0))
+    return {
+        "known_s": known_s,
+        # All row costs doubled add the products once more.
+        "products_s": _priced(_slower(device), works) - known_s,
+        "norms": np.asarray(works.launches)[:, OPERATORS.index("norm")].astype(np.float64),
+        "elements": np.asarray(put_out(works), np.float64),
+        "rows": np.asarray(shapes.m)[:, OPERATORS.index("qkv")].astype(np.float64),
+        "weights": np.exp(np.sum(count * size, axis=1) / np.sum(count, axis=1)).astype(np.float64),
+    }
+
+
+def _slower(device: Device) -> Device:
+    unit = device.matrix_unit
+    costs = [
+        dataclasses.replace(one, factors=tuple(tuple(2.0 * factor for factor in row) for row in one.factors))
+        for one in unit.row_costs
+    ]
+    return dataclasses.replace(device, matrix_unit=dataclasses.replace(unit, row_costs=tuple(costs)))
 
 
 @jax.jit

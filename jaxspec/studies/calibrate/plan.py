@@ -79,9 +79,12 @@ def probes_of(network: Architecture) -> list[tuple[int, int, int]]:
     """(layers, vocabulary, context) of the networks whose whole steps are timed."""
     hidden = int(network.hidden_size)
     layer = sum(inner * outer for inner, outer in matrices_of(network)[:-1])
-    layers = int(max(1, min(4, int(network.num_layers), SMALL // 2 // max(layer, 1))))
+    # A loop over one layer is none: its matrices are read where they lie, those of several are taken out of a stack.
+    most = max(1, int(network.num_layers))
+    layers = int(max(min(2, most), min(4, most, SMALL // 2 // max(layer, 1))))
     vocab = int(max(256, min(1024, SMALL // 4 // hidden)))
-    return list(dict.fromkeys([(layers, 256, 128), (max(1, layers // 2), 256, 256), (1, vocab, 384)]))
+    few = min(layers, 2)
+    return list(dict.fromkeys([(layers, 256, 128), (few, 256, 256), (few, vocab, 384)]))
 
 
 def _products(config: CalibrateConfig, networks: Mapping[str, Architecture], rows: Sequence[int]) -> list[Group]:

@@ -101,6 +101,7 @@ def price_tree(
         draft_cost=experts.draft_cost(device, architecture, **parts),
         routing=experts.routing,
         plan=model.family.plan,
+        engine=tree["engine"],
         temperature=temperature,
         **parts,
     )

@@ -16,6 +16,7 @@ from jaxspec.report.terminal import Table
 from jaxspec.results import Quantity
 from jaxspec.studies.codesign.figures import figures
 from jaxspec.studies.codesign.result import CodesignResult, DesignRow
+from jaxspec.studies.engine_pricing import engine_notes
 
 __all__ = ["codesign_tables", "headline", "shown", "write_codesign_report"]
 
@@ -134,7 +135,8 @@ def _limits(result: CodesignResult) -> Table:
 def shown(result: CodesignResult) -> Shown:
     """Tables, the answer, and where its files are."""
     files = f"report: {result.directory}/report.html" if result.directory else ""
-    return Shown(result.plain(), codesign_tables(result), [headline(result)], files)
+    asked = None if result.engine is None else result.engine.name
+    return Shown(result.plain(), codesign_tables(result), [headline(result), *engine_notes(asked)], files)
 
 
 def write_codesign_report(result: CodesignResult, directory: Path) -> None:

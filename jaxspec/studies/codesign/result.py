@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from jaxspec.results import UNKNOWN, Quantity, Record, Result
+from jaxspec.results.intervals import EngineUsed
 from jaxspec.results.network_results import PricedNumber
 
 __all__ = ["BudgetUse", "CodesignResult", "DesignRow", "LawRow", "StartRow", "VariableRow"]
@@ -109,6 +110,7 @@ class CodesignResult(Result):
         questions, evaluations: values with gradients, and exact values, that the search asked for.
         costs: by what they are of, as given.
         inputs: SHA-256 of every file that the configuration names.
+        engine: whose terms are in the times; None: kernels alone.
     """
 
     schema_version: int = 1
@@ -130,3 +132,4 @@ class CodesignResult(Result):
     device_data: dict[str, PricedNumber] = dataclasses.field(default_factory=dict)
     directory: str = ""
     inputs: dict[str, str] = dataclasses.field(default_factory=dict)
+    engine: EngineUsed | None = None

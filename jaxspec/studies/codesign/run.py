@@ -37,6 +37,7 @@ from jaxspec.studies.codesign.result import (
     VariableRow,
 )
 from jaxspec.studies.codesign.search import Climb, climb
+from jaxspec.studies.engine_pricing import engine_used
 
 __all__ = ["HEADLINE", "checked_problem", "codesign", "proposal", "start_places"]
 
@@ -160,6 +161,7 @@ def _result(
         device=config.device,
         scheme=config.scheme,
         objective=config.objective,
+        engine=engine_used(config.engine),
         gain=predicted(objective(after) / objective(before)),
         before=before,
         after=after,

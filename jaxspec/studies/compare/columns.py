@@ -32,9 +32,10 @@ _VS_BF16 = Column[Contestant](
     "over autoregressive decoding of the uncompressed 16-bit network",
     lambda found: found.speedup_vs_bf16_ar,
     times,
+    interval=lambda found: found.intervals and found.intervals.speedup_vs_bf16_ar,
 )
 _INTERVAL = Column[Contestant](
-    "95 %", "95 %", "of that speedup, over prompts", lambda found: found.speedup_low, str, words=interval
+    "95 %", "95 %", "of that speedup, over prompts alone", lambda found: found.speedup_low, str, words=interval
 )
 _VS_STORED = Column[Contestant](
     "speedup vs stored AR",
@@ -42,6 +43,7 @@ _VS_STORED = Column[Contestant](
     "over autoregressive decoding of what is stored",
     lambda found: found.speedup_vs_stored_ar,
     times,
+    interval=lambda found: found.intervals and found.intervals.speedup_vs_stored_ar,
 )
 _VS_SELF = Column[Contestant](
     "vs the best self-draft",
@@ -110,6 +112,14 @@ _BITS_VERIFY = Column[Contestant](
 _STEP = Column[Contestant](
     "draft step, ms", "draft\nstep, ms", "one of them", lambda found: found.draft_step_s, lambda x: fixed(x / MILLI, 3)
 )
+_CYCLE = Column[Contestant](
+    "cycle, ms",
+    "cycle,\nms",
+    "draft steps, verification and what the engine adds",
+    lambda found: found.cycle_s,
+    lambda x: fixed(x / MILLI, 3),
+    interval=lambda found: found.intervals and found.intervals.cycle_s,
+)
 _HELD = Column[Contestant](
     "held, GB",
     "held,\nGB",
@@ -151,7 +161,7 @@ _OUTPUT = Column[Contestant](
 #: Rows of the page's table.
 PAGE_COLUMNS = (
     *(_VS_BF16, _INTERVAL, _VS_STORED, _VS_SELF, _OUTPUT, _LENGTH, _LENGTH_HELD_OUT, _ALPHA, _CALIBRATION, _PREDICTED),
-    *(_COUNTED, _BITS, _BITS_VERIFY, _STEP, _HELD, _ENERGY, _BPB, _AGREEMENT),
+    *(_COUNTED, _BITS, _BITS_VERIFY, _STEP, _CYCLE, _HELD, _ENERGY, _BPB, _AGREEMENT),
 )
 
 #: Columns of the terminal's table.

@@ -22,6 +22,8 @@ from jaxspec.speculate.statistics import acceptance_rates, compare_cycles, speed
 from jaxspec.studies.compare.pricing import ChainPrices, capacity_bytes, price_chains
 from jaxspec.studies.compare.result import AUTOREGRESSIVE, COMPRESSION, SELF_DRAFT, Contestant
 from jaxspec.studies.compare.stages import CompareStages, Drafted
+from jaxspec.studies.engine_pricing import engine_scatter, kind_of_draft
+from jaxspec.studies.headline_intervals import headline_intervals
 from jaxspec.studies.measured.configuration import priced_mean
 from jaxspec.studies.measured.head import lossless
 from jaxspec.tuning.objective import Pricing
@@ -97,6 +99,12 @@ def _drafted(stages: CompareStages, drafted: Drafted, device: str) -> tuple[Cont
         tokens_per_cycle_gap_in_standard_errors=measured(compared.gap_in_standard_errors),
         draft_parameters=given(None if other is None else other.draft.num_parameters(other.params)),
         **_of_prices(pricing, prices, cost, length, compared.counted),
+        intervals=headline_intervals(
+            prices.times(length, engine_scatter(stages.config.engine, kind_of_draft(cost))),
+            [compared.counted - 1.0],
+            [compared.standard_error],
+            batch=float(pricing.workload.batch),
+        ),
         **_bits(pricing, trees.widths, cost, measured if entry.kind == SELF_DRAFT else given),
         quality=stages.quality_of_scheme(facts.name),
         lossless=proof,
@@ -117,6 +125,7 @@ def _undrafted(stages: CompareStages, pricing: Pricing, name: str, footprint: Fo
         speedup_vs_bf16_ar=predicted(speedup),
         speedup_vs_stored_ar=predicted(1.0),
         **_of_prices(pricing, prices, None, 0, 1.0),
+        intervals=headline_intervals(prices.times(0, 0.0), [0.0], [0.0], batch=float(pricing.workload.batch)),
         **_bits(pricing, footprint, None, predicted if compressed else given),
         quality=stages.quality_of_compression(name) if compressed else stages.quality_of_scheme("bf16"),
     )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from hwmodels import DraftCost, Footprint, chain_plan, price_cycle
+from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes, chain_times
 from hwmodels.speculation.draft_cost import held_with_draft
 from jaxspec.tuning.objective import Pricing
 
@@ -26,6 +27,7 @@ class ChainPrices(NamedTuple):
             what is stored. Energy is None where the device's is not known.
         ar_bf16_s: a step of plain decoding of the 16-bit network.
         held_bytes: weights and KV of target and draft, on each device.
+        errors: steps of the same cycles with the errors of their kernels, leaves "length ...".
     """
 
     draft_step_s: float
@@ -33,6 +35,12 @@ class ChainPrices(NamedTuple):
     energy_j: Float[np.ndarray, " length"] | None
     ar_bf16_s: float
     held_bytes: float
+    errors: CycleTimes
+
+    def times(self, length: int, scatter: float) -> CycleTimes:
+        """One cycle's steps, for its interval. Args: scatter: of the engine's cycles; without a draft there is none."""
+        one: CycleTimes = jax.tree.map(lambda leaf: leaf[length], self.errors)
+        return dataclasses.replace(one, scatter=np.float32(scatter if length else 0.0))
 
 
 def price_chains(pricing: Pricing, footprint: Footprint, draft: DraftCost, longest: int) -> ChainPrices:
@@ -44,7 +52,7 @@ def price_chains(pricing: Pricing, footprint: Footprint, draft: DraftCost, longe
     # The statement is for readers: it must not compile anew.
     cost = dataclasses.replace(draft, statement="")
     found = jax.device_get(_priced(pricing, footprint, cost, jnp.arange(1.0, longest + 1.0)))
-    draft_step_s, cycle_s, energy_j, plain_s, plain_j, ar_bf16_s, held = found
+    draft_step_s, cycle_s, energy_j, plain_s, plain_j, ar_bf16_s, held, errors = found
     energy = None if energy_j is None or plain_j is None else np.concatenate([[plain_j], energy_j]).astype(np.float64)
     return ChainPrices(
         float(draft_step_s),
@@ -52,6 +60,7 @@ def price_chains(pricing: Pricing, footprint: Footprint, draft: DraftCost, longe
         energy,
         float(ar_bf16_s),
         float(held),
+        errors,
     )
 
 
@@ -62,12 +71,12 @@ def capacity_bytes(pricing: Pricing) -> float:
 
 @jax.jit
 def _priced(
-    pricing: Pricing, footprint: Footprint, draft: DraftCost, lengths: Float[Array, " length"]
-) -> tuple[Array | None, ...]:
+    pricing: Pricing, footprint: Footprint, draft: DraftCost, lengths: Float[jax.Array, " length"]
+) -> tuple[Any, ...]:
     parts = {"footprint": footprint, "draft_cost": draft, "workload": pricing.workload}
-    priced = price_cycle(
-        pricing.device, pricing.architecture, plan=chain_plan(lengths), routing=pricing.routing, **parts
-    )
+    shared: dict[str, Any] = {"routing": pricing.routing, "engine": pricing.engine}
+    priced = price_cycle(pricing.device, pricing.architecture, plan=chain_plan(lengths), **shared, **parts)
+    of_length = lambda length: chain_times(pricing.device, priced, length, passes=draft.passes)
     plain = priced.baselines.stored.cost
     return (
         priced.draft.cost.total_s[0] * draft.passes,  # the only kind of draft step that a chain has
@@ -77,4 +86,5 @@ def _priced(
         None if plain.energy is None else plain.energy.total_j,
         priced.baselines.bf16.cost.total_s,
         held_with_draft(pricing.architecture, **parts, group=pricing.device.group),
+        jax.vmap(of_length)(jnp.concatenate([jnp.zeros(1), lengths])),
     )

@@ -20,7 +20,13 @@ from jaxspec.studies.compare.columns import PAGE_COLUMNS
 from jaxspec.studies.compare.figures.quality import quality_figure
 from jaxspec.studies.compare.figures.speedups import speedups_figure
 from jaxspec.studies.compare.result import CompareResult, Contestant
-from jaxspec.studies.compare.tables import by_speed, compare_headline, compare_tables, gaps_in_words
+from jaxspec.studies.compare.tables import (
+    by_speed,
+    compare_headline,
+    compare_tables,
+    gaps_in_words,
+    intervals_in_words,
+)
 
 __all__ = ["compare_section", "draw_compare_figures", "figures", "shown", "write_compare_report"]
 
@@ -95,6 +101,7 @@ def compare_section(result: CompareResult) -> dict[str, Any]:
             *settings(result),
             *((f"{name} is", str(statement)) for name, statement in statements.items()),
             *((f"{name} is left out", reason) for name, reason in result.left_out.items()),
+            *(("intervals", line) for line in intervals_in_words(result)),
             *(("defect", line) for line in gaps_in_words(result)),
         ],
         "timing": timing(result),

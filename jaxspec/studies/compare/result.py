@@ -6,6 +6,7 @@ import dataclasses
 from typing import ClassVar
 
 from jaxspec.results import UNKNOWN, Quantity, Record, quantity_field
+from jaxspec.results.intervals import HeadlineIntervals
 from jaxspec.results.network_results import AcceptanceRates, Lossless, MeasuredResult, Ratio
 
 __all__ = ["AUTOREGRESSIVE", "COMPRESSION", "DRAFT", "SELF_DRAFT", "CompareResult", "Contestant", "Quality"]
@@ -47,6 +48,7 @@ class Contestant(Record):
         speedup_vs_bf16_ar: over autoregressive decoding of the 16-bit network, with a 95 % interval over prompts.
         speedup_vs_stored_ar: over that of what is stored.
         vs_best_self_draft: speed over that of the fastest self-draft, on the same prompts; None for that one itself.
+        intervals: of its main numbers, with the errors of times; None where nothing is known to err.
         draft_length: fastest on calibration text; draft_length_held_out: fastest on the held-out prompts, looked at afterwards.
         tokens_per_cycle_calibration: of the same length on calibration text.
         held_bytes: weights and KV of target and draft.
@@ -78,6 +80,7 @@ class Contestant(Record):
     bits_per_weight_verify: Quantity[float] = UNKNOWN
     draft_step_s: Quantity[float] = UNKNOWN
     cycle_s: Quantity[float] = UNKNOWN
+    intervals: HeadlineIntervals | None = None
     ar_stored_s: Quantity[float] = UNKNOWN
     held_bytes: Quantity[float] = UNKNOWN
     fits: Quantity[bool] = UNKNOWN

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from jaxspec.report.draft_columns import LARGEST_GAP
 from jaxspec.report.formatting import times
+from jaxspec.report.intervals import BRACKETS, statements
 from jaxspec.report.terminal import Table
 from jaxspec.report.titles import architecture_title, device_title, provenance
 from jaxspec.studies.compare.columns import TERMINAL_COLUMNS, interval
 from jaxspec.studies.compare.result import AUTOREGRESSIVE, CompareResult, Contestant
 
-__all__ = ["by_speed", "compare_headline", "compare_tables", "gaps_in_words"]
+__all__ = ["by_speed", "compare_headline", "compare_tables", "gaps_in_words", "intervals_in_words"]
 
 
 def by_speed(result: CompareResult) -> dict[str, Contestant]:
@@ -59,10 +60,16 @@ def _caption(result: CompareResult) -> list[str]:
     return [
         "measured: tokens counted, output, bits per byte, agreement; predicted: all other numbers",
         "exact: output of the 16-bit network; changed: of another one, whose bits per byte and agreement stand beside it",
+        *(f"{BRACKETS}{words}" for words in intervals_in_words(result)),
         *gaps_in_words(result),
         *(f"left out: {name}: {reason}" for name, reason in result.left_out.items()),
         provenance(result),
     ]
+
+
+def intervals_in_words(result: CompareResult) -> list[str]:
+    """What intervals hold; nothing where there are none."""
+    return statements(each.intervals for each in result.contestants.values())
 
 
 def gaps_in_words(result: CompareResult) -> list[str]:

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array
 
 import hwmodels
+from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes as InheritedTimes
 from hwmodels.analysis.uncertainty.cycle_errors import cycle_times
 from hwmodels.step.step_cost import seconds_by_part
 from jaxspec.compress.knob_files import knobs_to_json
@@ -31,8 +32,8 @@ Arrays = dict[str, np.ndarray]
 @jax.jit
 def _priced(
     pricing: Pricing, measured: DraftMeasurement, draft_length: Array
-) -> tuple[Array, dict[str, hwmodels.PricedStep], Array]:
-    """Seconds of a cycle, the four steps that it and its baselines consist of, and what the engine adds."""
+) -> tuple[Array, dict[str, hwmodels.PricedStep], Array, InheritedTimes]:
+    """Seconds of a cycle, the four steps that it and its baselines consist of, what the engine adds, and their errors."""
     found = hwmodels.price_cycle(
         pricing.device,
         pricing.architecture,
@@ -45,25 +46,26 @@ def _priced(
     )
     draft = jax.tree.map(lambda leaf: leaf[0], found.draft)  # the only kind of draft step that a chain has
     plain = {"ar_bf16": found.baselines.bf16, "ar_stored": found.baselines.stored}
-    return found.total_s, {"draft": draft, "verify": found.verify, **plain}, found.engine_s
+    times = cycle_times(
+        pricing.device,
+        bf16=plain["ar_bf16"],
+        stored=plain["ar_stored"],
+        cycle=[(draft_length, draft), (1.0, found.verify)],
+        engine_s=found.engine_s,
+    )
+    return found.total_s, {"draft": draft, "verify": found.verify, **plain}, found.engine_s, times
 
 
 def priced_cycle(pricing: Pricing, measurement: DraftMeasurement, draft_length: int) -> dict[str, Any]:
     """Times of a cycle and its baselines, time per operator, operating points on the roofline; as in `Configuration`.
 
-    Its `times`, a `CycleTimes`, are for intervals.
+    Its `times`, with the errors of kernels, are for intervals.
     """
     found = jax.device_get(_priced(pricing, measurement, jnp.asarray(draft_length, jnp.float32)))
-    cycle_s, steps, engine_s = found
+    cycle_s, steps, engine_s, times = found
     total = {name: float(step.cost.total_s) for name, step in steps.items()}
     return {
-        "times": cycle_times(
-            pricing.device,
-            bf16=steps["ar_bf16"],
-            stored=steps["ar_stored"],
-            cycle=[(draft_length, steps["draft"]), (1.0, steps["verify"])],
-            engine_s=float(engine_s),
-        ),
+        "times": times,
         "cycle": CycleTimes(
             draft_step_s=predicted(total["draft"]),
             verify_s=predicted(total["verify"]),

@@ -14,7 +14,7 @@ from jaxspec.settings import CommonConfig
 from jaxspec.studies.engine_pricing import engine_terms
 from jaxspec.tuning.objective import Pricing
 
-__all__ = ["PricedConfig", "resolve_architecture", "resolve_device", "resolve_pricing"]
+__all__ = ["PricedConfig", "resolve_architecture", "resolve_device", "resolve_draft", "resolve_pricing"]
 
 
 class PricedConfig(Divided, Protocol):
@@ -84,6 +84,20 @@ def resolve_device(name: str, *, engine: str | None = None, weight_format: str |
         return catalog.device_entry(name, engine=engine, weight_format=weight_format).device
     except (catalog.UnknownNameError, catalog.EntryError) as error:
         raise InputError(str(error)) from error
+
+
+def resolve_draft(config: Divided, name: str) -> Architecture:
+    """A draft network of its own by name: see `resolve_architecture`.
+
+    Raises:
+        InputError: also where the settings' division does not allow it.
+    """
+    found = resolve_architecture(name, None)
+    try:
+        catalog.check_draft_division(division_of(config), found, name)
+    except catalog.EntryError as error:
+        raise InputError(str(error)) from error
+    return found
 
 
 def resolve_pricing(config: PricedConfig, device: str, own: DecoderConfig | None, *, together: bool = False) -> Pricing:

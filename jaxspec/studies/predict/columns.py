@@ -7,10 +7,11 @@ from collections.abc import Callable
 from hwmodels.numerics.units import GB, GIGA, MILLI
 from jaxspec.report.columns import Column, interval_in_words
 from jaxspec.report.formatting import fixed, times
-from jaxspec.results import Quantity
+from jaxspec.results import Quantity, predicted
+from jaxspec.results.intervals import Ends
 from jaxspec.studies.predict.result import BatchRow, LengthRow, PredictResult, StepTotals
 
-__all__ = ["BATCH_COLUMNS", "LENGTH_COLUMNS", "STEP_COLUMNS", "headline_in_words"]
+__all__ = ["BATCH_COLUMNS", "LENGTH_COLUMNS", "STEP_COLUMNS", "headline_in_words", "step_ends_in_words"]
 
 _SPEEDUP = lambda value: times(value, 3)
 
@@ -26,10 +27,29 @@ LENGTH_COLUMNS = (
     Column[LengthRow]("draft length", "draft length", "0: autoregressive", lambda row: row.draft_length, _WHOLE),
     Column[LengthRow]("tokens/cycle", "tokens/cycle", "expected", lambda row: row.tokens_per_cycle, _scaled(1.0, 3)),
     Column[LengthRow](
-        "cycle, ms", "cycle, ms", "draft steps and verification", lambda row: row.cycle_s, _scaled(MILLI, 3)
+        "cycle, ms",
+        "cycle, ms",
+        "draft steps and verification",
+        lambda row: row.cycle_s,
+        _scaled(MILLI, 3),
+        interval=lambda row: row.intervals and row.intervals.cycle_s,
     ),
-    Column[LengthRow]("vs 16-bit AR", "vs 16-bit AR", "speedup", lambda row: row.speedup_vs_bf16_ar, _SPEEDUP),
-    Column[LengthRow]("vs stored AR", "vs stored AR", "speedup", lambda row: row.speedup_vs_stored_ar, _SPEEDUP),
+    Column[LengthRow](
+        "vs 16-bit AR",
+        "vs 16-bit AR",
+        "speedup",
+        lambda row: row.speedup_vs_bf16_ar,
+        _SPEEDUP,
+        interval=lambda row: row.intervals and row.intervals.speedup_vs_bf16_ar,
+    ),
+    Column[LengthRow](
+        "vs stored AR",
+        "vs stored AR",
+        "speedup",
+        lambda row: row.speedup_vs_stored_ar,
+        _SPEEDUP,
+        interval=lambda row: row.intervals and row.intervals.speedup_vs_stored_ar,
+    ),
 )
 
 
@@ -48,16 +68,38 @@ def headline_in_words(result: PredictResult) -> str:
     return f"{'; '.join(said)}; {held.statement}"
 
 
+def step_ends_in_words(result: PredictResult, step: str) -> str:
+    """The interval of a step's milliseconds; empty where there is none."""
+    found = {} if result.step_intervals is None else (result.step_intervals.value or {}).get(step, {})
+    ends = Ends(low=predicted(found.get("low_s")), high=predicted(found.get("high_s")))
+    return interval_in_words(ends, _scaled(MILLI, 3))
+
+
 def _rate(row: BatchRow) -> str:
-    return fixed(row.tokens_per_s.number, 1) + ("" if row.fits.value else " (does not fit)")
+    ends = interval_in_words(row.intervals and row.intervals.tokens_per_s, _scaled(1.0, 1))
+    return fixed(row.tokens_per_s.number, 1) + ends + ("" if row.fits.value else " (does not fit)")
 
 
 #: Columns by batch.
 BATCH_COLUMNS = (
     Column[BatchRow]("batch", "batch", "sequences", lambda row: row.batch, _WHOLE),
     Column[BatchRow]("draft length", "draft length", "best", lambda row: row.draft_length, _WHOLE),
-    Column[BatchRow]("vs 16-bit AR", "vs 16-bit AR", "speedup", lambda row: row.speedup_vs_bf16_ar, _SPEEDUP),
-    Column[BatchRow]("vs stored AR", "vs stored AR", "speedup", lambda row: row.speedup_vs_stored_ar, _SPEEDUP),
+    Column[BatchRow](
+        "vs 16-bit AR",
+        "vs 16-bit AR",
+        "speedup",
+        lambda row: row.speedup_vs_bf16_ar,
+        _SPEEDUP,
+        interval=lambda row: row.intervals and row.intervals.speedup_vs_bf16_ar,
+    ),
+    Column[BatchRow](
+        "vs stored AR",
+        "vs stored AR",
+        "speedup",
+        lambda row: row.speedup_vs_stored_ar,
+        _SPEEDUP,
+        interval=lambda row: row.intervals and row.intervals.speedup_vs_stored_ar,
+    ),
     Column[BatchRow](
         "tokens/s, all", "tokens/s, all", "of all sequences", lambda row: row.tokens_per_s, _scaled(1.0, 1), words=_rate
     ),

@@ -7,10 +7,9 @@ import dataclasses
 from jaxspec.errors import InputError
 from jaxspec.settings.base import Unused
 from jaxspec.settings.common import CommonConfig
-from jaxspec.settings.draft import KnobSettings, knob_values, knobs_of_other_schemes
-from jaxspec.settings.experts import ExpertSettings
+from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
+from jaxspec.settings.experts import POOLS_UNUSED, ExpertSettings
 from jaxspec.settings.fields import same_as, setting
-from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.parallel import ParallelSettings
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, KNOBS, WidthScheme
 
@@ -30,12 +29,6 @@ def _no_network(name: str) -> None:
 def _few_positions(numbers: tuple[float, ...]) -> None:
     if len(numbers) > MAX_PREDICTED_LENGTH:
         raise InputError(f"acceptance has {len(numbers)} positions; allowed are 1 to {MAX_PREDICTED_LENGTH}")
-
-
-def _no_pool(config: PredictConfig) -> str | None:
-    if EXPERT_POOL.name in knob_values(config):
-        return None
-    return f"the draft of scheme {config.scheme} chooses among all experts"
 
 
 def _all_widths_given(config: PredictConfig) -> str | None:
@@ -89,11 +82,7 @@ class PredictConfig(ParallelSettings, ExpertSettings, KnobSettings):
             ("max_draft_length",),
             lambda config: "acceptance names every position" if len(config.acceptance) > 1 else None,
         ),
-        Unused(
-            (EXPERT_POOL.name,),
-            lambda config: "pool_fits says how many experts a draft has" if config.pool_fits else None,
-        ),
-        Unused(("pool_fits",), _no_pool),
+        *POOLS_UNUSED,
         Unused(("scheme", *KNOBS), _all_widths_given),
     )
 

@@ -1,53 +1,94 @@
-"""How sure a prediction is: intervals of its main numbers, and of the times of its steps."""
+"""How sure a prediction is: intervals of its main numbers at every draft length and batch, and of the times of its steps."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Any
 
+import flax.struct
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 import hwmodels
-from hwmodels.analysis.design_point import DesignPoint, Steps
 from hwmodels.analysis.uncertainty.acceptance_errors import conditional_errors
-from hwmodels.analysis.uncertainty.cycle_errors import cycle_times
+from hwmodels.analysis.uncertainty.cycle_errors import chain_numbers
+from hwmodels.analysis.uncertainty.delta_method import LogNormal
 from hwmodels.analysis.uncertainty.kernel_errors import step_interval
+from hwmodels.speculation.chains import PricedChains
 from jaxspec.results import Quantity, predicted
-from jaxspec.results.intervals import HeadlineIntervals
+from jaxspec.results.intervals import CycleEnds, HeadlineIntervals
 from jaxspec.studies.engine_pricing import engine_scatter
-from jaxspec.studies.headline_intervals import headline_intervals
+from jaxspec.studies.headline_intervals import covered_by, cycle_ends, held_intervals
 from jaxspec.studies.predict.config import PredictConfig
 from jaxspec.tuning.objective import Pricing
 
-__all__ = ["headline", "step_intervals"]
+__all__ = ["KnownErrors", "chain_intervals", "headline", "known_errors", "row_ends", "step_intervals"]
+
+
+@flax.struct.dataclass
+class KnownErrors:
+    """What is known to err beside kernels: acceptance, " position", standard errors; the engine's cycles, a logarithm's."""
+
+    acceptance: Float[Array | np.ndarray, " position"]
+    scatter: Float[Array | np.ndarray, ""]
+
+
+def known_errors(config: PredictConfig, pricing: Pricing, conditional: list[float]) -> KnownErrors | None:
+    """Errors that a prediction inherits; None where nothing is known to err."""
+    error = np.zeros(len(conditional), np.float32)
+    if config.acceptance_cycles is not None:
+        error = np.asarray(conditional_errors(jnp.asarray(conditional), config.acceptance_cycles))
+    scatter = engine_scatter(config.engine)
+    if not covered_by(pricing.device, acceptance=bool(np.any(error > 0)), scatter=scatter):
+        return None
+    return KnownErrors(error, np.asarray(scatter, np.float32))
+
+
+def chain_intervals(
+    pricing: Pricing,
+    chains: PricedChains,
+    acceptance: hwmodels.Acceptance,
+    errors: KnownErrors | None,
+    *,
+    batch: Any,
+) -> dict[str, LogNormal]:
+    """Main numbers with their errors at every draft length, leaves "gamma"; empty where nothing is known to err."""
+    if errors is None:
+        return {}
+    numbers = lambda length: chain_numbers(
+        pricing.device,
+        chains.cycle,
+        length,
+        jnp.asarray(acceptance.conditional),
+        error=jnp.asarray(errors.acceptance),
+        batch=batch,
+        scatter=errors.scatter,
+    )
+    return jax.vmap(numbers)(chains.result.draft_lengths)
 
 
 def headline(
-    config: PredictConfig, pricing: Pricing, point: DesignPoint, steps: Steps, conditional: list[float]
+    errors: KnownErrors | None, pricing: Pricing, found: dict[str, LogNormal], length: int
 ) -> HeadlineIntervals | None:
-    """Intervals of the main numbers, at the best draft length.
+    """Intervals of the main numbers.
 
     Args:
-        conditional: acceptance at all positions.
+        found: at every draft length.
+        length: the best one.
     """
-    length = int(point.draft_length)
-    cycle = [(1.0, steps.ar_stored)] if length == 0 else [(float(length), steps.draft), (1.0, steps.verify)]
-    plan = hwmodels.chain_plan(length)
-    times = cycle_times(
-        pricing.device,
-        bf16=steps.ar_bf16,
-        stored=steps.ar_stored,
-        cycle=cycle,
-        engine_s=float(hwmodels.engine_time(pricing.engine, plan, batch=config.batch)) if length else 0.0,
-        scatter=engine_scatter(config.engine) if length else 0.0,
-    )
-    # All positions at every draft length, so that one program serves: those beyond it gain nothing, surely.
-    inside = np.arange(len(conditional)) < length
-    chances, error = np.where(inside, conditional, 0.0), np.zeros(len(conditional))
-    if config.acceptance_cycles is not None:
-        error = np.where(inside, conditional_errors(jnp.asarray(conditional), config.acceptance_cycles), 0.0)
-    return headline_intervals(times, chances.tolist(), error.tolist(), batch=config.batch)
+    if errors is None:
+        return None
+    counted = bool(np.any(np.asarray(errors.acceptance)[:length] > 0))
+    covers = covered_by(pricing.device, acceptance=counted, scatter=float(errors.scatter) if length else 0.0)
+    return held_intervals(found, covers, (length,))
+
+
+def row_ends(found: dict[str, LogNormal], *at: int) -> CycleEnds | None:
+    """Intervals of a row of a table; None where nothing is known to err."""
+    ends: dict[str, Any] = cycle_ends(found, at)
+    return CycleEnds(**ends) if ends else None
 
 
 def step_intervals(device: hwmodels.Device, steps: dict[str, Any]) -> Quantity[dict] | None:

@@ -11,7 +11,13 @@ from jaxspec.report.columns import Column
 from jaxspec.report.notes import note_lines
 from jaxspec.report.shown import Shown
 from jaxspec.report.terminal import Table
-from jaxspec.studies.predict.columns import BATCH_COLUMNS, LENGTH_COLUMNS, STEP_COLUMNS, headline_in_words
+from jaxspec.studies.predict.columns import (
+    BATCH_COLUMNS,
+    LENGTH_COLUMNS,
+    STEP_COLUMNS,
+    headline_in_words,
+    step_ends_in_words,
+)
 from jaxspec.studies.predict.result import PredictResult
 
 __all__ = ["STEPS", "prediction_tables", "shown"]
@@ -103,7 +109,8 @@ def _steps(result: PredictResult) -> Table:
     for column in STEP_COLUMNS:
         table.add_column(column.heading, justify="right")
     for name, label in STEPS.items():
-        table.add_row(label, *(column.text(result.steps[name]) for column in STEP_COLUMNS))
+        total, *others = (column.text(result.steps[name]) for column in STEP_COLUMNS)
+        table.add_row(label, f"{total}{step_ends_in_words(result, name)}", *others)
     return table
 
 

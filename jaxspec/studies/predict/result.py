@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, ClassVar
 
 from jaxspec.results import UNKNOWN, Quantity, Record, Result
-from jaxspec.results.intervals import EngineUsed, HeadlineIntervals
+from jaxspec.results.intervals import CycleEnds, EngineUsed, HeadlineIntervals
 from jaxspec.results.network_results import PricedNumber
 from jaxspec.results.status_tables import rest_table
 
@@ -53,18 +53,19 @@ class GivenAcceptance(Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LengthRow(Record):
-    """One draft length; 0 is autoregressive decoding of the stored format."""
+    """One draft length; 0 is autoregressive decoding of the stored format. `intervals`: None where nothing is known to err."""
 
     draft_length: Quantity[int] = UNKNOWN
     tokens_per_cycle: Quantity[float] = UNKNOWN
     cycle_s: Quantity[float] = UNKNOWN
     speedup_vs_bf16_ar: Quantity[float] = UNKNOWN
     speedup_vs_stored_ar: Quantity[float] = UNKNOWN
+    intervals: CycleEnds | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BatchRow(Record):
-    """One batch, with its best draft length."""
+    """One batch, with its best draft length. `intervals`: None where nothing is known to err."""
 
     batch: Quantity[int] = UNKNOWN
     draft_length: Quantity[int] = UNKNOWN
@@ -72,6 +73,7 @@ class BatchRow(Record):
     speedup_vs_stored_ar: Quantity[float] = UNKNOWN
     tokens_per_s: Quantity[float] = UNKNOWN
     fits: Quantity[bool] = UNKNOWN
+    intervals: CycleEnds | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

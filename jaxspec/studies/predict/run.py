@@ -14,7 +14,9 @@ import hwmodels
 from hwmodels.analysis.design_point import DesignPoint, Steps, design_point, priced_steps
 from hwmodels.analysis.launch_remarks import launch_remarks
 from hwmodels.analysis.sensitivity import elasticities, finite_elasticities, leaf_names
+from hwmodels.analysis.uncertainty.delta_method import LogNormal
 from hwmodels.chip.energy import knows_energy
+from hwmodels.speculation.chains import priced_chains
 from hwmodels.step.step_cost import seconds_by_part
 from jaxspec.compress.footprint import uniform
 from jaxspec.compress.schemes import find_scheme
@@ -30,16 +32,16 @@ from jaxspec.studies.expert_pricing import ExpertPricing, placed, placement_name
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.predict.config import PredictConfig
-from jaxspec.studies.predict.intervals import headline, step_intervals
-from jaxspec.studies.predict.parts import decoder_needs, expert_use, step_totals
-from jaxspec.studies.predict.result import (
-    BatchRow,
-    GivenAcceptance,
-    LengthRow,
-    PredictedWorkload,
-    PredictResult,
-    ReadWidths,
+from jaxspec.studies.predict.intervals import (
+    KnownErrors,
+    chain_intervals,
+    headline,
+    known_errors,
+    step_intervals,
 )
+from jaxspec.studies.predict.parts import decoder_needs, expert_use, step_totals
+from jaxspec.studies.predict.result import GivenAcceptance, PredictedWorkload, PredictResult, ReadWidths
+from jaxspec.studies.predict.rows import batch_rows, length_rows
 from jaxspec.tuning.objective import Pricing
 
 #: Settings of bits read, per weight of the layers' matrices and per KV element.
@@ -88,8 +90,9 @@ def predict(config: PredictConfig | None = None, **settings: Any) -> list[Predic
     conditional = numbers * config.max_draft_length if len(numbers) == 1 else numbers
     results = []
     for name, pricing in pricings.items():
-        priced = _price(pricing, widths, jnp.asarray(conditional), experts)
-        results.append(_result(config, name, widths, conditional, priced, overridden, pricing))
+        errors = known_errors(config, pricing, conditional)
+        priced = _price(pricing, widths, jnp.asarray(conditional), experts, errors)
+        results.append(_result(config, name, widths, conditional, priced, overridden, pricing, errors))
     return results
 
 
@@ -102,17 +105,24 @@ class _Priced:
     result: hwmodels.SpeculationResult
     point: DesignPoint
     steps: Steps
+    numbers: dict[str, LogNormal]  # with their errors, "gamma"; empty where nothing is known to err
     elasticity: dict[str, dict[str, np.ndarray]]
     by_batch: DesignPoint
+    numbers_by_batch: dict[str, LogNormal]  # likewise, "batch", at the best draft length of each
 
 
-def _price(pricing: Pricing, widths: dict[str, float], conditional: jax.Array, experts: ExpertPricing) -> _Priced:
+def _price(
+    pricing: Pricing,
+    widths: dict[str, float],
+    conditional: jax.Array,
+    experts: ExpertPricing,
+    errors: KnownErrors | None,
+) -> _Priced:
     """Three programs: compiled as one they take longer than one by one."""
     arguments = pricing, tuple(widths.values()), conditional, experts
-    result, point, steps = jax.device_get(_point(*arguments))
-    return _Priced(
-        result, point, steps, jax.device_get(_elasticities(*arguments)), jax.device_get(_batches(*arguments))
-    )
+    result, point, steps, numbers = jax.device_get(_point(*arguments, errors))
+    by_batch, numbers_by_batch = jax.device_get(_batches(*arguments, errors))
+    return _Priced(result, point, steps, numbers, jax.device_get(_elasticities(*arguments)), by_batch, numbers_by_batch)
 
 
 def _parts(
@@ -129,14 +139,21 @@ def _parts(
 
 
 @jax.jit
-def _point(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array, experts: ExpertPricing):
+def _point(
+    pricing: Pricing,
+    bits: tuple[float, ...],
+    conditional: jax.Array,
+    experts: ExpertPricing,
+    errors: KnownErrors | None,
+):
     device, shape = pricing.device, pricing.architecture
     parts, acceptance = _parts(device, pricing, pricing.workload, bits, experts), hwmodels.Acceptance(conditional)
-    result = hwmodels.speculation_speedup(device, shape, acceptance=acceptance, engine=pricing.engine, **parts)
-    point = design_point(device, shape, acceptance=acceptance, result=result, engine=pricing.engine, **parts)
+    chains = priced_chains(device, shape, acceptance=acceptance, engine=pricing.engine, **parts)
+    point = design_point(device, shape, acceptance=acceptance, result=chains.result, engine=pricing.engine, **parts)
     length = point.draft_length.astype(conditional.dtype)
     steps = priced_steps(device, shape, draft_length=length, **parts)
-    return result, point, steps
+    numbers = chain_intervals(pricing, chains, acceptance, errors, batch=pricing.workload.batch)
+    return chains.result, point, steps, numbers
 
 
 @jax.jit
@@ -162,14 +179,24 @@ def _elasticities(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Ar
 
 
 @jax.jit
-def _batches(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array, experts: ExpertPricing) -> DesignPoint:
+def _batches(
+    pricing: Pricing,
+    bits: tuple[float, ...],
+    conditional: jax.Array,
+    experts: ExpertPricing,
+    errors: KnownErrors | None,
+) -> tuple[DesignPoint, dict[str, LogNormal]]:
     acceptance = hwmodels.Acceptance(conditional)
     device = dataclasses.replace(pricing.device, chip=None, technology=None)  # no energy here
 
-    def with_batch(batch: jax.Array) -> DesignPoint:
+    def with_batch(batch: jax.Array) -> tuple[DesignPoint, dict[str, LogNormal]]:
         workload = dataclasses.replace(pricing.workload, batch=batch)
         parts = _parts(device, pricing, workload, bits, experts)
-        return design_point(device, pricing.architecture, acceptance=acceptance, engine=pricing.engine, **parts)
+        common = {"acceptance": acceptance, "engine": pricing.engine, **parts}
+        chains = priced_chains(device, pricing.architecture, **common)
+        point = design_point(device, pricing.architecture, result=chains.result, **common)
+        every = chain_intervals(pricing, chains, acceptance, errors, batch=batch)
+        return point, jax.tree.map(lambda leaf: leaf[point.draft_length], every)
 
     return jax.vmap(with_batch)(jnp.asarray(_BATCHES, conditional.dtype))
 
@@ -182,6 +209,7 @@ def _result(
     priced: _Priced,
     overridden: set[str],
     pricing: Pricing,
+    errors: KnownErrors | None,
 ) -> PredictResult:
     point, steps = priced.point, priced.steps
     named = {field.name: getattr(steps, field.name) for field in dataclasses.fields(steps)}
@@ -223,13 +251,13 @@ def _result(
         capacity_bytes=given(float(point.capacity_bytes)),
         area_m2=(given if pricing.device.technology is None else predicted)(_number(point.area_m2)),
         **_bill(pricing.device),
-        by_draft_length=[_length_row(priced.result, length) for length in range(len(conditional) + 1)],
-        by_batch=[_batch_row(priced.by_batch, place, batch) for place, batch in enumerate(_BATCHES)],
+        by_draft_length=length_rows(priced.result, priced.numbers),
+        by_batch=batch_rows(_BATCHES, priced.by_batch, priced.numbers_by_batch),
         fits=predicted(bool(point.held_bytes <= point.capacity_bytes)),
         ar_bf16_held_bytes=predicted(ar_bytes),
         ar_bf16_fits=predicted(bool(ar_bytes <= point.capacity_bytes)),
         operators=predicted({name: seconds_by_part(step.cost) for name, step in named.items()}),
-        intervals=headline(config, pricing, point, steps, conditional),
+        intervals=headline(errors, pricing, priced.numbers, int(point.draft_length)),
         step_intervals=step_intervals(pricing.device, named),
         steps={name: step_totals(step) for name, step in named.items()},
         decoders=decoder_needs(pricing, priced.steps),
@@ -241,7 +269,7 @@ def _result(
                 for metric, found in priced.elasticity.items()
             }
         ),
-        **noted(_notes(pricing.device, widths, steps), config.engine),
+        **noted(_notes(pricing.device, widths, steps), pricing.device, config.engine),
         **results,
     )
 
@@ -258,27 +286,6 @@ def _bill(device: hwmodels.Device) -> dict[str, Quantity[float]]:
         return {}
     bill = hwmodels.chip_bill(device)
     return {"power_w": predicted(float(bill.power_w)), "price_usd": predicted(float(bill.price_usd))}
-
-
-def _length_row(result: hwmodels.SpeculationResult, length: int) -> LengthRow:
-    return LengthRow(
-        draft_length=given(length),
-        tokens_per_cycle=predicted(float(result.tokens_per_cycle[length])),
-        cycle_s=predicted(float(result.cycle_s[length])),
-        speedup_vs_bf16_ar=predicted(float(result.speedup_vs_bf16_ar[length])),
-        speedup_vs_stored_ar=predicted(float(result.speedup_vs_stored_ar[length])),
-    )
-
-
-def _batch_row(points: DesignPoint, place: int, batch: int) -> BatchRow:
-    return BatchRow(
-        batch=given(batch),
-        draft_length=predicted(int(points.draft_length[place])),
-        speedup_vs_bf16_ar=predicted(float(points.speedup_vs_bf16_ar[place])),
-        speedup_vs_stored_ar=predicted(float(points.speedup_vs_stored_ar[place])),
-        tokens_per_s=predicted(float(points.tokens_per_s[place])),
-        fits=predicted(bool(points.held_bytes[place] <= points.capacity_bytes[place])),
-    )
 
 
 def _number(value: Any) -> float | None:

@@ -52,11 +52,31 @@ PLAN_COLUMNS = (
     Column[PlanRow](
         "passes", "passes", "until the longest sample ends", lambda row: row.passes, lambda value: fixed(value, 0)
     ),
-    Column[PlanRow]("step", "step", "of all samples together", lambda row: row.step_s, seconds),
     Column[PlanRow](
-        "judge", "judge", "time of the network that judges", lambda row: row.judge_s, seconds, optional=True
+        "step",
+        "step",
+        "of all samples together",
+        lambda row: row.step_s,
+        seconds,
+        interval=lambda row: row.intervals and row.intervals.step_s,
     ),
-    Column[PlanRow]("time", "time", "prompt, all passes and judge", lambda row: row.total_s, seconds),
+    Column[PlanRow](
+        "judge",
+        "judge",
+        "time of the network that judges",
+        lambda row: row.judge_s,
+        seconds,
+        interval=lambda row: row.intervals and row.intervals.judge_s,
+        optional=True,
+    ),
+    Column[PlanRow](
+        "time",
+        "time",
+        "prompt, all passes and judge",
+        lambda row: row.total_s,
+        seconds,
+        interval=lambda row: row.intervals and row.intervals.total_s,
+    ),
     Column[PlanRow](
         "energy, J", "energy, J", "of all of it", lambda row: row.energy_j, lambda value: f"{value:.3g}", optional=True
     ),
@@ -82,8 +102,22 @@ EXCHANGE_COLUMNS = (
         lambda row: row.draft_length,
         lambda x: fixed(x, 0),
     ),
-    Column[Exchange]("speculation", "specu-\nlation", "time of an answer", lambda row: row.speculation_s, seconds),
-    Column[Exchange]("speedup", "speedup", "over one sample without it", lambda row: row.speedup, times),
+    Column[Exchange](
+        "speculation",
+        "specu-\nlation",
+        "time of an answer",
+        lambda row: row.speculation_s,
+        seconds,
+        interval=lambda row: row.intervals and row.intervals.speculation_s,
+    ),
+    Column[Exchange](
+        "speedup",
+        "speedup",
+        "over one sample without it",
+        lambda row: row.speedup,
+        times,
+        interval=lambda row: row.intervals and row.intervals.speedup,
+    ),
     Column[Exchange](
         "accuracy of one",
         "accuracy\nof one",

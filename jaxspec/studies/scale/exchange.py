@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import jax
@@ -11,9 +12,11 @@ import numpy as np
 from hwmodels import DraftCost, Footprint, tokens_per_cycle
 from jaxspec.results import Quantity, measured, predicted
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
+from jaxspec.studies.engine_pricing import engine_scatter, kind_of_draft
+from jaxspec.studies.headline_intervals import interval_ends
 from jaxspec.studies.scale.config import ScaleConfig
 from jaxspec.studies.scale.pricing import price_speculation
-from jaxspec.studies.scale.result import Exchange, PlanRow
+from jaxspec.studies.scale.result import Exchange, ExchangeEnds, PlanRow
 from jaxspec.tuning.objective import Pricing
 
 __all__ = ["all_positions", "exchange_rows"]
@@ -63,6 +66,9 @@ def exchange_rows(
             jnp.asarray(batches, float),
             jnp.asarray(passes, float),
             jnp.asarray(lengths, float),
+            jnp.asarray(tokens, jnp.float32),
+            pricing.engine,
+            jnp.asarray(engine_scatter(config.engine, kind_of_draft(draft))),
         )
     )
     result = []
@@ -72,7 +78,9 @@ def exchange_rows(
             allowed = [j for j, length in enumerate([0, *lengths]) if length < budget]
             best = min(allowed, key=lambda j: seconds[j])
             one, sampled = plain[batch], _best(rows, batch, budget)
-            result.append(_row(one, sampled, budget, [0, *lengths][best], float(tokens[best]), float(seconds[best])))
+            row = _row(one, sampled, budget, [0, *lengths][best], float(tokens[best]), float(seconds[best]))
+            ends = {name: interval_ends(number, (i, best)) for name, number in found.numbers.items()}
+            result.append(dataclasses.replace(row, intervals=ExchangeEnds(**ends) if ends else None))
     return result
 
 

@@ -9,6 +9,7 @@ from hwmodels import Footprint
 from jaxspec.report.assumptions import architecture_data, device_facts
 from jaxspec.results import given, measured
 from jaxspec.results.network_results import DecodingSettings, PricedNumber, RunningModel, WorkloadSettings
+from jaxspec.studies.engine_pricing import engine_used, noted
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.head import versions
 from jaxspec.studies.scale.config import ScaleConfig
@@ -42,7 +43,8 @@ def head_parts(config: ScaleConfig, checked: Checked, device: str, footprints: S
     first = checked.networks[config.model[0]].config
     parameters = given(None if several else first.num_parameters())
     facts = device_facts(device, config, config)
-    noted = kernel_notes(next(iter(pricings.values())).device, list(footprints))
+    priced_on = next(iter(pricings.values())).device
+    found = noted(kernel_notes(priced_on, list(footprints)), priced_on, config.engine)
     return {
         "model": RunningModel(name=", ".join(config.model), parameters=parameters),
         "architecture": ", ".join(dict.fromkeys(config.priced.values())),
@@ -66,6 +68,7 @@ def head_parts(config: ScaleConfig, checked: Checked, device: str, footprints: S
         "statement": f"accuracy measured on {', '.join(config.model)}, cost predicted for "
         f"{', '.join(dict.fromkeys(config.priced.values()))}; tokens are counted as the networks that ran have them",
         "versions": versions(),
-        **noted,
-        "notes": [*checked.notes, *noted["notes"]],
+        "engine": engine_used(config.engine),
+        **found,
+        "notes": [*checked.notes, *found["notes"]],
     }

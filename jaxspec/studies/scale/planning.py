@@ -11,11 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from hwmodels import Architecture
+from hwmodels.analysis.uncertainty.delta_method import LogNormal
 from jaxspec.results import given, predicted
+from jaxspec.studies.headline_intervals import interval_ends
 from jaxspec.studies.scale.config import ScaleConfig
 from jaxspec.studies.scale.curves import Measured
 from jaxspec.studies.scale.pricing import Loads, price_plans
-from jaxspec.studies.scale.result import Chosen, CurvePoint, PlanRow
+from jaxspec.studies.scale.result import Chosen, CurvePoint, PlanEnds, PlanRow
 from jaxspec.studies.sweep.pareto import is_pareto
 from jaxspec.tuning.objective import Pricing
 
@@ -91,9 +93,18 @@ def plan_rows(
                 energy_j=predicted(None if found.energy_j is None else float(found.energy_j[i])),
                 held_bytes=predicted(held),
                 fits=predicted(held <= capacity),
+                intervals=_ends(found.numbers, i),
             )
         )
     return rows
+
+
+def _ends(numbers: dict[str, LogNormal], place: int) -> PlanEnds | None:
+    """Intervals of a plan's times; None where nothing is known to err. Without a judge its time is 0, and has none."""
+    if not numbers:
+        return None
+    known = {name: number for name, number in numbers.items() if float(number.value[place]) > 0}
+    return PlanEnds(**{name: interval_ends(number, (place,)) for name, number in known.items()})
 
 
 def with_fronts(rows: Sequence[PlanRow]) -> list[PlanRow]:

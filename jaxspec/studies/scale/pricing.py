@@ -15,7 +15,21 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Float
 
-from hwmodels import Architecture, Device, DraftCost, Footprint, Workload, chain_plan, price_cycle, price_steps
+from hwmodels import (
+    Architecture,
+    CycleCost,
+    Device,
+    DraftCost,
+    EngineTerms,
+    Footprint,
+    Workload,
+    chain_plan,
+    price_cycle,
+    price_steps,
+)
+from hwmodels.analysis.uncertainty.cycle_errors import answer_times, cycle_numbers
+from hwmodels.analysis.uncertainty.delta_method import LogNormal
+from hwmodels.analysis.uncertainty.kernel_errors import times_have_errors
 from hwmodels.network.operators import decode_step, prefill_step, verify_step
 from hwmodels.numerics.scalars import as_float
 from hwmodels.parallel.group import held_share
@@ -42,13 +56,18 @@ class Loads:
 
 
 class Costs(NamedTuple):
-    """Of plans, " plan"; energy None where the device's is not known."""
+    """Of plans, " plan"; energy None where the device's is not known.
+
+    Attributes:
+        numbers: total_s, step_s, prefill_s and judge_s with the errors of kernels; none on a device that is not calibrated.
+    """
 
     step_s: Any
     prefill_s: Any
     judge_s: Any
     energy_j: Any
     held_bytes: Any
+    numbers: dict[str, LogNormal]
 
 
 def shared_tokens(prompt: Any, *, batch: Any, samples: Any) -> Any:
@@ -87,7 +106,8 @@ def price_plans(
     whole = Workload(batch=sequences)
     own, load = held_share(device.group, architecture, whole)
     held = held_bytes(own, batch=load.batch, **cache, **stored).total
-    runs = [(1.0, prefill), (loads.passes, step)]
+    ones = jnp.ones_like(loads.passes)
+    runs = [(ones, prefill), (loads.passes, step)]
     judge_s = jnp.zeros_like(loads.passes)
     if judge is not None:
         asked = jnp.minimum(loads.rounds, 1.0)
@@ -97,7 +117,20 @@ def price_plans(
         runs += [(asked, first), (loads.rounds, each)]
         own, load = held_share(device.group, judge, whole)
         held = held + asked * held_bytes(own, batch=load.batch, **cache, **stored).total
-    return Costs(step.cost.total_s, prefill.cost.total_s, judge_s, _energy(runs), held)
+    numbers = _numbers(device, {"total_s": runs, "step_s": [(ones, step)], "prefill_s": runs[:1], "judge_s": runs[2:]})
+    return Costs(step.cost.total_s, prefill.cost.total_s, judge_s, _energy(runs), held, numbers)
+
+
+def _numbers(device: Device, sums: dict[str, list[tuple[Any, PricedStep]]]) -> dict[str, LogNormal]:
+    """Sums of steps, each as often as it runs, with their errors; leaves " plan". None without steps or errors."""
+    if not times_have_errors(device):
+        return {}
+
+    def one(runs: list[tuple[Any, PricedStep]]) -> LogNormal:
+        times = answer_times(device, plain=runs, answer=runs)
+        return cycle_numbers(times, jnp.zeros(1), jnp.zeros((1, 0)))["cycle_s"]
+
+    return {name: jax.vmap(one)(runs) for name, runs in sums.items() if runs}
 
 
 def _energy(runs: list[tuple[Any, PricedStep]]) -> Array | None:
@@ -111,10 +144,16 @@ def _energy(runs: list[tuple[Any, PricedStep]]) -> Array | None:
 
 
 class Speculated(NamedTuple):
-    """Chains of drafted tokens, "batch length"; draft length 0 is plain decoding."""
+    """Chains of drafted tokens, "batch length"; draft length 0 is plain decoding.
+
+    Attributes:
+        numbers: speculation_s and speedup of whole answers with the errors of kernels and of the engine's cycles; none where
+            nothing is known to err.
+    """
 
     cycle_s: Any
     prefill_s: Any
+    numbers: dict[str, LogNormal]
 
 
 @jax.jit
@@ -127,21 +166,57 @@ def price_speculation(
     batch: Float[Array, " batch"],
     passes: Float[Array, " batch"],
     lengths: Float[Array, " length"],
+    tokens: Float[Array, " length_and_none"],
+    engine: EngineTerms,
+    scatter: Float[Array, ""],
 ) -> Speculated:
     """Seconds of a cycle with one sample of each problem.
 
     Args:
         passes: of plain decoding until the longest answer of a batch ends.
         lengths: draft lengths, 1 or more.
+        tokens: per cycle of no draft and of these.
+        engine: what the engine spends on a cycle beside its kernels.
+        scatter: of the engine's cycles.
     """
 
     def one(problems: Array, passes: Array) -> Speculated:
         load = Workload(batch=problems, context_tokens=prompt + passes / 2.0, prompt_tokens=prompt)
-        priced = price_cycle(
-            device, architecture, footprint=footprint, draft_cost=draft, workload=load, plan=chain_plan(lengths)
-        )
+        parts = {"footprint": footprint, "draft_cost": draft, "workload": load}
+        priced = price_cycle(device, architecture, plan=chain_plan(lengths), engine=engine, **parts)
         (prefill,) = price_steps(device, architecture, [prefill_step(load, footprint=footprint)])
         plain = jnp.broadcast_to(priced.baselines.stored.cost.total_s, (1,))
-        return Speculated(jnp.concatenate([plain, priced.total_s]), prefill.cost.total_s)
+        numbers = _speculated(device, priced, prefill, draft, lengths, passes / tokens, passes, scatter)
+        return Speculated(jnp.concatenate([plain, priced.total_s]), prefill.cost.total_s, numbers)
 
     return jax.vmap(one)(jnp.asarray(as_float(batch)), jnp.asarray(as_float(passes)))
+
+
+def _speculated(
+    device: Device,
+    cycle: CycleCost,
+    prefill: PricedStep,
+    draft: DraftCost,
+    lengths: Float[Array, " length"],
+    cycles: Float[Array, " length_and_none"],
+    passes: Array,
+    scatter: Array,
+) -> dict[str, LogNormal]:
+    """Whole answers of no draft and of these lengths; none on a device that is not calibrated."""
+    if not times_have_errors(device):
+        return {}
+    alone, first = cycle.baselines.stored, jax.tree.map(lambda leaf: leaf[0], cycle.draft)
+    plain = [(1.0, prefill), (passes, alone)]
+    nothing, zero = jnp.zeros(1), jnp.zeros((1, 0))
+
+    def one(length: Array, often: Array, verify: PricedStep, engine_s: Array) -> dict[str, LogNormal]:
+        answer = [(1.0, prefill), (often * length * draft.passes, first), (often, verify)]
+        times = answer_times(device, plain=plain, answer=answer, engine_s=often * engine_s, scatter=scatter)
+        return cycle_numbers(times, nothing, zero)
+
+    found = jax.vmap(one)(lengths, cycles[1:], cycle.verify, cycle.engine_s)
+    none = cycle_numbers(answer_times(device, plain=plain, answer=plain), nothing, zero)
+    return {
+        name: jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), none[of], found[of])
+        for name, of in (("speculation_s", "cycle_s"), ("speedup", "speedup_vs_stored_ar"))
+    }

@@ -24,6 +24,7 @@ from jaxspec.studies.scale.figures.exchange import exchange_figure
 from jaxspec.studies.scale.result import ScaleResult
 from jaxspec.studies.scale.tables import (
     here,
+    intervals_in_words,
     named,
     plan_name,
     scale_headline,
@@ -126,7 +127,7 @@ def scale_section(result: ScaleResult) -> dict[str, Any]:
             ("draft", str(result.speculation.draft)),
             *drafted.items(),
             *([("target", words)] if (words := target_in_words(result)) else []),
-            *((f"note {i}", note) for i, note in enumerate(result.notes, start=1)),
+            *(("intervals", words) for words in intervals_in_words(result)),
         ],
         "timing": timing(result),
         "summary": [

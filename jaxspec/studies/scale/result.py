@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from jaxspec.results import UNKNOWN, Quantity, Record, quantity_field
+from jaxspec.results.intervals import NO_ENDS, Ends
 from jaxspec.results.network_results import MeasuredResult
 
 __all__ = [
@@ -12,7 +13,9 @@ __all__ = [
     "Curve",
     "CurvePoint",
     "Exchange",
+    "ExchangeEnds",
     "NetworkCurves",
+    "PlanEnds",
     "PlanRow",
     "ScaleResult",
     "Speculation",
@@ -84,6 +87,16 @@ class NetworkCurves(Record):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class PlanEnds(Record):
+    """Intervals of a plan's times, with the errors of the device's kernels."""
+
+    step_s: Ends = NO_ENDS
+    prefill_s: Ends = NO_ENDS
+    judge_s: Ends = NO_ENDS
+    total_s: Ends = NO_ENDS
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class PlanRow(Record):
     """A way to answer, priced.
 
@@ -91,6 +104,7 @@ class PlanRow(Record):
         batch: problems worked on together; times and energy are of all of them.
         passes: of the network until the longest sample of the batch ends.
         judge_s: of the network that judges; 0 without one.
+        intervals: of its times; None on a device that is not calibrated.
         fastest_of_its_accuracy, cheapest_of_its_accuracy: whether no other plan of the batch that fits is as good in less
             time, or with less energy.
     """
@@ -109,6 +123,7 @@ class PlanRow(Record):
     decode_s: Quantity[float] = UNKNOWN
     judge_s: Quantity[float] = UNKNOWN
     total_s: Quantity[float] = UNKNOWN
+    intervals: PlanEnds | None = None
     energy_j: Quantity[float] = UNKNOWN
     held_bytes: Quantity[float] = UNKNOWN
     fits: Quantity[bool] = UNKNOWN
@@ -126,6 +141,14 @@ class Chosen(Record):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class ExchangeEnds(Record):
+    """Intervals of an answer with drafted tokens; accepted tokens are taken as known."""
+
+    speculation_s: Ends = NO_ENDS
+    speedup: Ends = NO_ENDS
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Exchange(Record):
     """The same matrix rows of each problem, used for drafted tokens or for samples.
 
@@ -133,6 +156,7 @@ class Exchange(Record):
         rows: samples, or tokens of one verification at most.
         plain_s: one sample without speculation.
         accuracy_one: of one sample, which speculation does not change.
+        intervals: of the time with drafted tokens; None on a device that is not calibrated.
         method: the attainable one with the highest accuracy.
         speculation_right_s, sampling_right_s: time for a right answer, time over accuracy.
         better: "speculation" or "sampling", by that time; None where nothing was right.
@@ -147,6 +171,7 @@ class Exchange(Record):
     tokens_per_cycle: Quantity[float] = UNKNOWN
     speculation_s: Quantity[float] = UNKNOWN
     speedup: Quantity[float] = UNKNOWN
+    intervals: ExchangeEnds | None = None
     speculation_right_s: Quantity[float] = UNKNOWN
     method: str | None = None
     sampling_s: Quantity[float] = UNKNOWN

@@ -7,13 +7,16 @@ from pathlib import Path
 
 from jaxspec.report.columns import Column
 from jaxspec.report.formatting import NOT_KNOWN, fixed, times
+from jaxspec.report.intervals import BRACKETS
 from jaxspec.report.terminal import Table
 from jaxspec.report.titles import architecture_title, device_title
+from jaxspec.studies.headline_intervals import coverage_in_words
 from jaxspec.studies.scale.columns import EXCHANGE_COLUMNS, PLAN_COLUMNS, interval, seconds
 from jaxspec.studies.scale.result import Exchange, PlanRow, ScaleResult
 
 __all__ = [
     "here",
+    "intervals_in_words",
     "named",
     "plan_name",
     "scale_headline",
@@ -113,6 +116,7 @@ def _plans(result: ScaleResult) -> Table:
         "with less energy",
         target_in_words(result),
     ]
+    lines += [f"{BRACKETS}{words}" for words in intervals_in_words(result)]
     if any(not row.attainable for row in rows):
         lines.append("bound: a checker that knows the right answer would choose; no user has it")
     table = Table(scale_headline(result), "\n".join(line for line in lines if line))
@@ -125,6 +129,14 @@ def _plans(result: ScaleResult) -> Table:
         style = "bold" if row == best else None if row.fits.value else "dim"
         table.add_row(plan_name(row, result), *(column.text(row) for column in columns), style=style)
     return table
+
+
+def intervals_in_words(result: ScaleResult) -> list[str]:
+    """What intervals of times hold; nothing where there are none."""
+    if not any(row.intervals for row in result.plans):
+        return []
+    known = ["calibration", *(["engine"] if result.engine is not None and result.engine.terms else [])]
+    return [coverage_in_words(known)]
 
 
 def _exchanges(result: ScaleResult) -> Table:

@@ -1,7 +1,7 @@
 """The command `jaxspec serve`."""
 
 from jaxspec.studies.serve.config import ServeConfig
-from jaxspec.studies.study import Plot, Study
+from jaxspec.studies.study import Plot, Study, run_directory
 
 __all__ = ["SERVE"]
 
@@ -17,7 +17,7 @@ output_tokens. The engine batches continuously: a request takes a free slot as s
 processed in chunks beside decoding. Every step is priced as `jaxspec predict` prices it, at its batch, contexts and chunk.
 
 Three ways to decode are compared: no draft, a draft of fixed length, and the length that is best for the batch at hand.
-"A draft pays at no rate" is an answer.
+"A draft pays at no rate" is an answer. A run directory keeps result.json and one page; the same command reprints them.
 """
 
 #: The study of requests that arrive.
@@ -28,5 +28,7 @@ SERVE = Study(
     run="jaxspec.studies.serve.run:serve",
     present="jaxspec.studies.serve.report:shown",
     figures="jaxspec.studies.serve.figures:figures",
-    plot=Plot("Write a figure: throughput against latency.", "jaxspec.studies.serve.figures:serving_figure"),
+    announce=lambda config: f"{config.architecture} on {', '.join(config.device)}",
+    out=run_directory("serve"),
+    plot=Plot("Write a figure: throughput against latency.", "jaxspec.studies.serve.figures:plot"),
 )

@@ -8,7 +8,9 @@ import itertools
 from jaxspec.errors import InputError
 from jaxspec.settings.base import Unused
 from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
+from jaxspec.settings.experts import POOLS_UNUSED, ExpertSettings
 from jaxspec.settings.fields import same_as, setting
+from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.parallel import ParallelSettings
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, WidthScheme
 from jaxspec.studies.predict.config import MAX_PREDICTED_LENGTH, PredictConfig
@@ -26,7 +28,7 @@ def _increasing(rates: tuple[float, ...]) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class ServeConfig(ParallelSettings, KnobSettings):
+class ServeConfig(ParallelSettings, ExpertSettings, KnobSettings):
     """`jaxspec serve`."""
 
     architecture: str = same_as(PredictConfig, "architecture")
@@ -71,6 +73,11 @@ class ServeConfig(ParallelSettings, KnobSettings):
 
     unused = (
         *knobs_of_other_schemes(),
+        *POOLS_UNUSED,
+        Unused(
+            ("pool_fits", EXPERT_POOL.name),
+            lambda config: "the draft is a network of its own" if config.draft_architecture is not None else None,
+        ),
         Unused(_OF_ARRIVALS, lambda config: "the trace has the requests" if config.trace is not None else None),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from hwmodels.numerics.units import MILLI
 from jaxspec.report.columns import Column
@@ -10,6 +10,7 @@ from jaxspec.report.formatting import fixed
 from jaxspec.report.notes import note_lines
 from jaxspec.report.shown import Shown
 from jaxspec.report.terminal import Table
+from jaxspec.runs.directory import RunDirectory
 from jaxspec.studies.serve.result import Crossing, LoadRow, ServeResult
 
 __all__ = ["CALLED", "answer", "serving_tables", "shown"]
@@ -22,19 +23,31 @@ def _ms(digits: int):
     return lambda value: fixed(value / MILLI, digits)
 
 
+def _latency(name: str, title: str, heading: str, meaning: str, write: Callable[[float], str]) -> Column[LoadRow]:
+    """A column of a field with its interval."""
+    return Column[LoadRow](
+        title,
+        heading,
+        meaning,
+        lambda row: getattr(row, name),
+        write,
+        interval=lambda row: row.intervals and getattr(row.intervals, name),
+    )
+
+
 _COLUMNS = (
     Column[LoadRow](
         "requests/s", "requests/s", "that arrive", lambda row: row.rate_per_s, lambda value: f"{value:.4g}"
     ),
-    Column[LoadRow]("tokens/s", "tokens/s", "generated", lambda row: row.tokens_per_s, lambda value: f"{value:,.0f}"),
+    _latency("tokens_per_s", "tokens/s", "tokens/s", "generated", lambda value: f"{value:,.0f}"),
     Column[LoadRow]("batch", "batch", "requests in the engine", lambda row: row.mean_batch, lambda x: fixed(x, 1)),
     Column[LoadRow]("busy", "busy", "share of the time", lambda row: row.utilisation, lambda x: fixed(x, 2)),
-    Column[LoadRow]("TTFT p50", "TTFT, ms\np50", "to the first token", lambda row: row.ttft_p50_s, _ms(1)),
-    Column[LoadRow]("TTFT p99", "\np99", "to the first token", lambda row: row.ttft_p99_s, _ms(1)),
-    Column[LoadRow]("TPOT p50", "TPOT, ms\np50", "per further token", lambda row: row.tpot_p50_s, _ms(2)),
-    Column[LoadRow]("TPOT p99", "\np99", "per further token", lambda row: row.tpot_p99_s, _ms(2)),
-    Column[LoadRow]("request p50", "request, s\np50", "in all", lambda row: row.request_p50_s, lambda x: fixed(x, 3)),
-    Column[LoadRow]("request p99", "\np99", "in all", lambda row: row.request_p99_s, lambda x: fixed(x, 3)),
+    _latency("ttft_p50_s", "TTFT p50", "TTFT, ms\np50", "to the first token", _ms(1)),
+    _latency("ttft_p99_s", "TTFT p99", "\np99", "to the first token", _ms(1)),
+    _latency("tpot_p50_s", "TPOT p50", "TPOT, ms\np50", "per further token", _ms(2)),
+    _latency("tpot_p99_s", "TPOT p99", "\np99", "per further token", _ms(2)),
+    _latency("request_p50_s", "request p50", "request, s\np50", "in all", lambda x: fixed(x, 3)),
+    _latency("request_p99_s", "request p99", "\np99", "in all", lambda x: fixed(x, 3)),
 )
 
 
@@ -60,7 +73,8 @@ def _loads(result: ServeResult) -> Table:
         caption=f"{load.requests.value} requests of {load.prompt_tokens.known:.0f} + {load.output_tokens.known:.0f} tokens "
         f"on average, at most {load.max_batch.value} at once and {load.chunk_tokens.value} prompt tokens in a step, room for "
         f"{load.capacity_tokens.known:,.0f} tokens; fixed draft: {result.draft_length.value} tokens; by batch: "
-        f"{_lengths(result)} (rates, lengths and acceptance: input; the rest: predicted)",
+        f"{_lengths(result)} (rates, lengths and acceptance: input; the rest: predicted)"
+        + (f"\nin brackets: {result.interval_statement}" if result.interval_statement else ""),
     )
     table.add_column("decoding")
     for column in _COLUMNS:
@@ -80,7 +94,13 @@ def _lengths(result: ServeResult) -> str:
     return ", then ".join(said if len(said) <= 5 else [*said[:4], f"... {said[-1]}"])
 
 
-def shown(results: Sequence[ServeResult]) -> Shown:
-    """Tables of what was served for the terminal."""
+def shown(found: tuple[Sequence[ServeResult], RunDirectory]) -> Shown:
+    """Tables of what was served for the terminal, from what `serve` returned."""
+    results, directory = found
     lines = [f"{result.device}: {answer(crossing)}" for result in results for crossing in result.crossings]
-    return Shown([result.plain() for result in results], serving_tables(results), [*lines, *note_lines(results)])
+    return Shown(
+        [result.plain() for result in results],
+        serving_tables(results),
+        [*lines, *note_lines(results)],
+        f"report: {directory.path / 'report.html'}",
+    )

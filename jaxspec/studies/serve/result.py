@@ -6,10 +6,11 @@ import dataclasses
 from typing import Any
 
 from jaxspec.results import UNKNOWN, Quantity, Record, Result
+from jaxspec.results.intervals import NO_ENDS, Ends, EngineUsed
 from jaxspec.results.network_results import PricedNumber
 from jaxspec.results.status_tables import rest_table
 
-__all__ = ["Crossing", "LoadRow", "ServeResult", "ServedWorkload"]
+__all__ = ["Crossing", "LoadEnds", "LoadRow", "ServeResult", "ServedWorkload"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,6 +30,25 @@ class ServedWorkload(Record):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class LoadEnds(Record):
+    """Intervals of a row's numbers: the same requests in an engine all of whose steps are fast, and slow."""
+
+    tokens_per_s: Ends = NO_ENDS
+    requests_per_s: Ends = NO_ENDS
+    mean_batch: Ends = NO_ENDS
+    utilisation: Ends = NO_ENDS
+    ttft_p50_s: Ends = NO_ENDS
+    ttft_p90_s: Ends = NO_ENDS
+    ttft_p99_s: Ends = NO_ENDS
+    tpot_p50_s: Ends = NO_ENDS
+    tpot_p90_s: Ends = NO_ENDS
+    tpot_p99_s: Ends = NO_ENDS
+    request_p50_s: Ends = NO_ENDS
+    request_p90_s: Ends = NO_ENDS
+    request_p99_s: Ends = NO_ENDS
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class LoadRow(Record):
     """One way to decode at one rate; latencies by percentile.
 
@@ -38,6 +58,7 @@ class LoadRow(Record):
         requests_per_s: requests that are finished, from the first arrival to the end.
         mean_batch: requests in the engine while it works.
         ttft: from arrival to the first token. tpot: per further token. request: from arrival to the last.
+        intervals: of these; None on a device that is not calibrated.
     """
 
     decoding: str = ""
@@ -55,6 +76,7 @@ class LoadRow(Record):
     request_p50_s: Quantity[float] = UNKNOWN
     request_p90_s: Quantity[float] = UNKNOWN
     request_p99_s: Quantity[float] = UNKNOWN
+    intervals: LoadEnds | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,6 +109,9 @@ class ServeResult(Result):
         lengths_by_batch: drafted tokens with 1, 2, ... sequences that generate, where the length follows the batch.
         rows: every way to decode at every rate.
         crossings: of each draft.
+        engine: whose terms are in the times; None: kernels alone.
+        placement: where things lie in a device with several memories; unknown on others.
+        interval_statement: what intervals hold; None: there are none.
     """
 
     arrange_statuses = staticmethod(_statuses)
@@ -108,5 +133,9 @@ class ServeResult(Result):
     lengths_by_batch: Quantity[list] = UNKNOWN
     rows: list[LoadRow] = dataclasses.field(default_factory=list)
     crossings: list[Crossing] = dataclasses.field(default_factory=list)
+    engine: EngineUsed | None = None
+    placement: Quantity[str] = UNKNOWN
+    interval_statement: str | None = None
+    versions: dict[str, str] = dataclasses.field(default_factory=dict)
     kernel_widths: dict[str, Any] | None = None
     notes: list[str] = dataclasses.field(default_factory=list)

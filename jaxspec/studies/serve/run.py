@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from functools import cache
+from statistics import NormalDist
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hwmodels import DraftCost, Footprint, uniform_footprint
+from hwmodels import DraftCost, Footprint, Routing, uniform_footprint
+from hwmodels.analysis.uncertainty.delta_method import COVERAGE
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.serving.latencies import Latencies, crossing_rate, latencies
 from hwmodels.serving.requests import Requests, poisson_requests, with_rate
@@ -20,37 +24,71 @@ from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.report.assumptions import architecture_data, device_facts
 from jaxspec.results import given, predicted
+from jaxspec.results.intervals import Ends
 from jaxspec.results.network_results import PricedNumber
-from jaxspec.runs.inputs import input_digests
-from jaxspec.settings import build_config, expect, knob_values
+from jaxspec.runs.carrying_out import carry_out
+from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.progress import Reporter
+from jaxspec.runs.provenance import versions
+from jaxspec.settings import expect, knob_values
+from jaxspec.settings.knobs import EXPERT_POOL
+from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, noted
+from jaxspec.studies.expert_pricing import placed, placement_name, resolve_experts
+from jaxspec.studies.headline_intervals import coverage_in_words, covered_by
 from jaxspec.studies.kernel_notes import kernel_notes
-from jaxspec.studies.measured.pricing import resolve_architecture, resolve_pricing
+from jaxspec.studies.measured.pricing import resolve_draft, resolve_pricing
 from jaxspec.studies.serve.config import ServeConfig
 from jaxspec.studies.serve.loads import DECODING, best_lengths, default_rates, longest_request
-from jaxspec.studies.serve.result import Crossing, LoadRow, ServedWorkload, ServeResult
+from jaxspec.studies.serve.page import write_serving
+from jaxspec.studies.serve.result import Crossing, LoadEnds, LoadRow, ServedWorkload, ServeResult
 from jaxspec.studies.serve.trace import read_trace
 from jaxspec.tuning.objective import Pricing
 
 __all__ = ["serve"]
 
+#: Main numbers of a result, for `jaxspec runs`.
+_HEADLINE = ("pays",)
 
-def serve(config: ServeConfig | None = None, **settings: Any) -> list[ServeResult]:
-    """One result per device.
+#: Errors of all steps, in standard deviations: none, and both ends of the interval.
+_SIDES = (0.0, -NormalDist().inv_cdf(0.5 + COVERAGE / 2.0), NormalDist().inv_cdf(0.5 + COVERAGE / 2.0))
 
-    Args:
-        config: what to serve; or
-        settings: the fields of `ServeConfig` by name, with its defaults: serve(device="h100-sxm", rates=(1, 4, 16)).
+
+def serve(
+    config: ServeConfig,
+    *,
+    out: str | None = None,
+    force: bool = False,
+    reporter: Reporter | None = None,
+) -> tuple[list[ServeResult], RunDirectory]:
+    """Serve on every device of the configuration, or return what a finished run found.
+
+    Returns:
+        One result per device, as in result.json, and the run directory, which also holds the report.
     Raises:
         InputError: a name, a number or a file that cannot be used; a request that no engine on the device has room for.
     """
-    if config is not None and settings:
-        raise InputError(f"a configuration came, and {', '.join(sorted(settings))} beside it; give one or the other")
-    named = [name for name, value in settings.items() if value is not None]
-    config = build_config(ServeConfig, settings, given=named) if config is None else config
     expect(ServeConfig, config)
     # Every name is resolved, and every request checked for room, before the first device is priced.
-    parts = {name: _Parts.of(config, name) for name in config.device}
-    return [_served(config, name, part) for name, part in parts.items()]
+    parts = cache(lambda: {name: _Parts.of(config, name) for name in config.device})
+
+    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
+        found = parts()
+
+        def work() -> list[dict[str, Any]]:
+            results = []
+            with reporter.bar("devices", len(found)) as bar:
+                for name, part in found.items():
+                    results.append(_served(config, name, part, directory.inputs))
+                    bar.advance(name)
+            write_serving(results, directory.path)
+            return [result.plain() for result in results]
+
+        return work
+
+    found, directory = carry_out(
+        "serve", config, prepare, check=parts, out=out, force=force, reporter=reporter, headline=_HEADLINE
+    )
+    return [ServeResult.from_plain(entry) for entry in found], directory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,17 +98,23 @@ class _Parts:
     pricing: Pricing
     footprint: Footprint
     draft: DraftCost
+    routing: Routing
     requests: Requests  # at their own rate, or at one per second
     capacity_tokens: float
 
     @classmethod
     def of(cls, config: ServeConfig, name: str) -> _Parts:
-        pricing = resolve_pricing(config, name, None)
+        pricing = placed(resolve_pricing(config, name, None), config, name)
         device, architecture = pricing.device, pricing.architecture
-        footprint = find_scheme(config.scheme).expected_footprint(knob_values(config))
-        draft = DraftCost(statement="")
+        knobs = knob_values(config)
+        experts = resolve_experts(config, architecture, config.architecture, knobs.get(EXPERT_POOL.name))
+        footprint = experts.footprint(find_scheme(config.scheme).expected_footprint(knobs))
+        # A pool is what fits beside the caches of a full engine at the mean context.
+        load = dataclasses.replace(pricing.workload, context_tokens=config.prompt_tokens + config.output_tokens / 2.0)
+        draft = experts.draft_cost(device, architecture, workload=load, footprint=footprint)
+        draft = dataclasses.replace(draft, statement="")
         if config.draft_architecture is not None:
-            own, plain = resolve_architecture(config.draft_architecture, None), uniform_footprint(UNCOMPRESSED_BITS)
+            own, plain = resolve_draft(config, config.draft_architecture), uniform_footprint(UNCOMPRESSED_BITS)
             draft = DraftCost(architecture=own, statement="")
             footprint = dataclasses.replace(
                 footprint, draft_weight_bits=plain.draft_weight_bits, draft_kv_bits=plain.draft_kv_bits
@@ -82,7 +126,7 @@ class _Parts:
                 f"device {name!r} has room for the keys and values of {room:,.0f} tokens beside the weights, and a request "
                 f"needs {needed:,.0f}; give shorter prompts and outputs, a smaller network, or another device"
             )
-        return cls(pricing, footprint, draft, requests, room)
+        return cls(pricing, footprint, draft, experts.routing, requests, room)
 
 
 def _requests(config: ServeConfig) -> Requests:
@@ -99,8 +143,9 @@ def _requests(config: ServeConfig) -> Requests:
     )
 
 
-def _served(config: ServeConfig, name: str, parts: _Parts) -> ServeResult:
+def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str]) -> ServeResult:
     pricing, requests = parts.pricing, parts.requests
+    scatter = engine_scatter(config.engine, kind_of_draft(parts.draft))
     numbers = list(config.acceptance)
     conditional = np.array((numbers * config.draft_length)[: config.draft_length], np.float32)
     table = priced_table(
@@ -112,6 +157,9 @@ def _served(config: ServeConfig, name: str, parts: _Parts) -> ServeResult:
         max_chunk=config.chunk_tokens,
         draft_length=config.draft_length,
         draft_cost=parts.draft,
+        routing=parts.routing,
+        engine=pricing.engine,
+        scatter=scatter,
     )
     by_batch = best_lengths(table, conditional, requests)
     fixed = np.full(config.max_batch + 1, config.draft_length)
@@ -125,8 +173,15 @@ def _served(config: ServeConfig, name: str, parts: _Parts) -> ServeResult:
         slots=config.max_batch,
     )
     key = jax.random.fold_in(jax.random.key(config.seed), 1)
-    found = jax.device_get(_loads(requests, jnp.asarray(rates, jnp.float32), table, engine, key))
-    facts, shape = device_facts(name, config), architecture_data(config.architecture, pricing.architecture)
+    errs = table.deviation is not None
+    sides = jax.device_get(
+        _loads(
+            requests, jnp.asarray(rates, jnp.float32), table, jnp.asarray(_SIDES if errs else _SIDES[:1]), engine, key
+        )
+    )
+    found: Latencies = jax.tree.map(lambda leaf: leaf[0], sides)
+    covers = covered_by(pricing.device, scatter=scatter)
+    facts, shape = device_facts(name, config, config), architecture_data(config.architecture, pricing.architecture)
     crossings = [_crossing(decoding, rates, found, place) for place, decoding in enumerate(DECODING) if place]
     prompt, output = (np.asarray(tokens) for tokens in (requests.prompt_tokens, requests.output_tokens))
     return ServeResult(
@@ -136,7 +191,11 @@ def _served(config: ServeConfig, name: str, parts: _Parts) -> ServeResult:
         device_title=facts["device_title"],
         device_data={field: PricedNumber(**number) for field, number in facts["device_data"].items()},
         assumptions=facts["assumptions"],
-        inputs=input_digests(config),
+        inputs=inputs,
+        engine=engine_used(config.engine),
+        placement=placement_name(config, pricing),
+        interval_statement=f"{coverage_in_words(covers)}; all steps err together" if errs else None,
+        versions=versions(),
         scheme=given(config.scheme),
         draft=config.draft_architecture or f"within the target, by {config.scheme}",
         draft_length=given(config.draft_length),
@@ -152,25 +211,32 @@ def _served(config: ServeConfig, name: str, parts: _Parts) -> ServeResult:
         pays=predicted(any(crossing.pays_at.known for crossing in crossings)),
         lengths_by_batch=predicted([int(length) for length in by_batch[1:]]),
         rows=[
-            _row(decoding, float(rate), jax.tree.map(lambda leaf, at=(place, column): leaf[at], found))
+            _row(decoding, float(rate), jax.tree.map(lambda leaf, at=(place, column): leaf[:, *at], sides))
             for place, decoding in enumerate(DECODING)
             for column, rate in enumerate(rates)
         ],
         crossings=crossings,
-        **kernel_notes(pricing.device, [parts.footprint]),
+        **noted(kernel_notes(pricing.device, [parts.footprint]), pricing.device, config.engine, prompts=True),
     )
 
 
 @jax.jit
-def _loads(requests: Requests, rates: jax.Array, table: StepTable, engine: Engine, key: jax.Array) -> Latencies:
-    """Latencies "decoding rate": every way to decode at every rate, all in one program."""
+def _loads(
+    requests: Requests, rates: jax.Array, table: StepTable, sides: jax.Array, engine: Engine, key: jax.Array
+) -> Latencies:
+    """Latencies "side decoding rate": every way to decode at every rate, all in one program.
 
-    def one(lengths: jax.Array, rate: jax.Array) -> Latencies:
+    Args:
+        sides: by how many standard deviations all steps err.
+    """
+
+    def one(side: jax.Array, lengths: jax.Array, rate: jax.Array) -> Latencies:
         arriving = with_rate(requests, rate)
-        served = serve_requests(arriving, table, dataclasses.replace(engine, draft_lengths=lengths), key)
-        return latencies(arriving, served)
+        follows = dataclasses.replace(engine, draft_lengths=lengths)
+        return latencies(arriving, serve_requests(arriving, table.erring(side), follows, key))
 
-    return jax.vmap(jax.vmap(one, (None, 0)), (0, None))(engine.draft_lengths, rates)
+    by_rate = jax.vmap(one, (None, None, 0))
+    return jax.vmap(jax.vmap(by_rate, (None, 0, None)), (0, None, None))(sides, engine.draft_lengths, rates)
 
 
 def _rates(config: ServeConfig, table: StepTable, parts: _Parts) -> np.ndarray:
@@ -183,14 +249,20 @@ def _rates(config: ServeConfig, table: StepTable, parts: _Parts) -> np.ndarray:
 
 
 def _row(decoding: str, rate: float, seen: Latencies) -> LoadRow:
-    percentiles = {
-        f"{what}_p{place}_s": predicted(float(getattr(seen, f"{what}_s")[index]))
+    """A row. Args: seen: leaves "side ...", the estimates first."""
+    found = {
+        f"{what}_p{place}_s": getattr(seen, f"{what}_s")[:, index]
         for what in ("ttft", "tpot", "request")
         for index, place in enumerate((50, 90, 99))
     }
-    sums = ("tokens_per_s", "requests_per_s", "mean_batch", "utilisation")
-    others = {name: predicted(float(getattr(seen, name))) for name in sums}
-    return LoadRow(decoding=decoding, rate_per_s=given(rate), **others, **percentiles)
+    found |= {name: getattr(seen, name) for name in ("tokens_per_s", "requests_per_s", "mean_batch", "utilisation")}
+    ends = {
+        name: Ends(low=predicted(float(np.min(sides))), high=predicted(float(np.max(sides))))
+        for name, sides in found.items()
+    }
+    numbers = {name: predicted(float(sides[0])) for name, sides in found.items()}
+    intervals = LoadEnds(**ends) if len(seen.tokens_per_s) > 1 else None
+    return LoadRow(decoding=decoding, rate_per_s=given(rate), intervals=intervals, **numbers)
 
 
 def _crossing(decoding: str, rates: np.ndarray, found: Latencies, place: int) -> Crossing:

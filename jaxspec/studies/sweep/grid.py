@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from hwmodels.analysis.uncertainty.kernel_errors import times_have_errors
 from jaxspec.studies.sweep.axes import DerivedNumbers
 from jaxspec.studies.sweep.blocks import Blocks, blocks_of
 from jaxspec.studies.sweep.evaluating import begin_points
@@ -33,6 +34,7 @@ class Grid:
         pairs: names of network and device.
         bases: of each pair, the tree whose leaves axes are named by.
         derived: numbers that follow from the axes.
+        scatter: of the engine's cycles, for intervals.
     """
 
     axes: dict[str, np.ndarray]
@@ -40,6 +42,12 @@ class Grid:
     bases: list[dict[str, Any]]
     max_draft_length: int
     derived: DerivedNumbers = dataclasses.field(default_factory=DerivedNumbers)
+    scatter: float = 0.0
+
+    @cached_property
+    def has_intervals(self) -> bool:
+        """Whether a device's times are known to err."""
+        return any(times_have_errors(base["device"]) for base in self.bases)
 
     @cached_property
     def blocks(self) -> Blocks:
@@ -83,7 +91,9 @@ class Grid:
         # Knobs of widths are read by nothing but the derived numbers.
         own = varied | self.derived.at(places)
         shape, count = self.blocks.block_shape, self.blocks.points_of(number)
-        wait = begin_points(self.bases[pair], own, shape=shape, max_draft_length=self.max_draft_length, device=device)
+        asked: dict[str, Any] = {"max_draft_length": self.max_draft_length, "device": device}
+        asked |= {"intervals": self.has_intervals, "scatter": self.scatter}
+        wait = begin_points(self.bases[pair], own, shape=shape, **asked)
         names = dict(zip(("architecture", "device"), self.pairs[pair], strict=True))
 
         def columns() -> dict[str, np.ndarray]:

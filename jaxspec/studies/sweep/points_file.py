@@ -15,6 +15,7 @@ from jaxspec.errors import InputError
 
 __all__ = [
     "COLUMNS",
+    "INTERVAL_COLUMNS",
     "OF_THE_DEVICE",
     "POINTS_FILE",
     "check_points",
@@ -30,20 +31,29 @@ POINTS_FILE = "sweep.parquet"
 #: Result columns, in this order, behind the columns of the axes.
 COLUMNS = (*(field.name for field in dataclasses.fields(DesignPoint)), "fits")
 
-#: Among them, sums of the device's own data.
+#: Ends of 90 % intervals, behind them where a device of the sweep is calibrated.
+INTERVAL_COLUMNS = tuple(
+    f"{name}_{side}"
+    for name in ("cycle_s", "tokens_per_s", "speedup_vs_bf16_ar", "speedup_vs_stored_ar", "ar_bf16_s", "ar_stored_s")
+    for side in ("low", "high")
+)
+
+#: Among the columns of results, sums of the device's own data.
 OF_THE_DEVICE = ("capacity_bytes", "area_m2")
 
 
-def points_schema(axes: tuple[str, ...], scheme: str) -> pa.Schema:
+def points_schema(axes: tuple[str, ...], scheme: str, *, intervals: bool = False) -> pa.Schema:
     """Columns with their types, and the status of each in the file's metadata.
 
     Args:
         axes: names of the axes. scheme: whose widths axes begin with.
+        intervals: whether `INTERVAL_COLUMNS` are among them.
     """
     fields = [pa.field(name, pa.string()) for name in ("architecture", "device")]
     fields += [pa.field(name, pa.float64()) for name in axes]
     kinds = {"draft_length": pa.int32(), "fits": pa.bool_()}
-    fields += [pa.field(name, kinds.get(name, pa.float32())) for name in COLUMNS]
+    results = (*COLUMNS, *(INTERVAL_COLUMNS if intervals else ()))
+    fields += [pa.field(name, kinds.get(name, pa.float32())) for name in results]
     given = {"architecture", "device", *axes, *OF_THE_DEVICE}
     statuses = {f"status:{field.name}": "input" if field.name in given else "predicted" for field in fields}
     return pa.schema(fields, metadata={"schema_version": "1", "scheme": scheme} | statuses)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from jaxspec.report.notes import note_lines
@@ -27,18 +28,26 @@ def sweep_table(result: SweepResult) -> Table:
         + (f", {axes.better_z} {axes.z}" if axes.z else "")
         + (f", for each {' and '.join(dict.fromkeys(divided))}" if divided else ""),
         caption=f"{count:,} of {result.points:,} points, of which {result.points_that_fit:,} fit their memory "
-        "(axes: input; results: predicted)",
+        "(axes: input; results: predicted)"
+        + (f"\nin brackets: {result.interval_statement}" if result.interval_statement else ""),
     )
     for name in names:
         table.add_column(name, justify="right")
     step = max(1, -(-len(rows) // _ROWS))
     for row in rows[::step]:
-        table.add_row(*(_cell(row[name]) for name in names))
+        table.add_row(*(_cell(row[name]) + _ends(row, name) for name in names))
     return table
 
 
 def _cell(value: object) -> str:
     return f"{value:.5g}" if isinstance(value, (int, float)) else str(value)
+
+
+def _ends(row: dict[str, Any], name: str) -> str:
+    """The interval of a result, as in " [1.9, 2.1]"; empty where a point has none."""
+    low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
+    known = isinstance(low, float) and isinstance(high, float) and math.isfinite(low) and math.isfinite(high)
+    return f" [{low:.4g}, {high:.4g}]" if known else ""
 
 
 def _varied(rows: list[dict[str, Any]]) -> list[str]:

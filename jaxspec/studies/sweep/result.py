@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from jaxspec.results import Record, Result
+from jaxspec.results.intervals import EngineUsed
 from jaxspec.results.network_results import PricedNumber
 
 __all__ = ["FrontAxes", "ParetoPoints", "SweepResult"]
@@ -46,6 +47,8 @@ class SweepResult(Result):
         status: of columns; all points share it.
         inputs: SHA-256 of every file that the configuration names.
         acceptance: origin and errors of the law that acceptance follows; None: it is a number of the points.
+        engine: whose terms are in the times; None: kernels alone.
+        interval_statement: what columns of intervals hold; None: there are none.
         shard: part of the points that these are, as "1/8"; None: all of them.
     """
 
@@ -65,6 +68,8 @@ class SweepResult(Result):
     inputs: dict[str, str] = dataclasses.field(default_factory=dict)
     acceptance: dict[str, Any] | None = None
     shard: str | None = None
+    engine: EngineUsed | None = None
+    interval_statement: str | None = None
 
     @property
     def device(self) -> str | None:

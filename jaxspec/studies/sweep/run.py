@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.report.assumptions import architecture_data, device_facts
@@ -22,20 +20,21 @@ from jaxspec.runs.helping import HelpedRun
 from jaxspec.runs.processes import Processes, shared_processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect
-from jaxspec.studies.acceptance_points import FoundLaw, law_facts
-from jaxspec.studies.design_tree import design_tree, footprint_of, knob_name, number_rules
+from jaxspec.studies.acceptance_points import law_facts
+from jaxspec.studies.design_tree import footprint_of, knob_name
+from jaxspec.studies.engine_pricing import engine_notes, engine_used
+from jaxspec.studies.headline_intervals import coverage_in_words, interval_notes
 from jaxspec.studies.kernel_notes import kernel_notes
-from jaxspec.studies.sweep.axes import axis_values, check_numbers, derived_numbers
 from jaxspec.studies.sweep.config import SweepConfig, shard_of
 from jaxspec.studies.sweep.figures import pareto_figure
 from jaxspec.studies.sweep.grid import Grid
-from jaxspec.studies.sweep.pareto import ParetoFront
 from jaxspec.studies.sweep.parts import drop_parts, join_files, part_ranges, write_part
-from jaxspec.studies.sweep.points_file import COLUMNS, OF_THE_DEVICE, POINTS_FILE, check_points, points_schema
+from jaxspec.studies.sweep.plan import SweepPlan, plan_sweep
+from jaxspec.studies.sweep.points_file import OF_THE_DEVICE, POINTS_FILE, check_points, points_schema
 from jaxspec.studies.sweep.result import FrontAxes, ParetoPoints, SweepResult
 from jaxspec.studies.sweep.sharing import write_together
 
-__all__ = ["SweepPlan", "carry_out_sweep", "join_points", "plan_sweep", "sweep"]
+__all__ = ["carry_out_sweep", "join_points", "sweep"]
 
 Found = TypeVar("Found")
 
@@ -118,28 +117,6 @@ def carry_out_sweep(
     return SweepResult.from_plain(found), directory
 
 
-@dataclasses.dataclass(frozen=True)
-class SweepPlan:
-    """A sweep whose names and numbers are known to be right."""
-
-    grid: Grid
-    front: ParetoFront
-    law: FoundLaw | None = None
-
-
-def plan_sweep(config: SweepConfig) -> SweepPlan:
-    """Names of devices and networks resolved, axes made. Raises InputError: one that cannot be used."""
-    axes = {name: axis_values(config, name) for name in config.axes}
-    pairs = [(shape, device) for shape in config.architecture for device in config.device]
-    bases = [_base(config, shape, device) for shape, device in pairs]
-    front = ParetoFront(**vars(config.pareto))
-    front.check_columns((*axes, *COLUMNS), axes)
-    scheme = find_scheme(config.scheme)
-    knobs = {name: config.set.get(f"draft.{name}", value) for name, value in knob_defaults(scheme).items()}
-    derived, law = derived_numbers(config, knobs)
-    return SweepPlan(Grid(axes, pairs, bases, config.max_draft_length, derived), front, law)
-
-
 def _run(
     config: SweepConfig, plan: SweepPlan, directory: RunDirectory, reporter: Reporter, processes: Processes
 ) -> SweepResult:
@@ -155,7 +132,7 @@ def _evaluate(
     config: SweepConfig, plan: SweepPlan, run: Path, reporter: Reporter, processes: Processes
 ) -> dict[Path, range]:
     """File of each part -> its chunks, once all are there."""
-    schema = points_schema(tuple(plan.grid.axes), config.scheme)
+    schema = points_schema(tuple(plan.grid.axes), config.scheme, intervals=plan.grid.has_intervals)
     chunks = plan.grid.shard(*shard_of(config.shard))
     parts = part_ranges(_parts_folder(run), chunks)
     with reporter.bar("design points, chunks", len(chunks)) as bar:
@@ -210,7 +187,7 @@ def join_points(
             )
     grid, front, folder = plan.grid, plan.front, directory.path
     chunks = grid.shard(*shard_of(config.shard))
-    schema = points_schema(tuple(grid.axes), config.scheme)
+    schema = points_schema(tuple(grid.axes), config.scheme, intervals=grid.has_intervals)
     with reporter.bar("joining the points, chunks", len(chunks)) as bar:
         for columns in join_files(sources, schema, folder / POINTS_FILE):
             front.add(columns)
@@ -235,8 +212,15 @@ def join_points(
             axes=FrontAxes(**front.axes, group=front.group, facets=front.facets), count=front.count, points=front.rows()
         ),
         best=front.best,
-        status={"axes": "input", **dict.fromkeys(OF_THE_DEVICE, "input"), "everything else": "predicted"},
-        notes=[*_notes(grid), *_unheard(config, plan)],
+        status={
+            "axes": "input",
+            **dict.fromkeys(OF_THE_DEVICE, "input"),
+            **({} if config.engine is None else {"engine": "calibrated"}),
+            "everything else": "predicted",
+        },
+        engine=engine_used(config.engine),
+        interval_statement=_intervals_in_words(grid),
+        notes=[*_notes(grid), *engine_notes(config.engine), *_unheard(config, plan)],
         directory=str(folder),
         inputs=directory.inputs,
         acceptance=None if plan.law is None else law_facts(plan.law),
@@ -264,6 +248,13 @@ def _unheard(config: SweepConfig, plan: SweepPlan) -> list[str]:
     )
 
 
+def _intervals_in_words(grid: Grid) -> str | None:
+    """What columns of intervals hold; None where there are none."""
+    if not grid.has_intervals:
+        return None
+    return coverage_in_words([name for name, known in (("calibration", True), ("engine", grid.scatter > 0)) if known])
+
+
 def _notes(grid: Grid) -> list[str]:
     """What a reader should know of the devices' kernels at the widths that the axes take."""
     notes = []
@@ -272,15 +263,5 @@ def _notes(grid: Grid) -> list[str]:
         varied = grid.axes | derived
         bits = {name: varied.get(f"footprint.{name}", value) for name, value in base["footprint"].items()}
         found = kernel_notes(base["device"], [footprint_of(bits)])
-        notes += [f"{device}: {note}" for note in found["notes"]]
+        notes += [f"{device}: {note}" for note in (*found["notes"], *interval_notes(base["device"]))]
     return list(dict.fromkeys(notes))
-
-
-def _base(config: SweepConfig, architecture: str, device: str) -> dict[str, Any]:
-    """The tree whose leaves axes are named by, at its values before any axis changes them."""
-    varied = any(name.startswith("device.group.") for name in (*config.axes, *config.set))
-    base = design_tree(config, architecture, device, parallel=config, together=varied)
-    if config.pool_fits and "draft.expert_pool" in {*config.axes, *config.set}:
-        raise InputError("pool_fits is true and draft.expert_pool is an axis or set; leave one of them out")
-    check_numbers(config, number_rules(base["architecture"], base["device"], find_scheme(config.scheme)), device)
-    return base

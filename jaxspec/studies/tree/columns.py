@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from jaxspec.report.columns import Column
 from jaxspec.report.formatting import fixed, times
-from jaxspec.results.intervals import HeadlineIntervals
+from jaxspec.results import predicted
+from jaxspec.results.intervals import NO_ENDS, Ends, HeadlineIntervals
 from jaxspec.studies.tree.result import ContextChoice, ContextRow
 
 __all__ = ["CONTEXT_COLUMNS", "TOKENS_PER_S", "length_in_words"]
@@ -21,6 +22,17 @@ def _held(row: ContextRow) -> HeadlineIntervals:
     return held if held is not None and row.decision.speculate.value else HeadlineIntervals()
 
 
+def _rate(row: ContextRow) -> Ends:
+    """Interval of the speed: of the tree where it pays, of plain decoding elsewhere."""
+    held = row.decision.best_tree.intervals
+    if held is None or row.decision.speculate.value:
+        return _held(row).tokens_per_s
+    plain = held.ar_bf16_s if row.ar_bf16_s.known < row.ar_stored_s.known else held.ar_stored_s
+    if plain.low.number is None or plain.high.number is None:
+        return NO_ENDS
+    return Ends(low=predicted(1.0 / plain.high.known), high=predicted(1.0 / plain.low.known))
+
+
 #: Speed, with which a page says that a context does not fit.
 TOKENS_PER_S = Column[ContextRow](
     "tokens/s",
@@ -28,7 +40,7 @@ TOKENS_PER_S = Column[ContextRow](
     "of one sequence",
     lambda row: row.decision.tokens_per_s,
     lambda value: fixed(value, 1),
-    interval=lambda row: _held(row).tokens_per_s,
+    interval=_rate,
 )
 
 #: All of them, in order.
@@ -71,5 +83,6 @@ CONTEXT_COLUMNS = (
         "whether or not it pays",
         lambda row: row.decision.best_tree.speedup_vs_stored_ar,
         times,
+        interval=lambda row: row.decision.best_tree.intervals and row.decision.best_tree.intervals.speedup_vs_stored_ar,
     ),
 )

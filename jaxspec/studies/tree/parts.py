@@ -39,7 +39,6 @@ from jaxspec.trees.aat_law import r_squared
 from jaxspec.trees.rank_traces import AATBySize, RankTraces
 from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.trace_statistics import node_reach
-from jaxspec.tuning.objective import Pricing
 
 __all__ = [
     "context_rows",
@@ -136,7 +135,6 @@ def context_rows(
     curve: AATBySize,
     times: GrowthTimes,
     *,
-    pricing: Pricing,
     scatter: float = 0.0,
 ) -> list[ContextRow]:
     """Speed at every length and context, of one sequence, and what pays there.
@@ -144,7 +142,6 @@ def context_rows(
     Plain decoding is that of the uncompressed network or of the stored one, whichever is faster.
 
     Args:
-        pricing: whose device's kernels may have spreads.
         scatter: of the engine's cycles.
     Source: as above, Eq. (6) to (8).
     """
@@ -154,7 +151,7 @@ def context_rows(
     rows = []
     for i, context in enumerate(contexts):
         speed, best = float(found.tokens_per_s[i]), int(found.best_index[i])
-        inherited = cycle_times_of(pricing, times, context=i, size=best, scatter=scatter)
+        inherited = cycle_times_of(times, context=i, size=best, scatter=scatter)
         beside_first, error = [float(tokens[best]) - 1.0], [float(np.asarray(curve.aat.standard_error)[best])]
         own, bf16_s, stored_s = float(performance[i, best]), times.ar_bf16_s[i], times.ar_stored_s[i]
         rows.append(

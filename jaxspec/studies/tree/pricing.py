@@ -30,8 +30,7 @@ class GrowthTimes(NamedTuple):
         draft_s: all draft steps of a cycle.
         engine_s: what the engine adds to a cycle.
         ar_bf16_s, ar_stored_s: a step of plain decoding, of the uncompressed network and as it is stored.
-        cost: of all cycles, leaves "context ...", for `cycle_times_of`.
-        runs: how often a cycle takes each kind of draft step.
+        errors: steps of all cycles with those of their kernels, leaves "context size ...", for `cycle_times_of`.
         fits: whether weights and KV of the target, and of a draft network, fit the device's memories.
     """
 
@@ -41,8 +40,7 @@ class GrowthTimes(NamedTuple):
     ar_stored_s: Float[np.ndarray, " context"]
     engine_s: Float[np.ndarray, "context size"]
     fits: Bool[np.ndarray, " context"]
-    cost: CycleCost
-    runs: Float[np.ndarray, "size step"]
+    errors: CycleTimes
 
 
 def price_growth(
@@ -57,51 +55,48 @@ def price_growth(
     sizes = plan_family([tree_plan(growth.parent[:count]) for count in range(1, growth.parent.size + 1)])
     # The statement is for readers: it must not compile anew.
     cost = dataclasses.replace(draft, statement="")
-    priced, held = jax.device_get(_priced(pricing, footprint, cost, jnp.asarray(contexts, jnp.float32), sizes))
+    priced, held, errors = jax.device_get(_priced(pricing, footprint, cost, jnp.asarray(contexts, jnp.float32), sizes))
     capacity = sum(float(tier.capacity_bytes) for tier in (pricing.device.memory, *pricing.device.spill))
     plain = priced.baselines
     seconds = (priced.verify_s, priced.draft_s, plain.bf16.cost.total_s, plain.stored.cost.total_s, priced.engine_s)
     return GrowthTimes(
         *(np.asarray(each, np.float64) for each in seconds),
         fits=np.asarray(held, np.float64) <= capacity,
-        cost=priced,
-        runs=np.asarray(sizes.draft_repeats) * float(cost.passes),
+        errors=errors,
     )
 
 
-def cycle_times_of(pricing: Pricing, times: GrowthTimes, *, context: int, size: int, scatter: float) -> CycleTimes:
+def cycle_times_of(times: GrowthTimes, *, context: int, size: int, scatter: float) -> CycleTimes:
     """One cycle's steps, for its interval; on the host.
 
     Args:
         context, size: places among those of `times`.
         scatter: of the engine's cycles.
     """
-    at = lambda tree, *place: jax.tree.map(lambda leaf: leaf[(context, *place)], tree)
-    drafts = [(float(runs), at(times.cost.draft, kind)) for kind, runs in enumerate(times.runs[size]) if runs > 0]
-    return cycle_times(
-        pricing.device,
-        bf16=at(times.cost.baselines.bf16),
-        stored=at(times.cost.baselines.stored),
-        cycle=[*drafts, (1.0, at(times.cost.verify, size))],
-        engine_s=float(times.engine_s[context, size]),
-        scatter=scatter,
-    )
+    one: CycleTimes = jax.tree.map(lambda leaf: leaf[context, size], times.errors)
+    return dataclasses.replace(one, scatter=scatter)
 
 
 @jax.jit
 def _priced(
     pricing: Pricing, footprint: Footprint, draft: DraftCost, contexts: Float[Array, " context"], sizes: Plan
-) -> tuple[CycleCost, Array]:
-    """Cost of all cycles, and bytes held."""
+) -> tuple[CycleCost, Array, CycleTimes]:
+    """Cost of all cycles, bytes held, and what errs in each cycle."""
     device, target = pricing.device, pricing.architecture
+    runs = jnp.asarray(sizes.draft_repeats) * draft.passes
 
-    def at_context(context: Array) -> tuple[CycleCost, Array]:
+    def at_context(context: Array) -> tuple[CycleCost, Array, CycleTimes]:
         parts = {
             "footprint": footprint,
             "draft_cost": draft,
             "workload": dataclasses.replace(pricing.workload, context_tokens=context),
         }
         priced = price_cycle(device, target, plan=sizes, routing=pricing.routing, engine=pricing.engine, **parts)
-        return priced, held_with_draft(target, **parts, group=device.group)
+        plain = {"bf16": priced.baselines.bf16, "stored": priced.baselines.stored}
+        of_size = lambda often, verify, engine_s: cycle_times(
+            device, **plain, cycle=[(often, priced.draft), (1.0, verify)], engine_s=engine_s
+        )
+        errors = jax.vmap(of_size)(runs, priced.verify, priced.engine_s)
+        return priced, held_with_draft(target, **parts, group=device.group), errors
 
     return jax.vmap(at_context)(contexts)

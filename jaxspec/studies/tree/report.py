@@ -31,6 +31,7 @@ from jaxspec.studies.tree.figures.performance import performance_figure
 from jaxspec.studies.tree.result import ContextChoice, ContextRow, TreeResult
 from jaxspec.studies.tree.tables import (
     choice_here,
+    intervals_in_words,
     law_in_words,
     proof_in_words,
     schedule_in_words,
@@ -118,6 +119,7 @@ def tree_section(result: TreeResult) -> dict[str, Any]:
             ("search", ", ".join(f"{name} {value}" for name, value in search.items())),
             ("schedule", schedule_in_words(result)),
             ("law", law_in_words(result)),
+            *(("intervals", words) for words in intervals_in_words(result)),
             ("proof", proof_in_words(result).partition(": ")[2]),
         ],
         "timing": timing(result),

@@ -80,7 +80,7 @@ def _of_device(stages: TreeStages, device: str, curve: AATBySize) -> dict[str, A
         work.pricings[device], stages.growth, footprint=stages.widths, contexts=stages.contexts, draft=priced
     )
     scatter = engine_scatter(config.engine, kind_of_draft(priced))
-    rows = context_rows(stages.contexts, curve, times, pricing=work.pricings[device], scatter=scatter)
+    rows = context_rows(stages.contexts, curve, times, scatter=scatter)
     own = rows[stages.contexts.index(config.context)].decision
     pays = bool(own.speculate.value)
     nodes = own.verification_length.known - 1 if pays else config.nodes

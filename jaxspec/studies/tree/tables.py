@@ -6,13 +6,22 @@ from collections.abc import Sequence
 
 from jaxspec.report.draft_columns import LARGEST_GAP
 from jaxspec.report.formatting import NOT_KNOWN, fixed, times
+from jaxspec.report.intervals import BRACKETS, statements
 from jaxspec.report.terminal import Table
 from jaxspec.report.titles import architecture_title, device_title, provenance
 from jaxspec.results import Quantity
 from jaxspec.studies.tree.columns import CONTEXT_COLUMNS
 from jaxspec.studies.tree.result import ContextChoice, TreeResult
 
-__all__ = ["choice_here", "law_in_words", "proof_in_words", "schedule_in_words", "tree_headline", "tree_tables"]
+__all__ = [
+    "choice_here",
+    "intervals_in_words",
+    "law_in_words",
+    "proof_in_words",
+    "schedule_in_words",
+    "tree_headline",
+    "tree_tables",
+]
 
 
 def tree_tables(results: Sequence[TreeResult]) -> list[Table]:
@@ -69,7 +78,7 @@ def _caption(result: TreeResult) -> list[str]:
         f"draft {draft.name}, priced as {draft.priced_draft.statement}; "
         f"trees of up to {search.nodes.value} nodes, depth {search.depth.value}, search {search.name}",
         *_more_nodes(result),
-        *intervals_in_words(result),
+        *(f"{BRACKETS}{words}" for words in intervals_in_words(result)),
         schedule_in_words(result),
         law_in_words(result),
         proof_in_words(result),
@@ -90,9 +99,7 @@ def _more_nodes(result: TreeResult) -> list[str]:
 
 def intervals_in_words(result: TreeResult) -> list[str]:
     """What the intervals hold; nothing where there are none."""
-    held = [row.decision.best_tree.intervals for row in result.contexts]
-    said = dict.fromkeys(each.statement for each in held if each is not None and each.statement)
-    return [f"in brackets: {words}" for words in said]
+    return statements(row.decision.best_tree.intervals for row in result.contexts)
 
 
 def schedule_in_words(result: TreeResult) -> str:

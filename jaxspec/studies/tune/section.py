@@ -7,6 +7,7 @@ from typing import Any
 from jaxspec.report.device_data import assumptions, device_rows
 from jaxspec.report.draft_columns import LARGEST_GAP, PAGE_COLUMNS, gap_in_standard_errors
 from jaxspec.report.formatting import NOT_KNOWN, fixed, knobs_in_words, times
+from jaxspec.report.intervals import statements
 from jaxspec.report.section import Cell, lossless_in_words, settings, timing
 from jaxspec.report.stopwatch import stopwatch_page_tables
 from jaxspec.report.titles import architecture_title, configurations, device_title, provenance
@@ -35,7 +36,7 @@ def section(result: TuneResult) -> dict[str, Any]:
         "more_tables": stopwatch_page_tables(result),
         "device_data": device_rows(result),
         "assumptions": assumptions(result),
-        "settings": settings(result, objective=result.objective),
+        "settings": [*settings(result, objective=result.objective), *_intervals(result)],
         "timing": timing(result),
         "summary": [
             (times(tuned.speedup_vs_bf16_ar.number), ""),
@@ -69,6 +70,11 @@ def _rows(result: TuneResult) -> list[dict[str, Any]]:
         if any(said != NOT_KNOWN for said in words):  # a scheme may leave out nothing of a kind
             rows.append({"title": title, "meaning": "what the draft leaves out", "cells": list(map(Cell, words))})
     return rows
+
+
+def _intervals(result: TuneResult) -> list[tuple[str, str]]:
+    held = (each.intervals for each in configurations(result).values())
+    return [("intervals", words) for words in statements(held)]
 
 
 def _gap(configuration: Configuration) -> Cell:

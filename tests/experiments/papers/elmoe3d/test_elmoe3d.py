@@ -197,6 +197,9 @@ def test_details(result):
     assert len(energy) == 16
     assert all(row["ratio"] > 1 for row in energy)
     assert [row["modes"] for row in result.details["decisions"]] == [64, 64]
+    missed = [(row["printed_margin"] > 0) != (row["margin"] > 0) for row in result.details["misjudged"]]
+    assert all(missed)
+    assert len(missed) == sum(row["modes"] - row["mode_right"] for row in result.details["decisions"])
     far = result.details["furthest"]
     assert abs(far[0]["error"]) >= abs(far[-1]["error"])
 

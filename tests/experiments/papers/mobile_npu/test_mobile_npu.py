@@ -151,7 +151,11 @@ def test_generations_are_table_3(outcome):
     json.dumps(outcome.details)
 
 
-@pytest.mark.parametrize("name", PAPER.figures)
+#: Figures that networks are run for: some minutes. How they are drawn is looked at in `test_npu_scaling`.
+RUN = ("fig5", "fig10")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in RUN else ()) for n in PAPER.figures])
 def test_figures(name, outcome):
     figure = PAPER.figures[name](outcome)
     assert figure.axes

@@ -101,7 +101,7 @@ def test_prefill_recovers_a_gpu():
         s.ravel().astype(float) for s in np.meshgrid([1, 2, 8, 32], [32, 64, 300, 1000, 4000, 9000], [8, 24])
     )
     same = lambda value: np.full_like(batch, value)
-    decoding = GpuAttention(2e12, 9e-6, 6e-7, 0.85, 0.8, 3e-5, 1e-8, 4e7, 2.0, 6.0)
+    decoding = GpuAttention(2e12, 9e-6, 6e-7, 0.85, 0.8, 3e-5, 4e7, 2.0, 6.0, pair_s=1e-8)
     truth = GpuPrefill(3e-6, 0.7, 90.0, 65.0, 2e-8, 0.6)
     shape = {"batch": batch, "tokens": tokens, "num_heads": heads, "num_kv_heads": same(4), "head_dim": same(128)}
     with jax.enable_x64(True):

@@ -64,15 +64,16 @@ def known_rows(bits=(32.0, 16.0)):
     return [*found, Row("turn", 2e-8), Row("launch", 1.5e-5)]
 
 
-def true_device():
-    """The machine as a device."""
+def true_device(within_steps=1.0):
+    """The machine as a device; within steps, a product of one row may take another time than by itself."""
+    factors = tuple(step_of(rows) * (within_steps if rows == 1 else 1.0) for rows in ROWS)
     unit = MeasuredHost(
         formats=(HostProducts(LAUNCH_S, 1.0, RATES[32.0] / 1e11, FAR * RATES[32.0] / 1e11),),
         cache_bytes=CACHE_BYTES,
         cache_sharpness=2.0,
         attention=HostAttention(8e-6, 2e-7, 2e-9, 0.4, 0.15),
         between=Between(4e-5, 5e-8, 1.2e-5, 2e-9, 1e-6, 4e-9),
-        row_costs=(RowCosts((1e5,), tuple(map(float, ROWS)), (tuple(step_of(rows) for rows in ROWS),)),),
+        row_costs=(RowCosts((1e5,), tuple(map(float, ROWS)), (factors,)),),
     )
     memory = MemoryTier(bandwidth_bytes_per_s=1e11, efficiency=0.1, capacity_bytes=2e10)
     return Device(
@@ -93,7 +94,7 @@ def work_of(row):
     )
 
 
-def step_rows():
+def step_rows(within_steps=1.0):
     """Steps of two networks."""
     rows = [
         Row(
@@ -110,7 +111,7 @@ def step_rows():
         for name, layers in (("embedded", 2.0), ("embedded", 4.0), ("qwen2.5-0.5b", 2.0))
         for batch, tokens in ((1.0, 1.0), (1.0, 2.0), (1.0, 9.0), (16.0, 1.0))
     ]
-    device = true_device()
+    device = true_device(within_steps)
     return [dataclasses.replace(row, seconds=float(step_cost(device, work_of(row)).total_s)) for row in rows]
 
 

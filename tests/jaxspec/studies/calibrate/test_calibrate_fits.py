@@ -86,6 +86,21 @@ def test_what_steps_take_beside_is_found(machine, table):
     assert all("bound" in doubt for doubt in doubts_of(machine, table))
 
 
+def test_products_that_are_faster_within_steps_are_priced_so(machine):
+    table = noisy(known_rows() + step_rows(within_steps=0.55))
+    found = fit_machine(table, catalog.architecture, capacity_bytes=2e10)
+    measured = np.array([table[i].seconds for i in found.step_rows])
+    assert np.mean(np.abs(found.step_s / measured - 1)) < 0.05
+    # Of one row alone. In a small network products are a part of a step's time, and say less.
+    small, large = (
+        np.array(size) / np.array(before)
+        for size, before in zip(found.products[32.0].costs.factors, machine.products[32.0].costs.factors, strict=True)
+    )
+    assert small[0] < 0.8
+    assert large[0] == pytest.approx(0.55, abs=0.1)
+    np.testing.assert_allclose(large[1:], 1.0, rtol=0.12)
+
+
 def test_the_file_is_a_device_with_its_errors_inside(machine, tmp_path):
     text = device_text(machine, 'My "machine"', ("one remark",), "measured by jaxspec calibrate")
     (tmp_path / "my.toml").write_text(text, encoding="utf-8")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from jaxspec.errors import InputError
+from jaxspec.settings import build_config
 from jaxspec.studies import ServeConfig, serve
 from jaxspec.studies.serve.figures import serving_figure
 from jaxspec.studies.serve.report import answer, shown
@@ -25,9 +26,19 @@ SMALL = {
 }
 
 
+def served(directory, **settings):
+    """Results of a run in its own directory."""
+    return serve(build_config(ServeConfig, settings), out=str(directory / "served"))
+
+
 @pytest.fixture(scope="module")
-def result():
-    (found,) = serve(**SMALL, acceptance=0.9)
+def run(tmp_path_factory):
+    return served(tmp_path_factory.mktemp("run"), **SMALL, acceptance=0.9)
+
+
+@pytest.fixture(scope="module")
+def result(run):
+    ((found,), _) = run
     return found
 
 
@@ -52,13 +63,19 @@ def test_a_cheap_draft_that_is_often_right(result):
     assert rates[0] in result.crossings[0].pays_at.known
 
 
-def test_it_is_shown_and_kept(result):
-    page = shown([result])
+def test_it_is_shown_and_kept(run, result):
+    page = shown(run)
     assert len(page.tables) == 1
     assert any("shortens the median request" in line for line in page.lines)
     assert ServeResult.from_plain(result.plain()) == result
     assert result.plain()["status"]["everything else"] == "predicted"
     assert serving_figure([result]).axes
+    html = (run[1].path / "report.html").read_text(encoding="utf-8")
+    assert answer(result.crossings[0]) in html
+    assert "<svg" in html
+    assert "pays up to" in html or result.crossings[0].rate_per_s.value is None
+    assert any("no interval" in note for note in result.notes)  # of the default device nobody measured kernels
+    assert all(row.intervals is None for row in result.rows)
 
 
 def test_an_answer_in_words():
@@ -83,7 +100,7 @@ def test_a_trace(tmp_path):
     rows = [[f"{5 + place / 3}", 20 + place % 5, 4 + place % 3] for place in range(30)]
     trace = written(tmp_path / "t.csv", [[*HEAD, "user"], *([*row, "x"] for row in rows)])
     few = {name: value for name, value in SMALL.items() if name not in ("requests", "prompt_tokens", "output_tokens")}
-    (found,) = serve(**few, trace=trace)
+    ((found,), _) = served(tmp_path, **few, trace=trace)
     assert of(found, "fixed", "rate_per_s") == pytest.approx([3.0])
     assert found.workload.requests.value == 30
     assert list(found.inputs) == ["t.csv"]
@@ -108,7 +125,7 @@ def test_a_trace(tmp_path):
 )
 def test_damaged_traces_are_refused_in_one_line(tmp_path, lines, says):
     with pytest.raises(InputError) as refusal:
-        serve(trace=written(tmp_path / "t.csv", lines))
+        served(tmp_path, trace=written(tmp_path / "t.csv", lines))
     assert says in str(refusal.value)
     assert "\n" not in str(refusal.value)
 
@@ -125,6 +142,7 @@ def test_damaged_traces_are_refused_in_one_line(tmp_path, lines, says):
         ({"draft_architecture": "llama-9"}, "unknown architecture 'llama-9'"),
     ],
 )
-def test_bad_settings(settings, says):
+def test_bad_settings(settings, says, tmp_path):
     with pytest.raises(InputError, match=says):
-        serve(**settings)
+        served(tmp_path, **settings)
+    assert not (tmp_path / "served").exists()

@@ -260,3 +260,29 @@ def test_a_damaged_run_is_named(tmp_path, small_chunks):
 
 def test_sizes_of_numbers_are_those_of_the_catalog():
     assert SIZES == (SMALLEST, LARGEST)
+
+
+@pytest.mark.slow
+def test_a_calibrated_device_brings_intervals(tmp_path, small_chunks):
+    config = SweepConfig(
+        axes={"workload.batch": [1, 4], "engine.drafted_token_s": [0.0, 2e-5]},
+        architecture=("llama-3.2-1b",),
+        device=("rtx-4090", "h100-sxm"),
+        max_draft_length=2,
+    )
+    result = sweep(config, out=tmp_path / "run")
+    columns = read_sweep(tmp_path / "run")
+    measured = columns["device"] == "h100-sxm"
+    for name in ("tokens_per_s", "cycle_s", "speedup_vs_bf16_ar"):
+        low, high = columns[f"{name}_low"], columns[f"{name}_high"]
+        assert np.isnan(low[~measured]).all()
+        assert np.isnan(high[~measured]).all()
+        assert (low[measured] < columns[name][measured]).all()
+        assert (columns[name][measured] < high[measured]).all()
+    assert "errors of the device's kernels" in result.interval_statement
+    assert [note for note in result.notes if "no interval" in note] == [
+        "rtx-4090: no interval of its times: the device is not calibrated"
+    ]
+    alone = sweep(dataclasses.replace(config, device=("rtx-4090",)), out=tmp_path / "alone")
+    assert alone.interval_statement is None
+    assert not any(name.endswith("_low") for name in alone.columns)

@@ -123,7 +123,7 @@ def test_cycles_of_a_tree_have_all_their_steps():
     bits, draft = uniform_footprint(11.0), DraftCost()
     times = price_growth(PRICING, GROWTH, footprint=bits, contexts=(33, 5000), draft=draft)
     for size in (0, 5):
-        one = cycle_times_of(PRICING, times, context=1, size=size, scatter=0.1)
+        one = cycle_times_of(times, context=1, size=size, scatter=0.1)
         step_s = one.part_s.sum(axis=1)
         expected = times.verify_s[1, size] + times.draft_s[1, size]
         assert float(one.cycle @ step_s) == pytest.approx(expected, rel=1e-5)

@@ -1,0 +1,168 @@
+"""Whole steps of large mixtures of experts on 8 GPUs, beside the calibration package's composition.
+
+Qwen3-235B-A22B and DeepSeek-V3 in 16 bits, matrices shared by 8 GPUs, routed experts shared likewise or held whole by each
+device (expert parallel). The package's tables of experts spread tokens as a power law of exponent 1.2 does, which touches fewer
+experts than even choices would; the model's routing is given the same number of touched experts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from experiments.silicon.group_steps import cells_of, package, step_of, write_cells
+from experiments.silicon.refit import CATALOG
+from hwmodels import Architecture, Device, Routing, catalog
+from hwmodels.analysis.calibration.table_routing import touched_in_table
+from hwmodels.network.operators.steps import StepShape, stack_steps
+from hwmodels.step.priced_steps import price_steps
+
+__all__ = ["CELLS", "MixtureCell", "compose", "mixture_section", "priced", "read_cells", "write_cells"]
+
+CELLS = Path(__file__).with_name("mixture_steps.csv")
+
+NETWORKS = {"qwen3-235b-a22b": "Qwen/Qwen3-235B-A22B", "deepseek-v3": "deepseek-ai/DeepSeek-V3"}
+GPUS, TOGETHER, EXPERT_WAYS = ("h100-sxm", "h200-sxm"), 8, (1, 8)
+BATCHES, CONTEXTS, PROMPTS = (1, 4, 16, 64, 256), (512, 4096, 16384), (512, 2048, 8192)
+DISTRIBUTION = "power_law_1.2"
+
+#: Mean error that a row of the page should keep to.
+BAR = 0.08
+
+
+@dataclasses.dataclass(frozen=True)
+class MixtureCell:
+    """One composed step; `tokens` is the context of a decode step, the prompt of a prefill.
+
+    Attributes:
+        experts: devices that hold whole experts.
+        experts_s: of routed experts alone, where the package says it.
+    """
+
+    network: str
+    gpu: str
+    engine: str
+    experts: int
+    phase: str
+    batch: int
+    tokens: int
+    experts_s: float
+    total_s: float
+
+
+def compose() -> list[MixtureCell]:
+    """All cells from the package, 16-bit weights; what an engine cannot run there is left out.
+
+    Raises:
+        KernelTableError: the package is not installed.
+    """
+    built_of = package()
+    modes = ("gemm_quant_mode", "moe_quant_mode", "fmha_quant_mode", "kvcache_quant_mode")
+    cells = []
+    for network, path in NETWORKS.items():
+        for gpu in GPUS:
+            for engine, version in CATALOG[gpu].versions.items():
+                for ways in EXPERT_WAYS:
+                    sizes = {"tp_size": TOGETHER, "moe_tp_size": TOGETHER // ways, "moe_ep_size": ways}
+                    try:
+                        sized = sizes | dict.fromkeys(modes, "bfloat16")
+                        built = built_of(path, CATALOG[gpu].system, engine, version, **sized)
+                    except (RuntimeError, ValueError, NotImplementedError):
+                        continue
+                    cells += _cells(built, (network, gpu, engine, ways))
+    return cells
+
+
+def _cells(built: Any, of_what: tuple[str, str, str, int]) -> list[MixtureCell]:
+    decode = [(b, t, lambda b=b, t=t: built.decode_step_per_op(b, t, 2)) for b in BATCHES for t in CONTEXTS]
+    prefill = [(1, t, lambda t=t: built.run_static_per_op(1, 1, t, 1, 0, 1.0, 1.0, "static_ctx")[0]) for t in PROMPTS]
+    found = []
+    for phase, rows in (("decode", decode), ("prefill", prefill)):
+        for batch, tokens, run in rows:
+            try:
+                operators = {name: 1e-3 * milliseconds for name, milliseconds, *_ in run()}
+            except Exception:  # the package raises its own kinds where its tables end
+                continue
+            experts = sum(seconds for name, seconds in operators.items() if "_moe" in name and "dispatch" not in name)
+            found.append(MixtureCell(*of_what, phase, batch, tokens, experts, sum(operators.values())))
+    return found
+
+
+def read_cells(path: Path = CELLS) -> list[MixtureCell]:
+    """The committed cells."""
+    return cells_of(MixtureCell, path)
+
+
+def routing_of(cell: MixtureCell, architecture: Architecture) -> Routing:
+    """Even choices of so few sequences, or so correlated tokens, that as many experts are touched as in the tables."""
+    experts, chosen = float(architecture.num_experts), float(architecture.experts_per_token)
+    tokens = cell.batch * (cell.tokens if cell.phase == "prefill" else 1)
+    touched = touched_in_table(DISTRIBUTION, tokens, int(experts), int(chosen))
+    if tokens == 1 or touched >= experts * (1.0 - 1e-6):
+        return Routing()
+    apart = min(max(math.log1p(-touched / experts) / math.log1p(-chosen / experts), 1.0), tokens)
+    if cell.phase == "prefill":
+        return Routing(correlation=1.0 - (apart - 1.0) / (tokens - 1.0))
+    return Routing(independence=math.log(apart) / math.log(tokens))
+
+
+def priced(cells: Sequence[MixtureCell]) -> npt.NDArray[np.float64]:
+    """Seconds of each cell by the model, "cell"."""
+    found = np.zeros(len(cells))
+    key = lambda cell: (cell.network, cell.gpu, cell.engine, cell.experts)
+    for network, gpu, engine, ways in dict.fromkeys(map(key, cells)):
+        rows = [i for i, cell in enumerate(cells) if key(cell) == (network, gpu, engine, ways)]
+        architecture, division = catalog.architecture(network), catalog.Division(tensor=TOGETHER, expert=ways)
+        device = catalog.grouped(catalog.device_entry(gpu, engine=engine), division, gpu).device
+        routings = [routing_of(cells[i], architecture) for i in rows]
+        routing = Routing(
+            correlation=jnp.array([float(each.correlation) for each in routings]),
+            independence=jnp.array([float(each.independence) for each in routings]),
+        )
+        steps = stack_steps([step_of(cells[i].phase, cells[i].batch, cells[i].tokens) for i in rows])
+        found[rows] = jax.device_get(_times(device, architecture, steps, routing))
+    return found
+
+
+@jax.jit
+def _times(device: Device, architecture: Architecture, steps: StepShape, routing: Routing) -> jax.Array:
+    def one(step: StepShape, routing: Routing) -> jax.Array:
+        (found,) = price_steps(device, architecture, [step], routing=routing)
+        return found.cost.total_s
+
+    return jax.vmap(one)(steps, routing)
+
+
+def mixture_section(cells: Sequence[MixtureCell]) -> str:
+    """The part of the page about large mixtures, in Markdown."""
+    ours = priced(cells)
+    lines = [
+        "## Large mixtures of experts",
+        "",
+        f"Qwen3-235B-A22B and DeepSeek-V3 in 16 bits on {TOGETHER} GPUs: decoding at batches 1 to 256 and contexts of 512 to",
+        "16384 tokens, prefill of one prompt of 512 to 8192 tokens, composed by the same package; the model touches as many",
+        f"experts as its tables do. No cell was fitted. Bar: {100 * BAR:.0f} % on average; rows that miss it are bold.",
+        "",
+        "| network | GPU | engine | experts held | phase | cells | mean | largest | at batch, tokens | bias |",
+        "| --- | --- | --- | --- | --- |" + " ---: |" * 5,
+    ]
+    keys = sorted({(c.phase, c.network, c.gpu, c.engine, c.experts) for c in cells})
+    for key in keys:
+        rows = [i for i, c in enumerate(cells) if (c.phase, c.network, c.gpu, c.engine, c.experts) == key]
+        error = np.array([ours[i] / cells[i].total_s - 1 for i in rows])
+        worst, mean = cells[rows[int(np.abs(error).argmax())]], float(np.abs(error).mean())
+        mark = "" if mean <= BAR else "**"
+        held = "whole" if key[4] > 1 else "shared"
+        lines.append(
+            f"| {key[1]} | {key[2]} | {key[3]} | {held} | {key[0]} | {len(rows)} | {mark}{100 * mean:.1f} %{mark} "
+            f"| {100 * np.abs(error).max():.1f} % | {worst.batch}, {worst.tokens} | {100 * error.mean():+.1f} % |"
+        )
+    return "\n".join([*lines, ""])

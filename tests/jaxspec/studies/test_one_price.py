@@ -1,0 +1,204 @@
+"""One draft on one device with one engine has one price, and one interval, in every command."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hwmodels import (
+    DraftCost,
+    EngineTerms,
+    Footprint,
+    Routing,
+    Workload,
+    catalog,
+    chain_plan,
+    expected_tokens_iid,
+    price_cycle,
+)
+from hwmodels.analysis.uncertainty.cycle_errors import chain_numbers
+from hwmodels.analysis.uncertainty.delta_method import COVERAGE
+from hwmodels.serving.step_table import priced_table
+from jaxspec.compress.footprint import uniform
+from jaxspec.settings import build_config
+from jaxspec.studies.compare.pricing import price_chains
+from jaxspec.studies.design_tree import design_tree
+from jaxspec.studies.expert_pricing import ExpertPricing
+from jaxspec.studies.headline_intervals import headline_intervals
+from jaxspec.studies.measured.configuration import priced_cycle
+from jaxspec.studies.predict.intervals import KnownErrors
+from jaxspec.studies.predict.run import _point
+from jaxspec.studies.scale.pricing import price_speculation
+from jaxspec.studies.sweep.config import SweepConfig
+from jaxspec.studies.sweep.evaluating import evaluate_points
+from jaxspec.studies.tree.pricing import cycle_times_of, price_growth
+from jaxspec.trees.ranked_tree import RankedTree
+from jaxspec.tuning.objective import DraftMeasurement, Pricing
+
+LENGTH, BATCH, CONTEXT, ALPHA, SCATTER = 3, 5.0, 700.0, 0.9, 0.05
+WIDTHS = (7.0, 16.0, 9.0, 16.0)
+TERMS = EngineTerms(cycle_s=4e-4, draft_pass_s=3e-5, drafted_token_s=7e-6)
+
+
+@pytest.fixture(scope="module")
+def pricing():
+    unit = catalog.device("h100-sxm").matrix_unit
+    # Kernels of 16 bits alone: each costs a compilation.
+    unit = dataclasses.replace(
+        unit,
+        formats=unit.formats[-1:],
+        weight_widths=unit.weight_widths[-1:],
+        experts=(),
+        expert_widths=(),
+        attention=unit.attention[-1:],
+        kv_widths=unit.kv_widths[-1:],
+        prefill=None,
+    )
+    device = dataclasses.replace(catalog.device("h100-sxm"), matrix_unit=unit)
+    workload = Workload(batch=BATCH, context_tokens=CONTEXT, prompt_tokens=CONTEXT, output_tokens=64.0)
+    return Pricing(device, catalog.architecture("llama-3.1-8b"), workload, engine=TERMS)
+
+
+@pytest.fixture(scope="module")
+def directly(pricing):
+    """Seconds of the cycle and of a step without a draft, the speedup, and the ends of its interval."""
+    parts = {"footprint": uniform(*WIDTHS), "draft_cost": DraftCost(), "workload": pricing.workload}
+
+    @jax.jit
+    def priced(pricing):
+        cycle = price_cycle(
+            pricing.device,
+            pricing.architecture,
+            plan=chain_plan(jnp.arange(1.0, LENGTH + 1.0)),
+            engine=pricing.engine,
+            **parts,
+        )
+        chances = jnp.full(LENGTH, ALPHA)
+        return cycle.total_s[-1], chain_numbers(
+            pricing.device, cycle, float(LENGTH), chances, batch=BATCH, scatter=SCATTER
+        )
+
+    cycle_s, numbers = priced(pricing)
+    speedup = numbers["speedup_vs_stored_ar"]
+    step_s = float(numbers["ar_stored_s"].value)
+    assert float(speedup.value) == pytest.approx(
+        step_s * float(expected_tokens_iid(ALPHA, LENGTH)) / float(cycle_s), rel=1e-5
+    )
+    return float(cycle_s), step_s, float(speedup.value), [float(end) for end in speedup.ends(COVERAGE)]
+
+
+def of_evaluate(pricing):
+    draft, target, draft_kv, target_kv = (jnp.full(2, bits) for bits in WIDTHS)
+    kinds = ("q", "k", "v", "o", "gate", "up", "down")
+    footprint = Footprint(dict.fromkeys(kinds, draft), dict.fromkeys(kinds, target), draft_kv, target_kv)
+    zero = jnp.zeros(())
+    found = priced_cycle(pricing, DraftMeasurement(jnp.ones(1), zero, zero, footprint), LENGTH)
+    times = dataclasses.replace(found["times"], scatter=np.float32(SCATTER))
+    return found["cycle"].total_s.known, found["cycle"].ar_stored_s.known, times
+
+
+def of_tree(pricing):
+    chain = RankedTree(np.arange(LENGTH) - 1, np.zeros(LENGTH, int))
+    times = price_growth(pricing, chain, footprint=uniform(*WIDTHS), contexts=(int(CONTEXT),), draft=DraftCost())
+    cycle_s = times.verify_s[0, -1] + times.draft_s[0, -1] + times.engine_s[0, -1]
+    return cycle_s, times.ar_stored_s[0], cycle_times_of(times, context=0, size=LENGTH - 1, scatter=np.float32(SCATTER))
+
+
+def of_compare(pricing):
+    prices = price_chains(pricing, uniform(*WIDTHS), DraftCost(), LENGTH)
+    return prices.cycle_s[LENGTH], prices.cycle_s[0], prices.times(LENGTH, SCATTER)
+
+
+@pytest.mark.parametrize("command", [pytest.param(of_evaluate, marks=pytest.mark.slow), of_tree, of_compare])
+def test_commands_that_measure(pricing, directly, command):
+    cycle_s, step_s, times = command(pricing)
+    assert cycle_s == pytest.approx(directly[0], rel=1e-5)
+    assert step_s == pytest.approx(directly[1], rel=1e-5)
+    held = headline_intervals(times, [ALPHA] * LENGTH, [0.0] * LENGTH, batch=BATCH)
+    assert held.covers == ["calibration", "engine"]
+    ends = held.speedup_vs_stored_ar
+    assert [ends.low.known, ends.high.known] == pytest.approx(directly[3], rel=1e-4)
+    # Of log-normal numbers the estimate is the geometric mean of both ends.
+    assert np.sqrt(ends.low.known * ends.high.known) == pytest.approx(directly[2], rel=1e-4)
+
+
+@pytest.mark.slow
+def test_commands_that_predict_points(pricing, directly):
+    errors = KnownErrors(np.zeros(LENGTH, np.float32), np.asarray(SCATTER, np.float32))
+    arguments = pricing, WIDTHS, jnp.full(LENGTH, ALPHA), ExpertPricing(Routing())
+    result, point, _, numbers = _point(*arguments, errors)
+    assert float(result.cycle_s[LENGTH]) == pytest.approx(directly[0], rel=1e-5)
+    assert float(result.speedup_vs_stored_ar[LENGTH]) == pytest.approx(directly[2], rel=1e-5)
+    best = int(point.draft_length)
+    base = {
+        "acceptance": {"alpha_token": ALPHA},
+        "architecture": pricing.architecture,
+        "device": pricing.device,
+        "draft": {},
+        "engine": pricing.engine,
+        "footprint": dict(
+            zip(("draft_weight_bits", "target_weight_bits", "draft_kv_bits", "target_kv_bits"), WIDTHS, strict=True)
+        )
+        | {"expert_bits": None},
+        "routing": Routing(),
+        "workload": pricing.workload,
+    }
+    assert best > 0
+    varied = {"workload.batch": np.array([BATCH, BATCH]), "engine.cycle_s": np.array([4e-4, 0.0])}
+    rows = evaluate_points(base, varied, max_draft_length=LENGTH, intervals=True, scatter=SCATTER)
+    assert rows["draft_length"].tolist() == [best, best]
+    assert rows["cycle_s"] == pytest.approx(float(result.cycle_s[best]) - np.array([0.0, 4e-4]), rel=1e-5)
+    for name in ("cycle_s", "speedup_vs_stored_ar", "tokens_per_s", "ar_bf16_s"):
+        low, high = (float(end[best]) for end in numbers[name].ends(COVERAGE))
+        assert rows[f"{name}_low"][0] == pytest.approx(low, rel=1e-4)
+        assert rows[f"{name}_high"][0] == pytest.approx(high, rel=1e-4)
+    none = evaluate_points(
+        base | {"device": catalog.device("rtx-4090")}, varied, max_draft_length=LENGTH, intervals=True
+    )
+    assert np.isnan(none["cycle_s_low"]).all()
+
+
+@pytest.mark.slow
+def test_answers_and_steps_of_an_engine(pricing, directly):
+    passes = 64.0
+    tokens = jnp.concatenate([jnp.ones(1), expected_tokens_iid(ALPHA, LENGTH)[None]])
+    lengths = jnp.array([float(LENGTH)])
+    found = price_speculation(
+        pricing.device,
+        pricing.architecture,
+        uniform(*WIDTHS),
+        DraftCost(statement=""),
+        jnp.asarray(CONTEXT - passes / 2.0),
+        jnp.array([BATCH]),
+        jnp.array([passes]),
+        lengths,
+        tokens,
+        TERMS,
+        jnp.asarray(SCATTER),
+    )
+    assert float(found.cycle_s[0, 1]) == pytest.approx(directly[0], rel=1e-5)
+    answer_s = float(found.prefill_s[0]) + passes / float(tokens[1]) * directly[0]
+    assert float(found.numbers["speculation_s"].value[0, 1]) == pytest.approx(answer_s, rel=1e-4)
+    plain_s = float(found.prefill_s[0]) + passes * directly[1]
+    assert float(found.numbers["speedup"].value[0, 1]) == pytest.approx(plain_s / answer_s, rel=1e-4)
+    assert float(found.numbers["speedup"].log_deviation[0, 0]) < 1e-5  # plain decoding over itself
+    parts = {"footprint": uniform(*WIDTHS), "engine": TERMS, "draft_length": LENGTH, "scatter": SCATTER}
+    table = priced_table(
+        pricing.device, pricing.architecture, max_batch=5, max_context=int(CONTEXT), max_chunk=64, **parts
+    )
+    assert float(table.seconds[LENGTH, 5, -1, 0]) == pytest.approx(directly[0], rel=1e-5)
+    assert float(table.seconds[0, 5, -1, 0]) == pytest.approx(directly[1], rel=1e-5)
+    assert float(table.deviation[LENGTH, 5, -1, 0]) > SCATTER > float(table.deviation[0, 5, -1, 0]) > 0.01
+    slow = table.erring(1.0)
+    np.testing.assert_allclose(slow.seconds, table.seconds * np.exp(table.deviation), rtol=1e-6)
+
+
+def test_the_engine_of_the_settings_is_priced_everywhere():
+    config = build_config(SweepConfig, {"axes": {"workload.batch": [1, 2]}, "engine": "vllm"})
+    tree = design_tree(config, "llama-3.1-8b", "h100-sxm")
+    assert tree["engine"] == catalog.engine("vllm")
+    other = design_tree(dataclasses.replace(config, set={"engine.cycle_s": 5e-4}), "llama-3.1-8b", "h100-sxm")
+    assert other["engine"].cycle_s == 5e-4
+    assert other["engine"].draft_pass_s == catalog.engine("vllm").draft_pass_s

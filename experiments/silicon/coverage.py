@@ -113,7 +113,7 @@ def _intervals(device: Device, one: PricedStep, this: PricedStep) -> dict[str, A
 def _deviations(device: Device, step: PricedStep) -> np.ndarray:
     found = part_deviations(device, step)
     assert found is not None  # all of these GPUs are calibrated
-    return found
+    return np.asarray(found)
 
 
 def _inside(number: Any, measured: float) -> bool:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 from jaxspec.settings.base import Settings, Unused
-from jaxspec.settings.draft import KnobSettings, knob_values
+from jaxspec.settings.draft import knob_values
 from jaxspec.settings.fields import setting
 from jaxspec.settings.knobs import EXPERT_POOL
 
@@ -52,7 +52,7 @@ class ExpertSettings(PlacementSettings):
     )
 
 
-def _no_pool(config: KnobSettings) -> str | None:
+def _no_pool(config: Any) -> str | None:
     if EXPERT_POOL.name in knob_values(config):
         return None
     return f"the draft of scheme {config.scheme} chooses among all experts"

@@ -136,7 +136,7 @@ def _advice(
     single = single_length(np.asarray(advised.numbers["speedup_vs_stored_ar"].value))
     engines = _engines(config, schedule, single, served)
     for engine in engines:
-        for name, content in ({engine.file: engine.content} | engine.more_files).items():
+        for name, content in ({engine.file: engine.content} | dict(engine.more_files)).items():
             write_text(directory.path / "engines" / device_slug(device) / name, content)
     covers = covered(advised.times, acceptance.error)
     facts = device_facts(device, kernels, config)
@@ -202,7 +202,8 @@ def _row(config: AdviseConfig, draft: DraftCost, advised: Advised, place: int) -
     bf16_s = float((cycles.baselines.bf16.cost.total_s + cycles.plain_engine_s)[place, best])
     plain = {"cycle_s": stored_s, "tokens_per_s": config.batch[place] / stored_s}
     plain |= {"speedup_vs_stored_ar": 1.0, "speedup_vs_bf16_ar": bf16_s / stored_s}
-    numbers = {name: float(advised.numbers[name].value[place, best]) for name in plain} if pays else plain
+    found = {name: float(advised.numbers[name].value[place, best]) for name in plain} if pays else plain
+    numbers: dict[str, Any] = {name: predicted(value) for name, value in found.items()}
     ends = {name: _ends(advised.numbers[name], (place, best)) for name in ("speedup_vs_stored_ar", "tokens_per_s")}
     chance = None
     if float(speedup.log_deviation[place, best]) > 0:
@@ -221,7 +222,7 @@ def _row(config: AdviseConfig, draft: DraftCost, advised: Advised, place: int) -
         speedups=predicted(speedup.value[place].tolist()),
         time_by_cause=predicted(time_by_cause(advised, place, length, float(draft.passes))),
         fits=predicted(bool(advised.fits[place])),
-        **{name: predicted(value) for name, value in numbers.items()},
+        **numbers,
     )
 
 

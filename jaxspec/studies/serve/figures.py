@@ -20,7 +20,7 @@ from jaxspec.studies.serve.result import LoadRow, ServeResult
 
 __all__ = ["figures", "plot", "serving_figure"]
 
-_COLOURS = dict(zip(DECODING, (INK, VERMILLION, BLUE), strict=True))
+_COLOURS: dict[str, str] = dict(zip(DECODING, (INK, VERMILLION, BLUE), strict=True))
 _MARKERS = dict(zip(DECODING, "osD", strict=True))
 _PANELS = (
     ("tpot", "time per further token (ms)"),

@@ -6,7 +6,7 @@ All sizes are one family of plans, so that a draft step is priced once for each 
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -92,7 +92,7 @@ def _priced(
             "workload": dataclasses.replace(pricing.workload, context_tokens=context),
         }
         priced = price_cycle(device, target, plan=sizes, routing=pricing.routing, engine=pricing.engine, **parts)
-        plain = {"bf16": priced.baselines.bf16, "stored": priced.baselines.stored}
+        plain: dict[str, Any] = {"bf16": priced.baselines.bf16, "stored": priced.baselines.stored}
         of_size = lambda often, verify, engine_s: cycle_times(
             device, **plain, cycle=[(often, priced.draft), (1.0, verify)], engine_s=engine_s
         )

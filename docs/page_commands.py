@@ -55,6 +55,8 @@ def check_command(words: list[str], output: str | None = None) -> None:
     match words:
         case ["jaxspec", *arguments]:
             _check_jaxspec(arguments, output)
+        case ["srun" | "mpirun", *launch] if "jaxspec" in launch:
+            check_command(launch[launch.index("jaxspec") :], output)
         case ["python", "-m", module, *arguments] if module.startswith("experiments"):
             _check_experiment(module, arguments)
         case ["python", "-c", code]:
@@ -106,6 +108,7 @@ def _claim(_: object, command: str, config: object, **__: object) -> None:
 #: Where the work of a command begins, once its arguments are read: "module:name".
 _WORK: dict[str, Callable] = {
     "jaxspec.runs.directory:RunDirectory.__init__": _claim,
+    "jaxspec.runs.processes:start_processes": _leave_out,
     "jaxspec.studies.predict.run:_price": _leave_out,
     "jaxspec.studies.serve.run:_served": _leave_out,
     "jaxspec.studies.export.run:export_draft": _leave_out,

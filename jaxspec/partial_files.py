@@ -21,7 +21,7 @@ from types import TracebackType
 
 from jaxspec.interruption import UNDER_WAY
 
-__all__ = ["PartialFiles", "part_of", "remove_leftovers", "whole_file"]
+__all__ = ["PartialFiles", "living_parts", "part_of", "remove_leftovers", "whole_file"]
 
 #: A part that cannot be told to be dead by its lock or its process is left alone for this long after its last change.
 _OLD_S = 24 * 3600.0
@@ -146,6 +146,18 @@ def remove_leftovers(folder: Path, *, names: set[str] | None = None) -> None:
         if match and (wanted is None or match["name"] in wanted):
             with contextlib.suppress(OSError):  # of another user, or gone already
                 _remove_if_dead(folder / entry, match["pid"], match["host"])
+
+
+def living_parts(path: Path) -> dict[str, int]:
+    """Parts of a file that a process may be writing, and their bytes; those of dead processes are removed."""
+    remove_leftovers(path.parent, names={path.name})
+    found = {}
+    with contextlib.suppress(FileNotFoundError):
+        for entry in os.listdir(path.parent):
+            if (match := _PART.fullmatch(entry)) and match["name"] == part_of(path.name):
+                with contextlib.suppress(FileNotFoundError):  # it has its name by now
+                    found[entry] = (path.parent / entry).stat().st_size
+    return found
 
 
 def _remove_if_dead(part: Path, pid: str, host: str | None) -> None:

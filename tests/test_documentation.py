@@ -79,6 +79,7 @@ OTHER_FLAGS = {
     "--spec-type": "llama-server",
     "--spec-draft-n-max": "llama-server",
     "--array": "sbatch",
+    "--kill-on-bad-exit": "srun",
     "--fit": "python -m experiments.host_speedups",
 }
 

@@ -21,6 +21,7 @@ from experiments.benchmarks.hardware import decode_steps, matrix_units
 from experiments.benchmarks.harness import median_s, row
 from experiments.benchmarks.model_peers import model_peers
 from experiments.benchmarks.sampling import sampling
+from experiments.benchmarks.sweeps import sweeps
 from experiments.benchmarks.transformers_decoding import transformers_decoding
 from experiments.benchmarks.trees import tree_search, tree_simulation
 from hwmodels import catalog
@@ -164,6 +165,7 @@ CASES = {
     "transformers_decoding": transformers_decoding,
     "sampling": sampling,
     "cold_start": cold_start,
+    "sweeps": sweeps,
     "lossless": lossless,
     "tree_simulation": tree_simulation,
     "tree_search": tree_search,

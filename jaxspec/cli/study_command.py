@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from jaxspec.cli.launching import launch_of, launch_options
 from jaxspec.cli.options import (
     config_option,
     force_option,
@@ -78,6 +79,8 @@ def _parameters(study: Study) -> list[Any]:
         found.append(quick_option(study.config))
     if study.out is not None:
         found.append(force_option(study.out.force))
+    if study.shared:
+        found += launch_options
     if study.plot is not None:
         found.append(plot_option(study.plot.what))
     return [*found, json_option]
@@ -106,8 +109,9 @@ def _run(
     example: bool | str | None = None,
     **flags: Any,
 ) -> None:
+    launch = launch_of(flags)
     if example:
-        if any((config_file, out, force, json_file, *flags.values())):
+        if any((config_file, out, force, json_file, launch, *flags.values())):
             raise InputError(f"--example prints a file of {study.example_of} and stops; leave everything else out")
         click.echo(study.examples.get(str(example), study.example), nl=False)
         return
@@ -117,13 +121,21 @@ def _run(
         )
     config = resolve(study.config, flags, config_file, quick)
 
+    from jaxspec.report.terminal import new_console
     from jaxspec.runs.progress import Reporter
 
-    reporter = Reporter()
+    helps = False
+    if launch is not None:
+        from jaxspec.runs.processes import start_processes
+
+        helps = start_processes(**vars(launch)).index > 0
+    reporter = Reporter(new_console(stderr=True, quiet=helps))
     if study.announce is not None:
         reporter.line(f"jaxspec {study.name}: {study.announce(config)}")
     writes = {} if study.out is None else {"out": out, "force": force, "reporter": reporter}
     found = load_object(study.run)(config, **writes)
+    if helps:  # process 0 shows the result
+        return
     print_shown(load_object(study.present)(found), json_file, reporter)
     if plot and study.plot is not None:
         from jaxspec.report.save import save_figure

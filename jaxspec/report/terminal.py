@@ -47,9 +47,9 @@ _NUMBER = re.compile(r"[-+−±]?\d[\d.,]*(?:[eE][-+]?\d+)?[x%]?")
 _JOINTS = "._/-:=,;|"
 
 
-def new_console(*, stderr: bool = False) -> Console:
+def new_console(*, stderr: bool = False, quiet: bool = False) -> Console:
     """A console for tables and sentences: of the terminal's width, or without a limit where there is no terminal."""
-    console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    console = Console(stderr=stderr, quiet=quiet, highlight=False, markup=False, emoji=False)
     if not console.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
         console.width = _NO_LIMIT
     return console

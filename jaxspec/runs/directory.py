@@ -39,6 +39,19 @@ _CONTENTS = (
 _PARTIAL_CHECKPOINT = "*.orbax-checkpoint-tmp*"
 
 
+def run_path(command: str, config: Settings, out: str | Path | None = None) -> Path:
+    """Place of a run: `out`, or runs/<command>-<hash of the configuration>."""
+    return Path(out) if out is not None else Path("runs") / f"{command}-{config_hash(config)}"
+
+
+def differing_settings(path: Path, config: Settings) -> list[str]:
+    """Names of settings that differ between a run's config.toml and a configuration."""
+    theirs, ours = read_toml(path), tomllib.loads(to_toml(config))
+    # In their order too: that of a sweep's axes is the order of its points.
+    ordered = lambda value: json.dumps(value, default=str)
+    return sorted(k for k in {*theirs, *ours} if ordered(theirs.get(k)) != ordered(ours.get(k)))
+
+
 class RunDirectory:
     """One run's files.
 
@@ -73,7 +86,7 @@ class RunDirectory:
             contents: further files that the run writes; `force` removes these and those of every run, nothing else.
         """
         self.unrecorded: list[str] = []
-        self.path = Path(out) if out is not None else Path("runs") / f"{command}-{config_hash(config)}"
+        self.path = run_path(command, config, out)
         self._command, self._config, self._force = command, config, force
         self.inputs: dict[str, str] = {}
         self._contents = (*_CONTENTS, *contents)
@@ -192,11 +205,7 @@ class RunDirectory:
         if self._force:
             return
         if settings.exists():
-            theirs, ours = read_toml(settings), tomllib.loads(to_toml(self._config))
-            # In their order too: that of a sweep's axes is the order of its points.
-            ordered = lambda value: json.dumps(value, default=str)
-            differing = sorted(k for k in {*theirs, *ours} if ordered(theirs.get(k)) != ordered(ours.get(k)))
-            if differing:
+            if differing := differing_settings(settings, self._config):
                 raise InputError(
                     f"run directory {str(self.path)!r} belongs to another configuration (differs in "
                     f"{', '.join(differing)}); give another --out, or --force to start it anew"

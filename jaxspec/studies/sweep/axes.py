@@ -58,10 +58,9 @@ class DerivedNumbers:
         return {name for _, entries in self.tables for name in entries}
 
     def at(self, places: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The numbers of some points. Args: places: axis -> which of its values each point has, "point"."""
-        count = len(next(iter(places.values())))
+        """The numbers of some points. Args: places: axis -> which of its values each point has, shapes that broadcast."""
         return {
-            name: np.broadcast_to(entries[tuple(places[axis] for axis in axes)], count)
+            name: entries[tuple(places[axis] for axis in axes)]
             for axes, table in self.tables
             for name, entries in table.items()
         }

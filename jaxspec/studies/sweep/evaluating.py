@@ -1,14 +1,14 @@
-"""Design points by the thousand: one compiled program, divided over the local devices."""
+"""Design points by the thousand: a compiled program for a block of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import hwmodels
 from hwmodels.analysis.design_point import DesignPoint, design_point
@@ -42,40 +42,48 @@ def evaluate_points(
     Returns:
         name of `COLUMNS` and `INTERVAL_COLUMNS` -> "point", NaN where the device does not say (energy, intervals).
     """
+    count = len(next(iter(varied.values())))
     asked: dict[str, Any] = {"max_draft_length": max_draft_length, "intervals": intervals, "scatter": scatter}
-    return begin_points(base, varied, **asked)()
+    return begin_points(base, varied, shape=(count,), **asked)()
 
 
 def begin_points(
     base: dict[str, Any],
     varied: dict[str, np.ndarray],
     *,
+    shape: tuple[int, ...],
     max_draft_length: int,
     intervals: bool = False,
     scatter: float = 0.0,
-    devices: Sequence[Any] | None = None,
+    device: Any = None,
 ) -> Callable[[], dict[str, np.ndarray]]:
-    """Start to evaluate design points; what it returns waits for them.
+    """Start to evaluate a block of design points; what it returns waits for them, arrays "point".
 
     Args:
-        base, varied, max_draft_length, intervals, scatter: see `evaluate_points`.
-        devices: of JAX; they share the points evenly, and must divide their number; None: the default device alone.
+        base, max_draft_length, intervals, scatter: see `evaluate_points`.
+        varied: dotted name of a leaf -> values that broadcast to `shape`; the program follows an axis only where they do.
+        shape: axes of the block.
+        device: of JAX; None: the default one. Each compiles a program of its own: one that is divided over devices is
+            optimized otherwise, so that last digits would depend on how many there are.
     """
     leaves, treedef = jax.tree.flatten(base)
-    names = leaf_names(base)
-    axes = tuple(0 if name in varied else None for name in names)
-    values = [np.asarray(varied.get(name, leaf), np.float32) for name, leaf in zip(names, leaves, strict=True)]
-    if devices is not None and len(devices) > 1:
-        mesh = Mesh(np.array(devices), ("point",))
-        places = [NamedSharding(mesh, PartitionSpec(*(["point"] if axis == 0 else []))) for axis in axes]
-        arrays = tuple(jax.device_put(value, place) for value, place in zip(values, places, strict=True))
-    else:
-        arrays = tuple(map(jnp.asarray, values))
+    values, axes = [], []
+    for name, leaf in zip(leaf_names(base), leaves, strict=True):
+        value, own = _over_axes(varied[name], shape) if name in varied else (leaf, ())
+        values.append(np.asarray(value, np.float32))
+        axes.append(own)
     # Of a device that is not calibrated nothing is known to err.
     errors = np.float32(scatter) if intervals and times_have_errors(base["device"]) else None
-    found = _evaluate(arrays, errors, treedef=treedef, axes=axes, max_draft_length=max_draft_length)
-    count = len(next(iter(varied.values())))
-    return lambda: _columns(*jax.device_get(found), count, intervals)
+    static: dict[str, Any] = {"treedef": treedef, "axes": tuple(axes), "max_draft_length": max_draft_length}
+    found = _evaluate(*jax.device_put((tuple(values), errors), device), shape=shape, **static)
+    return lambda: _columns(*jax.device_get(found), math.prod(shape), intervals)
+
+
+def _over_axes(values: np.ndarray, shape: tuple[int, ...]) -> tuple[np.ndarray, tuple[int, ...]]:
+    """Values without the axes that they do not follow, and the axes that they have."""
+    values = values.reshape(*[1] * (len(shape) - values.ndim), *values.shape)
+    own = tuple(axis for axis, size in enumerate(values.shape) if size > 1)
+    return values.reshape([values.shape[axis] for axis in own]), own
 
 
 def _columns(found: DesignPoint, ends: dict[str, np.ndarray], count: int, intervals: bool) -> dict[str, np.ndarray]:
@@ -85,7 +93,7 @@ def _columns(found: DesignPoint, ends: dict[str, np.ndarray], count: int, interv
     if intervals:
         columns |= {name: ends.get(name) for name in INTERVAL_COLUMNS}
     return {
-        name: np.full(count, np.nan, np.float32) if column is None else np.broadcast_to(column, count)
+        name: np.full(count, np.nan, np.float32) if column is None else np.reshape(column, count)
         for name, column in columns.items()
     }
 
@@ -118,14 +126,21 @@ def _one(
     return point, {f"{name}_{side}": end for name, ends in sides.items() for side, end in ends.items()}
 
 
-@jax.jit(static_argnames=("treedef", "axes", "max_draft_length"))
+@jax.jit(static_argnames=("treedef", "axes", "shape", "max_draft_length"))
 def _evaluate(
     values: tuple[jax.Array, ...],
     scatter: jax.Array | None,
     *,
     treedef: Any,
-    axes: tuple[int | None, ...],
+    axes: tuple[tuple[int, ...], ...],
+    shape: tuple[int, ...],
     max_draft_length: int,
-):
-    one = lambda values: _one(treedef.unflatten(values), scatter, max_draft_length)
-    return jax.vmap(one, in_axes=(axes,))(values)
+) -> tuple[DesignPoint, dict[str, Any]]:
+    def evaluate(values: tuple[jax.Array, ...]) -> tuple[DesignPoint, dict[str, Any]]:
+        return _one(treedef.unflatten(values), scatter, max_draft_length)
+
+    # A map for each axis, the last one innermost: what does not follow an axis is computed once for all of its values.
+    for axis in reversed(range(len(shape))):
+        followed = tuple(0 if axis in own else None for own in axes)
+        evaluate = jax.vmap(evaluate, in_axes=(followed,), axis_size=shape[axis])
+    return evaluate(values)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.report.assumptions import architecture_data, device_facts
@@ -18,30 +16,27 @@ from jaxspec.report.save import save_figure
 from jaxspec.results.network_results import PricedNumber
 from jaxspec.runs.carrying_out import Prepare, carry_out
 from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.helping import HelpedRun
+from jaxspec.runs.processes import Processes, shared_processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect
-from jaxspec.studies.acceptance_points import FoundLaw, law_facts
-from jaxspec.studies.design_tree import design_tree, footprint_of, knob_name, number_rules
-from jaxspec.studies.engine_pricing import engine_notes, engine_scatter, engine_used
+from jaxspec.studies.acceptance_points import law_facts
+from jaxspec.studies.design_tree import footprint_of, knob_name
+from jaxspec.studies.engine_pricing import engine_notes, engine_used
 from jaxspec.studies.headline_intervals import coverage_in_words, interval_notes
 from jaxspec.studies.kernel_notes import kernel_notes
-from jaxspec.studies.sweep.axes import axis_values, check_numbers, derived_numbers
 from jaxspec.studies.sweep.config import SweepConfig, shard_of
 from jaxspec.studies.sweep.figures import pareto_figure
 from jaxspec.studies.sweep.grid import Grid
-from jaxspec.studies.sweep.pareto import ParetoFront
 from jaxspec.studies.sweep.parts import drop_parts, join_files, part_ranges, write_part
-from jaxspec.studies.sweep.points_file import (
-    COLUMNS,
-    INTERVAL_COLUMNS,
-    OF_THE_DEVICE,
-    POINTS_FILE,
-    check_points,
-    points_schema,
-)
+from jaxspec.studies.sweep.plan import SweepPlan, plan_sweep
+from jaxspec.studies.sweep.points_file import OF_THE_DEVICE, POINTS_FILE, check_points, points_schema
 from jaxspec.studies.sweep.result import FrontAxes, ParetoPoints, SweepResult
+from jaxspec.studies.sweep.sharing import write_together
 
-__all__ = ["SweepPlan", "carry_out_sweep", "join_points", "plan_sweep", "sweep"]
+__all__ = ["carry_out_sweep", "join_points", "sweep"]
+
+Found = TypeVar("Found")
 
 #: Main numbers of a result, for `jaxspec runs`.
 _HEADLINE = (
@@ -61,6 +56,9 @@ def sweep(
 ) -> SweepResult:
     """Evaluate a sweep into its run directory: sweep.parquet, pareto.png, result.json. A finished one is reprinted.
 
+    Where `jax.distributed` runs, its processes share the points: all call this with the same settings and a directory that
+    all of them see. Process 0 owns the directory and joins the points; every process gets the result.
+
     Returns:
         what result.json holds: numbers of points, the best ones, the Pareto front.
     Raises:
@@ -70,12 +68,32 @@ def sweep(
     planned = cache(lambda: plan_sweep(config))
 
     def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], dict[str, Any]]:
-        return lambda: _run(config, planned(), directory, reporter).plain()
+        def work() -> dict[str, Any]:
+            processes.meet()
+            return _run(config, planned(), directory, reporter, processes).plain()
+
+        return work
 
     expect(SweepConfig, config)
-    found, directory = carry_out_sweep(config, prepare, planned, out=out, force=force, reporter=reporter)
+    processes = shared_processes()
+    if processes.index:
+        plan = _then_met(planned, processes)
+        return _help(config, plan, processes, out=out, reporter=reporter or Reporter())
+    whole = lambda: carry_out_sweep(config, prepare, planned, out=out, force=force, reporter=reporter)
+    found, directory = _then_met(whole, processes)
     check_points(directory.path)  # a finished one may be damaged since
     drop_parts(_parts_folder(directory.path))
+    return found
+
+
+def _then_met(work: Callable[[], Found], processes: Processes) -> Found:
+    """Meet the others after work that may have ended before it met them: a finished run, bad input."""
+    try:
+        found = work()
+    except Exception:
+        processes.meet()
+        raise
+    processes.meet()
     return found
 
 
@@ -99,42 +117,53 @@ def carry_out_sweep(
     return SweepResult.from_plain(found), directory
 
 
-@dataclasses.dataclass(frozen=True)
-class SweepPlan:
-    """A sweep whose names and numbers are known to be right."""
-
-    grid: Grid
-    front: ParetoFront
-    law: FoundLaw | None = None
-
-
-def plan_sweep(config: SweepConfig) -> SweepPlan:
-    """Names of devices and networks resolved, axes made. Raises InputError: one that cannot be used."""
-    axes = {name: axis_values(config, name) for name in config.axes}
-    pairs = [(shape, device) for shape in config.architecture for device in config.device]
-    bases = [_base(config, shape, device) for shape, device in pairs]
-    front = ParetoFront(**vars(config.pareto))
-    scheme = find_scheme(config.scheme)
-    knobs = {name: config.set.get(f"draft.{name}", value) for name, value in knob_defaults(scheme).items()}
-    derived, law = derived_numbers(config, knobs)
-    grid = Grid(axes, pairs, bases, config.max_draft_length, derived, scatter=engine_scatter(config.engine))
-    front.check_columns((*axes, *COLUMNS, *(INTERVAL_COLUMNS if grid.has_intervals else ())), axes)
-    return SweepPlan(grid, front, law)
-
-
-def _run(config: SweepConfig, plan: SweepPlan, directory: RunDirectory, reporter: Reporter) -> SweepResult:
+def _run(
+    config: SweepConfig, plan: SweepPlan, directory: RunDirectory, reporter: Reporter, processes: Processes
+) -> SweepResult:
     """Evaluate what is not there yet, part by part, then join the parts."""
-    schema = points_schema(tuple(plan.grid.axes), config.scheme, intervals=plan.grid.has_intervals)
-    chunks = plan.grid.shard(*shard_of(config.shard))
-    parts = part_ranges(_parts_folder(directory.path), chunks)
-    with reporter.bar("design points, chunks", len(chunks)) as bar:
-        for path, part in parts.items():
-            if path.exists():
-                bar.jump(part.stop - chunks.start, "kept from before")
-            else:
-                write_part(path, schema, plan.grid.columns(part), bar.advance)
+    if processes.count > 1:
+        reporter.line(f"{processes.count} processes share the points")
+    parts = _evaluate(config, plan, directory.path, reporter, processes)
     counts = {path: plan.grid.points_of(part) for path, part in parts.items()}
     return join_points(config, plan, counts, directory, reporter)
+
+
+def _evaluate(
+    config: SweepConfig, plan: SweepPlan, run: Path, reporter: Reporter, processes: Processes
+) -> dict[Path, range]:
+    """File of each part -> its chunks, once all are there."""
+    schema = points_schema(tuple(plan.grid.axes), config.scheme, intervals=plan.grid.has_intervals)
+    chunks = plan.grid.shard(*shard_of(config.shard))
+    parts = part_ranges(_parts_folder(run), chunks)
+    with reporter.bar("design points, chunks", len(chunks)) as bar:
+
+        def tell(note: str) -> None:
+            done = sum(len(part) for path, part in parts.items() if path.exists())
+            if done > bar.done:
+                bar.jump(done, note)
+
+        def write(path: Path) -> None:
+            tell("others' among them")
+            write_part(path, schema, plan.grid.columns(parts[path]), bar.advance)
+
+        tell("kept from before")
+        write_together(list(parts), write, processes, over=lambda: (run / "result.json").exists())
+    return parts
+
+
+def _help(
+    config: SweepConfig, plan: SweepPlan, processes: Processes, *, out: str | Path | None, reporter: Reporter
+) -> SweepResult:
+    """Evaluate points for process 0, which has begun the run, and return its result."""
+    run = HelpedRun("sweep", config, processes, out=out)
+    try:
+        _evaluate(config, plan, run.path, reporter, processes)
+    except FileNotFoundError:  # two wrote a part, and all of them are joined and gone by now
+        if not run.finished:
+            raise
+    found = SweepResult.from_plain(run.result())
+    drop_parts(_parts_folder(run.path))  # a part that was written twice may have come late
+    return found
 
 
 def _parts_folder(run: Path) -> Path:
@@ -236,13 +265,3 @@ def _notes(grid: Grid) -> list[str]:
         found = kernel_notes(base["device"], [footprint_of(bits)])
         notes += [f"{device}: {note}" for note in (*found["notes"], *interval_notes(base["device"]))]
     return list(dict.fromkeys(notes))
-
-
-def _base(config: SweepConfig, architecture: str, device: str) -> dict[str, Any]:
-    """The tree whose leaves axes are named by, at its values before any axis changes them."""
-    varied = any(name.startswith("device.group.") for name in (*config.axes, *config.set))
-    base = design_tree(config, architecture, device, parallel=config, together=varied)
-    if config.pool_fits and "draft.expert_pool" in {*config.axes, *config.set}:
-        raise InputError("pool_fits is true and draft.expert_pool is an axis or set; leave one of them out")
-    check_numbers(config, number_rules(base["architecture"], base["device"], find_scheme(config.scheme)), device)
-    return base

@@ -9,7 +9,7 @@ from jaxspec.settings import CommonConfig, build_config
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.predict.config import PredictConfig
 from jaxspec.studies.sweep.config import SweepConfig
-from jaxspec.studies.sweep.run import plan_sweep
+from jaxspec.studies.sweep.plan import plan_sweep
 
 SEVENTY = {"architecture": "llama-3.1-70b", "device": "h100-sxm"}
 

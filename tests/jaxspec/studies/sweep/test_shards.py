@@ -7,12 +7,18 @@ import random
 import shutil
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from jaxspec.cli import main
 from jaxspec.errors import InputError
+from jaxspec.runs import RunDirectory, helping
+from jaxspec.runs.inputs import input_digests
+from jaxspec.runs.processes import Processes
 from jaxspec.settings.toml import to_toml
 from jaxspec.studies.sweep.config import SweepConfig, read_sweep_config
 from jaxspec.studies.sweep.merging import merge_sweeps
@@ -21,18 +27,19 @@ from jaxspec.studies.sweep.run import sweep
 
 grid_module = importlib.import_module("jaxspec.studies.sweep.grid")
 parts_module = importlib.import_module("jaxspec.studies.sweep.parts")
+run_module = importlib.import_module("jaxspec.studies.sweep.run")
 
-# Two networks of one form share a program; 12 points of each in chunks of five, the last one of two.
+# Two networks of one form share a program; 12 points of each in chunks of four, every other one of two.
 CONFIG = SweepConfig(
     axes={
-        "device.memory.bandwidth_bytes_per_s": {"from": 1e11, "to": 9e11, "points": 3, "scale": "log"},
-        "workload.batch": [1, 3],
+        "device.memory.bandwidth_bytes_per_s": {"from": 1e11, "to": 9e11, "points": 2, "scale": "log"},
+        "workload.batch": [1, 3, 4],
         "acceptance.alpha_token": [0.55, 0.9],
     },
     architecture=("llama-3.2-1b", "llama-3.2-3b"),
     max_draft_length=2,
 )
-CHUNK, SHARDS = 5, 8
+MOST, CHUNK, SHARDS = 5, 4, 9
 
 ON_FOUR = f"""
 import importlib, sys
@@ -40,7 +47,7 @@ import jax
 grid, parts = (importlib.import_module(f"jaxspec.studies.sweep.{{name}}") for name in ("grid", "parts"))
 from jaxspec.studies import read_sweep_config, sweep
 assert jax.local_device_count() == 4
-grid.CHUNK, parts.PART_CHUNKS = {CHUNK}, 2
+grid.CHUNK, parts.PART_CHUNKS = {MOST}, 2
 sweep(read_sweep_config(sys.argv[1]), out=sys.argv[2])
 """
 
@@ -52,14 +59,14 @@ def shard(number, shards=SHARDS):
 @pytest.fixture(scope="module", autouse=True)
 def _small_chunks():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grid_module, "CHUNK", CHUNK)
+        patch.setattr(grid_module, "CHUNK", MOST)
         patch.setattr(parts_module, "PART_CHUNKS", 2)
         yield
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """The whole sweep, and its six chunks in eight shards, of which some are empty."""
+    """The whole sweep, and its eight chunks in nine shards, of which one is empty."""
     path = tmp_path_factory.mktemp("sweeps")
     sweep(CONFIG, out=path / "whole")
     for number in range(1, SHARDS + 1):
@@ -104,7 +111,7 @@ def test_one_shard_has_its_points_and_says_so(folder):
     whole, own = read_sweep(folder / "whole"), read_sweep(folder / "part-2")
     assert len(own["fits"]) == CHUNK
     assert own["tokens_per_s"].tolist() == whole["tokens_per_s"][:CHUNK].tolist()
-    assert '"shard": "2/8"' in (folder / "part-2" / "result.json").read_text()
+    assert '"shard": "2/9"' in (folder / "part-2" / "result.json").read_text()
     assert not (folder / "whole" / "checkpoints").exists()
 
 
@@ -149,7 +156,6 @@ def test_an_interrupt_before_the_result_keeps_all_points(folder, tmp_path, monke
     def fails(*_):
         raise KeyboardInterrupt
 
-    run_module = importlib.import_module("jaxspec.studies.sweep.run")
     with monkeypatch.context() as patch:
         patch.setattr(run_module, "save_figure", fails)
         with pytest.raises(KeyboardInterrupt):
@@ -159,11 +165,74 @@ def test_an_interrupt_before_the_result_keeps_all_points(folder, tmp_path, monke
     assert points(tmp_path) == points(folder / "whole")
 
 
+def test_processes_that_share_a_sweep(folder, tmp_path, monkeypatch):
+    """Threads in place of processes; real ones are in `test_distributed_sweep.py`."""
+    count, mine = 3, threading.local()
+    met, writing = threading.Barrier(count, timeout=60), threading.Barrier(count, timeout=60)
+    write_part = run_module.write_part
+
+    def write_at_once(*arguments):
+        if not hasattr(mine, "wrote"):  # the first parts of all processes at the same time
+            mine.wrote = True
+            writing.wait()
+        return write_part(*arguments)
+
+    def one(index):
+        mine.processes = Processes(index, count, cache(met.wait))
+        return sweep(CONFIG, out=tmp_path)
+
+    monkeypatch.setattr(run_module, "shared_processes", lambda: mine.processes)
+    monkeypatch.setattr(run_module, "write_part", write_at_once)
+    monkeypatch.setattr(helping, "POLL_S", 0.01)
+    with ThreadPoolExecutor(count - 1) as pool:
+        others = [pool.submit(one, index) for index in range(1, count)]
+        result = one(0)
+    assert all(other.result() == result for other in others)
+    assert points(tmp_path) == points(folder / "whole")
+    assert not (tmp_path / "checkpoints").exists()
+    with ThreadPoolExecutor(1) as pool:  # a finished one is reprinted by all
+        count, met = 2, threading.Barrier(2, timeout=60)
+        other = pool.submit(one, 1)
+        assert one(0) == result == other.result()
+
+
+def test_what_helpers_wrote_is_kept_when_process_0_ends(folder, tmp_path, monkeypatch):
+    def fails(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module, "write_part", fails)
+        with pytest.raises(KeyboardInterrupt):
+            sweep(CONFIG, out=tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(helping, "PATIENCE_S", 0.0)
+        patch.setattr(run_module, "shared_processes", lambda: Processes(1, 2))
+        with pytest.raises(InputError, match=r"process 0 of 2 ended without a result.*the same command resumes it"):
+            sweep(CONFIG, out=tmp_path)
+    monkeypatch.setattr(grid_module, "begin_points", fails)  # nothing is evaluated again
+    sweep(CONFIG, out=tmp_path)
+    assert points(tmp_path) == points(folder / "whole")
+
+
+def test_helpers_see_that_process_0_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr(helping, "POLL_S", 0.01)
+    with RunDirectory("sweep", CONFIG, inputs=input_digests(CONFIG), out=tmp_path):
+        run = helping.HelpedRun("sweep", CONFIG, Processes(1, 2), out=tmp_path)
+        assert not run.finished
+    with pytest.raises(InputError, match="process 0 of 2 ended without a result"):
+        run.result()
+    with pytest.raises(InputError, match="process 1 of 2 has other settings than run directory"):
+        helping.HelpedRun("sweep", shard(1), Processes(1, 2), out=tmp_path)
+    monkeypatch.setattr(helping, "VISIBLE_S", 0.0)
+    with pytest.raises(InputError, match=r"process 1 of 2 sees no run directory '.*elsewhere'"):
+        helping.HelpedRun("sweep", CONFIG, Processes(1, 2), out=tmp_path / "elsewhere")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda parts: parts[1:], "7 of 8 shards came; missing are 1/8"),
-        (lambda parts: [*parts, parts[2]], "shard 3/8 came twice"),
+        (lambda parts: parts[1:], "8 of 9 shards came; missing are 1/9"),
+        (lambda parts: [*parts, parts[2]], "shard 3/9 came twice"),
         (lambda parts: [], "no shard came"),
         (lambda parts: [*parts[:-1], "whole"], "'whole' is a whole sweep, not a shard"),
         (lambda parts: [*parts[:-1], "other"], "'other' is a shard of another sweep"),

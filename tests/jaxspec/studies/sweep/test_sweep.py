@@ -45,8 +45,8 @@ CONFIG = SweepConfig(
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    # Twelve points per pair in chunks of five: the last one is padded.
-    monkeypatch.setattr(grid_module, "CHUNK", 5)
+    # Twelve points per pair in chunks of eight: the last one is padded.
+    monkeypatch.setattr(grid_module, "CHUNK", 9)
 
 
 def test_every_point_is_the_design_point(tmp_path, small_chunks):

@@ -1,6 +1,7 @@
 """SIGKILL at random moments, the same command again, the same points to the byte. Minutes: `pytest -m slow`."""
 
 import random
+import socket
 import subprocess
 import sys
 import time
@@ -21,36 +22,52 @@ SWEEP = """
 """
 
 
-def test_twenty_kills_lose_no_point(tmp_path):
+def launches(count):
+    """Flags of each process that shares the sweep."""
+    if count == 1:
+        return [[]]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        where = f"127.0.0.1:{free.getsockname()[1]}"
+    return [["--coordinator", where, "--processes", str(count), "--process-id", str(i)] for i in range(count)]
+
+
+@pytest.mark.parametrize(("processes", "kills"), [(1, KILLS), (2, KILLS // 2)])
+def test_kills_lose_no_point(tmp_path, processes, kills):
     (tmp_path / "sweep.toml").write_text(SWEEP)
     command = [sys.executable, "-m", "jaxspec", "sweep", str(tmp_path / "sweep.toml")]
 
-    def start(out: Path) -> subprocess.Popen:
-        return subprocess.Popen([*command, "--out", str(out)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    def start(out: Path, count: int = processes) -> list[subprocess.Popen]:
+        pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+        return [subprocess.Popen([*command, "--out", str(out), *flags], **pipes) for flags in launches(count)]
+
+    def end(started: list[subprocess.Popen], until: float) -> None:
+        for process in started:
+            _, error = process.communicate(timeout=max(0.0, until - time.monotonic()))
+            assert process.returncode == 0, error.decode()
 
     def points(out: Path) -> bytes:
         return (out / "sweep.parquet").read_bytes()
 
     began = time.monotonic()
-    whole = start(tmp_path / "whole")
-    _, error = whole.communicate(timeout=900)
-    assert whole.returncode == 0, error.decode()
-
+    end(start(tmp_path / "whole", 1), began + 900)
     duration_s = time.monotonic() - began
 
-    rng, out, kills = random.Random(11), tmp_path / "killed", 0
+    rng, out, killed = random.Random(11), tmp_path / "killed", 0
     while True:
-        process = start(out)
+        started = start(out)
+        patience_s = duration_s * rng.uniform(0.2, 1.0) if killed < kills else 900
         try:
-            _, error = process.communicate(timeout=duration_s * rng.uniform(0.2, 1.0) if kills < KILLS else 900)
+            end(started, time.monotonic() + patience_s)
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-            kills += 1
+            for process in rng.sample(started, len(started)):
+                process.kill()
+            for process in started:
+                process.communicate()
+            killed += 1
             continue
-        assert process.returncode == 0, error.decode()
         assert points(out) == points(tmp_path / "whole")
-        if kills >= KILLS:
+        if killed >= kills:
             break
-        out = tmp_path / f"killed-{kills}"  # it finished before the last kill: begin again
+        out = tmp_path / f"killed-{killed}"  # it finished before the last kill: begin again
     assert not list(tmp_path.rglob("*.part"))

@@ -1,0 +1,52 @@
+"""Flags that say how processes find one another."""
+
+import pytest
+
+from jaxspec.cli import main
+from jaxspec.cli.launching import Launch, launch_of
+
+
+def flags(**given):
+    return {"distributed": False, "coordinator": None, "processes": None, "process_id": None} | given
+
+
+def test_launches():
+    assert launch_of(flags()) is None
+    assert launch_of(flags(distributed=True)) == Launch()
+    of_three = {"coordinator": "[::1]:4000", "processes": 3, "process_id": 2}
+    assert launch_of(flags(**of_three)) == launch_of(flags(distributed=True, **of_three)) == Launch(**of_three)
+    others = flags(batch=3)
+    launch_of(others)
+    assert others == {"batch": 3}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--coordinator node:4000", "--processes and --process-id did not come; give all of"),
+        ("--process-id 0", "--coordinator and --processes did not come"),
+        ("--coordinator node --processes 2 --process-id 0", "--coordinator is 'node'; give address and free port"),
+        ("--coordinator :80 --processes 2 --process-id 0", "--coordinator is ':80'"),
+        ("--coordinator a:65536 --processes 2 --process-id 0", "--coordinator is 'a:65536'"),
+        ("--coordinator a:80 --processes 0 --process-id 0", "--processes is 0; it must be at least 1"),
+        ("--coordinator a:80 --processes 2 --process-id 2", "2 processes are numbered 0 to 1"),
+        ("--coordinator a:80 --processes 2 --process-id -1", "--process-id is -1"),
+        ("--coordinator a:80 --processes two --process-id 0", "--processes"),
+    ],
+)
+def test_launches_that_cannot_be_meant(tmp_path, monkeypatch, capsys, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sweep.toml").write_text('[axes]\n"workload.batch" = [1]\n')
+    with pytest.raises(SystemExit) as left:
+        main(["sweep", "sweep.toml", *arguments.split()])
+    assert left.value.code == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["sweep.toml"]
+
+
+def test_other_commands_have_no_such_flags(capsys):
+    with pytest.raises(SystemExit) as left:
+        main(["predict", "--distributed"])
+    assert left.value.code == 2

@@ -76,7 +76,12 @@ def begin_points(
     errors = np.float32(scatter) if intervals and times_have_errors(base["device"]) else None
     static: dict[str, Any] = {"treedef": treedef, "axes": tuple(axes), "max_draft_length": max_draft_length}
     found = _evaluate(*jax.device_put((tuple(values), errors), device), shape=shape, **static)
-    return lambda: _columns(*jax.device_get(found), math.prod(shape), intervals)
+
+    def columns() -> dict[str, np.ndarray]:
+        point, ends = jax.device_get(found)
+        return _columns(point, ends, math.prod(shape), intervals)
+
+    return columns
 
 
 def _over_axes(values: np.ndarray, shape: tuple[int, ...]) -> tuple[np.ndarray, tuple[int, ...]]:

@@ -1,5 +1,8 @@
 """Hardware models: what a step of a language model executes, and how long a device takes for it."""
 
+from hwmodels import xla_flags as xla_flags  # first: it sets what XLA reads at its first program
+
+# isort: split
 from hwmodels import catalog
 from hwmodels.analysis.design_costs import CostTerm, DesignCosts, cost_names, design_costs
 from hwmodels.analysis.design_point import DesignPoint, Steps, chip_area, design_point, priced_steps

@@ -12,12 +12,21 @@ The rooms: `formats` (bits), `models` (networks), `compress` (knobs to drafts), 
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import runpy
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxspec.opening import load
 
 if TYPE_CHECKING:
     from jaxspec.api import architecture, device, inspect, open_result, resume, scheme, unpack
+
+# What XLA reads at its first program is set by `hwmodels`. Rooms that do not import it need it too, and importing all of it
+# here would take a second.
+_hardware_models = importlib.util.find_spec("hwmodels")
+if _hardware_models is not None and _hardware_models.origin is not None:
+    runpy.run_path(str(Path(_hardware_models.origin).with_name("xla_flags.py")))
 
 #: Version of the installed package.
 __version__: str

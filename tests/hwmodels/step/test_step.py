@@ -76,7 +76,7 @@ def test_parts_sum_to_the_total(small, toy_device):
     assert float(time.total_s) == pytest.approx(busy_s + launches_s, rel=1e-6)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 @given(st.sampled_from(RATES), st.floats(1.0, 50.0), st.sampled_from([0.0, 0.1]))
 def test_a_higher_rate_never_lengthens_a_step(rate, factor, temperature):
     for name in catalog.device_names():

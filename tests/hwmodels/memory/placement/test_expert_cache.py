@@ -1,5 +1,7 @@
 """Caches of experts: bytes counted by hand in two memories."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -123,6 +125,7 @@ def test_a_draft_of_its_own_takes_room(mixture, small):
     assert share == pytest.approx(0.4, rel=1e-4)
     assert near_share(ExpertCache(EVEN), mixture, verify, 2.4) < 0.4
 
+    @functools.partial(jax.jit, static_argnums=0)
     def cycle(placement, capacity):
         device = DEVICE.replace(memory=DEVICE.memory.replace(capacity_bytes=capacity), placement=placement)
         plan = chain_plan(2.0)

@@ -80,6 +80,8 @@ OTHER_FLAGS = {
     "--spec-draft-n-max": "llama-server",
     "--array": "sbatch",
     "--kill-on-bad-exit": "srun",
+    "--only": "python -m experiments.elastic_axes",
+    "--xla": "XLA",
     "--fit": "python -m experiments.host_speedups",
 }
 

@@ -2,7 +2,6 @@ import errno
 import importlib
 import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -120,7 +119,7 @@ def test_places_for_results_are_refused_before_the_work(capsys, monkeypatch, tmp
         monkeypatch.setattr(importlib.import_module(f"jaxspec.studies.{module}"), name, worked)
     monkeypatch.setattr("jaxspec.studies.measured.work.make_setup", worked)
     monkeypatch.setattr("jaxspec.studies.pack.run._division", worked)
-    monkeypatch.setattr(sys.modules["jaxspec.studies.sweep.run"], "_run", worked)
+    monkeypatch.setattr(importlib.import_module("jaxspec.studies.sweep.run"), "_run", worked)
     refused(capsys, *arguments)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "sweep.toml"]
 

@@ -37,9 +37,8 @@ _MM2 = MILLI * MILLI
 #: Starts that climb together.
 _MOST_TOGETHER = 8
 
-#: Designs that are priced together exactly, and by the table at most: XLA's program of the FPGA example for 4096 designs gives
-#: other numbers than those for 8 to 1024 in 606 rows.
-_PRICED_TOGETHER, _TABLED_TOGETHER = 64, 512
+#: Designs that are priced together exactly.
+_PRICED_TOGETHER = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,16 +91,10 @@ class Problem:
 
     def tabled(self, values: np.ndarray) -> np.ndarray:
         """As `values`, in single precision, with footprints from the table between whose entries knobs lie: quicker, off by a
-        hundredth of a bit. More than one program takes are priced in parts of one size."""
-        size = min(len(values), _TABLED_TOGETHER)
-        padded = np.concatenate([values, np.repeat(values[:1], -len(values) % size, axis=0)])
-        parts = [
-            jax.device_get(
-                _tabled_values(self.model, jnp.asarray(part, jnp.float32), self.by_energy, tuple(self.limits))
-            )
-            for part in np.split(padded, len(padded) // size)
-        ]
-        return np.concatenate(parts).astype(float)[: len(values)] - self._offsets
+        hundredth of a bit."""
+        places = jnp.asarray(values, jnp.float32)
+        found = jax.device_get(_tabled_values(self.model, places, self.by_energy, tuple(self.limits)))
+        return found.astype(float) - self._offsets
 
     def numbers(self, values: np.ndarray) -> DesignNumbers:
         """All numbers of designs, exactly; "design variable" in, leaves "design" in double precision.

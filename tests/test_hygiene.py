@@ -1,6 +1,7 @@
 """The tests themselves: each asserts something, and none is skipped because the library could not do its work."""
 
 import ast
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -84,6 +85,12 @@ def sources():
 def test_every_test_asserts_something(sources):
     assert len(sources) > 100
     assert unasserted_tests(sources) == []
+
+
+def test_no_two_test_files_share_a_name(sources):
+    """One pytest process imports them side by side, as top-level modules."""
+    names = Counter(Path(name).name for name in sources if Path(name).name.startswith("test_"))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_no_test_is_skipped_by_what_it_tests(sources):

@@ -94,10 +94,11 @@ class HardDrafts:
             self._measured[key] = self.measure(knobs, offset)
         return self._measured[key]
 
-    def measured_everywhere(self, knobs: Knobs) -> DraftMeasurement:
-        """The mean over cycles that begin at every offset: each position of the text is a root once."""
-        offsets = knobs.draft_length_logits.shape[0]
-        return mean_measurement([self.measured(knobs, i) for i in range(offsets)], [1 / offsets] * offsets)
+    def measured_at(self, knobs: Knobs, offsets: int) -> DraftMeasurement:
+        """The mean over so many offsets, evenly spread; as many as the longest draft: each position is a root once."""
+        block = knobs.draft_length_logits.shape[0]
+        places = [i * block // offsets for i in range(min(offsets, block))]
+        return mean_measurement([self.measured(knobs, place) for place in places], [1 / len(places)] * len(places))
 
     @cached_property
     def _measured(self) -> dict[tuple[int | bytes, ...], DraftMeasurement]:

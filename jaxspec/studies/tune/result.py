@@ -30,7 +30,7 @@ class OnCalibration(Record):
     """One configuration on the text that it was chosen by, beside held-out prompts.
 
     Attributes:
-        speedup_vs_bf16_ar: predicted from the acceptance on calibration text, cycles beginning at every position.
+        speedup_vs_bf16_ar: predicted from the acceptance on calibration text that it was elected by.
         gap: by how much that is more than the configuration's own, on held-out prompts; a share.
         tuned_vs_this: speed of the tuned draft over this one's on calibration text.
         optimism: by how much that is more than the same ratio on held-out prompts; a share. Part of the gap is that one text is

@@ -44,8 +44,8 @@ _HEADLINE = (
     "lossless.mismatches",
 )
 
-#: Points of the grid that are judged once more, at every offset of cycles.
-_GRID_FINALISTS = 2
+#: Points of the grid that come so near the best one are judged once more, at several offsets of cycles.
+_GRID_NEAR = 0.01
 
 
 class Tuning:
@@ -84,8 +84,8 @@ class Tuning:
             objective=self.config.objective,
             grid=self._grid_points(grid, device),
         )
-        everywhere = {name: each.speedup for name, each in judged.items() if name != "default"}
-        return with_calibration(found, everywhere)
+        elected = {name: each.speedup for name, each in judged.items() if name != "default"}
+        return with_calibration(found, elected)
 
     def _measure_grid(self) -> list[DraftMeasurement]:
         """Every grid point's draft on calibration text; what it costs is a matter of the device, later."""
@@ -113,7 +113,8 @@ class Tuning:
         default = judge.judged(pricing, uniform_knobs(setup.scheme, setup.config), self.drafts.measured)
         points = grid_knobs(setup.scheme, setup.config)
         speedups = np.array([best_length(pricing, row)[1] for row in grid])
-        finalists = [judge.judged(pricing, points[i]) for i in np.argsort(-speedups, kind="stable")[:_GRID_FINALISTS]]
+        near = np.flatnonzero(speedups >= (1 - _GRID_NEAR) * speedups.max())
+        finalists = [judge.judged(pricing, points[i]) for i in near]
         best_point = max(finalists, key=lambda found: found.speedup)
 
         goal = Goal(

@@ -1,4 +1,4 @@
-"""Drafts that come near each other at one offset of cycles are elected at all of them."""
+"""Drafts that come near each other at one offset of cycles are elected at several."""
 
 from types import SimpleNamespace
 
@@ -30,7 +30,8 @@ class Drafts:
     def measured(self, knobs):
         return self.measurement(self.once[self._ratio(knobs)])
 
-    def measured_everywhere(self, knobs):
+    def measured_at(self, knobs, offsets):
+        assert offsets > 1
         self.asked.append(self._ratio(knobs))
         return self.measurement(self.everywhere[self._ratio(knobs)])
 

@@ -27,7 +27,6 @@ from jaxspec.speculate.steps import slots_before, top_gap
 from jaxspec.studies.calibrate.timing import Timed
 
 __all__ = [
-    "MOST_APART",
     "attention_program",
     "launch_program",
     "lookup_program",

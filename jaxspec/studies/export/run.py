@@ -14,6 +14,7 @@ from jaxspec.compress.knobs import Knobs
 from jaxspec.files import to_json
 from jaxspec.models.families import family_of, running
 from jaxspec.models.layer_files import SHARD_BYTES, LayeredTensors
+from jaxspec.models.text_config import text_config
 from jaxspec.results import given, measured
 from jaxspec.results.network_results import AcceptanceRates
 from jaxspec.runs.progress import Reporter
@@ -167,6 +168,9 @@ def _write(
 
 
 def _config(files: TargetFiles, dtype: str) -> dict[str, Any]:
-    """The target's config.json with the number format that is written."""
-    key = "dtype" if "dtype" in files.config else "torch_dtype"
-    return files.config | {key: dtype}
+    """The target's config.json with the number format that is written; of a text decoder, that of the decoder alone."""
+    found = text_config(files.config)
+    if found is not files.config:
+        found = found | {"architectures": [running(family_of(found)).architecture]}
+    key = "dtype" if "dtype" in found else "torch_dtype"
+    return found | {key: dtype}

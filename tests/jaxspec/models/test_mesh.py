@@ -50,6 +50,17 @@ def test_tokens_are_the_same_on_one_device_and_on_eight(found):
         jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6), eight[name], one[name])
 
 
+def test_each_device_has_its_channels_of_all_experts(found):
+    parts = found["mixture"]["parts"]
+    assert [parts[f"expert_{kind}"] for kind in ("gate", "up", "down")] == [[2, 9, 5, 16], [2, 9, 5, 16], [2, 9, 16, 5]]
+    assert [parts[f"shared_{kind}"] for kind in ("gate", "up", "down")] == [[2, 3, 16], [2, 3, 16], [2, 16, 3]]
+    assert parts["router"] == [2, 9, 16]
+
+
+def test_tokens_of_a_mixture_are_the_same_on_one_device_and_on_eight(found):
+    assert found["mixture"]["one"] == found["mixture"]["eight"]
+
+
 def test_more_devices_than_there_are():
     with pytest.raises(ValueError, match="a mesh of 3 x 5 devices came; there are 1"):
         make_mesh(3, 5)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hwmodels.catalog.huggingface import Family, Running, Wrapper
+from hwmodels.catalog.huggingface import Family, Running, Wrapper, wrapper_of
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container
 from jaxspec.formats.shard_index import json_object, read_json_object
@@ -20,7 +20,6 @@ from jaxspec.models.checkpoint_files import TensorTable
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.families import decoder_config, family_of, running
 from jaxspec.models.packed_tensors import unpacked
-from jaxspec.models.text_config import wrapper_of
 
 __all__ = ["Described", "NamedTensors", "described_in", "packed_in"]
 

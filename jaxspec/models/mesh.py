@@ -54,10 +54,11 @@ def _split(path: tuple[Any, ...], shape: tuple[int, ...], config: DecoderConfig,
     names = [getattr(key, "key", None) for key in path]
     attends = config.num_heads % tensor == 0 and config.num_kv_heads % tensor == 0
     by_output, by_input = _BY_OUTPUT + _HEADS_BY_OUTPUT * attends, _BY_INPUT + _HEADS_BY_INPUT * attends
-    if names[0] == "layers" and len(shape) > 2 and names[1] in by_output + by_input:
-        axis = len(shape) - (2 if names[1] in by_output else 1)
+    axes = len(shape)
+    if names[0] == "layers" and axes > 2 and names[1] in by_output + by_input:
+        axis = axes - (2 if names[1] in by_output else 1)
         if shape[axis] % tensor == 0:
-            return PartitionSpec(*("tensor" if place == axis else None for place in range(len(shape))))
+            return PartitionSpec(*("tensor" if place == axis else None for place in range(axes)))
     if names[0] == "embed" and not config.tie_embeddings and shape[1] % tensor == 0:
         # Hidden states then begin split by channel, and XLA keeps them so between layers.
         return PartitionSpec(None, "tensor")

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from hwmodels.catalog.huggingface import FAMILIES, WRAPPERS, Wrapper, nested_text
+from hwmodels.catalog.huggingface import FAMILIES, nested_text, wrapper_of
 
-__all__ = ["STATED", "text_config", "wrapper_of"]
+__all__ = ["STATED", "text_config"]
 
 #: Sizes that a release of a text decoder states: such a file without them is taken for damaged, whatever its family's defaults.
 STATED = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
 
-
-def wrapper_of(raw: dict[str, Any]) -> Wrapper | None:
-    """The kind of network around the text decoder; None: the decoder is the whole."""
-    name = raw.get("model_type")
-    return WRAPPERS.get(name) if isinstance(name, str) else None
+#: What the whole network's file says of its decoder beside the head.
+_OF_THE_WHOLE = ("quantization_config", "bos_token_id", "eos_token_id", "pad_token_id")
 
 
 def text_config(raw: dict[str, Any]) -> dict[str, Any]:
@@ -32,7 +29,7 @@ def text_config(raw: dict[str, Any]) -> dict[str, Any]:
     nested = raw.get("text_config")
     if not isinstance(nested, dict):
         raise ValueError(f"text_config is {nested!r}; {wrapper.name} needs an object that describes its text decoder")
-    found = {"model_type": wrapper.text} | nested_text(raw, nested, "quantization_config")
+    found = nested_text(raw, nested, *_OF_THE_WHOLE)
     family = FAMILIES.get(found["model_type"]) if isinstance(found["model_type"], str) else None
     if family is None:
         return found

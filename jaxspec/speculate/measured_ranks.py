@@ -164,7 +164,7 @@ def _measure_ranks(
         known = start + jnp.arange(depth)[:, None] < generated[None]
         # The window of one place that tells the next root; the last root has none.
         told = heard.committed(jnp.minimum(position, length - 2), 1, jnp.ones(batch, jnp.int32))
-        return draft.commit(draft_params, memory, told), jnp.where(known, ranks, beyond)
+        return draft.commit(draft_params, memory, told), jnp.where(known, ranks, beyond[None])
 
     _, ranks = jax.lax.scan(from_root, memory, jnp.arange(starts, dtype=jnp.int32))
     return RankTraces(rank=ranks.transpose(2, 0, 1), num_starts=generated)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hf_case import Case, rope, sizes
 from hf_expert_cases import EXPERT_CASES
+from hf_wrapper_cases import WRAPPER_CASES
 
 __all__ = ["CASES", "Case"]
 
@@ -11,6 +12,7 @@ __all__ = ["CASES", "Case"]
 #: All cases.
 CASES = (
     *EXPERT_CASES,
+    *WRAPPER_CASES,
     # Small embeddings, so that the epsilon of the first norm is a tenth of the mean square it is added to.
     Case("llama_grouped", "llama", sizes(97, 48, 80, 2, 6, 2, rms_norm_eps=1e-05), seed=11, embed_scale=0.01),
     # A head_dim that is not hidden / heads; a short original context: of eight wavelengths (6 to 20,000 positions) one
@@ -231,40 +233,6 @@ CASES = (
             },
         ),
         seed=27,
-        embed_scale=0.2,
-        dtype="bfloat16",
-    ),
-    # A network that sees: only its text decoder is read.
-    Case(
-        "gemma3_multimodal",
-        "gemma3",
-        {
-            "text_config": sizes(
-                49,
-                32,
-                30,
-                3,
-                2,
-                1,
-                model_type="gemma3_text",
-                head_dim=8,
-                query_pre_attn_scalar=12,
-                sliding_window=6,
-                sliding_window_pattern=3,
-                rope_scaling=rope("linear", 50000.0, factor=8.0),
-            ),
-            "vision_config": {
-                "model_type": "siglip_vision_model",
-                "hidden_size": 8,
-                "intermediate_size": 8,
-                "num_hidden_layers": 1,
-                "num_attention_heads": 2,
-                "image_size": 8,
-                "patch_size": 4,
-            },
-            "mm_tokens_per_image": 4,
-        },
-        seed=40,
         embed_scale=0.2,
         dtype="bfloat16",
     ),

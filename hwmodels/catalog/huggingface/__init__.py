@@ -12,7 +12,7 @@ from hwmodels.catalog.huggingface.reading import (
 from hwmodels.catalog.huggingface.running import Rotary, RouterRule, Running, Setting
 from hwmodels.catalog.huggingface.settings import Settings
 from hwmodels.catalog.huggingface.windows import layer_windows
-from hwmodels.catalog.huggingface.wrappers import WRAPPERS, Wrapper, nested_text
+from hwmodels.catalog.huggingface.wrappers import WRAPPERS, Wrapper, nested_text, wrapper_of
 
 __all__ = [
     "FAMILIES",
@@ -32,4 +32,5 @@ __all__ = [
     "layer_windows",
     "nested_text",
     "read_config",
+    "wrapper_of",
 ]

@@ -8,7 +8,7 @@ from typing import Any
 
 from hwmodels.catalog.huggingface.running import Running
 
-__all__ = ["WRAPPERS", "Naming", "Wrapper", "nested_text"]
+__all__ = ["WRAPPERS", "Naming", "Wrapper", "nested_text", "wrapper_of"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,11 +76,18 @@ _NAMINGS = (
 WRAPPERS = {wrapper.name: wrapper for wrapper in (Wrapper("gemma3", text="gemma3_text", namings=_NAMINGS),)}
 
 
+def wrapper_of(raw: Mapping[str, Any]) -> Wrapper | None:
+    """The kind of network around a text decoder that a parsed config.json describes; None: no row of the table."""
+    name = raw.get("model_type")
+    return WRAPPERS.get(name) if isinstance(name, str) else None
+
+
 def nested_text(raw: Mapping[str, Any], nested: Mapping[str, Any], *others: str) -> dict[str, Any]:
-    """A `text_config` with what the whole network's config.json says of the decoder.
+    """A `text_config` with what the whole network's config.json says of the decoder, and with its kind where none is stated.
 
     Args:
         others: keys that are taken from there beside those of the head, which belongs to the whole network.
     """
     outer = {key: raw[key] for key in ("tie_word_embeddings", *others) if raw.get(key) is not None}
-    return {**nested, **outer}
+    wrapper = wrapper_of(raw)
+    return {**({} if wrapper is None else {"model_type": wrapper.text}), **nested, **outer}

@@ -61,11 +61,11 @@ def container_footprint(name: str) -> Footprint:
     A matrix that shares its tensor with others has the mean of all.
     """
     with Container(name) as container:
-        found = packed_in(container)
-        config = found.config
+        described = packed_in(container)
+        config = described.config
         scheme = find_scheme(container.scheme)
         knobs = _kv_knobs(container, config)
-        row = found.tensors(ContainerFiles(container, "draft"), container.path).row
+        row = described.tensors(ContainerFiles(container, "draft"), container.path).row
         stored = layer_parameters(config, row)
         bits = {kind: _bits_of(container, stored["layers", kind].names()) for kind in config.matrix_kinds}
     layers = [{n: float(knobs.values[n][i]) for n in ("kv_prune", "kv_cut_bits")} for i in range(config.num_layers)]

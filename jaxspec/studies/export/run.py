@@ -14,7 +14,6 @@ from jaxspec.compress.knobs import Knobs
 from jaxspec.files import to_json
 from jaxspec.models.families import family_of, running
 from jaxspec.models.layer_files import SHARD_BYTES, LayeredTensors
-from jaxspec.models.text_config import text_config
 from jaxspec.results import given, measured
 from jaxspec.results.network_results import AcceptanceRates
 from jaxspec.runs.progress import Reporter
@@ -156,7 +155,7 @@ def _write(
         )
         others = files.copied | {f"engines/{engine.file}": engine.content.encode() for engine in engines}
         others["README.md"] = readme(complete, engines).encode()
-        others["config.json"] = to_json(_config(files, str(layers.matrix_dtype))).encode()
+        others["config.json"] = to_json(files.draft_config(str(layers.matrix_dtype))).encode()
         complete = dataclasses.replace(complete, files=weights | {name: len(text) for name, text in others.items()})
         made.append(complete)
         return others | {MANIFEST: to_json(complete.plain()).encode()}
@@ -165,12 +164,3 @@ def _write(
     with drafts.work.reporter.bytes_bar(f"writing {place}", total) as advance:
         write_directory(place, tensors, finish, shard_bytes=SHARD_BYTES, on_bytes=advance)
     return made[0]
-
-
-def _config(files: TargetFiles, dtype: str) -> dict[str, Any]:
-    """The target's config.json with the number format that is written; of a text decoder, that of the decoder alone."""
-    found = text_config(files.config)
-    if found is not files.config:
-        found = found | {"architectures": [running(family_of(found)).architecture]}
-    key = "dtype" if "dtype" in found else "torch_dtype"
-    return found | {key: dtype}

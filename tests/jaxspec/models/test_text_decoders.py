@@ -19,6 +19,7 @@ from jaxspec.models.hf_load import load_container, load_directory
 from jaxspec.models.layerwise import open_network
 from jaxspec.models.rope_scaling import LinearScaling, Rope
 from jaxspec.models.special_tokens import end_tokens
+from jaxspec.studies.export.source import target_files
 from jaxspec.studies.pack.division import matrix_names
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "hf" / "gemma3_multimodal"
@@ -121,6 +122,12 @@ def test_containers_hold_the_whole_and_open_as_the_decoder(tmp_path):
     found = load_container(tmp_path / "packed.jspk")
     assert found.config == expected.config
     same(found.params, expected.params)
+
+
+def test_a_draft_is_the_decoder_alone():
+    found = target_files(str(GOLDEN)).draft_config("bfloat16")
+    assert (found["model_type"], found["architectures"]) == ("gemma3_text", ["Gemma3ForCausalLM"])
+    assert decoder_config(found) == load_directory(GOLDEN).config
 
 
 def test_matrices_to_divide_are_those_of_the_decoder():

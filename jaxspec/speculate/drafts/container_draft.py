@@ -111,12 +111,8 @@ def _bits_of(container: Container, names: Iterable[str]) -> BitsPerValue:
 
 def _bits(tensor: StoredTensor, *, drafted: bool) -> float:
     codec = CODECS[tensor.codec]
-    lengths = [
-        where.length
-        for chunk in tensor.chunks
-        for role, where in chunk.items()
-        if not drafted or codec.part(role) == "draft"
-    ]
+    found = tensor.stored_bytes()
+    lengths = [length for role, length in found.items() if not drafted or codec.part(role) == "draft"]
     return 8 * sum(lengths) / tensor.form.elements
 
 

@@ -61,7 +61,7 @@ def check_comparison(config: CompareConfig) -> CheckedComparison:
     drafts, left_out = _drafts(config, checked.network)
     entries = [
         *(Entry(name, SELF_DRAFT, _chain(config, SELF, scheme=name)) for name in config.self_drafts),
-        *([] if config.tuned is None else [_tuned(config, config.tuned, checked.network)]),
+        *_apart([_tuned(config, run, checked.network) for run in config.tuned or ()], config.tuned or ()),
         *(Entry(name, DRAFT, _chain(config, name)) for name in drafts),
     ]
     if not entries and not config.compressions:
@@ -100,6 +100,15 @@ def _chain(config: CompareConfig, draft: str, scheme: str = DEFAULT_SCHEME_NAME)
     length = config.max_draft_length
     chains = {"draft": draft, "scheme": scheme, "search": "depth", "nodes": length, "depth": length}
     return TreeConfig(**given | chains | {"contexts": (config.context,)})
+
+
+def _apart(entries: list[Entry], runs: tuple[str, ...]) -> list[Entry]:
+    """Entries of tuned runs, with names of their own where several share a scheme."""
+    names = [entry.name for entry in entries]
+    return [
+        entry if names.count(entry.name) == 1 else dataclasses.replace(entry, name=f"{entry.name} of {run}")
+        for entry, run in zip(entries, runs, strict=True)
+    ]
 
 
 def _tuned(config: CompareConfig, run: str, network: DecoderConfig) -> Entry:

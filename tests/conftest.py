@@ -47,8 +47,8 @@ settings.load_profile("jaxspec")
 
 
 # Traces and programs live long and are many: looking through all of them again and again for garbage takes a twelfth of the
-# time. What a module leaves is young, and is looked through once, after it; the rest seldom. What compiling has freed the C
-# library keeps unless asked (10 GB of a worker that needs 1).
+# time. What a module leaves is young, and is looked through once, after it; that of ten modules once more, and what is left
+# then stays to the end. What compiling has freed the C library keeps unless asked (10 GB of a worker that needs 1).
 gc.disable()
 _modules = itertools.count(1)
 _MODULES_BETWEEN = 10
@@ -63,6 +63,7 @@ def _garbage():
         gc.collect(1)
     else:
         gc.collect()
+        gc.freeze()
         _give_back(0)
 
 

@@ -106,8 +106,8 @@ class HeadDraft:
         batch, places = committed.tokens.shape
         if places == 0:
             return memory  # a prompt of one token: no hidden state is known, and the first cycle drafts what it may
-        place = jnp.arange(places)
-        valid = place[None, :] < committed.valid[:, None]
+        place = jnp.arange(places)[None]
+        valid = place < committed.valid[:, None]
         result = head_forward(
             params.head,
             self.config,

@@ -18,7 +18,6 @@ from jaxspec.compress.selection import num_pruned
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Selection, TensorForm
 from jaxspec.models.config import INPUT_OF
-from jaxspec.models.families import running
 from jaxspec.models.layerwise import StoredNetwork, input_squares
 from jaxspec.models.stored_parameters import layer_parameters
 from jaxspec.text import load_text, windows
@@ -75,7 +74,7 @@ def matrix_names(model: StoredNetwork) -> dict[str, tuple[int, tuple[str, ...]]]
 
     Each expert's matrix is a tensor; where one tensor holds all of them, it is none of these and stays whole.
     """
-    stored = layer_parameters(model.config, running(model.family))
+    stored = layer_parameters(model.config, model.row)
     found: dict[str, tuple[int, tuple[str, ...]]] = {}
     for kind in model.config.matrix_kinds:
         parameter = stored["layers", kind]

@@ -39,7 +39,9 @@ def contest_figure(summary: list[dict[str, Any]], rows: list[dict[str, Any]]) ->
             promised = found["over_grid_calibration"]
             axes.plot(promised, place, "d", color=VERMILLION, label=label("calibration text, mean"))
         axes.set_yticks(range(len(here)), [f"{row['search']}, {row['evaluations']:.0f} evaluations" for row in here])
-        axes.set(xlabel="speedup over the best grid point", title=f"temperature {temperature:g}")
+        axes.set(
+            xlabel="speedup over the best grid point", title=f"temperature {temperature:g}", ylim=(-0.6, most - 0.4)
+        )
         axes.axvline(1.0, color="0.6", lw=0.8, zorder=0)
         axes.grid(True, axis="x")
     legend_below(figure, panels[0])

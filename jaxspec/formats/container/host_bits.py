@@ -87,18 +87,19 @@ def write_unary(symbols: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         symbols: "codeword" uint8.
         lengths: "symbol" uint16; bits of each symbol's codeword.
     """
-    pieces = [symbols[first : first + _SYMBOLS] for first in range(0, symbols.size, _SYMBOLS)]
-    num_bits, place = sum(int(lengths.take(piece).sum(dtype=np.int64)) for piece in pieces), 0
-    data = np.zeros(-(-num_bits // 8), np.uint8)
-    for piece in pieces:
+    parts, begun, shift = list[np.ndarray](), np.zeros(1, np.uint8), 0
+    for first in range(0, symbols.size, _SYMBOLS):
         # A codeword is zeros and a one at its end. Every piece begins within the byte where the one before it ended.
-        ends = np.cumsum(lengths.take(piece), dtype=np.int64) + (place & 7)
+        ends = np.cumsum(lengths.take(symbols[first : first + _SYMBOLS]), dtype=np.int64) + shift
         spread = np.zeros(int(ends[-1]), bool)
         spread[ends - 1] = True
         content = np.packbits(spread)
-        data[place >> 3 : (place >> 3) + content.size] |= content
-        place += int(ends[-1]) - (place & 7)
-    return data
+        content[0] |= begun[0]
+        shift = spread.size & 7
+        whole = spread.size >> 3
+        begun = content[whole:] if shift else np.zeros(1, np.uint8)
+        parts.append(content[:whole])
+    return np.concatenate([*parts, begun[: shift > 0]])
 
 
 def look_up(table: np.ndarray, indices: np.ndarray) -> np.ndarray:

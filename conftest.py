@@ -14,7 +14,7 @@ def _python(example):
     import jax
 
     # Readers do not run under the strict promotion of the tests.
-    with jax.numpy_dtype_promotion("standard"):
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         page_python.run_python(
             example.parsed,
             example.namespace,

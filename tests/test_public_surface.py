@@ -19,7 +19,8 @@ LONGEST_MODULE = 300
 USERS_OF_HARDWARE = {"tuning", "report", "cli", "studies", "api"}
 
 #: Where networks and hardware meet below that, room by room: the footprint, which storage schemes make and the cost model
-#: reads; the table of Hugging Face families, which is plain data, and the shapes that a network has; what a draft costs.
+#: reads; the tables of Hugging Face families and of networks around them, which are plain data, and the shapes that a network
+#: has; what a draft costs.
 ALLOWED_NAMES = {
     "compress": {
         "hwmodels.ALL_LAYER_MATRICES",
@@ -36,8 +37,12 @@ ALLOWED_NAMES = {
         "hwmodels.catalog.huggingface.Running",
         "hwmodels.catalog.huggingface.Setting",
         "hwmodels.catalog.huggingface.Settings",
+        "hwmodels.catalog.huggingface.WRAPPERS",
+        "hwmodels.catalog.huggingface.Wrapper",
         "hwmodels.catalog.huggingface.experts_of",
         "hwmodels.catalog.huggingface.layer_windows",
+        "hwmodels.catalog.huggingface.nested_text",
+        "hwmodels.catalog.huggingface.wrapper_of",
     },
     "speculate.drafts": {
         "hwmodels.network.architecture.Architecture",

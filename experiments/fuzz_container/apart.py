@@ -6,11 +6,12 @@ import hashlib
 import json
 import re
 import zlib
+from pathlib import Path
 from typing import Any, TypeGuard
 
-from jaxspec.formats.container.layout import PRELUDE_BYTES, compressed, write_prelude
+from jaxspec.formats.container.layout import PRELUDE_BYTES, compressed, uncompressed, write_prelude
 
-__all__ = ["NESTED", "Apart", "Node"]
+__all__ = ["NESTED", "Apart", "Node", "directory_text"]
 
 #: Stands for lists in lists until the directory is text: so deep that Python could not copy them.
 NESTED = "nested lists: "
@@ -41,7 +42,7 @@ class Apart:
 
     def __init__(self, content: bytes):
         end = int.from_bytes(content[16:24], "little")
-        self.body, self.directory = bytearray(content[:end]), json.loads(zlib.decompress(content[end:]))
+        self.body, self.directory = bytearray(content[:end]), json.loads(directory_text(content))
 
     def nodes(self) -> list[Node]:
         """All values below the directory, outer ones first."""
@@ -84,25 +85,21 @@ class Apart:
         return bytes(self.body) + stored
 
     def files(self) -> list[dict[str, Any]]:
-        """Entries of files of weights whose header is a section."""
+        """Entries of files of weights whose header still is a text."""
         listed = self.directory.get("files") if isinstance(self.directory, dict) else None
         entries = listed if isinstance(listed, list) else []
-        return [e for e in entries if isinstance(e, dict) and any(e.get("header") is s for s in self.sections())]
+        return [entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("header"), str)]
 
     def header(self, file: dict[str, Any]) -> Any:
         """The header of a file as JSON; an empty one where it is none any more."""
-        start, length, _ = file["header"]
         try:
-            return json.loads(self.body[start + 8 : start + length])
+            return json.loads(file["header"])
         except (ValueError, RecursionError):
             return {}
 
     def set_header(self, file: dict[str, Any], header: Any) -> None:
-        """Another header, in a section behind the others."""
-        text = json.dumps(header).encode()
-        text = len(text).to_bytes(8, "little") + text
-        file["header"] = [len(self.body), len(text), 0]
-        self.body += text
+        """Another header."""
+        file["header"] = json.dumps(header)
 
     def agree(self) -> None:
         """Let the headers list what the directory lists, so that what stands behind that check is met."""
@@ -127,6 +124,12 @@ class Apart:
                     if _is_section(where):
                         digest.update(self.body[max(where[0], 0) : max(where[0] + where[1], 0)])
                 entry["sha256"] = entry["draft_sha256"] = digest.hexdigest()
+
+
+def directory_text(content: bytes) -> bytes:
+    """The directory of a container's bytes, uncompressed."""
+    end = int.from_bytes(content[16:24], "little")
+    return uncompressed(content[end:], content[8], Path("container"))
 
 
 def _is_section(value: Any) -> TypeGuard[list[int]]:

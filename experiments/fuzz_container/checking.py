@@ -8,7 +8,6 @@ import os
 import shutil
 import tempfile
 import time
-import zlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from experiments.fuzz_container.apart import directory_text
 from experiments.fuzz_container.lies import mutated_and_signed
 from experiments.fuzz_container.mutations import mutated
 from experiments.fuzz_container.samples import Sample
@@ -169,8 +169,7 @@ def case_runner(samples: list[Sample], seed: int) -> Callable[[int], Result]:
 
 def listed(content: bytes) -> str:
     """The directory of a container as text, for a look at a case."""
-    start = int.from_bytes(content[16:24], "little")
     try:
-        return json.dumps(json.loads(zlib.decompress(content[start:])), indent=1)
-    except (ValueError, zlib.error):
-        return repr(content[start:][:2000])
+        return json.dumps(json.loads(directory_text(content)), indent=1)
+    except (ValueError, InputError):
+        return repr(content[int.from_bytes(content[16:24], "little") :][:2000])

@@ -139,11 +139,13 @@ def devices(sources: bool, example: bool, json_file: str | None) -> None:
 @json_option
 def models(sources: bool, json_file: str | None) -> None:
     """List the architectures that --architecture knows, and the networks that --model runs."""
+    from hwmodels.catalog.huggingface import WRAPPERS
     from jaxspec.models.families import runnable_families
     from jaxspec.report.terminal import say
 
     _catalog_command("Architectures, by shape", "architecture", _model_row, sources=sources, json_file=json_file)
     say(
         "--architecture also takes any Hugging Face config.json. --model: 'embedded', 'embedded-moe' (ship with weights), or "
-        f"a Hugging Face directory of the families {', '.join(sorted(runnable_families()))} (config.json and safetensors)."
+        f"a Hugging Face directory of the families {', '.join(sorted({*runnable_families(), *WRAPPERS}))} (config.json and "
+        "safetensors)."
     )

@@ -145,8 +145,3 @@ def _nth_largest(magnitude: UInt[Array, "*b column"], count: Int[Array, "*b"]) -
     low = jnp.zeros(count.shape, dtype)
     limit, _ = jax.lax.fori_loop(0, bits + 1, narrow, (low, jnp.full_like(low, top)))
     return limit.astype(magnitude.dtype)
-
-
-def keep_best(score: Float[Array, "*b column"], keep: Int[Array, "*#b"]) -> Bool[Array, "*b column"]:
-    """`hard_mask` of scores: the `keep` highest of each row."""
-    return keep_largest(ordered_pattern(log_of(score)), keep)

@@ -81,7 +81,7 @@ def unpack(words: UInt32[Array, " word"], *, width: int, count: int) -> UInt16[A
     # Where each of 32 values begins is a constant; those that reach into a second word take it from there.
     first, bit = np.divmod(np.arange(_WORD_BITS) * width, _WORD_BITS)
     second = np.minimum(first + 1, width - 1)
-    left = (wide[:, first] << bit.astype(np.uint32)) >> np.uint32(_WORD_BITS - width)
-    overhang = bit + width - _WORD_BITS
+    left = (wide[:, first] << bit[None].astype(np.uint32)) >> np.uint32(_WORD_BITS - width)
+    overhang = (bit + width - _WORD_BITS)[None]
     right = jnp.where(overhang > 0, wide[:, second] >> (-overhang % _WORD_BITS).astype(np.uint32), 0)
     return (left | right).astype(jnp.uint16).reshape(-1)[:count]

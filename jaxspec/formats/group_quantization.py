@@ -119,7 +119,8 @@ def encode(
         extreme = first()
         # A group of zeros has the scale −0.0, as in llama.cpp.
         scale = jnp.where(extreme != 0, extreme, 0.0) / -8
-        reached = _times_inverse(groups, scale)[..., None] >= jnp.asarray(_Q4_0_THRESHOLDS)
+        thresholds = jax.lax.broadcast_to_rank(jnp.asarray(_Q4_0_THRESHOLDS), groups.ndim + 1)
+        reached = _times_inverse(groups, scale)[..., None] >= thresholds
         codes, table, bits = jnp.sum(reached, axis=-1, dtype=jnp.uint8), INT4, code_tables.CODE_BITS
     elif isinstance(scheme, CodeTable):
         highest, lowest, extreme = max(scheme.levels), min(scheme.levels), first()

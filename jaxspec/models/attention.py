@@ -145,7 +145,7 @@ def attend_sequentially(
     def one_pair(pair):
         query, key, value, mask, sink = pair
         score = scaled_scores(dot_rows(query, key, dot_dtype).reshape(groups, tokens, -1), key_dim, scale, cap)
-        score = jnp.where(mask, score, jnp.finfo(score.dtype).min)
+        score = jnp.where(mask[None], score, jnp.finfo(score.dtype).min)
         if sink is not None:
             column = jnp.broadcast_to(sink[:, None, None], (groups, tokens, 1))
             score = jnp.concatenate([score, column], axis=-1)

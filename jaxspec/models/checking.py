@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hwmodels.catalog.huggingface import Family
 from jaxspec.formats.container import Container
-from jaxspec.models.checkpoint_files import ContainerFiles, TensorTable
+from jaxspec.models.checkpoint_files import CheckpointFiles, ContainerFiles, TensorTable
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.families import running
-from jaxspec.models.hf_load import described_in, packed_in
-from jaxspec.models.packed_tensors import open_tensors, unpacked
+from jaxspec.models.described import Described, described_in, packed_in
 from jaxspec.models.stored_parameters import network_parameters
 from jaxspec.models.tensor_names import checked_names, unread_names
 
@@ -23,9 +20,9 @@ def check_directory(directory: Path) -> DecoderConfig:
     Raises:
         InputError: see `load_directory`.
     """
-    family, config = described_in(directory)
-    _check_tensors(family, config, open_tensors(directory, running(family)), directory)
-    return config
+    found = described_in(directory)
+    _check_tensors(found, CheckpointFiles(directory), directory)
+    return found.config
 
 
 def check_container(path: Path) -> DecoderConfig:
@@ -35,12 +32,11 @@ def check_container(path: Path) -> DecoderConfig:
         InputError: see `load_container`.
     """
     with Container(path) as container:
-        family, config = packed_in(container)
-        files = unpacked(ContainerFiles(container, "target"), running(family))
-        _check_tensors(family, config, files, container.path)
-    return config
+        found = packed_in(container)
+        _check_tensors(found, ContainerFiles(container, "target"), container.path)
+    return found.config
 
 
-def _check_tensors(family: Family, config: DecoderConfig, files: TensorTable, source: Path) -> None:
-    row = running(family)
-    checked_names(network_parameters(config, row), unread_names(config, row, files), files, source)
+def _check_tensors(found: Described, stored: TensorTable, source: Path) -> None:
+    row, files = found.tensors(stored, source)
+    checked_names(network_parameters(found.config, row), unread_names(found.config, row, files), files, source)

@@ -64,4 +64,6 @@ def biased_rows(
         biased: static; whether there is one.
     """
     product = dot_rows(x, weights[kind].astype(x.dtype), dot_dtype)
-    return product + weights[f"{kind}_bias"].astype(x.dtype) if biased else product
+    if not biased:
+        return product
+    return product + jax.lax.broadcast_to_rank(weights[f"{kind}_bias"].astype(x.dtype), product.ndim)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from hwmodels.catalog.huggingface import FAMILIES, Family, Running, Setting, layer_windows
+from hwmodels.catalog.huggingface import FAMILIES, WRAPPERS, Family, Running, Setting, layer_windows
 from jaxspec.models.activations import ACTIVATION_SPELLINGS, ACTIVATIONS
 from jaxspec.models.blocks import GroupedAttention, LatentAttention
 from jaxspec.models.config import DecoderConfig
@@ -19,11 +19,9 @@ from jaxspec.models.latent_settings import PLAIN_HEAD_DIM, read_latent
 from jaxspec.models.rope_scaling import Rope
 from jaxspec.models.rope_settings import RopeSettings, read_rope
 from jaxspec.models.sizes import LearnedPositions
+from jaxspec.models.text_config import STATED, text_config
 
 __all__ = ["decoder_config", "family_of", "runnable_families", "running"]
-
-#: Sizes that every release states: a file without them is taken for damaged, whatever the family's defaults.
-_STATED = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
 
 
 def runnable_families() -> dict[str, Family]:
@@ -44,14 +42,19 @@ def running(family: Family) -> Running:
 
 
 def family_of(raw: dict[str, Any]) -> Family:
-    """The family of a parsed config.json.
+    """The family of a parsed config.json, or of the text decoder that it describes.
 
     Raises:
         NotImplementedError: a family, or a variant of one, that this decoder does not compute.
+        ValueError: see `text_config`.
     """
+    raw = text_config(raw)
     name, known = raw.get("model_type"), runnable_families()
     if not isinstance(name, str) or name not in known:
-        raise NotImplementedError(f"model_type {name!r} is not modelled; known: {', '.join(sorted(known))}")
+        raise NotImplementedError(
+            f"model_type {name!r} is not modelled; known: {', '.join(sorted(known))}, and the text decoder of "
+            + ", ".join(sorted(WRAPPERS))
+        )
     family = known[name]
     full = _with_defaults(raw, family)
     for key, value in {**family.must_equal, **running(family).must_equal}.items():
@@ -68,7 +71,7 @@ def family_of(raw: dict[str, Any]) -> Family:
 def _with_defaults(raw: dict[str, Any], family: Family) -> dict[str, Any]:
     """By the usual keys: what the file states, and the family's defaults of what releases may leave out."""
     usual = {key: raw[spelling] for key, known in family.spellings.items() for spelling in known if spelling in raw}
-    defaults = {key: value for key, value in family.defaults.items() if key not in _STATED}
+    defaults = {key: value for key, value in family.defaults.items() if key not in STATED}
     return defaults | usual | raw
 
 
@@ -134,6 +137,7 @@ def decoder_config(raw: dict[str, Any]) -> DecoderConfig:
         NotImplementedError: see `family_of` and `read_rope`; an activation that is not known.
         ValueError: a required key is missing, a value is of the wrong kind, or sizes do not fit together.
     """
+    raw = text_config(raw)
     family = family_of(raw)
     row, full = running(family), _with_defaults(raw, family)
     layers = integer(full, "num_hidden_layers")

@@ -15,17 +15,16 @@ import numpy as np
 from hwmodels.catalog.huggingface import Family
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container, Part
-from jaxspec.formats.shard_index import json_object, read_json_object
 from jaxspec.models.checkpoint_files import (
     STORED_DTYPES,
+    CheckpointFiles,
     ContainerFiles,
     TensorTable,
     check_tied_head,
 )
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
-from jaxspec.models.families import decoder_config, family_of, running
-from jaxspec.models.packed_tensors import open_tensors, unpacked
+from jaxspec.models.described import NamedTensors, described_in, packed_in
 from jaxspec.models.stacked_tensors import entries_of, read_stacked
 from jaxspec.models.stored_parameters import Path as ParameterPath
 from jaxspec.models.stored_parameters import StoredParameter, network_parameters
@@ -71,7 +70,8 @@ def load_directory(path: str | os.PathLike[str], *, dtype: Any = None, stream: b
     Weights are memory-mapped and copied once, tensor by tensor, into arrays with a leading layer axis.
 
     Args:
-        path: a directory as `save_pretrained` writes it, one file or shards, of a family whose networks run here.
+        path: a directory as `save_pretrained` writes it, one file or shards, of a family whose networks run here; of a network
+            around a text decoder, that alone is read.
         dtype: of all parameters: bfloat16, float16 or float32; None keeps what is stored.
         stream: leave the matrices of the layers in the files, for programs to fetch one by one (see `Streamed`).
     Returns:
@@ -82,20 +82,10 @@ def load_directory(path: str | os.PathLike[str], *, dtype: Any = None, stream: b
         is dropped and another one is an error, since transformers 4 would tie them and transformers 5 would not.
     """
     wanted, directory = parameter_dtype(dtype), Path(path)
-    family, config = described_in(directory)
-    files = open_tensors(directory, running(family))
-    params = _read_params(family, config, files, directory, wanted, stream=stream)
-    return LoadedModel(config=config, params=params, family=family, directory=directory)
-
-
-def described_in(directory: Path) -> tuple[Family, DecoderConfig]:
-    """What the config.json of a directory says. Raises InputError."""
-    if not os.path.isdir(directory):  # unlike Path.is_dir, False for every path that cannot be one
-        raise InputError(
-            f"model directory {str(directory)!r} does not exist; needed is a folder with config.json and "
-            "model.safetensors: check the path"
-        )
-    return _network(read_json_object(directory / "config.json"), directory / "config.json")
+    found = described_in(directory)
+    tensors = found.tensors(CheckpointFiles(directory), directory)
+    params = _read_params(found.config, tensors, directory, wanted, stream=stream)
+    return LoadedModel(config=found.config, params=params, family=found.family, directory=directory)
 
 
 def load_container(
@@ -119,38 +109,21 @@ def load_container(
                 f"{container.path} was packed with scheme {container.scheme!r}, which has no draft; open the target, "
                 "or pack it with cassandra1"
             )
-        family, config = packed_in(container)
-        files = unpacked(ContainerFiles(container, part), running(family))
-        params = _read_params(family, config, files, container.path, wanted, stream=stream)
-        config = dataclasses.replace(config, shared_kv_exponents=SCHEME_FACTS[container.scheme].shared_exponents)
+        found = packed_in(container)
+        tensors = found.tensors(ContainerFiles(container, part), container.path)
+        params = _read_params(found.config, tensors, container.path, wanted, stream=stream)
+        config = dataclasses.replace(found.config, shared_kv_exponents=SCHEME_FACTS[container.scheme].shared_exponents)
         bytes_read = container.bytes_read
     return LoadedModel(
-        config=config, params=params, family=family, directory=container.path, part=part, bytes_read=bytes_read
+        config=config, params=params, family=found.family, directory=container.path, part=part, bytes_read=bytes_read
     )
 
 
-def packed_in(container: Container) -> tuple[Family, DecoderConfig]:
-    """What the config.json of a container says. Raises InputError."""
-    content = container.read_file("config.json")
-    if content is None:
-        raise InputError(f"{container.path} holds no config.json; pack it together with the weights to open it")
-    name = container.path / "config.json"
-    return _network(json_object(content, name), name)
-
-
-def _network(raw: dict[str, Any], path: Path) -> tuple[Family, DecoderConfig]:
-    """What a config.json describes."""
-    try:
-        return family_of(raw), decoder_config(raw)
-    except (NotImplementedError, ValueError) as error:
-        raise InputError(f"{path}: {error}; use a checkpoint of a known family") from error
-
-
 def _read_params(
-    family: Family, config: DecoderConfig, files: TensorTable, source: Path, wanted: np.dtype | None, *, stream: bool
+    config: DecoderConfig, tensors: NamedTensors, source: Path, wanted: np.dtype | None, *, stream: bool
 ) -> Params:
     """The parameters of a network; a head that is tied to the embedding may be stored beside it."""
-    row = running(family)
+    row, files = tensors
     head, embedding = row.tensors["lm_head"], row.tensors["embed"]
     stored = network_parameters(config, row)
     tied = config.tie_embeddings

@@ -15,17 +15,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from hwmodels.catalog.huggingface import Family
+from hwmodels.catalog.huggingface import Running
 from jaxspec.formats.patterns import target_format
 from jaxspec.models.blocks import StepInput
-from jaxspec.models.checkpoint_files import TensorTable
+from jaxspec.models.checkpoint_files import CheckpointFiles, TensorTable
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import causal_mask, embed
 from jaxspec.models.decoder_layer import decoder_layer
-from jaxspec.models.families import running
-from jaxspec.models.hf_load import described_in
+from jaxspec.models.described import described_in
 from jaxspec.models.layer_numbers import layer_numbers, of_layer
-from jaxspec.models.packed_tensors import open_tensors
 from jaxspec.models.stored_parameters import StoredParameter, network_parameters
 from jaxspec.models.tensor_names import checked_names, unread_names
 from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
@@ -44,11 +42,11 @@ class StoredNetwork:
     """A network in its directory, checked; nothing of its weights is read.
 
     Attributes:
-        family: the entry of the families' table that describes it.
+        row: what its family calls tensors, under the names that they have in its files.
     """
 
     config: DecoderConfig
-    family: Family
+    row: Running
     directory: Path
     files: TensorTable
 
@@ -59,7 +57,7 @@ class StoredNetwork:
 
     def embedded(self, tokens: Int[np.ndarray, "text token"]) -> Float[np.ndarray, "text token hidden"]:
         """What enters the first layer, of texts from position 0; reads no rows of other tokens."""
-        names = running(self.family).tensors
+        names = self.row.tensors
         # An embedding of the tokens that occur, numbered anew.
         known, numbers = np.unique(tokens, return_inverse=True)
         params = {"embed": self._narrow(self.files.read(names["embed"])[known])}
@@ -72,7 +70,7 @@ class StoredNetwork:
 
     def layers(self) -> Iterator[dict[str, Array]]:
         """Parameters of each layer by name, in 16 bits, one layer after the other."""
-        stored = network_parameters(self.config, running(self.family))
+        stored = network_parameters(self.config, self.row)
         for number in range(self.config.num_layers):
             yield {
                 path[-1]: self._read(parameter.in_layer(number))
@@ -103,11 +101,10 @@ def open_network(directory: Path) -> StoredNetwork:
     Raises:
         InputError: see `load_directory`; whether a head that is stored beside the embedding equals it is not looked at.
     """
-    family, config = described_in(directory)
-    row = running(family)
-    files = open_tensors(directory, row)
+    found = described_in(directory)
+    (row, files), config = found.tensors(CheckpointFiles(directory), directory), found.config
     checked_names(network_parameters(config, row), unread_names(config, row, files), files, directory)
-    return StoredNetwork(config, family, directory, files)
+    return StoredNetwork(config, row, directory, files)
 
 
 def input_squares(

@@ -23,8 +23,14 @@ __all__ = ["AXES", "make_mesh", "mesh_of", "on_mesh", "split_inside", "split_row
 #: Texts are split over the first axis, matrices over the second.
 AXES = ("data", "tensor")
 
-#: Matrices whose outputs are split, and those whose inputs are.
-_BY_OUTPUT, _BY_INPUT = ("q", "q_up", "k", "k_up", "v", "v_up", "gate", "up"), ("o", "down")
+#: Matrices of attention whose outputs are split, and those whose inputs are: each device has whole heads.
+_HEADS_BY_OUTPUT, _HEADS_BY_INPUT = ("q", "q_up", "k", "k_up", "v", "v_up"), ("o",)
+
+#: The same of feed-forward networks, by inner channel. Every device has its channels of all experts: whichever a token
+#: chooses, devices have equally much to do, and to take an expert out of the stack none has to ask another.
+_FEED_FORWARD = ("", "expert_", "shared_")
+_BY_OUTPUT = tuple(f"{which}{kind}" for which in _FEED_FORWARD for kind in ("gate", "up"))
+_BY_INPUT = tuple(f"{which}down" for which in _FEED_FORWARD)
 
 
 def make_mesh(data: int, tensor: int) -> Mesh:
@@ -47,15 +53,12 @@ def _split(path: tuple[Any, ...], shape: tuple[int, ...], config: DecoderConfig,
     """
     names = [getattr(key, "key", None) for key in path]
     attends = config.num_heads % tensor == 0 and config.num_kv_heads % tensor == 0
-    for kinds, axis in ((_BY_OUTPUT, 1), (_BY_INPUT, 2)):
-        name = names[1] if names[0] == "layers" else None
-        if (
-            name in kinds
-            and len(shape) == 3
-            and shape[axis] % tensor == 0
-            and (attends or name in ("gate", "up", "down"))
-        ):
-            return PartitionSpec(*("tensor" if place == axis else None for place in range(3)))
+    by_output, by_input = _BY_OUTPUT + _HEADS_BY_OUTPUT * attends, _BY_INPUT + _HEADS_BY_INPUT * attends
+    axes = len(shape)
+    if names[0] == "layers" and axes > 2 and names[1] in by_output + by_input:
+        axis = axes - (2 if names[1] in by_output else 1)
+        if shape[axis] % tensor == 0:
+            return PartitionSpec(*("tensor" if place == axis else None for place in range(axes)))
     if names[0] == "embed" and not config.tie_embeddings and shape[1] % tensor == 0:
         # Hidden states then begin split by channel, and XLA keeps them so between layers.
         return PartitionSpec(None, "tensor")

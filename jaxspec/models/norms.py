@@ -21,7 +21,7 @@ def rms_norm(x: Array, weight: Array, eps: float) -> Array:
     """Root-mean-square normalisation over the last axis, in float32 or wider (Zhang and Sennrich 2019)."""
     wide = _wide(x)
     scale = jax.lax.rsqrt(jnp.mean(wide * wide, axis=-1, keepdims=True) + eps)
-    return (wide * scale).astype(x.dtype) * weight.astype(x.dtype)
+    return (wide * scale).astype(x.dtype) * jax.lax.broadcast_to_rank(weight.astype(x.dtype), x.ndim)
 
 
 class Norm(Protocol):
@@ -70,7 +70,8 @@ class LayerNorm:
         wide = _wide(x)
         centred = wide - jnp.mean(wide, axis=-1, keepdims=True)
         scale = jax.lax.rsqrt(jnp.mean(centred * centred, axis=-1, keepdims=True) + eps)
-        return (centred * scale * _wide(weights[name]) + _wide(weights[f"{name}_bias"])).astype(x.dtype)
+        gain, bias = (jax.lax.broadcast_to_rank(_wide(weights[part]), x.ndim) for part in (name, f"{name}_bias"))
+        return (centred * scale * gain + bias).astype(x.dtype)
 
 
 #: `DecoderSizes.norm` -> kind of norm.

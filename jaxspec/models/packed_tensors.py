@@ -10,7 +10,6 @@ Source: OCP Microscaling Formats (MX) Specification v1.0; the layout is that of 
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 
 import jax.numpy as jnp
 import ml_dtypes
@@ -19,9 +18,9 @@ import numpy as np
 from hwmodels.catalog.huggingface import Running
 from jaxspec.errors import InputError
 from jaxspec.formats.mx import BLOCK_SIZE, E2M1, MXTensor, decode
-from jaxspec.models.checkpoint_files import CheckpointFiles, TensorPlace, TensorTable
+from jaxspec.models.checkpoint_files import TensorPlace, TensorTable
 
-__all__ = ["UnpackedFiles", "open_tensors", "unpacked", "unpacked_mxfp4"]
+__all__ = ["UnpackedFiles", "unpacked", "unpacked_mxfp4"]
 
 _BLOCKS, _SCALES = "_blocks", "_scales"
 
@@ -110,8 +109,3 @@ def _place(name: str, files: TensorTable) -> TensorPlace:
 def unpacked(files: TensorTable, row: Running) -> TensorTable:
     """The tensors as networks of a family read them."""
     return UnpackedFiles(files) if row.packed == "mxfp4" else files
-
-
-def open_tensors(directory: Path, row: Running) -> TensorTable:
-    """`unpacked` of the files of a directory. Raises InputError: see `CheckpointFiles`."""
-    return unpacked(CheckpointFiles(directory), row)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -49,7 +50,7 @@ def rotate(
         factor: of cosines and sines; None: 1.
         interleaved: plane i is elements (2i, 2i + 1) rather than (i, i + planes).
     """
-    angle = positions[..., None].astype(jnp.float32) * frequency
+    angle = positions[..., None].astype(jnp.float32) * jax.lax.broadcast_to_rank(frequency, positions.ndim + 1)
     cos, sin = jnp.cos(angle)[..., None, :], jnp.sin(angle)[..., None, :]
     if factor is not None:
         cos, sin = factor * cos, factor * sin

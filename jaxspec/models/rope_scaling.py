@@ -6,6 +6,7 @@ import dataclasses
 import math
 from typing import Protocol
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -125,7 +126,7 @@ class DynamicScaling:
         growth = self.factor * length / trained - (self.factor - 1)
         base = theta * growth ** (rotary_dim / (rotary_dim - 2))
         exponent = np.arange(0, rotary_dim, 2, dtype=np.float32) / np.float32(rotary_dim)
-        return 1.0 / base[..., None] ** exponent
+        return 1.0 / base[..., None] ** jax.lax.broadcast_to_rank(exponent, base.ndim + 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,6 +186,7 @@ class LongRopeScaling:
         """See `RopeScaling`."""
         plain = plain_frequencies(theta, rotary_dim)
         short, long = (plain / np.asarray(part, np.float32) for part in (self.short_factor, self.long_factor))
+        short, long = (jax.lax.broadcast_to_rank(part, lengths.ndim + 1) for part in (short, long))
         return jnp.where((lengths > self.original_max_position_embeddings)[..., None], long, short)
 
 

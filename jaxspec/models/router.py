@@ -47,7 +47,8 @@ def route(
     Source: Shazeer et al. 2017, arXiv:1701.06538; groups and corrections: DeepSeek-V3, arXiv:2412.19437, Section 2.1.2.
     """
     scores = jax.nn.sigmoid(logits) if sizes.scores == "sigmoid" else jax.nn.softmax(logits, axis=-1)
-    ranking = jax.lax.stop_gradient(scores if correction is None else scores + correction)
+    corrected = scores if correction is None else scores + jax.lax.broadcast_to_rank(correction, scores.ndim)
+    ranking = jax.lax.stop_gradient(corrected)
     original = _chosen(ranking, sizes)
     used = original if allowed is None else _chosen_among(ranking, allowed, sizes)
     weights = _weights(scores, used, sizes)
@@ -83,7 +84,7 @@ def _chosen(ranking: Float[Array, "batch token expert"], sizes: ExpertSizes) -> 
         members = ranking.reshape(*ranking.shape[:-1], sizes.groups, -1)
         best = jax.lax.top_k(members, 1 if sizes.group_score == "largest" else 2)[0].sum(axis=-1)
         groups = jax.lax.top_k(best, sizes.groups_per_token)[1]
-        kept = jnp.any(groups[..., None] == jnp.arange(sizes.groups), axis=-2)
+        kept = jnp.any(jax.nn.one_hot(groups, sizes.groups, dtype=bool), axis=-2)
         ranking = jnp.where(kept[..., None], members, -jnp.inf).reshape(ranking.shape)
     values, chosen = jax.lax.top_k(ranking, sizes.per_token)
     return jnp.where(values == -jnp.inf, NO_EXPERT, chosen)

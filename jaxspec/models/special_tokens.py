@@ -21,10 +21,14 @@ def end_tokens(place: Path, *, vocab_size: int) -> tuple[int, ...]:
         place: directory or container.
     Raises:
         InputError: `eos_token_id` is no token id, nor a list of them.
-    Source: `eos_token_id` of generation_config.json, else of config.json, as `transformers` takes it.
+    Source: `eos_token_id` of generation_config.json, else of config.json, else of its text decoder's part, as `transformers`
+        takes it.
     """
     for name in ("generation_config.json", "config.json"):
-        value = json_beside(place, name).get("eos_token_id")
+        found = json_beside(place, name)
+        value, nested = found.get("eos_token_id"), found.get("text_config")
+        if value is None and isinstance(nested, dict):
+            value = nested.get("eos_token_id")
         if value is not None:
             ids = value if isinstance(value, list) else [value]
             if any(type(token) is not int or not 0 <= token < vocab_size for token in ids):

@@ -110,7 +110,7 @@ def block_forward(
         tokens=text.tokens[:, first:-1],
         positions=batched(first + place) - before[:, None],
         mask=batched(own),
-        sources=[CachedKV(draft_cache, batched(committed) & (jnp.arange(slots) >= before[:, None])[:, None, :])],
+        sources=[CachedKV(draft_cache, batched(committed) & (jnp.arange(slots)[None] >= before[:, None])[:, None, :])],
         dtype=text.hidden.dtype,
         logits_from=queries,
         frugal=view is not None and view.policy is not None,

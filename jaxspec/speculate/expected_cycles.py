@@ -83,7 +83,7 @@ def _renewal(
     visits = visits.T  # "batch start"
     used = depth[:, : visits.shape[1]]
     # At [.., start, depth], how many tokens there are up to a drafted one.
-    upto = start[:, None] + 1 + jnp.arange(draft_length)
+    upto = (start[:, None] + 1 + jnp.arange(draft_length)[None])[None]
     inside = upto <= ends[:, None, None]
     # A drafted token that stops the text takes the place of the one that a cycle adds to those accepted.
     stopping = upto == ends[:, None, None]

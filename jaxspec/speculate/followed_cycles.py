@@ -149,7 +149,7 @@ def follow_trees(
     def branches(heard: HeardText, memory: Memory, root: Root) -> tuple[Int[Array, " batch"], Memory]:
         asked = (draft, draft_params, memory, root)
         drafted, memory = draft_tree(*asked, levels, seed, texts.ids, decoding, limits=limits, law="top")
-        after = jnp.take_along_axis(heard.tokens, root.position[:, None] + 1 + deep, axis=1)
+        after = jnp.take_along_axis(heard.tokens, root.position[:, None] + 1 + deep[None], axis=1)
         half = jnp.full((limits.depth, limits.ranks), 0.5)
 
         def one(sure: Array, candidates: Array) -> Array:
@@ -189,7 +189,7 @@ def _follow(
         active = unfinished(state)
         # A drafted token that stops the text takes the place of the one that a cycle adds to those accepted.
         room = texts.ends - state.generated
-        hits = (jnp.arange(depth) < jnp.minimum(accepted, room)[:, None]) & active[:, None]
+        hits = (jnp.arange(depth)[None] < jnp.minimum(accepted, room)[:, None]) & active[:, None]
         return _State(
             memory=draft.commit(draft_params, memory, heard.committed(root.position, window, accepted + 1)),
             generated=jnp.where(active, state.generated + jnp.minimum(accepted + 1, room), state.generated),

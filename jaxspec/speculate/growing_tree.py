@@ -101,7 +101,7 @@ def draft_growing_tree(
         parent = pick(number_of)
         first = 1 + (depth - 1) * k
         own = jnp.take_along_axis(above, parent[:, :, None], axis=1)
-        own = own | (jnp.arange(above.shape[2]) == parent[:, :, None])
+        own = own | (jnp.arange(above.shape[2])[None, None] == parent[:, :, None])
         level = Level(
             tokens=pick(tokens),
             first=first,

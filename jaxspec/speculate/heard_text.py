@@ -38,7 +38,7 @@ class HeardText(NamedTuple):
 
     def committed(self, start: Int[Array, " batch"], places: int, valid: Int[Array, " batch"]) -> Committed:
         """A window of so many places (static) from `start` on, as decoding would commit it."""
-        batch, slots = len(start), start[:, None] + jnp.arange(places)
+        batch, slots = len(start), start[:, None] + jnp.arange(places)[None]
         at_slots = lambda x: jnp.take_along_axis(x, slots.reshape(batch, places, *[1] * (x.ndim - 2)), axis=1)
         return Committed(
             tokens=jnp.take_along_axis(self.tokens, slots + 1, axis=1),

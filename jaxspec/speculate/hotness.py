@@ -40,7 +40,7 @@ def count_choices(
 
 def recency(valid: Int[Array, " batch"], places: int, retention: float) -> Float[Array, "batch place"]:
     """Weights of the places of a window whose last valid one counts 1; 0 behind it."""
-    age = valid[:, None] - 1 - jnp.arange(places)
+    age = valid[:, None] - 1 - jnp.arange(places)[None]
     return jnp.where(age >= 0, faded(age, retention), 0.0)
 
 
@@ -62,7 +62,7 @@ def hotness_before(
     """
     batch, tokens, layers, _ = original.shape
     first = jnp.zeros(batch, jnp.int32) if before is None else before.astype(jnp.int32)
-    text = jnp.arange(tokens, dtype=jnp.int32) >= first[:, None]
+    text = jnp.arange(tokens, dtype=jnp.int32)[None] >= first[:, None]
 
     def step(hotness: Array, token: tuple[Array, Array]) -> tuple[Array, Array]:
         chosen, counts = token

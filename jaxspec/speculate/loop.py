@@ -98,7 +98,7 @@ def decoding_loop(
     batch, prompt_length = prompts.shape
     lengths = jnp.full(batch, prompt_length, jnp.int32) if lengths is None else lengths.astype(jnp.int32)
     stop = jnp.zeros(0, jnp.int32) if stop is None else stop
-    unpadded = jnp.where(jnp.arange(prompt_length) < lengths[:, None], prompts, 0)
+    unpadded = jnp.where(jnp.arange(prompt_length)[None] < lengths[:, None], prompts, 0)
     window = limits.depth + 1  # the most that one cycle commits
     # The last cycle may start at room − 1 and write a whole window.
     slots = prompt_length + room + 2 * window
@@ -165,7 +165,7 @@ def decoding_loop(
         mask, depth = (over_trees(f)(drafted.tree) for f in (verification_mask, verification_positions))
         verified = target(
             tokens=jnp.concatenate([root.token[:, None], drafted.tokens], axis=1),
-            positions=root_slot[:, None] + depth,
+            positions=root_slot[:, None] + jnp.atleast_2d(depth),
             mask=jnp.broadcast_to(mask, (batch, limits.nodes + 1, limits.nodes + 1)),
             sources=[CachedKV(state.target_cache, slots_before(root_slot, limits.nodes + 1, slots))],
         )
@@ -180,8 +180,8 @@ def decoding_loop(
         )
         active = unfinished(state)
         told, gaps = _path_of(drafted, verified, verdict, root, limits)
-        place = jnp.arange(window)
-        ends = jnp.any(told.tokens[:, :, None] == stop, axis=2) & (place < told.valid[:, None])
+        place = jnp.arange(window)[None]
+        ends = jnp.any(told.tokens[:, :, None] == stop[None, None], axis=2) & (place < told.valid[:, None])
         stops = jnp.any(ends, axis=1)
         # What a cycle yields ends with its first stop token, accepted or drawn.
         yielded = jnp.where(stops, jnp.argmax(ends, axis=1).astype(jnp.int32) + 1, told.valid)
@@ -189,8 +189,8 @@ def decoding_loop(
         gap = jnp.min(jnp.where(within, gaps, jnp.inf), axis=1)
         write_tokens = jax.vmap(partial(jax.lax.dynamic_update_slice_in_dim, axis=0))
         counted = lambda hits: hits.astype(jnp.int32) * active[:, None].astype(jnp.int32)
-        accepted = jnp.minimum(verdict.accepted, yielded)
-        on_path = jnp.where(jnp.arange(limits.depth) < accepted[:, None], verdict.path, PADDING)
+        accepted, deep = jnp.minimum(verdict.accepted, yielded), jnp.arange(limits.depth)[None]
+        on_path = jnp.where(deep < accepted[:, None], verdict.path, PADDING)
         at_node = _nodes_of_path(on_path, levels, limits)
         # Behind a stop token there is nothing; elsewhere what stands behind the valid tokens is overwritten.
         tokens = jnp.where(stops[:, None] & ~within, 0, told.tokens)
@@ -202,9 +202,9 @@ def decoding_loop(
             target_cache=write_cache(state.target_cache, told.cache, root_slot),
             memory=commit(memory, told),
             cycles=state.cycles + active.astype(jnp.int32),
-            accepted_at=state.accepted_at + counted(jnp.arange(limits.depth) < accepted[:, None]),
+            accepted_at=state.accepted_at + counted(deep < accepted[:, None]),
             ended_at=state.ended_at
-            + counted(stops[:, None] & (jnp.arange(1, window) == accepted[:, None]) & (accepted == yielded)[:, None]),
+            + counted(stops[:, None] & (deep + 1 == accepted[:, None]) & (accepted == yielded)[:, None]),
             accepted_nodes=state.accepted_nodes + counted(at_node),
             margin=jnp.where(active, jnp.minimum(state.margin, gap), state.margin),
         )
@@ -226,7 +226,7 @@ def _path_of(
 ) -> tuple[Committed, Float[Array, "batch place"]]:
     """What is committed after a verification, and how near a tie the target's logits came at each of its tokens."""
     batch, window = root.token.shape[0], limits.depth + 1
-    place = jnp.arange(window)
+    place = jnp.arange(window)[None]
     if limits.ranks == 1 and limits.depth <= limits.nodes:
         # A chain: its path is its beginning, and nothing has to be gathered.
         by_row = lambda x: x[:, :window]
@@ -257,4 +257,4 @@ def _nodes_of_path(
 ) -> Bool[Array, "batch node"]:
     """Which nodes lie on the accepted path, by their numbers in the tree that was given."""
     node = path if levels is None else jnp.where(path >= 0, levels.number[path], PADDING)
-    return jnp.any(node[:, :, None] == jnp.arange(limits.nodes), axis=1)
+    return jnp.any(node[:, :, None] == jnp.arange(limits.nodes)[None, None], axis=1)

@@ -31,7 +31,7 @@ __all__ = ["measure_ranks", "rank_of", "record_ranks"]
 def rank_of(logits: Float[Array, "*b vocab"], token: Int[Array, "*b"]) -> Int[Array, "*b"]:
     """How many tokens come before a token, largest logit first and the smaller number first among equals: as `top_k` sorts."""
     own = jnp.take_along_axis(logits, token[..., None], axis=-1)
-    first = jnp.arange(logits.shape[-1]) < token[..., None]
+    first = jax.lax.broadcasted_iota(jnp.int32, logits.shape, logits.ndim - 1) < token[..., None]
     return jnp.sum((logits > own) | ((logits == own) & first), axis=-1, dtype=jnp.int32)
 
 
@@ -161,10 +161,10 @@ def _measure_ranks(
         # What was drafted is forgotten: the memory goes on from what is committed.
         _, later = jax.lax.scan(deeper, drafted, jnp.arange(1, depth))
         ranks = jnp.concatenate([first[None], later])
-        known = start + jnp.arange(depth)[:, None] < generated
+        known = start + jnp.arange(depth)[:, None] < generated[None]
         # The window of one place that tells the next root; the last root has none.
         told = heard.committed(jnp.minimum(position, length - 2), 1, jnp.ones(batch, jnp.int32))
-        return draft.commit(draft_params, memory, told), jnp.where(known, ranks, beyond)
+        return draft.commit(draft_params, memory, told), jnp.where(known, ranks, beyond[None])
 
     _, ranks = jax.lax.scan(from_root, memory, jnp.arange(starts, dtype=jnp.int32))
     return RankTraces(rank=ranks.transpose(2, 0, 1), num_starts=generated)

@@ -166,7 +166,7 @@ def _survival(
     first: int,
 ) -> Float[Array, "batch start depth"]:
     queries = tokens.shape[1] - 1
-    place = jnp.arange(queries)
+    place = jnp.arange(queries)[None]
     result = forward(
         target,
         config,

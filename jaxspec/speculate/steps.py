@@ -15,7 +15,8 @@ def top_gap(logits: Float[Array, "*b vocab"]) -> Float[Array, "*b"]:
     The two are joined by a sum: with a slice of each, XLA on CPUs sorts the whole vocabulary, a hundred times as long.
     """
     top, _ = jax.lax.top_k(logits, 2)
-    return jnp.sum(top * jnp.array([1, -1], top.dtype), axis=-1)
+    signs = jax.lax.broadcast_to_rank(jnp.array([1, -1], top.dtype), top.ndim)
+    return jnp.sum(top * signs, axis=-1)
 
 
 def slots_before(length: Int[Array, " batch"], tokens: int, slots: int) -> Bool[Array, "batch token slot"]:

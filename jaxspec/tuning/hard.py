@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxspec.checks import check_sampling
-from jaxspec.compress.knobs import Knobs, harden, uniform_knobs
+from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.schemes import Scheme
 from jaxspec.models.config import DecoderConfig
 from jaxspec.speculate.sampling import Decoding
@@ -21,17 +22,23 @@ from jaxspec.tuning.objective import DraftMeasurement, Pricing, measure, price
 
 @jax.jit
 def measured_windows(
-    calibration: Calibration, knobs: Knobs, windows: Int[Array, " batch"], decoding: Decoding
+    calibration: Calibration,
+    knobs: Knobs,
+    windows: Int[Array, " batch"],
+    decoding: Decoding,
+    offset: Int[Array, ""] | int = 0,
 ) -> DraftMeasurement:
     """One pass of the bit-exact draft over some windows of calibration text."""
-    return measure(calibration, knobs, windows=windows, offset=0, soft_temperature=None, decoding=decoding)
+    return measure(calibration, knobs, windows=windows, offset=offset, soft_temperature=None, decoding=decoding)
 
 
-def measure_hard(calibration: Calibration, knobs: Knobs, decoding: Decoding) -> DraftMeasurement:
+def measure_hard(calibration: Calibration, knobs: Knobs, decoding: Decoding, *, offset: int = 0) -> DraftMeasurement:
     """One pass of the bit-exact draft over all calibration windows; in parts, where activations would not be small.
 
     Bits of the KV cache are the mean over the parts, each coded on its own.
 
+    Args:
+        offset: shifts the roots of cycles (see `block_pass`), 0 to the longest draft length less one.
     Raises:
         ValueError: when sampling, a number out of its range.
     """
@@ -39,8 +46,13 @@ def measure_hard(calibration: Calibration, knobs: Knobs, decoding: Decoding) -> 
     decoding = dataclasses.replace(decoding, temperature=jnp.asarray(decoding.temperature, jnp.float32)).for_program()
     size = windows_per_pass(calibration.config, calibration.text.tokens.shape[1])
     parts = np.array_split(np.arange(calibration.num_windows), -(-calibration.num_windows // size))
-    found = [measured_windows(calibration, knobs, jnp.asarray(part), decoding) for part in parts]
-    shares = [len(part) / calibration.num_windows for part in parts]
+    place = jnp.asarray(offset, jnp.int32)
+    found = [measured_windows(calibration, knobs, jnp.asarray(part), decoding, place) for part in parts]
+    return mean_measurement(found, [len(part) / calibration.num_windows for part in parts])
+
+
+def mean_measurement(found: Sequence[DraftMeasurement], shares: Sequence[float]) -> DraftMeasurement:
+    """What one draft does, from measurements of parts of the text and their shares of it."""
     return jax.tree.map(lambda *leaves: sum(share * leaf for share, leaf in zip(shares, leaves, strict=True)), *found)
 
 
@@ -71,12 +83,3 @@ def token_acceptance(survival: Float[Array, " depth"], draft_length: int) -> Flo
     """alpha_token of a chain: accepted draft tokens over draft tokens reached."""
     reached = jnp.concatenate([jnp.ones(1, survival.dtype), survival[: draft_length - 1]])
     return jnp.sum(survival[:draft_length]) / jnp.sum(reached)
-
-
-def with_best_length(
-    calibration: Calibration, knobs: Knobs, pricing: Pricing, decoding: Decoding
-) -> tuple[Knobs, float]:
-    """Hard knobs with the draft length that pays best on calibration text, and the speedup predicted there."""
-    knobs = harden(knobs)
-    length, speedup = best_length(pricing, measure_hard(calibration, knobs, decoding))
-    return harden(knobs, draft_length=length), speedup

@@ -67,7 +67,7 @@ def expected(directory: Path, seed: int, dtype: torch.dtype = torch.float32) -> 
     if "quantization_config" in json.loads((directory / "config.json").read_text()):
         options["quantization_config"] = transformers.Mxfp4Config(dequantize=True)
     model = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=dtype, **options).eval()
-    vocab = model.config.vocab_size
+    vocab = model.config.get_text_config().vocab_size
     rng = np.random.default_rng([seed, 1])
     draw = lambda length: rng.integers(vocab, size=(2, length)).astype(np.int32)
     arrays: dict[str, np.ndarray] = {}
@@ -101,7 +101,7 @@ def expected(directory: Path, seed: int, dtype: torch.dtype = torch.float32) -> 
 
 def frequencies(model: Any) -> dict[str, np.ndarray]:
     """The network's own, of a text of one token, where it has any."""
-    rotary = getattr(model.model, "rotary_emb", None)
+    rotary = getattr(getattr(model.model, "language_model", model.model), "rotary_emb", None)
     if rotary is None:
         return {}
     by_type = hasattr(rotary, "layer_types")

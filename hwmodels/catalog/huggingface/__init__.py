@@ -12,9 +12,11 @@ from hwmodels.catalog.huggingface.reading import (
 from hwmodels.catalog.huggingface.running import Rotary, RouterRule, Running, Setting
 from hwmodels.catalog.huggingface.settings import Settings
 from hwmodels.catalog.huggingface.windows import layer_windows
+from hwmodels.catalog.huggingface.wrappers import WRAPPERS, Wrapper, nested_text, wrapper_of
 
 __all__ = [
     "FAMILIES",
+    "WRAPPERS",
     "ConfigReading",
     "ExpertSettings",
     "Family",
@@ -23,9 +25,12 @@ __all__ = [
     "Running",
     "Setting",
     "Settings",
+    "Wrapper",
     "architecture_from_config",
     "architecture_from_config_file",
     "experts_of",
     "layer_windows",
+    "nested_text",
     "read_config",
+    "wrapper_of",
 ]

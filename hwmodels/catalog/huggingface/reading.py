@@ -18,6 +18,7 @@ from hwmodels.catalog.huggingface.families import FAMILIES
 from hwmodels.catalog.huggingface.family import LLAMA_LIKE, Family
 from hwmodels.catalog.huggingface.settings import Settings, shown
 from hwmodels.catalog.huggingface.sizes import architecture_values
+from hwmodels.catalog.huggingface.wrappers import nested_text
 from hwmodels.network.architecture import Architecture
 
 __all__ = ["ConfigReading", "architecture_from_config", "architecture_from_config_file", "read_config"]
@@ -165,9 +166,7 @@ def _text_part(raw: Mapping[str, Any], nested: Any, where: str, notes: list[str]
         + (f"; {', '.join(left_out)} not counted" if left_out else "")
     )
     _refuse_unmodelled(raw, where)
-    # The head belongs to the whole network, whose own word on it counts.
-    outer = {key: raw[key] for key in ("tie_word_embeddings",) if raw.get(key) is not None}
-    return {**nested, **outer}
+    return nested_text(raw, nested)
 
 
 def _refuse_unmodelled(raw: Mapping[str, Any], where: str) -> None:

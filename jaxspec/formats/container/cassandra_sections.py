@@ -6,7 +6,6 @@ See `jaxspec.formats.container.cassandra_codec` for what is in which section.
 from __future__ import annotations
 
 import reprlib
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -14,22 +13,25 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxspec.formats import bit_packing, mx_truncated, unary
+from jaxspec.formats.container import host_bits
 from jaxspec.formats.container.codec import MASK_ROLE, CodecError, take
-from jaxspec.formats.container.tensors import TensorForm, padded_length
+from jaxspec.formats.container.tensors import TensorForm
 from jaxspec.formats.patterns import BFLOAT16, FLOAT16, NumberFormat, from_bits
-from jaxspec.formats.unary_decode import decode_lanes
 from jaxspec.settings.shared_exponents import SharedExponents
 
 __all__ = [
     "FORMATS",
     "ChunkShape",
+    "Places",
     "SharedBlocks",
     "exponents_of",
     "from_shared",
     "packed",
+    "places_of",
     "ranking",
     "read_unary",
     "to_shared",
+    "unary_bits",
     "unpacked",
     "with_exponent",
     "without_exponent",
@@ -38,6 +40,18 @@ __all__ = [
 
 #: Formats that can be divided, by safetensors' names.
 FORMATS: dict[str, NumberFormat] = {"BF16": BFLOAT16, "F16": FLOAT16}
+
+
+class Places(NamedTuple):
+    """Indices into the values of a chunk; in NumPy they are several times as fast as a mask."""
+
+    kept: np.ndarray | slice
+    pruned: np.ndarray | slice
+
+
+def places_of(mask: np.ndarray) -> Places:
+    """Where a mask is True, and where not."""
+    return Places(np.flatnonzero(mask), np.flatnonzero(~mask))
 
 
 class ChunkShape:
@@ -64,14 +78,14 @@ class ChunkShape:
         self.blocks = -(-form.columns // mx_truncated.BLOCK_SIZE)
         self._columns = form.columns
 
-    def mask(self, sections: dict[str, bytes]) -> np.ndarray:
-        """The bitmap, with as many ones in each row as the plan says."""
+    def places(self, sections: dict[str, bytes]) -> Places:
+        """Where kept and pruned values stand, by the bitmap, which has as many ones in each row as the plan says."""
         if self.per_row == self._columns:
-            return np.ones(self.count, bool)
-        mask = np.unpackbits(take(sections, MASK_ROLE, np.uint8, -(-self.count // 8)), count=self.count).astype(bool)
-        if (mask.reshape(self.rows, -1).sum(axis=1) != self.per_row).any():
+            return Places(slice(None), slice(0, 0))
+        mask = np.unpackbits(take(sections, MASK_ROLE, np.uint8, -(-self.count // 8)), count=self.count).view(bool)
+        if (np.count_nonzero(mask.reshape(self.rows, -1), axis=1) != self.per_row).any():
             raise CodecError("the bitmap keeps another number of values than the plan says")
-        return mask
+        return places_of(mask)
 
     def codebook(self, key: str) -> np.ndarray:
         """Exponents by rank."""
@@ -88,6 +102,11 @@ def ranking(counts: np.ndarray) -> str:
     """Exponents that occur, most frequent first, as hexadecimal digits."""
     order = np.argsort(-counts, kind="stable").astype(np.uint8)
     return order[: int((counts > 0).sum())].tobytes().hex()
+
+
+def unary_bits(counts: np.ndarray) -> np.ndarray:
+    """Bits of the shortest unary codewords of symbols that occur this often, along the last axis; without the codebook."""
+    return -np.sort(-counts, axis=-1) @ np.arange(1, counts.shape[-1] + 1)
 
 
 def exponents_of(patterns: np.ndarray, number_format: NumberFormat) -> np.ndarray:
@@ -108,19 +127,16 @@ def with_exponent(elements: np.ndarray, exponents: np.ndarray, number_format: Nu
     return sign | (exponents.astype(np.uint16) << width) | (elements & ((1 << width) - 1))
 
 
-@partial(jax.jit, static_argnames="width")
-def _pack(values: jax.Array, width: int) -> jax.Array:
-    return bit_packing.pack(values, width=width)
-
-
-@partial(jax.jit, static_argnames=("width", "count"))
-def _unpack(words: jax.Array, width: int, count: int) -> jax.Array:
-    return bit_packing.unpack(words, width=width, count=count)
+_pack_wide = jax.jit(bit_packing.pack, static_argnames="width")
+_unpack_wide = jax.jit(bit_packing.unpack, static_argnames=("width", "count"))
 
 
 def packed(values: np.ndarray, width: int) -> np.ndarray:
     """The low `width` bits of 16-bit numbers; nothing for a width of 0."""
-    return np.asarray(_pack(jnp.asarray(values), width)) if width else np.zeros(0, np.uint32)
+    if not width:
+        return np.zeros(0, np.uint32)
+    narrow = width <= host_bits.MOST_WIDTH
+    return host_bits.pack(values, width) if narrow else np.asarray(_pack_wide(jnp.asarray(values), width=width))
 
 
 def unpacked(sections: dict[str, bytes], role: str, count: int, width: int) -> np.ndarray:
@@ -128,29 +144,21 @@ def unpacked(sections: dict[str, bytes], role: str, count: int, width: int) -> n
     if not width or not count:
         return np.zeros(count, np.uint16)
     words = take(sections, role, "<u4", bit_packing.num_words(count, width))
-    return np.asarray(_unpack(jnp.asarray(words), width, count))
-
-
-def _code(ranked: np.ndarray) -> unary.Codebook:
-    """A codebook from the exponents that occur, by rank."""
-    others = np.setdiff1d(np.arange(unary.NUM_SYMBOLS), ranked)
-    symbols = np.concatenate([ranked, others]).astype(np.uint8)
-    rank_of = np.argsort(symbols).astype(np.uint8)
-    return unary.Codebook(jnp.asarray(symbols), jnp.asarray(rank_of), jnp.asarray(ranked.size, jnp.int32))
+    if width <= host_bits.MOST_WIDTH:
+        return host_bits.unpack(words, width, count)
+    return np.asarray(_unpack_wide(jnp.asarray(words), width=width, count=count))
 
 
 _share = jax.jit(mx_truncated.encode, static_argnames=("mantissa_bits", "rounding"))
 _unshare = jax.jit(mx_truncated.decode)
-_encoded_bits = jax.jit(unary.encoded_bits)
-_encode_unary = jax.jit(unary.encode, static_argnames="capacity_bytes")
-_decode_unary = jax.jit(decode_lanes, static_argnames=("num_symbols", "num_lanes"))
 
 
 def write_unary(exponents: np.ndarray, codebook: str) -> np.ndarray:
     """Bytes of the exponents' unary codewords; the codebook as `ranking` spells it."""
-    symbols, code = jnp.asarray(exponents.astype(np.uint8)), _code(np.frombuffer(bytes.fromhex(codebook), np.uint8))
-    size = -(-int(_encoded_bits(symbols, code)) // 8)
-    return np.asarray(_encode_unary(symbols, code, capacity_bytes=padded_length(size)).data)[:size]
+    ranked = np.frombuffer(bytes.fromhex(codebook), np.uint8)
+    lengths = np.zeros(unary.NUM_SYMBOLS, np.uint16)
+    lengths[ranked] = np.arange(1, ranked.size + 1)
+    return host_bits.write_unary(exponents.astype(np.uint8), lengths)
 
 
 def read_unary(sections: dict[str, bytes], role: str, count: int, ranked: np.ndarray) -> np.ndarray:
@@ -164,19 +172,14 @@ def read_unary(sections: dict[str, bytes], role: str, count: int, ranked: np.nda
     if not count:
         return np.zeros(0, np.uint8)
     data = take(sections, role, np.uint8)
-    # A codeword has one one; counting them first spares the decoder, which is compiled anew for every count.
+    # A codeword has one one; counting them first spares room for codewords that are not there.
     ones = int(np.bitwise_count(data).sum())
     if ones != count or not data[-1]:
         raise CodecError(f"section {role!r} of {data.size} bytes has {ones} codewords, not {count}, or ends in zeros")
-    # The stream ends with the last one; its number of bits is not stored.
-    num_bits = 8 * data.size - (int(data[-1]) & -int(data[-1])).bit_length() + 1
-    padded = np.zeros(padded_length(data.size), np.uint8)
-    padded[: data.size] = data
-    stream = unary.UnaryStream(jnp.asarray(padded), jnp.asarray(num_bits, jnp.int32))
-    found = _decode_unary(stream, _code(ranked), num_symbols=count)
-    if not bool(found.complete):
+    found = host_bits.read_unary(data, count)
+    if found.largest >= ranked.size:
         raise CodecError(f"section {role!r} does not hold {count} codewords of its codebook")
-    return np.asarray(found.symbols)
+    return host_bits.look_up(ranked, found.ranks)
 
 
 class SharedBlocks(NamedTuple):

@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxspec.formats.container.tensors import TensorForm, Whole
 
-__all__ = ["MASK_ROLE", "Chunk", "Codec", "CodecError", "Part", "Raw", "Selection"]
+__all__ = ["MASK_ROLE", "Chunk", "Codec", "CodecError", "Decoded", "Part", "Raw", "Selection", "undivided"]
 
 #: Which part of a tensor a section belongs to: what a draft reads, or what only the target reads.
 Part = Literal["draft", "target"]
@@ -35,16 +35,29 @@ class Chunk(NamedTuple):
     kept: np.ndarray | None = None
 
 
+class Decoded(NamedTuple):
+    """Patterns of a chunk.
+
+    Attributes:
+        target, draft: what each computes with; one array where they are the same.
+    """
+
+    target: np.ndarray
+    draft: np.ndarray
+
+
 class Selection(NamedTuple):
     """What of a matrix its draft reads.
 
     Attributes:
         kept_per_row: values of each row that the draft keeps.
         cut_bits: low mantissa bits that it does without.
+        growth_bytes: that the matrix may take beyond its own, so that there is such a draft.
     """
 
     kept_per_row: int
     cut_bits: int
+    growth_bytes: int = 0
 
 
 class Codec(Protocol):
@@ -97,6 +110,24 @@ class Codec(Protocol):
         """
         ...
 
+    def both(
+        self,
+        coding: dict[str, Any],
+        form: TensorForm,
+        count: int,
+        drafted: dict[str, bytes],
+        sections: dict[str, bytes],
+    ) -> Decoded:
+        """What `decode` gives of all sections and `draft` of the draft's, with what they share done once.
+
+        Args:
+            drafted: sections of the draft's part.
+            sections: of both parts.
+        Raises:
+            CodecError: the sections do not fit.
+        """
+        ...
+
     def part(self, role: str) -> Part:
         """Which part a section of this role belongs to."""
         ...
@@ -128,6 +159,11 @@ def take(sections: dict[str, bytes], role: str, dtype: np.dtype | type | str, co
             f"section {role!r} should hold {'whole numbers' if count is None else count * size}, has {have}"
         )
     return np.frombuffer(content, dtype)
+
+
+def undivided(patterns: np.ndarray) -> Decoded:
+    """Of a tensor whose draft is its target."""
+    return Decoded(patterns, patterns)
 
 
 class Raw:
@@ -162,6 +198,17 @@ class Raw:
         return take(sections, "bytes", form.pattern_dtype, count)
 
     draft = decode
+
+    def both(
+        self,
+        coding: dict[str, Any],
+        form: TensorForm,
+        count: int,
+        drafted: dict[str, bytes],
+        sections: dict[str, bytes],
+    ) -> Decoded:
+        """The section, for either."""
+        return undivided(self.decode(coding, form, count, sections))
 
     def part(self, role: str) -> Part:
         """A tensor that is not divided belongs to the draft, which needs it whole; the target reads the draft's part too."""

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxspec.formats import fields
-from jaxspec.formats.container.codec import Chunk, CodecError, Part, Selection, take
+from jaxspec.formats.container.codec import Chunk, CodecError, Decoded, Part, Selection, take, undivided
 from jaxspec.formats.container.field_counts import field_counts
 from jaxspec.formats.container.field_planes import field, merge_fields, packed_plane, plane_form, planes_of
 from jaxspec.formats.container.tensors import CHUNK_ELEMENTS, PATTERN_DTYPES, TensorForm, Whole, padded_length
@@ -136,6 +136,17 @@ class FieldCodec:
         return np.asarray(merge_fields(values, packed, widths, tuple(planes), count))
 
     draft = decode
+
+    def both(
+        self,
+        coding: dict[str, Any],
+        form: TensorForm,
+        count: int,
+        drafted: dict[str, bytes],
+        sections: dict[str, bytes],
+    ) -> Decoded:
+        """The patterns, for either."""
+        return undivided(self.decode(coding, form, count, sections))
 
 
 class _Coding(NamedTuple):

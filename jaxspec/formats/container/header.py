@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from jaxspec.formats.container.tensors import MOST_AXES, TensorForm, is_text
 
-__all__ = ["HeaderError", "PlacedTensor", "parse_header"]
+__all__ = ["HeaderError", "PlacedTensor", "header_of_text", "parse_header", "text_of_header"]
 
 #: Bits of an element, by safetensors' spelling; the size of other dtypes is not known here.
 _BITS = (
@@ -63,6 +63,23 @@ def parse_header(header: bytes) -> list[PlacedTensor]:
             raise HeaderError(f"the data of tensor {_short(tensor.form.name)} begin at {tensor.start}, not at {end}")
         end += tensor.form.bytes
     return placed
+
+
+def text_of_header(header: bytes) -> str:
+    """The JSON of a header that was parsed."""
+    return header[_LENGTH_BYTES:].decode("utf-8")
+
+
+def header_of_text(text: str) -> bytes:
+    """Inverse of `text_of_header`.
+
+    Raises:
+        HeaderError: halves of surrogate pairs, which no file holds.
+    """
+    if not is_text(text):
+        raise HeaderError("it is no text that UTF-8 can write")
+    content = text.encode()
+    return len(content).to_bytes(_LENGTH_BYTES, "little") + content
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

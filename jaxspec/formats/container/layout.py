@@ -7,17 +7,20 @@
     24  length of the directory     uint64
     32  SHA-256 of the directory    32 bytes
     64  sections, zeros between: at multiples of 64 bytes, those of less than 4096 bytes at multiples of 8
-    ..  directory: UTF-8 JSON, compressed (zlib), with offset, length and CRC-32 of every section
+    ..  directory: UTF-8 JSON, compressed (a raw LZMA2 stream, zeros behind it: see `compressed`), with offset, length and
+        CRC-32 of every section, the headers of the files of weights, and short tensors that no codec makes shorter
 
 The directory comes last so that a file is written in one pass; the prelude is written once more at the end. A file that was
-cut anywhere has no directory at its place, and a changed byte fails a checksum. Version 1 has the directory as plain JSON and
-all sections at multiples of 64 bytes; it is read and no longer written.
+cut anywhere has no directory at its place, and a changed byte fails a checksum. Version 2 compresses the directory with zlib
+and keeps headers and all tensors in sections; version 1 has the directory as plain JSON and all sections at multiples of 64
+bytes. Both are read and no longer written.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import lzma
 import struct as binary
 import zlib
 from pathlib import Path
@@ -36,6 +39,7 @@ __all__ = [
     "compressed",
     "directory_bytes",
     "read_prelude",
+    "uncompressed",
     "write_prelude",
 ]
 
@@ -45,9 +49,9 @@ SUFFIX = CONTAINER_SUFFIX
 MAGIC = b"\x89JSPK\r\n\x1a"
 
 #: Version of the layout and of the codecs that is written.
-VERSION = 2
+VERSION = 3
 #: Versions that are read; a reader opens no other.
-READ_VERSIONS = (1, 2)
+READ_VERSIONS = (1, 2, 3)
 
 #: Length of the prelude; the first section begins there.
 PRELUDE_BYTES = 64
@@ -58,10 +62,12 @@ _ALIGNMENT = 64
 _SHORT_ALIGNMENT = 8
 _SHORT_BYTES = 4096
 
-#: A directory is at most this many times as long as it is stored, and a bit, or a small file would claim all memory. Digests,
-#: which do not shrink, keep honest ones far below; the writer stores one that would be above as it is.
+#: A directory is at most this many times as long as it is stored, and a bit, or a small file would claim all memory.
 _MOST_EXPANSION = 16
 _EXPANSION_FREE_BYTES = 1 << 20
+
+#: How far back LZMA looks for what it repeats: over the whole directory, so that names cost their length once, not twice.
+_LEAST_WINDOW, _MOST_WINDOW = 1 << 12, 1 << 26
 
 _PRELUDE = binary.Struct("<8sIIQQ32s")
 
@@ -105,10 +111,9 @@ def read_prelude(head: bytes, file_bytes: int, path: Path) -> Prelude:
         raise InputError(damaged(path, f"it ends after {len(head)} bytes"))
     _, version, zero, offset, length, digest = _PRELUDE.unpack(head[:PRELUDE_BYTES])
     if version not in READ_VERSIONS:
-        known = " and ".join(map(str, READ_VERSIONS))
         raise InputError(
-            f"{path} has layout version {version}; this release reads {known}: pack the checkpoint again, or use "
-            "the release that wrote it"
+            f"{path} has layout version {version}; this release reads {READ_VERSIONS[0]} to {READ_VERSIONS[-1]}: pack the "
+            "checkpoint again, or use the release that wrote it"
         )
     if zero or offset < PRELUDE_BYTES or offset + length != file_bytes:
         raise InputError(damaged(path, f"its directory should end at byte {offset + length}, the file at {file_bytes}"))
@@ -123,8 +128,7 @@ def parse_directory(text: bytes, prelude: Prelude, path: Path) -> dict[str, Any]
     """
     if len(text) != prelude.length or hashlib.sha256(text).digest() != prelude.sha256:
         raise InputError(damaged(path, "the checksum of its directory is wrong"))
-    if prelude.version > 1:
-        text = _uncompressed(text, path)
+    text = uncompressed(text, prelude.version, path)
     try:
         directory = json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -134,22 +138,43 @@ def parse_directory(text: bytes, prelude: Prelude, path: Path) -> dict[str, Any]
     return directory
 
 
-def _uncompressed(stored: bytes, path: Path) -> bytes:
-    stream, most = zlib.decompressobj(), _MOST_EXPANSION * len(stored) + _EXPANSION_FREE_BYTES
+def uncompressed(stored: bytes, version: int, path: Path) -> bytes:
+    """A directory's text from what is stored of it.
+
+    Raises:
+        InputError: it is not one compressed text, or a longer one than readers make room for.
+    """
+    if version == 1:
+        return stored
+    most = _MOST_EXPANSION * len(stored) + _EXPANSION_FREE_BYTES
+    window = [{"id": lzma.FILTER_LZMA2, "dict_size": _window(most)}]
+    stream = zlib.decompressobj() if version == 2 else lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=window)
     try:
-        text = stream.decompress(stored, most)
-    except zlib.error as error:
+        text = stream.decompress(stored, most + 1)
+    except (zlib.error, lzma.LZMAError) as error:
         raise InputError(damaged(path, f"its directory cannot be uncompressed ({error})")) from error
-    if not stream.eof or stream.unused_data:
+    rest = stream.unused_data
+    zeros = 0 if version == 2 else _padding(len(stored) - len(rest), len(text))
+    if not stream.eof or len(text) > most or rest != bytes(zeros):
         raise InputError(damaged(path, f"its directory is not one compressed text of at most {most} bytes"))
     return text
 
 
 def compressed(text: bytes) -> bytes:
-    """A directory's text as it is stored."""
-    stored = zlib.compress(text, 9)
-    fits = len(text) <= _MOST_EXPANSION * len(stored) + _EXPANSION_FREE_BYTES
-    return stored if fits else zlib.compress(text, 0)
+    """A directory's text as it is stored: one LZMA2 stream, and zeros where it would be longer than readers make room for."""
+    window = {"id": lzma.FILTER_LZMA2, "preset": lzma.PRESET_DEFAULT, "dict_size": _window(len(text))}
+    stream = lzma.compress(text, lzma.FORMAT_RAW, filters=[window])
+    return stream + bytes(_padding(len(stream), len(text)))
+
+
+def _window(length: int) -> int:
+    """Bytes that LZMA keeps of a text that is at most so long."""
+    return min(max(length, _LEAST_WINDOW), _MOST_WINDOW)
+
+
+def _padding(stream_bytes: int, text_bytes: int) -> int:
+    """Zeros behind a stream."""
+    return max(0, -(-(text_bytes - _EXPANSION_FREE_BYTES) // _MOST_EXPANSION) - stream_bytes)
 
 
 def directory_bytes(directory: dict[str, Any]) -> bytes:

@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxspec.errors import InputError
 from jaxspec.formats.container.codec import CodecError, Part
-from jaxspec.formats.container.header import HeaderError, parse_header
+from jaxspec.formats.container.header import HeaderError, header_of_text, parse_header
 from jaxspec.formats.container.layout import PRELUDE_BYTES, Section, damaged
 from jaxspec.formats.container.reader import ContainerReader
 from jaxspec.formats.container.schemes import CODECS
@@ -31,7 +31,7 @@ class Container:
         scheme: that it was packed with.
         lossless: whether the target is the checkpoint that was packed, bit for bit.
         tensors: name -> entry, in the order of the data.
-        files: name and header section of each file of weights.
+        files: name and header of each file of weights: its text, or in files of older layouts a section.
         beside: name -> section of each small file.
     """
 
@@ -53,8 +53,8 @@ class Container:
         section = self._reader.section
         try:
             self.scheme, self.options = directory["scheme"], directory["options"]
-            self.files: list[tuple[str, Section]] = [
-                (self._plain_name(entry["name"]), section(entry["header"])) for entry in directory["files"]
+            self.files: list[tuple[str, str | Section]] = [
+                (self._plain_name(entry["name"]), self._header(entry["header"])) for entry in directory["files"]
             ]
             self.beside = {self._plain_name(name): section(where) for name, where in directory["beside"].items()}
             entries = directory["tensors"]
@@ -102,6 +102,9 @@ class Container:
         if listed != expected:
             raise InputError(damaged(self.path, _difference(listed, expected)))
 
+    def _header(self, listed: Any) -> str | Section:
+        return listed if isinstance(listed, str) else self._reader.section(listed)
+
     def _plain_name(self, name: Any) -> str:
         """A file name that cannot leave the folder it is written to."""
         # No surrogate and no control character is printable.
@@ -132,7 +135,7 @@ class Container:
         """All sections, or those of one part (`beside` and headers belong to both)."""
         if part is None:
             yield from self.beside.values()
-            yield from (header for _, header in self.files)
+            yield from (header for _, header in self.files if isinstance(header, Section))
         for tensor in self.tensors.values():
             for chunk in tensor.chunks:
                 for role, where in chunk.items():
@@ -144,8 +147,14 @@ class Container:
         return self._reader.read(self.beside[name]) if name in self.beside else None
 
     def read_header(self, file: int) -> bytes:
-        """The header of a file of weights."""
-        return self._reader.read(self.files[file][1])
+        """The header of a file of weights.
+
+        Raises:
+            HeaderError: a text that cannot be one.
+            InputError: the checksum of its section is wrong.
+        """
+        header = self.files[file][1]
+        return header_of_text(header) if isinstance(header, str) else self._reader.read(header)
 
     def chunks(self, name: str, part: Part = "target") -> Iterator[np.ndarray]:
         """The patterns of a tensor, piece by piece.
@@ -156,6 +165,10 @@ class Container:
             InputError: a checksum is wrong, or the sections do not fit the tensor.
         """
         tensor = self.tensors[name]
+        if tensor.inline is not None:
+            if tensor.form.elements:
+                yield np.frombuffer(tensor.inline, tensor.form.pattern_dtype)
+            return
         codec = CODECS[tensor.codec]
         digest = hashlib.sha256()
         for count, listed in zip(tensor.counts(), tensor.chunks):

@@ -10,17 +10,21 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from jaxspec.formats.container.codec import Chunk, Codec, Raw, Selection
-from jaxspec.formats.container.gain import LEAST_BYTES, CodedSize
+from jaxspec.formats.container.codec import Chunk, Codec, Decoded, Raw, Selection
+from jaxspec.formats.container.gain import LEAST_BYTES, Balance, CodedSize
 from jaxspec.formats.container.layout import Section
 from jaxspec.formats.container.naming import check_container_output
 from jaxspec.formats.container.schemes import codec_of
 from jaxspec.formats.container.source import Checkpoint, SafetensorsFile
-from jaxspec.formats.container.tensors import StoredTensor, TensorForm, Whole, chunk_elements
+from jaxspec.formats.container.tensors import StoredTensor, TensorForm, Whole, chunk_elements, inline_tensor
 from jaxspec.formats.container.writer import ContainerWriter
 from jaxspec.settings.schemes import SCHEME_FACTS
 
-__all__ = ["Division", "Packed", "pack"]
+__all__ = ["INLINE_BYTES", "Division", "Packed", "pack"]
+
+#: Shorter tensors that no codec makes shorter stand in the directory: digest, checksum and place of a section would be more
+#: than 2 % of them.
+INLINE_BYTES = 1536
 
 
 class Division(Protocol):
@@ -59,7 +63,8 @@ def pack(
     """Write a container, whole or not at all.
 
     Tensors are read from a memory map and written in pieces, so that no tensor is ever held whole. Each piece is decoded
-    again and compared before it counts as written. A tensor that gains nothing is written once more, as it is.
+    again and compared before it counts as written. A tensor that gains nothing is written once more, as it is; a short one
+    stands in the directory, where it needs no digest, checksum or place of its own.
 
     Args:
         division: for schemes with a draft.
@@ -70,19 +75,18 @@ def pack(
     """
     codec = codec_of(scheme_name)
     check_container_output(out, checkpoint)
-    entries: list[StoredTensor] = []
+    entries, balance = list[StoredTensor](), Balance()
     chosen = division if SCHEME_FACTS[scheme_name].has_draft else None
     with ContainerWriter(out) as writer:
-        headers = {file.path: writer.add(file.header) for file in checkpoint.files}
         beside = {name: list(writer.add(content)) for name, content in checkpoint.beside.items()}
         for file, form in checkpoint.tensors():
             index = checkpoint.files.index(file)
-            entries.append(_pack_tensor(writer, file, index, form, codec, chosen, on_bytes))
+            entries.append(_pack_tensor(writer, file, index, form, codec, chosen, balance, on_bytes))
         directory = {
             "scheme": scheme_name,
             "options": options or {},
             "jaxspec": version("jaxspec"),
-            "files": [{"name": file.path.name, "header": list(headers[file.path])} for file in checkpoint.files],
+            "files": [{"name": file.path.name, "header": file.header_text} for file in checkpoint.files],
             "beside": beside,
             "tensors": [entry.listed() for entry in entries],
         }
@@ -99,9 +103,12 @@ class _Pieces:
         step: elements per chunk.
     """
 
-    def __init__(self, file: SafetensorsFile, form: TensorForm, codec: Codec, division: Division | None):
+    def __init__(
+        self, file: SafetensorsFile, form: TensorForm, codec: Codec, division: Division | None, growth_bytes: int = 0
+    ):
+        selection = division.selection(form) if division else None
         self.form = form
-        self.selection = division.selection(form) if division else None
+        self.selection = None if selection is None else selection._replace(growth_bytes=growth_bytes)
         self.step = chunk_elements(codec.unit(form))
         self._file, self._division = file, division
         self._masks: dict[int, np.ndarray] = {}  # packed
@@ -118,7 +125,7 @@ class _Pieces:
         if first not in self._masks:
             rows = patterns.reshape(-1, self.form.columns)
             self._masks[first] = np.packbits(self._division.keep(self.form, rows, self.selection.kept_per_row))
-        return np.unpackbits(self._masks[first], count=patterns.size).astype(bool)
+        return np.unpackbits(self._masks[first], count=patterns.size).view(bool)
 
 
 class _Told:
@@ -140,60 +147,71 @@ def _pack_tensor(
     form: TensorForm,
     codec: Codec,
     division: Division | None,
+    balance: Balance,
     on_bytes: Callable[[int, str], None],
 ) -> StoredTensor:
     """Write a tensor by its codec, or as it is where that gains nothing."""
     told, whole = _Told(form.name, on_bytes), None
     if not isinstance(codec, Raw):
-        pieces = _Pieces(file, form, codec, division)
+        pieces = _Pieces(file, form, codec, division, balance.allowed(form))
         tiny = 0 < form.bytes < LEAST_BYTES
         planned = Whole("gain") if tiny else codec.plan(form, pieces, pieces.selection)
-        found = planned if isinstance(planned, Whole) else _coded(writer, pieces, index, codec, planned, told)
+        found = planned if isinstance(planned, Whole) else _coded(writer, pieces, index, codec, planned, told, balance)
         if isinstance(found, StoredTensor):
             return found
         whole = found
-    plain = _coded(writer, _Pieces(file, form, Raw(), None), index, Raw(), {}, told)
+    if form.bytes < INLINE_BYTES:
+        told(form.bytes)
+        balance.book(form, form.bytes)
+        return inline_tensor(form, index, file.read(form).tobytes(), whole)
+    balance.book_raw(form)
+    plain = _coded(writer, _Pieces(file, form, Raw(), None), index, Raw(), {}, told, Balance())
     assert isinstance(plain, StoredTensor)
     return plain._replace(whole=whole)
 
 
 def _coded(
-    writer: ContainerWriter, pieces: _Pieces, index: int, codec: Codec, coding: dict[str, Any], told: _Told
+    writer: ContainerWriter,
+    pieces: _Pieces,
+    index: int,
+    codec: Codec,
+    coding: dict[str, Any],
+    told: _Told,
+    balance: Balance,
 ) -> StoredTensor | Whole:
     """Write a tensor by this codec; if that turns out to gain nothing, nothing is written and the reason returned."""
-    form, place, size = pieces.form, writer.place, CodedSize(pieces.form, codec)
+    form, place, size = pieces.form, writer.place, CodedSize(pieces.form, codec, balance.allowed(pieces.form))
     whole, draft, done = hashlib.sha256(), hashlib.sha256(), 0
     listed: list[dict[str, Section]] = []
     divided = False
     for chunk in pieces():
         sections = codec.encode(coding, form, chunk)
         listed.append({role: writer.add(content) for role, content in sections.items()})
-        decoded, drafted = _proved(codec, coding, form, chunk, sections)
-        whole.update(decoded.view(np.uint8).data)
-        if drafted is not decoded:
+        found = _proved(codec, coding, form, chunk, sections)
+        whole.update(np.ascontiguousarray(found.target).view(np.uint8).data)
+        if found.draft is not found.target:
             divided = True
-            draft.update(drafted.view(np.uint8).data)
+            draft.update(np.ascontiguousarray(found.draft).view(np.uint8).data)
         done += chunk.patterns.nbytes
         told(done)
         size.add(listed[-1])
         if size.hopeless():
             break
-    if not isinstance(codec, Raw) and (reason := size.verdict(coding, listed)) is not None:
+    if not isinstance(codec, Raw) and (reason := size.verdict(coding, listed, writer.place - place - size.stored)):
         writer.rewind(place)
         return reason
+    balance.book(form, size.stored + size.listing)
     digests = whole.hexdigest(), (draft if divided else whole).hexdigest()
     return StoredTensor(form, index, *digests, codec.name, coding, pieces.step, listed)
 
 
 def _proved(
     codec: Codec, coding: dict[str, Any], form: TensorForm, chunk: Chunk, sections: dict[str, np.ndarray]
-) -> tuple[np.ndarray, np.ndarray]:
+) -> Decoded:
     """What a reader will get from these sections: the target's patterns and the draft's."""
     stored = {role: content.tobytes() for role, content in sections.items()}
-    decoded = np.ascontiguousarray(codec.decode(coding, form, chunk.patterns.size, stored))
-    if codec.lossless and not np.array_equal(decoded, chunk.patterns):
+    drafted = {role: content for role, content in stored.items() if codec.part(role) == "draft"}
+    found = codec.both(coding, form, chunk.patterns.size, drafted, stored)
+    if codec.lossless and not np.array_equal(found.target, chunk.patterns):
         raise AssertionError(f"tensor {form.name!r} does not survive the codec {codec.name}; this is a bug in it")
-    parts = {role: content for role, content in stored.items() if codec.part(role) == "draft"}
-    if codec.decode == codec.draft:
-        return decoded, decoded
-    return decoded, np.ascontiguousarray(codec.draft(coding, form, chunk.patterns.size, parts))
+    return found

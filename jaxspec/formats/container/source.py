@@ -14,7 +14,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from jaxspec.errors import InputError
-from jaxspec.formats.container.header import HeaderError, parse_header
+from jaxspec.formats.container.header import HeaderError, parse_header, text_of_header
 from jaxspec.formats.container.tensors import TensorForm
 from jaxspec.formats.shard_index import INDEX_FILE, check_same_tensors, read_index
 
@@ -64,6 +64,11 @@ class SafetensorsFile:
             raise InputError(f"{path} is no whole safetensors file ({reason}); fetch it again") from error
         self.tensors: list[TensorForm] = [tensor.form for tensor in placed]
         self._starts = {tensor.form.name: len(self.header) + tensor.start for tensor in placed}
+
+    @property
+    def header_text(self) -> str:
+        """The JSON of the header, every space of it; what is before it is its length in bytes."""
+        return text_of_header(self.header)
 
     def read(self, form: TensorForm, first: int = 0, count: int | None = None) -> np.ndarray:
         """Elements `first` to `first + count` of a tensor, or all from `first` on, as patterns, without copying."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
@@ -22,6 +25,7 @@ __all__ = [
     "TensorForm",
     "Whole",
     "chunk_elements",
+    "inline_tensor",
     "is_text",
     "padded_length",
 ]
@@ -124,6 +128,7 @@ class StoredTensor(NamedTuple):
         chunk_elements: elements per chunk but the last.
         chunks: of each chunk, role -> section.
         whole: why it is stored as it is; None for coded tensors and where nothing was noted.
+        inline: its bytes, of a short tensor that stands in the directory itself and has no chunks.
     """
 
     form: TensorForm
@@ -135,19 +140,38 @@ class StoredTensor(NamedTuple):
     chunk_elements: int
     chunks: list[dict[str, Section]]
     whole: Whole | None = None
+    inline: bytes | None = None
 
     def listed(self) -> dict[str, Any]:
-        """The entry as JSON."""
+        """The entry as JSON; of an inline tensor without the digests, which would be longer than some of them."""
         entry = self.form._asdict() | self._asdict()
         del entry["form"]
         if self.whole is None:
             del entry["whole"]
-        return entry
+        if self.inline is None:
+            del entry["inline"]
+            return entry
+        del entry["sha256"], entry["draft_sha256"]
+        return entry | {"inline": base64.b64encode(self.inline).decode()}
+
+    def stored_bytes(self) -> Counter[str]:
+        """What it takes by role, all chunks together; its entry in the directory left out."""
+        found: Counter[str] = Counter() if self.inline is None else Counter(bytes=len(self.inline))
+        for chunk in self.chunks:
+            for role, where in chunk.items():
+                found[role] += where.length
+        return found
 
     def counts(self) -> Iterator[int]:
         """Elements of each chunk."""
         for start in range(0, self.form.elements, self.chunk_elements):
             yield min(self.chunk_elements, self.form.elements - start)
+
+
+def inline_tensor(form: TensorForm, file: int, content: bytes, whole: Whole | None) -> StoredTensor:
+    """A tensor as it is, in the directory itself."""
+    digest = hashlib.sha256(content).hexdigest()
+    return StoredTensor(form, file, digest, digest, "raw", {}, max(1, form.elements), [], whole, content)
 
 
 def is_text(value: Any) -> bool:
@@ -166,9 +190,23 @@ def _parse_whole(listed: Any) -> Whole | None:
         return None
     whole = Whole(*listed)
     numbers = (whole.coded_bytes, whole.draft_bytes)
-    if whole.why not in get_args(Why) or not all(x is None or (type(x) is int and 0 <= x < 1 << 62) for x in numbers):
+    if whole.why not in get_args(Why) or not all(x is None or _is_number(x) for x in numbers):
         raise ValueError("why it is stored as it is cannot be read")
     return whole
+
+
+def _parse_inline(listed: Any) -> bytes | None:
+    """Bytes of an inline tensor, spelled as `StoredTensor.listed` spells them."""
+    if listed is None:
+        return None
+    content = base64.b64decode(listed, validate=True)
+    if base64.b64encode(content).decode() != listed:
+        raise ValueError("its bytes cannot be read")
+    return content
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 62
 
 
 def parse_tensor(listed: Any, num_files: int, section: Callable[[Any], Section], path: Path) -> StoredTensor:
@@ -181,31 +219,34 @@ def parse_tensor(listed: Any, num_files: int, section: Callable[[Any], Section],
     """
     try:
         form = TensorForm(listed["name"], listed["dtype"], tuple(listed["shape"]), listed["bytes"])
-        whole = lambda x: type(x) is int and 0 <= x < 1 << 62
+        known = PATTERN_DTYPES.get(form.dtype)
         good = (
             is_text(form.name)
             and is_text(form.dtype)
             and len(form.shape) <= MOST_AXES
-            and all(whole(x) for x in (*form.shape, form.bytes, listed["file"], listed["chunk_elements"]))
+            and all(map(_is_number, (*form.shape, form.bytes, listed["file"], listed["chunk_elements"])))
+            and (known is None or math.prod(form.shape) * known.itemsize == form.bytes)
             and listed["file"] < num_files
-            and 0 < listed["chunk_elements"] <= max(CHUNK_ELEMENTS, form.columns)
-            and _DIGEST.fullmatch(listed["sha256"]) is not None
-            and _DIGEST.fullmatch(listed["draft_sha256"]) is not None
             and isinstance(listed["codec"], str)
             and isinstance(listed["coding"], dict)
             and isinstance(listed["chunks"], list)
         )
-        known = PATTERN_DTYPES.get(form.dtype)
-        good = good and (known is None or math.prod(form.shape) * known.itemsize == form.bytes)
-        good = good and len(listed["chunks"]) == -(-form.elements // listed["chunk_elements"])
+        whole, inline = _parse_whole(listed.get("whole")), _parse_inline(listed.get("inline"))
+        if inline is not None:
+            good = good and listed["codec"] == "raw" and not listed["chunks"] and len(inline) == form.bytes
+        else:
+            good = good and 0 < listed["chunk_elements"] <= max(CHUNK_ELEMENTS, form.columns)
+            good = good and all(_DIGEST.fullmatch(listed[key]) is not None for key in ("sha256", "draft_sha256"))
+            good = good and len(listed["chunks"]) == -(-form.elements // listed["chunk_elements"])
         if not good:
             raise ValueError("a field is out of range")
-        whole = _parse_whole(listed.get("whole"))
         chunks = [{str(role): section(where) for role, where in chunk.items()} for chunk in listed["chunks"]]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(damaged(path, f"an entry of its directory cannot be read ({error!r})")) from error
+    if inline is not None:
+        return inline_tensor(form, listed["file"], inline, whole)
     tensor = StoredTensor(
         form,
         listed["file"],

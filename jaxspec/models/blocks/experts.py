@@ -89,7 +89,7 @@ class Experts:
         wide = jnp.float64 if normed.dtype == jnp.float64 else jnp.float32
         logits = dot_rows(normed.astype(wide), weights["router"].astype(wide))
         if own.router_bias:
-            logits = logits + weights["router_bias"].astype(wide)
+            logits = logits + jax.lax.broadcast_to_rank(weights["router_bias"].astype(wide), logits.ndim)
         correction = weights["correction_bias"].astype(wide) if own.correction_bias else None
         routed = route(logits, own, correction=correction, allowed=step.allowed_experts, more=step.more_experts)
         used = routed.choices.used
@@ -122,7 +122,7 @@ def _expert(
     def product(x: Array, kind: str) -> Array:
         found = dot_rows(x, weights[f"expert_{kind}"].astype(x.dtype), dot_dtype)
         biased = _own(sizes).expert_biases
-        return found + weights[f"expert_{kind}_bias"].astype(x.dtype) if biased else found
+        return found + weights[f"expert_{kind}_bias"].astype(x.dtype)[None] if biased else found
 
     gate, up, limit = product(rows, "gate"), product(rows, "up"), _own(sizes).clamp
     if limit is None:

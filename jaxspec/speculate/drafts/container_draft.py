@@ -15,10 +15,11 @@ from jaxspec.compress.knobs import Knobs, check_knobs, knob_defaults, uniform_kn
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.formats.container import CODECS, Container, StoredTensor
+from jaxspec.models.checkpoint_files import ContainerFiles
 from jaxspec.models.config import DecoderConfig
+from jaxspec.models.described import packed_in
 from jaxspec.models.embedded import load_model
-from jaxspec.models.families import running
-from jaxspec.models.hf_load import LoadedModel, packed_in
+from jaxspec.models.hf_load import LoadedModel
 from jaxspec.models.stored import as_computed, as_stored
 from jaxspec.models.stored_parameters import layer_parameters
 from jaxspec.settings.draft_kinds import KV_OPTION
@@ -50,7 +51,7 @@ def check_container_draft(name: str, target: DecoderConfig) -> None:
             raise InputError(
                 f"draft {name!r} was packed with scheme {container.scheme!r}, which has no draft; pack it with cassandra1"
             )
-        _check_shape(name, packed_in(container)[1], target)
+        _check_shape(name, packed_in(container).config, target)
         _kv_knobs(container, target)
 
 
@@ -60,10 +61,12 @@ def container_footprint(name: str) -> Footprint:
     A matrix that shares its tensor with others has the mean of all.
     """
     with Container(name) as container:
-        family, config = packed_in(container)
+        described = packed_in(container)
+        config = described.config
         scheme = find_scheme(container.scheme)
         knobs = _kv_knobs(container, config)
-        stored = layer_parameters(config, running(family))
+        row = described.tensors(ContainerFiles(container, "draft"), container.path).row
+        stored = layer_parameters(config, row)
         bits = {kind: _bits_of(container, stored["layers", kind].names()) for kind in config.matrix_kinds}
     layers = [{n: float(knobs.values[n][i]) for n in ("kv_prune", "kv_cut_bits")} for i in range(config.num_layers)]
     found = [scheme.expected_footprint(knob_defaults(scheme) | own) for own in layers]
@@ -108,12 +111,8 @@ def _bits_of(container: Container, names: Iterable[str]) -> BitsPerValue:
 
 def _bits(tensor: StoredTensor, *, drafted: bool) -> float:
     codec = CODECS[tensor.codec]
-    lengths = [
-        where.length
-        for chunk in tensor.chunks
-        for role, where in chunk.items()
-        if not drafted or codec.part(role) == "draft"
-    ]
+    found = tensor.stored_bytes()
+    lengths = [length for role, length in found.items() if not drafted or codec.part(role) == "draft"]
     return 8 * sum(lengths) / tensor.form.elements
 
 

@@ -88,7 +88,7 @@ class ElasticDraft(TargetCopy):
         if not self.from_target:
             drafted = jnp.any(memory.recorded > 0, axis=-1, keepdims=True)
             heard = jnp.where(drafted, memory.recorded, heard)
-        hotness = faded(committed.valid, self.retention)[:, None] * memory.hotness + heard
+        hotness = faded(committed.valid, self.retention)[None, :, None] * memory.hotness + heard
         return ElasticMemory(
             cache=self.committed_copy(memory.cache, committed, lambda cache: compress_cache(cache, params.knobs)),
             recorded=jnp.zeros_like(memory.recorded),

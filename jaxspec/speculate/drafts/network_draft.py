@@ -90,7 +90,7 @@ class NetworkDraft:
             params,
             self.config,
             tokens=jnp.concatenate([committed.before[:, None], committed.tokens], axis=1),
-            positions=committed.start[:, None] + jnp.arange(places + 1),
+            positions=committed.start[:, None] + jnp.arange(places + 1)[None],
             mask=causal_mask(batch, places + 1),
             sources=[CachedKV(memory.cache, slots_before(committed.start, places + 1, memory.cache.num_slots))],
             logits_from=places + 1,  # none: a prompt's would be many, and one is needed

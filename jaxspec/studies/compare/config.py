@@ -17,6 +17,7 @@ from jaxspec.settings.draft_kinds import DRAFT_NAMES, SELF, check_draft_name
 from jaxspec.settings.fields import setting
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.schemes import KNOBS, SCHEME_FACTS
+from jaxspec.settings.stopwatch import StopwatchSettings
 from jaxspec.suggestions import hint
 
 __all__ = ["NONE", "SELF_DRAFTS", "CompareConfig", "tuned_result"]
@@ -65,7 +66,7 @@ def _read_by_no_scheme(name: str, config: CompareConfig) -> str | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class CompareConfig(KnobSettings, CommonConfig):
+class CompareConfig(StopwatchSettings, KnobSettings, CommonConfig):
     """`jaxspec compare`."""
 
     schemes: tuple[str, ...] = setting(
@@ -84,8 +85,10 @@ class CompareConfig(KnobSettings, CommonConfig):
         f"Compression without a draft, separated by commas: {', '.join(LOSSY_NAMES)}; or none.",
         check=_among("lossy", LOSSY_NAMES),
     )
-    tuned: str | None = setting(
-        None, "Run directory of jaxspec tune, whose tuned self-draft is compared too.", unset="none"
+    tuned: tuple[str, ...] | None = setting(
+        None,
+        "Run directories of jaxspec tune, separated by commas, whose tuned self-drafts are compared too.",
+        unset="none",
     )
     max_draft_length: int = setting(
         MAX_DRAFT_LENGTH, "Longest chain that a draft may propose.", low=1, high=MAX_DRAFT_LENGTH
@@ -93,6 +96,7 @@ class CompareConfig(KnobSettings, CommonConfig):
 
     unused = (
         *CommonConfig.unused,
+        *StopwatchSettings.unused,
         Unused(("scheme",), lambda config: "compare stores its targets as schemes and lossy say"),
         *(Unused((name,), lambda config, name=name: _read_by_no_scheme(name, config)) for name in KNOBS),
     )
@@ -109,15 +113,13 @@ class CompareConfig(KnobSettings, CommonConfig):
 
     @property
     def input_files(self) -> dict[str, Path]:
-        """Files that a run depends on beside those that all commands name: of drafts, and of a tuned run."""
+        """Files that a run depends on beside those that all commands name: of drafts, and of tuned runs."""
         found = {}
         for name in self.named_drafts:
             place = Path(name)
             files = sorted(place.iterdir()) if os.path.isdir(place) else [place] if os.path.isfile(place) else []
             found |= {f"{name}/{path.name}" if path != place else name: path for path in files if path.is_file()}
-        if self.tuned is not None:
-            found[f"tuned {self.tuned}"] = tuned_result(self.tuned)
-        return found
+        return found | {f"tuned {run}": tuned_result(run) for run in self.tuned or ()}
 
     @property
     def compressions(self) -> tuple[str, ...]:

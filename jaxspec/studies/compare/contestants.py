@@ -15,10 +15,13 @@ from hwmodels import DraftCost, Footprint
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from jaxspec.results import Quantity, given, measured, predicted
 from jaxspec.results.network_results import AcceptanceRates, Ratio
+from jaxspec.results.stopwatch_results import Stopwatch
 from jaxspec.settings.compressions import COMPRESSIONS
 from jaxspec.settings.schemes import SCHEME_FACTS
+from jaxspec.speculate.drafts.making import kind_of
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.speculate.statistics import acceptance_rates, compare_cycles, speedup_ratio
+from jaxspec.speculate.timing import tree_way
 from jaxspec.studies.compare.pricing import ChainPrices, capacity_bytes, price_chains
 from jaxspec.studies.compare.result import AUTOREGRESSIVE, COMPRESSION, SELF_DRAFT, Contestant
 from jaxspec.studies.compare.stages import CompareStages, Drafted
@@ -26,6 +29,7 @@ from jaxspec.studies.engine_pricing import engine_scatter, kind_of_draft
 from jaxspec.studies.headline_intervals import headline_intervals
 from jaxspec.studies.measured.configuration import priced_mean
 from jaxspec.studies.measured.head import lossless
+from jaxspec.studies.measured.stopwatch import stopwatch_part
 from jaxspec.tuning.objective import Pricing
 
 __all__ = ["Contest", "contest_on"]
@@ -35,11 +39,19 @@ Speed = tuple[np.ndarray, np.ndarray, float]
 
 
 class Contest(NamedTuple):
-    """Contestants by name, the footprints that were priced, and which contestant is the best one that changes no output."""
+    """All contestants of a device.
+
+    Attributes:
+        contestants: by name.
+        footprints: that were priced.
+        best: contestant that is the fastest one of those that change no output.
+        clocks: of the drafts that were timed, in their order.
+    """
 
     contestants: dict[str, Contestant]
     footprints: list[Footprint]
     best: str
+    clocks: list[Stopwatch]
 
 
 def contest_on(stages: CompareStages, device: str) -> Contest:
@@ -48,16 +60,33 @@ def contest_on(stages: CompareStages, device: str) -> Contest:
     plain = hwmodels.uniform_footprint(UNCOMPRESSED_BITS)
     found: dict[str, Contestant] = {AUTOREGRESSIVE: _undrafted(stages, pricing, AUTOREGRESSIVE, plain)}
     footprints, speeds = [plain], dict[str, Speed]()
+    clocks = []
     for drafted in stages.drafts:
-        found[drafted.entry.name], speeds[drafted.entry.name] = _drafted(stages, drafted, device)
+        name = drafted.entry.name
+        found[name], speeds[name] = _drafted(stages, drafted, device)
         footprints.append(drafted.stages.widths)
+        clocks.append(_timed(drafted, device, found[name].draft_length.known))
     for name in config.compressions:
         footprint = stages.footprint_of_compression(name)
         found[name] = _undrafted(stages, pricing, name, footprint)
         footprints.append(footprint)
     found = _against_best(found, speeds, config.seed)
     unchanged = {name: each.speedup_vs_bf16_ar.known for name, each in found.items() if not each.changes_output}
-    return Contest(found, footprints, max(unchanged, key=lambda name: unchanged[name]))
+    best = max(unchanged, key=lambda name: unchanged[name])
+    return Contest(found, footprints, best, [clock for clock in clocks if clock is not None])
+
+
+def _timed(drafted: Drafted, device: str, length: int) -> Stopwatch | None:
+    """A chain against the clock, in turns with its own target alone; None where the settings do not ask for it."""
+    entry, trees = drafted.entry, drafted.stages
+    return stopwatch_part(
+        trees.work,
+        device,
+        f"chain-{length}",
+        lambda: {entry.name: tree_way(trees.draft, trees.growth.first(length).tree())},
+        cost=trees.cost_here,
+        takes_in=kind_of(entry.config.draft).takes_in,
+    )
 
 
 def _drafted(stages: CompareStages, drafted: Drafted, device: str) -> tuple[Contestant, Speed]:

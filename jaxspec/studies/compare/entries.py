@@ -61,7 +61,7 @@ def check_comparison(config: CompareConfig) -> CheckedComparison:
     drafts, left_out = _drafts(config, checked.network)
     entries = [
         *(Entry(name, SELF_DRAFT, _chain(config, SELF, scheme=name)) for name in config.self_drafts),
-        *([] if config.tuned is None else [_tuned(config, config.tuned, checked.network)]),
+        *_apart([_tuned(config, run, checked.network) for run in config.tuned or ()], config.tuned or ()),
         *(Entry(name, DRAFT, _chain(config, name)) for name in drafts),
     ]
     if not entries and not config.compressions:
@@ -102,17 +102,30 @@ def _chain(config: CompareConfig, draft: str, scheme: str = DEFAULT_SCHEME_NAME)
     return TreeConfig(**given | chains | {"contexts": (config.context,)})
 
 
+def _apart(entries: list[Entry], runs: tuple[str, ...]) -> list[Entry]:
+    """Entries of tuned runs, with names of their own where several share a scheme."""
+    names = [entry.name for entry in entries]
+    return [
+        entry if names.count(entry.name) == 1 else dataclasses.replace(entry, name=f"{entry.name} of {run}")
+        for entry, run in zip(entries, runs, strict=True)
+    ]
+
+
 def _tuned(config: CompareConfig, run: str, network: DecoderConfig) -> Entry:
     """The tuned self-draft of a finished run."""
     result = tuned_result(run)
     try:
-        scheme = json.loads(result.read_text(encoding="utf-8"))[0]["scheme"]
+        first = json.loads(result.read_text(encoding="utf-8"))[0]
+        # Other commands name no scheme, or tune none of it.
+        scheme = first["scheme"] if "tuned" in first["configurations"] else None
     except OSError as error:
         raise InputError(
             f"tuned {run!r} has no result ({error.strerror}); give the directory of a finished jaxspec tune"
         ) from error
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise InputError(f"{result} is no result of jaxspec tune; give the directory of a finished one") from error
+    if scheme is None:
+        raise InputError(f"{result} has no tuned draft; give the directory of a finished jaxspec tune")
     if scheme not in SELF_DRAFTS:
         raise InputError(
             f"{result} was tuned with scheme {scheme!r}, which has no draft; allowed are {', '.join(SELF_DRAFTS)}"

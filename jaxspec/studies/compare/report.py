@@ -14,6 +14,7 @@ from jaxspec.report.notes import note_lines
 from jaxspec.report.page import Drawings, Page, write_page
 from jaxspec.report.section import Cell, lossless_in_words, settings, timing
 from jaxspec.report.shown import Shown
+from jaxspec.report.stopwatch import STOPWATCH_CAPTION, stopwatch_figure, stopwatch_page_tables, stopwatch_tables
 from jaxspec.report.titles import device_title, provenance
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.studies.compare.columns import PAGE_COLUMNS
@@ -35,6 +36,7 @@ _CAPTIONS = {
     "counted. Light bars decode another network.",
     "quality": "Speed against bits per byte of held-out prompts. Drafts on the dashed line give the 16-bit network's own "
     "output; compression trades quality for speed.",
+    "stopwatch": STOPWATCH_CAPTION,
 }
 
 _CLOSING = (
@@ -69,7 +71,11 @@ def draw_compare_figures(result: CompareResult) -> dict[str, Figure]:
 
 def figures(result: CompareResult, directory: Path | None = None) -> Drawings:
     """The report's figures of one device by name, each as a function that draws it."""
-    return {"speedups": lambda: speedups_figure(result), "quality": lambda: quality_figure(result)}
+    return {
+        "speedups": lambda: speedups_figure(result),
+        "quality": lambda: quality_figure(result),
+        "stopwatch": lambda: stopwatch_figure(result),
+    }
 
 
 def compare_section(result: CompareResult) -> dict[str, Any]:
@@ -95,6 +101,7 @@ def compare_section(result: CompareResult) -> dict[str, Any]:
         ],
         "ratios": [],
         "lossless": lossless_in_words(result.lossless),
+        "more_tables": stopwatch_page_tables(result),
         "device_data": device_rows(result),
         "assumptions": assumptions(result),
         "settings": [
@@ -123,7 +130,7 @@ def shown(found: tuple[Sequence[CompareResult], RunDirectory]) -> Shown:
     results, directory = found
     return Shown(
         [result.plain() for result in results],
-        compare_tables(results),
+        [*compare_tables(results), *stopwatch_tables(results)],
         note_lines(results),
         f"report: {directory.path / 'report.html'}",
     )

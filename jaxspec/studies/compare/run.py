@@ -17,6 +17,7 @@ from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect
+from jaxspec.studies.compare.clocks import joined_clocks
 from jaxspec.studies.compare.config import CompareConfig
 from jaxspec.studies.compare.contestants import Contest, contest_on
 from jaxspec.studies.compare.entries import CheckedComparison, check_comparison
@@ -44,6 +45,7 @@ def compare_results(stages: CompareStages, left_out: dict[str, str]) -> list[Com
             best=contest.best,
             contestants=contest.contestants,
             left_out=left_out,
+            stopwatch=joined_clocks(contest.clocks),
         )
         for device, contest in found.items()
     ]

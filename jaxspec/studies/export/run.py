@@ -155,7 +155,7 @@ def _write(
         )
         others = files.copied | {f"engines/{engine.file}": engine.content.encode() for engine in engines}
         others["README.md"] = readme(complete, engines).encode()
-        others["config.json"] = to_json(_config(files, str(layers.matrix_dtype))).encode()
+        others["config.json"] = to_json(files.draft_config(str(layers.matrix_dtype))).encode()
         complete = dataclasses.replace(complete, files=weights | {name: len(text) for name, text in others.items()})
         made.append(complete)
         return others | {MANIFEST: to_json(complete.plain()).encode()}
@@ -164,9 +164,3 @@ def _write(
     with drafts.work.reporter.bytes_bar(f"writing {place}", total) as advance:
         write_directory(place, tensors, finish, shard_bytes=SHARD_BYTES, on_bytes=advance)
     return made[0]
-
-
-def _config(files: TargetFiles, dtype: str) -> dict[str, Any]:
-    """The target's config.json with the number format that is written."""
-    key = "dtype" if "dtype" in files.config else "torch_dtype"
-    return files.config | {key: dtype}

@@ -10,6 +10,8 @@ from typing import Any
 from jaxspec.formats.container import SUFFIX, Container, open_checkpoint
 from jaxspec.formats.shard_index import INDEX_FILE, json_object
 from jaxspec.models.embedded import model_place
+from jaxspec.models.families import family_of, running
+from jaxspec.models.text_config import text_config
 from jaxspec.studies.export.directory import MANIFEST
 
 __all__ = ["TargetFiles", "target_files"]
@@ -39,6 +41,14 @@ class TargetFiles:
     def packed(self) -> bool:
         """Whether engines need the target unpacked first."""
         return not os.path.isdir(self.path)
+
+    def draft_config(self, dtype: str) -> dict[str, Any]:
+        """The config.json of a draft in a number format; of a text decoder, that of the decoder alone."""
+        found = text_config(self.config)
+        if found is not self.config:
+            found = found | {"architectures": [running(family_of(found)).architecture]}
+        key = "dtype" if "dtype" in found else "torch_dtype"
+        return found | {key: dtype}
 
     @property
     def has_tokenizer(self) -> bool:

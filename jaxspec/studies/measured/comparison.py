@@ -44,7 +44,7 @@ def compare_configurations(
     work = decoding.drafts.work
     config, setup, pricing = work.config, work.setup, work.pricings[device]
     found, speeds = {}, {}
-    measured = {name: decoding.drafts.measure(knobs) for name, knobs in drafts.items()}
+    measured = {name: decoding.drafts.measured(knobs) for name, knobs in drafts.items()}
     for name, knobs in drafts.items():
         counts = decoding.speculative(knobs, setup.decoding, name)
         found[name] = configuration(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from functools import cached_property
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -18,7 +19,7 @@ from jaxspec.speculate.drafts import ReadyDraft, compressed_copy
 from jaxspec.speculate.proof import continue_texts
 from jaxspec.studies.measured.work import Work
 from jaxspec.tuning.calibration import Calibration, calibrate
-from jaxspec.tuning.hard import measure_hard
+from jaxspec.tuning.hard import mean_measurement, measure_hard
 from jaxspec.tuning.objective import DraftMeasurement
 
 __all__ = ["HardDrafts"]
@@ -81,9 +82,27 @@ class HardDrafts:
         options = {"scheme": setup.scheme, "first": first, "sharing": self.work.config.batch}
         return calibrate(setup.stored, setup.config, jnp.asarray(self.text), **options)
 
-    def measure(self, knobs: Knobs) -> DraftMeasurement:
-        """Measurement of the hard draft on calibration text."""
-        return measure_hard(self.calibration, knobs, self.work.setup.decoding)
+    def measure(self, knobs: Knobs, offset: int = 0) -> DraftMeasurement:
+        """Measurement of the hard draft on calibration text, in cycles that begin at one offset."""
+        return measure_hard(self.calibration, knobs, self.work.setup.decoding, offset=offset)
+
+    def measured(self, knobs: Knobs, offset: int = 0) -> DraftMeasurement:
+        """The same, measured once for the same values of the knobs."""
+        values = sorted(knobs.values.items())
+        key = offset, *(np.asarray(part).tobytes() for _, value in values for part in jax.tree.leaves(value))
+        if key not in self._measured:
+            self._measured[key] = self.measure(knobs, offset)
+        return self._measured[key]
+
+    def measured_at(self, knobs: Knobs, offsets: int) -> DraftMeasurement:
+        """The mean over so many offsets, evenly spread; as many as the longest draft: each position is a root once."""
+        block = knobs.draft_length_logits.shape[0]
+        places = [i * block // offsets for i in range(min(offsets, block))]
+        return mean_measurement([self.measured(knobs, place) for place in places], [1 / len(places)] * len(places))
+
+    @cached_property
+    def _measured(self) -> dict[tuple[int | bytes, ...], DraftMeasurement]:
+        return {}
 
     def params(self, knobs: Knobs) -> Params:
         """Parameters of the hard draft, to decode with."""

@@ -5,21 +5,19 @@ from __future__ import annotations
 import dataclasses
 import os
 from fnmatch import fnmatchcase
-from functools import partial
 
-import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 
+from jaxspec.compress.host_selection import keep_largest_of_rows, wanda_ranking
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.norm_files import read_norms
 from jaxspec.compress.schemes import DEFAULT_SCHEME, Scheme
-from jaxspec.compress.selection import keep_best, num_pruned, wanda_score
+from jaxspec.compress.selection import num_pruned
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Selection, TensorForm
 from jaxspec.models.config import INPUT_OF
-from jaxspec.models.families import running
 from jaxspec.models.layerwise import StoredNetwork, input_squares
 from jaxspec.models.stored_parameters import layer_parameters
 from jaxspec.text import load_text, windows
@@ -67,12 +65,8 @@ class MatrixDivision:
         """The values of largest score in each row; ties from the right."""
         norms = self.norms.get(form.name, np.ones(form.columns, np.float32))
         values = jnp.asarray(rows.view(_VALUE_DTYPES[form.dtype]))
-        return np.asarray(_keep(values, jnp.asarray(norms), jnp.asarray(kept_per_row), scheme=self.scheme))
-
-
-@partial(jax.jit, static_argnames="scheme")
-def _keep(values: jax.Array, norms: jax.Array, kept_per_row: jax.Array, *, scheme: Scheme) -> jax.Array:
-    return keep_best(wanda_score(scheme.target(values), norms), kept_per_row)
+        ranking = wanda_ranking(values, jnp.asarray(norms), scheme=self.scheme)
+        return keep_largest_of_rows(np.asarray(ranking), kept_per_row)
 
 
 def matrix_names(model: StoredNetwork) -> dict[str, tuple[int, tuple[str, ...]]]:
@@ -80,7 +74,7 @@ def matrix_names(model: StoredNetwork) -> dict[str, tuple[int, tuple[str, ...]]]
 
     Each expert's matrix is a tensor; where one tensor holds all of them, it is none of these and stays whole.
     """
-    stored = layer_parameters(model.config, running(model.family))
+    stored = layer_parameters(model.config, model.row)
     found: dict[str, tuple[int, tuple[str, ...]]] = {}
     for kind in model.config.matrix_kinds:
         parameter = stored["layers", kind]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -108,10 +107,7 @@ def _form(form: TensorForm) -> dict[str, Any]:
 
 
 def _stored(tensor: StoredTensor, has_draft: bool) -> TensorResult:
-    by_role: Counter[str] = Counter()
-    for chunk in tensor.chunks:
-        for role, section in chunk.items():
-            by_role[role] += section.length
+    by_role = tensor.stored_bytes()
     stored = sum(by_role.values())
     codec = CODECS[tensor.codec]
     drafted = sum(length for role, length in by_role.items() if codec.part(role) == "draft")

@@ -18,6 +18,7 @@ from jaxspec.report.stopwatch import STOPWATCH_CAPTION, stopwatch_figure, stopwa
 from jaxspec.report.table import tables
 from jaxspec.runs.directory import RunDirectory, read_metrics
 from jaxspec.studies.tune.figures import acceptance_figure, convergence_figure, knobs_figure
+from jaxspec.studies.tune.optimism import optimism_lines
 from jaxspec.studies.tune.result import TuneResult
 from jaxspec.studies.tune.section import section
 
@@ -120,6 +121,6 @@ def shown(found: tuple[Sequence[TuneResult], RunDirectory]) -> Shown:
     return Shown(
         [result.plain() for result in results],
         [*tables(results), *stopwatch_tables(results)],
-        note_lines(results),
+        [*optimism_lines(results), *note_lines(results)],
         f"report: {directory.path / 'report.html'}",
     )

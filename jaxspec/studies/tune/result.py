@@ -7,7 +7,7 @@ import dataclasses
 from jaxspec.results import UNKNOWN, Quantity, Record, spread_field
 from jaxspec.results.network_results import ConfigurationsResult
 
-__all__ = ["GridPoint", "TuneResult"]
+__all__ = ["GridPoint", "OnCalibration", "TuneResult"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,12 +26,32 @@ class GridPoint(Record):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class OnCalibration(Record):
+    """One configuration on the text that it was chosen by, beside held-out prompts.
+
+    Attributes:
+        speedup_vs_bf16_ar: predicted from the acceptance on calibration text that it was elected by.
+        gap: by how much that is more than the configuration's own, on held-out prompts; a share.
+        tuned_vs_this: speed of the tuned draft over this one's on calibration text.
+        optimism: by how much that is more than the same ratio on held-out prompts; a share. Part of the gap is that one text is
+            easier than the other; this is what choosing by a finite text overrates.
+    """
+
+    speedup_vs_bf16_ar: Quantity[float] = UNKNOWN
+    gap: Quantity[float] = UNKNOWN
+    tuned_vs_this: Quantity[float] = UNKNOWN
+    optimism: Quantity[float] = UNKNOWN
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TuneResult(ConfigurationsResult):
     """What tuning found: the configurations "default", "grid", "uniform" and "tuned", and the grid.
 
     Attributes:
         objective: that was tuned for.
+        on_calibration: by configuration.
     """
 
     objective: str | None = None
+    on_calibration: dict[str, OnCalibration] = dataclasses.field(default_factory=dict)
     grid: list[GridPoint] = dataclasses.field(default_factory=list)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 
 import jax
@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxspec.compress.footprint import mean_draft_bits
-from jaxspec.compress.knobs import Knobs, harden, uniform_knobs
+from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.norm_files import write_norms
 from jaxspec.results import given, measured, predicted
 from jaxspec.runs.carrying_out import carry_out
@@ -28,10 +28,12 @@ from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.routing import routed
 from jaxspec.studies.measured.work import Work, begin_work
 from jaxspec.studies.tune.config import TuneConfig
+from jaxspec.studies.tune.judging import Judge, Judged
+from jaxspec.studies.tune.optimism import with_calibration
 from jaxspec.studies.tune.report import write_report
 from jaxspec.studies.tune.result import GridPoint, TuneResult
 from jaxspec.tuning.gradient import HISTORY, Ascent, Goal, ascend
-from jaxspec.tuning.hard import best_length, grid_knobs, grid_points, token_acceptance, with_best_length
+from jaxspec.tuning.hard import best_length, grid_knobs, grid_points, token_acceptance
 from jaxspec.tuning.objective import DraftMeasurement, Pricing
 
 #: Main numbers of a result, for `jaxspec runs`.
@@ -42,8 +44,8 @@ _HEADLINE = (
     "lossless.mismatches",
 )
 
-#: Rounding knobs to whole bits may overstep a limit a little; this share of it is let pass.
-_ROUNDING_ALLOWANCE = 0.02
+#: Points of the grid that come so near the best one are judged once more, at several offsets of cycles.
+_GRID_NEAR = 0.01
 
 
 class Tuning:
@@ -57,28 +59,33 @@ class Tuning:
         self.config, self.work = config, work
         self.setup, self.stages, self.reporter = work.setup, work.stages, work.reporter
         self.drafts = tune_drafts(config, work)
+        self.judge = Judge(config, self.drafts)
         self.metrics: list[dict[str, Any]] = []
 
     def run(self) -> list[TuneResult]:
         """All stages; one result per device."""
         self.drafts = routed(self.drafts)
-        self.work = self.drafts.work
+        self.work, self.judge = self.drafts.work, Judge(self.config, self.drafts)
         grid = self._measure_grid()
         chosen = {device: self._choose(grid, device, pricing) for device, pricing in self.work.pricings.items()}
         decoding = ChainDecoding(self.drafts)
-        return [
-            compare_configurations(
-                TuneResult,
-                decoding,
-                device,
-                drafts,
-                hero="tuned",
-                choices=_CHOICES,
-                objective=self.config.objective,
-                grid=self._grid_points(grid, device),
-            )
-            for device, drafts in chosen.items()
-        ]
+        return [self._result(decoding, device, judged, grid) for device, judged in chosen.items()]
+
+    def _result(
+        self, decoding: ChainDecoding, device: str, judged: dict[str, Judged], grid: list[DraftMeasurement]
+    ) -> TuneResult:
+        found = compare_configurations(
+            TuneResult,
+            decoding,
+            device,
+            {name: each.knobs for name, each in judged.items()},
+            hero="tuned",
+            choices=_CHOICES,
+            objective=self.config.objective,
+            grid=self._grid_points(grid, device),
+        )
+        elected = {name: each.speedup for name, each in judged.items() if name != "default"}
+        return with_calibration(found, elected)
 
     def _measure_grid(self) -> list[DraftMeasurement]:
         """Every grid point's draft on calibration text; what it costs is a matter of the device, later."""
@@ -100,69 +107,38 @@ class Tuning:
         leaves = [stored[name] for name in sorted(stored)]
         return [jax.tree.unflatten(structure, [leaf[i] for leaf in leaves]) for i in range(len(points))]
 
-    def _choose(self, grid: list[DraftMeasurement], device: str, pricing: Pricing) -> dict[str, Knobs]:
+    def _choose(self, grid: list[DraftMeasurement], device: str, pricing: Pricing) -> dict[str, Judged]:
         """The four configurations of a device, hardened, each with its own best draft length."""
-        setup, config = self.setup, self.config
-        default = self._with_best_length(uniform_knobs(setup.scheme, setup.config), pricing)[0]
+        setup, config, judge = self.setup, self.config, self.judge
+        default = judge.judged(pricing, uniform_knobs(setup.scheme, setup.config), self.drafts.measured)
         points = grid_knobs(setup.scheme, setup.config)
-        scores = [best_length(pricing, row) for row in grid]
-        winner = int(np.argmax([speedup for _, speedup in scores]))
-        best_point = harden(points[winner], draft_length=scores[winner][0])
+        speedups = np.array([best_length(pricing, row)[1] for row in grid])
+        near = np.flatnonzero(speedups >= (1 - _GRID_NEAR) * speedups.max())
+        finalists = [judge.judged(pricing, points[i]) for i in near]
+        best_point = max(finalists, key=lambda found: found.speedup)
 
         goal = Goal(
             windows_per_step=config.windows_per_step,
             objective=config.objective,
             max_kl=config.max_kl,
             max_bits_per_byte=config.max_bits_per_byte,
-            draft_bits=self._draft_budget,
+            draft_bits=judge.draft_budget,
             bytes_per_token=setup.bytes_per_token,
             decode_temperature=config.surrogate_temperature if setup.decoding.greedy else config.temperature,
         )
         ascent = Ascent(steps=config.uniform_steps, learning_rate=config.learning_rate, seed=config.seed, tied=True)
-        soft = self._ascend(pricing, best_point, goal, ascent, device)
+        soft = self._ascend(pricing, best_point.knobs, goal, ascent, device)
         # A soft pair lies between two whole numbers of bits: evaluate both roundings and the best grid point; keep the best.
         whole = [spec.name for spec in setup.scheme.knob_specs if spec.whole and spec.per == "matrix"]
         candidates = [
             soft.replace_values(**{name: rounded(soft.values[name]) for name in whole})
             for rounded in (jnp.floor, jnp.ceil)
         ]
-        uniform = self._best(pricing, [*candidates, best_point])
+        uniform = judge.best(pricing, [*candidates, best_point.knobs])
 
         ascent = dataclasses.replace(ascent, steps=config.steps, tied=False)
-        tuned = self._best(pricing, [self._ascend(pricing, uniform, goal, ascent, device), uniform])
+        tuned = judge.best(pricing, [self._ascend(pricing, uniform.knobs, goal, ascent, device), uniform.knobs])
         return {"default": default, "grid": best_point, "uniform": uniform, "tuned": tuned}
-
-    def _with_best_length(self, knobs: Knobs, pricing: Pricing) -> tuple[Knobs, float]:
-        return with_best_length(self.drafts.calibration, knobs, pricing, self.setup.decoding)
-
-    @cached_property
-    def _draft_budget(self) -> float | None:
-        """Bits per weight to keep to: given, or those of the default where quality alone is the objective."""
-        if self.config.draft_bits is not None or self.config.objective == "speedup":
-            return self.config.draft_bits
-        return float(
-            mean_draft_bits(self.drafts.measure(uniform_knobs(self.setup.scheme, self.setup.config)).footprint)
-        )
-
-    def _best(self, pricing: Pricing, candidates: list[Knobs]) -> Knobs:
-        """The hardened candidate that is best on calibration text by the run's own objective; the first on a tie.
-
-        A candidate that oversteps a limit loses to any that oversteps it less.
-        """
-        config, budget, scored = self.config, self._draft_budget, []
-        for candidate in candidates:
-            knobs, speedup = self._with_best_length(candidate, pricing)
-            measured = self.drafts.measure(knobs)
-            bits_per_byte = float(measured.cross_entropy) / np.log(2) / self.setup.bytes_per_token
-            value = {"speedup": speedup, "kl": -float(measured.kl), "bits_per_byte": -bits_per_byte}[config.objective]
-            limits = (
-                (float(measured.kl), config.max_kl),
-                (bits_per_byte, config.max_bits_per_byte),
-                (float(mean_draft_bits(measured.footprint)), budget),
-            )
-            excess = [max(got / limit - 1 - _ROUNDING_ALLOWANCE, 0.0) for got, limit in limits if limit is not None]
-            scored.append(((-sum(excess), value), knobs))
-        return max(scored, key=lambda pair: pair[0])[1]
 
     def _ascend(self, pricing: Pricing, start: Knobs, goal: Goal, ascent: Ascent, device: str) -> Knobs:
         stage = "uniform" if ascent.tied else "tuned"

@@ -13,6 +13,7 @@ from jaxspec.report.stopwatch import stopwatch_page_tables
 from jaxspec.report.titles import architecture_title, configurations, device_title, provenance
 from jaxspec.report.verdict import headline, ratio, verdict
 from jaxspec.results.network_results import Configuration
+from jaxspec.studies.tune.optimism import promises
 from jaxspec.studies.tune.result import TuneResult
 
 
@@ -87,8 +88,9 @@ def _gap(configuration: Configuration) -> Cell:
 
 def _ratios(result: TuneResult) -> list[tuple[str, str, str]]:
     found = [(name, ratio(result, name)) for name in configurations(result) if name != "tuned"]
-    return [
+    rows = [
         (f"tuned vs {name}", str(value), "" if value.clear else "no clear difference: the interval contains 1")
         for name, value in found
         if value is not None
     ]
+    return rows + [(f"tuned vs {name}, on calibration text", value, remark) for name, value, remark in promises(result)]

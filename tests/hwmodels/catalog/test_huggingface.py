@@ -133,6 +133,8 @@ def test_text_part_of_a_multimodal_network():
     reading = catalog.read_config(raw)
     assert reading.architecture == catalog.architecture_from_config(text)
     assert reading.architecture.tied_embeddings == 1
+    unnamed = {key: value for key, value in text.items() if key != "model_type"}
+    assert catalog.read_config(raw | {"text_config": unnamed}).architecture == reading.architecture
     assert (
         reading.notes[0] == "the text decoder of 'gemma3', as its text_config describes it; vision_config not counted"
     )

@@ -1,7 +1,6 @@
 """`pack`, `inspect` and `unpack` as a user calls them."""
 
 import json
-import zlib
 
 import ml_dtypes
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 from command_calls import refused, run
 from safetensors.numpy import save_file
 
-from jaxspec.formats.container.layout import write_prelude
+from jaxspec.formats.container.layout import compressed, uncompressed, write_prelude
 
 
 @pytest.fixture(autouse=True)
@@ -130,8 +129,8 @@ def test_inspecting_a_coding_that_is_none(capsys, tmp_path, value):
     run(capsys, "pack", "weights.safetensors", "--scheme", "huffman")
     content = (tmp_path / "weights.jspk").read_bytes()
     offset = int.from_bytes(content[16:24], "little")
-    directory = json.loads(zlib.decompress(content[offset:]))
+    directory = json.loads(uncompressed(content[offset:], content[8], tmp_path / "weights.jspk"))
     directory["tensors"][-1]["coding"] = value
-    stored = zlib.compress(json.dumps(directory).encode())
+    stored = compressed(json.dumps(directory).encode())
     (tmp_path / "weights.jspk").write_bytes(write_prelude(stored, offset) + content[64:offset] + stored)
     assert "damaged" in refused(capsys, "inspect", "weights.jspk")

@@ -8,17 +8,21 @@ import sys
 
 import jax
 import numpy as np
+from elastic_networks import mixture, uneven_network
 
 from jaxspec.compress import hard_draft, uniform_knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models import load_directory
 from jaxspec.models.mesh import make_mesh, on_mesh
-from jaxspec.models.stored import as_computed
+from jaxspec.models.stored import as_computed, as_stored
+from jaxspec.speculate import chain_limits, decode_autoregressively
 from jaxspec.speculate.drafts import self_draft
 from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.tuning import calibrate, target_params
 from jaxspec.tuning.hard import measure_hard
+
+MIXTURE = mixture(40)
 
 
 def run(params, config):
@@ -40,14 +44,31 @@ def run(params, config):
     }
 
 
+def decoded_mixture(params):
+    """Tokens of a mixture of experts."""
+    prompts = np.random.default_rng(2).integers(MIXTURE.vocab_size, size=(4, 5)).astype(np.int32)
+    options = {"draft": None, "limits": chain_limits(1), "config": MIXTURE, "num_tokens": 9}
+    found = decode_autoregressively(params, None, prompts, np.arange(4), jax.random.key(0), GREEDY, **options)
+    return np.asarray(found.tokens).tolist()
+
+
+def parts_of(params):
+    """Shape of what the first device has of each parameter of the layers."""
+    return {name: leaf.array.addressable_shards[0].data.shape for name, leaf in params["layers"].items()}
+
+
 def main(directory):
-    """Once whole on one device, once split while it is read."""
+    """Once whole on one device, once split while it is read; a mixture once whole, once split."""
     whole, split = (load_directory(directory, stream=stream) for stream in (False, True))
     placed = on_mesh(target_params(split.params), split.config, make_mesh(4, 2))
     devices = {name: len(leaf.array.sharding.device_set) for name, leaf in placed["layers"].items()}
-    parts = {name: leaf.array.addressable_shards[0].data.shape for name, leaf in placed["layers"].items()}
     one, other = run(target_params(whole.params), whole.config), run(placed, split.config)
-    print(json.dumps({"one": one, "eight": other, "devices": devices, "parts": parts}))
+    mixture = as_stored(uneven_network(MIXTURE, 5, sharpness=3.0))
+    placed_mixture = on_mesh(mixture, MIXTURE, make_mesh(4, 2))
+    texts = {"one": decoded_mixture(mixture), "eight": decoded_mixture(placed_mixture)}
+    parts, parts_of_mixture = parts_of(placed), parts_of(placed_mixture)
+    found = {"one": one, "eight": other, "devices": devices, "parts": parts}
+    print(json.dumps(found | {"mixture": texts | {"parts": parts_of_mixture}}))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ CONFIG = DecoderConfig(
 def found(tmp_path_factory):
     directory = tmp_path_factory.mktemp("models") / "tiny"
     save_directory(init_params(CONFIG, jax.random.key(3)), CONFIG, directory, max_positions=128)
-    flags = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8"  # compiles as quickly as the tests do
     process = subprocess.run(
         [sys.executable, str(Path(__file__).parent / "on_devices.py"), str(directory)],
         env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -48,6 +48,17 @@ def test_tokens_are_the_same_on_one_device_and_on_eight(found):
         assert one[name] == eight[name], name
     for name in ("kl", "survival", "bits"):
         jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6), eight[name], one[name])
+
+
+def test_each_device_has_its_channels_of_all_experts(found):
+    parts = found["mixture"]["parts"]
+    assert [parts[f"expert_{kind}"] for kind in ("gate", "up", "down")] == [[2, 9, 5, 16], [2, 9, 5, 16], [2, 9, 16, 5]]
+    assert [parts[f"shared_{kind}"] for kind in ("gate", "up", "down")] == [[2, 3, 16], [2, 3, 16], [2, 16, 3]]
+    assert parts["router"] == [2, 9, 16]
+
+
+def test_tokens_of_a_mixture_are_the_same_on_one_device_and_on_eight(found):
+    assert found["mixture"]["one"] == found["mixture"]["eight"]
 
 
 def test_more_devices_than_there_are():

@@ -15,6 +15,7 @@ from jaxspec.runs import Reporter
 from jaxspec.settings import build_config
 from jaxspec.studies import EvaluateConfig, TuneConfig, evaluate, tune
 from jaxspec.studies.tune import run as tuning_module
+from jaxspec.studies.tune.optimism import optimism_lines
 from jaxspec.studies.tune.result import TuneResult
 
 METRICS = {
@@ -92,6 +93,26 @@ def test_speedup_is_counted_tokens_over_predicted_time(finished):
             for step, times in found["operators"].items():
                 key = {"draft": "draft_step_s", "verify": "verify_s"}.get(step, f"{step}_s")
                 assert sum(times.values()) == pytest.approx(cycle[key], rel=1e-5)
+
+
+def test_what_calibration_text_promised_stands_beside_what_held_out_prompts_keep(finished):
+    entries, path = finished
+    for entry in entries:
+        said, kept = entry["on_calibration"], entry["configurations"]
+        assert set(said) == {"grid", "uniform", "tuned"}
+        speedup = {name: found["speedup_vs_bf16_ar"] for name, found in said.items()}
+        # Elected by that very number: none of the three can be worse than the one it began at.
+        assert speedup["grid"] <= speedup["uniform"] <= speedup["tuned"]
+        for name, found in said.items():
+            assert found["gap"] == pytest.approx(speedup[name] / kept[name]["speedup_vs_bf16_ar"] - 1, abs=1e-6)
+            ratio = kept["tuned"]["speedup_vs_bf16_ar"] / kept[name]["speedup_vs_bf16_ar"]
+            assert found["tuned_vs_this"] == pytest.approx(speedup["tuned"] / speedup[name], rel=1e-6)
+            assert found["optimism"] == pytest.approx(found["tuned_vs_this"] / ratio - 1, abs=1e-6)
+    lines = optimism_lines(TuneResult.load(path / "result.json"))
+    assert [line.partition(":")[0] for line in lines] == ["rtx-4090", "cassandra-npu"]
+    assert all("on calibration text the tuned draft is" in line for line in lines)
+    page = (path / "report.html").read_text()
+    assert page.count("tuned vs grid, on calibration text") == 2
 
 
 def test_the_directory_holds_what_was_promised(finished, small):

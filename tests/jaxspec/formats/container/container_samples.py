@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import zlib
+from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from jaxspec.formats.container import Container, Selection, open_checkpoint, pack, packing, unpack
 from jaxspec.formats.container.gain import CodedSize
-from jaxspec.formats.container.layout import PRELUDE_BYTES, compressed, directory_bytes, write_prelude
+from jaxspec.formats.container.layout import PRELUDE_BYTES, compressed, directory_bytes, uncompressed, write_prelude
 
 LOSSLESS = ("huffman", "huffllm", "cassandra1", "cassandra1-coded", "raw")
 
@@ -114,7 +115,7 @@ def assert_survives(source, folder, scheme_name, **options):
 def directory_of(content):
     """The directory of a container's bytes, and where it begins."""
     offset = int.from_bytes(content[16:24], "little")
-    return json.loads(zlib.decompress(content[offset:])), offset
+    return json.loads(uncompressed(content[offset:], content[8], Path("a.jspk"))), offset
 
 
 def signed_again(content, directory):
@@ -127,6 +128,19 @@ def under_text(content, text):
     offset = int.from_bytes(content[16:24], "little")
     stored = compressed(text)
     return write_prelude(stored, offset) + content[PRELUDE_BYTES:offset] + stored
+
+
+def in_sections(content, directory):
+    """`content` and `directory` with the headers in sections of their own, as older layouts have them: behind the others."""
+    offset = int.from_bytes(content[16:24], "little")
+    body = bytearray(content[:offset])
+    for file in directory["files"]:
+        text = file["header"].encode()
+        text = len(text).to_bytes(8, "little") + text
+        file["header"] = [len(body), len(text), zlib.crc32(text)]
+        body += text
+    body[16:24] = len(body).to_bytes(8, "little")
+    return bytes(body), directory
 
 
 def agreeing(content, directory):

@@ -1,6 +1,7 @@
 """The directory and the headers inside a container list the same tensors, in one order, in sections of their own."""
 
 import json
+import lzma
 import shutil
 import zlib
 from pathlib import Path
@@ -36,8 +37,7 @@ def content(tmp_path_factory):
 def with_header(content, directory, index, edit):
     """Another header of a file of weights, behind the other sections."""
     offset = int.from_bytes(content[16:24], "little")
-    start, length, _ = directory["files"][index]["header"]
-    entries = json.loads(content[start + 8 : start + length])
+    entries = json.loads(directory["files"][index]["header"])
     text = edit(entries)
     text = json.dumps(entries).encode() if text is None else text
     text = len(text).to_bytes(8, "little") + text
@@ -81,7 +81,16 @@ def add(name):
     """One more entry, of no bytes, so that no section is used twice."""
 
     def edit(tensors, _):
-        nothing = {"name": name, "dtype": "F32", "shape": [0], "bytes": 0, "codec": "raw", "coding": {}, "chunks": []}
+        nothing = {
+            "name": name,
+            "dtype": "F32",
+            "shape": [0],
+            "bytes": 0,
+            "codec": "raw",
+            "coding": {},
+            "chunks": [],
+            "inline": "",
+        }
         tensors.append(tensors[-1] | nothing)
 
     return edit
@@ -91,7 +100,7 @@ def overlap(by):
     """A section of one tensor that begins inside another's, checksum and digests as they should be."""
 
     def edit(tensors, _):
-        tensors[2]["chunks"][0]["bytes"][:2] = [tensors[0]["chunks"][0]["pruned"][0] + by, 7]
+        tensors[1]["chunks"][0]["sign"][:2] = [tensors[0]["chunks"][0]["pruned"][0] + by, 7]
 
     return edit
 
@@ -112,12 +121,15 @@ def overlap(by):
         (lambda tensors, _: tensors[2].update(file=1), "'c' has another dtype, shape, size or file"),
         (lambda _, whole: whole["files"].reverse(), "has another dtype, shape, size or file"),
         (lambda _, whole: whole["files"].pop(), "damaged"),
-        (lambda _, whole: whole["files"][1].update(header=whole["files"][0]["header"]), "its sections overlap"),
+        (
+            lambda tensors, whole: whole["files"][1].update(header=tensors[0]["chunks"][0]["sign"]),
+            "its sections overlap",
+        ),
         (overlap(0), "its sections overlap"),
         (overlap(3), "its sections overlap"),
         (lambda tensors, _: tensors[1].update(chunks=tensors[0]["chunks"]), "its sections overlap"),
         (lambda _, whole: whole["beside"].update(x=whole["beside"]["config.json"]), "its sections overlap"),
-        (lambda tensors, _: tensors[2]["chunks"][0]["bytes"].__setitem__(0, 1 << 40), "outside the file"),
+        (lambda tensors, _: tensors[1]["chunks"][0]["sign"].__setitem__(0, 1 << 40), "outside the file"),
     ],
 )
 def test_a_directory_that_does_not_agree_is_refused(content, edit, match, tmp_path):
@@ -166,9 +178,13 @@ def test_headers_say_how_long_they_are():
 def test_a_directory_that_expands_without_end_is_refused(content, tmp_path):
     _, offset = directory_of(content)
     for text in (b" " * (1 << 26), b"[" + b"[]," * (1 << 24) + b"[]]"):
-        stored = zlib.compress(text, 9)
-        whole = write_prelude(stored, offset) + content[64:offset] + stored
-        refused(tmp_path / "a.jspk", whole, "not one compressed text of at most")
+        filters = [{"id": lzma.FILTER_LZMA2, "preset": 1}]
+        for version, stored in (
+            (2, zlib.compress(text, 9)),
+            (3, lzma.compress(text, lzma.FORMAT_RAW, filters=filters)),
+        ):
+            whole = write_prelude(stored, offset, version) + content[64:offset] + stored
+            refused(tmp_path / "a.jspk", whole, "not one compressed text of at most")
 
 
 def test_a_directory_that_is_not_compressed_or_goes_on_is_refused(content, tmp_path):
@@ -179,14 +195,20 @@ def test_a_directory_that_is_not_compressed_or_goes_on_is_refused(content, tmp_p
         refused(tmp_path / "a.jspk", whole, "cannot be uncompressed|not one compressed text")
 
 
-def test_names_that_compress_without_end_are_stored_as_they_are(tmp_path):
-    """A directory that would be longer than readers uncompress is written without compression."""
+def test_names_that_compress_without_end_survive(tmp_path):
+    """Behind a directory that would be longer than readers uncompress there are zeros, which must be there."""
     tensors = [tensor(f"{'x' * 50_000}.{i}", "U8", np.arange(1, dtype=np.uint8)) for i in range(40)]
     source = write_checkpoint(tmp_path / "m.safetensors", tensors)
     pack_to(tmp_path / "a.jspk", source, "raw")
     with Container(tmp_path / "a.jspk") as container:
         unpack(container, tmp_path / "out.safetensors")
     assert (tmp_path / "out.safetensors").read_bytes() == source.read_bytes()
+    found = (tmp_path / "a.jspk").read_bytes()
+    assert found.endswith(bytes(1000))
+    offset = int.from_bytes(found[16:24], "little")
+    for stored in (found[offset:-1], found[offset:] + b"\0", found[offset:-1] + b"\1", found[offset:].rstrip(b"\0")):
+        whole = write_prelude(stored, offset) + found[64:offset] + stored
+        refused(tmp_path / "b.jspk", whole, "not one compressed text|cannot be uncompressed")
 
 
 @pytest.mark.parametrize("scheme_name", ["cassandra1", "huffman"])

@@ -62,7 +62,21 @@ def test_a_tuned_run_brings_its_scheme_and_knobs(tiny_model, small, some_text, t
     (entry,) = check_comparison(build_config(CompareConfig, base | {"tuned": str(tmp_path)})).entries
     assert (entry.name, entry.config.scheme) == ("tuned cassandra2", "cassandra2")
     assert float(entry.knobs.values["weight_prune"].mean()) == 0.25
-    for text, said in (("[]", "is no result of jaxspec tune"), ('[{"scheme": "q4_0"}]', "which has no draft")):
+    again = tmp_path / "again"
+    again.mkdir()
+    (again / "result.json").write_text(json.dumps(result))
+    both = check_comparison(build_config(CompareConfig, base | {"tuned": f"{tmp_path},{again}"})).entries
+    assert [entry.name for entry in both] == [f"tuned cassandra2 of {run}" for run in (tmp_path, again)]
+    # A run that is given twice is compared once.
+    (entry,) = check_comparison(build_config(CompareConfig, base | {"tuned": f"{again},{again}"})).entries
+    assert entry.name == "tuned cassandra2"
+    refused = (
+        ("[]", "is no result of jaxspec tune"),
+        ('[{"scheme": null}]', "is no result of jaxspec tune"),
+        ('[{"scheme": "cassandra1", "configurations": {"given": {}}}]', "has no tuned draft"),
+        ('[{"scheme": "q4_0", "configurations": {"tuned": {}}}]', "which has no draft"),
+    )
+    for text, said in refused:
         (tmp_path / "result.json").write_text(text)
         with pytest.raises(InputError, match=said):
             check_comparison(build_config(CompareConfig, base | {"tuned": str(tmp_path)}))

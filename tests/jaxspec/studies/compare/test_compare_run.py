@@ -177,8 +177,16 @@ def test_every_kind_of_draft_takes_part(settings, tmp_path):
         "drafts": "ngram,layer-skip,sparse-kv-25,q4",
         "lossy": "none",
         "weight_prune": 0.2,
+        "stopwatch": True,
+        "repeats": 3,
     }
-    (result,), _ = compare(build_config(CompareConfig, given), out=str(tmp_path / "all"))
+    (result,), directory = compare(build_config(CompareConfig, given), out=str(tmp_path / "all"))
+    # What was predicted and counted of each draft, and the clock's word beside it.
+    assert set(result.stopwatch.ways) == set(result.contestants) - {"autoregressive"}
+    for name, way in result.stopwatch.ways.items():
+        assert way.drafted_tokens.known == result.contestants[name].draft_length.known
+        assert way.speedup.median.known > 0
+    assert "Stopwatch" in (directory.path / "report.html").read_text()
     found = result.plain()["contestants"]
     assert len(found) == 8
     for name, each in found.items():

@@ -1,0 +1,93 @@
+"""Networks that see as well as read: where one keeps its text decoder, in config.json and among the tensors."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from hwmodels.catalog.huggingface.running import Running
+
+__all__ = ["WRAPPERS", "Naming", "Wrapper", "nested_text", "wrapper_of"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Naming:
+    """One way to name the tensors of a network and of its parts.
+
+    Attributes:
+        text: beginnings of the names in a checkpoint of the text decoder alone -> beginnings here.
+        others: beginnings of the names of the other parts.
+    """
+
+    text: Mapping[str, str]
+    others: tuple[str, ...]
+
+    def name(self, alone: str) -> str:
+        """What a tensor of the text decoder is called here."""
+        for first, here in self.text.items():
+            if alone.startswith(first):
+                return here + alone.removeprefix(first)
+        return alone
+
+    def row(self, row: Running) -> Running:
+        """The decoder's row with the names that its tensors have here."""
+        renamed = lambda named: {self.name(tensor): value for tensor, value in named.items()}
+        return dataclasses.replace(
+            row,
+            tensors={parameter: self.name(tensor) for parameter, tensor in row.tensors.items()},
+            fused=renamed(row.fused),
+            fused_by=renamed(row.fused_by),
+            transposed=frozenset(map(self.name, row.transposed)),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Wrapper:
+    """A kind of network around a text decoder: a row of the table.
+
+    Attributes:
+        name: `model_type` of config.json.
+        text: `model_type` of a `text_config` that states none.
+        namings: of its checkpoints; which one a checkpoint has shows in its tensors.
+    """
+
+    name: str
+    text: str
+    namings: tuple[Naming, ...]
+
+    def naming(self, tensors: Iterable[str]) -> Naming:
+        """The naming that most of the tensors follow; the first of equals."""
+        names = list(tensors)
+        share = lambda naming: sum(name.startswith((*naming.text.values(), *naming.others)) for name in names)
+        return max(self.namings, key=share)
+
+
+#: Of releases, whose decoder is a checkpoint of its own under one prefix; and as transformers calls the same modules.
+_NAMINGS = (
+    Naming(
+        {"model.": "language_model.model.", "lm_head.": "language_model.lm_head."},
+        ("vision_tower.", "multi_modal_projector."),
+    ),
+    Naming({"model.": "model.language_model."}, ("model.vision_tower.", "model.multi_modal_projector.")),
+)
+
+#: `model_type` of config.json -> how the text decoder is kept.
+WRAPPERS = {wrapper.name: wrapper for wrapper in (Wrapper("gemma3", text="gemma3_text", namings=_NAMINGS),)}
+
+
+def wrapper_of(raw: Mapping[str, Any]) -> Wrapper | None:
+    """The kind of network around a text decoder that a parsed config.json describes; None: no row of the table."""
+    name = raw.get("model_type")
+    return WRAPPERS.get(name) if isinstance(name, str) else None
+
+
+def nested_text(raw: Mapping[str, Any], nested: Mapping[str, Any], *others: str) -> dict[str, Any]:
+    """A `text_config` with what the whole network's config.json says of the decoder, and with its kind where none is stated.
+
+    Args:
+        others: keys that are taken from there beside those of the head, which belongs to the whole network.
+    """
+    outer = {key: raw[key] for key in ("tie_word_embeddings", *others) if raw.get(key) is not None}
+    wrapper = wrapper_of(raw)
+    return {**({} if wrapper is None else {"model_type": wrapper.text}), **nested, **outer}

@@ -1,0 +1,100 @@
+"""A network as its config.json describes it, and its tensors under the names that its files have for them.
+
+Of a network that sees as well as reads, the text decoder is described, and its tensors are the only ones.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hwmodels.catalog.huggingface import Family, Running, Wrapper, wrapper_of
+from jaxspec.errors import InputError
+from jaxspec.formats.container import Container
+from jaxspec.formats.shard_index import json_object, read_json_object
+from jaxspec.models.checkpoint_files import TensorTable
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.families import decoder_config, family_of, running
+from jaxspec.models.packed_tensors import unpacked
+
+__all__ = ["Described", "NamedTensors", "described_in", "packed_in"]
+
+
+class NamedTensors(NamedTuple):
+    """Tensors of a network, and the row of its family with the names that they have."""
+
+    row: Running
+    files: TensorTable
+
+
+class Described(NamedTuple):
+    """What a config.json says.
+
+    Attributes:
+        wrapper: what the network is the text decoder of; None: it is the whole.
+    """
+
+    family: Family
+    config: DecoderConfig
+    wrapper: Wrapper | None = None
+
+    def tensors(self, files: TensorTable, source: Path) -> NamedTensors:
+        """The network's tensors among those of its files, as networks of the family read them.
+
+        Raises:
+            InputError: the files hold other parts of the network alone; see `unpacked`.
+        """
+        row = running(self.family)
+        if self.wrapper is not None:
+            naming = self.wrapper.naming(files.tensors)
+            own = {name: place for name, place in files.tensors.items() if not name.startswith(naming.others)}
+            if files.tensors and not own:
+                raise InputError(
+                    f"{source} has tensors of other parts of {self.wrapper.name} alone ({min(files.tensors)!r} and others); "
+                    f"the text decoder's begin with {' or '.join(naming.text.values())}: fetch all its files again"
+                )
+            row, files = naming.row(row), _Part(files, own)
+        return NamedTensors(row, unpacked(files, row))
+
+
+class _Part:
+    """Some tensors of a table."""
+
+    def __init__(self, files: TensorTable, tensors: Mapping[str, Any]):
+        self._files, self.tensors = files, dict(tensors)
+
+    def read(self, name: str) -> np.ndarray:
+        return self._files.read(name)
+
+    def release(self) -> None:
+        self._files.release()
+
+
+def described_in(directory: Path) -> Described:
+    """What the config.json of a directory says. Raises InputError."""
+    if not os.path.isdir(directory):  # unlike Path.is_dir, False for every path that cannot be one
+        raise InputError(
+            f"model directory {str(directory)!r} does not exist; needed is a folder with config.json and "
+            "model.safetensors: check the path"
+        )
+    return _described(read_json_object(directory / "config.json"), directory / "config.json")
+
+
+def packed_in(container: Container) -> Described:
+    """What the config.json of a container says. Raises InputError."""
+    content = container.read_file("config.json")
+    if content is None:
+        raise InputError(f"{container.path} holds no config.json; pack it together with the weights to open it")
+    name = container.path / "config.json"
+    return _described(json_object(content, name), name)
+
+
+def _described(raw: dict[str, Any], path: Path) -> Described:
+    try:
+        return Described(family_of(raw), decoder_config(raw), wrapper_of(raw))
+    except (NotImplementedError, ValueError) as error:
+        raise InputError(f"{path}: {error}; use a checkpoint of a known family") from error

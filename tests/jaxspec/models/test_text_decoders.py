@@ -1,0 +1,145 @@
+"""Text decoders inside networks that see as well as read; their logits are among those of test_hf_golden."""
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from jaxspec.errors import InputError
+from jaxspec.formats.container import open_checkpoint, pack
+from jaxspec.models.checking import check_directory
+from jaxspec.models.families import decoder_config, family_of
+from jaxspec.models.hf_export import save_directory
+from jaxspec.models.hf_load import load_container, load_directory
+from jaxspec.models.layerwise import open_network
+from jaxspec.models.rope_scaling import LinearScaling, Rope
+from jaxspec.models.special_tokens import end_tokens
+from jaxspec.studies.export.source import target_files
+from jaxspec.studies.pack.division import matrix_names
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "hf" / "gemma3_multimodal"
+
+#: What google/gemma-3-4b-it states of its sizes.
+RELEASED = {
+    "architectures": ["Gemma3ForConditionalGeneration"],
+    "model_type": "gemma3",
+    "text_config": {
+        "hidden_size": 2560,
+        "intermediate_size": 10240,
+        "model_type": "gemma3_text",
+        "num_hidden_layers": 34,
+        "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+        "sliding_window": 1024,
+    },
+    "vision_config": {"hidden_size": 1152, "num_hidden_layers": 27, "model_type": "siglip_vision_model"},
+}
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """The checkpoint of the golden files, to be changed."""
+    for name in ("config.json", "model.safetensors"):
+        shutil.copy(GOLDEN / name, tmp_path)
+    return tmp_path
+
+
+def rename(directory, new_name):
+    """Tensors under other names; without those whose name is None."""
+    path = directory / "model.safetensors"
+    named = {new_name(name): tensor for name, tensor in load_file(path).items()}
+    save_file({name: tensor for name, tensor in named.items() if name is not None}, path, metadata={"format": "pt"})
+
+
+def same(one, other):
+    jax.tree.map(np.testing.assert_array_equal, one, other)
+
+
+def test_a_release_states_only_what_differs_from_its_familys_defaults():
+    config = decoder_config(RELEASED)
+    assert (config.num_heads, config.num_kv_heads, config.head_dim, config.vocab_size) == (8, 4, 256, 262_208)
+    # By hand: 262,208 x 2560 embeddings, 34 layers of 94,382,592, and the final norm.
+    assert config.num_parameters() == 3_880_263_168
+    assert config.windows[:6] == (1024,) * 5 + (None,)
+    assert Rope(config.rope_theta, config.rope_scaling) == Rope(1e6, LinearScaling(8.0))
+    assert config.local_rope == Rope(1e4)
+    assert math.isclose(config.embedding_scale, 2560**0.5)
+    assert family_of(RELEASED).name == "gemma3_text"
+    untied = decoder_config(RELEASED | {"tie_word_embeddings": False})
+    assert config.tie_embeddings
+    assert not untied.tie_embeddings
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"text_config": None}, ValueError, "text_config is None; gemma3 needs an object that describes its text"),
+        ({"text_config": {"model_type": "mamba"}}, NotImplementedError, "'mamba' is not modelled"),
+        ({"quantization_config": {"bits": 4}}, NotImplementedError, "quantization_config is not modelled"),
+        ({"model_type": "llava"}, NotImplementedError, "'llava' is not modelled; known: .*text decoder of gemma3"),
+    ],
+)
+def test_what_cannot_be_read_is_named(changes, error, message):
+    with pytest.raises(error, match=message):
+        family_of(RELEASED | changes)
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_both_ways_to_name_the_tensors_are_known(copy, ours):
+    expected = load_directory(GOLDEN)
+    if ours:  # as transformers calls its modules
+        rename(copy, lambda name: f"model.{name}".replace("language_model.model.", "language_model."))
+        assert check_directory(copy) == expected.config
+    else:  # the decoder alone, as a checkpoint of its own
+        save_directory(expected.params, expected.config, copy, max_positions=64, family=expected.family)
+        assert json.loads((copy / "config.json").read_text())["model_type"] == "gemma3_text"
+    found = load_directory(copy)
+    assert found.config == expected.config
+    same(found.params, expected.params)
+
+
+def test_a_folder_with_the_other_parts_alone_is_refused(copy):
+    rename(copy, lambda name: None if name.startswith("language_model.") else name)
+    with pytest.raises(
+        InputError, match=r"tensors of other parts of gemma3 alone \('.*the text decoder's begin with lang"
+    ):
+        load_directory(copy)
+
+
+def test_a_lacking_tensor_is_called_as_the_file_would_call_it(copy):
+    rename(copy, lambda name: None if name.endswith("layers.1.mlp.up_proj.weight") else name)
+    with pytest.raises(InputError, match=r"no tensor 'language_model\.model\.layers\.1\.mlp\.up_proj\.weight'"):
+        load_directory(copy)
+
+
+def test_containers_hold_the_whole_and_open_as_the_decoder(tmp_path):
+    pack(open_checkpoint(GOLDEN), tmp_path / "packed.jspk", "huffman")
+    expected = load_directory(GOLDEN)
+    found = load_container(tmp_path / "packed.jspk")
+    assert found.config == expected.config
+    same(found.params, expected.params)
+
+
+def test_a_draft_is_the_decoder_alone():
+    found = target_files(str(GOLDEN)).draft_config("bfloat16")
+    assert (found["model_type"], found["architectures"]) == ("gemma3_text", ["Gemma3ForCausalLM"])
+    assert decoder_config(found) == load_directory(GOLDEN).config
+
+
+def test_matrices_to_divide_are_those_of_the_decoder():
+    names = matrix_names(open_network(GOLDEN))
+    assert names["language_model.model.layers.2.self_attn.q_proj.weight"] == (2, ("q",))
+    assert len(names) == 3 * 7
+    assert all(name.startswith("language_model.") for name in names)
+
+
+def test_texts_end_with_the_decoders_own_token_where_nothing_else_is_said(tmp_path):
+    write = lambda found: (tmp_path / "config.json").write_text(json.dumps(found))
+    write({"text_config": {"eos_token_id": 3}})
+    assert end_tokens(tmp_path, vocab_size=9) == (3,)
+    write({"eos_token_id": [5, 1], "text_config": {"eos_token_id": 3}})
+    assert end_tokens(tmp_path, vocab_size=9) == (1, 5)

@@ -33,7 +33,9 @@ class WholeCache(NamedTuple):
 def _weights(params, prepared, knobs, make):
     made = {
         kind: jax.vmap(make(knobs.scheme.of_kind(kind)))(
-            stack_of(params["layers"][kind]).values(), prepared[kind], knobs_of_matrix(knobs.values, knobs.scheme, place)
+            stack_of(params["layers"][kind]).values(),
+            prepared[kind],
+            knobs_of_matrix(knobs.values, knobs.scheme, place),
         )
         for place, kind in enumerate(kinds_of(params["layers"]))
     }

@@ -185,7 +185,7 @@ def test_every_kind_of_draft_takes_part(settings, tmp_path):
     assert set(result.stopwatch.ways) == set(result.contestants) - {"autoregressive"}
     for name, way in result.stopwatch.ways.items():
         assert way.drafted_tokens.known == result.contestants[name].draft_length.known
-        # Of so small a network not more: a cycle is a difference of two times, below 0 on a machine that is busy at that moment.
+        # Not more: a cycle of so small a network is a difference of two times, which a busy machine makes negative.
         assert np.isfinite(way.speedup.median.known)
     assert "Stopwatch" in (directory.path / "report.html").read_text()
     found = result.plain()["contestants"]

@@ -5,6 +5,7 @@ import functools
 import gc
 import itertools
 import os
+import sys
 from importlib.metadata import version
 
 # Compiling is what the tests spend their time on, and what they run is small: compile fast, also in the processes that
@@ -25,7 +26,6 @@ import jax
 import jaxtyping
 import pytest
 from hypothesis import settings
-from jax._src.interpreters import mlir
 from longest_units import LONGEST_S
 from slow_checks import is_slow
 
@@ -38,8 +38,10 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 # JAX makes a context of MLIR for each program that it compiles, and registers all of MLIR's operations in it: a quarter of
 # the time of a small program, and much memory. The programs of a module share one, which keeps their constants until the
 # next. A version that makes its contexts elsewhere makes them as before.
-_context_of_module = functools.cache(getattr(mlir, "make_ir_context", lambda: None))
-mlir.make_ir_context = _context_of_module
+_mlir = sys.modules.get("jax._src.interpreters.mlir")
+_context_of_module = functools.cache(getattr(_mlir, "make_ir_context", lambda: None))
+if _mlir is not None:
+    _mlir.make_ir_context = _context_of_module
 
 # The same examples on every machine and in every run; compilation makes the first example slow, so no deadline.
 settings.register_profile("jaxspec", deadline=None, derandomize=True)

@@ -32,6 +32,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hwmodels.compute.tile_counts import soft_minimum
+from hwmodels.numerics.axes import same_rank
 from hwmodels.numerics.fields import NOT_NEGATIVE, SHARE, number
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 
@@ -101,7 +102,7 @@ def collective_work(
     if algorithm not in ALGORITHMS.get(collective, ()):
         known = "; ".join(f"{name}: {', '.join(found)}" for name, found in ALGORITHMS.items())
         raise ValueError(f"collective is {collective!r} by {algorithm!r}; allowed are {known}")
-    size, count = jnp.asarray(as_float(message_bytes)), jnp.asarray(as_float(devices))
+    size, count = same_rank(jnp.asarray(as_float(message_bytes)), jnp.asarray(as_float(devices)))
     others = count - 1.0
     if collective == "send":
         return CollectiveWork(jnp.ones_like(size * count), size * jnp.ones_like(count))
@@ -133,8 +134,8 @@ def kernels_time(
     Gradient: right for every input; steps at one device and at nothing to send, kinks at two and at four devices where
         there is a bridge.
     """
-    size, count = jnp.asarray(as_float(message_bytes)), jnp.asarray(as_float(devices))
-    bandwidth = as_float(bandwidth_bytes_per_s)
+    numbers = (jnp.asarray(as_float(message_bytes)), jnp.asarray(as_float(devices)), as_float(bandwidth_bytes_per_s))
+    kernels, size, count, bandwidth = same_rank(tuple(kernels), *numbers)
     several = count > 1.0
     peers = jnp.where(several, count, 2.0) - 1.0
     crossing = jnp.clip((count - 2.0) / 2.0, 0.0, 1.0)

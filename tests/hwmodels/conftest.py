@@ -89,7 +89,8 @@ def check_gradient(function, tree, step=1e-4):
     ones = jnp.ones(sum(leaf.size for leaf in leaves))
     assert ones.dtype == jnp.float64
     steps = step * jnp.eye(ones.size)
-    above, below = jnp.split(jax.jit(jax.vmap(scaled))(jnp.concatenate([ones + steps, ones - steps])), 2)
+    around = jnp.concatenate([ones[None] + steps, ones[None] - steps])
+    above, below = jnp.split(jax.jit(jax.vmap(scaled))(around), 2)
     differences = np.asarray(above - below) / (2 * step)
     gradient = jax.jit(jax.vmap(jax.grad(scaled)))(ones[None])[0]
     floor = 1e-3 * np.max(np.abs(differences))

@@ -1,6 +1,7 @@
 """What every test runs under."""
 
 import ctypes
+import functools
 import gc
 import itertools
 import os
@@ -16,11 +17,15 @@ os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0 --xla_llvm_disable
     else ""
 )
 
+# Nothing compiled is kept from run to run, so that no program needs a key to be found by.
+os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
+
 import array_hints
 import jax
 import jaxtyping
 import pytest
 from hypothesis import settings
+from jax._src.interpreters import mlir
 from longest_units import LONGEST_S
 from slow_checks import is_slow
 
@@ -30,14 +35,20 @@ jaxtyping.install_import_hook(["jaxspec", "hwmodels"], "array_hints.check_arrays
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
+# JAX makes a context of MLIR for each program that it compiles, and registers all of MLIR's operations in it: a quarter of
+# the time of a small program, and much memory. The programs of a module share one, which keeps their constants until the
+# next. A version that makes its contexts elsewhere makes them as before.
+_context_of_module = functools.cache(getattr(mlir, "make_ir_context", lambda: None))
+mlir.make_ir_context = _context_of_module
+
 # The same examples on every machine and in every run; compilation makes the first example slow, so no deadline.
 settings.register_profile("jaxspec", deadline=None, derandomize=True)
 settings.load_profile("jaxspec")
 
 
 # Traces and programs live long and are many: looking through all of them again and again for garbage takes a twelfth of the
-# time. What a module leaves is young, and is looked through once, after it; the rest seldom. What compiling has freed the C
-# library keeps unless asked (10 GB of a worker that needs 1).
+# time. What a module leaves is young, and is looked through once, after it; that of ten modules once more, and what is left
+# then stays to the end. What compiling has freed the C library keeps unless asked (10 GB of a worker that needs 1).
 gc.disable()
 _modules = itertools.count(1)
 _MODULES_BETWEEN = 10
@@ -47,10 +58,12 @@ _give_back = getattr(ctypes.CDLL(None), "malloc_trim", lambda _: 0)
 @pytest.fixture(autouse=True, scope="module")
 def _garbage():
     yield
+    _context_of_module.cache_clear()
     if next(_modules) % _MODULES_BETWEEN:
         gc.collect(1)
     else:
         gc.collect()
+        gc.freeze()
         _give_back(0)
 
 
@@ -74,6 +87,12 @@ def _wrong_arrays(request):
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+def pytest_collection_finish():
+    """What is imported and collected stays to the end: no search for garbage looks through it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

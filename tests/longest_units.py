@@ -2,7 +2,7 @@
 
 #: Seconds on one core, roughly; those of all others do not matter.
 LONGEST_S = {
-    "tests/jaxspec/speculate/test_tree_decoding.py": 55,
+    "tests/jaxspec/speculate/test_tree_decoding.py": 30,
     "tests/jaxspec/studies/test_end_to_end.py": 55,
     "tests/test_documentation.py::Test_from_network_to_draft": 50,
     "tests/jaxspec/studies/pack/test_packing.py": 35,

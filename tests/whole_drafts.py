@@ -12,6 +12,7 @@ from jaxspec.compress.weights import knobs_of_matrix
 from jaxspec.models.config import kinds_of
 from jaxspec.models.decoder import Params
 from jaxspec.models.kv_cache import KVCache
+from jaxspec.models.stored import stack_of
 
 
 def by_kind(bits):
@@ -32,7 +33,9 @@ class WholeCache(NamedTuple):
 def _weights(params, prepared, knobs, make):
     made = {
         kind: jax.vmap(make(knobs.scheme.of_kind(kind)))(
-            params["layers"][kind], prepared[kind], knobs_of_matrix(knobs.values, knobs.scheme, place)
+            stack_of(params["layers"][kind]).values(),
+            prepared[kind],
+            knobs_of_matrix(knobs.values, knobs.scheme, place),
         )
         for place, kind in enumerate(kinds_of(params["layers"]))
     }

@@ -9,9 +9,9 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.numerics.axes import same_rank
+from hwmodels.numerics.axes import as_arrays
 from hwmodels.numerics.folds import smooth_ceil_div
-from hwmodels.numerics.scalars import Number, as_float
+from hwmodels.numerics.scalars import Number
 
 __all__ = ["METADATA_BITS", "share_narrower", "weight_slices"]
 
@@ -35,8 +35,8 @@ def weight_slices(
         "*b", >= 1 at every temperature, increasing in `weight_bits`; whole at temperature 0.
     Gradient: as `smooth_ceil_div`; 0 where one slice is enough, with a kink where it just is.
     """
-    weight_bits, slice_bits, metadata_bits = same_rank(*map(as_float, (weight_bits, slice_bits, metadata_bits)))
-    value_bits = jnp.asarray(weight_bits) - metadata_bits
+    stored_bits, slice_bits, metadata_bits = as_arrays(weight_bits, slice_bits, metadata_bits)
+    value_bits = stored_bits - metadata_bits
     # One slice is never taken in part: a relaxed count below one would be a rate above the peak.
     one_is_enough = value_bits <= slice_bits
     count = smooth_ceil_div(jnp.where(one_is_enough, slice_bits, value_bits), slice_bits, temperature)
@@ -54,8 +54,7 @@ def share_narrower(weight_bits: Number, limit_bits: Number, temperature: Number 
         "*b", in [0, 1]; 1 up to limit - temperature, 0 from the limit on, decreasing.
     Gradient: continuous at temperature > 0; at 0 there is a jump at the limit, which no gradient shows.
     """
-    numbers = (jnp.asarray(as_float(value)) for value in (weight_bits, limit_bits, temperature))
-    weight_bits, limit_bits, temperature = same_rank(*numbers)
+    weight_bits, limit_bits, temperature = as_arrays(weight_bits, limit_bits, temperature)
     below = limit_bits - weight_bits
     smooth = temperature > jnp.finfo(temperature.dtype).tiny
     # Where the smooth form is not used it is fed a number at which its gradient is finite: NaN times 0 would be NaN.

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.numerics.axes import same_rank
+from hwmodels.numerics.axes import as_arrays, same_rank
 from hwmodels.numerics.scalars import Number, as_float
 
 __all__ = [
@@ -82,7 +82,7 @@ def zipf_popularity(exponent: Number, shift: Number = 0.0, *, num_items: int) ->
         raise ValueError(f"num_items is {num_items}; it must be >= 1")
     exponent, shift = (jnp.asarray(as_float(value))[..., None] for value in (exponent, shift))
     ranks = jnp.arange(1, num_items + 1, dtype=jnp.result_type(exponent, shift))
-    exponent, shift, ranks = same_rank(exponent, shift, ranks)
+    exponent, shift, ranks = as_arrays(exponent, shift, ranks)
     return jax.nn.softmax(-exponent * jnp.log(ranks + shift), axis=-1)
 
 

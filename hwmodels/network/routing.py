@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hwmodels.memory.lru import inclusion_probability, residency, zipf_popularity
-from hwmodels.numerics.axes import rank_of, same_rank, with_rank
+from hwmodels.numerics.axes import as_arrays, rank_of, with_rank
 from hwmodels.numerics.scalars import Leaf, Number, as_float, either
 
 __all__ = [
@@ -108,8 +108,7 @@ def pooled_choices(
         `experts_per_token`, or the pool if it is smaller, unless a token would have to choose an expert twice.
     Gradient: by the pool, with kinks where it is a whole number of experts.
     """
-    numbers = (jnp.asarray(as_float(x)) for x in (num_experts, experts_per_token, pool_experts))
-    experts, chosen, pool = same_rank(*numbers)
+    experts, chosen, pool = as_arrays(num_experts, experts_per_token, pool_experts)
     pool = jnp.where(pool < experts, pool, experts)
     if routing.popularity is None:
         ratio = chosen / pool
@@ -149,7 +148,7 @@ def touched_share(
     Departs: the paper prints no formula; the chain that repeats or chooses anew is the one with a single number.
     """
     numbers = (jnp.asarray(as_float(x))[..., None] for x in (tokens, sequences, correlation))
-    tokens, sequences, correlation, chosen = same_rank(*numbers, chosen)
+    tokens, sequences, correlation, chosen = as_arrays(*numbers, chosen)
     first = jnp.where(tokens < 1.0, tokens, 1.0)
     # Where the formula is not used it is fed numbers at which its gradient is finite; log1p and expm1 keep a few tokens among
     # many experts exact.

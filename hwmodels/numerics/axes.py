@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from hwmodels.numerics.scalars import Tree
+from hwmodels.numerics.scalars import Number, Tree, as_float
 
-__all__ = ["rank_of", "same_rank", "select", "with_rank"]
+__all__ = ["as_arrays", "rank_of", "same_rank", "select", "with_rank"]
 
 
 def rank_of(*trees: Any) -> int:
@@ -30,6 +30,11 @@ def with_rank(tree: Tree, rank: int) -> Tree:
 def same_rank(*trees: Any) -> tuple[Any, ...]:
     """The same trees with as many axes in each array as in the one that has most: arguments "*b" that may be batches each."""
     return with_rank(trees, rank_of(*trees))
+
+
+def as_arrays(*numbers: Number) -> tuple[Array, ...]:
+    """`same_rank` of numbers, all of them as arrays of floats."""
+    return same_rank(*(jnp.asarray(as_float(number)) for number in numbers))
 
 
 def select(condition: Any, then: Any, otherwise: Any) -> Array:

@@ -16,6 +16,7 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxspec.models.allowed_experts import MoreExperts
+from jaxspec.models.apart import entries_between, over_layers
 from jaxspec.models.blocks import StepInput
 from jaxspec.models.blocks.interface import Attend, KVCodec
 from jaxspec.models.config import DecoderConfig, LayerRun
@@ -236,9 +237,10 @@ def _run_layers(
     view: LayerView | None,
     pools: tuple[Bool[Array, "layer batch *token expert"] | None, MoreExperts | None],
 ) -> tuple[Array, tuple[KVCache, dict[str, Array], Any, RouterChoices | None]]:
-    """Consecutive layers of the same kinds of block, as one loop whose body is compiled once, whatever its length."""
-    part = lambda leaf, first: leaf if len(leaf) == run.stop - run.start else leaf[first : first + run.stop - run.start]
-    parts = lambda tree, first: jax.tree.map(lambda leaf: part(leaf, first), tree)
+    """Consecutive layers of the same kinds of block, as one loop whose body is compiled once, whatever its length; layers that
+    are kept apart (`jaxspec.models.apart`), one after the other."""
+    num_layers = run.stop - run.start
+    parts = lambda tree, first: entries_between(tree, first, first + num_layers)
     stored = {
         name: parts(stack_of(layers[name]), parameter.before(run.start))
         for name, parameter in config.layer_parameters.items()
@@ -276,8 +278,8 @@ def _run_layers(
     # Nothing merges the two passes over a layer in a loop, so the barriers that keep them apart are not needed.
     body = jax.checkpoint(layer, prevent_cse=False, policy=policy) if step.frugal or policy is not None else layer
     of_view = parts(view.inputs, run.start) if view is not None else ()
-    numbers, places = layer_numbers(config, run.start, run.stop), jnp.arange(run.stop - run.start)
-    return jax.lax.scan(body, x, (stored, caches, of_view, numbers, places, pools))
+    numbers, places = layer_numbers(config, run.start, run.stop), jnp.arange(num_layers)
+    return over_layers(body, x, (stored, caches, of_view, numbers, places, pools), num_layers)
 
 
 def causal_mask(batch: int, num_tokens: int) -> Bool[Array, "batch token token"]:

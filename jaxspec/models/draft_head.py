@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxspec.models.apart import only_layer
 from jaxspec.models.attention import KVSource
 from jaxspec.models.blocks import StepInput
 from jaxspec.models.config import DecoderConfig
@@ -24,6 +25,7 @@ from jaxspec.models.dots import dot_rows
 from jaxspec.models.kv_cache import CachedKV, KVCache
 from jaxspec.models.norms import rms_norm
 from jaxspec.models.stored import stack_of
+from jaxspec.models.streamed import Stack
 
 __all__ = [
     "DraftHead",
@@ -41,9 +43,9 @@ __all__ = [
 class TargetEnds(NamedTuple):
     """What a head shares with its target, and never trains: a tied LM head is the embedding."""
 
-    embed: Float[Array, "vocab hidden"]
+    embed: Float[Array, "vocab hidden"] | Stack
     final_norm: Float[Array, " hidden"]
-    lm_head: Float[Array, "vocab hidden"]
+    lm_head: Float[Array, "vocab hidden"] | Stack
     final_norm_bias: Float[Array, " hidden"] | None = None
 
 
@@ -132,11 +134,13 @@ def head_forward(
     dtype = hidden.dtype
     embedded = rms_norm(stack_of(ends.embed).take(tokens).values().astype(dtype), params["embed_norm"], config.norm_eps)
     normed = rms_norm(hidden, params["hidden_norm"], config.norm_eps)
-    mixed = dot_rows(jnp.concatenate([embedded, normed], axis=-1), params["fc"].astype(dtype), dot_dtype)
+    mixed = dot_rows(
+        jnp.concatenate([embedded, normed], axis=-1), stack_of(params["fc"]).values().astype(dtype), dot_dtype
+    )
     seen = [KVSource(source.cache.key[0], source.cache.value[0], source.mask) for source in sources]
     result = decoder_layer(
         mixed,
-        jax.tree.map(lambda leaf: leaf[0], params["layers"]),
+        only_layer(params["layers"]),
         config,
         config.blocks(0),
         StepInput(positions, mask, seen, dot_dtype=dot_dtype, frugal=frugal),

@@ -17,6 +17,7 @@ from flax import struct
 from jaxtyping import Array, Float, Int
 
 from jaxspec.formats.patterns import format_of, from_bits, to_bits
+from jaxspec.models.apart import Apart, Columns, columns_first
 from jaxspec.models.dots import dot_rows
 from jaxspec.models.streamed import Stack, is_streamed
 
@@ -105,7 +106,8 @@ def as_stored(params: Any) -> Any:
 
 
 def as_computed(params: Any) -> Any:
-    """Parameters to decode with: float32 values of a small network, those of a large or streamed one as they are stored."""
+    """Parameters to decode with: float32 values of a small network, in the form that products of few rows read fastest; those
+    of a large or streamed one as they are stored."""
     if is_streamed(params) or sum(leaf.size for leaf in jax.tree.leaves(params)) > SMALL:
         return params
     return _widened(params)
@@ -113,7 +115,12 @@ def as_computed(params: Any) -> Any:
 
 @jax.jit
 def _widened(params: Any) -> Any:
-    return jax.tree.map(lambda leaf: stack_of(leaf).values().astype(jnp.float32), params, is_leaf=_is_stack)
+    wide = jax.tree.map(_wide, params, is_leaf=_is_stack)
+    return columns_first(wide)
+
+
+def _wide(leaf: Array | Stack) -> Array | Stack:
+    return leaf if isinstance(leaf, Apart | Columns) else stack_of(leaf).values().astype(jnp.float32)
 
 
 def _is_stack(node: Any) -> bool:

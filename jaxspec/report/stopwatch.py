@@ -57,8 +57,8 @@ _COLUMNS = (
     _foretold("cycle, predicted, ms", "cycle\npredicted\nms", lambda told: told.cycle_s, MILLI, 2),
     _repeated("draft step, ms", "draft step\nms", "its share of the cycle", lambda way: way.draft_step_s, MILLI, 3),
     _foretold("draft step, predicted, ms", "draft step\npredicted\nms", lambda told: told.draft_step_s, MILLI, 3),
-    _repeated("verification, ms", "verification\nms", "and what else a cycle does", lambda way: way.verify_s, MILLI, 2),
-    _foretold("verification, predicted, ms", "verification\npredicted\nms", lambda told: told.verify_s, MILLI, 2),
+    _repeated("verification, ms", "verify\nms", "and what else a cycle does", lambda way: way.verify_s, MILLI, 2),
+    _foretold("verification, predicted, ms", "verify\npredicted\nms", lambda told: told.verify_s, MILLI, 2),
 )
 
 

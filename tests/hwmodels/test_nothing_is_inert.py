@@ -90,7 +90,7 @@ def evaluated(values, treedef, of):
         found = results(tree, WORKLOAD) if of == "device" else results(DEVICE, tree)
         return jnp.concatenate([jnp.ravel(x).astype(float) for x in found])
 
-    return jax.vmap(one)(values)
+    return jax.lax.map(one, values)
 
 
 def inert(tree, of):

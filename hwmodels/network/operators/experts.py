@@ -14,8 +14,8 @@ from hwmodels.network.routing import (
     pooled_choices,
     touched_share,
 )
-from hwmodels.numerics.axes import same_rank
-from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.numerics.axes import as_arrays, same_rank
+from hwmodels.numerics.scalars import Leaf, Number
 
 
 @flax.struct.dataclass
@@ -60,7 +60,7 @@ def touched_experts(
         "*b", in [0, num_experts]; E (1 - (1 - k / E)^(tokens * sequences)) for uniform, independent choices among all.
     """
     numbers = (num_experts, experts_per_token, tokens, sequences, pool_experts)
-    experts, chosen, tokens, sequences, pool = same_rank(*(jnp.asarray(as_float(x)) for x in numbers))
+    experts, chosen, tokens, sequences, pool = as_arrays(*numbers)
     some = experts > 0
     # Where the formula is not used it is fed numbers at which its gradient is finite.
     experts, chosen = jnp.where(some, experts, 1.0), jnp.where(some, chosen, 0.0)

@@ -12,7 +12,7 @@ import numpy as np
 
 __all__ = ["MOST_WIDTH", "UnaryRanks", "look_up", "pack", "read_unary", "unpack", "write_unary"]
 
-#: Widest fields: eight of them fit into a word of 64 bits.
+#: Widest fields: eight of them fit into a word of 64 bits, eight of half their width into one of 32.
 MOST_WIDTH = 8
 
 #: Codewords, and bytes of codewords, that are spread out into bytes at once: few enough to stay in a core's cache.
@@ -31,19 +31,25 @@ class UnaryRanks(NamedTuple):
     largest: int
 
 
+def _types(width: int) -> tuple[type[np.unsignedinteger], type[np.unsignedinteger], type[np.unsignedinteger]]:
+    """Smallest integers of two, four and eight fields: half as many bytes go through memory where fields are narrow."""
+    return (np.uint8, np.uint16, np.uint32) if width <= MOST_WIDTH // 2 else (np.uint16, np.uint32, np.uint64)
+
+
 def pack(values: np.ndarray, width: int) -> np.ndarray:
     """The low `width` bits of uint16 values, 1 to `MOST_WIDTH`, in uint32 words: see `bit_packing.pack`."""
     if width == 1:
         return _words(np.packbits((values & 1).astype(bool)))
+    two, four, eight = _types(width)
     groups = -(-values.size // 8)
-    wide = np.zeros(8 * groups, np.uint16)
-    wide[: values.size] = values
-    wide &= np.uint16((1 << width) - 1)
+    wide = np.zeros(8 * groups, two)
+    np.bitwise_and(values, np.uint16((1 << width) - 1), out=wide[: values.size], casting="unsafe")
     # Neighbours are joined three times: eight values then are the low bytes of one word.
-    pairs = (wide[0::2].astype(np.uint32) << np.uint32(width)) | wide[1::2]
-    fours = (pairs[0::2].astype(np.uint64) << np.uint64(2 * width)) | pairs[1::2]
-    eights = (fours[0::2] << np.uint64(4 * width)) | fours[1::2]
-    content = eights.astype(">u8").view(np.uint8).reshape(groups, 8)[:, 8 - width :]
+    pairs = (wide[0::2] << two(width)) | wide[1::2]
+    fours = (pairs[0::2].astype(four) << four(2 * width)) | pairs[1::2]
+    eights = (fours[0::2].astype(eight) << eight(4 * width)) | fours[1::2]
+    size = eights.dtype.itemsize
+    content = eights.astype(eights.dtype.newbyteorder(">")).view(np.uint8).reshape(groups, size)[:, size - width :]
     return _words(content.reshape(-1)[: -(-values.size * width // 8)])
 
 
@@ -52,13 +58,14 @@ def unpack(words: np.ndarray, width: int, count: int) -> np.ndarray:
     content = words.astype(">u4").view(np.uint8)
     if width == 1:
         return np.unpackbits(content, count=count).astype(np.uint16)
-    groups = -(-count // 8)
+    two, four, eight = _types(width)
+    groups, size = -(-count // 8), np.dtype(eight).itemsize
     whole = np.zeros(groups * width, np.uint8)
     whole[: content.size] = content[: whole.size]
-    wide = np.zeros((groups, 8), np.uint8)
-    wide[:, 8 - width :] = whole.reshape(groups, width)
-    values = wide.reshape(-1).view(">u8").astype(np.uint64)
-    for share, dtype in ((4, np.uint32), (2, np.uint16), (1, np.uint16)):
+    wide = np.zeros((groups, size), np.uint8)
+    wide[:, size - width :] = whole.reshape(groups, width)
+    values = wide.reshape(-1).view(np.dtype(eight).newbyteorder(">")).astype(eight)
+    for share, dtype in ((4, four), (2, two), (1, np.uint16)):
         halves = np.empty(2 * values.size, dtype)
         halves[0::2] = values >> values.dtype.type(share * width)
         halves[1::2] = values & values.dtype.type((1 << share * width) - 1)
@@ -80,18 +87,19 @@ def write_unary(symbols: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         symbols: "codeword" uint8.
         lengths: "symbol" uint16; bits of each symbol's codeword.
     """
-    pieces = [symbols[first : first + _SYMBOLS] for first in range(0, symbols.size, _SYMBOLS)]
-    num_bits, place = sum(int(lengths.take(piece).sum(dtype=np.int64)) for piece in pieces), 0
-    data = np.zeros(-(-num_bits // 8), np.uint8)
-    for piece in pieces:
+    parts, begun, shift = list[np.ndarray](), np.zeros(1, np.uint8), 0
+    for first in range(0, symbols.size, _SYMBOLS):
         # A codeword is zeros and a one at its end. Every piece begins within the byte where the one before it ended.
-        ends = np.cumsum(lengths.take(piece), dtype=np.int64) + (place & 7)
+        ends = np.cumsum(lengths.take(symbols[first : first + _SYMBOLS]), dtype=np.int64) + shift
         spread = np.zeros(int(ends[-1]), bool)
         spread[ends - 1] = True
         content = np.packbits(spread)
-        data[place >> 3 : (place >> 3) + content.size] |= content
-        place += int(ends[-1]) - (place & 7)
-    return data
+        content[0] |= begun[0]
+        shift = spread.size & 7
+        whole = spread.size >> 3
+        begun = content[whole:] if shift else np.zeros(1, np.uint8)
+        parts.append(content[:whole])
+    return np.concatenate([*parts, begun[: shift > 0]])
 
 
 def look_up(table: np.ndarray, indices: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -13,6 +14,7 @@ from jaxtyping import Array, Float
 from hwmodels.network.architecture import Architecture
 from hwmodels.numerics.scalars import as_float
 from hwmodels.speculation.draft_cost import DraftCost
+from jaxspec.models.apart import Columns, columns_first
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, causal_mask
 from jaxspec.models.draft_head import TargetEnds, check_head_config, head_forward, head_logits
@@ -161,11 +163,21 @@ class HeadDraft:
 
 
 def load_head_draft(name: str, target: LoadedModel) -> ReadyDraft:
-    """A head of the target by name or directory, in float32.
+    """A head of the target by name or directory, in float32, its matrices as products of few rows read them fastest.
 
     Raises:
         InputError: see `load_draft_head`.
     """
     found = load_draft_head(name, target)
-    params = jax.tree.map(lambda x: jnp.asarray(x).astype(jnp.float32), HeadDraftParams(found.params, found.ends))
+    params = _columns(
+        jax.tree.map(jnp.asarray, HeadDraftParams(found.params, found.ends)), target.config.tie_embeddings
+    )
     return ReadyDraft(HeadDraft(found.config, name), params)
+
+
+@partial(jax.jit, static_argnames="tied")
+def _columns(params: HeadDraftParams, tied: bool) -> HeadDraftParams:
+    wide = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), params)
+    # A tied head is looked up too.
+    ends = wide.ends if tied else wide.ends._replace(lm_head=Columns.of(wide.ends.lm_head))
+    return HeadDraftParams(columns_first(wide.head), ends)

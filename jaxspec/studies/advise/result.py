@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, ClassVar
 
-from jaxspec.results import UNKNOWN, Quantity, Record, Result
+from jaxspec.results import UNKNOWN, Quantity, Record
 from jaxspec.results.intervals import NO_ENDS, Ends, EngineUsed
-from jaxspec.results.network_results import PricedNumber
+from jaxspec.results.priced_results import PricedResult
 from jaxspec.results.status_tables import rest_table
 
 __all__ = ["AdviseResult", "AdvisedBatch", "AdvisedDraft", "AdvisedTree", "AdvisedWorkload", "ScheduleRange"]
@@ -108,7 +108,7 @@ class ScheduleRange(Record):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class AdviseResult(Result):
+class AdviseResult(PricedResult):
     """Advice for one device.
 
     Attributes:
@@ -122,14 +122,6 @@ class AdviseResult(Result):
 
     arrange_statuses = staticmethod(rest_table)
 
-    schema_version: int = 1
-    architecture: str | None = None
-    architecture_data: dict[str, PricedNumber] = dataclasses.field(default_factory=dict)
-    device: str | None = None
-    device_title: str | None = None
-    device_data: dict[str, PricedNumber] = dataclasses.field(default_factory=dict)
-    assumptions: list[str] = dataclasses.field(default_factory=list)
-    inputs: dict[str, str] = dataclasses.field(default_factory=dict)
     engine: EngineUsed | None = None
     scheme: Quantity[str] = UNKNOWN
     workload: AdvisedWorkload = AdvisedWorkload()

@@ -10,7 +10,7 @@ import jax
 from hwmodels import Architecture
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import init_params
-from jaxspec.models.stored import SMALL
+from jaxspec.models.stored import SMALL, as_computed
 from jaxspec.studies.calibrate import programs
 from jaxspec.studies.calibrate.config import FORMATS, CalibrateConfig
 from jaxspec.studies.calibrate.table import Row
@@ -105,6 +105,9 @@ def _product_group(weight_format: str, shape: tuple[int, int], rows: Sequence[in
     bits, (inner, outer) = FORMATS[weight_format], shape
     one = inner * outer * bits / 8
     layers = int(max(2, min(_MOST_LAYERS, round(total_bytes / one))))
+    if total_bytes == _NEAR_BYTES:
+        # As the matrices of a small network lie, which take no more of the cache.
+        layers = min(layers, programs.MOST_APART)
     cases = []
     for count in rows:
         row = Row(
@@ -194,7 +197,7 @@ def hash_of(name: str) -> int:
 
 
 def _params(config: DecoderConfig):
-    return init_params(config, jax.random.key(0))
+    return as_computed(init_params(config, jax.random.key(0)))
 
 
 def _streams() -> Group:

@@ -1,7 +1,8 @@
 """What is timed: pieces of a decoding step as the networks here run them, each in a loop of its own.
 
-A step is one compiled program: layers under a loop over stacked weights, steps under a loop over those. A product that is
-called by itself has launches and copies that a step has not, so each piece is timed within such loops.
+A step is one compiled program: its layers one after the other, or under a loop over stacked weights, and steps under a loop
+over those. A product that is called by itself has launches and copies that a step has not, so each piece is timed within such
+loops.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxspec.compress.kv import stored_kv
+from jaxspec.models.apart import Apart, over_layers
 from jaxspec.models.attention import KVSource, attend
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, causal_mask, forward
 from jaxspec.models.dots import dot_rows
 from jaxspec.models.kv_cache import CachedKV, empty_cache, write_cache
 from jaxspec.models.stored import Stored
+from jaxspec.models.streamed import Stack
 from jaxspec.speculate.sampling import GREEDY, token_distribution
 from jaxspec.speculate.steps import slots_before, top_gap
 from jaxspec.studies.calibrate.timing import Timed
@@ -33,6 +36,9 @@ __all__ = [
     "stream_program",
     "turn_program",
 ]
+
+#: Matrices of a timed stack that are arrays of their own, at most: each is compiled by itself.
+MOST_APART = 32
 
 #: So little of a result goes back into the loop that nothing changes, and so much that nothing is left out.
 _TRACE = 1e-30
@@ -49,17 +55,22 @@ def _turns(body: Any) -> Any:
 
 
 def product_program(rows: int, inner: int, outer: int, layers: int, weight_format: str) -> Timed:
-    """Products of one activation by the matrices of a stack, in the format in which they are held."""
-    weights = _noise(1, (layers, outer, inner), jnp.dtype(weight_format))
+    """Products of one activation by the matrices of a stack, in the format in which they are held.
 
-    def body(x: Array, weights: Array) -> Array:
-        def layer(x: Array, stored: Stored) -> tuple[Array, None]:
+    Few float32 matrices lie as those of a small network do (`jaxspec.models.apart`); more, and narrower ones, in a stack that a
+    loop widens.
+    """
+    weights = _noise(1, (layers, outer, inner), jnp.dtype(weight_format))
+    stack = Apart.of(weights) if weight_format == "float32" and layers <= MOST_APART else Stored.of(weights)
+
+    def body(x: Array, stack: Stack) -> Array:
+        def layer(x: Array, stored: Stack) -> tuple[Array, None]:
             return x + dot_rows(x, stored.values().astype(x.dtype))[:, :1] * _TRACE, None
 
-        return jax.lax.scan(layer, x, Stored.of(weights))[0]
+        return over_layers(layer, x, stack, layers)[0]
 
     run, state = _turns(body), _noise(2, (rows, inner))
-    return Timed(lambda turns: run(turns, state, weights), per_turn=layers)
+    return Timed(lambda turns: run(turns, state, stack), per_turn=layers)
 
 
 def attention_program(

@@ -115,13 +115,17 @@ def _tuned(config: CompareConfig, run: str, network: DecoderConfig) -> Entry:
     """The tuned self-draft of a finished run."""
     result = tuned_result(run)
     try:
-        scheme = json.loads(result.read_text(encoding="utf-8"))[0]["scheme"]
+        first = json.loads(result.read_text(encoding="utf-8"))[0]
+        # Other commands name no scheme, or tune none of it.
+        scheme = first["scheme"] if "tuned" in first["configurations"] else None
     except OSError as error:
         raise InputError(
             f"tuned {run!r} has no result ({error.strerror}); give the directory of a finished jaxspec tune"
         ) from error
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise InputError(f"{result} is no result of jaxspec tune; give the directory of a finished one") from error
+    if scheme is None:
+        raise InputError(f"{result} has no tuned draft; give the directory of a finished jaxspec tune")
     if scheme not in SELF_DRAFTS:
         raise InputError(
             f"{result} was tuned with scheme {scheme!r}, which has no draft; allowed are {', '.join(SELF_DRAFTS)}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, ClassVar
 
-from jaxspec.results import UNKNOWN, Quantity, Record, Result
+from jaxspec.results import UNKNOWN, Quantity, Record
 from jaxspec.results.intervals import CycleEnds, EngineUsed, HeadlineIntervals
-from jaxspec.results.network_results import PricedNumber
+from jaxspec.results.priced_results import PricedResult
 from jaxspec.results.status_tables import rest_table
 
 __all__ = [
@@ -124,13 +124,11 @@ def _statuses(table: dict[str, Any]) -> dict[str, Any]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PredictResult(Result):
+class PredictResult(PricedResult):
     """What is predicted for one device, at the best draft length unless a row says otherwise.
 
     Attributes:
         lossless: whether the target's outputs are unchanged; None where the user's own widths leave it open.
-        architecture_data, device_data: numbers that were priced with, by field.
-        inputs: SHA-256 of every file that the configuration names.
         engine: whose terms are in the times; None: kernels alone.
         intervals: of the main numbers; None where nothing is known to err.
         operators: step -> operator -> seconds.
@@ -140,14 +138,6 @@ class PredictResult(Result):
 
     arrange_statuses = staticmethod(_statuses)
 
-    schema_version: int = 1
-    architecture: str | None = None
-    architecture_data: dict[str, PricedNumber] = dataclasses.field(default_factory=dict)
-    device: str | None = None
-    device_title: str | None = None
-    device_data: dict[str, PricedNumber] = dataclasses.field(default_factory=dict)
-    assumptions: list[str] = dataclasses.field(default_factory=list)
-    inputs: dict[str, str] = dataclasses.field(default_factory=dict)
     engine: EngineUsed | None = None
     scheme: Quantity[str] = UNKNOWN
     lossless: bool | None = None

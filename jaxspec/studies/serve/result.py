@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from jaxspec.results import UNKNOWN, Quantity, Record, Result
+from jaxspec.results import UNKNOWN, Quantity, Record
 from jaxspec.results.intervals import NO_ENDS, Ends, EngineUsed
-from jaxspec.results.network_results import PricedNumber
+from jaxspec.results.priced_results import PricedResult
 from jaxspec.results.status_tables import rest_table
 
 __all__ = ["Crossing", "LoadEnds", "LoadRow", "ServeResult", "ServedWorkload"]
@@ -101,7 +101,7 @@ def _statuses(table: dict[str, Any]) -> dict[str, Any]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ServeResult(Result):
+class ServeResult(PricedResult):
     """Latencies and throughput on one device.
 
     Attributes:
@@ -116,14 +116,6 @@ class ServeResult(Result):
 
     arrange_statuses = staticmethod(_statuses)
 
-    schema_version: int = 1
-    architecture: str | None = None
-    architecture_data: dict[str, PricedNumber] = dataclasses.field(default_factory=dict)
-    device: str | None = None
-    device_title: str | None = None
-    device_data: dict[str, PricedNumber] = dataclasses.field(default_factory=dict)
-    assumptions: list[str] = dataclasses.field(default_factory=list)
-    inputs: dict[str, str] = dataclasses.field(default_factory=dict)
     scheme: Quantity[str] = UNKNOWN
     draft: str | None = None
     draft_length: Quantity[int] = UNKNOWN

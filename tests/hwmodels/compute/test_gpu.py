@@ -168,13 +168,11 @@ def test_widths_are_met_and_joined():
 @pytest.mark.parametrize(("m", "k", "n", "temperature"), [(3.3, 4100.0, 6100.0, 0.0), (150.0, 1700.0, 3100.0, 0.2)])
 def test_gradient(m, k, n, temperature, check_gradient):
     unit = unit_of(PACKED, coefficients(), widths=(4.0, 16.0))
-    check_gradient(lambda u: gemm_time(u, m, k, n, weight_bits=11.0, temperature=temperature), unit, step=1e-6)
+    timed = lambda u, m, k, n, bits: gemm_time(u, m, k, n, weight_bits=bits, temperature=temperature)
     if temperature:
-        check_gradient(
-            lambda x: gemm_time(unit, x[0], x[1], x[2], weight_bits=x[3], temperature=temperature),
-            [m, k, n, 11.0],
-            step=1e-6,
-        )
+        check_gradient(lambda both: timed(*both), (unit, m, k, n, 11.0), step=1e-6)
+    else:
+        check_gradient(lambda u: timed(u, m, k, n, 11.0), unit, step=1e-6)
 
 
 def test_batches_and_one_trace(jit_once):

@@ -59,6 +59,14 @@ def test_a_temperature_as_small_as_rounding_is_the_maximum():
         assert float(smooth_maximum(values, temperature)) == pytest.approx(11.164 / 30, rel=1e-5)
 
 
+@pytest.mark.parametrize("temperature", [0.0, 0.3, 1.0])
+def test_what_is_differentiated_has_the_same_value(temperature):
+    # Its slopes have a rule of their own, which gives the value anew.
+    values = jnp.array([1.3, 2.0, 0.0])
+    value, _ = jax.value_and_grad(smooth_maximum)(values, temperature)
+    assert float(value) == pytest.approx(float(smooth_maximum(values, temperature)), rel=1e-6)
+
+
 def test_gradient(check_gradient):
     # 2 and 1.999 are closer than many a temperature, but further apart than the step of the differences.
     values = np.array([[1.3, 2.0, 0.7], [2.0, 1.999, 0.0], [0.0, 5.0, 0.0]])

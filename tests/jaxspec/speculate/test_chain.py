@@ -198,7 +198,7 @@ def test_fewer_tokens_than_there_is_room_for(decode_greedily, autoregressive):
 def sample(jit, target, drafts):
     params, knobs = drafts["pruned"]
     # As a hard draft comes: matrices in bfloat16, which these values are already.
-    narrow = {name: x.astype(jnp.bfloat16) if x.ndim == 3 else x for name, x in params["layers"].items()}
+    narrow = {name: x.values().astype(jnp.bfloat16) if len(x.shape) == 3 else x for name, x in params["layers"].items()}
     params = params | {"layers": narrow}
     run_jitted = jit(functools.partial(decode, law="sampled", **STATIC))
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tree_samples import SHAPES, trees
+from tree_samples import MOST_NODES, SHAPES, trees
 
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
@@ -37,7 +37,7 @@ CONFIG = DecoderConfig(
 
 PROMPT, TOKENS = 6, 12
 ROOM = 24  # the same for all, so that they share a compilation; ranks need some tokens more than are decoded
-LIMITS = TreeLimits(nodes=64, depth=64, ranks=64, width=64)
+LIMITS = TreeLimits(nodes=MOST_NODES, depth=MOST_NODES, ranks=64, width=MOST_NODES)
 
 PROMPTS = np.random.default_rng(0).integers(67, size=(3, PROMPT)).astype(np.int32)
 IDS = np.array([40, 7, 311], np.int32)
@@ -137,7 +137,7 @@ def test_the_target_as_its_own_draft_accepts_the_whole_trunk(run):
 
 def test_better_drafts_and_larger_trees_need_fewer_cycles(run):
     cycles = lambda name, paths: int(np.sum(run(name, padded(tree_from_paths(paths))).cycles))
-    chain_like = chain_like_paths(32)
+    chain_like = chain_like_paths(20)
     assert cycles("itself", chain_like) < cycles("near", chain_like) < cycles("random", chain_like)
     assert cycles("near", chain_like) < cycles("near", chain_paths(1)) < 3 * TOKENS
 

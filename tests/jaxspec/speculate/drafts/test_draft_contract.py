@@ -285,7 +285,7 @@ def test_the_copy_in_4_bits_by_hand(drafts):
     # One group: the scale is 8 / -8 = -1, codes are floor(x / -1 + 8.5), so 8 is code 0, 2.4 code 6, -3 code 11.
     row = jnp.zeros((1, 1, 32)).at[0, 0, :3].set(jnp.asarray([8.0, 2.4, -3.0]))
     config = dataclasses.replace(TARGET, num_layers=1)
-    made = quantized_copy({"layers": dict.fromkeys(config.matrix_kinds, row)}, config)["layers"]["q"]
+    made = quantized_copy({"layers": dict.fromkeys(config.matrix_kinds, row)}, config)["layers"]["q"].values()
     np.testing.assert_array_equal(made[0, 0, :4], [8, 2, -3, 0])
     draft, params = drafts["q4"]
     assert draft.num_parameters(params) == sum(params["layers"][kind].size for kind in TARGET.matrix_kinds)

@@ -78,7 +78,7 @@ def test_the_packed_draft_is_the_tuned_one_and_decodes_from_its_own_bytes(packed
     ready = make_draft(str(half), target)
     assert ready.draft.name == "half.jspk"
     for kind in CONFIG.matrix_kinds:
-        found = ready.params.network["layers"][kind]
+        found = ready.params.network["layers"][kind].values()
         np.testing.assert_array_equal(patterns(found), patterns(draft["layers"][kind].values()))
     for name in ("kv_prune", "kv_cut_bits"):
         np.testing.assert_array_equal(ready.params.knobs.values[name], knobs.values[name])

@@ -70,7 +70,13 @@ def test_a_tuned_run_brings_its_scheme_and_knobs(tiny_model, small, some_text, t
     # A run that is given twice is compared once.
     (entry,) = check_comparison(build_config(CompareConfig, base | {"tuned": f"{again},{again}"})).entries
     assert entry.name == "tuned cassandra2"
-    for text, said in (("[]", "is no result of jaxspec tune"), ('[{"scheme": "q4_0"}]', "which has no draft")):
+    refused = (
+        ("[]", "is no result of jaxspec tune"),
+        ('[{"scheme": null}]', "is no result of jaxspec tune"),
+        ('[{"scheme": "cassandra1", "configurations": {"given": {}}}]', "has no tuned draft"),
+        ('[{"scheme": "q4_0", "configurations": {"tuned": {}}}]', "which has no draft"),
+    )
+    for text, said in refused:
         (tmp_path / "result.json").write_text(text)
         with pytest.raises(InputError, match=said):
             check_comparison(build_config(CompareConfig, base | {"tuned": str(tmp_path)}))

@@ -69,6 +69,17 @@ def _garbage():
         _give_back(0)
 
 
+#: Rooms whose arrays of different rank meet by a word alone (`[None]`, `hwmodels.numerics.axes`): there JAX promotes none.
+EXPLICIT_RANKS = ("tests/hwmodels/",)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _ranks(request):
+    explicit = request.node.nodeid.startswith(EXPLICIT_RANKS)
+    with jax.numpy_rank_promotion("raise" if explicit else "allow"):
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _wrong_arrays(request):
     """Tests that pass wrong arrays on purpose are to read the library's own line, not the annotation's."""

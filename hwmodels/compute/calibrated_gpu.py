@@ -33,6 +33,7 @@ from hwmodels.compute.roofline import ROOFLINE
 from hwmodels.compute.unit import MeasuredKernels, Spread, UnitTimes
 from hwmodels.device import Device
 from hwmodels.network.operators.work import EXPERT_OPERATORS, MATRIX_OPERATORS, OPERATORS, OperatorWork
+from hwmodels.numerics.axes import select
 from hwmodels.numerics.fields import POSITIVE, number
 from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
 from hwmodels.numerics.units import KIB
@@ -121,7 +122,7 @@ class CalibratedGpu:
             one, own = min(index, len(self.formats) - 1), min(index, len(self.experts) - 1)
             read, alone = width_in_format(self.weight_widths, one, bits), slice(own, own + 1)
             if self.experts:
-                read = jnp.where(_IS_EXPERT, width_in_format(self.expert_widths, own, bits), read)
+                read = select(_IS_EXPERT, width_in_format(self.expert_widths, own, bits), read)
             unit = dataclasses.replace(
                 self,
                 formats=(self.formats[one],),
@@ -139,9 +140,7 @@ class CalibratedGpu:
         bits = products_of(work).weight_bits
         shares = _shares(self.weight_widths, bits, total_s)
         return (
-            jnp.where(_IS_EXPERT[:, None], _shares(self.expert_widths, bits, total_s), shares)
-            if self.experts
-            else shares
+            select(_IS_EXPERT[:, None], _shares(self.expert_widths, bits, total_s), shares) if self.experts else shares
         )
 
     def gemm(self, device: Device) -> GpuGemm:
@@ -182,7 +181,7 @@ class CalibratedGpu:
         )
         product_s = gemm.product_time(m, k, n, weight_bits=bits, temperature=temperature)
         compute_s = roof.compute_s.at[..., _MATRICES].set(product_s * products * work.launches[..., _MATRICES])
-        launch_s = jnp.where(_BESIDE_PRODUCTS, roof.launch_s, 0.0) + _beside_time(work, device)
+        launch_s = select(_BESIDE_PRODUCTS, roof.launch_s, 0.0) + _beside_time(work, device)
         launch_s = launch_s.at[..., _MATRICES].add(gemm.launch_time(m, k, n, weight_bits=bits))
         share = jnp.broadcast_to(roof.memory_share[0], compute_s.shape)
         share = share.at[..., _MATRICES].set(at_width(gemm, bits).memory_efficiency)
@@ -199,7 +198,7 @@ class CalibratedGpu:
             )
             passes_s = experts.pass_time(m, k, products=products)
             compute_s = compute_s.at[..., e].set(grouped_s * work.launches[..., e])
-            started_s = jnp.where(_STARTS, as_float(experts.coefficients.launch_s), 0.0)
+            started_s = select(_STARTS, as_float(experts.coefficients.launch_s), 0.0)
             launch_s = launch_s.at[..., e].set(started_s + passes_s)
             share = share.at[..., e].set(as_float(experts.coefficients.memory_efficiency))
         if self.attention:

@@ -30,6 +30,7 @@ from hwmodels.compute.weight_slices import share_narrower
 from hwmodels.device import Device
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.network.operators.work import OperatorWork
+from hwmodels.numerics.axes import same_rank
 from hwmodels.numerics.fields import POSITIVE, SHARE, number
 from hwmodels.numerics.folds import smooth_ceil_div
 from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
@@ -89,12 +90,13 @@ class FpgaArray(SingleKernel):
             "*b", s; m times `seconds_per_token` where rows and columns divide the sizes, more elsewhere.
         Gradient: right for every input; at temperature 0 the tile counts are constants, also over m: see `smooth_ceil_div`.
         """
-        packing = _packing(self, weight_bits, temperature)
-        columns = as_float(self.columns) / as_float(self.parallel_tokens) * packing
-        passes = smooth_ceil_div(m, self.parallel_tokens, temperature)
-        row_folds = smooth_ceil_div(k, as_float(self.rows) * as_float(self.macs_per_pe), temperature)
+        array, m, k, n, weight_bits, temperature = same_rank(self, m, k, n, weight_bits, temperature)
+        packing = _packing(array, weight_bits, temperature)
+        columns = as_float(array.columns) / as_float(array.parallel_tokens) * packing
+        passes = smooth_ceil_div(m, array.parallel_tokens, temperature)
+        row_folds = smooth_ceil_div(k, as_float(array.rows) * as_float(array.macs_per_pe), temperature)
         column_folds = smooth_ceil_div(n, columns, temperature)
-        cycles_per_s = as_float(self.frequency_hz) * as_float(self.efficiency)
+        cycles_per_s = as_float(array.frequency_hz) * as_float(array.efficiency)
         return passes * row_folds * column_folds / cycles_per_s
 
     def operator_times(self, work: OperatorWork, device: Device, *, temperature: Number = 0.0) -> UnitTimes:
@@ -118,6 +120,7 @@ def seconds_per_token(
         temperature: "*b", in [0, 1], of the limit of packing.
     Source: tree speculation on FPGAs, Eq. (1): P_max = 1 / r, and Eq. (14), T_v(x) = (x / x_R) T_v(1).
     """
+    array, weights, weight_bits, temperature = same_rank(array, weights, weight_bits, temperature)
     rate = _macs_per_s(array, _packing(array, weight_bits, temperature)) * as_float(array.efficiency)
     return jnp.asarray(as_float(weights) / rate)
 

@@ -96,7 +96,7 @@ def format_shares(
     least, chosen = times[..., -1], [jnp.broadcast_to(own[-1], times.shape)]
     for index in range(count - 2, -1, -1):
         keeps = times[..., index] <= least
-        chosen.insert(0, jnp.where(keeps[..., None], own[index], chosen[0]))
+        chosen.insert(0, jnp.where(keeps[..., None], jnp.broadcast_to(own[index], times.shape), chosen[0]))
         least = jnp.where(keeps, times[..., index], least)
     bits = jnp.asarray(as_float(weight_bits))
     shares = chosen[0]

@@ -26,6 +26,7 @@ from hwmodels.compute.unit import ComputeUnit, Rated, SingleKernel, UnitTimes
 from hwmodels.device import Device
 from hwmodels.memory.placement import first_memory_share
 from hwmodels.network.operators.work import EXPERT_OPERATORS, OPERATORS, OperatorWork
+from hwmodels.numerics.axes import with_rank
 from hwmodels.numerics.fields import NOT_NEGATIVE, SHARE, choice, number, part
 from hwmodels.numerics.scalars import Leaf, Number, with_last_axis
 from hwmodels.numerics.units import BITS_PER_BYTE
@@ -66,7 +67,7 @@ class HostAndNear(Rated):
     ) -> Float[Array, "... operator kernel"]:
         """All of the faster one; what multiplies no weights runs on the host."""
         may = (products_of(work).products > 0) & (work.weight_bytes + work.kv_bytes > 0)
-        may = may & _IS_EXPERT if self.near_memory_runs == "experts" else may
+        may = may & with_rank(_IS_EXPERT, may.ndim) if self.near_memory_runs == "experts" else may
         near = (may & (total_s[..., 1] < total_s[..., 0])).astype(total_s.dtype)
         return jnp.stack([1.0 - near, near], axis=-1)
 

@@ -17,6 +17,7 @@ import numpy as np
 from hwmodels.compute.unit import UnitTimes
 from hwmodels.device import Device
 from hwmodels.network.operators.work import OPERATORS, OperatorWork
+from hwmodels.numerics.axes import select
 from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, number
 from hwmodels.numerics.scalars import Leaf, as_float, with_last_axis
 
@@ -52,13 +53,13 @@ def head_on_host(times: UnitTimes, host: HostProcessor, work: OperatorWork, devi
     busy_s = work.flops / (one.cores * one.peak_flops_per_s)
     tiers = (device.memory, *device.spill)
     shares = tuple(
-        jnp.where(_IS_HEAD, with_last_axis(reached_share(host.bandwidth_bytes_per_s, tier.bandwidth_bytes_per_s)), own)
+        select(_IS_HEAD, with_last_axis(reached_share(host.bandwidth_bytes_per_s, tier.bandwidth_bytes_per_s)), own)
         for tier, own in zip(tiers, times.memory_share, strict=True)
     )
     energy_j = times.energy_j
     if energy_j is not None:
         read_s = work.weight_bytes / one.bandwidth_bytes_per_s
-        energy_j = jnp.where(_IS_HEAD, jnp.maximum(busy_s, read_s) * one.power_w, energy_j)
+        energy_j = select(_IS_HEAD, jnp.maximum(busy_s, read_s) * one.power_w, energy_j)
     return dataclasses.replace(
-        times, compute_s=jnp.where(_IS_HEAD, busy_s, times.compute_s), memory_share=shares, energy_j=energy_j
+        times, compute_s=select(_IS_HEAD, busy_s, times.compute_s), memory_share=shares, energy_j=energy_j
     )

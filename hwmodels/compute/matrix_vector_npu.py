@@ -41,6 +41,7 @@ from hwmodels.compute.weight_slices import share_narrower
 from hwmodels.device import Device
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.network.operators.work import MATRIX_OPERATORS, OPERATORS, OperatorWork
+from hwmodels.numerics.axes import same_rank, select
 from hwmodels.numerics.fields import POSITIVE, choice, number, part
 from hwmodels.numerics.folds import smooth_ceil_div
 from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
@@ -112,11 +113,12 @@ class MatrixVectorNpu(SingleKernel):
         Gradient: right for every input. At temperature 0 the numbers of tiles are constants, with a kink where another
             stage becomes the slowest; by `weight_bits` there is a jump where conversion begins.
         """
-        stages = jnp.stack(stage_times(self, m, k, n, weight_bits=weight_bits, temperature=temperature), axis=-1)
+        npu, m, k, n, weight_bits, temperature = same_rank(self, m, k, n, weight_bits, temperature)
+        stages = jnp.stack(stage_times(npu, m, k, n, weight_bits=weight_bits, temperature=temperature), axis=-1)
         one_after_the_other = jnp.sum(stages, axis=-1)
         if self.schedule == "serial":
             return one_after_the_other
-        strips = smooth_ceil_div(n, self.tile_columns, temperature)
+        strips = smooth_ceil_div(n, npu.tile_columns, temperature)
         slowest = smooth_maximum(stages, temperature)
         return slowest + (one_after_the_other - slowest) / strips
 
@@ -166,7 +168,7 @@ class MatrixVectorNpu(SingleKernel):
         """Shares of the memories' bandwidths with those of the vector units' own path."""
         tiers = (device.memory, *device.spill)
         own = [with_last_axis(reached_share(self.core_path_bytes_per_s, tier.bandwidth_bytes_per_s)) for tier in tiers]
-        return tuple(jnp.where(_OWN_PATH, path, share) for path, share in zip(own, times.memory_share, strict=True))
+        return tuple(select(_OWN_PATH, path, share) for path, share in zip(own, times.memory_share, strict=True))
 
     def on(self, device: Device) -> MatrixVectorNpu:
         """The same with the device's rate where it has none of its own."""
@@ -227,6 +229,7 @@ def stage_times(
         temperature: "*b", in [0, 1], of all counts and of the limit of conversion; 0 is exact.
     Gradient: as `MatrixVectorNpu.product_time`, without its kink.
     """
+    npu, m, k, n, weight_bits, temperature = same_rank(npu, m, k, n, weight_bits, temperature)
     row_tiles = smooth_ceil_div(m, npu.tile_rows, temperature)
     depth_tiles = smooth_ceil_div(k, npu.tile_depth, temperature)
     column_tiles = smooth_ceil_div(n, npu.tile_columns, temperature)

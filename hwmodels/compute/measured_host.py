@@ -45,6 +45,7 @@ from hwmodels.compute.row_costs import RowCosts, row_factor
 from hwmodels.compute.unit import MeasuredKernels, Spread, UnitTimes
 from hwmodels.device import Device
 from hwmodels.network.operators.work import MATRIX_OPERATORS, OPERATORS, OperatorWork
+from hwmodels.numerics.axes import select
 from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, SHARE, number, part, tag
 from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
 
@@ -236,8 +237,8 @@ def put_out(work: OperatorWork) -> Float[Array, "*b"]:
         work: "*b operator".
     """
     shapes = products_of(work)
-    products = jnp.where(_INSIDE, shapes.m * shapes.n * shapes.products * work.launches, 0.0)
-    return jnp.sum(products + jnp.where(_IS["norm"], work.activation_bytes / _NORM_BYTES, 0.0), axis=-1)
+    products = select(_INSIDE, shapes.m * shapes.n * shapes.products * work.launches, 0.0)
+    return jnp.sum(products + select(_IS["norm"], work.activation_bytes / _NORM_BYTES, 0.0), axis=-1)
 
 
 def near_share(unit: MeasuredHost, read_bytes: Number) -> Float[Array, "*b"]:
@@ -261,7 +262,7 @@ def reached_share(products: HostProducts, near: Number) -> Float[Array, "*b"]:
 def _where(values: Array, **of_operator: Any) -> Float[Array, "... operator"]:
     """Other values for some operators; each broadcasts to "... operator"."""
     for name, other in of_operator.items():
-        values = jnp.where(_IS[name], other, values)
+        values = select(_IS[name], other, values)
     return values
 
 

@@ -32,6 +32,7 @@ from hwmodels.device import Device
 from hwmodels.memory.placement import first_memory_share
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.network.operators.work import EXPERT_OPERATORS, OPERATORS, OperatorWork
+from hwmodels.numerics.axes import same_rank, select
 from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, choice, number, part
 from hwmodels.numerics.folds import smooth_ceil_div
 from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
@@ -114,16 +115,17 @@ class NearMemoryUnit(SingleKernel):
             "*b", s.
         Gradient: right for every input; at temperature 0 the counts are constants: see `smooth_ceil_div`.
         """
+        unit, m, k, n, weight_bits, temperature = same_rank(self, m, k, n, weight_bits, temperature)
         found = divide(
             phase,
             m,
-            _blocks(self, k, n, temperature),
-            elements=self.pes,
-            reuse=self.reuse,
+            _blocks(unit, k, n, temperature),
+            elements=unit.pes,
+            reuse=unit.reuse,
             temperature=temperature,
         )
-        slices = weight_slices(weight_bits, self.slice_bits, metadata_bits=self.metadata_bits, temperature=temperature)
-        return found.passes * found.blocks * slices / as_float(self.frequency_hz)
+        slices = weight_slices(weight_bits, unit.slice_bits, metadata_bits=unit.metadata_bits, temperature=temperature)
+        return found.passes * found.blocks * slices / as_float(unit.frequency_hz)
 
     def operator_times(self, work: OperatorWork, device: Device, *, temperature: Number = 0.0) -> UnitTimes:
         """Products as `product_time` has them, everything else at the device's roofline; idle PEs' banks slow a coupled
@@ -161,7 +163,7 @@ def _with_links(
             limit = links.streamline_bytes_per_s / with_last_axis(tier.bandwidth_bytes_per_s)
             shares[i] = jnp.where(shares[i] > limit, limit, shares[i])
     found = sum_exchange(links, shapes.m, shapes.k, shapes.n, elements=unit.pes)
-    count = jnp.where(_IS_EXPERT, shapes.products * work.launches, 0.0)
+    count = select(_IS_EXPERT, shapes.products * work.launches, 0.0)
     return dataclasses.replace(
         times,
         memory_share=tuple(shares),

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 import flax.struct
-import jax.numpy as jnp
 import numpy as np
 
 from hwmodels.chip.energy import energy_per_flop
 from hwmodels.compute.unit import ComputeUnit, SingleKernel, UnitTimes
 from hwmodels.device import Device
 from hwmodels.network.operators.work import MATRIX_OPERATORS, OPERATORS, OperatorWork
+from hwmodels.numerics.axes import select
 from hwmodels.numerics.scalars import Number, as_float, with_last_axis
 
 __all__ = ["ROOFLINE", "Roofline", "unit_of"]
@@ -36,7 +36,7 @@ class Roofline(SingleKernel):
         rate_flops_per_s = as_float(device.peak_flops_per_s) * as_float(device.compute_efficiency)
         compute_s = work.flops / with_last_axis(rate_flops_per_s)
         if device.vector_flops_per_s is not None:
-            compute_s = jnp.where(_MULTIPLIES, compute_s, work.flops / with_last_axis(device.vector_flops_per_s))
+            compute_s = select(_MULTIPLIES, compute_s, work.flops / with_last_axis(device.vector_flops_per_s))
         flop_j = energy_per_flop(device)
         return UnitTimes(
             compute_s=compute_s,

@@ -27,6 +27,7 @@ from hwmodels.compute.unit import SingleKernel, UnitTimes
 from hwmodels.device import Device
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.network.operators.work import OperatorWork
+from hwmodels.numerics.axes import same_rank, with_rank
 from hwmodels.numerics.fields import POSITIVE, number
 from hwmodels.numerics.folds import smooth_ceil_div
 from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
@@ -111,9 +112,10 @@ def assignment_cycles(
         "*b spread", each at least m k n over the number of multipliers.
     """
     leaves = (1.0, array.vector_width, array.vector_macs, array.pe_rows, array.pe_columns, m, k, n, temperature)
-    one, width, macs, rows, columns, m, k, n, temperature = (jnp.asarray(as_float(x))[..., None] for x in leaves)
-    along = lambda which, side: jnp.where(which, side, 1.0)
-    tiles = jnp.ones(len(SPREADS))
+    leaves = same_rank(*(jnp.asarray(as_float(x))[..., None] for x in leaves))
+    one, width, macs, rows, columns, m, k, n, temperature = leaves
+    along = lambda which, side: jnp.where(with_rank(which, side.ndim), side, 1.0)
+    tiles = with_rank(jnp.ones(len(SPREADS)), one.ndim)
     for d, (extent, step) in enumerate(((m, one), (k, width), (n, macs))):
         step = step * along(_ROWS_ALONG[:, d], rows) * along(_COLUMNS_ALONG[:, d], columns)
         tiles = tiles * smooth_ceil_div(extent, step, temperature)

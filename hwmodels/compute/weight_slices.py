@@ -9,8 +9,9 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from hwmodels.numerics.axes import as_arrays
 from hwmodels.numerics.folds import smooth_ceil_div
-from hwmodels.numerics.scalars import Number, as_float
+from hwmodels.numerics.scalars import Number
 
 __all__ = ["METADATA_BITS", "share_narrower", "weight_slices"]
 
@@ -34,7 +35,8 @@ def weight_slices(
         "*b", >= 1 at every temperature, increasing in `weight_bits`; whole at temperature 0.
     Gradient: as `smooth_ceil_div`; 0 where one slice is enough, with a kink where it just is.
     """
-    value_bits, slice_bits = jnp.asarray(as_float(weight_bits)) - as_float(metadata_bits), as_float(slice_bits)
+    stored_bits, slice_bits, metadata_bits = as_arrays(weight_bits, slice_bits, metadata_bits)
+    value_bits = stored_bits - metadata_bits
     # One slice is never taken in part: a relaxed count below one would be a rate above the peak.
     one_is_enough = value_bits <= slice_bits
     count = smooth_ceil_div(jnp.where(one_is_enough, slice_bits, value_bits), slice_bits, temperature)
@@ -52,10 +54,8 @@ def share_narrower(weight_bits: Number, limit_bits: Number, temperature: Number 
         "*b", in [0, 1]; 1 up to limit - temperature, 0 from the limit on, decreasing.
     Gradient: continuous at temperature > 0; at 0 there is a jump at the limit, which no gradient shows.
     """
-    below, temperature = (
-        jnp.asarray(as_float(limit_bits)) - as_float(weight_bits),
-        jnp.asarray(as_float(temperature)),
-    )
+    weight_bits, limit_bits, temperature = as_arrays(weight_bits, limit_bits, temperature)
+    below = limit_bits - weight_bits
     smooth = temperature > jnp.finfo(temperature.dtype).tiny
     # Where the smooth form is not used it is fed a number at which its gradient is finite: NaN times 0 would be NaN.
     position = jnp.clip(below / jnp.where(smooth, temperature, 1.0), 0.0, 1.0)

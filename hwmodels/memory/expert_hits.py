@@ -17,6 +17,7 @@ from jaxtyping import Array, Float
 from hwmodels.memory.lru import residency
 from hwmodels.network.operators.experts import ExpertReads
 from hwmodels.network.routing import independent_sequences, pooled_choices, touched_share
+from hwmodels.numerics.axes import same_rank
 from hwmodels.numerics.fields import NOT_NEGATIVE, SHARE, number, tag
 from hwmodels.numerics.scalars import Leaf, Number, as_float, either
 
@@ -107,12 +108,14 @@ class CharacteristicTime:
         rates = -jnp.log1p(-jnp.where(found.probability < _SURELY, found.probability, _SURELY))
         entries = found.probability.shape[-1] / experts
         resident = residency(rates, jnp.asarray(as_float(cached_experts)) * entries, item_sizes=found.held)
-        touched = found.held * touched_share(
+        touched = touched_share(
             found.probability,
             tokens=reads.tokens,
             sequences=independent_sequences(reads.routing, reads.sequences),
             correlation=reads.routing.correlation,
         )
+        held, touched, resident = same_rank(found.held, touched, resident)
+        touched = held * touched
         all_touched = jnp.sum(touched, axis=-1)
         hits = jnp.sum(touched * resident, axis=-1) / jnp.where(all_touched > 0, all_touched, 1.0)
         return jnp.where(some, jnp.where(hits < 1.0, hits, 1.0), 1.0)

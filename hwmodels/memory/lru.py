@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from hwmodels.numerics.axes import as_arrays, same_rank
 from hwmodels.numerics.scalars import Number, as_float
 
 __all__ = [
@@ -81,6 +82,7 @@ def zipf_popularity(exponent: Number, shift: Number = 0.0, *, num_items: int) ->
         raise ValueError(f"num_items is {num_items}; it must be >= 1")
     exponent, shift = (jnp.asarray(as_float(value))[..., None] for value in (exponent, shift))
     ranks = jnp.arange(1, num_items + 1, dtype=jnp.result_type(exponent, shift))
+    exponent, shift, ranks = as_arrays(exponent, shift, ranks)
     return jax.nn.softmax(-exponent * jnp.log(ranks + shift), axis=-1)
 
 
@@ -187,6 +189,7 @@ def step_hits(
 
 
 def _hits(requested: ItemArray, resident: ItemArray, sizes: ItemArray) -> CacheHits:
+    requested, resident, sizes = same_rank(requested, resident, sizes)
     requested = jnp.broadcast_to(requested, jnp.broadcast_shapes(requested.shape, resident.shape))
     hits = requested * resident
     return CacheHits(
@@ -199,7 +202,7 @@ def _hits(requested: ItemArray, resident: ItemArray, sizes: ItemArray) -> CacheH
 
 def _touched(inclusion: ItemArray, tokens: Number) -> ItemArray:
     """1 - (1 - inclusion) ** tokens, accurate for rare items and with the right gradient for sure ones."""
-    tokens = jnp.asarray(as_float(tokens)).astype(inclusion.dtype)[..., None]
+    tokens, inclusion = same_rank(jnp.asarray(as_float(tokens)).astype(inclusion.dtype)[..., None], inclusion)
     rare = inclusion < 0.5
     # A branch that is not taken is fed a number at which its gradient is finite.
     small, large = jnp.where(rare, inclusion, 0.25), jnp.where(rare, 0.75, inclusion)

@@ -16,6 +16,7 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from hwmodels.numerics.axes import same_rank
 from hwmodels.numerics.scalars import Number, as_float
 
 __all__ = ["CACHE_BLOCK_BYTES", "SuperblockTraffic", "superblock_traffic"]
@@ -68,11 +69,12 @@ def superblock_traffic(
     streams = jnp.asarray(as_float(stream_bytes))
     if streams.ndim == 0 or streams.shape[-1] == 0:
         raise ValueError(f"stream_bytes has shape {streams.shape}; it needs a last axis of >= 1 streams")
-    blocks, block_bytes, tensors = (as_float(value) for value in (blocks_per_superblock, block_bytes, num_tensors))
-    payload = jnp.sum(streams, axis=-1)
+    numbers = map(as_float, (blocks_per_superblock, block_bytes, num_tensors))
+    payload, blocks, block_bytes, tensors = same_rank(jnp.sum(streams, axis=-1), *numbers)
     padding_blocks = 0.5 * streams.shape[-1] + 0.5 * (blocks - 1.0)
     moved = payload + tensors * block_bytes * padding_blocks
-    useful = jnp.sum(streams * as_float(useful_share), axis=-1)
+    streams, shares = same_rank(streams, as_float(useful_share))
+    useful = jnp.sum(streams * shares, axis=-1)
     return SuperblockTraffic(
         *jnp.broadcast_arrays(payload, useful, moved, jnp.asarray(block_bytes * blocks).astype(moved.dtype))
     )

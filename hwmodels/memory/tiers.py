@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from hwmodels.device import MemoryTier, Schedule
+from hwmodels.numerics.axes import same_rank, select
 from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
 from hwmodels.numerics.smoothing import smooth_maximum
 from hwmodels.numerics.units import BITS_PER_BYTE
@@ -90,9 +91,10 @@ def seconds_per_byte(
             under way alike; others do not see it.
     Source: ELMoE-3D, 5.1 and Fig. 9: coupled and decoupled rooflines.
     """
+    tier, access, share = same_rank(tier, as_float(access_bytes), as_float(active_share))
     # Not a / (a + a_half), as a may be infinite.
-    seconds = (1.0 + half_efficiency_bytes(tier) / as_float(access_bytes)) / _bandwidth(tier)
-    return jnp.asarray(seconds / as_float(active_share) if tier.coupled else seconds)
+    seconds = (1.0 + half_efficiency_bytes(tier) / access) / _bandwidth(tier)
+    return jnp.asarray(seconds / share if tier.coupled else seconds)
 
 
 def place_in_order(
@@ -110,12 +112,13 @@ def place_in_order(
     Gradient: exact and piecewise linear. Where a class ends just where a tier does, that of slightly larger capacities; at
         sizes and capacities of 0 that from above.
     """
-    sizes, order = _sizes(tiers, size_bytes), _order(order, size_bytes)
+    order, sizes = _order(order, size_bytes), _sizes(tiers, size_bytes)
+    sizes, capacities = same_rank(sizes, _capacities(tiers, sizes.dtype))
     rank = np.argsort(order)
     ends = jnp.cumsum(sizes[..., np.array(order)], axis=-1)
     starts = jnp.concatenate([jnp.zeros_like(ends[..., :1]), ends[..., :-1]], axis=-1)
     starts, ends = starts[..., rank, None], ends[..., rank, None]
-    room = jnp.cumsum(_capacities(tiers, sizes.dtype), axis=-1)[..., None, :]
+    room = jnp.cumsum(capacities, axis=-1)[..., None, :]
     infinity = jnp.full_like(room[..., :1], jnp.inf)
     low = jnp.concatenate([-infinity, room[..., :-1]], axis=-1)
     high = jnp.concatenate([room[..., :-1], infinity], axis=-1)
@@ -128,7 +131,7 @@ def place_in_order(
     whole = (starts > low) & (ends <= high)
     stored = jnp.where(whole, sizes[..., None], within(ends) - within(starts))
     excess = jnp.sum(sizes, axis=-1) - room[..., 0, -1]
-    overflow = jnp.where(jnp.arange(len(tiers)) == len(tiers) - 1, jax.nn.relu(excess)[..., None], 0.0)
+    overflow = select(jnp.arange(len(tiers)) == len(tiers) - 1, jax.nn.relu(excess)[..., None], 0.0)
     return Placement(stored_bytes=stored, overflow_bytes=overflow)
 
 
@@ -155,8 +158,10 @@ def place_softly(
         raise ValueError(
             f"logits have shape {logits.shape}; their last axes are {sizes.shape[-1]} classes, {len(tiers)} tiers"
         )
-    stored = sizes[..., None] * jax.nn.softmax(logits / as_float(temperature), axis=-1)
-    overflow = jax.nn.relu(jnp.sum(stored, axis=-2) - _capacities(tiers, stored.dtype))
+    sizes, shares = same_rank(sizes[..., None], jax.nn.softmax(logits / as_float(temperature), axis=-1))
+    stored = sizes * shares
+    held, capacities = same_rank(jnp.sum(stored, axis=-2), _capacities(tiers, stored.dtype))
+    overflow = jax.nn.relu(held - capacities)
     return Placement(stored_bytes=stored, overflow_bytes=overflow)
 
 
@@ -167,7 +172,8 @@ def traffic_by_tier(placement: Placement, reads: Number) -> Float[Array, "*b cla
         reads: "*b class" or one number, >= 0; how often the step moves each stored byte: 1 for dense weights, the share of
             experts that are touched, with each class spread evenly over its tiers.
     """
-    return placement.stored_bytes * jnp.asarray(as_float(reads))[..., None]
+    stored, reads = same_rank(placement.stored_bytes, jnp.asarray(as_float(reads))[..., None])
+    return stored * reads
 
 
 def traffic_cost(
@@ -204,10 +210,12 @@ def traffic_cost(
     tiers = with_last_axis(tuple(tiers))
     share = jnp.asarray(as_float(active_share))[..., None]
     seconds = [seconds_per_byte(tier, access_bytes, active_share=share) for tier in tiers]
-    tier_s = jnp.sum(traffic * jnp.stack(jnp.broadcast_arrays(*seconds), axis=-1), axis=-2)
+    traffic, each_s = same_rank(traffic, jnp.stack(jnp.broadcast_arrays(*seconds), axis=-1))
+    tier_s = jnp.sum(traffic * each_s, axis=-2)
     bits = jnp.sum(traffic, axis=-2) * BITS_PER_BYTE
     per_bit = [jnp.zeros(1) if tier.energy_j_per_bit is None else tier.energy_j_per_bit for tier in tiers]
-    tier_j = bits * jnp.concatenate(jnp.broadcast_arrays(*per_bit), axis=-1)
+    bits, each_j = same_rank(bits, jnp.concatenate(jnp.broadcast_arrays(*per_bit), axis=-1))
+    tier_j = bits * each_j
     total_s = jnp.sum(tier_s, axis=-1) if schedule == "serial" else smooth_maximum(tier_s, temperature)
     return TrafficCost(total_s=total_s, tier_s=tier_s, tier_j=tier_j)
 

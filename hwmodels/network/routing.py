@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hwmodels.memory.lru import inclusion_probability, residency, zipf_popularity
+from hwmodels.numerics.axes import as_arrays, rank_of, with_rank
 from hwmodels.numerics.scalars import Leaf, Number, as_float, either
 
 __all__ = [
@@ -107,17 +108,19 @@ def pooled_choices(
         `experts_per_token`, or the pool if it is smaller, unless a token would have to choose an expert twice.
     Gradient: by the pool, with kinks where it is a whole number of experts.
     """
-    experts, chosen, pool = (jnp.asarray(as_float(x)) for x in (num_experts, experts_per_token, pool_experts))
+    experts, chosen, pool = as_arrays(num_experts, experts_per_token, pool_experts)
     pool = jnp.where(pool < experts, pool, experts)
     if routing.popularity is None:
         ratio = chosen / pool
         return PooledChoices(jnp.where(ratio < 1.0, ratio, 1.0)[..., None], (pool / experts)[..., None])
     shares = jnp.sort(jnp.asarray(as_float(routing.popularity)), axis=-1, descending=True)
     shares = shares / jnp.sum(shares, axis=-1, keepdims=True)
+    place = jnp.arange(shares.shape[-1], dtype=shares.dtype)
+    shares, place = with_rank((shares, place), 1 + rank_of(experts, chosen, pool))
     entries_per_expert = shares.shape[-1] / experts
     anywhere = shares * (chosen * entries_per_expert)[..., None]
     anywhere = jnp.where(anywhere < 1.0, anywhere, 1.0)
-    left = (pool * entries_per_expert)[..., None] - jnp.arange(shares.shape[-1], dtype=shares.dtype)
+    left = (pool * entries_per_expert)[..., None] - place
     held = jnp.where(left >= 1.0, 1.0, jnp.where(left > 0.0, left, 0.0))
     draws = jnp.where(chosen < pool, chosen, pool) * entries_per_expert
     # The rates at which an order sample would choose as the router does, and what it chooses among fewer.
@@ -144,7 +147,8 @@ def touched_share(
     Source: ELMoE-3D, 7.3 A and Fig. 16 (b): tokens of one request touch fewer experts than as many requests.
     Departs: the paper prints no formula; the chain that repeats or chooses anew is the one with a single number.
     """
-    tokens, sequences, correlation = (jnp.asarray(as_float(x))[..., None] for x in (tokens, sequences, correlation))
+    numbers = (jnp.asarray(as_float(x))[..., None] for x in (tokens, sequences, correlation))
+    tokens, sequences, correlation, chosen = as_arrays(*numbers, chosen)
     first = jnp.where(tokens < 1.0, tokens, 1.0)
     # Where the formula is not used it is fed numbers at which its gradient is finite; log1p and expm1 keep a few tokens among
     # many experts exact.

@@ -15,7 +15,8 @@ import numpy.typing as npt
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from hwmodels.numerics.scalars import Number, as_float
+from hwmodels.numerics.axes import as_arrays
+from hwmodels.numerics.scalars import Number
 
 __all__ = ["Whole", "as_whole", "ceil_div", "smooth_ceil_div"]
 
@@ -79,7 +80,7 @@ def smooth_ceil_div(numerator: Number, denominator: Number, temperature: Number 
         below. By the temperature at 0: 0, though the function falls from there.
     Departs: a sum of sigmoids, the usual relaxation, is half a tile short at every multiple, where sizes mostly lie.
     """
-    a, b, temperature = (jnp.asarray(as_float(value)) for value in (numerator, denominator, temperature))
+    a, b, temperature = as_arrays(numerator, denominator, temperature)
     # A quotient may come out an ulp off its integer (XLA multiplies by the inverse of a constant); products do not.
     tiles = jnp.ceil(a / b)
     tiles = jnp.where((tiles - 1.0) * b >= a, tiles - 1.0, tiles)

@@ -32,6 +32,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hwmodels.compute.tile_counts import soft_minimum
+from hwmodels.numerics.axes import as_arrays, same_rank
 from hwmodels.numerics.fields import NOT_NEGATIVE, SHARE, number
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 
@@ -101,14 +102,15 @@ def collective_work(
     if algorithm not in ALGORITHMS.get(collective, ()):
         known = "; ".join(f"{name}: {', '.join(found)}" for name, found in ALGORITHMS.items())
         raise ValueError(f"collective is {collective!r} by {algorithm!r}; allowed are {known}")
-    size, count = jnp.asarray(as_float(message_bytes)), jnp.asarray(as_float(devices))
+    size, count = as_arrays(message_bytes, devices)
     others = count - 1.0
     if collective == "send":
         return CollectiveWork(jnp.ones_like(size * count), size * jnp.ones_like(count))
     passes = 2.0 if collective == "all_reduce" else 1.0
     if collective == "all_reduce" and algorithm == "one_shot":
         return CollectiveWork(jnp.ones_like(size * count), size * others)
-    rounds = {"one_shot": 1.0, "two_shot": 2.0}.get(algorithm, passes * others)
+    fixed = {"one_shot": 1.0, "two_shot": 2.0}
+    rounds = fixed[algorithm] if algorithm in fixed else passes * others
     return CollectiveWork(jnp.broadcast_to(rounds, jnp.shape(size * count)), passes * size * (others / count))
 
 
@@ -133,8 +135,8 @@ def kernels_time(
     Gradient: right for every input; steps at one device and at nothing to send, kinks at two and at four devices where
         there is a bridge.
     """
-    size, count = jnp.asarray(as_float(message_bytes)), jnp.asarray(as_float(devices))
-    bandwidth = as_float(bandwidth_bytes_per_s)
+    numbers = (jnp.asarray(as_float(message_bytes)), jnp.asarray(as_float(devices)), as_float(bandwidth_bytes_per_s))
+    kernels, size, count, bandwidth = same_rank(tuple(kernels), *numbers)
     several = count > 1.0
     peers = jnp.where(several, count, 2.0) - 1.0
     crossing = jnp.clip((count - 2.0) / 2.0, 0.0, 1.0)

@@ -13,6 +13,7 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from hwmodels.numerics.axes import same_rank
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.numerics.units import BITS_PER_BYTE
 from hwmodels.parallel.links import ElementLinks
@@ -36,7 +37,7 @@ def sum_exchange(links: ElementLinks, m: Number, k: Number, n: Number, *, elemen
         m, k, n: "*b", > 0; activations, inner size, columns. Rows and columns are spread evenly.
         elements: "*b", >= 1.
     """
-    m, k, n, count = (as_float(x) for x in (m, k, n, elements))
+    links, m, k, n, count = same_rank(links, *map(as_float, (m, k, n, elements)))
     activations = m * k * as_float(links.activation_bits) / BITS_PER_BYTE
     sums = m * n * as_float(links.partial_sum_bits) / BITS_PER_BYTE
     # Of an element's rows it has 1 / count itself, of a row's sums likewise.
@@ -54,8 +55,8 @@ def slice_exchange(links: ElementLinks, k: Number, n: Number, *, slice_bits: Num
         slice_bits: "*b", > 0; bits sent per weight.
         elements: "*b", >= 1.
     """
-    count = as_float(elements)
-    slices = as_float(k) * as_float(n) * as_float(slice_bits) / BITS_PER_BYTE
+    links, k, n, bits, count = same_rank(links, *map(as_float, (k, n, slice_bits, elements)))
+    slices = k * n * bits / BITS_PER_BYTE
     return _exchange(links, slices * (count - 1.0) / count, count)
 
 
@@ -64,7 +65,8 @@ def exposed_time(exchange_s: Number, hiding_s: Number) -> Float[Array, "*b"]:
 
     Gradient: a kink where both take equally long.
     """
-    longer = jnp.asarray(as_float(exchange_s)) - as_float(hiding_s)
+    exchange, hiding = same_rank(as_float(exchange_s), as_float(hiding_s))
+    longer = jnp.asarray(exchange - hiding)
     return jnp.where(longer > 0, longer, 0.0)
 
 

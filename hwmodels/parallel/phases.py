@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 import flax.struct
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from hwmodels.numerics.axes import as_arrays
 from hwmodels.numerics.folds import smooth_ceil_div
-from hwmodels.numerics.scalars import Number, as_float
+from hwmodels.numerics.scalars import Number
 
 __all__ = ["Division", "Phase", "divide"]
 
@@ -48,7 +48,7 @@ def divide(
         ValueError: another phase.
     Gradient: as `smooth_ceil_div`.
     """
-    m, blocks, count = (jnp.asarray(as_float(x)) for x in (m, blocks, elements))
+    m, blocks, count = as_arrays(m, blocks, elements)
     if phase == "tensor":
         rounds = smooth_ceil_div(blocks, count, temperature)
         return Division(smooth_ceil_div(m, reuse, temperature), rounds, blocks / rounds / count)

@@ -152,7 +152,7 @@ def _stepped(state: _State, requests: Requests, table: StepTable, engine: Engine
 
     uniform = jax.random.uniform(jax.random.fold_in(key, served.steps), slots.context.shape, slots.context.dtype)
     drafted = jnp.where(jnp.arange(engine.conditional.shape[-1]) < length, engine.conditional, 0.0)
-    accepted = jnp.sum(uniform[:, None] < jnp.cumprod(drafted), axis=-1, dtype=slots.context.dtype)
+    accepted = jnp.sum(uniform[:, None] < jnp.cumprod(drafted)[None], axis=-1, dtype=slots.context.dtype)
     ends_prompt = (chunk > 0) & (chunk >= slots.prompt_left)
     gained = jnp.where(generating, jnp.minimum(accepted + 1.0, slots.output_left), jnp.where(ends_prompt, 1.0, 0.0))
     output_left = slots.output_left - gained

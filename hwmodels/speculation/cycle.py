@@ -20,6 +20,7 @@ from hwmodels.network.footprint import UNCOMPRESSED_BITS, Footprint, uniform_foo
 from hwmodels.network.operators import StepShape, decode_step, draft_step, verify_step
 from hwmodels.network.routing import UNIFORM, Routing
 from hwmodels.network.workload import Workload
+from hwmodels.numerics.axes import same_rank, with_rank
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.parallel.group import for_draft
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost, copied_widths, held_beside
@@ -102,14 +103,16 @@ def price_cycle(
         bf16, stored, verify = price_steps(device, architecture, steps, **shared)
         draft_steps = dataclasses.replace(draft_steps, ahead_bytes=_without_experts(architecture, workload, footprint))
         (draft,) = price_steps(for_draft(device), draft_cost.architecture, [draft_steps], temperature=temperature)
-    runs = jnp.asarray(as_float(plan.draft_repeats)) * jnp.asarray(as_float(draft_cost.passes))[..., None]
+    passes = jnp.asarray(as_float(draft_cost.passes))[..., None]
+    repeats, passes, draft_s = same_rank(jnp.asarray(as_float(plan.draft_repeats)), passes, draft.cost.total_s)
+    runs = repeats * passes
     energy_j = None
     if draft.cost.energy is not None and verify.cost.energy is not None:
-        energy_j = jnp.sum(runs * draft.cost.energy.total_j, axis=-1) + verify.cost.energy.total_j
+        energy_j = jnp.sum(runs * with_rank(draft.cost.energy.total_j, runs.ndim), axis=-1) + verify.cost.energy.total_j
     return CycleCost(
         draft=draft,
         verify=verify,
-        draft_s=jnp.sum(runs * draft.cost.total_s, axis=-1),
+        draft_s=jnp.sum(runs * draft_s, axis=-1),
         verify_s=verify.cost.total_s,
         engine_s=engine_time(engine, plan, batch=workload.batch, passes=draft_cost.passes),
         energy_j=energy_j,

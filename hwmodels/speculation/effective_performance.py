@@ -14,6 +14,7 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from hwmodels.numerics.axes import same_rank
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 
 __all__ = [
@@ -53,7 +54,8 @@ def roofline_performance(roofline: Roofline, lengths: Number) -> Float[Array, ".
     """
     leaves = (roofline.slope, roofline.intercept, roofline.ridge_length)
     slope, intercept, ridge = (jnp.asarray(as_float(leaf))[..., None] for leaf in leaves)
-    return slope * jnp.minimum(_like(lengths, ridge), ridge) + intercept
+    length, slope, intercept, ridge = same_rank(_like(lengths, ridge), slope, intercept, ridge)
+    return slope * jnp.minimum(length, ridge) + intercept
 
 
 def _like(lengths: Number, numbers: Array) -> Array:
@@ -69,7 +71,8 @@ def primary_performance(lengths: Number, verify_s: Number) -> Float[Array, "... 
     Source: Eq. (1), by its definition.
     """
     seconds = jnp.asarray(as_float(verify_s))
-    return _like(lengths, seconds) / seconds
+    length, seconds = same_rank(_like(lengths, seconds), seconds)
+    return length / seconds
 
 
 def ridge_length(lengths: Number, verify_s: Number) -> Float[Array, "*b"]:
@@ -128,7 +131,8 @@ def discounted_performance(lengths: Number, verify_s: Number, draft_s: Number) -
     Source: Eq. (2).
     """
     seconds = jnp.asarray(as_float(verify_s)) + as_float(draft_s)
-    return _like(lengths, seconds) / seconds
+    length, seconds = same_rank(_like(lengths, seconds), seconds)
+    return length / seconds
 
 
 def acceptance_rate(lengths: Number, accepted_tokens: Number) -> Float[Array, "... length"]:

@@ -10,6 +10,7 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from hwmodels.numerics.axes import same_rank
 from hwmodels.numerics.fields import NOT_NEGATIVE, number
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.speculation.plan import Plan
@@ -44,12 +45,13 @@ def engine_time(
         prompt_tokens: of all sequences, processed beside this cycle, "*b".
     Gradient: exact; linear in every term.
     """
-    repeats = jnp.asarray(as_float(plan.draft_repeats))
-    steps = jnp.sum(repeats, axis=-1)
-    drafted = jnp.sum(repeats * as_float(plan.draft_tokens), axis=-1) * as_float(batch)
+    repeats, tokens = same_rank(jnp.asarray(as_float(plan.draft_repeats)), as_float(plan.draft_tokens))
+    steps, drafted = jnp.sum(repeats, axis=-1), jnp.sum(repeats * tokens, axis=-1)
+    numbers = map(as_float, (batch, passes, prompt_tokens))
+    terms, steps, drafted, batch, passes, prompt = same_rank(terms, steps, drafted, *numbers)
     return (
         as_float(terms.cycle_s)
-        + as_float(terms.draft_pass_s) * as_float(passes) * steps
-        + as_float(terms.drafted_token_s) * drafted
-        + as_float(terms.prompt_token_s) * as_float(prompt_tokens)
+        + as_float(terms.draft_pass_s) * passes * steps
+        + as_float(terms.drafted_token_s) * (drafted * batch)
+        + as_float(terms.prompt_token_s) * prompt
     )

@@ -14,6 +14,7 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from hwmodels.numerics.axes import same_rank
 from hwmodels.numerics.scalars import Number, as_float
 
 __all__ = [
@@ -109,8 +110,9 @@ def mixed_speedup(
     accepted = jnp.asarray(as_float(accepted_tokens))
     ridge = jnp.asarray(as_float(ridge), accepted.dtype)[..., None]
     length = jnp.asarray(as_float(lengths), accepted.dtype)
+    accepted, ridge, length, ratio = same_rank(accepted, ridge, length, as_float(ratio))
     slower = jnp.maximum(length / ridge, 1.0)
-    cycle = slower + as_float(ratio) if drafting == "resolved" else slower * (1.0 + as_float(ratio))
+    cycle = slower + ratio if drafting == "resolved" else slower * (1.0 + ratio)
     speedup = accepted / cycle
     length = jnp.broadcast_to(length, speedup.shape)
     chosen = jnp.argmax(speedup, axis=-1)

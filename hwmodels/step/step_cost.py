@@ -20,6 +20,7 @@ from hwmodels.compute.roofline import unit_of
 from hwmodels.compute.unit import ComputeUnit
 from hwmodels.device import Device
 from hwmodels.network.operators import OPERATORS, OperatorWork
+from hwmodels.network.operators.work import over_batches
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.numerics.smoothing import smooth_maximum
 from hwmodels.parallel.collectives import COLLECTIVES
@@ -69,6 +70,7 @@ def step_cost(device: Device, work: OperatorWork, *, temperature: Number = 0.0) 
     Gradient: kinks where computing takes as long as moving, at temperature 0, and where a memory is just full; see
         `smooth_maximum`, `place_in_order`.
     """
+    device, work = over_batches(device, work)
     unit = unit_of(device)
     found = [_kernel_cost(device, one, its_work, temperature) for one, its_work in unit.kernels(work)]
     cost, traffic = found[0], found[0].traffic_bytes

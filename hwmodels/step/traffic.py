@@ -16,6 +16,8 @@ from hwmodels.device import Device, MemoryTier
 from hwmodels.memory.placement import placement_of
 from hwmodels.memory.tiers import half_efficiency_bytes
 from hwmodels.network.operators import EXPERT_OPERATORS, OPERATORS, OperatorWork
+from hwmodels.network.operators.work import over_batches
+from hwmodels.numerics.axes import select, with_rank
 from hwmodels.numerics.scalars import Number, with_last_axis
 from hwmodels.numerics.smoothing import smooth_maximum
 
@@ -34,18 +36,15 @@ def traffic_by_memory(device: Device, work: OperatorWork) -> tuple[Float[Array, 
         ValueError: several memories, and the work does not say what is stored, or read, as the placement needs it.
     Gradient: kinks where a memory is just full.
     """
+    device, work = over_batches(device, work)
     kv_bytes = work.kv_bytes * with_last_axis(device.kv_traffic_factor)
     if not device.spill:
         return (work.weight_bytes + kv_bytes + work.activation_bytes,)
     found = placement_of(device).shares((device.memory, *device.spill), work)
     kv, dense, experts = (share[..., None, :] for share in vars(found).values())
-    weights = jnp.where(_IS_EXPERT[:, None], experts, dense)
-    first = jnp.arange(1 + len(device.spill)) == 0
-    moved = (
-        kv_bytes[..., None] * kv
-        + work.weight_bytes[..., None] * weights
-        + work.activation_bytes[..., None] * first.astype(kv.dtype)
-    )
+    weights = select(_IS_EXPERT[:, None], experts, dense)
+    first = with_rank((jnp.arange(1 + len(device.spill)) == 0).astype(kv.dtype), work.flops.ndim + 1)
+    moved = kv_bytes[..., None] * kv + work.weight_bytes[..., None] * weights + work.activation_bytes[..., None] * first
     return tuple(jnp.unstack(moved, axis=-1))
 
 

@@ -85,7 +85,7 @@ def _kept(
 ) -> Bool[Array, "*b vocab"]:
     """Tokens that stay. They are sorted by logits: probabilities may tie where these differ."""
     order = jnp.argsort(logits, axis=-1, stable=True, descending=True)
-    place = jnp.arange(logits.shape[-1])
+    place = jax.lax.broadcast_to_rank(jnp.arange(logits.shape[-1]), logits.ndim)
     falling = jnp.take_along_axis(probability, order, axis=-1)
     falling = jnp.where((place < top_k) | (top_k <= 0), falling, 0.0)
     mass = jnp.cumsum(falling, axis=-1)

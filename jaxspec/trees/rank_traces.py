@@ -240,7 +240,10 @@ def path_nodes(tree: Tree, rank_path: Int[Array, "*b depth"]) -> Int32[Array, "*
         raise ValueError(f"rank_path has shape {rank_path.shape}; its last axis is depth, 1 or more")
     size = one_tree(tree).size
     parent = jnp.where(is_node(tree), jnp.asarray(tree.parent, jnp.int32), size + 1)  # padding is nobody's child
-    node_rank = jnp.asarray(tree.rank, jnp.int32)
+    # Against the node that each path has reached.
+    parent, node_rank = (
+        jax.lax.broadcast_to_rank(x, rank_path.ndim) for x in (parent, jnp.asarray(tree.rank, jnp.int32))
+    )
 
     def descend(above: Array, rank: Array) -> tuple[Array, Array]:
         is_next = (parent == above[..., None]) & (node_rank == rank[..., None])

@@ -90,7 +90,7 @@ def check_gradient(function, tree, step=1e-4):
     assert ones.dtype == jnp.float64
     steps = step * jnp.eye(ones.size)
     # One program for values and slopes: compiling is what takes the time.
-    points = jnp.concatenate([ones + steps, ones - steps, ones[None]])
+    points = jnp.concatenate([ones[None] + steps, ones[None] - steps, ones[None]])
     values, gradients = jax.jit(jax.vmap(jax.value_and_grad(scaled)))(points)
     above, below = np.split(np.asarray(values[:-1]), 2)
     differences, gradient = (above - below) / (2 * step), gradients[-1]

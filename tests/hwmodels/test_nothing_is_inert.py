@@ -104,7 +104,7 @@ def inert(tree, of):
     base = np.where(np.isinf(base), 20.0, base)
     varied = np.vstack([base * factor ** np.eye(base.size) for factor in (1.4, 1 / 1.4)])
     found = evaluated(jnp.asarray(np.vstack([base, varied])), treedef, of)
-    changed = np.any(np.abs(found[1:] - found[0]) > 1e-9 * np.abs(found[0]), axis=-1).reshape(2, -1).any(axis=0)
+    changed = np.any(np.abs(found[1:] - found[:1]) > 1e-9 * np.abs(found[:1]), axis=-1).reshape(2, -1).any(axis=0)
     return [name for name, moved in zip(names, changed, strict=True) if not moved]
 
 

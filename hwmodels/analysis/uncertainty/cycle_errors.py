@@ -218,7 +218,7 @@ def draw_cycle(
     steps, parts = times.part_s.shape
     ends = np.cumsum([parts, steps * parts, error.shape[1]]).tolist()
     shared, own, causes, engine = jnp.split(deviates, ends)
-    common = jnp.sqrt(SHARED_VARIANCE) * shared + jnp.sqrt(1.0 - SHARED_VARIANCE) * own.reshape(steps, parts)
+    common = jnp.sqrt(SHARED_VARIANCE) * shared[None] + jnp.sqrt(1.0 - SHARED_VARIANCE) * own.reshape(steps, parts)
     step_s = jnp.sum(times.part_s * jnp.exp(times.deviation * common), axis=-1)
     tokens = 1.0 + jnp.sum(jnp.cumprod(conditional + error @ causes))
     cycle_s = times.cycle @ step_s + as_float(times.engine_s)

@@ -20,6 +20,7 @@ from hwmodels.compute.roofline import unit_of
 from hwmodels.compute.unit import Spread
 from hwmodels.device import Device
 from hwmodels.network.operators.work import EXPERT_OPERATORS, MATRIX_OPERATORS, OPERATORS
+from hwmodels.numerics.axes import with_rank
 from hwmodels.parallel.collectives import COLLECTIVES
 from hwmodels.step.priced_steps import PricedStep
 
@@ -153,4 +154,4 @@ def _nearest(
     if not found:
         return jnp.ones((*bits.shape, 2))
     widths, ends = (np.array(rows, np.float32) for rows in ([x.bits for x in found], [(x.low, x.high) for x in found]))
-    return jnp.asarray(ends)[jnp.argmin(jnp.abs(bits[..., None] - widths), axis=-1)]
+    return jnp.asarray(ends)[jnp.argmin(jnp.abs(bits[..., None] - with_rank(widths, bits.ndim + 1)), axis=-1)]

@@ -34,6 +34,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from hwmodels.numerics.axes import same_rank
 from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, choice, number, part
 from hwmodels.numerics.folds import Whole, as_whole, ceil_div, smooth_ceil_div
 from hwmodels.numerics.scalars import Leaf, Number, as_float
@@ -170,6 +171,7 @@ def elapsed_cycles(
 
     Time and utilisation count these: what is printed may be 0, and less than the multiplications need.
     """
+    array, m, k, n, temperature = same_rank(array, m, k, n, temperature)
     rows, columns = as_float(array.rows), as_float(array.columns)
     shape = mapping(array, as_float(m), as_float(k), as_float(n))
     row_folds = smooth_ceil_div(shape.row_extent, rows, temperature)
@@ -192,6 +194,7 @@ def utilisation(array: SystolicArray, m: Number, k: Number, n: Number, temperatu
         "*b", in (0, 1]: elements idle while a fold is loaded, filled or drained, or if it does not cover the array.
     Gradient: as `smooth_cycles`.
     """
+    array, m, k, n, temperature = same_rank(array, m, k, n, temperature)
     elapsed = elapsed_cycles(array, m, k, n, temperature)
     return (as_float(m) / elapsed) * (as_float(k) / as_float(array.rows)) * (as_float(n) / as_float(array.columns))
 

@@ -12,6 +12,7 @@ from hwmodels.memory.placement.in_order import InOrder
 from hwmodels.memory.placement.interface import PlacementPolicy
 from hwmodels.memory.placement.registry import SINGLE_PLACEMENTS
 from hwmodels.network.operators.work import EXPERT_OPERATORS, OPERATORS, OperatorWork
+from hwmodels.numerics.axes import select
 
 __all__ = ["PLACEMENTS", "first_memory_share", "placement_of"]
 
@@ -40,7 +41,7 @@ def first_memory_share(device: Device, work: OperatorWork) -> Float[Array, "... 
     if not device.spill:
         return jnp.ones_like(work.flops)
     found = placement_of(device).shares((device.memory, *device.spill), work)
-    weights = jnp.where(_IS_EXPERT, found.experts[..., :1], found.dense[..., :1])
+    weights = select(_IS_EXPERT, found.experts[..., :1], found.dense[..., :1])
     moved = work.weight_bytes + work.kv_bytes
     here = work.weight_bytes * weights + work.kv_bytes * found.kv[..., :1]
     return jnp.where(moved > 0, here / jnp.where(moved > 0, moved, 1.0), 1.0)

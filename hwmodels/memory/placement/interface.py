@@ -13,6 +13,7 @@ from hwmodels.device import MemoryTier
 from hwmodels.memory.tiers import place_in_order
 from hwmodels.network.operators.experts import ExpertReads
 from hwmodels.network.operators.work import OperatorWork, StoredBytes
+from hwmodels.numerics.axes import same_rank, with_rank
 from hwmodels.numerics.scalars import Number, as_float
 
 __all__ = ["PlacementPolicy", "TierShares", "expert_reads", "shares_of", "spread", "stored_bytes", "with_first"]
@@ -75,12 +76,12 @@ def spread(tiers: Sequence[MemoryTier], *sizes: Number) -> Float[Array, "... cla
 def shares_of(placed: Float[Array, "... tier"]) -> Float[Array, "... tier"]:
     """Parts of a whole; all of it in the first memory where there is nothing, so that shares always sum to one."""
     total = jnp.sum(placed, axis=-1, keepdims=True)
-    first = (jnp.arange(placed.shape[-1]) == 0).astype(placed.dtype)
+    first = with_rank((jnp.arange(placed.shape[-1]) == 0).astype(placed.dtype), placed.ndim)
     return jnp.where(total > 0, placed / jnp.where(total > 0, total, 1.0), first)
 
 
 def with_first(first: Float[Array, "*b"], others: Float[Array, "... rest"]) -> Float[Array, "... tier"]:
     """A share of the first memory, and what is left divided among the others as `others`, which sum to one."""
-    first = jnp.asarray(first)[..., None]
+    first, others = same_rank(jnp.asarray(first)[..., None], others)
     rest = (1.0 - first) * others
     return jnp.concatenate([jnp.broadcast_to(first, (*rest.shape[:-1], 1)), rest], axis=-1)

@@ -8,6 +8,7 @@ import jax
 from jaxtyping import Array, Float
 
 from hwmodels.network.operators.work import OPERATORS, OperatorWork, over_operators
+from hwmodels.numerics.axes import same_rank
 from hwmodels.numerics.scalars import Leaf
 
 __all__ = ["blocks_in_part"]
@@ -37,9 +38,14 @@ def blocks_in_part(work: OperatorWork, attention_share: Leaf, feed_forward_share
     )
 
     def less(totals: Float[Array, "... operator"] | None) -> Float[Array, "... operator"] | None:
-        return None if totals is None else totals * share
+        return None if totals is None else _scaled(totals, share)
 
     scaled = ("flops", "weight_bytes", "kv_bytes", "activation_bytes", "launches", "coded_elements", "coded_bits")
     found = {name: less(getattr(work, name)) for name in scaled}
-    elements = jax.tree.map(lambda count: count * attention_share, work.kv_elements)
+    elements = jax.tree.map(lambda count: _scaled(count, attention_share), work.kv_elements)
     return dataclasses.replace(work, **found, kv_elements=elements)
+
+
+def _scaled(totals: Array, share: Leaf) -> Array:
+    totals, share = same_rank(totals, share)
+    return totals * share

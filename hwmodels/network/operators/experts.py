@@ -14,7 +14,8 @@ from hwmodels.network.routing import (
     pooled_choices,
     touched_share,
 )
-from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.numerics.axes import as_arrays, same_rank
+from hwmodels.numerics.scalars import Leaf, Number
 
 
 @flax.struct.dataclass
@@ -58,15 +59,17 @@ def touched_experts(
     Returns:
         "*b", in [0, num_experts]; E (1 - (1 - k / E)^(tokens * sequences)) for uniform, independent choices among all.
     """
-    experts, chosen = (jnp.asarray(as_float(x)) for x in (num_experts, experts_per_token))
+    numbers = (num_experts, experts_per_token, tokens, sequences, pool_experts)
+    experts, chosen, tokens, sequences, pool = as_arrays(*numbers)
     some = experts > 0
     # Where the formula is not used it is fed numbers at which its gradient is finite.
     experts, chosen = jnp.where(some, experts, 1.0), jnp.where(some, chosen, 0.0)
-    found = pooled_choices(routing, experts, chosen, pool_experts)
+    found = pooled_choices(routing, experts, chosen, pool)
     touched = touched_share(
         found.probability,
         tokens=tokens,
         sequences=independent_sequences(routing, sequences),
         correlation=routing.correlation,
     )
-    return jnp.where(some, experts * jnp.mean(found.held * touched, axis=-1), 0.0)
+    held, touched = same_rank(found.held, touched)
+    return jnp.where(some, experts * jnp.mean(held * touched, axis=-1), 0.0)

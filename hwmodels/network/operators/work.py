@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 import flax.struct
@@ -9,7 +10,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hwmodels.network.operators.experts import ExpertReads
-from hwmodels.numerics.scalars import Leaf
+from hwmodels.numerics.axes import rank_of, with_rank
+from hwmodels.numerics.scalars import Leaf, Tree
 
 #: The "operator" axis, in order of execution within a layer; an operator is what engines launch at once.
 OPERATORS = (
@@ -96,3 +98,19 @@ class OperatorWork:
 def over_operators(values: Mapping[str, Leaf], default: float = 0.0) -> Float[Array, "... operator"]:
     """Values by operator name as one array; `default` for operators that are not named."""
     return jnp.stack(jnp.broadcast_arrays(*(values.get(name, default) for name in OPERATORS)), axis=-1)
+
+
+#: Fields of `OperatorWork` that a step has one of, without an axis of operators.
+_OF_A_STEP = ("stored", "experts", "new_tokens", "kv_elements", "kv_bits")
+
+
+def over_batches(device: Tree, work: OperatorWork) -> tuple[Tree, OperatorWork]:
+    """A device and work, either of which may be a batch, with as many axes of batches in both.
+
+    Args:
+        device: leaves "*b".
+    """
+    axes = max(rank_of(device), work.flops.ndim - 1)
+    fields = (field.name for field in dataclasses.fields(work))
+    expanded = {name: with_rank(getattr(work, name), axes + (name not in _OF_A_STEP)) for name in fields}
+    return with_rank(device, axes), dataclasses.replace(work, **expanded)

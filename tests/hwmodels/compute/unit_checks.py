@@ -133,7 +133,8 @@ def check_slopes(unit, sizes, check_gradient, further=lambda unit, m, k, n, bits
     def total(tree):
         unit, m, k, n, bits, temperature = tree
         arguments = (m, k, n, bits[:, None], temperature * jnp.array([0.0, 0.3, 1.0]))
-        seconds = _product_time(unit, *arguments)
-        return jnp.sum((seconds / 1e-6 + further(unit, *arguments)) * weights)
+        found = (_product_time(unit, *arguments), further(unit, *arguments))
+        seconds, others = (jax.lax.broadcast_to_rank(each, 2) for each in found)
+        return jnp.sum((seconds / 1e-6 + others) * weights)
 
     check_gradient(total, (unit, 11.3, k, n, jnp.array([4.7, 13.3]), 0.55))

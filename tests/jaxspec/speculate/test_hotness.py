@@ -28,7 +28,7 @@ def test_hotness_along_a_text_is_that_of_window_after_window():
         np.testing.assert_allclose(along[:, :, start], hotness, rtol=1e-5, atol=1e-6)
         valid = jnp.full(3, places)
         heard = count_choices(CHOSEN[:, start : start + places], recency(valid, places, 0.7), 5)
-        hotness = faded(valid, 0.7)[:, None] * hotness + heard
+        hotness = faded(valid, 0.7)[None, :, None] * hotness + heard
     np.testing.assert_allclose(along[:, :, 8], hotness, rtol=1e-5, atol=1e-6)
 
 

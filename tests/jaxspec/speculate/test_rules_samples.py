@@ -54,8 +54,9 @@ def chi_square_p_value(verify, *, chunks=CHUNKS, draft_length=2, seed=0):
         accepted, next_token = jax.vmap(verify, in_axes=(0, 0, 0, None, 0, 0))(
             p_table[chain], q_table[chain], drafted, jnp.asarray(draft_length), uniforms, keys
         )
-        put_out = jnp.where(jnp.arange(width) == accepted[:, None], next_token[:, None], drafted)
-        seen = jnp.arange(width) <= accepted[:, None]
+        place = jnp.arange(width)[None]
+        put_out = jnp.where(place == accepted[:, None], next_token[:, None], drafted)
+        seen = place <= accepted[:, None]
         return jnp.zeros((WIDE_VOCAB, WIDE_VOCAB), jnp.int32).at[chain, put_out].add(seen.astype(jnp.int32))
 
     counts = sum(np.asarray(count(key), np.int64) for key in jax.random.split(jax.random.key(seed), chunks))

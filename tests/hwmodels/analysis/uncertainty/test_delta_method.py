@@ -20,7 +20,7 @@ def test_products_of_powers_are_exact():
 
 def test_sums_are_near_monte_carlo():
     sizes = jnp.array([[3.0, 1.0], [2.0, 7.0]])
-    metrics = lambda z: jnp.sum(sizes * jnp.exp(0.12 * z), axis=-1)
+    metrics = lambda z: jnp.sum(sizes * jnp.exp(0.12 * z)[None], axis=-1)
     found = delta_method(metrics, 2)
     drawn = jax.vmap(metrics)(jax.random.normal(jax.random.key(3), (20_000, 2)))
     for index in range(2):

@@ -197,7 +197,7 @@ def test_gradient(check_gradient):
         rows, columns, *sizes = x
         arrays = [array_of(rows, columns, *kind) for kind in SOME_KINDS]
         counts = jnp.stack([smooth_cycles(array, *sizes, jnp.array([0.0, 0.15, 0.8])) for array in arrays])
-        return jnp.sum(counts * jnp.array([[1.0], [0.6], [1.3], [2.9]]) * jnp.array([1.0, 1.7, 2.9]))
+        return jnp.sum(counts * jnp.array([[1.0], [0.6], [1.3], [2.9]]) * jnp.array([[1.0, 1.7, 2.9]]))
 
     check_gradient(count, [13.3, 7.7, 29.1, 50.2, 40.9])
 

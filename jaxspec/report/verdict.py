@@ -117,7 +117,7 @@ def headline(result: ConfigurationsResult) -> str:
     named = {"grid": "the best grid point", "default": "the default"}
     compared = {name: found for name in named if (found := ratio(result, name)) is not None}
     parts = [
-        f"{found} the speed of {named[name]}{'' if found.clear else ', which is no clear difference'}"
+        f"{found} the speed of {named[name]}{'' if found.clear else ' (no clear difference)'}"
         for name, found in compared.items()
     ]
     return f"{sentence}; that is {' and '.join(parts)}." if parts else f"{sentence}."

@@ -94,4 +94,4 @@ def test_an_interval_with_one_in_it_is_no_clear_difference(make_entry):
     assert not SpeedRatio(1.02, 1.0, 1.05).clear
     entry = make_entry()
     entry["ratios"]["tuned_vs_grid"]["low"] = 0.97
-    assert "1.14x (0.97 to 1.16) the speed of the best grid point, which is no clear difference" in headline(entry)
+    assert "1.14x (0.97 to 1.16) the speed of the best grid point (no clear difference) and" in headline(entry)

@@ -70,7 +70,7 @@ def _garbage():
 
 
 #: Rooms whose arrays of different rank meet by a word alone (`[None]`, `hwmodels.numerics.axes`): there JAX promotes none.
-EXPLICIT_RANKS = ("tests/hwmodels/",)
+EXPLICIT_RANKS = ("tests/hwmodels/", "tests/jaxspec/models/")
 
 
 @pytest.fixture(autouse=True, scope="module")

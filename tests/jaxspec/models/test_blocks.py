@@ -50,7 +50,7 @@ class Choice:
         chosen = jnp.argmax(dot_rows(normed, weights["choice_router"], step.dot_dtype), axis=-1)
         output = (
             jnp.einsum("...i,...oi->...o", normed, stack_of(weights["choice"]).take(chosen).values())
-            + weights["choice_bias"]
+            + weights["choice_bias"][None, None]
         )
         return FeedForwardResult(output, {"choice_in": normed})
 

@@ -108,7 +108,7 @@ def test_it_sees_what_the_masks_say(head, target_params):
     inputs = lambda: (rng.integers(13, size=(2, 4)).astype(np.int32), rng.standard_normal((2, 4, 12), np.float32))
     tokens, hidden = inputs()
     run = jax.jit(lambda tokens, hidden, mask: head_forward(
-        head, HEAD, ends=ends, tokens=tokens, hidden=hidden, positions=jnp.arange(4) + jnp.array([[3], [8]]), mask=mask
+        head, HEAD, ends=ends, tokens=tokens, hidden=hidden, positions=jnp.arange(4)[None] + jnp.array([[3], [8]]), mask=mask
     ).hidden)  # fmt: skip
     whole = run(tokens, hidden, causal_mask(2, 4))
     other_tokens, other_hidden = inputs()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from experiments.host_speedups.configurations import Group
@@ -80,6 +81,8 @@ def measure(
                 advance = lambda name=group.name: bar.advance(name)
                 options = {"repeats": repeats, "output_tokens": output_tokens, "advance": advance}
                 _measure_group(host, group, folder, target, text, **options)
+                # No other group runs these programs, and a process may map only so many: XLA ends for want of memory.
+                jax.clear_caches()
     return read_groups(every, folder)
 
 

@@ -47,6 +47,9 @@ def dot_rows(
         ValueError: another dot_dtype.
     """
     if dot_dtype is None or dot_dtype == x.dtype:
+        if x.ndim == 2:
+            # XLA on CPUs transposes W anew for the product of a single row of a matrix, not for one of a batch of them.
+            return jnp.einsum("...i,oi->...o", x[None], w)[0]
         return jnp.einsum("...i,oi->...o", x, w)
     if dot_dtype != jnp.bfloat16:
         raise ValueError(f"dot_dtype is {dot_dtype}; allowed are None (the operands' own) and bfloat16")

@@ -28,8 +28,9 @@ SHAPES = ((1, 1), (1, 2), (1, 5), (1, 9), (1, 17), (16, 1), (16, 5))
 _FEW_SHAPES = ((1, 1), (1, 2), (1, 9), (16, 1))
 _CONTEXTS = (64, 256, 1024)
 
-#: Bytes of a stack of matrices: enough to leave the cache of common processors, and as few as fit it.
-_FAR_BYTES, _NEAR_BYTES = 192e6, 4e6
+#: Bytes of a stack of matrices: enough to leave the cache of common processors, and as many as a small network has. The near
+#: ones differ by the size of their matrices (see `programs.MOST_APART`), so that the fit sees where a cache ends.
+_FAR_BYTES, _NEAR_BYTES = 192e6, 12e6
 #: The most elements of a matrix; a larger vocabulary is cut.
 _MOST_WEIGHTS = 1 << 25
 _MOST_LAYERS = 4096

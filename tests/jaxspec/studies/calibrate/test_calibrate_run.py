@@ -118,7 +118,7 @@ def test_a_stopped_run_goes_on_where_it_was_and_another_machine_is_refused(timed
     assert "the same command resumes it" in err
     first = list(timed_groups)
     assert first[-1] == "stream/all"
-    assert "product/float32-256x704-6" in first
+    assert "product/float32-256x704-17" in first
     assert run(capsys, "calibrate", "--quick")[0] == 130
     assert timed_groups == first  # what was timed is there; the group that stopped it is the next
     monkeypatch.setattr(measuring, "machine_name", lambda: "another")

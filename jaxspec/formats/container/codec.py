@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from jaxspec.formats.container.tensors import TensorForm, Whole
 
-__all__ = ["MASK_ROLE", "Chunk", "Codec", "CodecError", "Decoded", "Part", "Raw", "Selection", "undivided"]
+__all__ = ["MASK_ROLE", "Chunk", "Codec", "CodecError", "Decoded", "Part", "Raw", "Selection", "Undivided"]
 
 #: Which part of a tensor a section belongs to: what a draft reads, or what only the target reads.
 Part = Literal["draft", "target"]
@@ -161,12 +162,35 @@ def take(sections: dict[str, bytes], role: str, dtype: np.dtype | type | str, co
     return np.frombuffer(content, dtype)
 
 
-def undivided(patterns: np.ndarray) -> Decoded:
-    """Of a tensor whose draft is its target."""
-    return Decoded(patterns, patterns)
+class Undivided(ABC):
+    """A codec of tensors whose draft is their target."""
+
+    @abstractmethod
+    def decode(self, coding: dict[str, Any], form: TensorForm, count: int, sections: dict[str, bytes]) -> np.ndarray:
+        """See `Codec`."""
+
+    def draft(self, coding: dict[str, Any], form: TensorForm, count: int, sections: dict[str, bytes]) -> np.ndarray:
+        """The patterns, of all sections."""
+        return self.decode(coding, form, count, sections)
+
+    def both(
+        self,
+        coding: dict[str, Any],
+        form: TensorForm,
+        count: int,
+        drafted: dict[str, bytes],
+        sections: dict[str, bytes],
+    ) -> Decoded:
+        """The patterns, for either."""
+        patterns = self.decode(coding, form, count, sections)
+        return Decoded(patterns, patterns)
+
+    def part(self, role: str) -> Part:
+        """A tensor that is not divided belongs to the draft, which needs it whole; the target reads the draft's part too."""
+        return "draft"
 
 
-class Raw:
+class Raw(Undivided):
     """Bytes as they are; both parts read all of them."""
 
     name = "raw"
@@ -196,20 +220,3 @@ class Raw:
     def decode(self, coding: dict[str, Any], form: TensorForm, count: int, sections: dict[str, bytes]) -> np.ndarray:
         """The section."""
         return take(sections, "bytes", form.pattern_dtype, count)
-
-    draft = decode
-
-    def both(
-        self,
-        coding: dict[str, Any],
-        form: TensorForm,
-        count: int,
-        drafted: dict[str, bytes],
-        sections: dict[str, bytes],
-    ) -> Decoded:
-        """The section, for either."""
-        return undivided(self.decode(coding, form, count, sections))
-
-    def part(self, role: str) -> Part:
-        """A tensor that is not divided belongs to the draft, which needs it whole; the target reads the draft's part too."""
-        return "draft"

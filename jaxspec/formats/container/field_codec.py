@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxspec.formats import fields
-from jaxspec.formats.container.codec import Chunk, CodecError, Decoded, Part, Selection, take, undivided
+from jaxspec.formats.container.codec import Chunk, CodecError, Selection, Undivided, take
 from jaxspec.formats.container.field_counts import field_counts
 from jaxspec.formats.container.field_planes import field, merge_fields, packed_plane, plane_form, planes_of
 from jaxspec.formats.container.tensors import CHUNK_ELEMENTS, PATTERN_DTYPES, TensorForm, Whole, padded_length
@@ -44,7 +44,7 @@ class Partition(NamedTuple):
     coded: tuple[int, ...]
 
 
-class FieldCodec:
+class FieldCodec(Undivided):
     """Huffman codes on the fields of a partition that has been fixed per dtype."""
 
     lossless = True
@@ -56,10 +56,6 @@ class FieldCodec:
     def unit(self, form: TensorForm) -> int:
         """Any number of elements."""
         return 1
-
-    def part(self, role: str) -> Part:
-        """There is no smaller draft in these bits: a draft reads all."""
-        return "draft"
 
     def plan(
         self, form: TensorForm, chunks: Callable[[], Iterable[Chunk]], selection: Selection | None
@@ -134,19 +130,6 @@ class FieldCodec:
             values[index] = jnp.full(count, symbol, jnp.uint16)
         packed = {role: jnp.asarray(content) for role, content in stored.items()}
         return np.asarray(merge_fields(values, packed, widths, tuple(planes), count))
-
-    draft = decode
-
-    def both(
-        self,
-        coding: dict[str, Any],
-        form: TensorForm,
-        count: int,
-        drafted: dict[str, bytes],
-        sections: dict[str, bytes],
-    ) -> Decoded:
-        """The patterns, for either."""
-        return undivided(self.decode(coding, form, count, sections))
 
 
 class _Coding(NamedTuple):

@@ -94,21 +94,21 @@ def _products(config: CalibrateConfig, networks: Mapping[str, Architecture], row
     for place, name in enumerate(sorted(config.formats, key=lambda name: -FORMATS[name])):
         counts = rows if place == 0 else [count for count in rows if count in _FEW_ROWS]
         for shape in shapes:
-            found.append(_product_group(name, shape, counts, _NEAR_BYTES))
+            # As the matrices of a small network lie, and no more of them.
+            found.append(_product_group(name, shape, counts, _NEAR_BYTES, programs.MOST_APART))
         smallest, middle = shapes[0], sorted(shapes, key=lambda shape: shape[0] * shape[1])[len(shapes) // 2]
         for shape in dict.fromkeys((smallest, middle)):
             far = [count for count in rows if count in _FAR_ROWS]
-            found.append(_product_group(name, shape, far, _FAR_BYTES))
+            found.append(_product_group(name, shape, far, _FAR_BYTES, _MOST_LAYERS))
     return list({group.name: group for group in found}.values())
 
 
-def _product_group(weight_format: str, shape: tuple[int, int], rows: Sequence[int], total_bytes: float) -> Group:
+def _product_group(
+    weight_format: str, shape: tuple[int, int], rows: Sequence[int], total_bytes: float, most: int
+) -> Group:
     bits, (inner, outer) = FORMATS[weight_format], shape
     one = inner * outer * bits / 8
-    layers = int(max(2, min(_MOST_LAYERS, round(total_bytes / one))))
-    if total_bytes == _NEAR_BYTES:
-        # As the matrices of a small network lie, which take no more of the cache.
-        layers = min(layers, programs.MOST_APART)
+    layers = int(max(2, min(most, round(total_bytes / one))))
     cases = []
     for count in rows:
         row = Row(

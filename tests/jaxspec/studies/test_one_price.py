@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from narrow_devices import kernels_of_16_bits
 
 from hwmodels import (
     DraftCost,
@@ -44,19 +45,7 @@ TERMS = EngineTerms(cycle_s=4e-4, draft_pass_s=3e-5, drafted_token_s=7e-6)
 
 @pytest.fixture(scope="module")
 def pricing():
-    unit = catalog.device("h100-sxm").matrix_unit
-    # Kernels of 16 bits alone: each costs a compilation.
-    unit = dataclasses.replace(
-        unit,
-        formats=unit.formats[-1:],
-        weight_widths=unit.weight_widths[-1:],
-        experts=(),
-        expert_widths=(),
-        attention=unit.attention[-1:],
-        kv_widths=unit.kv_widths[-1:],
-        prefill=None,
-    )
-    device = dataclasses.replace(catalog.device("h100-sxm"), matrix_unit=unit)
+    device = kernels_of_16_bits(catalog.device("h100-sxm"))
     workload = Workload(batch=BATCH, context_tokens=CONTEXT, prompt_tokens=CONTEXT, output_tokens=64.0)
     return Pricing(device, catalog.architecture("llama-3.1-8b"), workload, engine=TERMS)
 

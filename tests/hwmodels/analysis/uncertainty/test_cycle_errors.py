@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from narrow_devices import kernels_of_16_bits
 
 from hwmodels import catalog, uniform_footprint
 from hwmodels.analysis.uncertainty.acceptance_errors import conditional_errors
@@ -104,20 +105,8 @@ def test_coverage_in_simulation(cycles):
 
 @pytest.fixture(scope="module")
 def priced():
-    device, shape = catalog.device("h100-sxm"), catalog.architecture("llama-3.1-8b")
-    unit = device.matrix_unit
-    # Kernels of 16 bits alone, which are all that is used here: each costs a compilation.
-    unit = dataclasses.replace(
-        unit,
-        formats=unit.formats[-1:],
-        weight_widths=unit.weight_widths[-1:],
-        experts=(),
-        expert_widths=(),
-        attention=unit.attention[-1:],
-        kv_widths=unit.kv_widths[-1:],
-        prefill=None,
-    )
-    device = dataclasses.replace(device, matrix_unit=unit)
+    # Nothing else is used here.
+    device, shape = kernels_of_16_bits(catalog.device("h100-sxm")), catalog.architecture("llama-3.1-8b")
     work = {"workload": Workload(batch=2.0, context_tokens=700.0), "footprint": uniform_footprint(16.0)}
     steps = [decode_step(**work), decode_step(**work), verify_step(**work, verify_tokens=4.0, visible_new_tokens=2.5)]
     return device, jax.jit(price_steps)(device, shape, steps)

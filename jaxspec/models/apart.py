@@ -1,4 +1,5 @@
-"""Matrices as products of few rows read them fastest: each an array of its own, with the input columns first.
+"""Matrices as products of few rows read them fastest: each an array of its own, with the input columns first; and layers' KV,
+each layer's an array of its own.
 
 XLA on CPUs copies a layer out of its stack in each turn of a loop before it multiplies, and reads (output row, input column)
 slower than its transpose where there are 2 to 16 rows. Decoding does nothing else than such products. Measured on two cores
@@ -17,7 +18,17 @@ from jaxtyping import Array
 
 from jaxspec.models.streamed import Stack
 
-__all__ = ["LAYERS", "Apart", "Columns", "columns_first", "entries_between", "only_layer", "over_layers"]
+__all__ = [
+    "LAYERS",
+    "Apart",
+    "Columns",
+    "Parts",
+    "columns_first",
+    "entries_between",
+    "layers_apart",
+    "only_layer",
+    "over_layers",
+]
 
 #: Matrices outside the layers: the LM head, and what a draft head mixes its inputs with.
 _MULTIPLIED = ("lm_head", "fc")
@@ -69,12 +80,19 @@ class Columns(Stack):
 
 
 @struct.dataclass
-class Apart(Stack):
-    """A stack of matrices, each a part of its own; `over_layers` takes them one by one.
+class Parts:
+    """Entries of a first axis, each an array of its own; `over_layers` takes them one by one.
 
     Attributes:
         parts: of equal shape.
     """
+
+    parts: tuple[Any, ...]
+
+
+@struct.dataclass
+class Apart(Parts, Stack):
+    """A stack of matrices in parts."""
 
     parts: tuple[Columns, ...]
 
@@ -108,7 +126,7 @@ class Apart(Stack):
 
 
 def _is_apart(node: Any) -> bool:
-    return isinstance(node, Apart)
+    return isinstance(node, Parts)
 
 
 def _is_stack(node: Any) -> bool:
@@ -130,6 +148,11 @@ def columns_first(params: dict[str, Any]) -> dict[str, Any]:
     return params | {"layers": {name: apart(leaf) for name, leaf in layers.items()}} | outside
 
 
+def layers_apart(params: dict[str, Any]) -> bool:
+    """Whether the layers of a network are kept apart, in which case its KV is read fastest in parts too."""
+    return any(map(_is_apart, jax.tree.leaves(params["layers"], is_leaf=_is_apart)))
+
+
 def only_layer(layers: dict[str, Any]) -> dict[str, Array]:
     """The parameters of a network's only layer, without the layer axis."""
     one = lambda node: node.parts[0].values() if _is_apart(node) else node[0]
@@ -141,7 +164,7 @@ def entries_between(tree: Any, first: int, stop: int) -> Any:
 
     def between(node: Any) -> Any:
         if _is_apart(node):
-            return Apart(node.parts[first:stop])
+            return node.replace(parts=node.parts[first:stop])
         return node if len(node) == stop - first else node[first:stop]
 
     return jax.tree.map(between, tree, is_leaf=_is_apart)

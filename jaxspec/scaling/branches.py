@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from jaxspec.compress.kv import stored_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, causal_mask, forward
-from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, write_cache
+from jaxspec.models.kv_cache import CachedKV, KVCache, cache_like, empty_cache, take_sequences, write_cache
 from jaxspec.speculate.keys import Purpose, draw_keys
 from jaxspec.speculate.sampling import Decoding, token_distribution
 from jaxspec.speculate.steps import slots_before
@@ -83,9 +83,9 @@ def started(
     )
     nothing = jnp.zeros(branches, jnp.int32)
     return Branches(
-        prefix=result.cache,
+        prefix=cache_like(params, result.cache),
         prefix_tokens=prompt_tokens - 1,
-        cache=empty_cache(config, branches, room),
+        cache=empty_cache(config, branches, room, params=params),
         tokens=jnp.zeros((branches, room), jnp.int32),
         length=nothing,
         root=jnp.broadcast_to(prompt[prompt_tokens - 1], (branches,)).astype(jnp.int32),
@@ -151,7 +151,7 @@ def grow(
         return dataclasses.replace(
             state,
             # A branch that rests computes its root again: the same values go to the same slot.
-            cache=write_cache(state.cache, result.cache, jnp.minimum(state.length, room - 1)),
+            cache=write_cache(state.cache, result.cache, jnp.minimum(state.length, room - 1), after=result.hidden),
             tokens=jnp.where(here, drawn[:, None], state.tokens),
             log_prob=jnp.where(here, chosen, state.log_prob),
             length=state.length + active.astype(jnp.int32),
@@ -168,5 +168,5 @@ def kept_branches(branches: Branches, index: Int[Array, " branch"], number: Int[
     rows = {
         name: getattr(branches, name)[index] for name in ("tokens", "length", "root", "ended", "paused", "log_prob")
     }
-    cache = jax.tree.map(lambda leaf: leaf[:, index], branches.cache)
+    cache = take_sequences(branches.cache, index)
     return dataclasses.replace(branches, cache=cache, number=number, **rows)

@@ -153,7 +153,7 @@ def follow_trees(
         half = jnp.full((limits.depth, limits.ranks), 0.5)
 
         def one(sure: Array, candidates: Array) -> Array:
-            return verify_tree(levels.tree, sure, None, candidates, half, seed).accepted
+            return verify_tree(levels.tree, sure, None, candidates, half, None).accepted
 
         return jax.vmap(one)(jax.nn.one_hot(after, config.vocab_size), drafted.candidates), memory
 

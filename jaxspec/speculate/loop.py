@@ -146,7 +146,7 @@ def decoding_loop(
         tokens=jnp.zeros((batch, slots), jnp.int32).at[:, :prompt_length].set(unpadded),
         length=lengths,
         stopped=jnp.zeros(batch, bool),
-        target_cache=write_cache(empty_cache(config, batch, slots), prefill.cache, at_start),
+        target_cache=write_cache(empty_cache(config, batch, slots, params=target_params), prefill.cache, at_start),
         memory=commit(memory, told),
         cycles=jnp.zeros(batch, jnp.int32),
         accepted_at=jnp.zeros((batch, limits.depth), jnp.int32),
@@ -170,11 +170,15 @@ def decoding_loop(
             sources=[CachedKV(state.target_cache, slots_before(root_slot, limits.nodes + 1, slots))],
         )
         p = token_distribution(verified.logits, decoding)
-        per_rank = jax.vmap(lambda key: jax.random.uniform(key, (limits.ranks,)))
-        at_depth = [per_rank(draw(Purpose.ACCEPT, root_slot + i)) for i in range(1, window)]
-        uniforms = jnp.stack(at_depth, axis=1) if at_depth else jnp.zeros((batch, 0, limits.ranks))
+        if decoding.greedy or limits.depth == 0:
+            # Chances are 0 or 1: nothing has to be drawn, and on CPUs drawing takes a seventh of a short step.
+            uniforms = jnp.full((batch, limits.depth, limits.ranks), 0.5)
+        else:
+            per_rank = jax.vmap(lambda key: jax.random.uniform(key, (limits.ranks,)))
+            at_depth = [per_rank(draw(Purpose.ACCEPT, root_slot + i)) for i in range(1, window)]
+            uniforms = jnp.stack(at_depth, axis=1)
         # One draw per cycle, named by the root's position, which no other cycle of this prompt shares.
-        next_keys = draw(Purpose.NEXT, root_slot)
+        next_keys = None if decoding.greedy else draw(Purpose.NEXT, root_slot)
         verdict = jax.vmap(verify_tree, in_axes=(None if growing is None else 0, 0, 0, 0, 0, 0))(
             drafted.tree, p, drafted.distribution, drafted.candidates, uniforms, next_keys
         )
@@ -199,7 +203,7 @@ def decoding_loop(
             length=jnp.where(active, state.length + yielded, state.length),
             stopped=state.stopped | (active & stops),
             # A finished sequence rewrites its own last window with the same values.
-            target_cache=write_cache(state.target_cache, told.cache, root_slot),
+            target_cache=write_cache(state.target_cache, told.cache, root_slot, after=verified.hidden),
             memory=commit(memory, told),
             cycles=state.cycles + active.astype(jnp.int32),
             accepted_at=state.accepted_at + counted(deep < accepted[:, None]),

@@ -147,7 +147,7 @@ def verify_tree(
     draft: Float[Array, "token vocab"] | None,
     candidates: Int[Array, "token candidate"],
     uniforms: Float[Array, "depth candidate"],
-    next_key: Key[Array, ""],
+    next_key: Key[Array, ""] | None,
 ) -> TreeVerdict:
     """Accept a path from the root and draw the token after it.
 
@@ -157,6 +157,7 @@ def verify_tree(
         draft: the draft's, where candidates were sampled from it; None where they are its likeliest tokens.
         candidates: tokens that the draft proposes after each token, rank 0 first, all different; rows of leaves are not read.
         uniforms: in [0, 1), one per depth and rank; the static depth bounds that of the tree.
+        next_key: None where the target's distributions are one-hot: there is nothing to draw.
     """
     chex.assert_rank([target, candidates, uniforms], 2)
     # Token 0 is the root: one row more than there is room for nodes.
@@ -164,7 +165,7 @@ def verify_tree(
     chex.assert_equal_shape_prefix([target, candidates], 1)
     depths, ranks = uniforms.shape
     if depths == 0:
-        return TreeVerdict(jnp.int32(0), jnp.zeros(0, jnp.int32), jax.random.categorical(next_key, jnp.log(target[0])))
+        return TreeVerdict(jnp.int32(0), jnp.zeros(0, jnp.int32), _drawn(target[0], next_key))
     children = nodes_by_rank(tree, ranks)
 
     def descend(carry):
@@ -188,4 +189,8 @@ def verify_tree(
     start = (jnp.int32(0), jnp.int32(0), jnp.full(depths, PADDING, jnp.int32), target[0], jnp.asarray(True))
     goes_on = lambda carry: carry[-1] & (carry[0] < depths)
     accepted, _, path, residual, _ = jax.lax.while_loop(goes_on, descend, start)
-    return TreeVerdict(accepted=accepted, path=path, next_token=jax.random.categorical(next_key, jnp.log(residual)))
+    return TreeVerdict(accepted=accepted, path=path, next_token=_drawn(residual, next_key))
+
+
+def _drawn(distribution: Float[Array, " vocab"], key: Key[Array, ""] | None) -> Int[Array, ""]:
+    return jnp.argmax(distribution) if key is None else jax.random.categorical(key, jnp.log(distribution))

@@ -74,7 +74,7 @@ class ElasticDraft(TargetCopy):
     def empty(self, params: SelfDraftParams, batch: int, slots: int, numbers: int) -> ElasticMemory:
         """See `Draft.empty`."""
         none = jnp.zeros((self._routers, batch, self._experts), jnp.float32)
-        cache = self.empty_copy(batch, slots, numbers)
+        cache = self.empty_copy(params.network, batch, slots, numbers)
         return ElasticMemory(cache=cache, recorded=none, hotness=none, pool=self._pool(params, none))
 
     def commit(self, params: SelfDraftParams, memory: ElasticMemory, committed: Committed) -> ElasticMemory:

@@ -125,7 +125,7 @@ class HeadDraft:
         there = committed.valid[:, None] > 0
         logits = head_logits(root[:, 0], params.ends, self.config)
         return HeadMemory(
-            cache=write_cache(memory.cache, result.cache, committed.start),
+            cache=write_cache(memory.cache, result.cache, committed.start, after=result.hidden),
             hidden=memory.hidden.at[:, :1].set(jnp.where(there[..., None], root, memory.hidden[:, :1])),
             logits=jnp.where(there, logits, memory.logits),
         )
@@ -156,7 +156,7 @@ class HeadDraft:
         )
         memory = dataclasses.replace(
             memory,
-            cache=write_cache(memory.cache, result.cache, place + level.first),
+            cache=write_cache(memory.cache, result.cache, place + level.first, after=result.hidden),
             hidden=jax.lax.dynamic_update_slice_in_dim(memory.hidden, result.hidden, level.first, axis=1),
         )
         return head_logits(result.hidden, params.ends, self.config), memory

@@ -17,6 +17,7 @@ from jaxspec.models.decoder import Params, causal_mask, forward, unembed
 from jaxspec.models.embedded import check_model, load_model
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, write_cache
+from jaxspec.models.stored import as_computed, as_stored
 from jaxspec.speculate.drafts.interface import Committed, Level, ReadyDraft, Root
 from jaxspec.speculate.drafts.scaling import scaled_architecture
 from jaxspec.speculate.drafts.target_copy import forward_level
@@ -76,10 +77,9 @@ class NetworkDraft:
 
     def empty(self, params: Params, batch: int, slots: int, numbers: int) -> NetworkMemory:
         """See `Draft.empty`."""
-        del params
         return NetworkMemory(
             # A window of commitments reaches one slot further than its places.
-            cache=empty_cache(self.config, batch, slots + numbers + 1),
+            cache=empty_cache(self.config, batch, slots + numbers + 1, params=params),
             logits=jnp.zeros((batch, self.config.vocab_size), jnp.float32),
         )
 
@@ -97,7 +97,8 @@ class NetworkDraft:
         )
         root = jnp.take_along_axis(result.hidden, committed.valid[:, None, None], axis=1)[:, 0]
         return NetworkMemory(
-            cache=write_cache(memory.cache, result.cache, committed.start), logits=unembed(root, params, self.config)
+            cache=write_cache(memory.cache, result.cache, committed.start, after=result.hidden),
+            logits=unembed(root, params, self.config),
         )
 
     def open(
@@ -112,20 +113,19 @@ class NetworkDraft:
     ) -> tuple[Float[Array, "batch token vocab"], NetworkMemory]:
         """See `Draft.extend`."""
         result = forward_level(params, self.config, memory.cache, root, level)
-        cache = write_cache(memory.cache, result.cache, root.position + level.first)
+        cache = write_cache(memory.cache, result.cache, root.position + level.first, after=result.hidden)
         return result.logits, dataclasses.replace(memory, cache=cache)
 
 
 def load_network_draft(name: str, target: LoadedModel) -> ReadyDraft:
-    """A network by name or directory, in float32.
+    """A network by name or directory, in the form to decode with (see `as_computed`).
 
     Raises:
         InputError: see `load_model`; another vocabulary than the target's.
     """
     found = load_model(name)
     _check_vocabulary(name, found.config, target.config)
-    params = jax.tree.map(lambda x: jnp.asarray(x).astype(jnp.float32), found.params)
-    return ReadyDraft(NetworkDraft(found.config, name), params)
+    return ReadyDraft(NetworkDraft(found.config, name), as_computed(as_stored(found.params)))
 
 
 def check_network_draft(name: str, target: DecoderConfig) -> None:

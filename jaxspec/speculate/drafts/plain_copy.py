@@ -20,8 +20,7 @@ class PlainCopy(TargetCopy):
 
     def empty(self, params: Params, batch: int, slots: int, numbers: int) -> KVCache:
         """See `Draft.empty`."""
-        del params
-        return self.empty_copy(batch, slots, numbers)
+        return self.empty_copy(params, batch, slots, numbers)
 
     def commit(self, params: Params, memory: KVCache, committed: Committed) -> KVCache:
         """See `Draft.commit`."""

@@ -44,8 +44,7 @@ class SelfDraft(TargetCopy):
 
     def empty(self, params: SelfDraftParams, batch: int, slots: int, numbers: int) -> KVCache:
         """See `Draft.empty`."""
-        del params
-        return self.empty_copy(batch, slots, numbers)
+        return self.empty_copy(params.network, batch, slots, numbers)
 
     def commit(self, params: SelfDraftParams, memory: KVCache, committed: Committed) -> KVCache:
         """See `Draft.commit`."""

@@ -56,8 +56,7 @@ class SparseKVDraft(TargetCopy):
 
     def empty(self, params: SparseKVParams, batch: int, slots: int, numbers: int) -> KVCache:
         """See `Draft.empty`."""
-        del params
-        return self.empty_copy(batch, slots, numbers)
+        return self.empty_copy(params.network, batch, slots, numbers)
 
     def commit(self, params: SparseKVParams, memory: KVCache, committed: Committed) -> KVCache:
         """See `Draft.commit`."""

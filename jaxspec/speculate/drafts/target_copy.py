@@ -47,9 +47,9 @@ class TargetCopy:
         """See `Draft.num_parameters`: the matrices of the layers if they are stored apart; all else is the target's."""
         return sum(params["layers"][kind].size for kind in self.config.matrix_kinds) if self.stored_apart else 0
 
-    def empty_copy(self, batch: int, slots: int, numbers: int) -> KVCache:
-        """Cache of no text; arguments: of `Draft.empty`."""
-        return empty_cache(self.config, batch, slots + numbers)
+    def empty_copy(self, params: Params, batch: int, slots: int, numbers: int) -> KVCache:
+        """Cache of no text; arguments: of `Draft.empty`, the parameters those of the network alone."""
+        return empty_cache(self.config, batch, slots + numbers, params=params)
 
     def committed_copy(self, cache: KVCache, committed: Committed, read: Callable[[KVCache], KVCache]) -> KVCache:
         """The cache with committed positions, as the draft reads the target's."""
@@ -76,12 +76,12 @@ class TargetCopy:
             sources=[CachedKV(cache, _among(slots_before(root.position, 1, cache.num_slots), seen))],
             **options,
         )
-        return CopyStep(result, write_cache(cache, result.cache, root.position))
+        return CopyStep(result, write_cache(cache, result.cache, root.position, after=result.hidden))
 
     def level_step(self, params: Params, cache: KVCache, root: Root, level: Level, **options: Any) -> CopyStep:
         """A step of a level's tokens. Options: of `forward_level`."""
         result = forward_level(params, self.config, cache, root, level, **options)
-        return CopyStep(result, write_cache(cache, result.cache, root.position + level.first))
+        return CopyStep(result, write_cache(cache, result.cache, root.position + level.first, after=result.hidden))
 
 
 def forward_level(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import jax
 
 from hwmodels import Architecture
+from jaxspec.models.apart import LAYERS
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import init_params
 from jaxspec.models.stored import SMALL, as_computed
@@ -127,9 +128,12 @@ def _product_group(
 
 
 def _attention(networks: Mapping[str, Architecture], shapes: Sequence[tuple[int, int]]) -> list[Group]:
-    heads = {(int(n.num_heads), int(n.num_kv_heads), int(n.head_dim)): None for n in networks.values()}
+    heads: dict[tuple[int, int, int], bool] = {}
+    for n in networks.values():
+        of = int(n.num_heads), int(n.num_kv_heads), int(n.head_dim)
+        heads[of] = heads.get(of, False) or _is_apart(n)
     found = []
-    for query_heads, key_heads, size in heads:
+    for (query_heads, key_heads, size), apart in heads.items():
         for context in _CONTEXTS:
             cases = []
             for batch, tokens in shapes:
@@ -143,20 +147,29 @@ def _attention(networks: Mapping[str, Architecture], shapes: Sequence[tuple[int,
                     kv_heads=float(key_heads),
                     head_dim=float(size),
                 )
-                make = lambda batch=batch, tokens=tokens, context=context, of=(query_heads, key_heads, size): (
-                    programs.attention_program(
-                        batch=batch,
-                        tokens=tokens,
-                        context=context,
-                        heads=of[0],
-                        kv_heads=of[1],
-                        head_dim=of[2],
-                        layers=4,
+                make = (
+                    lambda batch=batch, tokens=tokens, context=context, of=(query_heads, key_heads, size), apart=apart: (
+                        programs.attention_program(
+                            batch=batch,
+                            tokens=tokens,
+                            context=context,
+                            heads=of[0],
+                            kv_heads=of[1],
+                            head_dim=of[2],
+                            layers=4,
+                            apart=apart,
+                        )
                     )
                 )
                 cases.append(Case(row, make))
             found.append(Group(f"attention/{query_heads}-{key_heads}-{size}-{context}", tuple(cases)))
     return found
+
+
+def _is_apart(network: Architecture) -> bool:
+    """Whether the network decodes with matrices and KV of its layers apart (see `as_computed`)."""
+    *layer, head = (inner * outer for inner, outer in matrices_of(network))
+    return int(network.num_layers) <= LAYERS and int(network.num_layers) * sum(layer) + 2 * head <= SMALL
 
 
 def _steps(name: str, network: Architecture, shapes: Sequence[tuple[int, int]]) -> list[Group]:

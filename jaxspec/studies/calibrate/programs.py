@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxspec.compress.kv import stored_kv
-from jaxspec.models.apart import Apart, over_layers
+from jaxspec.models.apart import Apart, Parts, over_layers
 from jaxspec.models.attention import KVSource, attend
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, causal_mask, forward
@@ -76,9 +76,13 @@ def product_program(rows: int, inner: int, outer: int, layers: int, weight_forma
 
 
 def attention_program(
-    *, batch: int, tokens: int, context: int, heads: int, kv_heads: int, head_dim: int, layers: int
+    *, batch: int, tokens: int, context: int, heads: int, kv_heads: int, head_dim: int, layers: int, apart: bool
 ) -> Timed:
-    """Attention of new tokens over the cache of each layer of a stack, and over themselves."""
+    """Attention of new tokens over the cache of each layer, and over themselves.
+
+    Args:
+        apart: layers' keys and values lie as those of a small network do (`jaxspec.models.kv_cache`); else in a stack.
+    """
     key = _noise(1, (layers, batch, kv_heads, head_dim, context))
     value = _noise(2, (layers, batch, kv_heads, context, head_dim))
     new_key, new_value = _noise(3, (batch, kv_heads, head_dim, tokens)), _noise(4, (batch, kv_heads, tokens, head_dim))
@@ -92,17 +96,18 @@ def attention_program(
             sources = [KVSource(cached[0], cached[1], mask), KVSource(new_key, new_value, own)]
             return query + attend(query, sources)[..., :1, None] * _TRACE, None
 
-        return jax.lax.scan(layer, query, (key, value))[0]
+        return over_layers(layer, query, (key, value), layers)[0]
 
     run, state = _turns(body), _noise(5, (batch, tokens, heads, head_dim))
-    fixed = (key, value, new_key, new_value, length)
+    cached = (Parts(tuple(key)), Parts(tuple(value))) if apart else (key, value)
+    fixed = (*cached, new_key, new_value, length)
     return Timed(lambda turns: run(turns, state, fixed), per_turn=layers)
 
 
 def step_program(params: Params, config: DecoderConfig, *, batch: int, tokens: int, context: int) -> Timed:
     """Whole steps of a network over `tokens` new tokens of each sequence, their tokens chosen, their KV written."""
     slots = context + tokens
-    cache, length = empty_cache(config, batch, slots), jnp.full(batch, context, jnp.int32)
+    cache, length = empty_cache(config, batch, slots, params=params), jnp.full(batch, context, jnp.int32)
     start = jnp.zeros((batch, tokens), jnp.int32)
 
     def body(state: Any, fixed: Any) -> Any:
@@ -120,7 +125,7 @@ def step_program(params: Params, config: DecoderConfig, *, batch: int, tokens: i
         probability = token_distribution(found.logits, GREEDY)
         margin = jnp.minimum(margin, jnp.min(top_gap(found.logits), axis=1))
         chosen = jnp.argmax(probability, axis=-1).astype(jnp.int32)
-        return chosen, write_cache(cache, found.cache, length), margin
+        return chosen, write_cache(cache, found.cache, length, after=found.hidden), margin
 
     run = _turns(body)
     return Timed(lambda turns: run(turns, (start, cache, jnp.full(batch, jnp.inf)), (params, length)))

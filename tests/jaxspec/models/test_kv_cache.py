@@ -5,8 +5,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxspec.models.apart import Parts
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.kv_cache import KVCache, empty_cache, pad_cache, write_cache
+from jaxspec.models.decoder import init_params
+from jaxspec.models.kv_cache import (
+    KVCache,
+    cache_like,
+    empty_cache,
+    first_slots,
+    in_parts,
+    pad_cache,
+    take_sequences,
+    take_slots,
+    write_cache,
+)
+from jaxspec.models.stored import as_computed
 
 CONFIG = DecoderConfig(
     vocab_size=5, hidden_size=6, intermediate_size=4, num_layers=3, num_heads=4, num_kv_heads=2, head_dim=6
@@ -21,7 +34,11 @@ def random_cache(slots, seed, dtype=np.float32):
 
 def slots_first(cache):
     """[keys, values], each "layer batch slot kv_head head_dim"."""
-    return np.moveaxis(np.asarray(cache.key), 4, 2), np.moveaxis(np.asarray(cache.value), 3, 2)
+    key, value = (np.stack(node.parts) if isinstance(node, Parts) else node for node in (cache.key, cache.value))
+    return np.moveaxis(np.asarray(key), 4, 2), np.moveaxis(np.asarray(value), 3, 2)
+
+
+forms = pytest.mark.parametrize("form", [lambda cache: cache, in_parts], ids=["stacked", "parts"])
 
 
 def test_an_empty_cache_has_room():
@@ -35,8 +52,9 @@ def test_an_empty_cache_has_room():
 
 @pytest.mark.parametrize("starts", [(0, 6, 2, 5), (6, 6, 6, 6), (1, 0, 3, 1)])
 @pytest.mark.parametrize("jit", [False, True], ids=["eager", "jit"])
-def test_each_sequence_is_written_at_its_own_offset_and_nowhere_else(starts, jit):
-    cache, update = random_cache(9, 1), random_cache(3, 2)
+@forms
+def test_each_sequence_is_written_at_its_own_offset_and_nowhere_else(starts, jit, form):
+    cache, update = form(random_cache(9, 1)), random_cache(3, 2)
     written = (jax.jit(write_cache) if jit else write_cache)(cache, update, jnp.asarray(starts))
     for before, new, after in zip(*map(slots_first, (cache, update, written))):
         expected = before.copy()
@@ -69,8 +87,48 @@ def test_gradient_reaches_what_was_written_and_what_was_left():
     assert not slots_first(of_cache)[1].any()
 
 
-def test_padding_adds_empty_slots_at_the_end():
-    cache = random_cache(3, 1)
+@forms
+def test_one_sequence_is_written_alone(form):
+    cache, update = (take_sequences(random_cache(slots, slots), jnp.array([2])) for slots in (9, 3))
+    before, new = slots_first(cache), slots_first(update)
+    for part, found in enumerate(slots_first(write_cache(form(cache), update, jnp.array([4])))):
+        np.testing.assert_array_equal(found[:, :, 4:7], new[part])
+        np.testing.assert_array_equal(np.delete(found, slice(4, 7), 2), np.delete(before[part], slice(4, 7), 2))
+
+
+def test_a_write_that_waits_writes_the_same():
+    cache, update, start = random_cache(9, 1), random_cache(3, 2), jnp.array([2, 0, 1, 6])
+    for put_out in (0.0, -np.inf, np.nan):
+        waited = write_cache(cache, update, start, after=jnp.full((4, 3, 8), put_out))
+        jax.tree.map(np.testing.assert_array_equal, waited, write_cache(cache, update, start))
+
+
+@forms
+def test_slots_and_sequences_that_are_taken(form):
+    cache, slots, sequences = random_cache(9, 1), jnp.array([[8, 0], [2, 5], [1, 1], [0, 3]]), jnp.array([3, 0, 3])
+    cases = [
+        (take_slots(form(cache), slots), lambda part: np.stack([part[:, b, slots[b]] for b in range(4)], axis=1)),
+        (first_slots(form(cache), 4), lambda part: part[:, :, :4]),
+        (take_sequences(form(cache), sequences), lambda part: part[:, sequences]),
+    ]
+    for found, expected in cases:
+        for before, after in zip(slots_first(cache), slots_first(found)):
+            np.testing.assert_array_equal(after, expected(before))
+
+
+def test_the_form_follows_the_network():
+    params = init_params(CONFIG, jax.random.key(0))
+    assert not isinstance(empty_cache(CONFIG, 2, 5, params=params).key, Parts)
+    apart = empty_cache(CONFIG, 2, 5, params=as_computed(params))
+    assert (apart.num_layers, apart.num_slots) == (3, 5)
+    assert {leaf.shape for leaf in jax.tree.leaves(apart)} == {(2, 2, 6, 5), (2, 2, 5, 6)}
+    again = cache_like(as_computed(params), apart)
+    assert jax.tree.structure(again) == jax.tree.structure(apart)
+
+
+@forms
+def test_padding_adds_empty_slots_at_the_end(form):
+    cache = form(random_cache(3, 1))
     padded = pad_cache(cache, 4)
     assert padded.num_slots == 7
     for before, after in zip(slots_first(cache), slots_first(padded)):

@@ -69,7 +69,8 @@ def test_every_piece_runs_and_depends_on_its_turns():
     attention = {"batch": 2, "tokens": 3, "context": 7, "heads": 4, "kv_heads": 2, "head_dim": 6, "layers": 2}
     made = {
         "product": programs.product_program(3, 8, 5, 2, "bfloat16"),
-        "attention": programs.attention_program(**attention),
+        "attention": programs.attention_program(**attention, apart=False),
+        "attention of a small network": programs.attention_program(**attention, apart=True),
         "lookup": programs.lookup_program(3, 11, 4),
         "sampling": programs.sampling_program(3, 11),
         "stream": programs.stream_program(8192),

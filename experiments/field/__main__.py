@@ -17,6 +17,7 @@ from rich.console import Console
 from experiments.command_line import carry_out
 from experiments.field.answers import CALIBRATION_ROWS, Fitted, answers, fitted
 from experiments.field.figure import draw
+from experiments.field.fit import FITTED_TERMS
 from experiments.field.predict import price_rows
 from experiments.field.rows import PUBLISHED, read_rows
 from experiments.field.summary import summarise
@@ -36,8 +37,10 @@ _ENGINE_FILE = Path(__file__).parents[2] / "hwmodels" / "catalog" / "engines" / 
 
 _OF_SMALL_NETWORKS = "the same rows, each predicted by terms fitted to the others: root mean square of log speedup"
 _OF_OTHER_DRAFTS = (
-    "rows of other kinds of drafts in experiments/field/published.csv, not fitted to: root mean square of log speedup"
+    "heads in experiments/field/published.csv, each kind predicted by terms fitted to the other kinds: root mean square "
+    "of log speedup, median of the kinds"
 )
+_NOT_FITTED = "0: a pass hides it behind its kernels; not fitted"
 
 
 def main() -> None:
@@ -87,7 +90,10 @@ def run(path: Path = PUBLISHED, *, fit: bool = False) -> dict[str, Any]:
 def _entry(found: Fitted) -> str:
     """The engine's file of the catalog."""
     source = f"fitted to {len(found.rows)} rows of experiments/field/published.csv by python -m experiments.field --fit"
-    values = {name: {"value": value, "source": source} for name, value in dataclasses.asdict(found.terms).items()}
+    values = {
+        name: {"value": value, "source": source if name in FITTED_TERMS else _NOT_FITTED}
+        for name, value in dataclasses.asdict(found.terms).items()
+    }
     scatter = {
         "scatter_of_small_networks": {"value": found.scatter["small network"], "source": _OF_SMALL_NETWORKS},
         "scatter_of_other_drafts": {"value": found.scatter["other drafts"], "source": _OF_OTHER_DRAFTS},

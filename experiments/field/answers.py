@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.field.fit import calibration_rows, fit_terms, leave_one_out, rounded
+from experiments.field.fit import calibration_rows, errors_of_unseen_kinds, fit_terms, leave_one_out, rounded
 from experiments.field.predict import Parts, predict
 from experiments.field.rows import FieldRow
 from hwmodels.analysis.uncertainty.delta_method import LogNormal
@@ -41,15 +40,15 @@ def fitted(rows: Sequence[FieldRow], parts: Sequence[Parts | str]) -> Fitted:
     chosen = calibration_rows(rows)
     cells = [(row, part) for row, part in zip(rows, parts, strict=True) if row.id in chosen and isinstance(part, Parts)]
     terms = rounded(fit_terms(cells))
-    scatter = {"small network": float(np.sqrt(np.mean(leave_one_out(cells) ** 2)))}
+    networks = [index for index, (row, _) in enumerate(cells) if kind_of(row) == "small network"]
+    scatter = {"small network": float(np.sqrt(np.mean(leave_one_out(cells)[networks] ** 2)))}
     others = [
         (row, part)
         for row, part in zip(rows, parts, strict=True)
         if isinstance(part, Parts) and row.speedup and kind_of(row) != "small network"
     ]
-    # Root mean square: other sources lie beside the fit, not only about it.
-    errors = [math.log(predict(row, part, terms).speedup / row.speedup) for row, part in others if row.speedup]
-    scatter["other drafts"] = float(np.sqrt(np.mean(np.square(errors)))) if errors else float("nan")
+    # The next head is of a kind that nothing was fitted to; a median, since one of few kinds is far off.
+    scatter["other drafts"] = float(np.median(list(errors_of_unseen_kinds(cells, others).values())))
     return Fitted(terms, scatter, sorted(chosen))
 
 

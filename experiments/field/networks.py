@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -81,7 +82,11 @@ def draft_of(row: FieldRow, target: Architecture) -> DraftCost:
     if "eagle" in kind:
         own = EAGLE3_VOCABULARY if re.search(r"eagle-?3", kind) else target.vocab_size
         share = re.search(r"fr-?spec\s*([0-9]+)\s*%", kind)
-        return eagle_head(target, own if share is None else min(own, target.vocab_size) * float(share[1]) / 100.0)
+        if share is None:
+            return eagle_head(target, own)
+        # FR-Spec looks up the chosen token's id alone, where EAGLE-3 heads map all logits.
+        pruned = eagle_head(target, min(own, target.vocab_size) * float(share[1]) / 100.0)
+        return dataclasses.replace(pruned, maps_logits=0.0)
     if "mtp" in kind:
         return multi_token_head(target)
     if re.search(r"model|assist|self", kind) and row.draft:

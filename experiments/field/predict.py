@@ -120,10 +120,19 @@ def _price(row: FieldRow, scales: _Bandwidths) -> Parts:
     return Parts(
         ar_s=float(_ar_s(device, target, bits, without)),
         cycle_s=float(_cycle_s(device, target, bits, draft, workload, plan, tokens)),
-        ar_counts=np.array([0.0, 0.0, 0.0, row.ar_batch * float(entering_tokens(without, 1.0))]),
+        ar_counts=row.ar_batch * float(entering_tokens(without, 1.0)) * _OF_PROMPTS,
         cycle_counts=np.array(
             [
-                float(engine_time(term, plan, batch=row.batch, passes=draft.passes, prompt_tokens=entering * row.batch))
+                float(
+                    engine_time(
+                        term,
+                        plan,
+                        target=target,
+                        draft_cost=draft,
+                        batch=row.batch,
+                        prompt_tokens=entering * row.batch,
+                    )
+                )
                 for term in _UNIT_TERMS
             ]
         ),
@@ -138,6 +147,8 @@ _UNIT_TERMS = [
     EngineTerms(**{field.name: float(field is one) for field in dataclasses.fields(EngineTerms)})
     for one in dataclasses.fields(EngineTerms)
 ]
+#: What a step without speculation spends: the term of prompts alone.
+_OF_PROMPTS = np.array([field.name == "prompt_token_s" for field in dataclasses.fields(EngineTerms)], float)
 
 
 def _device_of(row: FieldRow, target: Architecture) -> tuple[str, Device]:

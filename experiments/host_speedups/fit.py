@@ -39,4 +39,5 @@ def fit_terms(rows: Sequence[dict[str, Any]], spent: EngineTerms) -> EngineTerms
     table = np.array(counts)
     sizes = np.maximum(np.abs(table).max(axis=0), 1e-30)  # columns of like size
     found, _ = nnls(table / sizes, np.array(missing))
-    return EngineTerms(*(float(f"{value:.4g}") for value in found / sizes))
+    cycle_s, draft_pass_s, drafted_token_s = (float(f"{value:.4g}") for value in found / sizes)
+    return EngineTerms(cycle_s=cycle_s, draft_pass_s=draft_pass_s, drafted_token_s=drafted_token_s)

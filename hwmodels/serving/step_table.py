@@ -146,9 +146,9 @@ def _step(
         more = beside.cost.total_s[0] - jnp.where(decoding, drafted.cost.total_s[0], 0.0)
         prompts_s = jnp.where((length > 0) & (chunk > 0), jnp.minimum(passes, 1.0) * more, 0.0)
     draft_s = drafted.cost.total_s[0] * length * passes
-    terms_s = engine_time(engine, plan, batch=batch, passes=passes, prompt_tokens=chunk)
-    # Autoregressive steps have no term per cycle.
-    terms_s = terms_s - jnp.where(length > 0, 0.0, as_float(engine.cycle_s))
+    spent_s = engine_time(engine, plan, target=architecture, draft_cost=draft_cost, batch=batch, prompt_tokens=chunk)
+    # Autoregressive steps have no terms but that of prompts.
+    terms_s = jnp.where(length > 0, spent_s, as_float(engine.prompt_token_s) * chunk)
     seconds = target.cost.total_s + jnp.where(decoding, draft_s, 0.0) + prompts_s + terms_s
     seconds = jnp.where(decoding | (chunk > 0), seconds, 0.0)
     if not times_have_errors(device):

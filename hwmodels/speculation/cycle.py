@@ -114,7 +114,7 @@ def price_cycle(
         verify=verify,
         draft_s=jnp.sum(runs * draft_s, axis=-1),
         verify_s=verify.cost.total_s,
-        engine_s=engine_time(engine, plan, batch=workload.batch, passes=draft_cost.passes),
+        engine_s=engine_time(engine, plan, target=architecture, draft_cost=draft_cost, batch=workload.batch),
         energy_j=energy_j,
         baselines=Baselines(bf16=bf16, stored=stored),
     )

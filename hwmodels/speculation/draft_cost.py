@@ -28,6 +28,7 @@ class DraftCost:
     architecture: Architecture | None = None  # None: the target's own shapes, a compressed copy of it
     passes: Leaf = 1.0  # forward passes per draft step, >= 0; 0: a lookup, which takes no time
     shares_ends: Leaf = 0.0  # 1: embedding and LM head are the target's, which holds them already; 0: the draft's own
+    maps_logits: Leaf = 0.0  # 1: each pass writes its logits into the target's vocabulary, as EAGLE-3 heads in engines
     pool_experts: Leaf = EVERY_EXPERT  # of each layer, the most popular ones, among which a draft step may choose
     stored_apart: Leaf = (
         0.0  # of a draft of the target's shapes; 1: its weights lie beside the target's; 0: within them

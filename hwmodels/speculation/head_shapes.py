@@ -22,13 +22,15 @@ def eagle_head(target: Architecture, vocabulary: float | None = None) -> DraftCo
 
     Args:
         target: leaves are single numbers.
-        vocabulary: rows of its own head; None, or as many as the target's: the target's head.
+        vocabulary: rows of its own head, whose logits are mapped to the target's; None, or as many as the target's: the
+            target's head.
     Source: Li et al. 2024, arXiv:2401.15077, Sec. 3.1; EAGLE-3, arXiv:2503.01840, for a vocabulary of its own.
     """
     rows = float(target.vocab_size) if vocabulary is None else min(vocabulary, float(target.vocab_size))
     return DraftCost(
         architecture=one_layer(target, rows),
         shares_ends=float(rows == float(target.vocab_size)),
+        maps_logits=float(rows != float(target.vocab_size)),
         statement="one layer of the target's, with a projection and a head",
     )
 

@@ -116,7 +116,12 @@ def serving_cycle(
         draft_s=jnp.sum(runs * alone.cost.total_s, axis=-1) + prompts_s,
         verify_s=verified.cost.total_s,
         engine_s=engine_time(
-            engine, plan, batch=workload.batch, passes=passes, prompt_tokens=entering * as_float(workload.batch)
+            engine,
+            plan,
+            target=architecture,
+            draft_cost=draft_cost,
+            batch=workload.batch,
+            prompt_tokens=entering * as_float(workload.batch),
         ),
         draft=alone,
         beside=beside,

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from hwmodels import Device, DraftCost, EngineTerms, catalog
+from hwmodels.numerics.scalars import Leaf
 from hwmodels.speculation.engine_terms import NO_ENGINE
 from jaxspec.results import calibrated
 from jaxspec.results.intervals import EngineUsed
@@ -40,8 +41,8 @@ def engine_scatter(engine: str | None, draft: str = OTHER_DRAFTS) -> float:
 
 
 def kind_of_draft(cost: DraftCost) -> str:
-    """Which scatter counts for a draft: a network with embedding and head of its own is a small network."""
-    own = cost.architecture is not None and not float(cost.shares_ends)
+    """Which scatter counts for a draft: a network with embedding and head of its own is a small one, an EAGLE-3 head is not."""
+    own = cost.architecture is not None and not float(cost.shares_ends) and not float(cost.maps_logits)
     return SMALL_NETWORK if own else OTHER_DRAFTS
 
 
@@ -72,11 +73,16 @@ def engine_notes(engine: str | None, *, prompts: bool = False) -> list[str]:
             f"{float(terms.prompt_token_s) * 1e6:.3g} µs to each prompt token beside decoding; autoregressive steps have "
             "that alone"
         )
+    of_heads = _ms(terms.draft_pass_s + terms.mapped_pass_s)
     return [
-        f"{engine} adds {float(terms.cycle_s) * 1e3:.3g} ms to each cycle, {float(terms.draft_pass_s) * 1e3:.3g} ms to each "
-        f"pass of a draft and {float(terms.drafted_token_s) * 1e6:.3g} µs to each drafted token of a sequence (calibrated); "
-        f"{alone}"
+        f"{engine} adds {_ms(terms.cycle_s)} to each cycle and {_ms(terms.draft_layer_s)} for each layer of its draft, "
+        f"{_ms(terms.draft_pass_s)} to each pass of a draft ({of_heads} of an EAGLE-3 head) "
+        f"and {float(terms.drafted_token_s) * 1e6:.3g} µs to each drafted token of a sequence (calibrated); {alone}"
     ]
+
+
+def _ms(seconds: Leaf) -> str:
+    return f"{float(seconds) * 1e3:.3g} ms"
 
 
 def noted(fields: dict[str, Any], device: Device, engine: str | None, *, prompts: bool = False) -> dict[str, Any]:

@@ -122,8 +122,8 @@ def predict_ways(
     cost = dataclasses.replace(draft, statement="")  # for readers: it must not compile anew
     found = _priced(device, architecture_of(config), uniform_footprint(bits), cost, workload, plans)
     step_s, draft_s, verify_s = (np.asarray(x, np.float64) for x in jax.device_get(found))
-    per_cycle = dataclasses.replace(terms, draft_pass_s=0.0, drafted_token_s=0.0)
-    options = {"batch": float(batch), "passes": draft.passes}
+    per_cycle = dataclasses.replace(terms, draft_pass_s=0.0, mapped_pass_s=0.0, drafted_token_s=0.0)
+    options = {"target": architecture_of(config), "draft_cost": draft, "batch": float(batch)}
     every, cycles = (np.asarray(engine_time(each, spent, **options)) for each in (terms, per_cycle))
     draft_s, verify_s = draft_s + every - cycles, verify_s + cycles
     rows = zip(draft_s.tolist(), np.broadcast_to(verify_s, draft_s.shape).tolist(), strict=True)

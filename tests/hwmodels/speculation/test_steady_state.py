@@ -6,7 +6,16 @@ import jax
 import numpy as np
 import pytest
 
-from hwmodels import DraftCost, Workload, catalog, chain_plan, price_cycle, uniform_footprint
+from hwmodels import (
+    EAGLE3_VOCABULARY,
+    DraftCost,
+    Workload,
+    catalog,
+    chain_plan,
+    eagle_head,
+    price_cycle,
+    uniform_footprint,
+)
 from hwmodels.speculation.engine_terms import EngineTerms, engine_time
 from hwmodels.speculation.plan import Plan
 from hwmodels.speculation.steady_state import entering_tokens, serving_cycle, serving_step
@@ -67,8 +76,22 @@ def test_lookups_and_trees():
         verify_tokens=10.0,
         verify_visible=2.0,
     )
-    assert engine_time(TERMS, tree, batch=2.0) == pytest.approx(1e-3 + 3e-4 + 9 * 2 * 1e-5)
-    assert engine_time(TERMS, tree, batch=2.0, passes=0.0) == pytest.approx(1e-3 + 9 * 2 * 1e-5)
+    spent = lambda terms, draft: float(engine_time(terms, tree, target=TARGET, draft_cost=draft, batch=2.0))
+    assert spent(TERMS, DraftCost()) == pytest.approx(1e-3 + 3e-4 + 9 * 2 * 1e-5)
+    assert spent(TERMS, DraftCost(passes=0.0)) == pytest.approx(1e-3 + 9 * 2 * 1e-5)
+
+
+def test_layers_and_mapped_logits_of_a_draft():
+    # A cycle of 4 draft steps: layers count once, mapped logits in each pass, and a lookup has neither.
+    terms = EngineTerms(cycle_s=1e-3, draft_layer_s=5e-5, mapped_pass_s=7e-4)
+    target = catalog.architecture("llama-3.1-8b")
+    spent = lambda draft: float(engine_time(terms, chain_plan(4.0), target=target, draft_cost=draft, batch=3.0))
+    network = DraftCost(architecture=catalog.architecture("qwen3-1.7b"))
+    assert spent(network) == pytest.approx(1e-3 + 28 * 5e-5)
+    assert spent(DraftCost()) == pytest.approx(1e-3 + 32 * 5e-5)
+    assert spent(eagle_head(target)) == pytest.approx(1e-3 + 5e-5)
+    assert spent(eagle_head(target, EAGLE3_VOCABULARY)) == pytest.approx(1e-3 + 5e-5 + 4 * 7e-4)
+    assert spent(DraftCost(passes=0.0)) == pytest.approx(1e-3)
 
 
 @pytest.mark.parametrize("name", catalog.engine_names())

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from hwmodels import NO_ENGINE, DraftCost, catalog
+from hwmodels import EAGLE3_VOCABULARY, NO_ENGINE, DraftCost, catalog, eagle_head
 from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes
 from jaxspec.errors import InputError
 from jaxspec.report.columns import interval_in_words
@@ -71,14 +71,16 @@ def test_terms_come_with_the_engine_that_has_them():
     assert engine_notes(None) == []
     assert engine_used("sglang").terms == {}
     assert "not known" in engine_notes("sglang")[0]
-    assert "2.21 ms to each cycle" in engine_notes("vllm")[0]
+    assert "0.699 ms to each cycle and 0.0615 ms for each layer of its draft" in engine_notes("vllm")[0]
     with pytest.raises(InputError, match="did you mean 'vllm'"):
         resolve_pricing(CommonConfig(engine="vlm"), "h100-sxm", None)
 
 
 def test_scatter_is_that_of_the_kind_of_draft():
     small = DraftCost(architecture=catalog.architecture("qwen3-0.6b"))
-    kinds = [kind_of_draft(cost) for cost in (small, dataclasses.replace(small, shares_ends=1.0), DraftCost())]
-    assert kinds == ["small network", "other drafts", "other drafts"]
+    # An EAGLE-3 head has a small LM head of its own, and is no network for that.
+    eagle3 = eagle_head(catalog.architecture("llama-3.1-8b"), EAGLE3_VOCABULARY)
+    kinds = [kind_of_draft(cost) for cost in (small, dataclasses.replace(small, shares_ends=1.0), DraftCost(), eagle3)]
+    assert kinds == ["small network", "other drafts", "other drafts", "other drafts"]
     assert engine_scatter("vllm", kinds[0]) < engine_scatter("vllm", kinds[1])
     assert engine_scatter("trtllm") == engine_scatter(None) == 0.0

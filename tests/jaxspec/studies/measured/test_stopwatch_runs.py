@@ -194,7 +194,9 @@ def test_predictions_are_cycles_with_the_terms_of_the_engine():
     )
     assert plain[1].cycle_s == pytest.approx(float(priced.total_s), rel=1e-5)
     assert plain[1].step_s == pytest.approx(float(priced.baselines.stored.cost.total_s), rel=1e-5)
-    spent = float(engine_time(terms, chain_plan(4.0), batch=3.0))
+    spent = float(
+        engine_time(terms, chain_plan(4.0), target=architecture_of(config), draft_cost=COMPRESSED_COPY, batch=3.0)
+    )
     assert with_terms[1].cycle_s - plain[1].cycle_s == pytest.approx(spent, rel=1e-4)
     assert with_terms[1].verify_s - plain[1].verify_s == pytest.approx(1e-3, rel=1e-4)
     (lookup,) = predict_ways(device, config, DraftCost(passes=0.0), parents[:1], terms=terms, **options)

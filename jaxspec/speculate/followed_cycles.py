@@ -24,8 +24,8 @@ from jaxspec.speculate.heard_text import HeardText, chain_level, hear
 from jaxspec.speculate.keys import Purpose, draw_keys
 from jaxspec.speculate.rules import residual_distribution
 from jaxspec.speculate.sampling import Decoding, token_distribution
-from jaxspec.speculate.tree_rules import verify_tree
-from jaxspec.trees.masks import verification_positions
+from jaxspec.speculate.tree_rules import verify_greedily
+from jaxspec.trees.masks import verification_mask, verification_positions
 from jaxspec.trees.topology import Tree
 
 __all__ = ["FollowedTexts", "follow_chains", "follow_trees"]
@@ -144,18 +144,14 @@ def follow_trees(
     """
     levels = in_levels(tree, limits)
     # A text is the target that is sure of it, at every node's depth; what lies off the text is never asked about.
-    deep = verification_positions(levels.tree)
+    deep, sees = verification_positions(levels.tree), verification_mask(levels.tree)
 
     def branches(heard: HeardText, memory: Memory, root: Root) -> tuple[Int[Array, " batch"], Memory]:
         asked = (draft, draft_params, memory, root)
         drafted, memory = draft_tree(*asked, levels, seed, texts.ids, decoding, limits=limits, law="top")
         after = jnp.take_along_axis(heard.tokens, root.position[:, None] + 1 + deep[None], axis=1)
-        half = jnp.full((limits.depth, limits.ranks), 0.5)
-
-        def one(sure: Array, candidates: Array) -> Array:
-            return verify_tree(levels.tree, sure, None, candidates, half, None).accepted
-
-        return jax.vmap(one)(jax.nn.one_hot(after, config.vocab_size), drafted.candidates), memory
+        one = partial(verify_greedily, levels.tree, sees=sees, depths=limits.depth)
+        return jax.vmap(lambda *of: one(*of).accepted)(after, drafted.candidates), memory
 
     asked = (draft, draft_params, config, texts, num_tokens)
     depth, numbers = limits.depth, limits.numbers

@@ -24,7 +24,7 @@ from jaxspec.speculate.growing_tree import GrowingTree, draft_growing_tree
 from jaxspec.speculate.keys import Purpose, draw_keys
 from jaxspec.speculate.sampling import Decoding, token_distribution
 from jaxspec.speculate.steps import slots_before, top_gap
-from jaxspec.speculate.tree_rules import TreeVerdict, verify_tree
+from jaxspec.speculate.tree_rules import TreeVerdict, verify_greedily, verify_tree
 from jaxspec.trees.masks import verification_mask, verification_positions
 from jaxspec.trees.topology import PADDING, Tree
 
@@ -104,8 +104,10 @@ def decoding_loop(
     slots = prompt_length + room + 2 * window
     target = partial(forward, target_params, config, kv_codec=stored_kv(config))
     levels = None if tree is None or limits.nodes == 0 else in_levels(tree, limits)
-    # A given tree is the same for all sequences and in all cycles: its mask is computed once.
+    # A given tree is the same for all sequences and in all cycles.
     over_trees = partial(jax.vmap, in_axes=0) if growing is not None else lambda function: function
+    seen_in = lambda tree: tuple(over_trees(f)(tree) for f in (verification_mask, verification_positions))
+    given = None if tree is None else seen_in(tree if draft is None or levels is None else levels.tree)
     draw = lambda purpose, position: draw_keys(seed, purpose, prompt_ids, position)
 
     def commit(memory: Memory, committed: Committed) -> Memory:
@@ -162,26 +164,31 @@ def decoding_loop(
         root_slot = state.length - 1
         root = Root(jnp.take_along_axis(state.tokens, root_slot[:, None], axis=1)[:, 0], root_slot)
         drafted, memory = draft_tokens(state.memory, root)
-        mask, depth = (over_trees(f)(drafted.tree) for f in (verification_mask, verification_positions))
+        mask, depth = seen_in(drafted.tree) if given is None else given
         verified = target(
             tokens=jnp.concatenate([root.token[:, None], drafted.tokens], axis=1),
             positions=root_slot[:, None] + jnp.atleast_2d(depth),
             mask=jnp.broadcast_to(mask, (batch, limits.nodes + 1, limits.nodes + 1)),
             sources=[CachedKV(state.target_cache, slots_before(root_slot, limits.nodes + 1, slots))],
         )
-        p = token_distribution(verified.logits, decoding)
-        if decoding.greedy or limits.depth == 0:
-            # Chances are 0 or 1: nothing has to be drawn, and on CPUs drawing takes a seventh of a short step.
-            uniforms = jnp.full((batch, limits.depth, limits.ranks), 0.5)
+        trees = None if growing is None else 0
+        if decoding.greedy:
+            verdict = jax.vmap(partial(verify_greedily, depths=limits.depth), in_axes=(trees, 0, 0, trees))(
+                drafted.tree, jnp.argmax(verified.logits, axis=-1), drafted.candidates, mask
+            )
         else:
             per_rank = jax.vmap(lambda key: jax.random.uniform(key, (limits.ranks,)))
             at_depth = [per_rank(draw(Purpose.ACCEPT, root_slot + i)) for i in range(1, window)]
-            uniforms = jnp.stack(at_depth, axis=1)
-        # One draw per cycle, named by the root's position, which no other cycle of this prompt shares.
-        next_keys = None if decoding.greedy else draw(Purpose.NEXT, root_slot)
-        verdict = jax.vmap(verify_tree, in_axes=(None if growing is None else 0, 0, 0, 0, 0, 0))(
-            drafted.tree, p, drafted.distribution, drafted.candidates, uniforms, next_keys
-        )
+            uniforms = jnp.stack(at_depth, axis=1) if at_depth else jnp.zeros((batch, 0, limits.ranks))
+            verdict = jax.vmap(verify_tree, in_axes=(trees, 0, 0, 0, 0, 0))(
+                drafted.tree,
+                token_distribution(verified.logits, decoding),
+                drafted.distribution,
+                drafted.candidates,
+                uniforms,
+                # One draw per cycle, named by the root's position, which no other cycle of this prompt shares.
+                draw(Purpose.NEXT, root_slot),
+            )
         active = unfinished(state)
         told, gaps = _path_of(drafted, verified, verdict, root, limits)
         place = jnp.arange(window)[None]

@@ -34,6 +34,7 @@ __all__ = [
     "nodes_by_rank",
     "sample_candidates",
     "sibling_chances",
+    "verify_greedily",
     "verify_tree",
 ]
 
@@ -147,7 +148,7 @@ def verify_tree(
     draft: Float[Array, "token vocab"] | None,
     candidates: Int[Array, "token candidate"],
     uniforms: Float[Array, "depth candidate"],
-    next_key: Key[Array, ""] | None,
+    next_key: Key[Array, ""],
 ) -> TreeVerdict:
     """Accept a path from the root and draw the token after it.
 
@@ -157,7 +158,6 @@ def verify_tree(
         draft: the draft's, where candidates were sampled from it; None where they are its likeliest tokens.
         candidates: tokens that the draft proposes after each token, rank 0 first, all different; rows of leaves are not read.
         uniforms: in [0, 1), one per depth and rank; the static depth bounds that of the tree.
-        next_key: None where the target's distributions are one-hot: there is nothing to draw.
     """
     chex.assert_rank([target, candidates, uniforms], 2)
     # Token 0 is the root: one row more than there is room for nodes.
@@ -165,7 +165,7 @@ def verify_tree(
     chex.assert_equal_shape_prefix([target, candidates], 1)
     depths, ranks = uniforms.shape
     if depths == 0:
-        return TreeVerdict(jnp.int32(0), jnp.zeros(0, jnp.int32), _drawn(target[0], next_key))
+        return TreeVerdict(jnp.int32(0), jnp.zeros(0, jnp.int32), jax.random.categorical(next_key, jnp.log(target[0])))
     children = nodes_by_rank(tree, ranks)
 
     def descend(carry):
@@ -189,8 +189,34 @@ def verify_tree(
     start = (jnp.int32(0), jnp.int32(0), jnp.full(depths, PADDING, jnp.int32), target[0], jnp.asarray(True))
     goes_on = lambda carry: carry[-1] & (carry[0] < depths)
     accepted, _, path, residual, _ = jax.lax.while_loop(goes_on, descend, start)
-    return TreeVerdict(accepted=accepted, path=path, next_token=_drawn(residual, next_key))
+    return TreeVerdict(accepted=accepted, path=path, next_token=jax.random.categorical(next_key, jnp.log(residual)))
 
 
-def _drawn(distribution: Float[Array, " vocab"], key: Key[Array, ""] | None) -> Int[Array, ""]:
-    return jnp.argmax(distribution) if key is None else jax.random.categorical(key, jnp.log(distribution))
+def verify_greedily(
+    tree: Tree,
+    choice: Int[Array, " token"],
+    candidates: Int[Array, "token candidate"],
+    sees: Bool[Array, "token token"],
+    *,
+    depths: int,
+) -> TreeVerdict:
+    """`verify_tree` of a target that is sure of one token after each: the path that it would have gone itself.
+
+    Nothing is drawn and nothing waits for the node above: on CPUs a loop over depths takes as long as
+    the products of a short step.
+
+    Args:
+        tree, candidates: see `verify_tree`.
+        choice: the target's token after the root (place 0) and each node i (place i + 1).
+        sees: which tokens lie above each, itself included (`jaxspec.trees.masks.verification_mask`).
+        depths: static; bounds the depth of the tree.
+    """
+    chex.assert_axis_dimension(choice, 0, tree.size + 1)
+    node, parent_row = is_node(tree), jnp.maximum(tree.parent + 1, 0)
+    chosen = candidates[parent_row, jnp.maximum(tree.rank, 0)] == choice[parent_row]
+    agrees = jnp.append(jnp.asarray([True]), chosen)
+    reached = jnp.all(agrees[None] | jnp.logical_not(sees), axis=1)[1:] & node
+    at_depth = reached[None] & (tree.depth[None] == 1 + jnp.arange(depths)[:, None])
+    path = jnp.max(jnp.where(at_depth, jnp.arange(tree.size)[None], PADDING), axis=1, initial=PADDING)
+    accepted = jnp.sum(path >= 0, dtype=jnp.int32)
+    return TreeVerdict(accepted, path.astype(jnp.int32), choice[jnp.max(path, initial=-1) + 1])

@@ -115,8 +115,9 @@ class NGramDraft:
 
             def of_token(number):
                 # Walking back from the token: above 0 along the tree, from 0 on along the text that ends in the root.
-                def back(carry, i):
-                    number, agree, length = carry
+                # Unrolled: on CPUs a turn of a loop takes longer than what there is to do in it.
+                agree, length = jnp.ones(slots, bool), jnp.zeros(slots, jnp.int32)
+                for i in range(self.longest):
                     token = jnp.where(
                         number > 0, tokens[jnp.maximum(number, 0)], text[jnp.maximum(position + number, 0)]
                     )
@@ -124,10 +125,7 @@ class NGramDraft:
                     earlier = jnp.where(slot >= i, jnp.roll(text, i), -1)
                     agree = agree & (earlier == token) & known
                     number = jnp.where(number > 0, parent[jnp.maximum(number, 0)], number - 1)
-                    return (number, agree, length + agree.astype(jnp.int32)), None
-
-                start = (number, jnp.ones(slots, bool), jnp.zeros(slots, jnp.int32))
-                (_, _, length), _ = jax.lax.scan(back, start, jnp.arange(self.longest))
+                    length = length + agree.astype(jnp.int32)
                 agreement = jnp.asarray(params.agreement, jnp.float32)
                 vote = jnp.where(slot < position, agreement ** length.astype(jnp.float32), 0.0)
                 votes = jnp.zeros(self.vocab_size, jnp.float32).at[jnp.roll(text, -1)].add(vote)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable
 from functools import cached_property
@@ -18,10 +17,10 @@ from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies.measured.hard_drafts import HardDrafts
-from jaxspec.studies.measured.work import Work, begin_work
+from jaxspec.studies.measured.work import begin_work
 from jaxspec.studies.tune.config import TuneConfig
 from jaxspec.tuning.gradient import Ascent, Goal, ascend, ascend_once, first_state, from_coordinates, to_coordinates
-from jaxspec.tuning.hard import best_length, grid_knobs, mean_measurement, measure_hard, price_exactly
+from jaxspec.tuning.hard import best_length, grid_knobs, price_exactly
 
 __all__ = ["Scores"]
 
@@ -42,7 +41,7 @@ class Scores:
         work = begin_work(config, directory, reporter, gradient_windows=config.windows_per_step)
         self._config, self._scheme, self._decoding = config, work.setup.scheme, work.setup.decoding
         self._drafts = HardDrafts(work, continuation_length(config.output_tokens))
-        self._held_out = _on_held_out_prompts(work)
+        self._held_out = self._drafts.on_windows(work.setup.prompts, "held-out")
         (self._pricing,) = work.pricings.values()
         self._start = max(grid_knobs(self._scheme, work.setup.config), key=self._speedup)
 
@@ -76,10 +75,7 @@ class Scores:
         knobs = self._knobs(place)
         block = knobs.draft_length_logits.shape[0]
         length = best_length(self._pricing, self._drafts.measured_at(knobs, block))[0]
-        # Values are ranked on calibration text for this text, too.
-        calibration = dataclasses.replace(self._held_out.calibration, prepared=self._drafts.calibration.prepared)
-        found = [measure_hard(calibration, knobs, self._decoding, offset=offset) for offset in range(block)]
-        priced = price_exactly(self._pricing, mean_measurement(found, [1 / block] * block))
+        priced = price_exactly(self._pricing, self._held_out.measured_at(knobs, block))
         return float(priced.speedup_vs_bf16_ar[length])
 
     def climbed(self) -> np.ndarray:
@@ -101,13 +97,6 @@ class Scores:
         given = (self._drafts.calibration, self._pricing, number(0), number(0.03), number(0.1), number(False))
         step = lambda: jax.block_until_ready(ascend_once(state, *given, self._goal, self._scheme))
         return _median_s(step) / _median_s(lambda: self._speedup(self._start))
-
-
-def _on_held_out_prompts(work: Work) -> HardDrafts:
-    """The held-out prompts where calibration prompts stand otherwise."""
-    setup = dataclasses.replace(work.setup, calibration_prompts=work.setup.prompts)
-    own = dataclasses.replace(work, setup=setup, stages=work.stages.within("held-out"))
-    return HardDrafts(own, continuation_length(work.config.output_tokens))
 
 
 def _median_s(call: Callable[[], object]) -> float:

@@ -211,22 +211,22 @@ def decode_pairs(
     """
     low = jnp.uint32(0xFFFF)
     free = _WORD_BITS - (table.shape[0].bit_length() - 1)
-    words, starts = streams.words, streams.starts
-    _check_capacity(words.shape[0])
-    if not words.shape[0]:
-        # A decoder looks at a word also where there is none.
-        words = jnp.zeros(1, jnp.uint32)
+    _check_capacity(streams.words.shape[0])
+    # A decoder looks at a word also where there is none, and at the word behind every one.
+    words, starts = jnp.pad(streams.words, (0, 2)), streams.starts
 
     def look(index):
-        # Indices never leave the table; those into the words are clamped in damaged streams.
+        # Indices never leave the table.
         return table.at[index >> free].get(mode="promise_in_bounds")
 
     def step(place, rest_of_step):
-        word, bit = place >> 5, place & 31
+        # Places leave damaged streams. One limit for both words: compiled code then takes an index out of its vector once,
+        # which is what looking up costs.
+        word, bit = jnp.minimum(place >> 5, words.shape[0] - 2), place & 31
         window = words.at[word].get(mode="promise_in_bounds") << bit
         window = window | ((words.at[word + 1].get(mode="promise_in_bounds") >> 1) >> (31 - bit))
         first = look(window)
-        second = look(window << (first >> 16))
+        second = look(window << ((first >> 16) & 31))
         pair = (first & low) | (second << 16)
         return place + (first >> 16) + (second >> 16), join(pair, rest_of_step)
 

@@ -1,6 +1,6 @@
 """What choosing among N samples gives, estimated without bias from M >= N samples of each prompt.
 
-Functions give one number for each prompt; the mean over prompts, and its standard error, are the caller's.
+Estimators give one number for each prompt; `mean_and_error` and `rate_interval` are over prompts.
 """
 
 from __future__ import annotations
@@ -9,9 +9,21 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import gammaln
 
-__all__ = ["best_of_n_rate", "longest_of_batch", "longest_of_n", "majority_rate", "pass_at_n"]
+__all__ = [
+    "DEVIATES",
+    "best_of_n_rate",
+    "longest_of_batch",
+    "longest_of_n",
+    "majority_rate",
+    "mean_and_error",
+    "pass_at_n",
+    "rate_interval",
+]
 
 _RESAMPLES = 400
+
+#: Standard errors of a 95 % interval.
+DEVIATES = 1.959964
 
 
 def _log_choose(total: np.ndarray, chosen: int) -> np.ndarray:
@@ -121,3 +133,21 @@ def _longest_law(
     everything = _log_choose(np.asarray(samples), n)
     chance = np.exp(_log_choose(place, n) - everything) - np.exp(_log_choose(place - 1, n) - everything)
     return np.sort(lengths, axis=1), np.broadcast_to(chance, lengths.shape)
+
+
+def mean_and_error(values: Float[np.ndarray, " prompt"]) -> tuple[float, float]:
+    """Mean over two prompts or more, and its standard error."""
+    return float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values)))
+
+
+def rate_interval(rate: Float[np.ndarray, " prompt"]) -> tuple[float, float]:
+    """95 % interval of a mean of rates that never leaves [0, 1], and is no point where all are 0 or all are 1.
+
+    Source: Wilson 1927 (score interval), with the number of problems that a share of zeros and ones would need for the same
+        standard error; Korn and Graubard 1998 do so for surveys.
+    """
+    mean, error = mean_and_error(rate)
+    count = mean * (1 - mean) / error**2 if error > 0 else float(len(rate))
+    squared = DEVIATES**2 / count
+    middle, spread = mean + squared / 2, DEVIATES * np.sqrt(mean * (1 - mean) / count + squared / (4 * count))
+    return float(max(0.0, (middle - spread) / (1 + squared))), float(min(1.0, (middle + spread) / (1 + squared)))

@@ -3,6 +3,16 @@
 from jaxspec.text.documents import Document, Encoder
 from jaxspec.text.prompt_set import read_prompts
 from jaxspec.text.user_text import check_text
-from jaxspec.text.windows import TextSplit, load_text, prompt_starts, windows
+from jaxspec.text.windows import TextSplit, load_text, prompt_starts, windows, windows_between
 
-__all__ = ["Document", "Encoder", "TextSplit", "check_text", "load_text", "prompt_starts", "read_prompts", "windows"]
+__all__ = [
+    "Document",
+    "Encoder",
+    "TextSplit",
+    "check_text",
+    "load_text",
+    "prompt_starts",
+    "read_prompts",
+    "windows",
+    "windows_between",
+]

@@ -120,16 +120,68 @@ def windows(
     Raises:
         InputError: no document holds a window.
     """
-    begin = np.asarray(document_starts)
-    sizes = np.diff(np.append(begin, len(tokens)))
-    places = np.maximum(sizes - length + 1, 0)  # at which a window may begin
-    if not places.any():
-        return _taken(tokens, prompt_starts(int(sizes.max()), count, length, seed), length)  # says what is too short
-    found = prompt_starts(int(places.sum()) - 1 + length, count, length, seed)
-    upto = np.cumsum(places)
-    document = np.searchsorted(upto, found, side="right")
-    return _taken(tokens, begin[document] + found - (upto - places)[document], length)
+    cut = _Cut.of(tokens, length, document_starts)
+    if not cut.num_places:
+        return _taken(tokens, prompt_starts(cut.longest, count, length, seed), length)  # says what is too short
+    return cut.windows(prompt_starts(cut.num_places - 1 + length, count, length, seed))
+
+
+def windows_between(
+    tokens: np.ndarray, count: int, length: int, seed: int, *, document_starts: Sequence[int] = (0,)
+) -> Int[np.ndarray, "found length"]:
+    """Windows midway between those of `windows` with the same arguments, none of which shares a token with them.
+
+    Returns:
+        int32 "found length": `count` less one, fewer where the stream is short, perhaps none.
+    """
+    cut = _Cut.of(tokens, length, document_starts)
+    if not cut.num_places:
+        return np.zeros((0, length), np.int32)
+    others = prompt_starts(cut.num_places - 1 + length, count, length, seed)
+    # Places of one document follow each other as its tokens do; windows of two documents never share a token.
+    apart = np.diff(others) >= 2 * length
+    return cut.windows((others[:-1] + np.diff(others) // 2)[apart])
+
+
+class _Cut(NamedTuple):
+    """Where windows of one length may lie in a stream: places at which they may begin, counted over all documents.
+
+    Attributes:
+        begin, sizes: first token of each document, and its tokens.
+    """
+
+    tokens: np.ndarray
+    length: int
+    begin: np.ndarray
+    sizes: np.ndarray
+
+    @classmethod
+    def of(cls, tokens: np.ndarray, length: int, document_starts: Sequence[int]) -> _Cut:
+        """Args: document_starts: as for `windows`."""
+        begin = np.asarray(document_starts)
+        return cls(tokens, length, begin, np.diff(np.append(begin, len(tokens))))
+
+    @property
+    def places(self) -> np.ndarray:
+        """At which a window may begin, of each document."""
+        return np.maximum(self.sizes - self.length + 1, 0)
+
+    @property
+    def num_places(self) -> int:
+        """Of all documents."""
+        return int(self.places.sum())
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest document."""
+        return int(self.sizes.max())
+
+    def windows(self, places: np.ndarray) -> np.ndarray:
+        """Those that begin at some places."""
+        upto = np.cumsum(self.places)
+        document = np.searchsorted(upto, places, side="right")
+        return _taken(self.tokens, self.begin[document] + places - (upto - self.places)[document], self.length)
 
 
 def _taken(tokens: np.ndarray, starts: np.ndarray, length: int) -> np.ndarray:
-    return np.stack([tokens[start : start + length] for start in starts]).astype(np.int32)
+    return tokens[starts[:, None] + np.arange(length)].astype(np.int32)

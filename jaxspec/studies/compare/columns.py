@@ -26,6 +26,13 @@ def output_in_words(found: Contestant) -> str:
     return "changed" if found.changes_output else "exact"
 
 
+def _change(found: Contestant) -> str:
+    task = found.quality.task
+    if task is None or task.change.number is None:
+        return NOT_KNOWN
+    return f"{task.change.number:+.3f} ± {fixed(task.change.standard_error, 3)}"
+
+
 _VS_BF16 = Column[Contestant](
     "speedup vs bf16 AR",
     "speedup\nvs bf16\nAR",
@@ -149,6 +156,24 @@ _AGREEMENT = Column[Contestant](
     lambda found: found.quality.agreement,
     lambda value: fixed(value, 3),
 )
+_ACCURACY = Column[Contestant](
+    "accuracy",
+    "accu-\nracy",
+    "share of problems that the network which is decoded answers rightly, greedily, with a 95 % interval over problems",
+    lambda found: found.quality.task.accuracy if found.quality.task else UNKNOWN,
+    lambda value: fixed(value, 2),
+    interval=lambda found: found.quality.task,
+    optional=True,
+)
+_CHANGE = Column[Contestant](
+    "accuracy above 16 bits",
+    "above\n16 bits",
+    "over that of the 16-bit network on the same problems, ± one standard error",
+    lambda found: found.quality.task.change if found.quality.task else UNKNOWN,
+    str,
+    words=_change,
+    optional=True,
+)
 _OUTPUT = Column[Contestant](
     "output",
     "output",
@@ -162,9 +187,11 @@ _OUTPUT = Column[Contestant](
 PAGE_COLUMNS = (
     *(_VS_BF16, _INTERVAL, _VS_STORED, _VS_SELF, _OUTPUT, _LENGTH, _LENGTH_HELD_OUT, _ALPHA, _CALIBRATION, _PREDICTED),
     *(_COUNTED, _BITS, _BITS_VERIFY, _STEP, _CYCLE, _HELD, _ENERGY, _BPB, _AGREEMENT),
+    *(_ACCURACY, _CHANGE),
 )
 
 #: Columns of the terminal's table.
 TERMINAL_COLUMNS = (
     *(_VS_BF16, _INTERVAL, _VS_STORED, _OUTPUT, _LENGTH, _PREDICTED, _COUNTED, _HELD, _ENERGY, _BPB, _AGREEMENT),
+    _ACCURACY,
 )

@@ -6,6 +6,7 @@ import dataclasses
 import os
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Literal
 
 from jaxspec.errors import InputError
 from jaxspec.settings.base import Unused
@@ -90,6 +91,13 @@ class CompareConfig(StopwatchSettings, KnobSettings, CommonConfig):
         "Run directories of jaxspec tune, separated by commas, whose tuned self-drafts are compared too.",
         unset="none",
     )
+    task: Literal["python", "arithmetic", "none"] | None = setting(
+        None,
+        "Problems that every network which is decoded is given, with answers that a program checks: functions of the text to "
+        "complete, or sums in steps; or none.",
+        unset="arithmetic with embedded-arithmetic, otherwise python where the text has functions",
+    )
+    problems: int = setting(96, "How many of them.", low=2, high=100_000, quick=24)
     max_draft_length: int = setting(
         MAX_DRAFT_LENGTH, "Longest chain that a draft may propose.", low=1, high=MAX_DRAFT_LENGTH
     )
@@ -97,6 +105,7 @@ class CompareConfig(StopwatchSettings, KnobSettings, CommonConfig):
     unused = (
         *CommonConfig.unused,
         *StopwatchSettings.unused,
+        Unused(("problems",), lambda config: "the task is none" if config.task == NONE else None),
         Unused(("scheme",), lambda config: "compare stores its targets as schemes and lossy say"),
         *(Unused((name,), lambda config, name=name: _read_by_no_scheme(name, config)) for name in KNOBS),
     )

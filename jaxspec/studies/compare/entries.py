@@ -15,6 +15,7 @@ from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, SCHEME_FACTS
 from jaxspec.speculate.drafts import check_draft
 from jaxspec.studies.compare.config import SELF_DRAFTS, CompareConfig, tuned_result
 from jaxspec.studies.compare.result import DRAFT, SELF_DRAFT
+from jaxspec.studies.compare.tasks import CheckedTask, check_task
 from jaxspec.studies.measured.checking import CheckedInputs, check_inputs
 from jaxspec.studies.tree.config import TreeConfig
 
@@ -44,18 +45,21 @@ class CheckedComparison:
 
     Attributes:
         left_out: draft that ships and does not fit -> why.
+        task: problems that are answered, if any; no_task: why there are none, unless the settings say so.
     """
 
     inputs: CheckedInputs
     entries: tuple[Entry, ...]
     left_out: dict[str, str]
+    task: CheckedTask | None
+    no_task: str | None
 
 
 def check_comparison(config: CompareConfig) -> CheckedComparison:
     """Read and check all that a configuration names.
 
     Raises:
-        InputError: bad input; a draft that was named and does not fit, a run without tuned knobs.
+        InputError: bad input; a draft or a task that was named and does not fit, a run without tuned knobs.
     """
     checked = check_inputs(config)
     drafts, left_out = _drafts(config, checked.network)
@@ -66,7 +70,7 @@ def check_comparison(config: CompareConfig) -> CheckedComparison:
     ]
     if not entries and not config.compressions:
         raise InputError("schemes, drafts and lossy are all none, and tuned is not given; there is nothing to compare")
-    return CheckedComparison(checked, tuple(entries), left_out)
+    return CheckedComparison(checked, tuple(entries), left_out, *check_task(config, checked))
 
 
 def _drafts(config: CompareConfig, network: DecoderConfig) -> tuple[list[str], dict[str, str]]:

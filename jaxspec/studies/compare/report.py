@@ -27,6 +27,7 @@ from jaxspec.studies.compare.tables import (
     compare_tables,
     gaps_in_words,
     intervals_in_words,
+    task_in_words,
 )
 
 __all__ = ["compare_section", "draw_compare_figures", "figures", "shown", "write_compare_report"]
@@ -109,6 +110,7 @@ def compare_section(result: CompareResult) -> dict[str, Any]:
             *((f"{name} is", str(statement)) for name, statement in statements.items()),
             *((f"{name} is left out", reason) for name, reason in result.left_out.items()),
             *(("intervals", line) for line in intervals_in_words(result)),
+            *(("problems", line) for line in task_in_words(result)),
             *(("defect", line) for line in gaps_in_words(result)),
         ],
         "timing": timing(result),

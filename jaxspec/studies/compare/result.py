@@ -6,10 +6,19 @@ import dataclasses
 from typing import ClassVar
 
 from jaxspec.results import UNKNOWN, Quantity, Record, quantity_field
-from jaxspec.results.intervals import HeadlineIntervals
+from jaxspec.results.intervals import Ends, HeadlineIntervals
 from jaxspec.results.network_results import AcceptanceRates, Lossless, MeasuredResult, Ratio
 
-__all__ = ["AUTOREGRESSIVE", "COMPRESSION", "DRAFT", "SELF_DRAFT", "CompareResult", "Contestant", "Quality"]
+__all__ = [
+    "AUTOREGRESSIVE",
+    "COMPRESSION",
+    "DRAFT",
+    "SELF_DRAFT",
+    "CompareResult",
+    "Contestant",
+    "Quality",
+    "TaskAccuracy",
+]
 
 #: Kind of plain decoding of the 16-bit network, and the name of its contestant.
 AUTOREGRESSIVE = "autoregressive"
@@ -25,16 +34,31 @@ COMPRESSION = "compression"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class TaskAccuracy(Ends):
+    """Greedy answers of the network that is decoded to the problems of a task.
+
+    Attributes:
+        accuracy: share of right ones; low, high: ends of its 95 % interval over problems.
+        change: what it has above the 16-bit network's, problem by problem.
+    """
+
+    accuracy: Quantity[float] = UNKNOWN
+    change: Quantity[float] = quantity_field(error="change_standard_error")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Quality(Record):
-    """What the network that is decoded makes of held-out prompts.
+    """What the network that is decoded makes of held-out prompts, and of problems.
 
     Attributes:
         bits_per_byte: of the prompts' own text.
         agreement: share of places at which its likeliest next token is the 16-bit network's.
+        task: of the problems; None without any.
     """
 
     bits_per_byte: Quantity[float] = quantity_field(error="bits_per_byte_standard_error")
     agreement: Quantity[float] = quantity_field(error="agreement_standard_error")
+    task: TaskAccuracy | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -94,11 +118,14 @@ class CompareResult(MeasuredResult):
     """All contestants on one device, by name.
 
     Attributes:
+        task: whose problems were answered; None: no task's. problems: how many.
         best: the fastest one that leaves the output as it is; "autoregressive" where no draft pays.
         left_out: draft that was not compared -> why.
         lossless: of all drafts together.
     """
 
+    task: str | None = None
+    problems: Quantity[int] = UNKNOWN
     best: str | None = None
     contestants: dict[str, Contestant] = dataclasses.field(default_factory=dict)
     left_out: dict[str, str] = dataclasses.field(default_factory=dict)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from jaxspec.results import measured, predicted
+from jaxspec.results import given, measured, predicted
 from jaxspec.results.network_results import Lossless
 from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
@@ -42,6 +42,8 @@ def compare_results(stages: CompareStages, left_out: dict[str, str]) -> list[Com
             **head(stages.work, device, contest.footprints),
             pays=predicted(contest.best != AUTOREGRESSIVE),
             lossless=_proof(contest),
+            task=None if stages.task is None else stages.task.settings.task,
+            problems=given(None if stages.task is None else len(stages.task.problems.prompts)),
             best=contest.best,
             contestants=contest.contestants,
             left_out=left_out,
@@ -86,8 +88,10 @@ def compare(
         found = checked()
         for name, reason in found.left_out.items():
             reporter.line(f"note: draft {name} is left out: {reason}")
+        if found.no_task:
+            reporter.line(f"note: no problems are answered: {found.no_task}")
         work = begin_work(config, directory, reporter, found.inputs)
-        stages = CompareStages(config, work, begin_drafts(work, found.entries), found.inputs.tokenizer)
+        stages = CompareStages(config, work, begin_drafts(work, found.entries), found.inputs.tokenizer, found.task)
 
         def results() -> list[dict[str, Any]]:
             plain = [result.plain() for result in compare_results(stages, found.left_out)]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache, cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from jaxspec.studies.compare.config import CompareConfig
 from jaxspec.studies.compare.entries import Entry
 from jaxspec.studies.compare.quality import channel_norms, quality_of, read_prompts_with
 from jaxspec.studies.compare.result import Quality
+from jaxspec.studies.compare.tasks import CheckedTask, task_accuracy
 from jaxspec.studies.measured.setup import Setup, stored_by
 from jaxspec.studies.measured.work import Work
 from jaxspec.studies.tree.beginning import tree_stages
@@ -80,40 +82,69 @@ def begin_drafts(work: Work, entries: tuple[Entry, ...]) -> list[Drafted]:
     return found
 
 
+class _Read(NamedTuple):
+    """What a network makes of the held-out prompts, and which problems it answers rightly."""
+
+    scores: Arrays
+    right: np.ndarray | None
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class CompareStages:
     """All that a run measures.
 
     Attributes:
         work: on the 16-bit network.
+        task: problems that every network answers.
     """
 
     config: CompareConfig
     work: Work
     drafts: list[Drafted]
     tokenizer: Tokenizer
+    task: CheckedTask | None = None
 
     def quality_of_scheme(self, scheme: str) -> Quality:
         """Of a scheme's target."""
         if SCHEME_FACTS[scheme].lossless:
             return self._quality(self._plain)
         setup = stored_by(self.work.setup, find_scheme(scheme, runs=True))
-        return self._quality(self._scores(scheme, setup.config, lambda: setup.params))
+        return self._quality(self._read_with(scheme, setup.config, lambda: setup.params))
 
     def quality_of_compression(self, name: str) -> Quality:
         """Of a network in a lossy compression, fitted or a scheme."""
         if name not in COMPRESSIONS:
             return self.quality_of_scheme(name)
-        return self._quality(self._scores(name, self.work.setup.config, lambda: self._fitted(name)))
+        return self._quality(self._read_with(name, self.work.setup.config, lambda: self._fitted(name)))
 
-    def _quality(self, found: Arrays) -> Quality:
-        return quality_of(found, self._plain, self.work.setup.prompt_lengths, self._num_bytes)
+    def _quality(self, found: _Read) -> Quality:
+        quality = quality_of(found.scores, self._plain.scores, self.work.setup.prompt_lengths, self._num_bytes)
+        if found.right is None or self._plain.right is None:
+            return quality
+        return dataclasses.replace(quality, task=task_accuracy(found.right, self._plain.right))
 
     @cached_property
-    def _plain(self) -> Arrays:
-        """Scores of the 16-bit network."""
+    def _plain(self) -> _Read:
+        """Of the 16-bit network."""
         setup = self.work.setup
-        return self._scores("16-bit", setup.config, lambda: setup.params)
+        return self._read_with("16-bit", setup.config, lambda: setup.params)
+
+    def _read_with(self, name: str, config: DecoderConfig, params: Callable[[], Params]) -> _Read:
+        # Either stage may be done already: a network is made when one of them needs it, and once.
+        params = cache(params)
+        return _Read(self._scores(name, config, params), self._right(name, config, params))
+
+    def _right(self, name: str, config: DecoderConfig, params: Callable[[], Params]) -> np.ndarray | None:
+        """Which problems a network answers rightly; None where there are none."""
+        task = self.task
+        if task is None:
+            return None
+
+        def compute() -> Arrays:
+            with self.work.bar(f"answering the problems with {name}", len(task.problems.prompts)) as bar:
+                return task.right(params(), config, bar.advance)
+
+        return self.work.stages.run(f"answered/{name}", compute)["right"]
 
     def _scores(self, name: str, config: DecoderConfig, params: Callable[[], Params]) -> Arrays:
         prompts = self.work.setup.prompts

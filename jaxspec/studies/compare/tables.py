@@ -12,7 +12,13 @@ from jaxspec.report.titles import architecture_title, device_title, provenance
 from jaxspec.studies.compare.columns import TERMINAL_COLUMNS, interval
 from jaxspec.studies.compare.result import AUTOREGRESSIVE, CompareResult, Contestant
 
-__all__ = ["by_speed", "compare_headline", "compare_tables", "gaps_in_words", "intervals_in_words"]
+__all__ = ["by_speed", "compare_headline", "compare_tables", "gaps_in_words", "intervals_in_words", "task_in_words"]
+
+# Task -> its problems, with their number.
+_TASKS = {
+    "python": "{:.0f} functions of the held-out text whose bodies are written, right where the whole parses",
+    "arithmetic": "{:.0f} sums worked out in steps, right where the last step is the value",
+}
 
 
 def by_speed(result: CompareResult) -> dict[str, Contestant]:
@@ -58,8 +64,9 @@ def compare_headline(result: CompareResult) -> str:
 
 def _caption(result: CompareResult) -> list[str]:
     return [
-        "measured: tokens counted, output, bits per byte, agreement; predicted: all other numbers",
+        "measured: tokens counted, output, bits per byte, agreement, accuracy; predicted: all other numbers",
         "exact: output of the 16-bit network; changed: of another one, whose bits per byte and agreement stand beside it",
+        *task_in_words(result),
         *(f"{BRACKETS}{words}" for words in intervals_in_words(result)),
         *gaps_in_words(result),
         *(f"left out: {name}: {reason}" for name, reason in result.left_out.items()),
@@ -70,6 +77,15 @@ def _caption(result: CompareResult) -> list[str]:
 def intervals_in_words(result: CompareResult) -> list[str]:
     """What intervals hold; nothing where there are none."""
     return statements(each.intervals for each in result.contestants.values())
+
+
+def task_in_words(result: CompareResult) -> list[str]:
+    """What accuracy is about; nothing where no problems were answered."""
+    if result.task is None or result.problems.number is None:
+        return []
+    return [
+        f"accuracy: {_TASKS[result.task].format(result.problems.number)}, decoded greedily (measured, 95 % over problems)"
+    ]
 
 
 def gaps_in_words(result: CompareResult) -> list[str]:

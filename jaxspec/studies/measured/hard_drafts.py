@@ -31,6 +31,7 @@ class HardDrafts:
 
     Attributes:
         continuation_tokens: that the target generates after each calibration prompt.
+        ranked_by: drafts on whose text values are ranked; None: these themselves, on their own.
         on_own_text: measure drafts on the calibration text as it was written, not on the target's own continuation of its
             prompts.
     """
@@ -38,6 +39,7 @@ class HardDrafts:
     work: Work
     continuation_tokens: int
     on_own_text: bool = False
+    ranked_by: HardDrafts | None = None
 
     @cached_property
     def text(self) -> np.ndarray:
@@ -80,7 +82,23 @@ class HardDrafts:
         """Calibration text and everything ranked on it, which takes seconds and is no stage."""
         setup, first = self.work.setup, self.work.config.prompt_tokens - 1
         options = {"scheme": setup.scheme, "first": first, "sharing": self.work.config.batch}
-        return calibrate(setup.stored, setup.config, jnp.asarray(self.text), **options)
+        found = calibrate(setup.stored, setup.config, jnp.asarray(self.text), **options)
+        return (
+            found
+            if self.ranked_by is None
+            else dataclasses.replace(found, prepared=self.ranked_by.calibration.prepared)
+        )
+
+    def on_windows(self, windows: np.ndarray, folder: str) -> HardDrafts:
+        """The same drafts, with values ranked as here, measured on other text.
+
+        Args:
+            windows: "text token", as calibration prompts are.
+            folder: of the stages.
+        """
+        setup = dataclasses.replace(self.work.setup, calibration_prompts=windows)
+        work = dataclasses.replace(self.work, setup=setup, stages=self.work.stages.within(folder))
+        return dataclasses.replace(self, work=work, ranked_by=self)
 
     def measure(self, knobs: Knobs, offset: int = 0) -> DraftMeasurement:
         """Measurement of the hard draft on calibration text, in cycles that begin at one offset."""

@@ -68,9 +68,11 @@ def memory_need(
         gradient_windows: of a gradient step; 0: there is none.
     """
     windows, length = config.calibration_prompts, window_tokens(config)[0]
+    # Finals are elected on as many other windows.
+    held = 2 * windows if gradient_windows else windows
     layers, cached = network.num_layers, network.cached_shape.elements
-    kv = _STORED * cached * windows * length
-    hidden = _COMPUTED * network.hidden_size * windows * length
+    kv = _STORED * cached * held * length
+    hidden = _COMPUTED * network.hidden_size * held * length
     calibration = hidden + (kv if stream else layers * kv)
     at_once = min(windows, max(gradient_windows, windows_per_pass(network, length))) * length
     wide = 6 * network.hidden_size + 4 * network.intermediate_size + 4 * network.num_heads * network.head_dim

@@ -9,14 +9,20 @@ from jaxtyping import Float
 
 from jaxspec.results import measured
 from jaxspec.runs.stages import Arrays
-from jaxspec.scaling.estimators import best_of_n_rate, longest_of_batch, longest_of_n, majority_rate, pass_at_n
+from jaxspec.scaling.estimators import (
+    DEVIATES,
+    best_of_n_rate,
+    longest_of_batch,
+    longest_of_n,
+    majority_rate,
+    mean_and_error,
+    pass_at_n,
+    rate_interval,
+)
 from jaxspec.studies.scale.result import CurvePoint
 from jaxspec.studies.scale.stages import ScaleStages
 
 __all__ = ["Measured", "curve_point", "measured_method"]
-
-#: Standard errors of a 95 % interval.
-_DEVIATES = 1.959964
 
 
 class Measured(NamedTuple):
@@ -68,36 +74,18 @@ def curve_point(one: Measured, found: Measured, samples: int) -> CurvePoint:
         one: what a single sample reaches on the same problems.
     """
     rate, gain = found.rate, found.rate - one.rate
-    low, high = _interval(rate)
+    low, high = rate_interval(rate)
     # Samples of a problem are counted in both: the difference is taken problem by problem.
-    gain_mean, gain_error = _mean(gain)
-    spread = _DEVIATES * gain_error
+    gain_mean, gain_error = mean_and_error(gain)
+    spread = DEVIATES * gain_error
     return CurvePoint(
         samples=samples,
-        accuracy=measured(*_mean(rate)),
+        accuracy=measured(*mean_and_error(rate)),
         low=measured(low),
         high=measured(high),
         gain=measured(gain_mean, gain_error),
         gain_low=measured(gain_mean - spread),
         gain_high=measured(gain_mean + spread),
-        tokens=measured(*_mean(found.tokens)),
-        passes=measured(*_mean(found.passes)),
+        tokens=measured(*mean_and_error(found.tokens)),
+        passes=measured(*mean_and_error(found.passes)),
     )
-
-
-def _mean(values: Float[np.ndarray, " problem"]) -> tuple[float, float]:
-    """Mean over problems and its standard error."""
-    return float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values)))
-
-
-def _interval(rate: Float[np.ndarray, " problem"]) -> tuple[float, float]:
-    """95 % interval of a mean of rates that never leaves [0, 1], and is no point where all are 0 or all are 1.
-
-    Source: Wilson 1927 (score interval), with the number of problems that a share of zeros and ones would need for the same
-        standard error; Korn and Graubard 1998 do so for surveys.
-    """
-    mean, error = _mean(rate)
-    count = mean * (1 - mean) / error**2 if error > 0 else float(len(rate))
-    squared = _DEVIATES**2 / count
-    middle, spread = mean + squared / 2, _DEVIATES * np.sqrt(mean * (1 - mean) / count + squared / (4 * count))
-    return float(max(0.0, (middle - spread) / (1 + squared))), float(min(1.0, (middle + spread) / (1 + squared)))

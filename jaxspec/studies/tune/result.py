@@ -27,14 +27,16 @@ class GridPoint(Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OnCalibration(Record):
-    """One configuration on the text that it was chosen by, beside held-out prompts.
+    """One configuration on the calibration text that elects finals, beside held-out prompts.
+
+    It lies between the windows that knobs are tuned on: no gradient step saw it.
 
     Attributes:
-        speedup_vs_bf16_ar: predicted from the acceptance on calibration text that it was elected by.
+        speedup_vs_bf16_ar: predicted from the acceptance there.
         gap: by how much that is more than the configuration's own, on held-out prompts; a share.
-        tuned_vs_this: speed of the tuned draft over this one's on calibration text.
+        tuned_vs_this: speed of the tuned draft over this one's there.
         optimism: by how much that is more than the same ratio on held-out prompts; a share. Part of the gap is that one text is
-            easier than the other; this is what choosing by a finite text overrates.
+            easier than the other; this is what choosing by a finite text overrates, and the texts' own noise.
     """
 
     speedup_vs_bf16_ar: Quantity[float] = UNKNOWN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import jax
@@ -28,7 +28,7 @@ from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.routing import routed
 from jaxspec.studies.measured.work import Work, begin_work
 from jaxspec.studies.tune.config import TuneConfig
-from jaxspec.studies.tune.judging import Judge, Judged
+from jaxspec.studies.tune.judging import Judge, Judged, finals_of
 from jaxspec.studies.tune.optimism import with_calibration
 from jaxspec.studies.tune.report import write_report
 from jaxspec.studies.tune.result import GridPoint, TuneResult
@@ -59,13 +59,12 @@ class Tuning:
         self.config, self.work = config, work
         self.setup, self.stages, self.reporter = work.setup, work.stages, work.reporter
         self.drafts = tune_drafts(config, work)
-        self.judge = Judge(config, self.drafts)
         self.metrics: list[dict[str, Any]] = []
 
     def run(self) -> list[TuneResult]:
         """All stages; one result per device."""
         self.drafts = routed(self.drafts)
-        self.work, self.judge = self.drafts.work, Judge(self.config, self.drafts)
+        self.work = self.drafts.work
         grid = self._measure_grid()
         chosen = {device: self._choose(grid, device, pricing) for device, pricing in self.work.pricings.items()}
         decoding = ChainDecoding(self.drafts)
@@ -86,6 +85,11 @@ class Tuning:
         )
         elected = {name: each.speedup for name, each in judged.items() if name != "default"}
         return with_calibration(found, elected)
+
+    @cached_property
+    def judge(self) -> Judge:
+        """Elects finals, on windows between those that are tuned on."""
+        return Judge(self.config, self.drafts, finals_of(self.config, self.drafts))
 
     def _measure_grid(self) -> list[DraftMeasurement]:
         """Every grid point's draft on calibration text; what it costs is a matter of the device, later."""

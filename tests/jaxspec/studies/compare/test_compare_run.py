@@ -35,6 +35,8 @@ SMALL = {
     "schemes": "none",
     "drafts": "ngram",
     "lossy": "int4-channel,rotated-int4",
+    "task": "arithmetic",
+    "problems": 3,
 }
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
@@ -73,6 +75,7 @@ def test_every_contestant_is_there_with_statuses(finished):
             assert set(each["status"].values()) <= {"measured", "predicted", "input"}
         assert entry["lossless"]["mismatches"] == 0
         assert entry["lossless"]["tokens"] == 3 * 12
+        assert (entry["task"], entry["problems"], entry["status"]["problems"]) == ("arithmetic", 3, "input")
 
 
 def test_speeds_follow_from_counts_and_prices(finished, config):
@@ -106,6 +109,7 @@ def test_speeds_follow_from_counts_and_prices(finished, config):
             assert 4 < each["bits_per_weight_verify"] < 4.6
             assert each["quality"]["agreement"] < 1
             assert each["changes_output"]
+            assert each["quality"]["task"]["accuracy"] == 0  # of an untrained network
         plain = entry["contestants"]["autoregressive"]
         assert (plain["quality"]["agreement"], plain["speedup_vs_bf16_ar"]) == (1, 1)
         assert entry["pays"] == (draft["speedup_vs_bf16_ar"] > 1)
@@ -119,6 +123,8 @@ def test_page_and_figures_are_there_and_show_everything(finished):
     page = (path / "report.html").read_text()
     ElementTree.fromstring(page)
     assert "Which way of decoding is the fastest?" in page
+    assert "accuracy above 16 bits" in page
+    assert "3 sums worked out in steps" in page
     odd = copy.deepcopy(entries[0])
     for factor, each in zip((1e-3, 1e4, 1.0, 7.0), odd["contestants"].values()):
         each["speedup_vs_bf16_ar"] *= factor

@@ -1,14 +1,23 @@
-"""Drafts that come near each other at one offset of cycles are elected at several."""
+"""Drafts that come near each other on the text that was tuned on are elected on other text, at several offsets of cycles."""
 
+import dataclasses
+import re
 from types import SimpleNamespace
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from jaxspec.compress import DEFAULT_SCHEME, uniform_knobs
 from jaxspec.models import DecoderConfig
+from jaxspec.runs import Reporter
+from jaxspec.runs.directory import RunDirectory
+from jaxspec.settings import build_config
+from jaxspec.studies.measured.work import begin_work
 from jaxspec.studies.tune import judging
-from jaxspec.studies.tune.judging import Judge, Judged
+from jaxspec.studies.tune.config import TuneConfig
+from jaxspec.studies.tune.judging import Judge, Judged, finals_of
+from jaxspec.studies.tune.run import tune_drafts
 
 NETWORK = DecoderConfig(
     vocab_size=256, hidden_size=16, intermediate_size=24, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=6
@@ -16,10 +25,10 @@ NETWORK = DecoderConfig(
 
 
 class Drafts:
-    """Measurements by pruning ratio: at one offset, and at all of them."""
+    """Measurements by pruning ratio."""
 
-    def __init__(self, once, everywhere):
-        self.once, self.everywhere, self.asked = once, everywhere, []
+    def __init__(self, numbers):
+        self.numbers, self.asked = numbers, []
 
     work = SimpleNamespace(setup=SimpleNamespace(bytes_per_token=1.0))
 
@@ -28,12 +37,12 @@ class Drafts:
         return round(float(jnp.mean(knobs.values["weight_prune"])), 3)
 
     def measured(self, knobs):
-        return self.measurement(self.once[self._ratio(knobs)])
+        return self.measurement(self.numbers[self._ratio(knobs)])
 
     def measured_at(self, knobs, offsets):
         assert offsets > 1
         self.asked.append(self._ratio(knobs))
-        return self.measurement(self.everywhere[self._ratio(knobs)])
+        return self.measured(knobs)
 
     @staticmethod
     def measurement(number):
@@ -45,18 +54,18 @@ def elect(monkeypatch):
     monkeypatch.setattr(judging, "best_length", lambda pricing, measured: (3, measured.speedup))
     monkeypatch.setattr(judging, "mean_draft_bits", lambda footprint: 4.0)
 
-    def run(once, everywhere, **limits):
-        drafts = Drafts(once, everywhere)
+    def run(once, elsewhere, **limits):
+        finals = Drafts(elsewhere)
         config = SimpleNamespace(objective="speedup", max_kl=None, max_bits_per_byte=None, draft_bits=None)
         config.__dict__.update(limits)
         candidates = [uniform_knobs(DEFAULT_SCHEME, NETWORK, {"weight_prune": ratio}) for ratio in once]
-        return Judge(config, drafts).best(None, candidates), drafts
+        return Judge(config, Drafts(once), finals).best(None, candidates), finals
 
     return run
 
 
-def test_near_ones_are_told_apart_everywhere_and_far_ones_are_not_measured_again(elect):
-    found, drafts = elect({0.1: 2.00, 0.2: 1.97, 0.3: 1.5}, {0.1: 1.90, 0.2: 1.95, 0.3: 9.0})
+def test_near_ones_are_told_apart_on_other_text_and_far_ones_are_not_measured_again(elect):
+    found, drafts = elect({0.1: 2.00, 0.2: 1.90, 0.3: 1.5}, {0.1: 1.90, 0.2: 1.95, 0.3: 9.0})
     assert isinstance(found, Judged)
     assert Drafts._ratio(found.knobs) == 0.2
     assert found.speedup == 1.95
@@ -70,7 +79,29 @@ def test_the_first_wins_a_tie(elect):
 
 
 def test_what_oversteps_a_limit_loses(elect):
-    """KL is the made-up number: 2.0 is twice the limit, 0.99 within it, 1.015 within the allowance for rounding."""
-    found, drafts = elect({0.1: 2.0, 0.2: 0.99, 0.3: 1.015}, {0.1: 2.0, 0.2: 0.99, 0.3: 1.015}, max_kl=1.0)
+    """KL is the made-up number: 2.0 is twice the limit, 0.99 within it, 1.015 within the allowance for rounding; what elects
+    is another text, to which no limit applies."""
+    found, drafts = elect({0.1: 2.0, 0.2: 0.99, 0.3: 1.015}, {0.1: 1.0, 0.2: 3.0, 0.3: 3.1}, max_kl=1.0)
     assert Drafts._ratio(found.knobs) == 0.3
     assert drafts.asked == [0.2, 0.3]
+
+
+def test_text_that_elects_lies_between_that_which_is_tuned_on(tiny_model, small, some_text, tmp_path):
+    config = build_config(TuneConfig, small | {"model": str(tiny_model), "text": str(some_text), "prompt_tokens": 8})
+    with RunDirectory("tune", config, inputs={}, out=tmp_path / "run") as directory:
+        work = begin_work(config, directory, Reporter())
+        drafts = tune_drafts(config, work)
+        finals = finals_of(config, drafts)
+        texts = [
+            b"".join(bytes(row.astype(np.uint8)) for row in each.work.setup.calibration_prompts)
+            for each in (drafts, finals)
+        ]
+        assert len(finals.work.setup.calibration_prompts) == config.calibration_prompts - 1
+        # Every line of the text is numbered, so that no three of its tokens in a row with a number are twice there.
+        lines = [set(re.findall(rb"line \d+:", text)) for text in texts]
+        assert all(lines)
+        assert not lines[0] & lines[1]
+        assert finals.calibration.prepared is drafts.calibration.prepared
+        assert not np.array_equal(finals.text, drafts.text[:-1])
+        # A text that is too short for windows between.
+        assert finals_of(dataclasses.replace(config, calibration_prompts=60), drafts) is drafts

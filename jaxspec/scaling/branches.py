@@ -120,6 +120,11 @@ def grow(
     slots = branches.prefix.num_slots
     before = branches.length
     begun = dataclasses.replace(branches, paused=jnp.zeros(count, bool))
+    # Of every place at once: one by one, keys take a tenth of a step on CPUs.
+    at_place = draw_keys(
+        seed, Purpose.SAMPLE, jnp.broadcast_to(prompt_id, (room,)), branches.prefix_tokens + jnp.arange(room)
+    )
+    keys = jax.vmap(lambda number: jax.vmap(lambda key: jax.random.fold_in(key, number))(at_place))(branches.number)
 
     def growing(state: Branches) -> Bool[Array, " branch"]:
         return ~state.ended & ~state.paused & (state.length - before < most) & (state.length < room)
@@ -141,17 +146,15 @@ def grow(
             kv_codec=stored_kv(config),
         )
         probability = token_distribution(result.logits[:, 0], decoding)
-        keys = draw_keys(seed, Purpose.SAMPLE, jnp.broadcast_to(prompt_id, (count,)), position)
         log_probability = jnp.log(probability)
-        drawn = jax.vmap(lambda key, number, row: jax.random.categorical(jax.random.fold_in(key, number), row))(
-            keys, state.number, log_probability
-        ).astype(jnp.int32)
+        place = jnp.minimum(state.length, room - 1)
+        drawn = jax.vmap(jax.random.categorical)(keys[jnp.arange(count), place], log_probability).astype(jnp.int32)
         here = (jnp.arange(room) == state.length[:, None]) & active[:, None]
         chosen = jnp.take_along_axis(log_probability, drawn[:, None], axis=1)
         return dataclasses.replace(
             state,
             # A branch that rests computes its root again: the same values go to the same slot.
-            cache=write_cache(state.cache, result.cache, jnp.minimum(state.length, room - 1), after=result.hidden),
+            cache=write_cache(state.cache, result.cache, place, after=result.hidden),
             tokens=jnp.where(here, drawn[:, None], state.tokens),
             log_prob=jnp.where(here, chosen, state.log_prob),
             length=state.length + active.astype(jnp.int32),

@@ -28,10 +28,12 @@ _FOLDER = Path(__file__).parents[2] / "hwmodels" / "catalog" / "links"
 
 @dataclasses.dataclass(frozen=True)
 class MeasuredLink:
-    """GPUs of the catalog behind one link, the library's version on each, and whether pairs share a path to the others."""
+    """GPUs of the catalog behind one link, the library's version on each, whether pairs share a path to the others, and whether
+    the library's four share one to the other four."""
 
     gpus: dict[str, str]
     bridged: bool = False
+    sockets: bool = False
 
 
 #: Links that were measured.
@@ -39,7 +41,7 @@ LINKS = {
     "nvlink3": MeasuredLink({"a100-sxm": "2.27.3"}),
     "nvlink4": MeasuredLink({"h100-sxm": "2.29.2", "h200-sxm": "2.29.2"}),
     "nvlink5": MeasuredLink({"b200-sxm": "2.29.2"}),
-    "pcie4": MeasuredLink({"l40s": "2.27.3"}, bridged=True),
+    "pcie4": MeasuredLink({"l40s": "2.27.3"}, bridged=True, sockets=True),
     "pcie5": MeasuredLink({"rtx-pro-6000": "2.29.2"}, bridged=True),
 }
 
@@ -91,6 +93,7 @@ def _record(name: str, engine: str, collective: Collective, rows: CollectiveTabl
         "bandwidth_bytes_per_s": float(document["bandwidth_bytes_per_s"]["value"]),
         "algorithms": algorithms,
         "bridged": LINKS[name].bridged,
+        "sockets": LINKS[name].sockets and engine == NCCL,
     }
     half = half_of_sizes(rows)
     (whole, all_s), (_, first_s), (_, second_s) = (

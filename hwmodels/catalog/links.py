@@ -23,7 +23,7 @@ __all__ = ["LinkEntry", "link", "link_entry", "link_names"]
 _LIBRARY = "nccl"
 
 #: Fields of a kernel that a record gives.
-_FIELDS = ("launch_s", "efficiency", "hop_s", "peer_s", "bridge")
+_FIELDS = ("launch_s", "efficiency", "hop_s", "peer_s", "bridge", "socket")
 
 
 @dataclasses.dataclass(frozen=True)

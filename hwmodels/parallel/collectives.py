@@ -12,10 +12,11 @@ With N devices and a message of S bytes, each device sends (and receives at the 
 
 S is what a device has in the end (all-gather) or to begin with (all others). An algorithm takes
 
-    launch + rounds · hop + (N - 1) · peer + bytes (1 / efficiency + bridge · N · c(N)) / bandwidth,
+    launch + rounds · hop + (N - 1) · peer + bytes (1 / efficiency + bridge · N · c(N) + socket · N · d(N)) / bandwidth,
 
-where peer is the time of each further device that a kernel signals to, and bridge the cost of a path between pairs of devices
-that all of them share: of PCIe switches below one host. c(N) rises from 0 at two devices to 1 at four. Of several algorithms
+where peer is the time of each further device that a kernel signals to, bridge the cost of a path between pairs of devices
+that all of them share (of PCIe switches below one host), and socket that of the path between the host's two processors. c(N)
+rises from 0 at two devices to 1 at four, d(N) from 0 at four, which one processor has, to 1 at eight. Of several algorithms
 a library is taken to choose well but not perfectly: their times are joined by a soft minimum.
 
 Source: rounds and bytes after Thakur, Rabenseifner, Gropp 2005, doi:10.1177/1094342005051521, sec. 4; one-shot and two-shot as
@@ -76,6 +77,7 @@ class CollectiveKernel:
     bridge: Leaf = number(
         NOT_NEGATIVE, default=0.0
     )  # bytes' time on a path that all devices share, over the link's, >= 0
+    socket: Leaf = number(NOT_NEGATIVE, default=0.0)  # the same of a path between the halves of more than four devices
     algorithm: Algorithm = flax.struct.field(pytree_node=False, default="ring")
 
 
@@ -132,18 +134,20 @@ def kernels_time(
         bandwidth_bytes_per_s: "*b", > 0; of a device's links in one direction.
     Raises:
         ValueError: see `collective_work`.
-    Gradient: right for every input; steps at one device and at nothing to send, kinks at two and at four devices where
-        there is a bridge.
+    Gradient: right for every input; steps at one device and at nothing to send, kinks at two, four and eight devices
+        where there is a bridge or a path between sockets.
     """
     numbers = (jnp.asarray(as_float(message_bytes)), jnp.asarray(as_float(devices)), as_float(bandwidth_bytes_per_s))
     kernels, size, count, bandwidth = same_rank(tuple(kernels), *numbers)
     several = count > 1.0
     peers = jnp.where(several, count, 2.0) - 1.0
     crossing = jnp.clip((count - 2.0) / 2.0, 0.0, 1.0)
+    over_sockets = jnp.clip((count - 4.0) / 4.0, 0.0, 1.0)
     times = []
     for kernel in kernels:
         work = collective_work(collective, kernel.algorithm, size, peers + 1.0)
-        per_byte = (1.0 / as_float(kernel.efficiency) + as_float(kernel.bridge) * count * crossing) / bandwidth
+        shared = as_float(kernel.bridge) * crossing + as_float(kernel.socket) * over_sockets
+        per_byte = (1.0 / as_float(kernel.efficiency) + shared * count) / bandwidth
         waited = as_float(kernel.launch_s) + work.rounds * as_float(kernel.hop_s) + peers * as_float(kernel.peer_s)
         times.append(waited + work.sent_bytes * per_byte)
     found = times[0] if len(times) == 1 else soft_minimum(times)

@@ -56,12 +56,14 @@ def fit_collective(
     bandwidth_bytes_per_s: float,
     algorithms: tuple[Algorithm, ...],
     bridged: bool,
+    sockets: bool = False,
     train: npt.NDArray[np.bool_] | None = None,
 ) -> tuple[Fit, npt.NDArray[np.float64]]:
     """Fitted numbers and times of all rows by them, "row".
 
     Args:
         bridged: pairs of devices share a path to the others.
+        sockets: four devices share a path to the other four.
         train: "row"; all rows unless given.
     Raises:
         ValueError: fewer rows than numbers.
@@ -92,6 +94,8 @@ def fit_collective(
             ]
             if bridged:
                 parameters.append(Parameter(f"bridge_{place}", 1.0, 1e-3, 1e3))
+            if sockets:
+                parameters.append(Parameter(f"socket_{place}", 1.0, 1e-3, 1e3))
         chosen = {name: values[used] for name, values in conditions.items()}
         found.append(fit(predict, parameters, chosen, table.seconds[used], loss_scale=_LOSS_SCALE, max_evaluations=400))
     best = min(found, key=lambda one: float(np.sum(np.sqrt(1.0 + (one.log_residuals / _LOSS_SCALE) ** 2))))
@@ -100,7 +104,7 @@ def fit_collective(
 
 def fitted_kernels(values: Mapping[str, Any], algorithms: tuple[Algorithm, ...]) -> tuple[CollectiveKernel, ...]:
     """Kernels of fitted numbers, "NAME_PLACE" -> value."""
-    fields = ("launch_s", "efficiency", "hop_s", "peer_s", "bridge")
+    fields = ("launch_s", "efficiency", "hop_s", "peer_s", "bridge", "socket")
     return tuple(
         CollectiveKernel(
             **{name: values[f"{name}_{place}"] for name in fields if f"{name}_{place}" in values}, algorithm=algorithm

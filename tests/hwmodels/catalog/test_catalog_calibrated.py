@@ -57,6 +57,9 @@ def test_bars():
     assert halves("a100-sxm", "int4_wo") <= 0.08
     assert halves("a100-sxm", "int8_wo") <= 0.07
     assert halves("h200-sxm", "bfloat16") <= 0.053
+    assert halves("b200-sxm", "fp8") <= 0.08
+    assert halves("b200-sxm", "fp8_block") <= 0.10
+    assert halves("b200-sxm", "nvfp4") <= 0.10
 
 
 def test_engines_of_one_gpu_differ():

@@ -146,7 +146,7 @@ def grow(
         drawn = jax.vmap(lambda key, number, row: jax.random.categorical(jax.random.fold_in(key, number), row))(
             keys, state.number, log_probability
         ).astype(jnp.int32)
-        here = (jnp.arange(room) == state.length[:, None]) & active[:, None]
+        here = (jnp.arange(room)[None] == state.length[:, None]) & active[:, None]
         chosen = jnp.take_along_axis(log_probability, drawn[:, None], axis=1)
         return dataclasses.replace(
             state,
@@ -156,8 +156,8 @@ def grow(
             log_prob=jnp.where(here, chosen, state.log_prob),
             length=state.length + active.astype(jnp.int32),
             root=jnp.where(active, drawn, state.root),
-            ended=state.ended | (active & jnp.any(drawn[:, None] == stop, axis=1)),
-            paused=state.paused | (active & jnp.any(drawn[:, None] == pause, axis=1)),
+            ended=state.ended | (active & jnp.any(drawn[:, None] == stop[None], axis=1)),
+            paused=state.paused | (active & jnp.any(drawn[:, None] == pause[None], axis=1)),
         )
 
     return jax.lax.while_loop(lambda state: jnp.any(growing(state)), step, begun)

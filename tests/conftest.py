@@ -33,7 +33,9 @@ from slow_checks import is_slow
 jaxtyping.jaxtyped = array_hints.jaxtyped
 jaxtyping.install_import_hook(["jaxspec", "hwmodels"], "array_hints.check_arrays")
 
+# Neither types nor ranks are promoted in silence: the sources say both (`astype`, `[None]`, `hwmodels.numerics.axes`).
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # JAX makes a context of MLIR for each program that it compiles, and registers all of MLIR's operations in it: a quarter of
 # the time of a small program, and much memory. The programs of a module share one, which keeps their constants until the
@@ -67,17 +69,6 @@ def _garbage():
         gc.collect()
         gc.freeze()
         _give_back(0)
-
-
-#: Rooms whose arrays of different rank meet by a word alone (`[None]`, `hwmodels.numerics.axes`): there JAX promotes none.
-EXPLICIT_RANKS = ("tests/hwmodels/", "tests/jaxspec/models/")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _ranks(request):
-    explicit = request.node.nodeid.startswith(EXPLICIT_RANKS)
-    with jax.numpy_rank_promotion("raise" if explicit else "allow"):
-        yield
 
 
 @pytest.fixture(autouse=True)

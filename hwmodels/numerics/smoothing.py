@@ -10,6 +10,7 @@ from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
 from hwmodels.numerics.axes import with_rank
+from hwmodels.numerics.gradients import cotangent_once
 from hwmodels.numerics.scalars import Number, as_float
 
 
@@ -29,7 +30,7 @@ def smooth_maximum(values: Float[Array, "... n"], temperature: Number = 0.0) -> 
     """
     values = jnp.asarray(as_float(values))
     temperature = jnp.asarray(as_float(temperature), values.dtype)
-    values = with_rank(values, temperature.ndim + 1)
+    values = cotangent_once(with_rank(values, temperature.ndim + 1))
     return _p_norm(values, jnp.broadcast_to(temperature, jnp.broadcast_shapes(temperature.shape, values.shape[:-1])))
 
 

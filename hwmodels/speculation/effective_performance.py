@@ -14,7 +14,7 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from hwmodels.numerics.axes import same_rank
+from hwmodels.numerics.axes import as_arrays, same_rank
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 
 __all__ = [
@@ -143,7 +143,8 @@ def acceptance_rate(lengths: Number, accepted_tokens: Number) -> Float[Array, ".
     Source: Eq. (5).
     """
     accepted = jnp.asarray(as_float(accepted_tokens))
-    return accepted / _like(lengths, accepted)
+    length, accepted = same_rank(_like(lengths, accepted), accepted)
+    return accepted / length
 
 
 def effective_performance(accepted_tokens: Number, verify_s: Number, draft_s: Number) -> Float[Array, "... length"]:
@@ -153,7 +154,8 @@ def effective_performance(accepted_tokens: Number, verify_s: Number, draft_s: Nu
         accepted_tokens, verify_s, draft_s: "*b length".
     Source: Eq. (6) and (7).
     """
-    return jnp.asarray(as_float(accepted_tokens)) / (as_float(verify_s) + as_float(draft_s))
+    accepted, verify_s, draft_s = as_arrays(accepted_tokens, verify_s, draft_s)
+    return accepted / (verify_s + draft_s)
 
 
 @flax.struct.dataclass

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Num
 
+from hwmodels.numerics.axes import with_rank
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.speculation.effective_performance import Decision, decide
 
@@ -68,7 +69,8 @@ def naive_length(lengths: Number, accepted_tokens: Number, *, slope: Number = 0.
     """
     accepted = jnp.asarray(as_float(accepted_tokens))
     length = jnp.broadcast_to(jnp.asarray(as_float(lengths), accepted.dtype), accepted.shape)
-    flat = jnp.diff(accepted) / jnp.diff(length) < jnp.asarray(as_float(slope), accepted.dtype)[..., None]
+    least = with_rank(jnp.asarray(as_float(slope), accepted.dtype)[..., None], accepted.ndim)
+    flat = jnp.diff(accepted) / jnp.diff(length) < least
     found = jnp.any(flat, axis=-1)
     index = jnp.where(found, jnp.argmax(flat, axis=-1), accepted.shape[-1] - 1)
     return ReferenceLength(_pick(length, index, accepted.shape), index, found)

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import statistics
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
@@ -113,7 +114,8 @@ def encode(x: Float[Array, "*b"], table: CodeTable) -> UInt8[Array, "*b"]:
     Departs: OCP rounds FP4's ties to the even mantissa; here ties go up in every table, as in llama.cpp.
     """
     threshold, codes = _thresholds(table)
-    rank = jnp.sum(x.astype(jnp.float32)[..., None] >= jnp.asarray(threshold), axis=-1, dtype=jnp.int32)
+    least = jax.lax.broadcast_to_rank(jnp.asarray(threshold), x.ndim + 1)
+    rank = jnp.sum(x.astype(jnp.float32)[..., None] >= least, axis=-1, dtype=jnp.int32)
     return jnp.asarray(codes)[rank]
 
 

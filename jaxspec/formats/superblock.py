@@ -96,7 +96,7 @@ def _source_rows(order: ReadOrder, stream_bytes: Sequence[int], layout: Layout) 
     """Row of each block of memory among the blocks of all streams, stacked; behind the last row where there is none."""
     rows = np.array([-(-count // layout.block_bytes) for count in stream_bytes], np.int32)
     kinds = jnp.arange(layout.num_types, dtype=jnp.int32)
-    mine = order.types[:, None] == kinds
+    mine = order.types[:, None] == kinds[None]
     # The n-th block of a type in memory is the n-th block of its stream.
     nth = jnp.sum(jnp.where(mine, jnp.cumsum(mine.astype(jnp.int32), axis=0), 0), axis=1, dtype=jnp.int32) - 1
     here = (order.types >= 0) & (nth < jnp.asarray(rows)[order.types])

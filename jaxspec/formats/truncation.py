@@ -33,7 +33,8 @@ def high_part(
     if not jnp.issubdtype(cut.dtype, jnp.integer):
         raise ValueError(f"cut_bits of dtype {cut.dtype} came; whole bits are cut: round them, or blend two whole cuts")
     everything = jnp.asarray(jnp.iinfo(bits.dtype).max, bits.dtype)
-    return bits & (everything << cut.astype(bits.dtype)).astype(bits.dtype)
+    mask = (everything << cut.astype(bits.dtype)).astype(bits.dtype)
+    return jnp.bitwise_and(*jnp.broadcast_arrays(bits, mask))
 
 
 def low_part(

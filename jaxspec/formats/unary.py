@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int32, Integer, UInt8
 
@@ -164,7 +165,7 @@ def code_length_variance(counts: Float[Array, "*b symbol"]) -> Float[Array, "*b"
 
 def _moment(ranked: Float[Array, "*b length"], order: int, about: Float[Array, "*b 1"] | float = 0.0) -> Array:
     """Mean of (length − about)**order over the codewords; 0 without any."""
-    lengths = jnp.arange(1, NUM_SYMBOLS + 1, dtype=ranked.dtype)
+    lengths = jax.lax.broadcast_to_rank(jnp.arange(1, NUM_SYMBOLS + 1, dtype=ranked.dtype), ranked.ndim)
     total = jnp.sum(ranked, axis=-1)
     safe = jnp.where(total > 0, total, 1.0)
     return jnp.where(total > 0, jnp.sum(ranked * (lengths - about) ** order, axis=-1) / safe, 0.0)

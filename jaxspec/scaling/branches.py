@@ -149,7 +149,7 @@ def grow(
         log_probability = jnp.log(probability)
         place = jnp.minimum(state.length, room - 1)
         drawn = jax.vmap(jax.random.categorical)(keys[jnp.arange(count), place], log_probability).astype(jnp.int32)
-        here = (jnp.arange(room) == state.length[:, None]) & active[:, None]
+        here = (jnp.arange(room)[None] == state.length[:, None]) & active[:, None]
         chosen = jnp.take_along_axis(log_probability, drawn[:, None], axis=1)
         return dataclasses.replace(
             state,
@@ -159,8 +159,8 @@ def grow(
             log_prob=jnp.where(here, chosen, state.log_prob),
             length=state.length + active.astype(jnp.int32),
             root=jnp.where(active, drawn, state.root),
-            ended=state.ended | (active & jnp.any(drawn[:, None] == stop, axis=1)),
-            paused=state.paused | (active & jnp.any(drawn[:, None] == pause, axis=1)),
+            ended=state.ended | (active & jnp.any(drawn[:, None] == stop[None], axis=1)),
+            paused=state.paused | (active & jnp.any(drawn[:, None] == pause[None], axis=1)),
         )
 
     return jax.lax.while_loop(lambda state: jnp.any(growing(state)), step, begun)

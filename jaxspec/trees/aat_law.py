@@ -39,6 +39,11 @@ def _as_float(value: ArrayLike) -> Array:
     return array if jnp.issubdtype(array.dtype, jnp.inexact) else array.astype(float)
 
 
+def _over_lengths(law: AATLaw, verification_length: ArrayLike) -> list[Array]:
+    """The law's numbers and the lengths, broadcast against each other."""
+    return jnp.broadcast_arrays(law.intercept, law.log_slope, law.shift, _as_float(verification_length))
+
+
 def average_accepted_tokens(law: AATLaw, verification_length: Num[ArrayLike, "*b"]) -> Float[Array, "*b"]:
     """Tokens gained per cycle by the law, differentiable in its numbers and in the length.
 
@@ -49,8 +54,8 @@ def average_accepted_tokens(law: AATLaw, verification_length: Num[ArrayLike, "*b
         "*b", tokens per cycle; NaN or infinite where x <= C.
     Source: Eq. (3).
     """
-    length = _as_float(verification_length)
-    return law.intercept + law.log_slope * jnp.log(length - law.shift)
+    intercept, log_slope, shift, length = _over_lengths(law, verification_length)
+    return intercept + log_slope * jnp.log(length - shift)
 
 
 def marginal_tokens(law: AATLaw, verification_length: Num[ArrayLike, "*b"]) -> Float[Array, "*b"]:
@@ -59,7 +64,8 @@ def marginal_tokens(law: AATLaw, verification_length: Num[ArrayLike, "*b"]) -> F
     Args:
         law, verification_length: as `average_accepted_tokens`.
     """
-    return law.log_slope / (_as_float(verification_length) - law.shift)
+    _, log_slope, shift, length = _over_lengths(law, verification_length)
+    return log_slope / (length - shift)
 
 
 def r_squared(

@@ -88,7 +88,7 @@ def _table(xp: ModuleType, first: Any, exponent: Any, factor: Any, *, depth: int
         raise ValueError(f"falloff is {falloff!r}; it must be one of {', '.join(get_args(Falloff))}")
     if depth < 1 or ranks < 1:
         raise ValueError(f"depth is {depth} and ranks {ranks}; both must be at least 1")
-    rank = xp.arange(ranks).astype(first.dtype)
+    rank = xp.arange(ranks).astype(first.dtype).reshape((1,) * first.ndim + (ranks,))
     fall = xp.exp(-exponent[..., None] * (xp.log1p(rank) if falloff == "power" else rank))
     # A product of factors, not a power, so that the gradient is right at a factor of 0.
     repeated = xp.broadcast_to(factor[..., None], (*factor.shape, depth - 1))

@@ -256,6 +256,7 @@ def expected_tokens_by_size(tree: RankedTree, accept: Float[Array, "*b depth ran
             path[node] = path[above]
         path[node, depth[node] - 1] = tree.rank[node]
     chances = table[..., np.arange(levels)[None, :], np.maximum(path, 0)]  # "*b node level"
-    reached = jnp.prod(jnp.where(path >= 0, chances, jnp.ones_like(chances)), axis=-1)
+    on_path = jnp.broadcast_to(path >= 0, chances.shape)
+    reached = jnp.prod(jnp.where(on_path, chances, jnp.ones_like(chances)), axis=-1)
     start = jnp.ones_like(table[..., :1, 0])
     return jnp.concatenate([start, 1 + jnp.cumsum(reached, axis=-1)], axis=-1)

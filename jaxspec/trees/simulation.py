@@ -88,7 +88,7 @@ def simulate_nodes(
     parent_row = jnp.pad(
         jnp.where(parent >= 0, row[parent], jnp.where(parent == PADDING, -1, 0)), filled, constant_values=-1
     )
-    is_child = parent_row.reshape(words, 1, _WORD) == jnp.arange(size + 2, dtype=jnp.int32)[:, None]
+    is_child = parent_row.reshape(words, 1, _WORD) == jnp.arange(size + 2, dtype=jnp.int32)[None, :, None]
     children = _pack(is_child, axis=2)
 
     def walk(block_key: Array, trials: int):
@@ -220,7 +220,7 @@ def _word_draws(key: Array, number: Array, trials: int) -> Int32[Array, "node tr
     only where the upper 16 equal those of the threshold, which for two nodes at once happens once in 2^32 trials.
     """
     bits = _random_words(jax.random.fold_in(key, number), _WORD // 2 + 1, trials)
-    own, shared = bits[:-1], bits[-1] & jnp.uint32(0xFF)
+    own, shared = bits[:-1], bits[-1:] & jnp.uint32(0xFF)
     upper = jnp.concatenate([own >> jnp.uint32(16), own & jnp.uint32(0xFFFF)])
     return ((upper << jnp.uint32(8)) | shared).astype(jnp.int32)
 

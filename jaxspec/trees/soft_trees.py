@@ -124,7 +124,8 @@ def soft_depth(paths: NodePaths, inclusion: Float[Array, "*b node"]) -> Float[Ar
     at_level = (
         jnp.asarray(paths.level, jnp.int32)[None, :] == jnp.arange(paths.ancestors.shape[1], dtype=jnp.int32)[:, None]
     )
-    return jnp.sum(jnp.max(jnp.where(at_level, inclusion[..., None, :], 0.0), axis=-1), axis=-1)
+    levels = inclusion[..., None, :]
+    return jnp.sum(jnp.max(jnp.where(jax.lax.broadcast_to_rank(at_level, levels.ndim), levels, 0.0), axis=-1), axis=-1)
 
 
 def log_rate(

@@ -83,7 +83,7 @@ class GradientCheck:
         sides = np.zeros(point.size) if side is None else np.concatenate(list(map(np.ravel, jax.tree.leaves(side))))
         one_sided = sides != 0
         near, far = (np.diag(np.where(one_sided, k * sides, c)) for k, c in ((1, 1), (2, -1)))
-        points = point + self.step * np.concatenate([near, far, np.zeros((1, point.size))])
+        points = point[None] + self.step * np.concatenate([near, far, np.zeros((1, point.size))])
         values, gradients = self.values_and_gradients(jax.vmap(unravel)(points), fixed)
         values = np.asarray(values)
         near, far, here = values[: point.size], values[point.size : -1], values[-1]

@@ -20,7 +20,7 @@ from hwmodels.compute.roofline import unit_of
 from hwmodels.compute.unit import Spread
 from hwmodels.device import Device
 from hwmodels.network.operators.work import EXPERT_OPERATORS, MATRIX_OPERATORS, OPERATORS
-from hwmodels.numerics.axes import with_rank
+from hwmodels.numerics.axes import select, with_rank
 from hwmodels.parallel.collectives import COLLECTIVES
 from hwmodels.step.priced_steps import PricedStep
 
@@ -138,8 +138,8 @@ def _part_ends(device: Device, step: PricedStep) -> Float[Array, "*b part 2"] | 
     )
     near = lambda part, widths: _nearest(kernels.spreads, part, widths)
     attention = jnp.where((tokens >= _PREFILL_TOKENS)[..., None], near("prefill", cache), near("attention", cache))
-    products = jnp.where(_IS_EXPERT, near("experts", bits), near("products", bits))
-    operators = jnp.where(_IS_ATTENTION, attention, jnp.where(_IS_MATRIX, products, 1.0))
+    products = select(_IS_EXPERT, near("experts", bits), near("products", bits))
+    operators = select(_IS_ATTENTION, attention, select(_IS_MATRIX, products, 1.0))
     links = () if device.group is None else device.group.link.spreads
     of_links = {one.part: (one.low, one.high) for one in links}
     others = np.array([*(of_links.get(name, (1.0, 1.0)) for name in COLLECTIVES), (1.0, 1.0)], np.float32)

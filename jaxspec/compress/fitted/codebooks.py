@@ -53,4 +53,4 @@ def weighted_values(
 
 
 def _nearest(row: Array, values: Array) -> Array:
-    return jnp.argmin(jnp.abs(row[:, None] - values), axis=1)
+    return jnp.argmin(jnp.abs(row[:, None] - values[None]), axis=1)

@@ -40,7 +40,7 @@ def rotate_rows(matrix: Float[Array, "row column"], *, back: bool = False) -> Fl
     """
     rows, columns = matrix.shape
     block = min(_BLOCK, columns & -columns)
-    signs = jax.random.rademacher(jax.random.key(_SIGNS), (columns,), matrix.dtype)
+    signs = jax.random.rademacher(jax.random.key(_SIGNS), (columns,), matrix.dtype)[None]
     hadamard = _hadamard(block).astype(matrix.dtype) / block**0.5
     mixed = lambda x: (x.reshape(rows, -1, block) @ hadamard).reshape(rows, columns)
     return mixed(matrix) * signs if back else mixed(matrix * signs)
@@ -49,5 +49,5 @@ def rotate_rows(matrix: Float[Array, "row column"], *, back: bool = False) -> Fl
 def _hadamard(size: int) -> Float[Array, "size size"]:
     """Sylvester's matrix, symmetric, of a power of two."""
     index = jnp.arange(size)
-    ones = jax.lax.population_count(index[:, None] & index)
+    ones = jax.lax.population_count(index[:, None] & index[None])
     return 1.0 - 2.0 * (ones % 2).astype(jnp.float32)

@@ -37,7 +37,7 @@ def awq_int4(matrix: Float[Array, "row column"], channel_norm: Float[Array, " co
 
     def error(power: Array) -> Array:
         made = scaled_rounding(matrix, norms**power, _INT4).values
-        return jnp.sum(jnp.square((made - matrix) * norms))
+        return jnp.sum(jnp.square((made - matrix) * norms[None]))
 
     powers = jnp.linspace(0.0, 1.0, _POWERS, endpoint=False)
     return scaled_rounding(matrix, norms ** powers[jnp.argmin(jax.lax.map(error, powers))], _INT4)
@@ -47,7 +47,7 @@ def scaled_rounding(
     matrix: Float[Array, "row column"], scale: Float[Array, " column"], form: NumberForm
 ) -> CompressedMatrix:
     """The matrix rounded in a form after its columns were multiplied by scales, which are brought to mean 1 first."""
-    scale = scale / jnp.exp(jnp.mean(jnp.log(scale)))
+    scale = (scale / jnp.exp(jnp.mean(jnp.log(scale))))[None]
     bits = jnp.full((), form.bits(*matrix.shape))
     return CompressedMatrix(form.rounded(matrix * scale) / scale, BitsPerValue(bits, bits))
 

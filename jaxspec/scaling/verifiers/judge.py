@@ -66,5 +66,5 @@ def chance_of_written(
     """
     told = jax.nn.log_softmax(forward_text(params, config, tokens[:, :-1]).logits)
     chosen = jnp.take_along_axis(told, tokens[:, 1:, None], axis=-1)[..., 0]
-    counted = jnp.where(jnp.arange(1, tokens.shape[1]) >= begin, chosen, 0.0)
+    counted = jnp.where((jnp.arange(1, tokens.shape[1]) >= begin)[None], chosen, 0.0)
     return jnp.exp(jnp.pad(jnp.cumsum(counted, axis=1), ((0, 0), (1, 0))))

@@ -53,7 +53,7 @@ class Family:
         Args:
             conditional: chance of the first choice at each depth, given that its parent is accepted.
         """
-        others = (1.0 - conditional)[:, None] * jnp.asarray(self.shares)
+        others = (1.0 - conditional)[:, None] * jnp.asarray(self.shares)[None]
         chances = jnp.concatenate([conditional[:, None], others], axis=1)
         logs = jnp.log(jnp.maximum(chances, _LEAST))
         reached = jnp.exp(jnp.einsum("ndr,dr->n", jnp.asarray(self.passes), logs))

@@ -22,7 +22,7 @@ NORMS = jnp.asarray(RNG.lognormal(0, 2, 96), jnp.float32)
 def test_a_compression_stays_near_the_matrix_and_below_16_bits(jit, name):
     made = jit(_function(name))(MATRIX, NORMS)
     assert made.values.shape == MATRIX.shape
-    weigh = lambda matrix: float(jnp.sum(jnp.square(matrix * NORMS)))
+    weigh = lambda matrix: float(jnp.sum(jnp.square(matrix * NORMS[None])))
     assert 0 < weigh(made.values - MATRIX) < 0.1 * weigh(MATRIX)
     assert float(made.bits.draft) == float(made.bits.target) < 16
     # A channel that nothing flows through, and a matrix of zeros, give numbers all the same.

@@ -166,7 +166,7 @@ def test_bits_are_those_of_the_matrix_alone(harden):
 
 def test_a_float16_network_keeps_its_own_bits(jit, random_network, norms):
     # Magnitudes from float16's subnormal numbers to its largest, in one matrix.
-    spread = lambda x: (x * 2.0 ** jnp.linspace(-20, 14, x.shape[-1])).astype(jnp.float16)
+    spread = lambda x: (x * 2.0 ** jnp.linspace(-20, 14, x.shape[-1])[None, None]).astype(jnp.float16)
     network = random_network(CONFIG, 5)
     target = network | {
         "layers": network["layers"] | {kind: spread(network["layers"][kind]) for kind in CONFIG.matrix_kinds}

@@ -38,7 +38,7 @@ def test_only_kept_values_share_exponents_and_the_bitmap_puts_them_back(block_si
 def test_bits_by_hand():
     # 37 columns of which 20, all and none are kept; blocks of 16, 6 mantissa bits, 2 of them cut. 20 fill two blocks: bitmap
     # 37, exponents 2 x 8, 32 elements of 1 + 4 bits; then 32 x 2 cut bits and 17 x 16. All fill three blocks, without bitmap.
-    kept = jnp.arange(37) < jnp.array([[20], [37], [0]])
+    kept = jnp.arange(37)[None] < jnp.array([[20], [37], [0]])
     bits = num_bits(kept, 2, block_size=16, mantissa_bits=6)
     draft = [37 + 16 + 160, 24 + 240, 37]
     assert bits.draft.tolist() == draft

@@ -233,7 +233,7 @@ def test_gradient_of_expected_bits(check_gradient):
     function = lambda x: weights @ superblock.expected_bits(x["mean"], x["values"], layout=LAYOUT)
     gradient = check_gradient(function, at, side={"mean": jnp.array([[0, 0, 0], [1, 0, 0]]), "values": jnp.zeros(2)})
     # One more bit per value costs one bit for each value.
-    np.testing.assert_allclose(gradient["mean"], weights[:, None] * at["values"][:, None] * np.ones(3))
+    np.testing.assert_allclose(gradient["mean"], weights[:, None] * at["values"][:, None] * np.ones((1, 3)))
 
 
 @pytest.mark.parametrize("num_blocks", [0, 3, 7])

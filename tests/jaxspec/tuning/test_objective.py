@@ -45,7 +45,9 @@ def stored(random_network):
 @pytest.fixture(scope="module")
 def calibration(stored):
     """Magnitudes of KV are told apart where bfloat16 has ties."""
-    untied = (stored.kv.rows & 0xFFF8) | jnp.arange(KV_COLUMNS, dtype=jnp.uint16)
+    untied = (stored.kv.rows & 0xFFF8) | jnp.broadcast_to(
+        jnp.arange(KV_COLUMNS, dtype=jnp.uint16), stored.kv.rows.shape
+    )
     return dataclasses.replace(stored, kv=dataclasses.replace(stored.kv, rows=untied))
 
 

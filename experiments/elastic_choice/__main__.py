@@ -28,7 +28,9 @@ from jaxspec.runs.progress import Reporter
 from jaxspec.tuning.objective import Pricing
 
 #: Devices of the paper, and a GPU.
-DEVICES = "elmoe3d-hb8,elmoe3d-hb4,elmoe3d-hb-xpu,elmoe3d-xpu-pim,h200-sxm"
+DEVICES = (
+    "elmoe3d-hb8,elmoe3d-hb4,elmoe3d-hb-xpu,elmoe3d-xpu,elmoe3d-xpu-nmp,elmoe3d-xpu-logic-pim,elmoe3d-xpu-pim,h200-sxm"
+)
 
 #: Batches at which the choice is made.
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
@@ -74,7 +76,8 @@ def compare(grid: Grid, surface: Surface, pricing: Pricing, batch: float) -> dic
         "batch": batch,
         "exhaustive": _as_plain(tried),
         "gradient": _as_plain(climbed),
-        "gap": float(-jnp.expm1(climbed.log_speedup - tried.log_speedup)),
+        # Both are points of one grid: what lies below 0 is the last digit of programs of two shapes.
+        "gap": max(0.0, float(-jnp.expm1(climbed.log_speedup - tried.log_speedup))),
         "evaluations_ratio": tried.evaluations / climbed.evaluations,
         "status": "predicted",
     }

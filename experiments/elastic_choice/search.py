@@ -1,4 +1,7 @@
-"""The best choice at a batch: by trying every one, and by gradients of the soft model with a few hard ones where they end.
+"""The best choice at a batch: by trying every one, and by gradients of the soft model between a few hard ones.
+
+A few hard points far apart say in which valley to begin: what a fast memory holds, and elements that take turns with a host,
+divide the choices, and no slope leads across. The ascent begins at the best of them; neighbours of where it ends are tried.
 
 A gradient is counted as `GRADIENT_COST` evaluations: it computes the function and pulls derivatives back through it.
 """
@@ -31,8 +34,16 @@ _TEMPERATURES, _SMOOTHINGS = (0.5, 0.05), (0.1, 0.01)
 #: First and last step of the ascent, in a unit cube.
 _STEPS = (0.2, 0.02)
 
-#: Where ascents begin in the unit cube: what a fast memory holds divides the pools in two, and no slope leads across.
-_STARTS = ((0.15, 0.5, 0.5, 0.5), (0.6, 0.5, 0.5, 0.5))
+#: Hard points far apart, as shares of each axis of a grid: smallest, moderate and all pools, with few and many bits in shortest
+#: and longest chains, and as the widest of longest ones.
+_POOLS = (0.0, 0.4, 1.0)
+_FAR_APART = (
+    *itertools.product(_POOLS, (0.25, 0.75), (0.0, 1.0), (0.0,)),
+    *itertools.product(_POOLS, (0.5,), (1.0,), (1.0,)),
+)
+
+#: Distance of an ascent's start from the ends of each axis in the unit cube, so that slopes lead both ways.
+_INSIDE = 0.1
 
 #: Hard points priced in one call.
 _CHUNK = 512
@@ -97,13 +108,14 @@ def by_trying_all(grid: Grid, batch: float, surface: Surface, pricing: Pricing) 
 
 @partial(jax.jit, static_argnames="steps")
 def _ascend(
+    start: Float[Array, " 4"],
     low: Float[Array, " 4"],
     high: Float[Array, " 4"],
     batch: Array,
     surface: Surface,
     pricing: Pricing,
     steps: int,
-) -> Float[Array, "start 4"]:
+) -> Float[Array, " 4"]:
 
     def soft(place: Array, temperature: Array, smoothing: Array) -> Array:
         choice = Choice(*(low + place * (high - low)))
@@ -120,52 +132,56 @@ def _ascend(
         moves, state = climber.update(gradient, state, place)
         return (optax.projections.projection_box(optax.apply_updates(place, moves), 0.0, 1.0), state), None
 
-    def from_start(start: Array) -> Array:
-        (place, _), _ = jax.lax.scan(step, (start, climber.init(start)), jnp.linspace(0.0, 1.0, steps))
-        return low + place * (high - low)
-
-    return jax.lax.map(from_start, jnp.asarray(_STARTS))
+    (place, _), _ = jax.lax.scan(step, (start, climber.init(start)), jnp.linspace(0.0, 1.0, steps))
+    return low + place * (high - low)
 
 
 def by_gradient(
-    grid: Grid, batch: float, surface: Surface, pricing: Pricing, *, steps: int = 6, thrift: int = 50
+    grid: Grid, batch: float, surface: Surface, pricing: Pricing, *, steps: int = 5, thrift: int = 50
 ) -> Found:
-    """Ascend from a few starts, take the hard points around the best end, then neighbours of the best points found.
+    """Ascend from the best of some hard points far apart, then try neighbours of the best points found.
 
     Args:
-        steps: gradients from each start, at most.
-        thrift: how many times fewer evaluations than trying all it takes; neighbours are taken until they are spent.
+        steps: gradients, at most.
+        thrift: how many times fewer evaluations than trying all it takes; neighbours are tried until they are spent.
     """
     allowed = grid.size // thrift
-    # Half of them at most for slopes; a grid too small for that takes one slope from each start, and says what it took.
-    steps = int(np.clip(allowed // 2 // (GRADIENT_COST * len(_STARTS)), 1, steps))
-    spent = GRADIENT_COST * steps * len(_STARTS)
-    most = max(allowed - spent, len(_STARTS))
-    low, high = (jnp.asarray([pick(values) for values in grid], jnp.float32) for pick in (min, max))
-    ends = np.asarray(_ascend(low, high, jnp.float32(batch), surface, pricing, steps))
-    around = [[_nearest_two(values, float(at)) for values, at in zip(grid, end, strict=True)] for end in ends]
+    # A third of them at most for points far apart, a half for slopes; a grid too small for that takes one of each, and
+    # says what it took.
     known: dict[tuple[float, ...], float] = {}
+    spent = 0
 
-    def price(points: list[tuple[float, ...]]) -> None:
-        new = [point for point in points if point not in known][: max(0, most - len(known))]
+    def price(points: Sequence[tuple[float, ...]], most: int) -> None:
+        new = [point for point in dict.fromkeys(points) if point not in known][: max(0, most - spent - len(known))]
         if new:
             known.update(zip(new, _priced(new, batch, surface, pricing).tolist(), strict=True))
 
-    nearest = [tuple(values[0] for values in each) for each in around]
-    price(nearest)
-    price(list(itertools.product(*around[int(np.argmax([known[point] for point in nearest]))])))
+    price(list(_far_apart(grid)), max(allowed // 3, 1))
+    low, high = (np.asarray([pick(values) for values in grid], np.float32) for pick in (min, max))
+    spans = np.where(high > low, high - low, 1.0)
+    start = np.clip((np.asarray(_best(known), np.float32) - low) / spans, _INSIDE, 1.0 - _INSIDE)
+    steps = int(np.clip(allowed // 2 // GRADIENT_COST, 1, steps))
+    spent = GRADIENT_COST * steps
+    end = np.asarray(_ascend(*map(jnp.asarray, (start, low, high)), jnp.float32(batch), surface, pricing, steps))
+    nearest = tuple(min(values, key=lambda value: abs(value - at)) for values, at in zip(grid, end, strict=True))
+    price([nearest], spent + len(known) + 1)
     # Best first: where the best point has no better neighbour, the next best ones are looked around.
     seen: set[tuple[float, ...]] = set()
-    while len(known) < most and (left := [point for point in known if point not in seen]):
-        center = max(left, key=lambda point: known[point])
+    while spent + len(known) < allowed and (left := {point: known[point] for point in known if point not in seen}):
+        center = _best(left)
         seen.add(center)
-        price(list(_neighbours(grid, center)))
-    best = max(known, key=lambda point: known[point])
+        price(list(_neighbours(grid, center)), allowed)
+    best = _best(known)
     return Found(best, known[best], spent + len(known))
 
 
-def _nearest_two(values: Sequence[float], at: float) -> list[float]:
-    return sorted(values, key=lambda value: abs(value - at))[:2]
+def _best(known: dict[tuple[float, ...], float]) -> tuple[float, ...]:
+    return max(known, key=lambda point: known[point])
+
+
+def _far_apart(grid: Grid) -> Iterator[tuple[float, ...]]:
+    for place in _FAR_APART:
+        yield tuple(values[round(at * (len(values) - 1))] for values, at in zip(grid, place, strict=True))
 
 
 def _neighbours(grid: Grid, point: tuple[float, ...]) -> Iterator[tuple[float, ...]]:

@@ -17,9 +17,10 @@ Schedule: TypeAlias = Literal["overlapped", "serial"]
 
 @flax.struct.dataclass
 class MemoryTier:
-    """A memory from which weights and KV are streamed. Every field but `coupled` is a leaf, "*b".
+    """A memory from which weights and KV are streamed. Every field but the flags is a leaf, "*b".
 
     Coupled: each compute unit has its own part of the banks, so that the bandwidth is that of the units in use.
+    On chip: SRAM of the die itself. By a technology it takes area by its capacity; it has no interface and no price of its own.
     """
 
     bandwidth_bytes_per_s: Leaf = number(POSITIVE)  # of the data sheet, > 0
@@ -33,6 +34,7 @@ class MemoryTier:
     given_half_bytes: Leaf = number(NOT_NEGATIVE, default=None)
     energy_j_per_bit: Leaf = number(NOT_NEGATIVE, default=None)  # of moving a bit, >= 0; None: not known
     coupled: bool = flag()
+    on_chip: bool = flag()
 
 
 @flax.struct.dataclass
@@ -79,6 +81,11 @@ class Device:
     placement: Any = None  # a hwmodels.memory.placement.PlacementPolicy; None: KV, dense weights, experts in this order
     #: How it is made, which energy, area and price follow from; instead of a chip. None: not known.
     technology: Technology | None = part(Technology, default=None)
+
+    @property
+    def tiers(self) -> tuple[MemoryTier, ...]:
+        """All memories, in the order in which they are filled."""
+        return (self.memory, *self.spill)
 
     def __repr__(self) -> str:
         return short_line(self, "peak_flops_per_s", "memory.bandwidth_bytes_per_s", "memory.capacity_bytes")

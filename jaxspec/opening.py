@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Literal
 
+from jaxspec.errors import InputError
+
 if TYPE_CHECKING:
     from jaxspec.models import LoadedModel
 
@@ -24,4 +26,8 @@ def load(
     """
     from jaxspec.models import load_model
 
+    if os.path.isfile(os.path.join(path, "config.toml")) and not os.path.exists(os.path.join(path, "config.json")):
+        raise InputError(
+            f"{os.fspath(path)!r} is a run directory, not a network; jaxspec.open_result opens what the run found"
+        )
     return load_model(path, part=part, dtype=dtype)

@@ -56,7 +56,7 @@ class DesignCosts:
 
     area_m2: Float[Array, "*b"]  # of the die, as far as device and terms say
     power_w: Float[Array, "*b"]  # with everything busy at once
-    bandwidth_bytes_per_s: Float[Array, "*b"]  # of all memories that are not bonded to compute units
+    bandwidth_bytes_per_s: Float[Array, "*b"]  # of memories outside: neither bonded to compute units nor on the chip
     price: Float[Array, "*b"]
 
 
@@ -96,7 +96,7 @@ def design_costs(device: Device, terms: Sequence[CostTerm] = ()) -> DesignCosts:
         product = _product(term, numbers)
         power = power + as_float(term.power_w) * product
         price = price + as_float(term.price) * product
-    tiers = [tier for tier in (device.memory, *device.spill) if not tier.coupled]
+    tiers = [tier for tier in device.tiers if not (tier.coupled or tier.on_chip)]
     bandwidth = sum((as_float(tier.bandwidth_bytes_per_s) for tier in tiers), jnp.zeros(()))
     return DesignCosts(*map(jnp.asarray, (area, power, bandwidth, price)))
 
@@ -124,7 +124,7 @@ def _own_power(device: Device) -> Leaf:
     if device.technology is not None:
         return chip_bill(device).power_w
     power: Leaf = 0.0
-    for tier in (device.memory, *device.spill):
+    for tier in device.tiers:
         if tier.energy_j_per_bit is not None:
             power = power + as_float(tier.bandwidth_bytes_per_s) * BITS_PER_BYTE * as_float(tier.energy_j_per_bit)
     if device.decoder is not None:

@@ -137,7 +137,7 @@ def design_point(
         shared_tokens=workload.shared_tokens,
         **stored,
     )
-    capacity = sum(as_float(tier.capacity_bytes) for tier in (device.memory, *device.spill))
+    capacity = sum(as_float(tier.capacity_bytes) for tier in device.tiers)
     energy = ar_energy = None
     if knows_energy(device):
         # Of the chosen length alone: energies of all lengths would cost more than the steps of this one again.

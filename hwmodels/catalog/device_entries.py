@@ -107,8 +107,12 @@ def _read_decoder(reader: TableReader, table: Any) -> Decoder:
     """The decoders; never without a rate, as they would then be infinitely fast."""
     form = form_of(Decoder)
     form = dataclasses.replace(form, texts={**form.texts, "kind": _KINDS})
+    rate_field = "symbols_per_cycle"
+    if isinstance(table, dict) and table.get("kind", _KINDS[0]) not in _OWN_RATES and "frequency_hz" not in table:
+        # Both numbers of a rate are asked for at once.
+        form = dataclasses.replace(form, required={**form.required, rate_field: form.optional[rate_field]})
     found = reader.read(table, form, "decoder")
-    name = "decoder.symbols_per_cycle"
+    name = f"decoder.{rate_field}"
     if name in reader.sources:
         return found
     if found.kind not in _OWN_RATES:

@@ -46,6 +46,8 @@ energy_j_per_bit = { value = 4e-12, source = "assumed: LPDDR5X with its controll
 #~ given_half_bytes = { value = 5000, source = "example" }
 # Each compute unit has its own banks, so that the bandwidth is that of the units in use. Default: false.
 #~ coupled = false
+# SRAM of the die itself: with a [technology] it takes area by its capacity, no interface, no price of its own. Default: false.
+#~ on_chip = false
 
 # More memories, each with the fields of [memory], take what the one before cannot hold; [placement] may say where what lies.
 #~ [[spill]]

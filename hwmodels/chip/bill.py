@@ -26,7 +26,7 @@ from hwmodels.chip.published import FPGA_AREA, FPGA_POWER
 from hwmodels.chip.technology import Technology
 from hwmodels.compute.roofline import unit_of
 from hwmodels.decoders.decoder import Decoder
-from hwmodels.device import Device
+from hwmodels.device import Device, MemoryTier
 from hwmodels.numerics.scalars import Leaf, as_float
 from hwmodels.numerics.units import BITS_PER_BYTE, GB
 
@@ -66,13 +66,14 @@ def chip_area_parts(device: Device, technology: Technology) -> ChipParts:
     sram = _total(
         [sram_area(node, technology.sram_bytes, **kept)]
         + [sram_area(node, one.sram_bytes, **kept) * (FPGA_AREA if one.fpga else 1.0) for one in blocks]
+        + [sram_area(node, tier.capacity_bytes, **kept) for tier in device.tiers if tier.on_chip]
     )
     decoders = jnp.asarray(0.0 if device.decoder is None else device.decoder.total_area_m2)
     links = _total(as_float(one.link_bytes_per_s) / _LINK_BYTES_PER_S_M2 for one in blocks)
     interfaces = _total(
         interface_area(technology.memory_interface, node, tier.bandwidth_bytes_per_s)
-        for tier in (device.memory, *device.spill)
-        if not tier.coupled
+        for tier in device.tiers
+        if not (tier.coupled or tier.on_chip)
     )
     other = (arrays + sram + decoders) * as_float(technology.other_area_share)
     return ChipParts(arrays, sram, decoders, interfaces, links, other)
@@ -85,16 +86,15 @@ def chip_power_parts(device: Device, technology: Technology) -> ChipParts:
     """
     blocks, node = unit_of(device).hardware(device, technology), technology.node_m
     arrays = _total(as_float(one.macs) * as_float(one.frequency_hz) * _mac_energy(one, technology) for one in blocks)
-    tiers = (device.memory, *device.spill)
-    bytes_per_s = sum(as_float(tier.bandwidth_bytes_per_s) for tier in tiers)
+    # What a memory on the chip takes is said beside it: its bytes pass through no second one.
+    outside = [tier for tier in device.tiers if not tier.on_chip]
+    bytes_per_s = sum((as_float(tier.bandwidth_bytes_per_s) for tier in outside), start=0.0)
     size = _total([as_float(technology.sram_bytes), *(as_float(one.sram_bytes) for one in blocks)])
     # A byte of no SRAM takes nothing; its energy is asked of a size at which it is finite.
     read = sram_energy_per_byte(node, jnp.where(size > 0, size, 1.0))
     sram = jnp.where(size > 0, _ACCESSES * bytes_per_s * read, 0.0)
-    known = [tier for tier in tiers if tier.energy_j_per_bit is not None]
-    interfaces = _total(
-        as_float(tier.bandwidth_bytes_per_s) * BITS_PER_BYTE * as_float(tier.energy_j_per_bit) for tier in known
-    )
+    sram = sram + _total(_streaming_power(tier) for tier in device.tiers if tier.on_chip)
+    interfaces = _total(_streaming_power(tier) for tier in outside)
     decoders = 0.0 if device.decoder is None else decoder_power(device.decoder)
     links = _total(as_float(one.link_bytes_per_s) * BITS_PER_BYTE * as_float(one.link_j_per_bit) for one in blocks)
     static = chip_area_parts(device, technology).total * as_float(technology.static_w_per_m2)
@@ -106,6 +106,13 @@ def decoder_power(decoder: Decoder) -> Float[Array, "*b"]:
     a_second = as_float(decoder.frequency_hz) * jnp.nan_to_num(as_float(decoder.symbols_per_cycle), posinf=0.0)
     each = as_float(decoder.power_w) + as_float(decoder.symbol_energy_j) * a_second
     return jnp.asarray(as_float(decoder.count) * each)
+
+
+def _streaming_power(tier: MemoryTier) -> Leaf:
+    """Of a memory at its full rate; none where its energy per bit is not known."""
+    if tier.energy_j_per_bit is None:
+        return 0.0
+    return as_float(tier.bandwidth_bytes_per_s) * BITS_PER_BYTE * as_float(tier.energy_j_per_bit)
 
 
 def _mac_area(block: HardwareBlock, technology: Technology) -> Leaf:

@@ -47,6 +47,6 @@ def die_price(area_m2: Number, technology: Technology) -> Float[Array, "*b"]:
 
 
 def memory_price(device: Device, technology: Technology) -> Float[Array, "*b"]:
-    """Price of the device's memories by their capacity, "*b", in USD."""
-    capacity = sum(as_float(tier.capacity_bytes) for tier in (device.memory, *device.spill))
+    """Price of the device's memories by their capacity, "*b", in USD; those on the chip are paid for with the die."""
+    capacity = sum((as_float(tier.capacity_bytes) for tier in device.tiers if not tier.on_chip), start=0.0)
     return jnp.asarray(capacity * MEMORY_USD_PER_BYTE[technology.memory_interface])

@@ -37,5 +37,6 @@ class Technology:
     #: Faults of a wafer, per m2, >= 0. 0.09 per cm2: TSMC on its 7 nm, 2019.
     defects_per_m2: Leaf = number(NOT_NEGATIVE, default=900.0)
     number_format: str = choice(*NUMBER_FORMATS)
-    #: To the memories, unless they are bonded to the die (`coupled`): stacks beside it, or channels of 32 bits.
+    #: To the memories, unless they are bonded to the die (`coupled`) or lie on it (`on_chip`): stacks beside it, or channels
+    #: of 32 bits.
     memory_interface: str = choice("hbm", "ddr")

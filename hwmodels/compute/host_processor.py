@@ -51,7 +51,7 @@ def head_on_host(times: UnitTimes, host: HostProcessor, work: OperatorWork, devi
     """
     one = with_last_axis(host)
     busy_s = work.flops / (one.cores * one.peak_flops_per_s)
-    tiers = (device.memory, *device.spill)
+    tiers = device.tiers
     shares = tuple(
         select(_IS_HEAD, with_last_axis(reached_share(host.bandwidth_bytes_per_s, tier.bandwidth_bytes_per_s)), own)
         for tier, own in zip(tiers, times.memory_share, strict=True)

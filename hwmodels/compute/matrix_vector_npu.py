@@ -166,7 +166,7 @@ class MatrixVectorNpu(SingleKernel):
 
     def _shares(self, times: UnitTimes, device: Device) -> tuple[Float[Array, "... operator"], ...]:
         """Shares of the memories' bandwidths with those of the vector units' own path."""
-        tiers = (device.memory, *device.spill)
+        tiers = device.tiers
         own = [with_last_axis(reached_share(self.core_path_bytes_per_s, tier.bandwidth_bytes_per_s)) for tier in tiers]
         return tuple(select(_OWN_PATH, path, share) for path, share in zip(own, times.memory_share, strict=True))
 

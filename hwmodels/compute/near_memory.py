@@ -130,7 +130,7 @@ class NearMemoryUnit(SingleKernel):
     def operator_times(self, work: OperatorWork, device: Device, *, temperature: Number = 0.0) -> UnitTimes:
         """Products as `product_time` has them, everything else at the device's roofline; idle PEs' banks slow a coupled
         memory down; see `ComputeUnit`."""
-        unit, shapes, tiers = with_last_axis(self), products_of(work), (device.memory, *device.spill)
+        unit, shapes, tiers = with_last_axis(self), products_of(work), device.tiers
         counts = {"weight_bits": shapes.weight_bits, "temperature": as_float(temperature)}
         seconds = unit.product_time(shapes.m, shapes.k, shapes.n, **counts)
         if self.external_phase == "data" and device.spill:
@@ -158,7 +158,7 @@ def _with_links(
     """Streams from memories without elements of their own pass the streamline; sums of experts the aggregation links."""
     shapes, links = products_of(work), unit.links
     assert links is not None
-    for i, tier in enumerate((device.memory, *device.spill)):
+    for i, tier in enumerate(device.tiers):
         if not tier.coupled:
             limit = links.streamline_bytes_per_s / with_last_axis(tier.bandwidth_bytes_per_s)
             shares[i] = jnp.where(shares[i] > limit, limit, shares[i])

@@ -41,7 +41,7 @@ class Roofline(SingleKernel):
         return UnitTimes(
             compute_s=compute_s,
             launch_s=with_last_axis(device.operator_latency_s),
-            memory_share=tuple(with_last_axis(tier.efficiency) for tier in (device.memory, *device.spill)),
+            memory_share=tuple(with_last_axis(tier.efficiency) for tier in device.tiers),
             energy_j=None if flop_j is None else work.flops * with_last_axis(flop_j),
         )
 

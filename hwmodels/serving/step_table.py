@@ -208,7 +208,7 @@ def capacity_tokens(
         draft_cost=draft_cost,
         group=device.group,
     )
-    room = sum(as_float(tier.capacity_bytes) for tier in (device.memory, *device.spill)) - held
+    room = sum(as_float(tier.capacity_bytes) for tier in device.tiers) - held
     replicas = 1.0 if device.group is None else as_float(device.group.data_parallel)
     return replicas * jnp.maximum(jnp.asarray(room), 0.0) / _token_bytes(device, architecture, footprint, draft_cost)
 

@@ -34,6 +34,6 @@ def fitting_pool(
     if not device.spill:
         return all_
     work = draft_step(workload, footprint=footprint).operators(architecture, routing)
-    held = placement_of(device).draft_experts((device.memory, *device.spill), work)
+    held = placement_of(device).draft_experts(device.tiers, work)
     held = jnp.where(held > least, held, least)
     return jnp.where(held < all_, held, all_)

@@ -42,7 +42,7 @@ def memory_energy(
         device: leaves "*b".
         traffic_bytes: of each memory.
     """
-    per_bit = [tier.energy_j_per_bit for tier in (device.memory, *device.spill)]
+    per_bit = [tier.energy_j_per_bit for tier in device.tiers]
     if any(energy is None for energy in per_bit):
         return None
     joules = [

@@ -41,7 +41,7 @@ def traffic_by_memory(device: Device, work: OperatorWork) -> tuple[Float[Array, 
     kv_bytes = work.kv_bytes * with_last_axis(device.kv_traffic_factor)
     if not device.spill:
         return (cotangent_once(work.weight_bytes + kv_bytes + work.activation_bytes),)
-    found = placement_of(device).shares((device.memory, *device.spill), work)
+    found = placement_of(device).shares(device.tiers, work)
     kv, dense, experts = (share[..., None, :] for share in vars(found).values())
     weights = select(_IS_EXPERT[:, None], experts, dense)
     first = with_rank((jnp.arange(1 + len(device.spill)) == 0).astype(kv.dtype), work.flops.ndim + 1)
@@ -68,7 +68,7 @@ def memory_time(
     """
     seconds = [
         _with_waiting(tier, moved, work) / (with_last_axis(tier.bandwidth_bytes_per_s) * reached)
-        for moved, tier, reached in zip(traffic_bytes, (device.memory, *device.spill), share, strict=True)
+        for moved, tier, reached in zip(traffic_bytes, device.tiers, share, strict=True)
     ]
     if not device.spill:
         return seconds[0]

@@ -90,6 +90,12 @@ def _own_keywords(study: Study) -> dict[str, tuple[Any, Any, str]]:
 
 def _config(study: Study, given: Any, settings: Mapping[str, Any], *, quick: bool) -> Settings:
     """The configuration of a call: keywords over a configuration, a file or the study's argument over (quick) defaults."""
+    for name in ("device", "architecture"):
+        if (kind := type(settings.get(name))).__module__.partition(".")[0] == "hwmodels":
+            raise InputError(
+                f"{name} is an object, {kind.__name__}, from which no run could be repeated; give the name or the file that "
+                "it came from"
+            )
     base: Any = {}
     if isinstance(given, Mapping):
         base = given

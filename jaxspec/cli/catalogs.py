@@ -60,7 +60,7 @@ def _device_row(device: Any) -> dict[str, str]:
     from hwmodels.compute.roofline import unit_of
     from hwmodels.numerics.units import GB, TERA
 
-    tiers = (device.memory, *device.spill)
+    tiers = device.tiers
     return {
         "TFLOP/s": f"{device.peak_flops_per_s / TERA:.3g}",
         "products": unit_of(device).short_title,

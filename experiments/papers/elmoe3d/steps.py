@@ -106,7 +106,7 @@ def _cost(device: Device, placement: Any, architecture: Architecture, line: _Lin
     step, cached = line.step, jnp.zeros(())
     work = step.operators(architecture, line.routing)
     if device.spill:
-        cached = placement.draft_experts((device.memory, *device.spill), work)
+        cached = placement.draft_experts(device.tiers, work)
     if pools:
         pool = jnp.where(line.pooled > 0, jnp.maximum(cached, _ALMOST_NONE), EVERY_EXPERT)
         work = dataclasses.replace(step, pool_experts=pool).operators(architecture, line.routing)

@@ -40,7 +40,7 @@ def first_memory_share(device: Device, work: OperatorWork) -> Float[Array, "... 
     """
     if not device.spill:
         return jnp.ones_like(work.flops)
-    found = placement_of(device).shares((device.memory, *device.spill), work)
+    found = placement_of(device).shares(device.tiers, work)
     weights = select(_IS_EXPERT, found.experts[..., :1], found.dense[..., :1])
     moved = work.weight_bytes + work.kv_bytes
     here = work.weight_bytes * weights + work.kv_bytes * found.kv[..., :1]

@@ -110,7 +110,7 @@ def price_tree(
     nodes = with_none(jnp.zeros(()), jnp.asarray(model.family.nodes))
     seconds = with_none(stored.total_s, cycle.total_s) / tokens
     batch, joules = as_float(workload.batch), None
-    tiers = (device.memory, *device.spill)
+    tiers = device.tiers
     known = all(tier.energy_j_per_bit is not None for tier in tiers)
     if known and cycle.energy_j is not None and stored.energy is not None:
         joules = with_none(stored.energy.total_j, cycle.energy_j) / tokens / batch

@@ -80,9 +80,10 @@ def _steps(result: PredictResult) -> Table:
         f"{result.held_bytes.known / GB:.2f} GB held of {result.capacity_bytes.known / GB:.1f}: {fits}; {context}"
     ]
     if (found := result.decoders) is not None:
+        plural = "s" * (found.count.value != 1)
         remarks.append(
-            f"{found.count.value:.0f} decoders, of which a draft step needs {found.needed_by_draft.value} not to wait and a "
-            f"verification {found.needed_by_verify.value}"
+            f"{found.count.value:.0f} decoder{plural}, of which a draft step needs {found.needed_by_draft.value} not to wait "
+            f"and a verification {found.needed_by_verify.value}"
         )
     if (use := result.experts) is not None:
         touched = use.touched.known

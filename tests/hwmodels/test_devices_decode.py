@@ -42,7 +42,7 @@ def test_no_step_beats_the_bounds(name, network, tokens, batch, bits):
     time = _price(device, moved)
     assert np.all(np.isfinite(time.operator_s))
     peak = max(device.peak_flops_per_s, getattr(device.matrix_unit, "peak_flops_per_s", None) or 0.0)
-    tiers = (device.memory, *device.spill)
+    tiers = device.tiers
     # Not faster than all FLOPs at the peak, nor than all bytes over all memories at once.
     assert float(time.total_s) >= float(moved.flops.sum()) / peak * (1 - 1e-5)
     bandwidth = sum(tier.bandwidth_bytes_per_s for tier in tiers)

@@ -25,6 +25,7 @@ from hwmodels.network.operators.experts import ExpertReads, touched_experts
 from hwmodels.network.operators.weights import weights_read
 from hwmodels.network.operators.work import MATRIX_OPERATORS, MatrixShapes, OperatorWork, StoredBytes, over_operators
 from hwmodels.network.routing import EVERY_EXPERT, UNIFORM, Routing
+from hwmodels.numerics.folds import settled
 from hwmodels.numerics.scalars import Leaf, Number, as_float, either
 from hwmodels.numerics.units import BITS_PER_BYTE
 
@@ -101,7 +102,7 @@ def step_operators(
         a.num_experts, a.experts_per_token, tokens, sequences=sequences, routing=routing, pool_experts=pool
     )
     # Rows that each touched expert multiplies, and choices of experts on this device per row of it.
-    expert_rows = (tokens * sequences) * a.experts_per_token / _safe(everywhere)
+    expert_rows = settled((tokens * sequences) * a.experts_per_token / _safe(everywhere))
     choices = a.experts_per_token
     if expert_sharing is not None:
         touched = busiest_experts(everywhere, a.num_experts, shared_by.devices)

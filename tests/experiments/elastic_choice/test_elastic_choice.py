@@ -102,7 +102,7 @@ def test_gradients_find_what_trying_all_finds(surface, pricing):
         tried = by_trying_all(grid, batch, surface, pricing)
         found = by_gradient(grid, batch, surface, pricing)
         assert tried.evaluations == grid.size == 2900
-        assert GRADIENT_COST * 12 < found.evaluations <= grid.size / 50
+        assert GRADIENT_COST * 5 + 12 < found.evaluations <= grid.size / 50
         assert tried.log_speedup - 0.01 <= found.log_speedup <= tried.log_speedup + 1e-6
 
 
@@ -110,6 +110,6 @@ def test_gradients_find_what_trying_all_finds(surface, pricing):
 def test_small_grids_take_fewer_slopes(surface, pricing):
     grid = Grid([0.0, 0.5, 1.0], [3.0, 4.0], [1.0, 2.0], [1.0, 2.0])
     found = by_gradient(grid, 8.0, surface, pricing)
-    # Two starts, a slope from each, and the nearest whole point of each end at most.
-    assert 2 * GRADIENT_COST < found.evaluations <= 2 * GRADIENT_COST + 2
+    # A point to begin at, a slope from it, and the nearest whole point of its end.
+    assert GRADIENT_COST < found.evaluations <= GRADIENT_COST + 2
     assert found.choice in set(grid.points())

@@ -160,6 +160,7 @@ def test_parts_of_several_kinds_and_parts_that_may_be_absent(host):
             "unknown key 'spill.0.eficiency'; did you mean 'spill.0.eff",
         ),
         (BASE + MEMORY + "coupled = 1\n", "memory.coupled is 1; it must be true or false"),
+        (BASE + MEMORY + "on_chip = 1\n", "memory.on_chip is 1; it must be true or false"),
         ('schedule = "none"\n' + BASE + MEMORY, "schedule is 'none'; allowed: overlapped, serial"),
         (BASE + MEMORY + CHIP.replace("area_m2", "area"), "unknown key 'chip.area'"),
         ("x = " + "[" * 10_000, "not valid TOML"),
@@ -199,6 +200,14 @@ def test_no_decoder_is_infinitely_fast(kind):
         return
     with pytest.raises(
         EntryError, match=f"^mine.toml: decoder.symbols_per_cycle is missing.*{kind}.*infinitely fast; add"
+    ):
+        parse_device(text, where="mine.toml")
+
+
+def test_both_numbers_of_a_decoders_rate_are_asked_for_at_once():
+    text = BASE + MEMORY + without(without(DECODER, "symbols_per_cycle"), "frequency_hz").replace("huffman_cam", "mx")
+    with pytest.raises(
+        EntryError, match=r"decoder\.frequency_hz is missing; .* and likewise decoder\.symbols_per_cycle$"
     ):
         parse_device(text, where="mine.toml")
 

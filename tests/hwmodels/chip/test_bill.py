@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from hwmodels import Technology, Workload, catalog, chip_bill, decode_operators, step_cost, uniform_footprint
+from hwmodels.analysis.design_costs import design_costs
 from hwmodels.analysis.design_point import chip_area
 from hwmodels.catalog.units import UNITS
 from hwmodels.chip.energy import energy_per_flop
+from hwmodels.chip.price import memory_price
 from hwmodels.compute.fpga_array import FpgaArray
 from hwmodels.compute.host_and_near import HostAndNear
 from hwmodels.compute.near_memory import NearMemoryUnit
@@ -126,3 +128,28 @@ def test_a_technology_gives_steps_their_energy(toy_device, small):
     assert energy_per_flop(toy_device) is None
     with pytest.raises(ValueError, match="the device has no technology; give one"):
         chip_bill(toy_device)
+
+
+def test_a_memory_on_the_chip_is_sram_of_the_die(toy_device):
+    technology = Technology(node_m=7e-9)
+    outside = toy_device.memory.replace(capacity_bytes=3e9, bandwidth_bytes_per_s=1e11, energy_j_per_bit=4e-12)
+    inside = outside.replace(capacity_bytes=5e7, bandwidth_bytes_per_s=2e12, energy_j_per_bit=1e-13, on_chip=True)
+    alone = chip_bill(toy_device.replace(memory=outside), technology)
+    both = chip_bill(toy_device.replace(memory=inside, spill=(outside,)), technology)
+    # 50 MB of cells of 0.027 um2 on 70 % of the area; no interface, whatever its bandwidth.
+    assert float(both.area.sram - alone.area.sram) == pytest.approx(5e7 * 8 * 0.027e-12 / 0.7, rel=1e-5)
+    assert float(both.area.interfaces) == float(alone.area.interfaces)
+    assert float(both.power.interfaces) == float(alone.power.interfaces)
+    # Its own energy of a bit at its full rate.
+    assert float(both.power.sram - alone.power.sram) == pytest.approx(2e12 * 8 * 1e-13, rel=1e-5)
+    # Paid for with the die, not by the byte.
+    assert float(memory_price(toy_device.replace(memory=inside, spill=(outside,)), technology)) == pytest.approx(
+        float(memory_price(toy_device.replace(memory=outside), technology))
+    )
+    assert float(chip_area(toy_device.replace(memory=inside, technology=technology))) > 0
+    # More of it costs both, and it takes none of a budget of bandwidth to memories outside.
+    for name in ("memory.capacity_bytes", "memory.bandwidth_bytes_per_s"):
+        more = chip_bill(grown(toy_device.replace(memory=inside, spill=(outside,)), name), technology)
+        assert float(more.power_w) > float(both.power_w)
+    costs = design_costs(toy_device.replace(memory=inside, spill=(outside,), technology=technology))
+    assert float(costs.bandwidth_bytes_per_s) == pytest.approx(1e11)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hwmodels.numerics.folds import as_whole, ceil_div, smooth_ceil_div
+from hwmodels.numerics.folds import as_whole, ceil_div, settled, smooth_ceil_div
 
 SIZES = st.integers(1, 10**15)
 TEMPERATURES = st.sampled_from([1e-30, 1e-12, 1e-7, 1e-3, 0.03, 0.2, 0.7, 1.0])
@@ -128,3 +128,10 @@ def test_no_retrace_and_mapped_through_zero(jit_once):
     temperatures = np.array([0.0, 0.5, 1.0], np.float32)
     np.testing.assert_allclose(traced(np.float32([5, 5, 17]), 4.0, temperatures), [2.0, 1.295, 4.25], rtol=1e-6)
     np.testing.assert_allclose(traced(np.float32([8, 3, 16]), 4.0, temperatures), [2.0, 0.9 - 1 / 15, 4.0], rtol=1e-6)
+
+
+def test_only_rounding_is_settled():
+    last = np.float32(1.0) + np.finfo(np.float32).eps
+    found = settled(jnp.asarray([last, 7.9999995, 1.00001, 0.4, 1e-8], jnp.float32))
+    np.testing.assert_array_equal(found, np.asarray([1.0, 8.0, 1.00001, 0.4, 1e-8], np.float32))
+    np.testing.assert_array_equal(jax.vmap(jax.grad(settled))(found), np.ones(5))

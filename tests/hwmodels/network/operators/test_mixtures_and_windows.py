@@ -13,6 +13,8 @@ from hwmodels import (
     EXPERT_OPERATORS,
     KINDS,
     OPERATORS,
+    UNIFORM,
+    Routing,
     cached_tokens,
     parameters,
     step_operators,
@@ -88,6 +90,19 @@ def test_experts_by_hand(mixture):
     assert float(shapes.products[i]) == pytest.approx(touched, rel=1e-6)
     assert float(shapes.m[i] * shapes.products[i]) == pytest.approx(20, rel=1e-6)
     assert (float(shapes.k[i]), float(shapes.n[i])) == (9.0, pytest.approx(10.0))
+
+
+def test_one_token_is_one_row_of_each_of_its_experts_whatever_the_pool(mixture):
+    # Not a last digit more: elements in the banks of a memory would take two passes for it.
+    large = dataclasses.replace(mixture, num_experts=128.0, experts_per_token=8.0)
+    pools = jnp.arange(8.0, 129.0)
+    popular = Routing(popularity=jnp.arange(1.0, 33.0) ** -0.4)
+    for routing in (UNIFORM, popular):
+        of_one = lambda pool, routing=routing: (
+            step(large, tokens=1, batch=1, routing=routing, pool_experts=pool).shapes.m
+        )
+        rows = jax.jit(jax.vmap(of_one))(pools)
+        np.testing.assert_array_equal(rows[:, OPERATORS.index("expert_gate_up")], np.ones(len(pools)))
 
 
 def test_experts_read_in_parts_add_up_to_those_stored(mixture):

@@ -18,7 +18,7 @@ import tomli_w
 from rich.console import Console
 from rich.markdown import Markdown
 
-from experiments.silicon import group_steps, mixture_steps
+from experiments.silicon import format_steps, group_steps, mixture_steps
 from experiments.silicon.collectives import fit_collectives
 from experiments.silicon.decode import decode_step
 from experiments.silicon.refit import CATALOG, GEMM_FITS, Refit, catalog_entry, refit
@@ -226,6 +226,7 @@ def steps(arguments: argparse.Namespace) -> int:
         write_text(CELLS, write_cells(compose(arguments.gpu or tuple(CATALOG))))
         write_text(group_steps.CELLS, group_steps.write_cells(group_steps.compose()))
         write_text(mixture_steps.CELLS, mixture_steps.write_cells(mixture_steps.compose()))
+        write_text(format_steps.CELLS, format_steps.write_cells(format_steps.compose()))
     cells = read_cells()
     found, seconds = step_errors(cells)
     write_text(PRICED, priced_csv(cells, seconds))
@@ -233,6 +234,7 @@ def steps(arguments: argparse.Namespace) -> int:
         [
             page(found) + group_steps.group_section(group_steps.read_cells()),
             mixture_steps.mixture_section(mixture_steps.read_cells()),
+            format_steps.format_section(format_steps.read_cells()),
         ]
     )
     write_text(PAGE, text)
@@ -269,7 +271,7 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         if arguments.list:
-            print("\n".join(f"{table.kind:10}{table}" for table in list_tables(root=arguments.tables)))
+            print("\n".join(f"{table.kind:11}{table}" for table in list_tables(root=arguments.tables)))
             return 0
         if arguments.collectives:
             return fit_collectives(root=arguments.tables, write=not arguments.no_catalog, path=arguments.json)

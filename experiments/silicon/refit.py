@@ -33,11 +33,14 @@ class Calibrated:
     versions: dict[str, str]
     #: Formats of products that another version of an engine was measured in: engine -> {format: version}.
     more: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
+    #: Formats that are not fitted: engine -> names.
+    without: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     def formats(self, engine: str, root: str | Path | None = None) -> dict[str, str]:
         """Formats of an engine's products -> the version that they are measured with. Raises KernelTableError."""
         table = TableName(self.system, engine, self.versions[engine], "gemm")
-        return dict.fromkeys(gemm_formats(table, root=root), self.versions[engine]) | self.more.get(engine, {})
+        held = [kind for kind in gemm_formats(table, root=root) if kind not in self.without.get(engine, ())]
+        return dict.fromkeys(held, self.versions[engine]) | self.more.get(engine, {})
 
 
 _VERSIONS = {"trtllm": "1.3.0rc20", "vllm": "0.24.0", "sglang": "0.5.14"}
@@ -48,7 +51,8 @@ CATALOG: dict[str, Calibrated] = {
     "h100-sxm": Calibrated("h100_sxm", _VERSIONS, {"sglang": {"int8_wo": "0.5.6.post2"}}),
     "h200-sxm": Calibrated("h200_sxm", _VERSIONS),
     "l40s": Calibrated("l40s", _VERSIONS),
-    "b200-sxm": Calibrated("b200_sxm", _VERSIONS),
+    # vLLM's blocks take 0.18 ms for each product there, of any size at few tokens: another kernel than a user's would be.
+    "b200-sxm": Calibrated("b200_sxm", _VERSIONS, without={"vllm": ("fp8_block",)}),
     "rtx-pro-6000": Calibrated("rtx_pro_6000_server", _VERSIONS),
 }
 

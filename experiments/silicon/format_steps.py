@@ -1,0 +1,141 @@
+"""Whole steps with weights of 8 and 4 bits, activations quantized too, beside the calibration package's composition.
+
+Llama-3.1-8B on one GPU, keys and values of 16 bits. The package quantizes the matrices of the
+layers and leaves embedding and LM head in 16 bits; so does the model here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import numpy.typing as npt
+
+from experiments.silicon.group_steps import cells_of, package, write_cells
+from experiments.silicon.refit import CATALOG
+from experiments.silicon.steps import DEVICES
+from hwmodels import LAYER_MATRICES, Architecture, Device, Footprint, Workload, catalog, uniform_weight_bits
+from hwmodels.analysis.calibration.kernel_tables import KERNEL_FORMATS
+from hwmodels.catalog.calibrations import calibrated_engines, calibration_record
+from hwmodels.network.operators.steps import StepShape, decode_step, prefill_step, stack_steps
+from hwmodels.step.priced_steps import price_steps
+
+__all__ = ["CELLS", "FormatCell", "compose", "format_section", "priced", "read_cells", "write_cells"]
+
+CELLS = Path(__file__).with_name("format_steps.csv")
+
+NETWORK, PATH = "llama-3.1-8b", "meta-llama/Meta-Llama-3.1-8B"
+GPUS, FORMATS = ("b200-sxm", "h100-sxm"), ("fp8", "fp8_block", "nvfp4")
+BATCHES, CONTEXTS, PROMPTS = (1, 2, 4, 8, 16, 32, 64, 128, 256), (512, 4096, 16384), (512, 1024, 2048, 4096, 8192)
+
+#: Mean error that a row of the page should keep to, and the largest one.
+BAR, LARGEST = 0.08, 0.20
+
+
+@dataclasses.dataclass(frozen=True)
+class FormatCell:
+    """One composed step; `tokens` is the context of a decode step, the prompt of a prefill of one sequence."""
+
+    gpu: str
+    engine: str
+    weights: str
+    phase: str
+    batch: int
+    tokens: int
+    products_s: float
+    total_s: float
+
+
+def compose() -> list[FormatCell]:
+    """All cells of the formats that the catalog has for an engine, from the package.
+
+    Raises:
+        KernelTableError: the package is not installed.
+    """
+    built_of, cells = package(), []
+    modes = dict.fromkeys(("moe_quant_mode", "fmha_quant_mode", "kvcache_quant_mode"), "bfloat16")
+    for gpu in GPUS:
+        found = CATALOG[gpu]
+        for engine in calibrated_engines(gpu):
+            for weights in (kind for kind in FORMATS if kind in calibration_record(gpu, engine)["formats"]):
+                built = built_of(PATH, found.system, engine, found.versions[engine], gemm_quant_mode=weights, **modes)
+                cells += _cells(built, (gpu, engine, weights))
+    return cells
+
+
+def _cells(built: Any, of_what: tuple[str, str, str]) -> list[FormatCell]:
+    decode = [("decode", b, t, lambda b=b, t=t: built.decode_step_per_op(b, t, 2)) for b in BATCHES for t in CONTEXTS]
+    prefill = [
+        ("prefill", 1, t, lambda t=t: built.run_static_per_op(1, 1, t, 1, 0, 1.0, 1.0, "static_ctx")[0])
+        for t in PROMPTS
+    ]
+    found = []
+    for phase, batch, tokens, run in (*decode, *prefill):
+        operators = {name: 1e-3 * milliseconds for name, milliseconds, *_ in run()}
+        products = sum(seconds for name, seconds in operators.items() if name.endswith("gemm"))
+        found.append(FormatCell(*of_what, phase, batch, tokens, products, sum(operators.values())))
+    return found
+
+
+def read_cells(path: Path = CELLS) -> list[FormatCell]:
+    """The committed cells."""
+    return cells_of(FormatCell, path)
+
+
+def step_of(cell: FormatCell) -> StepShape:
+    """The step of a cell."""
+    widths = uniform_weight_bits(KERNEL_FORMATS[cell.weights].weight_bits, LAYER_MATRICES)
+    footprint = Footprint(widths, widths, 16.0, 16.0)
+    if cell.phase == "prefill":
+        return prefill_step(Workload(batch=cell.batch, prompt_tokens=cell.tokens), footprint=footprint)
+    return decode_step(Workload(batch=cell.batch, context_tokens=cell.tokens), footprint=footprint)
+
+
+def priced(cells: Sequence[FormatCell]) -> npt.NDArray[np.float64]:
+    """Seconds of each cell by the model with the format asked for, "cell"."""
+    found = np.zeros(len(cells))
+    key = lambda cell: (cell.gpu, cell.engine, cell.weights)
+    architecture = catalog.architecture(NETWORK)
+    for gpu, engine, weights in dict.fromkeys(map(key, cells)):
+        rows = [i for i, cell in enumerate(cells) if key(cell) == (gpu, engine, weights)]
+        device = catalog.device(DEVICES[gpu], engine=engine, weight_format=weights)
+        steps = stack_steps([step_of(cells[i]) for i in rows])
+        found[rows] = jax.device_get(_times(device, architecture, steps))
+    return found
+
+
+@jax.jit
+def _times(device: Device, architecture: Architecture, steps: StepShape) -> jax.Array:
+    return jax.vmap(lambda step: price_steps(device, architecture, [step])[0].cost.total_s)(steps)
+
+
+def format_section(cells: Sequence[FormatCell]) -> str:
+    """The part of the page about quantized weights, in Markdown."""
+    ours = priced(cells)
+    lines = [
+        "## Weights of 8 and 4 bits",
+        "",
+        "Llama-3.1-8B with FP8, FP8 in blocks and NVFP4 (`--weight-format`), activations quantized, LM head in 16 bits:",
+        "decoding at batches 1 to 256 and contexts of 512 to 16384 tokens, prefill of one prompt of 512 to 8192 tokens,",
+        f"composed by the same package. Bars: {100 * BAR:.0f} % on average and {100 * LARGEST:.0f} % at most; rows that miss",
+        "them are bold.",
+        "",
+        "| GPU | engine | weights | phase | cells | mean | largest | at batch, tokens | bias |",
+        "| --- | --- | --- | --- |" + " ---: |" * 5,
+    ]
+    for kind in sorted({(c.phase, c.gpu, c.engine, c.weights) for c in cells}):
+        rows = [i for i, c in enumerate(cells) if (c.phase, c.gpu, c.engine, c.weights) == kind]
+        error = np.array([ours[i] / cells[i].total_s - 1 for i in rows])
+        mean, largest, worst = np.abs(error).mean(), np.abs(error).max(), cells[rows[int(np.abs(error).argmax())]]
+        shown = [
+            f"**{100 * v:.1f} %**" if v > bar else f"{100 * v:.1f} %" for v, bar in ((mean, BAR), (largest, LARGEST))
+        ]
+        lines.append(
+            f"| {kind[1]} | {kind[2]} | {kind[3]} | {kind[0]} | {len(rows)} | {shown[0]} | {shown[1]} "
+            f"| {worst.batch}, {worst.tokens} | {100 * error.mean():+.1f} % |"
+        )
+    return "\n".join([*lines, ""])

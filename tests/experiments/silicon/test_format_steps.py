@@ -1,0 +1,35 @@
+"""Whole steps with quantized weights beside the cells that the calibration package composes."""
+
+import numpy as np
+
+from experiments.silicon import format_steps
+from hwmodels.catalog.calibrations import calibration_record
+
+
+def test_cells_are_of_formats_that_the_catalog_has(tmp_path):
+    cells = format_steps.read_cells()
+    assert {cell.gpu for cell in cells} == set(format_steps.GPUS)
+    for kind in {(cell.gpu, cell.engine, cell.weights) for cell in cells}:
+        assert kind[2] in calibration_record(*kind[:2])["formats"]
+        assert sum((cell.gpu, cell.engine, cell.weights) == kind for cell in cells) == 32
+    path = tmp_path / "cells.csv"
+    path.write_text(format_steps.write_cells(cells[:9]), encoding="utf-8")
+    assert format_steps.read_cells(path) == cells[:9]
+
+
+def test_fp8_steps_keep_to_the_bars():
+    chosen = [
+        cell
+        for cell in format_steps.read_cells()
+        if (cell.gpu, cell.engine, cell.weights) == ("b200-sxm", "sglang", "fp8")
+    ]
+    error = format_steps.priced(chosen) / np.array([cell.total_s for cell in chosen]) - 1
+    for phase in ("decode", "prefill"):
+        sizes = np.abs(error[[cell.phase == phase for cell in chosen]])
+        assert sizes.mean() <= format_steps.BAR
+        assert sizes.max() <= format_steps.LARGEST
+    decoding = [cell for cell in chosen if cell.phase == "decode"]
+    section = format_steps.format_section(decoding)
+    mean = np.abs(error[[cell.phase == "decode" for cell in chosen]]).mean()
+    assert f"| b200-sxm | sglang | fp8 | decode | 27 | {100 * mean:.1f} %" in section
+    assert section.count("\n| b200-sxm") == 1

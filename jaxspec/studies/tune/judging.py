@@ -22,10 +22,6 @@ __all__ = ["Judge", "Judged", "finals_of"]
 #: Rounding knobs to whole bits may overstep a limit a little; this share of it is let pass.
 _ROUNDING_ALLOWANCE = 0.02
 
-#: Candidates whose values differ by less than this share of the best one are told apart on the text that elects, at several
-#: offsets of cycles: one offset of 96 windows errs by 1 to 2 %, and a draft fits the text it was tuned on by up to 3 %.
-_NEAR = 0.06
-
 #: Offsets that finals are elected at, of 8. All of them would make a run 10 % longer; these take what judging twice took.
 _OFFSETS = 4
 
@@ -113,12 +109,5 @@ class Judge:
         return sum(max(got / limit - 1 - _ROUNDING_ALLOWANCE, 0.0) for got, limit in limits if limit is not None)
 
     def best(self, pricing: Pricing, candidates: Sequence[Knobs]) -> Judged:
-        """The best candidate; the first on a tie. Those near it on the text that was tuned on are judged on the other."""
-        once = [self.judged(pricing, knobs, self._drafts.measured) for knobs in candidates]
-        leader = max(once, key=lambda found: found.rank)
-        near = [found for found in once if self._near(found, leader)]
-        return max((self.judged(pricing, found.knobs) for found in near), key=lambda found: found.rank)
-
-    @staticmethod
-    def _near(found: Judged, leader: Judged) -> bool:
-        return found.excess <= leader.excess + _NEAR and found.value >= leader.value - _NEAR * abs(leader.value)
+        """The best candidate on the text that elects; the first on a tie."""
+        return max((self.judged(pricing, knobs) for knobs in candidates), key=lambda found: found.rank)

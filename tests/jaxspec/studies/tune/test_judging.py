@@ -1,4 +1,4 @@
-"""Drafts that come near each other on the text that was tuned on are elected on other text, at several offsets of cycles."""
+"""Drafts are elected on text that they were not tuned on, at several offsets of cycles."""
 
 import dataclasses
 import re
@@ -64,13 +64,13 @@ def elect(monkeypatch):
     return run
 
 
-def test_near_ones_are_told_apart_on_other_text_and_far_ones_are_not_measured_again(elect):
-    found, drafts = elect({0.1: 2.00, 0.2: 1.90, 0.3: 1.5}, {0.1: 1.90, 0.2: 1.95, 0.3: 9.0})
+def test_other_text_elects_all_of_them(elect):
+    found, drafts = elect({0.1: 2.00, 0.2: 1.90, 0.3: 1.5}, {0.1: 1.90, 0.2: 1.95, 0.3: 1.2})
     assert isinstance(found, Judged)
     assert Drafts._ratio(found.knobs) == 0.2
     assert found.speedup == 1.95
     assert found.knobs.draft_length == 3
-    assert drafts.asked == [0.1, 0.2]
+    assert drafts.asked == [0.1, 0.2, 0.3]
 
 
 def test_the_first_wins_a_tie(elect):
@@ -83,7 +83,7 @@ def test_what_oversteps_a_limit_loses(elect):
     is another text, to which no limit applies."""
     found, drafts = elect({0.1: 2.0, 0.2: 0.99, 0.3: 1.015}, {0.1: 1.0, 0.2: 3.0, 0.3: 3.1}, max_kl=1.0)
     assert Drafts._ratio(found.knobs) == 0.3
-    assert drafts.asked == [0.2, 0.3]
+    assert drafts.asked == [0.1, 0.2, 0.3]
 
 
 def test_text_that_elects_lies_between_that_which_is_tuned_on(tiny_model, small, some_text, tmp_path):

@@ -90,7 +90,7 @@ def test_a_gpu_that_nobody_named(tables, monkeypatch, capsys, tmp_path):
 
 def test_list_and_errors(tables, monkeypatch, capsys):
     assert run(monkeypatch, "--list", "--tables", tables) == 0
-    assert "gemm      toy/engine/1.0" in capsys.readouterr().out
+    assert "gemm       toy/engine/1.0" in capsys.readouterr().out
     for name, message in (("toy", "see --list"), ("toy/engine/2", "there are: toy/engine/1.0")):
         assert run(monkeypatch, "--gpu", name, "--tables", tables) == 2
         assert message in capsys.readouterr().err

@@ -15,13 +15,14 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
+from experiments.silicon import group_steps
 from experiments.silicon.group_steps import cells_of, package, write_cells
 from experiments.silicon.refit import CATALOG
 from experiments.silicon.steps import DEVICES
-from hwmodels import LAYER_MATRICES, Architecture, Device, Footprint, Workload, catalog, uniform_weight_bits
+from hwmodels import LAYER_MATRICES, Architecture, Device, Footprint, catalog, uniform_weight_bits
 from hwmodels.analysis.calibration.kernel_tables import KERNEL_FORMATS
 from hwmodels.catalog.calibrations import calibrated_engines, calibration_record
-from hwmodels.network.operators.steps import StepShape, decode_step, prefill_step, stack_steps
+from hwmodels.network.operators.steps import StepShape, stack_steps
 from hwmodels.step.priced_steps import price_steps
 
 __all__ = ["CELLS", "FormatCell", "compose", "format_section", "priced", "read_cells", "write_cells"]
@@ -89,10 +90,7 @@ def read_cells(path: Path = CELLS) -> list[FormatCell]:
 def step_of(cell: FormatCell) -> StepShape:
     """The step of a cell."""
     widths = uniform_weight_bits(KERNEL_FORMATS[cell.weights].weight_bits, LAYER_MATRICES)
-    footprint = Footprint(widths, widths, 16.0, 16.0)
-    if cell.phase == "prefill":
-        return prefill_step(Workload(batch=cell.batch, prompt_tokens=cell.tokens), footprint=footprint)
-    return decode_step(Workload(batch=cell.batch, context_tokens=cell.tokens), footprint=footprint)
+    return group_steps.step_of(cell.phase, cell.batch, cell.tokens, Footprint(widths, widths, 16.0, 16.0))
 
 
 def priced(cells: Sequence[FormatCell]) -> npt.NDArray[np.float64]:

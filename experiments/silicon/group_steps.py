@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from experiments.silicon.refit import CATALOG
 from experiments.silicon.steps import KV_FORMATS
-from hwmodels import Architecture, Device, catalog, uniform_footprint
+from hwmodels import Architecture, Device, Footprint, catalog, uniform_footprint
 from hwmodels.analysis.calibration.kernel_tables import KernelTableError
 from hwmodels.network.operators.steps import StepShape, decode_step, prefill_step, stack_steps
 from hwmodels.network.workload import Workload
@@ -154,11 +154,11 @@ def priced(cells: Sequence[GroupCell]) -> dict[str, npt.NDArray[np.float64]]:
     return found
 
 
-def step_of(phase: str, batch: int, tokens: int) -> StepShape:
-    """The step of a cell, 16 bits."""
+def step_of(phase: str, batch: int, tokens: int, footprint: Footprint | None = None) -> StepShape:
+    """The step of a cell; 16 bits unless a footprint is given."""
     prefill = phase == "prefill"
     workload = Workload(batch=batch, context_tokens=0.0 if prefill else tokens, prompt_tokens=tokens)
-    return (prefill_step if prefill else decode_step)(workload, footprint=uniform_footprint(16.0))
+    return (prefill_step if prefill else decode_step)(workload, footprint=footprint or uniform_footprint(16.0))
 
 
 @jax.jit

@@ -25,6 +25,7 @@ __all__ = [
     "Parts",
     "columns_first",
     "entries_between",
+    "is_apart",
     "layers_apart",
     "only_layer",
     "over_layers",
@@ -125,7 +126,8 @@ class Apart(Parts, Stack):
         return jnp.stack([part.values() for part in self.parts])
 
 
-def _is_apart(node: Any) -> bool:
+def is_apart(node: Any) -> bool:
+    """Whether entries of a first axis are kept apart here."""
     return isinstance(node, Parts)
 
 
@@ -150,33 +152,33 @@ def columns_first(params: dict[str, Any]) -> dict[str, Any]:
 
 def layers_apart(params: dict[str, Any]) -> bool:
     """Whether the layers of a network are kept apart, in which case its KV is read fastest in parts too."""
-    return any(map(_is_apart, jax.tree.leaves(params["layers"], is_leaf=_is_apart)))
+    return any(map(is_apart, jax.tree.leaves(params["layers"], is_leaf=is_apart)))
 
 
 def only_layer(layers: dict[str, Any]) -> dict[str, Array]:
     """The parameters of a network's only layer, without the layer axis."""
-    one = lambda node: node.parts[0].values() if _is_apart(node) else node[0]
-    return jax.tree.map(one, layers, is_leaf=_is_apart)
+    one = lambda node: node.parts[0].values() if is_apart(node) else node[0]
+    return jax.tree.map(one, layers, is_leaf=is_apart)
 
 
 def entries_between(tree: Any, first: int, stop: int) -> Any:
     """Entries of the first axis of all arrays and stacks in a tree, `stop` not included."""
 
     def between(node: Any) -> Any:
-        if _is_apart(node):
+        if is_apart(node):
             return node.replace(parts=node.parts[first:stop])
         return node if len(node) == stop - first else node[first:stop]
 
-    return jax.tree.map(between, tree, is_leaf=_is_apart)
+    return jax.tree.map(between, tree, is_leaf=is_apart)
 
 
 def over_layers(body: Callable[[Any, Any], tuple[Any, Any]], carry: Any, inputs: Any, layers: int) -> tuple[Any, Any]:
     """`jax.lax.scan` over the first axis of `inputs`; a Python loop where stacks of them are apart."""
-    if not any(map(_is_apart, jax.tree.leaves(inputs, is_leaf=_is_apart))):
+    if not any(map(is_apart, jax.tree.leaves(inputs, is_leaf=is_apart))):
         return jax.lax.scan(body, carry, inputs)
     made = []
     for place in range(layers):
-        entry = lambda node, place=place: node.parts[place] if _is_apart(node) else node[place]
-        carry, made_here = body(carry, jax.tree.map(entry, inputs, is_leaf=_is_apart))
+        entry = lambda node, place=place: node.parts[place] if is_apart(node) else node[place]
+        carry, made_here = body(carry, jax.tree.map(entry, inputs, is_leaf=is_apart))
         made.append(made_here)
     return carry, jax.tree.map(lambda *entries: jnp.stack(entries), *made)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxspec.models.apart import Parts, layers_apart
+from jaxspec.models.apart import Parts, is_apart, layers_apart
 from jaxspec.models.config import DecoderConfig
 
 __all__ = [
@@ -112,11 +112,7 @@ def cache_like(params: dict[str, Any], cache: KVCache) -> KVCache:
 
 def in_parts(cache: KVCache) -> KVCache:
     """A cache of one array for each layer."""
-    return jax.tree.map(lambda node: node if _is_parts(node) else Parts(tuple(node)), cache, is_leaf=_is_parts)
-
-
-def _is_parts(node: Any) -> bool:
-    return isinstance(node, Parts)
+    return jax.tree.map(lambda node: node if is_apart(node) else Parts(tuple(node)), cache, is_leaf=is_apart)
 
 
 def _each(cache: KVCache, function: Callable[[Array, _Axes], Any]) -> KVCache:
@@ -142,7 +138,7 @@ def write_cache(
     start = jnp.asarray(start)
     if after is not None:
         start = start + (after[:, 0, 0] == _NEVER).astype(start.dtype)
-    update = in_parts(update) if _is_parts(cache.key) else update
+    update = in_parts(update) if is_apart(cache.key) else update
     axes = jax.tree.leaves(_each(cache, lambda array, axes: axes), is_leaf=lambda node: isinstance(node, _Axes))
     buffers, form = jax.tree.flatten(cache)
     new = [array.astype(buffer.dtype) for array, buffer in zip(jax.tree.leaves(update), buffers, strict=True)]

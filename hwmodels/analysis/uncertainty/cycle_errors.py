@@ -167,7 +167,7 @@ def chain_numbers(
     """
     chances = jnp.asarray(as_float(conditional))
     # Positions that are not drafted gain nothing, surely.
-    inside = jnp.arange(chances.shape[-1]) < jnp.asarray(as_float(draft_length))
+    inside = jnp.arange(chances.shape[-1], dtype=chances.dtype) < as_float(draft_length)
     errors = jnp.zeros((chances.shape[-1], 0)) if error is None else jnp.diag(jnp.where(inside, error, 0.0))
     times = chain_times(device, cycle, draft_length, passes=passes, scatter=scatter)
     return cycle_numbers(times, jnp.where(inside, chances, 0.0), errors, batch=batch)

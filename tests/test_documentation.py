@@ -82,7 +82,7 @@ OTHER_FLAGS = {
     "--kill-on-bad-exit": "srun",
     "--only": "python -m experiments.elastic_axes",
     "--xla": "XLA",
-    "--fit": "python -m experiments.host_speedups",
+    "--fit": "python -m experiments.field",
 }
 
 

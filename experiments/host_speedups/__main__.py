@@ -1,7 +1,7 @@
 """Predict speedups of the embedded network on this machine, write them down, then time them.
 
 Usage: `python -m experiments.host_speedups --device host.toml [--json FILE]`. Acceptance is counted, times come from the device
-file (`jaxspec calibrate` makes one) and from the few terms of this package's own loop.
+file, which `jaxspec calibrate` makes: kernels, and what this package's own loop spends beside them.
 """
 
 from __future__ import annotations
@@ -12,14 +12,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import tomli_w
-
 from experiments.host_speedups.configurations import BATCHES, LENGTHS, groups
 from experiments.host_speedups.figure import draw
-from experiments.host_speedups.fit import FITTED_SHAPE, fit_terms, fitted_rows
 from experiments.host_speedups.run import Host, measure
 from experiments.host_speedups.summary import summarise
-from hwmodels import catalog
 from jaxspec.errors import InputError
 from jaxspec.files import to_json, write_text
 from jaxspec.report.formatting import fixed
@@ -28,16 +24,13 @@ from jaxspec.runs.machine import machine_name
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings.stopwatch import REPEATS
 from jaxspec.speculate.timing import BELIEVABLE
-from jaxspec.studies.measured.clock_prediction import ENGINE
+from jaxspec.studies.measured.clock_prediction import loop_terms
 from jaxspec.studies.measured.pricing import resolve_device
 
 _EPILOG = """\
   python -m experiments.host_speedups --device host.toml --json out.json --plot out.png
   python -m experiments.host_speedups --device host.toml --quick       chains of 1, 4 and 8, alone, few repeats
-  python -m experiments.host_speedups --device host.toml --fit         then fit this package's terms to the chains of 4
 """
-_TITLE = "this package: one compiled loop in JAX on a CPU"
-_ENGINE_FILE = Path(catalog.__file__).parent / "engines" / f"{ENGINE}.toml"
 
 
 def main() -> int:
@@ -53,7 +46,6 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, help=f"rounds of the clock (default: {REPEATS}; quick: 3)")
     parser.add_argument("--output-tokens", type=int, default=64, help="tokens decoded per prompt (default: 64)")
     parser.add_argument("--quick", action="store_true", help="chains of 1, 4 and 8, one prompt at a time, no trees")
-    parser.add_argument("--fit", action="store_true", help="fit this package's terms and write the catalog's file")
     arguments = parser.parse_args()
     try:
         result = run(
@@ -62,7 +54,6 @@ def main() -> int:
             repeats=arguments.repeats or (3 if arguments.quick else REPEATS),
             output_tokens=arguments.output_tokens,
             quick=arguments.quick,
-            fit=arguments.fit,
         )
     except InputError as error:
         print(error, file=sys.stderr)
@@ -75,20 +66,17 @@ def main() -> int:
     return 0
 
 
-def run(
-    device: str, folder: Path, *, repeats: int, output_tokens: int, quick: bool = False, fit: bool = False
-) -> dict[str, Any]:
+def run(device: str, folder: Path, *, repeats: int, output_tokens: int, quick: bool = False) -> dict[str, Any]:
     """Rows and summary as they are written. Raises InputError."""
     if repeats < 3 or output_tokens < 32:
         raise InputError(f"repeats is {repeats} and output tokens {output_tokens}; allowed are 3 and 32 at least")
-    host = Host(device, resolve_device(device), catalog.engine(ENGINE))
+    host = Host(device, resolve_device(device), loop_terms(device))
     every = groups((1,), (1, 4, 8), trees=False) if quick else groups(BATCHES, LENGTHS)
-    rows = measure(host, every, folder, repeats=repeats, output_tokens=output_tokens, reporter=Reporter())
-    sources = catalog.engine_sources(ENGINE)
-    # Terms that were fitted to such rows on this machine make them calibrated.
-    fitted = {row["id"] for row in fitted_rows(rows) if machine_name() in sources["cycle_s"]}
-    rows = [row | {"status": "calibrated" if row["id"] in fitted else "predicted"} for row in rows]
-    found = {
+    rows = [
+        row | {"status": "predicted"}
+        for row in measure(host, every, folder, repeats=repeats, output_tokens=output_tokens, reporter=Reporter())
+    ]
+    return {
         "schema_version": 1,
         "machine": machine_name(),
         "device": device,
@@ -96,21 +84,6 @@ def run(
         "rows": rows,
         "summary": summarise(rows),
     }
-    if fit:
-        found["fitted_terms"] = _write_terms(rows, host)
-    return found
-
-
-def _write_terms(rows: list[dict[str, Any]], host: Host) -> dict[str, float]:
-    chosen = fitted_rows(rows)
-    terms = dataclasses.asdict(fit_terms(chosen, host.terms))
-    source = (
-        f"fitted to {len(chosen)} cycles ({FITTED_SHAPE}, each draft and batch) timed on {machine_name()}, by python -m "
-        "experiments.host_speedups --fit"
-    )
-    values = {name: {"value": value, "source": source} for name, value in terms.items()}
-    write_text(_ENGINE_FILE, tomli_w.dumps({"title": _TITLE} | values))
-    return terms
 
 
 def show(result: dict[str, Any]) -> None:

@@ -119,7 +119,7 @@ def _measure_group(
     ready, ways = group.ways(target)
     told = predict_ways(
         host.device,
-        config,
+        architecture_of(config),
         ready.draft.cost(config, architecture_of(config), MODEL),
         group.parents(),
         takes_in=group.kind.takes_in,

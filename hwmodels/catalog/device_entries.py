@@ -1,8 +1,8 @@
 """A device's TOML entry: which tables and fields it may have, and the tree that they make.
 
 Beside the numbers of `Device` a file may name the `link` to other devices, one of `link_names`, and have the tables [chip]
-or [technology], [matrix_unit], [decoder] and [placement] and any number of [[spill]] memories. A matrix unit says its
-`kind`, one of `hwmodels.catalog.units`, and has the fields of that kind's class, as a placement does, one of
+or [technology], [matrix_unit], [decoder], [placement] and [engine_terms] and any number of [[spill]] memories. A matrix unit
+says its `kind`, one of `hwmodels.catalog.units`, and has the fields of that kind's class, as a placement does, one of
 `hwmodels.memory.placement.PLACEMENTS`:
 
 [matrix_unit]
@@ -31,6 +31,7 @@ from hwmodels.decoders.decoder import DECODER_KINDS, Decoder
 from hwmodels.device import Chip, Device, MemoryTier
 from hwmodels.memory.placement import PLACEMENTS
 from hwmodels.numerics.fields import NOT_NEGATIVE, Rule
+from hwmodels.speculation.engine_terms import EngineTerms
 
 __all__ = ["DeviceEntry", "number_rules", "parse_device"]
 
@@ -44,13 +45,14 @@ class DeviceEntry:
     sources: dict[str, str]
     calibration: str | None = None  # of its matrix unit, a name of `calibrated_names`
     link: str | None = None  # to other devices, a name of `link_names`
+    engine_terms: EngineTerms | None = None  # of this package as an engine on a measured machine
 
 
 #: Decoders whose kind alone says how many symbols a unit puts out per cycle, with the source; others depend on their width.
 _OWN_RATES = {"huffman_cam": (1.0, "derived: a unit matches one codeword per cycle, Huff-LLM, sec. 3.2")}
 
 #: What a file may have beside the numbers of `Device`.
-_TABLES = ("title", "link", "chip", "decoder", "matrix_unit", "placement", "spill")
+_TABLES = ("title", "link", "chip", "decoder", "engine_terms", "matrix_unit", "placement", "spill")
 
 #: Of a file: a decoder that undoes nothing is left out.
 _KINDS = tuple(kind for kind in DECODER_KINDS if kind != "none")
@@ -87,6 +89,8 @@ def parse_device(text: str, *, where: str) -> DeviceEntry:
         if not isinstance(spill, list):
             raise EntryError(f"{where}: spill is {spill!r}; write [[spill]] above the fields of each memory")
         extra["spill"] = tuple(reader.read(one, form_of(MemoryTier), f"spill.{i}") for i, one in enumerate(spill))
+    terms = document.pop("engine_terms", None)
+    terms = None if terms is None else reader.read(terms, form_of(EngineTerms), "engine_terms")
     device = reader.read(document, form_of(Device), "", also=_TABLES)
     device = device.replace(**extra)
     if device.placement is not None and not device.spill:
@@ -100,7 +104,14 @@ def parse_device(text: str, *, where: str) -> DeviceEntry:
             )
         device = _with_decoder_costs(device, reader.sources)
     _check_nothing_is_free(device, reader.sources, where)
-    return DeviceEntry(title=title, device=device, sources=reader.sources, calibration=reader.calibration, link=link)
+    return DeviceEntry(
+        title=title,
+        device=device,
+        sources=reader.sources,
+        calibration=reader.calibration,
+        link=link,
+        engine_terms=terms,
+    )
 
 
 def _read_decoder(reader: TableReader, table: Any) -> Decoder:

@@ -56,7 +56,7 @@ def device_facts(name: str, kernels: Kernels | None = None, division: Divided | 
     data = {
         field: {"value": float(value), "source": source, "status": number_status(source)}
         for field, source in entry.sources.items()
-        if (value := _attribute(entry.device, field)) is not None
+        if (value := _number(entry, field)) is not None
     }
     return {"device_title": entry.title, "device_data": data, "assumptions": [*device_assumptions(entry), *together]}
 
@@ -237,7 +237,9 @@ def _word(entry: DeviceEntry, field: str) -> str:
     return first if first in ("assumed", "derived", "calibrated") else "given"
 
 
-def _attribute(tree: Any, dotted: str) -> Any:
+def _number(entry: DeviceEntry, dotted: str) -> Any:
+    """A number of the device's, or of what this package spends on it."""
+    tree: Any = entry if dotted.startswith("engine_terms.") else entry.device
     for name in dotted.split("."):
         tree = tree[int(name)] if name.isdigit() else getattr(tree, name)
     return tree

@@ -69,6 +69,9 @@ def described(row: Row) -> str:
     if row.part == "step":
         cut = "" if math.isnan(row.layers) else f" in {row.layers:g} layers"
         return f"{row.batch:g} x {row.tokens:g} tokens of {row.architecture}{cut}"
+    if row.part == "cycle":
+        draft = f"a {row.draft_layers:g}-layer draft" if row.draft_layers else "a lookup"
+        return f"{row.batch:g} x cycle of {row.tokens:g} tokens by {draft} for {row.architecture}"
     if row.part == "stream":
         return f"{row.read_bytes:g} bytes"
     if row.part in ("lookup", "sampling"):

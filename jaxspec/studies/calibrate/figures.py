@@ -24,7 +24,7 @@ from jaxspec.studies.calibrate.result import CalibrateResult, MeasuredTime
 __all__ = ["residuals_figure", "rows_figure"]
 
 _COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY)
-_PARTS = {"product": BLUE, "attention": VERMILLION, "step": GREEN, "lookup": PURPLE, "sampling": ORANGE}
+_PARTS = {"product": BLUE, "attention": VERMILLION, "step": GREEN, "lookup": PURPLE, "sampling": ORANGE, "cycle": SKY}
 
 
 @styled
@@ -93,5 +93,5 @@ def residuals_figure(result: CalibrateResult) -> Figure | None:
     axes.set_yscale("log")
     axes.grid(True)
     axes.set(xlabel="measured time (µs)", ylabel="predicted over measured")
-    legend_below(figure, axes, columns=5)
+    legend_below(figure, axes, columns=6)
     return figure

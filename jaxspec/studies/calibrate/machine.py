@@ -10,11 +10,21 @@ from typing import Any
 import jax
 import numpy as np
 
-from hwmodels import Architecture, Device, MemoryTier, OperatorWork, step_cost, step_operators, uniform_weight_bits
+from hwmodels import (
+    Architecture,
+    Device,
+    EngineTerms,
+    MemoryTier,
+    OperatorWork,
+    step_cost,
+    step_operators,
+    uniform_weight_bits,
+)
 from hwmodels.compute.measured_host import Between, HostAttention, HostProducts, MeasuredHost, put_out
 from hwmodels.compute.products import products_of
 from hwmodels.network.operators.work import MATRIX_OPERATORS, OPERATORS
 from jaxspec.errors import InputError
+from jaxspec.studies.calibrate.fit_cycles import fit_cycles
 from jaxspec.studies.calibrate.fit_products import ProductFit, fit_products
 from jaxspec.studies.calibrate.fit_rest import ELEMENT_BYTES, fit_attention, fit_lookups, fit_sampling
 from jaxspec.studies.calibrate.fit_steps import fit_steps, in_steps
@@ -37,10 +47,11 @@ class Machine:
     Attributes:
         device: with a `MeasuredHost`, without remarks and spreads.
         products: bits per weight -> the fit.
-        parts: attention, lookup, sampling, steps: those that were measured.
+        parts: attention, lookup, sampling, steps, cycles: those that were measured.
         step_rows: numbers of the table's rows that are steps.
         step_s: predicted seconds of these by the whole device.
         missing: sentences on what was not measured.
+        terms: of this package as an engine; None where no cycles were measured.
     """
 
     device: Device
@@ -49,6 +60,7 @@ class Machine:
     step_rows: np.ndarray
     step_s: np.ndarray
     missing: tuple[str, ...]
+    terms: EngineTerms | None = None
 
     @property
     def fits(self) -> list[PartFit]:
@@ -93,7 +105,11 @@ def fit_machine(table: Sequence[Row], network: Callable[[str], Architecture], *,
     if "steps" not in parts:
         missing.append(f"no {_WORDS['steps']}: {_INSTEAD['steps']}")
     step_s = _priced(device, works) if len(places) else np.zeros(0)
-    return Machine(device, products, parts, places, step_s, tuple(missing))
+    cycles = fit_cycles(table, device, lambda row: _network(row, network))
+    if cycles is not None:
+        parts["cycles"] = cycles.part
+    terms = None if cycles is None else cycles.terms
+    return Machine(device, products, parts, places, step_s, tuple(missing), terms)
 
 
 _WORDS = {"attention": "attention", "lookup": "look-ups", "sampling": "sampling", "steps": "whole steps"}
@@ -183,19 +199,22 @@ def _with(device: Device, **numbers: float) -> Device:
     return dataclasses.replace(device, matrix_unit=dataclasses.replace(device.matrix_unit, between=between))
 
 
+def _network(row: Row, network: Callable[[str], Architecture]) -> Architecture:
+    """What of a network ran."""
+    changed = {"num_layers": row.layers, "vocab_size": row.vocab_size}
+    known: dict[str, Any] = {name: value for name, value in changed.items() if not math.isnan(value)}
+    return dataclasses.replace(network(row.architecture), **known)
+
+
 def _works(rows: Sequence[Row], network: Callable[[str], Architecture]) -> Any:
     """The work of each step, "step operator"."""
     if not rows:
         return None
     works: list[OperatorWork] = []
     for row in rows:
-        shape = network(row.architecture)
-        changed = {"num_layers": row.layers, "vocab_size": row.vocab_size}
-        known: dict[str, Any] = {name: value for name, value in changed.items() if not math.isnan(value)}
-        shape = dataclasses.replace(shape, **known)
         works.append(
             step_operators(
-                shape,
+                _network(row, network),
                 tokens=row.tokens,
                 batch=row.batch,
                 context_tokens=row.context_tokens,

@@ -14,8 +14,9 @@ from jaxspec.models.decoder import init_params
 from jaxspec.models.stored import SMALL, as_computed
 from jaxspec.studies.calibrate import programs
 from jaxspec.studies.calibrate.config import FORMATS, CalibrateConfig
+from jaxspec.studies.calibrate.cycle_programs import CYCLE_SLOTS, cycle_timings
 from jaxspec.studies.calibrate.table import Row
-from jaxspec.studies.calibrate.timing import Timed
+from jaxspec.studies.calibrate.timing import Timed, Timing
 
 __all__ = ["Case", "Group", "groups_of", "matrices_of", "probes_of"]
 
@@ -29,6 +30,11 @@ SHAPES = ((1, 1), (1, 2), (1, 5), (1, 9), (1, 17), (16, 1), (16, 5))
 _FEW_SHAPES = ((1, 1), (1, 2), (1, 9), (16, 1))
 _CONTEXTS = (64, 256, 1024)
 
+#: Tokens that timed cycles draft.
+_DRAFTED = (1, 4)
+#: Layers of the networks that draft them; 0: a lookup does.
+_DRAFT_LAYERS = (0, 1, 3)
+
 #: Bytes of a stack of matrices: enough to leave the cache of common processors, and as many as a small network has. The near
 #: ones differ by the size of their matrices (see `programs.MOST_APART`), so that the fit sees where a cache ends.
 _FAR_BYTES, _NEAR_BYTES = 192e6, 12e6
@@ -39,18 +45,23 @@ _MOST_LAYERS = 4096
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A row without its time, and how to make the program that is timed."""
+    """A row without its time, and how to make the program that is timed; none where a group has a clock of its own."""
 
     row: Row
-    program: Callable[[], Timed]
+    program: Callable[[], Timed] | None
 
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Cases that are timed side by side; the name says where they are kept."""
+    """Cases that are timed side by side; the name says where they are kept.
+
+    Attributes:
+        clock: from a number of repeats to the time of each case, where it is no loop over a program.
+    """
 
     name: str
     cases: tuple[Case, ...]
+    clock: Callable[[int], list[Timing]] | None = None
 
 
 def groups_of(config: CalibrateConfig, networks: Mapping[str, Architecture], *, few: bool) -> list[Group]:
@@ -65,7 +76,9 @@ def groups_of(config: CalibrateConfig, networks: Mapping[str, Architecture], *, 
     found += _attention(networks, _FEW_SHAPES if few else SHAPES)
     for name, network in networks.items():
         found += _steps(name, network, _FEW_SHAPES if few else SHAPES)
-    return [*found, _streams(), _lookups(), _sampling(), _loops()]
+    # A loop spends as much on networks of any width, and it shows best beside short steps.
+    name = min(networks, key=lambda name: sum(inner * outer for inner, outer in matrices_of(networks[name])))
+    return [*found, *_cycles(name, networks[name], few=few), _streams(), _lookups(), _sampling(), _loops()]
 
 
 def matrices_of(network: Architecture) -> list[tuple[int, int]]:
@@ -175,16 +188,7 @@ def _is_apart(network: Architecture) -> bool:
 def _steps(name: str, network: Architecture, shapes: Sequence[tuple[int, int]]) -> list[Group]:
     found = []
     for layers, vocab, context in probes_of(network):
-        config = DecoderConfig(
-            vocab_size=vocab,
-            hidden_size=int(network.hidden_size),
-            intermediate_size=int(network.intermediate_size),
-            num_layers=layers,
-            num_heads=int(network.num_heads),
-            num_kv_heads=int(network.num_kv_heads),
-            head_dim=int(network.head_dim),
-        )
-        cases = []
+        config, cases = _config(network, layers, vocab), []
         for batch, tokens in shapes:
             row = Row(
                 "step",
@@ -202,6 +206,45 @@ def _steps(name: str, network: Architecture, shapes: Sequence[tuple[int, int]]) 
             )
             cases.append(Case(row, make))
         found.append(Group(f"step/{hash_of(name)}-{layers}-{vocab}-{context}", tuple(cases)))
+    return found
+
+
+def _config(network: Architecture, layers: int, vocab: int) -> DecoderConfig:
+    """A dense network of these widths."""
+    return DecoderConfig(
+        vocab_size=vocab,
+        hidden_size=int(network.hidden_size),
+        intermediate_size=int(network.intermediate_size),
+        num_layers=layers,
+        num_heads=int(network.num_heads),
+        num_kv_heads=int(network.num_kv_heads),
+        head_dim=int(network.head_dim),
+    )
+
+
+def _cycles(name: str, network: Architecture, *, few: bool) -> list[Group]:
+    """Cycles with a lookup and with small networks as drafts."""
+    layers, vocab, _ = probes_of(network)[0]
+    config, found = _config(network, layers, vocab), []
+    for draft_layers in _DRAFT_LAYERS:
+        for batch in (1,) if few else (1, 16):
+            shape = Row(
+                "cycle",
+                float("nan"),
+                weight_bits=32.0,
+                batch=float(batch),
+                context_tokens=float(CYCLE_SLOTS),
+                architecture=name,
+                layers=float(layers),
+                draft_layers=float(draft_layers),
+                vocab_size=float(vocab),
+            )
+            rows = [dataclasses.replace(shape, tokens=float(length)) for length in _DRAFTED]
+            clock = lambda repeats, batch=batch, draft_layers=draft_layers: cycle_timings(
+                config, draft_layers=draft_layers, lengths=_DRAFTED, batch=batch, repeats=repeats
+            )
+            cases = tuple(Case(row, None) for row in rows)
+            found.append(Group(f"cycle/{hash_of(name)}-{draft_layers}-{batch}", cases, clock))
     return found
 
 

@@ -149,7 +149,7 @@ def write_calibrate_report(result: CalibrateResult, out_dir: str | Path) -> Path
 
 def calibrate_section(result: CalibrateResult) -> dict[str, Any]:
     """All that the template needs, the figures apart: fits across, numbers down."""
-    noise = result.noise
+    noise, terms = result.noise, result.engine_terms.value or {}
     said = "Times of a file: how quiet the machine was is not known." if noise is None else str(noise.words)
     busy = noise is not None and not noise.believed.value
     return {
@@ -178,12 +178,28 @@ def calibrate_section(result: CalibrateResult) -> dict[str, Any]:
             ("origin", str(result.origin)),
             ("launch from Python", _time(result.launch_s.number)),
             ("turn of a loop", _time(result.turn_s.number)),
+            *((f"loop {words}", _time(terms[name])) for name, words in _LOOP.items() if name in terms),
             ("compiling", _time(result.compile_s.number)),
             *((f"note {i}", note) for i, note in enumerate(result.doubts, start=1)),
         ],
         "timing": timing(result),
         "summary": [],
     }
+
+
+#: Term of the loop -> what it is of.
+_LOOP = {
+    "cycle_s": "per cycle",
+    "draft_layer_s": "per layer of the draft",
+    "draft_pass_s": "per pass of the draft",
+    "drafted_token_s": "per drafted token",
+}
+
+
+def _loop(result: CalibrateResult) -> list[str]:
+    terms = result.engine_terms.value or {}
+    said = [f"{_time(terms[name])} {words}" for name, words in _LOOP.items() if name in terms]
+    return [f"the decoding loop spends {', '.join(said)} beside its networks (calibrated)"] if said else []
 
 
 def _time(value: float | None) -> str:
@@ -197,6 +213,6 @@ def shown(found: tuple[CalibrateResult, RunDirectory]) -> Shown:
     return Shown(
         result.plain(),
         calibrate_tables(result),
-        [*quiet, *(f"note: {doubt}" for doubt in result.doubts)],
+        [*quiet, *_loop(result), *(f"note: {doubt}" for doubt in result.doubts)],
         f"report: {directory.path / 'report.html'}; device file: {directory.path / 'device.toml'}, and where -o said",
     )

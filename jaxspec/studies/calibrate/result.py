@@ -94,6 +94,7 @@ class CalibrateResult(MeasuredResult):
         device_file: content of the device file.
         noise: None for times of a file.
         step_error: mean error of whole steps by the device, where they were measured.
+        engine_terms: name -> seconds that the loop spends beside its networks' steps; None where no cycles were measured.
         doubts: where the form does not fit.
     """
 
@@ -106,6 +107,7 @@ class CalibrateResult(MeasuredResult):
     step_error: Quantity[float] = UNKNOWN
     launch_s: Quantity[float] = UNKNOWN
     turn_s: Quantity[float] = UNKNOWN
+    engine_terms: Quantity[dict] = UNKNOWN
     doubts: list[str] = dataclasses.field(default_factory=list)
     compile_s: Quantity[float] = UNKNOWN
     measured_with: dict[str, Any] = dataclasses.field(default_factory=dict)

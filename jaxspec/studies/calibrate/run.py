@@ -71,7 +71,7 @@ def calibrate(
         _check_place(place)
         if config.measurements is not None:
             rows = read_rows(config.measurements)
-            names = dict.fromkeys(row.architecture for row in rows if row.part == "step")
+            names = dict.fromkeys(row.architecture for row in rows if row.architecture)
             return {name: resolve_architecture(name, None) for name in names}, rows
         return {name: _dense(name) for name in config.architecture}, []
 
@@ -176,6 +176,7 @@ def _result(
         step_error=_step_error(found, machine),
         launch_s=measured(small.get("launch")),
         turn_s=measured(small.get("turn")),
+        engine_terms=calibrated(None if machine.terms is None else dict(machine.parts["cycles"].estimates)),
         doubts=doubts,
         compile_s=measured(found.compile_s),
         measured_with={} if noise is None else attempt(),

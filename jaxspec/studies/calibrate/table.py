@@ -1,7 +1,7 @@
 """Measured times as one table: what was measured here and what a user brings have the same columns, and the same file.
 
-A row is one of a few parts: a product of matrices, attention of a layer, a whole decoding step, a stream of bytes, and small
-things. What does not concern a part is left empty.
+A row is one of a few parts: a product of matrices, attention of a layer, a whole decoding step, a whole draft-verify cycle, a
+stream of bytes, and small things. What does not concern a part is left empty.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ from typing import Any
 from jaxspec.errors import InputError
 from jaxspec.suggestions import hint
 
-__all__ = ["COLUMNS", "PARTS", "Row", "read_rows", "rows_text"]
+__all__ = ["COLUMNS", "MOST_DRAFTED", "PARTS", "Row", "read_rows", "rows_text"]
 
 #: Column -> what it says, in the order of a file.
 COLUMNS = {
-    "part": "product, attention, step, stream, lookup, sampling, turn or launch",
-    "weight_bits": "bits per weight as it is held (product, step)",
+    "part": "product, attention, step, cycle, stream, lookup, sampling, turn or launch",
+    "weight_bits": "bits per weight as it is held (product, step, cycle)",
     "batch": "sequences (all but stream, turn, launch)",
-    "tokens": "new tokens of each sequence; rows of a product are batch times tokens",
+    "tokens": "new tokens of each sequence, drafted ones of a cycle; rows of a product are batch times tokens",
     "inner": "elements that are summed over (product), of a looked-up row (lookup)",
     "outer": "outputs of each row (product)",
-    "context_tokens": "cached tokens of each sequence (attention, step)",
+    "context_tokens": "cached tokens of each sequence (attention, step, cycle)",
     "heads": "query heads (attention)",
     "kv_heads": "key heads (attention)",
     "head_dim": "elements of a head (attention)",
-    "architecture": "catalog name or config.json of the network (step)",
-    "layers": "layers of it that ran; all unless given (step)",
-    "vocab_size": "tokens of the vocabulary (lookup, sampling, step; of a step the network's own unless given)",
+    "architecture": "catalog name or config.json of the network (step, cycle)",
+    "layers": "layers of it that ran; all unless given (step, cycle)",
+    "draft_layers": "layers of a draft network of the same widths; 0: a lookup in the text drafts (cycle)",
+    "vocab_size": "tokens of the vocabulary (lookup, sampling, step, cycle; of the last two the network's own unless given)",
     "read_bytes": "bytes read before the same ones are read again (product, stream; a product's own unless given)",
     "seconds": "of one product, one layer's attention, one step, one pass over the bytes, one look-up of all rows, ...",
 }
@@ -43,16 +44,20 @@ PARTS = {
     "product": ("weight_bits", "batch", "tokens", "inner", "outer", "seconds"),
     "attention": ("batch", "tokens", "context_tokens", "heads", "kv_heads", "head_dim", "seconds"),
     "step": ("weight_bits", "batch", "tokens", "context_tokens", "architecture", "seconds"),
+    "cycle": ("weight_bits", "batch", "tokens", "context_tokens", "architecture", "draft_layers", "seconds"),
     "stream": ("read_bytes", "seconds"),
     "lookup": ("batch", "tokens", "inner", "vocab_size", "seconds"),
     "sampling": ("batch", "tokens", "vocab_size", "seconds"),
     "turn": ("seconds",),
     "launch": ("seconds",),
 }
-_OPTIONAL = {"product": ("read_bytes",), "step": ("layers", "vocab_size")}
+_OPTIONAL = {"product": ("read_bytes",), "step": ("layers", "vocab_size"), "cycle": ("layers", "vocab_size")}
 _TEXTS = ("part", "architecture")
-_WHOLE = ("batch", "tokens", "inner", "outer", "heads", "kv_heads", "head_dim", "layers", "vocab_size")
-_MAY_BE_ZERO = ("context_tokens",)
+_WHOLE = ("batch", "tokens", "inner", "outer", "heads", "kv_heads", "head_dim", "layers", "draft_layers", "vocab_size")
+#: Drafted tokens of a measured cycle.
+MOST_DRAFTED = 64
+
+_MAY_BE_ZERO = ("context_tokens", "draft_layers")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +77,7 @@ class Row:
     head_dim: float = math.nan
     architecture: str = ""
     layers: float = math.nan
+    draft_layers: float = math.nan
     vocab_size: float = math.nan
     read_bytes: float = math.nan
 
@@ -180,7 +186,7 @@ def _number(text: str, column: str, where: str) -> float:
     low = value >= 0 if column in _MAY_BE_ZERO else value > 0
     whole = column not in _WHOLE or value.is_integer() if math.isfinite(value) else False
     if not (math.isfinite(value) and low and value <= 1e18 and whole):
-        needed = needed.replace("a positive number", "a positive whole number") if column in _WHOLE else needed
+        needed = needed.replace("number", "whole number") if column in _WHOLE else needed
         raise InputError(f"{where}, column {column}: {text!r} came; it must be {needed}")
     return value
 
@@ -190,6 +196,8 @@ def _checked(row: Row, where: str) -> Row:
         raise InputError(
             f"{where}, column heads: {row.heads:g} came; it must be a multiple of kv_heads, {row.kv_heads:g}"
         )
+    if row.part == "cycle" and row.tokens > MOST_DRAFTED:
+        raise InputError(f"{where}, column tokens: {row.tokens:g} came; a cycle drafts {MOST_DRAFTED} tokens at most")
     if row.seconds > 3600:
         raise InputError(f"{where}, column seconds: {row.seconds:g} came; times are in seconds, at most 3600")
     return row

@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-__all__ = ["Timed", "Timing", "measure"]
+__all__ = ["Timed", "Timing", "measure", "timing_of"]
 
 #: Seconds that one call of a program is to take, so that its start and the clock do not count.
 CALL_S = 0.02
@@ -71,7 +71,7 @@ def measure(
     for _ in range(repeats):
         for program, count, seconds in zip(programs, turns, found, strict=True):
             seconds.append(_seconds(program, count, clock) / count / program.per_turn)
-    return [_timing(seconds, first) for seconds, first in zip(found, firsts, strict=True)]
+    return [timing_of(seconds, first) for seconds, first in zip(found, firsts, strict=True)]
 
 
 def _turns(program: Timed, call_s: float, clock: Clock) -> int:
@@ -88,7 +88,8 @@ def _seconds(program: Timed, turns: int, clock: Clock) -> float:
     return clock() - began
 
 
-def _timing(seconds: list[float], first_s: float) -> Timing:
+def timing_of(seconds: list[float], first_s: float) -> Timing:
+    """Of the seconds of all repeats, and of the first call, which compiles."""
     middle = statistics.median(seconds)
     quartiles = statistics.quantiles(seconds, n=4, method="inclusive") if len(seconds) > 1 else [middle] * 3
     return Timing(middle, min(seconds), (quartiles[2] - quartiles[0]) / middle, first_s)

@@ -21,6 +21,7 @@ from hwmodels import (
     Footprint,
     Plan,
     Workload,
+    catalog,
     engine_time,
     plan_family,
     price_cycle,
@@ -28,11 +29,9 @@ from hwmodels import (
     uniform_footprint,
 )
 from hwmodels.speculation.plan import tree_shape
-from jaxspec.models.architecture import architecture_of
-from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 
-__all__ = ["ENGINE", "PredictedWay", "computed_bits", "cycle_plan", "predict_ways"]
+__all__ = ["ENGINE", "PredictedWay", "computed_bits", "cycle_plan", "loop_terms", "predict_ways"]
 
 #: What this package is called among engines.
 ENGINE = "jax"
@@ -62,6 +61,17 @@ def computed_bits(params: Params) -> float:
     """Bits of a weight as it lies in memory while a network runs: those of its largest array."""
     largest = max(jax.tree.leaves(params), key=lambda leaf: leaf.size)
     return 8.0 * largest.dtype.itemsize
+
+
+def loop_terms(device: str) -> EngineTerms:
+    """What this package's own loop spends on a machine, as its calibrated file says; else as the catalog's engine does.
+
+    Args:
+        device: a name of the catalog, or a file.
+    Raises:
+        EntryError: the file cannot be read, or is no device.
+    """
+    return catalog.device_entry(device).engine_terms or catalog.engine(ENGINE)
 
 
 def cycle_plan(parent: Int[np.ndarray, " node"], takes_in: int | None) -> Plan:
@@ -95,7 +105,7 @@ def cycle_plan(parent: Int[np.ndarray, " node"], takes_in: int | None) -> Plan:
 
 def predict_ways(
     device: Device,
-    config: DecoderConfig,
+    architecture: Architecture,
     draft: DraftCost,
     parents: Sequence[Int[np.ndarray, " node"]],
     *,
@@ -109,7 +119,7 @@ def predict_ways(
 
     Args:
         device: of this machine.
-        config: of the network that runs.
+        architecture: of the network that runs.
         draft: its cost beside this very network.
         parents: of each tree's nodes.
         slots: of the cache.
@@ -120,10 +130,10 @@ def predict_ways(
     spent = plan_family([tree_plan(parent) for parent in parents])  # what is taken in is not drafted
     workload = Workload(batch=float(batch), context_tokens=float(slots))
     cost = dataclasses.replace(draft, statement="")  # for readers: it must not compile anew
-    found = _priced(device, architecture_of(config), uniform_footprint(bits), cost, workload, plans)
+    found = _priced(device, architecture, uniform_footprint(bits), cost, workload, plans)
     step_s, draft_s, verify_s = (np.asarray(x, np.float64) for x in jax.device_get(found))
     per_cycle = dataclasses.replace(terms, draft_pass_s=0.0, mapped_pass_s=0.0, drafted_token_s=0.0)
-    options = {"target": architecture_of(config), "draft_cost": draft, "batch": float(batch)}
+    options = {"target": architecture, "draft_cost": draft, "batch": float(batch)}
     every, cycles = (np.asarray(engine_time(each, spent, **options)) for each in (terms, per_cycle))
     draft_s, verify_s = draft_s + every - cycles, verify_s + cycles
     rows = zip(draft_s.tolist(), np.broadcast_to(verify_s, draft_s.shape).tolist(), strict=True)

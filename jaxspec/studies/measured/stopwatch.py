@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hwmodels import COMPRESSED_COPY, DraftCost, catalog
+from jaxspec.models.architecture import architecture_of
 from jaxspec.results import given, measured, predicted
 from jaxspec.results.stopwatch_results import ClockedWay, PredictedClock, Repeated, Stopwatch
 from jaxspec.runs.machine import load_per_core, machine_name, measured_title
@@ -24,7 +25,7 @@ from jaxspec.speculate.timing import (
     time_ways,
     timed_prompts,
 )
-from jaxspec.studies.measured.clock_prediction import ENGINE, PredictedWay, computed_bits, predict_ways
+from jaxspec.studies.measured.clock_prediction import PredictedWay, computed_bits, loop_terms, predict_ways
 from jaxspec.studies.measured.work import Work
 
 __all__ = ["clocked_way", "is_here", "stopwatch_part"]
@@ -173,14 +174,14 @@ def _predicted(
     setup, config = work.setup, work.config
     told = predict_ways(
         work.pricings[device].device,
-        setup.config,
+        architecture_of(setup.config),
         cost,
         list(parents.values()),
         takes_in=takes_in,
         batch=config.batch,
         slots=setup.prompts.shape[1] + config.output_tokens,
         bits=computed_bits(setup.params),
-        terms=catalog.engine(ENGINE),
+        terms=loop_terms(device),
     )
     alone = PredictedWay(told[0].step_s, 0.0, told[0].step_s)
     return {AUTOREGRESSIVE: alone} | dict(zip(parents, told, strict=True))

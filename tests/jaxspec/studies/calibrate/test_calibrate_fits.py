@@ -1,5 +1,7 @@
 """Fits of a machine whose numbers are known: they are found again, with honest errors, and priced as they were measured."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from known_machine import (
@@ -8,22 +10,28 @@ from known_machine import (
     FLOPS_PER_S,
     LAUNCH_S,
     RATES,
+    TERMS,
+    cycle_rows,
     known_rows,
     noisy,
     product_s,
     step_of,
     step_rows,
+    true_device,
     work_of,
 )
 
 from hwmodels import OPERATORS, catalog, step_cost, step_operators, uniform_weight_bits
 from hwmodels.compute.row_costs import row_factor
 from jaxspec.errors import InputError
+from jaxspec.report.assumptions import device_facts
 from jaxspec.studies.calibrate.device_file import device_text
 from jaxspec.studies.calibrate.doubts import doubts_of
+from jaxspec.studies.calibrate.fit_cycles import fit_cycles
 from jaxspec.studies.calibrate.fit_products import factors, row_costs_of
 from jaxspec.studies.calibrate.machine import fit_machine
 from jaxspec.studies.calibrate.table import Row
+from jaxspec.studies.measured.clock_prediction import loop_terms
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 
@@ -143,3 +151,29 @@ def test_row_costs_are_medians_by_size():
     np.testing.assert_allclose(costs.factors[1][::2], [(0.6 * 0.9) ** 0.5, 1.1], rtol=1e-6)
     at, size = np.array([1.0, 1.5, 3.0, 9.0]), np.array([5.0, 60.0, 200.0, 1e5])
     np.testing.assert_allclose(factors(costs, at, size), np.asarray(row_factor(costs, at, size)), rtol=1e-5)
+
+
+def test_what_the_loop_spends_comes_back_from_cycles_that_hold_it():
+    """Of the true device, whose kernels the cycles were priced with."""
+    found = fit_cycles(cycle_rows(), true_device(), lambda row: catalog.architecture(row.architecture))
+    for name, value in dataclasses.asdict(TERMS).items():
+        assert getattr(found.terms, name) == pytest.approx(value, rel=1e-3, abs=1e-9)
+    assert found.part.errors.largest < 1e-3
+    assert fit_cycles(cycle_rows()[:4], true_device(), lambda row: catalog.architecture(row.architecture)) is None
+
+
+def test_a_file_carries_what_the_loop_spends(tmp_path):
+    machine = fit_machine(noisy(known_rows() + step_rows() + cycle_rows()), catalog.architecture, capacity_bytes=2e10)
+    place = tmp_path / "own.toml"
+    place.write_text(device_text(machine, "own", (), "measured"))
+    entry = catalog.device_entry(str(place))
+    assert entry.engine_terms.cycle_s == pytest.approx(machine.terms.cycle_s, rel=1e-5)
+    assert loop_terms(str(place)) == entry.engine_terms
+    assert entry.sources["engine_terms.cycle_s"].startswith("calibrated: measured, 12 times of cycles")
+    assert device_facts(str(place))["device_data"]["engine_terms.cycle_s"]["status"] == "calibrated"
+    assert machine.terms.cycle_s == pytest.approx(TERMS.cycle_s, rel=0.5)
+    # A machine without cycles is priced with what the catalog says of this package.
+    assert loop_terms("rtx-4090") == catalog.engine("jax")
+    place.write_text(place.read_text().replace("[engine_terms]", "[engine_terms]\nturns = 3"))
+    with pytest.raises(catalog.EntryError, match=r"unknown key 'engine_terms\.turns'"):
+        catalog.device_entry(str(place))

@@ -96,6 +96,9 @@ def timed_groups(monkeypatch):
     for name in plan.programs.__all__:
         monkeypatch.setattr(plan.programs, name, nothing)
     monkeypatch.setattr(plan, "_params", lambda config: None)
+    monkeypatch.setattr(
+        plan, "cycle_timings", lambda config, *, lengths, **rest: [Timing(2e-3, 1e-3, 0.01, 0.1)] * len(lengths)
+    )
     monkeypatch.setattr(measuring, "product_program", nothing)
     monkeypatch.setattr(
         measuring, "measure", lambda programs, *, repeats: [Timing(2e-5, 1e-5, 0.01, 0.1) for _ in programs]
@@ -132,7 +135,7 @@ def test_groups_cover_what_decoding_needs():
     assert len(names) == len(set(names))
     rows = [case.row for group in groups for case in group.cases]
     assert {row.part for row in rows} == {
-        "product", "attention", "step", "stream", "lookup", "sampling", "turn", "launch",
+        "product", "attention", "step", "cycle", "stream", "lookup", "sampling", "turn", "launch",
     }  # fmt: skip
     products = [row for row in rows if row.part == "product"]
     assert {(row.inner, row.outer) for row in products} >= {(256, 704), (704, 256), (2048, 8192), (8192, 2048)}

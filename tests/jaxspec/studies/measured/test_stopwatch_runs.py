@@ -178,15 +178,15 @@ def test_predictions_are_cycles_with_the_terms_of_the_engine():
     config = DecoderConfig(
         vocab_size=11, hidden_size=8, intermediate_size=12, num_layers=1, num_heads=2, num_kv_heads=1, head_dim=4
     )
-    device, terms = catalog.device("rtx-4090"), EngineTerms(1e-3, 1e-4, 1e-5, 1.0)
+    device, terms, network = catalog.device("rtx-4090"), EngineTerms(1e-3, 1e-4, 1e-5, 1.0), architecture_of(config)
     options = {"takes_in": None, "batch": 3, "slots": 40.0, "bits": 32.0}
     parents = [np.arange(2) - 1, np.arange(4) - 1]
     plain, with_terms = (
-        predict_ways(device, config, COMPRESSED_COPY, parents, terms=each, **options) for each in (NO_ENGINE, terms)
+        predict_ways(device, network, COMPRESSED_COPY, parents, terms=each, **options) for each in (NO_ENGINE, terms)
     )
     priced = price_cycle(
         device,
-        architecture_of(config),
+        network,
         footprint=uniform_footprint(32.0),
         draft_cost=COMPRESSED_COPY,
         workload=Workload(batch=3.0, context_tokens=40.0),
@@ -194,10 +194,8 @@ def test_predictions_are_cycles_with_the_terms_of_the_engine():
     )
     assert plain[1].cycle_s == pytest.approx(float(priced.total_s), rel=1e-5)
     assert plain[1].step_s == pytest.approx(float(priced.baselines.stored.cost.total_s), rel=1e-5)
-    spent = float(
-        engine_time(terms, chain_plan(4.0), target=architecture_of(config), draft_cost=COMPRESSED_COPY, batch=3.0)
-    )
+    spent = float(engine_time(terms, chain_plan(4.0), target=network, draft_cost=COMPRESSED_COPY, batch=3.0))
     assert with_terms[1].cycle_s - plain[1].cycle_s == pytest.approx(spent, rel=1e-4)
     assert with_terms[1].verify_s - plain[1].verify_s == pytest.approx(1e-3, rel=1e-4)
-    (lookup,) = predict_ways(device, config, DraftCost(passes=0.0), parents[:1], terms=terms, **options)
+    (lookup,) = predict_ways(device, network, DraftCost(passes=0.0), parents[:1], terms=terms, **options)
     assert lookup.draft_s == pytest.approx(2 * 3 * 1e-5, rel=1e-4)

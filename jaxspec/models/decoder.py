@@ -25,7 +25,7 @@ from jaxspec.models.kv_cache import CachedKV, KVCache
 from jaxspec.models.layer_numbers import layer_numbers, of_layer
 from jaxspec.models.norms import NORMS
 from jaxspec.models.router_choices import RouterChoices
-from jaxspec.models.stored import OfLayer, dot_stored, stack_of
+from jaxspec.models.stored import OfLayer, dot_stored, in_pieces, stack_of
 from jaxspec.models.streamed import fetched
 
 #: Nested dictionary of arrays: `embed`, `final_norm`, optionally `lm_head`, and `layers`, whose leaves lead with an axis over
@@ -252,8 +252,11 @@ def _run_layers(
     masks = [source.mask for source in sources]
     position = step.positions if config.windowed else None
 
-    # Of experts, a layer reads those that it needs.
-    whole = {name: stack_of(layers[name]) for name in stored if len(config.layer_parameters[name].shape) > 2}
+    # Of experts, a layer reads those that it needs; of large matrices in 16 bits, one piece after the other.
+    is_whole = lambda name, stack: (
+        len(config.layer_parameters[name].shape) > 2 or (view is None and in_pieces(stack, x.shape[0] * x.shape[1]))
+    )
+    whole = {name: stack for name in stored if is_whole(name, stack := stack_of(layers[name]))}
     first = {name: config.layer_parameters[name].before(run.start) for name in whole}
     router = config.router
     routed = router is not None and router.in_layer(run.start)

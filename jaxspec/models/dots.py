@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -55,18 +54,3 @@ def dot_rows(
         raise ValueError(f"dot_dtype is {dot_dtype}; allowed are None (the operands' own) and bfloat16")
     flat = _narrow_dot(x.reshape(-1, x.shape[-1]), w)
     return flat.reshape(*x.shape[:-1], w.shape[0]).astype(x.dtype)
-
-
-def biased_rows(
-    x: Float[Array, "*b column"], weights: Mapping[str, Array], kind: str, biased: bool, dot_dtype: Any = None
-) -> Float[Array, "*b row"]:
-    """`dot_rows` with a layer's matrix in the dtype of `x`, plus its bias.
-
-    Args:
-        weights: of one layer; the bias of `kind` is called `<kind>_bias`.
-        biased: static; whether there is one.
-    """
-    product = dot_rows(x, weights[kind].astype(x.dtype), dot_dtype)
-    if not biased:
-        return product
-    return product + jax.lax.broadcast_to_rank(weights[f"{kind}_bias"].astype(x.dtype), product.ndim)

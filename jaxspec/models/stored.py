@@ -7,6 +7,7 @@ loop: 53 GB for a network of 8 billion parameters. Of patterns, integers, it can
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -21,10 +22,22 @@ from jaxspec.models.apart import Apart, Columns, columns_first
 from jaxspec.models.dots import dot_rows
 from jaxspec.models.streamed import Stack, is_streamed
 
-__all__ = ["SMALL", "OfLayer", "Stored", "as_computed", "as_stored", "dot_stored", "stack_of", "stored_dtypes"]
+__all__ = [
+    "SMALL",
+    "OfLayer",
+    "Stored",
+    "as_computed",
+    "as_stored",
+    "biased_rows",
+    "dot_stored",
+    "in_pieces",
+    "stack_of",
+    "stored_dtypes",
+]
 
-#: Elements of a 16-bit matrix that are widened at once: 64 MB in float32.
-_PIECE = 1 << 24
+#: Elements of a 16-bit matrix that are widened at once: 64 MB in float32. For products of few rows on a CPU, which take no
+#: longer than reading the matrix, 4 MB: these are read back from the cache.
+_PIECE, _FEW_ROWS_PIECE, _FEW_ROWS = 1 << 24, 1 << 20, 64
 
 
 #: Parameters up to which a network is widened once and for all, which costs 4 bytes each and saves widening them in every step.
@@ -52,6 +65,10 @@ class Stored(Stack):
         """The array itself."""
         return self.array if self.array.dtype == self.dtype else from_bits(self.array, format_of(self.dtype))
 
+    def rows(self, first: Int[Array, ""], size: int) -> Stored:
+        """`size` entries of the first axis; no gradient reaches them."""
+        return Stored(jax.lax.dynamic_slice_in_dim(jax.lax.stop_gradient(self.array), first, size), self.dtype)
+
 
 @struct.dataclass
 class OfLayer(Stack):
@@ -74,6 +91,11 @@ class OfLayer(Stack):
         """Of the layer."""
         return self.whole.shape[1:]
 
+    @property
+    def dtype(self) -> Any:
+        """Of the elements."""
+        return self.own.dtype  # pyright: ignore[reportAttributeAccessIssue] -- every stack has one
+
     def take(self, index: Int[Array, "*b"]) -> Stack:
         """Some entries of the layer."""
         return jax.tree.map(lambda leaf: jax.lax.stop_gradient(leaf)[self.layer, index], self.whole)
@@ -81,6 +103,19 @@ class OfLayer(Stack):
     def values(self) -> Array:
         """The whole layer, made here."""
         return self.own.values()
+
+    def astype(self, dtype: Any) -> Array:
+        """Likewise, in another type."""
+        return self.values().astype(dtype)
+
+    def rows(self, first: Int[Array, ""], size: int) -> Stack:
+        """`size` rows of the layer's matrix, out of the whole; no gradient reaches them."""
+
+        def taken(leaf: Array) -> Array:
+            whole = jax.lax.stop_gradient(leaf)
+            return jax.lax.dynamic_slice(whole, (self.layer, first, 0), (1, size, whole.shape[-1]))[0]
+
+        return jax.tree.map(taken, self.whole)
 
 
 def _patterns(array: Array) -> Array:
@@ -135,16 +170,15 @@ def dot_stored(
     A large matrix is widened piece by piece, in the backward pass too; no gradient reaches it then.
     """
     rows, columns = w.shape
-    size = max(1, _PIECE // columns)
+    size = max(1, _piece(math.prod(x.shape[:-1])) // columns)
     pieces = rows // size
-    stored = w if isinstance(w, Stored) else Stored.of(w.values() if isinstance(w, Stack) else w)
+    stored = w if isinstance(w, Stored | OfLayer) else Stored.of(w.values() if isinstance(w, Stack) else w)
     if stored.dtype == x.dtype or pieces < 2 or not x.size:
         return dot_rows(x, stored.values().astype(x.dtype), dot_dtype)
 
     @jax.checkpoint
     def one(first: Array) -> Array:
-        piece = jax.lax.dynamic_slice_in_dim(jax.lax.stop_gradient(stored.array), first, size)
-        return dot_rows(flat, Stored(piece, stored.dtype).values().astype(x.dtype), dot_dtype)
+        return dot_rows(flat, stored.rows(first, size).values().astype(x.dtype), dot_dtype)
 
     flat = x.reshape(math.prod(x.shape[:-1]), columns)
     # The last piece begins where a whole one ends the matrix; what it has in common with the one before is computed twice.
@@ -153,3 +187,30 @@ def dot_stored(
     whole = found[:pieces].transpose(1, 0, 2).reshape(len(flat), pieces * size)
     rest = found[-1, :, size - (rows - pieces * size) :] if rows % size else found[-1, :, :0]
     return jnp.concatenate([whole, rest], axis=-1).reshape(*x.shape[:-1], rows)
+
+
+def biased_rows(
+    x: Float[Array, "*b column"], weights: Mapping[str, Any], kind: str, biased: bool, dot_dtype: Any = None
+) -> Float[Array, "*b row"]:
+    """Product of `x` and a layer's matrix, in the dtype of `x`, plus its bias.
+
+    Args:
+        weights: of one layer, arrays or `OfLayer`; the bias of `kind` is called `<kind>_bias`.
+        biased: static; whether there is one.
+    """
+    matrix = weights[kind]
+    inside = isinstance(matrix, Stack)
+    product = dot_stored(x, matrix, dot_dtype) if inside else dot_rows(x, matrix.astype(x.dtype), dot_dtype)
+    if not biased:
+        return product
+    return product + jax.lax.broadcast_to_rank(weights[f"{kind}_bias"].astype(x.dtype), product.ndim)
+
+
+def in_pieces(stack: Stack, rows: int) -> bool:
+    """Whether products of some rows read a stack's matrices piece by piece: large ones that are held in 16 bits."""
+    held = isinstance(stack, Stored) and stack.array.dtype != stack.dtype
+    return held and math.prod(stack.shape[1:]) > _piece(rows)
+
+
+def _piece(rows: int) -> int:
+    return _FEW_ROWS_PIECE if rows <= _FEW_ROWS and jax.default_backend() == "cpu" else _PIECE

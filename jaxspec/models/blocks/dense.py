@@ -10,8 +10,8 @@ from jaxtyping import Array, Float
 
 from jaxspec.models.activations import ACTIVATIONS
 from jaxspec.models.blocks.interface import FeedForwardResult, StepInput
-from jaxspec.models.dots import biased_rows
 from jaxspec.models.sizes import DecoderSizes
+from jaxspec.models.stored import biased_rows
 
 __all__ = ["DenseFeedForward"]
 

@@ -10,10 +10,10 @@ from jaxtyping import Array, Float
 
 from jaxspec.models.attention import KVSource
 from jaxspec.models.blocks.interface import AttentionResult, CachedShape, StepInput
-from jaxspec.models.dots import biased_rows
 from jaxspec.models.norms import NORMS
 from jaxspec.models.rope import chosen_rope, rotate
 from jaxspec.models.sizes import DecoderSizes
+from jaxspec.models.stored import biased_rows
 
 __all__ = ["GroupedAttention"]
 

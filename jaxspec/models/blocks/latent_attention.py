@@ -13,11 +13,12 @@ from jaxtyping import Array, Float
 
 from jaxspec.models.attention import KVSource
 from jaxspec.models.blocks.interface import AttentionResult, CachedShape, KVCodec, StepInput
-from jaxspec.models.dots import biased_rows, dot_rows
+from jaxspec.models.dots import dot_rows
 from jaxspec.models.latent_sizes import LatentSizes
 from jaxspec.models.norms import RmsNorm
 from jaxspec.models.rope import chosen_rope, rotate
 from jaxspec.models.sizes import DecoderSizes
+from jaxspec.models.stored import biased_rows
 
 __all__ = ["LatentAttention", "absorbs"]
 

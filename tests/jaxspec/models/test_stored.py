@@ -1,0 +1,80 @@
+"""Large networks in 16 bits: products of few rows widen a matrix piece by piece, out of the stack of all layers."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from decoder_cases import CONFIG, POSITIONS, TOKENS, random_params
+
+from jaxspec.models import stored
+from jaxspec.models.decoder import causal_mask, forward
+from jaxspec.models.stored import OfLayer, Stored, as_stored, biased_rows, dot_stored
+
+#: Elements of a piece: several rows of every matrix of the network, and no divisor of their number.
+PIECE = 3 * CONFIG.hidden_size
+
+
+def run(params, rows=slice(None)):
+    tokens, positions = TOKENS[rows], POSITIONS[rows]
+    mask = causal_mask(len(tokens), tokens.shape[1])
+    # A function of its own, so that nothing is taken from another test's compilation.
+    return jax.jit(lambda p: forward(p, CONFIG, tokens=tokens, positions=positions, mask=mask).logits), params
+
+
+def widened(jaxpr, found):
+    """Shapes of all float32 values that a program makes of 16-bit ones, loops included."""
+    for equation in jaxpr.eqns:
+        for value in equation.params.values():
+            for inner in value if isinstance(value, tuple | list) else [value]:
+                inner = getattr(inner, "jaxpr", inner)
+                if hasattr(inner, "eqns"):
+                    widened(inner, found)
+        if equation.primitive.name == "convert_element_type":
+            (before,), (after,) = equation.invars, equation.outvars
+            if before.aval.dtype.itemsize == 2 and after.aval.dtype == jnp.float32:
+                found.append(after.aval.shape)
+    return found
+
+
+@pytest.fixture
+def network():
+    return as_stored(jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), random_params()))
+
+
+def test_few_rows_are_multiplied_in_pieces_and_the_numbers_stay(monkeypatch, network):
+    program, params = run(network)
+    plain, whole = program(params), widened(jax.make_jaxpr(program)(params).jaxpr, [])
+    monkeypatch.setattr(stored, "_FEW_ROWS_PIECE", PIECE)
+    program, params = run(network)
+    pieces = widened(jax.make_jaxpr(program)(params).jaxpr, [])
+    np.testing.assert_allclose(program(params), plain, rtol=1e-6, atol=1e-6)
+    matrices = {leaf.shape[-2:] for leaf in jax.tree.leaves(params) if leaf.ndim > 1 and leaf.size > PIECE}
+    assert matrices & set(whole)
+    assert not matrices & set(pieces)
+
+
+def test_many_rows_are_not(monkeypatch, network):
+    """Their products take longer than reading the matrix, and run best whole."""
+    monkeypatch.setattr(stored, "_FEW_ROWS_PIECE", PIECE)
+    monkeypatch.setattr(stored, "_FEW_ROWS", TOKENS.size - 1)
+    many, few = (widened(jax.make_jaxpr(run(network, rows)[0])(network).jaxpr, []) for rows in (slice(None), slice(1)))
+    shape = (CONFIG.intermediate_size, CONFIG.hidden_size)
+    assert shape in many
+    assert shape not in few
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+@pytest.mark.parametrize("size", [1, 4, 5, 11])
+def test_any_size_of_a_piece_and_any_layer(monkeypatch, dtype, size):
+    rng = np.random.default_rng(0)
+    stack = jnp.asarray(rng.standard_normal((3, 11, 7)), dtype)
+    x, bias = (jnp.asarray(rng.standard_normal(shape), jnp.float32) for shape in ((2, 4, 7), (11,)))
+    monkeypatch.setattr(stored, "_FEW_ROWS_PIECE", size * 7)
+    for layer in range(3):
+        own = Stored.of(stack[layer])
+        matrix = OfLayer(Stored.of(stack), jnp.int32(layer), own)
+        wanted = np.asarray(x) @ np.asarray(stack[layer].astype(jnp.float32)).T
+        np.testing.assert_allclose(dot_stored(x, matrix), wanted, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(dot_stored(x, own), wanted, rtol=1e-5, atol=1e-5)
+        found = biased_rows(x, {"up": matrix, "up_bias": bias}, "up", True)
+        np.testing.assert_allclose(found, wanted + np.asarray(bias), rtol=1e-5, atol=1e-5)

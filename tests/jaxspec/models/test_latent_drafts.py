@@ -7,11 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from test_latent_attention import CONFIG
+from whole_drafts import prepare_at_once
 
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.kv import compress_cache, prepare_kv, round_kv, token_rows
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
-from jaxspec.compress.weights import hard_draft, prepare
+from jaxspec.compress.weights import hard_draft
 from jaxspec.models.decoder import abstract_params, forward_text
 from jaxspec.models.hf_load import load_directory
 from jaxspec.speculate.drafts import SelfDraft, SelfDraftParams
@@ -41,7 +42,7 @@ def pruned(params, config, knobs):
     squares = lambda x: jnp.sum(jnp.square(x), axis=(0, 1))
     found = forward_text(params, config, tokens, keep_activations=squares).activations
     assert found is not None
-    prepared = prepare(CASSANDRA1, params, {name: jnp.sqrt(value) for name, value in found.items()})
+    prepared = prepare_at_once(CASSANDRA1, params, {name: jnp.sqrt(value) for name, value in found.items()})
     assert set(prepared) == set(config.matrix_kinds)
     draft = hard_draft(params, prepared, knobs)
     return jax.tree.map(

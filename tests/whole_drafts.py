@@ -1,5 +1,9 @@
-"""Drafts of a whole network at once, as `draft_view` makes them matrix by matrix: for networks that are small enough."""
+"""Drafts of a whole network at once, as `draft_view` makes them matrix by matrix: for networks that are small enough.
 
+Each is one program: outside of one it would be hundreds.
+"""
+
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -8,11 +12,14 @@ import jax.numpy as jnp
 from hwmodels import Footprint
 from jaxspec.compress.footprint import measured_footprint
 from jaxspec.compress.kv import as_cache
-from jaxspec.compress.weights import knobs_of_matrix
+from jaxspec.compress.weights import knobs_of_matrix, prepare
 from jaxspec.models.config import kinds_of
 from jaxspec.models.decoder import Params
 from jaxspec.models.kv_cache import KVCache
 from jaxspec.models.stored import stack_of
+
+#: `prepare` as one program, as calibration runs it.
+prepare_at_once = partial(jax.jit, static_argnames="scheme")(prepare)
 
 
 def by_kind(bits):
@@ -45,11 +52,13 @@ def _weights(params, prepared, knobs, make):
     return WholeDraft(params | {"layers": params["layers"] | matrices}, footprint)
 
 
+@jax.jit
 def hard_weights(params, prepared, knobs):
     """Values and footprint of the hard draft."""
     return _weights(params, prepared, knobs, lambda scheme: scheme.hard)
 
 
+@jax.jit
 def soft_weights(params, prepared, knobs, temperature):
     """Values and footprint of the soft draft."""
     return _weights(params, prepared, knobs, lambda scheme: lambda *of: scheme.soft(*of, temperature))
@@ -61,6 +70,7 @@ def _kv(kv, knobs, make):
     return WholeCache(cache, measured_footprint({}, made.bits))
 
 
+@jax.jit
 def hard_kv(kv, knobs):
     """The cache as the hard draft reads it."""
     return _kv(kv, knobs, knobs.scheme.hard_kv)

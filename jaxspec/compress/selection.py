@@ -7,6 +7,7 @@ kept: the values at a rank are found by bisection, in memory of the size of the 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -124,6 +125,8 @@ def keep_largest(magnitude: UInt[Array, "*b column"], keep: Int[Array, "*#b"]) -
     return above | (tied & (from_right <= room[..., None]))
 
 
+# Compiled once for each shape where it is called outside of a program, in which the loop would be a new one at each call.
+@partial(jax.jit, inline=True)
 def _nth_largest(magnitude: UInt[Array, "*b column"], count: Int[Array, "*b"]) -> UInt[Array, "*b"]:
     """The largest value that at least `count` values of a row reach; the largest of the type where `count` is 0.
 

@@ -79,20 +79,21 @@ def check_gradient(function, tree, step=1e-4):
     Leaves lie many orders of magnitude apart, so the derivative checked is the one by a factor on the leaf.
     """
     leaves, treedef = jax.tree.flatten(tree)
-    leaves = [jnp.asarray(leaf, float) for leaf in leaves]
+    # NumPy's, outside of the program: each operation of JAX would be a program of its own.
+    leaves = [np.asarray(leaf, float) for leaf in leaves]
     sizes = np.cumsum([leaf.size for leaf in leaves])[:-1]
 
     def scaled(factors):
         parts = jnp.split(factors, sizes)
         return function(treedef.unflatten([leaf * part.reshape(leaf.shape) for leaf, part in zip(leaves, parts)]))
 
-    ones = jnp.ones(sum(leaf.size for leaf in leaves))
-    assert ones.dtype == jnp.float64
-    steps = step * jnp.eye(ones.size)
+    ones = np.ones(sum(leaf.size for leaf in leaves))
+    steps = step * np.eye(ones.size)
     # One program for values and slopes: compiling is what takes the time.
-    points = jnp.concatenate([ones[None] + steps, ones[None] - steps, ones[None]])
-    values, gradients = jax.jit(jax.vmap(jax.value_and_grad(scaled)))(points)
-    above, below = np.split(np.asarray(values[:-1]), 2)
+    points = np.concatenate([ones[None] + steps, ones[None] - steps, ones[None]])
+    values, gradients = map(np.asarray, jax.jit(jax.vmap(jax.value_and_grad(scaled)))(points))
+    assert values.dtype == np.float64
+    above, below = np.split(values[:-1], 2)
     differences, gradient = (above - below) / (2 * step), gradients[-1]
     floor = 1e-3 * np.max(np.abs(differences))
     assert np.all(np.abs(gradient - differences) <= 1e-2 * np.maximum(np.abs(differences), floor))

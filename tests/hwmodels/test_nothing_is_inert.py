@@ -26,6 +26,7 @@ from hwmodels.compute.systolic.unit import SystolicUnit
 from hwmodels.compute.vector_array import VectorArray
 from hwmodels.decoders import Decoder
 from hwmodels.decoders.decoder import PLACES
+from hwmodels.numerics.scalars import as_float
 
 #: With experts in half of its layers and wide matrices in the others, and too large for the smaller memories.
 NETWORK = catalog.architecture("qwen3-30b-a3b").replace(num_moe_layers=24.0, intermediate_size=12288.0)
@@ -69,16 +70,30 @@ DEVICES = {name: lambda name=name: catalog.device(name) for name in catalog.devi
 }
 
 
-def results(device, workload):
-    """All that reports print of a device: times by cause, energies, area, memory."""
+def results_of_a_device(device):
+    """Times by cause and energies of the steps, memory and area: what all other results of reports are made of.
+
+    Fewer than reports print, which only finds more: a number that moves these moves a result. Each further result prices
+    the steps again, and compiling that takes as long.
+    """
+    capacity_bytes = sum(as_float(tier.capacity_bytes) for tier in device.tiers)
+    return [*_of_steps(device, WORKLOAD), capacity_bytes, chip_area(device)]
+
+
+def results_of_a_workload(workload):
+    """Times by cause, energies and memory of the steps, and what chains make of them."""
     parts = {"workload": workload, "footprint": FOOTPRINT}
     acceptance = Acceptance(conditional=jnp.array([0.9, 0.8, 0.7]))
+    speeds = speculation_speedup(DEVICE, NETWORK, acceptance=acceptance, temperature=0.3, **parts)
+    point = design_point(DEVICE, NETWORK, acceptance=acceptance, result=speeds, **parts)
+    return [best(speeds), point, *_of_steps(DEVICE, workload)]
+
+
+def _of_steps(device, workload):
     # Smooth, so that nothing hides behind a maximum or a count of tiles.
-    speeds = speculation_speedup(device, NETWORK, acceptance=acceptance, temperature=0.3, **parts)
-    point = design_point(device, NETWORK, acceptance=acceptance, result=speeds, **parts)
-    steps = priced_steps(device, NETWORK, draft_length=2.0, temperature=0.3, **parts)
+    steps = priced_steps(device, NETWORK, workload=workload, footprint=FOOTPRINT, draft_length=2.0, temperature=0.3)
     costs = [step.cost for step in vars(steps).values()]
-    return jax.tree.leaves((best(speeds), point, costs, [cost.total_s for cost in costs], chip_area(device)))
+    return [costs, [cost.total_s for cost in costs]]
 
 
 @functools.partial(jax.jit, static_argnames=("treedef", "of"))
@@ -87,8 +102,8 @@ def evaluated(values, treedef, of):
 
     def one(values):
         tree = treedef.unflatten(list(values))
-        found = results(tree, WORKLOAD) if of == "device" else results(DEVICE, tree)
-        return jnp.concatenate([jnp.ravel(x).astype(float) for x in found])
+        found = results_of_a_device(tree) if of == "device" else results_of_a_workload(tree)
+        return jnp.concatenate([jnp.ravel(x).astype(float) for x in jax.tree.leaves(found)])
 
     return jax.lax.map(one, values)
 

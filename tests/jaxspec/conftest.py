@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.flatten_util import ravel_pytree
 from made_results import make_entry, make_metrics  # noqa: F401 - fixtures
 
 from jaxspec.models.decoder import abstract_params
@@ -51,6 +50,11 @@ def _random_network():
     return random_network
 
 
+def _flat(leaves):
+    """All numbers of all leaves in one row."""
+    return np.concatenate([np.ravel(leaf) for leaf in leaves])
+
+
 class GradientCheck:
     """Gradient of a scalar function against finite differences, entry by entry; needs x64.
 
@@ -78,19 +82,24 @@ class GradientCheck:
             side: tree like `tree`: 0 for central differences, +1 and -1 for one-sided ones of the same order, at a kink or
                 at an end of a range. None: central everywhere.
         """
-        point, unravel = ravel_pytree(tree)
-        assert point.dtype == jnp.float64
-        sides = np.zeros(point.size) if side is None else np.concatenate(list(map(np.ravel, jax.tree.leaves(side))))
+        # NumPy's, outside of the program: each operation of JAX would be a program of its own.
+        leaves, treedef = jax.tree.flatten(jax.tree.map(np.asarray, tree))
+        assert {leaf.dtype for leaf in leaves} == {np.dtype(np.float64)}
+        point, sizes = _flat(leaves), np.cumsum([leaf.size for leaf in leaves])[:-1]
+        sides = np.zeros(point.size) if side is None else _flat(jax.tree.leaves(side))
         one_sided = sides != 0
         near, far = (np.diag(np.where(one_sided, k * sides, c)) for k, c in ((1, 1), (2, -1)))
         points = point[None] + self.step * np.concatenate([near, far, np.zeros((1, point.size))])
-        values, gradients = self.values_and_gradients(jax.vmap(unravel)(points), fixed)
+        parts = [
+            part.reshape(-1, *leaf.shape) for part, leaf in zip(np.split(points, sizes, axis=1), leaves, strict=True)
+        ]
+        values, gradients = self.values_and_gradients(treedef.unflatten(parts), fixed)
         values = np.asarray(values)
         near, far, here = values[: point.size], values[point.size : -1], values[-1]
         # Central: (f(h) - f(-h)) / 2h. One-sided: (-3 f(0) + 4 f(h) - f(2h)) / 2h, mirrored on the left.
         differences = np.where(one_sided, sides * (4 * near - 3 * here - far), near - far) / (2 * self.step)
-        gradient = jax.tree.map(lambda x: x[-1], gradients)
-        error = np.abs(ravel_pytree(gradient)[0] - differences)
+        gradient = jax.tree.map(lambda x: np.asarray(x)[-1], gradients)
+        error = np.abs(_flat(jax.tree.leaves(gradient)) - differences)
         allowed = 1e-2 * np.maximum(np.abs(differences), 1e-3 * np.max(np.abs(differences)))
         worst = int(np.argmax(error - allowed))
         assert np.all(error <= allowed), f"entry {worst}: off by {error[worst]} from {differences[worst]}"

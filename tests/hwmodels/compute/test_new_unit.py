@@ -109,13 +109,13 @@ def device(file):
 run = contract.run
 
 
-def test_it_keeps_the_contract_of_units(run, jit_once, device):
+def test_it_keeps_the_contract_of_units(run, device):
     contract.test_it_says_what_it_is(device)
     contract.test_times_shares_and_energies_are_in_their_ranges(run, device)
     contract.test_energy_is_known_where_there_is_a_chip(run, device)
     contract.test_more_work_never_takes_less(run, device)
     contract.test_kernels_share_an_operator(device)
-    contract.test_new_values_are_not_traced_again(jit_once, device)
+    contract.test_new_values_are_not_traced_again(run, device)
     contract.test_a_batch_of_devices_and_works_is_what_each_of_them_gives(run, device)
     with jax.enable_x64(True):
         contract.test_gradient(None, device)

@@ -94,8 +94,18 @@ def device(request):
 
 @pytest.fixture(scope="module")
 def run():
-    """`times`, compiled once for all tests of a kind."""
-    return jax.jit(times)
+    """`times`, compiled once for all tests of a kind; `traces` counts how often it was."""
+    traces = []
+
+    def counted(*arguments):
+        traces.append(arguments)
+        return times(*arguments)
+
+    # A wrapper, since compiled functions take no attributes.
+    compiled = jax.jit(counted)
+    call = lambda *arguments: compiled(*arguments)
+    call.traces = traces
+    return call
 
 
 def test_every_registered_kind_is_here():
@@ -160,10 +170,11 @@ def changed(device, factor=1.03, step=0.007):
     return treedef.unflatten([leaf * (factor + step * i) for i, leaf in enumerate(leaves)])
 
 
-def test_new_values_are_not_traced_again(jit_once, device):
-    run = jit_once(times)
+def test_new_values_are_not_traced_again(run, device):
     before = run(device, works(), 0.0)
+    traced = len(run.traces)
     after = run(changed(device), works(tokens=7.0, weight_bits=4.4), 0.3)
+    assert len(run.traces) == traced > 0
     assert np.any(np.asarray(before[0].compute_s) != np.asarray(after[0].compute_s))
 
 
@@ -186,8 +197,10 @@ def test_gradient(x64, device):
     @jax.jit
     @jax.value_and_grad
     def slopes(factors):
-        # Kernels of one unit differ in their numbers alone: one is enough to compile.
-        found, *_ = times(treedef.unflatten(list(centre * factors)), work, 1.0)
+        # Kernels of one unit differ in their numbers alone: one is enough to trace and compile.
+        scaled = treedef.unflatten(list(centre * factors))
+        kernel, read = unit_of(scaled).kernels(work)[0]
+        found = kernel.operator_times(read, scaled, temperature=1.0)
         return sum(jnp.sum(weights * jnp.log(jnp.where(leaf > 0, leaf, 1.0))) for leaf in jax.tree.leaves(found))
 
     _, gradient = slopes(jnp.ones_like(centre))

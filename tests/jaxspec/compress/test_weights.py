@@ -2,11 +2,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from whole_drafts import by_kind, hard_weights, soft_weights
+from whole_drafts import by_kind, hard_weights, prepare_at_once, soft_weights
 
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1, CASSANDRA1_CODED
-from jaxspec.compress.weights import prepare, sum_of_squares
+from jaxspec.compress.weights import sum_of_squares
 from jaxspec.models.config import DecoderConfig
 
 # No two matrix shapes are equal but q's and o's, and no row has a power of two of columns.
@@ -48,7 +48,7 @@ def target(random_network):
 
 @pytest.fixture(scope="module")
 def ranked(jit, target, norms):
-    return jit(lambda target, norms: prepare(CASSANDRA1, target, norms))(target, norms)
+    return jit(lambda target, norms: prepare_at_once(CASSANDRA1, target, norms))(target, norms)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_wanda_ranks_by_hand():
     norm = dict.fromkeys(INPUT_SIZE, jnp.array([[1.0, 2.0, 8.0]]))
     values = {"weight_prune": jnp.full((1, 7), 1 / 3), "weight_cut_bits": jnp.zeros((1, 7))}
     knobs = Knobs(values=values, draft_length_logits=jnp.zeros(3), scheme=CASSANDRA1)
-    draft = hard_weights(params, prepare(CASSANDRA1, params, norm), knobs).params["layers"]["q"]
+    draft = hard_weights(params, prepare_at_once(CASSANDRA1, params, norm), knobs).params["layers"]["q"]
     assert np.asarray(draft != 0)[0].astype(int).tolist() == [[1, 0, 1], [0, 1, 1]]
 
 
@@ -78,7 +78,7 @@ def test_each_matrix_is_ranked_with_the_norms_of_its_own_input():
     weight = jnp.ones((1, 1, 3))
     order = {"qkv": [0, 1, 2], "o": [1, 2, 0], "gate_up": [2, 0, 1], "down": [2, 1, 0]}
     norms = {name: jnp.asarray([ranks], jnp.float32) + 1 for name, ranks in order.items()}
-    prepared = prepare(CASSANDRA1, {"layers": dict.fromkeys(CONFIG.matrix_kinds, weight)}, norms)
+    prepared = prepare_at_once(CASSANDRA1, {"layers": dict.fromkeys(CONFIG.matrix_kinds, weight)}, norms)
     feeds = {"q": "qkv", "k": "qkv", "v": "qkv", "o": "o", "gate": "gate_up", "up": "gate_up", "down": "down"}
     one_of_three = {"weight_prune": jnp.full((1, 7), 1 / 3), "weight_cut_bits": jnp.zeros((1, 7))}
     knobs = Knobs(values=one_of_three, draft_length_logits=jnp.zeros(3), scheme=CASSANDRA1)
@@ -171,8 +171,9 @@ def test_a_float16_network_keeps_its_own_bits(jit, random_network, norms):
     target = network | {
         "layers": network["layers"] | {kind: spread(network["layers"][kind]) for kind in CONFIG.matrix_kinds}
     }
-    prepared, knobs = prepare(CASSANDRA1, target, norms), random_knobs(8, whole=True)
-    draft = jit(hard_weights)(target, prepared, knobs)
+    prepared, knobs = prepare_at_once(CASSANDRA1, target, norms), random_knobs(8, whole=True)
+    harden = jit(hard_weights)
+    draft = harden(target, prepared, knobs)
     soft = jit(soft_weights)(target, prepared, knobs, 1e-5)
     for i, kind in enumerate(CONFIG.matrix_kinds):
         stored, read = (np.asarray(x).view(np.uint16) for x in (target["layers"][kind], draft.params["layers"][kind]))
@@ -186,7 +187,7 @@ def test_a_float16_network_keeps_its_own_bits(jit, random_network, norms):
             soft.params["layers"][kind], draft.params["layers"][kind].astype(np.float32), rtol=1e-3
         )
     # Without any compression a value has its sign, 10 bits of mantissa and its exponent's code.
-    whole = hard_weights(target, prepared, jax.tree.map(jnp.zeros_like, knobs)).footprint.draft_weight_bits["q"]
+    whole = harden(target, prepared, jax.tree.map(jnp.zeros_like, knobs)).footprint.draft_weight_bits["q"]
     assert np.all(np.asarray(whole) > 1 + 10 + 1)
 
 

@@ -7,11 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from test_latent_attention import CONFIG
+from whole_drafts import prepare_at_once
 
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.kv import compress_cache, prepare_kv, round_kv, token_rows
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
-from jaxspec.compress.weights import hard_draft, prepare
+from jaxspec.compress.weights import hard_draft
 from jaxspec.models.decoder import abstract_params, forward_text
 from jaxspec.models.hf_load import load_directory
 from jaxspec.speculate.drafts import SelfDraft, SelfDraftParams
@@ -29,19 +30,20 @@ QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_pass
 def sharp_params(config, seed=4):
     """A random network that bfloat16 holds, with likely tokens: one that goes on differently from place to place."""
     rng = np.random.default_rng(seed)
-    draw = lambda leaf: jnp.asarray(
+    draw = lambda leaf: (
         1.0 * np.ones(leaf.shape) if leaf.ndim == 2 and leaf.shape[0] == 2 else rng.standard_normal(leaf.shape) * 0.4
     ).astype(jnp.bfloat16)
-    return jax.tree.map(lambda leaf: draw(leaf).astype(jnp.float32), abstract_params(config))
+    return jax.tree.map(lambda leaf: jnp.asarray(draw(leaf).astype(np.float32)), abstract_params(config))
 
 
 def pruned(params, config, knobs):
     """The hard draft, by the inputs of a calibration text."""
     tokens = np.random.default_rng(7).integers(config.vocab_size, size=(2, 16)).astype(np.int32)
     squares = lambda x: jnp.sum(jnp.square(x), axis=(0, 1))
-    found = forward_text(params, config, tokens, keep_activations=squares).activations
+    # Programs, here and below: operation by operation a network is hundreds of them.
+    found = jax.jit(lambda params: forward_text(params, config, tokens, keep_activations=squares).activations)(params)
     assert found is not None
-    prepared = prepare(CASSANDRA1, params, {name: jnp.sqrt(value) for name, value in found.items()})
+    prepared = prepare_at_once(CASSANDRA1, params, {name: jnp.sqrt(value) for name, value in found.items()})
     assert set(prepared) == set(config.matrix_kinds)
     draft = hard_draft(params, prepared, knobs)
     return jax.tree.map(
@@ -89,7 +91,8 @@ def test_chains_and_trees_decode_the_text_that_decoding_alone_does(name):
 def test_a_compressed_row_is_cut_whole():
     # Of each token's row of 6 + 11 elements, the smallest ones go, in whichever part they are.
     tokens = np.random.default_rng(8).integers(13, size=(2, 9)).astype(np.int32)
-    cache = jax.tree.map(round_kv, forward_text(sharp_params(CONFIG), CONFIG, tokens).cache)
+    heard = jax.jit(lambda params: jax.tree.map(round_kv, forward_text(params, CONFIG, tokens).cache))
+    cache = heard(sharp_params(CONFIG))
     knobs = uniform_knobs(CASSANDRA1, CONFIG, kv_prune=0.5, kv_cut_bits=0.0)
     compressed = jax.jit(compress_cache, compiler_options=QUICKLY)(cache, knobs)
     assert jax.tree.map(jnp.shape, compressed) == jax.tree.map(jnp.shape, cache)
@@ -99,7 +102,7 @@ def test_a_compressed_row_is_cut_whole():
         np.testing.assert_array_equal(kept[kept != 0], rows[kept != 0])
         assert np.all(np.where(kept == 0, np.abs(rows), 0).max(-1) <= np.where(kept != 0, np.abs(rows), np.inf).min(-1))
     prepared = prepare_kv(CASSANDRA1, cache)
-    made = CASSANDRA1.hard_kv(
+    made = jax.jit(CASSANDRA1.hard_kv)(
         jax.tree.map(lambda leaf: leaf[0], prepared.rows), jax.tree.map(lambda x: x[0], knobs.values)
     )
     read = jax.tree.map(lambda leaf: leaf[0], prepared).read(made)

@@ -1,17 +1,19 @@
 """Quantized schemes on matrices: against llama.cpp's blocks, groups cut out by hand, and a network of experts."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from elastic_networks import uneven_network
+from whole_drafts import prepare_at_once
 
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes import SCHEMES, find_scheme
 from jaxspec.compress.schemes.quantized import Q4_0, Q8_0
-from jaxspec.compress.weights import hard_draft, prepare, target_network
+from jaxspec.compress.weights import hard_draft, target_network
 from jaxspec.formats import group_quantization, mx
 from jaxspec.models import DecoderConfig
 from jaxspec.models.blocks import Experts
@@ -27,8 +29,14 @@ def matrix(rows, columns, seed=0):
     return (rng.standard_normal((rows, columns)) * np.exp(rng.standard_normal((rows, 1)))).astype(np.float32)
 
 
+@functools.partial(jax.jit, static_argnames="name")
+def _read(name, values):
+    return find_scheme(name, runs=True).target(values)
+
+
 def read(name, values):
-    return np.asarray(find_scheme(name, runs=True).target(jnp.asarray(values)))
+    """One program for each scheme and shape; outside of one a matrix is fifty."""
+    return np.asarray(_read(name, values))
 
 
 @pytest.mark.parametrize("name", ["q4_0", "q8_0"])
@@ -114,7 +122,7 @@ def test_experts_are_quantized_each_by_itself_and_down_by_its_own_scheme():
     params = uneven_network(EXPERTS, 0, sharpness=1.0)
     whole = target_network(scheme, params)
     norms = {INPUT_OF[kind]: jnp.ones((2, params["layers"][kind].shape[-1])) for kind in EXPERTS.matrix_kinds}
-    draft = hard_draft(whole, prepare(scheme, whole, norms), uniform_knobs(scheme, EXPERTS), EXPERTS)["layers"]
+    draft = hard_draft(whole, prepare_at_once(scheme, whole, norms), uniform_knobs(scheme, EXPERTS), EXPERTS)["layers"]
     made = jax.jit(lambda layers: {kind: layers[kind].values() for kind in EXPERTS.matrix_kinds})(whole["layers"])
     for kind in EXPERTS.matrix_kinds:
         np.testing.assert_array_equal(draft[kind].values(), made[kind])

@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scheme_network import CONFIG
-from whole_drafts import hard_kv, hard_weights, soft_kv, soft_weights
+from whole_drafts import hard_kv, hard_weights, prepare_at_once, soft_kv, soft_weights
 
 from jaxspec.compress.knobs import Knobs, checked_values, harden, knob_defaults, knob_shape, uniform_knobs
 from jaxspec.compress.kv import compress_cache, prepare_kv
 from jaxspec.compress.schemes import SCHEMES
-from jaxspec.compress.weights import hard_draft, prepare
+from jaxspec.compress.weights import hard_draft
 from jaxspec.formats import bit_slices
 from jaxspec.models.config import MATRIX_KINDS
 from jaxspec.settings.schemes import KNOBS
@@ -125,10 +125,11 @@ def pattern(x):
 @every_running_scheme
 def test_the_hard_draft_is_a_part_of_the_target(jit, scheme, target, norms):
     knobs = harden(odd_knobs(scheme, 1, whole=True))
-    draft = jit(lambda knobs: hard_weights(target, prepare(scheme, target, norms), knobs))(knobs)
+    prepared = prepare_at_once(scheme, target, norms)
+    draft = hard_weights(target, prepared, knobs)
     targets = jit(lambda layers: {kind: scheme.of_kind(kind).target(layers[kind]) for kind in CONFIG.matrix_kinds})
     stored = targets(target["layers"])
-    whole = hard_draft(target, prepare(scheme, target, norms), knobs)
+    whole = hard_draft(target, prepared, knobs)
     assert jax.tree.structure(draft.params) == jax.tree.structure(target)
     is_part = PART_OF.get(scheme.name, is_part_of_pattern)
     again = targets(stored)
@@ -148,8 +149,9 @@ def test_the_hard_draft_is_a_part_of_the_target(jit, scheme, target, norms):
 @every_running_scheme
 def test_soft_tends_to_hard(jit, scheme, target, norms, cache):
     knobs = odd_knobs(scheme, 2, whole=False)
-    prepared, kv = prepare(scheme, target, norms), prepare_kv(scheme, cache)
-    hard = jit(lambda knobs: (hard_weights(target, prepared, knobs), hard_kv(kv, knobs)))(knobs)
+    prepared, kv = prepare_at_once(scheme, target, norms), prepare_kv(scheme, cache)
+    # The program of the test above.
+    hard = (hard_weights(target, prepared, knobs), hard_kv(kv, knobs))
     softly = jit(lambda knobs, t: (soft_weights(target, prepared, knobs, t), soft_kv(kv, knobs, t)))
     gap = lambda a, b: max(
         float(np.max(np.abs(np.asarray(x, np.float32) - np.asarray(y, np.float32))))
@@ -163,7 +165,7 @@ def test_soft_tends_to_hard(jit, scheme, target, norms, cache):
 @every_running_scheme
 def test_kv_seen_for_the_first_time_is_compressed_like_known_kv(jit, scheme, cache):
     knobs = odd_knobs(scheme, 3, whole=True)
-    prepared = jit(lambda knobs: hard_kv(prepare_kv(scheme, cache), knobs).cache)(knobs)
+    prepared = hard_kv(prepare_kv(scheme, cache), knobs).cache
     jax.tree.map(np.testing.assert_array_equal, jit(compress_cache)(cache, knobs), prepared)
 
 
@@ -174,7 +176,7 @@ def test_default_knobs_trace_once(scheme, target, norms):
     @jax.jit
     def run(knobs):
         traces.append(1)
-        return jax.eval_shape(lambda: hard_draft(target, prepare(scheme, target, norms), knobs)) is not None
+        return jax.eval_shape(lambda: hard_draft(target, prepare_at_once(scheme, target, norms), knobs)) is not None
 
     run(uniform_knobs(scheme, CONFIG))
     run(harden(uniform_knobs(scheme, CONFIG, draft_length=2)))

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
-from whole_drafts import hard_weights
+from whole_drafts import hard_weights, prepare_at_once
 
 import jaxspec
 from hwmodels.catalog.huggingface import FAMILIES
@@ -16,7 +16,7 @@ from jaxspec.compress.knob_files import knobs_to_json
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes import SCHEMES
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
-from jaxspec.compress.weights import hard_draft, prepare, sum_of_squares
+from jaxspec.compress.weights import hard_draft, sum_of_squares
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container
 from jaxspec.formats.unary import CODEBOOK_ENTRY_BITS
@@ -58,7 +58,7 @@ def ranked(folder):
     tokens = windows(load_text("stdlib", model.tokenizer).calibration, WINDOWS, TOKENS, 0)
     params = target_params(model.params)
     result = forward_text(params, CONFIG, jnp.asarray(tokens), keep_activations=sum_of_squares, logits_from=TOKENS - 1)
-    return params, prepare(CASSANDRA1, params, {k: jnp.sqrt(v) for k, v in result.activations.items()})
+    return params, prepare_at_once(CASSANDRA1, params, {k: jnp.sqrt(v) for k, v in result.activations.items()})
 
 
 def packed(folder, **settings):

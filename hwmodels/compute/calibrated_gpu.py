@@ -47,6 +47,7 @@ _IS_EXPERT = np.array([name in EXPERT_OPERATORS for name in OPERATORS])
 _MULTIPROCESSOR_BYTES = 448 * KIB
 #: A layer's experts are one launch, which stands with the first of their operators.
 _STARTS = np.array([True, False])
+_IS_ATTENTION = np.array([name == "attention" for name in OPERATORS])
 _ATTENTION, _NORM = OPERATORS.index("attention"), OPERATORS.index("norm")
 #: Products whose gated activation is a kernel of its own, and where its output goes.
 _GATED = (("gate_up", "down"), ("shared_gate_up", "shared_down"))
@@ -139,9 +140,10 @@ class CalibratedGpu:
         """How much each of `kernels` counts; see `format_shares`."""
         bits = products_of(work).weight_bits
         shares = _shares(self.weight_widths, bits, total_s)
-        return (
-            select(_IS_EXPERT[:, None], _shares(self.expert_widths, bits, total_s), shares) if self.experts else shares
-        )
+        if self.experts:
+            both = zip(_shares(self.expert_widths, bits, total_s), shares, strict=True)
+            shares = [select(_IS_EXPERT, *kernel) for kernel in both]
+        return jnp.stack(shares, axis=-1)
 
     def gemm(self, device: Device) -> GpuGemm:
         """The model of single products on this device."""
@@ -218,7 +220,7 @@ class CalibratedGpu:
                 bits,
             )
             bandwidth = as_float(device.memory.bandwidth_bytes_per_s)
-            share = share.at[..., at].set(jnp.where(moved > 0, moved / (bandwidth * stream_s), 1.0))
+            share = _with_attention(share, jnp.where(moved > 0, moved / (bandwidth * stream_s), 1.0))
             if self.prefill is not None:
                 many = prefill_parts(
                     self.prefill,
@@ -230,9 +232,9 @@ class CalibratedGpu:
                     peak_flops_per_s=device.peak_flops_per_s,
                     bandwidth_bytes_per_s=bandwidth,
                 )
-                compute_s = compute_s.at[..., at].set(many.compute_s * work.launches[..., at])
+                compute_s = _with_attention(compute_s, many.compute_s * work.launches[..., at])
                 joined_s = joined_s + many.launch_s
-            launch_s = launch_s.at[..., at].set(joined_s)
+            launch_s = _with_attention(launch_s, joined_s)
         return dataclasses.replace(
             roof,
             compute_s=compute_s,
@@ -240,6 +242,13 @@ class CalibratedGpu:
             memory_share=(share, *roof.memory_share[1:]),
             overlap_temperature=self.overlap_temperature,
         )
+
+
+def _with_attention(
+    values: Float[Array, "... operator"], attention: Float[Array, "*b"]
+) -> Float[Array, "... operator"]:
+    """The same values but for those of attention. A choice for all operators is vectorised, which writing at one is not."""
+    return select(_IS_ATTENTION, attention[..., None], values)
 
 
 def _given(value: Float[Array, "*b"] | None) -> Float[Array, "*b"]:
@@ -266,7 +275,7 @@ def _beside_time(work: OperatorWork, device: Device) -> Float[Array, "... operat
 
 def _shares(
     widths: tuple[float, ...], bits: Float[Array, "... operator"], total_s: Float[Array, "... operator kernel"]
-) -> Float[Array, "... operator kernel"]:
-    """`format_shares` among the first kernels, one for each width; the others do not count."""
-    shares = format_shares(widths, bits, total_s[..., : len(widths)])
-    return jnp.pad(shares, [(0, 0)] * (shares.ndim - 1) + [(0, total_s.shape[-1] - len(widths))])
+) -> list[Float[Array, "... operator"]]:
+    """Of each kernel: `format_shares` among the first, one for each width; the others do not count."""
+    shares = list(jnp.unstack(format_shares(widths, bits, total_s[..., : len(widths)]), axis=-1))
+    return shares + [jnp.zeros_like(shares[0])] * (total_s.shape[-1] - len(widths))

@@ -47,6 +47,7 @@ from jaxtyping import Array, Float
 from hwmodels.compute.gpu_formats import GemmCoefficients, format_shares, width_in_format
 from hwmodels.compute.tile_counts import Ceiling, exact_ceiling, soft_minimum
 from hwmodels.numerics.folds import smooth_ceil_div
+from hwmodels.numerics.gradients import cotangent_once
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.numerics.smoothing import smooth_maximum
 from hwmodels.numerics.units import BITS_PER_BYTE
@@ -239,8 +240,12 @@ def _product_time(
     # Loops over the tilings, not an axis: the compiler makes one vectorised pass over the batch of it.
     row_tiles = {rows: ceiling(m, rows) for rows in _TILE_ROWS}
     column_tiles = {columns: ceiling(n, columns) for columns in _TILE_COLUMNS}
-    elements = {parts: (k / parts + c.prologue_elements) * sag / peak for parts in _SPLITS}
-    partial_sums = {parts: m * n * (_PARTIAL_SUM_BYTES * parts / bandwidth) if parts > 1 else 0.0 for parts in _SPLITS}
+    # What leaves meet the tilings by: else the loop of each leaf's gradient would evaluate all tilings again.
+    elements = {parts: cotangent_once((k / parts + c.prologue_elements) * sag / peak) for parts in _SPLITS}
+    partial_sums = {
+        parts: cotangent_once(m * n * (_PARTIAL_SUM_BYTES * parts / bandwidth)) if parts > 1 else 0.0
+        for parts in _SPLITS
+    }
     times = []
     for rows in _TILE_ROWS:
         for columns in _TILE_COLUMNS:

@@ -91,19 +91,24 @@ def format_shares(
     Gradient: by `weight_bits` right but for kinks at the measured widths; none by the times, as the choice of a kernel is
         piecewise constant.
     """
-    count = len(widths)
-    own = jnp.eye(count, dtype=times.dtype)
-    least, chosen = times[..., -1], [jnp.broadcast_to(own[-1], times.shape)]
+    # Format by format, not over an axis of them: the compiler makes one vectorised pass over the batch of it.
+    count, seconds = len(widths), jnp.unstack(times, axis=-1)
+    zero, one = jnp.zeros_like(seconds[0]), jnp.ones_like(seconds[0])
+    own = [[one if place == index else zero for place in range(count)] for index in range(count)]
+    least, chosen = seconds[-1], [own[-1]]
     for index in range(count - 2, -1, -1):
-        keeps = times[..., index] <= least
-        chosen.insert(0, jnp.where(keeps[..., None], jnp.broadcast_to(own[index], times.shape), chosen[0]))
-        least = jnp.where(keeps, times[..., index], least)
+        keeps = seconds[index] <= least
+        chosen.insert(0, [jnp.where(keeps, *both) for both in zip(own[index], chosen[0], strict=True)])
+        least = jnp.where(keeps, seconds[index], least)
     bits = jnp.asarray(as_float(weight_bits))
     shares = chosen[0]
     for index, (low, high) in enumerate(itertools.pairwise(widths)):
-        position = jnp.clip((bits - low) / (high - low), 0.0, 1.0)[..., None]
-        shares = shares + position * (chosen[index + 1] - chosen[index])
-    return shares
+        position = jnp.clip((bits - low) / (high - low), 0.0, 1.0)
+        shares = [
+            share + position * (upper - lower)
+            for share, lower, upper in zip(shares, chosen[index], chosen[index + 1], strict=True)
+        ]
+    return jnp.stack(shares, axis=-1)
 
 
 def stored_at(work: OperatorWork, bits: Float[Array, "... operator"]) -> OperatorWork:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -28,17 +30,30 @@ def soft_minimum(times: Sequence[Leaf]) -> Leaf:
 
     A sixteenth power is four squarings, and its root four square roots.
     """
-    times = jnp.broadcast_arrays(*times)
-    least = times[0]
-    for time in times[1:]:
-        least = jnp.minimum(least, time)
-    least = jax.lax.stop_gradient(least)
-    total = jnp.zeros_like(least)
-    for time in times:
-        share = least / time
-        for _ in range(4):
-            share = share * share
-        total = total + share
+    return _soft_minimum(tuple(jnp.broadcast_arrays(*times)))
+
+
+@jax.custom_jvp
+def _soft_minimum(times: tuple[Leaf, ...]) -> Leaf:
+    return _with_slopes(times)[0]
+
+
+@_soft_minimum.defjvp
+def _by_shares(primals: tuple[tuple[Leaf, ...]], tangents: tuple[tuple[Leaf, ...]]) -> tuple[Leaf, Leaf]:
+    """The slope from the powers that the minimum needed anyway: the root of sums of squarings is not differentiated."""
+    found, slopes = _with_slopes(primals[0])
+    return found, functools.reduce(operator.add, map(operator.mul, slopes, tangents[0]))
+
+
+def _with_slopes(times: tuple[Leaf, ...]) -> tuple[Leaf, list[Leaf]]:
+    """The soft minimum and its slope by each time: (minimum / t)^17."""
+    least = functools.reduce(jnp.minimum, times)
+    shares = [least / time for time in times]
+    powers = [jax.lax.integer_pow(share, 16) for share in shares]
+    total = functools.reduce(operator.add, powers)
+    root = total
     for _ in range(4):
-        total = jnp.sqrt(total)
-    return least / total
+        root = jnp.sqrt(root)
+    # Of t_i: minimum * power_i / total / t_i, in which least / t_i is known.
+    rest = 1.0 / (root * total)
+    return least / root, [power * share * rest for power, share in zip(powers, shares, strict=True)]

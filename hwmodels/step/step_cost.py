@@ -21,6 +21,7 @@ from hwmodels.compute.unit import ComputeUnit
 from hwmodels.device import Device
 from hwmodels.network.operators import OPERATORS, OperatorWork
 from hwmodels.network.operators.work import over_batches
+from hwmodels.numerics.layouts import batch_innermost
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.numerics.smoothing import smooth_maximum
 from hwmodels.parallel.collectives import COLLECTIVES
@@ -78,11 +79,11 @@ def step_cost(device: Device, work: OperatorWork, *, temperature: Number = 0.0) 
         # Of the work as it is given: a kernel may read weights that are stored wider.
         traffic = traffic_by_memory(device, work)
         # Kernels are mixed by what each takes in all, and their parts likewise.
-        stacked = jax.tree.map(lambda *parts: jnp.stack(jnp.broadcast_arrays(*parts), axis=-1), *found)
-        shares = unit.kernel_shares(work, stacked.total_s)
-        cost = jax.tree.map(lambda part: jnp.sum(shares * part, axis=-1), stacked)
+        total_s = jnp.stack(jnp.broadcast_arrays(*(kernel.total_s for kernel in found)), axis=-1)
+        shares = jnp.unstack(unit.kernel_shares(work, total_s), axis=-1)
+        cost = jax.tree.map(lambda *parts: _mixed(shares, parts), *found)
     # Summed here, not by a reader: inside a map over steps the sum is one pass with what it adds up.
-    total_s = jnp.sum(cost.total_s, axis=-1)
+    total_s = jnp.sum(batch_innermost(cost.total_s), axis=-1)
     memory_j = memory_energy(device, traffic)
     energy = step_energy(
         device,
@@ -140,9 +141,9 @@ def _kernel_cost(device: Device, unit: ComputeUnit, work: OperatorWork, temperat
     decoded = decoder_cost(device, work)
     limits = [times.compute_s, memory_s, *decoded.limit_s]
     limits += [] if times.exchange_s is None else [times.exchange_s]
-    joined = temperature
-    if times.overlap_temperature > 0:
-        joined = jnp.maximum(as_float(temperature), times.overlap_temperature)
+    # Two Python numbers stay one, which a smooth maximum is faster with.
+    known = isinstance(temperature, (int, float))
+    joined = (max if known else jnp.maximum)(as_float(temperature), times.overlap_temperature)
     busy = _longest(limits, joined)
     launch_s = (times.launch_s + decoded.fill_s) * work.launches
     return _OperatorCost(
@@ -156,6 +157,13 @@ def _kernel_cost(device: Device, unit: ComputeUnit, work: OperatorWork, temperat
         exchange_s=jnp.zeros_like(work.flops) if times.exchange_s is None else times.exchange_s,
         decoding_s=_longest(decoded.limit_s, temperature) if decoded.limit_s else decoded.fill_s,
     )
+
+
+def _mixed(
+    shares: Sequence[Float[Array, "... operator"]], parts: Sequence[Float[Array, "... operator"]]
+) -> Float[Array, "... operator"]:
+    """Sum of shares times parts. Kernel by kernel: an axis of so few is not vectorised."""
+    return sum((share * part for share, part in zip(shares[1:], parts[1:], strict=True)), start=shares[0] * parts[0])
 
 
 def _longest(times: Sequence[Float[Array, "... operator"]], temperature: Number) -> Float[Array, "... operator"]:

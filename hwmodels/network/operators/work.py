@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 from hwmodels.network.operators.experts import ExpertReads
 from hwmodels.numerics.axes import rank_of, with_rank
 from hwmodels.numerics.gradients import cotangent_once
+from hwmodels.numerics.layouts import batch_innermost
 from hwmodels.numerics.scalars import Leaf, Tree
 
 #: The "operator" axis, in order of execution within a layer; an operator is what engines launch at once.
@@ -99,7 +100,7 @@ class OperatorWork:
 def over_operators(values: Mapping[str, Leaf], default: float = 0.0) -> Float[Array, "... operator"]:
     """Values by operator name as one array; `default` for operators that are not named."""
     stacked = jnp.stack(jnp.broadcast_arrays(*(values.get(name, default) for name in OPERATORS)), axis=-1)
-    return cotangent_once(stacked)
+    return batch_innermost(cotangent_once(stacked))
 
 
 #: Fields of `OperatorWork` that a step has one of, without an axis of operators.

@@ -113,8 +113,12 @@ def _nested(name: str, value: Any, kind: Any) -> Any:
     fields = {key_of(field): field for field in dataclasses.fields(kind)}
     missing = dataclasses.MISSING
     needed = {key for key, field in fields.items() if (field.default, field.default_factory) == (missing, missing)}
-    if not isinstance(value, Mapping) or not needed <= set(value) <= set(fields):
+    if not isinstance(value, Mapping):
         raise InputError(f"{name} is {shown(value)}; {kind.form}")
+    if unknown := [key for key in value if key not in fields]:
+        raise InputError(f"{name} has {shown(unknown[0])}, which is not known{hint(unknown[0], fields)}; {kind.form}")
+    if lacking := [key for key in fields if key in needed and key not in value]:
+        raise InputError(f"{name} has no {' and no '.join(lacking)}; {kind.form}")
     try:
         return kind(**{fields[key].name: item for key, item in value.items()})
     except InputError as error:

@@ -175,6 +175,8 @@ def check_value(where: str, value: float, rules: Mapping[str, Rule], device: str
     """
     name = where.partition(".")[2]
     if name not in rules:
-        raise InputError(f"{where} is not a number of a design point on {device}{hint(name, rules, cutoff=_NEAR)}")
+        raise InputError(
+            f"{where} is not a number of a design point on {device}{hint(name, rules, cutoff=_NEAR, list_all=False)}"
+        )
     if not rules[name].holds(value):
         raise InputError(f"{where} is {value:g}; it must be {rules[name].words}")

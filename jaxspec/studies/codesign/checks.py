@@ -38,14 +38,15 @@ def check_variables(
     config: CodesignConfig, variables: Variables, rules: Mapping[str, Rule], knobs: Mapping[str, str]
 ) -> None:
     """Variables are numbers of a design, and both ends are allowed. Raises InputError: otherwise."""
+    own = {name: rule for name, rule in rules.items() if name in knobs or name.startswith(("device.", "draft."))}
     for name, low, high in zip(variables.names, variables.low, variables.high, strict=True):
-        for end in (low, high):
-            check_value(f"variables.{name}", float(end), rules, config.device)
-        if name not in knobs and not name.startswith("device."):
+        if name in rules and name not in own:
             raise InputError(
                 f"variables.{name} is no part of a design: change knobs of the draft (draft.…) and numbers of the device "
                 "(device.…), and give the rest in [set]"
             )
+        for end in (low, high):
+            check_value(f"variables.{name}", float(end), own, config.device)
 
 
 def check_law(

@@ -16,7 +16,7 @@ from jaxspec.report.terminal import Table
 from jaxspec.results import Quantity
 from jaxspec.studies.codesign.config import DEVICE_FILE
 from jaxspec.studies.codesign.figures import figures
-from jaxspec.studies.codesign.result import CodesignResult, DesignRow
+from jaxspec.studies.codesign.result import BudgetUse, CodesignResult, DesignRow
 from jaxspec.studies.engine_pricing import engine_notes
 
 __all__ = ["codesign_tables", "headline", "shown", "write_codesign_report"]
@@ -48,19 +48,40 @@ div { overflow-x: auto }
 """
 
 
+#: Slopes of less, in percent, are rounding.
+_NO_SLOPE = 1e-5
+
+
 def _text(found: Quantity[float], digits: int = 4) -> str:
     return NOT_KNOWN if found.number is None else f"{found.number:.{digits}g}"
+
+
+def _slope(found: Quantity[float]) -> str:
+    return "0" if found.number is not None and abs(found.number) < _NO_SLOPE else _text(found, 3)
+
+
+def _end(result: CodesignResult) -> str:
+    """What the search ended with: where no design keeps the limits, the one that exceeds them least."""
+    return "proposal" if result.after.feasible else "nearest"
 
 
 def headline(result: CodesignResult) -> str:
     """The answer in a sentence."""
     about = f"{result.architecture} on {result.device}, {result.scheme}"
     if not result.after.feasible:
-        over = [row.name for row in result.budgets if row.after.known > row.limit.known]
+        over = [
+            f"{row.name} (at most {_text(row.limit)}, and the nearest design found takes {_text(row.after)})"
+            for row in result.budgets
+            if _exceeded(result, row)
+        ]
         return f"{about}: no design within the ends of the variables keeps {', '.join(over)}."
     value = getattr(result.after, result.objective)
     kept = "" if result.before.feasible else "; the design before does not keep every limit"
     return f"{about}: {_text(value)} {result.objective}, {_text(result.gain, 3)} times the design before{kept}."
+
+
+def _exceeded(result: CodesignResult, row: BudgetUse) -> bool:
+    return not result.after.feasible and row.after.known > row.limit.known
 
 
 def codesign_tables(result: CodesignResult) -> list[Table]:
@@ -71,10 +92,10 @@ def codesign_tables(result: CodesignResult) -> list[Table]:
 def _designs(result: CodesignResult) -> Table:
     table = Table(
         f"Co-design: {result.architecture} on {result.device}",
-        f"all predicted; acceptance: {result.law.source}{_law_errors(result)}",
+        f"all predicted; acceptance {result.after.acceptance.status}: {result.law.source}{_law_errors(result)}",
     )
     table.add_column("", justify="left")
-    for heading in ("before", "proposal"):
+    for heading in ("before", _end(result)):
         table.add_column(heading, justify="right")
     for name, title in _NUMBERS.items():
         if any(getattr(row, name).number for row in (result.before, result.after)):
@@ -100,10 +121,10 @@ def _yes(row: DesignRow) -> str:
 def _variables(result: CodesignResult) -> Table:
     table = Table(
         "Variables",
-        f"before: input; the rest: predicted. Slopes are percent of {result.objective} at the proposal, smoothed; "
+        f"before: input; the rest: predicted. Slopes are percent of {result.objective} at the {_end(result)}, smoothed; "
         f"{NOT_KNOWN}: it takes none",
     )
-    for heading in ("variable", "from", "to", "step", "before", "proposal", "% per %", "% per mm2", "% per W"):
+    for heading in ("variable", "from", "to", "step", "before", _end(result), "% per %", "% per mm2", "% per W"):
         table.add_column(heading, justify="left" if heading == "variable" else "right")
     for row in result.variables:
         end = {"low": " (least)", "high": " (most)"}.get(row.at, "")
@@ -114,20 +135,23 @@ def _variables(result: CodesignResult) -> Table:
             "" if row.step is None else f"{row.step:g}",
             _text(row.before),
             _text(row.after) + end,
-            _text(row.elasticity, 3),
-            _text(row.per_mm2, 3),
-            _text(row.per_w, 3),
+            *(_slope(slope) for slope in (row.elasticity, row.per_mm2, row.per_w)),
         )
     return table
 
 
 def _limits(result: CodesignResult) -> Table:
-    table = Table("Limits", f"multiplier: percent of {result.objective} for a percent more of the budget")
-    for heading in ("limit", "at most", "before", "proposal", "reached", "multiplier"):
+    table = Table(
+        "Limits",
+        f"at most: input; the rest: predicted. Multiplier: percent of {result.objective} for a percent more of the budget, "
+        f"{NOT_KNOWN} where a limit is exceeded",
+    )
+    for heading in ("limit", "at most", "before", _end(result), "reached", "multiplier"):
         table.add_column(heading, justify="left" if heading == "limit" else "right")
     for row in result.budgets:
         values = (_text(row.limit), _text(row.before), _text(row.after))
-        table.add_row(row.name, *values, "yes" if row.active else "no", _text(row.multiplier, 3))
+        reached = "exceeded" if _exceeded(result, row) else "yes" if row.active else "no"
+        table.add_row(row.name, *values, reached, _slope(row.multiplier))
     return table
 
 

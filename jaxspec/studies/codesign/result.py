@@ -44,7 +44,7 @@ class BudgetUse(Record):
     Attributes:
         active: whether the proposal reaches it within half a percent.
         multiplier: percent of the objective for a percent more of the budget, by the slopes at the proposal; 0 where it is not
-            reached.
+            reached, None where no design keeps every limit.
     """
 
     name: str = ""

@@ -218,7 +218,7 @@ def _result(
                 before=getattr(before, name),
                 after=getattr(after, name),
                 active=getattr(after, name).known > limit * (1 - 5e-3),
-                multiplier=predicted(judged.multipliers[name]),
+                multiplier=predicted(judged.multipliers[name] if after.feasible else None),
             )
             for name, limit in problem.limits.items()
         ],

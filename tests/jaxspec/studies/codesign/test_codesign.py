@@ -14,11 +14,13 @@ from jaxspec.compress.footprint import uniform
 from jaxspec.compress.footprint_table import WIDTHS, expected_widths
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
+from jaxspec.results import given, predicted
 from jaxspec.settings import CommonConfig
 from jaxspec.settings.base import Layer, build_config
 from jaxspec.studies.codesign.config import CodesignConfig
 from jaxspec.studies.codesign.examples import EXAMPLES
 from jaxspec.studies.codesign.problem import make_problem
+from jaxspec.studies.codesign.report import codesign_tables, headline
 from jaxspec.studies.codesign.run import checked_problem, codesign
 
 PROBLEM = """
@@ -144,6 +146,30 @@ def test_budgets_that_hold_have_a_price_which_their_variables_share(solved):
     assert max(row.multiplier.known for row in reached) > 0.01
 
 
+def test_what_no_design_keeps_is_told_with_what_the_nearest_takes(solved):
+    result, _ = solved
+    budgets = [
+        dataclasses.replace(row, limit=given(1e-3), multiplier=predicted(None)) if row.name == "power_w" else row
+        for row in result.budgets
+    ]
+    over = dataclasses.replace(result, budgets=budgets, after=dataclasses.replace(result.after, feasible=False))
+    takes = f"{result.after.power_w.known:.4g}"
+    assert f"keeps power_w (at most 0.001, and the nearest design found takes {takes})" in headline(over)
+    designs, variables, limits = codesign_tables(over)
+    assert "nearest" in repr(designs)
+    assert "proposal" not in repr(designs) + repr(variables)
+    assert "exceeded" in repr(limits)
+
+
+def test_tables_say_the_status_of_their_numbers_and_no_rounding_errors(solved):
+    result, _ = solved
+    first = dataclasses.replace(result.variables[0], elasticity=predicted(-8e-15))
+    designs, variables, limits = codesign_tables(dataclasses.replace(result, variables=[first, *result.variables[1:]]))
+    assert "all predicted; acceptance calibrated: law fitted to 3 points" in " ".join(repr(designs).split())
+    assert "e-15" not in repr(variables)
+    assert "at most: input; the rest: predicted" in repr(limits)
+
+
 def test_a_finished_run_is_reprinted(solved):
     result, folder = solved
     assert codesign(config_of(), out=folder).plain() == result.plain()
@@ -170,6 +196,9 @@ def test_a_finished_run_is_reprinted(solved):
          "a larger array costs no area_mm2; .*of = { peak_flops"),
         ('"draft.slice_bits" = { from = 2, to = 6 }', '"device.technology.node_m" = { from = 2e-9, to = 6e-9 }',
          "is not a number of a design point"),
+        ('area_mm2 = 80', 'area_m2 = 80e-6', "budgets has 'area_m2', which is not known; did you mean 'area_mm2'"),
+        ('area_mm2 = 1e-12\nsource = "made up"', 'area_mm2 = 1e-12', "costs.multiply-adds has no source; give of"),
+        ('"draft.slice_bits"', '"draft.slicebits"', r"on cassandra-npu; did you mean 'draft\.slice_bits'\?$"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_in_a_line(old, new, words):

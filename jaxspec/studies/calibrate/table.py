@@ -59,6 +59,9 @@ MOST_DRAFTED = 64
 
 _MAY_BE_ZERO = ("context_tokens", "draft_layers")
 
+#: Least time of a row: a cycle of a fast clock. Rates of shorter ones overflow in the fit.
+_LEAST_S = 1e-10
+
 
 @dataclasses.dataclass(frozen=True)
 class Row:
@@ -198,6 +201,6 @@ def _checked(row: Row, where: str) -> Row:
         )
     if row.part == "cycle" and row.tokens > MOST_DRAFTED:
         raise InputError(f"{where}, column tokens: {row.tokens:g} came; a cycle drafts {MOST_DRAFTED} tokens at most")
-    if row.seconds > 3600:
-        raise InputError(f"{where}, column seconds: {row.seconds:g} came; times are in seconds, at most 3600")
+    if not _LEAST_S <= row.seconds <= 3600:
+        raise InputError(f"{where}, column seconds: {row.seconds:g} came; times are in seconds, {_LEAST_S:g} to 3600")
     return row

@@ -23,6 +23,7 @@ from jaxspec.settings import build_config
 from jaxspec.studies.advise.acceptance import draft_acceptance
 from jaxspec.studies.advise.config import AdviseConfig
 from jaxspec.studies.advise.drafts import named_draft, served_draft
+from jaxspec.studies.advise.kernels import measured_kernels
 from jaxspec.studies.advise.schedule import ranges, single_length
 from jaxspec.studies.engine_flags import Range, ServedDraft, engines_for
 
@@ -110,6 +111,14 @@ def test_files_of_a_run(advised):
     assert any("were not measured on rtx-4090" in note for note in advised.notes)
     assert "not calibrated" in advised.interval_statement
     assert str(advised.table()).count("[") >= 2
+
+
+@pytest.mark.parametrize(
+    ("device", "told"), [("elmoe3d-hb8", True), ("alveo-u280", True), ("rtx-4090", False), ("h100-sxm", False)]
+)
+def test_a_device_that_no_engine_is_known_to_run_on_is_told(device, told):
+    _, kernels = measured_kernels(AdviseConfig(device=(device,)), device)
+    assert any(f"no engine is known here to run on {device}" in note for note in kernels.notes) == told
 
 
 def test_figures_draw(advised):

@@ -61,6 +61,10 @@ def test_columns_in_any_order_spaces_and_empty_lines(read):
         (GOOD + "product,16,1,8,256,704,,,,,0\n", "line 3, column seconds: '0' came"),
         (GOOD + "product,16,1,8,256,704,,,,,1e5\n", "line 3, column seconds: 100000 came; times are in seconds"),
         (
+            GOOD + "product,16,1,8,256,704,,,,,1e-300\n",
+            "line 3, column seconds: 1e-300 came; times are in seconds, 1e-10 to",
+        ),
+        (
             GOOD + "product,16,1,8.5,256,704,,,,,1\n",
             "line 3, column tokens: '8.5' came; it must be a positive whole number",
         ),

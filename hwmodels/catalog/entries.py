@@ -55,7 +55,7 @@ def near_matches(name: str, allowed: Iterable[str], *, cutoff: float = 0.6) -> s
 def titled_document(text: str, where: str) -> tuple[str, dict[str, Any]]:
     """A file's title and the rest of its content. Raises EntryError: not valid TOML, or no title."""
     try:
-        document = tomllib.loads(text)
+        document = tomllib.loads(text.removeprefix("\ufeff"))  # some editors begin a file with a byte-order mark
     except (ValueError, RecursionError) as error:
         raise EntryError(f"{where}: not valid TOML ({error}); fix the file") from error
     title = document.pop("title", None)

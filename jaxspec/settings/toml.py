@@ -26,7 +26,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     """
     shown = repr(as_path("configuration", path))
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise InputError(f"configuration {shown} cannot be read ({error.strerror}); give a TOML file") from error
     except UnicodeDecodeError as error:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from types import NoneType
 
 from hwmodels import Workload, catalog
 from hwmodels.catalog.calibrations import calibrated_engines
-from hwmodels.compute.calibrated_gpu import CalibratedGpu
-from hwmodels.compute.measured_host import MeasuredHost
 from jaxspec.errors import InputError
 from jaxspec.settings import CommonConfig, build_config
 from jaxspec.settings.parallel import PARALLEL
@@ -18,9 +15,6 @@ from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.tuning.objective import Pricing
 
 __all__ = ["Kernels", "measured_kernels"]
-
-#: Matrix units of devices that engines run on; none: a roofline, as of a GPU by its data sheet.
-_SERVED = (NoneType, CalibratedGpu, MeasuredHost)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +49,9 @@ def measured_kernels(config: AdviseConfig, device: str) -> tuple[Pricing, Kernel
         output_tokens=float(config.output_tokens),
     )
     priced = resolve_pricing(common, device, None)
-    if not isinstance(priced.device.matrix_unit, _SERVED):
+    unit = priced.device.matrix_unit
+    # A roofline is that of a GPU by its data sheet; kernels of a unit are measured where an engine runs.
+    if unit is not None and unit.measured is None:
         unsure = (
             f"no engine is known here to run on {device}, whose matrix unit is neither that of a GPU nor of a measured host: "
             "its settings are those for a device that it runs on",

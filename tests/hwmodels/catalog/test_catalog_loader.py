@@ -158,3 +158,10 @@ def test_file_that_cannot_be_read(tmp_path):
     for name in ("absent.toml", "binary.toml", "."):
         with pytest.raises(catalog.EntryError, match="cannot be read as a text file"):
             catalog.device_from_file(tmp_path / name)
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path):
+    """As some editors write it."""
+    place = tmp_path / "mine.toml"
+    place.write_bytes(b"\xef\xbb\xbf" + catalog.device_text("rtx-4090").encode())
+    assert catalog.device_entry(str(place)).device == catalog.device("rtx-4090")

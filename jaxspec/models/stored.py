@@ -170,7 +170,7 @@ def dot_stored(
     A large matrix is widened piece by piece, in the backward pass too; no gradient reaches it then.
     """
     rows, columns = w.shape
-    size = max(1, _piece(math.prod(x.shape[:-1])) // columns)
+    size = max(1, (_FEW_ROWS_PIECE if _is_few(math.prod(x.shape[:-1])) else _PIECE) // columns)
     pieces = rows // size
     stored = w if isinstance(w, Stored | OfLayer) else Stored.of(w.values() if isinstance(w, Stack) else w)
     if stored.dtype == x.dtype or pieces < 2 or not x.size:
@@ -207,10 +207,11 @@ def biased_rows(
 
 
 def in_pieces(stack: Stack, rows: int) -> bool:
-    """Whether products of some rows read a stack's matrices piece by piece: large ones that are held in 16 bits."""
+    """Whether products of some rows read a stack's matrices in pieces: few rows, and large matrices that are held in 16 bits."""
     held = isinstance(stack, Stored) and stack.array.dtype != stack.dtype
-    return held and math.prod(stack.shape[1:]) > _piece(rows)
+    return held and _is_few(rows) and math.prod(stack.shape[1:]) > _FEW_ROWS_PIECE
 
 
-def _piece(rows: int) -> int:
-    return _FEW_ROWS_PIECE if rows <= _FEW_ROWS and jax.default_backend() == "cpu" else _PIECE
+def _is_few(rows: int) -> bool:
+    # On GPUs a mesh may split what pieces would be taken of.
+    return rows <= _FEW_ROWS and jax.default_backend() == "cpu"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import jax
-from jax.core import Tracer
-from jax.custom_batching import custom_vmap
+from typing import Any
+
 from jax.experimental.layout import Layout, with_layout_constraint
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
 from jaxtyping import Array, Float
 
 __all__ = ["batch_innermost"]
 
 
-@jax.custom_jvp
 def batch_innermost(values: Float[Array, "*b n"]) -> Float[Array, "*b n"]:
     """The same values; in a compiled program those of all batches lie side by side, and the last axis is the slow one.
 
@@ -26,24 +26,26 @@ def batch_innermost(values: Float[Array, "*b n"]) -> Float[Array, "*b n"]:
     Args:
         values: "*b n"; where neither the array nor a `vmap` has batches, nothing happens.
     """
-    return _laid_out(values)
+    return _innermost.bind(values, axis=values.ndim - 1) if values.ndim else values
 
 
-@batch_innermost.defjvp
-def _left_alone(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    (values,), (slope,) = primals, tangents
-    return values, slope
-
-
-@custom_vmap
-def _laid_out(values: Array) -> Array:
-    if values.ndim < 2 or not isinstance(values, Tracer):
+def _laid_out(values: Array, *, axis: int) -> Array:
+    if values.ndim < 2:
         return values
-    return with_layout_constraint(values, Layout(major_to_minor=(values.ndim - 1, *range(values.ndim - 1))))
+    others = [place for place in range(values.ndim) if place != axis]
+    return with_layout_constraint(values, Layout(major_to_minor=(axis, *others)))
 
 
-@_laid_out.def_vmap
-def _with_all_batches(size: int, batched: list[bool], values: Array) -> tuple[Array, bool]:
-    """The outermost `vmap` decides: batches of an inner one alone may be few."""
-    del size, batched
-    return _laid_out(values), True
+def _batched(arguments: Any, places: Any, *, axis: int) -> tuple[Any, int]:
+    """The batches of a `vmap` stay where they are: nothing is moved."""
+    ((values,), (place,)) = arguments, places
+    return _innermost.bind(values, axis=axis + (place <= axis)), place
+
+
+# Of its own, as a custom rule for `vmap` within one for slopes loses where the batches are.
+_innermost = Primitive("batch_innermost")
+_innermost.def_impl(lambda values, *, axis: values)
+_innermost.def_abstract_eval(lambda values, *, axis: values)
+ad.primitive_jvps[_innermost] = lambda primals, tangents, *, axis: (primals[0], tangents[0])
+batching.primitive_batchers[_innermost] = _batched
+mlir.register_lowering(_innermost, mlir.lower_fun(_laid_out, multiple_results=False))

@@ -207,7 +207,7 @@ def biased_rows(
 
 
 def in_pieces(stack: Stack, rows: int) -> bool:
-    """Whether products of some rows read a stack's matrices in pieces: few rows, and large matrices that are held in 16 bits."""
+    """Whether products of some rows read a stack's matrices in pieces: few rows, and large matrices held in 16 bits."""
     held = isinstance(stack, Stored) and stack.array.dtype != stack.dtype
     return held and _is_few(rows) and math.prod(stack.shape[1:]) > _FEW_ROWS_PIECE
 

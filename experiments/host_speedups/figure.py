@@ -13,7 +13,7 @@ _MARKERS = {1: "o", 16: "s"}
 
 
 def draw(rows: Sequence[dict[str, Any]]) -> Figure:
-    """One figure of all rows; hollow ones are those that terms were fitted to."""
+    """One figure of all rows."""
     figure = Figure(figsize=(7.0, 5.6), layout="constrained")
     axes = figure.add_subplot()
     kinds = list(dict.fromkeys((row["draft"], _form(row), row["batch"]) for row in rows))
@@ -23,9 +23,8 @@ def draw(rows: Sequence[dict[str, Any]]) -> Figure:
         for row in found:
             clock = row["measured_speedup"]
             spread = [[clock["median"] - clock["low"]], [clock["high"] - clock["median"]]]
-            face = "white" if row["status"] == "calibrated" else color
             place = (clock["median"], row["predicted_speedup"])
-            axes.errorbar(*place, xerr=spread, fmt=marker, color=color, mfc=face, ms=4, elinewidth=0.5)
+            axes.errorbar(*place, xerr=spread, fmt=marker, color=color, ms=4, elinewidth=0.5)
         axes.plot([], [], marker, color=color, ms=4, label=f"{kind[0]}, {kind[1]}, batch {kind[2]}")
     ends = [value for row in rows for value in (row["measured_speedup"]["median"], row["predicted_speedup"])]
     if ends:

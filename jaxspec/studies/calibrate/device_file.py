@@ -72,9 +72,8 @@ def device_text(machine: Machine, title: str, remarks: tuple[str, ...], origin: 
     for fit in machine.fits:
         if fit.part in _SPREADS and fit.interval is not None:
             lines += ["", "[[matrix_unit.held_out]]", *_held_out(fit)]
-    if machine.terms is not None:
-        terms, fit = vars(machine.terms), machine.parts["cycles"]
-        lines += _table("engine_terms", {name: terms[name] for name in fit.estimates}, fit, origin)
+    if cycles := machine.parts.get("cycles"):
+        lines += _table("engine_terms", cycles.estimates, cycles, origin)
     return "\n".join(lines) + "\n"
 
 

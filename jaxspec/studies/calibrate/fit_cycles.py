@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import nnls
 
-from hwmodels import Architecture, Device, DraftCost, EngineTerms
+from hwmodels import Architecture, Device, DraftCost
 from hwmodels.speculation.engine_terms import NO_ENGINE
 from jaxspec.settings.draft_kinds import DRAFT_KINDS
 from jaxspec.studies.calibrate.fitted import Numbers, PartFit, cross_fitted
 from jaxspec.studies.calibrate.table import Row
 from jaxspec.studies.measured.clock_prediction import predict_ways
 
-__all__ = ["CycleFit", "fit_cycles"]
+__all__ = ["fit_cycles"]
 
 #: Terms that are fitted, in the order of their counts.
 _TERMS: tuple[str, ...] = ("cycle_s", "draft_layer_s", "draft_pass_s", "drafted_token_s")
@@ -29,21 +29,8 @@ _TERMS: tuple[str, ...] = ("cycle_s", "draft_layer_s", "draft_pass_s", "drafted_
 _TAKES_IN = next(kind.takes_in for kind in DRAFT_KINDS if kind.directory == "network")
 
 
-@dataclasses.dataclass(frozen=True)
-class CycleFit:
-    """Whole cycles.
-
-    Attributes:
-        part: the terms, and errors of whole cycles.
-        terms: likewise, of this package as an engine.
-    """
-
-    part: PartFit
-    terms: EngineTerms
-
-
-def fit_cycles(table: Sequence[Row], device: Device, shape: Callable[[Row], Architecture]) -> CycleFit | None:
-    """Terms, none below 0, by least squares of the relative errors of cycles. None without enough rows.
+def fit_cycles(table: Sequence[Row], device: Device, shape: Callable[[Row], Architecture]) -> PartFit | None:
+    """`EngineTerms`, none below 0, by least squares of the relative errors of cycles. None without enough rows.
 
     A draft with its number of sequences is held out as a whole.
 
@@ -71,8 +58,7 @@ def fit_cycles(table: Sequence[Row], device: Device, shape: Callable[[Row], Arch
     numbers = dict(zip(_TERMS, estimates.tolist(), strict=True))
     none = tuple(name for name, value in numbers.items() if value == 0.0)
     predicted = kernels_s + counts @ estimates
-    part = PartFit("cycles", 32.0, numbers, {}, none, places, predicted, held, errors, interval)
-    return CycleFit(part, EngineTerms(**numbers))
+    return PartFit("cycles", 32.0, numbers, {}, none, places, predicted, held, errors, interval)
 
 
 def _kernels_s(device: Device, shape: Callable[[Row], Architecture], rows: Sequence[Row]) -> Numbers:

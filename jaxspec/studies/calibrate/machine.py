@@ -13,7 +13,6 @@ import numpy as np
 from hwmodels import (
     Architecture,
     Device,
-    EngineTerms,
     MemoryTier,
     OperatorWork,
     step_cost,
@@ -51,7 +50,6 @@ class Machine:
         step_rows: numbers of the table's rows that are steps.
         step_s: predicted seconds of these by the whole device.
         missing: sentences on what was not measured.
-        terms: of this package as an engine; None where no cycles were measured.
     """
 
     device: Device
@@ -60,7 +58,6 @@ class Machine:
     step_rows: np.ndarray
     step_s: np.ndarray
     missing: tuple[str, ...]
-    terms: EngineTerms | None = None
 
     @property
     def fits(self) -> list[PartFit]:
@@ -107,9 +104,8 @@ def fit_machine(table: Sequence[Row], network: Callable[[str], Architecture], *,
     step_s = _priced(device, works) if len(places) else np.zeros(0)
     cycles = fit_cycles(table, device, lambda row: _network(row, network))
     if cycles is not None:
-        parts["cycles"] = cycles.part
-    terms = None if cycles is None else cycles.terms
-    return Machine(device, products, parts, places, step_s, tuple(missing), terms)
+        parts["cycles"] = cycles
+    return Machine(device, products, parts, places, step_s, tuple(missing))
 
 
 _WORDS = {"attention": "attention", "lookup": "look-ups", "sampling": "sampling", "steps": "whole steps"}

@@ -86,10 +86,7 @@ def measure_machine(
 
 def _timed(group: Group, repeats: int) -> Arrays:
     (probe,) = measure([product_program(*_PROBE)], repeats=3)
-    if group.clock is None:
-        found = measure([case.program() for case in group.cases if case.program is not None], repeats=repeats)
-    else:
-        found = group.clock(repeats)
+    found = group.clock(repeats)
     numbers = {
         name: np.array([getattr(one, name) for one in found]) for name in ("median", "least", "spread", "first_s")
     }
@@ -97,4 +94,4 @@ def _timed(group: Group, repeats: int) -> Arrays:
 
 
 def _rows(group: Group, seconds: Sequence[float]) -> list[Row]:
-    return [dataclasses.replace(case.row, seconds=float(one)) for case, one in zip(group.cases, seconds, strict=True)]
+    return [dataclasses.replace(row, seconds=float(one)) for row, one in zip(group.rows, seconds, strict=True)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import jax
 
@@ -16,9 +17,9 @@ from jaxspec.studies.calibrate import programs
 from jaxspec.studies.calibrate.config import FORMATS, CalibrateConfig
 from jaxspec.studies.calibrate.cycle_programs import CYCLE_SLOTS, cycle_timings
 from jaxspec.studies.calibrate.table import Row
-from jaxspec.studies.calibrate.timing import Timed, Timing
+from jaxspec.studies.calibrate.timing import Timed, Timing, measure
 
-__all__ = ["Case", "Group", "groups_of", "matrices_of", "probes_of"]
+__all__ = ["Group", "groups_of", "matrices_of", "probes_of"]
 
 #: Rows of products: all few ones, where kernels change; around multiples of 16, where they pad; few many.
 ROWS = (*range(1, 11), 12, 16, 17, 18, 24, 32, 33, 40, 48, 64, 80, 96, 128, 144, 192, 256, 272, 384, 512)
@@ -44,24 +45,30 @@ _MOST_LAYERS = 4096
 
 
 @dataclasses.dataclass(frozen=True)
-class Case:
-    """A row without its time, and how to make the program that is timed; none where a group has a clock of its own."""
-
-    row: Row
-    program: Callable[[], Timed] | None
-
-
-@dataclasses.dataclass(frozen=True)
 class Group:
-    """Cases that are timed side by side; the name says where they are kept.
+    """What is timed side by side; the name says where it is kept.
 
     Attributes:
-        clock: from a number of repeats to the time of each case, where it is no loop over a program.
+        rows: without their times.
+        clock: from a number of repeats to the time of each.
     """
 
     name: str
-    cases: tuple[Case, ...]
-    clock: Callable[[int], list[Timing]] | None = None
+    rows: tuple[Row, ...]
+    clock: Callable[[int], list[Timing]]
+
+
+class _Case(NamedTuple):
+    """A row without its time, and how to make the program that is timed."""
+
+    row: Row
+    program: Callable[[], Timed]
+
+
+def _group(name: str, cases: Sequence[_Case]) -> Group:
+    """Of programs that take turns."""
+    clock = lambda repeats: measure([case.program() for case in cases], repeats=repeats)
+    return Group(name, tuple(case.row for case in cases), clock)
 
 
 def groups_of(config: CalibrateConfig, networks: Mapping[str, Architecture], *, few: bool) -> list[Group]:
@@ -136,8 +143,8 @@ def _product_group(
             read_bytes=one * layers,
         )
         make = lambda count=count: programs.product_program(count, inner, outer, layers, weight_format)
-        cases.append(Case(row, make))
-    return Group(f"product/{weight_format}-{inner}x{outer}-{layers}", tuple(cases))
+        cases.append(_Case(row, make))
+    return _group(f"product/{weight_format}-{inner}x{outer}-{layers}", cases)
 
 
 def _attention(networks: Mapping[str, Architecture], shapes: Sequence[tuple[int, int]]) -> list[Group]:
@@ -174,8 +181,8 @@ def _attention(networks: Mapping[str, Architecture], shapes: Sequence[tuple[int,
                         )
                     )
                 )
-                cases.append(Case(row, make))
-            found.append(Group(f"attention/{query_heads}-{key_heads}-{size}-{context}", tuple(cases)))
+                cases.append(_Case(row, make))
+            found.append(_group(f"attention/{query_heads}-{key_heads}-{size}-{context}", cases))
     return found
 
 
@@ -188,25 +195,21 @@ def _is_apart(network: Architecture) -> bool:
 def _steps(name: str, network: Architecture, shapes: Sequence[tuple[int, int]]) -> list[Group]:
     found = []
     for layers, vocab, context in probes_of(network):
-        config, cases = _config(network, layers, vocab), []
+        config, cases, whole = _config(network, layers, vocab), [], _network_row("step", name, layers, vocab)
         for batch, tokens in shapes:
-            row = Row(
-                "step",
-                float("nan"),
-                weight_bits=32.0,
-                batch=float(batch),
-                tokens=float(tokens),
-                context_tokens=float(context),
-                architecture=name,
-                layers=float(layers),
-                vocab_size=float(vocab),
-            )
+            row = dataclasses.replace(whole, batch=float(batch), tokens=float(tokens), context_tokens=float(context))
             make = lambda batch=batch, tokens=tokens, config=config, context=context: programs.step_program(
                 _params(config), config, batch=batch, tokens=tokens, context=context
             )
-            cases.append(Case(row, make))
-        found.append(Group(f"step/{hash_of(name)}-{layers}-{vocab}-{context}", tuple(cases)))
+            cases.append(_Case(row, make))
+        found.append(_group(f"step/{hash_of(name)}-{layers}-{vocab}-{context}", cases))
     return found
+
+
+def _network_row(part: str, name: str, layers: int, vocab: int) -> Row:
+    """A row of a whole network, of no shape yet."""
+    sizes = {"layers": float(layers), "vocab_size": float(vocab)}
+    return Row(part, float("nan"), weight_bits=32.0, architecture=name, **sizes)
 
 
 def _config(network: Architecture, layers: int, vocab: int) -> DecoderConfig:
@@ -225,26 +228,15 @@ def _config(network: Architecture, layers: int, vocab: int) -> DecoderConfig:
 def _cycles(name: str, network: Architecture, *, few: bool) -> list[Group]:
     """Cycles with a lookup and with small networks as drafts."""
     layers, vocab, _ = probes_of(network)[0]
-    config, found = _config(network, layers, vocab), []
+    config, whole, found = _config(network, layers, vocab), _network_row("cycle", name, layers, vocab), []
     for draft_layers in _DRAFT_LAYERS:
         for batch in (1,) if few else (1, 16):
-            shape = Row(
-                "cycle",
-                float("nan"),
-                weight_bits=32.0,
-                batch=float(batch),
-                context_tokens=float(CYCLE_SLOTS),
-                architecture=name,
-                layers=float(layers),
-                draft_layers=float(draft_layers),
-                vocab_size=float(vocab),
-            )
-            rows = [dataclasses.replace(shape, tokens=float(length)) for length in _DRAFTED]
+            shape = {"batch": float(batch), "context_tokens": float(CYCLE_SLOTS), "draft_layers": float(draft_layers)}
+            rows = [dataclasses.replace(whole, tokens=float(length), **shape) for length in _DRAFTED]
             clock = lambda repeats, batch=batch, draft_layers=draft_layers: cycle_timings(
                 config, draft_layers=draft_layers, lengths=_DRAFTED, batch=batch, repeats=repeats
             )
-            cases = tuple(Case(row, None) for row in rows)
-            found.append(Group(f"cycle/{hash_of(name)}-{draft_layers}-{batch}", cases, clock))
+            found.append(Group(f"cycle/{hash_of(name)}-{draft_layers}-{batch}", tuple(rows), clock))
     return found
 
 
@@ -260,10 +252,10 @@ def _params(config: DecoderConfig):
 def _streams() -> Group:
     sizes = (1 << 20, 1 << 22, 1 << 24, 1 << 26, 1 << 28)
     cases = [
-        Case(Row("stream", float("nan"), read_bytes=float(size)), lambda size=size: programs.stream_program(size))
+        _Case(Row("stream", float("nan"), read_bytes=float(size)), lambda size=size: programs.stream_program(size))
         for size in sizes
     ]
-    return Group("stream/all", tuple(cases))
+    return _group("stream/all", cases)
 
 
 def _lookups() -> Group:
@@ -271,19 +263,19 @@ def _lookups() -> Group:
     for rows, vocab, hidden in ((1, 256, 256), (16, 256, 256), (64, 4096, 1024), (256, 4096, 1024)):
         row = Row("lookup", float("nan"), batch=1.0, tokens=float(rows), inner=float(hidden), vocab_size=float(vocab))
         cases.append(
-            Case(row, lambda rows=rows, vocab=vocab, hidden=hidden: programs.lookup_program(rows, vocab, hidden))
+            _Case(row, lambda rows=rows, vocab=vocab, hidden=hidden: programs.lookup_program(rows, vocab, hidden))
         )
-    return Group("lookup/all", tuple(cases))
+    return _group("lookup/all", cases)
 
 
 def _sampling() -> Group:
     cases = []
     for rows, vocab in ((1, 256), (9, 256), (64, 256), (1, 4096), (9, 4096), (1, 32768), (5, 32768)):
         row = Row("sampling", float("nan"), batch=1.0, tokens=float(rows), vocab_size=float(vocab))
-        cases.append(Case(row, lambda rows=rows, vocab=vocab: programs.sampling_program(rows, vocab)))
-    return Group("sampling/all", tuple(cases))
+        cases.append(_Case(row, lambda rows=rows, vocab=vocab: programs.sampling_program(rows, vocab)))
+    return _group("sampling/all", cases)
 
 
 def _loops() -> Group:
-    turn = Case(Row("turn", float("nan")), programs.turn_program)
-    return Group("loops/all", (turn, Case(Row("launch", float("nan")), programs.launch_program)))
+    turn = _Case(Row("turn", float("nan")), programs.turn_program)
+    return _group("loops/all", (turn, _Case(Row("launch", float("nan")), programs.launch_program)))

@@ -176,7 +176,7 @@ def _result(
         step_error=_step_error(found, machine),
         launch_s=measured(small.get("launch")),
         turn_s=measured(small.get("turn")),
-        engine_terms=calibrated(None if machine.terms is None else dict(machine.parts["cycles"].estimates)),
+        engine_terms=calibrated(machine.parts["cycles"].estimates if "cycles" in machine.parts else None),
         doubts=doubts,
         compile_s=measured(found.compile_s),
         measured_with={} if noise is None else attempt(),

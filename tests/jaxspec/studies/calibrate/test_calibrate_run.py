@@ -100,9 +100,10 @@ def timed_groups(monkeypatch):
         plan, "cycle_timings", lambda config, *, lengths, **rest: [Timing(2e-3, 1e-3, 0.01, 0.1)] * len(lengths)
     )
     monkeypatch.setattr(measuring, "product_program", nothing)
-    monkeypatch.setattr(
-        measuring, "measure", lambda programs, *, repeats: [Timing(2e-5, 1e-5, 0.01, 0.1) for _ in programs]
-    )
+    for module in (measuring, plan):
+        monkeypatch.setattr(
+            module, "measure", lambda programs, *, repeats: [Timing(2e-5, 1e-5, 0.01, 0.1) for _ in programs]
+        )
     timed = measuring._timed
 
     def noted(group, repeats):
@@ -133,7 +134,7 @@ def test_groups_cover_what_decoding_needs():
     groups = plan.groups_of(CalibrateConfig(), network, few=False)
     names = [group.name for group in groups]
     assert len(names) == len(set(names))
-    rows = [case.row for group in groups for case in group.cases]
+    rows = [row for group in groups for row in group.rows]
     assert {row.part for row in rows} == {
         "product", "attention", "step", "cycle", "stream", "lookup", "sampling", "turn", "launch",
     }  # fmt: skip
@@ -144,7 +145,7 @@ def test_groups_cover_what_decoding_needs():
     assert min(row.read for row in products) < 5e6 < 1.5e8 < max(row.read for row in products)
     assert all(math.isnan(row.seconds) for row in rows)
     few = plan.groups_of(CalibrateConfig(rows=128), {"embedded": network["embedded"]}, few=True)
-    assert sum(len(group.cases) for group in few) < len(rows) / 3
+    assert sum(len(group.rows) for group in few) < len(rows) / 3
 
 
 def test_architectures_by_path_are_resolved(tmp_path):

@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 
 from jaxspec.errors import InputError
+from jaxspec.settings.coercion import shown
 
 __all__ = ["PUBLISHED", "FieldRow", "read_rows"]
 
@@ -109,7 +110,7 @@ def _row(cells: dict[str, str | None], where: str) -> FieldRow:
         except ValueError:
             value = float("nan")
         if not least <= value < 1e12:
-            raise InputError(f"{where}: {name} is {cell!r}; it must be a number >= {least:g}")
+            raise InputError(f"{where}: {name} is {shown(cell)}; it must be a number >= {least:g}")
         return value
 
     def noted(name: str) -> float | None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,6 @@ from jaxspec.report.short_page import device_slug
 from jaxspec.results import Quantity, given, predicted
 from jaxspec.results.intervals import Ends
 from jaxspec.results.network_results import PricedNumber
-from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.provenance import versions
@@ -39,6 +36,7 @@ from jaxspec.studies.advise.result import (
 )
 from jaxspec.studies.advise.schedule import ranges, single_length
 from jaxspec.studies.advise.trees import AdvisedTrees, price_trees, served_tree, single_tree
+from jaxspec.studies.each_device import for_each_device
 from jaxspec.studies.engine_flags import Engine, Range, ServedTree, engines_for
 from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, noted
 from jaxspec.studies.headline_intervals import coverage_in_words, covered, interval_ends
@@ -54,9 +52,10 @@ _HEADLINE = ("speculate", "single_draft_length")
 
 @dataclasses.dataclass(frozen=True)
 class _Checked:
-    """What a configuration names, found and checked."""
+    """What a configuration names for one device, found and checked."""
 
-    pricings: dict[str, tuple[Pricing, Kernels]]
+    pricing: Pricing
+    kernels: Kernels
     draft: DraftCost
     acceptance: DraftAcceptance
 
@@ -76,43 +75,30 @@ def advise(
         InputError: bad input; nothing is lost.
     """
     expect(AdviseConfig, config)
-    checked = cache(lambda: _check(config))
-
-    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
-        found = checked()
-
-        def work() -> list[dict[str, Any]]:
-            results = []
-            with reporter.bar("devices", len(found.pricings)) as bar:
-                for name, (pricing, kernels) in found.pricings.items():
-                    results.append(_advice(config, found, name, pricing, kernels, directory))
-                    bar.advance(name)
-            write_advice(results, directory.path)
-            return [result.plain() for result in results]
-
-        return work
-
-    found, directory = carry_out(
-        "advise", config, prepare, check=checked, out=out, force=force, reporter=reporter, headline=_HEADLINE
+    return for_each_device(
+        "advise",
+        config,
+        lambda: _check(config),
+        lambda name, found, directory: _advice(config, found, name, directory),
+        write_advice,
+        kind=AdviseResult,
+        out=out,
+        force=force,
+        reporter=reporter,
+        headline=_HEADLINE,
     )
-    return [AdviseResult.from_plain(entry) for entry in found], directory
 
 
-def _check(config: AdviseConfig) -> _Checked:
+def _check(config: AdviseConfig) -> dict[str, _Checked]:
     target = resolve_architecture(config.architecture, None)
     pricings = {name: measured_kernels(config, name) for name in config.device}
-    return _Checked(pricings, named_draft(config.draft, target, division=config), draft_acceptance(config))
+    common = named_draft(config.draft, target, division=config), draft_acceptance(config)
+    return {name: _Checked(pricing, kernels, *common) for name, (pricing, kernels) in pricings.items()}
 
 
-def _advice(
-    config: AdviseConfig,
-    found: _Checked,
-    device: str,
-    pricing: Pricing,
-    kernels: Kernels,
-    directory: RunDirectory,
-) -> AdviseResult:
-    widths, acceptance = read_widths(config), found.acceptance
+def _advice(config: AdviseConfig, found: _Checked, device: str, directory: RunDirectory) -> AdviseResult:
+    pricing, kernels, acceptance = found.pricing, found.kernels, found.acceptance
+    widths = read_widths(config)
     scatter = engine_scatter(config.engine, kind_of_draft(found.draft))
     advised = price_advice(
         pricing, footprint=widths, draft=found.draft, acceptance=acceptance, batches=config.batch, scatter=scatter

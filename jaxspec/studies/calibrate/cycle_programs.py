@@ -1,4 +1,8 @@
-"""Decoding cycles of a network with random weights, timed: what the loop spends beside the steps of its networks."""
+"""Decoding of a network with random weights, timed: steps as decoding runs them, and cycles, which hold more than steps.
+
+A step's time moves by tens of percent with what else the machine does. Steps and cycles that took turns were met alike, so that
+what a cycle takes beyond its steps is not the noise of another moment.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from jaxspec.speculate.drafts.interface import ReadyDraft
 from jaxspec.speculate.drafts.network_draft import NetworkDraft
 from jaxspec.speculate.drafts.ngram_draft import NGramDraft, NGramParams
 from jaxspec.speculate.sampling import GREEDY
-from jaxspec.speculate.timing import chain_way, time_ways
+from jaxspec.speculate.timing import AUTOREGRESSIVE, chain_way, time_ways
 from jaxspec.studies.calibrate.timing import Timing, timing_of
 
 __all__ = ["CYCLE_SLOTS", "cycle_timings"]
@@ -33,11 +37,12 @@ _PROMPTS = 4
 def cycle_timings(
     config: DecoderConfig, *, draft_layers: int, lengths: Sequence[int], batch: int, repeats: int
 ) -> list[Timing]:
-    """Seconds of a cycle of chains of some lengths, greedy.
+    """Seconds of greedy decoding: of a step without speculation, of a verification of each chain, of a cycle of each.
 
     Args:
         config: of the network.
         draft_layers: of a draft network of the same widths; 0: a lookup in the text drafts.
+        lengths: of the chains.
         batch: sequences decoded together.
     """
     params, draft = as_computed(init_params(config, jax.random.key(0))), _draft(config, draft_layers)
@@ -55,7 +60,9 @@ def cycle_timings(
         repeats=repeats,
     )
     jax.clear_caches()  # no other group runs these programs, and a process may map only so many
-    return [timing_of(found[name].cycle_s.tolist(), found[name].compile_s) for name in ways]
+    alone, chains = found[AUTOREGRESSIVE], [found[name] for name in ways]
+    steps = [timing_of(seconds.tolist(), 0.0) for seconds in (alone.cycle_s, *(chain.verify_s for chain in chains))]
+    return steps + [timing_of(chain.cycle_s.tolist(), chain.compile_s) for chain in chains]
 
 
 def _draft(config: DecoderConfig, layers: int) -> ReadyDraft:

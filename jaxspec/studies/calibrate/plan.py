@@ -226,13 +226,16 @@ def _config(network: Architecture, layers: int, vocab: int) -> DecoderConfig:
 
 
 def _cycles(name: str, network: Architecture, *, few: bool) -> list[Group]:
-    """Cycles with a lookup and with small networks as drafts."""
+    """Cycles with a lookup and with small networks as drafts, and the steps that took turns with them."""
     layers, vocab, _ = probes_of(network)[0]
-    config, whole, found = _config(network, layers, vocab), _network_row("cycle", name, layers, vocab), []
+    config, found = _config(network, layers, vocab), []
+    step, cycle = (_network_row(part, name, layers, vocab) for part in ("step", "cycle"))
     for draft_layers in _DRAFT_LAYERS:
         for batch in (1,) if few else (1, 16):
-            shape = {"batch": float(batch), "context_tokens": float(CYCLE_SLOTS), "draft_layers": float(draft_layers)}
-            rows = [dataclasses.replace(whole, tokens=float(length), **shape) for length in _DRAFTED]
+            shape = {"batch": float(batch), "context_tokens": float(CYCLE_SLOTS)}
+            rows = [dataclasses.replace(step, tokens=length + 1.0, **shape) for length in (0, *_DRAFTED)]
+            shape["draft_layers"] = float(draft_layers)
+            rows += [dataclasses.replace(cycle, tokens=float(length), **shape) for length in _DRAFTED]
             clock = lambda repeats, batch=batch, draft_layers=draft_layers: cycle_timings(
                 config, draft_layers=draft_layers, lengths=_DRAFTED, batch=batch, repeats=repeats
             )

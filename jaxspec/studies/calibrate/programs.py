@@ -117,7 +117,7 @@ def step_program(params: Params, config: DecoderConfig, *, batch: int, tokens: i
             params,
             config,
             tokens=chosen,
-            positions=length[:, None] + jnp.arange(tokens),
+            positions=length[:, None] + jnp.arange(tokens)[None],
             mask=causal_mask(batch, tokens),
             sources=[CachedKV(cache, slots_before(length, tokens, slots))],
             kv_codec=stored_kv(config),

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxspec.errors import InputError
+from jaxspec.settings.coercion import shown
 from jaxspec.suggestions import hint
 
 __all__ = ["COLUMNS", "MOST_DRAFTED", "PARTS", "Row", "read_rows", "rows_text"]
@@ -150,7 +151,7 @@ def _check_header(header: list[str], name: str) -> None:
     for place, column in enumerate(header, start=1):
         if column not in COLUMNS:
             raise InputError(
-                f"{name}, line 1, column {place}: {column!r} is unknown{hint(column, COLUMNS)} "
+                f"{name}, line 1, column {place}: {shown(column)} is unknown{hint(column, COLUMNS)} "
                 "(jaxspec calibrate --example prints a file)"
             )
         if header.count(column) > 1:
@@ -166,14 +167,16 @@ def _row(header: list[str], cells: list[str], where: str) -> Row:
     given = {column: cell.strip() for column, cell in zip(header, cells) if cell.strip()}
     part = given.pop("part", "")
     if part not in PARTS:
-        raise InputError(f"{where}, column part: {part!r} is unknown; allowed: {', '.join(PARTS)}")
+        raise InputError(f"{where}, column part: {shown(part)} is unknown; allowed: {', '.join(PARTS)}")
     allowed = (*PARTS[part], *_OPTIONAL.get(part, ()))
     for column in PARTS[part]:
         if column not in given:
             raise InputError(f"{where}, column {column}: empty; a {part} needs {', '.join(PARTS[part])}")
     for column in given:
         if column not in allowed:
-            raise InputError(f"{where}, column {column}: {given[column]!r} came, but a {part} has none; leave it empty")
+            raise InputError(
+                f"{where}, column {column}: {shown(given[column])} came, but a {part} has none; leave it empty"
+            )
     values: dict[str, Any] = {
         column: text if column in _TEXTS else _number(text, column, where) for column, text in given.items()
     }
@@ -190,7 +193,7 @@ def _number(text: str, column: str, where: str) -> float:
     whole = column not in _WHOLE or value.is_integer() if math.isfinite(value) else False
     if not (math.isfinite(value) and low and value <= 1e18 and whole):
         needed = needed.replace("number", "whole number") if column in _WHOLE else needed
-        raise InputError(f"{where}, column {column}: {text!r} came; it must be {needed}")
+        raise InputError(f"{where}, column {column}: {shown(text)} came; it must be {needed}")
     return value
 
 

@@ -26,7 +26,7 @@ def trajectory_figure(result: CodesignResult) -> Figure | None:
     figure = new_figure(
         f"{result.objective} along {len(result.starts)} climbs",
         f"{result.architecture} on {result.device}, {result.scheme}; smoothed while it climbs (predicted); faint: a budget is "
-        f"exceeded there; the line is the {_end(result)}, exactly evaluated",
+        f"exceeded there; the line is the {result.ends_with}, exactly evaluated",
         height_inches=4.2,
     )
     axes = figure.add_subplot()
@@ -37,7 +37,7 @@ def trajectory_figure(result: CodesignResult) -> Figure | None:
         kept = excess <= _KEPT
         axes.plot(steps[kept], values[kept], ".", color=BLUE, markersize=5)
         axes.plot(steps[~kept], values[~kept], ".", color=BLUE, markersize=3, alpha=0.25)
-    axes.axhline(_objective(result, "after"), color=VERMILLION, linewidth=1.2, label=_end(result))
+    axes.axhline(_objective(result, "after"), color=VERMILLION, linewidth=1.2, label=result.ends_with)
     axes.axhline(_objective(result, "before"), color=INK, linewidth=0.8, linestyle=":", label="before")
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(LogFormatter())  # 300, not 3 × 10²
@@ -46,10 +46,6 @@ def trajectory_figure(result: CodesignResult) -> Figure | None:
     axes.set(xlabel="values with gradients that a climb asked for", ylabel=result.objective)
     axes.legend()
     return figure
-
-
-def _end(result: CodesignResult) -> str:
-    return "proposal" if result.after.feasible else "nearest design"
 
 
 def _objective(result: CodesignResult, which: str) -> float:
@@ -63,7 +59,7 @@ def elasticity_figure(result: CodesignResult) -> Figure | None:
         return None
     rows = result.variables[::-1]
     figure = new_figure(
-        f"What a variable is worth at the {_end(result)}",
+        f"What a variable is worth at the {result.ends_with}",
         f"percent of {result.objective} for a percent of the number, for one mm2 and for one W spent on it alone (predicted, "
         "smoothed); equal bars: nothing is gained by moving the budget from one to the other",
         height_inches=0.9 + 0.42 * len(rows),

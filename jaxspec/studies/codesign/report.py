@@ -60,11 +60,6 @@ def _slope(found: Quantity[float]) -> str:
     return "0" if found.number is not None and abs(found.number) < _NO_SLOPE else _text(found, 3)
 
 
-def _end(result: CodesignResult) -> str:
-    """What the search ended with: where no design keeps the limits, the one that exceeds them least."""
-    return "proposal" if result.after.feasible else "nearest"
-
-
 def headline(result: CodesignResult) -> str:
     """The answer in a sentence."""
     about = f"{result.architecture} on {result.device}, {result.scheme}"
@@ -95,7 +90,7 @@ def _designs(result: CodesignResult) -> Table:
         f"all predicted; acceptance {result.after.acceptance.status}: {result.law.source}{_law_errors(result)}",
     )
     table.add_column("", justify="left")
-    for heading in ("before", _end(result)):
+    for heading in ("before", result.ends_with):
         table.add_column(heading, justify="right")
     for name, title in _NUMBERS.items():
         if any(getattr(row, name).number for row in (result.before, result.after)):
@@ -121,10 +116,10 @@ def _yes(row: DesignRow) -> str:
 def _variables(result: CodesignResult) -> Table:
     table = Table(
         "Variables",
-        f"before: input; the rest: predicted. Slopes are percent of {result.objective} at the {_end(result)}, smoothed; "
+        f"before: input; the rest: predicted. Slopes are percent of {result.objective} at the {result.ends_with}, smoothed; "
         f"{NOT_KNOWN}: it takes none",
     )
-    for heading in ("variable", "from", "to", "step", "before", _end(result), "% per %", "% per mm2", "% per W"):
+    for heading in ("variable", "from", "to", "step", "before", result.ends_with, "% per %", "% per mm2", "% per W"):
         table.add_column(heading, justify="left" if heading == "variable" else "right")
     for row in result.variables:
         end = {"low": " (least)", "high": " (most)"}.get(row.at, "")
@@ -146,7 +141,7 @@ def _limits(result: CodesignResult) -> Table:
         f"at most: input; the rest: predicted. Multiplier: percent of {result.objective} for a percent more of the budget, "
         f"{NOT_KNOWN} where a limit is exceeded",
     )
-    for heading in ("limit", "at most", "before", _end(result), "reached", "multiplier"):
+    for heading in ("limit", "at most", "before", result.ends_with, "reached", "multiplier"):
         table.add_column(heading, justify="left" if heading == "limit" else "right")
     for row in result.budgets:
         values = (_text(row.limit), _text(row.before), _text(row.after))

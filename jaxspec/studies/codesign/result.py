@@ -135,3 +135,8 @@ class CodesignResult(Result):
     directory: str = ""
     inputs: dict[str, str] = dataclasses.field(default_factory=dict)
     engine: EngineUsed | None = None
+
+    @property
+    def ends_with(self) -> str:
+        """What the search found: where no design keeps the limits, the one that exceeds them least."""
+        return "proposal" if self.after.feasible else "nearest design"

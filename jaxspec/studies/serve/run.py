@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from functools import cache
 from statistics import NormalDist
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,12 +23,12 @@ from jaxspec.report.assumptions import architecture_data, device_facts
 from jaxspec.results import given, predicted
 from jaxspec.results.intervals import Ends
 from jaxspec.results.network_results import PricedNumber
-from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.provenance import versions
 from jaxspec.settings import expect, knob_values
 from jaxspec.settings.knobs import EXPERT_POOL
+from jaxspec.studies.each_device import for_each_device
 from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, noted
 from jaxspec.studies.expert_pricing import placed, placement_name, resolve_experts
 from jaxspec.studies.headline_intervals import coverage_in_words, covered_by
@@ -68,27 +65,19 @@ def serve(
         InputError: a name, a number or a file that cannot be used; a request that no engine on the device has room for.
     """
     expect(ServeConfig, config)
-    # Every name is resolved, and every request checked for room, before the first device is priced.
-    parts = cache(lambda: {name: _Parts.of(config, name) for name in config.device})
-
-    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
-        found = parts()
-
-        def work() -> list[dict[str, Any]]:
-            results = []
-            with reporter.bar("devices", len(found)) as bar:
-                for name, part in found.items():
-                    results.append(_served(config, name, part, directory.inputs))
-                    bar.advance(name)
-            write_serving(results, directory.path)
-            return [result.plain() for result in results]
-
-        return work
-
-    found, directory = carry_out(
-        "serve", config, prepare, check=parts, out=out, force=force, reporter=reporter, headline=_HEADLINE
+    return for_each_device(
+        "serve",
+        config,
+        # Every name is resolved, and every request checked for room, before the first device is priced.
+        lambda: {name: _Parts.of(config, name) for name in config.device},
+        lambda name, parts, directory: _served(config, name, parts, directory.inputs),
+        write_serving,
+        kind=ServeResult,
+        out=out,
+        force=force,
+        reporter=reporter,
+        headline=_HEADLINE,
     )
-    return [ServeResult.from_plain(entry) for entry in found], directory
 
 
 @dataclasses.dataclass(frozen=True)

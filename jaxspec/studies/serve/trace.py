@@ -11,6 +11,7 @@ import numpy as np
 
 from hwmodels.serving.requests import Requests
 from jaxspec.errors import InputError
+from jaxspec.settings.coercion import shown
 
 __all__ = ["read_trace"]
 
@@ -48,16 +49,14 @@ def read_trace(path: str) -> Requests:
 
 
 def _row(path: str, number: int, line: list[str], places: list[int]) -> list[float]:
+    where, came = f"trace {path!r}, line {number}", shown(",".join(line))
     try:
         found = [float(line[place]) for place in places]
     except (ValueError, IndexError) as error:
-        raise InputError(
-            f"trace {path!r}, line {number}: {','.join(line)!r} is no request; give a number for each of {', '.join(_COLUMNS)}"
-        ) from error
+        raise InputError(f"{where}: {came} is no request; give a number for each of {', '.join(_COLUMNS)}") from error
     whole = all(value.is_integer() and 1 <= value <= 1e7 for value in found[1:] if math.isfinite(value))
     if not all(map(math.isfinite, found)) or not whole:
         raise InputError(
-            f"trace {path!r}, line {number}: {','.join(line)!r} is no request; arrival_s is a number, tokens are whole numbers "
-            "of 1 to 10,000,000"
+            f"{where}: {came} is no request; arrival_s is a number, tokens are whole numbers of 1 to 10,000,000"
         )
     return found

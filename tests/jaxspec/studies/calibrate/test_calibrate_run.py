@@ -97,7 +97,9 @@ def timed_groups(monkeypatch):
         monkeypatch.setattr(plan.programs, name, nothing)
     monkeypatch.setattr(plan, "_params", lambda config: None)
     monkeypatch.setattr(
-        plan, "cycle_timings", lambda config, *, lengths, **rest: [Timing(2e-3, 1e-3, 0.01, 0.1)] * len(lengths)
+        plan,
+        "cycle_timings",
+        lambda config, *, lengths, **rest: [Timing(2e-3, 1e-3, 0.01, 0.1)] * (1 + 2 * len(lengths)),
     )
     monkeypatch.setattr(measuring, "product_program", nothing)
     for module in (measuring, plan):
@@ -144,6 +146,12 @@ def test_groups_cover_what_decoding_needs():
     assert {row.weight_bits for row in products} == {16.0, 32.0}
     assert min(row.read for row in products) < 5e6 < 1.5e8 < max(row.read for row in products)
     assert all(math.isnan(row.seconds) for row in rows)
+    cycles = [group for group in groups if group.name.startswith("cycle")]
+    assert {row.draft_layers for group in cycles for row in group.rows if row.part == "cycle"} == {0, 1, 3}
+    for group in cycles:
+        # Steps of decoding and of verifying were met by the same noise as the cycles that hold them.
+        assert [row.tokens for row in group.rows if row.part == "step"] == [1, 2, 5]
+        assert [row.tokens for row in group.rows if row.part == "cycle"] == [1, 4]
     few = plan.groups_of(CalibrateConfig(rows=128), {"embedded": network["embedded"]}, few=True)
     assert sum(len(group.rows) for group in few) < len(rows) / 3
 

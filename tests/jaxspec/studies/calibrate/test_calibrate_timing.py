@@ -6,6 +6,7 @@ import pytest
 
 from jaxspec.models import DecoderConfig, init_params
 from jaxspec.studies.calibrate import programs
+from jaxspec.studies.calibrate.cycle_programs import cycle_timings
 from jaxspec.studies.calibrate.noise import noise_of
 from jaxspec.studies.calibrate.timing import Timed, measure
 
@@ -92,6 +93,17 @@ def test_a_whole_step_runs():
     program = programs.step_program(params, config, batch=2, tokens=3, context=5)
     assert _finite(program.run(1))
     assert _finite(program.run(4))
+
+
+@pytest.mark.slow
+def test_decoding_gives_a_step_verifications_and_cycles():
+    sizes = {"vocab_size": 40, "hidden_size": 16, "intermediate_size": 24, "num_layers": 2}
+    config = DecoderConfig(num_heads=2, num_kv_heads=1, head_dim=8, **sizes)
+    found = cycle_timings(config, draft_layers=1, lengths=(1, 4), batch=2, repeats=3)
+    assert len(found) == 1 + 2 + 2
+    assert all(one.median > 0 for one in found)
+    # A cycle is a verification and what is drafted: four passes take longer than the verification alone.
+    assert found[4].median > found[2].median
 
 
 def _finite(found):

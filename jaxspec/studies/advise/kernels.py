@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from hwmodels import Workload, catalog
+from hwmodels import Device, Workload, catalog
 from hwmodels.catalog.calibrations import calibrated_engines
 from jaxspec.errors import InputError
 from jaxspec.settings import CommonConfig, build_config
@@ -49,15 +49,21 @@ def measured_kernels(config: AdviseConfig, device: str) -> tuple[Pricing, Kernel
         output_tokens=float(config.output_tokens),
     )
     priced = resolve_pricing(common, device, None)
-    unit = priced.device.matrix_unit
+    if why := _no_known_engine(priced.device):
+        unsure = f"no engine is known here to run on {device}, {why}: its settings are those for a device that it runs on"
+        kernels = dataclasses.replace(kernels, notes=(*kernels.notes, unsure))
+    return dataclasses.replace(priced, workload=workload, engine=engine_terms(config.engine)), kernels
+
+
+def _no_known_engine(device: Device) -> str:
+    """What makes a device another one than engines are known to run on; empty where nothing does."""
+    unit = device.matrix_unit
     # A roofline is that of a GPU by its data sheet; kernels of a unit are measured where an engine runs.
     if unit is not None and unit.measured is None:
-        unsure = (
-            f"no engine is known here to run on {device}, whose matrix unit is neither that of a GPU nor of a measured host: "
-            "its settings are those for a device that it runs on",
-        )
-        kernels = dataclasses.replace(kernels, notes=(*kernels.notes, *unsure))
-    return dataclasses.replace(priced, workload=workload, engine=engine_terms(config.engine)), kernels
+        return "whose matrix unit is neither that of a GPU nor of a measured host"
+    if device.decoder is not None:
+        return "which decodes compressed weights in hardware, as no GPU does"
+    return ""
 
 
 def _kernels(config: AdviseConfig, device: str) -> Kernels:

@@ -114,7 +114,8 @@ def test_files_of_a_run(advised):
 
 
 @pytest.mark.parametrize(
-    ("device", "told"), [("elmoe3d-hb8", True), ("alveo-u280", True), ("rtx-4090", False), ("h100-sxm", False)]
+    ("device", "told"),
+    [("elmoe3d-hb8", True), ("alveo-u280", True), ("cassandra-npu", True), ("rtx-4090", False), ("h100-sxm", False)],
 )
 def test_a_device_that_no_engine_is_known_to_run_on_is_told(device, told):
     _, kernels = measured_kernels(AdviseConfig(device=(device,)), device)

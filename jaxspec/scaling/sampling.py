@@ -90,7 +90,7 @@ def check_settings(
     config: DecoderConfig,
     seed: Key[Array, ""],
     decoding: Decoding,
-    *token_sets: Int[np.ndarray, " token"] | None,
+    *token_sets: Int[np.ndarray, " _"] | None,
 ) -> None:
     """Check what samples and beams have in common.
 

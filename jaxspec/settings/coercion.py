@@ -256,5 +256,6 @@ def _limited(name: str, number: Any, given: Setting, *, several: bool = False) -
     if not within or (isinstance(number, float) and not math.isfinite(number)):
         several_numbers = "allowed are numbers from" if several and isinstance(number, float) else "allowed is"
         words = f"{several_numbers} {range_text(given)}" if range_text(given) else "it must be a finite number"
+        words += f"; {given.form}" if given.form else ""
         raise InputError(f"{name} is {shown(number)}; {words}")
     return number

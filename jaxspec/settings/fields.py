@@ -35,7 +35,7 @@ class Setting(NamedTuple):
         above: the number must be more than `low`.
         unset: what no value stands for, in words, where the default is None.
         check: further test of the value in its type; raises InputError.
-        form: for values of another form than the type's, what to give instead.
+        form: for values of another form than the type's, or of another unit, what to give instead.
         sizes: smallest and largest absolute value of a number that is not 0; TOML's integers have no bound.
         key: name in a file, where it cannot be that of the field.
         quick: value under `--quick`; None: the default.

@@ -50,7 +50,9 @@ def measured_kernels(config: AdviseConfig, device: str) -> tuple[Pricing, Kernel
     )
     priced = resolve_pricing(common, device, None)
     if why := _no_known_engine(priced.device):
-        unsure = f"no engine is known here to run on {device}, {why}: its settings are those for a device that it runs on"
+        unsure = (
+            f"no engine is known here to run on {device}, {why}: its settings are those for a device that it runs on"
+        )
         kernels = dataclasses.replace(kernels, notes=(*kernels.notes, unsure))
     return dataclasses.replace(priced, workload=workload, engine=engine_terms(config.engine)), kernels
 

@@ -133,7 +133,13 @@ class Node(Settings):
 
     form: ClassVar[str] = "give node_m, as 7e-9 for 7 nm, and perhaps number_format, memory_interface and sram_bytes"
 
-    node_m: float = setting(dataclasses.MISSING, "Name of the node in metres: 7 nm is 7e-9.", low=1e-9, high=1e-6)
+    node_m: float = setting(
+        dataclasses.MISSING,
+        "Name of the node in metres: 7 nm is 7e-9.",
+        low=1e-9,
+        high=1e-6,
+        form="give metres, 7e-9 for 7 nm",
+    )
     number_format: Literal["fp16", "int8", "fp32"] = setting("fp16", "Format that one multiplier takes.")
     memory_interface: Literal["hbm", "ddr"] = setting(
         "hbm", "To the memories: stacks of 1024 bits, or channels of 32 bits (DDR, LPDDR, GDDR)."

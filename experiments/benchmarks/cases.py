@@ -17,6 +17,7 @@ import numpy as np
 import hwmodels
 from experiments.benchmarks.decoding import decoding_speed
 from experiments.benchmarks.expert_dispatch import expert_dispatch
+from experiments.benchmarks.gpu_gradients import gpu_gradients
 from experiments.benchmarks.hardware import decode_steps, matrix_units
 from experiments.benchmarks.harness import median_s, row
 from experiments.benchmarks.model_peers import model_peers
@@ -159,6 +160,7 @@ CASES = {
     "design_points": design_points,
     "decode_steps": decode_steps,
     "matrix_units": matrix_units,
+    "gpu_gradients": gpu_gradients,
     "model_peers": model_peers,
     "acceptance": acceptance,
     "decoding_speed": decoding_speed,

@@ -19,4 +19,5 @@ EVALUATE = Study(
     figures="jaxspec.studies.evaluate.report:figures",
     announce=lambda config: f"{config.model} priced as {config.architecture} on {', '.join(config.device)}",
     out=run_directory("evaluate"),
+    meshed=True,
 )

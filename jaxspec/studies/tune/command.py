@@ -23,4 +23,5 @@ TUNE = Study(
     figures="jaxspec.studies.tune.report:figures",
     announce=lambda config: f"{config.model} priced as {config.architecture} on {', '.join(config.device)}",
     out=run_directory("tune"),
+    meshed=True,
 )

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
 
@@ -114,7 +115,7 @@ def on_host(tree: Any) -> Any:
     """
 
     def gathered(leaf: Any) -> Any:
-        if not isinstance(leaf, jax.Array) or isinstance(leaf, jax.core.Tracer) or leaf.is_fully_addressable:
+        if not isinstance(leaf, jax.Array) or isinstance(leaf, Tracer) or leaf.is_fully_addressable:
             return leaf
         from jax.experimental.multihost_utils import process_allgather
 

@@ -5,9 +5,12 @@ from jaxspec.studies.study import Study, run_directory
 
 __all__ = ["EVALUATE"]
 
-_HELP = (
-    """Measure one draft with given knobs: acceptance, footprint, counted and predicted tokens per cycle, speedup."""
-)
+_HELP = """Measure one draft with given knobs: acceptance, footprint, counted and predicted tokens per cycle, speedup.
+
+\b
+jaxspec evaluate --weight-prune 0.3 --weight-cut-bits 5
+srun jaxspec evaluate --model DIR --distributed       one network on the devices of several hosts
+"""
 
 #: The study of one given draft.
 EVALUATE = Study(

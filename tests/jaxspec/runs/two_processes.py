@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxspec.errors import InputError, SaidElsewhereError, SaidTogetherError
 from jaxspec.models import load_directory
-from jaxspec.models.mesh import make_mesh, mesh_of, on_host, on_mesh, split_rows
+from jaxspec.models.mesh import make_mesh, on_host, on_mesh, split_rows
 from jaxspec.runs.processes import start_processes
 from jaxspec.tuning import target_params
 
@@ -50,7 +50,7 @@ def main(where, index, directory):
         on_mesh(target_params(loaded.params), loaded.config, make_mesh(2, 1)), jnp.arange(8.0).reshape(4, 2)
     )
     found |= {
-        "mesh": list(mesh_of(params).devices.shape),
+        "mesh": list(query.sharding.mesh.devices.shape),
         "part": [query.addressable_shards[0].data.shape, query.shape],
         "same": bool(np.array_equal(on_host(query), whole)),
         "rows": [rows.addressable_shards[0].data.shape, np.asarray(on_host(jax.jit(lambda x: 2 * x)(rows))).tolist()],

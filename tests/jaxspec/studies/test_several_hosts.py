@@ -15,6 +15,15 @@ pytestmark = pytest.mark.slow
 #: Shares of a result that stand for the same run: times are none.
 RELATIVE = 1e-5
 
+#: A program of one's own.
+OWN = """
+import sys
+import jax
+jax.distributed.initialize(sys.argv[1], 2, int(sys.argv[2]))
+import jaxspec as js
+print(js.evaluate("evaluate.toml", out="own")[0].configurations["given"].tokens_per_cycle_counted.known)
+"""
+
 COUNTED = ("tokens_per_cycle_counted", "draft_length", "bits_per_weight")
 
 
@@ -32,22 +41,28 @@ def folder(tmp_path_factory, tiny_model, some_text, small):
 
 
 def start(folder, command, out, *flags, devices):
-    forced = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count={devices}"
+    return child(folder, "-m", "jaxspec", command, "--config", f"{command}.toml", "--out", out, *flags, devices=devices)
+
+
+def child(folder, *words, devices):
     environment = os.environ | {
-        "XLA_FLAGS": forced,
+        "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count={devices}",
         "JAX_PLATFORMS": "cpu",
         "JAX_DISABLE_MOST_OPTIMIZATIONS": "true",
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
-    words = [sys.executable, "-m", "jaxspec", command, "--config", f"{command}.toml", "--out", out, *flags]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(words, cwd=folder, env=environment, **pipes)
+    return subprocess.Popen([sys.executable, *words], cwd=folder, env=environment, **pipes)
+
+
+def address():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{free.getsockname()[1]}"
 
 
 def launched(folder, command, out, *flags, devices=2):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        where = f"127.0.0.1:{free.getsockname()[1]}"
+    where = address()
     own = [["--coordinator", where, "--processes", "2", "--process-id", str(i)] for i in range(2)]
     return [start(folder, command, out, *flags, *each, devices=devices) for each in own]
 
@@ -149,6 +164,14 @@ def test_settings_that_several_processes_cannot_have(folder):
         assert line in ended(first, 2)[1].splitlines()[-1]
         assert ended(second, 2)[1] == ""
     assert not (folder / "refused").exists()
+
+
+def test_a_program_that_has_initialized_jax_itself(folder, whole):
+    where = address()
+    both = [child(folder, "-c", OWN, where, str(i), devices=2) for i in range(2)]
+    counted = [float(ended(process)[0].splitlines()[-1]) for process in both]
+    assert counted == [whole[4]["configurations"]["given"]["tokens_per_cycle_counted"]] * 2
+    check_same(result(folder, "own"), whole[4])
 
 
 def test_tuning_over_two_processes_is_tuning_in_one(folder):

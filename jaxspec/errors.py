@@ -9,3 +9,11 @@ class InputError(ValueError):
     The message is one line that says what came, what is allowed and what to do. The command line prints it alone and
     exits with code 2; every other exception is our own bug and keeps its traceback.
     """
+
+
+class SaidElsewhereError(InputError):
+    """Bad input that another process of the same run tells the user: this one ends with exit code 2 and says nothing."""
+
+
+class SaidTogetherError(InputError):
+    """Bad input of any process of a run, which all have heard of: this one tells the user."""

@@ -12,7 +12,7 @@ import click
 from jaxspec.cli.process import INTERRUPTED, discard_output
 from jaxspec.cli.study_command import study_command
 from jaxspec.cli.usage import unknown_command, usage_line
-from jaxspec.errors import InputError
+from jaxspec.errors import InputError, SaidElsewhereError
 from jaxspec.interruption import UNDER_WAY
 from jaxspec.studies.registry import STUDIES, find_study
 from jaxspec.studies.study import load_object
@@ -131,6 +131,8 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         cli.main(args=arguments, prog_name="jaxspec", standalone_mode=False)
         print(end="", flush=True)
+    except SaidElsewhereError:
+        sys.exit(2)
     except InputError as error:
         _fail(str(error), 2)
     except (click.exceptions.Abort, KeyboardInterrupt):

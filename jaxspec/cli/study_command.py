@@ -79,7 +79,7 @@ def _parameters(study: Study) -> list[Any]:
         found.append(quick_option(study.config))
     if study.out is not None:
         found.append(force_option(study.out.force))
-    if study.shared:
+    if study.shared or study.meshed:
         found += launch_options
     if study.plot is not None:
         found.append(plot_option(study.plot.what))

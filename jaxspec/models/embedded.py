@@ -11,7 +11,7 @@ from jaxspec.formats.container import SUFFIX, Part
 from jaxspec.models.checking import check_container, check_directory
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.head_files import LoadedHead, load_head
-from jaxspec.models.hf_load import LoadedModel, load_container, load_directory
+from jaxspec.models.hf_load import LoadedModel, Stream, load_container, load_directory
 
 #: The name that stands for the network of this package, wherever a model is asked for.
 EMBEDDED_NAME = "embedded"
@@ -67,7 +67,7 @@ def embedded_directory(name: str = EMBEDDED_NAME) -> Path:
 
 
 def load_model(
-    name_or_path: str | os.PathLike[str], *, part: Part = "target", dtype: Any = None, stream: bool = False
+    name_or_path: str | os.PathLike[str], *, part: Part = "target", dtype: Any = None, stream: Stream = False
 ) -> LoadedModel:
     """An embedded network by name, a container for a path ending in .jspk, otherwise a Hugging Face directory.
 

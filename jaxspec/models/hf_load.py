@@ -7,7 +7,7 @@ import functools
 import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -32,6 +32,9 @@ from jaxspec.models.streamed import Streamed, stays_in_host
 from jaxspec.models.tensor_names import checked_names, unread_names
 from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
 from jaxspec.settings.schemes import SCHEME_FACTS
+
+#: Whether matrices stay in host memory: none, those of the layers, or all.
+Stream = bool | Literal["all"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -64,7 +67,7 @@ class LoadedModel:
         return load_tokenizer(self.directory, vocab_size=self.config.vocab_size)
 
 
-def load_directory(path: str | os.PathLike[str], *, dtype: Any = None, stream: bool = False) -> LoadedModel:
+def load_directory(path: str | os.PathLike[str], *, dtype: Any = None, stream: Stream = False) -> LoadedModel:
     """Read config.json and the safetensors files of a directory, opening no pickle and going to no hub.
 
     Weights are memory-mapped and copied once, tensor by tensor, into arrays with a leading layer axis.
@@ -73,7 +76,8 @@ def load_directory(path: str | os.PathLike[str], *, dtype: Any = None, stream: b
         path: a directory as `save_pretrained` writes it, one file or shards, of a family whose networks run here; of a network
             around a text decoder, that alone is read.
         dtype: of all parameters: bfloat16, float16 or float32; None keeps what is stored.
-        stream: leave the matrices of the layers in the files, for programs to fetch one by one (see `Streamed`).
+        stream: leave the matrices of the layers in the files, for programs to fetch one by one (see `Streamed`); "all": the
+            embedding and the head too, for a mesh whose devices each take their part.
     Returns:
         the network; its parameters lie on the default device, those that are streamed aside.
     Raises:
@@ -89,7 +93,7 @@ def load_directory(path: str | os.PathLike[str], *, dtype: Any = None, stream: b
 
 
 def load_container(
-    path: str | os.PathLike[str], *, part: Part = "target", dtype: Any = None, stream: bool = False
+    path: str | os.PathLike[str], *, part: Part = "target", dtype: Any = None, stream: Stream = False
 ) -> LoadedModel:
     """Open a container (see `jaxspec.formats.container`) as the network that was packed, or as its draft.
 
@@ -120,14 +124,17 @@ def load_container(
 
 
 def _read_params(
-    config: DecoderConfig, tensors: NamedTensors, source: Path, wanted: np.dtype | None, *, stream: bool
+    config: DecoderConfig, tensors: NamedTensors, source: Path, wanted: np.dtype | None, *, stream: Stream
 ) -> Params:
     """The parameters of a network; a head that is tied to the embedding may be stored beside it."""
     row, files = tensors
     head, embedding = row.tensors["lm_head"], row.tensors["embed"]
     stored = network_parameters(config, row)
     tied = config.tie_embeddings
-    in_host = {path for path in stored if stream and stays_in_host(path, stored[path].stacked_shape, tied=tied)}
+    shapes = {path: parameter.stacked_shape for path, parameter in stored.items()}
+    in_host = {path for path, shape in shapes.items() if stream and stays_in_host(path, shape, tied=tied)}
+    if stream == "all":
+        in_host |= {path for path, shape in shapes.items() if path[0] != "layers" and len(shape) > 1}
     params = read_tensors(stored, files, source, wanted, copies=unread_names(config, row, files), in_host=in_host)
     if tied and head in files.tensors:
         check_tied_head(files, head, embedding)

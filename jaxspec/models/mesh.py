@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
 
@@ -18,7 +19,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.stored import Stored
 from jaxspec.models.streamed import Streamed
 
-__all__ = ["AXES", "make_mesh", "mesh_of", "on_mesh", "split_inside", "split_rows"]
+__all__ = ["AXES", "make_mesh", "mesh_of", "on_host", "on_mesh", "split_inside", "split_rows"]
 
 #: Texts are split over the first axis, matrices over the second.
 AXES = ("data", "tensor")
@@ -78,7 +79,7 @@ def on_mesh(params: Any, config: DecoderConfig, mesh: Mesh) -> Any:
         if isinstance(leaf, jax.ShapeDtypeStruct):
             return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where)
         if not isinstance(leaf, Streamed):
-            return jax.device_put(leaf, where)
+            return _placed(leaf, where)
         narrow = leaf.dtype in (np.dtype(jnp.bfloat16), np.float16)
         read = lambda index: leaf.part(index).view(np.uint16) if narrow else leaf.part(index)
         return Stored(jax.make_array_from_callback(leaf.shape, where, read), leaf.dtype)
@@ -96,7 +97,31 @@ def mesh_of(params: Any) -> Mesh | None:
 def split_rows(params: Any, *arrays: Array) -> tuple[Array, ...]:
     """Arrays that lead with texts, split over the devices that parameters lie on; as they are where that is one device."""
     mesh = mesh_of(params)
-    return arrays if mesh is None else tuple(jax.device_put(array, _by_row(mesh, array)) for array in arrays)
+    return arrays if mesh is None else tuple(_placed(array, _by_row(mesh, array)) for array in arrays)
+
+
+def _placed(array: Array, where: NamedSharding) -> Array:
+    """An array that every process has whole, each device with its part."""
+    if where.is_fully_addressable:
+        return jax.device_put(array, where)
+    whole = np.asarray(array)
+    return jax.make_array_from_callback(whole.shape, where, lambda index: whole[index])
+
+
+def on_host(tree: Any) -> Any:
+    """A tree whose arrays host code may read: those that lie on other hosts too are gathered, the others stay as they are.
+
+    All processes of the mesh call this together, at the few places where host code reads what programs put out.
+    """
+
+    def gathered(leaf: Any) -> Any:
+        if not isinstance(leaf, jax.Array) or isinstance(leaf, Tracer) or leaf.is_fully_addressable:
+            return leaf
+        from jax.experimental.multihost_utils import process_allgather
+
+        return np.asarray(leaf.addressable_data(0)) if leaf.is_fully_replicated else process_allgather(leaf, tiled=True)
+
+    return jax.tree.map(gathered, tree)
 
 
 def split_inside(mesh: Mesh | None, texts: Any) -> Any:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from jaxspec.files import plain
+from jaxspec.report.terminal import new_console
 from jaxspec.runs.directory import RunDirectory
-from jaxspec.runs.inputs import input_digests
+from jaxspec.runs.inputs import input_digests, input_sizes
 from jaxspec.runs.memory import told_in_one_line
+from jaxspec.runs.processes import ONE_PROCESS, Processes
 from jaxspec.runs.progress import Reporter
+from jaxspec.runs.provenance import versions
 from jaxspec.settings.base import Settings, notes
+from jaxspec.settings.toml import to_toml
 
 __all__ = ["Prepare", "carry_out"]
 
@@ -30,6 +37,7 @@ def carry_out(
     reporter: Reporter | None = None,
     contents: Collection[str] = (),
     headline: Collection[str] = (),
+    processes: Processes = ONE_PROCESS,
 ) -> tuple[Any, RunDirectory]:
     """Begin, resume or reprint a run.
 
@@ -40,32 +48,85 @@ def carry_out(
         check: of everything that can be told without reading gigabytes, as names, shapes and short files; raises InputError.
         contents: see `RunDirectory`. A run whose further files are gone is not finished.
         headline: paths of the main numbers, for `jaxspec runs`: "configurations.tuned.speedup_vs_bf16_ar".
+        processes: that do the same work together, each on its part of the arrays: all call this with the same arguments,
+            process 0 alone reads and writes the directory, and all return its result.
     Returns:
         The result in JSON's own types, and the directory (closed).
     Raises:
         InputError: bad input, or memory ran out; nothing is lost.
     """
-    reporter = reporter or Reporter()
+    reporter = reporter or Reporter(new_console(stderr=True, quiet=not processes.owns))
+    with processes.kept_together():
+        return _carried_out(
+            command,
+            config,
+            prepare,
+            check,
+            out,
+            force,
+            reporter,
+            contents=contents,
+            headline=headline,
+            processes=processes,
+        )
+
+
+def _carried_out(
+    command: str,
+    config: Settings,
+    prepare: Prepare,
+    check: Callable[[], object],
+    out: str | Path | None,
+    force: bool,
+    reporter: Reporter,
+    *,
+    contents: Collection[str],
+    headline: Collection[str],
+    processes: Processes,
+) -> tuple[Any, RunDirectory]:
     for note in notes(config):
         reporter.line(f"note: {note}")
+    if processes.count > 1:
+        processes.check_alike(processes.agreed(lambda: _facts(config)))
+        reporter.line(f"{processes.count} processes share one mesh")
     with reporter.alive():
-        check()
-    directory = RunDirectory(command, config, out=out, force=force, begin=False, contents=contents)
+        processes.agreed(check)
+    options: dict[str, Any] = {
+        "out": out,
+        "force": force,
+        "begin": False,
+        "contents": contents,
+        "owned": processes.owns,
+    }
+    directory = processes.agreed(lambda: RunDirectory(command, config, **options))
     with directory:
-        directory.compare(input_digests(config, reporter))
+        digests = processes.agreed(lambda: input_digests(config, reporter) if processes.owns else {})
+        digests = processes.told(digests)
+        processes.agreed(lambda: directory.compare(digests))
         if directory.unrecorded:
             reporter.line(
                 f"note: {directory.path} has no digest of {', '.join(directory.unrecorded)}, so that a change since then "
                 "cannot be noticed; --force starts it anew"
             )
-        there = all((directory.path / name).exists() for name in contents)
-        if there and (finished := directory.finished()) is not None:
+        there = lambda: all((directory.path / name).exists() for name in contents)
+        finished = processes.told(processes.agreed(lambda: directory.finished() if there() else None))
+        if finished is not None:
             reporter.line(f"already finished: {directory.path} (--force starts anew)")
             return finished, directory
         with reporter.alive(), told_in_one_line(config):
-            work = prepare(directory, reporter)
-            directory.begin()
+            work = processes.agreed(lambda: prepare(directory, reporter))
+            processes.agreed(directory.begin)
             reporter.line(f"run directory {directory.path}; the same command resumes it")
             result = plain(work())
             directory.write_result(result, headline)
-        return result, directory
+            return processes.told(result), directory
+
+
+def _facts(config: Settings) -> dict[str, Any]:
+    """What has to be the same on all processes: settings, versions, devices, and input files as far as their sizes tell."""
+    return (
+        tomllib.loads(to_toml(config))
+        | versions()
+        | input_sizes(config)
+        | {"kind of device": jax.local_devices()[0].device_kind}
+    )

@@ -58,6 +58,7 @@ class RunDirectory:
     Attributes:
         inputs: digests of the files that the configuration names.
         unrecorded: files that the configuration names and an earlier version began the run without a digest of.
+        owned: whether this process writes them.
 
     Raises:
         InputError: the directory belongs to another configuration or other inputs, is in use, or cannot be written.
@@ -73,6 +74,7 @@ class RunDirectory:
         force: bool = False,
         begin: bool = True,
         contents: Collection[str] = (),
+        owned: bool = True,
     ):
         """Open or create.
 
@@ -84,6 +86,7 @@ class RunDirectory:
             begin: now; otherwise everything about the directory is checked, but nothing is written or removed until
                 `begin` is called.
             contents: further files that the run writes; `force` removes these and those of every run, nothing else.
+            owned: False where another process has the directory: here nothing of it is read, checked or written.
         """
         self.unrecorded: list[str] = []
         self.path = run_path(command, config, out)
@@ -91,6 +94,9 @@ class RunDirectory:
         self.inputs: dict[str, str] = {}
         self._contents = (*_CONTENTS, *contents)
         self._lock: TextIO | None = None
+        self.owned = owned
+        if not owned:
+            return
         check_folder_place(self.path, "run directory")
         try:
             if (self.path / ".lock").is_file():
@@ -111,7 +117,8 @@ class RunDirectory:
             InputError: a file has changed since the run was begun.
         """
         self.inputs = inputs
-        self._check_inputs()
+        if self.owned:
+            self._check_inputs()
 
     def begin(self) -> None:
         """Claim the directory for this run; what a killed run left half-written in it is removed.
@@ -119,6 +126,8 @@ class RunDirectory:
         Raises:
             InputError: it cannot be written.
         """
+        if not self.owned:
+            return
         self._hold()
         if self._force:
             self._clear()
@@ -235,7 +244,7 @@ class RunDirectory:
     def finished(self) -> Any:
         """The parsed result of a finished run, else None; None too if it is about to be started anew."""
         result = self.path / "result.json"
-        return self._json(result) if result.exists() and not self._force else None
+        return self._json(result) if self.owned and result.exists() and not self._force else None
 
     def _json(self, path: Path) -> Any:
         try:
@@ -247,6 +256,8 @@ class RunDirectory:
 
     def write_metrics(self, lines: list[dict[str, Any]]) -> None:
         """Replace metrics.jsonl, one object per line."""
+        if not self.owned:
+            return
         write_text(self.path / "metrics.jsonl", "".join(json.dumps(line, sort_keys=True) + "\n" for line in lines))
 
     def write_result(self, result: Any, headline: Collection[str] = ()) -> None:
@@ -255,6 +266,8 @@ class RunDirectory:
         Args:
             headline: paths of the result's main numbers, which run.json keeps; see `headline_numbers`.
         """
+        if not self.owned:
+            return
         file = self.path / RECORD
         if file.exists():
             write_text(file, to_json(self._json(file) | {"headline": headline_numbers(result, headline)}))

@@ -13,7 +13,7 @@ from jaxspec.models.embedded import SHIPPED_NAMES, embedded_directory
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings.draft_kinds import has_files
 
-__all__ = ["changed_inputs", "input_digests", "unrecorded_inputs"]
+__all__ = ["changed_inputs", "input_digests", "input_sizes", "unrecorded_inputs"]
 
 #: Files of a model's folder that decide what it computes.
 _MODEL_SUFFIXES = (".json", ".jinja", ".safetensors", SUFFIX)
@@ -36,6 +36,16 @@ def input_digests(config: Any, reporter: Reporter | None = None) -> dict[str, st
     Raises:
         InputError: an embedded network that this installation lacks.
     """
+    return _digests(_there(config), reporter)
+
+
+def input_sizes(config: Any) -> dict[str, int]:
+    """Bytes of the same files, told without reading them."""
+    return {key: path.stat().st_size for key, path in _there(config).items()}
+
+
+def _there(config: Any) -> dict[str, Path]:
+    """The files that a configuration's fields name and that are there; of the others, the loaders say what is wrong."""
     files: dict[str, Path] = {}
 
     def add(kind: str, key: str, path: Path) -> None:
@@ -71,12 +81,11 @@ def input_digests(config: Any, reporter: Reporter | None = None) -> dict[str, st
         add("input", key, path)
     draft = getattr(config, "draft", "self")
     files |= {f"draft/{path.name}": path for path in (_model_files(draft) if has_files(draft) else ())}
-    return _digests(files, reporter)
+    return {key: path for key, path in files.items() if os.path.isfile(path)}
 
 
-def _digests(files: Mapping[str, Path], reporter: Reporter | None) -> dict[str, str]:
-    """SHA-256 of each file, under its key; files that are not there are left out, the loaders say what is wrong."""
-    there = {key: path for key, path in files.items() if os.path.isfile(path)}
+def _digests(there: Mapping[str, Path], reporter: Reporter | None) -> dict[str, str]:
+    """SHA-256 of each file, under its key."""
     total = sum(path.stat().st_size for path in there.values())
     if reporter is None or total < _SHOWN_BYTES:
         return {key: _digest(path, lambda _: None) for key, path in there.items()}

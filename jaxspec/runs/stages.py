@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import logging
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,14 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from jaxspec.files import to_json, write_text
+from jaxspec.models.mesh import on_host
+from jaxspec.runs.processes import ONE_PROCESS, Processes
 
 #: A stage's result: nested dictionaries of arrays.
 Arrays = dict[str, Any]
+
+#: Process 0 alone, without waiting for others: what it writes is whole and in its memory.
+_ONE = ocp.options.MultiprocessingOptions(primary_host=0, active_processes={0})
 
 logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax reports every save at INFO and WARNING
 
@@ -31,8 +37,9 @@ class Stages:
             earlier version stored has none.
     """
 
-    def __init__(self, root: Path):
-        self.root = root
+    def __init__(self, root: Path, processes: Processes = ONE_PROCESS):
+        """Args: processes: that do all stages together; process 0 alone reads and writes files."""
+        self.root, self.processes = root, processes
         self._folder = ""
         self.timing_s: dict[str, float] = {}
         self._began: dict[str, float] = {}
@@ -51,18 +58,26 @@ class Stages:
         """
         name = self._folder + name
         path = self.root / "stages" / name
-        with ocp.PyTreeCheckpointer() as checkpointer:
-            if not path.exists():
-                # What earlier attempts spent counts too.
-                self._began[name] = time.monotonic() - self._seconds.get(name, 0.0)
-                result = jax.tree.map(np.asarray, compute())
-                self._tick(name)  # before the stage counts as done, so that a done one has its time
-                checkpointer.save(path, result)
-            # Read back even what was just computed: a resumed run then sees the very same arrays.
-            restored = checkpointer.restore(path)
+        if not self.processes.told(self._owns and path.exists()):
+            # What earlier attempts spent counts too.
+            self._began[name] = time.monotonic() - self._seconds.get(name, 0.0)
+            result = jax.tree.map(np.asarray, on_host(compute()))
+            self._tick(name)  # before the stage counts as done, so that a done one has its time
+            if self._owns:
+                with _checkpointer() as checkpointer:
+                    checkpointer.save(path, ocp.args.PyTreeSave(result))
         if name in self._seconds:
             self.timing_s[name] = self._seconds[name]
-        return jax.tree.map(np.asarray, restored)
+        return self.processes.told(self._read(path) if self._owns else {})
+
+    @property
+    def _owns(self) -> bool:
+        return self.processes.owns
+
+    def _read(self, path: Path) -> Arrays:
+        """A stage, read back even where it was just computed: a resumed run then sees the very same arrays."""
+        with _checkpointer() as checkpointer:
+            return jax.tree.map(np.asarray, checkpointer.restore(path))
 
     def tick(self, name: str) -> None:
         """Record the time spent on a stage so far, for stages that save their progress."""
@@ -70,7 +85,8 @@ class Stages:
 
     def _tick(self, name: str) -> None:
         self._seconds[name] = round(time.monotonic() - self._began[name], 3)
-        write_text(self._seconds_file, to_json(self._seconds))
+        if self._owns:
+            write_text(self._seconds_file, to_json(self._seconds))
 
     @property
     def _seconds_file(self) -> Path:
@@ -87,11 +103,55 @@ class Stages:
         """Whether the stage is done."""
         return (self.root / "stages" / self._folder / name).exists()
 
-    def manager(self, name: str) -> ocp.CheckpointManager:
-        """A checkpoint manager for a stage that saves its progress."""
-        options = ocp.CheckpointManagerOptions(max_to_keep=2, enable_async_checkpointing=False)
-        return ocp.CheckpointManager(self.root / "progress" / self._folder / name, options=options)
+    @contextlib.contextmanager
+    def progress(self, name: str) -> Iterator[Progress]:
+        """What a stage saves on its way, open within the block."""
+        if not self._owns:
+            yield Progress(None, self.processes)
+            return
+        folder = self.root / "progress" / self._folder / name
+        folder.mkdir(parents=True, exist_ok=True)
+        options = ocp.CheckpointManagerOptions(
+            max_to_keep=2, enable_async_checkpointing=False, create=False, multiprocessing_options=_ONE
+        )
+        with ocp.CheckpointManager(folder, options=options) as manager:
+            yield Progress(manager, self.processes)
 
     def drop_progress(self, name: str) -> None:
         """Remove what a finished stage saved on its way."""
-        shutil.rmtree(self.root / "progress" / self._folder / name, ignore_errors=True)
+        if self._owns:
+            shutil.rmtree(self.root / "progress" / self._folder / name, ignore_errors=True)
+
+
+class Progress:
+    """States of a stage that was stopped, of which the last one counts."""
+
+    def __init__(self, manager: ocp.CheckpointManager | None, processes: Processes):
+        """Args: manager: None on all processes but 0."""
+        self._manager, self._processes = manager, processes
+
+    def last(self, like: Any) -> Any | None:
+        """The last state that was saved, in the host's memory; None: there is none.
+
+        Args:
+            like: a state, for its form.
+        """
+        return self._processes.told(None if self._manager is None else _last(self._manager, like))
+
+    def save(self, step: int, state: Any) -> None:
+        """Save the state after so many steps."""
+        kept = jax.tree.map(np.asarray, on_host(state))
+        if self._manager is not None:
+            self._manager.save(step, args=ocp.args.StandardSave(kept))
+
+
+def _last(manager: ocp.CheckpointManager, like: Any) -> Any | None:
+    step = manager.latest_step()
+    if step is None:
+        return None
+    form = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), like)
+    return manager.restore(step, args=ocp.args.StandardRestore(form))
+
+
+def _checkpointer() -> ocp.Checkpointer:
+    return ocp.Checkpointer(ocp.PyTreeCheckpointHandler(multiprocessing_options=_ONE), multiprocessing_options=_ONE)

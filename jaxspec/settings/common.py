@@ -127,7 +127,7 @@ class CommonConfig(ParallelSettings, PlacementSettings):
     )
     mesh: str | None = setting(
         None,
-        "Devices that the network is split over, as 'data=4,tensor=2': texts by data, matrices by tensor.",
+        "Devices (of all processes) that the network is split over, as 'data=4,tensor=2': texts by data, matrices by tensor.",
         unset="all devices, matrices split as far as memory asks for",
         check=_check_mesh,
     )

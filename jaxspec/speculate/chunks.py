@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
+from jaxspec.models.mesh import on_host
+
 __all__ = ["CHUNK", "Chunk", "chunk_size", "gather", "num_chunks", "prompt_chunks"]
 
 #: Most prompts decoded together.
@@ -58,5 +60,7 @@ def prompt_chunks(prompts: np.ndarray) -> list[Chunk]:
 
 def gather(parts: list[tuple[Any, int]]) -> dict[str, np.ndarray]:
     """Fields of the chunks' results (with `_asdict`) over all real prompts, on the host."""
-    kept = [jax.tree.map(lambda x, count=count: np.asarray(x)[:count], result._asdict()) for result, count in parts]
+    kept = [
+        jax.tree.map(lambda x, count=count: np.asarray(x)[:count], on_host(result._asdict())) for result, count in parts
+    ]
     return jax.tree.map(lambda *x: np.concatenate(x), *kept)

@@ -72,7 +72,8 @@ class Study:
         example: file to begin with, printed by `--example`; "": none.
         example_of: what that file has, in words.
         examples: several of them by name, of which `--example NAME` prints one, the first without a name.
-        shared: whether several processes of `jax.distributed` may share the work of one run.
+        shared: whether several processes of `jax.distributed` may share one run.
+        meshed: whether these processes share a mesh of all their devices, and not parts of the work.
         subcommands: word that may stand in place of an argument -> "module:command" of the command line.
     """
 
@@ -93,6 +94,7 @@ class Study:
     example_of: str = "settings"
     examples: Mapping[str, str] = dataclasses.field(default_factory=dict)
     shared: bool = False
+    meshed: bool = False
     subcommands: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 

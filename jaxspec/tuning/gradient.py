@@ -10,19 +10,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import orbax.checkpoint as ocp
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxspec.compress.footprint import mean_draft_bits
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.schemes import Scheme
+from jaxspec.models.mesh import on_host
 from jaxspec.speculate.sampling import SAMPLING
 from jaxspec.tuning.calibration import Calibration
 from jaxspec.tuning.objective import DraftMeasurement, ObjectiveName, Pricing, mean_log_speedup, measure, price
@@ -39,6 +39,18 @@ _PENALTY = 20.0
 _CHECKPOINT_EVERY = 5
 
 Coordinates = dict[str, Array]
+
+
+class Progress(Protocol):
+    """Where an ascent saves its states."""
+
+    def last(self, like: Any) -> Any | None:
+        """The last one, in the form of another; None: there is none."""
+        ...
+
+    def save(self, step: int, state: Any) -> None:
+        """Save one after so many steps."""
+        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,31 +221,29 @@ def ascend(
     goal: Goal,
     ascent: Ascent,
     *,
-    manager: ocp.CheckpointManager | None = None,
+    progress: Progress | None = None,
     on_step: Callable[[int, float], None] = lambda step, speedup: None,
 ) -> tuple[Knobs, np.ndarray]:
     """Climb from `start`.
 
     Args:
-        manager: where to save progress and resume from.
+        progress: where to save states and resume from.
         on_step: told the steps done and the current soft speedup.
     Returns:
         Soft knobs, and the history, "step metric" over `HISTORY`.
     """
     state = first_state(start)
     history = np.zeros((ascent.steps, len(HISTORY)), np.float32)
-    if manager is not None and manager.latest_step() is not None:
-        abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, {"state": state, "history": history})
-        restored = manager.restore(manager.latest_step(), args=ocp.args.StandardRestore(abstract))
-        # Through the host, so that it lies wherever the network lies.
-        state = jax.tree.map(lambda x: jnp.asarray(np.asarray(x)), cast(AscentState, restored["state"]))
-        history = np.array(restored["history"])
+    kept = None if progress is None else progress.last({"state": state, "history": history})
+    if kept is not None:
+        state = jax.tree.map(jnp.asarray, cast(AscentState, kept["state"]))
+        history = np.array(kept["history"])
     tied, seed = jnp.asarray(ascent.tied), jnp.asarray(ascent.seed)
     for step in range(int(state.step), ascent.steps):
         rate, temperature = jnp.asarray(learning_rate_at(step, ascent)), jnp.asarray(temperature_at(step, ascent))
         state, row = ascend_once(state, calibration, pricing, seed, rate, temperature, tied, goal, start.scheme)
-        history[step] = row
+        history[step] = on_host(row)
         on_step(step + 1, float(history[step, HISTORY.index("speedup")]))
-        if manager is not None and (step + 1) % _CHECKPOINT_EVERY == 0 and step + 1 < ascent.steps:
-            manager.save(step + 1, args=ocp.args.StandardSave({"state": state, "history": history}))
-    return from_coordinates(state.coordinates, start.scheme), history
+        if progress is not None and (step + 1) % _CHECKPOINT_EVERY == 0 and step + 1 < ascent.steps:
+            progress.save(step + 1, {"state": state, "history": history})
+    return from_coordinates(on_host(state.coordinates), start.scheme), history

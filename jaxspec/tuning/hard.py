@@ -15,6 +15,7 @@ from jaxspec.checks import check_sampling
 from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.schemes import Scheme
 from jaxspec.models.config import DecoderConfig
+from jaxspec.models.mesh import on_host
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.tuning.calibration import Calibration, windows_per_pass
 from jaxspec.tuning.objective import DraftMeasurement, Pricing, measure, price
@@ -47,7 +48,7 @@ def measure_hard(calibration: Calibration, knobs: Knobs, decoding: Decoding, *, 
     size = windows_per_pass(calibration.config, calibration.text.tokens.shape[1])
     parts = np.array_split(np.arange(calibration.num_windows), -(-calibration.num_windows // size))
     place = jnp.asarray(offset, jnp.int32)
-    found = [measured_windows(calibration, knobs, jnp.asarray(part), decoding, place) for part in parts]
+    found = [on_host(measured_windows(calibration, knobs, jnp.asarray(part), decoding, place)) for part in parts]
     return mean_measurement(found, [len(part) / calibration.num_windows for part in parts])
 
 

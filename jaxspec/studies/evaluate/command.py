@@ -5,9 +5,12 @@ from jaxspec.studies.study import Study, run_directory
 
 __all__ = ["EVALUATE"]
 
-_HELP = (
-    """Measure one draft with given knobs: acceptance, footprint, counted and predicted tokens per cycle, speedup."""
-)
+_HELP = """Measure one draft with given knobs: acceptance, footprint, counted and predicted tokens per cycle, speedup.
+
+\b
+jaxspec evaluate --weight-prune 0.3 --weight-cut-bits 5
+srun jaxspec evaluate --model DIR --distributed       one network on the devices of several hosts
+"""
 
 #: The study of one given draft.
 EVALUATE = Study(
@@ -19,4 +22,5 @@ EVALUATE = Study(
     figures="jaxspec.studies.evaluate.report:figures",
     announce=lambda config: f"{config.model} priced as {config.architecture} on {', '.join(config.device)}",
     out=run_directory("evaluate"),
+    meshed=True,
 )

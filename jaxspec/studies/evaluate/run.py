@@ -11,6 +11,7 @@ from jaxspec.compress.knob_files import read_tuned_knobs
 from jaxspec.models.config import DecoderConfig
 from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.processes import shared_processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect, knob_values
 from jaxspec.speculate.proof import continuation_length
@@ -47,6 +48,8 @@ def evaluate(
         InputError: bad input; nothing is lost.
     """
 
+    processes = shared_processes()
+
     @cache
     def checked() -> tuple[CheckedInputs, Knobs]:
         found = check_inputs(config)
@@ -54,7 +57,7 @@ def evaluate(
 
     def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
         inputs, knobs = checked()
-        work = begin_work(config, directory, reporter, inputs)
+        work = begin_work(config, directory, reporter, inputs, processes=processes)
         drafts = {"given": knobs}
 
         def results() -> list[dict[str, Any]]:
@@ -66,7 +69,15 @@ def evaluate(
 
     expect(EvaluateConfig, config)
     found, directory = carry_out(
-        "evaluate", config, prepare, check=checked, out=out, force=force, reporter=reporter, headline=_HEADLINE
+        "evaluate",
+        config,
+        prepare,
+        check=checked,
+        out=out,
+        force=force,
+        reporter=reporter,
+        headline=_HEADLINE,
+        processes=processes,
     )
     return [EvaluateResult.from_plain(entry) for entry in found], directory
 

@@ -61,12 +61,33 @@ def given_mesh(config: CommonConfig) -> tuple[int, int] | None:
     """
     if config.mesh is None:
         return None
-    sizes, count = mesh_sizes(config.mesh), jax.device_count()
+    sizes, count, processes = mesh_sizes(config.mesh), jax.device_count(), jax.process_count()
     if math.prod(sizes.values()) > count:
         raise InputError(
             f"mesh is {config.mesh!r}; {count} {'device is' if count == 1 else 'devices are'} there: give fewer along an axis"
         )
+    if processes > 1 and math.prod(sizes.values()) < count:
+        raise InputError(
+            f"mesh is {config.mesh!r}; {processes} processes have {count} devices: give all of them, or start fewer processes"
+        )
     return sizes["data"], sizes["tensor"]
+
+
+def check_processes(config: CommonConfig) -> None:
+    """What several processes cannot do together.
+
+    Raises:
+        InputError: settings ask for it.
+    """
+    count = jax.process_count()
+    if count == 1:
+        return
+    if config.stream:
+        raise InputError(f"stream came with {count} processes, whose devices hold a network together; leave it out")
+    if isinstance(config, StopwatchSettings) and config.stopwatch:
+        raise InputError(
+            f"stopwatch came with {count} processes, whose waiting for one another it would time; leave it out, or start one"
+        )
 
 
 def check_inputs(config: CommonConfig) -> CheckedInputs:
@@ -81,6 +102,7 @@ def check_inputs(config: CommonConfig) -> CheckedInputs:
         name: placed(resolve_pricing(config, name, network), config, name) for name in config.device
     }
     priced = {} if own else resolve(None)
+    check_processes(config)
     given_mesh(config)
     needed = window_tokens(config)
     check_text(config.text, needed)

@@ -125,7 +125,8 @@ def plan_memory(
     mesh = None if config.stream else _mesh(config, network, whole, there)
     unstreamed = whole if mesh is None else _share(whole, *mesh)
     too_large = unstreamed.total > there
-    stream = too_large and config.mesh is None if config.stream is None else config.stream
+    may_stream = config.mesh is None and jax.process_count() == 1
+    stream = too_large and may_stream if config.stream is None else config.stream
     mesh = None if stream else mesh
     taken = need(stream=True) if stream else unstreamed
     line = (
@@ -138,7 +139,8 @@ def plan_memory(
         why = "as --stream asks" if config.stream else f"without that it would take about {_gb(unstreamed.total)}"
         line += f". Layers stay in host memory and pass through the device one at a time: {why}"
     elif too_large:
-        line += ". That may not fit: leave out --no-stream and --mesh"
+        advice = "leave out --no-stream and --mesh" if jax.process_count() == 1 else "take more devices"
+        line += f". That may not fit: {advice}"
     return MemoryPlan(stream, mesh, line)
 
 

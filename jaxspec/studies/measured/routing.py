@@ -15,7 +15,7 @@ from hwmodels.network.measured_routing import measured_routing
 from jaxspec.compress.kv import round_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
-from jaxspec.models.mesh import split_rows
+from jaxspec.models.mesh import on_host, split_rows
 from jaxspec.results import measured
 from jaxspec.results.network_results import MeasuredRouting
 from jaxspec.runs.stages import Arrays
@@ -43,7 +43,7 @@ def routed(drafts: HardDrafts) -> HardDrafts:
         with work.bar("measuring the routers", len(text)) as bar:
             for chunk in prompt_chunks(text):
                 (tokens,) = split_rows(setup.params, chunk.prompts)
-                parts.append(np.asarray(_choices(setup.params, setup.config, tokens))[: chunk.real])
+                parts.append(np.asarray(on_host(_choices(setup.params, setup.config, tokens)))[: chunk.real])
                 bar.advance()
         # Of what the target puts out, since that is what is decoded.
         found = measured_routing(

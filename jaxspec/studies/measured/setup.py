@@ -69,7 +69,7 @@ def make_setup(
     """
     checked = checked or check_inputs(config)
     text, window = checked.text, window_tokens(config)[0]
-    loaded = load_model(config.model, stream=stream or mesh is not None)
+    loaded = load_model(config.model, stream=stream if mesh is None else "all")
     dtypes = stored_dtypes(loaded.params)
     notes = list(checked.notes)
     if not dtypes <= {"bfloat16", "float16"}:

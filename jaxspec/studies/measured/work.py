@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.processes import ONE_PROCESS, Processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Stages
 from jaxspec.settings import CommonConfig
@@ -48,18 +49,20 @@ def begin_work(
     checked: CheckedInputs | None = None,
     *,
     gradient_windows: int = 0,
+    processes: Processes = ONE_PROCESS,
 ) -> Work:
     """Load all that a configuration names.
 
     Args:
         checked: from `check_inputs`, which is called unless it is given.
         gradient_windows: windows of calibration text in each gradient step; 0: there are no such steps.
+        processes: that do all of it together.
     Raises:
         InputError: bad input.
     """
     checked = checked or check_inputs(config)
     setup = set_up(config, checked, reporter, gradient_windows=gradient_windows)
-    return Work(config, setup, Stages(directory.checkpoints), reporter, checked.pricings, directory.inputs)
+    return Work(config, setup, Stages(directory.checkpoints, processes), reporter, checked.pricings, directory.inputs)
 
 
 def set_up(config: CommonConfig, checked: CheckedInputs, reporter: Reporter, *, gradient_windows: int = 0) -> Setup:

@@ -11,6 +11,10 @@ The draft is a subset of the target's own bits: each matrix has a pruning ratio 
 each layer's KV cache too. Acceptance is measured on the network (the embedded one unless --model), cost is
 predicted for --architecture on --device. A run directory keeps everything; the same command resumes a killed run
 and reprints a finished one.
+
+\b
+jaxspec tune --device rtx-4090,cassandra-npu
+srun jaxspec tune --model DIR --distributed           one network on the devices of several hosts
 """
 
 #: The study of drafts that are tuned by gradient.
@@ -23,4 +27,5 @@ TUNE = Study(
     figures="jaxspec.studies.tune.report:figures",
     announce=lambda config: f"{config.model} priced as {config.architecture} on {', '.join(config.device)}",
     out=run_directory("tune"),
+    meshed=True,
 )

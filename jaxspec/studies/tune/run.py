@@ -14,9 +14,11 @@ import numpy as np
 from jaxspec.compress.footprint import mean_draft_bits
 from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.norm_files import write_norms
+from jaxspec.models.mesh import on_host
 from jaxspec.results import given, measured, predicted
 from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.processes import shared_processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Arrays
 from jaxspec.settings import expect
@@ -151,7 +153,7 @@ class Tuning:
 
         def compute() -> Arrays:
             with (
-                self.stages.manager(name) as manager,
+                self.stages.progress(name) as progress,
                 self.reporter.bar(f"{description} for {device}", ascent.steps) as bar,
             ):
 
@@ -160,7 +162,7 @@ class Tuning:
                     self.stages.tick(name)
 
                 knobs, history = ascend(
-                    self.drafts.calibration, pricing, start, goal, ascent, manager=manager, on_step=on_step
+                    self.drafts.calibration, pricing, start, goal, ascent, progress=progress, on_step=on_step
                 )
             return {"history": history, "values": knobs.values, "draft_length_logits": knobs.draft_length_logits}
 
@@ -222,17 +224,23 @@ def tune(
         InputError: bad input; nothing is lost.
     """
 
+    processes = shared_processes()
     checked = cache(lambda: check_inputs(config))
 
     def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
-        loaded = begin_work(config, directory, reporter, checked(), gradient_windows=config.windows_per_step)
+        loaded = begin_work(
+            config, directory, reporter, checked(), gradient_windows=config.windows_per_step, processes=processes
+        )
         run = Tuning(config, loaded)
 
         def work() -> list[dict[str, Any]]:
             found = [result.plain() for result in run.run()]
             directory.write_metrics(run.metrics)
-            if run.setup.scheme.facts.packs:
-                write_norms(directory.path, jax.device_get(run.drafts.calibration.prepared))
+            norms = on_host(run.drafts.calibration.prepared) if run.setup.scheme.facts.packs else None
+            if not directory.owned:
+                return found
+            if norms is not None:
+                write_norms(directory.path, norms)
             reporter.line("writing the report ...")
             write_report([TuneResult.from_plain(entry) for entry in found], run.metrics, directory.path)
             return found
@@ -241,6 +249,14 @@ def tune(
 
     expect(TuneConfig, config)
     found, directory = carry_out(
-        "tune", config, prepare, check=checked, out=out, force=force, reporter=reporter, headline=_HEADLINE
+        "tune",
+        config,
+        prepare,
+        check=checked,
+        out=out,
+        force=force,
+        reporter=reporter,
+        headline=_HEADLINE,
+        processes=processes,
     )
     return [TuneResult.from_plain(entry) for entry in found], directory

@@ -59,7 +59,7 @@ def parts_of(params):
 
 def main(directory):
     """Once whole on one device, once split while it is read; a mixture once whole, once split."""
-    whole, split = (load_directory(directory, stream=stream) for stream in (False, True))
+    whole, split = (load_directory(directory, stream=stream) for stream in (False, "all"))
     placed = on_mesh(target_params(split.params), split.config, make_mesh(4, 2))
     devices = {name: len(leaf.array.sharding.device_set) for name, leaf in placed["layers"].items()}
     one, other = run(target_params(whole.params), whole.config), run(placed, split.config)

@@ -5,6 +5,7 @@ one wants the library's own line. NumPy arrays pass for JAX arrays, and numbers 
 itself takes them. Tests that pass wrong arrays on purpose, to read the library's own line, carry the mark `wrong_arrays`.
 """
 
+import functools
 import types
 import typing
 from typing import Any
@@ -13,41 +14,85 @@ import jax
 import jaxtyping
 import numpy as np
 from beartype import BeartypeConf, beartype
+from beartype.roar import BeartypeCallHintReturnViolation, BeartypeCallHintViolation
 
 ARRAYS = jax.Array | np.ndarray | np.generic
 _check = beartype(conf=BeartypeConf(is_pep484_tower=True))
-_jaxtyped = jaxtyping.jaxtyped
+_sizes_of_a_call = jaxtyping.jaxtyped("context")
 
 
 def jaxtyped(*, typechecker):
     """What the import hook decorates with, in place of jaxtyping's own: of ten functions nine have no arrays to check.
 
-    Those are left as they are, and are neither made nor called through a wrapper.
+    Those are left as they are, and are neither made nor called through a wrapper. So are constructors: JAX rebuilds pytrees
+    with anything in place of their leaves. The rest are checked from their first call on: most are not called by most tests.
     """
-    check = _jaxtyped(typechecker=typechecker)
-    return lambda target: check(target) if isinstance(target, type) or _has_arrays(target) else target
+    del typechecker  # `checked`, always
+    return lambda target: checked(target) if not isinstance(target, type) and _has_arrays(target) else target
 
 
-def _has_arrays(function) -> bool:
-    try:
-        hints = typing.get_type_hints(function, include_extras=True)
-    except Exception:  # an annotation for readers, or one whose names come later: jaxtyping knows more
-        return True
-    return any(arrays_only(hint) is not Any for hint in hints.values())
+def checked(function):
+    """A function that checks the shapes and types of arrays, arguments and result, against its annotations.
+
+    Raises:
+        jaxtyping.TypeCheckError: when it is called with other arrays, or returns others.
+    """
+    check = functools.cache(lambda: check_arrays(function))
+
+    @functools.wraps(function)
+    def wrapper(*arguments, **named):
+        __tracebackhide__ = True
+        if jaxtyping.config.jaxtyping_disable:
+            return function(*arguments, **named)
+        try:
+            with _sizes_of_a_call:
+                return check()(*arguments, **named)
+        except BeartypeCallHintViolation as error:
+            checking = "return value" if isinstance(error, BeartypeCallHintReturnViolation) else "parameters"
+            where = f"{function.__module__}.{function.__qualname__}"
+            raise jaxtyping.TypeCheckError(f"whilst checking the {checking} of {where}: {error}") from None
+
+    return wrapper
 
 
 def check_arrays(function):
-    """A function that checks the shapes and types of arrays, arguments and result, against its annotations.
-
-    Constructors are left alone: JAX rebuilds pytrees with anything in place of their leaves.
-    """
-    if function.__name__ in ("__init__", "__new__"):
-        return function
-    hints = {name: arrays_only(hint) for name, hint in function.__annotations__.items()}
+    """The function as beartype checks it; the function itself if no annotation of an array is found by now."""
+    hints = {name: arrays_only(_resolved(hint, function)) for name, hint in function.__annotations__.items()}
     if all(hint is Any for hint in hints.values()):
         return function
-    function.__annotations__ = hints
-    return _check(function)
+    copy = types.FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    copy.__kwdefaults__, copy.__annotations__ = function.__kwdefaults__, hints
+    copy.__module__, copy.__qualname__ = function.__module__, function.__qualname__
+    return _check(copy)
+
+
+def _has_arrays(function) -> bool:
+    """Whether an annotation is one of arrays, or may turn out to be when its names are there."""
+    hints = (_resolved(hint, function, unknown=None) for hint in function.__annotations__.values())
+    return any(hint is None or arrays_only(hint) is not Any for hint in hints)
+
+
+@functools.cache
+def _expression(annotation: str):
+    return compile(annotation, "<annotation>", "eval")
+
+
+def _resolved(annotation, function, *, unknown=Any):
+    """What an annotation says; `unknown` for one that names what is not there: for readers alone, or defined later."""
+    if not isinstance(annotation, str):
+        return type(None) if annotation is None else annotation
+    try:
+        found = eval(_expression(annotation), function.__globals__)
+    except Exception:
+        return unknown
+    return type(None) if found is None else found
+
+
+@functools.cache
+def _array(dtype, axes: str):
+    return dtype[ARRAYS, axes]
 
 
 def arrays_only(hint: Any) -> Any:
@@ -55,7 +100,7 @@ def arrays_only(hint: Any) -> Any:
     if isinstance(hint, type) and issubclass(hint, jaxtyping.AbstractArray):
         if hint.array_type not in (jax.Array, np.ndarray):
             return Any
-        array = hint.dtype[ARRAYS, hint.dim_str]
+        array = _array(hint.dtype, hint.dim_str)
         without_axes = all(axis.startswith(("*", "...")) for axis in hint.dim_str.split())
         return typing.Union[array, bool, int, float] if without_axes else array  # noqa: UP007
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:

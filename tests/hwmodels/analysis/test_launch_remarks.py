@@ -1,5 +1,6 @@
 """When a reader is told of launches."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -10,6 +11,8 @@ from hwmodels.network.operators import decode_step
 from hwmodels.step.priced_steps import price_steps
 
 
+# A program: operation by operation a step is seventy.
+@jax.jit
 def step_of(device, architecture):
     (step,) = price_steps(device, architecture, [decode_step(Workload(), footprint=uniform_footprint(16.0))])
     return step

@@ -4,7 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from hwmodels import OPERATORS, Workload, baselines, catalog, decode_operators, step_cost, uniform_footprint
+import hwmodels
+from hwmodels import OPERATORS, Workload, catalog, decode_operators, uniform_footprint
 from hwmodels.compute.unit import SingleKernel
 from hwmodels.network.operators import verify_step
 
@@ -12,7 +13,11 @@ NETWORK = catalog.architecture("qwen3-30b-a3b")
 WIDTHS = uniform_footprint(8.5)
 EXPERT = OPERATORS.index("expert_gate_up")
 
+# Programs: operation by operation a step is seventy.
+step_cost, baselines = jax.jit(hwmodels.step_cost, static_argnames="temperature"), jax.jit(hwmodels.baselines)
 
+
+@jax.jit
 def work(batch=1.0, tokens=1.0):
     load = Workload(batch=batch, context_tokens=1000.0)
     return verify_step(load, footprint=WIDTHS, verify_tokens=tokens).operators(NETWORK)

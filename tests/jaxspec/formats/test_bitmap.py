@@ -34,17 +34,16 @@ def test_bitmap_by_hand():
 
 @settings(max_examples=12)
 @given(**any_mask)
-def test_bitmap_of_any_shape(shape, density, seed):
+def test_bitmap_of_any_shape(jit, shape, density, seed):
     mask = random_mask(shape, density, seed)
-    packed = bitmap.pack(jnp.asarray(mask))
+    packed = np.asarray(jit(bitmap.pack)(mask))
     assert packed.shape == (*shape[:-1], math.ceil(shape[-1] / 8))
     assert packed.dtype == jnp.uint8
     for lead, row in rows_of(mask):
         text = "".join("01"[int(kept)] for kept in row)
-        assert "".join(f"{byte:08b}" for byte in np.asarray(packed[lead]).tolist()) == text.ljust(
-            -(-len(text) // 8) * 8, "0"
-        )
-    np.testing.assert_array_equal(bitmap.unpack(packed, length=shape[-1]), mask)
+        assert "".join(f"{byte:08b}" for byte in packed[lead].tolist()) == text.ljust(-(-len(text) // 8) * 8, "0")
+    unpack = jit(bitmap.unpack, static_argnames="length")
+    np.testing.assert_array_equal(unpack(packed, length=shape[-1]), mask)
     assert 8 * packed.size == bitmap.num_bits(shape)
 
 
@@ -63,15 +62,16 @@ def test_blocks_by_hand():
 
 @settings(max_examples=12)
 @given(**any_mask, block_size=st.sampled_from([1, 3, 8, 100]))
-def test_blocks_of_any_shape(shape, density, seed, block_size):
+def test_blocks_of_any_shape(jit, shape, density, seed, block_size):
     mask = random_mask(shape, density, seed)
-    counts = bitmap.block_counts(jnp.asarray(mask), block_size=block_size)
-    offsets = bitmap.block_offsets(jnp.asarray(mask), block_size=block_size)
+    functions = (bitmap.block_counts, bitmap.block_offsets)
+    found = jit(lambda mask: [function(mask, block_size=block_size) for function in functions])(mask)
+    counts, offsets = map(np.asarray, found)
     starts = range(0, shape[-1], block_size)
     assert counts.shape == offsets.shape == (*shape[:-1], len(starts))
     for lead, row in rows_of(mask):
-        assert np.asarray(counts[lead]).tolist() == [int(row[start : start + block_size].sum()) for start in starts]
-        assert np.asarray(offsets[lead]).tolist() == [int(row[:start].sum()) for start in starts]
+        assert counts[lead].tolist() == [int(row[start : start + block_size].sum()) for start in starts]
+        assert offsets[lead].tolist() == [int(row[:start].sum()) for start in starts]
 
 
 def test_a_block_can_be_entered_at_its_offset():
@@ -100,15 +100,15 @@ def test_sparse_values_by_hand():
 def test_sparse_values_of_any_shape(jit, shape, density, seed, capacity, dtype):
     mask = random_mask(shape, density, seed)
     values = np.random.default_rng(seed + 1).integers(1, 120, shape).astype(dtype)
-    sparse = jit(bitmap.sparsify, static_argnames="capacity")(values, mask, capacity=capacity)
-    back = jit(bitmap.desparsify)(sparse.values, mask, fill=3)
+    sparse = jax.device_get(jit(bitmap.sparsify, static_argnames="capacity")(values, mask, capacity=capacity))
+    back = np.asarray(jit(bitmap.desparsify)(sparse.values, mask, fill=3))
     assert sparse.values.shape == (*shape[:-1], capacity)
     assert sparse.values.dtype == back.dtype == dtype
     for lead, row in rows_of(mask):
         kept = values[lead][row]
         assert sparse.num_kept[lead] == len(kept)
         stored = [*kept[:capacity].tolist(), *[0] * (capacity - len(kept))]
-        assert np.asarray(sparse.values[lead]).tolist() == stored
+        assert sparse.values[lead].tolist() == stored
         # Only the first `capacity` kept values come back.
         here = row & (np.cumsum(row) <= capacity)
         np.testing.assert_array_equal(back[lead], np.where(here, values[lead], dtype(3)))

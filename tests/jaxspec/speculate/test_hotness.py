@@ -4,7 +4,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxspec.speculate.hotness import count_choices, faded, hotness_before, hotness_rank, recency, shared_hotness
+import jaxspec.speculate.hotness as of_hotness
+
+# Programs: operation by operation a text is dozens.
+count_choices = jax.jit(of_hotness.count_choices, static_argnums=2)
+faded, hotness_rank = jax.jit(of_hotness.faded), jax.jit(of_hotness.hotness_rank)
+hotness_before = jax.jit(of_hotness.hotness_before, static_argnums=1)
+recency, shared_hotness = (
+    jax.jit(function, static_argnums=1) for function in (of_hotness.recency, of_hotness.shared_hotness)
+)
 
 RNG = np.random.default_rng(2)
 CHOSEN = jnp.asarray(RNG.integers(5, size=(3, 9, 2, 2)), jnp.int32)  # batch, token, layer, chosen
@@ -49,5 +57,5 @@ def test_sequences_share_in_groups_and_the_last_may_be_smaller():
 
 
 def test_rank_puts_the_hottest_first_and_the_lower_number_among_equals():
-    rank = jax.jit(hotness_rank)(jnp.asarray([0.0, 2.0, 0.0, 3.0, 2.0]))
+    rank = hotness_rank(jnp.asarray([0.0, 2.0, 0.0, 3.0, 2.0]))
     assert rank.tolist() == [3, 1, 4, 0, 2]

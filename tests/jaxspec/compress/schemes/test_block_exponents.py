@@ -45,9 +45,10 @@ def test_mxint8_is_that_of_the_specification_without_its_smallest_code():
         -255 / 32,
         255 / 64,
     )  # the largest of their blocks, and nearer to 128 than to 127 steps
-    found = np.asarray(SCHEMES["mxint8"].target(jnp.asarray(values)), np.float32)
-    codes = mx.encode(jnp.asarray(values), mx.INT8)
-    expected = np.asarray(mx.decode(codes))
+    # Programs, here and below: operation by operation a matrix is dozens.
+    found = np.asarray(jax.jit(SCHEMES["mxint8"].target)(values), np.float32)
+    codes = jax.jit(lambda x: mx.encode(x, mx.INT8))(values)
+    expected = np.asarray(jax.jit(mx.decode)(codes))
     smallest = np.asarray(codes.elements).reshape(64, 96) == 0x80
     np.testing.assert_array_equal(found[~smallest], expected[~smallest])
     assert smallest.sum() == 1
@@ -76,7 +77,7 @@ def channel_norms():
 
 
 def patterns(x):
-    return np.asarray(jnp.asarray(x).astype(jnp.bfloat16)).view(np.uint16)
+    return np.asarray(x).astype(ml_dtypes.bfloat16).view(np.uint16)
 
 
 @both
@@ -133,9 +134,9 @@ def test_decoding_is_that_of_the_same_target_and_its_kv_is_nested_too(jit, schem
     cache = jit(lambda tokens: forward_text(target, config, tokens, kv_codec=stored_kv(config)).cache)(prompts)
     plain = jit(lambda tokens: forward_text(target, config, tokens, kv_codec=stored_kv(CONFIG)).cache)(prompts)
     assert np.any(patterns(cache.value) != patterns(plain.value))
-    rows = cache.value.swapaxes(2, 3).reshape(2, 3, 6, 20)
-    again = mx_truncated.round_to(rows.astype(jnp.bfloat16), scheme.facts.shared_exponents)
+    rows = np.asarray(cache.value).swapaxes(2, 3).reshape(2, 3, 6, 20).astype(ml_dtypes.bfloat16)
+    again = jit(lambda x: mx_truncated.round_to(x, scheme.facts.shared_exponents))(rows)
     np.testing.assert_array_equal(patterns(again), patterns(rows))
-    read = compress_cache(cache, knobs)
+    read = jit(compress_cache)(cache, knobs)
     assert not np.any(patterns(read.value) & ~patterns(cache.value))
     assert not np.any(patterns(read.key) & ~patterns(cache.key))

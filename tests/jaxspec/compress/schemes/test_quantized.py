@@ -42,8 +42,9 @@ def read(name, values):
 @pytest.mark.parametrize("name", ["q4_0", "q8_0"])
 def test_groups_are_the_blocks_of_llama_cpp(name):
     values = matrix(5, 96)
-    blocks = getattr(group_quantization, f"pack_{name}")(group_quantization.encode(jnp.asarray(values), name))
-    again = group_quantization.decode(getattr(group_quantization, f"unpack_{name}")(blocks))
+    pack, unpack = (getattr(group_quantization, f"{way}_{name}") for way in ("pack", "unpack"))
+    blocks = jax.jit(lambda values: pack(group_quantization.encode(values, name)))(values)
+    again = jax.jit(lambda blocks: group_quantization.decode(unpack(blocks)))(blocks)
     np.testing.assert_array_equal(read(name, values), again)
     # Zeros that fill up a row change nothing of it.
     np.testing.assert_array_equal(
@@ -78,8 +79,9 @@ def test_a_channel_has_one_scale():
 
 def test_mx_is_that_of_the_formats():
     values = matrix(3, 70)
-    np.testing.assert_array_equal(read("mxfp8", values), mx.decode(mx.encode(jnp.asarray(values), mx.E4M3)))
-    np.testing.assert_array_equal(read("mxfp4", values), mx.decode(mx.encode(jnp.asarray(values), mx.E2M1)))
+    for name, element in (("mxfp8", mx.E4M3), ("mxfp4", mx.E2M1)):
+        there_and_back = jax.jit(lambda values, element=element: mx.decode(mx.encode(values, element)))
+        np.testing.assert_array_equal(read(name, values), there_and_back(values))
 
 
 @pytest.mark.parametrize("name", QUANTIZED)
@@ -123,13 +125,15 @@ def test_experts_are_quantized_each_by_itself_and_down_by_its_own_scheme():
     whole = target_network(scheme, params)
     norms = {INPUT_OF[kind]: jnp.ones((2, params["layers"][kind].shape[-1])) for kind in EXPERTS.matrix_kinds}
     draft = hard_draft(whole, prepare_at_once(scheme, whole, norms), uniform_knobs(scheme, EXPERTS), EXPERTS)["layers"]
-    made = jax.jit(lambda layers: {kind: layers[kind].values() for kind in EXPERTS.matrix_kinds})(whole["layers"])
+    values = jax.jit(lambda layers: {kind: layers[kind].values() for kind in EXPERTS.matrix_kinds})
+    made, drafted = jax.device_get((values(whole["layers"]), values(draft)))
+    params = jax.device_get(params)
     for kind in EXPERTS.matrix_kinds:
-        np.testing.assert_array_equal(draft[kind].values(), made[kind])
+        np.testing.assert_array_equal(drafted[kind], made[kind])
         # Steps of 8 bits are finer by far.
         relative = np.abs(made[kind] - params["layers"][kind]).max() / np.abs(params["layers"][kind]).max()
         assert (relative < 0.01) == (kind in ("down", "expert_down", "shared_down"))
-    second = scheme.target(params["layers"]["expert_up"][1, 2])
+    second = jax.jit(scheme.target)(params["layers"]["expert_up"][1, 2])
     np.testing.assert_array_equal(made["expert_up"][1, 2], second)
 
 

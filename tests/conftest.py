@@ -25,7 +25,6 @@ os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
 import array_hints
 import jax
 import jaxtyping
-import numpy as np
 import pytest
 from hypothesis import settings
 from longest_units import LONGEST_S
@@ -46,21 +45,6 @@ _mlir = sys.modules.get("jax._src.interpreters.mlir")
 _context_of_module = functools.cache(getattr(_mlir, "make_ir_context", lambda: None))
 if _mlir is not None:
     _mlir.make_ir_context = _context_of_module
-
-
-# `jnp.asarray` and `jnp.array` compile a program for each shape of NumPy's and of lists, which only copies: here it is copied.
-# A version that keeps these two rules elsewhere compiles as before.
-def _only_copied(compiled, x, **parameters):
-    plain = isinstance(x, np.ndarray) and not getattr(x, "weak_type", False)
-    if plain and parameters in ({}, {"new_dtype": x.dtype, "weak_type": False, "sharding": None}):
-        return jax.device_put(np.array(x))
-    return compiled(x, **parameters)
-
-
-_lax = sys.modules.get("jax._src.lax.lax")
-for _primitive in (getattr(_lax, name, None) for name in ("stage_p", "convert_element_type_p")):
-    if getattr(_primitive, "impl", None) is not None:
-        _primitive.def_impl(functools.partial(_only_copied, _primitive.impl))
 
 # The same examples on every machine and in every run; compilation makes the first example slow, so no deadline.
 settings.register_profile("jaxspec", deadline=None, derandomize=True)

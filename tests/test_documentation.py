@@ -4,6 +4,7 @@ import importlib.util
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 
@@ -224,21 +225,40 @@ def documented_runs():
     return list(found.values())
 
 
+def together(runs):
+    """Commands that are started together: those that name one coordinator; others by themselves."""
+    found = {}
+    for words in runs:
+        place = words.index("--process-id") if "--process-id" in words else len(words)
+        found.setdefault((*words[:place], *words[place + 2 :]), []).append(words)
+    return list(found.values())
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("words", documented_runs(), ids=shlex.join)
-def test_documented_commands_run(words, tmp_path, monkeypatch):
-    """For real, with few prompts and steps."""
+@pytest.mark.parametrize("commands", together(documented_runs()), ids=lambda commands: shlex.join(commands[0]))
+def test_documented_commands_run(commands, tmp_path, monkeypatch):
+    """For real, with few prompts and steps; processes of one run on this machine."""
     monkeypatch.chdir(tmp_path)
     for name, make in stand_ins.stand_ins().items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         make(tmp_path / name)
-    if words[1] == "sweep":
+    command = commands[0][1]
+    if command == "sweep":
         example = subprocess.run(
             [sys.executable, "-m", "jaxspec", "sweep", "--example"], capture_output=True, text=True
         )
         (tmp_path / "sweep.toml").write_text(example.stdout)
-    extra = [*SMALL] if words[1] in ("tune", "evaluate", "tree") else []
-    extra += ["--steps", "2", "--uniform-steps", "1"] if words[1] == "tune" else []
-    done = subprocess.run([sys.executable, "-m", *words, *extra], capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stderr[-2000:]
+    extra = [*SMALL] if command in ("tune", "evaluate", "tree") else []
+    extra += ["--steps", "2", "--uniform-steps", "1"] if command == "tune" else []
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        here = f"127.0.0.1:{free.getsockname()[1]}"
+    started = []
+    for words in commands:
+        at = words.index("--coordinator") + 1 if "--coordinator" in words else None
+        words = [here if place == at else word for place, word in enumerate(words)]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        started.append(subprocess.Popen([sys.executable, "-m", *words, *extra], **pipes))
+    for process in started:
+        _, error = process.communicate(timeout=900)
+        assert process.returncode == 0, error[-2000:]
     shutil.rmtree(tmp_path, ignore_errors=True)

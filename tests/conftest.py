@@ -6,6 +6,7 @@ import gc
 import itertools
 import os
 import pathlib
+import signal
 import sys
 from importlib.metadata import version
 
@@ -45,6 +46,10 @@ _mlir = sys.modules.get("jax._src.interpreters.mlir")
 _context_of_module = functools.cache(getattr(_mlir, "make_ir_context", lambda: None))
 if _mlir is not None:
     _mlir.make_ir_context = _context_of_module
+
+# Children of a job in the background would ignore Ctrl-C, as they should; those of tests are sent it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples on every machine and in every run; compilation makes the first example slow, so no deadline.
 settings.register_profile("jaxspec", deadline=None, derandomize=True)

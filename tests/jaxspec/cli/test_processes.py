@@ -60,9 +60,6 @@ def folder(inputs, tmp_path):
 
 
 def start(folder, command, arguments="", **streams):
-    # A child of a background job would ignore Ctrl-C, as it should.
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
     return subprocess.Popen([sys.executable, "-m", "jaxspec", command, *arguments.split()], cwd=folder, **streams)
 

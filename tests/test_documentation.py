@@ -4,7 +4,6 @@ import importlib.util
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 
@@ -16,6 +15,7 @@ import page_python
 import pytest
 import run_notebooks
 import stand_ins
+from own_address import own_address
 
 from jaxspec.cli.app import cli
 
@@ -252,9 +252,7 @@ def test_documented_commands_run(commands, tmp_path, monkeypatch):
         (tmp_path / "sweep.toml").write_text(example.stdout)
     extra = [*SMALL] if command in ("tune", "evaluate", "tree") else []
     extra += ["--steps", "2", "--uniform-steps", "1"] if command == "tune" else []
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        here = f"127.0.0.1:{free.getsockname()[1]}"
-    started = []
+    here, started = own_address(), []
     for words in commands:
         at = words.index("--coordinator") + 1 if "--coordinator" in words else None
         words = [here if place == at else word for place, word in enumerate(words)]

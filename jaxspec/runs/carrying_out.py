@@ -57,69 +57,42 @@ def carry_out(
     """
     reporter = reporter or Reporter(new_console(stderr=True, quiet=not processes.owns))
     with processes.kept_together():
-        return _carried_out(
-            command,
-            config,
-            prepare,
-            check,
-            out,
-            force,
-            reporter,
-            contents=contents,
-            headline=headline,
-            processes=processes,
-        )
-
-
-def _carried_out(
-    command: str,
-    config: Settings,
-    prepare: Prepare,
-    check: Callable[[], object],
-    out: str | Path | None,
-    force: bool,
-    reporter: Reporter,
-    *,
-    contents: Collection[str],
-    headline: Collection[str],
-    processes: Processes,
-) -> tuple[Any, RunDirectory]:
-    for note in notes(config):
-        reporter.line(f"note: {note}")
-    if processes.count > 1:
-        processes.check_alike(processes.agreed(lambda: _facts(config)))
-        reporter.line(f"{processes.count} processes share one mesh")
-    with reporter.alive():
-        processes.agreed(check)
-    options: dict[str, Any] = {
-        "out": out,
-        "force": force,
-        "begin": False,
-        "contents": contents,
-        "owned": processes.owns,
-    }
-    directory = processes.agreed(lambda: RunDirectory(command, config, **options))
-    with directory:
-        digests = processes.agreed(lambda: input_digests(config, reporter) if processes.owns else {})
-        digests = processes.told(digests)
-        processes.agreed(lambda: directory.compare(digests))
-        if directory.unrecorded:
-            reporter.line(
-                f"note: {directory.path} has no digest of {', '.join(directory.unrecorded)}, so that a change since then "
-                "cannot be noticed; --force starts it anew"
-            )
-        there = lambda: all((directory.path / name).exists() for name in contents)
-        finished = processes.told(processes.agreed(lambda: directory.finished() if there() else None))
-        if finished is not None:
-            reporter.line(f"already finished: {directory.path} (--force starts anew)")
-            return finished, directory
-        with reporter.alive(), told_in_one_line(config):
-            work = processes.agreed(lambda: prepare(directory, reporter))
-            processes.agreed(directory.begin)
-            reporter.line(f"run directory {directory.path}; the same command resumes it")
-            result = plain(work())
-            directory.write_result(result, headline)
-            return processes.told(result), directory
+        for note in notes(config):
+            reporter.line(f"note: {note}")
+        if processes.count > 1:
+            processes.check_alike(processes.agreed(lambda: _facts(config)))
+            reporter.line(f"{processes.count} processes share one mesh")
+        with reporter.alive():
+            processes.agreed(check)
+        options: dict[str, Any] = {
+            "out": out,
+            "force": force,
+            "begin": False,
+            "contents": contents,
+            "owned": processes.owns,
+        }
+        directory = processes.agreed(lambda: RunDirectory(command, config, **options))
+        with directory:
+            digests = processes.agreed(lambda: input_digests(config, reporter) if processes.owns else {})
+            digests = processes.told(digests)
+            processes.agreed(lambda: directory.compare(digests))
+            if directory.unrecorded:
+                reporter.line(
+                    f"note: {directory.path} has no digest of {', '.join(directory.unrecorded)}, so that a change since then "
+                    "cannot be noticed; --force starts it anew"
+                )
+            there = lambda: all((directory.path / name).exists() for name in contents)
+            finished = processes.told(processes.agreed(lambda: directory.finished() if there() else None))
+            if finished is not None:
+                reporter.line(f"already finished: {directory.path} (--force starts anew)")
+                return finished, directory
+            with reporter.alive(), told_in_one_line(config):
+                work = processes.agreed(lambda: prepare(directory, reporter))
+                processes.agreed(directory.begin)
+                reporter.line(f"run directory {directory.path}; the same command resumes it")
+                result = plain(work())
+                directory.write_result(result, headline)
+                return processes.told(result), directory
 
 
 def _facts(config: Settings) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -96,11 +96,15 @@ class Processes:
         counts = Counter(device.process_index for device in jax.devices())
         if len(set(counts.values())) == 1:
             return
-        if not self.owns:
-            raise SaidElsewhereError
-        raise SaidTogetherError(
+        self._refuse(
             f"processes have {', '.join(map(str, counts.values()))} devices; start each with as many as the others"
         )
+
+    def _refuse(self, line: str) -> NoReturn:
+        """End what all processes have found to be bad input; process 0 says why."""
+        if not self.owns:
+            raise SaidElsewhereError
+        raise SaidTogetherError(line)
 
     def told(self, value: Said) -> Said:
         """What process 0 gives, whatever the others do: anything that can be pickled. All processes call this together."""
@@ -139,10 +143,8 @@ class Processes:
         errors = self.every(error)
         if not any(errors):
             return found  # pyright: ignore[reportReturnType] -- the work has returned
-        if not self.owns:
-            raise SaidElsewhereError
         index, line = next((index, line) for index, line in enumerate(errors) if line)
-        raise SaidTogetherError(line if index == 0 else f"process {index} of {self.count}: {line}")
+        self._refuse(line if index == 0 else f"process {index} of {self.count}: {line}")
 
     def check_alike(self, facts: Mapping[str, Any]) -> None:
         """Compare facts that have to be the same everywhere.
@@ -234,7 +236,7 @@ def shared_processes() -> Processes:
     if _STARTED:
         return _STARTED[0]
     if not jax.distributed.is_initialized():
-        return Processes()
+        return ONE_PROCESS
 
     @cache
     def meet() -> None:

@@ -53,8 +53,7 @@ def propose(
     if law == "top":
         # By the logits: their logarithms of probability may tie where they differ.
         # The first of equals in either way; on CPUs `top_k` sorts the vocabulary.
-        one = count == 1
-        tokens = jnp.argmax(logits, axis=-1, keepdims=True) if one else jax.lax.top_k(logits, count)[1]
+        tokens = jnp.argmax(logits, axis=-1, keepdims=True) if count == 1 else jax.lax.top_k(logits, count)[1]
         log_q = jnp.take_along_axis(jax.nn.log_softmax(logits, axis=-1), tokens, axis=-1)
         return Candidates(tokens.astype(jnp.int32), None, log_q)
     distribution = token_distribution(logits, decoding)

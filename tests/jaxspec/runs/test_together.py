@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from own_address import own_address
 
 from jaxspec.errors import InputError
 from jaxspec.models import DecoderConfig, init_params, save_directory
@@ -18,12 +18,6 @@ from jaxspec.runs.processes import ONE_PROCESS
 CONFIG = DecoderConfig(
     vocab_size=40, hidden_size=16, intermediate_size=24, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=6
 )
-
-
-def address():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{free.getsockname()[1]}"
 
 
 def both_ended(commands, folder):
@@ -39,7 +33,7 @@ def both_ended(commands, folder):
 def found(tmp_path_factory):
     folder = tmp_path_factory.mktemp("together")
     save_directory(init_params(CONFIG, jax.random.key(3)), CONFIG, folder / "tiny", max_positions=128)
-    where, child = address(), str(Path(__file__).parent / "two_processes.py")
+    where, child = own_address(), str(Path(__file__).parent / "two_processes.py")
     first, second = both_ended([[child, where, str(i), "tiny"] for i in range(2)], folder)
     assert (first[2], second[2]) == (0, 0), first[1] + second[1]
     return json.loads(first[0].splitlines()[-1])  # JAX's collectives on CPUs print lines of their own
@@ -81,7 +75,7 @@ def test_one_process_tells_itself():
 
 
 def test_bad_input_ends_all_with_one_line_and_no_directory(tmp_path):
-    flags = ["evaluate", "--model", "nowhere", "--out", "run", "--coordinator", address(), "--processes", "2"]
+    flags = ["evaluate", "--model", "nowhere", "--out", "run", "--coordinator", own_address(), "--processes", "2"]
     first, second = both_ended([["-m", "jaxspec", *flags, "--process-id", str(i)] for i in range(2)], tmp_path)
     assert (first[2], second[2]) == (2, 2)
     assert first[1].splitlines()[-1].startswith("jaxspec: model directory 'nowhere' does not exist")

@@ -3,13 +3,13 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from functools import cache
 
 import pytest
+from own_address import launch_flags, own_address
 
 pytestmark = pytest.mark.slow
 
@@ -56,16 +56,8 @@ def child(folder, *words, devices):
     return subprocess.Popen([sys.executable, *words], cwd=folder, env=environment, **pipes)
 
 
-def address():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{free.getsockname()[1]}"
-
-
 def launched(folder, command, out, *flags, devices=2):
-    where = address()
-    own = [["--coordinator", where, "--processes", "2", "--process-id", str(i)] for i in range(2)]
-    return [start(folder, command, out, *flags, *each, devices=devices) for each in own]
+    return [start(folder, command, out, *flags, *own, devices=devices) for own in launch_flags(2)]
 
 
 def ended(process, code=0):
@@ -176,7 +168,7 @@ def test_settings_that_several_processes_cannot_have(folder):
 
 
 def test_a_program_that_has_initialized_jax_itself(folder, whole):
-    where = address()
+    where = own_address()
     both = [child(folder, "-c", OWN, where, str(i), devices=2) for i in range(2)]
     counted = [float(ended(process)[0].splitlines()[-1]) for process in both]
     assert counted == [whole(4)["configurations"]["given"]["tokens_per_cycle_counted"]] * 2

@@ -2,12 +2,12 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
 
 import pytest
+from own_address import launch_flags, own_address
 
 pytestmark = pytest.mark.slow
 
@@ -54,16 +54,8 @@ def start(folder, out, *flags, program=("-m", "jaxspec"), **environment):
     return subprocess.Popen(command, cwd=folder, env=os.environ | environment, text=True, **pipes)
 
 
-def address():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{free.getsockname()[1]}"
-
-
 def launched(folder, out, count=2, **more):
-    where = address()
-    flags = [["--coordinator", where, "--processes", str(count), "--process-id", str(i)] for i in range(count)]
-    return [start(folder, out, *own, **more) for own in flags]
+    return [start(folder, out, *own, **more) for own in launch_flags(count)]
 
 
 def ended(process, code=0):
@@ -140,7 +132,7 @@ def test_when_process_0_is_killed_the_others_say_so_and_nothing_is_lost(folder):
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_a_process_that_stays_alone_ends_with_a_line(folder, index):
-    flags = ["--coordinator", address(), "--processes", "2", "--process-id", str(index)]
+    flags = ["--coordinator", own_address(), "--processes", "2", "--process-id", str(index)]
     _, error = ended(start(folder, "alone", *flags, program=("-c", IMPATIENT)), 2)
     assert error.startswith("jaxspec: the processes did not find one another within 5 s at 127.0.0.1:")
     assert error.count("\n") == 1
@@ -156,7 +148,7 @@ def test_bad_input_of_one_process_ends_the_others_too(folder):
 
 
 def test_a_program_that_has_initialized_jax_itself(folder):
-    where = address()
+    where = own_address()
     command = [sys.executable, "-c", OWN, where]
     both = [
         subprocess.Popen(

@@ -1,13 +1,13 @@
 """SIGKILL at random moments, the same command again, the same points to the byte. Minutes: `pytest -m slow`."""
 
 import random
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from own_address import launch_flags
 
 pytestmark = pytest.mark.slow
 
@@ -24,12 +24,7 @@ SWEEP = """
 
 def launches(count):
     """Flags of each process that shares the sweep."""
-    if count == 1:
-        return [[]]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        where = f"127.0.0.1:{free.getsockname()[1]}"
-    return [["--coordinator", where, "--processes", str(count), "--process-id", str(i)] for i in range(count)]
+    return [[]] if count == 1 else launch_flags(count)
 
 
 @pytest.mark.parametrize(("processes", "kills"), [(1, KILLS), (2, KILLS // 2)])

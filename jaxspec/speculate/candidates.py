@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from jaxspec.speculate.sampling import Decoding, token_distribution
+from jaxspec.speculate.steps import largest
 from jaxspec.speculate.tree_rules import sample_candidates
 
 __all__ = ["CandidateLaw", "Candidates", "propose"]
@@ -52,8 +53,7 @@ def propose(
         raise ValueError(f"{count} candidates came; a vocabulary of {logits.shape[-1]} allows 1 to that many")
     if law == "top":
         # By the logits: their logarithms of probability may tie where they differ.
-        # The first of equals in either way; on CPUs `top_k` sorts the vocabulary.
-        tokens = jnp.argmax(logits, axis=-1, keepdims=True) if count == 1 else jax.lax.top_k(logits, count)[1]
+        tokens = largest(logits, count)[1]
         log_q = jnp.take_along_axis(jax.nn.log_softmax(logits, axis=-1), tokens, axis=-1)
         return Candidates(tokens.astype(jnp.int32), None, log_q)
     distribution = token_distribution(logits, decoding)

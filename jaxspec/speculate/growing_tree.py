@@ -20,6 +20,7 @@ from jaxspec.checks import check_count
 from jaxspec.speculate.drafts.interface import Draft, Level, Memory, Root
 from jaxspec.speculate.expansion import DraftedTree, Drafter, TreeLimits
 from jaxspec.speculate.sampling import Decoding
+from jaxspec.speculate.steps import largest
 from jaxspec.trees.topology import PADDING, ROOT, Tree
 
 __all__ = ["GrowingTree", "draft_growing_tree"]
@@ -96,7 +97,7 @@ def draft_growing_tree(
         joint, tokens, number_of, expanded, above, memory = carry
         start = (depth - 1) * per_level
         slice_ = lambda x: jax.lax.dynamic_slice_in_dim(x, start, per_level, axis=1)
-        best, place = jax.lax.top_k(slice_(joint), k)
+        best, place = largest(slice_(joint), k)
         pick = lambda x: jnp.take_along_axis(slice_(x), place, axis=1)
         parent = pick(number_of)
         first = 1 + (depth - 1) * k
@@ -125,8 +126,8 @@ def draft_growing_tree(
 
     carry = (joint, tokens, number_of, expanded, above, memory)
     joint, tokens, number_of, expanded, _, memory = jax.lax.fori_loop(1, growing.depth, expand, carry)
-    # A node is no likelier than its parent, which stands before it: among equals `top_k` takes the first.
-    best, chosen = jax.lax.top_k(joint, growing.nodes)
+    # A node is no likelier than its parent, which stands before it: of equals the first is taken.
+    best, chosen = largest(joint, growing.nodes)
     possible = best > -jnp.inf
     chosen = jnp.sort(jnp.where(possible, chosen, pool), axis=1).astype(jnp.int32)
     return jax.vmap(partial(_reranked, branches=branches, per_level=per_level))(

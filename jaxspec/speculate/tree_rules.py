@@ -25,6 +25,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxspec.speculate.rules import acceptance_probability, residual_distribution
+from jaxspec.speculate.steps import largest
 from jaxspec.trees.topology import PADDING, Tree, is_node
 
 __all__ = [
@@ -78,7 +79,7 @@ def sample_candidates(
         count: static, 1 to the vocabulary.
     """
     noise = jax.random.gumbel(key, distribution.shape, distribution.dtype)
-    return jax.lax.top_k(jnp.log(distribution) + noise, count)[1]
+    return largest(jnp.log(distribution) + noise, count)[1]
 
 
 def candidate_law(

@@ -9,7 +9,7 @@ import pytest
 
 from experiments.train_embedded.balance import expert_load, load_push, load_summary
 from experiments.train_embedded.scores import router_load
-from experiments.train_embedded.train import MOE, SHAPES, Recipe, balance_schedule, make_step
+from experiments.train_embedded.train import MOE, SHAPES, SMALL, Recipe, balance_schedule, make_step
 from hwmodels import catalog
 from jaxspec.models.architecture import architecture_of
 from jaxspec.models.decoder import abstract_params, forward_text
@@ -94,9 +94,10 @@ def test_the_rate_of_corrections_by_hand():
     np.testing.assert_allclose([np.asarray(rate(step)) for step in (0, 29, 30, 120, 160, 200)], [0.5, 0.5, 2, 2, 1, 0])
 
 
-def test_the_catalog_prices_the_network_that_is_trained():
-    entry = catalog.architecture("embedded-moe")
-    assert entry == architecture_of(MOE) == architecture_of(load_model("embedded-moe").config)
-    assert load_model("embedded-moe").config == MOE
-    stated = json.loads((embedded_directory("embedded-moe") / "config.json").read_text(encoding="utf-8"))
+@pytest.mark.parametrize(("name", "trained"), [("embedded-moe", MOE), ("embedded-small", SMALL)])
+def test_the_catalog_prices_the_network_that_is_trained(name, trained):
+    entry = catalog.architecture(name)
+    assert entry == architecture_of(trained) == architecture_of(load_model(name).config)
+    assert load_model(name).config == trained
+    stated = json.loads((embedded_directory(name) / "config.json").read_text(encoding="utf-8"))
     assert catalog.architecture_from_config(stated) == entry

@@ -12,7 +12,7 @@ from hwmodels.numerics.fields import FLAG
 
 CASES = json.loads((Path(__file__).parents[1] / "data" / "parameter_counts.json").read_text(encoding="utf-8"))["cases"]
 #: Trained in this repository, so transformers has no configuration of it.
-OWN = {"embedded", "embedded-moe"}
+OWN = {"embedded", "embedded-moe", "embedded-small"}
 
 
 def total(architecture):

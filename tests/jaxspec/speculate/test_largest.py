@@ -1,0 +1,37 @@
+"""The largest of many values: those of `top_k`, without sorting all of them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxspec.speculate.steps import largest, top_gap
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 7])
+def test_are_the_first_of_a_stable_sort(count):
+    values = np.random.default_rng(count).integers(-3, 3, (4, 3, 7)).astype(np.float32)  # with ties
+    values[0, 0, 2:] = -np.inf
+    order = np.argsort(-values, axis=-1, kind="stable")[..., :count]
+    found, places = jax.jit(largest, static_argnums=1)(jnp.asarray(values), count)
+    np.testing.assert_array_equal(places, order)
+    np.testing.assert_array_equal(found, np.take_along_axis(values, order, axis=-1))
+
+
+def _first_written(pick):
+    """A loop that writes the places into a table, as drafting a tree does."""
+
+    def run(values, table, first):
+        write = lambda _, table: jax.lax.dynamic_update_slice_in_dim(table, pick(values, 4)[1], first, axis=1)
+        return jax.lax.fori_loop(0, jnp.minimum(first, 1), write, table)
+
+    shapes = ((16, 1, 256), jnp.float32), ((16, 9, 4), jnp.int32), ((), jnp.int32)
+    return jax.jit(run).lower(*(jax.ShapeDtypeStruct(*shape) for shape in shapes)).compile().as_text()
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="of XLA's passes on CPUs")
+def test_nothing_is_sorted():
+    assert " sort(" in _first_written(jax.lax.top_k)  # else the barrier has become idle: take it out
+    assert " sort(" not in _first_written(largest)
+    gap = jax.jit(top_gap).lower(jax.ShapeDtypeStruct((16, 5, 256), jnp.float32)).compile().as_text()
+    assert " sort(" not in gap

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
+
+from jaxspec.models.split_products import split_dot, splits
 
 
 def _contract(a: Array, b: Array, axis_a: int, axis_b: int, out_dtype: Any) -> Array:
@@ -36,7 +39,7 @@ _narrow_dot.defvjp(_narrow_dot_forward, _narrow_dot_backward)
 def dot_rows(
     x: Float[Array, "*b column"], w: Float[Array, "row column"], dot_dtype: Any = None
 ) -> Float[Array, "*b row"]:
-    """x W^T, with W as (output row, input column).
+    """x W^T, with W as (output row, input column), in the type of x; W may be narrower.
 
     Args:
         dot_dtype: None multiplies in x's own dtype. jnp.bfloat16 rounds both operands (and, going back, the cotangent)
@@ -46,6 +49,10 @@ def dot_rows(
         ValueError: another dot_dtype.
     """
     if dot_dtype is None or dot_dtype == x.dtype:
+        rows = math.prod(x.shape[:-1])
+        if rows and splits(x.dtype, w.dtype):
+            return split_dot(x.reshape(rows, x.shape[-1]), w).reshape(*x.shape[:-1], w.shape[0])
+        w = w.astype(x.dtype)
         if x.ndim == 2:
             # XLA on CPUs transposes W anew for the product of a single row of a matrix, not for one of a batch of them.
             return jnp.einsum("...i,oi->...o", x[None], w)[0]

@@ -1,6 +1,7 @@
 """Parameters in 16 bits inside programs that compute in 32: widened where they are used, a layer or a piece at a time.
 
-XLA on CPUs has no arithmetic in bfloat16. Where a loop reads a stack of bfloat16 layers, it widens the whole stack before the
+XLA on CPUs has no arithmetic in bfloat16 but products, and these are fast on some processors alone: there `dot_rows` multiplies
+matrices as they are stored. Where a loop reads a stack of bfloat16 layers, it widens the whole stack before the
 loop: 53 GB for a network of 8 billion parameters. Of patterns, integers, it cannot know that they are wanted wide.
 """
 
@@ -20,6 +21,7 @@ from jaxtyping import Array, Float, Int
 from jaxspec.formats.patterns import format_of, from_bits, to_bits
 from jaxspec.models.apart import Apart, Columns, columns_first
 from jaxspec.models.dots import dot_rows
+from jaxspec.models.split_products import splits
 from jaxspec.models.streamed import Stack, is_streamed
 
 __all__ = [
@@ -36,8 +38,8 @@ __all__ = [
 ]
 
 #: Elements of a 16-bit matrix that are widened at once: 64 MB in float32. For products of few rows on a CPU, which take no
-#: longer than reading the matrix, 4 MB: these are read back from the cache.
-_PIECE, _FEW_ROWS_PIECE, _FEW_ROWS = 1 << 24, 1 << 20, 64
+#: longer than reading the matrix, 4 MB: these are read back from the cache. Products that widen nothing take 8 MB as stored.
+_PIECE, _FEW_ROWS_PIECE, _FEW_ROWS, _UNWIDENED_PIECE = 1 << 24, 1 << 20, 64, 1 << 22
 
 
 #: Parameters up to which a network is widened once and for all, which costs 4 bytes each and saves widening them in every step.
@@ -170,15 +172,15 @@ def dot_stored(
     A large matrix is widened piece by piece, in the backward pass too; no gradient reaches it then.
     """
     rows, columns = w.shape
-    size = max(1, (_FEW_ROWS_PIECE if _is_few(math.prod(x.shape[:-1])) else _PIECE) // columns)
-    pieces = rows // size
     stored = w if isinstance(w, Stored | OfLayer) else Stored.of(w.values() if isinstance(w, Stack) else w)
+    size = max(1, (_few_rows_piece(stored.dtype) if _is_few(math.prod(x.shape[:-1])) else _PIECE) // columns)
+    pieces = rows // size
     if stored.dtype == x.dtype or pieces < 2 or not x.size:
-        return dot_rows(x, stored.values().astype(x.dtype), dot_dtype)
+        return dot_rows(x, stored.values(), dot_dtype)
 
     @jax.checkpoint
     def one(first: Array) -> Array:
-        return dot_rows(flat, stored.rows(first, size).values().astype(x.dtype), dot_dtype)
+        return dot_rows(flat, stored.rows(first, size).values(), dot_dtype)
 
     flat = x.reshape(math.prod(x.shape[:-1]), columns)
     # The last piece begins where a whole one ends the matrix; what it has in common with the one before is computed twice.
@@ -200,7 +202,7 @@ def biased_rows(
     """
     matrix = weights[kind]
     inside = isinstance(matrix, Stack)
-    product = dot_stored(x, matrix, dot_dtype) if inside else dot_rows(x, matrix.astype(x.dtype), dot_dtype)
+    product = dot_stored(x, matrix, dot_dtype) if inside else dot_rows(x, matrix, dot_dtype)
     if not biased:
         return product
     return product + jax.lax.broadcast_to_rank(weights[f"{kind}_bias"].astype(x.dtype), product.ndim)
@@ -208,8 +210,14 @@ def biased_rows(
 
 def in_pieces(stack: Stack, rows: int) -> bool:
     """Whether products of some rows read a stack's matrices in pieces: few rows, and large matrices held in 16 bits."""
-    held = isinstance(stack, Stored) and stack.array.dtype != stack.dtype
-    return held and _is_few(rows) and math.prod(stack.shape[1:]) > _FEW_ROWS_PIECE
+    if not isinstance(stack, Stored) or stack.array.dtype == stack.dtype:
+        return False
+    return _is_few(rows) and math.prod(stack.shape[1:]) > _few_rows_piece(stack.dtype)
+
+
+def _few_rows_piece(dtype: Any) -> int:
+    """Elements of a matrix of this type that a product of few float32 rows takes at once."""
+    return _UNWIDENED_PIECE if splits(jnp.float32, dtype) else _FEW_ROWS_PIECE
 
 
 def _is_few(rows: int) -> bool:

@@ -14,14 +14,15 @@ def largest(
 ) -> tuple[Float[Array, "*b candidate"], Int[Array, "*b candidate"]]:
     """The `count` largest values along the last axis and their places, the largest first, and the first of equals.
 
-    XLA on CPUs sorts the whole axis, fifty times as long, where it writes a part of what `top_k` gives into something else: the
-    barrier keeps it in one piece. One alone is looked for.
+    XLA on CPUs sorts the whole axis, fifty times as long, where it writes a part of what `top_k` gives into something else:
+    barriers keep it in one piece. (One for each: of a barrier for both, XLA's passes over several devices know nothing, and end
+    the process.) One alone is looked for.
     """
     if count == 1:
         place = jnp.argmax(values, axis=-1, keepdims=True)
         return jnp.take_along_axis(values, place, axis=-1), place
-    found, places = jax.lax.optimization_barrier(jax.lax.top_k(values, count))
-    return found, places
+    found, places = jax.lax.top_k(values, count)
+    return jax.lax.optimization_barrier(found), jax.lax.optimization_barrier(places)
 
 
 def top_gap(logits: Float[Array, "*b vocab"]) -> Float[Array, "*b"]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from decoder_cases import CONFIG, POSITIONS, TOKENS, random_params
 
-from jaxspec.models import stored
+from jaxspec.models import split_products, stored
 from jaxspec.models.decoder import causal_mask, forward
 from jaxspec.models.stored import OfLayer, Stored, as_stored, biased_rows, dot_stored
 
@@ -41,6 +41,13 @@ def network():
     return as_stored(jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), random_params()))
 
 
+@pytest.fixture
+def widening(monkeypatch):
+    """A processor without a matrix unit for bfloat16: products of the others widen nothing."""
+    monkeypatch.setattr(split_products, "_has_unit", lambda: False)
+
+
+@pytest.mark.usefixtures("widening")
 def test_few_rows_are_multiplied_in_pieces_and_the_numbers_stay(monkeypatch, network):
     program, params = run(network)
     plain, whole = program(params), widened(jax.make_jaxpr(program)(params).jaxpr, [])
@@ -53,6 +60,7 @@ def test_few_rows_are_multiplied_in_pieces_and_the_numbers_stay(monkeypatch, net
     assert not matrices & set(pieces)
 
 
+@pytest.mark.usefixtures("widening")
 def test_many_rows_are_not(monkeypatch, network):
     """Their products take longer than reading the matrix, and run best whole."""
     monkeypatch.setattr(stored, "_FEW_ROWS_PIECE", PIECE)

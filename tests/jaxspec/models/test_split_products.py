@@ -1,0 +1,101 @@
+"""Rows split over a multiplier of bfloat16: numbers and gradients of the float32 product."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxspec.models import dots, split_products, stored
+from jaxspec.models.dots import dot_rows
+from jaxspec.models.split_products import split_dot, splits
+from jaxspec.models.stored import Stored, dot_stored
+
+
+def operands(rows, columns, outputs, spread=1.0):
+    """Rows of very unlike sizes, and a matrix in bfloat16."""
+    keys = jax.random.split(jax.random.key(columns), 3)
+    sizes = jnp.exp(spread * jax.random.normal(keys[2], (rows, columns)))
+    return jax.random.normal(keys[0], (rows, columns)) * sizes, jax.random.normal(
+        keys[1], (outputs, columns), "bfloat16"
+    )
+
+
+def doubled(array):
+    return np.asarray(array.astype(jnp.float32), np.float64)
+
+
+@pytest.mark.parametrize(("rows", "columns", "outputs"), [(1, 1, 1), (1, 7, 3), (5, 256, 33), (17, 1024, 8)])
+@pytest.mark.parametrize("spread", [0.0, 3.0])
+def test_are_as_exact_as_float32(rows, columns, outputs, spread):
+    x, w = operands(rows, columns, outputs, spread)
+    exact, sizes = doubled(x) @ doubled(w).T, np.abs(doubled(x)) @ np.abs(doubled(w)).T
+    error = np.abs(np.asarray(jax.jit(split_dot)(x, w), np.float64) - exact)
+    assert (error <= 2.0**-22 * sizes).all()
+    if columns > 7:  # two parts would not do
+        high = x.astype(jnp.bfloat16).astype(jnp.float32)
+        both = high + (x - high).astype(jnp.bfloat16).astype(jnp.float32)
+        assert (np.abs(doubled(both) @ doubled(w).T - exact) > error).mean() > 0.9
+
+
+def test_parts_add_up_to_the_very_number():
+    x = jnp.concatenate([operands(3, 50, 1, 5.0)[0].ravel(), jnp.array([0.0, -0.0, 1.0, 3.4e38, -1e-30])])[None]
+    parts = np.asarray(split_products._parts(x).astype(jnp.float32))
+    np.testing.assert_array_equal(parts[2] + parts[1] + parts[0], x)
+
+
+def test_gradients_are_those_of_the_float32_product():
+    x, w = operands(6, 40, 9)
+    direction = jax.random.normal(jax.random.key(9), (6, 9))
+    loss = lambda product: lambda x, w: jnp.sum(jnp.sin(product(x, w)) * direction)
+    plain = loss(lambda x, w: x @ w.astype(jnp.float32).T)
+    for found, wanted in zip(jax.grad(loss(split_dot), (0, 1))(x, w), jax.grad(plain, (0, 1))(x, w), strict=True):
+        assert found.dtype == wanted.dtype
+        # The gradient of a bfloat16 matrix is itself in bfloat16.
+        near = 1e-5 if found.dtype == jnp.float32 else 1e-2
+        np.testing.assert_allclose(doubled(found), doubled(wanted), rtol=near, atol=near)
+
+
+@pytest.fixture(params=[True, False])
+def unit(request, monkeypatch):
+    """A processor with such a unit, and one without."""
+    monkeypatch.setattr(split_products, "_has_unit", lambda: request.param)
+    return request.param
+
+
+def test_are_taken_where_the_processor_has_the_unit(unit, monkeypatch):
+    assert splits(jnp.float32, jnp.bfloat16) == unit
+    assert not splits(jnp.float32, jnp.float32)
+    assert not splits(jnp.float32, jnp.float16)
+    assert not splits(jnp.bfloat16, jnp.bfloat16)
+    calls = []
+    monkeypatch.setattr(dots, "split_dot", lambda x, w: calls.append(x.shape) or split_dot(x, w))
+    x, w = operands(6, 40, 9)
+    np.testing.assert_allclose(dot_rows(x.reshape(2, 3, 40), w).reshape(6, 9), x @ w.astype(jnp.float32).T, rtol=1e-4)
+    assert calls == [(6, 40)] * unit
+    dot_rows(x, w, jnp.bfloat16)  # asked for by name: both operands rounded
+    dot_rows(x, w.astype(jnp.float32))
+    assert len(calls) == unit
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_large_matrices_are_multiplied_in_pieces_as_they_are_stored(unit, rows, monkeypatch):
+    for name in ("_FEW_ROWS_PIECE", "_UNWIDENED_PIECE"):
+        monkeypatch.setattr(stored, name, 3 * 40)
+    x, w = operands(rows, 40, 31)
+    product = jax.jit(lambda x, w: dot_stored(x, w))
+    np.testing.assert_allclose(product(x, Stored.of(w)), x @ w.astype(jnp.float32).T, rtol=1e-4, atol=1e-5)
+    program = str(jax.make_jaxpr(lambda x, w: dot_stored(x, w))(x, Stored.of(w)))
+    assert "bf16[3,40]" in program
+    assert ("f32[3,40]" in program) != unit
+
+
+def test_a_processor_is_known_by_what_linux_says_of_it(tmp_path, monkeypatch):
+    file = tmp_path / "cpuinfo"
+    monkeypatch.setattr(split_products, "_PROCESSOR", file)
+    for text, has in (("flags : fpu amx_bf16 amx_tile", True), ("flags : fpu avx512f", False), (None, False)):
+        file.unlink(missing_ok=True)
+        if text is not None:
+            file.write_text(text, encoding="utf-8")
+        split_products._has_unit.cache_clear()
+        assert split_products._has_unit() is has
+    split_products._has_unit.cache_clear()

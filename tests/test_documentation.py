@@ -204,7 +204,13 @@ def test_damaged_outputs_are_found(change, word):
 
 
 RUNS = ("tune", "evaluate", "tree", "predict", "sweep", "pack")
-SMALL = ["--prompts", "2", "--prompt-tokens", "32", "--output-tokens", "8", "--calibration-prompts", "4"]
+SMALL = ["--prompt-tokens", "32", "--output-tokens", "8", "--calibration-prompts", "4"]
+
+
+def few_prompts(words):
+    """Two, or a batch where batches are timed."""
+    timed = "--stopwatch" in words and "--batch" in words
+    return ["--prompts", words[words.index("--batch") + 1] if timed else "2"]
 
 
 def documented_runs():
@@ -250,7 +256,7 @@ def test_documented_commands_run(commands, tmp_path, monkeypatch):
             [sys.executable, "-m", "jaxspec", "sweep", "--example"], capture_output=True, text=True
         )
         (tmp_path / "sweep.toml").write_text(example.stdout)
-    extra = [*SMALL] if command in ("tune", "evaluate", "tree") else []
+    extra = [*SMALL, *few_prompts(commands[0])] if command in ("tune", "evaluate", "tree") else []
     extra += ["--steps", "2", "--uniform-steps", "1"] if command == "tune" else []
     here, started = own_address(), []
     for words in commands:

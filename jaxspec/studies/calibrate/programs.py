@@ -66,7 +66,7 @@ def product_program(rows: int, inner: int, outer: int, layers: int, weight_forma
     def body(x: Array, stack: Stack) -> Array:
         def layer(x: Array, stored: Stack) -> tuple[Array, None]:
             # The barrier keeps the product whole, as a step has it: of one row, XLA would compute the column that is read.
-            product = jax.lax.optimization_barrier(dot_rows(x, stored.values().astype(x.dtype)))
+            product = jax.lax.optimization_barrier(dot_rows(x, stored.values()))
             return x + product[:, :1] * _TRACE, None
 
         return over_layers(layer, x, stack, layers)[0]

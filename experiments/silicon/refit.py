@@ -23,6 +23,7 @@ from hwmodels.analysis.calibration.kernel_tables import (
 )
 from hwmodels.analysis.calibration.report import CalibrationReport, error_by_range, relative_error
 from hwmodels.analysis.calibration.splits import half_of_shapes, largest_held_out, shape_names, some_of
+from hwmodels.compute.gpu_dispatch import DISPATCHED_ROWS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +36,10 @@ class Calibrated:
     more: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
     #: Formats that are not fitted: engine -> names.
     without: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    #: Formats whose products take tiles by rows alone (`hwmodels.compute.gpu_dispatch`), and their largest rows: those where
+    #: held-out shapes err less than with a library's choice. Not the B200's, whose whole steps err more.
+    dispatched: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    largest_rows: float = DISPATCHED_ROWS[1]
 
     def formats(self, engine: str, root: str | Path | None = None) -> dict[str, str]:
         """Formats of an engine's products -> the version that they are measured with. Raises KernelTableError."""
@@ -43,18 +48,30 @@ class Calibrated:
         return dict.fromkeys(held, self.versions[engine]) | self.more.get(engine, {})
 
 
+_HOPPER = {"vllm": ("fp8",), "sglang": ("fp8", "fp8_block"), "trtllm": ("fp8_block",)}
 _VERSIONS = {"trtllm": "1.3.0rc20", "vllm": "0.24.0", "sglang": "0.5.14"}
 
 #: Folders of the catalog.
 CATALOG: dict[str, Calibrated] = {
     "a100-sxm": Calibrated("a100_sxm", {"trtllm": "1.0.0", "vllm": "0.14.0", "sglang": "0.5.10"}),
-    "h100-sxm": Calibrated("h100_sxm", _VERSIONS, {"sglang": {"int8_wo": "0.5.6.post2"}}),
-    "h200-sxm": Calibrated("h200_sxm", _VERSIONS),
-    "l40s": Calibrated("l40s", _VERSIONS),
+    "h100-sxm": Calibrated("h100_sxm", _VERSIONS, {"sglang": {"int8_wo": "0.5.6.post2"}}, dispatched=_HOPPER),
+    "h200-sxm": Calibrated("h200_sxm", _VERSIONS, dispatched=_HOPPER),
+    "l40s": Calibrated("l40s", _VERSIONS, dispatched={"vllm": ("fp8",)}, largest_rows=DISPATCHED_ROWS[0]),
     # vLLM's blocks take 0.18 ms for each product there, of any size at few tokens: another kernel than a user's would be.
     "b200-sxm": Calibrated("b200_sxm", _VERSIONS, without={"vllm": ("fp8_block",)}),
-    "rtx-pro-6000": Calibrated("rtx_pro_6000_server", _VERSIONS),
+    "rtx-pro-6000": Calibrated(
+        "rtx_pro_6000_server", _VERSIONS, dispatched={"trtllm": ("fp8_block",)}, largest_rows=DISPATCHED_ROWS[0]
+    ),
 }
+
+
+def dispatched_rows(table: TableName, weight_format: str) -> float:
+    """The most rows of a format's tiles as `predict_gemm` has them; 0, as of a library, for GPUs out of the catalog."""
+    found = next((gpu for gpu in CATALOG.values() if gpu.system == table.system), None)
+    if found is None or weight_format not in found.dispatched.get(table.engine, ()):
+        return 0.0
+    return found.largest_rows
+
 
 #: Rows that one fit sees; more change no number by its standard error.
 FITTED_ROWS = 3000
@@ -81,12 +98,14 @@ class Refit:
         """The format's part of a catalog file, and of the JSON."""
         plain = self.report.to_dict()
         fitted = self.fit.fit
+        rows = dispatched_rows(self.table, self.weight_format)
         return {
             "status": "calibrated",
             "table": f"aiconfigurator-core {self.table}",
             "split": "all shapes; errors: both halves of the (k, n) shapes by hash, and the largest k and n held out",
             "weight_bits": self.rows.weight_bits,
             "activation_bits": 8.0 * KERNEL_FORMATS[self.weight_format].activation_bytes,
+            **({"dispatched_rows": rows} if rows else {}),
             "rows": len(self.rows.m),
             "held_out_halves": list(self.half_errors),
             "interval": interval_record(self.predicted_s, self.rows.seconds, self.held_out, shape_names(self.rows)),
@@ -120,7 +139,8 @@ def refit(
 
     def fitted(train: Any) -> GemmFit:
         try:
-            result = fit_gemm(rows, sheet, some_of(train & from_memory(rows, sheet), FITTED_ROWS))
+            used = some_of(train & from_memory(rows, sheet), FITTED_ROWS)
+            result = fit_gemm(rows, sheet, used, dispatched_rows=dispatched_rows(table, weight_format))
         except ValueError as error:
             raise KernelTableError(f"{table} {weight_format} cannot be fitted: {error}") from error
         advance(f"{table.system} {weight_format}")

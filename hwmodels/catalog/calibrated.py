@@ -69,9 +69,10 @@ def calibrated_gpu(name: str, engine: str | None = None, weight_format: str | No
             for field in GemmCoefficients.__dataclass_fields__
         }
         widths = tuple(float(entry["weight_bits"]) for entry in formats)
+        rows = tuple((float(e["weight_bits"]), float(e["dispatched_rows"])) for e in formats if "dispatched_rows" in e)
     except (KeyError, TypeError, ValueError) as error:
         raise damaged(name, error) from error
-    return GpuGemm(**sheet, coefficients=GemmCoefficients(**numbers), weight_widths=widths)
+    return GpuGemm(**sheet, coefficients=GemmCoefficients(**numbers), weight_widths=widths, dispatched_rows=rows)
 
 
 def calibrated_unit(
@@ -100,6 +101,7 @@ def calibrated_unit(
         attention=tuple(dataclasses.replace(unit, bandwidth_bytes_per_s=None) for unit in attention.values()),
         prefill=calibrated_prefill(name, engine),
         weight_widths=gemm.weight_widths,
+        dispatched_rows=gemm.dispatched_rows,
         kv_widths=tuple(attention),
         engine=engine or DEFAULT_ENGINES[name.strip().lower()],
         weight_format=weight_format,

@@ -74,6 +74,8 @@ class CalibratedGpu:
     multiprocessors: Leaf = number(POSITIVE)  # > 0
     #: Bits per weight of the formats, increasing.
     weight_widths: tuple[float, ...] = flax.struct.field(pytree_node=False, default=(16.0,))
+    #: As `GpuGemm` has them.
+    dispatched_rows: tuple[tuple[float, float], ...] = flax.struct.field(pytree_node=False, default=())
     #: Bits per weight of the formats of experts, increasing.
     expert_widths: tuple[float, ...] = flax.struct.field(pytree_node=False, default=())
     #: Bits per element of keys and values that attention has kernels for, increasing; none: attention runs at the roof.
@@ -153,6 +155,7 @@ class CalibratedGpu:
             multiprocessors=as_float(self.multiprocessors),
             coefficients=stack_widths(self.formats),
             weight_widths=self.weight_widths,
+            dispatched_rows=self.dispatched_rows,
             overlap_temperature=self.overlap_temperature,
         )
 

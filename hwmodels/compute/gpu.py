@@ -1,4 +1,4 @@
-"""Matrix products on a GPU: a data sheet, and for each weight format eight numbers fitted to measured kernels.
+"""Matrix products on a GPU: a data sheet, and for each weight format eight or nine numbers fitted to measured kernels.
 
 One product of m x k activations by k x n weights takes, in seconds,
 
@@ -11,8 +11,8 @@ One product of m x k activations by k x n weights takes, in seconds,
                                                              b: bytes per activation as it is multiplied
     sag    = (1 + 2 m n k / 1e10)^sag_exponent
     launch = launch_s + split_s · q^2 / (q^2 + 2) / (1 + (n / (48 multiprocessors))^2) + depth_s · log2(1 + q)
-             + switch_s / (1 + (6 / m)^3) + row_cost · n k w / bandwidth · m / (m + 4) + pass_cost · 2 m k / bandwidth,
-               q = k / 1024
+             + switch_s / (1 + (6 / m)^3) + row_cost · n k w / bandwidth · m / (m + 4)
+             + pass_cost · 2 m (k + pass_elements) / bandwidth,                     q = k / 1024
 
 over the tilings Tm in 16, 32, 64, 128; Tn in 64, 128, 256; S in 1, 4 parts of k (whose partial sums of 4 bytes are written
 and read, half of it within the cache). What the terms are for: sums too deep for the few tiles of a narrow product are split,
@@ -25,6 +25,9 @@ Eight numbers per format are fitted. `split_s`, `sag_exponent` and `row_cost` be
 
 Formats that multiply in 8 or 4 bits have the data sheet's peak of that width and fewer bytes per activation (b); activations
 come and go at 16 bits and are quantized by a kernel of its own before the product (pass_cost, in place of row_cost).
+
+Engines that bring kernels of their own choose rows of a tile by m alone and do not split k (`hwmodels.compute.gpu_dispatch`):
+nine numbers are fitted to theirs: no split_s, but a prologue, and a pass that costs `pass_elements` more per row.
 
 Source: form and constants chosen on the GEMM tables of aiconfigurator-core 0.12.0; numbers by `experiments.silicon`.
 Departs: weights stream from DRAM. What a cache still holds of them from the last call is not modelled.
@@ -44,6 +47,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from hwmodels.compute.gpu_dispatch import dispatched_tile
 from hwmodels.compute.gpu_formats import GemmCoefficients, format_shares, width_in_format
 from hwmodels.compute.tile_counts import Ceiling, exact_ceiling, soft_minimum
 from hwmodels.numerics.folds import smooth_ceil_div
@@ -91,6 +95,9 @@ class GpuGemm:
     weight_widths: tuple[float, ...] = flax.struct.field(pytree_node=False, default=(16.0,))
     #: Of the smooth maximum that joins arithmetic and memory; the coefficients were fitted with it.
     overlap_temperature: float = flax.struct.field(pytree_node=False, default=0.25)
+    #: Formats whose tiles an engine chooses by rows alone: bits per weight, and the most rows of a tile, of `DISPATCHED_ROWS`.
+    #: Of all others a library chooses the tiling.
+    dispatched_rows: tuple[tuple[float, float], ...] = flax.struct.field(pytree_node=False, default=())
 
     def __post_init__(self) -> None:
         widths = self.weight_widths
@@ -130,7 +137,9 @@ class GpuGemm:
             + c.depth_s * (jnp.log1p(q) / math.log(2.0))
             + c.switch_s * (cube / (cube + _SWITCH_ROWS**3))
             + c.row_cost * weights_s * (m / (m + _VECTOR_ROWS))
-            + c.pass_cost * (m * k) * (_STORED_ACTIVATION_BYTES / as_float(self.bandwidth_bytes_per_s))
+            + c.pass_cost
+            * (m * (k + c.pass_elements))
+            * (_STORED_ACTIVATION_BYTES / as_float(self.bandwidth_bytes_per_s))
         )
 
 
@@ -223,7 +232,7 @@ def _product_time(
         temperature: "*b", in [0, 1]; 0 counts tiles and waves exactly, above they are smooth (`smooth_ceil_div`). A Python 0
             is faster than a traced one.
     Returns:
-        "*b", at least 2 m n k / peak.
+        "*b", at least 2 m n k / peak. Of a unit with several formats the library's choice of tilings.
     Gradient: continuous at temperature > 0, but for a kink where the peak is reached. At 0 the counts are constants.
     """
     m, k, n, bits = (jnp.asarray(as_float(value)) for value in (m, k, n, weight_bits))
@@ -238,22 +247,25 @@ def _product_time(
     flops = 2.0 * m * n * k
     sag = jnp.exp(c.sag_exponent * jnp.log1p(flops / _SAG_FLOPS))
     # Loops over the tilings, not an axis: the compiler makes one vectorised pass over the batch of it.
-    row_tiles = {rows: ceiling(m, rows) for rows in _TILE_ROWS}
+    alone = len(unit.weight_widths) == 1
+    largest = dict(unit.dispatched_rows).get(unit.weight_widths[0], 0.0) if alone else 0.0
+    splits = (1.0,) if largest else _SPLITS
+    row_tiles = [dispatched_tile(m, largest, ceiling)] if largest else [(r, ceiling(m, r)) for r in _TILE_ROWS]
     column_tiles = {columns: ceiling(n, columns) for columns in _TILE_COLUMNS}
     # What leaves meet the tilings by: else the loop of each leaf's gradient would evaluate all tilings again.
-    elements = {parts: cotangent_once((k / parts + c.prologue_elements) * sag / peak) for parts in _SPLITS}
+    elements = {parts: cotangent_once((k / parts + c.prologue_elements) * sag / peak) for parts in splits}
     partial_sums = {
         parts: cotangent_once(m * n * (_PARTIAL_SUM_BYTES * parts / bandwidth)) if parts > 1 else 0.0
-        for parts in _SPLITS
+        for parts in splits
     }
     times = []
-    for rows in _TILE_ROWS:
+    for rows, tiles_of_rows in row_tiles:
         for columns in _TILE_COLUMNS:
             products = 2.0 * rows * columns / c.compute_efficiency
             operands = c.operand_cost * (c.activation_bytes * rows + bits * (columns / BITS_PER_BYTE))
             tile = jnp.sqrt(products * products + operands * operands)
-            tiles = row_tiles[rows] * column_tiles[columns]
-            for parts in _SPLITS:
+            tiles = tiles_of_rows * column_tiles[columns]
+            for parts in splits:
                 # Waves times multiprocessors, so that nothing is divided twice.
                 filled, parts_tiles = ceiling(tiles * parts, processors) * processors, tiles * parts
                 occupied = parts_tiles + c.wave_rounding * (filled - parts_tiles)

@@ -43,6 +43,7 @@ class GemmCoefficients:
     sag_exponent: Leaf
     prologue_elements: Leaf  # time of a tile before its first product, in elements of k
     pass_cost: Leaf = 0.0  # time of quantizing activations, in reads of them at 16 bits and full bandwidth
+    pass_elements: Leaf = 0.0  # further elements of each row that quantizing it takes as long as
     #: Not fitted, but of the format: bytes of an activation as multiplied, and the data sheet's rate over that of 16 bits.
     activation_bytes: Leaf = 2.0
     arithmetic_rate: Leaf = 1.0

@@ -21,6 +21,7 @@ from hwmodels.compute.gpu import GpuGemm, gemm_time
 from hwmodels.compute.gpu_formats import GemmCoefficients, stack_widths
 
 __all__ = [
+    "DISPATCHED_PARAMETERS",
     "PACKED_PARAMETERS",
     "PARAMETERS",
     "PROLOGUE_ELEMENTS",
@@ -54,6 +55,19 @@ PARAMETERS = (
 #: Of products in 8 or 4 bits, whose activations are quantized first.
 QUANTIZED_PARAMETERS = (*PARAMETERS[:-1], Parameter("pass_cost", 1.0, 1e-3, 50.0))
 
+#: Of those whose kernels an engine dispatches by rows, see `hwmodels.compute.gpu_dispatch`.
+DISPATCHED_PARAMETERS = (
+    Parameter("launch_s", 5e-6, 1e-7, 1e-4),
+    Parameter("memory_efficiency", 0.85, 0.2, 1.0),
+    Parameter("compute_efficiency", 0.75, 0.1, 2.0),
+    Parameter("operand_cost", 50.0, 0.1, 2000.0),
+    Parameter("wave_rounding", 0.5, 1e-3, 1.0),
+    Parameter("sag_exponent", 0.03, 1e-4, 0.3),
+    Parameter("prologue_elements", 200.0, 1.0, 4000.0),
+    Parameter("pass_cost", 1.0, 1e-3, 50.0),
+    Parameter("pass_elements", 1000.0, 1.0, 20000.0),
+)
+
 #: Between what A100, H100, H200, L40S and B200 tables give (80 to 270) where it is fitted; none of them is sensitive to it.
 PROLOGUE_ELEMENTS = 200.0
 
@@ -78,9 +92,15 @@ class GemmFit:
     predicted_s: npt.NDArray[np.float64]
 
 
-def parameters_of(weight_format: str) -> tuple[Parameter, ...]:
-    """What is fitted for a format: weights that are unpacked to 16 bits take other kernels than what is multiplied as it is."""
+def parameters_of(weight_format: str, dispatched_rows: float = 0.0) -> tuple[Parameter, ...]:
+    """What is fitted for a format: weights that are unpacked to 16 bits take other kernels than what is multiplied as it is.
+
+    Args:
+        dispatched_rows: as of `predict_gemm`.
+    """
     form = KERNEL_FORMATS[weight_format]
+    if dispatched_rows:
+        return DISPATCHED_PARAMETERS
     if form.arithmetic_rate > 1.0:
         return QUANTIZED_PARAMETERS
     return PACKED_PARAMETERS if form.weight_bits <= 8 else PARAMETERS
@@ -97,17 +117,18 @@ def coefficients(values: Mapping[str, Any], weight_format: str) -> GemmCoefficie
 
 
 @functools.cache
-def predict_gemm(weight_format: str):
+def predict_gemm(weight_format: str, dispatched_rows: float = 0.0):
     """The model to fit, for `least_squares.fit`: conditions as `gemm_conditions` has them, so that GPUs share one program.
 
     Args:
         weight_format: of every product, of `KERNEL_FORMATS`.
+        dispatched_rows: static, the most rows of a tile as `GpuGemm` has them; 0 where a library chooses.
     """
     weight_bits = KERNEL_FORMATS[weight_format].weight_bits
 
     def predict(values: Mapping[str, Any], conditions: Mapping[str, Any]) -> Any:
         stacked = stack_widths([coefficients(values, weight_format)])
-        unit = _unit(DataSheet(**{name: conditions[name] for name in _SHEET}), stacked, (weight_bits,))
+        unit = _unit(DataSheet(**{name: conditions[name] for name in _SHEET}), stacked, (weight_bits,), dispatched_rows)
         return gemm_time(unit, conditions["m"], conditions["k"], conditions["n"], weight_bits=weight_bits)
 
     return predict
@@ -119,23 +140,31 @@ def gemm_conditions(table: GemmTable, sheet: DataSheet) -> dict[str, npt.NDArray
     return {"m": table.m, "k": table.k, "n": table.n} | sheets
 
 
-def fit_gemm(table: GemmTable, sheet: DataSheet, train: npt.ArrayLike | None = None, **options: Any) -> GemmFit:
+def fit_gemm(
+    table: GemmTable,
+    sheet: DataSheet,
+    train: npt.ArrayLike | None = None,
+    *,
+    dispatched_rows: float = 0.0,
+    **options: Any,
+) -> GemmFit:
     """Fit the eight numbers of a table's format.
 
     Args:
         table: measured products.
         sheet: the GPU's data sheet.
         train: "row", true where a row is fitted to; all rows unless given.
+        dispatched_rows: as of `predict_gemm`.
         options: of `least_squares.fit`.
     Raises:
         ValueError: as `least_squares.fit`.
     """
     train = np.ones(len(table.m), bool) if train is None else np.asarray(train, bool)
     train = train & from_memory(table, sheet)
-    predict, rows = predict_gemm(table.weight_format), gemm_conditions(table, sheet)
+    predict, rows = predict_gemm(table.weight_format, dispatched_rows), gemm_conditions(table, sheet)
     fitted = fit(
         predict,
-        parameters_of(table.weight_format),
+        parameters_of(table.weight_format, dispatched_rows),
         {name: values[train] for name, values in rows.items()},
         table.seconds[train],
         groups=_shape(table)[train],
@@ -145,7 +174,7 @@ def fit_gemm(table: GemmTable, sheet: DataSheet, train: npt.ArrayLike | None = N
     stacked = jax.tree.map(
         lambda leaf: np.asarray([leaf], np.float32), coefficients(fitted.estimates, table.weight_format)
     )
-    return GemmFit(_unit(sheet, stacked, (table.weight_bits,)), fitted, predicted)
+    return GemmFit(_unit(sheet, stacked, (table.weight_bits,), dispatched_rows), fitted, predicted)
 
 
 def from_memory(table: GemmTable, sheet: DataSheet) -> npt.NDArray[np.bool_]:
@@ -175,11 +204,12 @@ def _bytes(table: GemmTable) -> npt.NDArray[np.float64]:
     return weights + 2.0 * table.m * table.k + 2.0 * table.m * table.n
 
 
-def _unit(sheet: DataSheet, stacked: GemmCoefficients, widths: tuple[float, ...]) -> GpuGemm:
+def _unit(sheet: DataSheet, stacked: GemmCoefficients, widths: tuple[float, ...], dispatched_rows: float) -> GpuGemm:
     return GpuGemm(
         peak_flops_per_s=sheet.peak_flops_per_s,
         bandwidth_bytes_per_s=sheet.bandwidth_bytes_per_s,
         multiprocessors=sheet.multiprocessors,
         coefficients=stacked,
         weight_widths=widths,
+        dispatched_rows=((widths[0], dispatched_rows),) if dispatched_rows else (),
     )

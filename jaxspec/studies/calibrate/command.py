@@ -11,7 +11,7 @@ _HELP = """Measure this machine, or read your own measured times, and write a de
 
 \b
 jaxspec calibrate -o my-machine.toml                        this machine, through JAX, in some minutes
-jaxspec calibrate --quick                                   the embedded network and its small draft
+jaxspec calibrate --quick                                   the shapes of the embedded network alone
 jaxspec calibrate --architecture qwen3-0.6b,qwen3-4b        shapes of your networks
 jaxspec calibrate --example > times.csv                     columns of a file of your own times
 jaxspec calibrate --from times.csv -o my-board.toml

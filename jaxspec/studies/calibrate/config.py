@@ -55,9 +55,9 @@ class CalibrateConfig(Settings):
         flag="--from",
     )
     architecture: tuple[str, ...] = setting(
-        ("embedded", "embedded-small", "qwen2.5-0.5b", "llama-3.2-1b"),
-        "Networks whose shapes are measured, drafts among them: catalog names, or Hugging Face config.json files.",
-        quick=("embedded", "embedded-small"),
+        ("embedded", "qwen2.5-0.5b", "llama-3.2-1b"),
+        "Networks whose shapes are measured: catalog names, or Hugging Face config.json files.",
+        quick=("embedded",),
     )
     formats: tuple[str, ...] = setting(
         ("float32", "bfloat16"),

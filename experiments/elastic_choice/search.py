@@ -1,7 +1,8 @@
 """The best choice at a batch: by trying every one, and by gradients of the soft model between a few hard ones.
 
-A few hard points far apart say in which valley to begin: what a fast memory holds, and elements that take turns with a host,
-divide the choices, and no slope leads across. The ascent begins at the best of them; neighbours of where it ends are tried.
+A few hard points far apart say on which hill to begin: what a fast memory holds, and elements that take turns with a host,
+divide the choices, and no slope leads across. The ascent begins at the best of them. Neighbours are tried last (`climb`): on
+the hill where the ascent ended, and on the next best ones when its top is found.
 
 A gradient is counted as `GRADIENT_COST` evaluations: it computes the function and pulls derivatives back through it.
 """
@@ -9,9 +10,9 @@ A gradient is counted as `GRADIENT_COST` evaluations: it computes the function a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +24,7 @@ from experiments.elastic_choice.speed import Choice, log_speedup
 from experiments.elastic_choice.surface import Surface
 from jaxspec.tuning.objective import Pricing
 
-__all__ = ["GRADIENT_COST", "Found", "Grid", "by_gradient", "by_trying_all"]
+__all__ = ["GRADIENT_COST", "Found", "Grid", "by_gradient", "by_trying_all", "climb"]
 
 #: Evaluations that one value with its gradient is counted as.
 GRADIENT_COST = 3
@@ -49,6 +50,11 @@ _INSIDE = 0.1
 _CHUNK = 512
 
 
+#: Share, bits, depth, width; and their values.
+Point: TypeAlias = tuple[float, ...]
+Known: TypeAlias = dict[Point, float]
+
+
 class Grid(NamedTuple):
     """Whole values of each part of a choice, rising."""
 
@@ -62,7 +68,7 @@ class Grid(NamedTuple):
         """Points."""
         return int(np.prod([len(values) for values in self]))
 
-    def points(self) -> Iterator[tuple[float, ...]]:
+    def points(self) -> Iterator[Point]:
         """All of them."""
         return itertools.product(*self)
 
@@ -76,7 +82,7 @@ class Found(NamedTuple):
         evaluations: that it took, see `GRADIENT_COST`.
     """
 
-    choice: tuple[float, ...]
+    choice: Point
     log_speedup: float
     evaluations: int
 
@@ -86,7 +92,7 @@ def _hard(points: Float[Array, "point 4"], batch: Array, surface: Surface, prici
     return jax.lax.map(lambda point: log_speedup(Choice(*point), batch, surface, pricing), points, batch_size=64)
 
 
-def _priced(points: Sequence[tuple[float, ...]], batch: float, surface: Surface, pricing: Pricing) -> np.ndarray:
+def _priced(points: Sequence[Point], batch: float, surface: Surface, pricing: Pricing) -> np.ndarray:
     """Hard points, in chunks of one size."""
     every = np.asarray(points, np.float32)
     size = min(_CHUNK, 1 << (len(every) - 1).bit_length())
@@ -139,7 +145,7 @@ def _ascend(
 def by_gradient(
     grid: Grid, batch: float, surface: Surface, pricing: Pricing, *, steps: int = 5, thrift: int = 50
 ) -> Found:
-    """Ascend from the best of some hard points far apart, then try neighbours of the best points found.
+    """Ascend from the best of some hard points far apart, then climb the best hills by neighbours.
 
     Args:
         steps: gradients, at most.
@@ -148,15 +154,9 @@ def by_gradient(
     allowed = grid.size // thrift
     # A third of them at most for points far apart, a half for slopes; a grid too small for that takes one of each, and
     # says what it took.
-    known: dict[tuple[float, ...], float] = {}
-    spent = 0
-
-    def price(points: Sequence[tuple[float, ...]], most: int) -> None:
-        new = [point for point in dict.fromkeys(points) if point not in known][: max(0, most - spent - len(known))]
-        if new:
-            known.update(zip(new, _priced(new, batch, surface, pricing).tolist(), strict=True))
-
-    price(list(_far_apart(grid)), max(allowed // 3, 1))
+    price = lambda points: _priced(points, batch, surface, pricing).tolist()
+    known: Known = {}
+    _learn(known, list(_far_apart(grid)), price, max(allowed // 3, 1))
     low, high = (np.asarray([pick(values) for values in grid], np.float32) for pick in (min, max))
     spans = np.where(high > low, high - low, 1.0)
     start = np.clip((np.asarray(_best(known), np.float32) - low) / spans, _INSIDE, 1.0 - _INSIDE)
@@ -164,30 +164,63 @@ def by_gradient(
     spent = GRADIENT_COST * steps
     end = np.asarray(_ascend(*map(jnp.asarray, (start, low, high)), jnp.float32(batch), surface, pricing, steps))
     nearest = tuple(min(values, key=lambda value: abs(value - at)) for values, at in zip(grid, end, strict=True))
-    price([nearest], spent + len(known) + 1)
-    # Best first: where the best point has no better neighbour, the next best ones are looked around.
-    seen: set[tuple[float, ...]] = set()
-    while spent + len(known) < allowed and (left := {point: known[point] for point in known if point not in seen}):
-        center = _best(left)
-        seen.add(center)
-        price(list(_neighbours(grid, center)), allowed)
+    _learn(known, [nearest], price, len(known) + 1)
+    climb(grid, known, price, allowed - spent)
     best = _best(known)
     return Found(best, known[best], spent + len(known))
 
 
-def _best(known: dict[tuple[float, ...], float]) -> tuple[float, ...]:
+def climb(grid: Grid, known: Known, price: Callable[[Sequence[Point]], Sequence[float]], most: int) -> None:
+    """Try neighbours of known points until `most` points are known, or all of the grid that can be reached.
+
+    The next point to look around is the best one that no known neighbour beats. So each hill that is known by a point is
+    climbed once, the best first; many points of one hill that are better than the foot of another do not hide it.
+
+    Args:
+        known: one point or more, with values; what is tried is added.
+        price: values of points.
+    """
+    done: set[Point] = set()
+    while len(known) < most and (left := {point: known[point] for point in known if point not in done}):
+        center = _best({point: left[point] for point in left if not _beaten(grid, known, point)} or left)
+        for pair in _neighbours(grid, center):
+            # The climb goes on from the first better one.
+            new = _learn(known, pair, price, most)
+            if any(known[point] > known[center] for point in new):
+                break
+        else:
+            done.add(center)
+
+
+def _learn(
+    known: Known, points: Sequence[Point], price: Callable[[Sequence[Point]], Sequence[float]], most: int
+) -> list[Point]:
+    """Add values of points that are not known yet, until `most` are; return those added."""
+    new = [point for point in dict.fromkeys(points) if point not in known][: max(0, most - len(known))]
+    if new:
+        known.update(zip(new, price(new), strict=True))
+    return new
+
+
+def _best(known: Known) -> Point:
     return max(known, key=lambda point: known[point])
 
 
-def _far_apart(grid: Grid) -> Iterator[tuple[float, ...]]:
+def _beaten(grid: Grid, known: Known, point: Point) -> bool:
+    """Whether a known neighbour is better."""
+    return any(known.get(near, -np.inf) > known[point] for pair in _neighbours(grid, point) for near in pair)
+
+
+def _far_apart(grid: Grid) -> Iterator[Point]:
     for place in _FAR_APART:
         yield tuple(values[round(at * (len(values) - 1))] for values, at in zip(grid, place, strict=True))
 
 
-def _neighbours(grid: Grid, point: tuple[float, ...]) -> Iterator[tuple[float, ...]]:
-    """One step along each axis, and two along the pool, whose steps are small."""
-    for axis, values in enumerate(grid):
+def _neighbours(grid: Grid, point: Point) -> Iterator[list[Point]]:
+    """Both ways along each axis, the pool last: its steps are small, so four, one and two of them."""
+    for axis, shift in ((2, 1), (3, 1), (1, 1), (0, 4), (0, 1), (0, 2)):
+        values = grid[axis]
         at = list(values).index(point[axis])
-        for shift in (-4, -2, -1, 1, 2, 4) if axis == 0 else (-1, 1):
-            if 0 <= at + shift < len(values):
-                yield (*point[:axis], values[at + shift], *point[axis + 1 :])
+        yield [
+            (*point[:axis], values[to], *point[axis + 1 :]) for to in (at - shift, at + shift) if 0 <= to < len(values)
+        ]

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.elastic_choice.search import GRADIENT_COST, Grid, by_gradient, by_trying_all
+from experiments.elastic_choice.search import GRADIENT_COST, Grid, by_gradient, by_trying_all, climb
 from experiments.elastic_choice.speed import Choice, caterpillar, log_speedup
 from experiments.elastic_choice.surface import brought_tokens, surface_of
 from hwmodels import Acceptance, DraftCost, Workload, catalog, speculation_speedup, tree_plan
@@ -104,6 +104,33 @@ def test_gradients_find_what_trying_all_finds(surface, pricing):
         assert tried.evaluations == grid.size == 2900
         assert GRADIENT_COST * 5 + 12 < found.evaluations <= grid.size / 50
         assert tried.log_speedup - 0.01 <= found.log_speedup <= tried.log_speedup + 1e-6
+
+
+def test_a_broad_hill_does_not_hide_a_narrow_one():
+    grid = Grid([i / 28 for i in range(29)], [2.0, 3.0, 4.0, 5.0, 6.0], [1.0, 2.0, 3.0, 4.0, 5.0], [1.0, 2.0, 3.0, 4.0])
+
+    def height(point):
+        """A broad hill around pools of all experts, and a steep one that ends at (0, 2, 1, 1), whose foot is lower."""
+        share, bits, depth, width = point
+        broad = 1.0 - 0.05 * (1 - share) - 0.002 * (6 - bits) - 0.002 * (depth - 1) - 0.001 * (width - 1)
+        steep = 1.1 - 0.2 * (bits - 2) - 0.3 * (depth - 1) - 0.3 * (width - 1) - 3.0 * share
+        return max(broad, steep)
+
+    tried = []
+    price = lambda points: tried.extend(points) or [height(point) for point in points]
+    known = {point: height(point) for point in ((1.0, 3.0, 1.0, 1.0), (0.0, 3.0, 2.0, 1.0), (0.0, 3.0, 1.0, 1.0))}
+    climb(grid, known, price, 60)
+    assert max(known, key=lambda point: known[point]) == (0.0, 2.0, 1.0, 1.0)
+    # Nothing is priced twice, and all that is known was paid for.
+    assert len(known) == len(set(tried)) + 3 == len(tried) + 3 <= 60
+
+
+def test_a_climb_ends_when_all_points_are_known():
+    grid = Grid([0.0, 0.3, 1.0], [3.0, 4.0], [1.0, 2.0], [1.0, 3.0])
+    height = lambda point: float(np.sin(7 * sum((i + 1) * value for i, value in enumerate(point))))
+    known = {(0.3, 3.0, 1.0, 1.0): height((0.3, 3.0, 1.0, 1.0))}
+    climb(grid, known, lambda points: [height(point) for point in points], 1000)
+    assert known == {point: height(point) for point in grid.points()}
 
 
 @pytest.mark.usefixtures("loose")

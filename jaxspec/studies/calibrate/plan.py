@@ -81,11 +81,11 @@ def groups_of(config: CalibrateConfig, networks: Mapping[str, Architecture], *, 
     rows = [count for count in (_FEW_ROWS if few else ROWS) if count <= config.rows]
     found = _products(config, networks, rows)
     found += _attention(networks, _FEW_SHAPES if few else SHAPES)
+    # A loop spends as much on networks of any width, and it shows best beside short steps. These are decoding's own then.
+    smallest = min(networks, key=lambda name: sum(inner * outer for inner, outer in matrices_of(networks[name])))
     for name, network in networks.items():
-        found += _steps(name, network, _FEW_SHAPES if few else SHAPES)
-    # A loop spends as much on networks of any width, and it shows best beside short steps.
-    name = min(networks, key=lambda name: sum(inner * outer for inner, outer in matrices_of(networks[name])))
-    return [*found, *_cycles(name, networks[name], few=few), _streams(), _lookups(), _sampling(), _loops()]
+        found += _cycles(name, network, few=few) if name == smallest else _steps(name, network, few=few)
+    return [*found, _streams(), _lookups(), _sampling(), _loops()]
 
 
 def matrices_of(network: Architecture) -> list[tuple[int, int]]:
@@ -192,8 +192,8 @@ def _is_apart(network: Architecture) -> bool:
     return int(network.num_layers) <= LAYERS and int(network.num_layers) * sum(layer) + 2 * head <= SMALL
 
 
-def _steps(name: str, network: Architecture, shapes: Sequence[tuple[int, int]]) -> list[Group]:
-    found = []
+def _steps(name: str, network: Architecture, *, few: bool) -> list[Group]:
+    found, shapes = [], _FEW_SHAPES if few else SHAPES
     for layers, vocab, context in probes_of(network):
         config, cases, whole = _config(network, layers, vocab), [], _network_row("step", name, layers, vocab)
         for batch, tokens in shapes:
@@ -226,20 +226,23 @@ def _config(network: Architecture, layers: int, vocab: int) -> DecoderConfig:
 
 
 def _cycles(name: str, network: Architecture, *, few: bool) -> list[Group]:
-    """Cycles with a lookup and with small networks as drafts, and the steps that took turns with them."""
-    layers, vocab, _ = probes_of(network)[0]
-    config, found = _config(network, layers, vocab), []
-    step, cycle = (_network_row(part, name, layers, vocab) for part in ("step", "cycle"))
-    for draft_layers in _DRAFT_LAYERS:
-        for batch in (1,) if few else (1, 16):
-            shape = {"batch": float(batch), "context_tokens": float(CYCLE_SLOTS)}
-            rows = [dataclasses.replace(step, tokens=length + 1.0, **shape) for length in (0, *_DRAFTED)]
-            shape["draft_layers"] = float(draft_layers)
-            rows += [dataclasses.replace(cycle, tokens=float(length), **shape) for length in _DRAFTED]
-            clock = lambda repeats, batch=batch, draft_layers=draft_layers: cycle_timings(
-                config, draft_layers=draft_layers, lengths=_DRAFTED, batch=batch, repeats=repeats
-            )
-            found.append(Group(f"cycle/{hash_of(name)}-{draft_layers}-{batch}", tuple(rows), clock))
+    """Cycles with a lookup and with small networks as drafts, and the steps that took turns with them; of further networks of
+    these widths with a lookup alone, for their steps' sake."""
+    found = []
+    for place, (layers, vocab) in enumerate(dict.fromkeys((layers, vocab) for layers, vocab, _ in probes_of(network))):
+        config = _config(network, layers, vocab)
+        step, cycle = (_network_row(part, name, layers, vocab) for part in ("step", "cycle"))
+        for draft_layers in _DRAFT_LAYERS if place == 0 else _DRAFT_LAYERS[:1]:
+            for batch in (1,) if few else (1, 16):
+                shape = {"batch": float(batch), "context_tokens": float(CYCLE_SLOTS)}
+                rows = [dataclasses.replace(step, tokens=length + 1.0, **shape) for length in (0, *_DRAFTED)]
+                shape["draft_layers"] = float(draft_layers)
+                rows += [dataclasses.replace(cycle, tokens=float(length), **shape) for length in _DRAFTED]
+                clock = lambda repeats, config=config, batch=batch, draft_layers=draft_layers: cycle_timings(
+                    config, draft_layers=draft_layers, lengths=_DRAFTED, batch=batch, repeats=repeats
+                )
+                label = f"cycle/{hash_of(name)}-{layers}-{vocab}-{draft_layers}-{batch}"
+                found.append(Group(label, tuple(rows), clock))
     return found
 
 

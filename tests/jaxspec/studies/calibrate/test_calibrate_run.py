@@ -152,6 +152,13 @@ def test_groups_cover_what_decoding_needs():
         # Steps of decoding and of verifying were met by the same noise as the cycles that hold them.
         assert [row.tokens for row in group.rows if row.part == "step"] == [1, 2, 5]
         assert [row.tokens for row in group.rows if row.part == "cycle"] == [1, 4]
+    # All steps of the network whose cycles are timed are decoding's own, of several networks, so that one can be held out.
+    steps = {
+        name: [group for group in groups if {row.architecture for row in group.rows} == {name}] for name in network
+    }
+    assert all(group.name.startswith("cycle") for group in steps["embedded"])
+    assert all(group.name.startswith("step") for group in steps["llama-3.2-1b"])
+    assert len({(row.layers, row.vocab_size) for group in cycles for row in group.rows}) == 3
     few = plan.groups_of(CalibrateConfig(rows=128), {"embedded": network["embedded"]}, few=True)
     assert sum(len(group.rows) for group in few) < len(rows) / 3
 

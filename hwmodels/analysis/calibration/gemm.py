@@ -44,27 +44,28 @@ _SHARED = (
     Parameter("wave_rounding", 0.5, 1e-3, 1.0),
 )
 
+_SAG = Parameter("sag_exponent", 0.03, 1e-4, 0.3)
+
 #: Of products with 16-bit weights; `prologue_elements` is `PROLOGUE_ELEMENTS`.
 PARAMETERS = (
     *_SHARED,
     Parameter("split_s", 1e-6, 1e-8, 1e-4),
-    Parameter("sag_exponent", 0.03, 1e-4, 0.3),
+    _SAG,
     Parameter("row_cost", 0.05, 1e-4, 1.0),
 )
 
-#: Of products in 8 or 4 bits, whose activations are quantized first.
-QUANTIZED_PARAMETERS = (*PARAMETERS[:-1], Parameter("pass_cost", 1.0, 1e-3, 50.0))
+_PASS = Parameter("pass_cost", 1.0, 1e-3, 50.0)
 
-#: Of those whose kernels an engine dispatches by rows, see `hwmodels.compute.gpu_dispatch`.
+#: Of products in 8 or 4 bits, whose activations are quantized first.
+QUANTIZED_PARAMETERS = (*PARAMETERS[:-1], _PASS)
+
+#: Of those whose kernels an engine dispatches by rows, see `hwmodels.compute.gpu_dispatch`: a pair of multiprocessors counts as
+#: one, and so may reach twice the rate.
 DISPATCHED_PARAMETERS = (
-    Parameter("launch_s", 5e-6, 1e-7, 1e-4),
-    Parameter("memory_efficiency", 0.85, 0.2, 1.0),
-    Parameter("compute_efficiency", 0.75, 0.1, 2.0),
-    Parameter("operand_cost", 50.0, 0.1, 2000.0),
-    Parameter("wave_rounding", 0.5, 1e-3, 1.0),
-    Parameter("sag_exponent", 0.03, 1e-4, 0.3),
+    *(dataclasses.replace(one, upper=2.0) if one.name == "compute_efficiency" else one for one in _SHARED),
+    _SAG,
     Parameter("prologue_elements", 200.0, 1.0, 4000.0),
-    Parameter("pass_cost", 1.0, 1e-3, 50.0),
+    _PASS,
     Parameter("pass_elements", 1000.0, 1.0, 20000.0),
 )
 

@@ -228,22 +228,23 @@ def _config(network: Architecture, layers: int, vocab: int) -> DecoderConfig:
 def _cycles(name: str, network: Architecture, *, few: bool) -> list[Group]:
     """Cycles with a lookup and with small networks as drafts, and the steps that took turns with them; of further networks of
     these widths with a lookup alone, for their steps' sake."""
-    found = []
-    for place, (layers, vocab) in enumerate(dict.fromkeys((layers, vocab) for layers, vocab, _ in probes_of(network))):
-        config = _config(network, layers, vocab)
-        step, cycle = (_network_row(part, name, layers, vocab) for part in ("step", "cycle"))
-        for draft_layers in _DRAFT_LAYERS if place == 0 else _DRAFT_LAYERS[:1]:
-            for batch in (1,) if few else (1, 16):
-                shape = {"batch": float(batch), "context_tokens": float(CYCLE_SLOTS)}
-                rows = [dataclasses.replace(step, tokens=length + 1.0, **shape) for length in (0, *_DRAFTED)]
-                shape["draft_layers"] = float(draft_layers)
-                rows += [dataclasses.replace(cycle, tokens=float(length), **shape) for length in _DRAFTED]
-                clock = lambda repeats, config=config, batch=batch, draft_layers=draft_layers: cycle_timings(
-                    config, draft_layers=draft_layers, lengths=_DRAFTED, batch=batch, repeats=repeats
-                )
-                label = f"cycle/{hash_of(name)}-{layers}-{vocab}-{draft_layers}-{batch}"
-                found.append(Group(label, tuple(rows), clock))
-    return found
+    first, *others = dict.fromkeys((layers, vocab) for layers, vocab, _ in probes_of(network))
+    drafted = [(*first, draft_layers) for draft_layers in _DRAFT_LAYERS] + [(*other, 0) for other in others]
+    batches = (1,) if few else (1, 16)
+    return [_cycle_group(name, network, *sizes, batch) for sizes in drafted for batch in batches]
+
+
+def _cycle_group(name: str, network: Architecture, layers: int, vocab: int, draft_layers: int, batch: int) -> Group:
+    """Cycles of one network, draft and number of sequences, and their steps."""
+    config, shape = _config(network, layers, vocab), {"batch": float(batch), "context_tokens": float(CYCLE_SLOTS)}
+    step = dataclasses.replace(_network_row("step", name, layers, vocab), **shape)
+    cycle = dataclasses.replace(step, part="cycle", draft_layers=float(draft_layers))
+    rows = [dataclasses.replace(step, tokens=length + 1.0) for length in (0, *_DRAFTED)]
+    rows += [dataclasses.replace(cycle, tokens=float(length)) for length in _DRAFTED]
+    clock = lambda repeats: cycle_timings(
+        config, draft_layers=draft_layers, lengths=_DRAFTED, batch=batch, repeats=repeats
+    )
+    return Group(f"cycle/{hash_of(name)}-{layers}-{vocab}-{draft_layers}-{batch}", tuple(rows), clock)
 
 
 def hash_of(name: str) -> int:

@@ -6,12 +6,14 @@ product of m x k activations by k x n weights takes
     t      = factor(m) · (launch_s + join(arithmetic, streaming))
     arithmetic = 2 m n k / (compute_efficiency · peak)
     streaming  = bytes / bandwidth · (near / near_efficiency + (1 - near) / far_efficiency)
-    near       = 1 / (1 + (bytes of all weights and KV that the step reads / cache_bytes)^cache_sharpness)
+    near       = 1 / (1 + (bytes read until the same ones are read again / cache_bytes)^cache_sharpness)
 
 `join` is the smooth maximum with the unit's own overlap: 1 adds the two up, as kernels of processors do, which copy weights
 into the order of their loops before they multiply. `factor` is the measured step of so many rows
 (`hwmodels.compute.row_costs`), 1 where none was measured. A network whose weights stay in the cache from step to step streams
-at the near rate.
+at the near rate. Until a step reads the same bytes again, all its weights, keys and values have been read, and in a
+draft-verify cycle those of the other network as well: the verification and the first draft pass find less in the cache than
+steps that follow their like.
 
 Attention of a layer takes, for `scores` pairs of a query row and a key,
 
@@ -28,7 +30,7 @@ Source: form chosen on measured products, attention and whole steps of XLA on CP
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import flax.struct
 import jax
@@ -59,6 +61,8 @@ __all__ = [
     "put_out",
     "reached_share",
 ]
+
+T = TypeVar("T")
 
 _HEAD, _QKV = OPERATORS.index("lm_head"), OPERATORS.index("qkv")
 _IS = {name: np.array([other == name for other in OPERATORS]) for name in ("embed", "attention", "norm", "lm_head")}
@@ -173,7 +177,8 @@ class MeasuredHost:
         every, peak = with_last_axis(self), with_last_axis(device.peak_flops_per_s)
         own, between = every.formats[0], every.between
         factor = self._row_factor(shapes.m, shapes.k * shapes.n, temperature)
-        near = near_share(every, jnp.sum(work.weight_bytes + work.kv_bytes, axis=-1, keepdims=True))
+        between_bytes = jnp.sum(work.weight_bytes + work.kv_bytes, axis=-1) + _of_the_other(work)
+        near = near_share(every, between_bytes[..., None])
         count = shapes.products * work.launches
 
         scores = shapes.m * shapes.n * count
@@ -242,11 +247,11 @@ def put_out(work: OperatorWork) -> Float[Array, "*b"]:
 
 
 def near_share(unit: MeasuredHost, read_bytes: Number) -> Float[Array, "*b"]:
-    """Share of what a step reads that still lies in the cache from the step before, in (0, 1).
+    """Share of what a step reads that still lies in the cache, in (0, 1).
 
     Args:
         unit: leaves "*b".
-        read_bytes: "*b", >= 0; of all weights, keys and values that the step reads.
+        read_bytes: "*b", >= 0; until the same ones are read again.
     """
     # The logarithm of nothing has no slope.
     size = jnp.log(jnp.maximum(jnp.asarray(as_float(read_bytes)), 1.0) / as_float(unit.cache_bytes))
@@ -266,7 +271,13 @@ def _where(values: Array, **of_operator: Any) -> Float[Array, "... operator"]:
     return values
 
 
-def _given(value: Float[Array, "*b"] | None) -> Float[Array, "*b"]:
+def _of_the_other(work: OperatorWork) -> Float[Array, "*b"]:
+    """Bytes that the other network of a cycle reads between two runs of the step."""
+    reads = _given(work.experts)
+    return as_float(reads.after_other) * (as_float(reads.ahead_bytes) + as_float(reads.beside_bytes))
+
+
+def _given(value: T | None) -> T:
     """What `products_of` has found the work to say."""
     if value is None:
         raise ValueError("the work does not say what is read of the cache; build it with step_operators")

@@ -98,21 +98,28 @@ def price_cycle(
     if draft_cost.architecture is None:
         steps = [*target_steps, draft_steps, verify_steps]
         bf16, stored, draft, verify = price_steps(device, architecture, steps, **shared)
+        first = draft
     else:
         steps = [*target_steps, verify_steps]
         bf16, stored, verify = price_steps(device, architecture, steps, **shared)
-        draft_steps = dataclasses.replace(draft_steps, ahead_bytes=_without_experts(architecture, workload, footprint))
-        (draft,) = price_steps(for_draft(device), draft_cost.architecture, [draft_steps], temperature=temperature)
+        ahead = _without_experts(architecture, workload, footprint)
+        groups = [dataclasses.replace(draft_steps, ahead_bytes=ahead, after_other=after) for after in (0.0, 1.0)]
+        draft, first = price_steps(for_draft(device), draft_cost.architecture, groups, temperature=temperature)
     passes = jnp.asarray(as_float(draft_cost.passes))[..., None]
-    repeats, passes, draft_s = same_rank(jnp.asarray(as_float(plan.draft_repeats)), passes, draft.cost.total_s)
+    later_s = first.cost.total_s - draft.cost.total_s
+    repeats, passes, draft_s, later_s = same_rank(
+        jnp.asarray(as_float(plan.draft_repeats)), passes, draft.cost.total_s, later_s
+    )
     runs = repeats * passes
+    # One pass of a cycle follows the verification, which has taken the draft's place in a cache; a plan does not say which.
+    after = runs / jnp.maximum(jnp.sum(runs, axis=-1, keepdims=True), 1.0)
     energy_j = None
     if draft.cost.energy is not None and verify.cost.energy is not None:
         energy_j = jnp.sum(runs * with_rank(draft.cost.energy.total_j, runs.ndim), axis=-1) + verify.cost.energy.total_j
     return CycleCost(
         draft=draft,
         verify=verify,
-        draft_s=jnp.sum(runs * draft_s, axis=-1),
+        draft_s=jnp.sum(runs * draft_s + after * later_s, axis=-1),
         verify_s=verify.cost.total_s,
         engine_s=engine_time(engine, plan, target=architecture, draft_cost=draft_cost, batch=workload.batch),
         energy_j=energy_j,

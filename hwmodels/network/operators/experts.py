@@ -35,6 +35,7 @@ class ExpertReads:
     drafting: Leaf  # 1: a draft step; 0: any other
     ahead_bytes: Leaf  # held beside the network, and placed before it: the target, where a draft of its own is priced
     beside_bytes: Leaf  # held beside the network, and placed before its experts: a draft of its own
+    after_other: Leaf  # 1: the step follows one of that other network, if there is one; 0: it follows its like
     routing: Routing
 
 

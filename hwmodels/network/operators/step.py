@@ -49,6 +49,7 @@ def step_operators(
     drafting: Number = 0.0,
     ahead_bytes: Number = 0.0,
     beside_bytes: Number = 0.0,
+    after_other: Number = 1.0,
     attention_share: Number = 1.0,
     feed_forward_share: Number = 1.0,
     visible_share: Number = 1.0,
@@ -75,6 +76,7 @@ def step_operators(
         copy_weight_bits: of what is held, bits of copies that only a draft reads; none unless given.
         speculating, drafting: "*b", 1 for steps of a draft-verify cycle, for draft steps; a placement may differ by it.
         ahead_bytes, beside_bytes: "*b", of another network in the same memories; see `ExpertReads`.
+        after_other: "*b", 1 where the step follows one of that network, 0 where it follows its like.
         attention_share, feed_forward_share: "*b", in [0, 1]; of the layers' blocks that the step runs; all unless given.
         visible_share: "*b", in (0, 1]; of the cached tokens that the step reads; all unless given.
         routing: which experts tokens choose; not batched with the rest.
@@ -182,6 +184,7 @@ def step_operators(
             drafting=as_float(drafting),
             ahead_bytes=as_float(ahead_bytes),
             beside_bytes=as_float(beside_bytes),
+            after_other=as_float(after_other),
             routing=routing,
         ),
     )

@@ -38,6 +38,7 @@ class StepShape:
     drafting: Leaf = 0.0
     ahead_bytes: Leaf = 0.0
     beside_bytes: Leaf = 0.0
+    after_other: Leaf = 1.0
     shared_tokens: Leaf = 0.0
     expert_sharing: ExpertSharing | None = None  # of several devices
     attention_share: Leaf = 1.0

@@ -34,11 +34,11 @@ _FORM = (
     Parameter("flops_per_s", 1e11, 1e8, 1e16),
     Parameter("near_bytes_per_s", 2e10, 1e7, 1e14),
 )
-_CACHE = (
-    Parameter("far_share", 0.4, 1e-3, 1.0),
-    Parameter("cache_bytes", 3e7, 1e5, 1e10),
-    Parameter("cache_sharpness", 2.0, 0.5, 8.0),
-)
+_FAR = Parameter("far_share", 0.4, 1e-3, 1.0)
+_SHARPNESS = Parameter("cache_sharpness", 2.0, 1.0, 8.0)
+#: So many times the cache was read at most in between, so that the far rate is that of the
+#: largest stack, and no line beyond it.
+_CACHES_READ = 4.0
 #: Stacks whose sizes differ by less than this say nothing of a cache.
 _SIZES_APART = 8.0
 #: A cache that nobody saw: everything streams at one rate.
@@ -130,9 +130,10 @@ class _Format:
         read = conditions["read"]
         parameters = within_reach(_FORM, **{name: float(rate) for name, rate in fastest.items()})
         if cache is None and read.max() / read.min() >= _SIZES_APART:
-            parameters += _CACHE
+            low, high = float(read.min()), float(read.max()) / _CACHES_READ
+            parameters += [_FAR, Parameter("cache_bytes", math.sqrt(low * high), low, high), _SHARPNESS]
         elif cache is not None and cache["far_share"] < 1.0:
-            parameters += _CACHE[:1]
+            parameters += [_FAR]
         fixed = dict(_NO_CACHE if cache is None else cache)
         conditions |= {name: np.full(len(rows), value) for name, value in fixed.items()}
         return cls(

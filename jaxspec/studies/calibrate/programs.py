@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 #: Matrices of a timed stack that are arrays of their own, at most: each is compiled by itself.
-MOST_APART = 32
+MOST_APART = 96
 
 #: So little of a result goes back into the loop that nothing changes, and so much that nothing is left out.
 _TRACE = 1e-30

@@ -1,0 +1,72 @@
+"""Target and draft share a processor's cache: what one reads, the other finds no more."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from hwmodels import DraftCost, MemoryTier, Workload, catalog, chain_plan, price_cycle, uniform_footprint
+from hwmodels.compute.measured_host import Between, HostAttention, HostProducts, MeasuredHost
+from hwmodels.device import Device
+
+LENGTH = 3.0
+
+
+def machine(cache_bytes, *, near=0.5, far=0.05):
+    """Products alone take time, and all of it is streaming: 100 GB/s at its peak."""
+    unit = MeasuredHost(
+        formats=(HostProducts(0.0, 1.0, near, far),),
+        cache_bytes=cache_bytes,
+        cache_sharpness=30.0,
+        attention=HostAttention(0.0, 0.0, 0.0, 1.0, 1.0),
+        between=Between(0.0, 0.0, 0.0, 1e-30, 0.0, 0.0),
+        overlap_temperature=0.0,
+    )
+    memory = MemoryTier(bandwidth_bytes_per_s=1e11, efficiency=1.0, capacity_bytes=1e12)
+    return Device(
+        peak_flops_per_s=1e20, compute_efficiency=1.0, memory=memory, operator_latency_s=0.0, matrix_unit=unit
+    )
+
+
+def priced(device, draft_layers=2.0, length=LENGTH):
+    target = catalog.architecture("embedded")
+    draft = DraftCost(architecture=dataclasses.replace(target, num_layers=draft_layers))
+    return price_cycle(
+        device,
+        target,
+        footprint=uniform_footprint(32.0),
+        draft_cost=draft,
+        workload=Workload(context_tokens=0.0),
+        plan=chain_plan(length),
+    )
+
+
+def test_two_networks_that_fill_the_cache_together_read_from_memory():
+    # The target has 12.4 MB, the draft with half of its layers 6.3 MB. 15 MB hold either, not both. So the verification and the
+    # first of three draft passes read from memory, which takes ten times as long; the other two passes follow their like.
+    together, apart = priced(machine(1.5e7)), priced(machine(1e12))
+    assert together.verify_s / apart.verify_s == pytest.approx(10.0, rel=0.03)
+    assert together.draft_s / apart.draft_s == pytest.approx((10.0 + 2.0) / 3.0, rel=0.03)
+    # Decoding without a draft has the cache to itself.
+    alone = [float(found.baselines.stored.cost.total_s) for found in (together, apart)]
+    assert alone[0] == pytest.approx(alone[1], rel=0.1)
+
+
+def test_a_cache_of_no_difference_is_none():
+    same = [priced(machine(size, near=0.2, far=0.2)) for size in (1e5, 1e12)]
+    np.testing.assert_allclose(same[0].total_s, same[1].total_s, rtol=1e-6)
+
+
+def test_a_larger_draft_never_shortens_the_verification():
+    times = [float(priced(machine(1.5e7), layers).verify_s) for layers in (0.1, 0.5, 1.0, 2.0, 4.0)]
+    assert times == sorted(times)
+    assert times[-1] > 2 * times[0]
+
+
+def test_a_network_that_drafts_nothing_has_no_first_pass():
+    assert float(priced(machine(1.5e7), length=0.0).draft_s) == 0.0
+
+
+def test_gradient_by_the_cache(check_gradient):
+    check_gradient(lambda size: jax.numpy.log(priced(machine(size)).total_s), 1.86e7)

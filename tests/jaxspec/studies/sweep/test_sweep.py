@@ -282,7 +282,7 @@ def test_a_calibrated_device_brings_intervals(tmp_path, small_chunks):
         assert (columns[name][measured] < high[measured]).all()
     assert "errors of the device's kernels" in result.interval_statement
     assert [note for note in result.notes if "no interval" in note] == [
-        "rtx-4090: no interval of its times: the device is not calibrated"
+        "rtx-4090: times have no interval, because the device is not calibrated"
     ]
     alone = sweep(dataclasses.replace(config, device=("rtx-4090",)), out=tmp_path / "alone")
     assert alone.interval_statement is None

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 #: Said once of a device whose times have no errors.
-NO_INTERVAL = "times have no interval, because the device is not calibrated"
+NO_INTERVAL = "the device is not calibrated, so errors of its times are not known"
 
 _numbers = jax.jit(cycle_numbers)
 

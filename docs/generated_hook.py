@@ -36,6 +36,10 @@ PLACES = {
 #: Links between the folders of `docs` as they work in the repository -> as they work in the site, whose pages lie one higher.
 _LINKS = (
     (re.compile(r"\]\(\.\./(images|decisions|notebooks)/"), r"](\1/"),
+    (
+        re.compile(r"\]\(\.\./\.\./experiments/papers/(\w+)/README\.md"),
+        lambda found: f"](papers/{found[1].replace('_', '-')}.md",
+    ),
     (re.compile(r"\]\(\.\./pages/"), r"](../"),
     (re.compile(r"(\]\([^)\s:]*)\.ipynb\)"), r"\1.md)"),
 )

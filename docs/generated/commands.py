@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-#: Columns of the help in the site.
-_WIDTH = 100
+#: Columns of the help in the site: what a page shows beside its navigation.
+_WIDTH = 92
 
 
 def _help(command: click.Command, name: str) -> str:

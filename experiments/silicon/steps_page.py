@@ -89,23 +89,27 @@ def priced_csv(cells: Sequence[Cell], seconds: dict[str, npt.NDArray[np.float64]
 _INTRODUCTION = """\
 # Whole steps
 
-Times of whole steps on calibrated GPUs, beside the same steps added up from measured kernels by the package that the kernels
-come from ({source}). The model was fitted to single kernels, never to a step. `python -m experiments.silicon --steps` writes
-this page from committed cells.
+*How exact are predicted times of whole steps?* This page compares them with the same steps *composed*, that is, added up, from
+measured kernels, by the package that publishes the kernels ({source}). The model was fitted to single kernels, never to a step.
+`python -m experiments.silicon --steps` writes this page from committed cells. Status: predicted from calibrated kernels.
 
-* A **cell** is one step of Llama-3.1-8B or Qwen3-8B with 16-bit weights: decoding at batches 1 to 256 and contexts of 128 to
-  32768 tokens, or the prefill of 1 to 16 prompts of 512 to 8192 tokens. KV of 8 bits: Llama-3.1-8B alone.
-* **Mean** and **largest** are of |model / composed - 1|, **bias** is the mean of model / composed - 1. Products, attention and
-  the rest (norms, embedding, gated activation) are judged apart with their own mean errors; the gated activation of the model
-  stands with its product.
-* **Roofline** is the mean error of the data sheet's peak and bandwidth without any latency.
-* The package adds no time between kernels; neither does the model. Status: predicted from calibrated kernels.
+| column | meaning |
+| --- | --- |
+| cells | steps of Llama-3.1-8B or Qwen3-8B with 16-bit weights (with 8-bit KV: of Llama-3.1-8B only): \
+decoding at batches 1 to 256 and contexts of 128 to 32768 tokens, or prefill of 1 to 16 prompts of 512 to 8192 tokens |
+| mean, largest | of the absolute value of model / composed - 1, over the cells |
+| at batch, tokens | the cell with the largest error |
+| bias | mean of model / composed - 1 |
+| products, attention, rest | mean errors of these parts; rest is norms, embedding and gated activation \
+(the model counts the gated activation with its product) |
+| roofline | mean error of the data sheet's peak and bandwidth without any latency |
 
-The package times attention over a context that the second-level cache may still hold, up to its size. The model reads
-every context from memory, as a step whose weights pass through the same cache must: it is slower than composed cells there,
-most on the L40S and the RTX PRO 6000 with their large caches.
+Targets: in decoding a mean of 5 % and no cell above 15 %, in prefill 8 % and 20 %. **Rows that miss a target are bold.**
 
-Bars: decoding 5 % on average and no cell beyond 15 %, prefill 8 % and 20 %; **rows that miss them are bold**.
+* Neither the package nor the model adds time between kernels.
+* Attention: the package's measured kernels may find the context in the second-level cache, up to its size. The model reads
+  every context from memory, because in a step the weights pass through the same cache. So it is slower than composed cells
+  there, most on the L40S and the RTX PRO 6000, which have large caches.
 """
 
 

@@ -182,7 +182,7 @@ def _words(entry: Mapping[str, Any], error: float) -> str:
     if not bound and error <= LARGEST_HELD_OUT_ERROR:
         return ""
     return "; ".join(
-        [f"held-out error {error:.0%}"] + ([f"on a bound of the fit: {', '.join(bound)}"] if bound else [])
+        [f"held-out error {error:.0%}"] + ([f"fitted numbers at a bound: {', '.join(bound)}"] if bound else [])
     )
 
 

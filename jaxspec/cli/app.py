@@ -52,28 +52,29 @@ class _LazyGroup(click.Group):
 @click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="jaxspec")
 def cli() -> None:
-    """Which draft to build for speculative decoding of a language model on a device, how fast it will be, and why.
+    """Find the best draft for speculative decoding of a language model on a device, and predict how fast it will be.
 
     \b
-    jaxspec tune                                  the whole path on the embedded network, RTX 4090
-    jaxspec tune --device rtx-4090,jetson-agx-orin,cassandra-npu
-    jaxspec tune --quick                          the same in under a minute, with wider error bars
-    jaxspec predict --acceptance 0.9 --draft-bits 4.5      no network: shapes, device, acceptance
-    jaxspec codesign --example npu > p.toml; jaxspec codesign p.toml      draft and hardware together, under budgets
-    jaxspec sweep --example > sweep.toml; jaxspec sweep sweep.toml     any numbers, every combination, to Parquet
-    jaxspec calibrate -o my-machine.toml          this machine, measured, as a device for --device
-    jaxspec scale --quick                         several samples of a problem, or drafted tokens: which pays
-    jaxspec serve --device h100-sxm               requests that arrive: throughput, latency, where a draft pays
-    jaxspec evaluate --weight-prune 0.3 --weight-cut-bits 5
-    jaxspec tree --device rtx-4090,alveo-v80      the draft tree to verify, at every context length
-    jaxspec advise --device h100-sxm --engine vllm     should I speculate, how, what it gains, how sure; engines' flags
-    jaxspec pack DIR -o model.jspk                a lossless container with the draft inside; unpack, inspect
-    jaxspec export runs/tune-... -o DIR           the draft for transformers, vLLM, SGLang, llama.cpp, with their flags
-    jaxspec runs list                             run directories: state, versions, headline numbers
-    jaxspec devices                               names that --device takes, and their numbers
+    Begin here:
+      jaxspec predict --device rtx-4090 --acceptance 0.9        a prediction from shapes alone, in seconds
+      jaxspec tune --quick                                      a tuned draft of the embedded network, in a minute
 
-    Exit codes: 0 done ("no draft pays" is an answer), 1 our own bug, 2 bad input, 130 interrupted and resumable,
-    141 nobody read the output to its end.
+    \b
+    Your own model, device, measurements, engine:
+      jaxspec tune --model DIR --architecture own               a Hugging Face directory
+      jaxspec devices --example > my.toml                       a file for --device my.toml
+      jaxspec calibrate -o my-machine.toml                      measures this machine
+      jaxspec advise --device h100-sxm --engine vllm            should I speculate, how, and with which flags
+
+    \b
+    Explore:
+      jaxspec tree --device rtx-4090,alveo-v80                  the best draft tree, at every context length
+      jaxspec compare --quick                                   drafts of every kind in one table
+      jaxspec sweep --example > sweep.toml; jaxspec sweep sweep.toml
+      jaxspec codesign --example npu > p.toml; jaxspec codesign p.toml
+
+    `jaxspec COMMAND --help` explains a command. Exit codes: 0 done ("no draft pays" is a possible answer), 1 a bug of jaxspec,
+    2 bad input, 130 interrupted and resumable, 141 the reader of the output stopped reading.
     """
 
 

@@ -118,7 +118,9 @@ def _catalog_command(
 )
 @json_option
 def devices(sources: bool, example: bool, json_file: str | None) -> None:
-    """List the devices that --device knows. Each of their numbers has a source; --sources prints them.
+    """List the devices for --device.
+
+    Each of their numbers has a source; --sources prints them.
 
     \b
     jaxspec devices --example > my-chip.toml
@@ -138,7 +140,7 @@ def devices(sources: bool, example: bool, json_file: str | None) -> None:
 @click.option("--sources", is_flag=True, help="Also print every number and where it comes from.")
 @json_option
 def models(sources: bool, json_file: str | None) -> None:
-    """List the architectures that --architecture knows, and the networks that --model runs."""
+    """List the networks for --architecture and --model."""
     from hwmodels.catalog.huggingface import WRAPPERS
     from jaxspec.models.families import runnable_families
     from jaxspec.report.terminal import say

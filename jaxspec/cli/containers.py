@@ -20,9 +20,10 @@ def _later(path: str, what: str) -> None:
 @force_option("Replace files that are there.")
 @json_option
 def unpack(container, out, force, json_file) -> None:
-    """Restore the checkpoint in CONTAINER: the files that were packed, byte for byte if the scheme is lossless.
+    """Restore the checkpoint in CONTAINER.
 
-    Every section's checksum and every tensor's SHA-256 are checked; files get their names once all of them are whole.
+    Files equal the packed ones byte for byte if the scheme is lossless. Every section's checksum and every tensor's SHA-256
+    are checked; files get their names once all of them are complete.
     """
     from jaxspec.report.terminal import say
     from jaxspec.studies.pack.run import unpack_container
@@ -40,10 +41,10 @@ def unpack(container, out, force, json_file) -> None:
 @plot_option("Write a figure of bits per weight by tensor.")
 @json_option
 def inspect(path, tensor, every, plot, json_file) -> None:
-    """Show what PATH (a container, or a checkpoint not packed yet) is made of.
+    """Show the contents of PATH, a container or a checkpoint.
 
-    Of each tensor: entropy of sign, exponent and mantissa, bits per weight of the target and of the draft, ratio, code
-    tables. Reads all of the file, and so checks it.
+    For each tensor: entropy of sign, exponent and mantissa, bits per weight of the target and of the draft, ratio, code
+    tables. The whole file is read and thereby checked.
     """
     if tensor is not None and every:
         raise InputError("--tensor shows one tensor and --all every one; leave one of them out")

@@ -33,6 +33,9 @@ __all__ = [
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+#: Settings that help shows first, where a command has them: those that newcomers need.
+_FIRST = ("model", "architecture", "device", "engine", "batch", "context", "acceptance", "draft", "scheme", "text")
+
 
 def option_of(kind: type[Settings], name: str) -> Callable[[Function], Function]:
     """The option of one setting. Click knows no default of it, so that a file may stand between flag and default."""
@@ -48,10 +51,12 @@ def option_of(kind: type[Settings], name: str) -> Callable[[Function], Function]
 
 
 def settings_options(kind: type[Settings], *, without: tuple[str, ...] = ()) -> Callable[[Function], Function]:
-    """An option for each setting but tables, in the order of the fields."""
+    """An option for each setting but tables: the most common ones, then the others in the order of the fields."""
+    place = {name: index for index, name in enumerate(_FIRST)}
+    shown = sorted(dataclasses.fields(kind), key=lambda field: place.get(field.name, len(place)))
 
     def decorate(function):
-        for field in reversed(dataclasses.fields(kind)):
+        for field in reversed(shown):
             if field.name not in without and has_flag(hints(kind)[field.name]):
                 function = option_of(kind, field.name)(function)
         return function

@@ -19,13 +19,13 @@ class _Group(click.Group):
 
 @click.group(cls=_Group)
 def runs() -> None:
-    """List, show and compare run directories, or go on with one that was stopped.
+    """List, show, compare and resume run directories.
 
     \b
-    jaxspec runs list                             those in ./runs
+    jaxspec runs list                             run directories in ./runs
     jaxspec runs show runs/tune-0123456789ab      settings, versions, commit, devices, inputs, numbers
     jaxspec runs compare runs/tune-0123456789ab runs/tune-ba9876543210
-    jaxspec runs resume runs/tune-0123456789ab    the same as the command that began it
+    jaxspec runs resume runs/tune-0123456789ab    the same as repeating its command
 
     Equal settings, inputs and seed give equal results.
     """
@@ -35,7 +35,7 @@ def runs() -> None:
 @click.argument("folder", default="runs", type=click.Path())
 @json_option
 def list_command(folder: str, json_file: str | None) -> None:
-    """List the run directories in FOLDER (./runs unless given): command, state, commit, headline numbers."""
+    """List the run directories in FOLDER (default: ./runs): command, state, commit, headline numbers."""
     from jaxspec.report.terminal import show
     from jaxspec.runs.kept import list_runs, runs_table
 
@@ -48,7 +48,7 @@ def list_command(folder: str, json_file: str | None) -> None:
 @click.argument("run", type=click.Path())
 @json_option
 def show_command(run: str, json_file: str | None) -> None:
-    """Show what RUN, a run directory, was made with, and print its result again if it is finished."""
+    """Show the settings, inputs and versions of RUN, a run directory, and its result if it is finished."""
     from jaxspec.api.kept import open_result
     from jaxspec.report.terminal import show
     from jaxspec.runs.kept import find_run
@@ -63,7 +63,7 @@ def show_command(run: str, json_file: str | None) -> None:
 @click.argument("run", nargs=-1, required=True, type=click.Path())
 @json_option
 def compare_command(run: tuple[str, ...], json_file: str | None) -> None:
-    """Show what differs between run directories RUN RUN ...: settings, inputs, versions, numbers."""
+    """Show the differences between run directories RUN RUN ...: settings, inputs, versions, numbers."""
     from jaxspec.report.terminal import show
     from jaxspec.runs.kept import compare_runs, find_run
 
@@ -76,7 +76,7 @@ def compare_command(run: tuple[str, ...], json_file: str | None) -> None:
 @click.argument("run", type=click.Path())
 @json_option
 def resume_command(run: str, json_file: str | None) -> None:
-    """Go on with RUN, a run directory that was stopped; one that is finished is printed again."""
+    """Resume RUN, a run directory that was stopped; a finished one is printed again."""
     from jaxspec.api.kept import resume
     from jaxspec.cli.study_command import print_shown
     from jaxspec.runs.progress import Reporter

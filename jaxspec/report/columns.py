@@ -68,8 +68,8 @@ class Column(Generic[R]):
 
 
 def interval_in_words(ends: Ends | None, write: Callable[[float], str]) -> str:
-    """An interval behind its number, as in " [1.91, 2.05]"; empty where there is none."""
-    if ends is None or ends.low.number is None or ends.high.number is None:
+    """An interval behind its number, as in " [1.91, 2.05]"; empty where there is none, or no error that widens it."""
+    if ends is None or ends.low.number is None or ends.high.number is None or ends.low.number == ends.high.number:
         return ""
     low, high = (write(end).removesuffix("x") for end in (ends.low.number, ends.high.number))
     return f" [{low}, {high}]"

@@ -29,7 +29,7 @@ _VS_BF16 = Column[Configuration](
 _VS_STORED = Column[Configuration](
     "speedup vs stored AR",
     "speedup\nvs\nstored\nAR",
-    "over autoregressive decoding of the same stored format",
+    "over autoregressive decoding of the same stored form",
     lambda found: found.speedup_vs_stored_ar,
     times,
     interval=lambda found: found.intervals and found.intervals.speedup_vs_stored_ar,
@@ -51,7 +51,7 @@ _ALPHA_FRACTION = Column[Configuration](
 _KL = Column[Configuration](
     "KL to the target",
     "KL",
-    "nats per token, of the draft's distribution from the target's",
+    "nats per token, from the target's distribution to the draft's",
     lambda found: found.kl,
     _digits(4),
     optional=True,
@@ -96,14 +96,14 @@ _LENGTH = Column[Configuration](
 _PREDICTED = Column[Configuration](
     "tokens per cycle, predicted",
     "tokens\nper cycle\npredicted",
-    "expected from the measured acceptance, the verification's own token included",
+    "expected from the measured acceptance, including the verification's own token",
     lambda found: found.tokens_per_cycle_predicted,
     _digits(2),
 )
 _COUNTED = Column[Configuration](
     "tokens per cycle, counted",
     "tokens\nper cycle\ncounted",
-    "in real decoding of the same prompts, ± one standard error",
+    "in decoding of the same prompts, ± one standard error",
     lambda found: found.tokens_per_cycle_counted,
     _digits(2),
 )

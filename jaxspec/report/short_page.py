@@ -27,7 +27,8 @@ h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; overflow-wrap: anywhere; }
   overflow-wrap: anywhere; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .92rem; font-variant-numeric: tabular-nums; }
-th, td { border-bottom: 1px solid var(--line); padding: .3rem .6rem; vertical-align: top; }
+th, td { border-bottom: 1px solid var(--line); padding: .3rem .6rem; vertical-align: top; min-width: 2.5rem; }
+td { white-space: nowrap; }
 small, figcaption { color: var(--soft); font-size: .9rem; }
 figure { margin: 1.2rem 0; } figure svg { display: block; width: 100%; height: auto; max-width: 900px; }
 pre { background: var(--card); padding: .7rem .9rem; overflow-x: auto; font-size: .85rem; }

@@ -26,7 +26,7 @@ class AcceptanceSource(Settings):
 
     form: ClassVar[str] = "give one of alpha_token, points (columns of knobs and alpha_token) and run (a directory)"
 
-    alpha_token: float | None = setting(None, "The same acceptance whatever the draft.", low=0, high=1, unset="none")
+    alpha_token: float | None = setting(None, "One acceptance for all drafts.", low=0, high=1, unset="none")
     points: dict[str, list[float]] = setting(
         dict, "Columns of knobs and of alpha_token, one entry per point.", sizes=(1e-30, 1e30)
     )
@@ -39,7 +39,9 @@ class AcceptanceSource(Settings):
         if len(given) != 1:
             raise InputError(f"{' and '.join(given) or 'nothing'} came; {self.form}")
         if self.points and ALPHA not in self.points:
-            raise InputError(f"points have columns {', '.join(self.points)}; add {ALPHA}, one chance for each point")
+            raise InputError(
+                f"points have columns {', '.join(self.points)}; add {ALPHA}, one probability for each point"
+            )
         for chance in self.points.get(ALPHA, ()):
             if not 0 <= chance <= 1:
                 raise InputError(f"points.{ALPHA} has {chance:g}; allowed is 0 to 1")

@@ -73,8 +73,9 @@ ConfigType = TypeVar("ConfigType", bound=Settings)
 
 
 def _changed(config: Settings) -> list[str]:
-    """Names of the settings that differ from their defaults."""
-    return [field.name for field in dataclasses.fields(config) if getattr(config, field.name) != field.default]
+    """Names of the settings that differ from their defaults, and from what `--quick` sets: nobody asked for either."""
+    fields = [(field, getattr(config, field.name)) for field in dataclasses.fields(config)]
+    return [field.name for field, value in fields if value not in (field.default, setting_of(field).quick)]
 
 
 def _unread(config: Settings, given: Collection[str] | None, *, refused: bool) -> list[str]:

@@ -66,28 +66,29 @@ class CommonConfig(ParallelSettings, PlacementSettings):
         "'embedded', 'embedded-moe', a Hugging Face directory of a family that runs (see jaxspec models), or a container.",
     )
     architecture: str = setting(
-        "llama-3.1-8b", "Network that is priced: catalog name, 'own', or a Hugging Face config.json."
+        "llama-3.1-8b", "Network whose cost is predicted: catalog name, 'own', or a Hugging Face config.json."
     )
     device: tuple[str, ...] = setting(
-        ("rtx-4090",), "Device, several separated by commas, or TOML files of your own (see jaxspec devices)."
+        ("rtx-4090",), "Devices, separated by commas: catalog names (see jaxspec devices) or your own TOML files."
     )
     engine: str | None = setting(
         None,
-        "Engine whose measured kernels a calibrated device has: trtllm, vllm or sglang; what it spends on a cycle beside them "
-        "is added where it is known (vllm).",
-        unset="the device's own, trtllm, with nothing beside its kernels",
+        "Engine of a calibrated GPU: trtllm, vllm or sglang. It sets the measured kernels; for vllm, the time that the engine "
+        "adds to a cycle is included.",
+        unset="the device's own kernels (trtllm), no added time",
     )
     weight_format: str | None = setting(
         None,
-        "Measured kernels of a calibrated device that multiply weights narrower than 16 bits, as fp8, fp8_block, sq or nvfp4.",
-        unset="those whose activations keep 16 bits",
+        "Kernels of a calibrated GPU that also quantize activations, for weights narrower than 16 bits: fp8, fp8_block, sq or "
+        "nvfp4.",
+        unset="kernels with 16-bit activations",
     )
-    batch: int = setting(1, "Sequences decoded together, for the cost.", low=1, high=4096)
-    context: int = setting(1024, "Cached tokens per sequence, for the cost.", low=0, high=10_000_000)
+    batch: int = setting(1, "Sequences decoded together, for the predicted cost.", low=1, high=4096)
+    context: int = setting(1024, "Cached tokens per sequence, for the predicted cost.", low=0, high=10_000_000)
     routing: Literal["even", "measured"] = setting(
         "even",
-        "How tokens of a priced mixture choose experts: evenly and on their own, or as the routers of the network that runs do "
-        "on its own text.",
+        "How tokens choose experts in a mixture whose cost is predicted: evenly, or as measured on the routers of the network "
+        "that runs.",
     )
     scheme: NetworkScheme = setting(DEFAULT_SCHEME_NAME, "Storage scheme of the target and its draft.")
     text: str = setting(
@@ -96,39 +97,39 @@ class CommonConfig(ParallelSettings, PlacementSettings):
         "second half is held out.",
     )
     temperature: float = setting(0.0, "Temperature of decoding; 0 is greedy.", low=0, high=10)
-    top_k: int = setting(0, "Sample from the likeliest k tokens only; 0 is from all.", low=0, high=10_000_000)
+    top_k: int = setting(0, "Sample from the k most probable tokens only; 0: from all.", low=0, high=10_000_000)
     top_p: float = setting(
-        1.0, "Sample from the likeliest tokens whose mass reaches p only; 1 is from all.", low=1e-6, high=1
+        1.0, "Sample from the most probable tokens that together reach probability p; 1: from all.", low=1e-6, high=1
     )
     prompts: int | str = setting(
         96,
-        "How many held-out prompts are cut from the text and decoded; or a file of your own prompts, of any lengths: one per "
-        'line, or JSON lines (.jsonl; on each line "prompt", "text" or "messages").',
+        "Number of held-out prompts cut from the text; or a file of your own prompts of any lengths: one per line, or JSON "
+        'lines (.jsonl; on each line "prompt", "text" or "messages").',
         low=1,
         high=100_000,
         quick=24,
         check=_check_prompts,
     )
-    prompt_tokens: int = setting(128, "Tokens of a prompt that is cut from the text.", low=2, high=1_000_000)
+    prompt_tokens: int = setting(128, "Tokens of each prompt that is cut from the text.", low=2, high=1_000_000)
     output_tokens: int = setting(64, "Tokens decoded per prompt.", low=1, high=1_000_000, quick=32)
     stop: tuple[str, ...] | None = setting(
         None,
-        "Tokens that end a prompt before that: 'eos' (the model's own), 'none', ids or texts of tokens, separated by commas.",
+        "Tokens that end decoding earlier: 'eos' (the model's own), 'none', ids or texts of tokens, separated by commas.",
         unset="eos with a file of prompts, otherwise none",
         check=_check_stop,
     )
     calibration_prompts: int = setting(
-        96, "Prompts from the training text that drafts are tuned on.", low=1, high=100_000, quick=24
+        96, "Prompts of calibration text, on which drafts are tuned.", low=1, high=100_000, quick=24
     )
     stream: bool | None = setting(
         None,
-        "Leave the layers in host memory and pass them through the device one at a time: for networks larger than the device.",
-        unset="where the network would not fit otherwise",
+        "Keep the layers in host memory and load them one at a time, for networks larger than the device.",
+        unset="only if the network would not fit otherwise",
     )
     mesh: str | None = setting(
         None,
-        "Devices (of all processes) that the network is split over, as 'data=4,tensor=2': texts by data, matrices by tensor.",
-        unset="all devices, matrices split as far as memory asks for",
+        "Devices (of all processes) over which to split: texts over data, matrices over tensor, such as 'data=4,tensor=2'.",
+        unset="all devices, matrices split only as far as memory requires",
         check=_check_mesh,
     )
     seed: int = setting(0, "Seed of text windows, steps and samples.", low=0, high=2**31 - 1)

@@ -24,7 +24,7 @@ class PlacementSettings(Settings):
 
     placement: PlacementName | None = setting(
         None,
-        "Where KV, weights and experts lie in a device with several memories.",
+        "Which memory holds KV, weights and experts, on a device with several memories.",
         unset="the device's own, or KV first, then dense weights, then experts",
     )
 
@@ -34,21 +34,21 @@ class ExpertSettings(PlacementSettings):
     """How experts are stored, chosen and cached."""
 
     pool_fits: bool = setting(
-        False, "Let a draft step choose among as many of the most popular experts as the first memory holds."
+        False, "Let a draft step choose among the most popular experts only, as many as fit the first memory."
     )
     expert_bits: float | None = setting(
         None,
-        "Bits stored and read per weight of routed experts, by draft and verification alike (MXFP4: 4.25).",
+        "Bits per weight of routed experts, stored and read by draft and verification (MXFP4: 4.25).",
         low=0,
         high=64,
         above=True,
         unset="the scheme's",
     )
     expert_skew: float = setting(
-        0.0, "How uneven routing is: exponent of the power law of the experts' popularity.", low=0, high=10
+        0.0, "Unevenness of routing: exponent of the power law of the experts' popularity.", low=0, high=10
     )
     expert_correlation: float = setting(
-        0.0, "Correlation of the experts that neighbouring tokens of a sequence choose.", low=0, high=1
+        0.0, "Correlation between the experts chosen by neighbouring tokens of a sequence.", low=0, high=1
     )
 
 

@@ -17,25 +17,28 @@ MOST_TOGETHER = 1024
 class ParallelSettings(Settings):
     """How the priced network is divided among devices of the same kind."""
 
-    tensor_parallel: int = setting(
-        1, "Devices that share every matrix of the priced network.", low=1, high=MOST_TOGETHER
-    )
+    tensor_parallel: int = setting(1, "Tensor parallelism: devices that share every matrix.", low=1, high=MOST_TOGETHER)
     expert_parallel: int = setting(
-        1, "Devices that hold whole routed experts, of each layer their part.", low=1, high=MOST_TOGETHER
+        1,
+        "Expert parallelism: devices that divide the routed experts of each layer, each expert whole.",
+        low=1,
+        high=MOST_TOGETHER,
     )
     data_parallel: int = setting(
         1,
-        "Replicas that decode a part of the batch each, with experts in common where expert_parallel says so.",
+        "Replicas, each with a part of the batch; expert_parallel may divide the experts among them.",
         low=1,
         high=MOST_TOGETHER,
     )
-    pipeline: int = setting(1, "Stages of layers, one behind the other.", low=1, high=MOST_TOGETHER)
+    pipeline: int = setting(
+        1, "Pipeline parallelism: stages, each with a part of the layers.", low=1, high=MOST_TOGETHER
+    )
     draft_tensor_parallel: int | None = setting(
         None,
-        "Devices that share the matrices of a draft network of its own.",
+        "Devices that share every matrix of a separate draft network.",
         low=1,
         high=MOST_TOGETHER,
-        unset="tensor_parallel, as vLLM and SGLang do",
+        unset="tensor_parallel, as in vLLM and SGLang",
     )
     link: str | None = setting(
         None, "Link between the devices, such as nvlink4, pcie5 or infiniband-ndr.", unset="the device's own"

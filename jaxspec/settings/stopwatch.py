@@ -21,7 +21,7 @@ class StopwatchSettings(Settings):
 
     stopwatch: bool | None = setting(
         None,
-        "Time decoding on this machine too, with speculation and without, the first prompts in batches of --batch.",
+        "Also time decoding on this machine, with and without speculation: the first prompts in batches of --batch.",
         unset="no",
     )
     repeats: int | None = setting(None, "Rounds of the stopwatch.", low=3, high=1000, unset=str(REPEATS))

@@ -65,19 +65,19 @@ def engine_notes(engine: str | None, *, prompts: bool = False) -> list[str]:
     if engine is None:
         return []
     if engine not in catalog.engine_names():
-        return [f"what {engine} spends on a cycle beside its kernels is not known: none is added"]
+        return [f"the time that {engine} spends on a cycle outside its kernels is not known; none is added"]
     terms = catalog.engine(engine)
-    alone = "autoregressive steps have none of it"
+    alone = "nothing is added to autoregressive steps"
     if prompts:
         alone = (
-            f"{float(terms.prompt_token_s) * 1e6:.3g} µs to each prompt token beside decoding; autoregressive steps have "
-            "that alone"
+            f"{float(terms.prompt_token_s) * 1e6:.3g} µs for each prompt token processed during decoding; only this last term "
+            "is added to autoregressive steps"
         )
     of_heads = _ms(terms.draft_pass_s + terms.mapped_pass_s)
     return [
-        f"{engine} adds {_ms(terms.cycle_s)} to each cycle and {_ms(terms.draft_layer_s)} for each layer of its draft, "
-        f"{_ms(terms.draft_pass_s)} to each pass of a draft ({of_heads} of an EAGLE-3 head) "
-        f"and {float(terms.drafted_token_s) * 1e6:.3g} µs to each drafted token of a sequence (calibrated); {alone}"
+        f"{engine} adds to each cycle (calibrated): {_ms(terms.cycle_s)}, {_ms(terms.draft_layer_s)} for each layer of the "
+        f"draft, {_ms(terms.draft_pass_s)} for each pass of the draft ({of_heads} for an EAGLE-3 head) "
+        f"and {float(terms.drafted_token_s) * 1e6:.3g} µs for each drafted token of a sequence; {alone}"
     ]
 
 

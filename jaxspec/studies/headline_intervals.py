@@ -28,15 +28,15 @@ __all__ = [
 ]
 
 #: Said once of a device whose times have no errors.
-NO_INTERVAL = "no interval of its times: the device is not calibrated"
+NO_INTERVAL = "the device is not calibrated, so errors of its times are not known"
 
 _numbers = jax.jit(cycle_numbers)
 
 #: Kind of error -> what holds it, in words.
 _WORDS = {
-    "calibration": "errors of the device's kernels on shapes held out",
-    "acceptance": "sampling of acceptance",
-    "engine": "scatter of the engine's cycles",
+    "calibration": "errors of the device's kernels on held-out shapes",
+    "acceptance": "the sampling error of acceptance",
+    "engine": "the scatter of the engine's cycles",
 }
 
 
@@ -102,9 +102,9 @@ def covered(times: CycleTimes, standard_error: np.ndarray) -> list[str]:
 
 def coverage_in_words(covers: Sequence[str]) -> str:
     """What an interval holds, and what it leaves out."""
-    said = f"{100 * COVERAGE:.0f} % intervals hold " + ", ".join(_WORDS[name] for name in covers)
+    said = f"{100 * COVERAGE:.0f} % intervals, including " + ", ".join(_WORDS[name] for name in covers)
     if "calibration" not in covers:
-        said += "; the device is not calibrated, so that errors of its times are not in them"
+        said += "; the device is not calibrated, so errors of its times are not included"
     return said
 
 

@@ -5,7 +5,7 @@ from jaxspec.studies.study import Study, run_directory
 
 __all__ = ["ADVISE"]
 
-_HELP = """Should this network speculate on this device, how, what does it gain, how sure is that, and what limits it?
+_HELP = """Advise whether to speculate, how, and how sure that is.
 
 \b
 jaxspec advise --device h100-sxm --engine vllm                    an EAGLE-3 head, as accepted in published runs
@@ -13,9 +13,9 @@ jaxspec advise --device h100-sxm --engine vllm --draft llama-3.2-1b --acceptance
 jaxspec advise --architecture path/to/model --draft ngram --run runs/evaluate-...  --batch 1,8,64
 jaxspec advise --device my-machine.toml --engine llama.cpp --draft qwen2.5-0.5b --architecture qwen2.5-7b
 
-For each batch: the draft length with the highest predicted speed, 0 where none pays; its gain with an interval, the
-probability that it pays, and the time by cause. A run directory keeps result.json, one page, and the settings of vLLM (draft
-length by batch), SGLang and llama.cpp. No network runs.
+For each batch: the draft length with the highest predicted speed (0 if no draft pays), its gain with an interval, the
+probability that it pays, and the time by cause. The run directory contains result.json, report.html, and settings for vLLM
+(draft length by batch), SGLang and llama.cpp. No network runs.
 """
 
 #: The study that advises engines.

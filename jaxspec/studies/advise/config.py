@@ -63,8 +63,8 @@ class AdviseConfig(ParallelSettings):
     device: tuple[str, ...] = same_as(CommonConfig, "device")
     engine: EngineName | None = setting(
         None,
-        "Engine that serves: its measured kernels where the device has them, and what it spends beside them where it is known.",
-        unset="the device's own kernels, with nothing beside them",
+        "Engine that serves: sets the measured kernels of a calibrated GPU; for vllm, the time that it adds is included.",
+        unset="the device's own kernels (trtllm), no added time",
     )
     weight_format: str | None = same_as(CommonConfig, "weight_format")
     batch: tuple[int, ...] = setting(
@@ -76,17 +76,17 @@ class AdviseConfig(ParallelSettings):
     context: int = same_as(CommonConfig, "context")
     prompt_tokens: int = setting(
         0,
-        "Tokens of the prompts of new sequences, which a busy engine processes beside decoding; 0: decoding alone.",
+        "Tokens of the prompts of new sequences, which a busy engine processes during decoding; 0: decoding alone.",
         low=0,
         high=1_000_000,
     )
     output_tokens: int = setting(
-        256, "Tokens of an answer: how often another sequence's prompt comes.", low=1, high=1_000_000
+        256, "Tokens of an answer; after so many steps a new prompt arrives.", low=1, high=1_000_000
     )
     scheme: WidthScheme = setting("bf16", "How the target is stored.")
     draft: str = setting(
         "eagle3",
-        f"What drafts: {LOOKUP} (a lookup in the text), {', '.join(HEADS)} (heads on the target), {SELF} (the target's "
+        f"Draft: {LOOKUP} (a lookup in the text), {', '.join(HEADS)} (heads on the target), {SELF} (the target's "
         "compressed copy, by --scheme), or a network: catalog name, config.json or its directory.",
     )
     draft_bits: float | None = setting(
@@ -95,7 +95,7 @@ class AdviseConfig(ParallelSettings):
         low=0,
         high=64,
         above=True,
-        unset="16, of a compressed copy the scheme's",
+        unset="16, for a compressed copy, the scheme's",
     )
     acceptance: tuple[float, ...] | None = setting(
         None,
@@ -107,7 +107,7 @@ class AdviseConfig(ParallelSettings):
     acceptance_cycles: int | None = same_as(PredictConfig, "acceptance_cycles")
     branch_acceptance: tuple[float, ...] | None = setting(
         None,
-        "Chances that the second, third, ... likeliest drafted token is right, separated by commas: trees are considered too.",
+        "Probabilities that the second, third, ... candidate is right, separated by commas; trees are then considered too.",
         low=0,
         high=1,
         unset="chains alone",
@@ -121,11 +121,9 @@ class AdviseConfig(ParallelSettings):
     )
     max_draft_length: int = same_as(PredictConfig, "max_draft_length")
     target_weights: str | None = setting(
-        None, "What engines call the target's weights, for their flags.", unset="the architecture"
+        None, "Name of the target's weights in the engines' flags.", unset="the architecture"
     )
-    draft_weights: str | None = setting(
-        None, "What engines call the draft's weights, for their flags.", unset="the draft"
-    )
+    draft_weights: str | None = setting(None, "Name of the draft's weights in the engines' flags.", unset="the draft")
 
     unused = (
         Unused(("acceptance", "acceptance_cycles"), _given),

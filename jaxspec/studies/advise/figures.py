@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
-
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -25,7 +23,7 @@ from jaxspec.report.figures.style import (
     styled,
 )
 from jaxspec.studies.advise.result import AdviseResult
-from jaxspec.studies.advise.words import advice_in_words
+from jaxspec.studies.advise.words import title_in_words
 
 __all__ = ["gain_figure", "limits_figure"]
 
@@ -75,7 +73,7 @@ def gain_figure(result: AdviseResult) -> Figure:
     _batches(axes, result)
     axes.set_ylim(limits_from_zero([1.0, *highs], room=1.15))
     axes.set_ylabel("speedup over decoding without a draft")
-    axes.set_title("\n".join(textwrap.wrap(advice_in_words(result), 95)), fontsize=10, loc="left")
+    axes.set_title(title_in_words(result), fontsize=10, loc="left")
     axes.grid(True)
     axes.legend(loc="lower left")
     return figure

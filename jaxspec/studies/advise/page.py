@@ -8,13 +8,13 @@ from pathlib import Path
 from jaxspec.report.short_page import ShortSection, write_short_page
 from jaxspec.studies.advise.report import advice_table, figures
 from jaxspec.studies.advise.result import AdviseResult
-from jaxspec.studies.advise.words import advice_in_words
+from jaxspec.studies.advise.words import advice_in_words, title_in_words
 
 __all__ = ["write_advice"]
 
 _CAPTIONS = {
-    "gain": "Above each batch stands the draft length to use there.",
-    "limits": "Each operator's time belongs to what it waits for longest. Hatched: draft steps.",
+    "gain": "The number above each batch is the draft length to use there.",
+    "limits": "The time of each operator is assigned to its longest wait. Hatched: draft steps.",
 }
 
 
@@ -28,7 +28,7 @@ def _section(result: AdviseResult) -> ShortSection:
         device=result.device or "",
         title=result.device_title or result.device or "",
         headlines=[advice_in_words(result)],
-        table=advice_table(result),
+        table=advice_table(result, title_in_words(result)),
         figures=figures(result),
         captions=_CAPTIONS,
         blocks=result.commands,

@@ -18,15 +18,19 @@ from jaxspec.studies.advise.words import advice_in_words, caption, command_lines
 __all__ = ["advice_table", "figures", "shown"]
 
 
-def advice_table(result: AdviseResult) -> Table:
-    """A row per batch; those that are to speculate are bold."""
-    table = Table(advice_in_words(result), "\n".join(caption(result)))
+def advice_table(result: AdviseResult, title: str | None = None) -> Table:
+    """A row per batch; those that do not fit the device are dim.
+
+    Args:
+        title: in place of the advice in words.
+    """
+    table = Table(advice_in_words(result) if title is None else title, "\n".join(caption(result)))
     table.add_column("batch", justify="right")
     shown = [column for column in BATCH_COLUMNS if not column.optional or any(map(column.known, result.by_batch))]
     for column in shown:
         table.add_column(column.heading, justify="left" if column.title == "limited by" else "right")
     for row in result.by_batch:
-        style = "dim" if not row.fits.value else "bold" if row.draft_length.value else None
+        style = None if row.fits.value else "dim"
         table.add_row(str(row.batch), *(column.text(row) for column in shown), style=style)
     return table
 

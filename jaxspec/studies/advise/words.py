@@ -6,11 +6,16 @@ from jaxspec.report.columns import interval_in_words
 from jaxspec.report.formatting import NOT_KNOWN, fixed, times
 from jaxspec.studies.advise.result import AdviseResult, ScheduleRange
 
-__all__ = ["advice_in_words", "caption", "command_lines", "schedule_in_words"]
+__all__ = ["advice_in_words", "caption", "command_lines", "schedule_in_words", "title_in_words"]
 
 #: Engine whose command is shown where none was asked for, and titles of those that can be.
 _TITLES = {"vllm": "vLLM", "sglang": "SGLang", "llama.cpp": "llama.cpp"}
 _SHOWN = "vLLM"
+
+
+def title_in_words(result: AdviseResult) -> str:
+    """What a table or a figure of the advice shows."""
+    return f"{result.architecture} on {result.device}: speculation with {result.draft.name}, by batch"
 
 
 def advice_in_words(result: AdviseResult) -> str:
@@ -26,7 +31,7 @@ def advice_in_words(result: AdviseResult) -> str:
     best = max(paying, key=lambda row: row.speedup_vs_stored_ar.known)
     gain = f"{times(best.speedup_vs_stored_ar.number)}{interval_in_words(best.interval, times)}"
     said = f"{where}: speculate with {result.draft.name}: {schedule_in_words(result.schedule)}"
-    return f"{said}. At batch {best.batch} it decodes {gain} as fast as without."
+    return f"{said}. At batch {best.batch} it decodes {gain} as fast as without a draft."
 
 
 def schedule_in_words(schedule: list[ScheduleRange]) -> str:
@@ -35,7 +40,7 @@ def schedule_in_words(schedule: list[ScheduleRange]) -> str:
     for each in schedule:
         first, last, length = each.first.known, each.last.known, each.draft_length.known
         at = f"batch {first}" if first == last else f"batch {first} to {last}"
-        words.append(f"{at}: {f'{length} tokens' if length else 'no draft'}")
+        words.append(f"{at}: {(f'{length} token' + 's' * (length != 1)) if length else 'no draft'}")
     return "; ".join(words)
 
 
@@ -54,12 +59,11 @@ def caption(result: AdviseResult) -> list[str]:
         branches = ", ".join(fixed(chance, 2) for chance in result.draft.branch_acceptance.known)
         better = [f"{row.batch}" for row in result.by_batch if row.tree and row.tree.pays.value]
         where = f"faster than any chain at batch {', '.join(better)}" if better else "faster than a chain at no batch"
-        lines.append(f"trees, further tokens accepted with chances {branches} (input): {where}")
+        lines.append(f"trees, further tokens accepted with probabilities {branches} (input): {where}")
     lines.append(
         f"in brackets: {result.interval_statement}"
         if result.interval_statement
-        else "no intervals: the device is not calibrated, and acceptance was given without the cycles it was counted over "
-        "(--acceptance-cycles)"
+        else "no intervals: the device is not calibrated, and acceptance was given without --acceptance-cycles"
     )
     return lines
 
@@ -70,10 +74,10 @@ def command_lines(result: AdviseResult) -> list[str]:
     title = _TITLES.get(asked or "", _SHOWN)
     if result.speculate.value and not result.commands:
         return [
-            f"{result.device}: no engine drafts with {result.draft.name} by itself; jaxspec export writes such a draft"
+            f"{result.device}: no engine supports the draft {result.draft.name} by itself; jaxspec export writes such a draft"
         ]
     if not result.commands:
         return [f"{result.device}: start the engine without a draft"]
     if title not in result.commands:
-        return [f"{result.device}: {title} knows no draft of kind {result.draft.kind or NOT_KNOWN}"]
+        return [f"{result.device}: {title} has no draft of kind {result.draft.kind or NOT_KNOWN}"]
     return [f"{title}, for {result.device}:", *result.commands[title].splitlines()]

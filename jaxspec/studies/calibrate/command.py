@@ -7,20 +7,22 @@ from jaxspec.studies.study import Out, Study
 
 __all__ = ["CALIBRATE"]
 
-_HELP = """Measure this machine, or read your own measured times, and write a device file for --device.
+_HELP = """Measure this machine and write a file for --device.
+
+Your own measured times can replace the measurement (--from).
 
 \b
-jaxspec calibrate -o my-machine.toml                        this machine, through JAX, in some minutes
-jaxspec calibrate --quick                                   the shapes of the embedded network alone
-jaxspec calibrate --architecture qwen3-0.6b,qwen3-4b        shapes of your networks
-jaxspec calibrate --example > times.csv                     columns of a file of your own times
+jaxspec calibrate -o my-machine.toml                        measures this machine through JAX, in some minutes
+jaxspec calibrate --quick                                   only the shapes of the embedded network
+jaxspec calibrate --architecture qwen3-0.6b,qwen3-4b        the shapes of your networks
+jaxspec calibrate --example > times.csv                     an example of a file of your own times
 jaxspec calibrate --from times.csv -o my-board.toml
 jaxspec predict --device my-machine.toml                    and tune, evaluate, tree, sweep, scale
 
-Times are those of products of matrices by rows, of attention over context and rows, of whole steps, streams, look-ups,
-sampling and loops, each within a compiled loop as decoding runs it. A few numbers are fitted to them, with the measured steps
-of rows beside them; the file holds the errors on shapes that the fit did not see, and 90 % intervals. A machine that was too
-busy to be believed is told as such. Everything measured is kept in the run directory; the same command resumes it.
+Measured are matrix products by rows, attention by context and rows, whole steps, streams, look-ups, sampling and loops,
+each within a compiled loop, as decoding runs it. A few numbers are fitted to the times. The file also contains the measured
+costs of rows, the errors on shapes that the fit did not see, and 90 % intervals. If the machine was too busy for reliable
+times, the command says so. All measurements are kept in the run directory; the same command resumes an interrupted run.
 """
 
 #: The study that measures a machine.

@@ -65,13 +65,13 @@ class CalibrateConfig(Settings):
         check=_check_formats,
         quick=("float32",),
     )
-    rows: int = setting(512, "Most rows of a product.", low=32, high=4096, quick=128)
+    rows: int = setting(512, "Largest number of rows of a product.", low=32, high=4096, quick=128)
     repeats: int = setting(
-        7, "Times that each program is timed, in turn with its neighbours.", low=3, high=1000, quick=5
+        7, "Repeats of each timing, alternating with neighbouring programs.", low=3, high=1000, quick=5
     )
     statistic: Statistic = setting(
         "median",
-        "Which of the repeats counts: on a machine that others use, the least is nearer to a quiet one's time.",
+        "Which of the repeats counts; on a busy machine the least is nearer to the time of a quiet one.",
     )
 
     unused = (Unused(("architecture", "formats", "rows", "repeats", "statistic"), _from_file),)

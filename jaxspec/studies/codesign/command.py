@@ -6,19 +6,20 @@ from jaxspec.studies.study import Study, run_directory
 
 __all__ = ["CODESIGN"]
 
-_HELP = """Design draft and hardware together: the fastest combination that your budgets allow, by gradient.
+_HELP = """Design draft and hardware together, under budgets.
+
+Gradients find the fastest design within budgets of area, power, bandwidth and price.
 
 \b
 jaxspec codesign --example npu > problem.toml     or fpga, or moe
 jaxspec codesign problem.toml
 
-The problem names the numbers that may change, with their ends: knobs of the draft (draft.weight_prune) and numbers of the
-device (device.memory.bandwidth_bytes_per_s); what they cost; and budgets of area, power, bandwidth or price. A number that
-costs nothing is refused. Acceptance is a law fitted to points of a table, or to a finished run of jaxspec tune.
+The problem file lists the numbers that may change, with their ranges: knobs of the draft (draft.weight_prune) and numbers of
+the device (device.memory.bandwidth_bytes_per_s). It also states their costs, and budgets of area, power, bandwidth or price.
+A number that costs nothing is refused. Acceptance is a law fitted to points of a table, or to a finished run of jaxspec tune.
 
-Writes result.json, report.html and figures: the design before and the proposal, what each budget is worth, what one more mm2
-or watt would buy. Counts are rounded and everything reported is evaluated exactly. The same command goes on with a stopped
-run.
+Writes result.json, report.html and figures: the original and the proposed design, the worth of each budget, the gain from one
+more mm2 or watt. Counts are rounded, and all reported numbers are evaluated exactly. The same command resumes a stopped run.
 """
 
 #: The study of draft and hardware together.

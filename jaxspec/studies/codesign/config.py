@@ -33,7 +33,7 @@ class Bounds(Settings):
 
     form: ClassVar[str] = "give { from = …, to = … } and, where only multiples are possible, step = …"
 
-    first: float = setting(dataclasses.MISSING, "Least value.", sizes=SIZES, key="from")
+    first: float = setting(dataclasses.MISSING, "Smallest value.", sizes=SIZES, key="from")
     last: float = setting(dataclasses.MISSING, "Largest value.", sizes=SIZES, key="to")
     step: float | None = setting(
         None, "Its values are multiples of this.", sizes=SIZES, unset="1 for counts and whole knobs, none for others"
@@ -67,7 +67,7 @@ class Budgets(Settings):
     )
     price: float | None = setting(
         None,
-        "Price, in whatever unit the costs have it; USD where the device has a [technology].",
+        "Price, in the unit of the costs; USD if the device has a [technology].",
         low=0,
         high=1e12,
         above=True,
@@ -113,7 +113,7 @@ class Trees(Settings):
 
     ranks: list[float] = setting(
         dataclasses.MISSING,
-        "Of tokens that the draft's first choice misses, the share of its second, third, ...",
+        "Shares of the tokens that the draft's first choice misses, for its second, third, ... choice.",
         low=0,
         high=1,
     )
@@ -156,15 +156,17 @@ class CodesignConfig(ExpertSettings, Settings):
     """
 
     variables: dict[str, Bounds] = setting(dict, "Numbers that may change.", form=Bounds.form)
-    budgets: Budgets = setting(Budgets(), "What a design may cost at most.")
-    costs: dict[str, Cost] = setting(dict, "Costs by what they are of, beside what the device says itself.")
+    budgets: Budgets = setting(Budgets(), "Upper limits of a design.")
+    costs: dict[str, Cost] = setting(dict, "Costs that the device's file does not state, by name.")
     technology: Node | None = setting(
-        None, "Node of a device whose file says none; in place of its [chip].", unset="as the device's file says"
+        None,
+        "Technology node, for a device whose file has none; replaces its [chip].",
+        unset="as the device's file says",
     )
     acceptance: AcceptanceSource = setting(AcceptanceSource(alpha_token=0.8), "Acceptance of the draft by its knobs.")
-    objective: Literal["tokens_per_s", "tokens_per_j"] = setting("tokens_per_s", "What is made as large as possible.")
+    objective: Literal["tokens_per_s", "tokens_per_j"] = setting("tokens_per_s", "What to maximize.")
     architecture: str = same_as(PredictConfig, "architecture")
-    device: str = setting(CommonConfig.device[0], "Device to begin with: catalog name or TOML file.")
+    device: str = setting(CommonConfig.device[0], "Device to start from: catalog name or TOML file.")
     engine: str | None = same_as(CommonConfig, "engine")
     weight_format: str | None = same_as(CommonConfig, "weight_format")
     scheme: WidthScheme = setting(DEFAULT_SCHEME_NAME, "How weights and KV are stored.")
@@ -173,11 +175,13 @@ class CodesignConfig(ExpertSettings, Settings):
     set: dict[str, float] = setting(
         dict, "Numbers that differ from those of device, network and workload.", sizes=SIZES
     )
-    draws: int = setting(4096, "Designs drawn before any climb.", low=1, high=1_000_000, quick=512)
-    starts: int = setting(8, "Places to climb from: the design before and the best drawn.", low=1, high=256, quick=4)
-    iterations: int = setting(60, "Steps of a start at most.", low=1, high=10_000, quick=20)
+    draws: int = setting(4096, "Designs drawn at random before gradients are used.", low=1, high=1_000_000, quick=512)
+    starts: int = setting(
+        8, "Starting points of gradient ascents: the original design and the best drawn ones.", low=1, high=256, quick=4
+    )
+    iterations: int = setting(60, "Largest number of steps of an ascent.", low=1, high=10_000, quick=20)
     temperature: float = setting(
-        0.05, "Smoothing of maxima and tile counts while it climbs; what is reported has none.", low=1e-3, high=1
+        0.05, "Smoothing of maxima and tile counts during the ascent; reported numbers have none.", low=1e-3, high=1
     )
     seed: int = same_as(CommonConfig, "seed", "Seed of the starts.")
 

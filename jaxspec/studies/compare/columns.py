@@ -42,12 +42,12 @@ _VS_BF16 = Column[Contestant](
     interval=lambda found: found.intervals and found.intervals.speedup_vs_bf16_ar,
 )
 _INTERVAL = Column[Contestant](
-    "95 %", "95 %", "of that speedup, over prompts alone", lambda found: found.speedup_low, str, words=interval
+    "95 %", "95 %", "interval of that speedup over prompts alone", lambda found: found.speedup_low, str, words=interval
 )
 _VS_STORED = Column[Contestant](
     "speedup vs stored AR",
     "vs\nstored\nAR",
-    "over autoregressive decoding of what is stored",
+    "over autoregressive decoding of the same stored form",
     lambda found: found.speedup_vs_stored_ar,
     times,
     interval=lambda found: found.intervals and found.intervals.speedup_vs_stored_ar,
@@ -63,14 +63,14 @@ _VS_SELF = Column[Contestant](
 _LENGTH = Column[Contestant](
     "draft length",
     "draft\nlength",
-    "predicted to be the fastest on calibration text",
+    "with the highest predicted speed on calibration text",
     lambda found: found.draft_length,
     lambda value: fixed(value, 0),
 )
 _LENGTH_HELD_OUT = Column[Contestant](
     "draft length, held out",
     "best\nheld out",
-    "that would have been the fastest on the held-out prompts",
+    "the fastest length on the held-out prompts",
     lambda found: found.draft_length_held_out,
     lambda value: fixed(value, 0),
 )
@@ -84,7 +84,7 @@ _ALPHA = Column[Contestant](
 _CALIBRATION = Column[Contestant](
     "tokens per cycle, calibration text",
     "tokens\ncalibr.",
-    "of the same length where it was elected",
+    "for this draft length, on the text that chose it",
     lambda found: found.tokens_per_cycle_calibration,
     lambda value: fixed(value, 2),
 )
@@ -117,7 +117,11 @@ _BITS_VERIFY = Column[Contestant](
     lambda value: fixed(value, 2),
 )
 _STEP = Column[Contestant](
-    "draft step, ms", "draft\nstep, ms", "one of them", lambda found: found.draft_step_s, lambda x: fixed(x / MILLI, 3)
+    "draft step, ms",
+    "draft\nstep, ms",
+    "time of one draft step",
+    lambda found: found.draft_step_s,
+    lambda x: fixed(x / MILLI, 3),
 )
 _CYCLE = Column[Contestant](
     "cycle, ms",
@@ -128,8 +132,8 @@ _CYCLE = Column[Contestant](
     interval=lambda found: found.intervals and found.intervals.cycle_s,
 )
 _HELD = Column[Contestant](
-    "held, GB",
-    "held,\nGB",
+    "memory, GB",
+    "memory,\nGB",
     "weights and KV of target and draft",
     lambda found: found.held_bytes,
     lambda x: fixed(x / GB, 2),
@@ -145,30 +149,30 @@ _ENERGY = Column[Contestant](
 _BPB = Column[Contestant](
     "bits per byte",
     "bits\nper byte",
-    "of the held-out prompts, by the network that is decoded, ± one standard error",
+    "of the held-out prompts under the decoded network, ± one standard error",
     lambda found: found.quality.bits_per_byte,
     lambda value: fixed(value, 3),
 )
 _AGREEMENT = Column[Contestant](
     "agreement",
     "agree-\nment",
-    "share of places where its likeliest next token is the 16-bit network's, ± one standard error",
+    "share of places where its most probable next token is the 16-bit network's, ± one standard error",
     lambda found: found.quality.agreement,
     lambda value: fixed(value, 3),
 )
 _ACCURACY = Column[Contestant](
     "accuracy",
     "accu-\nracy",
-    "share of problems that the network which is decoded answers rightly, greedily, with a 95 % interval over problems",
+    "share of problems that the decoded network answers correctly, greedily, with a 95 % interval over problems",
     lambda found: found.quality.task.accuracy if found.quality.task else UNKNOWN,
     lambda value: fixed(value, 2),
     interval=lambda found: found.quality.task,
     optional=True,
 )
 _CHANGE = Column[Contestant](
-    "accuracy above 16 bits",
-    "above\n16 bits",
-    "over that of the 16-bit network on the same problems, ± one standard error",
+    "accuracy minus 16 bits",
+    "minus\n16 bits",
+    "difference from the 16-bit network on the same problems, ± one standard error",
     lambda found: found.quality.task.change if found.quality.task else UNKNOWN,
     str,
     words=_change,

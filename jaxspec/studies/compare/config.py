@@ -93,14 +93,12 @@ class CompareConfig(StopwatchSettings, KnobSettings, CommonConfig):
     )
     task: Literal["python", "arithmetic", "none"] | None = setting(
         None,
-        "Problems that every network which is decoded is given, with answers that a program checks: functions of the text to "
-        "complete, or sums in steps; or none.",
+        "Problems for every decoded network, whose answers a program checks: functions of the text to complete (python), sums "
+        "in steps (arithmetic), or none.",
         unset="arithmetic with embedded-arithmetic, otherwise python where the text has functions",
     )
-    problems: int = setting(96, "How many of them.", low=2, high=100_000, quick=24)
-    max_draft_length: int = setting(
-        MAX_DRAFT_LENGTH, "Longest chain that a draft may propose.", low=1, high=MAX_DRAFT_LENGTH
-    )
+    problems: int = setting(96, "Number of problems.", low=2, high=100_000, quick=24)
+    max_draft_length: int = setting(MAX_DRAFT_LENGTH, "Longest chain of drafted tokens.", low=1, high=MAX_DRAFT_LENGTH)
 
     unused = (
         *CommonConfig.unused,

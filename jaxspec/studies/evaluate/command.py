@@ -5,7 +5,9 @@ from jaxspec.studies.study import Study, run_directory
 
 __all__ = ["EVALUATE"]
 
-_HELP = """Measure one draft with given knobs: acceptance, footprint, counted and predicted tokens per cycle, speedup.
+_HELP = """Measure one draft with given knobs.
+
+Measures acceptance, bits and tokens per cycle, decodes held-out prompts, and predicts the speedup.
 
 \b
 jaxspec evaluate --weight-prune 0.3 --weight-cut-bits 5

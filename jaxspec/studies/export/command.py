@@ -5,15 +5,17 @@ from jaxspec.studies.study import Out, Study, checked_later
 
 __all__ = ["EXPORT"]
 
-_HELP = """Write the hard draft of RUN, a finished run of tune or evaluate, as a Hugging Face directory.
+_HELP = """Export the draft of RUN as a Hugging Face directory.
+
+RUN is a finished run of tune or evaluate.
 
 \b
 jaxspec export runs/tune-0123456789ab -o draft              the tuned draft of the first device
 jaxspec export runs/tune-0123456789ab -o draft --device jetson-agx-orin --configuration grid
 
 transformers, vLLM and SGLang open it as the draft of the run's target, llama.cpp after its own conversion. README.md in
-the directory gives the flags for each, with the tuned number of drafted tokens, and says what carries over: the
-acceptance, not the predicted speed, since these engines read all bits of every weight.
+the directory gives the flags for each engine, with the tuned number of drafted tokens. The acceptance carries over, the
+predicted speed does not, because these engines read all bits of every weight.
 """
 
 

@@ -25,8 +25,8 @@ class ExportConfig(Settings):
     )
     prompts: int | None = setting(
         None,
-        "Held-out prompts decoded with the draft as engines run it, with a KV cache of its own; 0: none.",
+        "Held-out prompts to decode as engines run the draft, with its own KV cache; 0: none.",
         low=0,
         high=100_000,
-        unset="as many as the run decoded",
+        unset="all that the run decoded",
     )

@@ -5,15 +5,17 @@ from jaxspec.studies.study import Out, Study, checked_later
 
 __all__ = ["PACK"]
 
-_HELP = """Pack CHECKPOINT (a safetensors file, a folder with one or with shards, or 'embedded', the default) into one file.
+_HELP = """Pack a checkpoint, with a draft inside it, into one file.
+
+CHECKPOINT is a safetensors file, a folder with one file or with shards, or 'embedded', the default.
 
 \b
 jaxspec pack model.safetensors -o model.jspk --scheme huffman     smallest, decodes fastest
-jaxspec pack DIR -o model.jspk                                    the target, and inside it a draft (cassandra1)
-jaxspec pack DIR -o model.jspk --knobs runs/tune-.../result.json  the draft that was tuned
-jaxspec tune --model model.jspk                                   containers open wherever a model is asked for
+jaxspec pack DIR -o model.jspk                                    the target, with a draft inside it (cassandra1)
+jaxspec pack DIR -o model.jspk --knobs runs/tune-.../result.json  the tuned draft
+jaxspec tune --model model.jspk                                   every --model takes a container
 
-Lossless schemes restore every tensor bit for bit; each is decoded and compared before it counts as packed.
+Lossless schemes restore every tensor bit for bit; each tensor is decoded and compared while it is packed.
 """
 
 

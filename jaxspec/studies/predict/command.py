@@ -5,7 +5,9 @@ from jaxspec.studies.study import Plot, Study
 
 __all__ = ["PREDICT"]
 
-_HELP = """Predict without a network: shapes, device, scheme and acceptance give time, energy, memory and sensitivities.
+_HELP = """Predict speedup, time, energy and memory; no network runs.
+
+The inputs are the shapes of a network, a device, a storage scheme and an acceptance.
 
 \b
 jaxspec predict --device cassandra-npu --acceptance 0.9
@@ -13,7 +15,7 @@ jaxspec predict --architecture qwen3-30b-a3b --device elmoe3d-hb8 --scheme elast
 jaxspec predict --architecture qwen3-30b-a3b --device elmoe3d-hb8 --scheme elastic --placement by_mode --pool-fits
 jaxspec predict --architecture path/to/config.json --device my-chip.toml --scheme q4_0 --plot predict.png
 
-Draft length 0 stands for autoregressive decoding of the stored format: where it wins, no draft pays.
+Draft length 0 is autoregressive decoding of the stored format; if it is the fastest, no draft pays.
 """
 
 #: The study that runs no network.

@@ -41,7 +41,7 @@ class PredictConfig(ParallelSettings, ExpertSettings, KnobSettings):
     """`jaxspec predict`."""
 
     architecture: str = same_as(
-        CommonConfig, "architecture", "Network that is priced: catalog name, or a Hugging Face config.json."
+        CommonConfig, "architecture", "Network whose cost is predicted: catalog name, or a Hugging Face config.json."
     )
     device: tuple[str, ...] = same_as(CommonConfig, "device")
     engine: str | None = same_as(CommonConfig, "engine")
@@ -58,22 +58,24 @@ class PredictConfig(ParallelSettings, ExpertSettings, KnobSettings):
     )
     acceptance_cycles: int | None = setting(
         None,
-        "Draft-verify cycles that the acceptance was counted over, for the interval of what follows from it.",
+        "Cycles over which the acceptance was counted; sets the part of the intervals due to acceptance.",
         low=1,
         high=10**9,
-        unset="not known, so that intervals leave its error out",
+        unset="not known, intervals then leave this error out",
     )
     scheme: WidthScheme = setting(
-        DEFAULT_SCHEME_NAME, "How weights and KV are stored; widths are counted on Gaussian weights."
+        DEFAULT_SCHEME_NAME, "Storage scheme of weights and KV; bits are counted on Gaussian weights."
     )
     draft_bits: float | None = setting(
-        None, "Bits a draft step reads per weight of the layers; wins over --scheme.", **_WIDTH_LIMITS
+        None, "Bits that a draft step reads per weight of the layers; overrides --scheme.", **_WIDTH_LIMITS
     )
-    verify_bits: float | None = setting(None, "Bits a verification reads per weight of the layers.", **_WIDTH_LIMITS)
-    draft_kv_bits: float | None = setting(None, "Bits a draft step reads per KV element.", **_WIDTH_LIMITS)
-    verify_kv_bits: float | None = setting(None, "Bits a verification reads per KV element.", **_WIDTH_LIMITS)
+    verify_bits: float | None = setting(
+        None, "Bits that a verification reads per weight of the layers.", **_WIDTH_LIMITS
+    )
+    draft_kv_bits: float | None = setting(None, "Bits that a draft step reads per KV element.", **_WIDTH_LIMITS)
+    verify_kv_bits: float | None = setting(None, "Bits that a verification reads per KV element.", **_WIDTH_LIMITS)
     max_draft_length: int = setting(
-        8, "Longest chain considered, with one acceptance number.", low=1, high=MAX_PREDICTED_LENGTH
+        8, "Longest draft considered, if --acceptance is one number.", low=1, high=MAX_PREDICTED_LENGTH
     )
 
     unused = (

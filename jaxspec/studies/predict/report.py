@@ -77,7 +77,7 @@ def _steps(result: PredictResult) -> Table:
     longest = result.longest_context_tokens.number  # none where there is no end
     context = "any context" if longest is None else f"contexts up to {longest:,.0f} tokens"
     remarks = [
-        f"{result.held_bytes.known / GB:.2f} GB held of {result.capacity_bytes.known / GB:.1f}: {fits}; {context}"
+        f"needs {result.held_bytes.known / GB:.2f} GB of {result.capacity_bytes.known / GB:.1f}: {fits}; {context}"
     ]
     if (found := result.decoders) is not None:
         plural = "s" * (found.count.value != 1)
@@ -132,8 +132,8 @@ def _operators(result: PredictResult) -> Table:
 def _sensitivity(result: PredictResult) -> Table:
     table = Table(
         title=f"{_head(result)}: what to change in the hardware",
-        caption="percent by which a result grows if the number grows by one percent; of a matrix unit, whose tiles are "
-        "counted in steps, the mean slope between 10 % less and more (predicted)",
+        caption="percent by which a result grows if the number grows by one percent (predicted); for numbers of a matrix "
+        "unit, whose tiles change in jumps, the mean slope between 10 % less and 10 % more",
     )
     table.add_column("number of the device")
     found = result.sensitivity.known

@@ -5,24 +5,24 @@ from jaxspec.studies.study import Plot, Study, run_directory
 
 __all__ = ["SCALE"]
 
-_HELP = """Answer each problem N times and choose: what does it gain, what does it cost, and is speculation the better use?
+_HELP = """Compare several samples per problem with drafted tokens.
 
 \b
-jaxspec scale --quick                         functions of the standard library, Llama 3.1 8B priced on an RTX 4090
+jaxspec scale --quick                         functions of the standard library; cost of Llama 3.1 8B on an RTX 4090
 jaxspec scale --method pass-at-n,beam --samples 1,4,16 --device hexagon-v75,rtx-4090
 jaxspec scale --model embedded,embedded-small --architecture llama-3.1-8b,llama-3.2-1b --accuracy 0.5
 jaxspec scale --acceptance 0.7 --batches 1,8,64
 
-A device that decodes one text leaves its matrix units idle. N samples of one problem fill their rows at nearly the same
-time per step; so do N drafted tokens in one verification. Samples buy accuracy, drafted tokens buy time.
+A device that decodes one text leaves its matrix units mostly idle. N samples of one problem use them at nearly the same
+time per step; so do N drafted tokens in one verification. Samples increase accuracy, drafted tokens save time.
 
-Accuracy is measured on the networks named; a batch runs until its longest sample ends, so that its length is measured
-too. Time, energy and memory are predicted for --architecture on --device, with the prompt shared by its samples. Python
-from a network is looked at in a process of its own with limits of time and memory. A run directory keeps everything; the
-same command resumes a killed run and reprints a finished one.
+Accuracy is measured on the given networks, and so is the length of the longest sample, which ends a batch. Time, energy and
+memory are predicted for --architecture on --device, with the prompt shared by its samples. Python written by a network is
+checked in a separate process with limits of time and memory. A run directory keeps everything; the same command resumes an
+interrupted run and reprints a finished one.
 
-Methods: pass-at-n needs a checker that tells right from wrong, which for Python is a program; best-of-n and beam go by
---score; majority counts answers. "No plan reaches that accuracy" is an answer.
+Methods: pass-at-n takes any right sample and needs a checker, which for Python is a program; best-of-n and beam choose by
+--score; majority counts answers. "No plan reaches that accuracy" is a possible answer.
 """
 
 #: The study of test-time scaling.

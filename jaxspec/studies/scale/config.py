@@ -78,13 +78,13 @@ class ScaleConfig(ParallelSettings, Settings):
     )
     method: tuple[str, ...] | None = setting(
         None,
-        f"How one answer is made of N samples, several separated by commas: {', '.join(METHODS)}.",
+        f"Ways to make one answer from N samples, separated by commas: {', '.join(METHODS)}.",
         unset="all that the task has",
         check=_check_methods,
     )
     score: Score = setting(
         "likelihood",
-        "What best-of-n and beam go by: the mean log-probability of a sample's tokens, or a network that judges.",
+        "Score for best-of-n and beam: the mean log-probability of a sample's tokens, or a network that judges.",
     )
     judge: str | None = setting(
         None,
@@ -103,7 +103,7 @@ class ScaleConfig(ParallelSettings, Settings):
     )
     output_tokens: int | None = setting(
         None,
-        "Most tokens of a sample.",
+        "Largest number of tokens of a sample.",
         low=1,
         high=1_000_000,
         unset=", ".join(f"{tokens} for {task}" for task, tokens in _TOKENS.items()),
@@ -113,21 +113,23 @@ class ScaleConfig(ParallelSettings, Settings):
     )
     architecture: tuple[str, ...] = setting(
         (CommonConfig.architecture,),
-        "Network that is priced: catalog name, 'own', or a Hugging Face config.json; one for each model if several.",
+        "Network whose cost is predicted: catalog name, 'own', or a Hugging Face config.json; one per model if several.",
     )
     device: tuple[str, ...] = same_as(CommonConfig, "device")
     engine: str | None = same_as(CommonConfig, "engine")
     weight_format: str | None = same_as(CommonConfig, "weight_format")
-    batch: int = same_as(CommonConfig, "batch", "Problems worked on together, for the cost.")
+    batch: int = same_as(CommonConfig, "batch", "Problems worked on together, for the predicted cost.")
     batches: tuple[int, ...] = setting(
         (1, 4, 16),
         "Batches at which samples are compared with speculation, beside --batch, separated by commas.",
         low=1,
         high=4096,
     )
-    context: int = same_as(CommonConfig, "context", "Tokens of a prompt, which its samples share, for the cost.")
+    context: int = same_as(
+        CommonConfig, "context", "Tokens of a prompt, which its samples share, for the predicted cost."
+    )
     scheme: WidthScheme = setting(
-        "bf16", "How the network is stored. One that runs and changes the network is also the one that answers."
+        "bf16", "How the network is stored. A scheme that runs and changes the network also changes the answers."
     )
     draft: str = setting("ngram", DRAFT_HELP, check=check_draft_name)
     acceptance: tuple[float, ...] | None = setting(
@@ -139,7 +141,7 @@ class ScaleConfig(ParallelSettings, Settings):
         check=_few_positions,
     )
     accuracy: float | None = setting(
-        None, "Accuracy to reach: the cheapest plan for it is told.", low=0, high=1, unset="none"
+        None, "Accuracy to reach; the cheapest plan for it is reported.", low=0, high=1, unset="none"
     )
     seed: int = same_as(CommonConfig, "seed", "Seed of problems and samples.")
 

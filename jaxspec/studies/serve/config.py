@@ -36,39 +36,42 @@ class ServeConfig(ParallelSettings, ExpertSettings, KnobSettings):
     engine: str | None = same_as(PredictConfig, "engine")
     weight_format: str | None = same_as(PredictConfig, "weight_format")
     scheme: WidthScheme = setting(
-        DEFAULT_SCHEME_NAME, "How weights and KV are stored; widths are counted on Gaussian weights."
+        DEFAULT_SCHEME_NAME, "Storage scheme of weights and KV; bits are counted on Gaussian weights."
     )
     draft_architecture: str | None = setting(
         None,
-        "Network of its own that drafts, in 16 bits: catalog name, or a Hugging Face config.json.",
+        "Separate draft network in 16 bits: catalog name, or a Hugging Face config.json.",
         unset="a draft within the target, by the scheme",
     )
     acceptance: tuple[float, ...] = same_as(PredictConfig, "acceptance")
     draft_length: int = setting(
-        4, "Drafted tokens of the fixed draft, and the most of that by batch.", low=1, high=MAX_PREDICTED_LENGTH
+        4,
+        "Drafted tokens of the fixed draft, and the largest number when the length follows the batch.",
+        low=1,
+        high=MAX_PREDICTED_LENGTH,
     )
     rates: tuple[float, ...] | None = setting(
         None,
         "Requests per second, several separated by commas, in increasing order.",
         low=1e-6,
         high=1e9,
-        unset="from a twentieth of what a full engine can do without a draft to 1.1 times that, with a trace its own",
+        unset="from 1/20 to 1.1 times the rate that a full engine can serve without a draft, or the trace's own",
         check=_increasing,
     )
     trace: str | None = setting(
         None,
-        "CSV of requests with the columns arrival_s, prompt_tokens and output_tokens; with rates, drawn together or apart.",
+        "CSV of requests with the columns arrival_s, prompt_tokens and output_tokens; rates stretch or compress its times.",
         unset="Poisson arrivals",
     )
     requests: int = setting(300, "Requests that are served at each rate.", low=20, high=100_000, quick=100)
     prompt_tokens: int = setting(512, "Mean tokens of a prompt.", low=1, high=1_000_000)
-    output_tokens: int = setting(128, "Mean tokens that are generated for a request.", low=1, high=1_000_000)
+    output_tokens: int = setting(128, "Mean tokens generated for a request.", low=1, high=1_000_000)
     prompt_variation: float = setting(
-        0.5, "Standard deviation over mean of the prompts' lengths, which are lognormal.", low=0, high=10
+        0.5, "Variation of the lognormal prompt lengths: standard deviation over mean.", low=0, high=10
     )
-    output_variation: float = setting(0.5, "The same of the outputs' lengths.", low=0, high=10)
-    max_batch: int = setting(64, "Sequences in the engine at most.", low=1, high=1024)
-    chunk_tokens: int = setting(512, "Prompt tokens that one step processes at most.", low=1, high=100_000)
+    output_variation: float = setting(0.5, "Variation of the output lengths, likewise.", low=0, high=10)
+    max_batch: int = setting(64, "Largest number of sequences in the engine.", low=1, high=1024)
+    chunk_tokens: int = setting(512, "Largest number of prompt tokens in one step.", low=1, high=100_000)
     seed: int = setting(0, "Seed of arrivals, lengths and accepted tokens.", low=0, high=2**31 - 1)
 
     unused = (

@@ -99,18 +99,20 @@ class ParetoAxes(Settings):
         'give x and y, and better_x and better_y as "low" or "high"; z, better_z, group and facets may be added'
     )
 
-    x: str = setting(dataclasses.MISSING, "Result or axis across.")
-    y: str = setting(dataclasses.MISSING, "Result or axis upwards.")
+    x: str = setting(dataclasses.MISSING, "Result or axis on the horizontal axis.")
+    y: str = setting(dataclasses.MISSING, "Result or axis on the vertical axis.")
     better_x: Literal["low", "high"] = setting("low", "Which way is better.")
     better_y: Literal["low", "high"] = setting("high", "Which way is better.")
     z: str | None = setting(None, "Third result or axis, shown by colour.", unset="two are enough")
     better_z: Literal["low", "high"] = setting("low", "Which way is better.")
     group: tuple[str, ...] | None = setting(
         None,
-        "Axes, architecture or device: the points of each of their values have a front of their own.",
+        "Axes, architecture or device: a separate front for each of their values.",
         unset="one front",
     )
-    facets: str | None = setting(None, "Likewise, each value in a panel of its own.", unset="one panel")
+    facets: str | None = setting(
+        None, "An axis, architecture or device: a separate panel for each of its values.", unset="one panel"
+    )
 
 
 def _check_shard(text: str) -> None:
@@ -143,12 +145,12 @@ class SweepConfig(ParallelSettings, ExpertSettings, Settings):
     axes: dict[str, Axis] = setting(dict, "Numbers to vary.", sizes=SIZES, form=Range.form)
     architecture: tuple[str, ...] = setting(
         (CommonConfig.architecture,),
-        "Priced networks, separated by commas: catalog names or Hugging Face config.json files.",
+        "Networks whose cost is predicted, separated by commas: catalog names or Hugging Face config.json files.",
     )
     device: tuple[str, ...] = same_as(CommonConfig, "device")
     engine: str | None = same_as(CommonConfig, "engine")
     weight_format: str | None = same_as(CommonConfig, "weight_format")
-    scheme: WidthScheme = setting(DEFAULT_SCHEME_NAME, "Widths that axes and [set] begin with.")
+    scheme: WidthScheme = setting(DEFAULT_SCHEME_NAME, "Storage scheme; axes and [set] may change its bits.")
     max_draft_length: int = same_as(PredictConfig, "max_draft_length", "Longest chain considered.")
     set: dict[str, float] = setting(
         dict, "Numbers that differ from those of device, network and workload.", sizes=SIZES
@@ -159,7 +161,9 @@ class SweepConfig(ParallelSettings, ExpertSettings, Settings):
         "Axes of the figure.",
     )
     acceptance: AcceptanceSource | None = setting(
-        None, "Acceptance by knobs of the draft, in place of acceptance.alpha_token.", unset="acceptance.alpha_token"
+        None,
+        "Acceptance as a function of the draft's knobs, instead of acceptance.alpha_token.",
+        unset="acceptance.alpha_token",
     )
     shard: str | None = setting(
         None,

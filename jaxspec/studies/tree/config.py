@@ -32,13 +32,13 @@ class TreeConfig(KnobSettings, StopwatchSettings, CommonConfig):
 
     draft: str = setting(SELF, DRAFT_HELP, check=check_draft_name)
     nodes: int = setting(
-        32, "Drafted tokens of the largest tree; verifying it takes one token more.", low=1, high=512, quick=16
+        32, "Drafted tokens of the largest tree; its verification has one token more.", low=1, high=512, quick=16
     )
     depth: int = setting(8, "Largest depth of a tree, in drafted tokens.", low=1, high=64, quick=6)
     search: Search = setting("prior", "How trees grow.")
     contexts: tuple[int, ...] = setting(
         (128, 512, 2048, 4096, 8192, 16384),
-        "Context lengths to decide at, beside --context, separated by commas.",
+        "Context lengths to decide at, in addition to --context, separated by commas.",
         low=0,
         high=10_000_000,
     )

@@ -5,12 +5,13 @@ from jaxspec.studies.tune.config import TuneConfig
 
 __all__ = ["TUNE"]
 
-_HELP = """Tune a draft for a device: calibrate, compare with the grid, tune by gradient, harden, prove, report.
+_HELP = """Tune a draft by gradient, and prove it by decoding.
 
-The draft is a subset of the target's own bits: each matrix has a pruning ratio and a number of cut mantissa bits,
-each layer's KV cache too. Acceptance is measured on the network (the embedded one unless --model), cost is
-predicted for --architecture on --device. A run directory keeps everything; the same command resumes a killed run
-and reprints a finished one.
+The draft is a subset of the target's own bits: each matrix, and each layer's KV cache, has a pruning ratio and a
+number of cut mantissa bits. Steps: calibrate, measure a grid, tune by gradient, round to whole bits, decode held-out
+prompts, report. Acceptance is measured on --model (by default the small embedded network), cost is
+predicted for --architecture on --device. A run directory keeps everything; the same command resumes an interrupted
+run and reprints a finished one.
 
 \b
 jaxspec tune --device rtx-4090,cassandra-npu

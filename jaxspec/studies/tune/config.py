@@ -20,7 +20,9 @@ Objective = Literal["speedup", "kl", "bits_per_byte"]
 class TuneConfig(StopwatchSettings, CommonConfig):
     """`jaxspec tune`."""
 
-    objective: Objective = setting("speedup", "Objective of tuning; kl and bits_per_byte within --draft-bits.")
+    objective: Objective = setting(
+        "speedup", "Objective of tuning; kl and bits_per_byte are minimized within --draft-bits."
+    )
     max_kl: float | None = setting(
         None, "Constraint: KL to the target, nats per token.", low=1e-6, high=100, unset="none"
     )
@@ -32,10 +34,12 @@ class TuneConfig(StopwatchSettings, CommonConfig):
         "Constraint: mean bits per weight that a draft step reads.",
         low=0.5,
         high=16,
-        unset="none, or with kl and bits_per_byte those of Cassandra's 40 %/4 bits",
+        unset="none, for kl and bits_per_byte the bits of Cassandra's 40 %/4 bits",
     )
     steps: int = setting(60, "Gradient steps over all knobs.", low=1, high=100_000, quick=15)
-    uniform_steps: int = setting(15, "Gradient steps over one pair for all matrices.", low=1, high=100_000, quick=5)
+    uniform_steps: int = setting(
+        15, "Gradient steps over one pair of knobs for all matrices.", low=1, high=100_000, quick=5
+    )
     learning_rate: float = setting(0.03, "Learning rate of Adam, with knobs scaled to 0..1.", low=1e-6, high=1)
     windows_per_step: int = setting(16, "Windows of calibration text per gradient step.", low=1, high=100_000)
     surrogate_temperature: float = setting(

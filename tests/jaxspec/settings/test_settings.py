@@ -17,6 +17,7 @@ from jaxspec.models.embedded import HEAD_NAME, SMALL_NAME
 from jaxspec.settings import (
     build_config,
     config_hash,
+    layered_config,
     notes,
     to_toml,
 )
@@ -25,6 +26,7 @@ from jaxspec.settings.fields import choices_of, hints, setting_of
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.schemes import KNOBS, SCHEME_FACTS, PackScheme, WidthScheme
 from jaxspec.studies import (
+    CompareConfig,
     EvaluateConfig,
     PackConfig,
     PredictConfig,
@@ -39,6 +41,7 @@ from jaxspec.studies import (
     tune,
     unpack_container,
 )
+from jaxspec.studies.calibrate.config import CalibrateConfig
 from jaxspec.studies.predict import run as predict_run
 
 KINDS = (TuneConfig, EvaluateConfig, TreeConfig, PredictConfig, PackConfig)
@@ -229,6 +232,18 @@ def test_a_flag_of_the_default_counts_as_given_and_a_written_configuration_does_
     assert build_config(EvaluateConfig, written).weight_prune == 0.4
     with pytest.raises(InputError, match="weight_prune would have no effect"):
         build_config(EvaluateConfig, written, given=["weight_prune"])
+
+
+def test_settings_that_quick_changes_do_not_count_as_given(tmp_path):
+    """`--quick` sets fewer problems, which is no mistake where there are none."""
+    times = tmp_path / "times.csv"
+    times.write_text("part,seconds\n", encoding="utf-8")
+    assert layered_config(CompareConfig, {"task": "none"}, quick=True).problems == 24
+    assert layered_config(CalibrateConfig, {"measurements": str(times)}, quick=True).repeats == 5
+    with pytest.raises(InputError, match="problems would have no effect: the task is none"):
+        layered_config(CompareConfig, {"task": "none", "problems": 24}, quick=True)
+    with pytest.raises(InputError, match="problems would have no effect: the task is none"):
+        CompareConfig(task="none", problems=30)
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,7 @@ def test_intervals_survive_json():
 
 def test_intervals_stand_behind_their_numbers():
     assert interval_in_words(Ends(low=predicted(1.912), high=predicted(2.049)), times) == " [1.91, 2.05]"
+    assert interval_in_words(Ends(low=predicted(1.5), high=predicted(1.5)), times) == ""
     assert interval_in_words(None, times) == interval_in_words(Ends(), times) == ""
 
 
@@ -71,7 +72,7 @@ def test_terms_come_with_the_engine_that_has_them():
     assert engine_notes(None) == []
     assert engine_used("sglang").terms == {}
     assert "not known" in engine_notes("sglang")[0]
-    assert "0.699 ms to each cycle and 0.0615 ms for each layer of its draft" in engine_notes("vllm")[0]
+    assert "0.699 ms, 0.0615 ms for each layer of the draft" in engine_notes("vllm")[0]
     with pytest.raises(InputError, match="did you mean 'vllm'"):
         resolve_pricing(CommonConfig(engine="vlm"), "h100-sxm", None)
 

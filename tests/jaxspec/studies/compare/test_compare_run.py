@@ -123,7 +123,7 @@ def test_page_and_figures_are_there_and_show_everything(finished):
     page = (path / "report.html").read_text()
     ElementTree.fromstring(page)
     assert "Which way of decoding is the fastest?" in page
-    assert "accuracy above 16 bits" in page
+    assert "accuracy minus 16 bits" in page
     assert "3 sums worked out in steps" in page
     odd = copy.deepcopy(entries[0])
     for factor, each in zip((1e-3, 1e4, 1.0, 7.0), odd["contestants"].values()):

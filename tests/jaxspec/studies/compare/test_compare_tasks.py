@@ -111,7 +111,7 @@ def test_accuracy_is_shown_where_it_is_known():
     }
     result = CompareResult(contestants=found, task="arithmetic", problems=answered.accuracy)
     columns = {column.title: column for column in PAGE_COLUMNS}
-    accuracy, above = columns["accuracy"], columns["accuracy above 16 bits"]
+    accuracy, above = columns["accuracy"], columns["accuracy minus 16 bits"]
     assert accuracy.text(found["small"]) == "0.67 [0.16, 0.95]"
     assert above.text(found["small"]) == "-0.333 ± 0.333"
     assert above.text(found["unasked"]) == accuracy.text(found["unasked"]) == "n/a"

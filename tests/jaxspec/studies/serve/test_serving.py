@@ -74,7 +74,7 @@ def test_it_is_shown_and_kept(run, result):
     assert answer(result.crossings[0]) in html
     assert "<svg" in html
     assert "pays up to" in html or result.crossings[0].rate_per_s.value is None
-    assert any("no interval" in note for note in result.notes)  # of the default device nobody measured kernels
+    assert any("not calibrated" in note for note in result.notes)  # of the default device nobody measured kernels
     assert all(row.intervals is None for row in result.rows)
 
 

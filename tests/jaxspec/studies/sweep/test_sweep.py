@@ -281,8 +281,8 @@ def test_a_calibrated_device_brings_intervals(tmp_path, small_chunks):
         assert (low[measured] < columns[name][measured]).all()
         assert (columns[name][measured] < high[measured]).all()
     assert "errors of the device's kernels" in result.interval_statement
-    assert [note for note in result.notes if "no interval" in note] == [
-        "rtx-4090: no interval of its times: the device is not calibrated"
+    assert [note for note in result.notes if "not calibrated" in note] == [
+        "rtx-4090: the device is not calibrated, so errors of its times are not known"
     ]
     alone = sweep(dataclasses.replace(config, device=("rtx-4090",)), out=tmp_path / "alone")
     assert alone.interval_statement is None

@@ -136,6 +136,18 @@ def breaking(change):
     return contract.SMALL.replace(matrix_unit=Breaking(100.0, 1e9, 30.0, 1e-12, change=change))
 
 
+def test_times_hold_with_the_smoothing_that_they_were_fitted_with():
+    device = breaking(lambda times, work: times.replace(overlap_temperature=0.25))
+    network = catalog.architecture("llama-3.2-1b")
+    work = decode_operators(network, Workload(context_tokens=100.0), footprint=uniform_footprint(16.0))
+    seconds = lambda temperature: float(step_cost(device, work, temperature=temperature).total_s)
+    # A lower temperature changes nothing, a higher one counts in its place.
+    assert seconds(0.0) == seconds(0.1) == seconds(0.25)
+    plain = step_cost(breaking(lambda times, work: times), work, temperature=0.5)
+    assert seconds(0.5) == pytest.approx(float(plain.total_s), rel=1e-6)
+    assert seconds(0.5) > 1.01 * seconds(0.25)
+
+
 @pytest.mark.parametrize(
     ("change", "check"),
     [

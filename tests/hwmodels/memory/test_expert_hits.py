@@ -1,5 +1,6 @@
 """Rules of hits: what every rule keeps, cases by hand, an LRU cache that is run."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from hwmodels import Routing, step_operators, uniform_weight_bits
 from hwmodels.memory import zipf_popularity
 from hwmodels.memory.expert_hits import HIT_RULES, CharacteristicTime, EvenHits, PowerLawHits
+from hwmodels.network.routing import pooled_choices
 
 RULES = {name: kind(0.4, 0.3) if kind is PowerLawHits else kind() for name, kind in HIT_RULES.items()}
 
@@ -53,6 +55,24 @@ def test_power_laws_by_hand(reads):
     # Sixteen sequences: 1 - (1 - 0.5) / 16^(1/2) = 7/8.
     found = PowerLawHits(0.5, fading=0.5).hit_share(reads(batch=16.0), 5.0)
     assert float(found) == pytest.approx(0.25**0.875, rel=1e-5)
+
+
+def test_no_hits_are_gained_beyond_all_that_a_step_may_choose(reads):
+    # Just there a cache of a draft's pool stands: one expert more of it hits no more often.
+    for rule in (EvenHits(), PowerLawHits(0.5, fading=0.5)):
+        slope = jax.grad(lambda cached, rule=rule: rule.hit_share(reads(pool_experts=6.0), cached))
+        assert float(slope(6.0)) == 0.0
+        assert 0.05 < float(slope(5.999)) < 0.2
+
+
+def test_a_pool_is_a_network_of_its_own_experts(reads):
+    # Experts outside of the pool are neither asked for nor found, however popular they are elsewhere.
+    pooled = reads(pool_experts=8.0)
+    inside = pooled_choices(pooled.routing, 20.0, 3.0, 8.0).probability[:8]
+    alone = pooled.replace(num_experts=8.0, pool=8.0, routing=Routing(inside / jnp.sum(inside)))
+    for cached in (1.0, 3.5, 7.0):
+        shares = [float(CharacteristicTime().hit_share(one, cached)) for one in (pooled, alone)]
+        assert shares[0] == pytest.approx(shares[1], rel=1e-4)
 
 
 def test_characteristic_time_against_a_cache_that_is_run(reads):

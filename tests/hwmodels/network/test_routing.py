@@ -132,6 +132,23 @@ def test_gradients_of_touched_experts(check_gradient):
         assert np.all(np.isfinite(jax.grad(at_end)((2.0, 0.3))))
 
 
+def test_gradients_where_counts_are_one(x64):
+    # Each autoregressive step has one token, and one sequence where nothing is batched: kinks on which models stand.
+    skewed = Routing(jnp.array([0.31, 0.22, 0.2, 0.15, 0.12]), 0.4, independence=0.7)
+
+    def touched(tokens, sequences):
+        return touched_experts(5.0, 2.0, tokens, sequences=sequences, routing=skewed)
+
+    step, at = 1e-6, jnp.asarray([1.0, 1.0])
+    by_tokens, by_sequences = jax.grad(lambda x: touched(*x))(at)
+    beyond, below = (touched(1.0 + step, 1.0) - touched(1.0, 1.0)), (touched(1.0, 1.0) - touched(1.0 - step, 1.0))
+    assert float(by_tokens) == pytest.approx(float(beyond / step), rel=1e-4)
+    assert float(beyond) < 0.9 * float(below)  # neighbouring tokens agree: there is a kink
+    beyond, below = (touched(1.0, 1.0 + step) - touched(1.0, 1.0)), (touched(1.0, 1.0) - touched(1.0, 1.0 - step))
+    assert float(by_sequences) == pytest.approx(float(below / step), rel=1e-4)
+    assert float(beyond) < 0.9 * float(below)
+
+
 def test_a_measured_routing_is_that_of_the_choices():
     rng, experts, chosen, correlation = np.random.default_rng(5), 12, 3, 0.35
     rates = np.arange(1, experts + 1) ** -0.6

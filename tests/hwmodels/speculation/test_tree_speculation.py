@@ -9,6 +9,7 @@ import pytest
 
 from hwmodels import (
     Acceptance,
+    Chip,
     DraftCost,
     baselines,
     chain_plan,
@@ -125,6 +126,20 @@ def test_passes_of_the_draft_multiply_its_time(small, toy_device, workload, foot
     assert float(twice.draft_s) == pytest.approx(2 * float(once.draft_s))
     assert float(never.draft_s) == 0
     assert float(never.total_s) == float(once.verify_s)
+
+
+@pytest.mark.parametrize("passes", [0.0, 1.0, 2.5])
+def test_energy_of_a_cycle_is_that_of_its_steps(small, toy_device, workload, footprint, passes):
+    chip = Chip(energy_j_per_flop=0.7e-12, static_power_w=3.0, area_m2=9e-5)
+    memory = toy_device.memory.replace(energy_j_per_bit=5e-12)
+    cost = DraftCost(passes=passes)
+    found = cost_of(toy_device.replace(chip=chip, memory=memory), small, workload, footprint, tree_plan(RAGGED), cost)
+    # Three steps of one token and one of two.
+    one, two = np.asarray(found.draft.cost.energy.total_j)
+    expected = passes * (3 * one + two) + float(found.verify.cost.energy.total_j)
+    assert 1.05 * one < two < float(found.verify.cost.energy.total_j)
+    assert float(found.energy_j) == pytest.approx(expected, rel=1e-5)
+    assert cost_of(toy_device, small, workload, footprint, tree_plan(RAGGED), cost).energy_j is None
 
 
 def test_gradient_and_nodes(check_gradient):

@@ -104,6 +104,32 @@ def test_a_write_that_waits_writes_the_same():
 
 
 @forms
+def test_positions_go_where_their_slots_go(form):
+    position = jnp.asarray(np.random.default_rng(4).permutation(3 * 4 * 9).reshape(3, 4, 9), jnp.int32)
+    cache = dataclasses.replace(random_cache(9, 1), position=position)
+    slots, sequences, starts = (
+        jnp.array([[8, 0], [2, 5], [1, 1], [0, 3]]),
+        jnp.array([3, 0, 3]),
+        jnp.array([7, 0, 2, 6]),
+    )
+    taken = np.take_along_axis(np.asarray(position), np.asarray(slots)[None], axis=2)
+    update = take_slots(form(cache), slots)
+    written = np.array(position)
+    for row, start in enumerate(starts):
+        written[:, row, start : start + 2] = taken[:, row]
+    cases = [
+        (update, taken),
+        (write_cache(form(cache), update, starts), written),
+        (first_slots(form(cache), 4), position[..., :4]),
+        (pad_cache(form(cache), 2), np.pad(position, ((0, 0), (0, 0), (0, 2)))),
+        (take_sequences(form(cache), sequences), position[:, sequences]),
+    ]
+    for found, expected in cases:
+        parts = found.position.parts if isinstance(found.position, Parts) else found.position
+        np.testing.assert_array_equal(np.stack(list(parts)), expected)
+
+
+@forms
 def test_slots_and_sequences_that_are_taken(form):
     cache, slots, sequences = random_cache(9, 1), jnp.array([[8, 0], [2, 5], [1, 1], [0, 3]]), jnp.array([3, 0, 3])
     cases = [

@@ -9,6 +9,7 @@ from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models.config import DecoderConfig
 from jaxspec.speculate import (
     GREEDY,
+    Decoding,
     acceptance_rates,
     continuation_length,
     count_mismatches,
@@ -193,6 +194,27 @@ def test_chunks_have_one_size_that_is_bounded_by_what_was_asked(count):
     for chunk in chunks:
         np.testing.assert_array_equal(chunk.of(np.arange(count) + 7), chunk.ids + 7)
     assert chunk_size(24) == chunk_size(96) == CHUNK
+
+
+def test_prompts_draw_by_their_number_among_all_whatever_chunk_they_are_in(target, draft):
+    # One prompt many times: texts differ by their draws alone, and no two prompts of two chunks share those.
+    count, sampled = CHUNK + 6, {"decoding": Decoding(greedy=False, temperature=2.0), "seed": 0}
+    prompts = np.repeat(TEXTS[0][None], count, axis=0)
+    found = decode_chains(target, CONFIG, draft, prompts, LENGTH, num_tokens=TOKENS, room=ROOM, **sampled)
+    new = generated_tokens(found["tokens"], np.full(count, 6), found["generated"], TOKENS)
+    assert len({tuple(text) for text in new}) == count
+
+
+def test_a_difference_at_a_near_tie_counts_on_a_cpu_and_is_told_apart_elsewhere(monkeypatch):
+    ours = {"tokens": np.array([[5, 1, 2, 3], [5, 1, 2, 3]]), "generated": np.array([3, 3])}
+    theirs = {"tokens": np.array([[5, 1, 2, 4], [5, 1, 9, 3]]), "generated": np.array([3, 3])}
+    both = [found | {"margin": np.array([margin, 0.5])} for found, margin in ((ours, 5e-4), (theirs, 2e-3))]
+    counted = count_mismatches(*both, 1, 3)
+    assert (counted["mismatches"], counted["ties"], counted["tokens"]) == (2, 0, 6)
+    assert counted["smallest_margin"] == 5e-4
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    elsewhere = count_mismatches(*both, 1, 3)
+    assert (elsewhere["mismatches"], elsewhere["ties"]) == (1, 1)
 
 
 @pytest.mark.parametrize(

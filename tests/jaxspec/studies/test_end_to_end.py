@@ -32,6 +32,27 @@ METRICS = {
 }
 
 
+#: Of each number of a configuration, but for knobs and draft length, which some configurations were given.
+STATUSES = {
+    "acceptance": "measured",
+    "bits_per_kv": "measured",
+    "bits_per_kv_verify": "measured",
+    "bits_per_weight": "measured",
+    "bits_per_weight_verify": "measured",
+    "cycle": "predicted",
+    "draft_length_predicted_best": "predicted",
+    "kl": "measured",
+    "operators": "predicted",
+    "roofline": "predicted",
+    "speedup_vs_bf16_ar": "predicted",
+    "speedup_vs_stored_ar": "predicted",
+    "tokens_per_cycle_counted": "measured",
+    "tokens_per_cycle_gap_in_standard_errors": "measured",
+    "tokens_per_cycle_predicted": "predicted",
+    "tokens_per_cycle_standard_error": "measured",
+}
+
+
 @pytest.fixture(scope="module")
 def config(tiny_model, some_text, small):
     settings = {"model": str(tiny_model), "text": str(some_text), "device": "rtx-4090,cassandra-npu"}
@@ -61,7 +82,8 @@ def test_one_entry_per_device_with_every_promised_field(finished, config):
         assert set(entry["configurations"]) == {"default", "grid", "uniform", "tuned"}
         for found in entry["configurations"].values():
             assert set(found) >= METRICS
-            assert set(found["status"].values()) <= {"measured", "predicted", "calibrated", "input"}
+            chosen = ("knobs", "draft_length", "intervals")
+            assert {name: word for name, word in found["status"].items() if name not in chosen} == STATUSES
             for spec in DEFAULT_SCHEME.knob_specs:
                 value = found["knobs"][spec.name]
                 flat = np.concatenate([np.ravel(v) for v in (value.values() if isinstance(value, dict) else [value])])
@@ -69,6 +91,15 @@ def test_one_entry_per_device_with_every_promised_field(finished, config):
         lossless = {"prompts": 3, "tokens": 30, "mismatches": 0, "ties": 0}
         assert {key: entry["lossless"][key] for key in lossless} == lossless
         assert entry["configurations"]["default"]["knobs"]["weight_cut_bits"]["q"] == [4.0, 4.0]
+        # A verification reads what a draft does and, raw, the 40 % that are pruned and 4 bits of the others.
+        default = entry["configurations"]["default"]
+        assert default["bits_per_weight_verify"] - default["bits_per_weight"] == pytest.approx(8.8, abs=0.3)
+        assert default["bits_per_kv_verify"] - default["bits_per_kv"] == pytest.approx(4.0, abs=0.3)
+        lengths = {name: found["status"]["draft_length"] for name, found in entry["configurations"].items()}
+        assert set(lengths.values()) == {"predicted"}
+        assert {entry["status"][name] for name in ("lossless", "timing_s")} == {"measured"}
+        assert {entry["status"][name] for name in ("ratios", "pays")} == {"predicted"}
+        assert {entry["status"][name] for name in ("model", "workload", "decoding")} == {"input"}
         assert len(entry["grid"]) == 24
         knobs = {name: found["status"]["knobs"] for name, found in entry["configurations"].items()}
         assert knobs == {"default": "input", "grid": "predicted", "uniform": "predicted", "tuned": "predicted"}

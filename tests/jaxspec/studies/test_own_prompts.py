@@ -10,6 +10,7 @@ from safetensors.numpy import load_file, save_file
 from jaxspec.errors import InputError
 from jaxspec.runs import carrying_out
 from jaxspec.settings import build_config
+from jaxspec.speculate import acceptance_rates
 from jaxspec.studies import EvaluateConfig, TreeConfig, TuneConfig, evaluate, search_tree, tune
 from jaxspec.studies.measured.checking import check_inputs
 
@@ -49,7 +50,7 @@ def run(settings, tmp_path, **more):
     return found, json.loads((directory.path / "result.json").read_text())[0]
 
 
-def test_own_prompts_are_decoded_counted_and_predicted(settings, small, tmp_path):
+def test_own_prompts_are_decoded_counted_and_predicted(settings, small, tmp_path, monkeypatch):
     _, plain = run(settings, tmp_path / "plain")
     assert plain["decoding"]["prompts"] == 4
     sizes = [len(text) for text in ("line 7: 49 and 0\nline ", "user: line 5\nbot: ", "l", "and 4 and")]
@@ -58,7 +59,17 @@ def test_own_prompts_are_decoded_counted_and_predicted(settings, small, tmp_path
     assert plain["prompts"] == "mine.jsonl"
     assert {"mine.jsonl", "tokenizer_config.json"} <= set(plain["inputs"])
     assert plain["lossless"]["tokens"] == 4 * small["output_tokens"]
+    counts = []
+    spy = lambda *given: counts.append(given) or acceptance_rates(*given)
+    monkeypatch.setattr("jaxspec.studies.measured.configuration.acceptance_rates", spy)
     found, stopped = run(settings, tmp_path / "stopped", stop=",".join(map(str, range(0, 256, 5))))
+    # Drafted tokens that stop a text are no trials of the next.
+    ((accepted_at, ended_at, cycles, length),) = counts
+    given = stopped["configurations"]["given"]
+    counted = (cycles.sum() + accepted_at.sum() - ended_at.sum()) / cycles.sum()
+    assert given["tokens_per_cycle_counted"] == pytest.approx(counted, rel=1e-6)
+    assert given["draft_length"] == length
+    assert ended_at.sum() > 0
     assert stopped["decoding"]["stop_tokens"] == list(range(0, 256, 5))
     assert stopped["lossless"]["tokens"] < plain["lossless"]["tokens"]
     for result in (plain, stopped):

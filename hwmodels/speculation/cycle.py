@@ -27,6 +27,7 @@ from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost, copied_w
 from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms, engine_time
 from hwmodels.speculation.plan import Plan
 from hwmodels.step.capacity import held_bytes
+from hwmodels.step.energy import idle_energy
 from hwmodels.step.priced_steps import PricedStep, price_steps
 
 __all__ = [
@@ -56,7 +57,8 @@ class CycleCost:
     draft_s: Float[Array, "*b"]  # all draft steps of the cycle
     verify_s: Float[Array, "*b"]
     engine_s: Float[Array, "*b"]  # what the engine adds
-    energy_j: Float[Array, "*b"] | None  # of all steps; None where the device's energy is not known
+    #: Of all steps, and what is drawn while the engine works; None where the device's energy is not known.
+    energy_j: Float[Array, "*b"] | None
     baselines: Baselines  # what the cycle is compared with
 
     @property
@@ -106,15 +108,17 @@ def price_cycle(
     passes = jnp.asarray(as_float(draft_cost.passes))[..., None]
     repeats, passes, draft_s = same_rank(jnp.asarray(as_float(plan.draft_repeats)), passes, draft.cost.total_s)
     runs = repeats * passes
+    engine_s = engine_time(engine, plan, target=architecture, draft_cost=draft_cost, batch=workload.batch)
     energy_j = None
     if draft.cost.energy is not None and verify.cost.energy is not None:
-        energy_j = jnp.sum(runs * with_rank(draft.cost.energy.total_j, runs.ndim), axis=-1) + verify.cost.energy.total_j
+        draft_j = jnp.sum(runs * with_rank(draft.cost.energy.total_j, runs.ndim), axis=-1)
+        energy_j = draft_j + verify.cost.energy.total_j + idle_energy(device, engine_s)
     return CycleCost(
         draft=draft,
         verify=verify,
         draft_s=jnp.sum(runs * draft_s, axis=-1),
         verify_s=verify.cost.total_s,
-        engine_s=engine_time(engine, plan, target=architecture, draft_cost=draft_cost, batch=workload.batch),
+        engine_s=engine_s,
         energy_j=energy_j,
         baselines=Baselines(bf16=bf16, stored=stored),
     )

@@ -149,10 +149,13 @@ def design_point(
             workload=workload,
             plan=chain_plan(chosen.draft_length),
             routing=routing,
+            engine=engine,
             temperature=temperature,
         )
-        cycle_j, ar = priced.energy_j, priced.baselines.bf16.cost.energy
-        energy = None if cycle_j is None else cycle_j / chosen.tokens_per_cycle / batch
+        cycle_j, ar, plain = priced.energy_j, priced.baselines.bf16.cost.energy, priced.baselines.stored.cost.energy
+        if cycle_j is not None and plain is not None:
+            # A cycle without a draft is a step of what is stored.
+            energy = jnp.where(chosen.draft_length > 0, cycle_j, plain.total_j) / chosen.tokens_per_cycle / batch
         ar_energy = None if ar is None else ar.total_j / batch
     return DesignPoint(
         draft_length=chosen.draft_length,

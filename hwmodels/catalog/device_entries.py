@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hwmodels.analysis.sensitivity import leaf_names
-from hwmodels.catalog.entries import EntryError, near_matches, titled_document
+from hwmodels.catalog.entries import EntryError, near_matches, shown, titled_document
 from hwmodels.catalog.forms import TableReader, form_of, named_rules
 from hwmodels.catalog.links import link_names
 from hwmodels.catalog.units import read_unit
@@ -74,7 +74,7 @@ def parse_device(text: str, *, where: str) -> DeviceEntry:
     link = document.pop("link", None)
     if link is not None and (not isinstance(link, str) or link not in link_names()):
         near = near_matches(link, link_names()) if isinstance(link, str) else ""
-        raise EntryError(f"{where}: link is {link!r};{near} allowed: {', '.join(link_names())}")
+        raise EntryError(f"{where}: link is {shown(link)};{near} allowed: {', '.join(link_names())}")
     if "chip" in document:
         extra["chip"] = reader.read(document.pop("chip"), form_of(Chip), "chip")
     if "decoder" in document:
@@ -87,7 +87,7 @@ def parse_device(text: str, *, where: str) -> DeviceEntry:
     if "spill" in document:
         spill = document.pop("spill")
         if not isinstance(spill, list):
-            raise EntryError(f"{where}: spill is {spill!r}; write [[spill]] above the fields of each memory")
+            raise EntryError(f"{where}: spill is {shown(spill)}; write [[spill]] above the fields of each memory")
         extra["spill"] = tuple(reader.read(one, form_of(MemoryTier), f"spill.{i}") for i, one in enumerate(spill))
     terms = document.pop("engine_terms", None)
     terms = None if terms is None else reader.read(terms, form_of(EngineTerms), "engine_terms")

@@ -42,6 +42,19 @@ class Entry:
     sources: dict[str, str]
 
 
+#: Longest value that a message repeats.
+_SHOWN = 60
+
+
+def shown(value: Any) -> str:
+    """A value of a file for a message, on one line and not long."""
+    try:
+        text = " ".join(repr(value).split())
+    except ValueError:  # Python refuses to print integers of thousands of digits
+        return "a number of many digits"
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
 def near_matches(name: str, allowed: Iterable[str], *, cutoff: float = 0.6) -> str:
     """The part of an error message that helps with a slip of the keyboard; empty where nothing is near.
 
@@ -60,7 +73,7 @@ def titled_document(text: str, where: str) -> tuple[str, dict[str, Any]]:
         raise EntryError(f"{where}: not valid TOML ({error}); fix the file") from error
     title = document.pop("title", None)
     if not isinstance(title, str) or not title.strip():
-        raise EntryError(f'{where}: title is {title!r}; it must be a text: add a line title = "…" at the top')
+        raise EntryError(f'{where}: title is {shown(title)}; it must be a text: add a line title = "…" at the top')
     return title, document
 
 
@@ -101,23 +114,27 @@ def _flatten(document: dict[str, Any], tables: set[str], where: str) -> dict[str
         elif isinstance(content, dict):
             fields |= {f"{key}.{name}": field for name, field in content.items()}
         else:
-            raise EntryError(f"{where}: {key} is {content!r}; it must be a table: write [{key}] above its fields")
+            raise EntryError(f"{where}: {key} is {shown(content)}; it must be a table: write [{key}] above its fields")
     return fields
 
 
 def read_value(field: Any, rule: Rule, where: str) -> float:
     """The value of { value = …, source = … }, checked. Raises EntryError, which begins with `where`."""
     if not isinstance(field, dict) or set(field) != {"value", "source"}:
-        raise EntryError(f'{where} is {field!r}; it must be {{ value = …, source = "…" }}')
+        raise EntryError(f'{where} is {shown(field)}; it must be {{ value = …, source = "…" }}')
     value = field["value"]
     # A flag is written as a TOML boolean and nothing else is: `true` bytes per second is a slip.
     if not isinstance(value, (int, float)) or isinstance(value, bool) != (rule is FLAG):
-        raise EntryError(f"{where} is {value!r}; it must be {rule.words}")
+        raise EntryError(f"{where} is {shown(value)}; it must be {rule.words}")
     # TOML integers have no bound, floats do.
-    number = float(value) if abs(value) <= sys.float_info.max else math.inf
+    number = float(value) if abs(value) <= sys.float_info.max else math.inf * (1 if value > 0 else -1)
     in_range = number == 0 or SMALLEST <= abs(number) <= LARGEST
+    if math.isfinite(number) and rule.holds(number) and not in_range:
+        raise EntryError(
+            f"{where} is {shown(value)}; sizes of numbers are from {SMALLEST:g} to {LARGEST:g}, in SI units"
+        )
     if not in_range or not rule.holds(number):
-        raise EntryError(f"{where} is {value!r}; it must be {rule.words}")
+        raise EntryError(f"{where} is {shown(value)}; it must be {rule.words}")
     return number
 
 
@@ -126,6 +143,6 @@ def read_source(field: Any, where: str) -> str:
     source = field["source"]
     if not isinstance(source, str) or not source.strip():
         raise EntryError(
-            f'{where} has source {source!r}; it must be a text: where the number comes from, or "assumed: why"'
+            f'{where} has source {shown(source)}; it must be a text: where the number comes from, or "assumed: why"'
         )
     return source

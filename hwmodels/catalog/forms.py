@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hwmodels.catalog.entries import EntryError, near_matches, read_source, read_value
+from hwmodels.catalog.entries import EntryError, near_matches, read_source, read_value, shown
 from hwmodels.numerics.fields import Rule
 
 __all__ = ["Form", "TableReader", "form_of", "named_rules"]
@@ -98,16 +98,16 @@ class TableReader:
         """
         if not isinstance(table, dict):
             raise EntryError(
-                f"{self.where}: {prefix} is {table!r}; it must be a table: write [{prefix}] above its fields"
+                f"{self.where}: {prefix} is {shown(table)}; it must be a table: write [{prefix}] above its fields"
             )
         dot = f"{prefix}." if prefix else ""
         numbers = {**form.required, **form.optional}
         allowed = (*form.required, *form.optional, *form.flags, *form.texts, *form.tables, *form.variants)
         if unknown := [dot + key for key in table if key not in allowed]:
-            shown = (*(dot + name for name in form.leaves()), *also)
+            known = (*(dot + name for name in form.leaves()), *also)
             raise EntryError(
-                f"{self.where}: unknown key {', '.join(map(repr, unknown))};{near_matches(unknown[0], shown)} "
-                f"allowed: {', '.join(shown)}"
+                f"{self.where}: unknown key {', '.join(map(repr, unknown))};{near_matches(unknown[0], known)} "
+                f"allowed: {', '.join(known)}"
             )
         if missing := [dot + key for key in form.required if key not in table]:
             rest = f", and likewise {', '.join(missing[1:])}" if len(missing) > 1 else ""
@@ -122,11 +122,11 @@ class TableReader:
                 self.sources[dot + key] = read_source(table[key], name)
         for key in form.flags:
             if key in table and not isinstance(table[key], bool):
-                raise EntryError(f"{self.where}: {dot + key} is {table[key]!r}; it must be true or false")
+                raise EntryError(f"{self.where}: {dot + key} is {shown(table[key])}; it must be true or false")
         values |= {key: table[key] for key in form.flags if key in table}
         for key, choices in form.texts.items():
             if (text := table.get(key, choices[0])) not in choices:
-                raise EntryError(f"{self.where}: {dot + key} is {text!r}; allowed: {', '.join(choices)}")
+                raise EntryError(f"{self.where}: {dot + key} is {shown(text)}; allowed: {', '.join(choices)}")
             values[key] = text
         for key, inner in form.tables.items():
             if key in table or key not in form.absent:
@@ -140,10 +140,10 @@ class TableReader:
         """The tree of a table that names which of several kinds it is. Raises EntryError: see `read`; no or another kind."""
         if not isinstance(table, dict):
             raise EntryError(
-                f"{self.where}: {prefix} is {table!r}; it must be a table: write [{prefix}] above its fields"
+                f"{self.where}: {prefix} is {shown(table)}; it must be a table: write [{prefix}] above its fields"
             )
         kind = table.get("kind")
         if not isinstance(kind, str) or kind not in kinds:
             near = near_matches(kind, kinds) if isinstance(kind, str) else ""
-            raise EntryError(f"{self.where}: {prefix}.kind is {kind!r};{near} allowed: {', '.join(kinds)}")
+            raise EntryError(f"{self.where}: {prefix}.kind is {shown(kind)};{near} allowed: {', '.join(kinds)}")
         return self.read({name: field for name, field in table.items() if name != "kind"}, kinds[kind], prefix)

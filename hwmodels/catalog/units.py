@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from hwmodels.analysis.sensitivity import leaf_names
 from hwmodels.catalog.calibrated import calibrated_unit
 from hwmodels.catalog.calibrations import calibrated_names, calibration_record
-from hwmodels.catalog.entries import EntryError, near_matches
+from hwmodels.catalog.entries import EntryError, near_matches, shown
 from hwmodels.catalog.forms import Form, TableReader, form_of
 from hwmodels.catalog.measured_hosts import read_measured_host
 from hwmodels.compute.calibrated_gpu import CalibratedGpu
@@ -79,10 +79,10 @@ def read_unit(reader: TableReader, table: Any) -> ComputeUnit:
         EntryError: no table, or of a kind that is not registered; what the kind's reader raises.
     """
     if not isinstance(table, dict):
-        raise EntryError(f"{reader.where}: matrix_unit is {table!r}; it must be a table: write [matrix_unit]")
+        raise EntryError(f"{reader.where}: matrix_unit is {shown(table)}; it must be a table: write [matrix_unit]")
     table = dict(table)
     kind = table.pop("kind", None)
     if not isinstance(kind, str) or kind not in UNITS:
         near = near_matches(kind, UNITS) if isinstance(kind, str) else ""
-        raise EntryError(f"{reader.where}: matrix_unit.kind is {kind!r};{near} allowed: {', '.join(UNITS)}")
+        raise EntryError(f"{reader.where}: matrix_unit.kind is {shown(kind)};{near} allowed: {', '.join(UNITS)}")
     return UNITS[kind](reader, table)

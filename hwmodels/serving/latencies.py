@@ -41,17 +41,16 @@ def latencies(requests: Requests, served: Served, *, warm_up: float = 0.1) -> La
     first = int(warm_up * requests.arrival_s.shape[-1])
     arrival, output = requests.arrival_s, requests.output_tokens
     further = jnp.maximum(output - 1.0, 1.0)
-    ttft, whole = served.first_token_s - arrival, served.finished_s - arrival
-    tpot = jnp.where(output > 1, (served.finished_s - served.first_token_s) / further, jnp.nan)
+    tpot = jnp.where(output > 1, (served.request_s - served.ttft_s) / further, jnp.nan)
     span_s = served.end_s - arrival[0]
 
     def of(values: Leaf) -> Float[Array, " percentile"]:
         return jnp.nanpercentile(values[first:], jnp.asarray(PERCENTILES))
 
     return Latencies(
-        ttft_s=of(ttft),
+        ttft_s=of(served.ttft_s),
         tpot_s=of(tpot),
-        request_s=of(whole),
+        request_s=of(served.request_s),
         tokens_per_s=jnp.sum(output) / span_s,
         requests_per_s=arrival.shape[-1] / span_s,
         mean_batch=served.held_slots_s / served.busy_s,

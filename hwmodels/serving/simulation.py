@@ -1,5 +1,8 @@
 """An engine that batches continuously, step by step, until every request has its tokens.
 
+Its clock is a sum of two numbers, and what a request has waited is a difference from its arrival: steps of milliseconds count
+in full however long the engine has run.
+
 Before each step waiting requests take free slots, first come first served, as long as the keys and values of their whole prompt
 and output fit beside those of all others. A step generates for every sequence whose prompt is processed, and processes up to
 `chunk_tokens` of other prompts beside that, the earliest request first; the step that ends a prompt gives its first token.
@@ -14,6 +17,7 @@ Departs: room for a request's output is kept from its beginning, so that none is
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import NamedTuple
 
 import flax.struct
@@ -21,6 +25,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from hwmodels.numerics.long_sums import LongSum, long_sum
 from hwmodels.numerics.scalars import Leaf, as_float
 from hwmodels.serving.requests import Requests
 from hwmodels.serving.step_table import StepTable, step_seconds
@@ -48,10 +53,10 @@ class Engine:
 class Served:
     """What became of the requests, by request, and sums over the engine's steps."""
 
-    admitted_s: Float[Array, " request"]  # the request's first step begins
-    first_token_s: Float[Array, " request"]  # its first token is there
-    finished_s: Float[Array, " request"]  # its last one
-    end_s: Float[Array, ""]  # the engine stops
+    wait_s: Float[Array, " request"]  # from the request's arrival until its first step begins
+    ttft_s: Float[Array, " request"]  # from its arrival until its first token is there
+    request_s: Float[Array, " request"]  # from its arrival until its last one is
+    end_s: Float[Array, ""]  # when the engine stops
     busy_s: Float[Array, ""]  # in steps
     held_slots_s: Float[Array, ""]  # slots that are taken, over time
     steps: Int[Array, ""]
@@ -66,7 +71,9 @@ class _Slots(NamedTuple):
 
 
 class _State(NamedTuple):
-    clock_s: Float[Array, ""]
+    clock_s: LongSum
+    busy_s: LongSum
+    held_slots_s: LongSum
     head: Int[Array, ""]  # the next request to admit
     done: Int[Array, ""]
     slots: _Slots
@@ -79,7 +86,7 @@ def serve(requests: Requests, table: StepTable, engine: Engine, key: PRNGKeyArra
     Args:
         requests: "request"; `vmap` for several rates.
         table: of the steps, with at least as many batches as the engine has slots.
-        engine: no request may need more than its capacity, or none is served: `finished_s` is then infinite.
+        engine: no request may need more than its capacity, or none is served: its times are then infinite.
         key: of accepted tokens; every step draws anew.
     Returns:
         Times of each request.
@@ -89,7 +96,8 @@ def serve(requests: Requests, table: StepTable, engine: Engine, key: PRNGKeyArra
     zero = jnp.zeros((), never.dtype)
     empty = _Slots(jnp.full((slots,), -1, _INDEX), *(jnp.zeros((slots,), never.dtype) for _ in range(4)))
     served = Served(never, never, never, zero, zero, zero, jnp.zeros((), _INDEX))
-    first = _State(zero, jnp.zeros((), _INDEX), jnp.zeros((), _INDEX), empty, served)
+    nothing = long_sum(zero)
+    first = _State(nothing, nothing, nothing, jnp.zeros((), _INDEX), jnp.zeros((), _INDEX), empty, served)
 
     def step(state: _State) -> _State:
         state = _admitted(_waited(state, requests), requests, engine)
@@ -100,7 +108,8 @@ def serve(requests: Requests, table: StepTable, engine: Engine, key: PRNGKeyArra
         return (state.done < count) & (jnp.max(needed) <= as_float(engine.capacity_tokens))
 
     end = jax.lax.while_loop(going_on, step, first)
-    return dataclasses.replace(end.served, end_s=end.clock_s)
+    sums = {"end_s": end.clock_s, "busy_s": end.busy_s, "held_slots_s": end.held_slots_s}
+    return dataclasses.replace(end.served, **{name: found.high for name, found in sums.items()})
 
 
 def _waited(state: _State, requests: Requests) -> _State:
@@ -108,7 +117,8 @@ def _waited(state: _State, requests: Requests) -> _State:
     last = requests.arrival_s.shape[-1] - 1
     idle = jnp.all(state.slots.request < 0)
     arrival = requests.arrival_s[jnp.minimum(state.head, last)]
-    return state._replace(clock_s=jnp.where(idle, jnp.maximum(state.clock_s, arrival), state.clock_s))
+    waits = idle & (state.clock_s.since(arrival) < 0)
+    return state._replace(clock_s=jax.tree.map(partial(jnp.where, waits), long_sum(arrival), state.clock_s))
 
 
 def _admitted(state: _State, requests: Requests, engine: Engine) -> _State:
@@ -119,7 +129,7 @@ def _admitted(state: _State, requests: Requests, engine: Engine) -> _State:
     needed = requests.prompt_tokens[waiting] + requests.output_tokens[waiting]
     free = slots.request < 0
     room = as_float(engine.capacity_tokens) - jnp.sum(slots.held_tokens)
-    may = (state.head + offsets < count) & (requests.arrival_s[waiting] <= state.clock_s)
+    may = (state.head + offsets < count) & (state.clock_s.since(requests.arrival_s[waiting]) >= 0)
     may = may & (jnp.cumsum(needed) <= room) & (offsets < jnp.sum(free, dtype=_INDEX))
     admitted = jnp.sum(jnp.cumprod(may.astype(_INDEX)), dtype=_INDEX)
     # The first free slot takes the first waiting request, and so on.
@@ -130,9 +140,10 @@ def _admitted(state: _State, requests: Requests, engine: Engine) -> _State:
     new = _Slots(chosen, prompt, output, jnp.zeros_like(prompt), prompt + output)
     taken = _Slots(*(jnp.where(takes, fresh, old) for fresh, old in zip(new, slots, strict=True)))
     place = jnp.where(takes, chosen, count)  # beyond the end: dropped
-    begun = state.served.admitted_s.at[place].set(state.clock_s, mode="drop")
+    waited = state.clock_s.since(requests.arrival_s[chosen])
+    begun = state.served.wait_s.at[place].set(waited, mode="drop")
     return state._replace(
-        head=state.head + admitted, slots=taken, served=dataclasses.replace(state.served, admitted_s=begun)
+        head=state.head + admitted, slots=taken, served=dataclasses.replace(state.served, wait_s=begun)
     )
 
 
@@ -148,7 +159,8 @@ def _stepped(state: _State, requests: Requests, table: StepTable, engine: Engine
     counted_slots = jnp.maximum(jnp.sum(counted, dtype=slots.context.dtype), 1.0)
     context = jnp.sum(jnp.where(counted, slots.context, 0.0)) / counted_slots
     taken_s = step_seconds(table, length, batch, context, jnp.sum(chunk))
-    clock_s = state.clock_s + taken_s
+    clock_s = state.clock_s.plus(taken_s)
+    since_arrival = clock_s.since(requests.arrival_s[jnp.maximum(slots.request, 0)])
 
     uniform = jax.random.uniform(jax.random.fold_in(key, served.steps), slots.context.shape, slots.context.dtype)
     drafted = jnp.where(jnp.arange(engine.conditional.shape[-1]) < length, engine.conditional, 0.0)
@@ -168,13 +180,19 @@ def _stepped(state: _State, requests: Requests, table: StepTable, engine: Engine
     )
     served = dataclasses.replace(
         served,
-        first_token_s=served.first_token_s.at[jnp.where(ends_prompt, slots.request, count)].set(clock_s, mode="drop"),
-        finished_s=served.finished_s.at[jnp.where(finished, slots.request, count)].set(clock_s, mode="drop"),
-        busy_s=served.busy_s + taken_s,
-        held_slots_s=served.held_slots_s + taken_s * jnp.sum(active, dtype=taken_s.dtype),
+        ttft_s=served.ttft_s.at[jnp.where(ends_prompt, slots.request, count)].set(since_arrival, mode="drop"),
+        request_s=served.request_s.at[jnp.where(finished, slots.request, count)].set(since_arrival, mode="drop"),
         steps=served.steps + 1,
     )
-    return state._replace(clock_s=clock_s, done=state.done + jnp.sum(finished, dtype=_INDEX), slots=kept, served=served)
+    return _State(
+        clock_s=clock_s,
+        busy_s=state.busy_s.plus(taken_s),
+        held_slots_s=state.held_slots_s.plus(taken_s * jnp.sum(active, dtype=taken_s.dtype)),
+        head=state.head,
+        done=state.done + jnp.sum(finished, dtype=_INDEX),
+        slots=kept,
+        served=served,
+    )
 
 
 def _chunks(slots: _Slots, active: Bool[Array, " slot"], budget: Leaf) -> Float[Array, " slot"]:

@@ -27,6 +27,7 @@ from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost, copied_w
 from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms, engine_time
 from hwmodels.speculation.plan import Plan
 from hwmodels.step.capacity import held_bytes
+from hwmodels.step.energy import idle_energy
 from hwmodels.step.priced_steps import PricedStep, price_steps
 
 __all__ = [
@@ -56,7 +57,8 @@ class CycleCost:
     draft_s: Float[Array, "*b"]  # all draft steps of the cycle
     verify_s: Float[Array, "*b"]
     engine_s: Float[Array, "*b"]  # what the engine adds
-    energy_j: Float[Array, "*b"] | None  # of all steps; None where the device's energy is not known
+    #: Of all steps, and what is drawn while the engine works; None where the device's energy is not known.
+    energy_j: Float[Array, "*b"] | None
     baselines: Baselines  # what the cycle is compared with
 
     @property
@@ -113,15 +115,17 @@ def price_cycle(
     runs = repeats * passes
     # One pass of a cycle follows the verification, which has taken the draft's place in a cache; a plan does not say which.
     after = runs / jnp.maximum(jnp.sum(runs, axis=-1, keepdims=True), 1.0)
+    engine_s = engine_time(engine, plan, target=architecture, draft_cost=draft_cost, batch=workload.batch)
     energy_j = None
     if draft.cost.energy is not None and verify.cost.energy is not None:
-        energy_j = jnp.sum(runs * with_rank(draft.cost.energy.total_j, runs.ndim), axis=-1) + verify.cost.energy.total_j
+        draft_j = jnp.sum(runs * with_rank(draft.cost.energy.total_j, runs.ndim), axis=-1)
+        energy_j = draft_j + verify.cost.energy.total_j + idle_energy(device, engine_s)
     return CycleCost(
         draft=draft,
         verify=verify,
         draft_s=jnp.sum(runs * draft_s + after * later_s, axis=-1),
         verify_s=verify.cost.total_s,
-        engine_s=engine_time(engine, plan, target=architecture, draft_cost=draft_cost, batch=workload.batch),
+        engine_s=engine_s,
         energy_j=energy_j,
         baselines=Baselines(bf16=bf16, stored=stored),
     )

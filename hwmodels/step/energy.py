@@ -14,7 +14,7 @@ from hwmodels.device import Device
 from hwmodels.numerics.scalars import as_float
 from hwmodels.numerics.units import BITS_PER_BYTE
 
-__all__ = ["StepEnergy", "memory_energy", "step_energy"]
+__all__ = ["StepEnergy", "idle_energy", "memory_energy", "step_energy"]
 
 
 @flax.struct.dataclass
@@ -50,6 +50,17 @@ def memory_energy(
         for moved, energy in zip(traffic_bytes, per_bit, strict=True)
     ]
     return jnp.stack(jnp.broadcast_arrays(*joules), axis=-1)
+
+
+def idle_energy(device: Device, time_s: Float[Array, "*#b"]) -> Float[Array, "*b"]:
+    """Joules that the device draws whatever it does, and all others of its group with it; "*b".
+
+    Args:
+        device: leaves "*b"; its energy is known.
+        time_s: that passes.
+    """
+    devices = 1.0 if device.group is None else as_float(device.group.devices)
+    return jnp.asarray(time_s * static_power(device) * devices)
 
 
 def step_energy(

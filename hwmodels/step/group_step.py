@@ -33,6 +33,7 @@ from hwmodels.numerics.units import BITS_PER_BYTE
 from hwmodels.parallel.collectives import COLLECTIVES, Collective, collective_work
 from hwmodels.parallel.group import DeviceGroup, share_of_architecture, share_of_step
 from hwmodels.parallel.network_link import collective_time
+from hwmodels.step.energy import idle_energy
 from hwmodels.step.step_cost import StepCost, step_cost
 
 __all__ = ["group_step"]
@@ -81,7 +82,7 @@ def group_step(
     # Parts of the batch that run somewhere in the group, each on as many devices as share a matrix.
     busy = as_float(step.batch) / share.batch * as_float(group.tensor_parallel)
     energy = alone.energy
-    if energy is not None and device.chip is not None:
+    if energy is not None:
         per_bit = 0.0 if group.link.energy_j_per_bit is None else as_float(group.link.energy_j_per_bit)
         bits = BITS_PER_BYTE * sent_bytes * per_bit
         energy = dataclasses.replace(
@@ -90,7 +91,7 @@ def group_step(
             memory_j=energy.memory_j * busy,
             link_j=(energy.link_j + bits) * busy,
             decoder_j=energy.decoder_j * busy,
-            static_j=total_s * as_float(device.chip.static_power_w) * group.devices,
+            static_j=idle_energy(device, total_s),
         )
     cost = dataclasses.replace(
         alone,

@@ -16,7 +16,9 @@ from hwmodels.analysis.launch_remarks import launch_remarks
 from hwmodels.analysis.sensitivity import elasticities, finite_elasticities, leaf_names
 from hwmodels.analysis.uncertainty.delta_method import LogNormal
 from hwmodels.chip.energy import knows_energy
+from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.speculation.chains import priced_chains
+from hwmodels.speculation.draft_cost import COMPRESSED_COPY, held_with_draft
 from hwmodels.step.step_cost import seconds_by_part
 from jaxspec.compress.footprint import uniform
 from jaxspec.compress.schemes import find_scheme
@@ -104,6 +106,7 @@ def _given(settings: dict[str, Any]) -> list[str]:
 class _Priced:
     result: hwmodels.SpeculationResult
     point: DesignPoint
+    ar_bf16_held_bytes: float
     steps: Steps
     numbers: dict[str, LogNormal]  # with their errors, "gamma"; empty where nothing is known to err
     elasticity: dict[str, dict[str, np.ndarray]]
@@ -120,9 +123,10 @@ def _price(
 ) -> _Priced:
     """Three programs: compiled as one they take longer than one by one."""
     arguments = pricing, tuple(widths.values()), conditional, experts
-    result, point, steps, numbers = jax.device_get(_point(*arguments, errors))
+    result, point, ar_bytes, steps, numbers = jax.device_get(_point(*arguments, errors))
     by_batch, numbers_by_batch = jax.device_get(_batches(*arguments, errors))
-    return _Priced(result, point, steps, numbers, jax.device_get(_elasticities(*arguments)), by_batch, numbers_by_batch)
+    slopes = jax.device_get(_elasticities(*arguments))
+    return _Priced(result, point, ar_bytes, steps, numbers, slopes, by_batch, numbers_by_batch)
 
 
 def _parts(
@@ -153,7 +157,11 @@ def _point(
     length = point.draft_length.astype(conditional.dtype)
     steps = priced_steps(device, shape, draft_length=length, **parts)
     numbers = chain_intervals(pricing, chains, acceptance, errors, batch=pricing.workload.batch)
-    return chains.result, point, steps, numbers
+    plain = hwmodels.uniform_footprint(UNCOMPRESSED_BITS)
+    held = held_with_draft(
+        shape, workload=pricing.workload, footprint=plain, draft_cost=COMPRESSED_COPY, group=device.group
+    )
+    return chains.result, point, held, steps, numbers
 
 
 @jax.jit
@@ -213,9 +221,7 @@ def _result(
 ) -> PredictResult:
     point, steps = priced.point, priced.steps
     named = {field.name: getattr(steps, field.name) for field in dataclasses.fields(steps)}
-    stored = steps.ar_bf16.work.stored
-    assert stored is not None
-    ar_bytes = float(stored.total)
+    ar_bytes = float(priced.ar_bf16_held_bytes)
     facts = device_facts(device, config, config)
     shape = architecture_data(config.architecture, pricing.architecture)
     # Whether numbers of the user's own stand for a lossless code nobody knows.

@@ -38,7 +38,7 @@ def test_one_slot_is_a_queue_of_deterministic_service():
         requests = poisson_requests(key, count, rate_per_s=load / service, prompt_tokens=8.0, output_tokens=1.0)
         served = serve(requests, table_of(1, step_s=service), engine_of(1), key)
         seen = latencies(requests, served, warm_up=0.0)
-        return jnp.mean(served.admitted_s - requests.arrival_s), seen.utilisation
+        return jnp.mean(served.wait_s), seen.utilisation
 
     # One after the other: a mapped loop would copy the times of all requests in every step.
     found = jax.jit(lambda *cases: jax.lax.map(waits, cases))(loads.reshape(-1), seeds.reshape(-1))
@@ -83,8 +83,8 @@ def test_an_engine_in_plain_python_finds_the_same(case, x64):
     )
     requests = Requests(*(jnp.asarray(x, float) for x in (arrivals, prompts, outputs)))
     served = jax.jit(serve)(requests, table, engine, KEY)
-    for found, wanted in zip((served.admitted_s, served.first_token_s, served.finished_s), expected, strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-9)
+    for found, when in zip((served.wait_s, served.ttft_s, served.request_s), expected, strict=True):
+        np.testing.assert_allclose(found, when - arrivals, rtol=1e-9, atol=1e-9)
     # Little's law, of requests in slots: held slots over time are the times that requests spend in them.
     np.testing.assert_allclose(served.held_slots_s, np.sum(expected[2] - expected[0]), rtol=1e-9)
     assert float(served.end_s) == pytest.approx(expected[2].max())
@@ -101,10 +101,28 @@ def test_drafted_tokens_are_accepted_as_often_as_they_should_be():
     assert (output - 1) / cycles == pytest.approx(1 + 0.9 + 0.54 + 0.27, rel=0.02)
 
 
+def test_steps_of_milliseconds_count_in_full_on_a_clock_of_years():
+    # Two requests that find an empty engine, 3e7 s apart, where single precision has steps of 2 s.
+    requests = Requests(jnp.array([0.0, 3e7]), jnp.array([8.0, 8.0]), jnp.array([3.0, 3.0]))
+    served = jax.jit(serve)(requests, table_of(2, step_s=0.007), engine_of(2), KEY)
+    np.testing.assert_allclose(served.ttft_s, 0.007, rtol=1e-6)
+    np.testing.assert_allclose(served.request_s, 0.021, rtol=1e-6)
+    assert float(served.busy_s) == pytest.approx(0.042, rel=1e-6)
+
+
+def test_an_engine_that_is_never_idle_keeps_time():
+    # Added up in single precision, 200,001 steps of 81.3 ms end 12 s early.
+    requests = Requests(jnp.array([0.0]), jnp.ones(1), jnp.full(1, 200_001.0))
+    served = jax.jit(serve)(requests, table_of(1, step_s=0.0813), engine_of(1), KEY)
+    assert float(served.request_s[0]) == pytest.approx(200_001 * 0.0813, rel=2e-7)
+    assert float(served.busy_s) == pytest.approx(200_001 * 0.0813, rel=2e-7)
+    assert float(served.held_slots_s) == pytest.approx(200_001 * 0.0813, rel=2e-7)
+
+
 def test_a_request_that_never_fits_is_never_served():
     requests = Requests(jnp.array([0.0, 1.0]), jnp.array([5.0, 50.0]), jnp.array([5.0, 51.0]))
     served = serve(requests, table_of(2), engine_of(2, capacity=100.0), KEY)
-    assert np.all(np.isinf(served.finished_s))
+    assert np.all(np.isinf(served.request_s))
 
 
 def test_requests():

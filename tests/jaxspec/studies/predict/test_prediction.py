@@ -101,7 +101,18 @@ def test_memory_of_the_network_as_stored(entry):
         matrices * entry["footprint"]["verify_bits"] + rest * 16 + kv * entry["footprint"]["verify_kv_bits"]
     ) / 8
     assert entry["held_bytes"] == pytest.approx(expected, rel=1e-5)
+    assert entry["ar_bf16_held_bytes"] == pytest.approx((matrices + rest + kv) * 2, rel=1e-6)
     assert entry["fits"]
+
+
+def test_one_network_in_sixteen_bits_is_held_in_one_way():
+    # Stages hold embedding and head each: as stored in 16 bits and uncompressed are the same.
+    group = {"pipeline": 3, "link": "pcie4"}
+    common = {"architecture": "llama-3.2-1b", "device": "rtx-4090", "batch": 7, "context": 900, "scheme": "bf16"}
+    for more in ({}, group, group | {"tensor_parallel": 2, "data_parallel": 2}):
+        (found,) = predict(**common, **more)
+        assert found.ar_bf16_held_bytes.known == found.held_bytes.known
+        assert found.ar_bf16_fits.known == found.fits.known
 
 
 def test_tables_and_figure_show_it(entry):

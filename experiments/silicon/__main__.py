@@ -232,7 +232,8 @@ def steps(arguments: argparse.Namespace) -> int:
     write_text(PRICED, priced_csv(cells, seconds))
     text = "\n".join(
         [
-            page(found) + group_steps.group_section(group_steps.read_cells()),
+            page(found),
+            group_steps.group_section(group_steps.read_cells()),
             mixture_steps.mixture_section(mixture_steps.read_cells()),
             format_steps.format_section(format_steps.read_cells()),
         ]

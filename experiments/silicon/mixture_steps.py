@@ -2,13 +2,13 @@
 
 Qwen3-235B-A22B and DeepSeek-V3 in 16 bits, matrices shared by 8 GPUs, routed experts shared likewise or held whole by each
 device (expert parallel). The package's tables of experts spread tokens as a power law of exponent 1.2 does, which touches fewer
-experts than even choices would; the model's routing is given the same number of touched experts.
+experts than even choices would, and time the busiest device; the model's routing is given the power law's popularity, with
+which it touches as many.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ import numpy.typing as npt
 from experiments.silicon.group_steps import cells_of, package, step_of, write_cells
 from experiments.silicon.refit import CATALOG
 from hwmodels import Architecture, Device, Routing, catalog
-from hwmodels.analysis.calibration.table_routing import touched_in_table
+from hwmodels.analysis.calibration.table_routing import popularity_in_table
 from hwmodels.network.operators.steps import StepShape, stack_steps
 from hwmodels.step.priced_steps import price_steps
 
@@ -39,12 +39,12 @@ BAR = 0.08
 
 #: What the rows of whole experts suffer from, as the tables show it.
 _WHOLE_EXPERTS = """\
-With whole experts most rows miss it, for two reasons that the tables show, at 8192 tokens of a layer of Qwen3-235B-A22B
-on an H200. Experts of every engine are priced by the fit to TensorRT-LLM's kernels, where all experts of a layer take
-3.8 ms, 4.5 with vLLM and 9.2 with SGLang. And the tables time the busiest of 8 GPUs under a power law, which takes 2.2
-(TensorRT-LLM), 1.4 (vLLM) and 1.7 (SGLang) times as long as under even loads, where the model lets the busiest GPU read
-more experts but multiply no more tokens than the others. Neither is modelled yet: **with `--expert-parallel`, times of
-prefill and of large batches are lower ends.**"""
+With whole experts the busiest of 8 GPUs decides. The tables time it under a power law; the model reads and multiplies on
+it what that law's popularity gives it ([record 0062](../decisions/0062-the-busiest-device.md)), where it multiplied no
+more tokens than on the others before. Two things remain. Experts of every engine are priced by the fit to TensorRT-LLM's
+kernels: at 8192 tokens of a layer of Qwen3-235B-A22B on an H200, all experts take 4.3 ms there, 5.2 with vLLM and 9.9
+with SGLang. And the 16-bit tables hold no experts of DeepSeek-V3: the package scales others, with TensorRT-LLM to the
+time of 25 experts on one GPU for 4 tokens, which choose 4 on each."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,16 +111,10 @@ def read_cells(path: Path = CELLS) -> list[MixtureCell]:
 
 
 def routing_of(cell: MixtureCell, architecture: Architecture) -> Routing:
-    """Even choices of so few sequences, or so correlated tokens, that as many experts are touched as in the tables."""
-    experts, chosen = float(architecture.num_experts), float(architecture.experts_per_token)
+    """Popularity of experts under which independent tokens touch and load them as in the tables; leaves "expert"."""
     tokens = cell.batch * (cell.tokens if cell.phase == "prefill" else 1)
-    touched = touched_in_table(DISTRIBUTION, tokens, int(experts), int(chosen))
-    if tokens == 1 or touched >= experts * (1.0 - 1e-6):
-        return Routing()
-    apart = min(max(math.log1p(-touched / experts) / math.log1p(-chosen / experts), 1.0), tokens)
-    if cell.phase == "prefill":
-        return Routing(correlation=1.0 - (apart - 1.0) / (tokens - 1.0))
-    return Routing(independence=math.log(apart) / math.log(tokens))
+    sizes = int(architecture.num_experts), int(architecture.experts_per_token)
+    return Routing(popularity=jnp.asarray(popularity_in_table(DISTRIBUTION, tokens, *sizes), jnp.float32))
 
 
 def priced(cells: Sequence[MixtureCell]) -> npt.NDArray[np.float64]:
@@ -131,11 +125,7 @@ def priced(cells: Sequence[MixtureCell]) -> npt.NDArray[np.float64]:
         rows = [i for i, cell in enumerate(cells) if key(cell) == (network, gpu, engine, ways)]
         architecture, division = catalog.architecture(network), catalog.Division(tensor=TOGETHER, expert=ways)
         device = catalog.grouped(catalog.device_entry(gpu, engine=engine), division, gpu).device
-        routings = [routing_of(cells[i], architecture) for i in rows]
-        routing = Routing(
-            correlation=jnp.array([float(each.correlation) for each in routings]),
-            independence=jnp.array([float(each.independence) for each in routings]),
-        )
+        routing = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(routing_of(cells[i], architecture) for i in rows))
         steps = stack_steps([step_of(cells[i].phase, cells[i].batch, cells[i].tokens) for i in rows])
         found[rows] = jax.device_get(_times(device, architecture, steps, routing))
     return found

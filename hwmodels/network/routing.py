@@ -26,6 +26,7 @@ __all__ = [
     "UNIFORM",
     "PooledChoices",
     "Routing",
+    "independent_draws",
     "independent_sequences",
     "pooled_choices",
     "touched_share",
@@ -37,6 +38,10 @@ EVERY_EXPERT = float("inf")
 
 #: P(chosen) stays this far below 1 where a pool is chosen from anew: its logarithm is a rate.
 _SURELY = 1.0 - 1e-6
+#: Choices anew in a chain, fewer than which are counted by their first order.
+_FEW_CHOICES = 1e-2
+#: A correlation whose logarithm is finite.
+_NEVER = 1e-30
 
 
 @flax.struct.dataclass
@@ -80,6 +85,34 @@ def independent_sequences(routing: Routing, sequences: Number) -> Float[Array, "
     count = jnp.asarray(as_float(sequences))
     several = count > 1.0
     return jnp.where(several, jnp.where(several, count, 2.0) ** as_float(routing.independence), count)
+
+
+def independent_draws(routing: Routing, *, tokens: Number, sequences: Number = 1.0) -> Float[Array, "*b"]:
+    """How many tokens that choose on their own have loads of experts as uneven as a step's, relative to their mean.
+
+    Choices of n neighbouring tokens, of which one repeats its predecessor's with probability c, add up with the variance of
+    one token's times
+
+        V = n (1 + c) / (1 - c) - 2 c (1 - c^n) / (1 - c)^2,
+
+    and so n^2 / V of them stand for as many tokens each.
+
+    Args:
+        tokens, sequences: "*b", > 0, as of `touched_share`.
+    Returns:
+        "*b"; tokens times sequences where all are independent, never more.
+    Source: variance of a sum over a chain whose autocorrelation is c^j.
+    """
+    tokens, sequences, correlation = as_arrays(tokens, sequences, routing.correlation)
+    anew = 1.0 - correlation
+    # Close to 1 the two terms cancel; what remains is n^2 (1 - (n - 1 / n) (1 - c) / 3).
+    apart = anew * tokens > _FEW_CHOICES
+    divisor = jnp.where(apart, anew, 1.0)
+    repeated = jnp.expm1(tokens * jnp.log(jnp.maximum(correlation, _NEVER)))
+    variance = tokens * (1.0 + correlation) / divisor + 2.0 * correlation * repeated / divisor**2
+    few = tokens**2 * (1.0 - (tokens - 1.0 / tokens) * anew / 3.0)
+    chain = tokens**2 / jnp.where(apart, variance, jnp.where(tokens < 1.0, 1.0, few))
+    return jnp.where(tokens < 1.0, tokens, chain) * independent_sequences(routing, sequences)
 
 
 @flax.struct.dataclass

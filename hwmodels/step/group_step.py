@@ -4,8 +4,8 @@ Collectives of a step, per forward pass of a replica's tokens (r rows of h eleme
 
     all_reduce   after the embedding, after "o" and after "down" or the experts of each layer, over T devices: r h
     all_gather   of the logits over T devices; of the rows behind experts that tokens were sent to (E > T), over T: r h
-    all_to_all   to the experts and back (E > T), over E devices: of each device's r / T rows a copy for every device that has
-                 one of the row's experts
+    all_to_all   to the experts and back (E > T), over E devices: as many rows as come to the busiest device, to which each
+                 one with a choice of its experts is sent
     send         from stage to stage of a pipeline: r h
 
 They overlap with nothing, as engines run them by default. Each device but the first stage's waits for nothing else: a step of
@@ -25,7 +25,7 @@ from jaxtyping import Array, Float
 from hwmodels.device import Device
 from hwmodels.network.architecture import Architecture
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
-from hwmodels.network.operators import OperatorWork
+from hwmodels.network.operators import OperatorWork, busiest_load
 from hwmodels.network.operators.steps import StepShape
 from hwmodels.network.routing import Routing
 from hwmodels.numerics.scalars import Number, as_float
@@ -64,7 +64,7 @@ def group_step(
     own, share = share_of_architecture(group, architecture), share_of_step(group, step)
     work = share.operators(own, routing)
     alone = step_cost(device, work, temperature=temperature)
-    collective_s, sent_bytes = _collectives(group, architecture, share)
+    collective_s, sent_bytes = _collectives(group, architecture, share, routing)
     total_s = alone.total_s + jnp.sum(collective_s, axis=-1)
     stages = as_float(group.pipeline)
     stored = work.stored
@@ -104,13 +104,13 @@ def group_step(
 
 
 def _collectives(
-    group: DeviceGroup, architecture: Architecture, step: StepShape
+    group: DeviceGroup, architecture: Architecture, step: StepShape, routing: Routing
 ) -> tuple[Float[Array, "... collective"], Float[Array, "*b"]]:
     """Seconds by collective of all layers, over `COLLECTIVES`, and bytes that one device sends.
 
     Args:
         architecture: the whole network's.
-        step: of one replica.
+        step: of one replica, with its `expert_sharing`.
     """
     tensor, expert = (jnp.asarray(as_float(n)) for n in (group.tensor_parallel, group.expert_parallel))
     layers, moe = (jnp.asarray(as_float(n)) for n in (architecture.num_layers, architecture.num_moe_layers))
@@ -123,7 +123,18 @@ def _collectives(
     away = run * jnp.where(expert > tensor, moe, 0.0)
     joined = layers * as_float(step.attention_share) + layers * run - away
     chosen = as_float(architecture.experts_per_token)
-    copies = expert * -jnp.expm1(chosen * jnp.log1p(-jnp.minimum(1.0 / expert, 1.0 - 1e-6)))
+    assert step.expert_sharing is not None
+    # The exchange ends when the busiest device has all of its rows.
+    busiest = busiest_load(
+        architecture.num_experts,
+        chosen,
+        step.tokens,
+        devices=expert,
+        sequences=as_float(step.batch) * as_float(step.expert_sharing.replicas),
+        routing=routing,
+        pool_experts=step.pool_experts,
+    )
+    copies = expert * -jnp.expm1(chosen * jnp.log1p(-jnp.minimum(busiest / expert, 1.0 - 1e-6)))
     sent = rows / tensor * copies * row_bytes
     zero = jnp.zeros_like(sent)
     wanted: dict[Collective, list[tuple[Array, Array, Array]]] = {  # launches, message of each, devices

@@ -15,13 +15,15 @@ import functools
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["EVEN", "drawn_loads", "touched_in_table"]
+__all__ = ["EVEN", "drawn_loads", "popularity_in_table", "touched_in_table"]
 
 #: The distribution whose loads are all alike.
 EVEN = "balanced"
 
 _POWER_LAW = "power_law_"
 _DRAWS = 16
+#: Experts that independent tokens may leave out where a table's touch all: popularity has no way to make it none.
+_LEFT_OUT = 1e-3
 
 
 def drawn_loads(
@@ -67,7 +69,54 @@ def touched_in_table(distribution: str, tokens: int, num_experts: int, experts_p
         return float(min(num_experts, tokens * experts_per_token))
     if not distribution.startswith(_POWER_LAW):
         raise ValueError(f"distribution {distribution!r} is not known; known: {EVEN}, {_POWER_LAW}EXPONENT")
+    draws = _draws(distribution, tokens, num_experts, experts_per_token)
+    return float(np.mean(np.count_nonzero(draws, axis=1)))
+
+
+@functools.cache
+def popularity_in_table(
+    distribution: str, tokens: int, num_experts: int, experts_per_token: int
+) -> npt.NDArray[np.float64]:
+    """Popularity with which independent tokens touch as many experts as in a table, and load them as unevenly.
+
+    The mean loads of a draw, the busiest expert first. Rounded loads leave fewer experts out than tokens that choose on their
+    own would, so that the least loads are raised to a floor where that is needed; what makes devices unequal lies above it.
+
+    Args:
+        distribution, tokens, num_experts, experts_per_token: as of `touched_in_table`.
+    Returns:
+        "expert", decreasing, sums to 1; all alike where no other touches as many.
+    Raises:
+        ValueError: as `touched_in_table`.
+    """
+    even = np.full(num_experts, 1.0 / num_experts)
+    touched = min(touched_in_table(distribution, tokens, num_experts, experts_per_token), num_experts - _LEFT_OUT)
+    if distribution == EVEN:
+        return even
+    draws = _draws(distribution, tokens, num_experts, experts_per_token)
+    loads = np.sort(draws, axis=1)[:, ::-1].mean(axis=0)
+
+    def raised(floor: float) -> npt.NDArray[np.float64]:
+        shares = np.maximum(loads, floor)
+        return shares / shares.sum()
+
+    def left_out(popularity: npt.NDArray[np.float64]) -> float:
+        return float(np.sum((1.0 - np.minimum(popularity * experts_per_token, 1.0)) ** tokens))
+
+    low, high = 0.0, float(loads[0])
+    if num_experts - left_out(even) <= touched:
+        return even
+    if num_experts - left_out(raised(low)) >= touched:
+        return raised(low)
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if num_experts - left_out(raised(middle)) < touched else (low, middle)
+    return raised(high)
+
+
+@functools.cache
+def _draws(distribution: str, tokens: int, num_experts: int, experts_per_token: int) -> npt.NDArray[np.int64]:
+    """Loads by draw of a power law, "draw expert"."""
     exponent = float(distribution.removeprefix(_POWER_LAW))
     rng = np.random.default_rng(0)
-    draws = (drawn_loads(rng, tokens, num_experts, experts_per_token, exponent) for _ in range(_DRAWS))
-    return float(np.mean([np.count_nonzero(loads) for loads in draws]))
+    return np.stack([drawn_loads(rng, tokens, num_experts, experts_per_token, exponent) for _ in range(_DRAWS)])

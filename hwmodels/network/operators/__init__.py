@@ -4,7 +4,7 @@ Prefill, decoding, drafting, verification of chains and of trees are one functio
 read widths. Modelling choices, all about what is moved off chip, stand in the modules: `weights`, `attention`, `activations`.
 """
 
-from hwmodels.network.operators.expert_sharing import ExpertSharing, busiest_experts
+from hwmodels.network.operators.expert_sharing import ExpertSharing, busiest_experts, busiest_load
 from hwmodels.network.operators.experts import touched_experts
 from hwmodels.network.operators.step import step_operators
 from hwmodels.network.operators.steps import (
@@ -35,6 +35,7 @@ __all__ = [
     "StepShape",
     "StoredBytes",
     "busiest_experts",
+    "busiest_load",
     "decode_operators",
     "decode_step",
     "draft_step",

@@ -20,7 +20,7 @@ from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.network.operators.activations import activation_bytes, norm_flops
 from hwmodels.network.operators.attention import AttentionWork, attention_work
 from hwmodels.network.operators.blocks_in_part import blocks_in_part
-from hwmodels.network.operators.expert_sharing import ExpertSharing, busiest_experts
+from hwmodels.network.operators.expert_sharing import ExpertSharing, busiest_experts, busiest_load
 from hwmodels.network.operators.experts import ExpertReads, touched_experts
 from hwmodels.network.operators.weights import weights_read
 from hwmodels.network.operators.work import MATRIX_OPERATORS, MatrixShapes, OperatorWork, StoredBytes, over_operators
@@ -103,12 +103,16 @@ def step_operators(
     everywhere = touched = touched_experts(
         a.num_experts, a.experts_per_token, tokens, sequences=sequences, routing=routing, pool_experts=pool
     )
-    # Rows that each touched expert multiplies, and choices of experts on this device per row of it.
-    expert_rows = settled((tokens * sequences) * a.experts_per_token / _safe(everywhere))
-    choices = a.experts_per_token
+    # Choices of experts on this device, per row of all sequences and per row of its own.
+    loaded = choices = a.experts_per_token
     if expert_sharing is not None:
-        touched = busiest_experts(everywhere, a.num_experts, shared_by.devices)
-        choices = choices * as_float(shared_by.replicas) * touched / _safe(everywhere)
+        devices, replicas = as_float(shared_by.devices), as_float(shared_by.replicas)
+        touched = busiest_experts(everywhere, a.num_experts, devices)
+        step = {"sequences": sequences, "routing": routing, "pool_experts": pool}
+        loaded = loaded / devices * busiest_load(a.num_experts, loaded, tokens, devices=devices, **step)
+        choices = loaded * replicas
+    # Rows that each touched expert multiplies.
+    expert_rows = settled((tokens * sequences) * loaded / _safe(touched))
     read = weights_read(a, rows, touched)
     elements = {name: sum(kinds.values()) for name, kinds in read.items()}
     weight_bytes = {

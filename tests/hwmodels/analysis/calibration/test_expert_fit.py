@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from kernel_samples import write_tables
 
+from hwmodels import Routing, busiest_load, touched_experts
 from hwmodels.analysis.calibration.expert_tables import CACHE_BYTES, ExpertTable, expert_formats, expert_table
 from hwmodels.analysis.calibration.experts import (
     expert_parameters,
@@ -19,7 +20,7 @@ from hwmodels.analysis.calibration.experts import (
 )
 from hwmodels.analysis.calibration.kernel_tables import DataSheet, KernelTableError, TableName
 from hwmodels.analysis.calibration.splits import half_of_groups
-from hwmodels.analysis.calibration.table_routing import EVEN, drawn_loads, touched_in_table
+from hwmodels.analysis.calibration.table_routing import EVEN, drawn_loads, popularity_in_table, touched_in_table
 from hwmodels.catalog.calibrations import calibration_record
 
 SHEET = DataSheet(989e12, 4.8e12, 132.0)
@@ -97,6 +98,28 @@ def test_touched_experts_of_a_table():
     assert by_tokens[2] == pytest.approx(60, abs=4)
     with pytest.raises(ValueError, match="known: balanced"):
         touched_in_table("zipf", 5, 128, 8)
+
+
+@pytest.mark.parametrize(("tokens", "experts", "chosen"), [(64, 128, 8), (8192, 128, 8), (700, 96, 5), (2048, 256, 8)])
+def test_popularity_of_a_table(tokens, experts, chosen):
+    popularity = popularity_in_table("power_law_1.2", tokens, experts, chosen)
+    assert popularity.sum() == pytest.approx(1.0)
+    assert np.all(np.diff(popularity) <= 0)
+    routing = Routing(popularity=jnp.asarray(popularity, jnp.float32))
+    # Independent tokens touch as many experts as the table's.
+    touched = float(touched_experts(experts, chosen, tokens, routing=routing))
+    assert touched == pytest.approx(touched_in_table("power_law_1.2", tokens, experts, chosen), rel=1e-3)
+    # And the busiest of eight devices has as many choices, other draws than those of the popularity.
+    rng = np.random.default_rng(9)
+    draws = [drawn_loads(rng, tokens, experts, chosen, 1.2).reshape(8, -1).sum(axis=1).max() for _ in range(150)]
+    busiest = float(busiest_load(experts, chosen, tokens, devices=8.0, routing=routing))
+    assert busiest == pytest.approx(8 * np.mean(draws) / (tokens * chosen), rel=0.06)
+    assert busiest > 1.25
+
+
+def test_popularity_where_all_are_alike():
+    for distribution, tokens in ((EVEN, 40), ("power_law_1.2", 1)):
+        np.testing.assert_allclose(popularity_in_table(distribution, tokens, 128, 8), 1 / 128)
 
 
 def test_reads_a_table(tmp_path):

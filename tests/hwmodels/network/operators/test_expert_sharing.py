@@ -1,0 +1,194 @@
+"""The busiest of several devices: against tokens drawn one by one and experts placed at random, limits, order, gradients."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hwmodels import (
+    OPERATORS,
+    ExpertSharing,
+    Routing,
+    busiest_experts,
+    busiest_load,
+    step_operators,
+    touched_experts,
+    uniform_weight_bits,
+    zipf_routing,
+)
+from hwmodels.network.routing import independent_draws, pooled_choices
+
+#: Experts, chosen by a token, tokens of a sequence, sequences, devices, exponent of a power law of ranks, correlation, pool.
+CASES = [
+    (128, 8, 1, 1, 8, 0.0, 0.0, None),
+    (128, 8, 1, 17, 8, 0.0, 0.0, None),
+    (96, 5, 700, 1, 6, 0.0, 0.0, None),
+    (96, 5, 230, 3, 12, 0.7, 0.0, None),
+    (250, 7, 40, 5, 10, 1.1, 0.0, None),
+    (72, 3, 60, 2, 4, 0.5, 0.6, None),
+    (60, 11, 9, 2, 2, 0.9, 0.3, None),
+    (48, 6, 30, 1, 48, 0.4, 0.0, None),
+    (128, 8, 3, 6, 16, 0.8, 0.0, 37),
+]
+
+
+def routing_of(experts, chosen, exponent, correlation):
+    if exponent == 0:
+        return Routing(correlation=correlation)
+    return zipf_routing(
+        exponent, num_experts=experts, experts_per_token=chosen, entries=experts, correlation=correlation
+    )
+
+
+def drawn_loads(rng, probability, tokens, sequences, correlation):
+    """Choices of each expert. A token draws its experts with these probabilities, or repeats its predecessor's."""
+    loads, choice = np.zeros(probability.size), np.zeros(0, int)
+    for _ in range(sequences):
+        for token in range(tokens):
+            if token == 0 or rng.random() >= correlation:
+                # Equal steps from a random start through experts in random order: each is met as often as it should be.
+                order = rng.permutation(probability.size)
+                ends = np.cumsum(probability[order])
+                choice = order[np.searchsorted(ends, rng.random() + np.arange(round(ends[-1])), side="right")]
+            loads[choice] += 1
+    return loads
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_busiest_device_against_drawn_tokens(case):
+    experts, chosen, tokens, sequences, devices, exponent, correlation, pool = case
+    routing = routing_of(experts, chosen, exponent, correlation)
+    popularity = np.full(experts, 1 / experts) if exponent == 0 else np.sort(np.asarray(routing.popularity))[::-1]
+    probability = np.minimum(chosen * popularity, 1.0)
+    kept = experts
+    if pool is not None:  # a router that prefers the pool's experts as they are chosen without one
+        probability, kept = np.asarray(pooled_choices(routing, experts, chosen, pool).probability), pool
+    probability = np.where(np.arange(experts) < kept, probability, 0.0)
+    rng = np.random.default_rng(experts + tokens)
+    loads, touched, all_touched = [], [], []
+    for _ in range(250):
+        drawn = drawn_loads(rng, probability, tokens, sequences, correlation)
+        for _ in range(4):
+            held = rng.permutation(drawn).reshape(devices, -1)
+            loads.append(held.sum(axis=1).max())
+            touched.append((held > 0).sum(axis=1).max())
+        all_touched.append((drawn > 0).sum())
+    mean = chosen * tokens * sequences / devices
+    given = {"sequences": sequences, "routing": routing, "pool_experts": pool or np.inf}
+    found = busiest_load(experts, chosen, tokens, devices=devices, **given)
+    assert float(found) == pytest.approx(np.mean(loads) / mean, rel=0.05)
+    everywhere = touched_experts(experts, chosen, tokens, **given)
+    assert float(everywhere) == pytest.approx(np.mean(all_touched), rel=0.03)
+    assert float(busiest_experts(everywhere, experts, devices)) == pytest.approx(np.mean(touched), rel=0.05)
+
+
+@settings(max_examples=60)
+@given(
+    st.integers(3, 300), st.floats(0, 1), st.integers(1, 500), st.integers(1, 40), st.floats(0, 1), st.floats(0, 1.3)
+)
+def test_limits_and_order(experts, share, tokens, sequences, spread, exponent):
+    chosen, devices = 1.0 + share * (experts - 1.0), 1.0 + spread * (experts / 1.3 - 1.0)
+    routing = routing_of(experts, chosen, exponent, 0.0)
+    of = lambda **changes: float(
+        busiest_load(
+            **({"num_experts": experts, "experts_per_token": chosen, "tokens": tokens, "devices": devices} | changes),
+            sequences=sequences,
+            routing=routing,
+        )
+    )
+    assert of(devices=1.0) == 1.0
+    assert of(experts_per_token=experts) == pytest.approx(1.0, abs=1e-5)
+    once = of()
+    assert 1.0 <= once <= min(devices, experts / chosen) * (1 + 1e-6)
+    # More tokens are loads more even, and never less to multiply.
+    more = of(tokens=1.7 * tokens)
+    assert once * (1 + 1e-5) >= more >= once / 1.7 * (1 - 1e-5)
+    # More devices are loads less even, and never more to multiply on one of them.
+    further = of(devices=1.3 * devices)
+    assert further >= once * (1 - 1e-5)
+    assert further / (1.3 * devices) <= once / devices * (1 + 1e-5)
+
+
+def test_experts_of_the_busiest_device():
+    assert float(busiest_experts(5.0, 48.0, 1.0)) == 5.0
+    assert float(busiest_experts(48.0, 48.0, 8.0)) == pytest.approx(6.0)  # all experts: all devices alike
+    assert float(busiest_experts(1.0, 48.0, 8.0)) == 1.0
+    by_touched = np.asarray(busiest_experts(jnp.linspace(0.0, 48.0, 300), 48.0, 8.0))
+    assert np.all(np.diff(by_touched) >= -1e-5)
+    assert by_touched[0] == 0.0
+    # One token: its choices are what is read and what is multiplied.
+    for devices in (2.0, 7.0, 16.0):
+        load = 3.0 / devices * float(busiest_load(48.0, 3.0, 1.0, devices=devices))
+        assert load == pytest.approx(float(busiest_experts(3.0, 48.0, devices)), rel=1e-6)
+
+
+def test_independent_draws_of_a_chain():
+    rng, p, c, tokens = np.random.default_rng(5), 0.3, 0.7, 11
+    chains = np.empty((200_000, tokens), bool)
+    chains[:, 0] = rng.random(len(chains)) < p
+    for place in range(1, tokens):
+        repeats = rng.random(len(chains)) < c
+        chains[:, place] = np.where(repeats, chains[:, place - 1], rng.random(len(chains)) < p)
+    draws = p * (1 - p) * tokens**2 / chains.sum(axis=1).var()
+    found = lambda correlation, count: float(independent_draws(Routing(correlation=correlation), tokens=count))
+    assert found(c, tokens) == pytest.approx(draws, rel=0.04)
+    assert found(0.0, 7.0) == 7.0
+    assert found(1.0, 7.0) == 1.0
+    assert found(0.4, 0.25) == 0.25
+    assert float(independent_draws(Routing(independence=0.5), tokens=3.0, sequences=16.0)) == pytest.approx(12.0)
+
+
+def test_rows_and_activations_of_the_busiest_device(small):
+    mixture = dataclasses.replace(
+        small, num_moe_layers=2.0, num_experts=48.0, experts_per_token=3.0, expert_intermediate_size=9.0
+    )
+    given = {"tokens": 5, "batch": 7, "context_tokens": 11, "weight_bits": uniform_weight_bits(16.0), "kv_bits": 16}
+    of = lambda sharing, **changes: step_operators(mixture, expert_sharing=sharing, **(given | changes))
+    alone, spread, sent = of(None), of(ExpertSharing(6.0, 1.0)), of(ExpertSharing(6.0, 3.0))
+    expert, embed = OPERATORS.index("expert_down"), OPERATORS.index("embed")
+    for found, sequences in ((spread, 7.0), (sent, 21.0)):
+        ratio = float(busiest_load(48.0, 3.0, 5.0, devices=6.0, sequences=sequences))
+        assert ratio > 1.1
+        assert found.shapes is not None
+        rows = float(found.shapes.m[expert] * found.shapes.products[expert])
+        assert rows == pytest.approx(sequences * 5 * 3 / 6 * ratio, rel=1e-5)
+        assert float(found.flops[expert]) == pytest.approx(
+            float(alone.flops[expert]) * sequences / 7 / 6 * ratio, rel=1e-5
+        )
+        # Activations of choices come with the rows that are computed here, those of tokens stay.
+        per_choice = 2 * 2.0 * rows * (9.0 + 2.0 * float(small.hidden_size))
+        own = 2 * 2.0 * 2.0 * 35 * float(small.hidden_size)
+        assert float(found.activation_bytes[expert]) == pytest.approx(per_choice + own, rel=1e-5)
+        assert float(found.activation_bytes[embed]) == float(alone.activation_bytes[embed])
+    # One token: each touched expert has exactly one row, on the busiest device too.
+    shapes = of(ExpertSharing(6.0, 1.0), tokens=1, batch=1).shapes
+    assert shapes is not None
+    assert float(shapes.m[expert]) == 1.0
+
+
+def test_gradients(check_gradient):
+    popularity = jnp.asarray(np.random.default_rng(2).dirichlet(np.full(40, 0.8)))
+
+    def of(tree):
+        routing = Routing(popularity=tree["popularity"], correlation=tree["correlation"], independence=0.9)
+        return busiest_load(
+            40.0, tree["chosen"], tree["tokens"], devices=tree["devices"], sequences=tree["sequences"], routing=routing
+        )
+
+    at = {"chosen": 1.3, "tokens": 21.0, "devices": 6.7, "sequences": 3.0, "correlation": 0.2, "popularity": popularity}
+    check_gradient(of, at, step=1e-5)
+    check_gradient(lambda tree: busiest_experts(tree[0], 40.0, tree[1]), (13.0, 6.7), step=1e-5)
+    # At one device nothing is added, and a little more of one adds what it should.
+    check_gradient(lambda devices: busiest_load(40.0, 3.0, 11.0, devices=devices), 1.0, step=1e-4)
+
+
+def test_batches(small):
+    tokens = jnp.array([[1.0, 5.0, 900.0]])
+    found = busiest_load(48.0, 3.0, tokens, devices=jnp.array([[8.0], [3.0]]))
+    one = jax.vmap(lambda n: busiest_load(48.0, 3.0, n, devices=8.0))(tokens[0])
+    np.testing.assert_allclose(found[0], one, rtol=1e-6)
+    assert float(busiest_load(0.0, 0.0, 4.0, devices=8.0)) == 1.0

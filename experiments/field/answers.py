@@ -77,9 +77,10 @@ def _answer(
     } | measured
     if isinstance(parts, str):
         names = ("predicted_speedup", "predicted_cycle_s", "predicted_ar_s", "low", "high", "device", "bandwidth_scale")
-        return about | dict.fromkeys(names) | {"why_not": parts, "status": None}
+        return about | dict.fromkeys(names) | {"why_not": parts, "status": None, "ar_status": None}
     found = predict(row, parts, terms)
     low, high = LogNormal(jnp.asarray(found.speedup), jnp.asarray(scatter[kind_of(row)])).ends()
+    status = "calibrated" if calibrated else "predicted"
     return about | {
         "predicted_speedup": found.speedup,
         "predicted_cycle_s": found.cycle_s,
@@ -89,7 +90,8 @@ def _answer(
         "device": parts.device,
         "bandwidth_scale": parts.bandwidth_scale,
         "why_not": None,
-        "status": "calibrated" if calibrated else "predicted",
+        "status": status,
+        "ar_status": "input" if parts.step_given else status,
     }
 
 

@@ -32,6 +32,7 @@ class Parts:
         bandwidth_scale: over the catalog's.
         device: name in the catalog.
         draft: what was priced as the draft.
+        step_given: whether the bandwidth was solved from this row's own step without speculation, which then is no prediction.
     """
 
     ar_s: float
@@ -41,6 +42,7 @@ class Parts:
     bandwidth_scale: float
     device: str
     draft: str
+    step_given: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,6 +141,7 @@ def _price(row: FieldRow, scales: _Bandwidths) -> Parts:
         bandwidth_scale=scale,
         device=name,
         draft=draft.statement,
+        step_given=scales.is_from(row),
     )
 
 
@@ -196,6 +199,12 @@ class _Bandwidths:
             if row.ar_s is not None and not row.excluded and (held is None or row.ar_batch < held.ar_batch):
                 self._first[row.group] = row
         self._found: dict[str, float] = {}
+
+    def is_from(self, row: FieldRow) -> bool:
+        """Whether a row's step without speculation is the one that its group's number comes from: runs of several draft lengths
+        are compared with one such step."""
+        first = self._first.get(row.group)
+        return first is not None and (row.ar_s, row.ar_batch) == (first.ar_s, first.ar_batch)
 
     def of(self, row: FieldRow) -> float:
         """The number for a row: 1 where its group published no step without speculation. Raises NotPricedError."""

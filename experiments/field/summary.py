@@ -86,7 +86,8 @@ def _name(row: FieldRow) -> str:
 
 
 def _source(every: Sequence[Scored], constants: Mapping[str, float]) -> dict[str, Any]:
-    """One source: draft lengths are picked among all its rows; errors are of those that no term was fitted to."""
+    """One source: draft lengths are picked among all its rows; errors are of those that no term was fitted to, of steps without
+    speculation of those that no bandwidth was solved from."""
     fitted = [one for one in every if one.answer["status"] == "calibrated"]
     scored = [one for one in every if one.answer["status"] != "calibrated"]
     measured = [one.measured for one in scored]
@@ -96,7 +97,7 @@ def _source(every: Sequence[Scored], constants: Mapping[str, float]) -> dict[str
         found, row = {}, one.row
         if row.cycle_s:
             found["cycle_s"] = (one.answer["predicted_cycle_s"], row.cycle_s)
-        if row.ar_s:
+        if row.ar_s and one.answer["ar_status"] != "input":
             found["ar_s"] = (one.answer["predicted_ar_s"], row.ar_s)
         if row.cycle_s and row.ar_s:
             ratio = one.answer["predicted_cycle_s"] / one.answer["predicted_ar_s"]

@@ -81,7 +81,10 @@ def zipf_routing(
 
 
 def independent_sequences(routing: Routing, sequences: Number) -> Float[Array, "*b"]:
-    """How many sequences that choose on their own touch as many experts as `sequences` ("*b", >= 0) of this routing."""
+    """How many sequences that choose on their own touch as many experts as `sequences` ("*b", >= 0) of this routing.
+
+    Gradient: a kink at one sequence, where the slope is that of fewer.
+    """
     count = jnp.asarray(as_float(sequences))
     several = count > 1.0
     return jnp.where(several, jnp.where(several, count, 2.0) ** as_float(routing.independence), count)
@@ -176,7 +179,7 @@ def touched_share(
         correlation: "*b", in [0, 1].
     Returns:
         "*b expert", in [0, 1].
-    Gradient: right for every input; a kink at one token.
+    Gradient: right for every input; a kink at one token, where the slope is that of more tokens.
     Source: ELMoE-3D, 7.3 A and Fig. 16 (b): tokens of one request touch fewer experts than as many requests.
     Departs: the paper prints no formula; the chain that repeats or chooses anew is the one with a single number.
     """

@@ -219,6 +219,16 @@ def test_a_step_without_speculation_gives_the_bandwidth(tmp_path):
     (parts,) = pricing.price_rows(rows)
     assert parts.ar_s == pytest.approx(rows[0].ar_s, rel=1e-3)
     assert 0.6 < parts.bandwidth_scale < 0.8
+    # What it was solved from is no prediction, of a time or of anything that is counted as one.
+    assert parts.step_given
+    terms, scatter = catalog.engine("vllm"), catalog.engine_scatter("vllm")
+    (answer,) = answers(rows, [parts], terms, scatter)
+    assert (answer["status"], answer["ar_status"]) == ("predicted", "input")
+    (source,) = summarise(rows, [answer])["sources"].values()
+    assert (source["ar_s"]["rows"], source["cycle_s"]["rows"], source["speedup"]["rows"]) == (0, 1, 1)
+    slower = [dataclasses.replace(rows[0], id="slower", ar_s=1.1 * rows[0].ar_s, ar_batch=2.0 * rows[0].ar_batch)]
+    found = answers(rows + slower, pricing.price_rows(rows + slower), terms, scatter)
+    assert [one["ar_status"] for one in found] == ["input", "predicted"]
     np.testing.assert_allclose(parts.cycle_counts, [1.0, 0.0, 4.0, 1.72 * 144.5 / 200, 0.0, 0.0], rtol=1e-5)
     # A lookup drafts for nothing: five rows of a verification cost a little more than one of a step.
     assert parts.ar_s < parts.cycle_s < 1.1 * parts.ar_s

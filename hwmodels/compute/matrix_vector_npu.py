@@ -246,6 +246,10 @@ def stage_times(
 
 
 def _rounds(npu: MatrixVectorNpu, m: Number, k: Number, temperature: Number) -> Float[Array, "*b"]:
-    """How often weights come on chip: once for as many rows of activations as fit there."""
+    """How often weights come on chip: once for as many rows of activations as fit there, at most once for each row.
+
+    A table that takes all of the memory leaves no room, not less than none.
+    """
     room = as_float(npu.on_chip_bytes) - npu.vector.exponential.on_chip_bytes
-    return smooth_ceil_div(as_float(m) * as_float(k) * _ACTIVATION_BYTES, room, temperature)
+    row_bytes = as_float(k) * _ACTIVATION_BYTES
+    return smooth_ceil_div(as_float(m) * row_bytes, jnp.maximum(room, row_bytes), temperature)

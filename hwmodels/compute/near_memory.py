@@ -180,8 +180,9 @@ def weight_fetches(unit: NearMemoryUnit, m: Number, temperature: Number = 0.0) -
 def active_share(unit: NearMemoryUnit, k: Number, n: Number, *, temperature: Number = 0.0) -> Float[Array, "*b"]:
     """Share u of the PEs that work on a product with k x n weights, on average over its time.
 
-    Fewer blocks than PEs leave the others idle; more are dealt out in rounds, the last of which may not go round. Traffic
-    to a coupled tier over u times its bandwidth is exactly the time of the fullest bank.
+    Fewer blocks than PEs leave the others idle; more are dealt out in rounds, the last of which may not go round; and the last
+    block of a row or column may not be full. Traffic to a coupled tier over u times its bandwidth is exactly the time of a bank
+    with the most blocks, all of them full, so that more weights never take less.
 
     Args:
         unit: leaves "*b".
@@ -192,8 +193,18 @@ def active_share(unit: NearMemoryUnit, k: Number, n: Number, *, temperature: Num
     Gradient: as `NearMemoryUnit.product_time`.
     Source: ELMoE-3D, 5.1: at partial use of the PEs a coupled roofline scales down in both axes.
     """
+    unit, k, n, temperature = same_rank(unit, k, n, temperature)
     blocks = _blocks(unit, k, n, temperature)
-    return divide("tensor", 1.0, blocks, elements=unit.pes, reuse=unit.reuse, temperature=temperature).active_share
+    in_turn = divide("tensor", 1.0, blocks, elements=unit.pes, reuse=unit.reuse, temperature=temperature).active_share
+    filled = _filled(k, unit.block_depth, temperature) * _filled(n, unit.block_columns, temperature)
+    return jnp.asarray(in_turn * filled)
+
+
+def _filled(extent: Leaf, block: Leaf, temperature: Leaf) -> Leaf:
+    """How full blocks are along one side, on average, over the fullest one."""
+    count = smooth_ceil_div(extent, block, temperature)
+    fullest = jnp.minimum(extent, block)
+    return extent / (jnp.maximum(count, 1.0) * fullest)
 
 
 def _blocks(unit: NearMemoryUnit, k: Number, n: Number, temperature: Number) -> Float[Array, "*b"]:

@@ -121,6 +121,10 @@ def test_activations_that_do_not_fit_make_weights_come_again():
         stages = stage_times(small, rows, 70, 31, weight_bits=4.5)
         assert float(stages.dma_s) == pytest.approx(times * float(all_fit.dma_s), rel=1e-5), rows
         assert float(stages.vector_s) == pytest.approx(times * float(all_fit.vector_s), rel=1e-5), rows
+    # Where less than a row fits, or the table alone does not, weights come for each row.
+    for held in (100.0, 10.0, 3.0):
+        stages = stage_times(npu_of(on_chip_bytes=held), 6, 70, 31, weight_bits=4.5)
+        assert float(stages.dma_s) == pytest.approx(6 * float(all_fit.dma_s), rel=1e-5), held
 
 
 @jax.jit

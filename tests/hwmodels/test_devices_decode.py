@@ -1,16 +1,12 @@
 """Every device of the catalog with networks of every kind: what holds whatever computes and remembers."""
 
-import functools
-
 import jax
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from narrow_devices import kernels_of_16_bits
 
 from hwmodels import OPERATORS, catalog, step_cost, step_operators, uniform_weight_bits
-from hwmodels.compute.calibrated_gpu import CalibratedGpu
 from hwmodels.step.traffic import traffic_by_memory
 
 DEVICES = catalog.device_names()
@@ -33,16 +29,6 @@ def work(network, tokens=5.0, batch=1.0, context=777.0, bits=16.0):
     return _step(catalog.architecture(network), tokens, batch, context, bits)
 
 
-@functools.cache
-def _device(name):
-    """Of measured GPUs one with its kernels of all widths, and the others with fewer, which share a program."""
-    device = catalog.device(name)
-    if not isinstance(device.matrix_unit, CalibratedGpu) or name == "a100-sxm-80gb":
-        return device
-    unit = device.matrix_unit.replace(remarks=(), spreads=(), engine="", weight_format=None)
-    return kernels_of_16_bits(device.replace(matrix_unit=unit))
-
-
 @settings(deadline=None, max_examples=40)
 @given(
     st.sampled_from(DEVICES),
@@ -52,7 +38,7 @@ def _device(name):
     st.sampled_from([4.5, 8.5, 13.9, 16.0]),
 )
 def test_no_step_beats_the_bounds(name, network, tokens, batch, bits):
-    device, moved = _device(name), work(network, float(tokens), float(batch), 777.0, bits)
+    device, moved = catalog.device(name), work(network, float(tokens), float(batch), 777.0, bits)
     time = _price(device, moved)
     assert np.all(np.isfinite(time.operator_s))
     peak = max(device.peak_flops_per_s, getattr(device.matrix_unit, "peak_flops_per_s", None) or 0.0)

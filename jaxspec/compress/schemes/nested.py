@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -147,21 +147,28 @@ class NestedDraft(Described):
 
     def expected_footprint(self, knobs: Mapping[str, float]) -> Footprint:
         """Counted on the model's values, pruned by magnitude."""
-        weights, kv = (
-            _counted(self, float(knobs[f"{name}_prune"]), float(knobs[f"{name}_cut_bits"])) for name in ("weight", "kv")
-        )
-        return uniform(weights.draft, weights.target, kv.draft, kv.target)
+        prune = np.array([knobs["weight_prune"], knobs["kv_prune"]], np.float32)
+        cut_bits = np.array([knobs["weight_cut_bits"], knobs["kv_cut_bits"]], np.float32)
+        found = self._of_model(gaussian_patterns(), prune, cut_bits)
+        return uniform(found.draft[0], found.target[0], found.draft[1], found.target[1])
 
     # One program, where operation by operation would compile seventy.
     @partial(jax.jit, static_argnums=0)
     def _of_model(
-        self, rows: UInt16[Array, "row column"], prune: Float[Array, ""], cut_bits: Float[Array, ""]
+        self,
+        rows: UInt16[Array, "row column"],
+        prune: Float[Array, " case"],
+        cut_bits: Float[Array, " case"],
     ) -> BitsPerValue:
         scored = _by_magnitude(to_bits(self.coding.target(from_bits(rows, BFLOAT16))))
-        counts = self._counts(scored, hard_mask(scored.log_score, prune), BFLOAT16)
-        # A ratio that prunes no value of these rows prunes some of longer ones.
-        bitmap = (prune > 0).astype(cut_bits.dtype)
-        return self.coding.bits_read(counts, rows.shape, cut_bits, bitmap, BFLOAT16)
+
+        def count(prune: Array, cut_bits: Array) -> BitsPerValue:
+            counts = self._counts(scored, hard_mask(scored.log_score, prune), BFLOAT16)
+            # A ratio that prunes no value of these rows prunes some of longer ones.
+            bitmap = (prune > 0).astype(cut_bits.dtype)
+            return self.coding.bits_read(counts, rows.shape, cut_bits, bitmap, BFLOAT16)
+
+        return jax.vmap(count)(prune, cut_bits)
 
     def _weights(
         self, matrix: Float[Array, "row column"], norm: Float[Array, " column"]
@@ -233,10 +240,3 @@ def _as_rows(rows: UInt16[Array, "*b column"]) -> UInt16[Array, "row column"]:
 def _by_magnitude(bits: UInt16[Array, "row column"]) -> _Rows:
     """The target's bfloat16 values, whose score is their magnitude."""
     return _Rows(bits, log_of(jnp.abs(from_bits(bits, BFLOAT16).astype(jnp.float32))))
-
-
-@lru_cache(maxsize=1024)
-def _counted(scheme: NestedDraft, prune: float, cut_bits: float) -> BitsPerValue:
-    """Bits of the model's values. A table of weights' widths asks for the same bits of KV at each of its entries."""
-    with jax.ensure_compile_time_eval():  # numbers, also where a traced function asks
-        return scheme._of_model(gaussian_patterns(), np.float32(prune), np.float32(cut_bits))

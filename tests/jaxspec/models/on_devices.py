@@ -58,25 +58,18 @@ def parts_of(params):
 
 
 def main(directory):
-    """Once whole on one device, once split while it is read; of a mixture the parts."""
+    """Once whole on one device, once split while it is read; a mixture once whole, once split."""
     whole, split = (load_directory(directory, stream=stream) for stream in (False, "all"))
     placed = on_mesh(target_params(split.params), split.config, make_mesh(4, 2))
     devices = {name: len(leaf.array.sharding.device_set) for name, leaf in placed["layers"].items()}
     one, other = run(target_params(whole.params), whole.config), run(placed, split.config)
-    found = {"one": one, "eight": other, "devices": devices, "parts": parts_of(placed)}
-    print(json.dumps(found | {"parts_of_mixture": parts_of(mixtures()[1])}))
-
-
-def mixtures():
-    """A mixture of experts, whole and split."""
-    whole = as_stored(uneven_network(MIXTURE, 5, sharpness=3.0))
-    return whole, on_mesh(whole, MIXTURE, make_mesh(4, 2))
-
-
-def main_of_mixture():
-    """Its tokens, once whole and once split."""
-    print(json.dumps(dict(zip(("one", "eight"), map(decoded_mixture, mixtures()), strict=True))))
+    mixture = as_stored(uneven_network(MIXTURE, 5, sharpness=3.0))
+    placed_mixture = on_mesh(mixture, MIXTURE, make_mesh(4, 2))
+    texts = {"one": decoded_mixture(mixture), "eight": decoded_mixture(placed_mixture)}
+    parts, parts_of_mixture = parts_of(placed), parts_of(placed_mixture)
+    found = {"one": one, "eight": other, "devices": devices, "parts": parts}
+    print(json.dumps(found | {"mixture": texts | {"parts": parts_of_mixture}}))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1]) if sys.argv[1:] else main_of_mixture()
+    main(sys.argv[1])

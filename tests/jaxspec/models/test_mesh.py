@@ -18,11 +18,13 @@ CONFIG = DecoderConfig(
 )
 
 
-def on_devices(*arguments):
-    """What a process with eight devices finds."""
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("models") / "tiny"
+    save_directory(init_params(CONFIG, jax.random.key(3)), CONFIG, directory, max_positions=128)
     flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8"  # compiles as quickly as the tests do
     process = subprocess.run(
-        [sys.executable, str(Path(__file__).parent / "on_devices.py"), *arguments],
+        [sys.executable, str(Path(__file__).parent / "on_devices.py"), str(directory)],
         env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
@@ -30,13 +32,6 @@ def on_devices(*arguments):
     )
     assert process.returncode == 0, process.stderr
     return json.loads(process.stdout)
-
-
-@pytest.fixture(scope="module")
-def found(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("models") / "tiny"
-    save_directory(init_params(CONFIG, jax.random.key(3)), CONFIG, directory, max_positions=128)
-    return on_devices(str(directory))
 
 
 def test_matrices_are_split_by_heads_and_channels(found):
@@ -56,16 +51,14 @@ def test_tokens_are_the_same_on_one_device_and_on_eight(found):
 
 
 def test_each_device_has_its_channels_of_all_experts(found):
-    parts = found["parts_of_mixture"]
+    parts = found["mixture"]["parts"]
     assert [parts[f"expert_{kind}"] for kind in ("gate", "up", "down")] == [[2, 9, 5, 16], [2, 9, 5, 16], [2, 9, 16, 5]]
     assert [parts[f"shared_{kind}"] for kind in ("gate", "up", "down")] == [[2, 3, 16], [2, 3, 16], [2, 16, 3]]
     assert parts["router"] == [2, 9, 16]
 
 
-@pytest.mark.slow  # as those of a dense network, above
-def test_tokens_of_a_mixture_are_the_same_on_one_device_and_on_eight():
-    found = on_devices()
-    assert found["one"] == found["eight"]
+def test_tokens_of_a_mixture_are_the_same_on_one_device_and_on_eight(found):
+    assert found["mixture"]["one"] == found["mixture"]["eight"]
 
 
 def test_more_devices_than_there_are():

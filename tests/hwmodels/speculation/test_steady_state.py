@@ -44,7 +44,8 @@ def priced(draft_length, workload, terms):
 
 def test_without_prompts_and_terms_it_is_the_pricing_path():
     cycle, step = priced(3.0, ALONE, EngineTerms())
-    expected = price_cycle(DEVICE, TARGET, footprint=WIDTHS, draft_cost=SMALL, workload=ALONE, plan=chain_plan(3.0))
+    parts = {"footprint": WIDTHS, "draft_cost": SMALL, "workload": ALONE, "plan": chain_plan(3.0)}
+    expected = jax.jit(price_cycle)(DEVICE, TARGET, **parts)
     np.testing.assert_allclose(cycle.total_s, expected.total_s, rtol=1e-6)
     np.testing.assert_allclose(step, expected.baselines.bf16.cost.total_s, rtol=1e-6)
 

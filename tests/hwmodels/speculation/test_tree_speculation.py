@@ -67,6 +67,9 @@ def test_expected_tokens_by_enumeration():
 
 COPY = DraftCost()
 
+#: Compiled once: eagerly, each of some hundred small operations is compiled for itself.
+all_lengths, decoding_alone = jax.jit(speculation_speedup), jax.jit(baselines)
+
 
 @jax.jit
 def cost_of(device, architecture, workload, footprint, plan, draft_cost=COPY):
@@ -113,7 +116,7 @@ def test_a_family_costs_what_its_plans_cost_one_by_one(small, toy_device, worklo
 def test_a_cycles_baselines_cost_what_they_cost_alone(small, toy_device, workload, footprint):
     common = {"workload": workload, "footprint": footprint}
     cycle = cost_of(toy_device, small, workload, footprint, tree_plan(RAGGED))
-    plain = baselines(toy_device, small, **common)
+    plain = decoding_alone(toy_device, small, **common)
     for ours, theirs in zip(jax.tree.leaves(cycle.baselines), jax.tree.leaves(plain), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
@@ -164,8 +167,8 @@ def test_a_draft_of_its_own_is_priced_on_its_own_shapes(small, toy_device, workl
 def test_plans_of_both_kinds_agree_on_chains(small, toy_device, workload, footprint):
     conditional = jnp.array([0.9, 0.8, 0.5, 0.7, 0.2])
     common = {"workload": workload, "footprint": footprint}
-    every = speculation_speedup(toy_device, small, acceptance=Acceptance(conditional=conditional), **common)
-    plain = baselines(toy_device, small, **common)
+    every = all_lengths(toy_device, small, acceptance=Acceptance(conditional=conditional), **common)
+    plain = decoding_alone(toy_device, small, **common)
     for plan in (chain_plan(5), tree_plan(CHAIN)):
         cycle_s = float(cost_of(toy_device, small, workload, footprint, plan).total_s)
         assert cycle_s == pytest.approx(float(every.cycle_s[5]), rel=1e-5)

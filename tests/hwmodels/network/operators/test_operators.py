@@ -189,6 +189,7 @@ def test_integer_arguments_do_not_wrap_under_jit():
 def test_vmap_over_tokens_and_batched_leaves_agree(small, workload, footprint):
     lengths = jnp.array([1.0, 3.0, 8.0])
 
+    @jax.jit
     def verify(verify_tokens):
         return verify_step(workload, footprint=footprint, verify_tokens=verify_tokens).operators(small)
 

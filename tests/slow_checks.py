@@ -20,7 +20,6 @@ SLOW_CHECKS = tuple(
             r"^tests/hwmodels/test_calibrated_experts\.py::test_fewer_bits_and_fewer_tokens_never_take_longer\[(h200-sxm|l40s)\]$",
             r"^tests/hwmodels/test_calibrated_devices\.py::test_never_faster_than_the_data_sheet\[(h100-sxm|h200-sxm|l40s)\]$",
             r"^tests/hwmodels/analysis/test_launch_remarks\.py::test_a_large_network_hears_nothing\[h100-sxm\]$",
-            r"^tests/experiments/test_hardware_benchmark\.py::test_products_in_a_step_take_what_the_unit_says\[(near|matrix-vector)",
             # Gradients of calibrated GPUs: those of the unit and of its products stay.
             r"^tests/hwmodels/test_time_by_width\.py::test_gradient_by_bits",
             r"^tests/hwmodels/test_calibrated_devices\.py::test_elasticities_of_a_calibrated_step$",
@@ -48,26 +47,24 @@ SLOW_CHECKS = tuple(
             r"^tests/jaxspec/speculate/test_tree_sampling\.py::test_sampled_texts_have_the_targets_distribution\[top\]$",
             r"^tests/jaxspec/speculate/test_tree_decoding\.py::test_sampled_results_do_not_depend_on_batching\[top\]$",
             r"^tests/jaxspec/speculate/test_tree_decoding\.py::test_growing_trees_of_odd_shapes\[growing2\]$",
-            r"^tests/jaxspec/speculate/test_rules_samples\.py::test_a_tenth_of_them_notices_a_broken_rule\[ratio upside down\]$",
+            r"^tests/jaxspec/speculate/test_rules_samples\.py::test_a_tenth_of_them_notices_a_broken_rule\[ratio ",
             # Commands of one kind: a study, one that writes a file and one that says nothing stay.
             r"^tests/jaxspec/cli/test_processes\.py::test_a_signal_ends_every_command_at_once_.*\[(evaluate|tree|pack|inspect)-",
             r"^tests/jaxspec/cli/test_processes\.py::test_a_full_disk_below_the_output_is_one_line\[devices\]$",
             r"^tests/jaxspec/cli/test_bad_input\.py::test_new_processes_say_the_same_as_forked_ones\[tune --model absent",
             r"^tests/jaxspec/studies/test_one_price\.py::test_commands_that_measure\[of_compare\]$",
-            # Whole runs with a further draft, decoding or command; their parts have tests of their own.
+            # Runs and prices of one kind more; their parts have tests of their own.
             r"^tests/jaxspec/studies/test_own_prompts\.py::test_a_tree_on_own_prompts_that_stop$",
-            r"^tests/jaxspec/studies/tree/test_tree_search\.py::test_a_compressed_copy_drafts_and_sampling_is_within_its_error$",
             r"^tests/jaxspec/studies/tree/test_tree_pricing\.py::test_times_are_those_of_one_tree_after_the_other\[copy\]$",
             r"^tests/jaxspec/studies/sweep/test_shards\.py::test_interrupts_lose_no_point_and_double_none\[[23]\]$",
             r"^tests/jaxspec/studies/codesign/test_codesign\.py::test_a_larger_array_must_cost_area_and_power\[switching",
-            r"^tests/jaxspec/studies/test_expert_pricing\.py::test_points_of_a_sweep_are_those_of_the_cost_model$",
             # What breaks a network, or a number of it, in one more way.
             r"^tests/experiments/test_shipped_networks\.py::test_a_broken_network_is_above_the_bound\[(router|shared_down)",
             r"^tests/jaxspec/models/test_hf_golden\.py::test_the_comparison_sees_a_wrong_network\[(divided_weights|fewer_experts)\]$",
             r"^tests/jaxspec/models/test_hf_golden\.py::test_the_comparison_sees_a_wrong_network\[(softmax_scores|routed_scale)\]$",
             r"^tests/jaxspec/models/test_hf_golden\.py::test_the_comparison_sees_a_wrong_network\[(no_groups|score_mscale)\]$",
-            r"^tests/jaxspec/models/test_hf_golden\.py::test_the_comparison_sees_a_wrong_network\[(no_clamp|raw_weights)\]$",
-            r"^tests/jaxspec/models/test_fp16_attention\.py::test_it_is_attention\[slots[12]-",
+            r"^tests/jaxspec/models/test_hf_golden\.py::test_the_comparison_sees_a_wrong_network\[no_clamp\]$",
+            r"^tests/jaxspec/models/test_fp16_attention\.py::test_it_is_attention\[slots1-",
             r"^tests/jaxspec/models/test_experts\.py::test_a_mixture_computes_what_its_chosen_experts_do\[3\]$",
             r"^tests/jaxspec/scaling/test_samples\.py::test_samples_have_the_networks_distribution\[decoding0\]$",
         ),

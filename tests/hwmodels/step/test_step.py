@@ -91,7 +91,7 @@ def test_a_higher_rate_never_lengthens_a_step(rate, factor, temperature):
 def _devices():
     """All of the catalog, without what is only said of measured kernels: it is static, and would keep programs apart.
 
-    Of measured GPUs the first has its kernels of all widths, which take minutes to compile for all of them.
+    Of measured GPUs the first has its kernels of all widths, which take long to compile for all of them.
     """
     devices = list(map(catalog.device, catalog.device_names()))
     plain = [device for device in devices if unit_of(device).measured is None]

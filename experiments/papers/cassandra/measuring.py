@@ -33,7 +33,7 @@ from jaxspec.text import load_text, windows
 from jaxspec.tuning.calibration import calibrate, target_params
 from jaxspec.tuning.hard import measure_hard
 
-__all__ = ["MEASURED", "POINTS", "main"]
+__all__ = ["LENGTH", "MEASURED", "POINTS", "main"]
 
 MEASURED = Path(__file__).parent / "data" / "measured.json"
 
@@ -41,7 +41,7 @@ MEASURED = Path(__file__).parent / "data" / "measured.json"
 _WINDOWS, _PROMPT, _CONTINUED = 64, 48, 96
 
 #: Drafted tokens: Fig. 7.
-_LENGTH = 5
+LENGTH = 5
 
 #: What is varied: pruned share and cut bits, by the paper's abbreviations.
 POINTS = {
@@ -96,7 +96,7 @@ def main() -> None:
                 scheme, config, weight_prune=prune, weight_cut_bits=cut, kv_prune=0.0, kv_cut_bits=0.0
             )
             found = measure_hard(calibration, knobs, GREEDY)
-            bits, alpha = float(mean_draft_bits(found.footprint)), float(jnp.mean(found.survival[:_LENGTH]))
+            bits, alpha = float(mean_draft_bits(found.footprint)), float(jnp.mean(found.survival[:LENGTH]))
             rows.append({"weight_prune": prune, "cut_bits": cut, "bits_per_weight": bits, "alpha_fraction": alpha})
             print(name, json.dumps(rows[-1]), flush=True)
         result["fig7"][name] = rows

@@ -23,7 +23,7 @@ from experiments.silicon.collectives import fit_collectives
 from experiments.silicon.decode import decode_step
 from experiments.silicon.refit import CATALOG, GEMM_FITS, Refit, catalog_entry, refit
 from experiments.silicon.refit_attention import refit_attention
-from experiments.silicon.refit_experts import EXPERT_FITS, OTHER_VERSIONS, ExpertRefit, refit_experts
+from experiments.silicon.refit_experts import EXPERT_FITS, EXPERTS, ExpertRefit, refit_experts
 from experiments.silicon.steps import CELLS, compose, read_cells, write_cells
 from experiments.silicon.steps_page import PAGE, PRICED, page, priced_csv, step_errors
 from hwmodels.analysis.calibration.expert_tables import expert_formats
@@ -54,7 +54,8 @@ _CATALOG_FOLDER = Path(__file__).parents[2] / "hwmodels" / "catalog" / "calibrat
 
 @dataclasses.dataclass(frozen=True)
 class Wanted:
-    """What is fitted to one engine's tables: formats of products and of experts with the versions that they come from."""
+    """What is fitted to one engine's tables: formats of products with the versions that they come from, formats of experts
+    with engine and version."""
 
     gpu: str | None  # of the catalog
     system: str
@@ -79,14 +80,7 @@ def wanted(name: str, root: Path | None) -> list[Wanted]:
     if gpu in CATALOG and engine in ("", *CATALOG[gpu].versions):
         found = CATALOG[gpu]
         return [
-            Wanted(
-                gpu,
-                found.system,
-                one,
-                version,
-                found.formats(one, root),
-                _experts(found.system, one, version, root, gpu),
-            )
+            Wanted(gpu, found.system, one, version, found.formats(one, root), EXPERTS[gpu].get(one, {}))
             for one, version in found.versions.items()
             if one == (engine or one)
         ]
@@ -102,17 +96,17 @@ def wanted(name: str, root: Path | None) -> list[Wanted]:
     if not held:
         raise KernelTableError(f"{table} holds no format that is modelled; choose another table")
     experts = _experts(system, engine, version_name, root)
-    of = lambda formats: {kind: version_name for kind in formats if kind in (only or formats)}
-    return [Wanted(None, system, engine, version_name, dict.fromkeys(only or held, version_name), of(experts))]
+    experts = {kind: where for kind, where in experts.items() if kind in (only or experts)}
+    return [Wanted(None, system, engine, version_name, dict.fromkeys(only or held, version_name), experts)]
 
 
-def _experts(system: str, engine: str, version_name: str, root: Path | None, gpu: str = "") -> dict[str, str]:
+def _experts(system: str, engine: str, version_name: str, root: Path | None) -> dict[str, str]:
     try:
         held = expert_formats(TableName(system, engine, version_name, "moe"), root=root)
     except KernelTableError as error:
         print(error, file=sys.stderr)
         held = ()
-    return dict.fromkeys(held, version_name) | OTHER_VERSIONS.get(gpu, {}).get(engine, {})
+    return dict.fromkeys(held, f"{engine}/{version_name}")
 
 
 def products_of(one: Wanted, options: dict[str, Any]) -> list[Refit]:
@@ -137,9 +131,10 @@ def products_of(one: Wanted, options: dict[str, Any]) -> list[Refit]:
 def experts_of(one: Wanted, options: dict[str, Any]) -> dict[str, ExpertRefit]:
     """Each format of experts that has enough rows; the others are named."""
     found = {}
-    for kind, version_name in one.experts.items():
+    for kind, where in one.experts.items():
+        engine, _, version_name = where.partition("/")
         try:
-            found[kind] = refit_experts(one.table("moe", version_name), kind, **options)
+            found[kind] = refit_experts(TableName(one.system, engine, version_name, "moe"), kind, **options)
         except KernelTableError as error:
             print(error, file=sys.stderr)
     return found

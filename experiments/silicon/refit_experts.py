@@ -9,27 +9,45 @@ from typing import Any
 
 import numpy as np
 
+from hwmodels.analysis.calibration.dealt_experts import dealt_experts
 from hwmodels.analysis.calibration.expert_tables import CACHE_BYTES, ExpertTable, expert_table
 from hwmodels.analysis.calibration.experts import (
     LEAST_INNER_SIZE,
     ExpertFit,
-    expert_coefficients,
     expert_roofline,
     fell_back,
     fit_experts,
     modelled_rows,
 )
 from hwmodels.analysis.calibration.intervals import interval_record
-from hwmodels.analysis.calibration.kernel_tables import KernelTableError, TableName, data_sheet
-from hwmodels.analysis.calibration.report import CalibrationReport, error_by_range, relative_error
+from hwmodels.analysis.calibration.kernel_tables import DataSheet, KernelTableError, TableName, data_sheet
+from hwmodels.analysis.calibration.report import CalibrationReport, ErrorSummary, error_by_range, relative_error
 from hwmodels.analysis.calibration.splits import half_of_groups, some_of
 from hwmodels.analysis.calibration.table_routing import EVEN
+from hwmodels.compute.gpu_experts import GpuExperts
 
-#: Tables of experts of other versions than the engine's: GPU -> engine -> {format: version}.
-OTHER_VERSIONS: dict[str, dict[str, dict[str, str]]] = {
-    "h100-sxm": {"sglang": {"int4_wo": "0.5.10"}},
-    "h200-sxm": {"sglang": {"int4_wo": "0.5.10"}},
+_TRTLLM = {"bfloat16": "trtllm/1.3.0rc20"}
+_HOPPER = _TRTLLM | {"int4_wo": "sglang/0.5.10"}
+_AMPERE = {"bfloat16": "sglang/0.5.10", "int4_wo": "sglang/0.5.10"}
+_OWN = {"bfloat16": "vllm/0.24.0"}
+
+#: The tables of a file's experts: GPU -> engine -> {format: engine/version}. An engine's own where it has rows enough and its
+#: held-out error is within `LARGEST_HELD_OUT_ERROR`, otherwise those of another: tiles of SGLang depend on whether somebody
+#: tuned them for a network's sizes, which no six numbers follow.
+EXPERTS: dict[str, dict[str, dict[str, str]]] = {
+    "a100-sxm": {"trtllm": _AMPERE, "vllm": _AMPERE, "sglang": _AMPERE},
+    "b200-sxm": {"trtllm": _TRTLLM, "vllm": _TRTLLM, "sglang": _TRTLLM},
+    "h100-sxm": {"trtllm": _HOPPER, "vllm": _HOPPER | _OWN, "sglang": _HOPPER},
+    "h200-sxm": {"trtllm": _HOPPER, "vllm": _HOPPER | _OWN, "sglang": _HOPPER},
+    "l40s": {"trtllm": _TRTLLM, "vllm": _OWN, "sglang": _TRTLLM},
+    "rtx-pro-6000": {"vllm": _OWN},
 }
+
+#: Kernels that pass over the choices of all experts, wherever those are held, beside their products: Triton's keep a row for
+#: each. Rows of experts dealt to several GPUs say so; see `hwmodels.analysis.calibration.dealt_experts`.
+_PASS_OVER_ALL = "triton_tritonexperts"
+#: GPUs that the rows which judge it are dealt to.
+_DEALT_TO = 8
 
 #: Fewest rows of a format that six numbers are fitted to.
 LEAST_ROWS = 200
@@ -100,6 +118,9 @@ def refit_experts(
         f"parts of experts of {LEAST_INNER_SIZE} and more.",
         f"{fallen} rows of kernels that fell back to others are left out, and those whose weights fit into the cache.",
     ]
+    passed = float(any(_PASS_OVER_ALL in kernel for kernel in rows.kernels))
+    coefficients = dataclasses.replace(whole.unit.coefficients, passed_elsewhere=passed)
+    unit = dataclasses.replace(whole.unit, coefficients=coefficients)
     roofline = expert_roofline(rows, sheet)
     factor = float(np.median(rows.seconds[uneven] / roofline[uneven]))
     report = CalibrationReport(
@@ -111,6 +132,7 @@ def refit_experts(
             "half of the networks, held out": error(by_halves, uneven),
             f"networks of {_HELD_OUT_EXPERTS} experts held out": error(beyond, uneven & ~few),
             "even loads, not fitted": error(whole.predicted_s, modelled & ~uneven),
+            **_dealt_errors(table, weight_format, unit, sheet, root),
         },
         by_range=error_by_range(rows.tokens[uneven], by_halves[uneven], rows.seconds[uneven]),
         baselines={
@@ -130,7 +152,23 @@ def refit_experts(
         "interval": interval_record(by_halves, rows.seconds, uneven, rows.network.tolist()),
         "at_bound": list(whole.fit.at_bound),
         "scatter": whole.fit.scatter,
-        "coefficients": {k: float(v) for k, v in vars(expert_coefficients(whole.fit.estimates)).items()},
+        "coefficients": {k: float(v) for k, v in vars(unit.coefficients).items()},
         **{name: plain[name] for name in ("standard_errors", "errors", "by_range", "baselines", "notes")},
     }
     return ExpertRefit(rows, whole, report, record, np.ones(len(rows.tokens), bool), by_halves)
+
+
+def _dealt_errors(
+    table: TableName, weight_format: str, unit: GpuExperts, sheet: DataSheet, root: str | Path | None
+) -> dict[str, ErrorSummary]:
+    """Of uneven loads on the busiest of `_DEALT_TO` GPUs; nothing where the table has none."""
+    try:
+        rows = expert_table(table, weight_format, devices=_DEALT_TO, root=root)
+    except KernelTableError:
+        return {}
+    cache_bytes = CACHE_BYTES.get(table.system, 0)
+    found = dealt_experts(rows, unit, sheet, devices=_DEALT_TO, cache_bytes=cache_bytes)
+    if not found.modelled.any():
+        return {}
+    error = relative_error(found.predicted_s[found.modelled], rows.seconds[found.modelled])
+    return {f"dealt to {_DEALT_TO} GPUs, not fitted": error}

@@ -197,4 +197,7 @@ def _spreads(name: str, engine: str | None, weight_format: str | None) -> tuple[
 
 
 def _numbers(entry: Mapping[str, Any], kind: Any) -> dict[str, float]:
-    return {field: float(entry["coefficients"][field]) for field in kind.__dataclass_fields__}
+    given, fields = entry["coefficients"], dataclasses.fields(kind)
+    return {
+        one.name: float(given[one.name]) for one in fields if one.name in given or one.default is dataclasses.MISSING
+    }

@@ -33,7 +33,7 @@ from hwmodels.compute.roofline import ROOFLINE
 from hwmodels.compute.unit import MeasuredKernels, Spread, UnitTimes
 from hwmodels.device import Device
 from hwmodels.network.operators.work import EXPERT_OPERATORS, MATRIX_OPERATORS, OPERATORS, OperatorWork
-from hwmodels.numerics.axes import select
+from hwmodels.numerics.axes import as_arrays, same_rank, select
 from hwmodels.numerics.fields import POSITIVE, number
 from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
 from hwmodels.numerics.units import KIB
@@ -201,7 +201,8 @@ class CalibratedGpu:
                 weight_bits=shapes.weight_bits[..., e],
                 temperature=temperature,
             )
-            passes_s = experts.pass_time(m, k, products=products)
+            m, k, products, choices = same_rank(m, k, products, _choices(work))
+            passes_s = experts.pass_time(m, k, products=products, choices=choices)
             compute_s = compute_s.at[..., e].set(grouped_s * work.launches[..., e])
             started_s = select(_STARTS, as_float(experts.coefficients.launch_s), 0.0)
             launch_s = launch_s.at[..., e].set(started_s + passes_s)
@@ -252,6 +253,15 @@ def _with_attention(
 ) -> Float[Array, "... operator"]:
     """The same values but for those of attention. A choice for all operators is vectorised, which writing at one is not."""
     return select(_IS_ATTENTION, attention[..., None], values)
+
+
+def _choices(work: OperatorWork) -> Array:
+    """Choices of experts by all tokens of the step, wherever those are held, "*b 1"; 0 where the work does not say."""
+    reads = work.experts
+    if reads is None:
+        return jnp.zeros(1)
+    tokens, sequences, chosen = as_arrays(reads.tokens, reads.sequences, reads.per_token)
+    return (tokens * sequences * chosen)[..., None]
 
 
 def _given(value: Float[Array, "*b"] | None) -> Float[Array, "*b"]:

@@ -17,6 +17,9 @@ memory-bound launch takes the time of the touched experts. Tiles of all experts 
 only the last wave is rounded. Loads of experts are uneven: rows(m) is the mean number of tiles that cover an expert's rows
 where a layer's experts have m on average: one for few rows, and half a tile more than their share for many.
 
+Where other devices hold a part of the experts, R and X are this device's own. Some engines' kernels still pass over the
+choices of all experts, whose rows they keep: `passed_elsewhere` is 1 then, and R of pass_cost is that of all devices.
+
 Six numbers per weight format are fitted. `compute_cost` belongs to packed weights, whose `prologue_elements` is 0; at 16 bits
 the operands alone decide how fast a tile is, and the peak is the floor.
 
@@ -57,6 +60,9 @@ class ExpertCoefficients:
     compute_cost: Leaf  # time of a large tile's arithmetic, unpacking included, in times at peak
     prologue_elements: Leaf  # time of a tile before its first product, in elements of k
     wave_rounding: Leaf  # share of the last, partly filled wave that is waited for, in [0, 1]
+    passed_elsewhere: Leaf = (
+        0.0  # not fitted: share of choices of experts on other devices that are passed over, in [0, 1]
+    )
 
 
 @flax.struct.dataclass
@@ -117,10 +123,17 @@ class GpuExperts:
         times = [jnp.where(some, time, 1.0) for time in times]
         return jnp.where(some, jnp.maximum(soft_minimum(times), 2.0 * m * n * k * products / peak), 0.0)
 
-    def pass_time(self, m: Number, k: Number, *, products: Number) -> Float[Array, "*b"]:
-        """Seconds of the kernels that write a grouped product's input, which overlap with nothing; arguments as above."""
-        m, k, products = (jnp.asarray(as_float(value)) for value in (m, k, products))
-        read_s = _ACTIVATION_BYTES * m * k * products / as_float(self.bandwidth_bytes_per_s)
+    def pass_time(self, m: Number, k: Number, *, products: Number, choices: Number = 0.0) -> Float[Array, "*b"]:
+        """Seconds of the kernels that write a grouped product's input, which overlap with nothing.
+
+        Args:
+            m, k, products: as above.
+            choices: "*b", >= 0; of experts on all devices, where others hold some. Gradient: a kink where all are here.
+        """
+        m, k, products, choices = (jnp.asarray(as_float(value)) for value in (m, k, products, choices))
+        own = m * products
+        rows = own + as_float(self.coefficients.passed_elsewhere) * jnp.maximum(choices - own, 0.0)
+        read_s = _ACTIVATION_BYTES * rows * k / as_float(self.bandwidth_bytes_per_s)
         return as_float(self.coefficients.pass_cost) * read_s
 
 
@@ -133,6 +146,7 @@ def expert_layer_time(
     hidden_size: Number,
     inner_size: Number,
     gated: Number = 1.0,
+    own_share: Number = 1.0,
     weight_bits: Number = 16.0,
     temperature: Number = 0.0,
 ) -> Float[Array, "*b"]:
@@ -144,17 +158,19 @@ def expert_layer_time(
         touched: "*b", > 0; different experts that they choose.
         experts_per_token, hidden_size, inner_size: "*b", > 0.
         gated: "*b"; 1: gate and up are one product of twice the columns; 0: up alone.
+        own_share: "*b", in (0, 1]; of the tokens' choices, those of experts on this device, as is `touched`.
         weight_bits: "*b", > 0.
         temperature: as of `GpuExperts.product_time`.
     Returns:
         "*b", increasing in tokens, in touched experts, and in bits.
     Gradient: as `GpuExperts.product_time`.
     """
-    tokens, touched, chosen, hidden, inner, gated, bits = (
+    tokens, touched, chosen, hidden, inner, gated, share, bits = (
         jnp.asarray(as_float(value))
-        for value in (tokens, touched, experts_per_token, hidden_size, inner_size, gated, weight_bits)
+        for value in (tokens, touched, experts_per_token, hidden_size, inner_size, gated, own_share, weight_bits)
     )
-    choices = tokens * chosen
+    everywhere = tokens * chosen
+    choices = everywhere * share
     bandwidth = as_float(unit.coefficients.memory_efficiency) * as_float(unit.bandwidth_bytes_per_s)
     total = as_float(unit.coefficients.launch_s)
     # Activations as the step counts them: hwmodels.network.operators.activations.
@@ -167,5 +183,6 @@ def expert_layer_time(
         arithmetic = unit.product_time(rows, k, n, products=touched, weight_bits=bits, temperature=temperature)
         memory = (touched * k * n * (bits / BITS_PER_BYTE) + _ACTIVATION_BYTES * moved) / bandwidth
         times = jnp.stack(jnp.broadcast_arrays(arithmetic, memory), axis=-1)
-        total = total + unit.pass_time(rows, k, products=touched) + smooth_maximum(times, unit.overlap_temperature)
+        passes = unit.pass_time(rows, k, products=touched, choices=everywhere)
+        total = total + passes + smooth_maximum(times, unit.overlap_temperature)
     return total

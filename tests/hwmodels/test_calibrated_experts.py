@@ -5,13 +5,23 @@ import dataclasses
 import numpy as np
 import pytest
 
-from hwmodels import OPERATORS, Workload, catalog, decode_operators, step_cost, uniform_footprint, uniform_weight_bits
+from hwmodels import (
+    OPERATORS,
+    Workload,
+    catalog,
+    decode_operators,
+    price_steps,
+    step_cost,
+    uniform_footprint,
+    uniform_weight_bits,
+)
 from hwmodels.analysis.kernel_widths import kernel_remarks, kernel_widths
 from hwmodels.catalog import calibrated, calibrations
 from hwmodels.catalog.calibrated import calibrated_experts
 from hwmodels.catalog.calibrations import calibrated_names, calibration_record, calibration_remarks
 from hwmodels.compute.gpu_experts import expert_layer_time
 from hwmodels.network.architecture import EXPERT_MATRICES
+from hwmodels.network.operators.steps import prefill_step
 
 QWEN, LLAMA = catalog.architecture("qwen3-30b-a3b"), catalog.architecture("llama-3.1-8b")
 EXPERTS = [OPERATORS.index(name) for name in ("expert_gate_up", "expert_down")]
@@ -57,6 +67,32 @@ def test_four_bit_experts_have_kernels_of_their_own():
     assert any(
         "weights of experts of 6 bits, between measured" in line for line in kernel_remarks(device, footprint(6.0))
     )
+
+
+def test_engines_have_experts_of_their_own():
+    record = calibration_record("h200-sxm", "vllm")["experts"]["bfloat16"]
+    assert record["table"].endswith("h200_sxm/vllm/0.24.0")
+    assert max(record["held_out_halves"]) <= calibrations.LARGEST_HELD_OUT_ERROR
+    # Triton's kernels pass over choices of experts elsewhere, CUTLASS' do not, as rows of dealt experts say.
+    for gpu, engine, share in (("h200-sxm", "vllm", 1.0), ("h200-sxm", "trtllm", 0.0), ("rtx-pro-6000", "vllm", 0.0)):
+        assert float(calibrated_experts(gpu, engine)[16.0].coefficients.passed_elsewhere) == share
+
+
+def test_passes_over_choices_elsewhere_are_part_of_a_group():
+    entry = catalog.grouped(catalog.device_entry("h200-sxm", engine="vllm"), catalog.Division(tensor=8, expert=8), "")
+    (coefficients,) = (one for one in entry.device.matrix_unit.experts[-1:])
+    own = dataclasses.replace(
+        entry.device.matrix_unit,
+        experts=(*entry.device.matrix_unit.experts[:-1], coefficients.replace(passed_elsewhere=0.0)),
+    )
+    step = prefill_step(Workload(batch=1.0, prompt_tokens=4096.0), footprint=uniform_footprint(16))
+    found = {}
+    for name, unit in (("all", entry.device.matrix_unit), ("own", own)):
+        (priced,) = price_steps(dataclasses.replace(entry.device, matrix_unit=unit), QWEN, [step])
+        found[name] = float(priced.cost.total_s)
+        own_rows = float(priced.work.shapes.m[EXPERTS[0]] * priced.work.shapes.products[EXPERTS[0]])
+    passed = 48 * (4096 * 8 - own_rows) * (2048 + 768) * 2 / 4.8e12
+    assert found["all"] - found["own"] == pytest.approx(float(coefficients.pass_cost) * passed, rel=1e-3)
 
 
 def test_without_measured_experts_products_follow_one_another():

@@ -27,6 +27,12 @@ CACHE_BYTES = {
     "rtx_pro_6000_server": 128 * 2**20,
 }
 
+#: Hidden and inner sizes of experts without a gate (squared ReLU): the networks that tables of TensorRT-LLM mark as such.
+_WITHOUT_GATE = {(2048, 5120), (2688, 1856), (8192, 5120)}
+#: Kernels that ran them without a gate and do not say so: launches take two thirds of the time of gated ones. Triton's of
+#: SGLang and of vLLM 0.14 ran them with one.
+_SILENT = "vllm_unquantizedfusedmoe"
+
 _NAMES = ("num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size")
 
 
@@ -40,11 +46,12 @@ class ExpertTable:
     experts_per_token: npt.NDArray[np.float64]
     num_experts: npt.NDArray[np.float64]
     gated: npt.NDArray[np.float64]  # 1 or 0
-    touched: npt.NDArray[np.float64]  # experts with at least one token, expected
+    touched: npt.NDArray[np.float64]  # experts with at least one token, expected; of all devices
     distribution: npt.NDArray[np.str_]  # of tokens over experts, as the table names it
     network: npt.NDArray[np.str_]  # whose experts they are: rows of one name differ in tokens, parts and distribution
     seconds: npt.NDArray[np.float64]
     weight_bits: float
+    kernels: tuple[str, ...] = ()  # that ran, as the table names them, sorted
 
     def conditions(self) -> dict[str, npt.NDArray[np.float64]]:
         """What a time depends on, by name, as `hwmodels.compute.gpu_experts.expert_layer_time` takes it."""
@@ -58,12 +65,15 @@ def expert_formats(table: TableName, *, root: str | Path | None = None) -> tuple
     return tuple(name for name in FORMAT_BITS if name in formats)
 
 
-def expert_table(table: TableName, weight_format: str = "bfloat16", *, root: str | Path | None = None) -> ExpertTable:
-    """Rows of one format, all experts on one GPU or each cut into parts; experts dealt out to several GPUs are left out.
+def expert_table(
+    table: TableName, weight_format: str = "bfloat16", *, devices: int = 1, root: str | Path | None = None
+) -> ExpertTable:
+    """Rows of one format whose experts, each of them whole or cut into parts, are dealt out to so many GPUs.
 
     Args:
         table: of kind "moe".
         weight_format: of `FORMAT_BITS`.
+        devices: that hold a part of the experts each; times are those of the busiest, and touched experts those of all.
         root: as of `list_tables`.
     Raises:
         KernelTableError: the table cannot be read or holds no such rows.
@@ -72,13 +82,16 @@ def expert_table(table: TableName, weight_format: str = "bfloat16", *, root: str
         raise KernelTableError(f"format {weight_format!r} is not modelled; choose one of {', '.join(FORMAT_BITS)}")
     names = [*_NAMES, "moe_dtype", "moe_ep_size", "distribution", "kernel_source", "latency"]
     columns = read_columns(table, names, root)
-    used = (columns["moe_dtype"] == weight_format) & (columns["moe_ep_size"] == 1) & (columns["latency"] > 0)
+    used = (columns["moe_dtype"] == weight_format) & (columns["moe_ep_size"] == devices) & (columns["latency"] > 0)
     if not used.any():
         held = ", ".join(expert_formats(table, root=root)) or "none that is modelled"
-        raise KernelTableError(f"{table} holds no {weight_format} experts on one GPU; formats there: {held}")
+        where = "one GPU" if devices == 1 else f"{devices} GPUs"
+        raise KernelTableError(f"{table} holds no {weight_format} experts on {where}; formats there: {held}")
     tokens, hidden, inner, chosen, experts, parts = (columns[name][used].astype(np.int64) for name in _NAMES)
     distribution = columns["distribution"][used].astype(str)
-    gated = np.array(["nongated" not in source for source in columns["kernel_source"][used]], np.float64)
+    sources = zip(columns["kernel_source"][used].tolist(), zip(hidden.tolist(), inner.tolist()))
+    bare = ["nongated" in one or (one.startswith(_SILENT) and sizes in _WITHOUT_GATE) for one, sizes in sources]
+    gated = 1.0 - np.array(bare, np.float64)
     rows = list(zip(distribution.tolist(), tokens.tolist(), experts.tolist(), chosen.tolist()))
     try:
         touched = np.array([touched_in_table(*row) for row in rows], np.float64)
@@ -98,4 +111,5 @@ def expert_table(table: TableName, weight_format: str = "bfloat16", *, root: str
         network=network,
         seconds=real(columns["latency"][used]) * 1e-3,
         weight_bits=FORMAT_BITS[weight_format],
+        kernels=tuple(sorted(set(columns["kernel_source"][used].tolist()))),
     )

@@ -146,7 +146,32 @@ def test_reads_a_table(tmp_path):
     np.testing.assert_array_equal(table.touched, [touched_in_table("power_law_1.2", 3, 32, 4), 12])
     np.testing.assert_allclose(table.seconds, [5e-4, 2.5e-4])
     assert set(table.network) == {"2048x1024 32 choose 4"}
+    dealt = expert_table(name, devices=2, root=tmp_path)
+    assert dealt.touched.tolist() == [12]
+    assert dealt.kernels == ("grouped",)
+    with pytest.raises(KernelTableError, match="no bfloat16 experts on 4 GPUs"):
+        expert_table(name, devices=4, root=tmp_path)
     with pytest.raises(KernelTableError, match="formats there: bfloat16"):
         expert_table(name, "int4_wo", root=tmp_path)
     with pytest.raises(KernelTableError, match="not modelled"):
         expert_table(name, "fp8", root=tmp_path)
+
+
+def test_experts_whose_kernels_do_not_say_that_they_have_no_gate(tmp_path):
+    columns = {
+        "moe_dtype": ["bfloat16"] * 3,
+        "num_tokens": [3] * 3,
+        "hidden_size": [2688, 2688, 2048],
+        "inter_size": [1856] * 3,
+        "topk": [4] * 3,
+        "num_experts": [32] * 3,
+        "moe_tp_size": [1] * 3,
+        "moe_ep_size": [1] * 3,
+        "distribution": [EVEN] * 3,
+        "kernel_source": ["vllm_unquantizedfusedmoe_triton", "vllm_fused_moe", "vllm_unquantizedfusedmoe_triton"],
+        "latency": [0.5] * 3,
+    }
+    write_tables(tmp_path, moe=columns)
+    np.testing.assert_array_equal(
+        expert_table(TableName("toy", "engine", "1.0", "moe"), root=tmp_path).gated, [0, 1, 1]
+    )

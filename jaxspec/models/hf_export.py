@@ -71,7 +71,7 @@ def _written(config: DecoderConfig, max_positions: int, family: Family) -> dict[
         **written_latent(config),
     }
     if config.learned_positions is not None:
-        usual["max_position_embeddings"] = config.learned_positions.rows - config.learned_positions.offset
+        usual["max_position_embeddings"] = config.learned_positions.positions
     switches = ((family.qkv_bias, config.qkv_bias), (family.o_bias, config.o_bias), (family.ffn_bias, config.ffn_bias))
     if family.qk_norm.startswith("optional"):
         switches += (("use_qk_norm", config.qk_norm),)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxspec.models.rope_scaling import Rope
 
-__all__ = ["chosen_rope", "rotate"]
+__all__ = ["chosen_rope", "rotate", "text_lengths"]
 
 
 def chosen_rope(
@@ -33,6 +33,16 @@ def chosen_rope(
         return found[0], None if factors[0] == 1 else factors[0]
     factor = None if set(factors) == {1.0} else jnp.asarray(factors, jnp.float32)[choice]
     return jnp.stack(jnp.broadcast_arrays(*found))[choice], factor
+
+
+def text_lengths(positions: Int[Array, "batch token"], prompt: Int[Array, "#batch"]) -> Int[Array, "batch token"]:
+    """Tokens of the text that each token is rotated for where the prompt is processed at once and what follows token by token:
+    all of the prompt's for its own, those up to itself for each that follows.
+
+    Args:
+        prompt: tokens of each prompt.
+    """
+    return jnp.maximum(positions + 1, prompt[:, None])
 
 
 def rotate(

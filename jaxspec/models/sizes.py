@@ -31,6 +31,11 @@ class LearnedPositions:
     rows: int
     offset: int = 0
 
+    @property
+    def positions(self) -> int:
+        """That have a vector: from 0 up to this number, not included."""
+        return self.rows - self.offset
+
 
 @dataclasses.dataclass(frozen=True)
 class DecoderSizes:

@@ -174,7 +174,7 @@ def _follow(
     """The loop over cycles; depth: most tokens that one accepts."""
     batch, window = texts.tokens.shape[0], depth + 1
     # A sequence that has finished goes on from its last root until all have, as in decoding; it may reach over its text's end.
-    heard = hear(target_params, config, texts.tokens, padding=1, beyond=2 * window)
+    heard = hear(target_params, config, texts.tokens, texts.lengths, padding=1, beyond=2 * window)
 
     def unfinished(state: _State) -> Bool[Array, " batch"]:
         return (state.generated < num_tokens) & (state.generated < texts.ends)

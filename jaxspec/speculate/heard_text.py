@@ -12,6 +12,7 @@ from jaxspec.compress.kv import stored_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import ForwardResult, Params, forward_text
 from jaxspec.models.kv_cache import take_slots
+from jaxspec.models.rope import text_lengths
 from jaxspec.speculate.drafts.interface import Committed, Level, Root
 
 __all__ = ["HeardText", "chain_level", "hear"]
@@ -52,15 +53,23 @@ class HeardText(NamedTuple):
 
 
 def hear(
-    params: Params, config: DecoderConfig, texts: Int[Array, "batch token"], *, padding: int, beyond: int = 0
+    params: Params,
+    config: DecoderConfig,
+    texts: Int[Array, "batch token"],
+    lengths: Int[Array, " batch"],
+    *,
+    padding: int,
+    beyond: int = 0,
 ) -> HeardText:
-    """Let the target process texts once.
+    """Let the target process texts once, each token rotated as decoding rotates it.
 
     Args:
+        lengths: of the prompts that the texts begin with.
         padding: static; zeros behind the texts that the target does not see. beyond: static; zeros before these that it does.
     """
     seen = jnp.pad(texts, ((0, 0), (0, beyond)))
-    heard = forward_text(params, config, seen, kv_codec=stored_kv(config))
+    rotated_for = text_lengths(jnp.broadcast_to(jnp.arange(seen.shape[1]), seen.shape), lengths)
+    heard = forward_text(params, config, seen, kv_codec=stored_kv(config), lengths=rotated_for)
     return HeardText(jnp.pad(seen, ((0, 0), (0, padding))), heard)
 
 

@@ -17,6 +17,7 @@ from jaxspec.compress.kv import stored_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import ForwardResult, Params, causal_mask, forward
 from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, first_slots, take_slots, write_cache
+from jaxspec.models.rope import text_lengths
 from jaxspec.speculate.candidates import CandidateLaw
 from jaxspec.speculate.drafts.interface import Committed, Draft, Memory, Root
 from jaxspec.speculate.expansion import DraftedTree, Levels, TreeLimits, draft_tree, in_levels
@@ -125,11 +126,12 @@ def decoding_loop(
             return draft_growing_tree(*asking, growing, seed, prompt_ids, decoding)
         return draft_tree(*asking, levels, seed, prompt_ids, decoding, limits=limits, law=law)
 
+    places = jnp.broadcast_to(jnp.arange(prompt_length), prompts.shape)
     prefill = target(
         tokens=prompts,
-        positions=jnp.broadcast_to(jnp.arange(prompt_length), prompts.shape),
+        positions=places,
         mask=causal_mask(batch, prompt_length),
-        lengths=jnp.broadcast_to(lengths[:, None], prompts.shape),
+        lengths=text_lengths(places, lengths),
     )
     numbers = limits.numbers if growing is None else growing.numbers
     memory = None if draft is None else draft.empty(draft_params, batch, slots, numbers)

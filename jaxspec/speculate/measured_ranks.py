@@ -137,7 +137,7 @@ def _measure_ranks(
     starts = length - prompt_tokens
     lengths = jnp.full(batch, prompt_tokens, jnp.int32) if lengths is None else lengths.astype(jnp.int32)
     generated = jnp.full(batch, starts, jnp.int32) if generated is None else generated.astype(jnp.int32)
-    heard = hear(target_params, config, texts, padding=depth)
+    heard = hear(target_params, config, texts, lengths, padding=depth)
     numbers = depth + 1
     beyond = jnp.where(generated < starts, ENDED, UNKNOWN)
 

@@ -18,6 +18,7 @@ from jaxspec.compress.kv import compress_cache, stored_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, causal_mask, forward
 from jaxspec.models.mesh import split_rows
+from jaxspec.models.rope import text_lengths
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.speculate.acceptance import TargetText, all_starts
 from jaxspec.speculate.chunks import gather, prompt_chunks
@@ -167,14 +168,16 @@ def _survival(
 ) -> Float[Array, "batch start depth"]:
     queries = tokens.shape[1] - 1
     place = jnp.arange(queries)[None]
+    positions = jnp.maximum(place - before[:, None], 0)
     result = forward(
         target,
         config,
         tokens=tokens[:, :-1],
-        positions=jnp.maximum(place - before[:, None], 0),
+        positions=positions,
         mask=causal_mask(tokens.shape[0], queries) & (place >= before[:, None])[:, None, :],
         kv_codec=stored_kv(config),
         logits_from=queries,
+        lengths=text_lengths(positions, first + 1 - before),
     )
     return all_starts(
         draft,

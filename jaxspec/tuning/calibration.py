@@ -19,6 +19,7 @@ from jaxspec.formats.patterns import target_format
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
 from jaxspec.models.mesh import mesh_of, split_inside, split_rows
+from jaxspec.models.rope import text_lengths
 from jaxspec.models.stored import as_stored
 from jaxspec.models.streamed import Streamed, is_streamed
 from jaxspec.speculate.acceptance import TargetText
@@ -137,9 +138,17 @@ def _heard(
     dict[str, Array], Float[Array, "batch query hidden"], PreparedKV, Int[Array, "batch token layer chosen"] | None
 ]:
     """Sums of squares of each layer's inputs, hidden states from the first root on, prepared KV, and choices of experts."""
-    queries = tokens.shape[1] - 1
+    text = tokens[:, :-1]
+    place = jnp.broadcast_to(jnp.arange(text.shape[1]), text.shape)
     result = forward_text(
-        params, config, tokens[:, :-1], kv_codec=stored_kv(config), keep_activations=sum_of_squares, logits_from=queries
+        params,
+        config,
+        text,
+        kv_codec=stored_kv(config),
+        keep_activations=sum_of_squares,
+        logits_from=text.shape[1],
+        # As decoding processes a prompt that ends with the first root.
+        lengths=text_lengths(place, jnp.full(1, first + 1)),
     )
     assert result.activations is not None
     choices = None if result.extras is None else result.extras.original

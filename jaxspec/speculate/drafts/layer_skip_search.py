@@ -25,6 +25,7 @@ from jaxspec.compress.kv import stored_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
 from jaxspec.models.kv_cache import KVCache
+from jaxspec.models.rope import text_lengths
 from jaxspec.models.skipped_blocks import BLOCKS, block_parameters, without_blocks
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.speculate.acceptance import TargetText, block_pass
@@ -156,8 +157,10 @@ def block_weights(config: DecoderConfig) -> Float[np.ndarray, "2 layer"]:
 @partial(jax.jit, static_argnames=("config", "first"))
 def _heard(params: Params, config: DecoderConfig, tokens: Array, *, first: int) -> tuple[TargetText, KVCache]:
     """The text with the target's hidden states from the first root on, and its KV."""
-    queries = tokens.shape[1] - 1
-    heard = forward_text(params, config, tokens[:, :-1], kv_codec=stored_kv(config), logits_from=queries)
+    text = tokens[:, :-1]
+    # As decoding processes a prompt that ends with the first root.
+    lengths = text_lengths(jnp.broadcast_to(jnp.arange(text.shape[1]), text.shape), jnp.full(1, first + 1))
+    heard = forward_text(params, config, text, kv_codec=stored_kv(config), logits_from=text.shape[1], lengths=lengths)
     return TargetText(tokens, heard.hidden[:, first:]), heard.cache
 
 

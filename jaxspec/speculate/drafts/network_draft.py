@@ -17,6 +17,7 @@ from jaxspec.models.decoder import Params, causal_mask, forward, unembed
 from jaxspec.models.embedded import check_model, load_model
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, write_cache
+from jaxspec.models.rope import text_lengths
 from jaxspec.models.stored import as_computed, as_stored
 from jaxspec.speculate.drafts.interface import Committed, Level, ReadyDraft, Root
 from jaxspec.speculate.drafts.scaling import scaled_architecture
@@ -86,11 +87,15 @@ class NetworkDraft:
     def commit(self, params: Params, memory: NetworkMemory, committed: Committed) -> NetworkMemory:
         """See `Draft.commit`."""
         batch, places = committed.tokens.shape
+        positions = committed.start[:, None] + jnp.arange(places + 1)[None]
+        # What begins a text is its prompt, which is processed at once.
+        prompt = jnp.where(committed.start == 0, committed.valid + 1, 0)
         result = forward(
             params,
             self.config,
             tokens=jnp.concatenate([committed.before[:, None], committed.tokens], axis=1),
-            positions=committed.start[:, None] + jnp.arange(places + 1)[None],
+            positions=positions,
+            lengths=text_lengths(positions, prompt),
             mask=causal_mask(batch, places + 1),
             sources=[CachedKV(memory.cache, slots_before(committed.start, places + 1, memory.cache.num_slots))],
             logits_from=places + 1,  # none: a prompt's would be many, and one is needed

@@ -22,7 +22,7 @@ from jaxspec.studies.measured.stopping import stop_tokens
 from jaxspec.text import Encoder, TextSplit, check_text, load_text, read_prompts, windows
 from jaxspec.tuning.objective import Pricing
 
-__all__ = ["CheckedInputs", "check_inputs", "given_mesh", "window_tokens"]
+__all__ = ["CheckedInputs", "check_inputs", "check_positions", "given_mesh", "window_tokens"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,6 +119,7 @@ def check_inputs(config: CommonConfig) -> CheckedInputs:
     held_out = _held_out(config, text) if prompts is None else prompts
     if isinstance(config, StopwatchSettings):
         check_stopwatch(config, len(held_out))
+    check_positions(config, network, max(map(len, held_out)))
     notes = text.notes
     if config.own_prompts and config.stop is None and not stop:
         notes += (
@@ -133,6 +134,24 @@ def check_inputs(config: CommonConfig) -> CheckedInputs:
         stop=stop,
         notes=notes,
     )
+
+
+def check_positions(config: CommonConfig, network: DecoderConfig, longest: int) -> None:
+    """Learned positions end somewhere, and beyond their end a table's last row would be read without a word.
+
+    Args:
+        longest: tokens of the longest prompt that is decoded.
+    Raises:
+        InputError: texts with their continuations are longer.
+    """
+    learned, decoded = network.learned_positions, continuation_length(config.output_tokens)
+    needed = max(config.prompt_tokens, longest) + decoded
+    if learned is not None and learned.positions < needed:
+        raise InputError(
+            f"{config.model} has {learned.positions} positions; prompts of up to {needed - decoded} tokens with {decoded} "
+            f"decoded and drafted behind them need {needed}: give shorter prompts (calibration's have --prompt-tokens), or "
+            "fewer --output-tokens"
+        )
 
 
 def _held_out(config: CommonConfig, text: TextSplit) -> list[np.ndarray]:

@@ -130,6 +130,12 @@ def measured_norms(
     Raises:
         InputError: the text cannot be used, or a layer of the network is larger than this machine's memory.
     """
+    learned = model.config.learned_positions
+    if learned is not None and window_tokens > learned.positions:
+        raise InputError(
+            f"window_tokens is {window_tokens}; this network has {learned.positions} positions: give so many at most, or "
+            "--importance magnitude"
+        )
     needed = _COPIES_OF_A_LAYER * model.layer_bytes
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > memory:

@@ -113,9 +113,9 @@ def check_network(name: str, config: ScaleConfig, longest: int) -> Network:
     """
     shape = check_model(name)
     learned = shape.learned_positions
-    if learned is not None and learned.rows - learned.offset < longest + config.most_tokens:
+    if learned is not None and learned.positions < longest + config.most_tokens:
         raise InputError(
-            f"{name} has {learned.rows - learned.offset} positions; prompts of up to {longest} bytes and {config.most_tokens} "
+            f"{name} has {learned.positions} positions; prompts of up to {longest} bytes and {config.most_tokens} "
             "tokens of an answer may need more: give a smaller --output-tokens or --prompt-bytes"
         )
     place = model_place(name)

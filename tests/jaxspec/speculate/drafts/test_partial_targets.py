@@ -83,7 +83,7 @@ def test_blocks_that_do_nothing_are_the_ones_left_out(jit, params):
 
 def test_a_sparse_draft_sees_the_first_tokens_and_the_latest(jit, params):
     ready = sparse_kv_draft("sparse-kv-50", LoadedModel(TARGET, params, FAMILIES["llama"], Path()))
-    heard = jit(lambda params: hear(params, TARGET, TEXT, padding=4))(params)
+    heard = jit(lambda params: hear(params, TARGET, TEXT, jnp.full(len(TEXT), 4), padding=4))(params)
     ends = np.array([13, 12, 9], np.int32)
     memory = ready.draft.empty(ready.params, 3, 20, 4)
     memory = ready.draft.commit(ready.params, memory, heard.committed(np.zeros(3, np.int32), 13, ends))

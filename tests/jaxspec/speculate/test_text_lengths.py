@@ -1,0 +1,109 @@
+"""Rotations that depend on a text's length: what is measured along a text is what decoding it token by token finds."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxspec.compress.knobs import uniform_knobs
+from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.rope import text_lengths
+from jaxspec.models.rope_scaling import DynamicScaling
+from jaxspec.speculate import (
+    GREEDY,
+    continuation_length,
+    count_mismatches,
+    decode_chains,
+    decode_prompts,
+    predict_cycles,
+    record_ranks,
+    tree_limits,
+)
+from jaxspec.speculate.drafts import self_draft
+from jaxspec.speculate.drafts.interface import ReadyDraft
+from jaxspec.speculate.drafts.network_draft import NetworkDraft
+from jaxspec.speculate.ragged import padded
+from jaxspec.trees import cycles_along_text, tree_from_paths
+
+#: Trained on 7 positions: every prompt but one, and what follows all of them, goes beyond.
+CONFIG = DecoderConfig(
+    vocab_size=13,
+    hidden_size=18,
+    intermediate_size=26,
+    num_layers=2,
+    num_heads=3,
+    num_kv_heads=1,
+    head_dim=6,
+    rope_theta=20.0,
+    rope_scaling=DynamicScaling(3.0, 7),
+)
+TOKENS = 14
+ROOM = continuation_length(TOKENS)
+PROMPTS, LENGTHS = padded([np.random.default_rng(size).integers(13, size=size).astype(np.int32) for size in (9, 3, 12)])
+KNOBS = uniform_knobs(CASSANDRA1, CONFIG, kv_prune=0.2, kv_cut_bits=3.0)
+SHARED = {"lengths": LENGTHS, "num_tokens": TOKENS, "room": ROOM, "decoding": GREEDY, "seed": 0}
+
+
+@pytest.fixture(scope="module")
+def networks(random_network):
+    """A target, and a network near it."""
+    target, other = (random_network(CONFIG, seed, sharpness=3.0) for seed in (0, 99))
+    return target, jax.tree.map(lambda a, b: a + 0.05 * (b - a), target, other)
+
+
+@pytest.fixture(scope="module")
+def text(networks):
+    target, near = networks
+    shared = SHARED | {"num_tokens": ROOM}
+    return decode_chains(target, CONFIG, self_draft(CONFIG, near, KNOBS), PROMPTS, 0, **shared)
+
+
+def test_a_prompt_is_rotated_for_all_of_it_and_each_token_behind_for_those_before():
+    positions = jnp.array([[0, 1, 2, 3, 4], [0, 1, 2, 3, 4]])
+    found = text_lengths(positions, jnp.array([3, 1]))
+    np.testing.assert_array_equal(found, [[3, 3, 3, 4, 5], [1, 2, 3, 4, 5]])
+
+
+def test_predicted_cycles_are_the_counted_ones(networks, text):
+    target, near = networks
+    draft = self_draft(CONFIG, near, KNOBS)
+    for length in (1, 5):
+        options = {"knobs": KNOBS, "draft_length": length, "decoding": GREEDY, "prompt_tokens": PROMPTS.shape[1]}
+        predicted = predict_cycles(
+            target,
+            draft.params.network,
+            CONFIG,
+            text["tokens"][:, : PROMPTS.shape[1] + ROOM],
+            lengths=LENGTHS,
+            stop=(),
+            num_tokens=TOKENS,
+            **options,
+        )
+        counted = decode_chains(target, CONFIG, draft, PROMPTS, length, **SHARED)
+        assert count_mismatches(counted, text, LENGTHS, TOKENS)["mismatches"] == 0
+        np.testing.assert_array_equal(predicted["cycles"], counted["cycles"])
+        np.testing.assert_array_equal(predicted["survival"], counted["accepted_at"][:, :length])
+
+
+@pytest.mark.parametrize("kind", ["self", "network"])
+def test_ranks_tell_every_cycle_of_a_tree(networks, text, kind):
+    target, near = networks
+    draft = self_draft(CONFIG, near, KNOBS) if kind == "self" else ReadyDraft(NetworkDraft(CONFIG), near)
+    tree = tree_from_paths([(0,), (1,), (0, 0), (0, 1), (0, 0, 0), (0, 0, 0, 0)])
+    generated = np.minimum(text["generated"], ROOM)
+    traces = record_ranks(
+        target,
+        CONFIG,
+        draft,
+        text["tokens"][:, : PROMPTS.shape[1] + ROOM],
+        prompt_tokens=PROMPTS.shape[1],
+        depth=5,
+        lengths=LENGTHS,
+        generated=generated,
+    )
+    told = cycles_along_text(tree, traces, num_tokens=TOKENS)
+    counted = decode_prompts(target, CONFIG, draft, PROMPTS, tree, limits=tree_limits(tree), **SHARED)
+    np.testing.assert_array_equal(told.cycles, counted["cycles"])
+    np.testing.assert_array_equal(told.accepted, counted["accepted_nodes"])
+    assert np.sum(counted["accepted_nodes"]) > 3

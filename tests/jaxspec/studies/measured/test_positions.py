@@ -1,0 +1,43 @@
+"""Networks with learned positions are asked for no more of them than they have."""
+
+import dataclasses
+
+import pytest
+
+from jaxspec.errors import InputError
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.sizes import LearnedPositions
+from jaxspec.speculate.proof import continuation_length
+from jaxspec.studies.measured.checking import check_positions
+from jaxspec.studies.tune.config import TuneConfig
+
+NETWORK = DecoderConfig(
+    vocab_size=13, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6
+)
+CONFIG = TuneConfig(prompt_tokens=20, output_tokens=10)
+#: Places of a prompt of 20 tokens, and of what is decoded and drafted behind it.
+NEEDED = 20 + continuation_length(10)
+
+
+def with_positions(count, offset=2):
+    return dataclasses.replace(NETWORK, learned_positions=LearnedPositions(rows=count + offset, offset=offset))
+
+
+@pytest.mark.parametrize("longest", [3, 20])
+def test_calibration_prompts_count_too(longest):
+    check_positions(CONFIG, with_positions(NEEDED), longest)
+    message = (
+        rf"embedded has {NEEDED - 1} positions; .* up to 20 tokens with {NEEDED - 20} decoded .* need {NEEDED}: give"
+    )
+    with pytest.raises(InputError, match=message):
+        check_positions(CONFIG, with_positions(NEEDED - 1), longest)
+
+
+def test_a_longer_prompt_of_the_users_own_needs_more():
+    check_positions(CONFIG, with_positions(NEEDED + 5), 25)
+    with pytest.raises(InputError, match="prompts of up to 25 tokens"):
+        check_positions(CONFIG, with_positions(NEEDED + 4), 25)
+
+
+def test_rotated_positions_have_no_end():
+    check_positions(CONFIG, NETWORK, 10_000)

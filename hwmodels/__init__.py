@@ -115,7 +115,7 @@ from hwmodels.speculation.verification_length import (
 )
 from hwmodels.step.capacity import HeldBytes, activation_buffer_bytes, held_bytes, longest_context
 from hwmodels.step.decoding import DecoderCost, decoder_cost, decoder_energy
-from hwmodels.step.energy import StepEnergy, memory_energy, step_energy
+from hwmodels.step.energy import StepEnergy, idle_energy, memory_energy, step_energy
 from hwmodels.step.group_step import group_step
 from hwmodels.step.priced_steps import PricedStep, price_steps
 from hwmodels.step.roofline_cases import (
@@ -234,6 +234,7 @@ __all__ = [
     "held_beside",
     "held_bytes",
     "held_with_draft",
+    "idle_energy",
     "independent_draws",
     "independent_sequences",
     "kernel_remarks",

@@ -60,9 +60,8 @@ class ExpertCoefficients:
     compute_cost: Leaf  # time of a large tile's arithmetic, unpacking included, in times at peak
     prologue_elements: Leaf  # time of a tile before its first product, in elements of k
     wave_rounding: Leaf  # share of the last, partly filled wave that is waited for, in [0, 1]
-    passed_elsewhere: Leaf = (
-        0.0  # not fitted: share of choices of experts on other devices that are passed over, in [0, 1]
-    )
+    #: Not fitted, a property of the kernel: 1 if it passes over the choices of experts on other devices too, 0 if not.
+    passed_elsewhere: float = flax.struct.field(pytree_node=False, default=0.0)
 
 
 @flax.struct.dataclass
@@ -132,7 +131,7 @@ class GpuExperts:
         """
         m, k, products, choices = (jnp.asarray(as_float(value)) for value in (m, k, products, choices))
         own = m * products
-        rows = own + as_float(self.coefficients.passed_elsewhere) * jnp.maximum(choices - own, 0.0)
+        rows = own + self.coefficients.passed_elsewhere * jnp.maximum(choices - own, 0.0)
         read_s = _ACTIVATION_BYTES * rows * k / as_float(self.bandwidth_bytes_per_s)
         return as_float(self.coefficients.pass_cost) * read_s
 

@@ -1,7 +1,6 @@
 """Energy of a step, what must be held, the longest context, and elasticities."""
 
 import dataclasses
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -10,30 +9,22 @@ import pytest
 
 from hwmodels import (
     ALL_LAYER_MATRICES,
-    Acceptance,
     Chip,
-    EngineTerms,
     MemoryTier,
     Workload,
-    baselines,
     catalog,
-    chain_plan,
     decode_operators,
     parameters,
-    price_cycle,
     step_cost,
     uniform_footprint,
     uniform_weight_bits,
 )
-from hwmodels.analysis.design_point import chip_area, design_point
+from hwmodels.analysis.design_point import chip_area
 from hwmodels.analysis.sensitivity import elasticities, finite_elasticities, leaf_names
 from hwmodels.compute.systolic.array import OnChipBuffer
 from hwmodels.compute.systolic.cost import gemm_cost
 from hwmodels.compute.systolic.unit import SystolicUnit
 from hwmodels.decoders import Decoder
-from hwmodels.memory.placement import ByMode
-from hwmodels.speculation.draft_cost import COMPRESSED_COPY
-from hwmodels.speculation.engine_terms import NO_ENGINE
 from hwmodels.step.capacity import activation_buffer_bytes, held_bytes, longest_context
 
 BITS = uniform_weight_bits(16.0)
@@ -58,40 +49,6 @@ def test_energy_by_hand(small, toy_device, workload):
     parts = energy.arithmetic_j + energy.memory_j.sum() + energy.static_j + energy.decoder_j
     assert float(energy.total_j) == pytest.approx(float(parts))
     assert float(cost.power_w) == pytest.approx(float(energy.total_j / cost.total_s))
-
-
-def test_a_device_draws_power_while_its_engine_works(small, toy_device, workload, footprint):
-    device = toy_device.replace(memory=toy_device.memory.replace(energy_j_per_bit=5e-12), chip=CHIP)
-    common = {"workload": workload, "footprint": footprint}
-    step_s = float(baselines(device, small, **common).stored.cost.total_s)
-    terms = EngineTerms(cycle_s=0.1 * step_s, draft_pass_s=0.02 * step_s)
-    without, served = (
-        price_cycle(
-            device, small, draft_cost=COMPRESSED_COPY, plan=chain_plan(jnp.arange(1.0, 4.0)), engine=one, **common
-        )
-        for one in (NO_ENGINE, terms)
-    )
-    np.testing.assert_allclose(served.engine_s, step_s * (0.1 + 0.02 * np.arange(1, 4)), rtol=1e-5)
-    np.testing.assert_allclose(served.energy_j - without.energy_j, 3.0 * served.engine_s, rtol=1e-3)
-    # All tokens are accepted, so that a draft pays; what is drawn meanwhile is in the energy of a token too.
-    sure = Acceptance(jnp.ones(3))
-    point = design_point(device, small, acceptance=sure, engine=terms, **common)
-    assert int(point.draft_length) > 0
-    joules = served.energy_j[int(point.draft_length) - 1]
-    expected = float(joules / point.tokens_per_cycle / workload.batch)
-    assert float(point.energy_per_token_j) == pytest.approx(expected, rel=1e-5)
-
-
-def test_without_a_draft_a_token_takes_what_an_autoregressive_step_does(workload):
-    # Placements may differ by what a step is for: a cycle of no draft is none of speculation.
-    device = catalog.device("elmoe3d-hb8").replace(placement=ByMode())
-    network = catalog.architecture("qwen3-30b-a3b")
-    common = {"workload": workload, "footprint": uniform_footprint(8)}
-    point = jax.jit(partial(design_point, acceptance=Acceptance(jnp.zeros(2)), **common))(device, network)
-    stored = jax.jit(partial(baselines, **common))(device, network).stored.cost
-    assert int(point.draft_length) == 0
-    assert float(point.cycle_s) == pytest.approx(float(stored.total_s), rel=1e-5)
-    assert float(point.energy_per_token_j) == pytest.approx(float(stored.energy.total_j / workload.batch), rel=1e-5)
 
 
 def test_energy_without_a_chip_is_not_known(small, toy_device, workload):

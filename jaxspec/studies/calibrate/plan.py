@@ -36,16 +36,13 @@ _DRAFTED = (1, 4)
 #: Layers of the networks that draft them; 0: a lookup does.
 _DRAFT_LAYERS = (0, 1, 3)
 
-#: Bytes of a stack of matrices: enough to leave the cache of common processors, and as many as a small network has.
-_FAR_BYTES, _NEAR_BYTES = 192e6, 12e6
-#: Matrices of a near stack, at most: stacks of small matrices are smaller.
-_MOST_NEAR = 32
-#: Stacks between them, of one matrix, and their rows: they show where a cache ends, which decides what a draft costs beside its
-#: target.
+#: Bytes of a stack of matrices: enough to leave the cache of common processors, and as many as a small network has, in so many
+#: matrices at most.
+_FAR_BYTES, _NEAR_BYTES, _MOST_NEAR = 192e6, 12e6, 32
+#: Stacks between them, of one matrix, and their rows: they show where a cache ends, and so what a draft costs its target.
 _BETWEEN_BYTES, _BETWEEN_ROWS = (17e6, 24e6, 34e6, 48e6, 68e6), (1, 5)
-#: The most elements of a matrix; a larger vocabulary is cut.
-_MOST_WEIGHTS = 1 << 25
-_MOST_LAYERS = 4096
+#: The most elements of a matrix (a larger vocabulary is cut), and matrices of a stack.
+_MOST_WEIGHTS, _MOST_LAYERS = 1 << 25, 4096
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,17 +123,16 @@ def _products(config: CalibrateConfig, networks: Mapping[str, Architecture], row
             far = [count for count in rows if count in _FAR_ROWS]
             found.append(_product_group(name, shape, far, _FAR_BYTES, _MOST_LAYERS))
         if place == 0:
-            found += [_product_group(name, *between, programs.MOST_APART) for between in _between(name, shapes)]
+            between = _between(FORMATS[name], shapes)
+            found += [_product_group(name, *one, programs.MOST_APART) for one in between]
     return list({group.name: group for group in found}.values())
 
 
-def _between(
-    weight_format: str, shapes: Sequence[tuple[int, int]]
-) -> list[tuple[tuple[int, int], tuple[int, ...], float]]:
-    """Matrix, rows and bytes of stacks on both sides of a cache's end, of the largest matrix of which several fit."""
-    size = lambda shape: shape[0] * shape[1] * FORMATS[weight_format] / 8
-    fitting = [shape for shape in shapes if size(shape) <= _BETWEEN_BYTES[0] / 4] or [min(shapes, key=size)]
-    matrix = max(fitting, key=size)
+def _between(bits: float, shapes: Sequence[tuple[int, int]]) -> list[tuple[tuple[int, int], Sequence[int], float]]:
+    """Matrix, rows and bytes of stacks around a cache's end, of the largest matrix of which several fit."""
+    size = lambda shape: shape[0] * shape[1] * bits / 8
+    few = min(shapes, key=size)
+    matrix = max((shape for shape in shapes if size(shape) <= _BETWEEN_BYTES[0] / 4), key=size, default=few)
     return [(matrix, _BETWEEN_ROWS, total) for total in _BETWEEN_BYTES if size(matrix) <= total / 4]
 
 

@@ -76,10 +76,10 @@ def test_a_prediction_is_that_of_the_cost_model(expected, monkeypatch):
     priced = predicting._point
 
     def keep(*arguments):
-        result, found, steps, numbers = priced(*arguments)
+        result, found, held, steps, numbers = priced(*arguments)
         best = jax.tree.map(lambda leaf: leaf[found.draft_length], numbers)
         point.append(jax.tree.map(lambda leaf: np.broadcast_to(leaf, (9, *np.shape(leaf))), (found, best)))
-        return result, found, steps, numbers
+        return result, found, held, steps, numbers
 
     monkeypatch.setattr(predicting, "_point", keep)
     _hold(expected)

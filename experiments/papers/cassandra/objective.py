@@ -24,9 +24,18 @@ import numpy as np
 from jaxtyping import Array
 
 from experiments.papers.cassandra.units import printed_value
-from hwmodels import ALL_LAYER_MATRICES, DraftCost, Footprint, Workload, catalog, chain_plan, price_cycle
-from hwmodels import uniform_weight_bits as bits_of_all
+from hwmodels import (
+    LAYER_MATRICES,
+    DraftCost,
+    Workload,
+    catalog,
+    chain_plan,
+    kv_elements_per_token,
+    parameters,
+    price_cycle,
+)
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from jaxspec.compress.footprint import uniform
 
 __all__ = ["objective", "on_the_grid", "scored"]
 
@@ -74,10 +83,9 @@ def scored(rows: list[dict[str, float]], drafted: int) -> list[dict[str, Any]]:
         rows: of Fig. 7: weight_prune, cut_bits, bits_per_weight, alpha_fraction of `drafted` tokens.
     """
     architecture = catalog.architecture(ARCHITECTURE)
-    layer_weights = float(architecture.num_layers) * _layer_weights(architecture)
-    kv_values = (
-        2.0 * CONTEXT_TOKENS * float(architecture.num_layers * architecture.num_kv_heads * architecture.head_dim)
-    )
+    stored = parameters(architecture)
+    layer_weights = float(sum(stored[kind] for kind in LAYER_MATRICES))
+    kv_values = CONTEXT_TOKENS * float(kv_elements_per_token(architecture))
     values = [
         objective(
             row["alpha_fraction"],
@@ -99,12 +107,6 @@ def scored(rows: list[dict[str, float]], drafted: int) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: -row["J"])
 
 
-def _layer_weights(a: Any) -> float:
-    heads, kv = float(a.num_heads * a.head_dim), float(a.num_kv_heads * a.head_dim)
-    hidden, inner = float(a.hidden_size), float(a.intermediate_size)
-    return hidden * (2.0 * heads + 2.0 * kv) + 3.0 * hidden * inner
-
-
 @jax.jit
 def _seconds(bits: Array, prune: Array, cut: Array, drafted: Array) -> tuple[Array, Array]:
     """Of a cycle, and of a step of autoregressive decoding in 16 bits, "draft"."""
@@ -115,12 +117,7 @@ def _seconds(bits: Array, prune: Array, cut: Array, drafted: Array) -> tuple[Arr
         found = price_cycle(
             catalog.device(DEVICE),
             catalog.architecture(ARCHITECTURE),
-            footprint=Footprint(
-                draft_weight_bits=bits_of_all(bits, ALL_LAYER_MATRICES),
-                target_weight_bits=bits_of_all(target, ALL_LAYER_MATRICES),
-                draft_kv_bits=UNCOMPRESSED_BITS,
-                target_kv_bits=UNCOMPRESSED_BITS,
-            ),
+            footprint=uniform(bits, target),
             draft_cost=DraftCost(),
             workload=Workload(context_tokens=CONTEXT_TOKENS),
             plan=chain_plan(drafted),

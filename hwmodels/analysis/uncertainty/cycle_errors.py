@@ -118,7 +118,8 @@ def _gathered(device: Device, *roles: Sequence[tuple[Number, PricedStep]]) -> tu
     apart = jnp.abs(part_s[:, None] - part_s[None, :])
     alike = jnp.all(apart <= _ALIKE * jnp.sum(part_s, axis=-1)[:, None, None], axis=-1)
     first = jax.nn.one_hot(jnp.argmax(alike, axis=-1), rows, dtype=part_s.dtype)
-    return part_s, deviation, *(counts @ first)
+    # A sum rather than a product of matrices, which a map over design points would not vectorise.
+    return part_s, deviation, *jnp.sum(counts[:, :, None] * first[None], axis=1)
 
 
 def chain_times(
@@ -195,11 +196,19 @@ def cycle_numbers(
     Gradient: right for every input.
     """
     conditional, error = jnp.asarray(as_float(conditional)), jnp.asarray(as_float(error))
+    steps, causes = times.part_s.shape[0], error.shape[1]
+    # To first order a step errs by the sum of its parts' errors: few sources instead of one for each part of each step.
+    spread = jnp.asarray(as_float(times.part_s)) * as_float(times.deviation)
+    own = (1.0 - SHARED_VARIANCE) * jnp.sum(spread**2, axis=-1)
+    variance = jnp.concatenate([own, jnp.ones(causes + 1, own.dtype)])
+    shared = jnp.pad(jnp.sqrt(SHARED_VARIANCE) * spread, ((0, causes + 1), (0, 0)))
+    step_s = jnp.sum(as_float(times.part_s), axis=-1)
 
-    def numbers(deviates: Float[Array, " source"]) -> dict[str, Array]:
-        return draw_cycle(times, conditional, error, deviates, batch=batch)
+    def numbers(errors: Float[Array, " source"]) -> dict[str, Array]:
+        late_s, deviates, engine = jnp.split(errors, [steps, steps + causes])
+        return _numbers(times, step_s + late_s, conditional + error @ deviates, engine[0], batch)
 
-    return delta_method(numbers, _sources(times, error))
+    return delta_method(numbers, steps + causes + 1, variance=variance, shared=shared)
 
 
 def draw_cycle(
@@ -220,9 +229,20 @@ def draw_cycle(
     shared, own, causes, engine = jnp.split(deviates, ends)
     common = jnp.sqrt(SHARED_VARIANCE) * shared[None] + jnp.sqrt(1.0 - SHARED_VARIANCE) * own.reshape(steps, parts)
     step_s = jnp.sum(times.part_s * jnp.exp(times.deviation * common), axis=-1)
-    tokens = 1.0 + jnp.sum(jnp.cumprod(conditional + error @ causes))
+    return _numbers(times, step_s, conditional + error @ causes, engine[0], batch)
+
+
+def _numbers(
+    times: CycleTimes,
+    step_s: Float[Array, " step"],
+    conditional: Float[Array, " position"],
+    engine: Float[Array, ""],
+    batch: Number,
+) -> dict[str, Float[Array, ""]]:
+    """Headline numbers of steps that take so long, tokens that are accepted so often, and a deviate of the engine."""
+    tokens = 1.0 + jnp.sum(jnp.cumprod(conditional))
     cycle_s = times.cycle @ step_s + as_float(times.engine_s)
-    cycle_s = cycle_s * jnp.exp(as_float(times.scatter) * engine[0])
+    cycle_s = cycle_s * jnp.exp(as_float(times.scatter) * engine)
     plain_s = as_float(times.plain_engine_s)
     bf16_s, stored_s = times.bf16 @ step_s + plain_s, times.stored @ step_s + plain_s
     return {
@@ -233,8 +253,3 @@ def draw_cycle(
         "ar_bf16_s": bf16_s,
         "ar_stored_s": stored_s,
     }
-
-
-def _sources(times: CycleTimes, error: Float[Array, "position cause"]) -> int:
-    steps, parts = times.part_s.shape
-    return parts + steps * parts + error.shape[1] + 1

@@ -37,13 +37,22 @@ class LogNormal:
         return self.value / reach, self.value * reach
 
 
-def delta_method(metrics: Callable[[Float[Array, " source"]], Any], sources: int) -> Any:
+def delta_method(
+    metrics: Callable[[Float[Array, " source"]], Any],
+    sources: int,
+    *,
+    variance: Float[Array, " source"] | None = None,
+    shared: Float[Array, "source cause"] | None = None,
+) -> Any:
     """Results with the errors that they inherit.
 
     Args:
-        metrics: from deviates, " source", independent and standard normal, 0 at the estimates, to positive numbers "*b" in
-            any form; pure, differentiable at 0.
+        metrics: from errors, " source", normal, 0 at the estimates, to positive numbers "*b" in any form; pure,
+            differentiable at 0.
         sources: static, >= 0.
+        variance: of each source's own error, which is independent of the others; None: 1.
+        shared: how much each source errs for every cause that several of them share, causes being independent and standard
+            normal; None: they share none.
     Returns:
         in the form of `metrics`, each number a `LogNormal`.
     Gradient: that of the slopes.
@@ -54,7 +63,13 @@ def delta_method(metrics: Callable[[Float[Array, " source"]], Any], sources: int
         return jax.tree.map(lambda value: LogNormal(value, jnp.zeros_like(value)), values)
     results = sum(leaf.size for leaf in jax.tree.leaves(values))
     slopes = (jax.jacfwd if sources < results else jax.jacrev)(lambda at: jax.tree.map(jnp.log, metrics(at)))(estimates)
-    return jax.tree.map(lambda value, each: LogNormal(value, jnp.sqrt(jnp.sum(each**2, axis=-1))), values, slopes)
+
+    def inherited(value: Array, each: Array) -> LogNormal:
+        own = each**2 @ (jnp.ones(sources) if variance is None else variance)
+        together = 0.0 if shared is None else jnp.sum((each @ shared) ** 2, axis=-1)
+        return LogNormal(value, jnp.sqrt(own + together))
+
+    return jax.tree.map(inherited, values, slopes)
 
 
 def probability_above(number: LogNormal, bar: Number = 1.0) -> Float[Array, "*b"]:

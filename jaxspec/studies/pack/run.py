@@ -127,25 +127,28 @@ def _printable(name: str) -> str:
     return name.encode("utf-8", "replace").decode("utf-8")
 
 
-def _network(source: Path) -> StoredNetwork | None:
-    """The checkpoint as a network, or None where it is none of a known family."""
+def _network(source: Path) -> StoredNetwork | str:
+    """The checkpoint as a network, or why it cannot be run."""
     folder = source if source.is_dir() else source.parent
-    if not (folder / "config.json").is_file() or (source.is_file() and source.name != "model.safetensors"):
-        return None
+    if source.is_file() and source.name != "model.safetensors":
+        return f"{source} is a file of weights alone, of no known family"
+    if not (folder / "config.json").is_file():
+        return f"{folder} has no config.json, so that its family is not known"
     try:
         return open_network(folder)
-    except InputError:
-        return None
+    except InputError as error:
+        return str(error)
 
 
 def _division(config: PackConfig, source: Path, reporter: Reporter) -> tuple[MatrixDivision, dict[str, Any]]:
     """What the draft keeps, and how that was decided."""
-    model = None if config.importance == "magnitude" and config.knobs is None else _network(source)
+    found = "" if config.importance == "magnitude" and config.knobs is None else _network(source)
+    model = None if isinstance(found, str) else found
     if model is None and (config.importance == "wanda" or config.knobs is not None):
-        asked = "--knobs" if config.knobs is not None else "--importance wanda"
-        raise InputError(
-            f"{asked} needs a network that can be run; {source} is none of a known family: use --importance magnitude"
-        )
+        asked, instead = ("--importance wanda", "use --importance magnitude")
+        if config.knobs is not None:
+            asked, instead = "--knobs", "leave --knobs out and use --importance magnitude"
+        raise InputError(f"{asked} needs a network that can be run here: {found}; {instead}, or correct that first")
     importance = "magnitude" if model is None or config.importance == "magnitude" else "wanda"
     norms, knobs, kept = {}, {}, {}
     if model is not None and config.knobs is not None:
@@ -164,7 +167,7 @@ def _division(config: PackConfig, source: Path, reporter: Reporter) -> tuple[Mat
             seed=config.seed,
         )
     elif config.importance == "auto":
-        reporter.line("note: no network of a known family; values are ranked by magnitude")
+        reporter.line(f"note: values are ranked by magnitude, as the network cannot be run here: {found}")
     only = None if model is None else frozenset(matrix_names(model))
     division = MatrixDivision(config.weight_prune, config.weight_cut_bits, knobs, norms, only, SCHEMES[config.scheme])
     return division, {"importance": importance} | kept

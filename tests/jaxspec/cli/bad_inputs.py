@@ -279,7 +279,7 @@ CHECKPOINTS = [
     Row("pack w.safetensors", "w.safetensors", {"w.safetensors": b"\xff" * 64}),
     Row("pack {samples}/weights.safetensors -o .", "there already"),
     Row("pack {samples}/weights.safetensors -o w.jspk", "there already", {"w.jspk": "mine"}),
-    Row("pack {samples}/weights.safetensors --importance wanda", "none of a known family"),
+    Row("pack {samples}/family --importance wanda", "mamba"),
     Row("unpack absent.jspk -o x", "cannot be opened"),
     Row("unpack {samples}/weights.safetensors -o x", "no container"),
     Row("unpack {samples}/damaged.jspk -o x", "damaged"),

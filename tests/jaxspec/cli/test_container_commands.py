@@ -64,7 +64,7 @@ def test_settings_may_come_from_a_file_and_flags_win(capsys, tmp_path):
         (("pack", "weights.safetensors", "--scheme", "zip"), "allowed are cassandra1"),
         (("pack", "weights.safetensors", "--weight-prune", "1"), "0 to 0.95"),
         (("pack", "weights.safetensors", "--importance", "guess"), "auto, wanda, magnitude"),
-        (("pack", "weights.safetensors", "--importance", "wanda"), "none of a known family"),
+        (("pack", "weights.safetensors", "--importance", "wanda"), "of no known family"),
         (("pack", "weights.safetensors", "-o", "."), "there already"),
         (("unpack", "nowhere.jspk", "-o", "x"), "cannot be opened"),
         (("unpack", "weights.safetensors", "-o", "x"), "no container"),

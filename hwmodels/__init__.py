@@ -58,6 +58,7 @@ from hwmodels.network.routing import (
     zipf_routing,
 )
 from hwmodels.network.workload import Workload
+from hwmodels.numerics.quick_jit import quick_jit
 from hwmodels.numerics.smoothing import smooth_maximum
 from hwmodels.speculation.chains import (
     BestDraft,
@@ -263,6 +264,7 @@ __all__ = [
     "priced_chains",
     "priced_steps",
     "primary_performance",
+    "quick_jit",
     "ridge_length",
     "roofline_performance",
     "schedule_time",

@@ -13,6 +13,7 @@ from experiments.field.gpus import at_bandwidth, device_of_group, named_device, 
 from experiments.field.networks import NotPricedError, draft_of, named_architecture, stored_bits
 from experiments.field.rows import FieldRow
 from hwmodels import Architecture, Device, DraftCost, Plan, Workload, chain_plan, uniform_footprint
+from hwmodels.numerics.quick_jit import quick_jit
 from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms, engine_time
 from hwmodels.speculation.steady_state import entering_tokens, serving_cycle, serving_step
 
@@ -54,12 +55,12 @@ class Predicted:
     speedup: float
 
 
-@jax.jit
+@quick_jit
 def _ar_s(device: Device, architecture: Architecture, bits: float, workload: Workload) -> jax.Array:
     return serving_step(device, architecture, footprint=uniform_footprint(bits), workload=workload)
 
 
-@jax.jit
+@quick_jit
 def _cycle_s(
     device: Device,
     architecture: Architecture,

@@ -82,8 +82,8 @@ class Scores:
         """Where the gradient tuner ends, hardened."""
         config = self._config
         ascent = Ascent(steps=config.steps, learning_rate=config.learning_rate, seed=config.seed, tied=False)
-        soft, _ = ascend(self._drafts.calibration, self._pricing, self._start, self._goal, ascent)
-        return np.asarray(self._flattened(harden(soft))[0], np.float64)
+        found = ascend(self._drafts.calibration, self._pricing, self._start, self._goal, ascent)
+        return np.asarray(self._flattened(harden(found.last))[0], np.float64)
 
     @property
     def _goal(self) -> Goal:

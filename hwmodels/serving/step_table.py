@@ -25,6 +25,7 @@ from hwmodels.network.footprint import Footprint
 from hwmodels.network.operators import StepShape
 from hwmodels.network.routing import UNIFORM, Routing
 from hwmodels.network.workload import Workload
+from hwmodels.numerics.quick_jit import quick_jit
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.parallel.group import for_draft
 from hwmodels.speculation.cycle import plan_steps
@@ -119,7 +120,7 @@ def _batches(max_batch: int) -> np.ndarray:
     return np.asarray(found[found <= max_batch], np.float32)
 
 
-@jax.jit
+@quick_jit
 def _steps(parts: tuple, *points: Array) -> tuple[Array, Array | None]:
     """Seconds of many steps, and the deviations of their logarithms; None on a device that is not calibrated."""
     return jax.vmap(lambda *point: _step(parts, *point))(*points)

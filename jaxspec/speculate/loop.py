@@ -42,7 +42,8 @@ class Decoded(NamedTuple):
         accepted_at: per prompt, cycles in which a token of depth 1, 2, ... was accepted; none behind a stop token counts.
         ended_at: per prompt, cycles whose token of depth 1, 2, ... was accepted and stopped the text: none deeper was tried.
         accepted_nodes: per prompt, cycles in which each node was accepted; a growing tree numbers its nodes anew each time.
-        margin: smallest gap between the two largest target logits at the tokens generated: how near a tie came.
+        margin: gap between the two largest target logits where each generated token was chosen: how near a tie came; infinite
+            at other places.
     """
 
     tokens: Int[Array, "batch length"]
@@ -51,7 +52,7 @@ class Decoded(NamedTuple):
     accepted_at: Int[Array, "batch depth"]
     ended_at: Int[Array, "batch depth"]
     accepted_nodes: Int[Array, "batch node"]
-    margin: Float[Array, " batch"]
+    margin: Float[Array, "batch length"]
 
 
 class _State(NamedTuple):
@@ -156,7 +157,7 @@ def decoding_loop(
         accepted_at=jnp.zeros((batch, limits.depth), jnp.int32),
         ended_at=jnp.zeros((batch, limits.depth), jnp.int32),
         accepted_nodes=jnp.zeros((batch, limits.nodes), jnp.int32),
-        margin=jnp.full(batch, jnp.inf, jnp.float32),
+        margin=jnp.full((batch, slots), jnp.inf, jnp.float32),
     )
 
     def unfinished(state: _State) -> Bool[Array, " batch"]:
@@ -199,8 +200,8 @@ def decoding_loop(
         # What a cycle yields ends with its first stop token, accepted or drawn.
         yielded = jnp.where(stops, jnp.argmax(ends, axis=1).astype(jnp.int32) + 1, told.valid)
         within = place < yielded[:, None]
-        gap = jnp.min(jnp.where(within, gaps, jnp.inf), axis=1)
-        write_tokens = jax.vmap(partial(jax.lax.dynamic_update_slice_in_dim, axis=0))
+        write = jax.vmap(partial(jax.lax.dynamic_update_slice_in_dim, axis=0))
+        written = lambda kept, new: jnp.where(active[:, None], write(kept, new, state.length), kept)
         counted = lambda hits: hits.astype(jnp.int32) * active[:, None].astype(jnp.int32)
         accepted, deep = jnp.minimum(verdict.accepted, yielded), jnp.arange(limits.depth)[None]
         on_path = jnp.where(deep < accepted[:, None], verdict.path, PADDING)
@@ -208,7 +209,7 @@ def decoding_loop(
         # Behind a stop token there is nothing; elsewhere what stands behind the valid tokens is overwritten.
         tokens = jnp.where(stops[:, None] & ~within, 0, told.tokens)
         return _State(
-            tokens=jnp.where(active[:, None], write_tokens(state.tokens, tokens, state.length), state.tokens),
+            tokens=written(state.tokens, tokens),
             length=jnp.where(active, state.length + yielded, state.length),
             stopped=state.stopped | (active & stops),
             # A finished sequence rewrites its own last window with the same values.
@@ -219,7 +220,7 @@ def decoding_loop(
             ended_at=state.ended_at
             + counted(stops[:, None] & (deep + 1 == accepted[:, None]) & (accepted == yielded)[:, None]),
             accepted_nodes=state.accepted_nodes + counted(at_node),
-            margin=jnp.where(active, jnp.minimum(state.margin, gap), state.margin),
+            margin=written(state.margin, jnp.where(within, gaps, jnp.inf)),
         )
 
     state = jax.lax.while_loop(lambda state: jnp.any(unfinished(state)), cycle, state)

@@ -38,7 +38,7 @@ __all__ = [
 #: Static width of every verification of a chain: whatever is drafted, and for autoregressive decoding too.
 WIDTH = MAX_DRAFT_LENGTH + 1
 
-#: A greedy difference on a GPU counts unless the two largest logits were closer than this.
+#: Greedy differences of a text count on a GPU unless the two largest logits were closer than this at the first of them.
 TIE_MARGIN = 1e-3
 
 
@@ -182,15 +182,20 @@ def count_mismatches(
         prompt_tokens: of all prompts, or of each.
     Returns:
         prompts, tokens (compared), mismatches (prompts' tokens after a first difference count too, and what one output has
-        where the other has ended), ties (differences at a margin below TIE_MARGIN, told apart only off CPUs), smallest_margin.
+        where the other has ended), ties (differences of texts whose first one has a margin below TIE_MARGIN, told apart
+        only off CPUs), smallest_margin.
     """
     lengths = np.broadcast_to(np.asarray(prompt_tokens), len(speculative["tokens"]))
-    ours, theirs = (
-        generated_tokens(found["tokens"], lengths, found["generated"], num_tokens)
-        for found in (speculative, autoregressive)
-    )
+
+    def of_both(name: str) -> list[np.ndarray]:
+        both = speculative, autoregressive
+        return [generated_tokens(one[name], lengths, one["generated"], num_tokens) for one in both]
+
+    ours, theirs = of_both("tokens")
     differs = ours != theirs
-    tied = np.minimum(speculative["margin"], autoregressive["margin"]) < TIE_MARGIN
+    # What led to a text's first difference is the same for both; from there on they are two texts. No tie ends one alone.
+    margin = np.where((ours < 0) | (theirs < 0), np.inf, np.minimum(*of_both("margin")))
+    tied = np.take_along_axis(margin, differs.argmax(axis=1)[:, None], axis=1)[:, 0] < TIE_MARGIN
     excused = differs & tied[:, None] if jax.default_backend() != "cpu" else np.zeros_like(differs)
     return {
         "prompts": int(differs.shape[0]),

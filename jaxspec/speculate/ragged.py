@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Int, Num
 
 __all__ = ["ends_of", "flush_right", "generated_tokens", "padded"]
 
@@ -36,12 +36,12 @@ def flush_right(
 
 
 def generated_tokens(
-    tokens: Int[np.ndarray, "text place"],
+    tokens: Num[np.ndarray, "text place"],
     lengths: Int[np.ndarray, " text"],
     generated: Int[np.ndarray, " text"],
     count: int,
-) -> Int[np.ndarray, "text count"]:
-    """The first `count` tokens after each prompt; −1 behind the last that was generated.
+) -> Num[np.ndarray, "text count"]:
+    """The first `count` tokens after each prompt, or what else there is one of for each token; −1 behind the last generated.
 
     Args:
         tokens: prompts and what follows them. lengths: of the prompts.

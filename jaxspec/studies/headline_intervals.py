@@ -12,6 +12,7 @@ from hwmodels import Device
 from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes, cycle_numbers
 from hwmodels.analysis.uncertainty.delta_method import COVERAGE, LogNormal
 from hwmodels.analysis.uncertainty.kernel_errors import times_have_errors
+from hwmodels.numerics.quick_jit import quick_jit
 from jaxspec.results import predicted
 from jaxspec.results.intervals import Ends, HeadlineIntervals
 
@@ -30,7 +31,7 @@ __all__ = [
 #: Said once of a device whose times have no errors.
 NO_INTERVAL = "the device is not calibrated, so errors of its times are not known"
 
-_numbers = jax.jit(cycle_numbers)
+_numbers = quick_jit(cycle_numbers)
 
 #: Kind of error -> what holds it, in words.
 _WORDS = {

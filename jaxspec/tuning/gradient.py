@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +37,9 @@ _ROOFLINE_TEMPERATURE = 0.05
 _PENALTY = 20.0
 
 _CHECKPOINT_EVERY = 5
+
+#: Share of the steps, the last ones, whose places are averaged.
+_MEAN_SHARE = 0.25
 
 Coordinates = dict[str, Array]
 
@@ -94,6 +97,19 @@ class AscentState:
     coordinates: Coordinates
     opt_state: Any
     step: Int[Array, ""]
+
+
+class Ascended(NamedTuple):
+    """Soft knobs where an ascent ended.
+
+    Attributes:
+        mean: of its last quarter of steps.
+        history: "step metric" over `HISTORY`.
+    """
+
+    last: Knobs
+    mean: Knobs
+    history: np.ndarray
 
 
 #: Columns of an ascent's history, one row per step.
@@ -223,27 +239,33 @@ def ascend(
     *,
     progress: Progress | None = None,
     on_step: Callable[[int, float], None] = lambda step, speedup: None,
-) -> tuple[Knobs, np.ndarray]:
+) -> Ascended:
     """Climb from `start`.
 
     Args:
         progress: where to save states and resume from.
         on_step: told the steps done and the current soft speedup.
-    Returns:
-        Soft knobs, and the history, "step metric" over `HISTORY`.
+    Source of the mean: Polyak & Juditsky 1992, doi:10.1137/0330046; each step sees some of the windows alone, and a mean of
+        places errs less than the last of them.
     """
     state = first_state(start)
     history = np.zeros((ascent.steps, len(HISTORY)), np.float32)
-    kept = None if progress is None else progress.last({"state": state, "history": history})
+    sums = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float32), state.coordinates)
+    first = ascent.steps - max(1, round(_MEAN_SHARE * ascent.steps))  # of the steps whose places are averaged
+    kept = None if progress is None else progress.last({"state": state, "history": history, "sums": sums})
     if kept is not None:
         state = jax.tree.map(jnp.asarray, cast(AscentState, kept["state"]))
-        history = np.array(kept["history"])
+        history, sums = np.array(kept["history"]), jax.tree.map(np.array, kept["sums"])
     tied, seed = jnp.asarray(ascent.tied), jnp.asarray(ascent.seed)
     for step in range(int(state.step), ascent.steps):
         rate, temperature = jnp.asarray(learning_rate_at(step, ascent)), jnp.asarray(temperature_at(step, ascent))
         state, row = ascend_once(state, calibration, pricing, seed, rate, temperature, tied, goal, start.scheme)
         history[step] = on_host(row)
+        if step >= first:
+            sums = jax.tree.map(np.add, sums, on_host(state.coordinates))
         on_step(step + 1, float(history[step, HISTORY.index("speedup")]))
         if progress is not None and (step + 1) % _CHECKPOINT_EVERY == 0 and step + 1 < ascent.steps:
-            progress.save(step + 1, {"state": state, "history": history})
-    return from_coordinates(on_host(state.coordinates), start.scheme), history
+            progress.save(step + 1, {"state": state, "history": history, "sums": sums})
+    mean = jax.tree.map(lambda total: total / np.float32(ascent.steps - first), sums)
+    last, mean = (from_coordinates(places, start.scheme) for places in (on_host(state.coordinates), mean))
+    return Ascended(last, mean, history)

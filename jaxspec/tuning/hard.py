@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from hwmodels.numerics.quick_jit import quick_jit
 from jaxspec.checks import check_sampling
 from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.schemes import Scheme
@@ -57,7 +58,7 @@ def mean_measurement(found: Sequence[DraftMeasurement], shares: Sequence[float])
     return jax.tree.map(lambda *leaves: sum(share * leaf for share, leaf in zip(shares, leaves, strict=True)), *found)
 
 
-price_exactly = jax.jit(price)
+price_exactly = quick_jit(price)
 
 
 def best_length(pricing: Pricing, measured: DraftMeasurement) -> tuple[int, float]:

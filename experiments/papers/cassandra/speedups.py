@@ -16,6 +16,7 @@ from experiments.papers.cassandra import units
 from experiments.papers.cassandra.units import printed_value
 from hwmodels import ALL_LAYER_MATRICES, Architecture, Device, Footprint, Workload, catalog, uniform_weight_bits
 from hwmodels.analysis.design_point import priced_steps
+from hwmodels.numerics.quick_jit import quick_jit
 from jaxspec.formats import mx_truncated
 
 __all__ = [
@@ -154,7 +155,7 @@ class StepTimes(NamedTuple):
     verify: tuple[float, ...]
 
 
-@jax.jit
+@quick_jit
 def _seconds(device: Device, architecture: Architecture, load: Workload, read: Footprint) -> tuple[Array, Array, Array]:
     def of(length: Array) -> tuple[Array, Array, Array]:
         steps = priced_steps(device, architecture, workload=load, footprint=read, draft_length=length)

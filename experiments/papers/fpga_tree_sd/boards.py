@@ -18,6 +18,7 @@ from experiments.papers.fpga_tree_sd.model import (
     board_times,
     cycle,
 )
+from hwmodels.numerics.quick_jit import quick_jit
 from hwmodels.speculation.effective_performance import Decision, decide, effective_performance
 from hwmodels.speculation.verification_length import naive_length
 
@@ -37,7 +38,7 @@ class Predicted(NamedTuple):
     speedup: np.ndarray
 
 
-@jax.jit
+@quick_jit
 def _decided(lengths: np.ndarray, run: Cycle) -> tuple[jax.Array, Decision]:
     performance = effective_performance(run.accepted, run.verify_s, run.draft_s)
     return performance, decide(lengths, performance, run.autoregressive_s)

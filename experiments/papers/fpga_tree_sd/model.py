@@ -23,6 +23,7 @@ import numpy as np
 
 from hwmodels import Architecture, Device, Workload, catalog, parameters, price_steps, uniform_footprint
 from hwmodels.network.operators import verify_step
+from hwmodels.numerics.quick_jit import quick_jit
 
 __all__ = [
     "BOARDS",
@@ -117,7 +118,7 @@ def fitted_device(board: str, frequency_hz: float) -> Device:
     )
 
 
-@jax.jit
+@quick_jit
 def _verification_times(
     device: Device, architecture: Architecture, context: float, tokens: jax.Array
 ) -> tuple[jax.Array, jax.Array]:

@@ -15,6 +15,7 @@ import numpy as np
 from experiments.papers.mobile_npu.versions import weight_bits
 from hwmodels import OPERATORS, Architecture, Device, Footprint, StepCost, Workload, baselines, price_steps
 from hwmodels.network.operators import prefill_step
+from hwmodels.numerics.quick_jit import quick_jit
 
 __all__ = ["BATCHES", "PROMPTS", "Decoding", "decode", "footprint", "gpu_footprint", "prefill_tokens_per_s"]
 
@@ -54,7 +55,7 @@ def gpu_footprint() -> Footprint:
     return _stored(bits | {"down": bits["up"]})
 
 
-@jax.jit
+@quick_jit
 def _steps(device: Device, network: Architecture, stored: Footprint, prompt: float, samples: jax.Array) -> StepCost:
     def one(batch: jax.Array) -> StepCost:
         workload = Workload(batch=batch, context_tokens=prompt, shared_tokens=prompt)
@@ -78,7 +79,7 @@ def decode(
     return Decoding(total, operators[..., OPERATORS.index("lm_head")] / total, energy_j)
 
 
-@jax.jit
+@quick_jit
 def _prefill(device: Device, network: Architecture, stored: Footprint, prompt: float) -> jax.Array:
     (priced,) = price_steps(device, network, [prefill_step(Workload(prompt_tokens=prompt), footprint=stored)])
     return prompt / priced.cost.total_s

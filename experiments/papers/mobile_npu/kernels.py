@@ -14,6 +14,7 @@ from experiments.papers.mobile_npu.versions import LAYOUTS, exponential, layout,
 from hwmodels import Device
 from hwmodels.compute.matrix_vector_npu import MatrixVectorNpu
 from hwmodels.compute.vector_units import VectorUnits, softmax_time
+from hwmodels.numerics.quick_jit import quick_jit
 
 __all__ = ["EXPONENTIALS", "MATRICES", "gemv_seconds", "matrices", "softmax_seconds"]
 
@@ -37,7 +38,7 @@ def matrices() -> list[dict[str, Any]]:
     return found
 
 
-@jax.jit
+@quick_jit
 def _products(npu: MatrixVectorNpu, k: np.ndarray, n: np.ndarray, bits: np.ndarray) -> jax.Array:
     return npu.product_time(1.0, k, n, weight_bits=bits)
 
@@ -48,7 +49,7 @@ def gemv_seconds(device: Device) -> Mapping[str, np.ndarray]:
     return {name: np.asarray(_products(layout(device, name), k, n, bits), np.float64) for name in LAYOUTS}
 
 
-@jax.jit
+@quick_jit
 def _softmaxes(vector: VectorUnits, queries: np.ndarray, keys: np.ndarray) -> jax.Array:
     return softmax_time(vector, queries, keys)
 

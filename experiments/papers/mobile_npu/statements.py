@@ -23,6 +23,7 @@ from experiments.papers.mobile_npu.tables import Solved, head_share, largest_che
 from experiments.papers.mobile_npu.versions import GENERATIONS, GPU, MODELS, calibrated_device, networks
 from hwmodels import OPERATORS, Architecture, Device, catalog, step_operators, uniform_weight_bits
 from hwmodels.compute.matrix_vector_npu import attention_times, stage_times
+from hwmodels.numerics.quick_jit import quick_jit
 
 __all__ = ["HEAD_SHARE_BAR", "MILD", "QUERIES", "attention_split", "statements"]
 
@@ -33,7 +34,7 @@ HEAD_SHARE_BAR, MILD = 45.0, 0.2
 QUERIES = (1, 2, 4, 8, 16)
 
 
-@jax.jit
+@quick_jit
 def _split(device: Device, network: Architecture, queries: float) -> list[jax.Array]:
     work = step_operators(
         network,

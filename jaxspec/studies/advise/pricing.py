@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float
 from hwmodels import Device, DraftCost, Footprint, PricedStep, ServingCycle, chain_plan, serving_cycle, tokens_per_cycle
 from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes, cycle_numbers, cycle_times
 from hwmodels.analysis.uncertainty.delta_method import LogNormal
+from hwmodels.numerics.quick_jit import quick_jit
 from hwmodels.speculation.draft_cost import held_with_draft
 from jaxspec.studies.advise.acceptance import DraftAcceptance
 from jaxspec.tuning.objective import Pricing
@@ -74,7 +75,7 @@ def price_advice(
     )
 
 
-@jax.jit
+@quick_jit
 def _priced(
     pricing: Pricing,
     footprint: Footprint,
@@ -121,7 +122,7 @@ def _times(device: Device, one: ServingCycle, length: Array, passes: Array) -> C
     )
 
 
-@jax.jit
+@quick_jit
 @jax.vmap
 def _cycle_numbers(
     times: CycleTimes,

@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 from hwmodels import DraftCost, Footprint, Plan, plan_family, serving_cycle, tree_plan
 from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes, cycle_numbers, cycle_times
 from hwmodels.analysis.uncertainty.delta_method import LogNormal
+from hwmodels.numerics.quick_jit import quick_jit
 from jaxspec.studies.advise.acceptance import DraftAcceptance
 from jaxspec.studies.engine_flags import ServedTree
 from jaxspec.tuning.objective import Pricing
@@ -150,7 +151,7 @@ def _chances(grown: GrownTree, table: np.ndarray) -> np.ndarray:
     return np.array(found)
 
 
-@jax.jit
+@quick_jit
 def _priced(
     pricing: Pricing,
     footprint: Footprint,

@@ -12,6 +12,7 @@ from jaxtyping import Float
 
 from hwmodels import DraftCost, Footprint, chain_plan, price_cycle
 from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes, chain_times
+from hwmodels.numerics.quick_jit import quick_jit
 from hwmodels.speculation.draft_cost import held_with_draft
 from jaxspec.tuning.objective import Pricing
 
@@ -69,7 +70,7 @@ def capacity_bytes(pricing: Pricing) -> float:
     return sum(float(tier.capacity_bytes) for tier in (pricing.device.memory, *pricing.device.spill))
 
 
-@jax.jit
+@quick_jit
 def _priced(
     pricing: Pricing, footprint: Footprint, draft: DraftCost, lengths: Float[jax.Array, " length"]
 ) -> tuple[Any, ...]:

@@ -28,6 +28,7 @@ from hwmodels import (
     tree_plan,
     uniform_footprint,
 )
+from hwmodels.numerics.quick_jit import quick_jit
 from hwmodels.speculation.plan import tree_shape
 from jaxspec.models.decoder import Params
 
@@ -140,7 +141,7 @@ def predict_ways(
     return [PredictedWay(float(step_s), *row) for row in rows]
 
 
-@jax.jit
+@quick_jit
 def _priced(
     device: Device,
     architecture: Architecture,

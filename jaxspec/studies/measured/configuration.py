@@ -14,6 +14,7 @@ from jaxtyping import Array
 import hwmodels
 from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes as InheritedTimes
 from hwmodels.analysis.uncertainty.cycle_errors import cycle_times
+from hwmodels.numerics.quick_jit import quick_jit
 from hwmodels.step.step_cost import seconds_by_part
 from jaxspec.compress.knob_files import knobs_to_json
 from jaxspec.compress.knobs import Knobs
@@ -29,7 +30,7 @@ from jaxspec.tuning.objective import DraftMeasurement, Pricing, priced_draft, pr
 Arrays = dict[str, np.ndarray]
 
 
-@jax.jit
+@quick_jit
 def _priced(
     pricing: Pricing, measured: DraftMeasurement, draft_length: Array
 ) -> tuple[Array, dict[str, hwmodels.PricedStep], Array, InheritedTimes]:

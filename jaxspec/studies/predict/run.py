@@ -17,6 +17,7 @@ from hwmodels.analysis.sensitivity import elasticities, finite_elasticities, lea
 from hwmodels.analysis.uncertainty.delta_method import LogNormal
 from hwmodels.chip.energy import knows_energy
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.numerics.quick_jit import quick_jit
 from hwmodels.speculation.chains import priced_chains
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, held_with_draft
 from hwmodels.step.step_cost import seconds_by_part
@@ -142,7 +143,7 @@ def _parts(
     return {"workload": workload, "footprint": footprint, "draft_cost": draft, "routing": experts.routing}
 
 
-@jax.jit
+@quick_jit
 def _point(
     pricing: Pricing,
     bits: tuple[float, ...],
@@ -164,7 +165,7 @@ def _point(
     return chains.result, point, held, steps, numbers
 
 
-@jax.jit
+@quick_jit
 def _elasticities(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array, experts: ExpertPricing):
     acceptance = hwmodels.Acceptance(conditional)
     names = ["speedup_vs_bf16_ar", "tokens_per_s"]
@@ -186,7 +187,7 @@ def _elasticities(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Ar
     return {name: found[name] | finite[name] for name in names}
 
 
-@jax.jit
+@quick_jit
 def _batches(
     pricing: Pricing,
     bits: tuple[float, ...],

@@ -31,6 +31,7 @@ from hwmodels.analysis.uncertainty.cycle_errors import answer_times, cycle_numbe
 from hwmodels.analysis.uncertainty.delta_method import LogNormal
 from hwmodels.analysis.uncertainty.kernel_errors import times_have_errors
 from hwmodels.network.operators import decode_step, prefill_step, verify_step
+from hwmodels.numerics.quick_jit import quick_jit
 from hwmodels.numerics.scalars import as_float
 from hwmodels.parallel.group import held_share
 from hwmodels.step.capacity import held_bytes
@@ -80,7 +81,7 @@ def shared_tokens(prompt: Any, *, batch: Any, samples: Any) -> Any:
     return prompt * batch * (samples - 1.0) / jnp.maximum(sequences - 1.0, 1.0)
 
 
-@jax.jit
+@quick_jit
 def price_plans(
     device: Device,
     architecture: Architecture,
@@ -156,7 +157,7 @@ class Speculated(NamedTuple):
     numbers: dict[str, LogNormal]
 
 
-@jax.jit
+@quick_jit
 def price_speculation(
     device: Device,
     architecture: Architecture,

@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float
 
 from hwmodels import CycleCost, DraftCost, Footprint, Plan, plan_family, price_cycle, tree_plan
 from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes, cycle_times
+from hwmodels.numerics.quick_jit import quick_jit
 from hwmodels.speculation.draft_cost import held_with_draft
 from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.tuning.objective import Pricing
@@ -77,7 +78,7 @@ def cycle_times_of(times: GrowthTimes, *, context: int, size: int, scatter: floa
     return dataclasses.replace(one, scatter=scatter)
 
 
-@jax.jit
+@quick_jit
 def _priced(
     pricing: Pricing, footprint: Footprint, draft: DraftCost, contexts: Float[Array, " context"], sizes: Plan
 ) -> tuple[CycleCost, Array, CycleTimes]:

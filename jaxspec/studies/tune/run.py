@@ -46,6 +46,9 @@ _HEADLINE = (
     "lossless.mismatches",
 )
 
+#: Of an ascent (`Ascended`).
+_ENDS = ("last", "mean")
+
 #: Points of the grid that come so near the best one are judged once more, at several offsets of cycles.
 _GRID_NEAR = 0.01
 
@@ -133,7 +136,7 @@ class Tuning:
             decode_temperature=config.surrogate_temperature if setup.decoding.greedy else config.temperature,
         )
         ascent = Ascent(steps=config.uniform_steps, learning_rate=config.learning_rate, seed=config.seed, tied=True)
-        soft = self._ascend(pricing, best_point.knobs, goal, ascent, device)
+        soft, _ = self._ascend(pricing, best_point.knobs, goal, ascent, device)
         # A soft pair lies between two whole numbers of bits: evaluate both roundings and the best grid point; keep the best.
         whole = [spec.name for spec in setup.scheme.knob_specs if spec.whole and spec.per == "matrix"]
         candidates = [
@@ -143,10 +146,11 @@ class Tuning:
         uniform = judge.best(pricing, [*candidates, best_point.knobs])
 
         ascent = dataclasses.replace(ascent, steps=config.steps, tied=False)
-        tuned = judge.best(pricing, [self._ascend(pricing, uniform.knobs, goal, ascent, device), uniform.knobs])
+        tuned = judge.best(pricing, [*self._ascend(pricing, uniform.knobs, goal, ascent, device), uniform.knobs])
         return {"default": default, "grid": best_point, "uniform": uniform, "tuned": tuned}
 
-    def _ascend(self, pricing: Pricing, start: Knobs, goal: Goal, ascent: Ascent, device: str) -> Knobs:
+    def _ascend(self, pricing: Pricing, start: Knobs, goal: Goal, ascent: Ascent, device: str) -> tuple[Knobs, Knobs]:
+        """Soft knobs: the last ones, and the mean of the last steps'."""
         stage = "uniform" if ascent.tied else "tuned"
         description = "tuning one pair for all matrices" if ascent.tied else "tuning every matrix"
         name = f"ascent/{_slug(device)}-{stage}"
@@ -161,21 +165,28 @@ class Tuning:
                     bar.jump(step, f"speedup {speedup:.3f}x")
                     self.stages.tick(name)
 
-                knobs, history = ascend(
+                found = ascend(
                     self.drafts.calibration, pricing, start, goal, ascent, progress=progress, on_step=on_step
                 )
-            return {"history": history, "values": knobs.values, "draft_length_logits": knobs.draft_length_logits}
+            ends = {end: getattr(found, end) for end in _ENDS}
+            logits = {end: knobs.draft_length_logits for end, knobs in ends.items()}
+            values = {end: knobs.values for end, knobs in ends.items()}
+            return {"history": found.history, "values": values, "draft_length_logits": logits}
 
         stored = self.stages.run(name, compute)
         self.stages.drop_progress(name)
         for step, row in enumerate(stored["history"].tolist()):
             columns = dict(zip(HISTORY, row, strict=True))
             self.metrics.append({"device": device, "stage": stage, "step": step + 1, **columns})
-        return Knobs(
-            values=jax.tree.map(jnp.asarray, stored["values"]),
-            draft_length_logits=jnp.asarray(stored["draft_length_logits"]),
-            scheme=start.scheme,
+        last, mean = (
+            Knobs(
+                values=jax.tree.map(jnp.asarray, stored["values"][end]),
+                draft_length_logits=jnp.asarray(stored["draft_length_logits"][end]),
+                scheme=start.scheme,
+            )
+            for end in _ENDS
         )
+        return last, mean
 
     def _grid_points(self, grid: list[DraftMeasurement], device: str) -> list[GridPoint]:
         """The grid as a result has it."""

@@ -98,11 +98,11 @@ def run_target(jit, target):
 def test_autoregressive_decoding_takes_the_largest_logit_of_the_whole_text(run_target, autoregressive):
     tokens = np.zeros((3, PROMPT + TOKENS), np.int32)
     tokens[:, :PROMPT] = PROMPTS
-    margin = np.full(3, np.inf)
+    margin = np.full(autoregressive.margin.shape, np.inf)
     for place in range(PROMPT, PROMPT + TOKENS):
         logits = np.asarray(run_target(tokens)[:, place - 1])
         tokens[:, place] = np.argmax(logits, axis=-1)
-        margin = np.minimum(margin, np.ptp(np.sort(logits, axis=-1)[:, -2:], axis=-1))
+        margin[:, place] = np.ptp(np.sort(logits, axis=-1)[:, -2:], axis=-1)
     np.testing.assert_array_equal(autoregressive.tokens[:, : PROMPT + TOKENS], tokens)
     np.testing.assert_allclose(autoregressive.margin, margin, rtol=1e-2, atol=1e-3)
     np.testing.assert_array_equal(autoregressive.cycles, TOKENS)
@@ -124,8 +124,7 @@ def test_greedy_output_is_the_autoregressive_one_whatever_the_draft(
     assert np.all((generated >= TOKENS) & (generated < TOKENS + draft_length + 1))
     assert np.all(np.diff(np.column_stack([cycles, accepted_at]), axis=1) <= 0)
     assert not np.any(accepted_at[:, draft_length:])
-    # The last cycle may have gone on to a nearer tie.
-    assert np.all(result.margin <= autoregressive.margin + 1e-3)
+    np.testing.assert_allclose(result.margin[:, part], autoregressive.margin[:, part], rtol=1e-2, atol=1e-3)
 
 
 @pytest.mark.parametrize("draft_length", range(WIDTH))

@@ -121,12 +121,18 @@ def harden(
 
 
 def _corners(problem: Problem, numbers: np.ndarray) -> np.ndarray:
-    """Roundings of all stepped variables; of many, those nearest to the place."""
-    choices = [problem.variables.neighbours(i, float(value)) for i, value in enumerate(numbers)]
-    found = np.array(list(itertools.islice(itertools.product(*choices), 1 << 14)))
-    if len(found) > _CORNERS:
-        away = np.abs(problem.variables.places(found) - problem.variables.places(numbers)).sum(axis=1)
-        found = found[np.argsort(away)[:_CORNERS]]
+    """Roundings of all stepped variables; of many, those nearest to the place.
+
+    Distances are sums over the variables, so the nearest roundings of some are made of the nearest ones of fewer.
+    """
+    variables, found = problem.variables, numbers[None]
+    for i, value in enumerate(numbers):
+        choices = variables.neighbours(i, float(value))
+        found = np.repeat(found, len(choices), axis=0)
+        found[:, i] = np.resize(choices, len(found))
+        if len(found) > _CORNERS:
+            away = np.abs(variables.places(found) - variables.places(numbers)).sum(axis=1)
+            found = found[np.argsort(away, kind="stable")[:_CORNERS]]
     return found
 
 

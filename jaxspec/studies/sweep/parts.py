@@ -6,6 +6,7 @@ import contextlib
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 
 from jaxspec.errors import InputError
 from jaxspec.partial_files import whole_file
-from jaxspec.studies.sweep.points_file import points_columns
+from jaxspec.studies.sweep.points_file import open_points, points_columns
 
 __all__ = ["PART_CHUNKS", "drop_parts", "join_files", "part_ranges", "write_part", "writer_of"]
 
@@ -28,9 +29,10 @@ def part_ranges(folder: Path, chunks: range) -> dict[Path, range]:
 
 
 def writer_of(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    """A writer of a sweep's file: one row group per piece, axes coded as the few values that they have."""
+    """A writer of a sweep's file: one row group per piece, axes coded as the few values they have, pages with checksums."""
     repeated = [field.name for field in schema if not pa.types.is_float32(field.type)]
-    return pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=repeated)  # pyright: ignore[reportArgumentType]
+    options: dict[str, Any] = {"compression": "zstd", "use_dictionary": repeated, "write_page_checksum": True}
+    return pq.ParquetWriter(path, schema, **options)
 
 
 def write_part(
@@ -65,7 +67,7 @@ def join_files(sources: Iterable[Path], schema: pa.Schema, path: Path) -> Iterat
 
 def _tables(path: Path) -> Iterator[pa.Table]:
     try:
-        with pq.ParquetFile(path) as file:
+        with open_points(path) as file:
             for group in range(file.num_row_groups):
                 yield file.read_row_group(group)
     except (OSError, ValueError) as error:

@@ -19,6 +19,7 @@ __all__ = [
     "OF_THE_DEVICE",
     "POINTS_FILE",
     "check_points",
+    "open_points",
     "points_columns",
     "points_schema",
     "read_pieces",
@@ -68,7 +69,7 @@ def read_sweep(path: str | Path) -> dict[str, np.ndarray]:
         InputError: no such file, or none of ours.
     """
     try:
-        return points_columns(pq.read_table(_file(path)))
+        return points_columns(pq.read_table(_file(path), page_checksum_verification=True))
     except (OSError, ValueError) as error:  # Arrow's own are both
         raise _unreadable(path, error) from error
 
@@ -82,7 +83,7 @@ def read_pieces(path: str | Path) -> Iterator[dict[str, np.ndarray]]:
         InputError: no such file, or none of ours.
     """
     try:
-        with pq.ParquetFile(_file(path)) as file:
+        with open_points(_file(path)) as file:
             for group in range(file.num_row_groups):
                 yield points_columns(file.read_row_group(group))
     except (OSError, ValueError) as error:
@@ -95,6 +96,11 @@ def check_points(path: str | Path) -> int:
         return pq.read_metadata(_file(path)).num_rows
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from error
+
+
+def open_points(path: Path) -> pq.ParquetFile:
+    """A file of points whose pages are compared with their checksums as they are read. Raises what Arrow does."""
+    return pq.ParquetFile(path, page_checksum_verification=True)
 
 
 def points_columns(table: pa.Table) -> dict[str, np.ndarray]:

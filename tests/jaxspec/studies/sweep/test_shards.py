@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from jaxspec.cli import main
@@ -254,6 +255,21 @@ def test_what_does_not_make_a_sweep_is_refused(folder, tmp_path, monkeypatch, ch
     with pytest.raises(InputError, match=message):
         merge_sweeps(change(parts(folder)), out="merged")
     assert not Path("merged/sweep.parquet").exists()
+
+
+def test_a_changed_byte_of_a_column_is_refused(folder, tmp_path):
+    columns = pq.read_metadata(folder / "whole" / "sweep.parquet").row_group(0).to_dict()["columns"]
+    for column in columns:
+        content = bytearray(points(folder / "whole"))
+        begin = column["dictionary_page_offset"] or column["data_page_offset"]
+        content[begin + column["total_compressed_size"] - 1] ^= 1
+        (tmp_path / "sweep.parquet").write_bytes(content)
+        for read in (read_sweep, lambda path: list(read_pieces(path))):
+            with pytest.raises(InputError, match="cannot be read"):
+                read(tmp_path)
+    part = tmp_path / "sweep.parquet"
+    with pytest.raises(InputError, match="checksum"):
+        list(parts_module.join_files([part], pq.read_schema(part), tmp_path / "joined.parquet"))
 
 
 def test_the_order_of_axes_is_kept_and_is_part_of_a_run(folder, tmp_path):

@@ -71,7 +71,8 @@ def _tables(path: Path) -> Iterator[pa.Table]:
             for group in range(file.num_row_groups):
                 yield file.read_row_group(group)
     except (OSError, ValueError) as error:
-        raise InputError(f"{str(path)!r} cannot be read: {error}; start its sweep anew with --force") from error
+        reason = " ".join(str(error).split())  # Arrow's own have line breaks
+        raise InputError(f"{str(path)!r} cannot be read: {reason}; start its sweep anew with --force") from error
 
 
 def drop_parts(folder: Path) -> None:

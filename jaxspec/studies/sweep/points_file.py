@@ -114,4 +114,5 @@ def _file(path: str | Path) -> Path:
 
 
 def _unreadable(path: str | Path, error: Exception) -> InputError:
-    return InputError(f"sweep {str(_file(path))!r} cannot be read: {error}; give a run directory or its .parquet")
+    reason = " ".join(str(error).split())  # Arrow's own have line breaks
+    return InputError(f"sweep {str(_file(path))!r} cannot be read: {reason}; give a run directory or its .parquet")

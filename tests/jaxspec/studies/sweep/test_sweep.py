@@ -251,6 +251,13 @@ def test_a_sweep_of_which_nothing_fits(tmp_path, small_chunks):
 def test_a_damaged_run_is_named(tmp_path, small_chunks):
     config = SweepConfig(axes={"workload.batch": [1.0]})
     sweep(config, out=tmp_path)
+    content = bytearray((tmp_path / "sweep.parquet").read_bytes())
+    content[-8 - int.from_bytes(content[-8:-4], "little")] ^= (
+        0xFF  # the footer's first byte: Arrow's message has two lines
+    )
+    (tmp_path / "sweep.parquet").write_bytes(content)
+    with pytest.raises(InputError, match=r"cannot be read: [^\n]+$"):
+        read_sweep(tmp_path)
     (tmp_path / "sweep.parquet").write_bytes(b"PAR1 nothing of the kind")
     with pytest.raises(InputError, match="cannot be read"):
         sweep(config, out=tmp_path)

@@ -17,6 +17,7 @@ from jaxspec.runs.progress import Reporter
 from jaxspec.settings.coercion import as_path
 from jaxspec.settings.toml import to_toml
 from jaxspec.studies.sweep.config import SweepConfig, read_sweep_config, shard_of
+from jaxspec.studies.sweep.parts import check_counts
 from jaxspec.studies.sweep.plan import plan_sweep
 from jaxspec.studies.sweep.points_file import POINTS_FILE
 from jaxspec.studies.sweep.result import SweepResult
@@ -64,6 +65,7 @@ def merge_sweeps(
         grid = planned().grid
         counts = [grid.points_of(grid.shard(shard.number, shard.shards)) for shard in found]
         sources = {shard.path / POINTS_FILE: count for shard, count in zip(found, counts, strict=True)}
+        check_counts(sources)
         return lambda: join_points(config, planned(), sources, directory, reporter).plain()
 
     result, _ = carry_out_sweep(config, prepare, planned, out=out, force=force, reporter=reporter)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 
 from jaxspec.errors import InputError
 from jaxspec.partial_files import whole_file
-from jaxspec.studies.sweep.points_file import open_points, points_columns
+from jaxspec.studies.sweep.points_file import check_points, open_points, points_columns
 
-__all__ = ["PART_CHUNKS", "drop_parts", "join_files", "part_ranges", "write_part", "writer_of"]
+__all__ = ["PART_CHUNKS", "check_counts", "drop_parts", "join_files", "part_ranges", "write_part", "writer_of"]
 
 #: Chunks of a part: a million points, some seconds of work.
 PART_CHUNKS = 32
@@ -48,6 +48,19 @@ def write_part(
         for piece in pieces:
             writer.write_table(pa.table(piece, schema=schema))
             each()
+
+
+def check_counts(sources: Mapping[Path, int]) -> None:
+    """Every file has as many points as it should; tells by its end, before all of it is read.
+
+    Raises:
+        InputError: one that cannot be read, or has another number of points.
+    """
+    for path, count in sources.items():
+        if (found := check_points(path)) != count:
+            raise InputError(
+                f"{str(path)!r} has {found:,} points instead of {count:,}; start its sweep anew with --force"
+            )
 
 
 def join_files(sources: Iterable[Path], schema: pa.Schema, path: Path) -> Iterator[dict[str, np.ndarray]]:

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from jaxspec.compress.schemes import find_scheme
-from jaxspec.errors import InputError
 from jaxspec.report.assumptions import architecture_data, device_facts
 from jaxspec.report.save import save_figure
 from jaxspec.results.network_results import PricedNumber
@@ -28,7 +27,7 @@ from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.sweep.config import SweepConfig, shard_of
 from jaxspec.studies.sweep.figures import pareto_figure
 from jaxspec.studies.sweep.grid import Grid
-from jaxspec.studies.sweep.parts import drop_parts, join_files, part_ranges, write_part
+from jaxspec.studies.sweep.parts import check_counts, drop_parts, join_files, part_ranges, write_part
 from jaxspec.studies.sweep.plan import SweepPlan, plan_sweep
 from jaxspec.studies.sweep.points_file import OF_THE_DEVICE, POINTS_FILE, check_points, points_schema
 from jaxspec.studies.sweep.result import FrontAxes, ParetoPoints, SweepResult
@@ -180,11 +179,7 @@ def join_points(
     Raises:
         InputError: a file that cannot be read, or has another number of points.
     """
-    for path, count in sources.items():
-        if (found := check_points(path)) != count:
-            raise InputError(
-                f"{str(path)!r} has {found:,} points instead of {count:,}; start its sweep anew with --force"
-            )
+    check_counts(sources)
     grid, front, folder = plan.grid, plan.front, directory.path
     chunks = grid.shard(*shard_of(config.shard))
     schema = points_schema(tuple(grid.axes), config.scheme, intervals=grid.has_intervals)

@@ -254,7 +254,7 @@ def test_what_does_not_make_a_sweep_is_refused(folder, tmp_path, monkeypatch, ch
     Path("other/config.toml").write_text(to_toml(dataclasses.replace(shard(SHARDS), max_draft_length=3)))
     with pytest.raises(InputError, match=message):
         merge_sweeps(change(parts(folder)), out="merged")
-    assert not Path("merged/sweep.parquet").exists()
+    assert not Path("merged").exists()
 
 
 def test_a_changed_byte_of_a_column_is_refused(folder, tmp_path):

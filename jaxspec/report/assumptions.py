@@ -129,15 +129,12 @@ def _calibration(entry: DeviceEntry) -> list[str]:
     """What the kernels are fitted to, with which error."""
     unit = entry.device.matrix_unit
     if entry.calibration is None:
-        spread = [
-            f"{one.part} between {one.low:.2f} and {one.high:.2f}"
-            for one in unit.measured.spreads
-            if one.part != "prefill"
-        ]
-        known = f"; {100 * unit.measured.spreads[0].coverage:.0f} % of measured over fitted times: {', '.join(spread)}"
-        return [
-            f"Matrix products and attention take the times that the device's file was fitted to{known if spread else ''}."
-        ]
+        spreads = [one for one in unit.measured.spreads if one.part != "prefill"]
+        known = [f"{one.part} between {one.low:.2f} and {one.high:.2f}" for one in spreads]
+        errors = (
+            f"; {100 * spreads[0].coverage:.0f} % of measured over fitted times: {', '.join(known)}" if spreads else ""
+        )
+        return [f"Matrix products and attention take the times that the device's file was fitted to{errors}."]
     record = calibration_record(entry.calibration, unit.engine or None)
     used = [
         found for found in used_formats(record, wanted=unit.weight_format) if found["weight_bits"] in unit.weight_widths

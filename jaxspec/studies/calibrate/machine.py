@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,10 +31,13 @@ from jaxspec.studies.calibrate.fit_steps import fit_steps, in_steps
 from jaxspec.studies.calibrate.fitted import PartFit
 from jaxspec.studies.calibrate.table import Row
 
-__all__ = ["LEAST_PRODUCTS", "Machine", "fit_machine"]
+__all__ = ["LEAST_PRODUCTS", "Machine", "check_products", "fit_machine"]
 
 #: Products that the widest format needs at least: more than the form has numbers.
 LEAST_PRODUCTS = 8
+
+#: Products that each other format needs at least, likewise: the numbers of the cache come from the widest.
+_LEAST_NARROWER = 4
 
 #: Seconds of an element where nobody measured steps: next to nothing, as it must be something.
 _NOTHING_S = 1e-15
@@ -65,6 +69,23 @@ class Machine:
         return [found.fit for _, found in sorted(self.products.items(), reverse=True)] + list(self.parts.values())
 
 
+def check_products(table: Sequence[Row]) -> None:
+    """Every format has enough products to fit to. Raises InputError: otherwise."""
+    counts = Counter(row.weight_bits for row in table if row.part == "product")
+    if not counts:
+        raise InputError(
+            f"no product came; at least {LEAST_PRODUCTS} of one format are needed, of several matrices and numbers of rows"
+        )
+    for bits, count in counts.items():
+        least = LEAST_PRODUCTS if bits == max(counts) else _LEAST_NARROWER
+        if count < least:
+            raise InputError(
+                f"products of {bits:g}-bit weights: {count} came; at least {LEAST_PRODUCTS} of the widest format and "
+                f"{_LEAST_NARROWER} of each other one are needed, of several matrices and numbers of rows: measure more, or "
+                "leave this format out"
+            )
+
+
 def fit_machine(table: Sequence[Row], network: Callable[[str], Architecture], *, capacity_bytes: float) -> Machine:
     """Fit everything that the table has.
 
@@ -73,16 +94,9 @@ def fit_machine(table: Sequence[Row], network: Callable[[str], Architecture], *,
         network: from a name of a step's row to its architecture.
         capacity_bytes: of the memory.
     Raises:
-        InputError: too few products to fit to.
+        InputError: see `check_products`.
     """
-    products_here = [row for row in table if row.part == "product"]
-    widest = max((row.weight_bits for row in products_here), default=0.0)
-    count = sum(row.weight_bits == widest for row in products_here)
-    if count < LEAST_PRODUCTS:
-        raise InputError(
-            f"{count} products of {widest:g}-bit weights came; at least {LEAST_PRODUCTS} of the widest format are needed, "
-            "of several matrices and numbers of rows"
-        )
+    check_products(table)
     products, overlap = fit_products(table)
     found = {"attention": fit_attention(table, overlap), "lookup": fit_lookups(table), "sampling": fit_sampling(table)}
     parts = {name: part for name, part in found.items() if part is not None}

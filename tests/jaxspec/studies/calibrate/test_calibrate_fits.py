@@ -82,8 +82,13 @@ def test_what_was_not_measured_is_said(machine, table):
     assert bare.products[32.0].fit.interval is None
     with pytest.raises(InputError, match="at least 8"):
         fit_machine(only[:5], catalog.architecture, capacity_bytes=1e9)
-    with pytest.raises(InputError, match="0 products"):
+    with pytest.raises(InputError, match="no product came"):
         fit_machine([Row("turn", 1e-8)], catalog.architecture, capacity_bytes=1e9)
+    narrower = [dataclasses.replace(row, weight_bits=8.0) for row in only]
+    with pytest.raises(InputError, match=r"products of 8-bit weights: 3 came; .* 4 of each other"):
+        fit_machine([*only, *narrower[:3]], catalog.architecture, capacity_bytes=1e9)
+    found = fit_machine([*only, *narrower[:4]], catalog.architecture, capacity_bytes=1e9)
+    assert set(found.products) == {8.0, 32.0}
 
 
 def test_what_steps_take_beside_is_found(machine, table):

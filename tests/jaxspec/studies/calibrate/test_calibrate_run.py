@@ -63,6 +63,15 @@ def test_times_of_a_file_become_a_device_that_other_commands_take(capsys):
     assert js.device("board.toml").matrix_unit.remarks[0].startswith("no whole steps")
 
 
+def test_times_of_one_matrix_become_a_device_without_intervals(capsys):
+    one = [row for row in known_rows(bits=(32.0,)) if (row.part, row.inner) == ("product", 900.0)]
+    Path("one.csv").write_text(rows_text(noisy(one)))
+    code, _, _ = run(capsys, "calibrate", "--from", "one.csv", "-o", "one.toml")
+    assert code == 0
+    said = " ".join(device_facts("one.toml")["assumptions"])
+    assert "the times that the device's file was fitted to." in said
+
+
 def test_bad_input_is_one_line_before_anything_is_made(capsys):
     assert "measurements 'no.csv' is no file" in refused(capsys, "calibrate", "--from", "no.csv")
     Path("bad.csv").write_text("part,seconds\nturn,x\n")
@@ -83,6 +92,9 @@ def test_bad_input_is_one_line_before_anything_is_made(capsys):
         "part,weight_bits,batch,tokens,context_tokens,architecture,seconds\nstep,16,1,1,9,lama,1e-3\n"
     )
     assert "unknown architecture 'lama'" in refused(capsys, "calibrate", "--from", "steps.csv")
+    few = [row for row in known_rows(bits=(32.0,)) if row.part == "product"][:5]
+    Path("few.csv").write_text(rows_text(few))
+    assert "32-bit weights: 5 came; at least 8" in refused(capsys, "calibrate", "--from", "few.csv")
     assert not Path("runs").exists()
     code, out, _ = run(capsys, "calibrate", "--example")
     assert code == 0

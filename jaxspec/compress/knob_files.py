@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from jaxspec.compress.knobs import Knobs, check_knobs, knob_shape, uniform_knobs
 from jaxspec.errors import InputError
 from jaxspec.models.config import DecoderConfig
+from jaxspec.settings.coercion import shown
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH, KnobSpec
 
 if TYPE_CHECKING:
@@ -39,14 +40,16 @@ def knobs_to_json(knobs: Knobs, kinds: Sequence[str]) -> dict[str, Any]:
     return {spec.name: plain(spec) for spec in knobs.scheme.knob_specs} | {_LENGTH: knobs.draft_length}
 
 
-def knobs_from_json(raw: dict[str, Any], scheme: Scheme, config: DecoderConfig) -> Knobs:
+def knobs_from_json(raw: Any, scheme: Scheme, config: DecoderConfig) -> Knobs:
     """Inverse of `knobs_to_json`; a number stands for the same value everywhere.
 
     Raises:
-        InputError: a missing or unknown key, a wrong shape, a value out of range.
+        InputError: no JSON object, a missing or unknown key, a wrong shape, a value out of range.
     """
     specs = {spec.name: spec for spec in scheme.knob_specs}
     allowed = {*specs, _LENGTH}
+    if not isinstance(raw, Mapping):
+        raise InputError(f"knobs are {shown(raw)}; needed is a JSON object with {', '.join(sorted(allowed))}")
     if unknown := set(raw) - allowed:
         raise InputError(f"unknown knob {sorted(unknown)[0]!r}; allowed are {', '.join(sorted(allowed))}")
     if missing := allowed - set(raw):
@@ -71,7 +74,7 @@ def read_tuned_knobs(path: str, scheme: Scheme, config: DecoderConfig) -> Knobs:
         raw = json.loads(Path(path).read_text(encoding="utf-8"))[0]["configurations"]["tuned"]["knobs"]
     except OSError as error:
         raise InputError(f"knobs {path!r} cannot be read ({error.strerror}); give a result.json") from error
-    except (ValueError, KeyError, IndexError, TypeError) as error:
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
         raise InputError(f"{path!r} holds no tuned knobs; give the result.json of `jaxspec tune`") from error
     return knobs_from_json(raw, scheme, config)
 

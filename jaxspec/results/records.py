@@ -123,7 +123,7 @@ class Result(Record):
             raw = json.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             raise InputError(f"result {str(path)!r} cannot be read ({error.strerror}); give a result.json") from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{str(path)!r} is not valid JSON ({error}); give a result.json") from error
         return [cls.from_plain(entry) for entry in (raw if isinstance(raw, list) else [raw])]
 

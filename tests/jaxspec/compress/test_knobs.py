@@ -124,6 +124,10 @@ def test_keys_unknown_and_missing():
     incomplete = plain()
     del incomplete["kv_prune"]
     assert "'kv_prune' is missing" in error_of(lambda: knobs_from_json(incomplete, CASSANDRA1, CONFIG))
+    for other in (None, [1], "x"):
+        assert f"knobs are {other!r}; needed is a JSON object" in error_of(
+            lambda other=other: knobs_from_json(other, CASSANDRA1, CONFIG)
+        )
     some_kinds = {"q": 0.1, "k": 0.1, "x": 0.1}
     assert "weight_prune" in error_of(lambda: knobs_from_json(plain(weight_prune=some_kinds), CASSANDRA1, CONFIG))
 

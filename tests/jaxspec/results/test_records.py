@@ -94,9 +94,10 @@ def test_a_result_becomes_json_and_comes_back(tmp_path):
 
 
 def test_what_cannot_be_read_is_bad_input(tmp_path):
-    (tmp_path / "broken.json").write_text("{")
-    with pytest.raises(InputError, match="is not valid JSON"):
-        Whole.load(tmp_path / "broken.json")
+    for text in ("{", "[" * 100_000):
+        (tmp_path / "broken.json").write_text(text)
+        with pytest.raises(InputError, match="is not valid JSON"):
+            Whole.load(tmp_path / "broken.json")
     with pytest.raises(InputError, match="cannot be read"):
         Whole.load(tmp_path / "absent.json")
 

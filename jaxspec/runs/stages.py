@@ -16,9 +16,11 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
+from jaxspec.errors import InputError
 from jaxspec.files import to_json, write_text
 from jaxspec.models.mesh import on_host
 from jaxspec.runs.processes import ONE_PROCESS, Processes
+from jaxspec.settings.coercion import shown
 
 #: A stage's result: nested dictionaries of arrays.
 Arrays = dict[str, Any]
@@ -75,9 +77,20 @@ class Stages:
         return self.processes.owns
 
     def _read(self, path: Path) -> Arrays:
-        """A stage, read back even where it was just computed: a resumed run then sees the very same arrays."""
-        with _checkpointer() as checkpointer:
-            return jax.tree.map(np.asarray, checkpointer.restore(path))
+        """A stage, read back even where it was just computed: a resumed run then sees the very same arrays.
+
+        Raises:
+            InputError: its files are damaged.
+        """
+        try:
+            with _checkpointer() as checkpointer:
+                return jax.tree.map(np.asarray, checkpointer.restore(path))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            reason = " ".join(str(error).split())
+            raise InputError(
+                f"stage {str(path)!r} is damaged ({type(error).__name__}: {shown(reason)}); remove that folder, and the same "
+                "command computes it again"
+            ) from error
 
     def tick(self, name: str) -> None:
         """Record the time spent on a stage so far, for stages that save their progress."""

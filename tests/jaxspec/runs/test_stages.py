@@ -1,10 +1,12 @@
 """Times of stages: what they took when they were computed, not what it takes to load them."""
 
+import shutil
 import time
 
 import numpy as np
 import pytest
 
+from jaxspec.errors import InputError
 from jaxspec.runs.stages import Stages
 
 
@@ -34,6 +36,19 @@ def test_attempts_that_were_stopped_count(tmp_path):
     second = Stages(tmp_path)
     second.run("ascent", slow)
     assert second.timing_s["ascent"] >= 0.4
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.5])
+def test_a_damaged_stage_is_named(tmp_path, kept):
+    Stages(tmp_path).run("decoded/a", slow)
+    stage = tmp_path / "stages" / "decoded" / "a"
+    for file in stage.rglob("*"):
+        if file.is_file():
+            file.write_bytes(file.read_bytes()[: int(kept * file.stat().st_size)])
+    with pytest.raises(InputError, match=r"stage '.*decoded.a' is damaged .*remove that folder"):
+        Stages(tmp_path).run("decoded/a", slow)
+    shutil.rmtree(stage)
+    np.testing.assert_array_equal(Stages(tmp_path).run("decoded/a", slow)["x"], [0, 1, 2])
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1]", '{"a": "x"}', '{"a": null}'])

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import qmc
 
+from jaxspec.errors import InputError
 from jaxspec.files import to_json, write_text
 from jaxspec.report.assumptions import device_facts
 from jaxspec.results import Quantity, calibrated, given, predicted
@@ -154,7 +155,7 @@ def _write_device(problem: Problem, result: CodesignResult, path: Path) -> None:
 
 def _climbs(problem: Problem, drawn: np.ndarray, kept: Path, reporter: Reporter) -> list[Climb]:
     """All climbs, those that a stopped run kept among them; starts that climb together are kept together."""
-    found = [Climb(np.array(one["place"]), [tuple(step) for step in one["path"]]) for one in _kept(kept)]
+    found = _kept(kept)
     places = start_places(problem, drawn)
     with reporter.bar("climbs", len(places)) as bar:
         if found:
@@ -168,8 +169,18 @@ def _climbs(problem: Problem, drawn: np.ndarray, kept: Path, reporter: Reporter)
     return found
 
 
-def _kept(path: Path) -> list[dict[str, Any]]:
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+def _kept(path: Path) -> list[Climb]:
+    """Climbs of a stopped run; none where nothing was kept. Raises InputError: the file is damaged."""
+    if not path.is_file():
+        return []
+    try:
+        climbs = json.loads(path.read_text(encoding="utf-8"))
+        return [Climb(np.array(one["place"]), [tuple(step) for step in one["path"]]) for one in climbs]
+    except (ValueError, KeyError, TypeError) as error:
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise InputError(
+            f"climbs {str(path)!r} are damaged ({reason}); remove that file, and the same command climbs again"
+        ) from error
 
 
 def _best(problem: Problem, climbs: list[Climb]) -> str:

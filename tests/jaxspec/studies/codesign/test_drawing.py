@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from jaxspec.errors import InputError
 from jaxspec.studies.codesign import run
 from jaxspec.studies.codesign.config import Bounds
 from jaxspec.studies.codesign.drawing import best_that_differ, draw
@@ -76,6 +77,13 @@ def test_the_same_seed_gives_the_same_file_also_after_a_kill(finished, tmp_path,
         patched.setattr(run, "judge", killed)
         with pytest.raises((KeyboardInterrupt, SystemExit)):
             run.codesign(config_of(draws=256), out=tmp_path / "run")
+    kept = tmp_path / "run" / "checkpoints" / "climbs.json"
+    whole = kept.read_text()
+    for damaged in (whole[:-9], "[3]", "{}3"):
+        kept.write_text(damaged)
+        with pytest.raises(InputError, match=r"climbs '.*climbs.json' are damaged"):
+            run.codesign(config_of(draws=256), out=tmp_path / "run")
+    kept.write_text(whole)
     monkeypatch.setattr(run, "climb", killed)  # all climbs were kept
     run.codesign(config_of(draws=256), out=tmp_path / "run")
     assert _result_text(tmp_path / "run") == _result_text(finished)

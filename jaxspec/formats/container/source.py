@@ -14,6 +14,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from jaxspec.errors import InputError
+from jaxspec.files import CONTAINER_SUFFIX
 from jaxspec.formats.container.header import HeaderError, parse_header, text_of_header
 from jaxspec.formats.container.tensors import TensorForm
 from jaxspec.formats.shard_index import INDEX_FILE, check_same_tensors, read_index
@@ -130,6 +131,10 @@ def open_checkpoint(path: Path) -> Checkpoint:
     if path.is_file() and path.name.endswith(".index.json"):
         path = path.parent
     if path.is_file():
+        if path.suffix == CONTAINER_SUFFIX:
+            raise InputError(
+                f"{str(path)!r} is a container by its name; needed is a safetensors file or a folder with some: unpack it first"
+            )
         return Checkpoint([SafetensorsFile(path)], _beside(path.parent, _NETWORK_FILES), path.parent)
     if not path.is_dir():
         raise InputError(

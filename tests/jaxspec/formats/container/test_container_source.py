@@ -126,6 +126,8 @@ def test_one_tensor_may_be_in_one_file_only(tmp_path):
 
 def test_what_is_no_checkpoint(tmp_path):
     refused(tmp_path / "absent", "does not exist")
+    (tmp_path / "m.jspk").write_bytes(b"any")
+    refused(tmp_path / "m.jspk", r"m\.jspk' is a container by its name; .*: unpack it first")
     refused(tmp_path, r"has no \.safetensors file; pickled weights are never opened")
     whole = write_checkpoint(tmp_path / "m.safetensors", [SMALL]).read_bytes()
     for content in (b"", b"\x80\x02 a pickle", whole[:-1], whole + b"\0", whole.replace(b"[0, 7]", b"[0, 6]")):

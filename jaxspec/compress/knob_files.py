@@ -44,7 +44,7 @@ def knobs_from_json(raw: Any, scheme: Scheme, config: DecoderConfig) -> Knobs:
     """Inverse of `knobs_to_json`; a number stands for the same value everywhere.
 
     Raises:
-        InputError: no JSON object, a missing or unknown key, a wrong shape, a value out of range.
+        InputError: no JSON object, a missing or unknown key, a wrong shape, a value out of range or not whole where it must be.
     """
     specs = {spec.name: spec for spec in scheme.knob_specs}
     allowed = {*specs, _LENGTH}
@@ -58,9 +58,12 @@ def knobs_from_json(raw: Any, scheme: Scheme, config: DecoderConfig) -> Knobs:
     if isinstance(length, bool) or not (isinstance(length, int) or (isinstance(length, float) and length.is_integer())):
         raise InputError(f"knob {_LENGTH} is {length!r}; allowed are whole numbers, 1 to {MAX_DRAFT_LENGTH}")
     knobs = uniform_knobs(scheme, config, draft_length=int(length))
-    values = {name: jnp.asarray(_array(spec, raw[name], config), jnp.float32) for name, spec in specs.items()}
-    knobs = knobs.replace_values(**values)
+    arrays = {name: _array(spec, raw[name], config) for name, spec in specs.items()}
+    knobs = knobs.replace_values(**{name: jnp.asarray(array, jnp.float32) for name, array in arrays.items()})
     check_knobs(knobs, config)
+    for name, array in arrays.items():
+        if specs[name].whole and (broken := array[array != np.round(array)]).size:
+            raise InputError(f"knob {name} is {broken.flat[0]:g} in some place; allowed are whole numbers")
     return knobs
 
 

@@ -145,7 +145,7 @@ def build_config(kind: type[ConfigType], *layers: Mapping[str, Any] | Layer, giv
                     sources[field.name] = source
     missing = [key for key, field in fields.items() if field.name not in settings and _required(field)]
     if missing:
-        raise InputError(f"{', '.join(missing)} must be given; nothing stands for it")
+        raise InputError(f"{', '.join(missing)} must be given: no default exists; see --help")
     with _named(next(iter(sources.values())) if len(set(sources.values())) == 1 else ""):
         config = kind(**settings)
     if given:

@@ -42,6 +42,9 @@ _COMMANDS: dict[str, tuple[str, Callable[[Any, Work], HardDrafts]]] = {
 #: The command whose runs have drafts of other kinds.
 _TREE = "tree"
 
+#: Numbers of a configuration that an export tells, or is made by.
+_NEEDED = ("knobs", "draft_length", "bits_per_weight", "speedup_vs_bf16_ar")
+
 #: Why the head of a tree's run cannot be exported.
 _HEAD = (
     "a draft head of this form cannot be exported: it mixes token and hidden state by one matrix before its layer, while "
@@ -134,10 +137,11 @@ def open_run(path: str, *, configuration: str | None = None, device: str | None 
     wanted = configuration or _COMMANDS[command][0]
     if wanted not in result.configurations:
         raise InputError(f"configuration {shown(wanted)} is unknown{hint(wanted, sorted(result.configurations))}")
-    if result.configurations[wanted].knobs.value is None:
-        raise InputError(
-            f"{place / 'result.json'} holds no knobs of {wanted}; run the same `jaxspec {command}` with --force"
-        )
+    for name in _NEEDED:
+        if getattr(result.configurations[wanted], name).value is None:
+            raise InputError(
+                f"{place / 'result.json'} holds no {name} of {wanted}; run the same `jaxspec {command}` with --force"
+            )
     return FinishedRun(place, command, config, result, wanted, _same_inputs(place, config))
 
 

@@ -74,7 +74,10 @@ def _end_of_range(help: str, key: str) -> float:  # noqa: A002
 class Range(Settings):
     """An axis from its ends: `{ from = 1, to = 16, points = 5, scale = "log" }`."""
 
-    form: ClassVar[str] = 'give a list of numbers or { from = …, to = …, points = …, scale = "log" }'
+    form: ClassVar[str] = (
+        'give a list of numbers or { from = …, to = …, points = …, scale = "log" }, behind a name in quotes as in '
+        '"workload.batch" = [1, 2]'
+    )
 
     first: float = _end_of_range("First value.", "from")
     last: float = _end_of_range("Last value.", "to")

@@ -88,6 +88,12 @@ def test_a_draft_length_may_be_a_whole_float():
     assert knobs_from_json(plain(draft_length=3.0), CASSANDRA1, CONFIG).draft_length == 3
 
 
+def test_bits_that_are_cut_are_whole():
+    message = error_of(lambda: knobs_from_json(plain(weight_cut_bits=2.5), CASSANDRA1, CONFIG))
+    assert "weight_cut_bits is 2.5" in message
+    assert "whole numbers" in message
+
+
 def test_every_draft_length_is_read_back():
     for length in range(1, MAX_DRAFT_LENGTH + 1):
         assert uniform_knobs(CASSANDRA1, CONFIG, draft_length=length).draft_length == length

@@ -28,6 +28,9 @@ Arrays = dict[str, Any]
 #: Process 0 alone, without waiting for others: what it writes is whole and in its memory.
 _ONE = ocp.options.MultiprocessingOptions(primary_host=0, active_processes={0})
 
+#: Between the name of an array that has no element and its type.
+_EMPTY = " empty "
+
 logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax reports every save at INFO and WARNING
 
 
@@ -67,7 +70,7 @@ class Stages:
             self._tick(name)  # before the stage counts as done, so that a done one has its time
             if self._owns:
                 with _checkpointer() as checkpointer:
-                    checkpointer.save(path, ocp.args.PyTreeSave(result))
+                    checkpointer.save(path, ocp.args.PyTreeSave(_without_empty(result)))
         if name in self._seconds:
             self.timing_s[name] = self._seconds[name]
         return self.processes.told(self._read(path) if self._owns else {})
@@ -84,7 +87,7 @@ class Stages:
         """
         try:
             with _checkpointer() as checkpointer:
-                return jax.tree.map(np.asarray, checkpointer.restore(path))
+                return _with_empty(jax.tree.map(np.asarray, checkpointer.restore(path)))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             reason = " ".join(str(error).split())
             raise InputError(
@@ -164,6 +167,33 @@ def _last(manager: ocp.CheckpointManager, like: Any) -> Any | None:
         return None
     form = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), like)
     return manager.restore(step, args=ocp.args.StandardRestore(form))
+
+
+def _without_empty(arrays: Arrays) -> Arrays:
+    """The same with the form of each array that has no element in its place: Orbax stores none."""
+    found: Arrays = {}
+    for name, value in arrays.items():
+        if isinstance(value, dict):
+            found[name] = _without_empty(value)
+        elif isinstance(value, np.ndarray) and value.size == 0:
+            found[f"{name}{_EMPTY}{value.dtype.name}"] = np.array(value.shape, np.int64)
+        else:
+            found[name] = value
+    return found
+
+
+def _with_empty(arrays: Arrays) -> Arrays:
+    """Inverse of `_without_empty`."""
+    found: Arrays = {}
+    for name, value in arrays.items():
+        plain, empty, dtype = name.partition(_EMPTY)
+        if isinstance(value, dict):
+            found[name] = _with_empty(value)
+        elif empty:
+            found[plain] = np.zeros(value.tolist(), dtype)
+        else:
+            found[name] = value
+    return found
 
 
 def _checkpointer() -> ocp.Checkpointer:

@@ -58,3 +58,12 @@ def test_lost_times_stop_nothing(tmp_path, content):
     again = Stages(tmp_path)
     again.run("a", slow)
     assert again.timing_s == {}
+
+
+def test_arrays_without_an_element_are_kept(tmp_path):
+    made = {"x": np.zeros((3, 0), np.int32), "inner": {"y": np.zeros((0,), np.float32), "z": np.arange(2)}}
+    for _ in range(2):
+        found = Stages(tmp_path).run("decoded/none", lambda: made)
+        assert found["x"].shape == (3, 0)
+        assert (found["x"].dtype, found["inner"]["y"].dtype) == (np.int32, np.float32)
+        np.testing.assert_array_equal(found["inner"]["z"], [0, 1])

@@ -246,3 +246,13 @@ def test_evaluating_the_tuned_knobs_gives_the_tuned_numbers(finished, config, sm
     tuned, same = entries[0]["configurations"]["tuned"], again[0].plain()["configurations"]["given"]
     for key in ("tokens_per_cycle_counted", "bits_per_weight", "speedup_vs_bf16_ar"):
         assert same[key] == pytest.approx(tuned[key], rel=1e-5)
+
+
+def test_sampled_tokens_are_counted_as_predicted(config, small, tmp_path):
+    settings = {"model": config.model, "text": config.text, "temperature": 1.0, "prompts": 24}
+    (result,), _ = evaluate(build_config(EvaluateConfig, _shared(small), settings), out=str(tmp_path / "sampled"))
+    found = result.plain()["configurations"]["given"]
+    error = found["tokens_per_cycle_standard_error"]
+    assert 0 < error < 0.5
+    assert abs(found["tokens_per_cycle_counted"] - found["tokens_per_cycle_predicted"]) < 4 * error
+    assert result.plain()["lossless"]["mismatches"] == 0  # that is decoded greedily

@@ -134,6 +134,7 @@ def resolve(
     Raises:
         InputError: a setting that cannot be used.
     """
+    config = layered_config(kind, flags, read_layer(config_file) if config_file else {}, quick=quick)
     names = hints(kind)
     for name in (name for name, value in flags.items() if value is not None):
         if isinstance(flags[name], str) and typing.get_origin(names[name]) is tuple:
@@ -141,7 +142,7 @@ def resolve(
             if typing.get_args(names[name])[0] is not float and len(set(parts)) < len(parts):
                 twice = next(part for part in parts if parts.count(part) > 1)
                 click.echo(f"note: {name} {twice!r} came more than once and counts once", err=True)
-    return layered_config(kind, flags, read_layer(config_file) if config_file else {}, quick=quick)
+    return config
 
 
 def write_json(path: str | None, result: Any) -> None:

@@ -129,9 +129,8 @@ def _run(
         from jaxspec.runs.processes import start_processes
 
         helps = start_processes(**vars(launch)).index > 0
-    reporter = Reporter(new_console(stderr=True, quiet=helps))
-    if study.announce is not None:
-        reporter.line(f"jaxspec {study.name}: {study.announce(config)}")
+    heading = None if study.announce is None else f"jaxspec {study.name}: {study.announce(config)}"
+    reporter = Reporter(new_console(stderr=True, quiet=helps), heading=heading)
     writes = {} if study.out is None else {"out": out, "force": force, "reporter": reporter}
     found = load_object(study.run)(config, **writes)
     if helps:  # process 0 shows the result

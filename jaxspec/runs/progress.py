@@ -35,6 +35,7 @@ class Reporter:
         self,
         console: Console | None = None,
         *,
+        heading: str | None = None,
         period_s: float = PERIOD_S,
         clock: Callable[[], float] = time.monotonic,
     ):
@@ -42,6 +43,7 @@ class Reporter:
 
         Args:
             console: standard error unless given, so that standard output stays clean.
+            heading: first line, before whatever is told first; a run that is refused before that tells no more than why.
             period_s: most seconds between two lines where there is no terminal.
             clock: tells the time in seconds.
         """
@@ -49,7 +51,7 @@ class Reporter:
         self._period_s, self._clock = period_s, clock
         self._lock = threading.Lock()
         self._began = self._spoke = clock()
-        self._doing = ""
+        self._doing, self._heading = "", heading
         self._bars: list[_Bar] = []
         self._alive = False
 
@@ -61,7 +63,13 @@ class Reporter:
 
     def _print(self, text: str) -> None:
         self._spoke = self._clock()
+        self._head()
         say(text, console=self.console)
+
+    def _head(self) -> None:
+        heading, self._heading = self._heading, None
+        if heading:
+            say(heading, console=self.console)
 
     def beat(self) -> None:
         """Without a terminal, a line about what is being done, if the last one is a period ago."""
@@ -108,7 +116,9 @@ class Reporter:
         )
         columns = (*columns, _LeftColumn(), TextColumn("{task.fields[note]}", markup=False))
         live = self.console.is_terminal
-        if not live:
+        if live:
+            self._head()
+        else:
             self.line(f"{description} ...")
         with self.alive(), Progress(*columns, console=self.console, disable=not live, transient=False) as progress:
             bar = _Bar(progress, description, total, self._clock, self.beat)

@@ -60,7 +60,7 @@ class Study:
         run: "module:function" from a configuration, and `out`, `force` and `reporter` where it writes, to a result, a list of
             results (one per device), or either with its run directory; the annotation of what it returns says which.
         present: "module:function" from that result to a `jaxspec.report.shown.Shown`.
-        announce: line printed before slow imports; None: none.
+        announce: line printed before the first other one, when all input is known to be good; None: none.
         out: where it writes; None: nowhere.
         plot: figure that it can draw.
         figures: "module:function" from one result and its directory (a path, or None) to figures by name, each as a function

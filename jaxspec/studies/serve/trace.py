@@ -25,7 +25,8 @@ def read_trace(path: str) -> Requests:
         InputError: not such a file; a line that is no request; requests out of order, or fewer than two.
     """
     try:
-        lines = list(csv.reader(Path(path).read_text(encoding="utf-8").splitlines()))
+        # Spreadsheets begin a CSV with a byte-order mark.
+        lines = list(csv.reader(Path(path).read_text(encoding="utf-8-sig").splitlines()))
     except (OSError, UnicodeDecodeError, ValueError, csv.Error) as error:
         raise InputError(f"trace {path!r} cannot be read as a CSV in UTF-8 ({error}); give another file") from error
     head = [name.strip() for name in lines[0]] if lines else []

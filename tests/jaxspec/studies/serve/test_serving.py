@@ -11,6 +11,7 @@ from jaxspec.studies import ServeConfig, serve
 from jaxspec.studies.serve.figures import serving_figure
 from jaxspec.studies.serve.report import answer, shown
 from jaxspec.studies.serve.result import Crossing, ServeResult
+from jaxspec.studies.serve.trace import read_trace
 
 SMALL = {
     "architecture": "qwen2.5-0.5b",
@@ -104,6 +105,9 @@ def test_a_trace(tmp_path):
     assert of(found, "fixed", "rate_per_s") == pytest.approx([3.0])
     assert found.workload.requests.value == 30
     assert list(found.inputs) == ["t.csv"]
+    marked = tmp_path / "marked.csv"  # as spreadsheets write it
+    marked.write_bytes(b"\xef\xbb\xbf" + (tmp_path / "t.csv").read_bytes())
+    np.testing.assert_array_equal(read_trace(str(marked)).arrival_s, read_trace(trace).arrival_s)
     with pytest.raises(InputError, match="requests would have no effect: the trace has the requests"):
         ServeConfig(trace=trace, requests=40)
 

@@ -7,6 +7,7 @@ documents.
 from __future__ import annotations
 
 import itertools
+import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,6 +43,10 @@ def read_text_file(source: str, what: str, otherwise: str) -> bytes:
     Raises:
         InputError: the file cannot be read, is empty or is not UTF-8 text.
     """
+    # A run reads its files several times, and its digests are of files: a pipe gives its text once, some devices never end.
+    if os.path.exists(source) and not os.path.isfile(source):
+        kind = "a directory" if os.path.isdir(source) else "a pipe or a device"
+        raise InputError(f"{what} {source!r} cannot be read: it is {kind}; give {otherwise} or a readable text file")
     try:
         data = Path(source).read_bytes()
     except (OSError, ValueError) as error:

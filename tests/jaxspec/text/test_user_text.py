@@ -1,5 +1,7 @@
 """A user's text: what is no text, and what is too short, is said in one line before anything else happens."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -43,6 +45,13 @@ def test_what_is_no_text_or_too_short(tmp_path, content, words):
 def test_what_cannot_be_read(tmp_path, name):
     with pytest.raises(InputError, match="cannot be read"):
         check_text(str(tmp_path / name), (1, 1))
+
+
+def test_what_never_ends_or_ends_once_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for place in (tmp_path / "pipe", "/dev/zero"):
+        with pytest.raises(InputError, match="cannot be read: it is a pipe or a device; give 'stdlib' or"):
+            check_text(str(place), (1, 1))
 
 
 def test_each_half_must_hold_its_window(tmp_path):

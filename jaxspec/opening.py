@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, Literal
 
 from jaxspec.errors import InputError
+from jaxspec.settings.coercion import as_path
 
 if TYPE_CHECKING:
     from jaxspec.models import LoadedModel
@@ -26,8 +27,9 @@ def load(
     """
     from jaxspec.models import load_model
 
+    path = as_path("path", path)
     if os.path.isfile(os.path.join(path, "config.toml")) and not os.path.exists(os.path.join(path, "config.json")):
         raise InputError(
-            f"{os.fspath(path)!r} is a run directory, not a network; jaxspec.open_result opens what the run found"
+            f"{path!r} is a run directory, not a network; jaxspec.open_result opens what the run found"
         )
     return load_model(path, part=part, dtype=dtype)

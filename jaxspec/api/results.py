@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import os
 from collections.abc import Iterator, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,7 +119,7 @@ class StudyResults(Sequence):
         if isinstance(which, str):
             found = [i for i, title in enumerate(titles) if which.casefold() in title.casefold()]
         else:
-            found = [which] if -len(titles) <= which < len(titles) else []
+            found = [which] if isinstance(which, Integral) and -len(titles) <= which < len(titles) else []
         if not found:
             raise InputError(f"table {shown(which)} is none of these results; there are {'; '.join(titles) or 'none'}")
         return self.tables[found[0]]

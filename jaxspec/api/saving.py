@@ -14,6 +14,7 @@ from jaxspec.runs.directory import is_run_directory
 from jaxspec.runs.inputs import input_digests
 from jaxspec.runs.kept import RECORD, new_record
 from jaxspec.settings.base import Settings
+from jaxspec.settings.coercion import as_path
 from jaxspec.settings.toml import to_toml
 
 __all__ = ["save_results"]
@@ -42,7 +43,7 @@ def save_results(
     Raises:
         InputError: it is there already, or cannot be written.
     """
-    path = Path(path)
+    path = Path(as_path("path", path))
     check_folder_place(path, "path")
     taken = path.is_dir() and any(path.iterdir())
     if taken and not (force and is_run_directory(path)):

@@ -16,6 +16,7 @@ from jaxspec.report.terminal import Table
 from jaxspec.results.quantity import finite
 from jaxspec.runs.provenance import attempt
 from jaxspec.settings.base import Settings
+from jaxspec.settings.coercion import as_path, shown
 from jaxspec.settings.toml import read_toml
 
 __all__ = ["RECORD", "KeptRun", "compare_runs", "find_run", "headline_numbers", "list_runs", "new_record", "runs_table"]
@@ -159,7 +160,7 @@ def list_runs(folder: str | os.PathLike[str] = "runs") -> list[KeptRun]:
     Raises:
         InputError: no such folder, or a damaged run directory.
     """
-    folder = Path(folder)
+    folder = Path(as_path("folder", folder))
     if not folder.is_dir():
         raise InputError(f"folder {str(folder)!r} is not there; give the folder that holds run directories")
     return [find_run(path) for path in sorted(folder.iterdir()) if (path / "config.toml").is_file()]
@@ -184,7 +185,9 @@ def compare_runs(paths: Iterable[str | os.PathLike[str]]) -> Table:
     Raises:
         InputError: fewer than two runs, or a path that is none.
     """
-    runs = [find_run(path) for path in paths]
+    if isinstance(paths, str) or not isinstance(paths, Iterable):  # a text would be taken apart, letter by letter
+        raise InputError(f"paths is {shown(paths)}; give two or more in a list")
+    runs = [find_run(as_path("path", path)) for path in paths]
     if len(runs) < 2:
         raise InputError(f"{len(runs)} run came; give two or more to compare")
     return _facts_table("Runs compared", runs, only_different=True)

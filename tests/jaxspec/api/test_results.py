@@ -58,6 +58,12 @@ def test_tables_figures_and_texts_are_those_of_the_command(found):
         (lambda found: found.save("run"), "'run' is there already; give another place, or force=True"),
         (lambda found: found.to_frame("side"), "part 'side' has no rows in these results; did you mean 'sides'"),
         (lambda found: js.open_result("nowhere"), "run 'nowhere' is no run directory"),
+        (lambda found: found.table(None), "table None is none of these results; there are Toy"),
+        (lambda found: found.save(5), "path is 5; it must be of type str"),
+        (lambda found: js.load(5), "path is 5; it must be of type str"),
+        (lambda found: js.runs.list_runs(5), "folder is 5; it must be of type str"),
+        (lambda found: js.runs.compare_runs([5, 6]), "path is 5; it must be of type str"),
+        (lambda found: js.runs.compare_runs("run"), "paths is 'run'; give two or more in a list"),
     ],
 )
 def test_what_is_not_there_is_named(found, use, message):

@@ -29,7 +29,5 @@ def load(
 
     path = as_path("path", path)
     if os.path.isfile(os.path.join(path, "config.toml")) and not os.path.exists(os.path.join(path, "config.json")):
-        raise InputError(
-            f"{path!r} is a run directory, not a network; jaxspec.open_result opens what the run found"
-        )
+        raise InputError(f"{path!r} is a run directory, not a network; jaxspec.open_result opens what the run found")
     return load_model(path, part=part, dtype=dtype)

@@ -49,6 +49,11 @@ def _given(config: AdviseConfig) -> str | None:
     return "a finished run says what was accepted" if config.run is not None else None
 
 
+def _every_position(config: AdviseConfig) -> str | None:
+    several = config.acceptance is not None and len(config.acceptance) > 1
+    return _given(config) or ("acceptance names every position" if several else None)
+
+
 @dataclasses.dataclass(frozen=True)
 class AdviseConfig(ParallelSettings):
     """`jaxspec advise`.
@@ -127,6 +132,11 @@ class AdviseConfig(ParallelSettings):
 
     unused = (
         Unused(("acceptance", "acceptance_cycles"), _given),
+        Unused(("max_draft_length",), _every_position),
+        Unused(
+            ("output_tokens",),
+            lambda config: None if config.prompt_tokens else "no prompts are processed during decoding",
+        ),
         Unused(
             ("tree_nodes",),
             lambda config: "trees need branch_acceptance" if config.branch_acceptance is None else None,

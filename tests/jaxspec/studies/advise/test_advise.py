@@ -165,6 +165,12 @@ def test_published_acceptance_counts_where_none_is_given():
         ({"run": "nowhere"}, "run 'nowhere' cannot be read"),
         ({"run": "nowhere", "acceptance": 0.5}, "a finished run says what was accepted"),
         ({"acceptance_cycles": 100}, "no acceptance was given"),
+        (
+            {"acceptance": (0.5, 0.4), "max_draft_length": 4},
+            "max_draft_length would have no effect: acceptance names every",
+        ),
+        ({"run": "nowhere", "max_draft_length": 4}, "max_draft_length would have no effect: a finished run says"),
+        ({"output_tokens": 300}, "output_tokens would have no effect: no prompts are processed"),
         ({"architecture": "own"}, "needs a network"),
         ({"draft": "mtp", "draft_weights": "here"}, "the head is the target's own"),
     ],

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from jaxspec.errors import InputError
 
-__all__ = ["check_figure_place", "check_file_place", "check_folder_place", "figure_format"]
+__all__ = ["check_apart", "check_figure_place", "check_file_place", "check_folder_place", "figure_format"]
 
 #: Formats of figures, by the ending that asks for them.
 _FIGURES = ("png", "svg", "pdf")
@@ -61,6 +62,22 @@ def check_figure_place(path: str | Path, what: str) -> None:
     """Raises InputError if no figure can be written there: a format that does not exist, or a place that cannot be used."""
     check_file_place(path, what)
     figure_format(path)
+
+
+def check_apart(outputs: Mapping[str, str | None], inputs: Iterable[str | Path]) -> None:
+    """Raises InputError if a result would replace a file that its command reads, or another of its results.
+
+    Args:
+        outputs: option -> the file that it names; None: it was not given.
+        inputs: files; a folder stands for the files in it.
+    """
+    places = {what: os.path.realpath(path) for what, path in outputs.items() if path is not None}
+    read = {os.path.realpath(path) for path in inputs}
+    for what, place in places.items():
+        if os.path.exists(place) and not read.isdisjoint({place, os.path.dirname(place)}):
+            raise InputError(f"{what} {outputs[what]!r} is a file that this command reads; give another place")
+    if len(set(places.values())) < len(places):
+        raise InputError(f"{' and '.join(places)} name the same file; give each its own")
 
 
 def _check_can_be_made(path: Path, what: str) -> None:

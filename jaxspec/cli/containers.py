@@ -6,6 +6,7 @@ import click
 
 from jaxspec.cli.options import force_option, json_option, out_option, plot_option, write_json
 from jaxspec.errors import InputError
+from jaxspec.output_places import check_apart
 
 
 def _later(path: str, what: str) -> None:
@@ -25,6 +26,7 @@ def unpack(container, out, force, json_file) -> None:
     Files equal the packed ones byte for byte if the scheme is lossless. Every section's checksum and every tensor's SHA-256
     are checked; files get their names once all of them are complete.
     """
+    check_apart({"--json": json_file}, [container])
     from jaxspec.report.terminal import say
     from jaxspec.studies.pack.run import unpack_container
 
@@ -48,6 +50,7 @@ def inspect(path, tensor, every, plot, json_file) -> None:
     """
     if tensor is not None and every:
         raise InputError("--tensor shows one tensor and --all every one; leave one of them out")
+    check_apart({"--json": json_file, "--plot": plot}, [path])
     from jaxspec.report.save import save_figure
     from jaxspec.report.terminal import show
     from jaxspec.studies.pack.figures import container_figure

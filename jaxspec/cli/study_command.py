@@ -21,6 +21,7 @@ from jaxspec.cli.options import (
     write_json,
 )
 from jaxspec.errors import InputError
+from jaxspec.output_places import check_apart
 from jaxspec.settings.base import quick_settings
 from jaxspec.studies.study import Study, load_object
 
@@ -120,6 +121,11 @@ def _run(
             f"no {study.config_argument} came; give a file of settings: jaxspec {study.name} --example prints one to begin with"
         )
     config = resolve(study.config, flags, config_file, quick)
+    if json_file or plot:
+        from jaxspec.runs.inputs import input_files
+
+        read = [*input_files(config).values(), *([] if config_file is None else [config_file])]
+        check_apart({"--json": json_file, "--plot": plot}, read)
 
     from jaxspec.report.terminal import new_console
     from jaxspec.runs.progress import Reporter

@@ -13,7 +13,7 @@ from jaxspec.models.embedded import SHIPPED_NAMES, embedded_directory
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings.draft_kinds import has_files
 
-__all__ = ["changed_inputs", "input_digests", "input_sizes", "unrecorded_inputs"]
+__all__ = ["changed_inputs", "input_digests", "input_files", "input_sizes", "unrecorded_inputs"]
 
 #: Files of a model's folder that decide what it computes.
 _MODEL_SUFFIXES = (".json", ".jinja", ".safetensors", SUFFIX)
@@ -36,15 +36,15 @@ def input_digests(config: Any, reporter: Reporter | None = None) -> dict[str, st
     Raises:
         InputError: an embedded network that this installation lacks.
     """
-    return _digests(_there(config), reporter)
+    return _digests(input_files(config), reporter)
 
 
 def input_sizes(config: Any) -> dict[str, int]:
     """Bytes of the same files, told without reading them."""
-    return {key: path.stat().st_size for key, path in _there(config).items()}
+    return {key: path.stat().st_size for key, path in input_files(config).items()}
 
 
-def _there(config: Any) -> dict[str, Path]:
+def input_files(config: Any) -> dict[str, Path]:
     """The files that a configuration's fields name and that are there; of the others, the loaders say what is wrong."""
     files: dict[str, Path] = {}
 

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from jaxspec.errors import InputError
-from jaxspec.output_places import check_figure_place, check_file_place, check_folder_place, figure_format
+from jaxspec.output_places import check_apart, check_figure_place, check_file_place, check_folder_place, figure_format
 
 
 @pytest.fixture(autouse=True)
@@ -54,3 +54,14 @@ def test_a_folder_without_permission(monkeypatch):
     for check in (check_file_place, check_folder_place):
         with pytest.raises(InputError, match="no permission"):
             check("folder/new", "--out")
+
+
+def test_no_result_replaces_what_is_read_or_another_result(tmp_path):
+    check_apart({"--json": "file", "--plot": None}, ["folder", "other"])
+    check_apart({"--json": "folder/new"}, ["folder"])
+    os.symlink("file", "link")
+    for inputs in (["file"], [tmp_path], ["link"]):
+        with pytest.raises(InputError, match="--json 'file' is a file that this command reads; give another place"):
+            check_apart({"--json": "file", "--plot": None}, inputs)
+    with pytest.raises(InputError, match="--json and --plot name the same file"):
+        check_apart({"--json": "new.svg", "--plot": "./new.svg"}, [])

@@ -196,6 +196,15 @@ def test_no_draft_pays_is_an_answer(capsys):
     assert not entry["pays"]
 
 
+def test_no_result_is_written_over_what_the_command_reads(capsys, model, tmp_path):
+    Path("run.toml").write_text("acceptance = 0.9")
+    config = str(model / "config.json")
+    for read, name in (("--architecture", config), ("--config", "run.toml")):
+        before = Path(name).read_text()
+        assert "is a file that this command reads" in refused(capsys, "predict", read, name, "--json", name)
+        assert Path(name).read_text() == before
+
+
 def test_a_config_json_is_an_architecture(capsys, model):
     code, _, _ = run(capsys, "predict", "--architecture", model / "config.json", "--json", "p.json")
     assert code == 0

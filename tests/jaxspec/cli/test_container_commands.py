@@ -69,6 +69,8 @@ def test_settings_may_come_from_a_file_and_flags_win(capsys, tmp_path):
         (("unpack", "nowhere.jspk", "-o", "x"), "cannot be opened"),
         (("unpack", "weights.safetensors", "-o", "x"), "no container"),
         (("inspect", "nowhere"), "does not exist"),
+        (("inspect", "weights.safetensors", "--json", "weights.safetensors"), "a file that this command reads"),
+        (("unpack", "weights.safetensors", "--json", "./weights.safetensors"), "a file that this command reads"),
         (("pack", "weights.safetensors", "--sheme", "raw"), "did you mean --scheme"),
     ],
 )

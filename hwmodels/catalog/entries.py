@@ -29,8 +29,8 @@ class UnknownNameError(ValueError):
     """No catalog entry has this name: one line with what came, what is near, and all that is allowed."""
 
 
-#: Sizes that single precision holds with room for products; other numbers are slips.
-SMALLEST, LARGEST = 1e-30, 1e30
+#: Sizes whose quotients and products single precision holds, as bytes over bandwidths; other numbers are slips.
+SMALLEST, LARGEST = 1e-20, 1e20
 
 
 @dataclasses.dataclass(frozen=True)

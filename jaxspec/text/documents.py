@@ -83,7 +83,7 @@ def parse_documents(data: bytes, what: str) -> list[Document]:
         InputError: a line that is no document, named by its number; no document at all.
     """
     # Not `splitlines`, which also cuts at characters that may stand within a JSON text.
-    lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    lines = data.split(b"\n")
     found = [_document(line, f"{what}, line {i}") for i, line in enumerate(lines, start=1) if line.strip()]
     if not found:
         raise InputError(f"{what} has no document; {_FORM} on each line")

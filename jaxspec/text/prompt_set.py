@@ -38,6 +38,6 @@ def read_prompts(source: str, encoder: Encoder) -> list[np.ndarray]:
 
 
 def _lines(data: bytes, what: str) -> list[Document]:
-    lines = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8").split("\n")
+    lines = data.decode("utf-8").split("\n")
     numbered = ((i, line.removesuffix("\r")) for i, line in enumerate(lines, start=1))
     return [Document(f"{what}, line {i}", line, len(line)) for i, line in numbered if line.strip()]

@@ -6,6 +6,7 @@ documents.
 
 from __future__ import annotations
 
+import codecs
 import itertools
 import os
 from pathlib import Path
@@ -36,7 +37,7 @@ class Halves(NamedTuple):
 
 def read_text_file(source: str, what: str, otherwise: str) -> bytes:
     """Content of a file of UTF-8 text without zero bytes: a network of bytes would take anything, and its numbers would mean
-    nothing.
+    nothing. A byte-order mark is left out.
 
     Args:
         what: the setting that names it, for messages. otherwise: what may be given instead.
@@ -54,6 +55,7 @@ def read_text_file(source: str, what: str, otherwise: str) -> bytes:
         raise InputError(
             f"{what} {source!r} cannot be read ({reason}); give {otherwise} or a readable text file"
         ) from error
+    data = data.removeprefix(codecs.BOM_UTF8)
     if not data:
         raise InputError(f"{what} {source!r} is empty; give {otherwise} or a text file with something in it")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):

@@ -18,7 +18,7 @@ from jaxspec.studies.predict.config import PredictConfig
 __all__ = ["BUDGETS", "DEVICE_FILE", "SIZES", "Bounds", "Budgets", "CodesignConfig", "Cost", "Node", "Trees"]
 
 #: Sizes of numbers other than 0: those of the catalog.
-SIZES = (1e-30, 1e30)
+SIZES = (1e-20, 1e20)
 
 #: The proposed device, in the run directory.
 DEVICE_FILE = "proposal.toml"

@@ -38,7 +38,7 @@ MAX_POINTS = 50_000_000
 _MOST_SHARDS = 1_000_000
 
 #: Sizes of numbers other than 0: those of the catalog.
-SIZES = (1e-30, 1e30)
+SIZES = (1e-20, 1e20)
 
 #: A sweep to begin with, printed by `jaxspec sweep --example`.
 EXAMPLE = """\

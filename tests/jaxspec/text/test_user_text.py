@@ -78,6 +78,12 @@ def test_tokens_are_counted_and_not_bytes(tmp_path):
         load_text(str(path), HalfAsMany(), needed=(60, 60))
 
 
+def test_a_byte_order_mark_is_no_text(tmp_path):
+    path = tmp_path / "some.txt"
+    path.write_bytes(("\ufeff" + GOOD).encode())
+    assert b"".join(document.content.encode() for half in read_halves(str(path)) for document in half) == GOOD.encode()
+
+
 @pytest.mark.parametrize("text", [GOOD, "x" * 999 + "\n", "é" * 501, "a\nb", "no line ends", "\n" + "x" * 50])
 def test_halves_are_whole_characters_and_neither_is_empty(tmp_path, text):
     path = tmp_path / "some.txt"

@@ -9,13 +9,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from importlib.metadata import version
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import jax
 
 __all__ = ["quick_jit"]
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Result = TypeVar("Result")
 
 #: Of XLA. The old emitters compile faster; releases that are not known to have the option are not asked for them.
 _QUICKLY: dict[str, Any] = {
@@ -25,18 +25,18 @@ _QUICKLY: dict[str, Any] = {
 }
 
 
-def quick_jit(function: Function) -> Function:
+def quick_jit(function: Callable[..., Result]) -> Callable[..., Result]:
     """The function compiled as a whole, quickly on a CPU; not for use within another compiled function.
 
-    Results differ from those of `jax.jit` by rounding.
+    Arrays of NumPy are taken for those of JAX. Results differ from those of `jax.jit` by rounding.
     """
 
     @functools.cache
-    def compiled() -> Callable[..., Any]:  # the backend is known by the first call, not by the import
+    def compiled() -> Callable[..., Result]:  # the backend is known by the first call, not by the import
         return jax.jit(function, compiler_options=_QUICKLY if jax.default_backend() == "cpu" else None)
 
     @functools.wraps(function)
-    def call(*arguments: Any, **named: Any) -> Any:
+    def call(*arguments: Any, **named: Any) -> Result:
         return compiled()(*arguments, **named)
 
-    return cast(Function, call)
+    return call

@@ -235,7 +235,7 @@ def draw_cycle(
 def _numbers(
     times: CycleTimes,
     step_s: Float[Array, " step"],
-    conditional: Float[Array, " position"],
+    conditional: Float[Array | np.ndarray, " position"],
     engine: Float[Array, ""],
     batch: Number,
 ) -> dict[str, Float[Array, ""]]:

@@ -91,11 +91,11 @@ def test_a_damaged_container_is_refused_whole(capsys, tmp_path):
     content = bytearray((tmp_path / "weights.jspk").read_bytes())
     content[len(content) // 3] ^= 4
     (tmp_path / "weights.jspk").write_bytes(content)
-    code, _, err = run(capsys, "unpack", "weights.jspk", "-o", "out")
-    assert code == 2
-    assert "damaged" in err.splitlines()[-1]  # behind a line of progress: only reading all of it tells
+    for command in (("unpack", "weights.jspk", "-o", "out"), ("inspect", "weights.jspk")):
+        code, _, err = run(capsys, *command)
+        assert code == 2
+        assert "damaged" in err.splitlines()[-1]  # behind a line of progress: only reading all of it tells
     assert not (tmp_path / "out").exists()
-    assert "damaged" in refused(capsys, "inspect", "weights.jspk")
 
 
 def test_packing_here_and_unpacking_to_the_name(capsys, tmp_path, monkeypatch, checkpoint):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from jaxspec.errors import InputError
+from jaxspec.errors import InputError, one_line
 from jaxspec.files import to_json, write_text
 
 __all__ = ["add_outputs", "carry_out"]
@@ -36,7 +36,7 @@ def carry_out(
     try:
         result = run()
     except InputError as error:
-        parser.exit(2, f"{parser.prog}: {' '.join(str(error).split())}\n")
+        parser.exit(2, f"{parser.prog}: {one_line(error)}\n")
     show(result)
     if plot is not None and args.out:
         plot(result, args.out)

@@ -11,6 +11,11 @@ class InputError(ValueError):
     """
 
 
+def one_line(error: BaseException) -> str:
+    """What an error of another library says, without line breaks, to stand within a message of ours."""
+    return " ".join(str(error).split())
+
+
 class SaidElsewhereError(InputError):
     """Bad input that another process of the same run tells the user: this one ends with exit code 2 and says nothing."""
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxspec.errors import InputError
+from jaxspec.errors import InputError, one_line
 
 __all__ = ["INDEX_FILE", "check_all_listed", "check_same_tensors", "json_object", "read_index", "read_json_object"]
 
@@ -44,7 +44,7 @@ def json_object(text: bytes, path: Path) -> dict[str, Any]:
     try:
         content = json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        reason = " ".join(str(error).split())
+        reason = one_line(error)
         raise InputError(
             f"{path} is no readable JSON ({reason}); it must hold a JSON object: fetch it again"
         ) from error

@@ -18,7 +18,7 @@ import jinja2
 from jinja2.ext import Extension, loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from jaxspec.errors import InputError
+from jaxspec.errors import InputError, one_line
 from jaxspec.models.beside_weights import json_beside, read_beside
 from jaxspec.models.special_tokens import special_texts
 
@@ -61,7 +61,7 @@ class ChatTemplate:
         try:
             self._template = environment.from_string(source)
         except (jinja2.TemplateError, RecursionError) as error:
-            raise InputError(f"{path}: its chat template is not valid ({_one_line(error)}); fetch it again") from error
+            raise InputError(f"{path}: its chat template is not valid ({_reason(error)}); fetch it again") from error
 
     def render(self, messages: Sequence[dict[str, Any]], *, begin_answer: bool) -> str:
         """The text of a conversation.
@@ -77,7 +77,7 @@ class ChatTemplate:
                 messages=messages, tools=None, documents=None, add_generation_prompt=begin_answer, **self._special
             )
         except Exception as error:  # a template is a program, which may fail in any way
-            raise InputError(f"the chat template of {self._path} refuses the messages ({_one_line(error)})") from error
+            raise InputError(f"the chat template of {self._path} refuses the messages ({_reason(error)})") from error
 
 
 def load_chat_template(place: Path) -> ChatTemplate | None:
@@ -117,5 +117,5 @@ def _refuse(message: Any) -> str:
     raise jinja2.TemplateError(str(message))
 
 
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+def _reason(error: Exception) -> str:
+    return one_line(error) or type(error).__name__

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from jaxtyping import Int
 
-from jaxspec.errors import InputError
+from jaxspec.errors import InputError, one_line
 from jaxspec.models.beside_weights import read_beside
 
 
@@ -86,7 +86,7 @@ class JsonTokenizer:
         try:
             self._tokenizer = tokenizers.Tokenizer.from_buffer(content)
         except Exception as error:  # the package raises bare Exception, with the reason in its text
-            reason = " ".join(str(error).split())
+            reason = one_line(error)
             raise InputError(f"{path} is no readable tokenizer.json ({reason}); fetch it again") from error
         # Settings of the last training run may lie in the file; they would cut long texts without a word.
         self._tokenizer.no_truncation()

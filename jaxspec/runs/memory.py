@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import jax
 
-from jaxspec.errors import InputError
+from jaxspec.errors import InputError, one_line
 from jaxspec.settings.base import Settings
 
 __all__ = ["told_in_one_line"]
@@ -46,6 +46,6 @@ def _line(config: Settings, error: BaseException) -> str:
     values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     streams = ["--stream"] if "stream" in values and not values["stream"] else []
     advice = [*streams, *(words for name, words in _SAVERS.items() if name in values), "a device with more memory"]
-    said = " ".join(str(error).split())
+    said = one_line(error)
     said = said if len(said) <= 160 else f"{said[:159]}…"
     return f"memory ran out ({said or 'of the host'}); use {', '.join(advice[:-1])}{' or ' * (len(advice) > 1)}{advice[-1]}"

@@ -18,7 +18,7 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from jaxspec.errors import InputError, SaidElsewhereError, SaidTogetherError
+from jaxspec.errors import InputError, SaidElsewhereError, SaidTogetherError, one_line
 from jaxspec.interruption import UNDER_WAY
 from jaxspec.runs.lifelines import Lifelines
 
@@ -211,11 +211,11 @@ def start_processes(
             index, count = jax.process_index(), jax.process_count()
     except ValueError as error:
         raise InputError(
-            f"--distributed found no launcher ({' '.join(str(error).split())}); JAX knows {_LAUNCHERS}: start the command "
+            f"--distributed found no launcher ({one_line(error)}); JAX knows {_LAUNCHERS}: start the command "
             "with one, or give --coordinator HOST:PORT --processes N --process-id I"
         ) from error
     except RuntimeError as error:
-        raise InputError(f"processes cannot be brought together at {where}: {' '.join(str(error).split())}") from error
+        raise InputError(f"processes cannot be brought together at {where}: {one_line(error)}") from error
 
     def meet() -> None:
         late = (

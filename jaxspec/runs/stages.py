@@ -16,7 +16,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from jaxspec.errors import InputError
+from jaxspec.errors import InputError, one_line
 from jaxspec.files import to_json, write_text
 from jaxspec.models.mesh import on_host
 from jaxspec.runs.processes import ONE_PROCESS, Processes
@@ -89,7 +89,7 @@ class Stages:
             with _checkpointer() as checkpointer:
                 return _with_empty(jax.tree.map(np.asarray, checkpointer.restore(path)))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            reason = " ".join(str(error).split())
+            reason = one_line(error)
             raise InputError(
                 f"stage {str(path)!r} is damaged ({type(error).__name__}: {shown(reason)}); remove that folder, and the same "
                 "command computes it again"

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from jaxspec.errors import InputError
+from jaxspec.errors import InputError, one_line
 from jaxspec.models.chat_template import ChatTemplate
 from jaxspec.models.tokenizer import Tokenizer
 
@@ -94,7 +94,7 @@ def _document(line: bytes, where: str) -> Document:
     try:
         value = json.loads(line.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{where} is no JSON ({' '.join(str(error).split())}); {_FORM}") from error
+        raise InputError(f"{where} is no JSON ({one_line(error)}); {_FORM}") from error
     if not isinstance(value, dict):
         raise InputError(f"{where} is a JSON {type(value).__name__}; {_FORM}")
     key = next((key for key in _KEYS if key in value), None)

@@ -7,6 +7,7 @@ import math
 import reprlib
 from typing import Any, NamedTuple
 
+from jaxspec.errors import one_line
 from jaxspec.formats.container.tensors import MOST_AXES, TensorForm, is_text
 
 __all__ = ["HeaderError", "PlacedTensor", "header_of_text", "parse_header", "text_of_header"]
@@ -52,7 +53,7 @@ def parse_header(header: bytes) -> list[PlacedTensor]:
     try:
         entries = json.loads(header[_LENGTH_BYTES:].decode("utf-8"), object_pairs_hook=_each_once)
     except (ValueError, RecursionError) as error:
-        raise HeaderError(f"it is not valid JSON ({' '.join(str(error).split())})") from error
+        raise HeaderError(f"it is not valid JSON ({one_line(error)})") from error
     if not isinstance(entries, dict):
         raise HeaderError("it is not a JSON object")
     entries.pop("__metadata__", None)

@@ -26,7 +26,7 @@ import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jaxspec.errors import InputError
+from jaxspec.errors import InputError, one_line
 from jaxspec.files import CONTAINER_SUFFIX
 
 __all__ = [
@@ -132,7 +132,7 @@ def parse_directory(text: bytes, prelude: Prelude, path: Path) -> dict[str, Any]
     try:
         directory = json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise InputError(damaged(path, f"its directory is no JSON ({' '.join(str(error).split())})")) from error
+        raise InputError(damaged(path, f"its directory is no JSON ({one_line(error)})")) from error
     if not isinstance(directory, dict):
         raise InputError(damaged(path, "its directory is no JSON object"))
     return directory

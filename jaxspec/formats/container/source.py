@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from jaxspec.errors import InputError
+from jaxspec.errors import InputError, one_line
 from jaxspec.files import CONTAINER_SUFFIX
 from jaxspec.formats.container.header import HeaderError, parse_header, text_of_header
 from jaxspec.formats.container.tensors import TensorForm
@@ -61,7 +61,7 @@ class SafetensorsFile:
         except FileNotFoundError as error:
             raise InputError(f"{path} does not exist; all weight files must be there: fetch it") from error
         except (SafetensorError, OSError, HeaderError, ValueError) as error:
-            reason = " ".join(str(error).split())
+            reason = one_line(error)
             raise InputError(f"{path} is no whole safetensors file ({reason}); fetch it again") from error
         self.tensors: list[TensorForm] = [tensor.form for tensor in placed]
         self._starts = {tensor.form.name: len(self.header) + tensor.start for tensor in placed}

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import qmc
 
-from jaxspec.errors import InputError
+from jaxspec.errors import InputError, one_line
 from jaxspec.files import to_json, write_text
 from jaxspec.report.assumptions import device_facts
 from jaxspec.results import Quantity, calibrated, given, predicted
@@ -177,7 +177,7 @@ def _kept(path: Path) -> list[Climb]:
         climbs = json.loads(path.read_text(encoding="utf-8"))
         return [Climb(np.array(one["place"]), [tuple(step) for step in one["path"]]) for one in climbs]
     except (ValueError, KeyError, TypeError) as error:
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        reason = f"{type(error).__name__}: {one_line(error)}"
         raise InputError(
             f"climbs {str(path)!r} are damaged ({reason}); remove that file, and the same command climbs again"
         ) from error

@@ -145,9 +145,9 @@ def _division(config: PackConfig, source: Path, reporter: Reporter) -> tuple[Mat
     found = "" if config.importance == "magnitude" and config.knobs is None else _network(source)
     model = None if isinstance(found, str) else found
     if model is None and (config.importance == "wanda" or config.knobs is not None):
-        asked, instead = ("--importance wanda", "use --importance magnitude")
+        asked, instead = "--importance wanda", "use --importance magnitude"
         if config.knobs is not None:
-            asked, instead = "--knobs", "leave --knobs out and use --importance magnitude"
+            asked, instead = "--knobs", f"leave --knobs out and {instead}"
         raise InputError(f"{asked} needs a network that can be run here: {found}; {instead}, or correct that first")
     importance = "magnitude" if model is None or config.importance == "magnitude" else "wanda"
     norms, knobs, kept = {}, {}, {}

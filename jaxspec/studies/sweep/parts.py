@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from jaxspec.errors import InputError
+from jaxspec.errors import InputError, one_line
 from jaxspec.partial_files import whole_file
 from jaxspec.studies.sweep.points_file import check_points, open_points, points_columns
 
@@ -84,8 +84,9 @@ def _tables(path: Path) -> Iterator[pa.Table]:
             for group in range(file.num_row_groups):
                 yield file.read_row_group(group)
     except (OSError, ValueError) as error:
-        reason = " ".join(str(error).split())  # Arrow's own have line breaks
-        raise InputError(f"{str(path)!r} cannot be read: {reason}; start its sweep anew with --force") from error
+        raise InputError(
+            f"{str(path)!r} cannot be read: {one_line(error)}; start its sweep anew with --force"
+        ) from error
 
 
 def drop_parts(folder: Path) -> None:

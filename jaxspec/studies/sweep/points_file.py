@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hwmodels.analysis.design_point import DesignPoint
-from jaxspec.errors import InputError
+from jaxspec.errors import InputError, one_line
 
 __all__ = [
     "COLUMNS",
@@ -69,7 +69,8 @@ def read_sweep(path: str | Path) -> dict[str, np.ndarray]:
         InputError: no such file, or none of ours.
     """
     try:
-        return points_columns(pq.read_table(_file(path), page_checksum_verification=True))
+        with open_points(_file(path)) as file:
+            return points_columns(file.read())
     except (OSError, ValueError) as error:  # Arrow's own are both
         raise _unreadable(path, error) from error
 
@@ -114,5 +115,6 @@ def _file(path: str | Path) -> Path:
 
 
 def _unreadable(path: str | Path, error: Exception) -> InputError:
-    reason = " ".join(str(error).split())  # Arrow's own have line breaks
-    return InputError(f"sweep {str(_file(path))!r} cannot be read: {reason}; give a run directory or its .parquet")
+    return InputError(
+        f"sweep {str(_file(path))!r} cannot be read: {one_line(error)}; give a run directory or its .parquet"
+    )

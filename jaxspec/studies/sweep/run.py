@@ -124,6 +124,7 @@ def _run(
         reporter.line(f"{processes.count} processes share the points")
     parts = _evaluate(config, plan, directory.path, reporter, processes)
     counts = {path: plan.grid.points_of(part) for path, part in parts.items()}
+    check_counts(counts)
     return join_points(config, plan, counts, directory, reporter)
 
 
@@ -175,11 +176,10 @@ def join_points(
     """The file of all points, the figure and the result, from files that hold them one after the other.
 
     Args:
-        sources: file -> number of its points.
+        sources: file -> number of its points; see `check_counts`.
     Raises:
-        InputError: a file that cannot be read, or has another number of points.
+        InputError: a file that cannot be read.
     """
-    check_counts(sources)
     grid, front, folder = plan.grid, plan.front, directory.path
     chunks = grid.shard(*shard_of(config.shard))
     schema = points_schema(tuple(grid.axes), config.scheme, intervals=grid.has_intervals)

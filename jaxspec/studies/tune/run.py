@@ -46,9 +46,6 @@ _HEADLINE = (
     "lossless.mismatches",
 )
 
-#: Of an ascent (`Ascended`).
-_ENDS = ("last", "mean")
-
 #: Points of the grid that come so near the best one are judged once more, at several offsets of cycles.
 _GRID_NEAR = 0.01
 
@@ -168,24 +165,19 @@ class Tuning:
                 found = ascend(
                     self.drafts.calibration, pricing, start, goal, ascent, progress=progress, on_step=on_step
                 )
-            ends = {end: getattr(found, end) for end in _ENDS}
-            logits = {end: knobs.draft_length_logits for end, knobs in ends.items()}
-            values = {end: knobs.values for end, knobs in ends.items()}
-            return {"history": found.history, "values": values, "draft_length_logits": logits}
+            ends = {"last": found.last, "mean": found.mean}
+            kept = {
+                end: {"values": knobs.values, "draft_length_logits": knobs.draft_length_logits}
+                for end, knobs in ends.items()
+            }
+            return {"history": found.history} | kept
 
         stored = self.stages.run(name, compute)
         self.stages.drop_progress(name)
         for step, row in enumerate(stored["history"].tolist()):
             columns = dict(zip(HISTORY, row, strict=True))
             self.metrics.append({"device": device, "stage": stage, "step": step + 1, **columns})
-        last, mean = (
-            Knobs(
-                values=jax.tree.map(jnp.asarray, stored["values"][end]),
-                draft_length_logits=jnp.asarray(stored["draft_length_logits"][end]),
-                scheme=start.scheme,
-            )
-            for end in _ENDS
-        )
+        last, mean = (Knobs(**jax.tree.map(jnp.asarray, stored[end]), scheme=start.scheme) for end in ("last", "mean"))
         return last, mean
 
     def _grid_points(self, grid: list[DraftMeasurement], device: str) -> list[GridPoint]:

@@ -28,15 +28,16 @@ CHAINS = (("ngram", 1), ("ngram", 4), (HEAD_NAME, 4), (SMALL_NAME, 1), ("self", 
 def decoding_speed() -> list[dict[str, Any]]:
     """Tokens per second of chains, against autoregressive decoding at width 1."""
     loaded = load_model("embedded")
-    config, target = loaded.config, as_computed(target_params(loaded.params))
+    config, stored = loaded.config, target_params(loaded.params)
+    target = as_computed(stored)
     text = load_text("stdlib", loaded.tokenizer)
     prompt, ids = jnp.asarray(windows(text.held_out, 1, PROMPT_TOKENS, 0)), jnp.zeros(1, jnp.int32)
 
     def compressed():
         knobs = uniform_knobs(DEFAULT_SCHEME, config)
         sample = jnp.asarray(windows(text.calibration, 8, 2 * PROMPT_TOKENS, 0))
-        prepared = calibrate(target, config, sample, scheme=DEFAULT_SCHEME, first=PROMPT_TOKENS).prepared
-        return self_draft(config, as_computed(hard_draft(target, prepared, knobs)), knobs)
+        prepared = calibrate(stored, config, sample, scheme=DEFAULT_SCHEME, first=PROMPT_TOKENS).prepared
+        return self_draft(config, as_computed(hard_draft(stored, prepared, knobs)), knobs)
 
     def tokens_per_s(run: Any) -> float:
         found = run()

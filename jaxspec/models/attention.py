@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxspec.models.dots import dot_rows
+from jaxspec.models.text_order import TextOrder
 
 
 class KVSource(NamedTuple):
@@ -65,6 +67,7 @@ def attend(
     cap: float | None = None,
     sinks: Float[Array, " head"] | None = None,
     value_query: Float[Array, "batch token head value_dim"] | None = None,
+    order: TextOrder | None = None,
 ) -> Float[Array, "batch token head_times_dim"]:
     """Softmax attention over all sources at once, without concatenating their keys.
 
@@ -77,9 +80,12 @@ def attend(
         cap: soft cap of the scaled scores; None: no cap. Source: Gemma 2, arXiv:2408.00118, Section 2.
         sinks: a logit of each head, neither scaled nor capped, that takes its share of the softmax and gives nothing.
         value_query: second part of the query, whose products with the values are added to those with the keys.
+        order: of the sums over all sources but the first, which are small and are joined; None: that of their slots.
     """
     batch, tokens, heads, key_dim = query.shape
     kv_heads = sources[0].key.shape[1]
+    if order is not None:
+        sources = [sources[0], _joined(sources[1:])]
     grouped = grouped_queries(query, kv_heads)
     latent = None if value_query is None else grouped_queries(value_query, kv_heads)
     scores = []
@@ -90,18 +96,28 @@ def attend(
         score = scaled_scores(score, key_dim, scale, cap)
         score = score.reshape(batch, kv_heads, heads // kv_heads, tokens, -1)
         scores.append(jnp.where(source.mask[:, None, None], score, jnp.finfo(query.dtype).min))
+    if order is not None:
+        scores[1] = order.scores(scores[1])
+    ends = np.cumsum([score.shape[-1] for score in scores])
     if sinks is not None:
         sink = sinks.astype(query.dtype).reshape(1, kv_heads, -1, 1, 1)
         scores.append(jnp.broadcast_to(sink, (*scores[0].shape[:-1], 1)))
     weights = jax.nn.softmax(jnp.concatenate(scores, axis=-1), axis=-1)
-    weights = weights.reshape(*grouped.shape[:3], -1)
-    parts, start = [], 0
-    for source in sources:
-        slots = source.value.shape[2]
-        parts.append(_product("kqs", "ksd", "kqd", weights[..., start : start + slots], source.value))
-        start += slots
+    parts = []
+    for number, (own, source) in enumerate(zip(jnp.split(weights, ends, axis=-1), sources)):
+        if order is not None and number == 1:
+            parts.append(order.weighted(own, source.value))
+            continue
+        part = _product("kqs", "ksd", "kqd", own.reshape(*grouped.shape[:3], -1), source.value)
+        parts.append(part.reshape(*weights.shape[:-1], -1))
     output = functools.reduce(jnp.add, parts)
-    return joined_heads(output.reshape(batch, kv_heads, heads // kv_heads, tokens, -1))
+    return joined_heads(output)
+
+
+def _joined(sources: Sequence[KVSource]) -> KVSource:
+    """Several sources side by side, as one."""
+    keys, values, masks = zip(*sources, strict=True)
+    return KVSource(jnp.concatenate(keys, axis=3), jnp.concatenate(values, axis=2), jnp.concatenate(masks, axis=2))
 
 
 def attend_sequentially(
@@ -124,10 +140,7 @@ def attend_sequentially(
     groups = heads // kv_heads
     # Keys and values that all sequences share are repeated here: training has none.
     spread = lambda part: jnp.broadcast_to(part, (batch, *part.shape[1:]))
-    key, value, mask = (
-        jnp.concatenate(list(map(spread, parts)), axis=axis)
-        for parts, axis in zip(zip(*sources, strict=True), (3, 2, 2), strict=True)
-    )
+    key, value, mask = _joined([KVSource(*map(spread, source)) for source in sources])
     by_pair = lambda part: part.reshape(batch * kv_heads, *part.shape[2:])
     grouped, key = grouped_queries(query, kv_heads), key.transpose(0, 1, 3, 2)
     if value_query is not None:

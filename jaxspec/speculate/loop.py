@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxspec.compress.kv import stored_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import ForwardResult, Params, causal_mask, forward
-from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, first_slots, take_slots, write_cache
+from jaxspec.models.kv_cache import KVCache, empty_cache, first_slots, take_slots, write_cache
 from jaxspec.models.rope import text_lengths
 from jaxspec.speculate.candidates import CandidateLaw
 from jaxspec.speculate.drafts.interface import Committed, Draft, Memory, Root
@@ -24,8 +24,9 @@ from jaxspec.speculate.expansion import DraftedTree, Levels, TreeLimits, draft_t
 from jaxspec.speculate.growing_tree import GrowingTree, draft_growing_tree
 from jaxspec.speculate.keys import Purpose, draw_keys
 from jaxspec.speculate.sampling import Decoding, token_distribution
-from jaxspec.speculate.steps import slots_before, top_gap
+from jaxspec.speculate.steps import top_gap
 from jaxspec.speculate.tree_rules import TreeVerdict, verify_greedily, verify_tree
+from jaxspec.speculate.verified_view import verified_view
 from jaxspec.trees.masks import verification_mask, verification_positions
 from jaxspec.trees.topology import PADDING, Tree
 
@@ -168,11 +169,13 @@ def decoding_loop(
         root = Root(jnp.take_along_axis(state.tokens, root_slot[:, None], axis=1)[:, 0], root_slot)
         drafted, memory = draft_tokens(state.memory, root)
         mask, depth = seen_in(drafted.tree) if given is None else given
+        view = verified_view(state.target_cache, root_slot, mask, depth, limits.depth)
         verified = target(
             tokens=jnp.concatenate([root.token[:, None], drafted.tokens], axis=1),
-            positions=root_slot[:, None] + jnp.atleast_2d(depth),
-            mask=jnp.broadcast_to(mask, (batch, limits.nodes + 1, limits.nodes + 1)),
-            sources=[CachedKV(state.target_cache, slots_before(root_slot, limits.nodes + 1, slots))],
+            positions=view.positions,
+            mask=view.mask,
+            sources=view.sources,
+            attend=view.attend,
         )
         trees = None if growing is None else 0
         if decoding.greedy:

@@ -86,6 +86,7 @@ def test_chains_and_trees_decode_the_text_that_decoding_alone_does(name):
     for shape in (TREE, chain_tree(3, LIMITS.nodes + 1)):
         drafted = of(shape)
         np.testing.assert_array_equal(drafted.tokens[:, :16], alone.tokens[:, :16])
+        np.testing.assert_array_equal(drafted.margin[:, :16], alone.margin[:, :16])
         assert int(drafted.cycles.sum()) < int(alone.cycles.sum())
 
 

@@ -110,4 +110,5 @@ def test_a_tree_decodes_the_text_that_decoding_alone_does():
     )
     drafted, alone = of(tree), of(autoregressive_tree(limits))
     np.testing.assert_array_equal(drafted.tokens[:, :16], alone.tokens[:, :16])
+    np.testing.assert_array_equal(drafted.margin[:, :16], alone.margin[:, :16])
     assert int(drafted.cycles.sum()) < int(alone.cycles.sum())

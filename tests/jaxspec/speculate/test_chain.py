@@ -124,7 +124,7 @@ def test_greedy_output_is_the_autoregressive_one_whatever_the_draft(
     assert np.all((generated >= TOKENS) & (generated < TOKENS + draft_length + 1))
     assert np.all(np.diff(np.column_stack([cycles, accepted_at]), axis=1) <= 0)
     assert not np.any(accepted_at[:, draft_length:])
-    np.testing.assert_allclose(result.margin[:, part], autoregressive.margin[:, part], rtol=1e-2, atol=1e-3)
+    np.testing.assert_array_equal(result.margin[:, part], autoregressive.margin[:, part])  # to the last bit
 
 
 @pytest.mark.parametrize("draft_length", range(WIDTH))

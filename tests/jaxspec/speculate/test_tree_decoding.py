@@ -91,7 +91,8 @@ def run(jit, target, drafts):
 @pytest.fixture(scope="module")
 def autoregressive(run):
     """Longer than what trees decode, for ranks beyond the last cycle."""
-    return np.asarray(run("itself", autoregressive_tree(LIMITS)).tokens)[:, : PROMPT + TOKENS]
+    result = run("itself", autoregressive_tree(LIMITS))
+    return [np.asarray(part)[:, : PROMPT + TOKENS] for part in (result.tokens, result.margin)]
 
 
 def padded(tree):
@@ -106,8 +107,14 @@ def test_greedy_output_is_the_autoregressive_one(run, autoregressive, name, shap
     check(result, tree, autoregressive)
 
 
+def same_text(result, autoregressive):
+    np.testing.assert_array_equal(np.asarray(result.tokens)[:, : PROMPT + TOKENS], autoregressive[0])
+
+
 def check(result, tree, autoregressive):
-    np.testing.assert_array_equal(np.asarray(result.tokens)[:, : PROMPT + TOKENS], autoregressive)
+    same_text(result, autoregressive)
+    # The same logits too, to the last bit: nothing that a tree does not change can decide otherwise.
+    np.testing.assert_array_equal(np.asarray(result.margin)[:, : PROMPT + TOKENS], autoregressive[1])
     generated, cycles, accepted_at, accepted = (
         np.asarray(x) for x in (result.generated, result.cycles, result.accepted_at, result.accepted_nodes)
     )
@@ -179,7 +186,7 @@ GROWING = GrowingTree(nodes=10, depth=4, branches=3, frontier=2)
 @pytest.mark.parametrize("name", ["itself", "near", "lookup"])
 def test_growing_trees_decode_the_same_text(run, autoregressive, name):
     result = run(name, GROWING)
-    np.testing.assert_array_equal(np.asarray(result.tokens)[:, : PROMPT + TOKENS], autoregressive)
+    same_text(result, autoregressive)
     np.testing.assert_array_equal(result.generated, result.cycles + np.sum(result.accepted_at, axis=1))
     if name == "itself":
         np.testing.assert_array_equal(result.cycles, -(-TOKENS // 5))  # the trunk of depth 4 is among the likeliest
@@ -195,7 +202,7 @@ def test_growing_trees_decode_the_same_text(run, autoregressive, name):
 )
 def test_growing_trees_of_odd_shapes(run, autoregressive, growing):
     result = run("lookup", growing)
-    np.testing.assert_array_equal(np.asarray(result.tokens)[:, : PROMPT + TOKENS], autoregressive)
+    same_text(result, autoregressive)
     assert not np.any(np.asarray(result.accepted_at)[:, growing.depth :])
 
 

@@ -148,6 +148,7 @@ def test_chains_trees_and_no_tree_put_out_the_same_text_in_one_compilation(jit, 
     for tree in (chain_tree(1, LIMITS.nodes + 1), chain_tree(6, LIMITS.nodes + 1), BUSH):
         found = run(tree, PROMPTS)
         np.testing.assert_array_equal(found.tokens[:, :end], plain.tokens[:, :end])
+        np.testing.assert_array_equal(found.margin[:, :end], plain.margin[:, :end])
         np.testing.assert_array_equal(found.generated, found.cycles + np.sum(found.accepted_at, axis=1))
     assert len(traces) == 1
     # A prompt of one token tells a draft next to nothing.

@@ -8,7 +8,6 @@ those far before it by their distance alone, and stand in the order of that dist
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
 import jax
@@ -39,10 +38,12 @@ class TextOrder(NamedTuple):
         weights: Float[Array, "batch kv_head group token place"],
         values: Float[Array, "batch kv_head column value_dim"],
     ) -> Float[Array, "batch kv_head group token value_dim"]:
-        """Sums of the values at all places, one after the other: what adds up a product is free to choose an order."""
+        """Sums of the values at all places.
+
+        A product over columns, with zeros between them, would be no such sum: its kernel chooses an order by where they lie.
+        """
         by_place = jax.vmap(lambda values, column: values[:, column])(values, self.column)
-        term = lambda place: weights[..., place, None] * by_place[:, :, None, :, place]
-        return functools.reduce(jnp.add, map(term, range(self.column.shape[-1])))
+        return jnp.sum(weights[..., None] * by_place[:, :, None], axis=-2)
 
 
 def text_order(

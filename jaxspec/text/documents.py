@@ -18,8 +18,8 @@ __all__ = ["Document", "Encoder", "is_json_lines", "parse_documents"]
 #: Endings of names of JSON lines files.
 _ENDINGS = (".jsonl", ".ndjson")
 
-#: Keys that hold a document, in the order in which they are looked for.
-_KEYS = ("messages", "text", "prompt")
+#: Keys that hold a document, in the order in which they are looked for: of texts, and of prompts to go on from.
+_KEYS, _PROMPT_KEYS = ("messages", "text", "prompt"), ("prompt", "messages", "text")
 
 _FORM = 'give {"text": "..."}, {"prompt": "..."} or {"messages": [{"role": "user", "content": "..."}]}'
 
@@ -74,30 +74,32 @@ def is_json_lines(source: str) -> bool:
     return Path(source).suffix.lower() in _ENDINGS
 
 
-def parse_documents(data: bytes, what: str) -> list[Document]:
+def parse_documents(data: bytes, what: str, *, as_prompts: bool = False) -> list[Document]:
     """The documents of a file's content, in UTF-8; empty lines are left out.
 
     Args:
         what: what errors call the file.
+        as_prompts: of a line that has a prompt and more, take the prompt.
     Raises:
         InputError: a line that is no document, named by its number; no document at all.
     """
     # Not `splitlines`, which also cuts at characters that may stand within a JSON text.
     lines = data.split(b"\n")
-    found = [_document(line, f"{what}, line {i}") for i, line in enumerate(lines, start=1) if line.strip()]
+    keys = _PROMPT_KEYS if as_prompts else _KEYS
+    found = [_document(line, f"{what}, line {i}", keys) for i, line in enumerate(lines, start=1) if line.strip()]
     if not found:
         raise InputError(f"{what} has no document; {_FORM} on each line")
     return found
 
 
-def _document(line: bytes, where: str) -> Document:
+def _document(line: bytes, where: str, keys: tuple[str, ...]) -> Document:
     try:
         value = json.loads(line.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where} is no JSON ({one_line(error)}); {_FORM}") from error
     if not isinstance(value, dict):
         raise InputError(f"{where} is a JSON {type(value).__name__}; {_FORM}")
-    key = next((key for key in _KEYS if key in value), None)
+    key = next((key for key in keys if key in value), None)
     if key is None:
         raise InputError(f"{where} has {', '.join(map(repr, list(value)[:4])) or 'nothing in it'}; {_FORM}")
     content = value[key]

@@ -18,14 +18,15 @@ def read_prompts(source: str, encoder: Encoder) -> list[np.ndarray]:
     """Token ids of the prompts of a file, int32, in their order.
 
     In a text file each line is a prompt, empty lines are left out. In a JSON lines file (.jsonl, .ndjson) each line is an
-    object with "prompt", "text" or "messages"; the last goes through the model's chat template, up to where the answer begins.
+    object with "prompt", "messages" or "text", looked for in this order; messages go through the model's chat template, up to
+    where the answer begins.
 
     Raises:
         InputError: the file cannot be read or is not text, a line is no prompt, or there are none or too many.
     """
     what = f"prompts {source!r}"
     data = read_text_file(source, "prompts", "a number")
-    documents = parse_documents(data, what) if is_json_lines(source) else _lines(data, what)
+    documents = parse_documents(data, what, as_prompts=True) if is_json_lines(source) else _lines(data, what)
     if not documents:
         raise InputError(f"{what} has no prompt: all lines are empty; give one on each line")
     if len(documents) > MAX_PROMPTS:

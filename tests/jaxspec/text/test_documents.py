@@ -72,7 +72,7 @@ def test_conversations_go_through_the_template(tmp_path):
     assert texts([split.calibration])[0] == "<user>one<assistant>two"
     assert texts([split.held_out])[0] == "<user>oneplain"
     prompts = read_prompts(path, Encoder(ByteTokenizer(), CHAT))
-    assert texts(prompts) == ["<user>one<assistant>two", "<user>one<assistant>", "plain"]
+    assert texts(prompts) == ["<user>one<assistant>two", "<user>one<assistant>", "other"]
     with pytest.raises(InputError, match=r"t\.jsonl', line 1: it has messages, and the model has no chat template"):
         load_text(path, ByteTokenizer())
 

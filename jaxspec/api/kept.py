@@ -10,7 +10,7 @@ from typing import Any
 from jaxspec.api.calls import run_study
 from jaxspec.api.results import StudyResults
 from jaxspec.errors import InputError
-from jaxspec.runs.kept import KeptRun, find_run
+from jaxspec.runs.kept import KeptRun, check_settings_file, find_run
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings.base import Settings, build_config
 from jaxspec.settings.coercion import as_path
@@ -61,8 +61,9 @@ def study_of(run: KeptRun) -> tuple[Study, Settings]:
     """The command that made a run, and its configuration.
 
     Raises:
-        InputError: a command that is not known, or settings that it does not have.
+        InputError: a command that is not known, settings that it does not have, or a changed file of settings.
     """
+    check_settings_file(run.path)
     layer = read_layer(run.path / "config.toml")
     name = run.command
     if name is None:  # of an earlier version, which did not record it

@@ -56,9 +56,9 @@ def save_results(
             shutil.copytree(source, part, ignore=_LEFT_OUT)
         else:
             part.mkdir(parents=True)
+            write_text(part / "config.toml", to_toml(config))
             write_text(part / "inputs.json", to_json(input_digests(config)))
             write_text(part / RECORD, to_json(new_record(command, config)))
-        write_text(part / "config.toml", to_toml(config))
         write_text(part / "result.json", to_json(result))
         if path.is_dir():
             shutil.rmtree(path)

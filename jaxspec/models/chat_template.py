@@ -60,7 +60,8 @@ class ChatTemplate:
         environment.globals |= {"raise_exception": _refuse, "strftime_now": TEMPLATE_DATE.strftime}
         try:
             self._template = environment.from_string(source)
-        except (jinja2.TemplateError, RecursionError) as error:
+        # Templates become Python: its compiler, and numbers that are computed beforehand, have errors of their own.
+        except Exception as error:
             raise InputError(f"{path}: its chat template is not valid ({_reason(error)}); fetch it again") from error
 
     def render(self, messages: Sequence[dict[str, Any]], *, begin_answer: bool) -> str:

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from jaxspec.compress.norm_files import NORMS_FILE
-from jaxspec.errors import InputError
+from jaxspec.errors import InputError, one_line
 from jaxspec.files import to_json, write_text
 from jaxspec.interruption import UNDER_WAY
 from jaxspec.output_places import check_folder_place
 from jaxspec.partial_files import remove_leftovers
 from jaxspec.runs.inputs import changed_inputs, unrecorded_inputs
-from jaxspec.runs.kept import RECORD, find_run, headline_numbers, new_record
+from jaxspec.runs.kept import RECORD, check_settings_file, find_run, headline_numbers, new_record
 from jaxspec.settings.base import Settings
 from jaxspec.settings.toml import config_hash, read_toml, to_toml
 
@@ -145,7 +145,7 @@ class RunDirectory:
     def _record_attempt(self) -> None:
         """Add what this attempt is made with to those before it."""
         record, file = new_record(self._command, self._config), self.path / RECORD
-        earlier = self._json(file).get("attempts", []) if file.exists() else []
+        earlier = find_run(self.path).attempts if file.exists() else []
         write_text(file, to_json(record | {"attempts": [*earlier, *record["attempts"]]}))
 
     def _told(self) -> str:
@@ -219,6 +219,8 @@ class RunDirectory:
                     f"run directory {str(self.path)!r} belongs to another configuration (differs in "
                     f"{', '.join(differing)}); give another --out, or --force to start it anew"
                 )
+            find_run(self.path)  # what is recorded of it can be read
+            check_settings_file(self.path)
         elif foreign := [name for name in self._contents if (self.path / name).exists()]:
             raise InputError(
                 f"directory {str(self.path)!r} holds {', '.join(foreign)} but no config.toml; give another --out"
@@ -249,9 +251,9 @@ class RunDirectory:
     def _json(self, path: Path) -> Any:
         try:
             return json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise InputError(
-                f"{str(path)!r} is damaged ({error}); give another --out, or --force to start it anew"
+                f"{str(path)!r} is damaged ({one_line(error)}); give another --out, or --force to start it anew"
             ) from error
 
     def write_metrics(self, lines: list[dict[str, Any]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -10,16 +11,26 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from jaxspec.errors import InputError
+from jaxspec.errors import InputError, one_line
 from jaxspec.files import plain
 from jaxspec.report.terminal import Table
 from jaxspec.results.quantity import finite
 from jaxspec.runs.provenance import attempt
 from jaxspec.settings.base import Settings
 from jaxspec.settings.coercion import as_path, shown
-from jaxspec.settings.toml import read_toml
+from jaxspec.settings.toml import read_toml, to_toml
 
-__all__ = ["RECORD", "KeptRun", "compare_runs", "find_run", "headline_numbers", "list_runs", "new_record", "runs_table"]
+__all__ = [
+    "RECORD",
+    "KeptRun",
+    "check_settings_file",
+    "compare_runs",
+    "find_run",
+    "headline_numbers",
+    "list_runs",
+    "new_record",
+    "runs_table",
+]
 
 #: File of a run directory with its command and what each attempt at it was made with.
 RECORD = "run.json"
@@ -35,9 +46,24 @@ def new_record(command: str, config: Settings) -> dict[str, Any]:
         "schema_version": 1,
         "command": command,
         "seed": getattr(config, "seed", None),
+        "config_sha256": hashlib.sha256(to_toml(config).encode()).hexdigest(),
         "attempts": [{"began": began, **attempt()}],
         "headline": [],
     }
+
+
+def check_settings_file(path: Path) -> None:
+    """Check that a run directory's config.toml is as the run wrote it; earlier versions did not record that.
+
+    Raises:
+        InputError: it was changed, so that what is there was made with other settings.
+    """
+    settings, recorded = path / "config.toml", _json(path / RECORD).get("config_sha256")
+    if recorded is not None and hashlib.sha256(settings.read_bytes()).hexdigest() != recorded:
+        raise InputError(
+            f"{str(settings)!r} has changed since the run was begun, whose results are of other settings; restore it, or copy "
+            "it elsewhere and begin a new run with --config"
+        )
 
 
 def headline_numbers(result: Any, paths: Collection[str]) -> list[dict[str, Any]]:
@@ -141,13 +167,21 @@ def find_run(path: str | os.PathLike[str]) -> KeptRun:
     path = Path(path)
     if not (path / "config.toml").is_file():
         raise InputError(f"run {str(path)!r} is no run directory (it has no config.toml); see jaxspec runs list")
-    record, config = _json(path / RECORD), read_toml(path / "config.toml")
+    record, config, inputs = _json(path / RECORD), read_toml(path / "config.toml"), _json(path / "inputs.json")
+    for name, found, holds in (
+        (RECORD, record, _is_record(record)),
+        ("inputs.json", inputs, all(isinstance(digest, str) for digest in inputs.values())),
+    ):
+        if not holds:
+            raise InputError(
+                f"{str(path / name)!r} is damaged (it holds {shown(found)}); start the run anew with --force"
+            )
     return KeptRun(
         path=path,
         command=record.get("command"),
         state="finished" if (path / "result.json").is_file() else "running" if _in_use(path) else "unfinished",
         config=config,
-        inputs=_json(path / "inputs.json"),
+        inputs=inputs,
         seed=record.get("seed", config.get("seed")),
         attempts=record.get("attempts", []),
         headline=record.get("headline", []),
@@ -219,11 +253,31 @@ def _json(path: Path) -> dict[str, Any]:
     """A JSON object; empty where the file is not there."""
     try:
         found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    except (OSError, ValueError) as error:
-        raise InputError(f"{str(path)!r} is damaged ({error}); start the run anew with --force") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{str(path)!r} is damaged ({one_line(error)}); start the run anew with --force") from error
     if not isinstance(found, dict):
         raise InputError(f"{str(path)!r} is damaged (it holds no object); start the run anew with --force")
     return found
+
+
+def _is_record(record: dict[str, Any]) -> bool:
+    """Whether what a run.json holds has the form of `new_record`, as far as it is there."""
+
+    def are_tables(values: Any) -> bool:
+        return isinstance(values, list) and all(isinstance(value, dict) for value in values)
+
+    attempts = record.get("attempts", [])
+    return (
+        isinstance(record.get("command"), str | None)
+        and are_tables(attempts)
+        and all(isinstance(one.get("versions", {}), dict) for one in attempts)
+        and all(are_tables(devices := one.get("devices", [])) and _are_named(devices) for one in attempts)
+        and are_tables(record.get("headline", []))
+    )
+
+
+def _are_named(devices: list[dict[str, Any]]) -> bool:
+    return all({"count", "kind"} <= set(device) for device in devices)
 
 
 def _in_use(path: Path) -> bool:

@@ -64,6 +64,7 @@ class Stages:
         name = self._folder + name
         path = self.root / "stages" / name
         if not self.processes.told(self._owns and path.exists()):
+            self._check_place(path)
             # What earlier attempts spent counts too.
             self._began[name] = time.monotonic() - self._seconds.get(name, 0.0)
             result = jax.tree.map(np.asarray, on_host(compute()))
@@ -74,6 +75,16 @@ class Stages:
         if name in self._seconds:
             self.timing_s[name] = self._seconds[name]
         return self.processes.told(self._read(path) if self._owns else {})
+
+    def _check_place(self, path: Path) -> None:
+        """Before long work: that its result can be stored.
+
+        Raises:
+            InputError: a file is in the place of a folder.
+        """
+        for folder in path.parents if self._owns else ():
+            if folder.is_file():
+                raise InputError(f"{str(folder)!r} is a file, where the run keeps its stages in a folder; remove it")
 
     @property
     def _owns(self) -> bool:
@@ -126,6 +137,7 @@ class Stages:
             yield Progress(None, self.processes)
             return
         folder = self.root / "progress" / self._folder / name
+        self._check_place(folder / name)
         folder.mkdir(parents=True, exist_ok=True)
         options = ocp.CheckpointManagerOptions(
             max_to_keep=2, enable_async_checkpointing=False, create=False, multiprocessing_options=_ONE

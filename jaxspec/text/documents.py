@@ -12,6 +12,7 @@ from jaxtyping import Int
 from jaxspec.errors import InputError, one_line
 from jaxspec.models.chat_template import ChatTemplate
 from jaxspec.models.tokenizer import Tokenizer
+from jaxspec.settings.coercion import shown
 
 __all__ = ["Document", "Encoder", "is_json_lines", "parse_documents"]
 
@@ -101,7 +102,7 @@ def _document(line: bytes, where: str, keys: tuple[str, ...]) -> Document:
         raise InputError(f"{where} is a JSON {type(value).__name__}; {_FORM}")
     key = next((key for key in keys if key in value), None)
     if key is None:
-        raise InputError(f"{where} has {', '.join(map(repr, list(value)[:4])) or 'nothing in it'}; {_FORM}")
+        raise InputError(f"{where} has {', '.join(map(shown, list(value)[:4])) or 'nothing in it'}; {_FORM}")
     content = value[key]
     if isinstance(content, str) and key != "messages":
         _check_text(content, f"{where}: {key}")

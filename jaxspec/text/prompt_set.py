@@ -34,7 +34,8 @@ def read_prompts(source: str, encoder: Encoder) -> list[np.ndarray]:
     found = [encoder.encode(document, as_prompt=True) for document in documents]
     for document, tokens in zip(documents, found, strict=True):
         if not len(tokens):
-            raise InputError(f"{document.where} has no token; give a longer prompt, or leave the line out")
+            made = "" if isinstance(document.content, str) else ", as the chat template writes it"
+            raise InputError(f"{document.where} has no token{made}; give a longer prompt, or leave the line out")
     return found
 
 

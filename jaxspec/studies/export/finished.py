@@ -13,6 +13,7 @@ from jaxspec.errors import InputError
 from jaxspec.formats.shard_index import read_json_object
 from jaxspec.results.network_results import Configuration, ConfigurationsResult
 from jaxspec.runs.inputs import changed_inputs, input_digests
+from jaxspec.runs.kept import check_settings_file
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Stages
 from jaxspec.settings import CommonConfig
@@ -115,6 +116,7 @@ def open_run(path: str, *, configuration: str | None = None, device: str | None 
         raise InputError(
             f"run {path!r} is no run directory (it has no config.toml); give one of `jaxspec tune` or `jaxspec evaluate`"
         )
+    check_settings_file(place)
     layer = read_layer(place / "config.toml")
     command = next((name for name in (*_COMMANDS, _TREE) if set(layer.values) <= _keys(name)), None)
     if command is None:

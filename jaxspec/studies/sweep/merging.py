@@ -12,7 +12,7 @@ from typing import Any
 from jaxspec.errors import InputError
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.inputs import changed_inputs
-from jaxspec.runs.kept import find_run
+from jaxspec.runs.kept import check_settings_file, find_run
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings.coercion import as_path
 from jaxspec.settings.toml import to_toml
@@ -74,6 +74,7 @@ def merge_sweeps(
 
 def _shard(path: str) -> _Shard:
     run = find_run(path)
+    check_settings_file(run.path)
     config = read_sweep_config(run.path / "config.toml")
     if config.shard is None:
         raise InputError(f"run {path!r} is a whole sweep, not a shard; give the directories of jaxspec sweep --shard")

@@ -81,6 +81,64 @@ def test_an_unfinished_run_is_resumed_and_keeps_its_attempts(capsys):
     assert js.resume("runs/first").to_json() == whole.to_json()
 
 
+@pytest.mark.parametrize("finished", [True, False])
+def test_settings_that_were_changed_afterwards_are_noticed(capsys, finished):
+    js.toy(width=4, out="run")
+    if not finished:
+        os.unlink("run/result.json")
+    settings = Path("run/config.toml")
+    written = settings.read_text()
+    settings.write_text(written.replace("width = 4", "width = 5"))
+    for use in (
+        lambda: js.resume("run"),
+        lambda: js.toy(width=5, out="run"),
+        lambda: js.open_result("run") if finished else js.resume("run"),
+    ):
+        with pytest.raises(InputError, match=r"config\.toml' has changed since the run was begun.*restore it"):
+            use()
+    code, _, err = shell(capsys, "resume", "run")
+    assert (code, len(err.strip().splitlines())) == (2, 1)
+    settings.write_text(written)
+    assert js.resume("run").area.value == 16
+    js.toy(width=5, out="run", force=True)  # anew, with a record of its own
+    assert js.open_result("run").area.value == 25
+
+
+DAMAGED_RECORDS = [
+    ("run.json", {"attempts": 5}),
+    ("run.json", {"attempts": [None]}),
+    ("run.json", {"attempts": [{"versions": [5]}]}),
+    ("run.json", {"attempts": [{"devices": [{}]}]}),
+    ("run.json", {"headline": "ab"}),
+    ("run.json", {"command": ["toy"]}),
+    ("inputs.json", {"text": 5}),
+    ("inputs.json", None),  # deeper than Python reads
+]
+
+
+@pytest.mark.parametrize(("name", "change"), DAMAGED_RECORDS)
+def test_a_damaged_record_is_one_line(capsys, name, change):
+    js.toy(width=4, out="runs/first")
+    js.toy(width=5, out="runs/second")
+    file = Path("runs/first", name)
+    text = "[" * 200_000 if change is None else json.dumps(json.loads(file.read_text()) | change)
+    file.write_text(text)
+    for arguments in (
+        ["list"],
+        ["show", "runs/first"],
+        ["compare", "runs/first", "runs/second"],
+        ["resume", "runs/first"],
+    ):
+        code, _, err = shell(capsys, *arguments)
+        assert code == 2
+        assert f"{name}' is damaged" in err
+        assert len(err.strip().splitlines()) == 1
+    with pytest.raises(InputError, match="is damaged"):
+        js.toy(width=4, out="runs/first")
+    js.toy(width=4, out="runs/first", force=True)
+    assert find_run("runs/first").finished
+
+
 def test_a_run_in_progress_is_told():
     js.toy(out="runs/first")
     os.unlink("runs/first/result.json")

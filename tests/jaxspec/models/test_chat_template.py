@@ -43,7 +43,20 @@ def test_the_date_is_the_same_on_every_day(tmp_path):
     assert template.render(ASKED, begin_answer=True) == "26 Jul 2024"
 
 
-@pytest.mark.parametrize("source", ["{{ messages", "{% for %}", "{% frobnicate %}", "{{ 1 | nofilter }}"])
+NO_TEMPLATES = [
+    "{{ messages",
+    "{% for %}",
+    "{% frobnicate %}",
+    "{{ 1 | nofilter }}",
+    "{% break %}",  # the rest: not for Jinja, for what it makes of them
+    "{{ 2**100000 }}",
+    f"{{{{ {'1' * 5000} }}}}",
+    "{% for a in b %}" * 25 + "{% endfor %}" * 25,
+    "{% macro f(a, a) %}{% endmacro %}",
+]
+
+
+@pytest.mark.parametrize("source", NO_TEMPLATES, ids=range(len(NO_TEMPLATES)))
 def test_what_is_no_template(tmp_path, source):
     with pytest.raises(InputError, match=r"tokenizer_config\.json: its chat template is not valid") as caught:
         template_of(tmp_path, {"chat_template": source})

@@ -51,6 +51,18 @@ def test_a_damaged_stage_is_named(tmp_path, kept):
     np.testing.assert_array_equal(Stages(tmp_path).run("decoded/a", slow)["x"], [0, 1, 2])
 
 
+@pytest.mark.parametrize("place", ["stages", "stages/decoded", "progress"])
+def test_a_file_in_the_place_of_a_folder_is_named_before_work_begins(tmp_path, place):
+    stages = Stages(tmp_path)
+    (tmp_path / place).parent.mkdir(exist_ok=True)
+    (tmp_path / place).write_text("mine")
+    begin = {"progress": lambda: stages.progress("ascent").__enter__()}
+    store = lambda: stages.run("decoded/a", lambda: pytest.fail("computed"))
+    with pytest.raises(InputError, match=f"{place}' is a file, where the run keeps its stages"):
+        begin.get(place, store)()
+    assert (tmp_path / place).read_text() == "mine"
+
+
 @pytest.mark.parametrize("content", ["", "{", "[1]", '{"a": "x"}', '{"a": null}'])
 def test_lost_times_stop_nothing(tmp_path, content):
     Stages(tmp_path).run("a", slow)

@@ -238,6 +238,7 @@ def test_helpers_see_that_process_0_ends(tmp_path, monkeypatch):
         (lambda parts: [*parts[:-1], "whole"], "'whole' is a whole sweep, not a shard"),
         (lambda parts: [*parts[:-1], "other"], "'other' is a shard of another sweep"),
         (lambda parts: [*parts[:-1], "unfinished"], "'unfinished' is not finished; jaxspec runs resume"),
+        (lambda parts: [*parts[:-1], "changed"], "config.toml' has changed since the run was begun"),
         (lambda parts: [*parts[:-1], "damaged"], "sweep.parquet' cannot be read"),
         (lambda parts: [*parts[:-1], "short"], "sweep.parquet' has 0 points instead of 2"),
         (lambda parts: [*parts[:-1], "nowhere"], "run 'nowhere' is no run directory"),
@@ -246,12 +247,14 @@ def test_helpers_see_that_process_0_ends(tmp_path, monkeypatch):
 def test_what_does_not_make_a_sweep_is_refused(folder, tmp_path, monkeypatch, change, message):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(folder / "whole", "whole")
-    for name in ("unfinished", "damaged", "short", "other"):
+    for name in ("unfinished", "damaged", "short", "other", "changed"):
         shutil.copytree(folder / f"part-{SHARDS}", name)
     os.unlink("unfinished/result.json")
     Path("damaged/sweep.parquet").write_bytes(b"PAR1")
     shutil.copy(folder / "part-1" / "sweep.parquet", "short")
-    Path("other/config.toml").write_text(to_toml(dataclasses.replace(shard(SHARDS), max_draft_length=3)))
+    for name in ("other", "changed"):
+        Path(name, "config.toml").write_text(to_toml(dataclasses.replace(shard(SHARDS), max_draft_length=3)))
+    os.unlink("other/run.json")  # of an earlier version, which did not record what it wrote
     with pytest.raises(InputError, match=message):
         merge_sweeps(change(parts(folder)), out="merged")
     assert not Path("merged").exists()

@@ -129,7 +129,8 @@ def _check_experts(division: Division, a: Architecture, name: str) -> None:
 def _not_dividing(key: str, value: int, name: str, what: str, count: int) -> EntryError:
     allowed = [n for n in range(1, min(count, 1024) + 1) if count % n == 0]
     near = sorted(sorted(allowed, key=lambda n: abs(n - value))[:5])
-    return EntryError(f"{key} is {value}, but {name} has {count} {what}; give one of {', '.join(map(str, near))}")
+    give = "give one of" if len(near) == len(allowed) else "give a divisor of it, such as"
+    return EntryError(f"{key} is {value}, but {name} has {count} {what}; {give} {', '.join(map(str, near))}")
 
 
 def group_link(entry: DeviceEntry, division: Division, name: str) -> LinkEntry:

@@ -22,16 +22,20 @@ def advice_in_words(result: AdviseResult) -> str:
     """Whether to speculate on this device, up to which batch, and what that gains at most."""
     where = f"{result.architecture} on {result.device}"
     paying = [row for row in result.by_batch if row.draft_length.value]
+    absent = [str(row.batch) for row in result.by_batch if row.fits.value is False]
+    room = f" There is no memory for batch {', '.join(absent)}." if absent else ""
     if not paying:
         best = max(result.by_batch, key=lambda row: row.best_draft_speedup.number or 0.0)
         return (
             f"{where}: do not speculate with {result.draft.name}. Its best is {times(best.best_draft_speedup.number)}"
-            f"{interval_in_words(best.best_draft_interval, times)} at batch {best.batch}."
+            f"{interval_in_words(best.best_draft_interval, times)} at batch {best.batch}.{room}"
         )
-    best = max(paying, key=lambda row: row.speedup_vs_stored_ar.known)
+    best = max(
+        [row for row in paying if row.fits.value is not False] or paying, key=lambda row: row.speedup_vs_stored_ar.known
+    )
     gain = f"{times(best.speedup_vs_stored_ar.number)}{interval_in_words(best.interval, times)}"
     said = f"{where}: speculate with {result.draft.name}: {schedule_in_words(result.schedule)}"
-    return f"{said}. At batch {best.batch} it decodes {gain} as fast as without a draft."
+    return f"{said}. At batch {best.batch} it decodes {gain} as fast as without a draft.{room}"
 
 
 def schedule_in_words(schedule: list[ScheduleRange]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -31,7 +31,7 @@ from jaxspec.studies.calibrate.fit_steps import fit_steps, in_steps
 from jaxspec.studies.calibrate.fitted import PartFit
 from jaxspec.studies.calibrate.table import Row
 
-__all__ = ["LEAST_PRODUCTS", "Machine", "check_products", "fit_machine"]
+__all__ = ["LEAST_PRODUCTS", "Machine", "check_layers", "check_products", "fit_machine"]
 
 #: Products that the widest format needs at least: more than the form has numbers.
 LEAST_PRODUCTS = 8
@@ -67,6 +67,16 @@ class Machine:
     def fits(self) -> list[PartFit]:
         """All fits, products first, the widest format first."""
         return [found.fit for _, found in sorted(self.products.items(), reverse=True)] + list(self.parts.values())
+
+
+def check_layers(rows: Sequence[Row], networks: Mapping[str, Architecture]) -> None:
+    """Check that steps ran no more layers than their networks have. Raises InputError: one did."""
+    for row in rows:
+        if row.architecture and row.layers > (most := float(networks[row.architecture].num_layers)):
+            raise InputError(
+                f"a {row.part} of the measurements ran {row.layers:g} layers of {row.architecture}, which has {most:g}; "
+                "correct column layers, or name the network that ran"
+            )
 
 
 def check_products(table: Sequence[Row]) -> None:

@@ -27,7 +27,7 @@ from jaxspec.studies.calibrate.config import CalibrateConfig
 from jaxspec.studies.calibrate.device_file import device_text
 from jaxspec.studies.calibrate.doubts import described, doubts_of
 from jaxspec.studies.calibrate.fitted import PartFit
-from jaxspec.studies.calibrate.machine import Machine, check_products, fit_machine
+from jaxspec.studies.calibrate.machine import Machine, check_layers, check_products, fit_machine
 from jaxspec.studies.calibrate.measuring import Measured, begun_here, measure_machine
 from jaxspec.studies.calibrate.report import write_calibrate_report
 from jaxspec.studies.calibrate.result import CalibrateResult, FittedPart, MeasuredTime, RowStep, SeenNoise
@@ -73,6 +73,7 @@ def calibrate(
             rows = read_rows(config.measurements)
             names = dict.fromkeys(row.architecture for row in rows if row.architecture)
             networks = {name: resolve_architecture(name, None) for name in names}
+            check_layers(rows, networks)
             check_products(rows)
             return networks, rows
         return {name: _dense(name) for name in config.architecture}, []

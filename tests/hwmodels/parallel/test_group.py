@@ -168,7 +168,7 @@ def test_a_draft_on_fewer_devices():
 @pytest.mark.parametrize(
     ("division", "words"),
     [
-        ({"tensor": 5}, "tensor_parallel is 5, but llama-3.1-70b has 64 heads; give one of"),
+        ({"tensor": 5}, "tensor_parallel is 5, but llama-3.1-70b has 64 heads; give a divisor of it, such as"),
         ({"tensor": 2, "expert": 2}, "expert_parallel is 2, but llama-3.1-70b has no routed experts"),
         ({"pipeline": 81}, "pipeline is 81, but llama-3.1-70b has 80 layers"),
         ({"tensor": 4, "draft_tensor": 3}, "it must divide tensor_parallel, which is 4"),

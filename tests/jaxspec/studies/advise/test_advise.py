@@ -25,6 +25,7 @@ from jaxspec.studies.advise.config import AdviseConfig
 from jaxspec.studies.advise.drafts import named_draft, served_draft
 from jaxspec.studies.advise.kernels import measured_kernels
 from jaxspec.studies.advise.schedule import ranges, single_length
+from jaxspec.studies.advise.words import advice_in_words
 from jaxspec.studies.engine_flags import Range, ServedDraft, engines_for
 
 GIVEN = {
@@ -86,6 +87,7 @@ def test_what_does_not_pay_is_not_advised(advised):
         assert sum(row.time_by_cause.value.values()) == pytest.approx(row.cycle_s.value, rel=1e-4)
     assert first.fits.value
     assert not last.fits.value
+    assert advice_in_words(advised.results[0]).endswith("There is no memory for batch 512.")
 
 
 def test_files_of_a_run(advised):

@@ -92,6 +92,12 @@ def test_bad_input_is_one_line_before_anything_is_made(capsys):
         "part,weight_bits,batch,tokens,context_tokens,architecture,seconds\nstep,16,1,1,9,lama,1e-3\n"
     )
     assert "unknown architecture 'lama'" in refused(capsys, "calibrate", "--from", "steps.csv")
+    Path("steps.csv").write_text(
+        "part,weight_bits,batch,tokens,context_tokens,architecture,layers,seconds\nstep,16,1,1,9,embedded,5,1e-3\n"
+    )
+    assert "a step of the measurements ran 5 layers of embedded, which has 4" in refused(
+        capsys, "calibrate", "--from", "steps.csv"
+    )
     few = [row for row in known_rows(bits=(32.0,)) if row.part == "product"][:5]
     Path("few.csv").write_text(rows_text(few))
     assert "32-bit weights: 5 came; at least 8" in refused(capsys, "calibrate", "--from", "few.csv")

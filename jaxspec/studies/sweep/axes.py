@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
+from hwmodels import Architecture
+from hwmodels.catalog import EntryError
+from hwmodels.catalog.architecture_entries import checked_architecture
 from hwmodels.numerics.fields import Rule
 from jaxspec.compress.footprint_table import tabulate
 from jaxspec.compress.schemes import Scheme, find_scheme
@@ -18,7 +22,11 @@ from jaxspec.studies.acceptance_points import FoundLaw, resolve_acceptance
 from jaxspec.studies.design_tree import check_value, knob_name
 from jaxspec.studies.sweep.config import Range, SweepConfig
 
-__all__ = ["DerivedNumbers", "axis_values", "check_numbers", "derived_numbers"]
+__all__ = ["DerivedNumbers", "axis_values", "check_networks", "check_numbers", "derived_numbers"]
+
+
+#: Networks of a sweep that are looked at before it begins: a second's worth.
+_MOST_NETWORKS = 20_000
 
 
 def axis_values(config: SweepConfig, name: str) -> np.ndarray:
@@ -40,6 +48,38 @@ def check_numbers(config: SweepConfig, rules: Mapping[str, Rule], device: str) -
             check_value(f"axes.{name}", value, rules, device)
     if both := sorted(set(config.axes) & set(config.set)):
         raise InputError(f"{', '.join(both)} is both an axis and set; take it out of one of them")
+
+
+def check_networks(config: SweepConfig, architecture: Architecture) -> None:
+    """Networks of all points are possible: no more key-value heads than heads, and so on.
+
+    Every rule is about two numbers at most, so that any two axes are tried at all of their values, the others at their first.
+
+    Args:
+        architecture: without axes, with what is set.
+    Raises:
+        InputError: a network that cannot be.
+    """
+    prefix, varied = "architecture.", {}
+    for name in config.axes:
+        if name.startswith(prefix):
+            varied[name.removeprefix(prefix)] = axis_values(config, name).tolist()
+    if not varied and not any(name.startswith(prefix) for name in config.set):
+        return
+    start = {name: float(value) for name, value in vars(architecture).items()}
+    start |= {name: values[0] for name, values in varied.items()}
+    alone = ({name: value} for name, values in varied.items() for value in values)
+    pairs = (
+        {one: first, other: second}
+        for one, other in itertools.combinations(varied, 2)
+        for first, second in itertools.product(varied[one], varied[other])
+    )
+    for changed in itertools.islice(itertools.chain([{}], alone, pairs), _MOST_NETWORKS):
+        point = start | changed
+        try:
+            checked_architecture(point, where="axes and set")
+        except EntryError as error:
+            raise InputError(str(error)) from error
 
 
 @dataclasses.dataclass(frozen=True)

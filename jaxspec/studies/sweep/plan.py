@@ -11,7 +11,7 @@ from jaxspec.errors import InputError
 from jaxspec.studies.acceptance_points import FoundLaw
 from jaxspec.studies.design_tree import design_tree, number_rules
 from jaxspec.studies.engine_pricing import engine_scatter
-from jaxspec.studies.sweep.axes import axis_values, check_numbers, derived_numbers
+from jaxspec.studies.sweep.axes import axis_values, check_networks, check_numbers, derived_numbers
 from jaxspec.studies.sweep.config import SweepConfig
 from jaxspec.studies.sweep.grid import Grid
 from jaxspec.studies.sweep.pareto import ParetoFront
@@ -50,4 +50,5 @@ def _base(config: SweepConfig, architecture: str, device: str) -> dict[str, Any]
     if config.pool_fits and "draft.expert_pool" in {*config.axes, *config.set}:
         raise InputError("pool_fits is true and draft.expert_pool is an axis or set; leave one of them out")
     check_numbers(config, number_rules(base["architecture"], base["device"], find_scheme(config.scheme)), device)
+    check_networks(config, base["architecture"])
     return base

@@ -91,14 +91,14 @@ def test_every_column_has_a_true_status(tmp_path, small_chunks):
 
 
 def test_the_result_has_the_numbers_that_were_priced_with(tmp_path, small_chunks):
-    changed = {"architecture.num_layers": 9.0, "device.memory.efficiency": 0.5, "device.kv_traffic_factor": 1.5}
+    changed = {"architecture.vocab_size": 9000.0, "device.memory.efficiency": 0.5, "device.kv_traffic_factor": 1.5}
     config = dataclasses.replace(CONFIG, set=CONFIG.set | changed)
     result = sweep(config, out=tmp_path / "run")
     assert SweepResult.load(tmp_path / "run" / "result.json") == [result]
     assert tuple(result.architecture_data) == config.architecture
     assert tuple(result.device_data) == config.device
     for name, found in result.architecture_data.items():
-        shape = catalog.architecture(name).replace(num_layers=9.0)
+        shape = catalog.architecture(name).replace(vocab_size=9000.0)
         assert {field: number.value for field, number in found.items()} == {
             field: float(getattr(shape, field)) for field in leaf_names(shape)
         }
@@ -220,6 +220,18 @@ def test_a_changed_device_file_is_another_sweep(tmp_path, small_chunks):
         ({"architecture.num_layers": [-1.0]}, "a positive number"),
         ({"device.matrix_unit.rows": [0.0]}, "a positive number"),
         ({"device.matrix_unit.bows": [1.0]}, "did you mean 'device.matrix_unit.rows'"),
+        (
+            {"architecture.num_kv_heads": [1, 64]},
+            "num_kv_heads is 64 and num_heads is 32; num_kv_heads must be at most",
+        ),
+        (
+            {"architecture.num_heads": [32, 28]},
+            "num_heads is 28 and num_kv_heads is 8; key-value heads must divide heads",
+        ),
+        (
+            {"architecture.num_heads": [8, 16], "architecture.num_kv_heads": [2, 16]},
+            "num_kv_heads is 16 and num_heads is 8; num_kv_heads must be at most",
+        ),
     ],
 )
 def test_impossible_numbers_are_refused_before_a_directory_is_claimed(tmp_path, axes, message):

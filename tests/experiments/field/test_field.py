@@ -269,5 +269,5 @@ def test_rows_of_several_gpus_are_groups(tmp_path):
     assert of("NVIDIA A100 PCIe", 4).link == catalog.link("pcie4", engine="vllm")
     with pytest.raises(NotPricedError, match="3 of 4 devices share matrices"):
         of(row.device, 3)
-    with pytest.raises(NotPricedError, match="give one of"):
+    with pytest.raises(NotPricedError, match="give a divisor of it"):
         device_of_group("NVIDIA H100", "vLLM", tensor=3, devices=3, target=target)

@@ -36,12 +36,11 @@ CASES = [
 ]
 
 
-def routing_of(experts, chosen, exponent, correlation, entries=None):
+def routing_of(experts, chosen, exponent, correlation):
     if exponent == 0:
         return Routing(correlation=correlation)
-    entries = experts if entries is None else entries
     return zipf_routing(
-        exponent, num_experts=experts, experts_per_token=chosen, entries=entries, correlation=correlation
+        exponent, num_experts=experts, experts_per_token=chosen, entries=experts, correlation=correlation
     )
 
 
@@ -93,7 +92,7 @@ def test_the_busiest_device_against_drawn_tokens(case):
 )
 def test_limits_and_order(experts, share, tokens, sequences, spread, exponent):
     chosen, devices = 1.0 + share * (experts - 1.0), 1.0 + spread * (experts / 1.3 - 1.0)
-    routing = routing_of(experts, chosen, exponent, 0.0, entries=300)  # of one size, compiled once
+    routing = routing_of(experts, chosen, exponent, 0.0)
     of = lambda **changes: float(
         busiest_load(
             **({"num_experts": experts, "experts_per_token": chosen, "tokens": tokens, "devices": devices} | changes),

@@ -220,18 +220,6 @@ def test_a_changed_device_file_is_another_sweep(tmp_path, small_chunks):
         ({"architecture.num_layers": [-1.0]}, "a positive number"),
         ({"device.matrix_unit.rows": [0.0]}, "a positive number"),
         ({"device.matrix_unit.bows": [1.0]}, "did you mean 'device.matrix_unit.rows'"),
-        (
-            {"architecture.num_kv_heads": [1, 64]},
-            "num_kv_heads is 64 and num_heads is 32; num_kv_heads must be at most",
-        ),
-        (
-            {"architecture.num_heads": [32, 28]},
-            "num_heads is 28 and num_kv_heads is 8; key-value heads must divide heads",
-        ),
-        (
-            {"architecture.num_heads": [8, 16], "architecture.num_kv_heads": [2, 16]},
-            "num_kv_heads is 16 and num_heads is 8; num_kv_heads must be at most",
-        ),
     ],
 )
 def test_impossible_numbers_are_refused_before_a_directory_is_claimed(tmp_path, axes, message):

@@ -103,15 +103,21 @@ def attend(
         sink = sinks.astype(query.dtype).reshape(1, kv_heads, -1, 1, 1)
         scores.append(jnp.broadcast_to(sink, (*scores[0].shape[:-1], 1)))
     weights = jax.nn.softmax(jnp.concatenate(scores, axis=-1), axis=-1)
-    parts = []
-    for number, (own, source) in enumerate(zip(jnp.split(weights, ends, axis=-1), sources)):
-        if order is not None and number == 1:
-            parts.append(order.weighted(own, source.value))
-            continue
-        part = _product("kqs", "ksd", "kqd", own.reshape(*grouped.shape[:3], -1), source.value)
-        parts.append(part.reshape(*weights.shape[:-1], -1))
-    output = functools.reduce(jnp.add, parts)
-    return joined_heads(output)
+    added = [_weighted] * len(sources)
+    if order is not None:
+        added[1] = order.weighted
+    of_sources = jnp.split(weights, ends, axis=-1)  # and the sinks' share, which has no values
+    parts = [add(own, source.value) for add, own, source in zip(added, of_sources, sources)]
+    return joined_heads(functools.reduce(jnp.add, parts))
+
+
+def _weighted(
+    weights: Float[Array, "batch kv_head group token slot"], values: Float[Array, "#batch kv_head slot value_dim"]
+) -> Float[Array, "batch kv_head group token value_dim"]:
+    """Sums of the values of all slots."""
+    *lead, group, token, slots = weights.shape
+    product = _product("kqs", "ksd", "kqd", weights.reshape(*lead, group * token, slots), values)
+    return product.reshape(*lead, group, token, -1)
 
 
 def _joined(sources: Sequence[KVSource]) -> KVSource:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -18,7 +17,7 @@ from jaxspec.results.quantity import finite
 from jaxspec.runs.provenance import attempt
 from jaxspec.settings.base import Settings
 from jaxspec.settings.coercion import as_path, shown
-from jaxspec.settings.toml import read_toml, to_toml
+from jaxspec.settings.toml import read_toml, settings_digest, to_toml
 
 __all__ = [
     "RECORD",
@@ -46,7 +45,7 @@ def new_record(command: str, config: Settings) -> dict[str, Any]:
         "schema_version": 1,
         "command": command,
         "seed": getattr(config, "seed", None),
-        "config_sha256": hashlib.sha256(to_toml(config).encode()).hexdigest(),
+        "config_sha256": settings_digest(to_toml(config).encode()),
         "attempts": [{"began": began, **attempt()}],
         "headline": [],
     }
@@ -59,7 +58,7 @@ def check_settings_file(path: Path) -> None:
         InputError: it was changed, so that what is there was made with other settings.
     """
     settings, recorded = path / "config.toml", _json(path / RECORD).get("config_sha256")
-    if recorded is not None and hashlib.sha256(settings.read_bytes()).hexdigest() != recorded:
+    if recorded is not None and settings_digest(settings.read_bytes()) != recorded:
         raise InputError(
             f"{str(settings)!r} has changed since the run was begun, whose results are of other settings; restore it, or copy "
             "it elsewhere and begin a new run with --config"

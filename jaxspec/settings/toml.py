@@ -15,7 +15,7 @@ from jaxspec.settings.base import Layer
 from jaxspec.settings.coercion import as_path
 from jaxspec.settings.fields import key_of
 
-__all__ = ["config_hash", "read_layer", "read_toml", "to_toml"]
+__all__ = ["config_hash", "read_layer", "read_toml", "settings_digest", "to_toml"]
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
@@ -88,6 +88,11 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
+def settings_digest(text: bytes) -> str:
+    """SHA-256 of a file of settings."""
+    return hashlib.sha256(text).hexdigest()
+
+
 def config_hash(config: Any) -> str:
     """Twelve hexadecimal digits that name a resolved configuration."""
-    return hashlib.sha256(to_toml(config).encode()).hexdigest()[:12]
+    return settings_digest(to_toml(config).encode())[:12]

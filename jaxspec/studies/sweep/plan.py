@@ -34,6 +34,9 @@ def plan_sweep(config: SweepConfig) -> SweepPlan:
     axes = {name: axis_values(config, name) for name in config.axes}
     pairs = [(shape, device) for shape in config.architecture for device in config.device]
     bases = [_base(config, shape, device) for shape, device in pairs]
+    networks = {shape: base["architecture"] for (shape, _), base in zip(pairs, bases, strict=True)}
+    for network in networks.values():  # the same on every device
+        check_networks(config, network)
     front = ParetoFront(**vars(config.pareto))
     scheme = find_scheme(config.scheme)
     knobs = {name: config.set.get(f"draft.{name}", value) for name, value in knob_defaults(scheme).items()}
@@ -50,5 +53,4 @@ def _base(config: SweepConfig, architecture: str, device: str) -> dict[str, Any]
     if config.pool_fits and "draft.expert_pool" in {*config.axes, *config.set}:
         raise InputError("pool_fits is true and draft.expert_pool is an axis or set; leave one of them out")
     check_numbers(config, number_rules(base["architecture"], base["device"], find_scheme(config.scheme)), device)
-    check_networks(config, base["architecture"])
     return base

@@ -95,8 +95,11 @@ def _array(spec: KnobSpec, raw: Any, config: DecoderConfig) -> np.ndarray:
 def _spread(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
     try:
         numbers = np.asarray(value)
-        if numbers.dtype.kind not in "iuf":
-            raise TypeError("not all of it is numbers")
-        return np.broadcast_to(numbers, shape)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"knob {name} does not fit a model of {shape[0]} layers ({error}); give one number") from error
+        if numbers.dtype.kind in "iuf":
+            return np.broadcast_to(numbers, shape)
+    except ValueError:  # lists of unequal lengths, or of another one than needed
+        pass
+    form = f"a list of {shape[0]} numbers" if len(shape) == 1 else f"{shape[0]} lists of {shape[1]} numbers"
+    raise InputError(
+        f"knob {name} is {shown(value)}; needed is one number, or {form} for a network of {shape[0]} layers"
+    )

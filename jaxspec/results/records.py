@@ -117,7 +117,7 @@ class Result(Record):
         """The results in a `result.json`.
 
         Raises:
-            InputError: it cannot be read, or is not JSON.
+            InputError: it cannot be read, or is no JSON of results.
         """
         try:
             raw = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -125,7 +125,10 @@ class Result(Record):
             raise InputError(f"result {str(path)!r} cannot be read ({error.strerror}); give a result.json") from error
         except (ValueError, RecursionError) as error:
             raise InputError(f"{str(path)!r} is not valid JSON ({error}); give a result.json") from error
-        return [cls.from_plain(entry) for entry in (raw if isinstance(raw, list) else [raw])]
+        entries = raw if isinstance(raw, list) else [raw]
+        if not entries or not all(isinstance(entry, dict) for entry in entries):
+            raise InputError(f"{str(path)!r} holds no results; give a result.json")
+        return [cls.from_plain(entry) for entry in entries]
 
 
 @functools.cache

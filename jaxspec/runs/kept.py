@@ -93,11 +93,12 @@ class KeptRun:
 
     Attributes:
         command: that made it; None where an earlier version did not record it.
-        state: "finished", "running" or "unfinished".
+        state: "finished", "running", "unfinished" or "damaged".
         config: its settings, as in config.toml.
         inputs: SHA-256 of every file that the settings name.
         attempts: versions, commit, devices and time of each attempt, the last one last.
         headline: its main numbers, an entry per device, once it is finished.
+        damage: of a damaged one, what is wrong and what to do; nothing else is known of it.
     """
 
     path: Path
@@ -108,6 +109,7 @@ class KeptRun:
     seed: int | None
     attempts: list[dict[str, Any]]
     headline: list[dict[str, Any]]
+    damage: str | None = None
 
     @property
     def finished(self) -> bool:
@@ -188,15 +190,22 @@ def find_run(path: str | os.PathLike[str]) -> KeptRun:
 
 
 def list_runs(folder: str | os.PathLike[str] = "runs") -> list[KeptRun]:
-    """The run directories in a folder, by name.
+    """The run directories in a folder, by name; a damaged one does not hide the others.
 
     Raises:
-        InputError: no such folder, or a damaged run directory.
+        InputError: no such folder.
     """
     folder = Path(as_path("folder", folder))
     if not folder.is_dir():
         raise InputError(f"folder {str(folder)!r} is not there; give the folder that holds run directories")
-    return [find_run(path) for path in sorted(folder.iterdir()) if (path / "config.toml").is_file()]
+    return [_found_or_damaged(path) for path in sorted(folder.iterdir()) if (path / "config.toml").is_file()]
+
+
+def _found_or_damaged(path: Path) -> KeptRun:
+    try:
+        return find_run(path)
+    except InputError as error:
+        return KeptRun(path, None, "damaged", {}, {}, None, [], [], damage=str(error))
 
 
 def runs_table(runs: Sequence[KeptRun], title: str = "Runs") -> Table:
@@ -207,7 +216,7 @@ def runs_table(runs: Sequence[KeptRun], title: str = "Runs") -> Table:
     for run in runs:
         facts = run.facts()
         numbers = [f"{name.rpartition('.')[2]} {value}" for name, value in run._numbers().items()]
-        words = ", ".join(numbers[:_SHOWN]) + (", …" if len(numbers) > _SHOWN else "")
+        words = run.damage or ", ".join(numbers[:_SHOWN]) + (", …" if len(numbers) > _SHOWN else "")
         table.add_row(run.path.name, *(facts[name] for name in ("command", "state", "began", "commit", "seed")), words)
     return table
 

@@ -1,4 +1,4 @@
-"""What result.json says of widths that a device has no measured kernel for, and of fits behind its times."""
+"""What result.json says of widths that a device has no measured kernel for, of fits behind its times, of idle devices."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ import jax
 import numpy as np
 
 from hwmodels import Device, Footprint
+from hwmodels.analysis.group_remarks import group_remarks
 from hwmodels.analysis.kernel_widths import kernel_remarks, kernel_widths
 
 __all__ = ["kernel_notes"]
 
 
-def kernel_notes(device: Device, footprints: Sequence[Footprint]) -> dict[str, Any]:
+def kernel_notes(device: Device, footprints: Sequence[Footprint], *, batch: float | None = None) -> dict[str, Any]:
     """The fields `kernel_widths` and `notes` of an entry.
 
     Args:
         footprints: all that are priced on the device; leaves "*b".
+        batch: sequences decoded together; None: several numbers of them.
     Returns:
         "kernel_widths": bits by what is known of their kernels, see `hwmodels.KernelWidths`; None for a device that is not
         calibrated. "notes": sentences for a reader.
@@ -29,5 +31,5 @@ def kernel_notes(device: Device, footprints: Sequence[Footprint]) -> dict[str, A
     found = kernel_widths(device, together)
     return {
         "kernel_widths": None if found is None else {k: list(v) for k, v in dataclasses.asdict(found).items()},
-        "notes": kernel_remarks(device, together),
+        "notes": kernel_remarks(device, together) + ([] if batch is None else group_remarks(device, batch)),
     }

@@ -276,15 +276,15 @@ def _result(
                 for metric, found in priced.elasticity.items()
             }
         ),
-        **noted(_notes(pricing.device, widths, steps), pricing.device, config.engine),
+        **noted(_notes(pricing, widths, steps), pricing.device, config.engine),
         **results,
     )
 
 
-def _notes(device: hwmodels.Device, widths: dict[str, float], steps: Steps) -> dict[str, Any]:
+def _notes(pricing: Pricing, widths: dict[str, float], steps: Steps) -> dict[str, Any]:
     """The fields of `kernel_notes`, and what launches have to do with times so short."""
-    found = kernel_notes(device, [uniform(*widths.values())])
-    return found | {"notes": [*found["notes"], *launch_remarks(device, steps.ar_stored)]}
+    found = kernel_notes(pricing.device, [uniform(*widths.values())], batch=float(pricing.workload.batch))
+    return found | {"notes": [*found["notes"], *launch_remarks(pricing.device, steps.ar_stored)]}
 
 
 def _bill(device: hwmodels.Device) -> dict[str, Quantity[float]]:

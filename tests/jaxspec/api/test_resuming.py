@@ -124,7 +124,6 @@ def test_a_damaged_record_is_one_line(capsys, name, change):
     text = "[" * 200_000 if change is None else json.dumps(json.loads(file.read_text()) | change)
     file.write_text(text)
     for arguments in (
-        ["list"],
         ["show", "runs/first"],
         ["compare", "runs/first", "runs/second"],
         ["resume", "runs/first"],
@@ -188,3 +187,24 @@ def test_a_command_that_is_not_known():
 def test_headlines_leave_out_what_is_absent():
     assert headline_numbers({"a": {"b": 1.5}, "c": None}, ("a.b", "a.x", "c", "a.b.c")) == [{"a.b": 1.5}]
     assert attempt()["versions"]["python"]
+
+
+def test_a_damaged_run_does_not_hide_the_others(capsys):
+    js.toy(width=4, out="runs/first")
+    js.toy(width=5, out="runs/second")
+    Path("runs/first/run.json").write_text("[")
+    damaged, whole = list_runs()
+    assert (damaged.state, damaged.headline, whole.state, whole.damage) == ("damaged", [], "finished", None)
+    assert "run.json" in damaged.damage
+    assert "--force" in damaged.damage
+    code, out, _ = shell(capsys, "list", "--json", "runs.json")
+    assert (code, "2 runs, 1 finished" in out, "area 25" in out) == (0, True, True)
+    assert [run["state"] for run in json.loads(Path("runs.json").read_text())] == ["damaged", "finished"]
+
+
+@pytest.mark.parametrize("content", ["null", "[]", "[3]", "7"])
+def test_a_result_without_results_is_refused(content):
+    js.toy(width=4, out="runs/first")
+    Path("runs/first/result.json").write_text(content)
+    with pytest.raises(InputError, match=r"result\.json' holds no results"):
+        js.open_result("runs/first")

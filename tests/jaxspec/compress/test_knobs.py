@@ -144,7 +144,9 @@ def test_keys_unknown_and_missing():
 )
 def test_values_of_a_wrong_shape_or_kind(value):
     message = error_of(lambda: knobs_from_json(plain(weight_prune=value), CASSANDRA1, CONFIG))
-    assert "3 layers" in message or "weight_prune" in message
+    assert message.startswith("knob weight_prune is ")
+    assert "needed is one number, or " in message
+    assert message.endswith("for a network of 3 layers")
 
 
 def test_a_wrong_shape_is_no_configuration_of_this_model():

@@ -1,0 +1,27 @@
+"""When a reader is told that devices of a group have nothing to do."""
+
+import pytest
+
+from hwmodels import catalog
+from hwmodels.analysis.group_remarks import group_remarks
+
+
+def group(**division):
+    return catalog.grouped(catalog.device_entry("h100-sxm"), catalog.Division(**division), "h100-sxm").device
+
+
+@pytest.mark.parametrize(
+    ("division", "batch", "said"),
+    [
+        ({"data": 8}, 8, None),
+        ({"data": 8}, 3, "3 sequences for 8 replicas: 5 of 8 have nothing to do at any moment"),
+        ({"data": 2, "pipeline": 4}, 1, "1 sequence for 2 replicas x 4 stages: 7 of 8 have nothing to do"),
+        ({"pipeline": 2}, 2, None),
+        ({"tensor": 8}, 1, None),
+        ({}, 1, None),
+    ],
+)
+def test_idle_devices(division, batch, said):
+    lines = group_remarks(group(**division), batch)
+    assert len(lines) == (said is not None)
+    assert all(line.startswith(said) for line in lines)

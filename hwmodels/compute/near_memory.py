@@ -42,6 +42,7 @@ from hwmodels.parallel import ElementLinks, Phase, divide, sum_exchange
 __all__ = ["NearMemoryUnit", "active_share", "weight_fetches"]
 
 
+_IS_ATTENTION = np.array([name == "attention" for name in OPERATORS])
 _IS_EXPERT = np.array([name in EXPERT_OPERATORS for name in OPERATORS])
 
 
@@ -140,8 +141,7 @@ class NearMemoryUnit(SingleKernel):
         times = with_products(work, device, product_s=seconds)
         shares = list(times.memory_share)
         if any(tier.coupled for tier in tiers):
-            in_use = active_share(unit, shapes.k, shapes.n, temperature=as_float(temperature))
-            in_use = jnp.where(shapes.products > 0, in_use, 1.0)
+            in_use = _share_of_traffic(unit, work, temperature=as_float(temperature))
             shares = [share * in_use if tier.coupled else share for tier, share in zip(tiers, shares, strict=True)]
         if self.links is None:
             return dataclasses.replace(times, memory_share=tuple(shares))
@@ -170,6 +170,20 @@ def _with_links(
         exchange_s=found.time_s * count,
         link_j=found.volume_bytes * count * (BITS_PER_BYTE * links.energy_j_per_bit),
     )
+
+
+def _share_of_traffic(unit: NearMemoryUnit, work: OperatorWork, *, temperature: Number) -> Float[Array, "... operator"]:
+    """Share of a coupled memory's bandwidth that an operator's whole traffic has.
+
+    What lies in blocks crosses at the banks that have some; activations, and keys and values that are written, at all banks, so
+    that their time does not depend on how many blocks there are to read.
+    """
+    shapes, total = products_of(work), work.memory_bytes
+    cached = shapes.k * shapes.n * shapes.products * work.launches * shapes.weight_bits / BITS_PER_BYTE
+    in_blocks = jnp.where(shapes.products > 0, work.weight_bytes, 0.0)
+    in_blocks += select(_IS_ATTENTION, jnp.minimum(cached, work.kv_bytes), 0.0)
+    slowed = in_blocks / active_share(unit, shapes.k, shapes.n, temperature=temperature) + (total - in_blocks)
+    return jnp.where(in_blocks > 0, total / jnp.where(in_blocks > 0, slowed, 1.0), 1.0)
 
 
 def weight_fetches(unit: NearMemoryUnit, m: Number, temperature: Number = 0.0) -> Float[Array, "*b"]:

@@ -65,15 +65,12 @@ def crossing_rate(rates_per_s: np.ndarray, without: np.ndarray, with_draft: np.n
         rates_per_s: "rate", increasing, > 0.
         without, with_draft: "rate", > 0.
     Returns:
-        Where the logarithm of their ratio, straight between rates in their logarithm, first rises to 0; None where the draft
-        is slower from the lowest rate on, or faster at all rates.
+        Where the logarithm of their ratio, straight between rates in their logarithm, rises to 0; None where the draft is slower
+        from the lowest rate on, faster at all rates, or faster again at a rate beyond.
     """
     ratio, log_rate = np.log(with_draft / without), np.log(rates_per_s)
-    if not np.any(ratio < 0) or ratio[0] >= 0:
+    place = int(np.argmax(ratio >= 0))  # the first one; 0 where there is none
+    if place == 0 or np.any(ratio[place:] < 0):
         return None
-    above = np.flatnonzero(ratio >= 0)
-    if above.size == 0:
-        return None
-    place = above[0]
     share = -ratio[place - 1] / (ratio[place] - ratio[place - 1])
     return float(np.exp(log_rate[place - 1] + share * (log_rate[place] - log_rate[place - 1])))

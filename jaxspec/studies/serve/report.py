@@ -58,7 +58,7 @@ def answer(crossing: Crossing) -> str:
         return f"{called}: pays at none of these rates"
     if (rate := crossing.rate_per_s.number) is not None:
         return f"{called}: shortens the median request up to {rate:.3g} requests/s, and lengthens it beyond"
-    return f"{called}: shortens the median request at {', '.join(f'{rate:.3g}' for rate in pays)} requests/s"
+    return f"{called}: of these rates, shortens the median request at {', '.join(f'{rate:.3g}' for rate in pays)} requests/s"
 
 
 def serving_tables(results: Sequence[ServeResult]) -> list[Table]:

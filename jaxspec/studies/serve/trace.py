@@ -17,6 +17,9 @@ __all__ = ["read_trace"]
 
 _COLUMNS = ("arrival_s", "prompt_tokens", "output_tokens")
 
+#: From the first arrival to the last: what float32 tells apart, a second in four months.
+_SPAN_S = (1e-6, 1e7)
+
 
 def read_trace(path: str) -> Requests:
     """The requests of a CSV, the first of which comes at 0 s.
@@ -34,6 +37,8 @@ def read_trace(path: str) -> Requests:
         raise InputError(
             f"trace {path!r} has no column {', '.join(missing)}; its first line must name {', '.join(_COLUMNS)}"
         )
+    if doubled := [name for name in _COLUMNS if head.count(name) > 1]:
+        raise InputError(f"trace {path!r} has column {doubled[0]} {head.count(doubled[0])} times; leave one of them")
     places = [head.index(name) for name in _COLUMNS]
     rows = [_row(path, number, line, places) for number, line in enumerate(lines[1:], 2) if any(map(str.strip, line))]
     if len(rows) < 2:
@@ -44,8 +49,12 @@ def read_trace(path: str) -> Requests:
         raise InputError(
             f"trace {path!r}: request {late + 2} comes at {arrival[late + 1]:g} s, before the one above; sort it by arrival_s"
         )
-    if arrival[-1] == arrival[0]:
-        raise InputError(f"trace {path!r}: all requests come at {arrival[0]:g} s; give arrivals over time")
+    span_s, (least, most) = arrival[-1] - arrival[0], _SPAN_S
+    if not least <= span_s <= most:
+        raise InputError(
+            f"trace {path!r}: its requests come within {span_s:g} s; allowed is {least:g} to {most:g} s from the first to the "
+            "last: give arrivals in seconds"
+        )
     return Requests(*(jnp.asarray(column, jnp.float32) for column in (arrival - arrival[0], prompt, output)))
 
 

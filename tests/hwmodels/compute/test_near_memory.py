@@ -1,13 +1,18 @@
 import itertools
 import random
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import unit_checks
 
+from hwmodels import OPERATORS, Workload, catalog, uniform_footprint
 from hwmodels.compute.near_memory import NearMemoryUnit, active_share, weight_fetches
 from hwmodels.device import MemoryTier
 from hwmodels.memory.tiers import seconds_per_byte
+from hwmodels.network.operators import decode_step
+from hwmodels.step.priced_steps import price_steps
 
 
 def seconds_of(unit, m, k, n, weight_bits=16.0):
@@ -143,3 +148,23 @@ def test_gradient(check_gradient):
         return active_share(unit, k, n, temperature=temperatures)
 
     unit_checks.check_slopes(BONDED.replace(pes=4.7, reuse=2.3, block_depth=3.9), SIZES, check_gradient, shares)
+
+
+@pytest.mark.parametrize("name", ["elmoe3d-pim", "elmoe3d-logic-pim", "elmoe3d-hb4"])
+@pytest.mark.parametrize("batch", [1.0, 16.0])
+def test_more_context_never_takes_less(name, batch):
+    # From a cache without a token on: few blocks, beside which what attention reads and writes of its own counts.
+    context = jnp.concatenate([jnp.arange(40.0), jnp.array([63.0, 64.0, 65.0, 1000.0, 1001.0, 4096.0])])
+    workload = Workload(batch=batch, context_tokens=context)
+    device, network = catalog.device(name), catalog.architecture("qwen3-30b-a3b")
+
+    @jax.jit
+    def attention(workload):
+        (step,) = price_steps(device, network, [decode_step(workload, footprint=uniform_footprint(16.0))])
+        return step.cost.memory_s[..., OPERATORS.index("attention")], step.cost.operator_s[
+            ..., OPERATORS.index("attention")
+        ]
+
+    for seconds in attention(workload):
+        assert np.all(np.diff(seconds) >= -1e-6 * seconds[1:])
+        assert seconds[-1] > 10 * seconds[0]

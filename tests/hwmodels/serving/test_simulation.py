@@ -143,3 +143,6 @@ def test_where_a_draft_stops_paying():
     assert crossing_rate(rates, np.ones(3), np.array([0.5, 0.5, 2.0])) == pytest.approx(8**0.5)
     assert crossing_rate(rates, np.ones(3), np.array([0.5, 0.5, 0.9])) is None
     assert crossing_rate(rates, np.ones(3), np.array([1.1, 1.2, 1.3])) is None
+    assert crossing_rate(rates, np.ones(3), np.array([0.5, 1.2, 0.9])) is None  # it pays again beyond
+    assert crossing_rate(rates, np.ones(3), np.array([1.1, 0.5, 0.9])) is None
+    assert crossing_rate(rates, np.ones(3), np.array([1.1, 0.5, 1.3])) is None  # and not from the lowest rate on

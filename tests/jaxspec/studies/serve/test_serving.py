@@ -124,7 +124,10 @@ def test_a_trace(tmp_path):
         ([HEAD, ["0", "0", "1"], ["1", "1", "1"]], "whole numbers of 1 to"),
         ([HEAD, ["0", "1.5", "1"], ["1", "1", "1"]], "whole numbers of 1 to"),
         ([HEAD, ["2", "1", "1"], ["1", "1", "1"]], "request 2 comes at 1 s, before the one above"),
-        ([HEAD, ["2", "1", "1"], ["2", "1", "1"]], "all requests come at 2 s"),
+        ([HEAD, ["2", "1", "1"], ["2", "1", "1"]], "its requests come within 0 s; allowed is 1e-06 to 1e+07 s"),
+        ([HEAD, ["0", "1", "1"], ["1e-300", "1", "1"]], "its requests come within 1e-300 s"),
+        ([HEAD, ["0", "1", "1"], ["1e300", "1", "1"]], "its requests come within 1e+300 s"),
+        ([[*HEAD, HEAD[0]], ["0", "1", "1", "5"], ["1", "1", "1", "5"]], "has column arrival_s 2 times"),
     ],
 )
 def test_damaged_traces_are_refused_in_one_line(tmp_path, lines, says):

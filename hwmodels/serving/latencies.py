@@ -65,8 +65,8 @@ def crossing_rate(rates_per_s: np.ndarray, without: np.ndarray, with_draft: np.n
         rates_per_s: "rate", increasing, > 0.
         without, with_draft: "rate", > 0.
     Returns:
-        Where the logarithm of their ratio, straight between rates in their logarithm, rises to 0; None where the draft is slower
-        from the lowest rate on, faster at all rates, or faster again at a rate beyond.
+        Where the logarithm of their ratio, straight between rates in their logarithm, rises to 0; None where the draft is
+        slower from the lowest rate on, faster at all rates, or faster again at a rate beyond.
     """
     ratio, log_rate = np.log(with_draft / without), np.log(rates_per_s)
     place = int(np.argmax(ratio >= 0))  # the first one; 0 where there is none

@@ -86,7 +86,7 @@ class Crossing(Record):
     Attributes:
         decoding: "fixed" or "by_batch".
         pays_at: rates among those served at which the median request takes less time than without a draft.
-        rate_per_s: from which on it does not; None: it does at none, at all, or again at a rate beyond one at which it does not.
+        rate_per_s: from which on it does not; None: at no rate, at all, or again beyond one at which it does not.
     """
 
     decoding: str = ""

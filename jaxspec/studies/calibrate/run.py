@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -71,8 +71,7 @@ def calibrate(
         _check_place(place)
         if config.measurements is not None:
             rows = read_rows(config.measurements)
-            names = dict.fromkeys(row.architecture for row in rows if row.architecture)
-            networks = {name: resolve_architecture(name, None) for name in names}
+            networks = _named(rows, config.measurements)
             check_layers(rows, networks)
             check_products(rows)
             return networks, rows
@@ -134,6 +133,15 @@ def _check_place(place: Path) -> None:
         raise InputError(
             f"--out {str(place)!r} is there already and was not written by jaxspec calibrate; give another place"
         )
+
+
+def _named(rows: Sequence[Row], measurements: str) -> dict[str, Architecture]:
+    """The networks that measured rows name, by name."""
+    names = dict.fromkeys(row.architecture for row in rows if row.architecture)
+    try:
+        return {name: resolve_architecture(name, None) for name in names}
+    except InputError as error:
+        raise InputError(f"measurements {measurements!r}, column architecture: {error}") from error
 
 
 def _dense(name: str) -> Architecture:

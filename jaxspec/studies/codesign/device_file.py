@@ -14,9 +14,16 @@ from hwmodels.catalog.device_entries import parse_device
 
 __all__ = ["changed_device_text"]
 
+_GIVEN = "given: a co-design problem"
+
 
 def changed_device_text(
-    device: str, changed: Mapping[str, float], *, source: str, technology: Mapping[str, float | str] | None = None
+    device: str,
+    changed: Mapping[str, float],
+    *,
+    source: str,
+    given: Mapping[str, float] | None = None,
+    technology: Mapping[str, float | str] | None = None,
 ) -> str | None:
     """A device's file with other numbers.
 
@@ -24,24 +31,27 @@ def changed_device_text(
         device: catalog name or TOML file.
         changed: dotted name within the device -> number.
         source: of these numbers, in words.
-        technology: numbers and texts of a [technology] in place of the file's own, or of its [chip].
+        given: further numbers, which the problem gave.
+        technology: numbers and texts of a [technology] in place of the file's own, or of its [chip]; likewise.
     Returns:
         None where a file cannot say such a number, as those of measured kernels.
     """
     document = tomllib.loads(catalog.device_text(device))
     document["title"] = f"{document['title']}, co-designed"
-    entry = lambda value: {"value": float(value), "source": source}
+    entry = lambda value, source=_GIVEN: {"value": float(value), "source": source}
+    places = {name: entry(value) for name, value in (given or {}).items()}
+    places |= {name: entry(value, source) for name, value in changed.items()}
     if technology is not None:
         document.pop("chip", None)
         document["technology"] = {k: v if isinstance(v, str) else entry(v) for k, v in technology.items()}
     try:
-        for name, value in changed.items():
-            _put(document, name.split("."), entry(value))
+        for name, place in places.items():
+            _put(document, name.split("."), place)
         text = "\n".join(_lines(document, "")) + "\n"
         found = parse_device(text, where=device).device
     except (ValueError, LookupError):  # a place that the file does not have, or a number that it may not say
         return None
-    return text if changed.keys() <= set(leaf_names(found)) else None
+    return text if places.keys() <= set(leaf_names(found)) else None
 
 
 def _put(table: Any, path: list[str], entry: dict[str, Any]) -> None:

@@ -142,12 +142,14 @@ def _write_device(problem: Problem, result: CodesignResult, path: Path) -> None:
 
     Without the problem's technology where a file with it would leave something free, as memories without energies.
     """
-    numbers = problem.config.set | {row.name: row.after.known for row in result.variables}
-    own = {name.removeprefix(_DEVICE): value for name, value in numbers.items() if name.startswith(_DEVICE)}
+    found, given = (
+        {name.removeprefix(_DEVICE): value for name, value in numbers.items() if name.startswith(_DEVICE)}
+        for numbers in ({row.name: row.after.known for row in result.variables}, problem.config.set)
+    )
     node = problem.config.technology
     nodes = [None] if node is None else [dataclasses.asdict(node), None]
     source, device = "derived: jaxspec codesign", problem.config.device
-    texts = (changed_device_text(device, own, technology=one, source=source) for one in nodes)
+    texts = (changed_device_text(device, found, given=given, technology=one, source=source) for one in nodes)
     text = next((text for text in texts if text is not None), None)
     if result.after.feasible and text is not None:
         write_text(path, text)

@@ -7,7 +7,7 @@ from typing import Any
 
 from hwmodels import Footprint
 from jaxspec.report.assumptions import architecture_data, device_facts
-from jaxspec.results import given, measured
+from jaxspec.results import given
 from jaxspec.results.network_results import DecodingSettings, PricedNumber, RunningModel, WorkloadSettings
 from jaxspec.studies.engine_pricing import engine_used, noted
 from jaxspec.studies.kernel_notes import kernel_notes
@@ -59,7 +59,7 @@ def head_parts(config: ScaleConfig, checked: Checked, device: str, footprints: S
             temperature=given(config.temperature),
             top_k=given(config.top_k),
             top_p=given(config.top_p),
-            prompts=measured(len(checked.problems.prompts)),
+            prompts=given(len(checked.problems.prompts)),
             output_tokens=given(config.most_tokens),
         ),
         "scheme": config.scheme,

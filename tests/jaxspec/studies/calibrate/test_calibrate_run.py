@@ -91,7 +91,9 @@ def test_bad_input_is_one_line_before_anything_is_made(capsys):
     Path("steps.csv").write_text(
         "part,weight_bits,batch,tokens,context_tokens,architecture,seconds\nstep,16,1,1,9,lama,1e-3\n"
     )
-    assert "unknown architecture 'lama'" in refused(capsys, "calibrate", "--from", "steps.csv")
+    assert "measurements 'steps.csv', column architecture: unknown architecture 'lama'" in refused(
+        capsys, "calibrate", "--from", "steps.csv"
+    )
     Path("steps.csv").write_text(
         "part,weight_bits,batch,tokens,context_tokens,architecture,layers,seconds\nstep,16,1,1,9,embedded,5,1e-3\n"
     )

@@ -130,6 +130,7 @@ class Reporter:
         if not live:
             note = f"{bar.note}, " if bar.note else ""
             self.line(f"{description}: {note}done in {self._clock() - bar.began:.0f} s")
+            self._doing = ""  # what comes next has no name until it says one
 
     @contextmanager
     def bytes_bar(self, description: str, total: int) -> Iterator[Callable[[int, str], None]]:

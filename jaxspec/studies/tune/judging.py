@@ -17,7 +17,7 @@ from jaxspec.text import windows_between
 from jaxspec.tuning.hard import best_length
 from jaxspec.tuning.objective import DraftMeasurement, Pricing
 
-__all__ = ["Judge", "Judged", "finals_of"]
+__all__ = ["Judge", "Judged", "best_of", "finals_of"]
 
 #: Rounding knobs to whole bits may overstep a limit a little; this share of it is let pass.
 _ROUNDING_ALLOWANCE = 0.02
@@ -108,6 +108,11 @@ class Judge:
         )
         return sum(max(got / limit - 1 - _ROUNDING_ALLOWANCE, 0.0) for got, limit in limits if limit is not None)
 
-    def best(self, pricing: Pricing, candidates: Sequence[Knobs]) -> Judged:
-        """The best candidate on the text that elects; the first on a tie."""
-        return max((self.judged(pricing, knobs) for knobs in candidates), key=lambda found: found.rank)
+    def prepare(self) -> None:
+        """Make the text that elects ready, which is a stage with a bar of its own."""
+        _ = self._finals.calibration
+
+
+def best_of(candidates: Sequence[Judged]) -> Judged:
+    """The best candidate; the first on a tie."""
+    return max(candidates, key=lambda found: found.rank)

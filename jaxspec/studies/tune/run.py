@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, cached_property
 from typing import Any
 
@@ -30,7 +30,7 @@ from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.routing import routed
 from jaxspec.studies.measured.work import Work, begin_work
 from jaxspec.studies.tune.config import TuneConfig
-from jaxspec.studies.tune.judging import Judge, Judged, finals_of
+from jaxspec.studies.tune.judging import Judge, Judged, best_of, finals_of
 from jaxspec.studies.tune.optimism import with_calibration
 from jaxspec.studies.tune.report import write_report
 from jaxspec.studies.tune.result import GridPoint, TuneResult
@@ -120,7 +120,7 @@ class Tuning:
         points = grid_knobs(setup.scheme, setup.config)
         speedups = np.array([best_length(pricing, row)[1] for row in grid])
         near = np.flatnonzero(speedups >= (1 - _GRID_NEAR) * speedups.max())
-        finalists = [judge.judged(pricing, points[i]) for i in near]
+        finalists = self._judged("the best grid points", device, pricing, [points[i] for i in near])
         best_point = max(finalists, key=lambda found: found.speedup)
 
         goal = Goal(
@@ -140,11 +140,22 @@ class Tuning:
             soft.replace_values(**{name: rounded(soft.values[name]) for name in whole})
             for rounded in (jnp.floor, jnp.ceil)
         ]
-        uniform = judge.best(pricing, [*candidates, best_point.knobs])
+        uniform = best_of(self._judged("pairs for all matrices", device, pricing, [*candidates, best_point.knobs]))
 
         ascent = dataclasses.replace(ascent, steps=config.steps, tied=False)
-        tuned = judge.best(pricing, [*self._ascend(pricing, uniform.knobs, goal, ascent, device), uniform.knobs])
+        candidates = [*self._ascend(pricing, uniform.knobs, goal, ascent, device), uniform.knobs]
+        tuned = best_of(self._judged("tuned drafts", device, pricing, candidates))
         return {"default": default, "grid": best_point, "uniform": uniform, "tuned": tuned}
+
+    def _judged(self, what: str, device: str, pricing: Pricing, candidates: Sequence[Knobs]) -> list[Judged]:
+        """Candidates on the text that elects."""
+        judge, found = self.judge, []
+        judge.prepare()  # a stage of its own
+        with self.reporter.bar(f"judging {what} for {device}", len(candidates)) as bar:
+            for knobs in candidates:
+                found.append(judge.judged(pricing, knobs))
+                bar.advance(f"speedup {found[-1].speedup:.3f}x")
+        return found
 
     def _ascend(self, pricing: Pricing, start: Knobs, goal: Goal, ascent: Ascent, device: str) -> tuple[Knobs, Knobs]:
         """Soft knobs: the last ones, and the mean of the last steps'."""

@@ -59,7 +59,8 @@ def elect(monkeypatch):
         config = SimpleNamespace(objective="speedup", max_kl=None, max_bits_per_byte=None, draft_bits=None)
         config.__dict__.update(limits)
         candidates = [uniform_knobs(DEFAULT_SCHEME, NETWORK, {"weight_prune": ratio}) for ratio in once]
-        return Judge(config, Drafts(once), finals).best(None, candidates), finals
+        judge = Judge(config, Drafts(once), finals)
+        return judging.best_of([judge.judged(None, knobs) for knobs in candidates]), finals
 
     return run
 

@@ -103,6 +103,7 @@ def fit(
     loss_scale: float = 0.02,
     groups: npt.ArrayLike | None = None,
     max_evaluations: int = 200,
+    padded_rows: int = 0,
 ) -> Fit:
     """Parameters that bring predicted times nearest to measured ones, as ratios.
 
@@ -114,19 +115,21 @@ def fit(
         loss_scale: > 0; residuals of log ratio well below it count squared, well above it in proportion.
         groups: "row", labels of rows whose errors may depend on each other; each row is its own group unless given.
         max_evaluations: of the model; the solver stops there.
+        padded_rows: of the whole table, where this is a part of it: all parts share a program of so many rows. What fills them
+            up counts for nothing. As many rows as parameters are enough then, and the standard errors mean little.
     Raises:
         ValueError: no more rows than parameters, lengths that differ, or a time that is not positive and finite.
     """
     measured = np.asarray(measured_s, np.float64)
     rows = {name: np.asarray(values, np.float64) for name, values in conditions.items()}
-    _check_rows(rows, measured, len(parameters))
+    _check_rows(rows, measured, len(parameters) + (padded_rows <= len(measured)))
     from scipy.optimize import least_squares
 
     names = [parameter.name for parameter in parameters]
     log_lower, log_upper = (np.log([getattr(p, side) for p in parameters]) for side in ("lower", "upper"))
     log_start = np.clip(np.log([p.start for p in parameters]), log_lower + 1e-9, log_upper - 1e-9)
     with jax.enable_x64(True):
-        residuals, jacobian = _residual_functions(predict, names, rows, measured)
+        residuals, jacobian = _residual_functions(predict, names, rows, measured, padded_rows)
         # A wide loss first: one so narrow has poor optima of its own far from the best.
         for scale in (_WIDE_LOSS * loss_scale, loss_scale):
             solved = least_squares(
@@ -227,15 +230,19 @@ def residual_table(
 
 
 def _residual_functions(
-    predict: Predict, names: list[str], rows: Mapping[str, Numbers], measured: Numbers
+    predict: Predict, names: list[str], rows: Mapping[str, Numbers], measured: Numbers, padded_rows: int = 0
 ) -> tuple[Callable[[Numbers], Numbers], Callable[[Numbers], Numbers]]:
     """log(predicted / measured) and its derivatives by the logarithms of the parameters."""
+    count = len(next(iter(rows.values())))
+    if count < padded_rows:
+        rows = {name: np.resize(values, padded_rows) for name, values in rows.items()}
+        measured = np.resize(measured, padded_rows)
     inputs = {name: jnp.asarray(values) for name, values in rows.items()}
     compiled, derivative = _compiled(predict, tuple(names))
     times = jnp.asarray(measured)
     return (
-        lambda x: np.asarray(compiled(jnp.asarray(x), inputs, times)),
-        lambda x: np.asarray(derivative(jnp.asarray(x), inputs, times)),
+        lambda x: np.asarray(compiled(jnp.asarray(x), inputs, times))[:count],
+        lambda x: np.asarray(derivative(jnp.asarray(x), inputs, times))[:count],
     )
 
 
@@ -270,11 +277,11 @@ def _sandwich(
     return covariance
 
 
-def _check_rows(rows: Mapping[str, Numbers], measured: Numbers, num_parameters: int) -> None:
+def _check_rows(rows: Mapping[str, Numbers], measured: Numbers, least_rows: int) -> None:
     lengths = {name: values.shape for name, values in rows.items() if values.shape != measured.shape}
     if measured.ndim != 1 or lengths:
         raise ValueError(f"measured_s has shape {measured.shape} and conditions {lengths}; all must be of one length")
-    if len(measured) <= num_parameters:
-        raise ValueError(f"{len(measured)} rows for {num_parameters} parameters; measure more conditions")
+    if len(measured) < least_rows:
+        raise ValueError(f"{len(measured)} rows, at least {least_rows} are needed for these parameters; measure more conditions")
     if not np.all(np.isfinite(measured) & (measured > 0)):
         raise ValueError("measured_s holds times that are not positive and finite; leave those rows out")

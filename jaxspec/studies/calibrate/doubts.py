@@ -26,7 +26,7 @@ def doubts_of(machine: Machine, table: Sequence[Row]) -> list[str]:
     for fit in machine.fits:
         what = f"products of {fit.bits:g}-bit weights" if fit.part == "products" else fit.part
         if fit.errors.rows == 0:
-            found.append(f"{what}: all times are of one shape, so that nothing could be held out")
+            found.append(f"{what}: too few shapes were measured, so that nothing could be held out")
         elif fit.errors.mean > LARGEST_ERROR:
             found.append(f"{what}: held-out error {100 * fit.errors.mean:.0f} % in the mean{_worst(fit, table)}")
         if fit.at_bound:

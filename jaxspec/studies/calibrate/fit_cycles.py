@@ -54,7 +54,7 @@ def fit_cycles(table: Sequence[Row], device: Device, shape: Callable[[Row], Arch
         return nnls(scaled / sizes, 1.0 - kernels_s[train] / seconds[train])[0] / sizes
 
     estimates = found(np.arange(len(rows)))
-    held, errors, interval = cross_fitted(groups, seconds, lambda train: kernels_s + counts @ found(train))
+    held, errors, interval = cross_fitted(groups, seconds, len(_TERMS), lambda train: kernels_s + counts @ found(train))
     numbers = dict(zip(_TERMS, estimates.tolist(), strict=True))
     none = tuple(name for name, value in numbers.items() if value == 0.0)
     predicted = kernels_s + counts @ estimates

@@ -155,13 +155,11 @@ class _Format:
         """The form fitted to some rows, steps of rows from these, and seconds of all rows by the form and by both."""
         predict, counts = _form(self.overlap), self.conditions["rows"]
         weights = self.conditions["inner"] * self.conditions["outer"]
-        some = {name: values[train] for name, values in self.conditions.items()}
-        seen, groups = np.unique(train), [self.groups[i] for i in train.tolist()]
 
         def once(scale: Numbers) -> tuple[Any, RowCosts, Numbers]:
-            one = robust_fit(predict, self.parameters, some, (self.seconds / scale)[train], groups)
+            one = robust_fit(predict, self.parameters, self.conditions, self.seconds / scale, self.groups, train)
             form = predicted_rows(predict, one.estimates, self.conditions)
-            return one, row_costs_of(counts[seen], weights[seen], np.log(self.seconds / form)[seen]), form
+            return one, row_costs_of(counts[train], weights[train], np.log(self.seconds / form)[train]), form
 
         # Twice: rows whose steps are known do not draw the form to themselves.
         _, costs, _ = once(np.ones(len(counts)))
@@ -180,7 +178,7 @@ class _Format:
             smooth[out] = form[out]
             return both
 
-        held, errors, interval = cross_fitted(self.groups, self.seconds, without)
+        held, errors, interval = cross_fitted(self.groups, self.seconds, len(self.parameters), without)
         part = PartFit(
             "products",
             float(self.conditions["weight_bits"][0]),

@@ -69,16 +69,15 @@ def fit_steps(
 
     def found(train: npt.NDArray[np.int64]) -> tuple[Any, RowCosts, Numbers]:
         """The form, the factors, and seconds of all rows, from some of them."""
-        seen, labels = np.unique(train), [groups[i] for i in train.tolist()]
-        costs = _factors_of_products({n: v[seen] for n, v in conditions.items()}, seconds[seen], sizes)
+        costs = _factors_of_products({n: v[train] for n, v in conditions.items()}, seconds[train], sizes)
         scale = factors(costs, conditions["rows"], conditions["weights"])
         now = dict(conditions) | {"known_s": conditions["known_s"] + (scale - 1.0) * conditions["products_s"]}
-        one = robust_fit(_form, _STEPS, {n: v[train] for n, v in now.items()}, seconds[train], labels)
+        one = robust_fit(_form, _STEPS, now, seconds, groups, train)
         total = predicted_rows(_form, one.estimates, now)
         return one, costs, total
 
     one, costs, predicted = found(everything)
-    held, errors, interval = cross_fitted(groups, seconds, lambda train: found(train)[2])
+    held, errors, interval = cross_fitted(groups, seconds, len(_STEPS), lambda train: found(train)[2])
     part = PartFit(
         "steps", 32.0, one.estimates, one.standard_errors, one.at_bound, places, predicted, held, errors, interval
     )

@@ -40,9 +40,9 @@ class PartFit:
         at_bound: names of numbers on a bound of the fit.
         rows: numbers of the table's rows that it was fitted to.
         predicted: seconds of these rows, by the fit to all of them.
-        held_out: seconds of these rows, each by a fit that saw none of its group; NaN where there is one group.
+        held_out: seconds of these rows, each by a fit that saw none of its group; NaN where groups or rows are too few.
         errors: of `held_out`.
-        interval: of measured over `held_out`: low, high, coverage, covered; None where there is one group.
+        interval: of measured over `held_out`: low, high, coverage, covered; None where `held_out` is NaN.
     """
 
     part: str
@@ -63,9 +63,23 @@ def robust_fit(
     conditions: Mapping[str, Numbers],
     seconds: Numbers,
     groups: Sequence[str],
+    train: npt.NDArray[np.int64] | None = None,
 ) -> Any:
-    """`least_squares.fit` with the loss of measurements; rows of one group err together."""
-    return fit(predict, parameters, conditions, seconds, loss_scale=_LOSS_SCALE, groups=np.asarray(groups))
+    """`least_squares.fit` with the loss of measurements; rows of one group err together.
+
+    Args:
+        train: rows to fit to, all of them unless given; the program is the same for any number of them.
+    """
+    train = np.arange(len(seconds)) if train is None else train
+    return fit(
+        predict,
+        parameters,
+        {name: values[train] for name, values in conditions.items()},
+        seconds[train],
+        loss_scale=_LOSS_SCALE,
+        groups=np.asarray(groups)[train],
+        padded_rows=len(seconds),
+    )
 
 
 def within_reach(parameters: Sequence[Parameter], **fastest: float) -> list[Parameter]:
@@ -96,18 +110,22 @@ def folds_of(groups: Sequence[str]) -> list[npt.NDArray[np.bool_]]:
 
 
 def cross_fitted(
-    groups: Sequence[str], seconds: Numbers, predict_without: Callable[[npt.NDArray[np.int64]], Numbers]
+    groups: Sequence[str],
+    seconds: Numbers,
+    least_rows: int,
+    predict_without: Callable[[npt.NDArray[np.int64]], Numbers],
 ) -> tuple[Numbers, ErrorSummary, dict[str, Any] | None]:
     """Seconds of each row by a fit that saw none of its group, their errors, and their interval.
 
     Args:
-        predict_without: from the rows to fit to, as many as there are rows (some of them twice, so that all folds share a
-            program), to the seconds of all rows.
+        least_rows: that a fit needs; where a fold leaves fewer, nothing is held out.
+        predict_without: from the rows to fit to, to the seconds of all rows.
     """
     held = np.full(len(seconds), np.nan)
-    for out in folds_of(groups):
-        train = np.resize(np.flatnonzero(~out), len(seconds))
-        held[out] = predict_without(train)[out]
+    folds = folds_of(groups)
+    if all(np.count_nonzero(~out) >= least_rows for out in folds):
+        for out in folds:
+            held[out] = predict_without(np.flatnonzero(~out))[out]
     known = np.isfinite(held)
     if not known.all():
         return held, relative_error([], []), None
@@ -125,15 +143,13 @@ def simple_part(
     bits: float = 32.0,
 ) -> PartFit:
     """A part whose form is the whole model: fitted to all rows, and to those of other groups for the errors."""
-    labels = list(groups)
     found = robust_fit(predict, parameters, conditions, seconds, groups)
 
     def without(train: npt.NDArray[np.int64]) -> Numbers:
-        some = {name: values[train] for name, values in conditions.items()}
-        one = robust_fit(predict, parameters, some, seconds[train], [labels[i] for i in train.tolist()])
+        one = robust_fit(predict, parameters, conditions, seconds, groups, train)
         return predicted_rows(predict, one.estimates, conditions)
 
-    held, errors, interval = cross_fitted(groups, seconds, without)
+    held, errors, interval = cross_fitted(groups, seconds, len(parameters), without)
     return PartFit(
         part,
         bits,

@@ -77,7 +77,7 @@ def test_what_was_not_measured_is_said(machine, table):
     assert len(bare.missing) == 4
     assert bare.missing[-1].endswith("so that steps are priced too fast")
     assert doubts_of(bare, only)[4] == (
-        "products of 32-bit weights: all times are of one shape, so that nothing could be held out"
+        "products of 32-bit weights: too few shapes were measured, so that nothing could be held out"
     )
     assert bare.products[32.0].fit.interval is None
     with pytest.raises(InputError, match="at least 8"):
@@ -89,6 +89,16 @@ def test_what_was_not_measured_is_said(machine, table):
         fit_machine([*only, *narrower[:3]], catalog.architecture, capacity_bytes=1e9)
     found = fit_machine([*only, *narrower[:4]], catalog.architecture, capacity_bytes=1e9)
     assert set(found.products) == {8.0, 32.0}
+
+
+def test_the_order_of_rows_says_nothing(machine, table):
+    # Held-out errors too: each fold's fit counts the rows that it sees once.
+    order = np.random.default_rng(0).permutation(len(table))
+    shuffled = fit_machine([table[i] for i in order], catalog.architecture, capacity_bytes=2e10)
+    for one, other in zip(machine.fits, shuffled.fits, strict=True):
+        assert one.part == other.part
+        assert other.errors.mean == pytest.approx(one.errors.mean, rel=1e-3), one.part
+        assert other.interval["high"] == pytest.approx(one.interval["high"], rel=1e-3), one.part
 
 
 def test_what_steps_take_beside_is_found(machine, table):

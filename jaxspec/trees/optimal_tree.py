@@ -30,6 +30,7 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Float, Int
 
+from jaxspec.checks import check_count, known_value
 from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.topology import ROOT
 
@@ -84,7 +85,8 @@ def optimal_trees(
         Expected tokens of every n, and what `optimal_tree` needs. Their gradient is that of the tree returned: at a tie between
         trees, where there is a kink, that of one of them.
     Raises:
-        ValueError: a table that is not a matrix, a limit outside its range, or more nodes than the full tree has.
+        ValueError: a table that is not a matrix, known numbers that are no chances, a limit outside its range, or more nodes
+            than the full tree has.
     Source: own derivation, see the module's heading.
     """
     table = jnp.asarray(accept)
@@ -94,6 +96,10 @@ def optimal_trees(
         )
     depth = _static_limit("max_depth", max_depth, table.shape[0])
     branching = _static_limit("max_branching", max_branching, table.shape[1])
+    known = known_value(table)
+    if known is not None and not ((known >= 0) & (known <= 1)).all():
+        raise ValueError(f"accept holds {known[~((known >= 0) & (known <= 1))][0]}; chances lie from 0 to 1")
+    check_count("max_nodes", max_nodes, least=-1)
     if not 0 <= max_nodes <= tree_capacity(depth, branching):
         raise ValueError(
             f"max_nodes is {max_nodes}; a tree of depth {depth} and branching {branching} has 0 to "
@@ -130,6 +136,7 @@ def optimal_trees(
 def _static_limit(name: str, value: int | None, largest: int) -> int:
     if value is None:
         return largest
+    check_count(name, value, least=0)
     if not 1 <= value <= largest:
         raise ValueError(f"{name} is {value}; the table allows 1 to {largest}")
     return value

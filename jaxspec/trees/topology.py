@@ -14,6 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, Int32
 
+from jaxspec.checks import check_count
+from jaxspec.trees.node_lists import check_ranks, rank_path, whole_numbers
 from jaxspec.trees.pictures import tree_line, tree_svg
 
 __all__ = [
@@ -99,17 +101,17 @@ def tree_from_parents(
     Raises:
         ValueError: no node, a parent that is not an earlier node, siblings of one rank, or more nodes than the size.
     """
-    parents = _whole_numbers("parent", parent)
+    parents = whole_numbers("parent", parent)
     depth = node_depths(parents)
     counted = np.zeros(parents.size, np.int64)
     children = np.zeros(parents.size + 1, np.int64)
     for node, above in enumerate(parents.tolist()):
         counted[node] = children[above + 1]
         children[above + 1] += 1
-    ranks = counted if rank is None else _whole_numbers("rank", rank)
+    ranks = counted if rank is None else whole_numbers("rank", rank)
     if ranks.shape != parents.shape:
         raise ValueError(f"rank has {ranks.size} entries for {parents.size} nodes; give one per node")
-    _check_ranks(parents, ranks)
+    check_ranks(parents, ranks)
     return _padded(parents, depth, ranks, parents.size if size is None else size)
 
 
@@ -121,9 +123,9 @@ def tree_from_paths(paths: Iterable[Sequence[int]], *, size: int | None = None) 
             then by path.
         size: nodes to pad to; without it, as many as there are.
     Raises:
-        ValueError: no path, an empty one, one given twice, a negative rank, or a path whose parent is missing.
+        ValueError: no path, one that is not ranks, an empty one, one given twice, a negative rank, or a missing parent.
     """
-    ordered = sorted((tuple(path) for path in paths), key=lambda path: (len(path), path))
+    ordered = sorted(map(rank_path, paths), key=lambda path: (len(path), path))
     number: dict[tuple[int, ...], int] = {(): ROOT}
     for node, path in enumerate(ordered):
         if path in number:
@@ -266,27 +268,8 @@ def one_tree(tree: Tree) -> Tree:
     return tree
 
 
-def _whole_numbers(name: str, values: Sequence[int] | np.ndarray) -> np.ndarray:
-    array = np.asarray(values)
-    if array.ndim != 1 or array.size == 0 or not np.issubdtype(array.dtype, np.integer):
-        raise ValueError(f"{name} is {values!r}; it must be a list of one or more whole numbers")
-    return array.astype(np.int64)
-
-
-def _check_ranks(parents: np.ndarray, ranks: np.ndarray) -> None:
-    """Ranks are not negative and differ among siblings."""
-    seen: dict[tuple[int, int], int] = {}
-    for node, (above, rank) in enumerate(zip(parents.tolist(), ranks.tolist())):
-        if rank < 0:
-            raise ValueError(f"rank[{node}] is {rank}; ranks count from 0")
-        if (above, rank) in seen:
-            raise ValueError(
-                f"nodes {seen[above, rank]} and {node} are siblings of rank {rank}; give them different ranks"
-            )
-        seen[above, rank] = node
-
-
 def _padded(parent: np.ndarray, depth: np.ndarray, rank: np.ndarray, size: int) -> Tree:
+    check_count("size", size)
     if size < parent.size:
         raise ValueError(f"size is {size} for {parent.size} nodes; it must be at least that")
     fill = lambda values: jnp.asarray(np.pad(values, (0, size - values.size), constant_values=PADDING), jnp.int32)

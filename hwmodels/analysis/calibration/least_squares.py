@@ -282,6 +282,6 @@ def _check_rows(rows: Mapping[str, Numbers], measured: Numbers, least_rows: int)
     if measured.ndim != 1 or lengths:
         raise ValueError(f"measured_s has shape {measured.shape} and conditions {lengths}; all must be of one length")
     if len(measured) < least_rows:
-        raise ValueError(f"{len(measured)} rows, at least {least_rows} are needed for these parameters; measure more conditions")
+        raise ValueError(f"{len(measured)} rows for numbers that need {least_rows}; measure more conditions")
     if not np.all(np.isfinite(measured) & (measured > 0)):
         raise ValueError("measured_s holds times that are not positive and finite; leave those rows out")

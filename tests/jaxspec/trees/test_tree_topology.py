@@ -111,6 +111,7 @@ def test_stacks_are_padded_to_the_largest_and_come_apart():
     assert stack_trees(trees, size=9).rank.shape == (3, 9)
 
 
+@pytest.mark.wrong_arrays
 @pytest.mark.parametrize(
     ("build", "message"),
     [
@@ -122,6 +123,12 @@ def test_stacks_are_padded_to_the_largest_and_come_apart():
         (lambda: tree_from_parents([ROOT, 0], rank=[0, -1]), "ranks count from 0"),
         (lambda: tree_from_parents([ROOT, 0, ROOT], rank=[3, 3, 3]), "nodes 0 and 2 are siblings of rank 3"),
         (lambda: tree_from_parents([ROOT, 0], size=1), "size is 1 for 2 nodes"),
+        (lambda: tree_from_parents([ROOT], size=2.5), "size is 2.5; it must be a whole number"),
+        (lambda: tree_from_parents([ROOT, ROOT], rank=[0, 2**40]), "rank holds 1099511627776; .* 32 bits"),
+        (lambda: tree_from_parents([ROOT], rank=[2**70]), "one or more whole numbers"),
+        (lambda: tree_from_paths([(2**40,)]), "rank holds 1099511627776"),
+        (lambda: tree_from_paths([0, 1]), "path 0 must be a list of ranks"),
+        (lambda: tree_from_paths([(0,), ("a",)]), "path .* must be a list of ranks"),
         (lambda: tree_from_paths([(0,), (1, 0)]), r"add the path \(1,\)"),
         (lambda: tree_from_paths([(0,), (0,)]), "there twice"),
         (lambda: tree_from_paths([(0,), ()]), "that of the root"),

@@ -35,6 +35,7 @@ _DRAFT = "draft."
 _NEAR = 0.5
 
 _WIDTH = Rule("more than 0 to 64 bits", lambda value: 0 < value <= 64)
+_AT_LEAST_ONE = Rule("a number >= 1", lambda value: value >= 1)
 _CHANCE = Rule("a number from 0 to 1", lambda value: 0 <= value <= 1)
 
 
@@ -133,10 +134,11 @@ def draft_of(tree: Mapping[str, Any]) -> ExpertPricing:
 
 
 def number_rules(architecture: Architecture, device: Device, scheme: Scheme) -> dict[str, Rule]:
-    """What each number of a design point must be, by dotted name. Counts may be fractions here."""
+    """What each number of a design point must be, by dotted name. Counts may lie between whole numbers here."""
     shape = {f"architecture.{name}": _relaxed(ARCHITECTURE_RULES[name]) for name in leaf_names(architecture)}
     workload = {f"workload.{field.name}": POSITIVE for field in dataclasses.fields(Workload)}
     workload["workload.context_tokens"] = NOT_NEGATIVE
+    workload["workload.batch"] = _AT_LEAST_ONE
     widths = ("draft_kv_bits", "draft_weight_bits", "target_kv_bits", "target_weight_bits")
     knobs = {
         f"{_DRAFT}{spec.name}": Rule(
@@ -162,7 +164,7 @@ def number_rules(architecture: Architecture, device: Device, scheme: Scheme) -> 
 
 def _relaxed(rule: Rule) -> Rule:
     """A rule of whole numbers or flags for real ones between."""
-    return {COUNT: POSITIVE, WHOLE: NOT_NEGATIVE, FLAG: _CHANCE}.get(rule, rule)
+    return {COUNT: _AT_LEAST_ONE, WHOLE: NOT_NEGATIVE, FLAG: _CHANCE}.get(rule, rule)
 
 
 def check_value(where: str, value: float, rules: Mapping[str, Rule], device: str) -> None:

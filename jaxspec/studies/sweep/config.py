@@ -117,6 +117,11 @@ class ParetoAxes(Settings):
         None, "An axis, architecture or device: a separate panel for each of its values.", unset="one panel"
     )
 
+    def __post_init__(self):
+        super().__post_init__()
+        if self.z is None and self.better_z != "low":
+            raise InputError(f"better_z is {self.better_z!r} without z; give z, or leave better_z out")
+
 
 def _check_shard(text: str) -> None:
     shard_of(text)

@@ -88,6 +88,7 @@ class ParetoFront:
         axes: the columns and which way each is better; `z` is None where there are two.
         groups: columns by whose values the points are divided, each group with a front of its own.
         seen, fitting: numbers of points so far, all and those that fit their memory.
+        unknown: column of the front -> fitting points without a number of it, which are on no front.
         best: the point with the highest value of each result that is looked for.
     """
 
@@ -112,6 +113,7 @@ class ParetoFront:
         self._cloud: list[dict[str, np.ndarray]] = []
         self.seen = 0
         self.fitting = 0
+        self.unknown = dict.fromkeys(self.columns, 0)
         self.best: dict[str, Any] = {}
 
     @property
@@ -143,6 +145,8 @@ class ParetoFront:
         fits = np.asarray(columns["fits"], bool)
         columns = {name: np.asarray(values)[fits] for name, values in columns.items()}
         self.fitting += int(fits.sum())
+        for name in self.columns:
+            self.unknown[name] += int(np.isnan(np.asarray(columns[name], float)).sum())
         for key, rows in self._divided(columns):
             self._join(key, columns if rows is None else {name: values[rows] for name, values in columns.items()})
         drawn = dict.fromkeys([*self.columns, *self.groups])

@@ -27,6 +27,7 @@ from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.sweep.config import SweepConfig, shard_of
 from jaxspec.studies.sweep.figures import pareto_figure
 from jaxspec.studies.sweep.grid import Grid
+from jaxspec.studies.sweep.pareto import ParetoFront
 from jaxspec.studies.sweep.parts import check_counts, drop_parts, join_files, part_ranges, write_part
 from jaxspec.studies.sweep.plan import SweepPlan, plan_sweep
 from jaxspec.studies.sweep.points_file import OF_THE_DEVICE, POINTS_FILE, check_points, points_schema
@@ -215,7 +216,7 @@ def join_points(
         },
         engine=engine_used(config.engine),
         interval_statement=_intervals_in_words(grid),
-        notes=[*_notes(grid), *engine_notes(config.engine), *_unheard(config, plan)],
+        notes=[*_notes(grid), *engine_notes(config.engine), *_unheard(config, plan), *_unknown(front)],
         directory=str(folder),
         inputs=directory.inputs,
         acceptance=None if plan.law is None else law_facts(plan.law),
@@ -248,6 +249,16 @@ def _intervals_in_words(grid: Grid) -> str | None:
     if not grid.has_intervals:
         return None
     return coverage_in_words([name for name, known in (("calibration", True), ("engine", grid.scatter > 0)) if known])
+
+
+def _unknown(front: ParetoFront) -> list[str]:
+    """Columns of the front that some of the points have no number of, as the energy of a device without energy data."""
+    return [
+        f"{name} is not known for {count:,} of the {front.fitting:,} points that fit, and none of these is on the front: "
+        "take another column, or a device whose data give it"
+        for name, count in front.unknown.items()
+        if count
+    ]
 
 
 def _notes(grid: Grid) -> list[str]:

@@ -6,10 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from what_is_shown import all_is_shown, numbers_are_whole
 
+from jaxspec.errors import InputError
+from jaxspec.studies.sweep.config import ParetoAxes, SweepConfig
 from jaxspec.studies.sweep.figures import pareto_figure
 from jaxspec.studies.sweep.pareto import ParetoFront, is_pareto
 from jaxspec.studies.sweep.report import sweep_table
 from jaxspec.studies.sweep.result import SweepResult
+from jaxspec.studies.sweep.run import sweep
 
 
 @settings(deadline=None, max_examples=60)
@@ -54,3 +57,24 @@ def test_no_table_cuts_a_number_and_the_figure_shows_every_point(x, y):
     pareto = {"axes": front.axes, "points": front.rows()}
     raw = {"pareto": pareto, "points": 1_234_567, "points_that_fit": len(x)}
     numbers_are_whole(sweep_table(SweepResult.from_plain(raw)))
+
+
+def test_points_without_a_number_of_the_front_are_told(tmp_path):
+    # The RTX 4090 of the catalog has no energy data; the NPU has.
+    config = SweepConfig(
+        axes={"workload.batch": [1.0, 2.0]},
+        device=("rtx-4090", "cassandra-npu"),
+        pareto=ParetoAxes(x="energy_per_token_j", y="tokens_per_s"),
+        max_draft_length=2,
+    )
+    result = sweep(config, out=tmp_path)
+    assert [note for note in result.notes if "is not known" in note] == [
+        "energy_per_token_j is not known for 2 of the 4 points that fit, and none of these is on the front: take another "
+        "column, or a device whose data give it"
+    ]
+    assert {row["device"] for row in result.pareto.points} == {"cassandra-npu"}
+
+
+def test_a_direction_without_its_column_is_refused():
+    with pytest.raises(InputError, match="better_z is 'high' without z"):
+        ParetoAxes(x="held_bytes", y="tokens_per_s", better_z="high")

@@ -212,12 +212,12 @@ def test_a_changed_device_file_is_another_sweep(tmp_path, small_chunks):
 @pytest.mark.parametrize(
     ("axes", "message"),
     [
-        ({"workload.batch": [1.0, -4.0]}, "axes.workload.batch is -4; it must be a positive number"),
+        ({"workload.batch": [1.0, -4.0]}, "axes.workload.batch is -4; it must be a number >= 1"),
         ({"acceptance.alpha_token": [1.5]}, "it must be a number from 0 to 1"),
         ({"footprint.draft_weight_bits": [0.0]}, "more than 0 to 64 bits"),
         ({"device.memory.bandwidth_bytes_per_s": [0.0]}, "a positive number"),
         ({"device.memory.efficiency": [1.2]}, r"a number in \(0, 1\]"),
-        ({"architecture.num_layers": [-1.0]}, "a positive number"),
+        ({"architecture.num_layers": [0.5]}, "a number >= 1"),
         ({"device.matrix_unit.rows": [0.0]}, "a positive number"),
         ({"device.matrix_unit.bows": [1.0]}, "did you mean 'device.matrix_unit.rows'"),
     ],

@@ -16,22 +16,53 @@ __all__ = ["LARGEST_ERROR", "doubts_of"]
 #: Mean error of rows that the fit did not see from which a sentence is due.
 LARGEST_ERROR = 0.10
 
+#: A time so many times from the fit to all of them is another unit, or a slip.
+_FAR = 30.0
+
+#: Operations per second that any processor of today exceeds in its fastest product.
+_SLOWEST = 1e9
+
 #: Rows of products that are judged together, ends included.
 _RANGES = ((1, 1), (2, 9), (10, 33), (34, 144), (145, math.inf))
 
 
 def doubts_of(machine: Machine, table: Sequence[Row]) -> list[str]:
     """What a reader of the device's times should know."""
-    found = list(machine.missing)
+    found = [*machine.missing, *_slow(table)]
     for fit in machine.fits:
         what = f"products of {fit.bits:g}-bit weights" if fit.part == "products" else fit.part
         if fit.errors.rows == 0:
             found.append(f"{what}: too few shapes were measured, so that nothing could be held out")
         elif fit.errors.mean > LARGEST_ERROR:
             found.append(f"{what}: held-out error {100 * fit.errors.mean:.0f} % in the mean{_worst(fit, table)}")
+        found += _far(fit, what, table)
         if fit.at_bound:
             found.append(f"{what}: on a bound of the fit: {', '.join(fit.at_bound)}")
     return found
+
+
+def _slow(table: Sequence[Row]) -> list[str]:
+    """Whether all times may be in another unit."""
+    rates = [2.0 * row.rows * row.inner * row.outer / row.seconds for row in table if row.part == "product"]
+    if max(rates) >= _SLOWEST:
+        return []
+    return [f"the fastest product runs at {max(rates):.1e} operations per second: check that all times are in seconds"]
+
+
+def _far(fit: PartFit, what: str, table: Sequence[Row]) -> list[str]:
+    """Whether some times may be in another unit."""
+    seconds = np.array([table[i].seconds for i in fit.rows])
+    ratio = seconds / fit.predicted
+    away = np.maximum(ratio, 1.0 / ratio)
+    count = int(np.count_nonzero(away > _FAR))
+    if not count:
+        return []
+    worst = int(np.argmax(away))
+    return [
+        f"{what}: {count} of {len(seconds)} times are more than {_FAR:g} times from the fit, most "
+        f"{described(table[fit.rows[worst]])}, {away[worst]:.0f} times {'longer' if ratio[worst] > 1 else 'shorter'}: "
+        "check that they are in seconds"
+    ]
 
 
 def _worst(fit: PartFit, table: Sequence[Row]) -> str:

@@ -103,7 +103,9 @@ def test_the_order_of_rows_says_nothing(machine, table):
 
 def test_times_in_another_unit_are_doubted(table):
     products = [row for row in table if row.part == "product" and row.weight_bits == 32.0]
-    some = [dataclasses.replace(row, seconds=row.seconds * (1000.0 if i == 7 else 1.0)) for i, row in enumerate(products)]
+    some = [
+        dataclasses.replace(row, seconds=row.seconds * (1000.0 if i == 7 else 1.0)) for i, row in enumerate(products)
+    ]
     found = doubts_of(fit_machine(some, catalog.architecture, capacity_bytes=1e9), some)
     assert next(doubt for doubt in found if "check that they are in seconds" in doubt).startswith(
         "products of 32-bit weights: 1 of "

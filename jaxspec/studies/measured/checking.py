@@ -9,9 +9,11 @@ import jax
 import numpy as np
 
 from jaxspec.errors import InputError
+from jaxspec.models.beside_weights import json_beside
 from jaxspec.models.chat_template import load_chat_template
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.embedded import check_model, model_place
+from jaxspec.models.text_config import text_config
 from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
 from jaxspec.settings.common import CommonConfig, mesh_sizes
 from jaxspec.settings.stopwatch import StopwatchSettings, check_stopwatch
@@ -22,7 +24,7 @@ from jaxspec.studies.measured.stopping import stop_tokens
 from jaxspec.text import Encoder, TextSplit, check_text, load_text, read_prompts, windows
 from jaxspec.tuning.objective import Pricing
 
-__all__ = ["CheckedInputs", "check_inputs", "check_positions", "given_mesh", "window_tokens"]
+__all__ = ["CheckedInputs", "beyond_training", "check_inputs", "check_positions", "given_mesh", "window_tokens"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +122,7 @@ def check_inputs(config: CommonConfig) -> CheckedInputs:
     if isinstance(config, StopwatchSettings):
         check_stopwatch(config, len(held_out))
     check_positions(config, network, max(map(len, held_out)))
-    notes = text.notes
+    notes = text.notes + beyond_training(config, network, max(map(len, held_out)))
     if config.own_prompts and config.stop is None and not stop:
         notes += (
             f"{config.model} names no token that ends a text; every prompt is decoded to {config.output_tokens} tokens",
@@ -145,13 +147,33 @@ def check_positions(config: CommonConfig, network: DecoderConfig, longest: int) 
         InputError: texts with their continuations are longer.
     """
     learned, decoded = network.learned_positions, continuation_length(config.output_tokens)
-    needed = max(config.prompt_tokens, longest) + decoded
+    needed = _positions_needed(config, longest)
     if learned is not None and learned.positions < needed:
         raise InputError(
             f"{config.model} has {learned.positions} positions; prompts of up to {needed - decoded} tokens with {decoded} "
             f"decoded and drafted behind them need {needed}: give shorter prompts (calibration's have --prompt-tokens), or "
             "fewer --output-tokens"
         )
+
+
+def beyond_training(config: CommonConfig, network: DecoderConfig, longest: int) -> tuple[str, ...]:
+    """Rotary positions do not end; what lies beyond the longest text that a network was made for is decoded, and told.
+
+    Args:
+        longest: tokens of the longest prompt that is decoded.
+    """
+    stated = text_config(json_beside(model_place(config.model), "config.json")).get("max_position_embeddings")
+    needed, decoded = _positions_needed(config, longest), continuation_length(config.output_tokens)
+    if network.learned_positions is not None or type(stated) is not int or stated >= needed:
+        return ()
+    return (
+        f"{config.model} is made for texts of {stated} tokens; prompts of up to {needed - decoded} tokens with "
+        f"{decoded} decoded and drafted behind them take {needed}, and beyond {stated} it may guess poorly",
+    )
+
+
+def _positions_needed(config: CommonConfig, longest: int) -> int:
+    return max(config.prompt_tokens, longest) + continuation_length(config.output_tokens)
 
 
 def _held_out(config: CommonConfig, text: TextSplit) -> list[np.ndarray]:

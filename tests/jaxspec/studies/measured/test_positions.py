@@ -8,7 +8,7 @@ from jaxspec.errors import InputError
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.sizes import LearnedPositions
 from jaxspec.speculate.proof import continuation_length
-from jaxspec.studies.measured.checking import check_positions
+from jaxspec.studies.measured.checking import beyond_training, check_positions
 from jaxspec.studies.tune.config import TuneConfig
 
 NETWORK = DecoderConfig(
@@ -41,3 +41,12 @@ def test_a_longer_prompt_of_the_users_own_needs_more():
 
 def test_rotated_positions_have_no_end():
     check_positions(CONFIG, NETWORK, 10_000)
+    # The embedded network's config.json states 512 of them.
+    decoded = NEEDED - 20
+    assert beyond_training(CONFIG, NETWORK, 512 - decoded) == ()
+    (note,) = beyond_training(CONFIG, NETWORK, 513 - decoded)
+    assert note == (
+        f"embedded is made for texts of 512 tokens; prompts of up to {513 - decoded} tokens with {decoded} decoded and drafted "
+        "behind them take 513, and beyond 512 it may guess poorly"
+    )
+    assert beyond_training(CONFIG, with_positions(2000), 1000) == ()

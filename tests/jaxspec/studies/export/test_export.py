@@ -243,7 +243,7 @@ def test_runs_that_cannot_be_exported(run, config, knobs, some_text, small, mode
     unfinished = write_run(tmp_path / "unfinished", config, knobs)
     (unfinished / "result.json").unlink()
     assert "not finished; run the same `jaxspec tune` again" in refusal(lambda: export(unfinished))
-    (unfinished / "result.json").write_text("[]")
+    (unfinished / "result.json").write_text("[{}]")
     assert "holds no configurations" in refusal(lambda: export(unfinished))
     (unfinished / "config.toml").write_text("design = 'sweep'\n")
     assert "no draft to export" in refusal(lambda: export(unfinished))

@@ -52,6 +52,8 @@ _ATTENTION, _NORM = OPERATORS.index("attention"), OPERATORS.index("norm")
 #: Products whose gated activation is a kernel of its own, and where its output goes.
 _GATED = (("gate_up", "down"), ("shared_gate_up", "shared_down"))
 _ACTIVATION_BYTES = 2.0
+#: Stands for the width of a single format, which nothing but dispatched rows depends on: formats share a program then.
+_ONE_WIDTH = (16.0,)
 #: Whether an operator has a launch at the device's own latency beside its products.
 _BESIDE_PRODUCTS = np.array([name.endswith("gate_up") or name not in MATRIX_OPERATORS for name in OPERATORS])
 
@@ -126,12 +128,15 @@ class CalibratedGpu:
             read, alone = width_in_format(self.weight_widths, one, bits), slice(own, own + 1)
             if self.experts:
                 read = select(_IS_EXPERT, width_in_format(self.expert_widths, own, bits), read)
+            width = self.weight_widths[one]
+            dispatched = tuple(entry for entry in self.dispatched_rows if entry[0] == width)
             unit = dataclasses.replace(
                 self,
                 formats=(self.formats[one],),
-                weight_widths=(self.weight_widths[one],),
+                weight_widths=(width,) if dispatched else _ONE_WIDTH,
+                dispatched_rows=dispatched,
                 experts=self.experts[alone] if self.experts else (),
-                expert_widths=self.expert_widths[alone] if self.experts else (),
+                expert_widths=_ONE_WIDTH if self.experts else (),
             )
             found.append((unit, stored_at(work, read)))
         return found

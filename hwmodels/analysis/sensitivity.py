@@ -74,10 +74,11 @@ def finite_elasticities(
         changed = values.at[which].multiply(factor)
         return jax.tree.map(jnp.log, metrics(treedef.unflatten(list(changed))))
 
-    factors = jnp.asarray([1.0 + change, 1.0 / (1.0 + change)])
-    found = jax.vmap(lambda which: jax.vmap(lambda factor: at(which, factor))(factors))(chosen)
+    # One map over both: nested ones take longer to trace.
+    factors = jnp.tile(jnp.asarray([1.0 + change, 1.0 / (1.0 + change)]), len(names))
+    found = jax.vmap(at)(jnp.repeat(chosen, 2), factors)
     step = 2.0 * math.log1p(change)
-    return jax.tree.map(lambda logs: dict(zip(names, (logs[:, 0] - logs[:, 1]) / step, strict=True)), found)
+    return jax.tree.map(lambda logs: dict(zip(names, (logs[::2] - logs[1::2]) / step, strict=True)), found)
 
 
 def _name(path: tuple[Any, ...]) -> str:

@@ -53,6 +53,9 @@ _WIDTHS = ("draft_bits", "verify_bits", "draft_kv_bits", "verify_kv_bits")
 #: Batches at which "speculate or not" is asked.
 _BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
+#: Predicted numbers with their errors, by name.
+_Numbers = dict[str, LogNormal]
+
 #: Smoothing of elasticities, so that two limits that are nearly equal both show.
 _SENSITIVITY_TEMPERATURE = 0.02
 
@@ -109,10 +112,10 @@ class _Priced:
     point: DesignPoint
     ar_bf16_held_bytes: float
     steps: Steps
-    numbers: dict[str, LogNormal]  # with their errors, "gamma"; empty where nothing is known to err
+    numbers: _Numbers  # with their errors, "gamma"; empty where nothing is known to err
     elasticity: dict[str, dict[str, np.ndarray]]
     by_batch: DesignPoint
-    numbers_by_batch: dict[str, LogNormal]  # likewise, "batch", at the best draft length of each
+    numbers_by_batch: _Numbers  # likewise, "batch", at the best draft length of each
 
 
 def _price(
@@ -122,12 +125,11 @@ def _price(
     experts: ExpertPricing,
     errors: KnownErrors | None,
 ) -> _Priced:
-    """Three programs: compiled as one they take longer than one by one."""
+    """Two programs: compiled as one they take longer than one by one."""
     arguments = pricing, tuple(widths.values()), conditional, experts
-    result, point, ar_bytes, steps, numbers = jax.device_get(_point(*arguments, errors))
-    by_batch, numbers_by_batch = jax.device_get(_batches(*arguments, errors))
+    found = jax.device_get(_points(*arguments, errors))
     slopes = jax.device_get(_elasticities(*arguments))
-    return _Priced(result, point, ar_bytes, steps, numbers, slopes, by_batch, numbers_by_batch)
+    return _Priced(**found, elasticity=slopes)
 
 
 def _parts(
@@ -144,25 +146,46 @@ def _parts(
 
 
 @quick_jit
-def _point(
+def _points(
     pricing: Pricing,
     bits: tuple[float, ...],
     conditional: jax.Array,
     experts: ExpertPricing,
     errors: KnownErrors | None,
-):
-    device, shape = pricing.device, pricing.architecture
-    parts, acceptance = _parts(device, pricing, pricing.workload, bits, experts), hwmodels.Acceptance(conditional)
-    chains = priced_chains(device, shape, acceptance=acceptance, engine=pricing.engine, **parts)
-    point = design_point(device, shape, acceptance=acceptance, result=chains.result, engine=pricing.engine, **parts)
-    length = point.draft_length.astype(conditional.dtype)
-    steps = priced_steps(device, shape, draft_length=length, **parts)
-    numbers = chain_intervals(pricing, chains, acceptance, errors, batch=pricing.workload.batch)
+) -> dict[str, Any]:
+    """Fields of `_Priced` but for elasticities: the workload's own batch and `_BATCHES` go through one map."""
+    device, shape, workload = pricing.device, pricing.architecture, pricing.workload
+    acceptance = hwmodels.Acceptance(conditional)
+
+    def with_batch(batch: jax.Array) -> tuple[hwmodels.SpeculationResult, DesignPoint, _Numbers, _Numbers]:
+        own = dataclasses.replace(workload, batch=batch)
+        common = {"acceptance": acceptance, "engine": pricing.engine, **_parts(device, pricing, own, bits, experts)}
+        chains = priced_chains(device, shape, **common)
+        point = design_point(device, shape, result=chains.result, **common)
+        numbers = chain_intervals(pricing, chains, acceptance, errors, batch=batch)
+        return chains.result, point, numbers, jax.tree.map(lambda leaf: leaf[point.draft_length], numbers)
+
+    batches = jnp.asarray([workload.batch, *_BATCHES], conditional.dtype)
+    found = jax.vmap(with_batch)(batches)
+    result, point, numbers, _ = jax.tree.map(lambda leaf: leaf[0], found)
+    _, by_batch, _, numbers_by_batch = jax.tree.map(lambda leaf: leaf[1:], found)
     plain = hwmodels.uniform_footprint(UNCOMPRESSED_BITS)
-    held = held_with_draft(
-        shape, workload=pricing.workload, footprint=plain, draft_cost=COMPRESSED_COPY, group=device.group
-    )
-    return chains.result, point, held, steps, numbers
+    return {
+        "result": result,
+        "point": point,
+        "ar_bf16_held_bytes": held_with_draft(
+            shape, workload=workload, footprint=plain, draft_cost=COMPRESSED_COPY, group=device.group
+        ),
+        "steps": priced_steps(
+            device,
+            shape,
+            draft_length=point.draft_length.astype(conditional.dtype),
+            **_parts(device, pricing, workload, bits, experts),
+        ),
+        "numbers": numbers,
+        "by_batch": by_batch,
+        "numbers_by_batch": numbers_by_batch,
+    }
 
 
 @quick_jit
@@ -185,29 +208,6 @@ def _elasticities(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Ar
         return found
     finite = finite_elasticities(partial(metrics, temperature=0.0), pricing.device, names=counted)
     return {name: found[name] | finite[name] for name in names}
-
-
-@quick_jit
-def _batches(
-    pricing: Pricing,
-    bits: tuple[float, ...],
-    conditional: jax.Array,
-    experts: ExpertPricing,
-    errors: KnownErrors | None,
-) -> tuple[DesignPoint, dict[str, LogNormal]]:
-    acceptance = hwmodels.Acceptance(conditional)
-    device = dataclasses.replace(pricing.device, chip=None, technology=None)  # no energy here
-
-    def with_batch(batch: jax.Array) -> tuple[DesignPoint, dict[str, LogNormal]]:
-        workload = dataclasses.replace(pricing.workload, batch=batch)
-        parts = _parts(device, pricing, workload, bits, experts)
-        common = {"acceptance": acceptance, "engine": pricing.engine, **parts}
-        chains = priced_chains(device, pricing.architecture, **common)
-        point = design_point(device, pricing.architecture, result=chains.result, **common)
-        every = chain_intervals(pricing, chains, acceptance, errors, batch=batch)
-        return point, jax.tree.map(lambda leaf: leaf[point.draft_length], every)
-
-    return jax.vmap(with_batch)(jnp.asarray(_BATCHES, conditional.dtype))
 
 
 def _result(

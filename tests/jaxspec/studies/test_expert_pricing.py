@@ -69,19 +69,8 @@ def test_a_whole_prediction_is_that_of_the_cost_model(expected):
 
 
 def test_a_prediction_is_that_of_the_cost_model(expected, monkeypatch):
-    # Derivatives by all numbers of the device, and other batches, take most of the time; other predictions test them.
-    point = []
+    # Derivatives by all numbers of the device take most of the time; other predictions test them.
     monkeypatch.setattr(predicting, "_elasticities", lambda *_: {})
-    monkeypatch.setattr(predicting, "_batches", lambda *_: point[0])
-    priced = predicting._point
-
-    def keep(*arguments):
-        result, found, held, steps, numbers = priced(*arguments)
-        best = jax.tree.map(lambda leaf: leaf[found.draft_length], numbers)
-        point.append(jax.tree.map(lambda leaf: np.broadcast_to(leaf, (9, *np.shape(leaf))), (found, best)))
-        return result, found, held, steps, numbers
-
-    monkeypatch.setattr(predicting, "_point", keep)
     _hold(expected)
 
 

@@ -30,7 +30,7 @@ from jaxspec.studies.expert_pricing import ExpertPricing
 from jaxspec.studies.headline_intervals import headline_intervals
 from jaxspec.studies.measured.configuration import priced_cycle
 from jaxspec.studies.predict.intervals import KnownErrors
-from jaxspec.studies.predict.run import _point
+from jaxspec.studies.predict.run import _points
 from jaxspec.studies.scale.pricing import price_speculation
 from jaxspec.studies.sweep.config import SweepConfig
 from jaxspec.studies.sweep.evaluating import evaluate_points
@@ -117,7 +117,8 @@ def test_commands_that_measure(pricing, directly, command):
 def test_commands_that_predict_points(pricing, directly):
     errors = KnownErrors(np.zeros(LENGTH, np.float32), np.asarray(SCATTER, np.float32))
     arguments = pricing, WIDTHS, jnp.full(LENGTH, ALPHA), ExpertPricing(Routing())
-    result, point, _, numbers = _point(*arguments, errors)
+    found = _points(*arguments, errors)
+    result, point, numbers = found["result"], found["point"], found["numbers"]
     assert float(result.cycle_s[LENGTH]) == pytest.approx(directly[0], rel=1e-5)
     assert float(result.speedup_vs_stored_ar[LENGTH]) == pytest.approx(directly[2], rel=1e-5)
     best = int(point.draft_length)

@@ -61,8 +61,9 @@ def contest_on(stages: CompareStages, device: str) -> Contest:
     found: dict[str, Contestant] = {AUTOREGRESSIVE: _undrafted(stages, pricing, AUTOREGRESSIVE, plain)}
     footprints, speeds = [plain], dict[str, Speed]()
     clocks = []
-    for drafted in stages.drafts:
+    for number, drafted in enumerate(stages.drafts, 1):
         name = drafted.entry.name
+        stages.work.reporter.line(f"draft {name}, {number} of {len(stages.drafts)}, for {device}:")
         found[name], speeds[name] = _drafted(stages, drafted, device)
         footprints.append(drafted.stages.widths)
         clocks.append(_timed(drafted, device, found[name].draft_length.known))
@@ -92,7 +93,6 @@ def _timed(drafted: Drafted, device: str, length: int) -> Stopwatch | None:
 def _drafted(stages: CompareStages, drafted: Drafted, device: str) -> tuple[Contestant, Speed]:
     """A chain of the length that is the fastest on calibration text, and its counts."""
     entry, trees = drafted.entry, drafted.stages
-    stages.work.reporter.line(f"draft {entry.name}:")
     setup, pricing = drafted.setup, stages.work.pricings[device]
     cost = trees.cost_on(device)
     prices = price_chains(pricing, trees.widths, cost, entry.config.depth)

@@ -1,12 +1,14 @@
 """`jaxspec compare` on a tiny untrained network: its numbers against others' ways to them, the election, resumption."""
 
 import copy
+import io
 import json
 import xml.etree.ElementTree as ElementTree
 
 import jax
 import numpy as np
 import pytest
+from rich.console import Console
 from what_is_shown import all_is_shown, numbers_are_whole
 
 from hwmodels import DraftCost, chain_plan, price_cycle, uniform_footprint
@@ -59,7 +61,10 @@ def config(settings):
 @pytest.fixture(scope="module")
 def finished(config, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "whole"
-    results, directory = compare(config, out=str(out))
+    told = io.StringIO()
+    results, directory = compare(config, out=str(out), reporter=Reporter(Console(file=told, width=200)))
+    # What follows is alike for all drafts, and there may be a dozen of them.
+    assert "draft ngram, 1 of 1, for hexagon-v75:" in told.getvalue().splitlines()
     assert CompareResult.load(directory.path / "result.json") == results
     return [result.plain() for result in results], directory.path
 

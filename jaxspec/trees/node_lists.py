@@ -34,8 +34,9 @@ def whole_numbers(name: str, values: Sequence[int] | np.ndarray) -> np.ndarray:
     array = np.asarray(values)
     if array.ndim != 1 or array.size == 0 or not np.issubdtype(array.dtype, np.integer):
         raise ValueError(f"{name} is {values!r}; it must be a list of one or more whole numbers")
-    if np.max(np.abs(array.astype(np.float64))) > _LARGEST:
-        raise ValueError(f"{name} holds {max(array.tolist(), key=abs)}; numbers of a tree have 32 bits")
+    farthest = max(array.tolist(), key=abs)
+    if abs(farthest) > _LARGEST:
+        raise ValueError(f"{name} holds {farthest}; numbers of a tree have 32 bits")
     return array.astype(np.int64)
 
 

@@ -97,14 +97,9 @@ def optimal_trees(
     depth = _static_limit("max_depth", max_depth, table.shape[0])
     branching = _static_limit("max_branching", max_branching, table.shape[1])
     known = known_value(table)
-    if known is not None and not ((known >= 0) & (known <= 1)).all():
-        raise ValueError(f"accept holds {known[~((known >= 0) & (known <= 1))][0]}; chances lie from 0 to 1")
-    check_count("max_nodes", max_nodes, least=-1)
-    if not 0 <= max_nodes <= tree_capacity(depth, branching):
-        raise ValueError(
-            f"max_nodes is {max_nodes}; a tree of depth {depth} and branching {branching} has 0 to "
-            f"{tree_capacity(depth, branching)} nodes: ask for fewer or allow more"
-        )
+    if known is not None and (wrong := known[~((known >= 0) & (known <= 1))]).size:
+        raise ValueError(f"accept holds {wrong[0]}; chances lie from 0 to 1")
+    check_count("max_nodes", max_nodes, least=0, most=tree_capacity(depth, branching))
     ranks = jnp.argsort(table[:depth], axis=1, stable=True, descending=True)[:, :branching]
     chances = jnp.take_along_axis(table[:depth], ranks, axis=1)
     subtree_limit, forest_limit = (jnp.asarray(limit) for limit in _limits(depth, branching, max_nodes))
@@ -136,9 +131,7 @@ def optimal_trees(
 def _static_limit(name: str, value: int | None, largest: int) -> int:
     if value is None:
         return largest
-    check_count(name, value, least=0)
-    if not 1 <= value <= largest:
-        raise ValueError(f"{name} is {value}; the table allows 1 to {largest}")
+    check_count(name, value, most=largest)
     return value
 
 

@@ -122,7 +122,8 @@ def fit(
     """
     measured = np.asarray(measured_s, np.float64)
     rows = {name: np.asarray(values, np.float64) for name, values in conditions.items()}
-    _check_rows(rows, measured, len(parameters) + (padded_rows <= len(measured)))
+    a_part = padded_rows > len(measured)
+    _check_rows(rows, measured, len(parameters) if a_part else len(parameters) + 1)
     from scipy.optimize import least_squares
 
     names = [parameter.name for parameter in parameters]
@@ -211,10 +212,11 @@ def predicted_rows(
     with jax.enable_x64(True):
         # Pieces of one size, that of most fits, so that all tables share its program.
         for start in range(0, length, _PIECE):
-            piece = {name: np.resize(values[start : start + _PIECE], _PIECE) for name, values in rows.items()}
-            logs, _ = _residual_functions(predict, list(estimates), piece, np.ones(_PIECE))
+            piece = {name: values[start : start + _PIECE] for name, values in rows.items()}
+            times = np.ones(min(_PIECE, length - start))
+            logs, _ = _residual_functions(predict, list(estimates), piece, times, _PIECE)
             found.append(np.exp(logs(at)))
-    return np.concatenate(found)[:length]
+    return np.concatenate(found)
 
 
 def residual_table(
@@ -232,7 +234,7 @@ def residual_table(
 def _residual_functions(
     predict: Predict, names: list[str], rows: Mapping[str, Numbers], measured: Numbers, padded_rows: int = 0
 ) -> tuple[Callable[[Numbers], Numbers], Callable[[Numbers], Numbers]]:
-    """log(predicted / measured) and its derivatives by the logarithms of the parameters."""
+    """log(predicted / measured) and its derivatives by the logarithms of the parameters; programs of so many rows or more."""
     count = len(next(iter(rows.values())))
     if count < padded_rows:
         rows = {name: np.resize(values, padded_rows) for name, values in rows.items()}

@@ -121,8 +121,9 @@ def check_inputs(config: CommonConfig) -> CheckedInputs:
     held_out = _held_out(config, text) if prompts is None else prompts
     if isinstance(config, StopwatchSettings):
         check_stopwatch(config, len(held_out))
-    check_positions(config, network, max(map(len, held_out)))
-    notes = text.notes + beyond_training(config, network, max(map(len, held_out)))
+    longest = max(map(len, held_out))
+    check_positions(config, network, longest)
+    notes = text.notes + beyond_training(config, network, longest)
     if config.own_prompts and config.stop is None and not stop:
         notes += (
             f"{config.model} names no token that ends a text; every prompt is decoded to {config.output_tokens} tokens",

@@ -65,7 +65,7 @@ def soft_weights(params, prepared, knobs, temperature):
 
 
 def _kv(kv, knobs, make):
-    made = jax.vmap(make)(kv.rows, knobs.values)
+    made = jax.vmap(make)(kv.rows, knobs.of_layers)
     cache = jax.vmap(lambda rows: as_cache(rows, kv.shape))(made.rows)
     return WholeCache(cache, measured_footprint({}, made.bits))
 

@@ -23,7 +23,8 @@ from experiments.elastic_axes.readings import read_network
 from jaxspec.compress.blending import blend
 from jaxspec.compress.expert_pool import PoolSizes
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.decoder import Params, unembed
+from jaxspec.models.decoder import Params
+from jaxspec.models.ends import unembed
 from jaxspec.models.kv_cache import KVCache
 from jaxspec.settings.knobs import SLICE_BITS
 from jaxspec.speculate.acceptance import TargetText, block_forward

@@ -95,11 +95,18 @@ def soft_bitmap(prune: Float[Array, "*b"], temperature: Float[Array, ""] | float
     return -jnp.expm1(-prune / (_BITMAP_RISE * temperature))
 
 
-def uniform(draft: Number, target: Number, draft_kv: Number = 16.0, target_kv: Number = 16.0) -> Footprint:
-    """The same bits for all matrices of the layers, experts among them; embeddings, norms, routers and head at 16."""
+def uniform(
+    draft: Number,
+    target: Number,
+    draft_kv: Number = 16.0,
+    target_kv: Number = 16.0,
+    draft_head: Number = 16.0,
+    target_head: Number = 16.0,
+) -> Footprint:
+    """The same bits for all matrices of the layers, experts among them; embeddings, norms and routers at 16."""
     return Footprint(
-        draft_weight_bits=uniform_weight_bits(draft, ALL_LAYER_MATRICES),
-        target_weight_bits=uniform_weight_bits(target, ALL_LAYER_MATRICES),
+        draft_weight_bits=uniform_weight_bits(draft, ALL_LAYER_MATRICES) | {"lm_head": draft_head},
+        target_weight_bits=uniform_weight_bits(target, ALL_LAYER_MATRICES) | {"lm_head": target_head},
         draft_kv_bits=draft_kv,
         target_kv_bits=target_kv,
     )
@@ -125,6 +132,16 @@ def measured_footprint(weights: Mapping[str, BitsPerValue], kv: BitsPerValue) ->
         target_weight_bits={kind: bits.target for kind, bits in weights.items()},
         draft_kv_bits=kv.draft,
         target_kv_bits=kv.target,
+    )
+
+
+def with_head(footprint: Footprint, head: BitsPerValue) -> Footprint:
+    """The same with these bits for the LM head."""
+    return Footprint(
+        draft_weight_bits=footprint.draft_weight_bits | {"lm_head": head.draft},
+        target_weight_bits=footprint.target_weight_bits | {"lm_head": head.target},
+        draft_kv_bits=footprint.draft_kv_bits,
+        target_kv_bits=footprint.target_kv_bits,
     )
 
 

@@ -1,6 +1,7 @@
 """Expected footprints of a scheme as a differentiable function of its knobs: a table, read between its entries.
 
-Knobs of matrices decide the bits of weights and knobs of layers those of KV, so that there are two tables of few dimensions.
+Knobs of matrices decide the bits of weights, knobs of layers those of KV and knobs of the head the head's, so that there are
+two or three tables of few dimensions.
 """
 
 from __future__ import annotations
@@ -17,23 +18,31 @@ from jaxtyping import Array, Float
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import Scheme
 
-__all__ = ["WIDTHS", "FootprintTable", "expected_widths", "footprint_table", "knob_grid", "tabulate"]
+__all__ = ["HEAD_WIDTHS", "WIDTHS", "FootprintTable", "expected_widths", "footprint_table", "knob_grid", "tabulate"]
 
 #: Bits read per weight of the layers' matrices and per KV element, by draft and verification.
 WIDTHS = ("draft_weight_bits", "target_weight_bits", "draft_kv_bits", "target_kv_bits")
 
+#: Bits read per weight of the LM head, where a scheme compresses it.
+HEAD_WIDTHS = ("draft_head_bits", "target_head_bits")
+
 #: Widths that knobs of a kind decide; pools of experts change what is read, not its width.
-_DECIDED = {"matrix": WIDTHS[:2], "layer": WIDTHS[2:], "experts": ()}
+_DECIDED = {"matrix": WIDTHS[:2], "layer": WIDTHS[2:], "experts": (), "head": HEAD_WIDTHS}
 
 #: Entries along a knob that takes any number.
 _ENTRIES = 33
 
 
 def expected_widths(scheme: Scheme, knobs: Mapping[str, float]) -> dict[str, float]:
-    """Bits by name of `WIDTHS`; knobs that are not given keep their defaults."""
+    """Bits by name of `WIDTHS`, and of `HEAD_WIDTHS` where the scheme compresses the head; knobs that are not given keep their
+    defaults."""
     read = scheme.expected_footprint(knob_defaults(scheme) | dict(knobs))
     found = read.draft_weight_bits["q"], read.target_weight_bits["q"], read.draft_kv_bits, read.target_kv_bits
-    return dict(zip(WIDTHS, map(float, found), strict=True))
+    widths: dict[str, float] = dict(zip(WIDTHS, map(float, found), strict=True))
+    if not scheme.facts.head:
+        return widths
+    head = read.draft_weight_bits["lm_head"], read.target_weight_bits["lm_head"]
+    return widths | dict(zip(HEAD_WIDTHS, map(float, head), strict=True))
 
 
 def tabulate(
@@ -86,7 +95,7 @@ class FootprintTable:
     names: tuple[tuple[str, tuple[str, ...]], ...] = flax.struct.field(pytree_node=False)
 
     def widths(self, knobs: Mapping[str, Float[Array, ""]]) -> dict[str, Float[Array, ""]]:
-        """Bits by name of `WIDTHS`.
+        """Bits by name, as `expected_widths`.
 
         Args:
             knobs: those that the table varies, within its ends.

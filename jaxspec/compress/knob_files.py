@@ -84,7 +84,7 @@ def read_tuned_knobs(path: str, scheme: Scheme, config: DecoderConfig) -> Knobs:
 
 def _array(spec: KnobSpec, raw: Any, config: DecoderConfig) -> np.ndarray:
     """A knob's numbers in the shape that a network needs."""
-    if spec.per == "layer" or not isinstance(raw, dict):
+    if spec.per != "matrix" or not isinstance(raw, dict):
         return _spread(spec.name, raw, knob_shape(spec, config))
     kinds = config.matrix_kinds
     if set(raw) != set(kinds):
@@ -99,6 +99,8 @@ def _spread(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
             return np.broadcast_to(numbers, shape)
     except ValueError:  # lists of unequal lengths, or of another one than needed
         pass
+    if not shape:
+        raise InputError(f"knob {name} is {shown(value)}; needed is one number")
     form = f"a list of {shape[0]} numbers" if len(shape) == 1 else f"{shape[0]} lists of {shape[1]} numbers"
     raise InputError(
         f"knob {name} is {shown(value)}; needed is one number, or {form} for a network of {shape[0]} layers"

@@ -27,6 +27,8 @@ _CERTAIN = 10.0
 
 def knob_shape(spec: KnobSpec, config: DecoderConfig) -> tuple[int, ...]:
     """Shape of a knob's array for a network."""
+    if spec.per == "head":
+        return ()
     return (config.num_layers, len(config.matrix_kinds)) if spec.per == "matrix" else (config.num_layers,)
 
 
@@ -49,7 +51,7 @@ class Knobs:
         scheme: static; gives the values their meaning.
     """
 
-    values: dict[str, Float[Array, " layer"] | Float[Array, "layer kind"]]
+    values: dict[str, Float[Array, ""] | Float[Array, " layer"] | Float[Array, "layer kind"]]
     draft_length_logits: Float[Array, " gamma"]
     scheme: Scheme = struct.field(pytree_node=False)
 
@@ -57,6 +59,11 @@ class Knobs:
     def draft_length(self) -> int:
         """The hard draft length (host side)."""
         return int(np.argmax(np.asarray(self.draft_length_logits))) + 1
+
+    @property
+    def of_layers(self) -> dict[str, Array]:
+        """The values that layers have, by knob; each leads with a layer axis."""
+        return {spec.name: self.values[spec.name] for spec in self.scheme.knob_specs if spec.per != "head"}
 
     def __repr__(self) -> str:
         """Scheme, draft length and each knob, with its range where matrices or layers differ."""
@@ -138,7 +145,7 @@ def check_knobs(knobs: Knobs, config: DecoderConfig) -> None:
     for spec in knobs.scheme.knob_specs:
         value, shape = np.asarray(knobs.values[spec.name]), knob_shape(spec, config)
         if value.shape != shape:
-            axes = "(layer, kind)" if spec.per == "matrix" else "(layer)"
+            axes = {"matrix": "(layer, kind)", "head": "(one number)"}.get(spec.per, "(layer)")
             raise InputError(f"knob {spec.name} has shape {value.shape}; this model needs {shape} {axes}")
         check_range(spec, value)
 

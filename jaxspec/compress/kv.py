@@ -126,4 +126,4 @@ def compress_cache(cache: KVCache, knobs: Knobs) -> KVCache:
     def one(cache: KVCache, values: dict[str, Array]) -> KVCache:
         return as_cache(knobs.scheme.encode_kv(token_rows(cache), values), _shape(cache), cache.position)
 
-    return jax.vmap(one)(cache, knobs.values)
+    return jax.vmap(one)(cache, knobs.of_layers)

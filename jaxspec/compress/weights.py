@@ -12,6 +12,7 @@ from flax import struct
 from jaxtyping import Array, Float, Int
 
 from jaxspec.compress.footprint import measured_footprint
+from jaxspec.compress.head import HEAD, hard_head, prepare_head
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.kv import PreparedKV
 from jaxspec.compress.schemes.interface import CompressedMatrix, OwnKnobs, Scheme
@@ -58,11 +59,13 @@ class TargetStack(Stack):
         return self.scheme.target(self.stored.values())
 
 
-def prepare(scheme: Scheme, params: Params, norms: dict[str, Float[Array, "layer column"]]) -> Prepared:
-    """What a scheme computes once of a target's matrices and its calibration text; leaves lead with a layer axis.
+def prepare(scheme: Scheme, params: Params, norms: dict[str, Float[Array, "*layer column"]]) -> Prepared:
+    """What a scheme computes once of a target's matrices and its calibration text; leaves lead with a layer axis but for those
+    of the head.
 
     Args:
-        norms: of each input channel over calibration tokens, by input group (see `INPUT_OF`).
+        norms: of each input channel over calibration tokens, by input group (see `INPUT_OF`), and of the head's input where
+            the scheme compresses the head.
     """
 
     def of_layers(kind: str) -> Any:
@@ -70,11 +73,13 @@ def prepare(scheme: Scheme, params: Params, norms: dict[str, Float[Array, "layer
         one = lambda both: own.prepare(rows_of(both[0].values()), both[1])
         return jax.lax.map(one, (stack_of(params["layers"][kind]), norms[INPUT_OF[kind]]))
 
-    return {kind: of_layers(kind) for kind in kinds_of(params["layers"])}
+    head = {HEAD: prepare_head(scheme, params, norms[HEAD])} if scheme.facts.head else {}
+    return {kind: of_layers(kind) for kind in kinds_of(params["layers"])} | head
 
 
 def hard_draft(params: Params, prepared: Prepared, knobs: Knobs, config: DecoderConfig | None = None) -> Params:
-    """The bit-exact draft, by the knobs' own scheme: the target's parameters with the matrices of the layers replaced.
+    """The bit-exact draft, by the knobs' own scheme: the target's parameters with the matrices of the layers replaced, and with
+    a head of its own where the scheme compresses the head.
 
     Of a streamed target, each is made from the target's anew where a program uses it.
 
@@ -83,17 +88,18 @@ def hard_draft(params: Params, prepared: Prepared, knobs: Knobs, config: Decoder
     Raises:
         ValueError: it is needed and missing.
     """
-    stored = {kind: stack_of(params["layers"][kind]) for kind in prepared}
+    stored = {kind: stack_of(params["layers"][kind]) for kind in kinds_of(prepared)}
+    head = {HEAD: hard_head(params, prepared[HEAD], knobs)} if knobs.scheme.facts.head else {}
     own = {
         kind: _of_layers_with(kind, stored[kind].shape[0], knobs_of_matrix(knobs.values, knobs.scheme, place), config)
         for place, kind in enumerate(kinds_of(prepared))
     }
     if is_streamed(stored):
         made = {kind: HardStack.of(stored[kind], prepared[kind], own[kind], knobs.scheme.of_kind(kind)) for kind in own}
-        return params | {"layers": params["layers"] | made}
+        return params | head | {"layers": params["layers"] | made}
     # Only what is new leaves the program: a program copies whatever it returns.
     matrices = _hard_matrices(stored, prepared, own, scheme=knobs.scheme)
-    return params | {"layers": params["layers"] | matrices}
+    return params | head | {"layers": params["layers"] | matrices}
 
 
 @partial(jax.jit, static_argnames="scheme")
@@ -240,4 +246,4 @@ def draft_view(
         spread = lambda leaf: jnp.zeros((config.num_layers, *leaf.shape[1:]), leaf.dtype).at[layers].set(leaf)
         return prepared[kind] if len(layers) == config.num_layers else jax.tree.map(spread, prepared[kind])
 
-    return LayerView(read, ({kind: of_all_layers(kind) for kind in kinds}, knobs.values), policy)
+    return LayerView(read, ({kind: of_all_layers(kind) for kind in kinds}, knobs.of_layers), policy)

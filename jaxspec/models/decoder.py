@@ -21,11 +21,11 @@ from jaxspec.models.blocks import StepInput
 from jaxspec.models.blocks.interface import Attend, KVCodec
 from jaxspec.models.config import DecoderConfig, LayerRun
 from jaxspec.models.decoder_layer import decoder_layer
+from jaxspec.models.ends import embed, unembed
 from jaxspec.models.kv_cache import CachedKV, KVCache
 from jaxspec.models.layer_numbers import layer_numbers, of_layer
-from jaxspec.models.norms import NORMS
 from jaxspec.models.router_choices import RouterChoices
-from jaxspec.models.stored import OfLayer, dot_stored, in_pieces, stack_of
+from jaxspec.models.stored import OfLayer, in_pieces, stack_of
 from jaxspec.models.streamed import fetched
 
 #: Nested dictionary of arrays: `embed`, `final_norm`, optionally `lm_head`, and `layers`, whose leaves lead with an axis over
@@ -112,43 +112,6 @@ def init_params(config: DecoderConfig, key: Array) -> Params:
 def abstract_params(config: DecoderConfig) -> Params:
     """Shapes and dtypes of the parameters, without allocating them."""
     return jax.eval_shape(lambda: init_params(config, jax.random.key(0)))
-
-
-def embed(
-    tokens: Int[Array, "batch token"],
-    positions: Int[Array, "batch token"],
-    params: Params,
-    config: DecoderConfig,
-    dtype: Any = jnp.float32,
-) -> Float[Array, "batch token hidden"]:
-    """What enters the first layer: the tokens' embeddings, scaled, and where positions are learned, theirs.
-
-    Args:
-        params: only `embed` and `position_embed` are read.
-    """
-    x = stack_of(params["embed"]).take(tokens).values().astype(dtype)
-    if config.embedding_scale != 1:
-        x = x * config.embedding_scale
-    if config.learned_positions is not None:
-        x = x + stack_of(params["position_embed"]).take(positions + config.learned_positions.offset).values().astype(
-            dtype
-        )
-    return x
-
-
-def unembed(
-    hidden: Float[Array, "*b hidden"], params: Params, config: DecoderConfig, dot_dtype: Any = None
-) -> Float[Array, "*b vocab"]:
-    """Logits of what the last layer puts out: final norm and LM head.
-
-    Args:
-        params: only `final_norm` (and its bias) and `lm_head` (tied: `embed`) are read.
-    """
-    normed = NORMS[config.norm].apply(hidden, params, "final_norm", config.norm_eps)
-    logits = dot_stored(normed, params["embed"] if config.tie_embeddings else params["lm_head"], dot_dtype)
-    if config.logit_divisor != 1:
-        logits = logits / config.logit_divisor
-    return logits if config.logit_cap is None else config.logit_cap * jnp.tanh(logits / config.logit_cap)
 
 
 def forward(

@@ -19,9 +19,10 @@ from jaxspec.models.apart import only_layer
 from jaxspec.models.attention import KVSource
 from jaxspec.models.blocks import StepInput
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.decoder import Layers, Params, unembed
+from jaxspec.models.decoder import Layers, Params
 from jaxspec.models.decoder_layer import decoder_layer
 from jaxspec.models.dots import dot_rows
+from jaxspec.models.ends import unembed
 from jaxspec.models.kv_cache import CachedKV, KVCache
 from jaxspec.models.norms import rms_norm
 from jaxspec.models.stored import stack_of

@@ -20,9 +20,10 @@ from jaxspec.formats.patterns import target_format
 from jaxspec.models.blocks import StepInput
 from jaxspec.models.checkpoint_files import CheckpointFiles, TensorTable
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.decoder import causal_mask, embed
+from jaxspec.models.decoder import causal_mask
 from jaxspec.models.decoder_layer import decoder_layer
 from jaxspec.models.described import described_in
+from jaxspec.models.ends import embed
 from jaxspec.models.layer_numbers import layer_numbers, of_layer
 from jaxspec.models.stored_parameters import StoredParameter, network_parameters
 from jaxspec.models.tensor_names import checked_names, unread_names

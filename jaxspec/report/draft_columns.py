@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from jaxspec.report.columns import Column
 from jaxspec.report.formatting import fixed, times
+from jaxspec.results import UNKNOWN
 from jaxspec.results.network_results import Configuration
 
 __all__ = ["LARGEST_GAP", "PAGE_COLUMNS", "TERMINAL_COLUMNS", "gap_in_standard_errors"]
@@ -85,6 +86,22 @@ _BITS_KV_VERIFY = Column[Configuration](
     _digits(2),
     optional=True,
 )
+_BITS_HEAD = Column[Configuration](
+    "bits per weight of the LM head, draft",
+    "bits\nper head\nweight",
+    "read per weight of the LM head in one draft step",
+    lambda found: found.bits_per_head_weight or UNKNOWN,
+    _digits(2),
+    optional=True,
+)
+_BITS_HEAD_VERIFY = Column[Configuration](
+    "bits per weight of the LM head, verification",
+    "bits per\nhead weight\nverify",
+    "read per weight of the LM head in one verification",
+    lambda found: found.bits_per_head_weight_verify or UNKNOWN,
+    _digits(2),
+    optional=True,
+)
 _LENGTH = Column[Configuration](
     "draft length",
     "draft\nlength",
@@ -111,6 +128,7 @@ _COUNTED = Column[Configuration](
 #: Rows of the page's table.
 PAGE_COLUMNS = (
     *(_VS_BF16, _VS_STORED, _ALPHA_TOKEN, _ALPHA_FRACTION, _KL, _BITS, _BITS_VERIFY, _BITS_KV, _BITS_KV_VERIFY),
+    *(_BITS_HEAD, _BITS_HEAD_VERIFY),
     *(_LENGTH, _PREDICTED, _COUNTED),
 )
 

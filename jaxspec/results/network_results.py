@@ -172,6 +172,7 @@ class Configuration(Record):
     Attributes:
         operators: step -> operator -> seconds.
         roofline: step -> FLOP per byte and FLOP/s.
+        bits_per_head_weight, bits_per_head_weight_verify: None where the scheme leaves the LM head at 16 bits.
         intervals: of its main numbers; None where nothing is known to err.
     """
 
@@ -184,6 +185,8 @@ class Configuration(Record):
     bits_per_weight_verify: Quantity[float] = UNKNOWN
     bits_per_kv: Quantity[float] = UNKNOWN
     bits_per_kv_verify: Quantity[float] = UNKNOWN
+    bits_per_head_weight: Quantity[float] | None = None
+    bits_per_head_weight_verify: Quantity[float] | None = None
     kl: Quantity[float] = UNKNOWN
     draft_length: Quantity[int] = UNKNOWN
     draft_length_predicted_best: Quantity[int] = UNKNOWN

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-__all__ = ["CUT_AND_PRUNE", "EXPERT_POOL", "MAX_DRAFT_LENGTH", "SLICE_BITS", "KnobSpec"]
+__all__ = ["CUT_AND_PRUNE", "EXPERT_POOL", "HEAD_KNOBS", "MAX_DRAFT_LENGTH", "SLICE_BITS", "KnobSpec"]
 
 #: Longest draft that tuning considers.
 MAX_DRAFT_LENGTH = 8
@@ -20,7 +20,7 @@ class KnobSpec:
         default: where a user says nothing.
         low, high: range, both ends included.
         per: "matrix": every matrix has its own, "layer kind"; "layer": one of a layer's KV cache, " layer"; "experts": one of a
-            layer's experts, " layer", without effect on layers that have none.
+            layer's experts, " layer", without effect on layers that have none; "head": one of the LM head, a single number.
         whole: a hard configuration rounds it.
         grid: values of the uniform grid that tuning is compared with; empty where the grid keeps the default.
     """
@@ -30,7 +30,7 @@ class KnobSpec:
     default: float
     low: float
     high: float
-    per: Literal["matrix", "layer", "experts"] = "matrix"
+    per: Literal["matrix", "layer", "experts", "head"] = "matrix"
     whole: bool = False
     grid: tuple[float, ...] = ()
 
@@ -70,6 +70,27 @@ CUT_AND_PRUNE = (
         low=0.0,
         high=7.0,
         per="layer",
+        whole=True,
+    ),
+)
+
+#: The same of the LM head, which the paper leaves at 16 bits: no grid of its.
+HEAD_KNOBS = (
+    KnobSpec(
+        "head_prune",
+        "Share of each row of the LM head that the draft does not read.",
+        default=0.4,
+        low=0.0,
+        high=0.95,
+        per="head",
+    ),
+    KnobSpec(
+        "head_cut_bits",
+        "Mantissa bits of the LM head that the draft does not read.",
+        default=4.0,
+        low=0.0,
+        high=7.0,
+        per="head",
         whole=True,
     ),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Literal
 
-from jaxspec.settings.knobs import CUT_AND_PRUNE, EXPERT_POOL, SLICE_BITS, KnobSpec
+from jaxspec.settings.knobs import CUT_AND_PRUNE, EXPERT_POOL, HEAD_KNOBS, SLICE_BITS, KnobSpec
 from jaxspec.settings.shared_exponents import SharedExponents
 
 __all__ = ["DEFAULT_SCHEME_NAME", "KNOBS", "SCHEME_FACTS", "SchemeFacts"]
@@ -39,8 +39,15 @@ class SchemeFacts:
     packs: bool = False
     shared_exponents: SharedExponents | None = None
 
+    @property
+    def head(self) -> bool:
+        """Whether the draft's LM head is compressed too; otherwise it is the target's, in 16 bits."""
+        return any(spec.per == "head" for spec in self.knob_specs)
+
 
 _CASSANDRA: dict[str, Any] = {"knob_specs": CUT_AND_PRUNE, "has_draft": True, "runs": True, "packs": True}
+
+_WITH_HEAD: dict[str, Any] = _CASSANDRA | {"knob_specs": CUT_AND_PRUNE + HEAD_KNOBS, "packs": False}
 
 _QUANTIZED: dict[str, Any] = {"lossless": False, "runs": True}
 
@@ -60,12 +67,27 @@ _ALL = (
         **_CASSANDRA,
     ),
     SchemeFacts(
+        "cassandra1-head",
+        "cassandra1 whose draft prunes and truncates the LM head too; lossless",
+        "cassandra1:CASSANDRA1_HEAD",
+        lossless=True,
+        **_WITH_HEAD,
+    ),
+    SchemeFacts(
         "cassandra2",
         "the target with shared MX exponents, which changes it a little (not lossless); the draft pruned and truncated",
         "cassandra2:CASSANDRA2",
         lossless=False,
         shared_exponents=SharedExponents(8, "toward_zero"),
         **_CASSANDRA,
+    ),
+    SchemeFacts(
+        "cassandra2-head",
+        "cassandra2 whose draft prunes and truncates the LM head too, as cassandra1 would; not lossless",
+        "cassandra2:CASSANDRA2_HEAD",
+        lossless=False,
+        shared_exponents=SharedExponents(8, "toward_zero"),
+        **_WITH_HEAD,
     ),
     SchemeFacts(
         "mxint8",

@@ -16,7 +16,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.decoder import Params, unembed
+from jaxspec.models.decoder import Params
+from jaxspec.models.ends import unembed
 from jaxspec.speculate.drafts.interface import Draft, Memory, Root
 from jaxspec.speculate.expansion import TreeLimits, draft_tree, in_levels
 from jaxspec.speculate.expected_cycles import CycleStatistics

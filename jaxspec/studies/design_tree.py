@@ -15,7 +15,7 @@ from hwmodels.catalog.architecture_entries import ARCHITECTURE_RULES
 from hwmodels.chip.technology import Technology
 from hwmodels.numerics.fields import COUNT, FLAG, NOT_NEGATIVE, POSITIVE, WHOLE, Rule
 from jaxspec.compress.footprint import uniform
-from jaxspec.compress.footprint_table import expected_widths
+from jaxspec.compress.footprint_table import HEAD_WIDTHS, WIDTHS, expected_widths
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import Scheme, find_scheme
 from jaxspec.errors import InputError
@@ -120,10 +120,9 @@ def design_tree(
 
 
 def footprint_of(bits: Mapping[str, Any]) -> Footprint:
-    """The footprint with these widths for all matrices of the layers, but for experts with a width of their own."""
-    found = uniform(
-        bits["draft_weight_bits"], bits["target_weight_bits"], bits["draft_kv_bits"], bits["target_kv_bits"]
-    )
+    """The footprint with these widths for all matrices of the layers, but for experts with a width of their own, and for a
+    head that is compressed."""
+    found = uniform(*(bits[name] for name in (*WIDTHS, *HEAD_WIDTHS) if name in bits))
     return with_expert_bits(found, bits.get("expert_bits"))
 
 
@@ -139,7 +138,7 @@ def number_rules(architecture: Architecture, device: Device, scheme: Scheme) -> 
     workload = {f"workload.{field.name}": POSITIVE for field in dataclasses.fields(Workload)}
     workload["workload.context_tokens"] = NOT_NEGATIVE
     workload["workload.batch"] = _AT_LEAST_ONE
-    widths = ("draft_kv_bits", "draft_weight_bits", "target_kv_bits", "target_weight_bits")
+    widths = WIDTHS + HEAD_WIDTHS * scheme.facts.head
     knobs = {
         f"{_DRAFT}{spec.name}": Rule(
             f"a number from {spec.low:g} to {spec.high:g}", lambda value, spec=spec: spec.low <= value <= spec.high

@@ -12,12 +12,14 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 
 from jaxspec.checks import check_count, check_network, check_tokens
+from jaxspec.compress.head import HEAD
 from jaxspec.compress.kv import PreparedKV, join_kv, prepare_kv, stored_kv
 from jaxspec.compress.schemes import Scheme
 from jaxspec.compress.weights import prepare, sum_of_squares
 from jaxspec.formats.patterns import target_format
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
+from jaxspec.models.ends import head_input
 from jaxspec.models.mesh import mesh_of, split_inside, split_rows
 from jaxspec.models.rope import text_lengths
 from jaxspec.models.stored import as_stored
@@ -137,7 +139,10 @@ def _heard(
 ) -> tuple[
     dict[str, Array], Float[Array, "batch query hidden"], PreparedKV, Int[Array, "batch token layer chosen"] | None
 ]:
-    """Sums of squares of each layer's inputs, hidden states from the first root on, prepared KV, and choices of experts."""
+    """Sums of squares of each layer's inputs, hidden states from the first root on, prepared KV, and choices of experts.
+
+    Of the head's input too, where the scheme compresses the head.
+    """
     text = tokens[:, :-1]
     place = jnp.broadcast_to(jnp.arange(text.shape[1]), text.shape)
     result = forward_text(
@@ -152,4 +157,7 @@ def _heard(
     )
     assert result.activations is not None
     choices = None if result.extras is None else result.extras.original
-    return result.activations, result.hidden[:, first:], prepare_kv(scheme, result.cache), choices
+    squares = dict(result.activations)
+    if scheme.facts.head:
+        squares[HEAD] = sum_of_squares(head_input(result.hidden, params, config))
+    return squares, result.hidden[:, first:], prepare_kv(scheme, result.cache), choices

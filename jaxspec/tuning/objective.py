@@ -30,7 +30,8 @@ from hwmodels import (
 from hwmodels.network.routing import EVERY_EXPERT, UNIFORM
 from hwmodels.numerics.scalars import as_float, either
 from hwmodels.speculation.engine_terms import NO_ENGINE
-from jaxspec.compress.footprint import means_by_kind
+from jaxspec.compress.footprint import means_by_kind, with_head
+from jaxspec.compress.head import HEAD, draft_head
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.rematerialised import KEPT
 from jaxspec.compress.weights import draft_view
@@ -79,7 +80,8 @@ class DraftMeasurement:
         survival: P(draft tokens 1..d all accepted), mean over the starts.
         kl: KL(target || draft), nats per token.
         cross_entropy: of the draft on the text, nats per token.
-        footprint: bits read of the network's own matrices and KV; leaves are " layer".
+        footprint: bits read of the network's own matrices and KV, leaves are " layer"; and of the head, single numbers, where
+            the scheme compresses it.
         pool_share: where the size of the pools of experts lies between a token's own number (0) and all (1); None: no pools.
     """
 
@@ -97,13 +99,13 @@ def conditional_acceptance(survival: Float[Array, "*b depth"]) -> Float[Array, "
 
 
 def priced_footprint(measured: Footprint) -> Footprint:
-    """Means over layers by kind; embeddings, norms, routers and head stay at 16 bits.
+    """Means over layers by kind; embeddings, norms and routers stay at 16 bits, and so does a head that was not measured.
 
     What the network that runs lacks is stored as its counterpart: experts and shared experts as its dense feed-forward
     matrices, dense ones as its shared experts', or else its experts', and a gate as what it gates.
 
     Args:
-        measured: of the network that runs; leaves are " layer".
+        measured: of the network that runs; leaves are " layer", those of the head single numbers.
     """
 
     def by_kind(bits: dict[str, Array]) -> dict[str, Any]:
@@ -113,7 +115,8 @@ def priced_footprint(measured: Footprint) -> Footprint:
         experts = {f"expert_{part}": own.get(f"expert_{part}", dense[part]) for part in _FEED_FORWARD}
         shared = sum(own.get(f"shared_{part}", dense[part]) for part in _FEED_FORWARD) / 3.0
         attention = {kind: of(kind, *others) for kind, others in _LATENT.items()}
-        return uniform_weight_bits(16.0) | attention | dense | experts | {"shared": shared}
+        head = {HEAD: bits[HEAD]} if HEAD in bits else {}
+        return uniform_weight_bits(16.0) | attention | dense | experts | {"shared": shared} | head
 
     return Footprint(
         draft_weight_bits=by_kind(measured.draft_weight_bits),
@@ -172,13 +175,16 @@ def measure(
     sharing = calibration.sharing
     pools = text_pools(choices, config, knobs, first=text.first, temperature=soft_temperature, sharing=sharing)
     ran = block_forward(calibration.params, config, text, kv, offset=offset, block=block, view=view, pools=pools)
-    ends = calibration.params, calibration.params  # a scheme leaves them as they are
-    passed = compare_with_target(ran, text, ends, config, decoding)
+    draft_ends, footprint = calibration.params, _of_present_matrices(ran.facts, config)
+    if knobs.scheme.facts.head:
+        head = draft_head(calibration.params, calibration.prepared[HEAD], knobs, soft_temperature)
+        draft_ends, footprint = draft_ends | {HEAD: head.values}, with_head(footprint, head.bits)
+    passed = compare_with_target(ran, text, (calibration.params, draft_ends), config, decoding)
     return DraftMeasurement(
         survival=jnp.mean(passed.survival, axis=(0, 1)),
         kl=jnp.mean(passed.kl),
         cross_entropy=jnp.mean(passed.cross_entropy),
-        footprint=_of_present_matrices(ran.facts, config),
+        footprint=footprint,
         pool_share=None if pools is None else pools.sizes.share,
     )
 

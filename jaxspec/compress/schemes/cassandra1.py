@@ -22,7 +22,7 @@ from jaxspec.formats.patterns import NumberFormat, target_format
 from jaxspec.formats.truncation import high_part
 from jaxspec.settings.schemes import SCHEME_FACTS
 
-__all__ = ["CASSANDRA1", "CASSANDRA1_CODED", "UnaryExponents"]
+__all__ = ["CASSANDRA1", "CASSANDRA1_CODED", "CASSANDRA1_HEAD", "UnaryExponents"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,3 +71,5 @@ class UnaryExponents:
 CASSANDRA1 = NestedDraft(SCHEME_FACTS["cassandra1"], UnaryExponents())
 #: Exponents of pruned values coded too.
 CASSANDRA1_CODED = NestedDraft(SCHEME_FACTS["cassandra1-coded"], UnaryExponents("coded"))
+#: The LM head too, with knobs of its own.
+CASSANDRA1_HEAD = NestedDraft(SCHEME_FACTS["cassandra1-head"], UnaryExponents(), apart=(("lm_head", CASSANDRA1),))

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, UInt16
 
 from jaxspec.compress.footprint import BitsPerValue
+from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.compress.schemes.nested import NestedDraft
 from jaxspec.formats import mx_truncated
 from jaxspec.formats.mx_truncated import SharedExponentTensor
@@ -23,7 +24,7 @@ from jaxspec.formats.patterns import BFLOAT16, NumberFormat, from_bits, to_bits
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.settings.shared_exponents import SharedExponents
 
-__all__ = ["CASSANDRA2", "MXINT8", "BlockExponents"]
+__all__ = ["CASSANDRA2", "CASSANDRA2_HEAD", "MXINT8", "BlockExponents"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,13 +86,15 @@ class BlockExponents:
         )
 
 
-def _scheme(name: str) -> NestedDraft:
+def _scheme(name: str, **more: Any) -> NestedDraft:
     facts = SCHEME_FACTS[name]
     assert facts.shared_exponents is not None
-    return NestedDraft(facts, BlockExponents(facts.shared_exponents))
+    return NestedDraft(facts, BlockExponents(facts.shared_exponents), **more)
 
 
 #: A sign and 8 bits of mantissa, cut toward zero.
 CASSANDRA2 = _scheme("cassandra2")
+#: The target's head stays as it is stored, so that both schemes have the same target: it is coded as Cassandra-1 codes it.
+CASSANDRA2_HEAD = _scheme("cassandra2-head", apart=(("lm_head", CASSANDRA1),))
 #: A sign and 7 bits, rounded to nearest: MXINT8 without its code -128.
 MXINT8 = _scheme("mxint8")

@@ -18,7 +18,7 @@ class Described:
     """A scheme's facts under the names of the `Scheme` protocol.
 
     Attributes:
-        apart: kinds of matrix with the schemes, of the same knobs, by which they are stored instead.
+        apart: kinds of matrix with the schemes by which they are stored instead, of the same knobs; the LM head has its own.
     """
 
     facts: SchemeFacts

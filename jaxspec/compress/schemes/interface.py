@@ -84,7 +84,7 @@ class Scheme(Protocol):
         """The scheme whose functions of a matrix hold for a kind of matrix: itself, unless it stores that kind otherwise.
 
         Args:
-            kind: of a network, see `MATRIX_KINDS`.
+            kind: of a network, see `MATRIX_KINDS`; "lm_head" where the scheme's facts say that it compresses the head.
         """
         ...
 

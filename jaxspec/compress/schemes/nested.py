@@ -150,7 +150,12 @@ class NestedDraft(Described):
         prune = np.array([knobs["weight_prune"], knobs["kv_prune"]], np.float32)
         cut_bits = np.array([knobs["weight_cut_bits"], knobs["kv_cut_bits"]], np.float32)
         found = self._of_model(gaussian_patterns(), prune, cut_bits)
-        return uniform(found.draft[0], found.target[0], found.draft[1], found.target[1])
+        widths = found.draft[0], found.target[0], found.draft[1], found.target[1]
+        if not self.facts.head:
+            return uniform(*widths)
+        of_head = {"weight_prune": knobs["head_prune"], "weight_cut_bits": knobs["head_cut_bits"]}
+        head = self.of_kind("lm_head").expected_footprint({**knobs, **of_head})
+        return uniform(*widths, head.draft_weight_bits["q"], head.target_weight_bits["q"])
 
     # One program, where operation by operation would compile seventy.
     @partial(jax.jit, static_argnums=0)

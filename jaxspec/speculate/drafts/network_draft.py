@@ -13,8 +13,9 @@ from hwmodels.network.architecture import Architecture
 from hwmodels.speculation.draft_cost import DraftCost
 from jaxspec.errors import InputError
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.decoder import Params, causal_mask, forward, unembed
+from jaxspec.models.decoder import Params, causal_mask, forward
 from jaxspec.models.embedded import check_model, load_model
+from jaxspec.models.ends import unembed
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, write_cache
 from jaxspec.models.rope import text_lengths

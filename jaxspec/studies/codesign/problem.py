@@ -15,7 +15,7 @@ from hwmodels.analysis.sensitivity import leaf_names
 from hwmodels.chip.technology import Technology
 from hwmodels.device import Device
 from hwmodels.numerics.units import MILLI
-from jaxspec.compress.footprint_table import WIDTHS, expected_widths, footprint_table
+from jaxspec.compress.footprint_table import expected_widths, footprint_table
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.settings.knobs import EXPERT_POOL
@@ -218,7 +218,7 @@ def make_problem(config: CodesignConfig) -> Problem:
     ranges = {knobs[name]: (bounds.first, bounds.last) for name, bounds in widths.items()}
     table = footprint_table(scheme, own, ranges)
     # Widths of [set] that no knob decides stay.
-    table = dataclasses.replace(table, fixed={w: jnp.float32(tree["footprint"][w]) for w in WIDTHS if w in table.fixed})
+    table = dataclasses.replace(table, fixed={width: jnp.float32(tree["footprint"][width]) for width in table.fixed})
     terms = tuple(
         CostTerm(tuple(sorted(cost.of.items())), cost.area_mm2 * _MM2, cost.power_w, cost.price)
         for cost in checked_costs(config, cost_names(tree["device"]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jaxspec.report.formatting import fixed, times
+from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.studies.engine_flags import Engine
 from jaxspec.studies.export.result import DecodedDraft, ExportResult
 
@@ -23,6 +24,7 @@ def readme(result: ExportResult, engines: Sequence[Engine]) -> str:
             f"others cut to zero: configuration `{result.configuration}` for device `{result.device}` of a run of `jaxspec "
             f"{result.command}`, bit for bit. Weights are stored whole, in {result.dtype}.",
             "",
+            *_with_head(result),
             *_unpacked(result),
             f"**Draft {length} tokens per cycle.** {_about_length(result)}",
             "",
@@ -49,6 +51,16 @@ def _about_length(result: ExportResult) -> str:
         f"The number is the best one predicted for {result.architecture} on {result.device}, where draft steps read compressed "
         "weights; an engine that reads them whole may want a smaller one."
     )
+
+
+def _with_head(result: ExportResult) -> list[str]:
+    facts = SCHEME_FACTS.get(result.scheme or "")
+    if facts is None or not facts.head:
+        return []
+    return [
+        "Its LM head is pruned and cut as well, and is a matrix of its own where the target's is its embedding.",
+        "",
+    ]
 
 
 def _unpacked(result: ExportResult) -> list[str]:

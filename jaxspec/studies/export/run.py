@@ -138,10 +138,10 @@ def _write(
     place: Path, run: FinishedRun, files: TargetFiles, drafts: HardDrafts, knobs: Knobs, result: ExportResult
 ) -> ExportResult:
     """Write the directory."""
-    setup = drafts.work.setup
     layers = DraftLayers(drafts, knobs)
+    own_head = layers.config.tie_embeddings != drafts.work.setup.config.tie_embeddings
     row = running(family_of(files.config))
-    tensors = LayeredTensors(setup.config, row, outside=layers.outside, layer=layers, dtype=layers.dtype)
+    tensors = LayeredTensors(layers.config, row, outside=layers.outside, layer=layers, dtype=layers.dtype)
     served = ServedDraft("network", str(place.absolute()))
     engines = engines_for(_target(files), served, knobs.draft_length, tokenizer=files.has_tokenizer)
     made: list[ExportResult] = []
@@ -155,7 +155,7 @@ def _write(
         )
         others = files.copied | {f"engines/{engine.file}": engine.content.encode() for engine in engines}
         others["README.md"] = readme(complete, engines).encode()
-        others["config.json"] = to_json(files.draft_config(str(layers.matrix_dtype))).encode()
+        others["config.json"] = to_json(files.draft_config(str(layers.matrix_dtype), own_head=own_head)).encode()
         complete = dataclasses.replace(complete, files=weights | {name: len(text) for name, text in others.items()})
         made.append(complete)
         return others | {MANIFEST: to_json(complete.plain()).encode()}

@@ -42,13 +42,17 @@ class TargetFiles:
         """Whether engines need the target unpacked first."""
         return not os.path.isdir(self.path)
 
-    def draft_config(self, dtype: str) -> dict[str, Any]:
-        """The config.json of a draft in a number format; of a text decoder, that of the decoder alone."""
+    def draft_config(self, dtype: str, *, own_head: bool = False) -> dict[str, Any]:
+        """The config.json of a draft in a number format; of a text decoder, that of the decoder alone.
+
+        Args:
+            own_head: the draft's LM head is not its embedding, whatever the target's is.
+        """
         found = text_config(self.config)
         if found is not self.config:
             found = found | {"architectures": [running(family_of(found)).architecture]}
         key = "dtype" if "dtype" in found else "torch_dtype"
-        return found | {key: dtype}
+        return found | {key: dtype} | ({"tie_word_embeddings": False} if own_head else {})
 
     @property
     def has_tokenizer(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -9,9 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxspec.compress.head import HEAD, hard_head
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.schemes.interface import OwnKnobs
 from jaxspec.compress.weights import knobs_of_matrix, rows_of
+from jaxspec.models.config import DecoderConfig
 from jaxspec.models.stored import stack_of
 from jaxspec.models.streamed import Stack
 from jaxspec.studies.measured.hard_drafts import HardDrafts
@@ -23,7 +26,7 @@ class DraftLayers:
     """Parameters of a hard draft, each layer made when it is asked for.
 
     Attributes:
-        outside: parameters outside the layers, the target's.
+        outside: parameters outside the layers, the target's but for a head that the scheme compresses.
         weights, zeros: of the matrices that the scheme decides, of all layers made so far.
     """
 
@@ -39,10 +42,17 @@ class DraftLayers:
         self._hard = jax.jit(hard, static_argnums=0)
         self.outside = {name: stack_of(leaf).values() for name, leaf in setup.stored.items() if name != "layers"}
         self.weights = self.zeros = 0
+        if knobs.scheme.facts.head:
+            self.outside[HEAD] = hard_head(setup.stored, self._prepared[HEAD], knobs).values()
 
     def dtype(self, name: str) -> np.dtype:
         """Number format of a parameter, which is the target's."""
         return np.dtype(self.outside[name].dtype if name in self.outside else self._stored[name].dtype)
+
+    @property
+    def config(self) -> DecoderConfig:
+        """Of the draft as a network of its own."""
+        return dataclasses.replace(self._config, tie_embeddings=HEAD not in self.outside)
 
     @property
     def matrix_dtype(self) -> np.dtype:

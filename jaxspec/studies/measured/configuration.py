@@ -16,6 +16,7 @@ from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes as InheritedTi
 from hwmodels.analysis.uncertainty.cycle_errors import cycle_times
 from hwmodels.numerics.quick_jit import quick_jit
 from hwmodels.step.step_cost import seconds_by_part
+from jaxspec.compress.head import HEAD
 from jaxspec.compress.knob_files import knobs_to_json
 from jaxspec.compress.knobs import Knobs
 from jaxspec.models.config import kinds_of
@@ -126,6 +127,7 @@ def configuration(
         bits_per_weight_verify=measured(priced_mean(priced_bits.target_weight_bits, pricing)),
         bits_per_kv=measured(float(np.mean(read.draft_kv_bits))),
         bits_per_kv_verify=measured(float(np.mean(read.target_kv_bits))),
+        **_head_bits(read),
         kl=measured(float(measurement.kl)),
         draft_length=chosen("draft_length", length),
         draft_length_predicted_best=predicted(best_length(pricing, measurement)[0]),
@@ -136,6 +138,13 @@ def configuration(
         intervals=headline_intervals(inherited, beside_first, [compared.standard_error], batch=batch),
         **priced,
     )
+
+
+def _head_bits(read: hwmodels.Footprint) -> dict[str, Any]:
+    if HEAD not in read.draft_weight_bits:
+        return {}
+    found = {"": read.draft_weight_bits, "_verify": read.target_weight_bits}
+    return {f"bits_per_head_weight{step}": measured(float(bits[HEAD])) for step, bits in found.items()}
 
 
 def priced_mean(bits: dict[str, Any], pricing: Pricing) -> float:

@@ -14,6 +14,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.stored import SMALL
 from jaxspec.models.streamed import stays_in_host
 from jaxspec.settings import CommonConfig
+from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.speculate.chunks import chunk_size
 from jaxspec.speculate.proof import WIDTH
 from jaxspec.studies.measured.checking import given_mesh, window_tokens
@@ -84,7 +85,12 @@ def memory_need(
     heads = _COMPUTED * network.num_heads * max(prompts) ** 2
     # KV of the target and of the draft; while the prompt is processed, what it writes too.
     decoding = chunk * (_COMPUTED * layers * cached * 3 * slots + heads + 3 * _COMPUTED * WIDTH * network.vocab_size)
-    return MemoryNeed(_network_bytes(network, stream), calibration, _ROOM_BYTES + max(pass_bytes, decoding))
+    whole = _network_bytes(network, stream)
+    if SCHEME_FACTS[config.scheme].head:
+        # A draft's own head as decoding reads it; while knobs are tuned, with its gradient.
+        head = network.vocab_size * network.hidden_size
+        whole, pass_bytes = whole + _STORED * head, pass_bytes + 2 * _COMPUTED * head * (gradient_windows > 0)
+    return MemoryNeed(whole, calibration, _ROOM_BYTES + max(pass_bytes, decoding))
 
 
 def _network_bytes(network: DecoderConfig, stream: bool) -> int:

@@ -11,7 +11,7 @@ from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
 from jaxspec.settings.experts import POOLS_UNUSED, ExpertSettings
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.parallel import ParallelSettings
-from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, KNOBS, WidthScheme
+from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, KNOBS, SCHEME_FACTS, WidthScheme
 
 __all__ = ["MAX_PREDICTED_LENGTH", "PredictConfig"]
 
@@ -33,7 +33,8 @@ def _few_positions(numbers: tuple[float, ...]) -> None:
 
 def _all_widths_given(config: PredictConfig) -> str | None:
     widths = (config.draft_bits, config.verify_bits, config.draft_kv_bits, config.verify_kv_bits)
-    return None if None in widths else "all four widths are given"
+    facts = SCHEME_FACTS.get(config.scheme)
+    return None if None in widths or (facts is not None and facts.head) else "all four widths are given"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -34,7 +34,8 @@ class PredictedWorkload(Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReadWidths(Record):
-    """Bits read per weight of the layers' matrices, and per KV element, by draft and verification."""
+    """Bits read per weight of the layers' matrices, per KV element and per weight of the LM head (None: 16, the scheme leaves
+    it), by draft and verification."""
 
     one_status: ClassVar[bool] = False
 
@@ -42,6 +43,8 @@ class ReadWidths(Record):
     verify_bits: Quantity[float] = UNKNOWN
     draft_kv_bits: Quantity[float] = UNKNOWN
     verify_kv_bits: Quantity[float] = UNKNOWN
+    draft_head_bits: Quantity[float] | None = None
+    verify_head_bits: Quantity[float] | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

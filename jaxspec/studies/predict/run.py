@@ -45,10 +45,8 @@ from jaxspec.studies.predict.intervals import (
 from jaxspec.studies.predict.parts import decoder_needs, expert_use, step_totals
 from jaxspec.studies.predict.result import GivenAcceptance, PredictedWorkload, PredictResult, ReadWidths
 from jaxspec.studies.predict.rows import batch_rows, length_rows
+from jaxspec.studies.predict.widths import WIDTH_SETTINGS, read_widths
 from jaxspec.tuning.objective import Pricing
-
-#: Settings of bits read, per weight of the layers' matrices and per KV element.
-_WIDTHS = ("draft_bits", "verify_bits", "draft_kv_bits", "verify_kv_bits")
 
 #: Batches at which "speculate or not" is asked.
 _BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -60,16 +58,6 @@ _Numbers = dict[str, LogNormal]
 _SENSITIVITY_TEMPERATURE = 0.02
 
 
-def _widths(config: PredictConfig) -> dict[str, float]:
-    """The scheme's widths by setting; numbers that the user gives win."""
-    found = find_scheme(config.scheme).expected_footprint(knob_values(config))
-    # The same for all matrices of the layers.
-    weights = found.draft_weight_bits["q"], found.target_weight_bits["q"]
-    base = dict(zip(_WIDTHS, map(float, (*weights, found.draft_kv_bits, found.target_kv_bits)), strict=True))
-    own = {name: getattr(config, name) for name in _WIDTHS}
-    return base | {name: bits for name, bits in own.items() if bits is not None}
-
-
 def predict(config: PredictConfig | None = None, **settings: Any) -> list[PredictResult]:
     """One result per device.
 
@@ -77,8 +65,8 @@ def predict(config: PredictConfig | None = None, **settings: Any) -> list[Predic
         config: what to predict; or
         settings: the fields of `PredictConfig` by name, with its defaults: predict(acceptance=0.9, device="l40s").
             acceptance is alpha_token, or one conditional per position; the widths of the scheme follow from its
-            knobs; draft_bits and verify_bits are per weight of the layers' matrices, embeddings, norms and head are
-            read at 16.
+            knobs; draft_bits and verify_bits are per weight of the layers' matrices, embeddings and norms are read at
+            16, and so is the head unless the scheme compresses it.
     Raises:
         InputError: a name, a number or a file that cannot be used; settings that exclude one another.
     """
@@ -90,8 +78,8 @@ def predict(config: PredictConfig | None = None, **settings: Any) -> list[Predic
     pricings = {name: placed(resolve_pricing(config, name, None), config, name) for name in config.device}
     architecture, share = next(iter(pricings.values())).architecture, knob_values(config).get(EXPERT_POOL.name)
     experts = resolve_experts(config, architecture, config.architecture, share)
-    widths = _widths(config)
-    overridden = {name for name in _WIDTHS if getattr(config, name) is not None}
+    widths = read_widths(config)
+    overridden = {name for name in WIDTH_SETTINGS if getattr(config, name) is not None}
     numbers = list(config.acceptance)
     conditional = numbers * config.max_draft_length if len(numbers) == 1 else numbers
     results = []

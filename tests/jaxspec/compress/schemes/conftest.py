@@ -18,7 +18,8 @@ def target(random_network):
 def norms():
     rng = np.random.default_rng(4)
     sizes = {"qkv": 18, "o": 18, "gate_up": 18, "down": 26}
-    return {name: jnp.asarray(rng.uniform(0.3, 3, (2, size)), jnp.float32) for name, size in sizes.items()}
+    found = {name: jnp.asarray(rng.uniform(0.3, 3, (2, size)), jnp.float32) for name, size in sizes.items()}
+    return found | {"lm_head": jnp.asarray(rng.uniform(0.3, 3, 18), jnp.float32)}
 
 
 @pytest.fixture(scope="module")

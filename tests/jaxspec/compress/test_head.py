@@ -1,0 +1,211 @@
+"""A draft's own LM head: a part of the target's, measured, differentiable, and read by nobody else."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hwmodels import Workload, catalog
+from jaxspec.compress.head import HEAD, draft_head, head_of
+from jaxspec.compress.knob_files import knobs_from_json, knobs_to_json
+from jaxspec.compress.knobs import Knobs, uniform_knobs
+from jaxspec.compress.schemes import SCHEMES
+from jaxspec.compress.schemes.cassandra1 import CASSANDRA1, CASSANDRA1_HEAD
+from jaxspec.compress.selection import num_pruned
+from jaxspec.compress.weights import hard_draft
+from jaxspec.errors import InputError
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import causal_mask, forward
+from jaxspec.models.ends import head_input
+from jaxspec.models.stored import stack_of
+from jaxspec.speculate.sampling import SAMPLING
+from jaxspec.tuning.calibration import calibrate
+from jaxspec.tuning.objective import Pricing, mean_log_speedup, measure, price, priced_footprint
+
+UNTIED = DecoderConfig(
+    vocab_size=23, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6
+)
+TIED = dataclasses.replace(UNTIED, tie_embeddings=True)
+#: A fifth and a half of 18 columns, far from half-way between two counts.
+PRUNE, CUT = 5 / 18, 3.0
+
+WITH_HEAD = [scheme for scheme in SCHEMES.values() if scheme.facts.head]
+every_scheme_with_head = pytest.mark.parametrize("scheme", WITH_HEAD, ids=lambda scheme: scheme.name)
+
+
+def calibrated(random_network, config, scheme=CASSANDRA1_HEAD):
+    tokens = np.random.default_rng(1).integers(config.vocab_size, size=(3, 30)).astype(np.int32)
+    return calibrate(random_network(config, 0, sharpness=2.0), config, tokens, scheme=scheme, first=4)
+
+
+@pytest.fixture(scope="module")
+def untied(random_network):
+    return calibrated(random_network, UNTIED)
+
+
+@pytest.fixture(scope="module")
+def tied(random_network):
+    return calibrated(random_network, TIED)
+
+
+@pytest.fixture(scope="module")
+def pricing():
+    device, architecture = catalog.device("jetson-agx-orin"), catalog.architecture("llama-3.1-8b")
+    return Pricing(device, architecture, Workload(batch=2.0, context_tokens=900.0))
+
+
+def knobs_with(scheme=CASSANDRA1_HEAD, config=UNTIED, prune=PRUNE, cut=CUT, **more):
+    return uniform_knobs(scheme, config, head_prune=prune, head_cut_bits=cut, draft_length=3, **more)
+
+
+def pattern(values):
+    return np.asarray(jnp.asarray(values, jnp.bfloat16)).view(np.uint16)
+
+
+@pytest.mark.parametrize("name", ["untied", "tied"])
+def test_the_hard_head_is_a_part_of_the_targets(name, request):
+    found = request.getfixturevalue(name)
+    target = head_of(found.params).values()
+    draft = hard_draft(found.params, found.prepared, knobs_with(config=found.config), found.config)
+    own = pattern(stack_of(draft[HEAD]).values())
+    assert not np.any(own & ~pattern(target))
+    assert not np.any(own & 0b111)  # of each, three bits are cut
+    # Scores are |W| times the norm of its channel: the lowest five of 18 of each row.
+    score = np.abs(np.asarray(target, np.float32)) * np.asarray(found.prepared[HEAD])
+    kept = score >= np.sort(score, axis=1)[:, [5]]
+    np.testing.assert_array_equal(own, np.where(kept, pattern(target) & 0xFFF8, 0))
+    # Tokens are looked up in the target's embedding, and the target keeps its head.
+    assert draft["embed"] is found.params["embed"]
+    assert (HEAD in found.params) == (name == "untied")
+
+
+def test_norms_are_those_of_what_the_head_multiplies(untied):
+    tokens = untied.text.tokens[:, :-1]
+    positions = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
+    ran = forward(
+        untied.params, UNTIED, tokens=tokens, positions=positions, mask=causal_mask(*tokens.shape), dtype=jnp.float32
+    )
+    inputs = head_input(ran.hidden, untied.params, UNTIED)
+    wanted = np.sqrt(np.sum(np.square(np.asarray(inputs, np.float64)), axis=(0, 1)))
+    # Calibration's keys and values are rounded to bfloat16.
+    np.testing.assert_allclose(untied.prepared[HEAD], wanted, rtol=0.01)
+
+
+@pytest.mark.parametrize("name", ["untied", "tied"])
+def test_a_draft_computes_logits_with_its_own_head(name, request):
+    found = request.getfixturevalue(name)
+    config = found.config
+    draft = hard_draft(found.params, found.prepared, knobs_with(config=config), config)
+    step = {
+        "tokens": found.text.tokens[:1, :5],
+        "positions": jnp.arange(5)[None],
+        "mask": causal_mask(1, 5),
+        "dtype": jnp.float32,
+    }
+    ran = forward(draft, config, **step)
+    head = np.asarray(stack_of(draft[HEAD]).values(), np.float64)
+    wanted = np.asarray(head_input(ran.hidden, draft, config), np.float64) @ head.T
+    np.testing.assert_allclose(ran.logits, wanted, atol=1e-4)
+    with_targets = forward({name: leaf for name, leaf in draft.items() if name != HEAD} | _head(found), config, **step)
+    assert np.max(np.abs(with_targets.logits - ran.logits)) > 0.01
+
+
+def _head(found):
+    return {HEAD: found.params[HEAD]} if HEAD in found.params else {}
+
+
+@every_scheme_with_head
+def test_soft_heads_tend_to_the_hard_one(jit, random_network, scheme):
+    found = calibrated(random_network, UNTIED, scheme)
+    make = jit(lambda knobs, t: draft_head(found.params, found.prepared[HEAD], knobs, t))
+    knobs = knobs_with(scheme, cut=2.7)
+    hard = jit(lambda knobs: draft_head(found.params, found.prepared[HEAD], knobs, None))(knobs)
+    as_floats = lambda made: [np.asarray(leaf, np.float32) for leaf in jax.tree.leaves(made)]
+    gap = lambda made: max(np.max(np.abs(a - b)) for a, b in zip(as_floats(made), as_floats(hard), strict=True))
+    assert gap(make(knobs, 1e-5)) < 1e-3
+    assert gap(make(knobs, 0.3)) > 0.1
+    # Both variants code heads alike: kept values have a sign, a code, and the mantissa bits that are left.
+    kept = 18 - int(num_pruned(jnp.float32(PRUNE), 18))
+    least = 1 + kept / 18 * (1 + 1 + 7 - 3)
+    assert least < float(hard.bits.draft) < least + 3
+
+
+def test_measuring_feels_the_head_and_only_where_it_is_compressed(untied, random_network):
+    common = {"windows": jnp.array([2, 0]), "offset": 1, "soft_temperature": None}
+    some = lambda **knobs: measure(untied, knobs_with(**knobs), **common)
+    whole, cut, pruned = some(prune=0.0, cut=0.0), some(prune=0.0, cut=5.0), some(prune=0.5, cut=0.0)
+    bits = [float(found.footprint.draft_weight_bits[HEAD]) for found in (whole, cut, pruned)]
+    assert bits[1] == pytest.approx(bits[0] - 5)
+    assert bits[2] < bits[0] - 3
+    assert whole.kl < min(cut.kl, pruned.kl)
+    assert priced_footprint(cut.footprint).draft_weight_bits[HEAD] == cut.footprint.draft_weight_bits[HEAD]
+    # With an uncut head the draft is that of the scheme without one, whose footprint does not name the head.
+    without = measure(
+        calibrated(random_network, UNTIED, CASSANDRA1), uniform_knobs(CASSANDRA1, UNTIED, draft_length=3), **common
+    )
+    assert HEAD not in without.footprint.draft_weight_bits
+    assert priced_footprint(without.footprint).draft_weight_bits[HEAD] == 16
+    np.testing.assert_array_equal(without.survival, whole.survival)
+
+
+def test_fewer_bits_of_the_head_make_drafts_faster(untied, pricing):
+    common = {"windows": jnp.array([2, 0]), "offset": 1, "soft_temperature": None}
+    measured = measure(untied, knobs_with(prune=0.0, cut=0.0), **common)
+
+    def seconds(bits):
+        weights = measured.footprint.draft_weight_bits | {HEAD: jnp.float32(bits)}
+        read = dataclasses.replace(measured.footprint, draft_weight_bits=weights)
+        return float(price(pricing, dataclasses.replace(measured, footprint=read)).cycle_s[3])
+
+    # Three draft steps less 11 bits of 128,256 x 4096 weights, at the rate that memory gives.
+    saved = 3 * 128_256 * 4096 * 11 / 8 / float(pricing.device.memory.bandwidth_bytes_per_s)
+    assert seconds(16.0) - seconds(5.0) == pytest.approx(saved / float(pricing.device.memory.efficiency), rel=0.02)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("name", ["untied", "tied"])
+def test_gradient_by_the_knobs_of_the_head(gradient_check, pricing, request, name):
+    found = request.getfixturevalue(name)
+    wide = jax.tree.map(lambda x: x.astype(jnp.float64) if x.dtype == jnp.float32 else x, found)
+    fixed = jax.tree.map(lambda x: x.astype(jnp.float64), uniform_knobs(CASSANDRA1_HEAD, found.config, kv_prune=0.21))
+
+    def loss(head):
+        knobs = Knobs(fixed.values | head, jnp.array([0.1, 0.4, -0.3]), CASSANDRA1_HEAD)
+        measured = measure(
+            wide,
+            knobs,
+            windows=jnp.array([2, 0]),
+            offset=1,
+            soft_temperature=jnp.asarray(0.2),
+            decoding=SAMPLING.replace(temperature=0.8),
+        )
+        return -mean_log_speedup(price(pricing, measured, 0.05), knobs.draft_length_logits)
+
+    gradient = gradient_check(loss)({"head_prune": jnp.asarray(0.31), "head_cut_bits": jnp.asarray(3.3)})
+    for knob, value in gradient.items():
+        assert abs(value) > 1e-6, f"{knob} is not felt"
+
+
+def test_knobs_of_the_head_are_written_and_read_back():
+    knobs = knobs_with()
+    written = knobs_to_json(knobs, UNTIED.matrix_kinds)
+    assert written["head_cut_bits"] == CUT
+    back = knobs_from_json(written, CASSANDRA1_HEAD, UNTIED)
+    jax.tree.map(np.testing.assert_array_equal, knobs.values, back.values)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"head_prune": [0.1, 0.2]}, r"knob head_prune is \[0.1, 0.2\]; needed is one number"),
+        ({"head_prune": {"q": 0.1}}, "knob head_prune is .*; needed is one number"),
+        ({"head_prune": 0.96}, "knob head_prune is 0.96; allowed is 0 to 0.95"),
+        ({"head_cut_bits": 1.5}, "knob head_cut_bits is 1.5 in some place; allowed are whole numbers"),
+    ],
+)
+def test_other_knobs_of_the_head_are_refused(given, words):
+    written = knobs_to_json(knobs_with(), UNTIED.matrix_kinds)
+    with pytest.raises(InputError, match=words):
+        knobs_from_json(written | given, CASSANDRA1_HEAD, UNTIED)

@@ -21,10 +21,10 @@ from jaxspec.compress.schemes import Scheme
 __all__ = ["HEAD_WIDTHS", "WIDTHS", "FootprintTable", "expected_widths", "footprint_table", "knob_grid", "tabulate"]
 
 #: Bits read per weight of the layers' matrices and per KV element, by draft and verification.
-WIDTHS = ("draft_weight_bits", "target_weight_bits", "draft_kv_bits", "target_kv_bits")
+WIDTHS: tuple[str, ...] = ("draft_weight_bits", "target_weight_bits", "draft_kv_bits", "target_kv_bits")
 
 #: Bits read per weight of the LM head, where a scheme compresses it.
-HEAD_WIDTHS = ("draft_head_bits", "target_head_bits")
+HEAD_WIDTHS: tuple[str, ...] = ("draft_head_bits", "target_head_bits")
 
 #: Widths that knobs of a kind decide; pools of experts change what is read, not its width.
 _DECIDED = {"matrix": WIDTHS[:2], "layer": WIDTHS[2:], "experts": (), "head": HEAD_WIDTHS}

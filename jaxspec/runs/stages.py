@@ -61,9 +61,9 @@ class Stages:
 
         Orbax writes beside the target and renames, so a stage is either there whole or not at all.
         """
-        name = self._folder + name
+        done, name = self.has(name), self._folder + name
         path = self.root / "stages" / name
-        if not self.processes.told(self._owns and path.exists()):
+        if not done:
             self._check_place(path)
             # What earlier attempts spent counts too.
             self._began[name] = time.monotonic() - self._seconds.get(name, 0.0)
@@ -127,8 +127,8 @@ class Stages:
             return {}
 
     def has(self, name: str) -> bool:
-        """Whether the stage is done."""
-        return (self.root / "stages" / self._folder / name).exists()
+        """Whether the stage is done; all processes ask together."""
+        return self.processes.told(self._owns and (self.root / "stages" / self._folder / name).exists())
 
     @contextlib.contextmanager
     def progress(self, name: str) -> Iterator[Progress]:

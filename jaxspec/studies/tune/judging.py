@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -17,10 +17,13 @@ from jaxspec.text import windows_between
 from jaxspec.tuning.hard import best_length
 from jaxspec.tuning.objective import DraftMeasurement, Pricing
 
-__all__ = ["Judge", "Judged", "best_of", "finals_of"]
+__all__ = ["Judge", "Judged", "best_of", "finals_of", "judged_arrays", "judged_of"]
 
 #: Rounding knobs to whole bits may overstep a limit a little; this share of it is let pass.
 _ROUNDING_ALLOWANCE = 0.02
+
+#: Numbers of a judged candidate.
+_KEPT = ("speedup", "excess", "value")
 
 #: Offsets that finals are elected at, of 8. All of them would make a run 10 % longer; these take what judging twice took.
 _OFFSETS = 4
@@ -111,6 +114,19 @@ class Judge:
     def prepare(self) -> None:
         """Make the text that elects ready, which is a stage with a bar of its own."""
         _ = self._finals.calibration
+
+
+def judged_arrays(found: Sequence[Judged]) -> dict[str, np.ndarray]:
+    """What a run keeps of judged candidates; their knobs follow from the stages before."""
+    rows = {name: np.array([getattr(one, name) for one in found]) for name in _KEPT}
+    return rows | {"draft_length": np.array([one.knobs.draft_length for one in found])}
+
+
+def judged_of(candidates: Sequence[Knobs], kept: Mapping[str, np.ndarray]) -> list[Judged]:
+    """Inverse of `judged_arrays`."""
+    lengths, numbers = kept["draft_length"].tolist(), zip(*(kept[name].tolist() for name in _KEPT), strict=True)
+    hardened = [harden(harden(knobs), draft_length=length) for knobs, length in zip(candidates, lengths, strict=True)]
+    return [Judged(knobs, **dict(zip(_KEPT, row, strict=True))) for knobs, row in zip(hardened, numbers, strict=True)]
 
 
 def best_of(candidates: Sequence[Judged]) -> Judged:

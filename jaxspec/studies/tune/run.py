@@ -30,7 +30,7 @@ from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.routing import routed
 from jaxspec.studies.measured.work import Work, begin_work
 from jaxspec.studies.tune.config import TuneConfig
-from jaxspec.studies.tune.judging import Judge, Judged, best_of, finals_of
+from jaxspec.studies.tune.judging import Judge, Judged, best_of, finals_of, judged_arrays, judged_of
 from jaxspec.studies.tune.optimism import with_calibration
 from jaxspec.studies.tune.report import write_report
 from jaxspec.studies.tune.result import GridPoint, TuneResult
@@ -149,13 +149,19 @@ class Tuning:
 
     def _judged(self, what: str, device: str, pricing: Pricing, candidates: Sequence[Knobs]) -> list[Judged]:
         """Candidates on the text that elects."""
-        judge, found = self.judge, []
-        judge.prepare()  # a stage of its own
-        with self.reporter.bar(f"judging {what} for {device}", len(candidates)) as bar:
-            for knobs in candidates:
-                found.append(judge.judged(pricing, knobs))
-                bar.advance(f"speedup {found[-1].speedup:.3f}x")
-        return found
+        name = f"judged/{_slug(device)}-{_slug(what)}"
+
+        def compute() -> Arrays:
+            found = []
+            with self.reporter.bar(f"judging {what} for {device}", len(candidates)) as bar:
+                for knobs in candidates:
+                    found.append(self.judge.judged(pricing, knobs))
+                    bar.advance(f"speedup {found[-1].speedup:.3f}x")
+            return judged_arrays(found)
+
+        if not self.stages.has(name):
+            self.judge.prepare()  # a stage of its own
+        return judged_of(candidates, self.stages.run(name, compute))
 
     def _ascend(self, pricing: Pricing, start: Knobs, goal: Goal, ascent: Ascent, device: str) -> tuple[Knobs, Knobs]:
         """Soft knobs: the last ones, and the mean of the last steps'."""

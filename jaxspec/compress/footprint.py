@@ -150,6 +150,13 @@ def means_by_kind(bits: Mapping[str, Float[Array, " layer"]]) -> dict[str, Float
     return {kind: jnp.mean(jnp.asarray(bits[kind])) for kind in kinds_of(bits)}
 
 
+def limited_draft_bits(footprint: Footprint) -> list[Float[Array, ""]]:
+    """Numbers of bits per weight that a limit of a draft's bits is about: the matrices' mean, and the head's where it is
+    compressed."""
+    bits = footprint.draft_weight_bits
+    return [mean_draft_bits(footprint), *([jnp.asarray(bits["lm_head"])] if "lm_head" in bits else [])]
+
+
 def mean_draft_bits(footprint: Footprint) -> Float[Array, ""]:
     """Mean bits per weight that a draft step reads, all matrices counted alike."""
     bits = footprint.draft_weight_bits

@@ -23,7 +23,7 @@ _LENGTH = "draft_length"
 
 
 def knobs_to_json(knobs: Knobs, kinds: Sequence[str]) -> dict[str, Any]:
-    """Plain lists: knobs of matrices by kind and layer, knobs of layers by layer.
+    """Plain lists: knobs of matrices by kind and layer, knobs of layers by layer; numbers: knobs of the head.
 
     Numbers have as many digits as tell them from every other one of float32, so that the draft can be made again bit for bit.
 

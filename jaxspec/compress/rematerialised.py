@@ -44,9 +44,15 @@ def made_in_blocks(
     """
     count, columns = rows.shape
     again = jax.checkpoint(make, policy=KEPT)
-    # Blocks of equal size, so that one program serves them all.
-    blocks = next(number for number in range(max(1, count * columns // _BLOCK), count + 1) if count % number == 0)
+    wanted = max(1, count * columns // _BLOCK)
+    # Blocks of equal size, so that one program serves them all; of a count that no number near divides, a few rows are left.
+    blocks = next((number for number in range(wanted, min(2 * wanted, count) + 1) if count % number == 0), wanted)
     if blocks == 1:
         return again(rows)
-    made, sums = jax.lax.map(again, rows.reshape(blocks, count // blocks, columns))
-    return made.reshape(count, columns), jax.tree.map(lambda parts: jnp.sum(parts, axis=0), sums)
+    size = count // blocks
+    made, parts = jax.lax.map(again, rows[: size * blocks].reshape(blocks, size, columns))
+    values, sums = made.reshape(-1, columns), jax.tree.map(lambda part: jnp.sum(part, axis=0), parts)
+    if size * blocks == count:
+        return values, sums
+    rest, sums_of_rest = again(rows[size * blocks :])
+    return jnp.concatenate([values, rest]), jax.tree.map(jnp.add, sums, sums_of_rest)

@@ -23,7 +23,7 @@ from jaxspec.models.streamed import Stack, is_streamed
 
 __all__ = ["draft_view", "hard_draft", "knobs_of_matrix", "prepare", "rows_of", "sum_of_squares", "target_network"]
 
-#: What a scheme prepared of each matrix: kind -> leaves that lead with a layer axis.
+#: What a scheme prepared of each matrix: kind -> leaves that lead with a layer axis, the head's without one.
 Prepared = dict[str, Any]
 
 

@@ -138,7 +138,10 @@ def save_directory(
         family: row of the table to write it as, one that computes `config`; None: the first that does.
     Raises:
         NotImplementedError: no family computes this configuration.
+        ValueError: a tied network with a head of its own.
     """
+    if config.tie_embeddings and "lm_head" in params:
+        raise ValueError("params have an lm_head, which a tied network has not; give config with tie_embeddings=False")
     family = family_for(config) if family is None else family
     tensors = stored_tensors(params, network_parameters(config, running(family)))
     write_bytes(out / "model.safetensors", save(tensors, metadata={"format": "pt"}))

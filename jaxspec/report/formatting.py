@@ -65,11 +65,11 @@ def scale_of(name: str, largest: float) -> tuple[float, str]:
 
 
 def knobs_in_words(knobs: Mapping[str, Any] | None, what: str) -> str:
-    """The knobs of weights or KV in a few words, as in "40 % pruned, 4 bits cut".
+    """The knobs of weights, KV or the head in a few words, as in "40 % pruned, 4 bits cut".
 
     Args:
         knobs: as in result.json.
-        what: "weight" or "kv".
+        what: "weight", "kv" or "head".
     """
     if not knobs:
         return NOT_KNOWN

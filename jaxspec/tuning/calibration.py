@@ -36,7 +36,8 @@ class Calibration:
 
     Attributes:
         params: the target's, as stored; the KV of a streamed target is streamed too.
-        prepared: of the weights, the scheme's own (see `Scheme.prepare`); leaves lead with a layer axis.
+        prepared: of the weights, the scheme's own (see `Scheme.prepare`); leaves lead with a layer axis but
+            for those of the head.
         text: windows of calibration text.
         kv: the target's KV of that text.
         config: static.

@@ -19,7 +19,7 @@ import optax
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxspec.compress.footprint import mean_draft_bits
+from jaxspec.compress.footprint import limited_draft_bits
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.schemes import Scheme
 from jaxspec.models.mesh import on_host
@@ -80,8 +80,8 @@ class Ascent:
     """How to climb.
 
     Attributes:
-        tied: knobs of matrices, and of experts, are the same for all of them, knobs of layers stay as they start; otherwise
-            each matrix and each layer has its own.
+        tied: knobs of matrices, and of experts, are the same for all of them, the head has its own, and knobs of layers stay as
+            they start; otherwise each matrix and each layer has its own.
     """
 
     steps: int
@@ -178,7 +178,7 @@ def objective_value(
     limits = (
         (measured.kl, goal.max_kl),
         (bits_per_byte, goal.max_bits_per_byte),
-        (mean_draft_bits(measured.footprint), goal.draft_bits),
+        *((bits, goal.draft_bits) for bits in limited_draft_bits(measured.footprint)),
     )
     for value, limit in limits:
         if limit is not None:

@@ -10,7 +10,6 @@ from hwmodels import (
     DraftCost,
     Footprint,
     uniform_footprint,
-    uniform_weight_bits,
 )
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY
@@ -67,7 +66,8 @@ def read_widths(config: AdviseConfig) -> Footprint:
     if config.draft == SELF:
         if config.draft_bits is None:
             return stored
-        return dataclasses.replace(stored, draft_weight_bits=uniform_weight_bits(config.draft_bits, ALL_LAYER_MATRICES))
+        own = dict.fromkeys(ALL_LAYER_MATRICES, config.draft_bits)
+        return dataclasses.replace(stored, draft_weight_bits=stored.draft_weight_bits | own)
     bits = UNCOMPRESSED_BITS if config.draft_bits is None else config.draft_bits
     return dataclasses.replace(
         stored,

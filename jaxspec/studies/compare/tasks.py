@@ -89,8 +89,7 @@ def check_task(config: CompareConfig, checked: CheckedInputs) -> tuple[CheckedTa
         settings = dataclasses.replace(settings, text=config.text)
     try:
         problems = make_problems(settings, checked.text, checked.tokenizer)
-        longest = max(map(len, problems.prompts))
-        return CheckedTask(settings, problems, check_network(config.model, settings, longest)), None
+        return CheckedTask(settings, problems, check_network(config.model, settings, problems)), None
     except InputError as error:
         if config.task is not None:
             raise

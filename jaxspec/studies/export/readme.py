@@ -58,7 +58,9 @@ def _with_head(result: ExportResult) -> list[str]:
     if facts is None or not facts.head:
         return []
     return [
-        "Its LM head is pruned and cut as well, and is a matrix of its own where the target's is its embedding.",
+        "Its LM head is pruned and cut as well. Where the target's head is its embedding, the draft's is a matrix of its own "
+        "(`tie_word_embeddings` is false); engines that take the head of a family for its embedding in any case, as vLLM does "
+        "with Gemma 2, cannot run it.",
         "",
     ]
 

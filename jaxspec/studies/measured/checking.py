@@ -9,11 +9,9 @@ import jax
 import numpy as np
 
 from jaxspec.errors import InputError
-from jaxspec.models.beside_weights import json_beside
 from jaxspec.models.chat_template import load_chat_template
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.embedded import check_model, model_place
-from jaxspec.models.text_config import text_config
 from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
 from jaxspec.settings.common import CommonConfig, mesh_sizes
 from jaxspec.settings.stopwatch import StopwatchSettings, check_stopwatch
@@ -21,10 +19,11 @@ from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies.expert_pricing import check_routing, placed
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.measured.stopping import stop_tokens
+from jaxspec.studies.positions import TextLength
 from jaxspec.text import Encoder, TextSplit, check_text, load_text, read_prompts, windows
 from jaxspec.tuning.objective import Pricing
 
-__all__ = ["CheckedInputs", "beyond_training", "check_inputs", "check_positions", "given_mesh", "window_tokens"]
+__all__ = ["CheckedInputs", "check_inputs", "given_mesh", "text_length", "window_tokens"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,9 +120,9 @@ def check_inputs(config: CommonConfig) -> CheckedInputs:
     held_out = _held_out(config, text) if prompts is None else prompts
     if isinstance(config, StopwatchSettings):
         check_stopwatch(config, len(held_out))
-    longest = max(map(len, held_out))
-    check_positions(config, network, longest)
-    notes = text.notes + beyond_training(config, network, longest)
+    length = text_length(config, max(map(len, held_out)))
+    length.check(config.model, network)
+    notes = text.notes + length.beyond_training(config.model, network)
     if config.own_prompts and config.stop is None and not stop:
         notes += (
             f"{config.model} names no token that ends a text; every prompt is decoded to {config.output_tokens} tokens",
@@ -139,42 +138,18 @@ def check_inputs(config: CommonConfig) -> CheckedInputs:
     )
 
 
-def check_positions(config: CommonConfig, network: DecoderConfig, longest: int) -> None:
-    """Learned positions end somewhere, and beyond their end a table's last row would be read without a word.
-
-    Args:
-        longest: tokens of the longest prompt that is decoded.
-    Raises:
-        InputError: texts with their continuations are longer.
-    """
-    learned, decoded = network.learned_positions, continuation_length(config.output_tokens)
-    needed = _positions_needed(config, longest)
-    if learned is not None and learned.positions < needed:
-        raise InputError(
-            f"{config.model} has {learned.positions} positions; prompts of up to {needed - decoded} tokens with {decoded} "
-            f"decoded and drafted behind them need {needed}: give shorter prompts (calibration's have --prompt-tokens), or "
-            "fewer --output-tokens"
-        )
-
-
-def beyond_training(config: CommonConfig, network: DecoderConfig, longest: int) -> tuple[str, ...]:
-    """Rotary positions do not end; what lies beyond the longest text that a network was made for is decoded, and told.
+def text_length(config: CommonConfig, longest: int) -> TextLength:
+    """The longest text that is decoded, calibration's among them.
 
     Args:
         longest: tokens of the longest prompt that is decoded.
     """
-    stated = text_config(json_beside(model_place(config.model), "config.json")).get("max_position_embeddings")
-    needed, decoded = _positions_needed(config, longest), continuation_length(config.output_tokens)
-    if network.learned_positions is not None or type(stated) is not int or stated >= needed:
-        return ()
-    return (
-        f"{config.model} is made for texts of {stated} tokens; prompts of up to {needed - decoded} tokens with "
-        f"{decoded} decoded and drafted behind them take {needed}, and beyond {stated} it may guess poorly",
+    return TextLength(
+        max(config.prompt_tokens, longest),
+        continuation_length(config.output_tokens),
+        "decoded and drafted",
+        "give shorter prompts (calibration's have --prompt-tokens), or fewer --output-tokens",
     )
-
-
-def _positions_needed(config: CommonConfig, longest: int) -> int:
-    return max(config.prompt_tokens, longest) + continuation_length(config.output_tokens)
 
 
 def _held_out(config: CommonConfig, text: TextSplit) -> list[np.ndarray]:

@@ -9,8 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxspec.compress.head import HEAD
 from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.weights import hard_draft
+from jaxspec.models.apart import columns_first
 from jaxspec.models.decoder import Params
 from jaxspec.models.stored import as_computed
 from jaxspec.models.streamed import is_streamed
@@ -67,8 +69,13 @@ class HardDrafts:
     def none(self) -> ReadyDraft:
         """Stands in where nothing is drafted: of the form of all drafts, so that decoding shares their compilation."""
         setup = self.work.setup
-        knobs = uniform_knobs(setup.scheme, setup.config)
-        return self.ready(knobs) if is_streamed(setup.stored) else self._copy(setup.params, knobs)
+        knobs, params = uniform_knobs(setup.scheme, setup.config), setup.params
+        if is_streamed(setup.stored):
+            return self.ready(knobs)
+        if setup.scheme.facts.head and HEAD not in params:
+            # A tied target's drafts have a head of their own.
+            params = params | {HEAD: columns_first({HEAD: params["embed"], "layers": params["layers"]})[HEAD]}
+        return self._copy(params, knobs)
 
     def ready(self, knobs: Knobs) -> ReadyDraft:
         """The hard draft, ready to run."""

@@ -89,7 +89,8 @@ def memory_need(
     if SCHEME_FACTS[config.scheme].head:
         # A draft's own head as decoding reads it; while knobs are tuned, with its gradient.
         head = network.vocab_size * network.hidden_size
-        whole, pass_bytes = whole + _STORED * head, pass_bytes + 2 * _COMPUTED * head * (gradient_windows > 0)
+        wide = _COMPUTED if network.num_parameters() <= SMALL else 0
+        whole, pass_bytes = whole + (_STORED + wide) * head, pass_bytes + 2 * _COMPUTED * head * (gradient_windows > 0)
     return MemoryNeed(whole, calibration, _ROOM_BYTES + max(pass_bytes, decoding))
 
 

@@ -33,8 +33,12 @@ def _few_positions(numbers: tuple[float, ...]) -> None:
 
 def _all_widths_given(config: PredictConfig) -> str | None:
     widths = (config.draft_bits, config.verify_bits, config.draft_kv_bits, config.verify_kv_bits)
+    return None if None in widths else "all four widths are given"
+
+
+def _all_widths_given_and_no_head(config: PredictConfig) -> str | None:
     facts = SCHEME_FACTS.get(config.scheme)
-    return None if None in widths or (facts is not None and facts.head) else "all four widths are given"
+    return None if facts is not None and facts.head else _all_widths_given(config)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +90,10 @@ class PredictConfig(ParallelSettings, ExpertSettings, KnobSettings):
             lambda config: "acceptance names every position" if len(config.acceptance) > 1 else None,
         ),
         *POOLS_UNUSED,
-        Unused(("scheme", *KNOBS), _all_widths_given),
+        Unused(tuple(name for name, spec in KNOBS.items() if spec.per != "head"), _all_widths_given),
+        Unused(
+            ("scheme", *(name for name, spec in KNOBS.items() if spec.per == "head")), _all_widths_given_and_no_head
+        ),
     )
 
     def __post_init__(self):

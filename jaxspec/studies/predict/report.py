@@ -60,7 +60,10 @@ def _lengths(result: PredictResult) -> Table:
     loss = "; the target is changed: not lossless" if result.lossless is False else ""
     if not result.ar_bf16_fits.value:
         loss += "; the 16-bit network does not fit the device: read that column as what a larger memory would give"
-    draft, verify = result.footprint.draft_bits, result.footprint.verify_bits
+    read = result.footprint
+    draft, verify, heads = read.draft_bits, read.verify_bits, (read.draft_head_bits, read.verify_head_bits)
+    if heads[0] is not None and heads[1] is not None:
+        loss = f", {heads[0].known:.2f} and {heads[1].known:.2f} per weight of the LM head{loss}"
     sure = headline_in_words(result)
     table = Table(
         title=f"{_head(result)}, {result.scheme.value}: {answer}",

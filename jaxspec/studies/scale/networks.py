@@ -19,11 +19,12 @@ from jaxspec.models.stored import as_computed
 from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
 from jaxspec.scaling.verifiers.judge import Judge
 from jaxspec.settings.schemes import SCHEME_FACTS
+from jaxspec.studies.positions import TextLength
 from jaxspec.studies.scale.config import ScaleConfig
 from jaxspec.studies.scale.problems import Problems
 from jaxspec.tuning.calibration import target_params
 
-__all__ = ["Network", "check_judge", "check_network", "load_judge"]
+__all__ = ["Network", "check_judge", "check_network", "load_judge", "text_length"]
 
 #: Stands for the end of a text: a line that is part of no function before it.
 _TEXT_END = b"\n0"
@@ -103,24 +104,23 @@ class Network:
         )
 
 
-def check_network(name: str, config: ScaleConfig, longest: int) -> Network:
+def check_network(name: str, config: ScaleConfig, problems: Problems) -> Network:
     """A network without its weights.
 
-    Args:
-        longest: bytes of the longest prompt.
     Raises:
         InputError: it cannot be read, or has fewer positions than a prompt with its answer.
     """
-    shape = check_model(name)
-    learned = shape.learned_positions
-    if learned is not None and learned.positions < longest + config.most_tokens:
-        raise InputError(
-            f"{name} has {learned.positions} positions; prompts of up to {longest} bytes and {config.most_tokens} "
-            "tokens of an answer may need more: give a smaller --output-tokens or --prompt-bytes"
-        )
-    place = model_place(name)
+    shape, place = check_model(name), model_place(name)
     tokenizer = load_tokenizer(place, vocab_size=shape.vocab_size)
-    return Network(name, shape, tokenizer, config.scheme, end_tokens(place, vocab_size=shape.vocab_size))
+    found = Network(name, shape, tokenizer, config.scheme, end_tokens(place, vocab_size=shape.vocab_size))
+    text_length(found, config, problems).check(name, shape)
+    return found
+
+
+def text_length(network: Network, config: ScaleConfig, problems: Problems) -> TextLength:
+    """The longest prompt with its answer."""
+    longest = max(len(network.encoded(prompt)) for prompt in problems.prompts)
+    return TextLength(longest, config.most_tokens, "of an answer", "give a smaller --output-tokens or --prompt-bytes")
 
 
 def check_judge(name: str) -> DecoderConfig:

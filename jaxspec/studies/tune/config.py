@@ -31,7 +31,7 @@ class TuneConfig(StopwatchSettings, CommonConfig):
     )
     draft_bits: float | None = setting(
         None,
-        "Constraint: mean bits per weight that a draft step reads.",
+        "Constraint: mean bits per weight that a draft step reads, and bits per weight of a head that is compressed.",
         low=0.5,
         high=16,
         unset="none, for kl and bits_per_byte the bits of Cassandra's 40 %/4 bits",

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxspec.compress.footprint import mean_draft_bits
+from jaxspec.compress.footprint import limited_draft_bits, mean_draft_bits
 from jaxspec.compress.knobs import Knobs, harden, uniform_knobs
 from jaxspec.studies.measured.checking import window_tokens
 from jaxspec.studies.measured.hard_drafts import HardDrafts
@@ -107,7 +107,7 @@ class Judge:
         limits = (
             (float(measured.kl), config.max_kl),
             (self._bits_per_byte(measured), config.max_bits_per_byte),
-            (float(mean_draft_bits(measured.footprint)), self.draft_budget),
+            *((float(bits), self.draft_budget) for bits in limited_draft_bits(measured.footprint)),
         )
         return sum(max(got / limit - 1 - _ROUNDING_ALLOWANCE, 0.0) for got, limit in limits if limit is not None)
 

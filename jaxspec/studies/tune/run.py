@@ -135,7 +135,7 @@ class Tuning:
         ascent = Ascent(steps=config.uniform_steps, learning_rate=config.learning_rate, seed=config.seed, tied=True)
         soft, _ = self._ascend(pricing, best_point.knobs, goal, ascent, device)
         # A soft pair lies between two whole numbers of bits: evaluate both roundings and the best grid point; keep the best.
-        whole = [spec.name for spec in setup.scheme.knob_specs if spec.whole and spec.per == "matrix"]
+        whole = [spec.name for spec in setup.scheme.knob_specs if spec.whole and spec.per in ("matrix", "head")]
         candidates = [
             soft.replace_values(**{name: rounded(soft.values[name]) for name in whole})
             for rounded in (jnp.floor, jnp.ceil)
@@ -149,7 +149,9 @@ class Tuning:
 
     def _judged(self, what: str, device: str, pricing: Pricing, candidates: Sequence[Knobs]) -> list[Judged]:
         """Candidates on the text that elects."""
-        name = f"judged/{_slug(device)}-{_slug(what)}"
+        # Which ones they are may differ in another version, whose prices do.
+        which = ChainDecoding(self.drafts).name_of({str(place): knobs for place, knobs in enumerate(candidates)})
+        name = f"judged/{_slug(device)}-{which}"
 
         def compute() -> Arrays:
             found = []

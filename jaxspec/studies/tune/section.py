@@ -66,7 +66,7 @@ def _rows(result: TuneResult) -> list[dict[str, Any]]:
             "cells": [_gap(configuration) for configuration in found],
         }
     )
-    for title, what in (("weights", "weight"), ("keys and values", "kv")):
+    for title, what in (("weights", "weight"), ("keys and values", "kv"), ("LM head", "head")):
         words = [knobs_in_words(configuration.knobs.value, what) for configuration in found]
         if any(said != NOT_KNOWN for said in words):  # a scheme may leave out nothing of a kind
             rows.append({"title": title, "meaning": "what the draft leaves out", "cells": list(map(Cell, words))})

@@ -1,6 +1,7 @@
 """A draft's own LM head: a part of the target's, measured, differentiable, and read by nobody else."""
 
 import dataclasses
+import re
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +9,8 @@ import numpy as np
 import pytest
 
 from hwmodels import Workload, catalog
+from jaxspec.compress import rematerialised
+from jaxspec.compress.footprint import limited_draft_bits, mean_draft_bits
 from jaxspec.compress.head import HEAD, draft_head, head_of
 from jaxspec.compress.knob_files import knobs_from_json, knobs_to_json
 from jaxspec.compress.knobs import Knobs, uniform_knobs
@@ -19,6 +22,7 @@ from jaxspec.errors import InputError
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import causal_mask, forward
 from jaxspec.models.ends import head_input
+from jaxspec.models.hf_export import save_directory
 from jaxspec.models.stored import stack_of
 from jaxspec.speculate.sampling import SAMPLING
 from jaxspec.tuning.calibration import calibrate
@@ -186,6 +190,37 @@ def test_gradient_by_the_knobs_of_the_head(gradient_check, pricing, request, nam
     gradient = gradient_check(loss)({"head_prune": jnp.asarray(0.31), "head_cut_bits": jnp.asarray(3.3)})
     for knob, value in gradient.items():
         assert abs(value) > 1e-6, f"{knob} is not felt"
+
+
+def test_a_limit_of_bits_holds_for_the_head_too(untied):
+    measured = measure(
+        untied, knobs_with(prune=0.0, cut=0.0), windows=jnp.array([2, 0]), offset=1, soft_temperature=None
+    )
+    matrices, head = limited_draft_bits(measured.footprint)
+    assert head == measured.footprint.draft_weight_bits[HEAD] > matrices == mean_draft_bits(measured.footprint)
+
+
+@pytest.mark.parametrize("rows", [61, 64, 66])
+def test_rows_that_no_near_number_divides_are_made_in_few_blocks(monkeypatch, jit, rows):
+    monkeypatch.setattr(rematerialised, "_BLOCK", 40)
+    matrix = jnp.asarray(np.random.default_rng(0).normal(size=(rows, 5)), jnp.float32)
+    make = lambda part: (part * jnp.abs(part), jnp.sum(part, axis=0))
+    loss = lambda made: lambda matrix: sum(jnp.sum(jnp.sin(leaf)) for leaf in jax.tree.leaves(made(matrix)))
+    in_blocks = lambda matrix: rematerialised.made_in_blocks(make, matrix)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5),
+        jit(lambda m: (in_blocks(m), jax.grad(loss(in_blocks))(m)))(matrix),
+        jit(lambda m: (make(m), jax.grad(loss(make))(m)))(matrix),
+    )
+    loops = str(jax.make_jaxpr(in_blocks)(matrix))
+    assert int(re.search(r"length=(\d+)", loops)[1]) <= 16
+
+
+def test_a_tied_network_is_not_saved_without_its_drafts_head(tied, tmp_path):
+    draft = hard_draft(tied.params, tied.prepared, knobs_with(config=TIED), TIED)
+    with pytest.raises(ValueError, match="an lm_head, which a tied network has not"):
+        save_directory(draft, TIED, tmp_path / "draft", max_positions=64)
+    assert not (tmp_path / "draft").exists()
 
 
 def test_knobs_of_the_head_are_written_and_read_back():

@@ -36,6 +36,8 @@ from jaxspec.studies import (
     sweep,
     tune,
 )
+from jaxspec.studies.advise.config import AdviseConfig
+from jaxspec.studies.advise.drafts import read_widths
 from jaxspec.studies.export.finished import open_run
 
 tune_module = importlib.import_module("jaxspec.studies.tune.run")
@@ -131,6 +133,26 @@ def test_predictions_read_the_head_at_the_schemes_width(tmp_path):
     assert cut.speedup_vs_bf16_ar.known > 1.3 * whole.speedup_vs_bf16_ar.known
 
 
+def test_advice_with_bits_of_its_own_leaves_the_head_at_the_schemes():
+    given, usual = (read_widths(AdviseConfig(scheme=SCHEME, draft="self", draft_bits=bits)) for bits in (4.0, None))
+    assert given.draft_weight_bits["q"] == 4
+    assert given.draft_weight_bits["lm_head"] == usual.draft_weight_bits["lm_head"] < 16
+
+
+@pytest.mark.parametrize("tie", [False, True])
+def test_decoding_without_a_draft_has_the_form_of_drafts(tiny_model, tied_model, some_text, small, tmp_path, tie):
+    model = tied_model if tie else tiny_model
+    knobs = uniform_knobs(find_scheme(SCHEME), load_directory(model).config, draft_length=3)
+    run = write_run(tmp_path / "run", settings(TuneConfig, model, some_text, small), {"tuned": knobs})
+    drafts = open_run(str(run)).drafts(tmp_path / "scratch", Reporter())
+    none, some = (
+        jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), of)
+        for of in (drafts.none.params, drafts.ready(knobs).params)
+    )
+    assert jax.tree.structure(none) == jax.tree.structure(some)
+    assert jax.tree.leaves(none) == jax.tree.leaves(some)
+
+
 def test_a_sweep_over_knobs_of_the_head_is_the_design_points(tmp_path):
     config = SweepConfig(
         axes={"draft.head_prune": [0.0, 0.5], "draft.head_cut_bits": [0, 4], "draft.kv_prune": [0.0, 0.2]},
@@ -160,5 +182,9 @@ def test_what_is_refused_and_why():
         build_config(PredictConfig, {"head_prune": 0.2}, {})
     with pytest.raises(InputError, match=r"head_prune is 0\.96; allowed"):
         build_config(PredictConfig, {"scheme": SCHEME, "head_prune": 0.96}, {})
+    widths = dict.fromkeys(("draft_bits", "verify_bits", "draft_kv_bits", "verify_kv_bits"), 8.0)
+    with pytest.raises(InputError, match="weight_prune would have no effect"):
+        build_config(PredictConfig, {"scheme": SCHEME, "weight_prune": 0.9, **widths}, {})
+    assert build_config(PredictConfig, {"scheme": SCHEME, "head_prune": 0.9, **widths}, {}).head_prune == 0.9
     with pytest.raises(InputError, match="'cassandra1-head', which can be priced but not packed yet"):
         find_scheme(SCHEME, packs=True)

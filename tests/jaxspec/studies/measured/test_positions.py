@@ -8,7 +8,7 @@ from jaxspec.errors import InputError
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.sizes import LearnedPositions
 from jaxspec.speculate.proof import continuation_length
-from jaxspec.studies.measured.checking import beyond_training, check_positions
+from jaxspec.studies.measured.checking import text_length
 from jaxspec.studies.tune.config import TuneConfig
 
 NETWORK = DecoderConfig(
@@ -25,28 +25,28 @@ def with_positions(count, offset=2):
 
 @pytest.mark.parametrize("longest", [3, 20])
 def test_calibration_prompts_count_too(longest):
-    check_positions(CONFIG, with_positions(NEEDED), longest)
+    text_length(CONFIG, longest).check("embedded", with_positions(NEEDED))
     message = (
         rf"embedded has {NEEDED - 1} positions; .* up to 20 tokens with {NEEDED - 20} decoded .* need {NEEDED}: give"
     )
     with pytest.raises(InputError, match=message):
-        check_positions(CONFIG, with_positions(NEEDED - 1), longest)
+        text_length(CONFIG, longest).check("embedded", with_positions(NEEDED - 1))
 
 
 def test_a_longer_prompt_of_the_users_own_needs_more():
-    check_positions(CONFIG, with_positions(NEEDED + 5), 25)
+    text_length(CONFIG, 25).check("embedded", with_positions(NEEDED + 5))
     with pytest.raises(InputError, match="prompts of up to 25 tokens"):
-        check_positions(CONFIG, with_positions(NEEDED + 4), 25)
+        text_length(CONFIG, 25).check("embedded", with_positions(NEEDED + 4))
 
 
 def test_rotated_positions_have_no_end():
-    check_positions(CONFIG, NETWORK, 10_000)
+    text_length(CONFIG, 10_000).check("embedded", NETWORK)
     # The embedded network's config.json states 512 of them.
     decoded = NEEDED - 20
-    assert beyond_training(CONFIG, NETWORK, 512 - decoded) == ()
-    (note,) = beyond_training(CONFIG, NETWORK, 513 - decoded)
+    assert text_length(CONFIG, 512 - decoded).beyond_training("embedded", NETWORK) == ()
+    (note,) = text_length(CONFIG, 513 - decoded).beyond_training("embedded", NETWORK)
     assert note == (
         f"embedded is made for texts of 512 tokens; prompts of up to {513 - decoded} tokens with {decoded} decoded and drafted "
         "behind them take 513, and beyond 512 it may guess poorly"
     )
-    assert beyond_training(CONFIG, with_positions(2000), 1000) == ()
+    assert text_length(CONFIG, 1000).beyond_training("embedded", with_positions(2000)) == ()

@@ -15,6 +15,7 @@ from jaxspec.settings import build_config
 from jaxspec.studies import ScaleConfig, scale
 from jaxspec.studies.scale import stages as stages_module
 from jaxspec.studies.scale.figures.costs import plot
+from jaxspec.studies.scale.inputs import check_scale
 from jaxspec.studies.scale.report import draw_scale_figures, write_scale_report
 from jaxspec.studies.scale.result import ScaleResult
 from jaxspec.studies.scale.tables import scale_headline, scale_tables
@@ -177,3 +178,12 @@ def test_python_with_two_networks_and_a_measured_draft(settings, tmp_path, capsy
 def test_settings_that_do_not_fit_together(given, message):
     with pytest.raises(InputError, match=message):
         build_config(ScaleConfig, given)
+
+
+def test_texts_beyond_what_a_network_is_made_for_are_told(settings):
+    at_most = lambda tokens: check_scale(build_config(ScaleConfig, settings, {"output_tokens": tokens}))
+    (note,) = (note for note in at_most(128).notes if "made for" in note)
+    assert "is made for texts of 128 tokens; prompts of up to" in note
+    assert "of an answer behind them take" in note
+    longest = int(note.split("prompts of up to ")[1].split()[0])
+    assert not [note for note in at_most(128 - longest).notes if "made for" in note]

@@ -52,6 +52,7 @@ class Drafts:
 @pytest.fixture
 def elect(monkeypatch):
     monkeypatch.setattr(judging, "best_length", lambda pricing, measured: (3, measured.speedup))
+    monkeypatch.setattr(judging, "limited_draft_bits", lambda footprint: [4.0])
     monkeypatch.setattr(judging, "mean_draft_bits", lambda footprint: 4.0)
 
     def run(once, elsewhere, **limits):

@@ -1,0 +1,59 @@
+"""Whether texts are as long as a network can take, and as it is made for."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from jaxspec.errors import InputError
+from jaxspec.models.beside_weights import json_beside
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.embedded import model_place
+from jaxspec.models.text_config import text_config
+
+__all__ = ["TextLength"]
+
+
+@dataclasses.dataclass(frozen=True)
+class TextLength:
+    """The longest text that a run decodes with a network.
+
+    Attributes:
+        prompt: tokens of the longest prompt. behind: tokens behind it at most.
+        called: what those behind are.
+        advice: how to need fewer.
+    """
+
+    prompt: int
+    behind: int
+    called: str
+    advice: str
+
+    @property
+    def tokens(self) -> int:
+        """Of the whole text."""
+        return self.prompt + self.behind
+
+    def check(self, model: str, network: DecoderConfig) -> None:
+        """Learned positions end somewhere, and beyond their end a table's last row would be read without a word.
+
+        Raises:
+            InputError: the text is longer.
+        """
+        learned = network.learned_positions
+        if learned is not None and learned.positions < self.tokens:
+            raise InputError(f"{model} has {learned.positions} positions; {self} need {self.tokens}: {self.advice}")
+
+    def beyond_training(self, model: str, network: DecoderConfig) -> tuple[str, ...]:
+        """Notes: rotary positions do not end; what lies beyond the longest text that a network was made for is decoded, and
+        told."""
+        stated = text_config(json_beside(model_place(model), "config.json")).get("max_position_embeddings")
+        if network.learned_positions is not None or type(stated) is not int or stated >= self.tokens:
+            return ()
+        return (
+            f"{model} is made for texts of {stated} tokens; {self} take {self.tokens}, and beyond {stated} it may guess "
+            "poorly",
+        )
+
+    def __str__(self) -> str:
+        """In words, as a plural."""
+        return f"prompts of up to {self.prompt} tokens with {self.behind} {self.called} behind them"

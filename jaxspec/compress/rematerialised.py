@@ -50,9 +50,10 @@ def made_in_blocks(
     if blocks == 1:
         return again(rows)
     size = count // blocks
-    made, parts = jax.lax.map(again, rows[: size * blocks].reshape(blocks, size, columns))
-    values, sums = made.reshape(-1, columns), jax.tree.map(lambda part: jnp.sum(part, axis=0), parts)
-    if size * blocks == count:
+    whole = count // size * size
+    made, parts = jax.lax.map(again, rows[:whole].reshape(-1, size, columns))
+    values, sums = made.reshape(whole, columns), jax.tree.map(lambda part: jnp.sum(part, axis=0), parts)
+    if whole == count:
         return values, sums
-    rest, sums_of_rest = again(rows[size * blocks :])
+    rest, sums_of_rest = again(rows[whole:])
     return jnp.concatenate([values, rest]), jax.tree.map(jnp.add, sums, sums_of_rest)

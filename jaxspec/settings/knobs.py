@@ -74,7 +74,7 @@ CUT_AND_PRUNE = (
     ),
 )
 
-#: The same of the LM head, which the paper leaves at 16 bits: no grid of its.
+#: The same of the LM head, which the paper leaves at 16 bits, so that its grid does not vary them.
 HEAD_KNOBS = (
     KnobSpec(
         "head_prune",

@@ -119,7 +119,7 @@ def head_loss(
     """KL divergence of the target's distribution from the head's in nats, plus the features' error, both over all depths."""
     options = dict(dot_dtype=jnp.bfloat16, frugal=True) if frugal else {}
     said = forward_text(target, target_config, tokens, **options)
-    ends = target_ends(target, target_config)
+    ends = target_ends(target)
     dot_dtype = options.get("dot_dtype")
     wanted, log_p = said.hidden[:, 1:], jax.nn.log_softmax(said.logits[:, 1:])
     depths = unroll(

@@ -6,6 +6,7 @@ matrix is ten thousand blocks long. Superblock packing has its own model.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
@@ -137,11 +138,10 @@ def measured_footprint(weights: Mapping[str, BitsPerValue], kv: BitsPerValue) ->
 
 def with_head(footprint: Footprint, head: BitsPerValue) -> Footprint:
     """The same with these bits for the LM head."""
-    return Footprint(
+    return dataclasses.replace(
+        footprint,
         draft_weight_bits=footprint.draft_weight_bits | {"lm_head": head.draft},
         target_weight_bits=footprint.target_weight_bits | {"lm_head": head.target},
-        draft_kv_bits=footprint.draft_kv_bits,
-        target_kv_bits=footprint.target_kv_bits,
     )
 
 

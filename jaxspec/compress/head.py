@@ -16,10 +16,10 @@ from jaxtyping import Array, Float
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.schemes.interface import CompressedMatrix, OwnKnobs, Scheme
 from jaxspec.models.decoder import Params
+from jaxspec.models.ends import head_of
 from jaxspec.models.stored import Stored, stack_of
-from jaxspec.models.streamed import Stack
 
-__all__ = ["HEAD", "draft_head", "hard_head", "head_of", "prepare_head"]
+__all__ = ["HEAD", "draft_head", "hard_head", "prepare_head"]
 
 #: Name of the head among parameters, footprints and what a scheme prepared.
 HEAD = "lm_head"
@@ -28,18 +28,13 @@ HEAD = "lm_head"
 _NAMES = {"weight_prune": "head_prune", "weight_cut_bits": "head_cut_bits"}
 
 
-def head_of(params: Params) -> Stack:
-    """The matrix that a network's hidden states are multiplied by: its own head, or its embedding."""
-    return stack_of(params[HEAD] if HEAD in params else params["embed"])
-
-
 def prepare_head(scheme: Scheme, params: Params, norm: Float[Array, " column"]) -> Any:
     """What a scheme computes once of the head.
 
     Args:
         norm: of each channel of what the head multiplies, over calibration tokens.
     """
-    return scheme.of_kind(HEAD).prepare(head_of(params).values(), norm)
+    return scheme.of_kind(HEAD).prepare(stack_of(head_of(params)).values(), norm)
 
 
 def _own(knobs: Knobs) -> OwnKnobs:
@@ -57,7 +52,7 @@ def draft_head(
         temperature: as for `draft_view`; None: the hard head.
     """
     scheme = knobs.scheme.of_kind(HEAD)
-    given = head_of(params).values(), prepared, _own(knobs)
+    given = stack_of(head_of(params)).values(), prepared, _own(knobs)
     return scheme.hard(*given) if temperature is None else scheme.soft(*given, temperature)
 
 

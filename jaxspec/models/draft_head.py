@@ -22,7 +22,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Layers, Params
 from jaxspec.models.decoder_layer import decoder_layer
 from jaxspec.models.dots import dot_rows
-from jaxspec.models.ends import unembed
+from jaxspec.models.ends import head_of, unembed
 from jaxspec.models.kv_cache import CachedKV, KVCache
 from jaxspec.models.norms import rms_norm
 from jaxspec.models.stored import stack_of
@@ -99,9 +99,9 @@ def abstract_head_params(config: DecoderConfig) -> Params:
     return jax.eval_shape(lambda: init_head_params(config, jax.random.key(0)))
 
 
-def target_ends(params: Params, config: DecoderConfig) -> TargetEnds:
+def target_ends(params: Params) -> TargetEnds:
     """The parts of a target's parameters that its head uses."""
-    head = params["embed"] if config.tie_embeddings else params["lm_head"]
+    head = head_of(params)
     return TargetEnds(params["embed"], params["final_norm"], head, params.get("final_norm_bias"))
 
 

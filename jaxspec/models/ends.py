@@ -12,7 +12,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.norms import NORMS
 from jaxspec.models.stored import dot_stored, stack_of
 
-__all__ = ["embed", "head_input", "unembed"]
+__all__ = ["embed", "head_input", "head_of", "unembed"]
 
 
 def embed(
@@ -37,6 +37,11 @@ def embed(
     return x
 
 
+def head_of(params: Mapping[str, Any]) -> Any:
+    """The matrix that hidden states are multiplied by: a network's own head, or without one (tied) its embedding."""
+    return params["lm_head"] if "lm_head" in params else params["embed"]
+
+
 def head_input(
     hidden: Float[Array, "*b hidden"], params: Mapping[str, Any], config: DecoderConfig
 ) -> Float[Array, "*b hidden"]:
@@ -50,10 +55,9 @@ def unembed(
     """Logits of what the last layer puts out: final norm and LM head.
 
     Args:
-        params: only `final_norm` (and its bias) and `lm_head` are read; without one (tied), `embed`.
+        params: only `final_norm` (and its bias) and the head (see `head_of`) are read.
     """
-    head = params["lm_head"] if "lm_head" in params else params["embed"]
-    logits = dot_stored(head_input(hidden, params, config), head, dot_dtype)
+    logits = dot_stored(head_input(hidden, params, config), head_of(params), dot_dtype)
     if config.logit_divisor != 1:
         logits = logits / config.logit_divisor
     return logits if config.logit_cap is None else config.logit_cap * jnp.tanh(logits / config.logit_cap)

@@ -127,7 +127,7 @@ def load_head(path: str | os.PathLike[str], target: LoadedModel, *, dtype: Any =
         if own != needed:
             raise InputError(f"{directory / 'config.json'} has {name} {own}; the target has {needed}: fetch it again")
     params = read_tensors(_stored(config), CheckpointFiles(directory), directory, wanted)
-    return LoadedHead(config=config, params=params, ends=target_ends(target.params, target.config), directory=directory)
+    return LoadedHead(config=config, params=params, ends=target_ends(target.params), directory=directory)
 
 
 def _head_config(path: Path) -> tuple[DecoderConfig, str]:

@@ -78,7 +78,7 @@ def test_training_sees_what_decoding_sees(head, target):
     rng = np.random.default_rng(2)
     tokens = jnp.asarray(rng.integers(7, size=(BATCH, PLACES + 1)), jnp.int32)
     hidden = jnp.asarray(rng.standard_normal((BATCH, PLACES, 8), np.float32))
-    ends = target_ends(target, TARGET)
+    ends = target_ends(target)
     with jax.default_matmul_precision("highest"):
         options = {"depth": DEPTH, "root_every": EVERY, "options": {}}
         run = quickly(lambda head, offset: unroll(head, HEAD, ends, tokens, hidden, offset=offset, **options))

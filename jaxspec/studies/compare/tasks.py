@@ -23,7 +23,7 @@ from jaxspec.studies.compare.config import NONE, CompareConfig
 from jaxspec.studies.compare.result import TaskAccuracy
 from jaxspec.studies.measured.checking import CheckedInputs
 from jaxspec.studies.scale.config import ScaleConfig
-from jaxspec.studies.scale.networks import Network, check_network
+from jaxspec.studies.scale.networks import Network, check_length, check_network
 from jaxspec.studies.scale.problems import Problems, make_problems
 
 __all__ = ["CheckedTask", "check_task", "task_accuracy"]
@@ -89,7 +89,9 @@ def check_task(config: CompareConfig, checked: CheckedInputs) -> tuple[CheckedTa
         settings = dataclasses.replace(settings, text=config.text)
     try:
         problems = make_problems(settings, checked.text, checked.tokenizer)
-        return CheckedTask(settings, problems, check_network(config.model, settings, problems)), None
+        network = check_network(config.model, settings)
+        check_length(network, settings, problems)
+        return CheckedTask(settings, problems, network), None
     except InputError as error:
         if config.task is not None:
             raise

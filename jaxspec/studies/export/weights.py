@@ -40,10 +40,10 @@ class DraftLayers:
             return knobs.scheme.of_kind(kind).hard(rows_of(values), found, own).values.reshape(values.shape)
 
         self._hard = jax.jit(hard, static_argnums=0)
-        self.outside = {name: stack_of(leaf).values() for name, leaf in setup.stored.items() if name != "layers"}
+        head = {HEAD: hard_head(setup.stored, self._prepared[HEAD], knobs)} if knobs.scheme.facts.head else {}
+        outside = {name: leaf for name, leaf in setup.stored.items() if name != "layers"} | head
+        self.outside = {name: stack_of(leaf).values() for name, leaf in outside.items()}
         self.weights = self.zeros = 0
-        if knobs.scheme.facts.head:
-            self.outside[HEAD] = hard_head(setup.stored, self._prepared[HEAD], knobs).values()
 
     def dtype(self, name: str) -> np.dtype:
         """Number format of a parameter, which is the target's."""

@@ -14,6 +14,7 @@ from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.weights import hard_draft
 from jaxspec.models.apart import columns_first
 from jaxspec.models.decoder import Params
+from jaxspec.models.ends import head_of
 from jaxspec.models.stored import as_computed
 from jaxspec.models.streamed import is_streamed
 from jaxspec.runs.stages import Arrays
@@ -72,9 +73,9 @@ class HardDrafts:
         knobs, params = uniform_knobs(setup.scheme, setup.config), setup.params
         if is_streamed(setup.stored):
             return self.ready(knobs)
-        if setup.scheme.facts.head and HEAD not in params:
-            # A tied target's drafts have a head of their own.
-            params = params | {HEAD: columns_first({HEAD: params["embed"], "layers": params["layers"]})[HEAD]}
+        if setup.scheme.facts.head:
+            # Drafts have a head of their own, also of a tied target.
+            params = params | columns_first({HEAD: head_of(params), "layers": params["layers"]})
         return self._copy(params, knobs)
 
     def ready(self, knobs: Knobs) -> ReadyDraft:

@@ -18,7 +18,7 @@ from jaxspec.speculate.drafts import check_draft
 from jaxspec.speculate.drafts.making import is_searched
 from jaxspec.studies.measured.pricing import resolve_architecture, resolve_device, resolve_pricing
 from jaxspec.studies.scale.config import ScaleConfig
-from jaxspec.studies.scale.networks import Network, check_judge, check_network, text_length
+from jaxspec.studies.scale.networks import Network, check_judge, check_length, check_network
 from jaxspec.studies.scale.problems import Problems, make_problems
 from jaxspec.text import TextSplit, check_text, load_text
 from jaxspec.tuning.objective import Pricing
@@ -91,7 +91,8 @@ def check_scale(config: ScaleConfig) -> Checked:
         tokenizer = load_tokenizer(model_place(first), vocab_size=shapes[first].vocab_size)
         text = load_text(config.text, tokenizer, needed=(1, 1), chat=load_chat_template(model_place(first)))
     problems = make_problems(config, text, tokenizer)
-    networks = {name: check_network(name, config, problems) for name in config.model}
+    networks = {name: check_network(name, config) for name in config.model}
+    lengths = [note for network in networks.values() for note in check_length(network, config, problems)]
     pricings = {
         device: {
             name: resolve_pricing(_priced(config, given), device, shapes[name]) for name, given in config.priced.items()
@@ -104,7 +105,7 @@ def check_scale(config: ScaleConfig) -> Checked:
         pricings=pricings,
         judge=None if judge is None else _judge_architecture(config, architecture_of(judge)),
         text=text,
-        notes=(*(text.notes if text is not None else ()), *_notes(config, networks, problems)),
+        notes=(*(text.notes if text is not None else ()), *_notes(config, networks, problems), *lengths),
     )
 
 
@@ -132,6 +133,4 @@ def _notes(config: ScaleConfig, networks: dict[str, Network], problems: Problems
         )
     if config.task == "python" and config.check == "doctests":
         found.append("few functions have doctests; one without is not right")
-    for name, network in networks.items():
-        found += text_length(network, config, problems).beyond_training(name, network.config)
     return found

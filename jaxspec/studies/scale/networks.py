@@ -24,7 +24,7 @@ from jaxspec.studies.scale.config import ScaleConfig
 from jaxspec.studies.scale.problems import Problems
 from jaxspec.tuning.calibration import target_params
 
-__all__ = ["Network", "check_judge", "check_network", "load_judge", "text_length"]
+__all__ = ["Network", "check_judge", "check_length", "check_network", "load_judge"]
 
 #: Stands for the end of a text: a line that is part of no function before it.
 _TEXT_END = b"\n0"
@@ -104,23 +104,27 @@ class Network:
         )
 
 
-def check_network(name: str, config: ScaleConfig, problems: Problems) -> Network:
+def check_network(name: str, config: ScaleConfig) -> Network:
     """A network without its weights.
 
     Raises:
-        InputError: it cannot be read, or has fewer positions than a prompt with its answer.
+        InputError: it cannot be read.
     """
     shape, place = check_model(name), model_place(name)
     tokenizer = load_tokenizer(place, vocab_size=shape.vocab_size)
-    found = Network(name, shape, tokenizer, config.scheme, end_tokens(place, vocab_size=shape.vocab_size))
-    text_length(found, config, problems).check(name, shape)
-    return found
+    return Network(name, shape, tokenizer, config.scheme, end_tokens(place, vocab_size=shape.vocab_size))
 
 
-def text_length(network: Network, config: ScaleConfig, problems: Problems) -> TextLength:
-    """The longest prompt with its answer."""
+def check_length(network: Network, config: ScaleConfig, problems: Problems) -> tuple[str, ...]:
+    """What a user should know of the longest prompt with its answer.
+
+    Raises:
+        InputError: the network has fewer positions.
+    """
     longest = max(len(network.encoded(prompt)) for prompt in problems.prompts)
-    return TextLength(longest, config.most_tokens, "of an answer", "give a smaller --output-tokens or --prompt-bytes")
+    length = TextLength(longest, config.most_tokens, "of an answer", "give a smaller --output-tokens or --prompt-bytes")
+    length.check(network.name, network.config)
+    return length.beyond_training(network.name, network.config)
 
 
 def check_judge(name: str) -> DecoderConfig:

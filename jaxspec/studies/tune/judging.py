@@ -125,7 +125,7 @@ def judged_arrays(found: Sequence[Judged]) -> dict[str, np.ndarray]:
 def judged_of(candidates: Sequence[Knobs], kept: Mapping[str, np.ndarray]) -> list[Judged]:
     """Inverse of `judged_arrays`."""
     lengths, numbers = kept["draft_length"].tolist(), zip(*(kept[name].tolist() for name in _KEPT), strict=True)
-    hardened = [harden(harden(knobs), draft_length=length) for knobs, length in zip(candidates, lengths, strict=True)]
+    hardened = [harden(knobs, draft_length=length) for knobs, length in zip(candidates, lengths, strict=True)]
     return [Judged(knobs, **dict(zip(_KEPT, row, strict=True))) for knobs, row in zip(hardened, numbers, strict=True)]
 
 

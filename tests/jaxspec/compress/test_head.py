@@ -11,7 +11,7 @@ import pytest
 from hwmodels import Workload, catalog
 from jaxspec.compress import rematerialised
 from jaxspec.compress.footprint import limited_draft_bits, mean_draft_bits
-from jaxspec.compress.head import HEAD, draft_head, head_of
+from jaxspec.compress.head import HEAD, draft_head
 from jaxspec.compress.knob_files import knobs_from_json, knobs_to_json
 from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.schemes import SCHEMES
@@ -21,7 +21,7 @@ from jaxspec.compress.weights import hard_draft
 from jaxspec.errors import InputError
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import causal_mask, forward
-from jaxspec.models.ends import head_input
+from jaxspec.models.ends import head_input, head_of
 from jaxspec.models.hf_export import save_directory
 from jaxspec.models.stored import stack_of
 from jaxspec.speculate.sampling import SAMPLING
@@ -71,7 +71,7 @@ def pattern(values):
 @pytest.mark.parametrize("name", ["untied", "tied"])
 def test_the_hard_head_is_a_part_of_the_targets(name, request):
     found = request.getfixturevalue(name)
-    target = head_of(found.params).values()
+    target = stack_of(head_of(found.params)).values()
     draft = hard_draft(found.params, found.prepared, knobs_with(config=found.config), found.config)
     own = pattern(stack_of(draft[HEAD]).values())
     assert not np.any(own & ~pattern(target))

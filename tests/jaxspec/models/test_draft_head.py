@@ -60,7 +60,7 @@ def test_one_place_by_hand(head, target_params):
     # One place alone attends to itself with weight 1, so that attention is its value, once per query head, through `o`.
     token, rng = 5, np.random.default_rng(3)
     hidden = rng.standard_normal(12).astype(np.float32)
-    ends = target_ends(target_params, TARGET)
+    ends = target_ends(target_params)
     w = jax.tree.map(lambda leaf: np.asarray(leaf[0], np.float64), head["layers"])
     embedded_token = unit(np.asarray(ends.embed[token], np.float64)) * np.asarray(head["embed_norm"])
     x = np.asarray(head["fc"], np.float64) @ np.concatenate([embedded_token, unit(hidden) * head["hidden_norm"]])
@@ -88,15 +88,14 @@ def test_the_targets_own_last_states_give_its_own_logits(jit, target_params):
     # Whoever predicts the hidden state exactly predicts the distribution exactly.
     tokens = np.random.default_rng(4).integers(13, size=(2, 5)).astype(np.int32)
     said = jit(forward_text, static_argnums=1)(target_params, TARGET, tokens)
-    logits = head_logits(said.hidden, target_ends(target_params, TARGET), HEAD)
+    logits = head_logits(said.hidden, target_ends(target_params), HEAD)
     np.testing.assert_allclose(logits, said.logits, rtol=1e-5, atol=1e-5)
 
 
 def test_a_tied_target_shares_its_embedding(target_params):
-    tied = dataclasses.replace(TARGET, tie_embeddings=True)
-    ends = target_ends({k: v for k, v in target_params.items() if k != "lm_head"}, tied)
+    ends = target_ends({k: v for k, v in target_params.items() if k != "lm_head"})
     np.testing.assert_array_equal(ends.lm_head, ends.embed)
-    assert not np.array_equal(target_ends(target_params, TARGET).lm_head, ends.embed)
+    assert not np.array_equal(target_ends(target_params).lm_head, ends.embed)
     # The head's own config may say either: it reads the ends.
     hidden = jnp.ones((1, 12))
     logits = [head_logits(hidden, ends, dataclasses.replace(HEAD, tie_embeddings=tie)) for tie in (False, True)]
@@ -104,7 +103,7 @@ def test_a_tied_target_shares_its_embedding(target_params):
 
 
 def test_it_sees_what_the_masks_say(head, target_params):
-    ends, rng = target_ends(target_params, TARGET), np.random.default_rng(5)
+    ends, rng = target_ends(target_params), np.random.default_rng(5)
     inputs = lambda: (rng.integers(13, size=(2, 4)).astype(np.int32), rng.standard_normal((2, 4, 12), np.float32))
     tokens, hidden = inputs()
     run = jax.jit(lambda tokens, hidden, mask: head_forward(

@@ -97,7 +97,7 @@ def drafts(target, random_network):
     return {
         "self": self_draft(TARGET, target, uniform_knobs(CASSANDRA1, TARGET)),
         "ngram": ReadyDraft(NGramDraft(11, longest=3), NGramParams()),
-        "head": ReadyDraft(HeadDraft(head_config), HeadDraftParams(head, target_ends(target, TARGET))),
+        "head": ReadyDraft(HeadDraft(head_config), HeadDraftParams(head, target_ends(target))),
         "network": ReadyDraft(NetworkDraft(SMALL), random_network(SMALL, 3, sharpness=3.0)),
         "q4": ReadyDraft(QuantizedDraft(TARGET), quantized_copy(target, TARGET)),
         "layer-skip": layer_skip_draft("layer-skip", loaded, {"run": np.array([[1, 0], [0, 1]])}),

@@ -57,7 +57,7 @@ def drafts(target_params, random_network):
         abstract_head_params(HEAD),
     )
     return {
-        "head": (HeadDraft(HEAD), HeadDraftParams(head, target_ends(target_params, TARGET))),
+        "head": (HeadDraft(HEAD), HeadDraftParams(head, target_ends(target_params))),
         "network": (NetworkDraft(SMALL), random_network(SMALL, 3, sharpness=3.0)),
     }
 

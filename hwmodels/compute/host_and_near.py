@@ -27,7 +27,7 @@ from hwmodels.device import Device
 from hwmodels.memory.placement import first_memory_share
 from hwmodels.network.operators.work import EXPERT_OPERATORS, OPERATORS, OperatorWork
 from hwmodels.numerics.axes import with_rank
-from hwmodels.numerics.fields import NOT_NEGATIVE, SHARE, choice, number, part
+from hwmodels.numerics.fields import NOT_NEGATIVE, SHARE, choice, number, part, tag
 from hwmodels.numerics.scalars import Leaf, Number, with_last_axis
 from hwmodels.numerics.units import BITS_PER_BYTE
 
@@ -84,6 +84,7 @@ class _Host(SingleKernel):
     title: ClassVar[str] = "a host"
 
     unit: HostAndNear
+    kind: str = tag("host")
 
     def operator_times(self, work: OperatorWork, device: Device, *, temperature: Number = 0.0) -> UnitTimes:
         """See `ComputeUnit`."""
@@ -102,6 +103,7 @@ class _Banks(SingleKernel):
     title: ClassVar[str] = "elements at the banks, with a host's help"
 
     unit: HostAndNear
+    kind: str = tag("banks")
 
     def operator_times(self, work: OperatorWork, device: Device, *, temperature: Number = 0.0) -> UnitTimes:
         """See `ComputeUnit`."""

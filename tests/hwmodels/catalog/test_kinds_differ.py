@@ -6,6 +6,7 @@ import flax.struct
 import jax
 import pytest
 
+from hwmodels import Workload, catalog, decode_operators, uniform_footprint
 from hwmodels.catalog.units import UNITS
 from hwmodels.compute.calibrated_gpu import CalibratedGpu
 from hwmodels.compute.exponentials import EXPONENTIALS
@@ -14,6 +15,7 @@ from hwmodels.compute.host_and_near import HostAndNear
 from hwmodels.compute.matrix_vector_npu import MatrixVectorNpu
 from hwmodels.compute.measured_host import MeasuredHost
 from hwmodels.compute.near_memory import NearMemoryUnit
+from hwmodels.compute.roofline import unit_of
 from hwmodels.compute.systolic.unit import SystolicUnit
 from hwmodels.compute.vector_array import VectorArray
 from hwmodels.compute.weight_layouts import LAYOUTS
@@ -43,6 +45,15 @@ def test_units_differ():
     assert len(classes) == len(UNITS)
     for one, other in itertools.combinations(classes, 2):
         assert structure(one) != structure(other), (one, other)
+
+
+@pytest.mark.parametrize("name", catalog.device_names())
+def test_kernels_of_a_unit_differ(name):
+    # `step_cost` gives them to one program, one after the other.
+    work = decode_operators(catalog.architecture("qwen3-30b-a3b"), Workload(), footprint=uniform_footprint(16.0))
+    kernels = [kernel for kernel, _ in unit_of(catalog.device(name)).kernels(work)]
+    for one, other in itertools.combinations(kernels, 2):
+        assert type(one) is type(other) or jax.tree.structure(one) != jax.tree.structure(other), (one, other)
 
 
 def test_two_of_a_structure_are_told_apart_by_a_tag():

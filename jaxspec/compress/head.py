@@ -19,13 +19,13 @@ from jaxspec.models.decoder import Params
 from jaxspec.models.ends import head_of
 from jaxspec.models.stored import Stored, stack_of
 
-__all__ = ["HEAD", "draft_head", "hard_head", "prepare_head"]
+__all__ = ["HEAD", "HEAD_KNOBS", "draft_head", "hard_head", "prepare_head"]
 
 #: Name of the head among parameters, footprints and what a scheme prepared.
 HEAD = "lm_head"
 
 #: Knobs of the head, by the names that knobs of a matrix have.
-_NAMES = {"weight_prune": "head_prune", "weight_cut_bits": "head_cut_bits"}
+HEAD_KNOBS = {"weight_prune": "head_prune", "weight_cut_bits": "head_cut_bits"}
 
 
 def prepare_head(scheme: Scheme, params: Params, norm: Float[Array, " column"]) -> Any:
@@ -38,7 +38,7 @@ def prepare_head(scheme: Scheme, params: Params, norm: Float[Array, " column"]) 
 
 
 def _own(knobs: Knobs) -> OwnKnobs:
-    return {name: knobs.values[of_head] for name, of_head in _NAMES.items()}
+    return {name: knobs.values[of_head] for name, of_head in HEAD_KNOBS.items()}
 
 
 def draft_head(

@@ -19,18 +19,18 @@ NORMS_FILE = "channel_norms.npz"
 
 
 def write_norms(directory: Path, norms: Mapping[str, np.ndarray]) -> None:
-    """Write norms by kind of matrix, "layer column"; layers are those that have the kind."""
+    """Write norms by kind of matrix, "layer column"; layers are those that have the kind. Of the LM head, " column"."""
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **{kind: np.asarray(values, np.float32) for kind, values in norms.items()})
     write_bytes(directory / NORMS_FILE, buffer.getvalue())
 
 
-def read_norms(result: str, shapes: Mapping[str, tuple[int, int]]) -> dict[str, np.ndarray] | None:
+def read_norms(result: str, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray] | None:
     """The norms of the run whose result this is; None where no file of them lies beside it.
 
     Args:
         result: path of a result.json.
-        shapes: kind -> layers and columns of the network that they are wanted for.
+        shapes: kind -> layers and columns of the network that they are wanted for; of the LM head columns alone.
     Raises:
         InputError: a damaged file, or norms of another network.
     """

@@ -100,7 +100,8 @@ def load_container(
     Where its scheme stores keys and values in blocks that share exponents, so does the network's configuration.
 
     Args:
-        part: "draft" reads the draft's sections of the file and no others; `bytes_read` says how many bytes that took.
+        part: "draft" reads the draft's sections of the file and no others; `bytes_read` says how many bytes that took. Where
+            the embedding is a divided head too, tokens are looked up in it whole.
         dtype: as for `load_directory`.
         stream: leave the decoded matrices of the layers in host memory.
     Raises:
@@ -115,7 +116,12 @@ def load_container(
             )
         found = packed_in(container)
         tensors = found.tensors(ContainerFiles(container, part), container.path)
-        params = _read_params(found.config, tensors, container.path, wanted, stream=stream)
+        params = _read_params(
+            found.config, tensors, container.path, wanted, stream=stream, copies_equal=part == "target"
+        )
+        if part == "draft" and found.config.tie_embeddings and SCHEME_FACTS[container.scheme].head:
+            whole = found.tensors(ContainerFiles(container, "target"), container.path)
+            params |= {"lm_head": params["embed"], "embed": _embedding(found.config, whole, container.path, wanted)}
         config = dataclasses.replace(found.config, shared_kv_exponents=SCHEME_FACTS[container.scheme].shared_exponents)
         bytes_read = container.bytes_read
     return LoadedModel(
@@ -124,9 +130,19 @@ def load_container(
 
 
 def _read_params(
-    config: DecoderConfig, tensors: NamedTensors, source: Path, wanted: np.dtype | None, *, stream: Stream
+    config: DecoderConfig,
+    tensors: NamedTensors,
+    source: Path,
+    wanted: np.dtype | None,
+    *,
+    stream: Stream,
+    copies_equal: bool = True,
 ) -> Params:
-    """The parameters of a network; a head that is tied to the embedding may be stored beside it."""
+    """The parameters of a network; a head that is tied to the embedding may be stored beside it.
+
+    Args:
+        copies_equal: such a head must equal it; in a draft, which has a part of the one and all of the other, it does not.
+    """
     row, files = tensors
     head, embedding = row.tensors["lm_head"], row.tensors["embed"]
     stored = network_parameters(config, row)
@@ -136,9 +152,16 @@ def _read_params(
     if stream == "all":
         in_host |= {path for path, shape in shapes.items() if path[0] != "layers" and len(shape) > 1}
     params = read_tensors(stored, files, source, wanted, copies=unread_names(config, row, files), in_host=in_host)
-    if tied and head in files.tensors:
+    if tied and copies_equal and head in files.tensors:
         check_tied_head(files, head, embedding)
     return params
+
+
+def _embedding(config: DecoderConfig, tensors: NamedTensors, source: Path, wanted: np.dtype | None) -> Any:
+    """The embedding alone."""
+    row, files = tensors
+    stored = {("embed",): network_parameters(config, row)[("embed",)]}
+    return read_tensors(stored, files, source, wanted, copies=set(files.tensors))["embed"]
 
 
 def read_tensors(

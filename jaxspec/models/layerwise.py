@@ -23,8 +23,9 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import causal_mask
 from jaxspec.models.decoder_layer import decoder_layer
 from jaxspec.models.described import described_in
-from jaxspec.models.ends import embed
+from jaxspec.models.ends import embed, head_input
 from jaxspec.models.layer_numbers import layer_numbers, of_layer
+from jaxspec.models.norms import NORMS
 from jaxspec.models.stored_parameters import StoredParameter, network_parameters
 from jaxspec.models.tensor_names import checked_names, unread_names
 from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
@@ -80,6 +81,13 @@ class StoredNetwork:
             }
             self.files.release()
 
+    def final_norm(self) -> dict[str, Array]:
+        """Vectors of the norm behind the last layer, by name."""
+        stored = network_parameters(self.config, self.row)
+        found = {name: self._read(stored[(name,)]) for name in NORMS[self.config.norm].vectors("final_norm")}
+        self.files.release()
+        return found
+
     def _read(self, parameter: StoredParameter) -> Array:
         tensors = [parameter.part_of(self.files.read(name)) for name in parameter.names()]
         return self._narrow(tensors[0] if parameter.parts is None else np.stack(tensors)).reshape(parameter.shape)
@@ -109,25 +117,27 @@ def open_network(directory: Path) -> StoredNetwork:
 
 
 def input_squares(
-    network: StoredNetwork, tokens: Int[np.ndarray, "text token"]
+    network: StoredNetwork, tokens: Int[np.ndarray, "text token"], *, head: bool = False
 ) -> dict[str, Float[np.ndarray, "layer column"]]:
     """Squares of what enters the matrices, by input group, summed over all tokens of all texts.
 
     Texts begin at position 0. One layer's weights, and the hidden states of as many texts as fit, are held at a time.
 
+    Args:
+        head: of what enters the LM head too, as "lm_head".
     Returns:
-        float64; a group has the layers that have its matrices.
+        float64; a group has the layers that have its matrices, the head's a single one.
     """
     at_once = max(1, _HIDDEN_BYTES // (4 * tokens.shape[1] * network.config.hidden_size))
     found: dict[str, list[np.ndarray]] = {}
     for first in range(0, len(tokens), at_once):
-        turn = _squares_of_turn(network, tokens[first : first + at_once])
+        turn = _squares_of_turn(network, tokens[first : first + at_once], head=head)
         for name, layers in turn.items():
             found[name] = [a + b for a, b in zip(found[name], layers, strict=True)] if name in found else layers
     return {name: np.stack(layers) for name, layers in found.items()}
 
 
-def _squares_of_turn(network: StoredNetwork, tokens: np.ndarray) -> dict[str, list[np.ndarray]]:
+def _squares_of_turn(network: StoredNetwork, tokens: np.ndarray, *, head: bool) -> dict[str, list[np.ndarray]]:
     hidden, config = network.embedded(tokens), network.config
     found: dict[str, list[np.ndarray]] = {}
     for number, weights in enumerate(network.layers()):
@@ -141,7 +151,17 @@ def _squares_of_turn(network: StoredNetwork, tokens: np.ndarray) -> dict[str, li
                 squares[name] = squares.get(name, 0) + np.asarray(found_there, np.float64)
         for name, total in squares.items():
             found.setdefault(name, []).append(total)
+    if head:
+        vectors = network.final_norm()
+        parts = (hidden[first : first + _TEXTS_PER_CALL] for first in range(0, len(hidden), _TEXTS_PER_CALL))
+        inputs = (np.asarray(_normed(jnp.asarray(part), vectors, config=config), np.float64) for part in parts)
+        found["lm_head"] = [sum(np.sum(np.square(each), axis=(0, 1)) for each in inputs)]
     return found
+
+
+@partial(jax.jit, static_argnames="config")
+def _normed(x: Float[Array, "text token hidden"], vectors: dict[str, Array], *, config: DecoderConfig) -> Array:
+    return head_input(x, vectors, config)
 
 
 @partial(jax.jit, static_argnames=("config", "kinds"))

@@ -154,6 +154,11 @@ def network_parameters(config: DecoderConfig, row: Running) -> dict[Path, Stored
     return named | layer_parameters(config, row)
 
 
+def head_tensor(config: DecoderConfig, row: Running) -> str:
+    """Name of the tensor that holds the LM head: where it is tied to the embedding, the embedding's."""
+    return row.tensors["embed" if config.tie_embeddings else "lm_head"]
+
+
 def lookup(tree: dict[str, Any], path: Path) -> Any:
     """Leaf of a nested dictionary."""
     for key in path:

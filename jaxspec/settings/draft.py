@@ -31,11 +31,12 @@ def _settings(name: str, specs: list[KnobSpec], *, hard: bool) -> Any:
 #: One field for each knob of any scheme, the same for the whole network.
 KnobSettings = _settings("KnobSettings", list(KNOBS.values()), hard=False)
 
-#: Names of the knobs of matrices, of the schemes that a container can hold.
+#: Names of the knobs of matrices, the LM head's among them, of the schemes that a container can hold.
 MATRIX_KNOBS = tuple(
     name
     for name, spec in KNOBS.items()
-    if spec.per == "matrix" and any(facts.packs for facts in SCHEME_FACTS.values() if spec in facts.knob_specs)
+    if spec.per in ("matrix", "head")
+    and any(facts.packs for facts in SCHEME_FACTS.values() if spec in facts.knob_specs)
 )
 
 #: One field for each of them, as a hard draft has it.

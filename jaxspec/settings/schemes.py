@@ -25,7 +25,7 @@ class SchemeFacts:
         knob_specs: what may be set; empty for a scheme without choices.
         has_draft: whether a draft step reads less than the target does.
         runs: whether drafts can be made and run, not only priced and packed.
-        packs: whether a container can hold it.
+        codec: of its matrices in a container; None: no container can hold it.
         shared_exponents: form of the target's matrices and KV cache; None: neither is in blocks that share exponents.
     """
 
@@ -36,8 +36,13 @@ class SchemeFacts:
     knob_specs: tuple[KnobSpec, ...] = ()
     has_draft: bool = False
     runs: bool = False
-    packs: bool = False
+    codec: str | None = None
     shared_exponents: SharedExponents | None = None
+
+    @property
+    def packs(self) -> bool:
+        """Whether a container can hold it."""
+        return self.codec is not None
 
     @property
     def head(self) -> bool:
@@ -45,9 +50,9 @@ class SchemeFacts:
         return any(spec.per == "head" for spec in self.knob_specs)
 
 
-_CASSANDRA: dict[str, Any] = {"knob_specs": CUT_AND_PRUNE, "has_draft": True, "runs": True, "packs": True}
+_CASSANDRA: dict[str, Any] = {"knob_specs": CUT_AND_PRUNE, "has_draft": True, "runs": True}
 
-_WITH_HEAD: dict[str, Any] = _CASSANDRA | {"knob_specs": CUT_AND_PRUNE + HEAD_KNOBS, "packs": False}
+_WITH_HEAD: dict[str, Any] = _CASSANDRA | {"knob_specs": CUT_AND_PRUNE + HEAD_KNOBS}
 
 _QUANTIZED: dict[str, Any] = {"lossless": False, "runs": True}
 
@@ -57,6 +62,7 @@ _ALL = (
         "a draft of pruned, truncated values with unary exponents; lossless",
         "cassandra1:CASSANDRA1",
         lossless=True,
+        codec="cassandra1",
         **_CASSANDRA,
     ),
     SchemeFacts(
@@ -64,6 +70,7 @@ _ALL = (
         "the same, exponents of pruned values coded too; lossless",
         "cassandra1:CASSANDRA1_CODED",
         lossless=True,
+        codec="cassandra1-coded",
         **_CASSANDRA,
     ),
     SchemeFacts(
@@ -71,6 +78,7 @@ _ALL = (
         "cassandra1 whose draft prunes and truncates the LM head too; lossless",
         "cassandra1:CASSANDRA1_HEAD",
         lossless=True,
+        codec="cassandra1",
         **_WITH_HEAD,
     ),
     SchemeFacts(
@@ -78,6 +86,7 @@ _ALL = (
         "the target with shared MX exponents, which changes it a little (not lossless); the draft pruned and truncated",
         "cassandra2:CASSANDRA2",
         lossless=False,
+        codec="cassandra2",
         shared_exponents=SharedExponents(8, "toward_zero"),
         **_CASSANDRA,
     ),
@@ -86,6 +95,7 @@ _ALL = (
         "cassandra2 whose draft prunes and truncates the LM head too, as cassandra1 would; not lossless",
         "cassandra2:CASSANDRA2_HEAD",
         lossless=False,
+        codec="cassandra2",
         shared_exponents=SharedExponents(8, "toward_zero"),
         **_WITH_HEAD,
     ),
@@ -94,6 +104,7 @@ _ALL = (
         "the target in MXINT8, the draft pruned and truncated (Cassandra, VII-A.3); not lossless",
         "cassandra2:MXINT8",
         lossless=False,
+        codec="mxint8",
         shared_exponents=SharedExponents(7, "nearest_even"),
         **_CASSANDRA,
     ),
@@ -102,14 +113,14 @@ _ALL = (
         "exponents by Huffman codes; lossless, decodes fastest",
         "huffman:HUFFMAN",
         lossless=True,
-        packs=True,
+        codec="huffman",
     ),
     SchemeFacts(
         "huffllm",
         "Huff-LLM's fields (float16 1-5-5-5, bfloat16 1-4-4-7), each Huffman-coded; lossless",
         "huffman:HUFFLLM",
         lossless=True,
-        packs=True,
+        codec="huffllm",
     ),
     SchemeFacts(
         "elastic",
@@ -154,7 +165,7 @@ _ALL = (
     SchemeFacts("mxfp8", "8-bit MX elements", "quantized:MXFP8", **_QUANTIZED),
     SchemeFacts("mxfp4", "4-bit MX elements", "quantized:MXFP4", **_QUANTIZED),
     SchemeFacts("bf16", "nothing compressed; the draft is the target", "uncompressed:BF16", lossless=True),
-    SchemeFacts("raw", "every tensor as it is, checksummed", "uncompressed:RAW", lossless=True, packs=True),
+    SchemeFacts("raw", "every tensor as it is, checksummed", "uncompressed:RAW", lossless=True, codec="raw"),
 )
 
 #: Every scheme by the name that users give.

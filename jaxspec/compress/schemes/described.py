@@ -6,7 +6,7 @@ import dataclasses
 from typing import cast
 
 from jaxspec.compress.schemes.interface import Scheme
-from jaxspec.formats.container import CODECS, Codec
+from jaxspec.formats.container import Codec, codec_of
 from jaxspec.settings.knobs import KnobSpec
 from jaxspec.settings.schemes import SchemeFacts
 
@@ -50,5 +50,5 @@ class Described:
 
     @property
     def codec(self) -> Codec | None:
-        """The container's of the same name, or None where no file of this scheme can be written yet."""
-        return CODECS[self.facts.name] if self.facts.packs else None
+        """The container's, or None where no file of this scheme can be written yet."""
+        return codec_of(self.name) if self.facts.packs else None

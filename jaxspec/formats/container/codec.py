@@ -54,11 +54,13 @@ class Selection(NamedTuple):
         kept_per_row: values of each row that the draft keeps.
         cut_bits: low mantissa bits that it does without.
         growth_bytes: that the matrix may take beyond its own, so that there is such a draft.
+        codec: that divides it; None: that of the container's scheme.
     """
 
     kept_per_row: int
     cut_bits: int
     growth_bytes: int = 0
+    codec: str | None = None
 
 
 class Codec(Protocol):

@@ -58,7 +58,8 @@ class Container:
             ]
             self.beside = {self._plain_name(name): section(where) for name, where in directory["beside"].items()}
             entries = directory["tensors"]
-            if self.scheme not in CODECS or not isinstance(entries, list):
+            facts = SCHEME_FACTS.get(self.scheme)
+            if facts is None or not facts.packs or not isinstance(entries, list):
                 raise ValueError(f"scheme {self.scheme!r} is unknown, or there is no list of tensors")
             if not isinstance(self.options, dict) or not all(map(_is_option, self.options.items())):
                 raise ValueError("its options are not names with plain values")
@@ -66,7 +67,7 @@ class Container:
             raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(damaged(self.path, f"its directory cannot be read ({error!r})")) from error
-        self.lossless = CODECS[self.scheme].lossless
+        self.lossless = facts.lossless
         self.tensors: dict[str, StoredTensor] = {}
         for entry in entries:
             tensor = parse_tensor(entry, len(self.files), section, self.path)

@@ -14,7 +14,7 @@ from jaxspec.formats.container.codec import Chunk, Codec, Decoded, Raw, Selectio
 from jaxspec.formats.container.gain import LEAST_BYTES, Balance, CodedSize
 from jaxspec.formats.container.layout import Section
 from jaxspec.formats.container.naming import check_container_output
-from jaxspec.formats.container.schemes import codec_of
+from jaxspec.formats.container.schemes import CODECS, codec_of
 from jaxspec.formats.container.source import Checkpoint, SafetensorsFile
 from jaxspec.formats.container.tensors import StoredTensor, TensorForm, Whole, chunk_elements, inline_tensor
 from jaxspec.formats.container.writer import ContainerWriter
@@ -104,9 +104,14 @@ class _Pieces:
     """
 
     def __init__(
-        self, file: SafetensorsFile, form: TensorForm, codec: Codec, division: Division | None, growth_bytes: int = 0
+        self,
+        file: SafetensorsFile,
+        form: TensorForm,
+        codec: Codec,
+        division: Division | None = None,
+        selection: Selection | None = None,
+        growth_bytes: int = 0,
     ):
-        selection = division.selection(form) if division else None
         self.form = form
         self.selection = None if selection is None else selection._replace(growth_bytes=growth_bytes)
         self.step = chunk_elements(codec.unit(form))
@@ -153,7 +158,10 @@ def _pack_tensor(
     """Write a tensor by its codec, or as it is where that gains nothing."""
     told, whole = _Told(form.name, on_bytes), None
     if not isinstance(codec, Raw):
-        pieces = _Pieces(file, form, codec, division, balance.allowed(form))
+        selection = division.selection(form) if division else None
+        if selection is not None and selection.codec is not None:
+            codec = CODECS[selection.codec]
+        pieces = _Pieces(file, form, codec, division, selection, balance.allowed(form))
         tiny = 0 < form.bytes < LEAST_BYTES
         planned = Whole("gain") if tiny else codec.plan(form, pieces, pieces.selection)
         found = planned if isinstance(planned, Whole) else _coded(writer, pieces, index, codec, planned, told, balance)
@@ -165,7 +173,7 @@ def _pack_tensor(
         balance.book(form, form.bytes)
         return inline_tensor(form, index, file.read(form).tobytes(), whole)
     balance.book_raw(form)
-    plain = _coded(writer, _Pieces(file, form, Raw(), None), index, Raw(), {}, told, Balance())
+    plain = _coded(writer, _Pieces(file, form, Raw()), index, Raw(), {}, told, Balance())
     assert isinstance(plain, StoredTensor)
     return plain._replace(whole=whole)
 

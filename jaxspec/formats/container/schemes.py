@@ -1,4 +1,4 @@
-"""The codecs a checkpoint can be packed with, by the name of a scheme; what else is said of a scheme is the registry's."""
+"""The codecs of tensors by name; which one a scheme has, and what else is said of a scheme, is the registry's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ _HUFFMAN = FieldCodec(
 )
 _HUFFLLM = FieldCodec("huffllm", partitions({"F16": ("1-5-5-5", (1, 2, 3)), "BF16": ("1-4-4-7", (1, 2))}))
 
-_CODECS: dict[str, Codec] = {
+#: All codecs, by the name that directories give.
+CODECS: dict[str, Codec] = {
     codec.name: codec
     for codec in (
         _HUFFMAN,
@@ -36,22 +37,21 @@ _CODECS: dict[str, Codec] = {
         *(
             CassandraCodec(name, shared=facts.shared_exponents)
             for name, facts in SCHEME_FACTS.items()
-            if facts.packs and facts.shared_exponents
+            if facts.codec == name and facts.shared_exponents
         ),
         Raw(),
     )
 }
 
-#: Codecs of all schemes that a container can hold, by the name that users and directories give.
-CODECS = {name: _CODECS[name] for name, facts in SCHEME_FACTS.items() if facts.packs}
-
 
 def codec_of(scheme_name: str) -> Codec:
-    """The codec of the tensors that a scheme suits; the others stay as they are.
+    """The codec of the matrices that a scheme divides or codes; other tensors stay as they are.
 
     Raises:
         InputError: an unknown name, or a scheme that no container can hold.
     """
-    if scheme_name not in CODECS:
-        raise InputError(f"scheme {scheme_name!r} came; allowed are {', '.join(CODECS)}: choose one")
-    return CODECS[scheme_name]
+    facts = SCHEME_FACTS.get(scheme_name)
+    if facts is None or facts.codec is None:
+        allowed = ", ".join(name for name, known in SCHEME_FACTS.items() if known.packs)
+        raise InputError(f"scheme {scheme_name!r} came; allowed are {allowed}: choose one")
+    return CODECS[facts.codec]

@@ -7,10 +7,11 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxspec.compress.footprint import BitsPerValue, Footprint, measured_footprint
+from jaxspec.compress.footprint import BitsPerValue, Footprint, measured_footprint, with_head
 from jaxspec.compress.knobs import Knobs, check_knobs, knob_defaults, uniform_knobs
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
@@ -21,7 +22,7 @@ from jaxspec.models.described import packed_in
 from jaxspec.models.embedded import load_model
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.models.stored import as_computed, as_stored
-from jaxspec.models.stored_parameters import layer_parameters
+from jaxspec.models.stored_parameters import head_tensor, layer_parameters
 from jaxspec.settings.draft_kinds import KV_OPTION
 from jaxspec.settings.knobs import KnobSpec
 from jaxspec.speculate.drafts.interface import ReadyDraft
@@ -56,7 +57,8 @@ def check_container_draft(name: str, target: DecoderConfig) -> None:
 
 
 def container_footprint(name: str) -> Footprint:
-    """Bits that sections of each matrix take, by layer; of the KV cache what its knobs say without a network.
+    """Bits that sections of each matrix take, by layer, and of a divided LM head; of the KV cache what its knobs say without
+    a network.
 
     A matrix that shares its tensor with others has the mean of all.
     """
@@ -68,11 +70,13 @@ def container_footprint(name: str) -> Footprint:
         row = described.tensors(ContainerFiles(container, "draft"), container.path).row
         stored = layer_parameters(config, row)
         bits = {kind: _bits_of(container, stored["layers", kind].names()) for kind in config.matrix_kinds}
+        head = _bits_of(container, [head_tensor(config, row)]) if scheme.facts.head else None
     layers = [{n: float(knobs.values[n][i]) for n in ("kv_prune", "kv_cut_bits")} for i in range(config.num_layers)]
     found = [scheme.expected_footprint(knob_defaults(scheme) | own) for own in layers]
     mean = lambda numbers: jnp.asarray(np.mean([float(number) for number in numbers], keepdims=True))
     kv = BitsPerValue(mean(f.draft_kv_bits for f in found), mean(f.target_kv_bits for f in found))
-    return measured_footprint(bits, kv)
+    footprint = measured_footprint(bits, kv)
+    return footprint if head is None else with_head(footprint, jax.tree.map(lambda bits: bits[0], head))
 
 
 def kv_option(knobs: Knobs) -> str:

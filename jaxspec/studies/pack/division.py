@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 
+from jaxspec.compress.head import HEAD, HEAD_KNOBS
 from jaxspec.compress.host_selection import keep_largest_of_rows, wanda_ranking
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.norm_files import read_norms
@@ -19,7 +20,7 @@ from jaxspec.errors import InputError
 from jaxspec.formats.container import Selection, TensorForm
 from jaxspec.models.config import INPUT_OF
 from jaxspec.models.layerwise import StoredNetwork, input_squares
-from jaxspec.models.stored_parameters import layer_parameters
+from jaxspec.models.stored_parameters import head_tensor, layer_parameters
 from jaxspec.text import load_text, windows
 
 #: Tensors that stay whole unless they are matrices of a known network: embeddings and heads, by the names of common families.
@@ -41,6 +42,7 @@ class MatrixDivision:
         norms: tensor name -> L2 norm of each input channel; without, the score of a value is its magnitude.
         only: tensor names that are divided; None: all two-dimensional ones of 16-bit floating point but `WHOLE_TENSORS`.
         scheme: whose target's values are ranked, as in a draft that is tuned.
+        head: name of the tensor that holds the LM head; None: it is not divided.
     """
 
     weight_prune: float
@@ -49,6 +51,10 @@ class MatrixDivision:
     norms: dict[str, np.ndarray]
     only: frozenset[str] | None = None
     scheme: Scheme = DEFAULT_SCHEME
+    head: str | None = None
+
+    def _scheme_of(self, form: TensorForm) -> Scheme:
+        return self.scheme.of_kind(HEAD) if form.name == self.head else self.scheme
 
     def selection(self, form: TensorForm) -> Selection | None:
         """How much of a tensor the draft reads; None for tensors that stay whole."""
@@ -59,13 +65,14 @@ class MatrixDivision:
         if self.only is None and any(fnmatchcase(form.name, pattern) for pattern in WHOLE_TENSORS):
             return None
         prune, cut_bits = self.knobs.get(form.name, (self.weight_prune, self.weight_cut_bits))
-        return Selection(form.columns - int(num_pruned(prune, form.columns)), cut_bits)
+        kept = form.columns - int(num_pruned(prune, form.columns))
+        return Selection(kept, cut_bits, codec=self._scheme_of(form).facts.codec if form.name == self.head else None)
 
     def keep(self, form: TensorForm, rows: np.ndarray, kept_per_row: int) -> np.ndarray:
         """The values of largest score in each row; ties from the right."""
         norms = self.norms.get(form.name, np.ones(form.columns, np.float32))
         values = jnp.asarray(rows.view(_VALUE_DTYPES[form.dtype]))
-        ranking = wanda_ranking(values, jnp.asarray(norms), scheme=self.scheme)
+        ranking = wanda_ranking(values, jnp.asarray(norms), scheme=self._scheme_of(form))
         return keep_largest_of_rows(np.asarray(ranking), kept_per_row)
 
 
@@ -86,8 +93,13 @@ def matrix_names(model: StoredNetwork) -> dict[str, tuple[int, tuple[str, ...]]]
     return found
 
 
+def head_name(model: StoredNetwork) -> str:
+    """Name of the tensor that holds the LM head: the embedding's where they are tied."""
+    return head_tensor(model.config, model.row)
+
+
 def named_knobs(model: StoredNetwork, knobs: Knobs) -> dict[str, tuple[float, int]]:
-    """Pruning ratio and whole cut bits of each matrix by its tensor's name.
+    """Pruning ratio and whole cut bits of each matrix by its tensor's name, of the head too where the scheme divides it.
 
     Raises:
         InputError: different ones for matrices that one tensor holds.
@@ -104,29 +116,39 @@ def named_knobs(model: StoredNetwork, knobs: Knobs) -> dict[str, tuple[float, in
                 "one rule: pack without --knobs, or write the draft with jaxspec export"
             )
         named[name] = values.pop()
+    if knobs.scheme.facts.head:
+        prune, cut = (float(knobs.values[name]) for name in HEAD_KNOBS.values())
+        named[head_name(model)] = prune, round(cut)
     return named
 
 
-def named_norms(model: StoredNetwork, result: str) -> dict[str, np.ndarray]:
+def named_norms(model: StoredNetwork, result: str, *, head: bool = False) -> dict[str, np.ndarray]:
     """Norms that the run of a result.json ranked with, by the tensor's name; empty where it left none.
 
+    Args:
+        head: the head's too.
     Raises:
         InputError: see `read_norms`.
     """
     parameters = model.config.layer_parameters
-    shapes = {kind: (parameters[kind].num_layers, parameters[kind].shape[-1]) for kind in model.config.matrix_kinds}
-    found = read_norms(result, shapes)
+    shapes: dict[str, tuple[int, ...]] = {
+        kind: (parameters[kind].num_layers, parameters[kind].shape[-1]) for kind in model.config.matrix_kinds
+    }
+    found = read_norms(result, shapes | ({HEAD: (model.config.hidden_size,)} if head else {}))
     if found is None:
         return {}
     place = lambda kind, layer: parameters[kind].before(layer)
-    return {name: found[kinds[0]][place(kinds[0], layer)] for name, (layer, kinds) in matrix_names(model).items()}
+    named = {name: found[kinds[0]][place(kinds[0], layer)] for name, (layer, kinds) in matrix_names(model).items()}
+    return named | ({head_name(model): found[HEAD]} if head else {})
 
 
 def measured_norms(
-    model: StoredNetwork, text: str, *, num_windows: int, window_tokens: int, seed: int
+    model: StoredNetwork, text: str, *, num_windows: int, window_tokens: int, seed: int, head: bool = False
 ) -> dict[str, np.ndarray]:
     """Norm of each matrix's input channels over windows of calibration text, by the tensor's name.
 
+    Args:
+        head: of the head's too.
     Raises:
         InputError: the text cannot be used, or a layer of the network is larger than this machine's memory.
     """
@@ -145,9 +167,11 @@ def measured_norms(
         )
     # Only the first half is used here.
     split = load_text(text, model.tokenizer, needed=(window_tokens, 0))
-    squares = input_squares(model, windows(split.calibration, num_windows, window_tokens, seed))
+    squares = input_squares(model, windows(split.calibration, num_windows, window_tokens, seed), head=head)
     place = lambda kind, layer: model.config.layer_parameters[kind].before(layer)
-    return {
-        name: np.sqrt(squares[INPUT_OF[kinds[0]]][place(kinds[0], layer)]).astype(np.float32)
+    named = {
+        name: squares[INPUT_OF[kinds[0]]][place(kinds[0], layer)]
         for name, (layer, kinds) in matrix_names(model).items()
     }
+    named |= {head_name(model): squares[HEAD][0]} if head else {}
+    return {name: np.sqrt(found).astype(np.float32) for name, found in named.items()}

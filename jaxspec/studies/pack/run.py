@@ -28,11 +28,19 @@ from jaxspec.results import measured
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect, notes
 from jaxspec.settings.coercion import as_path
+from jaxspec.settings.draft import MATRIX_KNOBS
 from jaxspec.settings.draft_kinds import KV_OPTION
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.speculate.drafts.container_draft import kv_option
 from jaxspec.studies.pack.config import PackConfig
-from jaxspec.studies.pack.division import MatrixDivision, matrix_names, measured_norms, named_knobs, named_norms
+from jaxspec.studies.pack.division import (
+    MatrixDivision,
+    head_name,
+    matrix_names,
+    measured_norms,
+    named_knobs,
+    named_norms,
+)
 from jaxspec.studies.pack.inspection import describe
 from jaxspec.studies.pack.result import PackResult, UnpackedFile, UnpackResult
 
@@ -68,7 +76,9 @@ def pack_checkpoint(
     if has_draft:
         with reporter.alive():
             division, used = _division(config, source, reporter)
-        options |= {k: v for k, v in dataclasses.asdict(config).items() if k not in ("model", "scheme")} | used
+        own = {spec.name for spec in SCHEME_FACTS[config.scheme].knob_specs}
+        left_out = {"model", "scheme", *(set(MATRIX_KNOBS) - own)}
+        options |= {k: v for k, v in dataclasses.asdict(config).items() if k not in left_out} | used
         # A container goes to other machines; the places of files on this one do not.
         options |= {key: options[key] and _printable(Path(options[key]).name) for key in ("knobs", "text")}
     started = time.perf_counter()
@@ -142,8 +152,15 @@ def _network(source: Path) -> StoredNetwork | str:
 
 def _division(config: PackConfig, source: Path, reporter: Reporter) -> tuple[MatrixDivision, dict[str, Any]]:
     """What the draft keeps, and how that was decided."""
-    found = "" if config.importance == "magnitude" and config.knobs is None else _network(source)
+    scheme = SCHEMES[config.scheme]
+    head = scheme.facts.head
+    found = "" if config.importance == "magnitude" and config.knobs is None and not head else _network(source)
     model = None if isinstance(found, str) else found
+    if model is None and head:
+        raise InputError(
+            f"scheme {config.scheme} divides the LM head, and which tensor that is only a network that can be run here tells: "
+            f"{found}; use --scheme {scheme.facts.codec}, or correct that first"
+        )
     if model is None and (config.importance == "wanda" or config.knobs is not None):
         asked, instead = "--importance wanda", "use --importance magnitude"
         if config.knobs is not None:
@@ -152,9 +169,9 @@ def _division(config: PackConfig, source: Path, reporter: Reporter) -> tuple[Mat
     importance = "magnitude" if model is None or config.importance == "magnitude" else "wanda"
     norms, knobs, kept = {}, {}, {}
     if model is not None and config.knobs is not None:
-        tuned: Knobs = read_tuned_knobs(config.knobs, SCHEMES[config.scheme], model.config)
+        tuned: Knobs = read_tuned_knobs(config.knobs, scheme, model.config)
         knobs, kept = named_knobs(model, tuned), {KV_OPTION: kv_option(tuned)}
-        norms = named_norms(model, config.knobs) if importance == "wanda" else {}
+        norms = named_norms(model, config.knobs, head=head) if importance == "wanda" else {}
         if norms:
             reporter.line("note: values are ranked with the channel norms of the tuning run")
     if model is not None and importance == "wanda" and not norms:
@@ -165,9 +182,14 @@ def _division(config: PackConfig, source: Path, reporter: Reporter) -> tuple[Mat
             num_windows=config.calibration_windows,
             window_tokens=config.window_tokens,
             seed=config.seed,
+            head=head,
         )
     elif config.importance == "auto":
         reporter.line(f"note: values are ranked by magnitude, as the network cannot be run here: {found}")
     only = None if model is None else frozenset(matrix_names(model))
-    division = MatrixDivision(config.weight_prune, config.weight_cut_bits, knobs, norms, only, SCHEMES[config.scheme])
+    whose = head_name(model) if model is not None and head else None
+    if only is not None and whose is not None:
+        only |= {whose}
+        knobs = {whose: (config.head_prune, config.head_cut_bits)} | knobs
+    division = MatrixDivision(config.weight_prune, config.weight_cut_bits, knobs, norms, only, scheme, whose)
     return division, {"importance": importance} | kept

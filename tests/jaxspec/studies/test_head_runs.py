@@ -186,5 +186,3 @@ def test_what_is_refused_and_why():
     with pytest.raises(InputError, match="weight_prune would have no effect"):
         build_config(PredictConfig, {"scheme": SCHEME, "weight_prune": 0.9, **widths}, {})
     assert build_config(PredictConfig, {"scheme": SCHEME, "head_prune": 0.9, **widths}, {}).head_prune == 0.9
-    with pytest.raises(InputError, match="'cassandra1-head', which can be priced but not packed yet"):
-        find_scheme(SCHEME, packs=True)

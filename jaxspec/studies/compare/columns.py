@@ -116,6 +116,14 @@ _BITS_VERIFY = Column[Contestant](
     lambda found: found.bits_per_weight_verify,
     lambda value: fixed(value, 2),
 )
+_BITS_HEAD = Column[Contestant](
+    "bits per weight of the LM head, draft",
+    "bits\nhead",
+    "read per weight of the LM head in one draft step",
+    lambda found: found.bits_per_head_weight or UNKNOWN,
+    lambda value: fixed(value, 2),
+    optional=True,
+)
 _STEP = Column[Contestant](
     "draft step, ms",
     "draft\nstep, ms",
@@ -190,7 +198,7 @@ _OUTPUT = Column[Contestant](
 #: Rows of the page's table.
 PAGE_COLUMNS = (
     *(_VS_BF16, _INTERVAL, _VS_STORED, _VS_SELF, _OUTPUT, _LENGTH, _LENGTH_HELD_OUT, _ALPHA, _CALIBRATION, _PREDICTED),
-    *(_COUNTED, _BITS, _BITS_VERIFY, _STEP, _CYCLE, _HELD, _ENERGY, _BPB, _AGREEMENT),
+    *(_COUNTED, _BITS, _BITS_VERIFY, _BITS_HEAD, _STEP, _CYCLE, _HELD, _ENERGY, _BPB, _AGREEMENT),
     *(_ACCURACY, _CHANGE),
 )
 

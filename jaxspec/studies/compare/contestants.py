@@ -13,6 +13,7 @@ from jaxtyping import Float
 import hwmodels
 from hwmodels import DraftCost, Footprint
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from jaxspec.compress.head import HEAD
 from jaxspec.results import Quantity, given, measured, predicted
 from jaxspec.results.network_results import AcceptanceRates, Ratio
 from jaxspec.results.stopwatch_results import Stopwatch
@@ -27,7 +28,7 @@ from jaxspec.studies.compare.result import AUTOREGRESSIVE, COMPRESSION, SELF_DRA
 from jaxspec.studies.compare.stages import CompareStages, Drafted
 from jaxspec.studies.engine_pricing import engine_scatter, kind_of_draft
 from jaxspec.studies.headline_intervals import headline_intervals
-from jaxspec.studies.measured.configuration import priced_mean
+from jaxspec.studies.measured.configuration import head_bits, priced_mean
 from jaxspec.studies.measured.head import lossless
 from jaxspec.studies.measured.stopwatch import stopwatch_part
 from jaxspec.tuning.objective import Pricing
@@ -188,6 +189,9 @@ def _bits(
     found = {"bits_per_weight_verify": status(priced_mean(footprint.target_weight_bits, pricing))}
     if cost is not None and float(np.max(np.asarray(cost.passes))) > 0:
         found["bits_per_weight"] = status(priced_mean(footprint.draft_weight_bits, pricing))
+        # What is priced has a head in any case.
+        own = float(footprint.draft_weight_bits[HEAD]) != UNCOMPRESSED_BITS
+        found |= head_bits(footprint, status) if own else {}
     return found
 
 

@@ -102,6 +102,8 @@ class Contestant(Record):
     draft_parameters: Quantity[int] = UNKNOWN
     bits_per_weight: Quantity[float] = UNKNOWN
     bits_per_weight_verify: Quantity[float] = UNKNOWN
+    bits_per_head_weight: Quantity[float] | None = None
+    bits_per_head_weight_verify: Quantity[float] | None = None
     draft_step_s: Quantity[float] = UNKNOWN
     cycle_s: Quantity[float] = UNKNOWN
     intervals: HeadlineIntervals | None = None

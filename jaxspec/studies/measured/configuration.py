@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import jax
@@ -20,7 +20,7 @@ from jaxspec.compress.head import HEAD
 from jaxspec.compress.knob_files import knobs_to_json
 from jaxspec.compress.knobs import Knobs
 from jaxspec.models.config import kinds_of
-from jaxspec.results import given, measured, predicted
+from jaxspec.results import Quantity, given, measured, predicted
 from jaxspec.results.network_results import AcceptanceRates, Configuration, CycleTimes
 from jaxspec.speculate.statistics import acceptance_rates, compare_cycles
 from jaxspec.studies.headline_intervals import headline_intervals
@@ -127,7 +127,7 @@ def configuration(
         bits_per_weight_verify=measured(priced_mean(priced_bits.target_weight_bits, pricing)),
         bits_per_kv=measured(float(np.mean(read.draft_kv_bits))),
         bits_per_kv_verify=measured(float(np.mean(read.target_kv_bits))),
-        **_head_bits(read),
+        **head_bits(read),
         kl=measured(float(measurement.kl)),
         draft_length=chosen("draft_length", length),
         draft_length_predicted_best=predicted(best_length(pricing, measurement)[0]),
@@ -140,11 +140,14 @@ def configuration(
     )
 
 
-def _head_bits(read: hwmodels.Footprint) -> dict[str, Any]:
+def head_bits(
+    read: hwmodels.Footprint, status: Callable[[float], Quantity[float]] = measured
+) -> dict[str, Quantity[float]]:
+    """Bits per weight of the LM head by a result's names; none where it is left at 16 bits."""
     if HEAD not in read.draft_weight_bits:
         return {}
     found = {"": read.draft_weight_bits, "_verify": read.target_weight_bits}
-    return {f"bits_per_head_weight{step}": measured(float(bits[HEAD])) for step, bits in found.items()}
+    return {f"bits_per_head_weight{step}": status(float(bits[HEAD])) for step, bits in found.items()}
 
 
 def priced_mean(bits: dict[str, Any], pricing: Pricing) -> float:

@@ -40,7 +40,9 @@ class PackConfig(MatrixKnobSettings):
     """
 
     model: str = same_as(CommonConfig, "model")
-    scheme: PackScheme = setting(DEFAULT_SCHEME_NAME, "How tensors are coded; cassandra2, cassandra2-head and mxint8 are not lossless.")
+    scheme: PackScheme = setting(
+        DEFAULT_SCHEME_NAME, "How tensors are coded; cassandra2, cassandra2-head and mxint8 are not lossless."
+    )
     knobs: str | None = setting(
         None, "result.json of `jaxspec tune`: its tuned knobs, matrix by matrix, instead of one pair.", unset="none"
     )

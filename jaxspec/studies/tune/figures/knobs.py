@@ -21,19 +21,20 @@ from jaxspec.results.quantity import finite
 from jaxspec.settings.schemes import KNOBS
 from jaxspec.studies.tune.result import TuneResult
 
-#: The KV column stands apart from the matrices by this share of a cell.
+#: The columns of KV and of the LM head stand apart by this share of a cell.
 _GAP = 0.35
 
-#: Panel -> knob of weights, knob of KV, factor to the unit shown, label.
+#: Panel -> knob of weights, of KV and of the LM head, factor to the unit shown, label.
 _PANELS = (
-    ("weight_prune", "kv_prune", 100.0, "pruned (% of the values)"),
-    ("weight_cut_bits", "kv_cut_bits", 1.0, "cut (low mantissa bits)"),
+    ("weight_prune", "kv_prune", "head_prune", 100.0, "pruned (% of the values)"),
+    ("weight_cut_bits", "kv_cut_bits", "head_cut_bits", 1.0, "cut (low mantissa bits)"),
 )
 
 
 @styled
 def knobs_figure(result: TuneResult, configuration: str = "tuned") -> Figure | None:
-    """Two heat maps, layers down and matrix kinds across with KV at the right: the share pruned and the bits cut."""
+    """Two heat maps, layers down and matrix kinds across, with KV and the LM head at the right: the share pruned and the
+    bits cut."""
     knobs = result.configurations.get(configuration, Configuration()).knobs.value or {}
     layers = _number_of_layers(knobs)
     if not layers:
@@ -43,15 +44,15 @@ def knobs_figure(result: TuneResult, configuration: str = "tuned") -> Figure | N
     if length is not None:
         title += f", draft length {length:.0f}"
     figure = new_figure(title, provenance(result), height_inches=1.45 + 0.32 * max(layers, 2))
-    for axes, (weights, kv, factor, label) in zip(figure.subplots(1, 2), _PANELS):
-        _draw_panel(axes, knobs, weights, kv, factor=factor, label=label, layers=layers)
+    for axes, (weights, kv, head, factor, label) in zip(figure.subplots(1, 2), _PANELS):
+        _draw_panel(axes, knobs, weights, kv, head, factor=factor, label=label, layers=layers)
     return figure
 
 
 def _number_of_layers(knobs: Mapping[str, Any]) -> int:
     """How many layers the knobs have; 0 where they are absent or not by layer."""
     lengths = set()
-    for weights, kv, _, _ in _PANELS:
+    for weights, kv, *_ in _PANELS:
         by_kind = knobs.get(weights)
         lists = [*by_kind.values()] if isinstance(by_kind, Mapping) else []
         lists += [knobs[kv]] if knobs.get(kv) is not None else []
@@ -60,7 +61,7 @@ def _number_of_layers(knobs: Mapping[str, Any]) -> int:
 
 
 def _draw_panel(
-    axes: Axes, knobs: Mapping[str, Any], weights: str, kv: str, *, factor: float, label: str, layers: int
+    axes: Axes, knobs: Mapping[str, Any], weights: str, kv: str, head: str, *, factor: float, label: str, layers: int
 ) -> None:
     by_kind = knobs.get(weights) or {}
     columns: list[tuple[str, float, Sequence]] = [
@@ -68,14 +69,17 @@ def _draw_panel(
     ]
     if knobs.get(kv) is not None:
         columns.append(("KV", len(columns) + _GAP, knobs[kv]))
+    if knobs.get(head) is not None:  # one number, not one of each layer
+        columns.append(("head", len(columns) + 2 * _GAP, [knobs[head]]))
     low, high = (factor * limit for limit in (KNOBS[weights].low, KNOBS[weights].high))
     colours, scale = colormaps["cividis"], Normalize(low, high)
     for _, x, values in columns:
         found = [finite(value) for value in values]
+        edges = np.linspace(0, layers, len(found) + 1) - 0.5
         column = np.array([[np.nan if value is None else factor * value] for value in found])
         axes.pcolormesh(
             [x - 0.5, x + 0.5],
-            np.arange(layers + 1) - 0.5,
+            edges,
             np.ma.masked_invalid(column),
             cmap=colours,
             norm=scale,
@@ -86,7 +90,9 @@ def _draw_panel(
             known = np.isfinite(value)
             colour = text_colour_on(colours(scale(value))) if known else INK
             label_of_cell = f"{value:.0f}" if known else NOT_KNOWN
-            axes.text(x, layer, label_of_cell, ha="center", va="center", fontsize=9, color=colour)
+            axes.text(
+                x, edges[layer : layer + 2].mean(), label_of_cell, ha="center", va="center", fontsize=9, color=colour
+            )
     axes.set_xticks([x for _, x, _ in columns], [name for name, _, _ in columns])
     axes.set_yticks(range(layers))
     axes.set_ylim(layers - 0.5, -0.5)

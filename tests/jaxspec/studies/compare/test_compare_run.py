@@ -187,7 +187,7 @@ def test_a_finished_run_is_reprinted(finished, config, settings, monkeypatch, tm
 @pytest.mark.slow
 def test_every_kind_of_draft_takes_part(settings, tmp_path):
     given = settings | {
-        "schemes": "cassandra1,cassandra2,any-precision",
+        "schemes": "cassandra1,cassandra1-head,cassandra2,any-precision",
         "drafts": "ngram,layer-skip,sparse-kv-25,q4",
         "lossy": "none",
         "weight_prune": 0.2,
@@ -203,7 +203,7 @@ def test_every_kind_of_draft_takes_part(settings, tmp_path):
         assert np.isfinite(way.speedup.median.known)
     assert "Stopwatch" in (directory.path / "report.html").read_text()
     found = result.plain()["contestants"]
-    assert len(found) == 8
+    assert len(found) == 9
     for name, each in found.items():
         if name == "autoregressive":
             continue
@@ -211,7 +211,14 @@ def test_every_kind_of_draft_takes_part(settings, tmp_path):
         assert each["tokens_per_cycle_gap_in_standard_errors"] < 3
         assert each["changes_output"] == (name in ("cassandra2", "any-precision"))
         assert 1 <= each["draft_length"] <= 3
-    own = [name for name in ("cassandra1", "cassandra2", "any-precision") if found[name]["vs_best_self_draft"] is None]
+    own = [
+        name
+        for name in ("cassandra1", "cassandra1-head", "cassandra2", "any-precision")
+        if found[name]["vs_best_self_draft"] is None
+    ]
     assert len(own) == 1
     assert found["layer-skip"]["bits_per_weight"] == 16
+    assert {name for name, each in found.items() if each["bits_per_head_weight"] is not None} == {"cassandra1-head"}
+    assert found["cassandra1-head"]["bits_per_head_weight"] < 8
+    assert "bits per weight of the LM head, draft" in (directory.path / "report.html").read_text()
     assert found["any-precision"]["bits_per_weight_verify"] < 9

@@ -79,6 +79,17 @@ def test_knobs_show_every_value(make_entry, layers):
     assert "draft length 7" in " ".join(texts(figure))
 
 
+def test_the_knob_of_the_head_is_one_cell_of_all_layers(make_entry):
+    entry = make_entry(layers=4)
+    entry["configurations"]["tuned"]["knobs"] |= {"head_prune": 0.62, "head_cut_bits": 3}
+    figure = figures.knobs_figure(read(entry))
+    for axes, words in zip(figure.axes[:2], ("62", "3"), strict=True):
+        assert axes.get_xticklabels()[-1].get_text() == "head"
+        assert len(axes.texts) == 8 * 4 + 1
+        (head,) = [text for text in axes.texts if text.get_position()[0] == axes.get_xticks()[-1]]
+        assert (head.get_text(), head.get_position()[1]) == (words, 1.5)
+
+
 def test_knobs_with_a_hole_or_of_no_shape(make_entry):
     entry = make_entry(layers=2)
     entry["configurations"]["tuned"]["knobs"]["weight_cut_bits"]["o"][1] = None

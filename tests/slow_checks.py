@@ -33,10 +33,15 @@ SLOW_CHECKS = tuple(
             # Heads of drafts: tied and untied networks, or one of both where nothing else differs.
             r"^tests/jaxspec/studies/test_head_runs\.py::test_a_tied_network_.*\[cassandra2-head\]$",
             r"^tests/jaxspec/studies/test_head_runs\.py::test_(an_exported_draft|decoding_without_a_draft)_.*\[False\]$",
+            r"^tests/jaxspec/studies/test_head_runs\.py::test_tuning_moves_the_head_with_everything_else$",
             r"^tests/jaxspec/compress/test_head\.py::test_gradient_by_the_knobs_of_the_head\[untied\]$",
             # Mixtures: chains of one sequence, trees of several and one kind of latent attention stay.
-            r"^tests/jaxspec/speculate/drafts/test_elastic_draft\.py::test_(chains_put_out_the_targets_text\[8|trees_put_out_the_targets_text\[1)\]$",
+            r"^tests/jaxspec/speculate/drafts/test_elastic_draft\.py::test_(chains_put_out_the_targets_text\[8\]|trees_put_out_the_targets_text)",
             r"^tests/jaxspec/studies/test_elastic_runs\.py::test_a_mixture_decodes_as_its_target_and_as_foretold\[1\]$",
+            r"^tests/jaxspec/studies/test_elastic_runs\.py::test_a_dense_network_says_that_it_has_no_pools$",
+            r"^tests/jaxspec/studies/test_expert_pricing\.py::test_points_of_a_sweep_are_those_of_the_cost_model$",
+            r"^tests/experiments/silicon/test_mixture_steps\.py::test_experts_held_whole_keep_to_the_bar\[vllm\]$",
+            r"^tests/experiments/elastic_choice/test_elastic_choice\.py::test_gradients_find_what_trying_all_finds$",
             r"^tests/jaxspec/models/test_latent_drafts\.py::test_chains_and_trees_.*\[(deepseek_v2_grouped|gpt_oss_sinks)\]$",
             r"^tests/jaxspec/speculate/test_elastic_sampling\.py::test_a_draft_that_gives_another_pools_probabilities_is_noticed$",
             r"^tests/jaxspec/speculate/test_elastic_sampling\.py::test_sampled_texts_have_the_targets_distribution$",
@@ -47,9 +52,11 @@ SLOW_CHECKS = tuple(
             # Drafts and rules of one path.
             r"^tests/jaxspec/speculate/test_tree_decoding\.py::.*\[(chain|late ranks)-(random|near|lookup)\]$",
             r"^tests/jaxspec/speculate/test_sampling\.py::test_texts_have_the_filtered_targets_distribution\[filters[1-9]\]$",
-            r"^tests/jaxspec/speculate/test_sampling\.py::test_a_filter_on_one_side_is_noticed\[the law ",
+            r"^tests/jaxspec/speculate/test_sampling\.py::test_a_filter_on_one_side_is_noticed",
             r"^tests/jaxspec/speculate/test_chain_sampling\.py::test_sampled_texts_have_the_targets_distribution\[0\]$",
-            r"^tests/jaxspec/speculate/test_tree_sampling\.py::test_sampled_texts_have_the_targets_distribution\[top\]$",
+            r"^tests/jaxspec/speculate/test_tree_sampling\.py::test_sampled_texts_have_the_targets_distribution\[(top|growing)\]$",
+            r"^tests/jaxspec/speculate/test_text_lengths\.py::test_ranks_tell_every_cycle_of_a_tree\[network\]$",
+            r"^tests/jaxspec/speculate/test_unequal_prompts\.py::test_ranks_tell_every_cycle_of_a_tree\[False\]$",
             r"^tests/jaxspec/speculate/test_tree_decoding\.py::test_sampled_results_do_not_depend_on_batching\[top\]$",
             r"^tests/jaxspec/speculate/test_tree_decoding\.py::test_growing_trees_of_odd_shapes\[growing2\]$",
             r"^tests/jaxspec/speculate/test_rules_samples\.py::test_a_tenth_of_them_notices_a_broken_rule\[ratio ",
@@ -61,6 +68,7 @@ SLOW_CHECKS = tuple(
             # Runs and prices of one kind more; their parts have tests of their own.
             r"^tests/jaxspec/studies/test_own_prompts\.py::test_a_tree_on_own_prompts_that_stop$",
             r"^tests/jaxspec/studies/tree/test_tree_pricing\.py::test_times_are_those_of_one_tree_after_the_other\[copy\]$",
+            r"^tests/jaxspec/studies/codesign/test_drawing\.py::test_the_same_seed_gives_the_same_file_also_after_a_kill$",
             r"^tests/jaxspec/studies/sweep/test_shards\.py::test_interrupts_lose_no_point_and_double_none\[[23]\]$",
             r"^tests/jaxspec/studies/codesign/test_codesign\.py::test_a_larger_array_must_cost_area_and_power\[switching",
             # What breaks a network, or a number of it, in one more way.

@@ -152,10 +152,11 @@ def _squares_of_turn(network: StoredNetwork, tokens: np.ndarray, *, head: bool) 
         for name, total in squares.items():
             found.setdefault(name, []).append(total)
     if head:
-        vectors = network.final_norm()
-        parts = (hidden[first : first + _TEXTS_PER_CALL] for first in range(0, len(hidden), _TEXTS_PER_CALL))
-        inputs = (np.asarray(_normed(jnp.asarray(part), vectors, config=config), np.float64) for part in parts)
-        found["lm_head"] = [sum(np.sum(np.square(each), axis=(0, 1)) for each in inputs)]
+        vectors, total = network.final_norm(), np.zeros(config.hidden_size)
+        for first in range(0, len(hidden), _TEXTS_PER_CALL):
+            inputs = _normed(jnp.asarray(hidden[first : first + _TEXTS_PER_CALL]), vectors, config=config)
+            total += np.sum(np.square(np.asarray(inputs, np.float64)), axis=(0, 1))
+        found["lm_head"] = [total]
     return found
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import numpy as np
 import pytest
 
@@ -86,9 +87,9 @@ def test_passes_over_choices_elsewhere_are_part_of_a_group():
         experts=(*entry.device.matrix_unit.experts[:-1], coefficients.replace(passed_elsewhere=0.0)),
     )
     step = prefill_step(Workload(batch=1.0, prompt_tokens=4096.0), footprint=uniform_footprint(16))
-    found = {}
+    found, of = {}, jax.jit(lambda device: price_steps(device, QWEN, [step]))
     for name, unit in (("all", entry.device.matrix_unit), ("own", own)):
-        (priced,) = price_steps(dataclasses.replace(entry.device, matrix_unit=unit), QWEN, [step])
+        (priced,) = of(dataclasses.replace(entry.device, matrix_unit=unit))
         found[name] = float(priced.cost.total_s)
         own_rows = float(priced.work.shapes.m[EXPERTS[0]] * priced.work.shapes.products[EXPERTS[0]])
     passed = 48 * (4096 * 8 - own_rows) * (2048 + 768) * 2 / 4.8e12

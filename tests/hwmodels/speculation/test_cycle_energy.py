@@ -28,19 +28,15 @@ CHIP = Chip(energy_j_per_flop=0.7e-12, static_power_w=3.0, area_m2=9e-5)
 def test_a_device_draws_power_while_its_engine_works(small, toy_device, workload, footprint):
     device = toy_device.replace(memory=toy_device.memory.replace(energy_j_per_bit=5e-12), chip=CHIP)
     common = {"workload": workload, "footprint": footprint}
-    step_s = float(baselines(device, small, **common).stored.cost.total_s)
+    step_s = float(jax.jit(baselines)(device, small, **common).stored.cost.total_s)
     terms = EngineTerms(cycle_s=0.1 * step_s, draft_pass_s=0.02 * step_s)
-    without, served = (
-        price_cycle(
-            device, small, draft_cost=COMPRESSED_COPY, plan=chain_plan(jnp.arange(1.0, 4.0)), engine=one, **common
-        )
-        for one in (NO_ENGINE, terms)
-    )
+    chains = partial(price_cycle, draft_cost=COMPRESSED_COPY, plan=chain_plan(jnp.arange(1.0, 4.0)), **common)
+    without, served = (jax.jit(partial(chains, engine=one))(device, small) for one in (NO_ENGINE, terms))
     np.testing.assert_allclose(served.engine_s, step_s * (0.1 + 0.02 * np.arange(1, 4)), rtol=1e-5)
     np.testing.assert_allclose(served.energy_j - without.energy_j, 3.0 * served.engine_s, rtol=1e-3)
     # All tokens are accepted, so that a draft pays; what is drawn meanwhile is in the energy of a token too.
     sure = Acceptance(jnp.ones(3))
-    point = design_point(device, small, acceptance=sure, engine=terms, **common)
+    point = jax.jit(partial(design_point, acceptance=sure, engine=terms, **common))(device, small)
     assert int(point.draft_length) > 0
     joules = served.energy_j[int(point.draft_length) - 1]
     expected = float(joules / point.tokens_per_cycle / workload.batch)

@@ -29,6 +29,7 @@ def machine(cache_bytes, *, near=0.5, far=0.05):
     )
 
 
+@jax.jit
 def priced(device, draft_layers=2.0, length=LENGTH):
     target = catalog.architecture("embedded")
     draft = DraftCost(architecture=dataclasses.replace(target, num_layers=draft_layers))

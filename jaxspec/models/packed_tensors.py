@@ -10,6 +10,7 @@ Source: OCP Microscaling Formats (MX) Specification v1.0; the layout is that of 
 from __future__ import annotations
 
 import functools
+from collections.abc import Collection
 
 import jax.numpy as jnp
 import ml_dtypes
@@ -20,7 +21,7 @@ from jaxspec.errors import InputError
 from jaxspec.formats.mx import BLOCK_SIZE, E2M1, MXTensor, decode
 from jaxspec.models.checkpoint_files import TensorPlace, TensorTable
 
-__all__ = ["UnpackedFiles", "unpacked", "unpacked_mxfp4"]
+__all__ = ["UnpackedFiles", "stored_under", "unpacked", "unpacked_mxfp4"]
 
 _BLOCKS, _SCALES = "_blocks", "_scales"
 
@@ -104,6 +105,15 @@ def _place(name: str, files: TensorTable) -> TensorPlace:
         )
     *lead, rows, count = scales.shape
     return TensorPlace(blocks.path, (*lead, count * BLOCK_SIZE, rows), "BF16")
+
+
+def stored_under(name: str, stored: Collection[str]) -> tuple[str, ...]:
+    """Names under which files store a tensor that networks read by its own.
+
+    Args:
+        stored: names of all tensors in the files.
+    """
+    return (name,) if name in stored else (name + _BLOCKS, name + _SCALES)
 
 
 def unpacked(files: TensorTable, row: Running) -> TensorTable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,11 +17,12 @@ from jaxspec.compress.knobs import Knobs, check_knobs, knob_defaults, uniform_kn
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.formats.container import CODECS, Container, StoredTensor
-from jaxspec.models.checkpoint_files import ContainerFiles
+from jaxspec.models.checkpoint_files import ContainerFiles, TensorTable
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.described import packed_in
 from jaxspec.models.embedded import load_model
 from jaxspec.models.hf_load import LoadedModel
+from jaxspec.models.packed_tensors import stored_under
 from jaxspec.models.stored import as_computed, as_stored
 from jaxspec.models.stored_parameters import head_tensor, layer_parameters
 from jaxspec.settings.draft_kinds import KV_OPTION
@@ -67,10 +69,10 @@ def container_footprint(name: str) -> Footprint:
         config = described.config
         scheme = find_scheme(container.scheme)
         knobs = _kv_knobs(container, config)
-        row = described.tensors(ContainerFiles(container, "draft"), container.path).row
+        row, files = described.tensors(ContainerFiles(container, "draft"), container.path)
         stored = layer_parameters(config, row)
-        bits = {kind: _bits_of(container, stored["layers", kind].names()) for kind in config.matrix_kinds}
-        head = _bits_of(container, [head_tensor(config, row)]) if scheme.facts.head else None
+        bits = {kind: _bits_of(container, files, stored["layers", kind].names()) for kind in config.matrix_kinds}
+        head = _bits_of(container, files, [head_tensor(config, row)]) if scheme.facts.head else None
     layers = [{n: float(knobs.values[n][i]) for n in ("kv_prune", "kv_cut_bits")} for i in range(config.num_layers)]
     found = [scheme.expected_footprint(knob_defaults(scheme) | own) for own in layers]
     mean = lambda numbers: jnp.asarray(np.mean([float(number) for number in numbers], keepdims=True))
@@ -106,18 +108,26 @@ def _kv_knobs(container: Container, config: DecoderConfig) -> Knobs:
     return knobs
 
 
-def _bits_of(container: Container, names: Iterable[str]) -> BitsPerValue:
-    """Of the tensors of each layer, draft's and all sections."""
-    tensors = [container.tensors[name] for name in names]
-    of = lambda drafted: jnp.asarray([_bits(tensor, drafted=drafted) for tensor in tensors], jnp.float32)
+def _bits_of(container: Container, files: TensorTable, names: Iterable[str]) -> BitsPerValue:
+    """Of the tensors of each layer, draft's and all sections.
+
+    Args:
+        files: its tensors as networks read them.
+    """
+
+    def one(name: str, drafted: bool) -> float:
+        stored = [container.tensors[each] for each in stored_under(name, container.tensors.keys())]
+        total = sum(_stored_bytes(tensor, drafted=drafted) for tensor in stored)
+        return 8 * total / math.prod(files.tensors[name].shape)
+
+    names = list(names)
+    of = lambda drafted: jnp.asarray([one(name, drafted) for name in names], jnp.float32)
     return BitsPerValue(of(True), of(False))
 
 
-def _bits(tensor: StoredTensor, *, drafted: bool) -> float:
+def _stored_bytes(tensor: StoredTensor, *, drafted: bool) -> int:
     codec = CODECS[tensor.codec]
-    found = tensor.stored_bytes()
-    lengths = [length for role, length in found.items() if not drafted or codec.part(role) == "draft"]
-    return 8 * sum(lengths) / tensor.form.elements
+    return sum(n for role, n in tensor.stored_bytes().items() if not drafted or codec.part(role) == "draft")
 
 
 def _check_shape(name: str, own: DecoderConfig, target: DecoderConfig) -> None:

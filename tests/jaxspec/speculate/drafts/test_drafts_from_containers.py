@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +27,8 @@ from jaxspec.speculate.sampling import GREEDY
 from jaxspec.studies.pack.config import PackConfig
 from jaxspec.studies.pack.run import pack_checkpoint
 from jaxspec.tuning.calibration import calibrate
+
+GOLDEN = Path(__file__).parents[3] / "golden" / "hf"
 
 CONFIG = DecoderConfig(
     vocab_size=256, hidden_size=24, intermediate_size=38, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=6
@@ -107,6 +110,17 @@ def test_widths_are_the_bytes_of_the_file(packed):
     ]
     assert read[0] == pytest.approx(stored[0] - outside)
     assert read[1] == pytest.approx(sum(stored) - outside)
+
+
+def test_widths_of_experts_that_are_stored_in_four_bits(tmp_path):
+    # Blocks of 16 bytes and a scale hold 32 values; they stay as they are, and the attention's matrices are divided.
+    path = tmp_path / "experts.jspk"
+    pack_checkpoint(PackConfig(model=str(GOLDEN / "gpt_oss_packed"), importance="magnitude"), path)
+    found = container_footprint(str(path))
+    for bits in (found.draft_weight_bits, found.target_weight_bits):
+        for kind in ("expert_gate", "expert_up", "expert_down"):
+            np.testing.assert_allclose(bits[kind], 8 * 17 / 32)
+    assert np.all(found.draft_weight_bits["q"] < found.target_weight_bits["q"])
 
 
 def test_what_is_no_draft_of_this_network(packed, tmp_path):

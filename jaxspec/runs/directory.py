@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import reprlib
 import shutil
 import tomllib
 from collections.abc import Collection
@@ -289,6 +290,9 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     """
     file = path / "metrics.jsonl"
     try:
-        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
-    except (OSError, ValueError) as error:
-        raise InputError(f"{str(file)!r} is damaged ({error}); run it again with --force") from error
+        found = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
+        if odd := [line for line in found if not isinstance(line, dict)]:
+            raise ValueError(f"a line is {reprlib.repr(odd[0])}, not an object")
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{str(file)!r} is damaged ({one_line(error)}); run it again with --force") from error
+    return found

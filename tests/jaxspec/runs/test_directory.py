@@ -6,7 +6,7 @@ import pytest
 
 from jaxspec.errors import InputError
 from jaxspec.files import plain, to_json, write_text
-from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.directory import RunDirectory, read_metrics
 from jaxspec.studies import TuneConfig
 
 
@@ -72,6 +72,12 @@ def test_results_come_back(tmp_path):
     assert run.finished() == [{"a": [None, [0, 1]], "b": 0.5}]
     run.write_metrics([{"step": 1}, {"step": 2}])
     assert [json.loads(line)["step"] for line in (run.path / "metrics.jsonl").read_text().splitlines()] == [1, 2]
+    assert [line["step"] for line in read_metrics(run.path)] == [1, 2]
+    for damaged in ("{", '{"step": 1}\nnull\n', "[" * 100_000, "\xff"):
+        (run.path / "metrics.jsonl").write_bytes(damaged.encode("latin-1"))
+        with pytest.raises(InputError, match=r"metrics\.jsonl' is damaged \(.*run it again with --force") as caught:
+            read_metrics(run.path)
+        assert len(str(caught.value).splitlines()) == 1
     run.close()
 
 

@@ -154,15 +154,13 @@ def _squares_of_turn(network: StoredNetwork, tokens: np.ndarray, *, head: bool) 
     if head:
         vectors, total = network.final_norm(), np.zeros(config.hidden_size)
         for first in range(0, len(hidden), _TEXTS_PER_CALL):
-            inputs = _normed(jnp.asarray(hidden[first : first + _TEXTS_PER_CALL]), vectors, config=config)
+            inputs = _head_input(jnp.asarray(hidden[first : first + _TEXTS_PER_CALL]), vectors, config=config)
             total += np.sum(np.square(np.asarray(inputs, np.float64)), axis=(0, 1))
         found["lm_head"] = [total]
     return found
 
 
-@partial(jax.jit, static_argnames="config")
-def _normed(x: Float[Array, "text token hidden"], vectors: dict[str, Array], *, config: DecoderConfig) -> Array:
-    return head_input(x, vectors, config)
+_head_input = jax.jit(head_input, static_argnames="config")
 
 
 @partial(jax.jit, static_argnames=("config", "kinds"))

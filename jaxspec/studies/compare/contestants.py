@@ -13,7 +13,6 @@ from jaxtyping import Float
 import hwmodels
 from hwmodels import DraftCost, Footprint
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
-from jaxspec.compress.head import HEAD
 from jaxspec.results import Quantity, given, measured, predicted
 from jaxspec.results.network_results import AcceptanceRates, Ratio
 from jaxspec.results.stopwatch_results import Stopwatch
@@ -189,9 +188,7 @@ def _bits(
     found = {"bits_per_weight_verify": status(priced_mean(footprint.target_weight_bits, pricing))}
     if cost is not None and float(np.max(np.asarray(cost.passes))) > 0:
         found["bits_per_weight"] = status(priced_mean(footprint.draft_weight_bits, pricing))
-        # What is priced has a head in any case.
-        own = float(footprint.draft_weight_bits[HEAD]) != UNCOMPRESSED_BITS
-        found |= head_bits(footprint, status) if own else {}
+        found |= head_bits(footprint, status)
     return found
 
 

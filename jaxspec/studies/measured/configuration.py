@@ -14,6 +14,7 @@ from jaxtyping import Array
 import hwmodels
 from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes as InheritedTimes
 from hwmodels.analysis.uncertainty.cycle_errors import cycle_times
+from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.numerics.quick_jit import quick_jit
 from hwmodels.step.step_cost import seconds_by_part
 from jaxspec.compress.head import HEAD
@@ -144,7 +145,7 @@ def head_bits(
     read: hwmodels.Footprint, status: Callable[[float], Quantity[float]] = measured
 ) -> dict[str, Quantity[float]]:
     """Bits per weight of the LM head by a result's names; none where it is left at 16 bits."""
-    if HEAD not in read.draft_weight_bits:
+    if read.draft_weight_bits.get(HEAD, UNCOMPRESSED_BITS) == UNCOMPRESSED_BITS:
         return {}
     found = {"": read.draft_weight_bits, "_verify": read.target_weight_bits}
     return {f"bits_per_head_weight{step}": status(float(bits[HEAD])) for step, bits in found.items()}

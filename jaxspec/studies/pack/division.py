@@ -65,8 +65,8 @@ class MatrixDivision:
         if self.only is None and any(fnmatchcase(form.name, pattern) for pattern in WHOLE_TENSORS):
             return None
         prune, cut_bits = self.knobs.get(form.name, (self.weight_prune, self.weight_cut_bits))
-        kept = form.columns - int(num_pruned(prune, form.columns))
-        return Selection(kept, cut_bits, codec=self._scheme_of(form).facts.codec if form.name == self.head else None)
+        kept, own = form.columns - int(num_pruned(prune, form.columns)), self._scheme_of(form)
+        return Selection(kept, cut_bits, codec=None if own is self.scheme else own.facts.codec)
 
     def keep(self, form: TensorForm, rows: np.ndarray, kept_per_row: int) -> np.ndarray:
         """The values of largest score in each row; ties from the right."""

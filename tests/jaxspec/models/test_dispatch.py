@@ -185,7 +185,7 @@ def test_each_experts_matrix_is_packed_by_the_inputs_of_its_layer(folder, monkey
     assert len(names) == 3 * 4 + 3 + 2 * 3 * (6 + 1)
     # The dense layer has no experts' inputs, so those of layer 2 are the second.
     squares = {group: np.arange(1.0, 4.0)[:, None] ** 2 for group in division.INPUT_OF.values()}
-    monkeypatch.setattr(division, "input_squares", lambda *_: squares)
+    monkeypatch.setattr(division, "input_squares", lambda *_, **__: squares)
     monkeypatch.setattr(division, "load_text", lambda *_, **__: SimpleNamespace(calibration=None))
     monkeypatch.setattr(division, "windows", lambda *_: None)
     monkeypatch.setattr(type(network), "tokenizer", None)

@@ -76,6 +76,7 @@ class CassandraCodec:
         self.lossless = shared is None
         self._pruned_coded = pruned_coded
         self._shared = shared
+        self.dtypes = tuple(dtype for dtype, known in FORMATS.items() if self.lossless or known == BFLOAT16)
 
     def _codes_pruned(self, coding: dict[str, Any]) -> bool:
         return self._pruned_coded or (self._shared is None and _PRUNED in coding)
@@ -92,13 +93,11 @@ class CassandraCodec:
         self, form: TensorForm, chunks: Callable[[], Iterable[Chunk]], selection: Selection | None
     ) -> dict[str, Any] | Whole:
         """Codebooks of the exponents; left as they are: tensors that are not selected or of another kind."""
-        number_format = FORMATS.get(form.dtype)
-        if number_format is None or len(form.shape) != 2 or not form.elements:
-            return Whole("form")
-        if not self.lossless and number_format != BFLOAT16:
+        if form.dtype not in self.dtypes or len(form.shape) != 2 or not form.elements:
             return Whole("form")
         if selection is None:
             return Whole("asked")
+        number_format = FORMATS[form.dtype]
         coding: dict[str, Any] = {"kept_per_row": selection.kept_per_row, "cut_bits": selection.cut_bits}
         if self._shared is not None:
             return coding | {"mantissa_bits": self._shared.mantissa_bits}

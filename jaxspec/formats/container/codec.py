@@ -71,6 +71,11 @@ class Codec(Protocol):
     #: Whether `decode` gives back the patterns that `encode` was given.
     lossless: bool
 
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """Data types, as safetensors spells them, of the tensors that it codes; all others stay as they are."""
+        ...
+
     def unit(self, form: TensorForm) -> int:
         """Elements that a chunk must hold a multiple of."""
         ...
@@ -197,6 +202,7 @@ class Raw(Undivided):
 
     name = "raw"
     lossless = True
+    dtypes = ()
 
     def unit(self, form: TensorForm) -> int:
         """Any number of elements."""

@@ -52,6 +52,7 @@ class FieldCodec(Undivided):
     def __init__(self, name: str, partitions: dict[str, Partition]):
         """Args: name: as the directory spells it; partitions: by dtype, in safetensors' spelling."""
         self.name, self._partitions = name, partitions
+        self.dtypes = tuple(partitions)
 
     def unit(self, form: TensorForm) -> int:
         """Any number of elements."""

@@ -6,9 +6,10 @@ from jaxspec.errors import InputError
 from jaxspec.formats.container.cassandra_codec import CassandraCodec
 from jaxspec.formats.container.codec import Codec, Raw
 from jaxspec.formats.container.field_codec import FieldCodec, partitions
+from jaxspec.formats.container.tensors import StoredTensor
 from jaxspec.settings.schemes import SCHEME_FACTS
 
-__all__ = ["CODECS", "codec_of"]
+__all__ = ["CODECS", "codec_of", "drafted_bytes"]
 
 
 _HUFFMAN = FieldCodec(
@@ -55,3 +56,9 @@ def codec_of(scheme_name: str) -> Codec:
         allowed = ", ".join(name for name, known in SCHEME_FACTS.items() if known.packs)
         raise InputError(f"scheme {scheme_name!r} came; allowed are {allowed}: choose one")
     return CODECS[facts.codec]
+
+
+def drafted_bytes(tensor: StoredTensor) -> int:
+    """Bytes of a tensor's sections that a draft reads, all chunks together."""
+    codec = CODECS[tensor.codec]
+    return sum(length for role, length in tensor.stored_bytes().items() if codec.part(role) == "draft")

@@ -16,7 +16,7 @@ from jaxspec.compress.footprint import BitsPerValue, Footprint, measured_footpri
 from jaxspec.compress.knobs import Knobs, check_knobs, knob_defaults, uniform_knobs
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
-from jaxspec.formats.container import CODECS, Container, StoredTensor
+from jaxspec.formats.container import Container, drafted_bytes
 from jaxspec.models.checkpoint_files import ContainerFiles, TensorTable
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.described import packed_in
@@ -117,17 +117,12 @@ def _bits_of(container: Container, files: TensorTable, names: Iterable[str]) -> 
 
     def one(name: str, drafted: bool) -> float:
         stored = [container.tensors[each] for each in stored_under(name, container.tensors.keys())]
-        total = sum(_stored_bytes(tensor, drafted=drafted) for tensor in stored)
+        total = sum(drafted_bytes(tensor) if drafted else tensor.stored_bytes().total() for tensor in stored)
         return 8 * total / math.prod(files.tensors[name].shape)
 
     names = list(names)
     of = lambda drafted: jnp.asarray([one(name, drafted) for name in names], jnp.float32)
     return BitsPerValue(of(True), of(False))
-
-
-def _stored_bytes(tensor: StoredTensor, *, drafted: bool) -> int:
-    codec = CODECS[tensor.codec]
-    return sum(n for role, n in tensor.stored_bytes().items() if not drafted or codec.part(role) == "draft")
 
 
 def _check_shape(name: str, own: DecoderConfig, target: DecoderConfig) -> None:

@@ -16,6 +16,8 @@ __all__ = ["Importance", "PackConfig"]
 #: How the values that a draft keeps are chosen.
 Importance = Literal["auto", "wanda", "magnitude"]
 
+_NOT_LOSSLESS = [name for name, facts in SCHEME_FACTS.items() if facts.packs and not facts.lossless]
+
 _TEXT = ("text", "calibration_windows", "window_tokens", "seed")
 
 
@@ -41,7 +43,7 @@ class PackConfig(MatrixKnobSettings):
 
     model: str = same_as(CommonConfig, "model")
     scheme: PackScheme = setting(
-        DEFAULT_SCHEME_NAME, "How tensors are coded; cassandra2, cassandra2-head and mxint8 are not lossless."
+        DEFAULT_SCHEME_NAME, f"How tensors are coded; not lossless: {', '.join(_NOT_LOSSLESS)}."
     )
     knobs: str | None = setting(
         None, "result.json of `jaxspec tune`: its tuned knobs, matrix by matrix, instead of one pair.", unset="none"

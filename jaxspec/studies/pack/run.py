@@ -15,6 +15,7 @@ from jaxspec.errors import InputError
 from jaxspec.formats.container import (
     Container,
     check_container_output,
+    codec_of,
     default_container,
     default_folder,
     open_checkpoint,
@@ -89,8 +90,8 @@ def pack_checkpoint(
         found = describe(container)
     if has_draft and all(tensor.codec == "raw" for tensor in found.tensors):
         reporter.line(
-            f"note: {config.scheme} divides two-dimensional tensors of BF16 or F16 (cassandra2, mxint8: BF16) and found none; "
-            "the draft is as large as the target"
+            f"note: {config.scheme} divides two-dimensional tensors of {' or '.join(codec_of(config.scheme).dtypes)} and "
+            "found none; the draft is as large as the target"
         )
     seconds = {"pack": measured(time.perf_counter() - started)}
     return dataclasses.replace(found, timing_s=seconds, tensor_bytes=packed.tensor_bytes)

@@ -1,23 +1,17 @@
 """The draft of a container: the one that was tuned, read from its own bytes alone, and decoded losslessly."""
 
 import dataclasses
-import json
 from pathlib import Path
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
+from packed_runs import CONFIG, pack_run, patterns
 
-from jaxspec.compress.knob_files import knobs_to_json
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.norm_files import NORMS_FILE, write_norms
 from jaxspec.compress.schemes import SCHEMES
-from jaxspec.compress.weights import hard_draft, target_network
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container
-from jaxspec.models.config import DecoderConfig
-from jaxspec.models.hf_export import save_directory
 from jaxspec.models.hf_load import load_container
 from jaxspec.models.stored import as_computed, as_stored
 from jaxspec.speculate.drafts import check_draft, make_draft
@@ -26,38 +20,18 @@ from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.studies.pack.config import PackConfig
 from jaxspec.studies.pack.run import pack_checkpoint
-from jaxspec.tuning.calibration import calibrate
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "hf"
-
-CONFIG = DecoderConfig(
-    vocab_size=256, hidden_size=24, intermediate_size=38, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=6
-)
 
 
 @pytest.fixture(scope="module", params=["cassandra1", pytest.param("cassandra2", marks=pytest.mark.slow)])
 def packed(request, random_network, tmp_path_factory):
     """A container packed with the knobs and norms of a run, and the hard draft that the run had."""
     folder, scheme = tmp_path_factory.mktemp("container"), SCHEMES[request.param]
-    network = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), random_network(CONFIG, 3, sharpness=3.0))
-    save_directory(network, CONFIG, folder / "model", max_positions=64)
-    target = target_network(scheme, as_stored(network))
-    tokens = np.random.default_rng(1).integers(256, size=(3, 20)).astype(np.int32)
-    calibration = calibrate(target, CONFIG, tokens, scheme=scheme, first=4)
     knobs = uniform_knobs(scheme, CONFIG, weight_prune=0.3, weight_cut_bits=2.0, kv_prune=0.25, kv_cut_bits=3.0)
     knobs = knobs.replace_values(weight_prune=knobs.values["weight_prune"].at[1, 3].set(0.1))
-    tuned = {"configurations": {"tuned": {"knobs": knobs_to_json(knobs, CONFIG.matrix_kinds)}}}
-    (folder / "result.json").write_text(json.dumps([tuned]))
-    write_norms(folder, jax.device_get(calibration.prepared))
-    path = folder / "model.jspk"
-    pack_checkpoint(
-        PackConfig(model=str(folder / "model"), scheme=scheme.name, knobs=str(folder / "result.json")), path
-    )
-    return path, hard_draft(target, calibration.prepared, knobs), knobs
-
-
-def patterns(x):
-    return np.asarray(jnp.asarray(x).astype(jnp.bfloat16)).view(np.uint16)
+    draft = pack_run(folder, random_network(CONFIG, 3, sharpness=3.0), CONFIG, knobs)
+    return folder / "model.jspk", draft, knobs
 
 
 @pytest.fixture(scope="module")

@@ -1,26 +1,20 @@
 """Containers whose draft has an LM head of its own: the tuned one, from its own bytes, beside an embedding that stays whole."""
 
 import dataclasses
-import json
 
-import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+from packed_runs import CONFIG, pack_run, patterns
 from safetensors.numpy import save_file
 
-from jaxspec.compress.knob_files import knobs_to_json
 from jaxspec.compress.knobs import uniform_knobs
-from jaxspec.compress.norm_files import write_norms
 from jaxspec.compress.schemes import SCHEMES
-from jaxspec.compress.weights import hard_draft, target_network
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container
-from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.ends import head_input
-from jaxspec.models.hf_export import save_directory
 from jaxspec.models.hf_load import load_container, load_directory
 from jaxspec.models.layerwise import open_network
 from jaxspec.models.stored import as_computed, as_stored
@@ -32,11 +26,7 @@ from jaxspec.studies.pack.config import PackConfig
 from jaxspec.studies.pack.division import measured_norms
 from jaxspec.studies.pack.run import pack_checkpoint, unpack_container
 from jaxspec.text import load_text, windows
-from jaxspec.tuning.calibration import calibrate
 
-CONFIG = DecoderConfig(
-    vocab_size=256, hidden_size=24, intermediate_size=38, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=6
-)
 HEADS = {False: "lm_head.weight", True: "model.embed_tokens.weight"}
 
 
@@ -50,25 +40,11 @@ HEADS = {False: "lm_head.weight", True: "model.embed_tokens.weight"}
     ids=str,
 )
 def packed(request, random_network, tmp_path_factory):
-    """Folder with a container and what it was packed from; the hard draft of the run, its knobs; whether the head is tied."""
+    """Folder with a container and what it was packed from; the hard draft of the run; whether the head is tied."""
     scheme, tie = SCHEMES[request.param[0]], request.param[1]
     folder, config = tmp_path_factory.mktemp("heads"), dataclasses.replace(CONFIG, tie_embeddings=tie)
-    network = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), random_network(config, 3, sharpness=3.0))
-    save_directory(network, config, folder / "model", max_positions=64)
-    target = target_network(scheme, as_stored(network))
-    tokens = np.random.default_rng(1).integers(256, size=(3, 20)).astype(np.int32)
-    prepared = calibrate(target, config, tokens, scheme=scheme, first=4).prepared
     knobs = uniform_knobs(scheme, config, weight_cut_bits=2.0, head_prune=0.3, head_cut_bits=3.0)
-    tuned = {"configurations": {"tuned": {"knobs": knobs_to_json(knobs, config.matrix_kinds)}}}
-    (folder / "result.json").write_text(json.dumps([tuned]))
-    write_norms(folder, jax.device_get(prepared))
-    settings = PackConfig(model=str(folder / "model"), scheme=scheme.name, knobs=str(folder / "result.json"))
-    pack_checkpoint(settings, folder / "model.jspk")
-    return folder, hard_draft(target, prepared, knobs), tie
-
-
-def patterns(x):
-    return np.asarray(jnp.asarray(x).astype(jnp.bfloat16)).view(np.uint16)
+    return folder, pack_run(folder, random_network(config, 3, sharpness=3.0), config, knobs), tie
 
 
 def test_the_packed_head_is_the_tuned_one_and_the_target_is_whole(packed):

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import os
 import pickle
+import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -194,6 +195,8 @@ def start_processes(
     """
     import jax
 
+    if coordinator is not None and process_id == 0:
+        _check_port(coordinator)
     where = coordinator or "the address that the launcher says"
     line = (
         f"the processes did not find one another within {START_S:.0f} s at {where}; start all of them, process 0 on that "
@@ -227,6 +230,22 @@ def start_processes(
 
     _STARTED[:] = [Processes(index, count, meet, started=True)]
     return _STARTED[0]
+
+
+def _check_port(coordinator: str) -> None:
+    """Raise InputError where nothing can listen at the port of process 0: native code would crash on it."""
+    family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+    address = "", int(coordinator.rpartition(":")[2])
+    try:
+        # Not `create_server`, which shares a port with a server that allows it, as that of another run does.
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        raise InputError(
+            f"process 0 cannot listen at {coordinator!r} ({error.strerror}); give a free port, and --process-id 0 to one "
+            "process only"
+        ) from error
 
 
 def shared_processes() -> Processes:

@@ -1,5 +1,7 @@
 """Flags that say how processes find one another."""
 
+import socket
+
 import pytest
 
 from jaxspec.cli import main
@@ -42,6 +44,25 @@ def test_launches_that_cannot_be_meant(tmp_path, monkeypatch, capsys, arguments,
     assert left.value.code == 2
     error = capsys.readouterr().err
     assert message in error
+    assert error.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["sweep.toml"]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_port_that_is_taken(tmp_path, monkeypatch, capsys, shared):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sweep.toml").write_text('[axes]\n"workload.batch" = [1]\n')
+    with socket.socket() as other:
+        # As the process 0 of another run listens: it would share its port with ours.
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, shared)
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        where = f"127.0.0.1:{other.getsockname()[1]}"
+        with pytest.raises(SystemExit) as left:
+            main(["sweep", "sweep.toml", "--coordinator", where, "--processes", "2", "--process-id", "0"])
+    assert left.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"jaxspec: process 0 cannot listen at '{where}' (Address already in use); give a free port")
     assert error.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["sweep.toml"]
 

@@ -31,6 +31,9 @@ _ONE = ocp.options.MultiprocessingOptions(primary_host=0, active_processes={0})
 #: Between the name of an array that has no element and its type.
 _EMPTY = " empty "
 
+#: Where a stored stage has its own name.
+_NAME = " stage"
+
 logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax reports every save at INFO and WARNING
 
 
@@ -71,7 +74,7 @@ class Stages:
             self._tick(name)  # before the stage counts as done, so that a done one has its time
             if self._owns:
                 with _checkpointer() as checkpointer:
-                    checkpointer.save(path, ocp.args.PyTreeSave(_without_empty(result)))
+                    checkpointer.save(path, ocp.args.PyTreeSave(_without_empty(result) | {_NAME: _as_array(name)}))
         if name in self._seconds:
             self.timing_s[name] = self._seconds[name]
         return self.processes.told(self._read(path) if self._owns else {})
@@ -94,11 +97,16 @@ class Stages:
         """A stage, read back even where it was just computed: a resumed run then sees the very same arrays.
 
         Raises:
-            InputError: its files are damaged.
+            InputError: its files are damaged, or another stage's.
         """
         try:
             with _checkpointer() as checkpointer:
-                return _with_empty(jax.tree.map(np.asarray, checkpointer.restore(path)))
+                found = _with_empty(jax.tree.map(np.asarray, checkpointer.restore(path)))
+            # Earlier versions stored no name.
+            expected = _as_array(path.relative_to(self.root / "stages").as_posix())
+            if not np.array_equal(found.pop(_NAME, expected), expected):
+                raise ValueError("these are the files of another stage")
+            return found
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             reason = one_line(error)
             raise InputError(
@@ -179,6 +187,10 @@ def _last(manager: ocp.CheckpointManager, like: Any) -> Any | None:
         return None
     form = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), like)
     return manager.restore(step, args=ocp.args.StandardRestore(form))
+
+
+def _as_array(name: str) -> np.ndarray:
+    return np.frombuffer(name.encode(), np.uint8)
 
 
 def _without_empty(arrays: Arrays) -> Arrays:

@@ -4,6 +4,7 @@ import shutil
 import time
 
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 
 from jaxspec.errors import InputError
@@ -49,6 +50,28 @@ def test_a_damaged_stage_is_named(tmp_path, kept):
         Stages(tmp_path).run("decoded/a", slow)
     shutil.rmtree(stage)
     np.testing.assert_array_equal(Stages(tmp_path).run("decoded/a", slow)["x"], [0, 1, 2])
+
+
+def test_files_of_another_stage_are_not_taken_for_this_one(tmp_path):
+    stages = Stages(tmp_path)
+    for name in "ab":
+        stages.run(f"decoded/{name}", slow)
+    folder = tmp_path / "stages" / "decoded"
+    shutil.rmtree(folder / "b")
+    shutil.copytree(folder / "a", folder / "b")
+    with pytest.raises(
+        InputError, match=r"stage '.*decoded.b' is damaged .*files of another stage.*remove that folder"
+    ):
+        Stages(tmp_path).run("decoded/b", slow)
+    np.testing.assert_array_equal(Stages(tmp_path).within("decoded").run("a", slow)["x"], [0, 1, 2])
+
+
+def test_a_stage_of_an_earlier_version_has_no_name_in_it(tmp_path):
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
+        checkpointer.save(tmp_path / "stages" / "a", ocp.args.PyTreeSave({"x": np.arange(3)}))
+    found = Stages(tmp_path).run("a", lambda: pytest.fail("computed"))
+    np.testing.assert_array_equal(found["x"], [0, 1, 2])
+    assert set(found) == {"x"}
 
 
 @pytest.mark.parametrize("place", ["stages", "stages/decoded", "progress"])

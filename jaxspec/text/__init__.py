@@ -1,7 +1,7 @@
 """Text for calibration and for held-out prompts: the committed snapshot, or a user's files."""
 
 from jaxspec.text.documents import Document, Encoder
-from jaxspec.text.prompt_set import read_prompts
+from jaxspec.text.prompt_set import num_within, read_prompts
 from jaxspec.text.user_text import check_text
 from jaxspec.text.windows import TextSplit, load_text, prompt_starts, windows, windows_between
 
@@ -11,6 +11,7 @@ __all__ = [
     "TextSplit",
     "check_text",
     "load_text",
+    "num_within",
     "prompt_starts",
     "read_prompts",
     "windows",

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+from jaxtyping import Int
 
 from jaxspec.errors import InputError
 from jaxspec.text.documents import Document, Encoder, is_json_lines, parse_documents
 from jaxspec.text.user_text import read_text_file
 
-__all__ = ["MAX_PROMPTS", "read_prompts"]
+__all__ = ["MAX_PROMPTS", "num_within", "read_prompts"]
 
 #: Most prompts of a run.
 MAX_PROMPTS = 100_000
+
+#: Tokens without which a prompt may stand in any text.
+_LEAST_SEARCHED = 8
 
 
 def read_prompts(source: str, encoder: Encoder) -> list[np.ndarray]:
@@ -37,6 +43,27 @@ def read_prompts(source: str, encoder: Encoder) -> list[np.ndarray]:
             made = "" if isinstance(document.content, str) else ", as the chat template writes it"
             raise InputError(f"{document.where} has no token{made}; give a longer prompt, or leave the line out")
     return found
+
+
+def num_within(prompts: Sequence[Int[np.ndarray, " token"]], text: Int[np.ndarray, " token"]) -> int:
+    """How many prompts stand in a text, word for word.
+
+    The first and the last token are not compared, as they may be other ones next to other text. Prompts that are short
+    without them are not counted.
+    """
+    searched = text.astype(np.int32).tobytes()
+
+    def stands_there(prompt: np.ndarray) -> bool:
+        inner = prompt[1:-1].astype(np.int32)
+        if len(inner) < _LEAST_SEARCHED:
+            return False
+        wanted, place = inner.tobytes(), -1
+        # Bytes may also agree where no token begins.
+        while (place := searched.find(wanted, place + 1)) % inner.itemsize and place >= 0:
+            pass
+        return place >= 0
+
+    return sum(map(stands_there, prompts))
 
 
 def _lines(data: bytes, what: str) -> list[Document]:

@@ -20,7 +20,7 @@ from jaxspec.studies.expert_pricing import check_routing, placed
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.measured.stopping import stop_tokens
 from jaxspec.studies.positions import TextLength
-from jaxspec.text import Encoder, TextSplit, check_text, load_text, read_prompts, windows
+from jaxspec.text import Encoder, TextSplit, check_text, load_text, num_within, read_prompts, windows
 from jaxspec.tuning.objective import Pricing
 
 __all__ = ["CheckedInputs", "check_inputs", "given_mesh", "text_length", "window_tokens"]
@@ -126,6 +126,11 @@ def check_inputs(config: CommonConfig) -> CheckedInputs:
     if config.own_prompts and config.stop is None and not stop:
         notes += (
             f"{config.model} names no token that ends a text; every prompt is decoded to {config.output_tokens} tokens",
+        )
+    if prompts and (known := num_within(prompts, text.calibration)):
+        notes += (
+            f"{known} of {len(prompts)} prompts stand in the text that drafts are calibrated on, so that acceptance may be "
+            "lower on others; give prompts of other text",
         )
     return CheckedInputs(
         network=network,

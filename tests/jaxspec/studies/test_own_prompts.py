@@ -102,6 +102,20 @@ def test_the_models_own_end_token_ends_prompts_of_a_file(settings, model, tmp_pa
     assert check_inputs(build_config(EvaluateConfig, settings, {"prompts": 3})).stop == ()
 
 
+def test_prompts_of_calibration_text_are_told(settings, some_text, tmp_path):
+    def told(**more):
+        notes = check_inputs(build_config(EvaluateConfig, settings, more)).notes
+        return [note for note in notes if "calibrated on" in note]
+
+    (note,) = told()
+    assert note.startswith("1 of 4 prompts stand in the text that drafts are calibrated on, so that acceptance")
+    lines = some_text.read_text().splitlines(keepends=True)
+    (tmp_path / "turned.txt").write_text("".join(lines[100:] + lines[:100]))
+    assert not told(text=str(tmp_path / "turned.txt"))
+    (note,) = told(prompts=str(some_text))
+    assert 90 < int(note.split()[0]) < 110
+
+
 def broken(model, folder, name):
     """A copy of a model with one thing wrong."""
     shutil.copytree(model, folder)

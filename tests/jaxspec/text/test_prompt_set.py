@@ -1,0 +1,21 @@
+"""Prompts that stand in a text."""
+
+import numpy as np
+
+from jaxspec.text import num_within
+
+
+def test_prompts_are_found_by_all_tokens_but_the_outer_ones():
+    text = np.random.default_rng(0).integers(0, 50_000, 500).astype(np.int32)
+    within = text[100:120]
+    other_ends = np.r_[7, within[1:-1], 9]
+    changed = np.where(np.arange(20) == 10, within + 1, within)
+    assert num_within([within, other_ends, text, text[:10]], text) == 4
+    assert num_within([changed, text[:9], np.zeros(0, np.int32), text[::-1]], text) == 0
+
+
+def test_tokens_begin_where_tokens_begin():
+    # The same bytes, one byte further: each token of the text is 256 times as large.
+    text = np.full(40, 3, np.int32)
+    assert num_within([text[:20]], text << 8) == 0
+    assert num_within([text[:20]], np.concatenate([text << 8, text])) == 1

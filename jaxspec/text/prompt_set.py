@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Int, UInt64
 
 from jaxspec.errors import InputError
 from jaxspec.text.documents import Document, Encoder, is_json_lines, parse_documents
@@ -18,6 +18,9 @@ MAX_PROMPTS = 100_000
 
 #: Tokens without which a prompt may stand in any text.
 _LEAST_SEARCHED = 8
+
+#: Of a polynomial modulo 2^64; odd, so that no token is lost.
+_MULTIPLIER = 0x9E3779B97F4A7C15
 
 
 def read_prompts(source: str, encoder: Encoder) -> list[np.ndarray]:
@@ -51,19 +54,44 @@ def num_within(prompts: Sequence[Int[np.ndarray, " token"]], text: Int[np.ndarra
     The first and the last token are not compared, as they may be other ones next to other text. Prompts that are short
     without them are not counted.
     """
-    searched = text.astype(np.int32).tobytes()
+    by_size: dict[int, list[np.ndarray]] = {}
+    for prompt in (prompt[1:-1] for prompt in prompts if len(prompt) >= _LEAST_SEARCHED + 2):
+        if len(prompt) <= len(text):
+            by_size.setdefault(1 << (len(prompt).bit_length() - 1), []).append(prompt)
+    return sum(_num_beginning(some, text, size) for size, some in by_size.items())
 
-    def stands_there(prompt: np.ndarray) -> bool:
-        inner = prompt[1:-1].astype(np.int32)
-        if len(inner) < _LEAST_SEARCHED:
-            return False
-        wanted, place = inner.tobytes(), -1
-        # Bytes may also agree where no token begins.
-        while (place := searched.find(wanted, place + 1)) % inner.itemsize and place >= 0:
-            pass
-        return place >= 0
 
-    return sum(map(stands_there, prompts))
+def _num_beginning(prompts: Sequence[Int[np.ndarray, " token"]], text: Int[np.ndarray, " token"], size: int) -> int:
+    """How many prompts stand in a text as a whole; all have so many tokens or more."""
+    wanted = np.array([_keys(prompt[:size], size)[0] for prompt in prompts])
+    found = _keys(text, size)
+    (places,) = np.nonzero(np.isin(found, wanted))
+    places = places[np.argsort(found[places], kind="stable")]
+    begin, end = (np.searchsorted(found[places], wanted, side) for side in ("left", "right"))
+    return sum(
+        _stands_at(prompt, text, places[first:last]) for prompt, first, last in zip(prompts, begin, end, strict=True)
+    )
+
+
+def _keys(tokens: Int[np.ndarray, " token"], size: int) -> UInt64[np.ndarray, " place"]:
+    """A number for each place that has so many tokens (a power of two) from it on: equal for equal tokens, seldom otherwise."""
+    found, width, power = tokens.astype(np.uint64), 1, _MULTIPLIER
+    while width < size:
+        found = found[:-width] * np.uint64(power) + found[width:]
+        width, power = 2 * width, power * power % 2**64
+    return found
+
+
+def _stands_at(
+    prompt: Int[np.ndarray, " token"], text: Int[np.ndarray, " place"], places: Int[np.ndarray, " some"]
+) -> bool:
+    """Whether a prompt stands at one of these places, of which there may be many in a text that repeats itself."""
+    places = places[places + len(prompt) <= len(text)]
+    for offset, token in enumerate(prompt):
+        if len(places) <= 1:
+            break
+        places = places[text[places + offset] == token]
+    return any(np.array_equal(text[place : place + len(prompt)], prompt) for place in places[:1])
 
 
 def _lines(data: bytes, what: str) -> list[Document]:

@@ -27,6 +27,23 @@ def write_bytes(path: Path, content: bytes) -> None:
         part.write_bytes(content)
 
 
+def read_json(path: str | Path) -> Any:
+    """What a file of JSON holds.
+
+    Raises:
+        OSError: it cannot be read. ValueError: it is not UTF-8, not JSON, or nested deeper than Python goes.
+    """
+    return parse_json(Path(path).read_text(encoding="utf-8"))
+
+
+def parse_json(text: str) -> Any:
+    """What a text of JSON holds. Raises ValueError: see `read_json`."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
 def plain(value: Any) -> Any:
     """The value in JSON's own types: arrays as lists, NaN and infinities as null."""
     if isinstance(value, dict):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
@@ -12,6 +10,7 @@ import numpy as np
 
 from jaxspec.compress.knobs import Knobs, check_knobs, knob_shape, uniform_knobs
 from jaxspec.errors import InputError
+from jaxspec.files import read_json
 from jaxspec.models.config import DecoderConfig
 from jaxspec.settings.coercion import shown
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH, KnobSpec
@@ -74,10 +73,10 @@ def read_tuned_knobs(path: str, scheme: Scheme, config: DecoderConfig) -> Knobs:
         InputError: no such file, no tuned configuration in it, or knobs of another network.
     """
     try:
-        raw = json.loads(Path(path).read_text(encoding="utf-8"))[0]["configurations"]["tuned"]["knobs"]
+        raw = read_json(path)[0]["configurations"]["tuned"]["knobs"]
     except OSError as error:
         raise InputError(f"knobs {path!r} cannot be read ({error.strerror}); give a result.json") from error
-    except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, IndexError, TypeError) as error:
         raise InputError(f"{path!r} holds no tuned knobs; give the result.json of `jaxspec tune`") from error
     return knobs_from_json(raw, scheme, config)
 

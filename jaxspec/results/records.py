@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from jaxspec.errors import InputError
-from jaxspec.files import plain
+from jaxspec.files import plain, read_json
 from jaxspec.results.quantity import UNKNOWN, Quantity
 from jaxspec.results.status_tables import status_in, status_table
 
@@ -120,10 +119,10 @@ class Result(Record):
             InputError: it cannot be read, or is no JSON of results.
         """
         try:
-            raw = json.loads(Path(path).read_text(encoding="utf-8"))
+            raw = read_json(path)
         except OSError as error:
             raise InputError(f"result {str(path)!r} cannot be read ({error.strerror}); give a result.json") from error
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise InputError(f"{str(path)!r} is not valid JSON ({error}); give a result.json") from error
         entries = raw if isinstance(raw, list) else [raw]
         if not entries or not all(isinstance(entry, dict) for entry in entries):

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from jaxspec.compress.norm_files import NORMS_FILE
 from jaxspec.errors import InputError, one_line
-from jaxspec.files import to_json, write_text
+from jaxspec.files import parse_json, read_json, to_json, write_text
 from jaxspec.interruption import UNDER_WAY
 from jaxspec.output_places import check_folder_place
 from jaxspec.partial_files import remove_leftovers
@@ -251,8 +251,8 @@ class RunDirectory:
 
     def _json(self, path: Path) -> Any:
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
+            return read_json(path)
+        except (OSError, ValueError) as error:
             raise InputError(
                 f"{str(path)!r} is damaged ({one_line(error)}); give another --out, or --force to start it anew"
             ) from error
@@ -290,9 +290,9 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     """
     file = path / "metrics.jsonl"
     try:
-        found = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
+        found = [parse_json(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
         if odd := [line for line in found if not isinstance(line, dict)]:
             raise ValueError(f"a line is {reprlib.repr(odd[0])}, not an object")
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise InputError(f"{str(file)!r} is damaged ({one_line(error)}); run it again with --force") from error
     return found

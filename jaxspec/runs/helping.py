@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Any
 
 from jaxspec.errors import InputError
+from jaxspec.files import read_json
 from jaxspec.runs.directory import differing_settings, run_path
 from jaxspec.runs.inputs import changed_inputs, input_digests
 from jaxspec.runs.kept import find_run
@@ -81,4 +81,4 @@ class HelpedRun:
                     "is done, and the same command resumes it, with as many processes as you like"
                 )
             time.sleep(POLL_S)
-        return json.loads((self.path / "result.json").read_text(encoding="utf-8"))
+        return read_json(self.path / "result.json")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxspec.errors import InputError, one_line
-from jaxspec.files import plain
+from jaxspec.files import plain, read_json
 from jaxspec.report.terminal import Table
 from jaxspec.results.quantity import finite
 from jaxspec.runs.provenance import attempt
@@ -260,8 +259,8 @@ def _word(value: Any) -> str:
 def _json(path: Path) -> dict[str, Any]:
     """A JSON object; empty where the file is not there."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    except (OSError, ValueError, RecursionError) as error:
+        found = read_json(path) if path.exists() else {}
+    except (OSError, ValueError) as error:
         raise InputError(f"{str(path)!r} is damaged ({one_line(error)}); start the run anew with --force") from error
     if not isinstance(found, dict):
         raise InputError(f"{str(path)!r} is damaged (it holds no object); start the run anew with --force")

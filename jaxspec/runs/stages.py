@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import json
 import logging
 import shutil
 import time
@@ -17,7 +16,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from jaxspec.errors import InputError, one_line
-from jaxspec.files import to_json, write_text
+from jaxspec.files import read_json, to_json, write_text
 from jaxspec.models.mesh import on_host
 from jaxspec.runs.processes import ONE_PROCESS, Processes
 from jaxspec.settings.coercion import shown
@@ -129,7 +128,7 @@ class Stages:
 
     def _read_seconds(self) -> dict[str, float]:
         try:
-            found = json.loads(self._seconds_file.read_text(encoding="utf-8"))
+            found = read_json(self._seconds_file)
             return {str(name): float(seconds) for name, seconds in found.items()}
         except (OSError, ValueError, AttributeError, TypeError):  # times are a remark: a run does not stop for them
             return {}

@@ -16,6 +16,7 @@ from jaxspec.compress.footprint import BitsPerValue, Footprint, measured_footpri
 from jaxspec.compress.knobs import Knobs, check_knobs, knob_defaults, uniform_knobs
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
+from jaxspec.files import parse_json
 from jaxspec.formats.container import Container, drafted_bytes
 from jaxspec.models.checkpoint_files import ContainerFiles, TensorTable
 from jaxspec.models.config import DecoderConfig
@@ -95,7 +96,7 @@ def _kv_knobs(container: Container, config: DecoderConfig) -> Knobs:
     """How a draft reads committed KV: as the container says, or as its scheme's defaults are."""
     knobs = uniform_knobs(find_scheme(container.scheme), config)
     try:
-        noted = json.loads(container.options.get(KV_OPTION) or "{}")
+        noted = parse_json(container.options.get(KV_OPTION) or "{}")
         given = {
             spec.name: jnp.broadcast_to(jnp.asarray(noted[spec.name], jnp.float32), (config.num_layers,))
             for spec in _kv_specs(knobs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from jaxtyping import Float
 
 from hwmodels.analysis.uncertainty.acceptance_errors import conditional_errors
 from jaxspec.errors import InputError
+from jaxspec.files import read_json
 from jaxspec.results.quantity import Status
 from jaxspec.studies.advise.config import AdviseConfig
 
@@ -83,7 +83,7 @@ def _counted(path: str) -> DraftAcceptance:
     """Of the first device's tuned or given draft."""
     file = Path(path) / "result.json" if Path(path).is_dir() else Path(path)
     try:
-        raw = json.loads(file.read_text(encoding="utf-8"))
+        raw = read_json(file)
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"run {path!r} cannot be read ({error}); give a finished run of evaluate or tune") from error
     except ValueError as error:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hwmodels import Architecture
-from jaxspec.errors import InputError
-from jaxspec.files import to_json, write_text
+from jaxspec.errors import InputError, one_line
+from jaxspec.files import read_json, to_json, write_text
 from jaxspec.runs.machine import load_per_core, machine_name
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Arrays, Stages
@@ -52,10 +52,10 @@ def begun_here(checkpoints: Path) -> None:
     Raises:
         InputError: the run was begun on one.
     """
-    try:
-        before = json.loads((checkpoints / _MACHINE).read_text(encoding="utf-8"))["machine"]
-    except (OSError, ValueError, KeyError, TypeError):
+    kept = checkpoints / _MACHINE
+    if not kept.exists():
         return
+    before = _read(kept)["machine"]
     if before != machine_name():
         raise InputError(
             f"the run in {checkpoints.parent} measured {before}, and this is {machine_name()}; start it anew with --force, or "
@@ -70,7 +70,7 @@ def measure_machine(
     kept = stages.root / _MACHINE
     if not kept.exists():
         write_text(kept, to_json({"machine": machine_name(), "load": load_per_core()}))
-    load = json.loads(kept.read_text(encoding="utf-8"))["load"]
+    load = _read(kept)["load"]
     groups, table, spreads = groups_of(config, networks, few=few), [], []
     probes, compile_s = [], 0.0
     with reporter.bar("measuring", len(groups)) as bar:
@@ -82,6 +82,20 @@ def measure_machine(
             compile_s += float(np.sum(found["first_s"]))
             bar.advance(group.name.partition("/")[2])
     return Measured(table, spreads, compile_s, noise_of(spreads, probes, load), machine_name())
+
+
+def _read(kept: Path) -> dict[str, Any]:
+    """On which machine a run was begun, and how busy it was."""
+    try:
+        found = read_json(kept)
+        if not isinstance(found["machine"], str) or isinstance(found["load"], (str, list, dict)):
+            raise TypeError("neither a name nor a number")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{str(kept)!r} is damaged ({one_line(error)}), so that times may be another machine's; start the run anew with "
+            "--force"
+        ) from error
+    return found
 
 
 def _timed(group: Group, repeats: int) -> Arrays:

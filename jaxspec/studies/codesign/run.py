@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 from scipy.stats import qmc
 
 from jaxspec.errors import InputError, one_line
-from jaxspec.files import to_json, write_text
+from jaxspec.files import read_json, to_json, write_text
 from jaxspec.report.assumptions import device_facts
 from jaxspec.results import Quantity, calibrated, given, predicted
 from jaxspec.results.network_results import PricedNumber
@@ -176,7 +175,7 @@ def _kept(path: Path) -> list[Climb]:
     if not path.is_file():
         return []
     try:
-        climbs = json.loads(path.read_text(encoding="utf-8"))
+        climbs = read_json(path)
         return [Climb(np.array(one["place"]), [tuple(step) for step in one["path"]]) for one in climbs]
     except (ValueError, KeyError, TypeError) as error:
         reason = f"{type(error).__name__}: {one_line(error)}"

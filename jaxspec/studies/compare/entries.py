@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 from jaxspec.compress.knob_files import read_tuned_knobs
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
+from jaxspec.files import read_json
 from jaxspec.models.config import DecoderConfig
 from jaxspec.settings.draft_kinds import DRAFT_NAMES, SELF
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, SCHEME_FACTS
@@ -119,7 +119,7 @@ def _tuned(config: CompareConfig, run: str, network: DecoderConfig) -> Entry:
     """The tuned self-draft of a finished run."""
     result = tuned_result(run)
     try:
-        first = json.loads(result.read_text(encoding="utf-8"))[0]
+        first = read_json(result)[0]
         # Other commands name no scheme, or tune none of it.
         scheme = first["scheme"] if "tuned" in first["configurations"] else None
     except OSError as error:

@@ -86,7 +86,9 @@ def test_a_file_in_the_place_of_a_folder_is_named_before_work_begins(tmp_path, p
     assert (tmp_path / place).read_text() == "mine"
 
 
-@pytest.mark.parametrize("content", ["", "{", "[1]", '{"a": "x"}', '{"a": null}'])
+@pytest.mark.parametrize(
+    "content", ["", "{", "[1]", '{"a": "x"}', '{"a": null}', pytest.param("[" * 100_000, id="deep")]
+)
 def test_lost_times_stop_nothing(tmp_path, content):
     Stages(tmp_path).run("a", slow)
     (tmp_path / "seconds.json").write_text(content)

@@ -184,7 +184,10 @@ def test_bad_input_is_one_line(settings, message, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("content", ["", "[", "[]", "{}", '[{"configurations": {"tuned": {}}}]', "[1]"])
+@pytest.mark.parametrize(
+    "content",
+    ["", "[", "[]", "{}", '[{"configurations": {"tuned": {}}}]', "[1]", pytest.param("[" * 100_000, id="deep")],
+)
 def test_a_damaged_run_is_one_line(tmp_path, content):
     (tmp_path / "result.json").write_text(content)
     with pytest.raises(InputError, match=r"give a (finished run|result)"):

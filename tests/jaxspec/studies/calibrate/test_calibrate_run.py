@@ -149,6 +149,11 @@ def test_a_stopped_run_goes_on_where_it_was_and_another_machine_is_refused(timed
     assert timed_groups == first  # what was timed is there; the group that stopped it is the next
     monkeypatch.setattr(measuring, "machine_name", lambda: "another")
     assert "and this is another; start it anew with --force" in refused(capsys, "calibrate", "--quick")
+    (machine,) = Path("runs").glob("*/checkpoints/machine.json")
+    for damaged in ("{", "[" * 100_000, "[]", '{"machine": "another"}', '{"machine": "another", "load": "high"}'):
+        machine.write_text(damaged)
+        assert "machine.json' is damaged" in refused(capsys, "calibrate", "--quick")
+    assert timed_groups == first
 
 
 def test_groups_cover_what_decoding_needs():

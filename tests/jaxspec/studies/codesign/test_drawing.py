@@ -79,7 +79,7 @@ def test_the_same_seed_gives_the_same_file_also_after_a_kill(finished, tmp_path,
             run.codesign(config_of(draws=256), out=tmp_path / "run")
     kept = tmp_path / "run" / "checkpoints" / "climbs.json"
     whole = kept.read_text()
-    for damaged in (whole[:-9], "[3]", "{}3"):
+    for damaged in (whole[:-9], "[3]", "{}3", "[" * 100_000):
         kept.write_text(damaged)
         with pytest.raises(InputError, match=r"climbs '.*climbs.json' are damaged"):
             run.codesign(config_of(draws=256), out=tmp_path / "run")

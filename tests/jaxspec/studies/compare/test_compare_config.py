@@ -72,6 +72,7 @@ def test_a_tuned_run_brings_its_scheme_and_knobs(tiny_model, small, some_text, t
     assert entry.name == "tuned cassandra2"
     refused = (
         ("[]", "is no result of jaxspec tune"),
+        ("[" * 100_000, "is no result of jaxspec tune"),
         ('[{"scheme": null}]', "is no result of jaxspec tune"),
         ('[{"scheme": "cassandra1", "configurations": {"given": {}}}]', "has no tuned draft"),
         ('[{"scheme": "q4_0", "configurations": {"tuned": {}}}]', "which has no draft"),

@@ -163,13 +163,19 @@ def _advice(config: AdviseConfig, found: _Checked, device: str, directory: RunDi
         engines={engine.title: engine.content for engine in engines},
         commands={engine.title: engine.shown for engine in engines},
         **_with(
-            kernels.notes,
+            kernels.notes + _unpriced(config.batch[0]),
             noted(
                 kernel_notes(pricing.device, [widths]), pricing.device, config.engine, prompts=config.prompt_tokens > 0
             ),
         ),
         versions=versions(),
     )
+
+
+def _unpriced(first: int) -> tuple[str, ...]:
+    """What is said where schedules begin below the smallest batch that was priced."""
+    said = f"batches below {first} were not priced and are given the draft length of {first}; begin --batch with 1"
+    return () if first == 1 else (said,)
 
 
 def _with(notes: tuple[str, ...], fields: dict[str, Any]) -> dict[str, Any]:

@@ -255,7 +255,7 @@ def _check_energy(problem: Problem) -> None:
 
 
 def _check_budgets(problem: Problem, given: dict[str, float]) -> None:
-    """Every budget is of something that costs, and one that no variable moves is kept. Raises InputError: otherwise."""
+    """Every budget is of something that costs, and one that a design can keep. Raises InputError: otherwise."""
     variables = problem.variables
     middle = np.clip(problem.before, variables.low, variables.high)
     ends = np.repeat(middle[None], 1 + 2 * len(middle), axis=0)
@@ -272,4 +272,15 @@ def _check_budgets(problem: Problem, given: dict[str, float]) -> None:
             raise InputError(
                 f"budgets.{name} is {limit:g}, and the device takes {spent[0]:.4g} whatever the variables are; raise it, add "
                 "a variable that it depends on, or leave it out"
+            )
+    # Sums of what rises or falls with each number: where each variable alone is cheapest, all together are. Power is not.
+    sums = [name for name in given if name != "power_w"]
+    lower = [getattr(found, name)[1::2] <= getattr(found, name)[2::2] for name in sums]
+    corners = [np.where(is_lower, variables.low, variables.high) for is_lower in lower]
+    for place, name in enumerate(sums):
+        least = getattr(problem.numbers(np.stack(corners)), name)[place]
+        if least > given[name]:
+            raise InputError(
+                f"budgets.{name} is {given[name]:g}, and the cheapest of all designs takes {least:.4g}; raise it, or widen the "
+                "ranges of variables"
             )

@@ -111,6 +111,7 @@ def test_files_of_a_run(advised):
     assert again.by_batch == advised.by_batch
     assert advised.engine.terms["cycle_s"].status == "calibrated"
     assert any("were not measured on rtx-4090" in note for note in advised.notes)
+    assert not any("were not priced" in note for note in advised.notes)
     assert "not calibrated" in advised.interval_statement
     assert str(advised.table()).count("[") >= 2
 

@@ -78,6 +78,7 @@ def test_copies_and_trees_are_advised(tmp_path):
     given |= {"acceptance": 0.7, "acceptance_cycles": 800, "max_draft_length": 3, "context": 300}
     found = js.advise(**given, branch_acceptance=(0.1, 0.05), tree_nodes=4, out=tmp_path / "run")
     (row,) = found.by_batch
+    assert "batches below 2 were not priced and are given the draft length of 2; begin --batch with 1" in found.notes
     assert found.draft.priced_as == "a compressed copy of the target"
     assert found.commands == {}
     assert row.tree.nodes.value == len(row.tree.parent)

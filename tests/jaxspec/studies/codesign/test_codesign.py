@@ -184,6 +184,7 @@ def test_a_finished_run_is_reprinted(solved):
         ('slice_bits = [2, 4, 6]', 'slice_bits = [3, 4, 6]', "acceptance is known from 3 to 6"),
         ('[acceptance.points]\nslice_bits = [2, 4, 6]\nalpha_token = [0.3, 0.85, 0.97]', '[acceptance]\nalpha_token = 0.8',
          "variables.draft.slice_bits is a free lunch"),
+        ('area_mm2 = 80', 'area_mm2 = 8', r"area_mm2 is 8, and the cheapest of all designs takes \d+.*raise it, or widen"),
         ('area_mm2 = 80', 'price = 80', "budgets.price came, and nothing of this device takes from it"),
         ('"draft.slice_bits" = { from = 2, to = 6 }', '"workload.context_tokens" = { from = 2, to = 6 }',
          "no part of a design"),

@@ -7,13 +7,13 @@ exchanged, without a word.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from jaxspec.errors import InputError, one_line
+from jaxspec.files import parse_json
 
 __all__ = ["INDEX_FILE", "check_all_listed", "check_same_tensors", "json_object", "read_index", "read_json_object"]
 
@@ -42,8 +42,8 @@ def json_object(text: bytes, path: Path) -> dict[str, Any]:
         InputError: no JSON, or JSON that is not an object.
     """
     try:
-        content = json.loads(text.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
+        content = parse_json(text.decode("utf-8"))
+    except ValueError as error:
         reason = one_line(error)
         raise InputError(
             f"{path} is no readable JSON ({reason}); it must hold a JSON object: fetch it again"

@@ -76,7 +76,7 @@ class Stages:
                     checkpointer.save(path, ocp.args.PyTreeSave(_without_empty(result) | {_NAME: _as_array(name)}))
         if name in self._seconds:
             self.timing_s[name] = self._seconds[name]
-        return self.processes.told(self._read(path) if self._owns else {})
+        return self.processes.told(self._read(name) if self._owns else {})
 
     def _check_place(self, path: Path) -> None:
         """Before long work: that its result can be stored.
@@ -92,17 +92,17 @@ class Stages:
     def _owns(self) -> bool:
         return self.processes.owns
 
-    def _read(self, path: Path) -> Arrays:
+    def _read(self, name: str) -> Arrays:
         """A stage, read back even where it was just computed: a resumed run then sees the very same arrays.
 
         Raises:
             InputError: its files are damaged, or another stage's.
         """
+        path, expected = self.root / "stages" / name, _as_array(name)
         try:
             with _checkpointer() as checkpointer:
                 found = _with_empty(jax.tree.map(np.asarray, checkpointer.restore(path)))
             # Earlier versions stored no name.
-            expected = _as_array(path.relative_to(self.root / "stages").as_posix())
             if not np.array_equal(found.pop(_NAME, expected), expected):
                 raise ValueError("these are the files of another stage")
             return found

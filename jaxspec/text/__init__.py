@@ -1,7 +1,8 @@
 """Text for calibration and for held-out prompts: the committed snapshot, or a user's files."""
 
 from jaxspec.text.documents import Document, Encoder
-from jaxspec.text.prompt_set import num_within, read_prompts
+from jaxspec.text.overlap import num_within
+from jaxspec.text.prompt_set import read_prompts
 from jaxspec.text.user_text import check_text
 from jaxspec.text.windows import TextSplit, load_text, prompt_starts, windows, windows_between
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +9,7 @@ import numpy as np
 from jaxtyping import Int
 
 from jaxspec.errors import InputError, one_line
+from jaxspec.files import parse_json
 from jaxspec.models.chat_template import ChatTemplate
 from jaxspec.models.tokenizer import Tokenizer
 from jaxspec.settings.coercion import shown
@@ -95,8 +95,8 @@ def parse_documents(data: bytes, what: str, *, as_prompts: bool = False) -> list
 
 def _document(line: bytes, where: str, keys: tuple[str, ...]) -> Document:
     try:
-        value = json.loads(line.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
+        value = parse_json(line.decode("utf-8"))
+    except ValueError as error:
         raise InputError(f"{where} is no JSON ({one_line(error)}); {_FORM}") from error
     if not isinstance(value, dict):
         raise InputError(f"{where} is a JSON {type(value).__name__}; {_FORM}")

@@ -70,11 +70,8 @@ class Codec(Protocol):
     name: str
     #: Whether `decode` gives back the patterns that `encode` was given.
     lossless: bool
-
-    @property
-    def dtypes(self) -> tuple[str, ...]:
-        """Data types, as safetensors spells them, of the tensors that it codes; all others stay as they are."""
-        ...
+    #: Data types, as safetensors spells them, of the tensors that it codes; all others stay as they are.
+    dtypes: tuple[str, ...]
 
     def unit(self, form: TensorForm) -> int:
         """Elements that a chunk must hold a multiple of."""
@@ -202,7 +199,7 @@ class Raw(Undivided):
 
     name = "raw"
     lossless = True
-    dtypes = ()
+    dtypes: tuple[str, ...] = ()
 
     def unit(self, form: TensorForm) -> int:
         """Any number of elements."""

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxspec.errors import InputError, one_line
-from jaxspec.files import CONTAINER_SUFFIX
+from jaxspec.files import CONTAINER_SUFFIX, parse_json
 
 __all__ = [
     "PRELUDE_BYTES",
@@ -130,8 +130,8 @@ def parse_directory(text: bytes, prelude: Prelude, path: Path) -> dict[str, Any]
         raise InputError(damaged(path, "the checksum of its directory is wrong"))
     text = uncompressed(text, prelude.version, path)
     try:
-        directory = json.loads(text.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
+        directory = parse_json(text.decode("utf-8"))
+    except ValueError as error:
         raise InputError(damaged(path, f"its directory is no JSON ({one_line(error)})")) from error
     if not isinstance(directory, dict):
         raise InputError(damaged(path, "its directory is no JSON object"))

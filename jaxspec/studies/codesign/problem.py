@@ -274,13 +274,14 @@ def _check_budgets(problem: Problem, given: dict[str, float]) -> None:
                 "a variable that it depends on, or leave it out"
             )
     # Sums of what rises or falls with each number: where each variable alone is cheapest, all together are. Power is not.
-    sums = [name for name in given if name != "power_w"]
-    lower = [getattr(found, name)[1::2] <= getattr(found, name)[2::2] for name in sums]
-    corners = [np.where(is_lower, variables.low, variables.high) for is_lower in lower]
-    for place, name in enumerate(sums):
-        least = getattr(problem.numbers(np.stack(corners)), name)[place]
-        if least > given[name]:
+    for name, limit in given.items():
+        if name == "power_w":
+            continue
+        spent = getattr(found, name)
+        corner = np.where(spent[1::2] <= spent[2::2], variables.low, variables.high)
+        least = getattr(problem.numbers(corner[None]), name)[0]
+        if least > limit:
             raise InputError(
-                f"budgets.{name} is {given[name]:g}, and the cheapest of all designs takes {least:.4g}; raise it, or widen the "
+                f"budgets.{name} is {limit:g}, and the cheapest of all designs takes {least:.4g}; raise it, or widen the "
                 "ranges of variables"
             )

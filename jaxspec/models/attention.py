@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from hwmodels.numerics.exact_products import EXACT
 from jaxspec.models.dots import dot_rows
 from jaxspec.models.text_order import TextOrder
 
@@ -32,8 +33,8 @@ class KVSource(NamedTuple):
 def _product(rows: str, stored: str, result: str, left: Array, right: Array) -> Array:
     """Of the rows of each sequence with what is stored of it, or of the one sequence that all share."""
     if right.shape[0] == 1 < left.shape[0]:
-        return jnp.einsum(f"b{rows},{stored}->b{result}", left, right[0])
-    return jnp.einsum(f"b{rows},b{stored}->b{result}", left, right)
+        return jnp.einsum(f"b{rows},{stored}->b{result}", left, right[0], precision=EXACT)
+    return jnp.einsum(f"b{rows},b{stored}->b{result}", left, right, precision=EXACT)
 
 
 def grouped_queries(

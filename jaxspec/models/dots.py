@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxspec.models.split_products import split_dot, splits
+from jaxspec.models.split_products import exact_precision, split_dot, splits
 
 
 def _contract(a: Array, b: Array, axis_a: int, axis_b: int, out_dtype: Any) -> Array:
@@ -50,13 +50,13 @@ def dot_rows(
     """
     if dot_dtype is None or dot_dtype == x.dtype:
         rows = math.prod(x.shape[:-1])
-        if rows and splits(x.dtype, w.dtype):
+        if rows and splits(x.dtype, w.dtype, rows):
             return split_dot(x.reshape(rows, x.shape[-1]), w).reshape(*x.shape[:-1], w.shape[0])
-        w = w.astype(x.dtype)
+        w, precision = w.astype(x.dtype), exact_precision(x.dtype, rows)
         if x.ndim == 2:
             # XLA on CPUs transposes W anew for the product of a single row of a matrix, not for one of a batch of them.
-            return jnp.einsum("...i,oi->...o", x[None], w)[0]
-        return jnp.einsum("...i,oi->...o", x, w)
+            return jnp.einsum("...i,oi->...o", x[None], w, precision=precision)[0]
+        return jnp.einsum("...i,oi->...o", x, w, precision=precision)
     if dot_dtype != jnp.bfloat16:
         raise ValueError(f"dot_dtype is {dot_dtype}; allowed are None (the operands' own) and bfloat16")
     flat = _narrow_dot(x.reshape(-1, x.shape[-1]), w)

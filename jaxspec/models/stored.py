@@ -175,7 +175,9 @@ def dot_stored(
     stored = w if isinstance(w, Stored | OfLayer) else Stored.of(w.values() if isinstance(w, Stack) else w)
     size = max(1, (_few_rows_piece(stored.dtype) if _is_few(math.prod(x.shape[:-1])) else _PIECE) // columns)
     pieces = rows // size
-    if stored.dtype == x.dtype or pieces < 2 or not x.size:
+    # A GPU that splits rows widens nothing, and has no use for pieces.
+    as_it_lies = stored.dtype == x.dtype or (jax.default_backend() != "cpu" and splits(x.dtype, stored.dtype))
+    if as_it_lies or pieces < 2 or not x.size:
         return dot_rows(x, stored.values(), dot_dtype)
 
     @jax.checkpoint

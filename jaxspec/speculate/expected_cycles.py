@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from hwmodels.numerics.exact_products import EXACT
 from jaxspec.checks import check_count
 
 __all__ = ["CycleStatistics", "expected_cycles"]
@@ -87,7 +88,7 @@ def _renewal(
     inside = upto <= ends[:, None, None]
     # A drafted token that stops the text takes the place of the one that a cycle adds to those accepted.
     stopping = upto == ends[:, None, None]
-    total = lambda chosen: jnp.einsum("bs,bsd->bd", visits, jnp.where(chosen, used, 0.0))
+    total = lambda chosen: jnp.einsum("bs,bsd->bd", visits, jnp.where(chosen, used, 0.0), precision=EXACT)
     cycles, accepted = jnp.sum(visits, axis=1), total(inside)
     generated = cycles + jnp.sum(accepted, axis=1) - jnp.sum(total(stopping), axis=1)
     return CycleStatistics(cycles=cycles, survival=accepted, generated=generated)

@@ -26,6 +26,7 @@ import optax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
+from hwmodels.numerics.exact_products import exact_matmul
 from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.searches import prior_score_growth
 from jaxspec.trees.soft_trees import NodePaths, Price, log_rate, node_paths, sized_inclusion, soft_inclusion
@@ -144,7 +145,7 @@ def _run_sizes(
     inclusion = jax.vmap(of_size, in_axes=(0, 0, None))
 
     def objective(logits: Array, temperature: Array) -> tuple[Array, Array]:
-        tokens = 1 + inclusion(logits, sizes, temperature) @ chances
+        tokens = 1 + exact_matmul(inclusion(logits, sizes, temperature), chances)
         return jnp.sum(tokens), tokens
 
     start = jnp.zeros((max_nodes, chances.size), chances.dtype)

@@ -21,6 +21,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
+from hwmodels.numerics.exact_products import exact_matmul
 from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.topology import ROOT, node_depths
 
@@ -142,4 +143,4 @@ def log_rate(
     """
     inclusion = soft_inclusion(paths, logits, temperature=temperature)
     length = 1 + jnp.sum(inclusion)
-    return jnp.log1p(inclusion @ reach) - jnp.log(price(length, soft_depth(paths, inclusion))), length
+    return jnp.log1p(exact_matmul(inclusion, reach)) - jnp.log(price(length, soft_depth(paths, inclusion))), length

@@ -17,6 +17,7 @@ from jaxtyping import Array, Float
 from hwmodels.analysis.uncertainty.delta_method import LogNormal, delta_method
 from hwmodels.analysis.uncertainty.kernel_errors import part_deviations, part_times
 from hwmodels.device import Device
+from hwmodels.numerics.exact_products import exact_matmul
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.speculation.cycle import CycleCost
 from hwmodels.step.priced_steps import PricedStep
@@ -206,7 +207,7 @@ def cycle_numbers(
 
     def numbers(errors: Float[Array, " source"]) -> dict[str, Array]:
         late_s, deviates, engine = jnp.split(errors, [steps, steps + causes])
-        return _numbers(times, step_s + late_s, conditional + error @ deviates, engine[0], batch)
+        return _numbers(times, step_s + late_s, conditional + exact_matmul(error, deviates), engine[0], batch)
 
     return delta_method(numbers, steps + causes + 1, variance=variance, shared=shared)
 
@@ -229,7 +230,7 @@ def draw_cycle(
     shared, own, causes, engine = jnp.split(deviates, ends)
     common = jnp.sqrt(SHARED_VARIANCE) * shared[None] + jnp.sqrt(1.0 - SHARED_VARIANCE) * own.reshape(steps, parts)
     step_s = jnp.sum(times.part_s * jnp.exp(times.deviation * common), axis=-1)
-    return _numbers(times, step_s, conditional + error @ causes, engine[0], batch)
+    return _numbers(times, step_s, conditional + exact_matmul(error, causes), engine[0], batch)
 
 
 def _numbers(
@@ -241,10 +242,10 @@ def _numbers(
 ) -> dict[str, Float[Array, ""]]:
     """Headline numbers of steps that take so long, tokens that are accepted so often, and a deviate of the engine."""
     tokens = 1.0 + jnp.sum(jnp.cumprod(conditional))
-    cycle_s = times.cycle @ step_s + as_float(times.engine_s)
+    cycle_s = exact_matmul(times.cycle, step_s) + as_float(times.engine_s)
     cycle_s = cycle_s * jnp.exp(as_float(times.scatter) * engine)
     plain_s = as_float(times.plain_engine_s)
-    bf16_s, stored_s = times.bf16 @ step_s + plain_s, times.stored @ step_s + plain_s
+    bf16_s, stored_s = (exact_matmul(each, step_s) + plain_s for each in (times.bf16, times.stored))
     return {
         "speedup_vs_bf16_ar": bf16_s * tokens / cycle_s,
         "speedup_vs_stored_ar": stored_s * tokens / cycle_s,

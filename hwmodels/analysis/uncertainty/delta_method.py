@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax.scipy.special import ndtr, ndtri
 from jaxtyping import Array, Float
 
+from hwmodels.numerics.exact_products import exact_matmul
 from hwmodels.numerics.scalars import Number, as_float
 
 __all__ = ["COVERAGE", "LogNormal", "delta_method", "probability_above"]
@@ -65,8 +66,8 @@ def delta_method(
     slopes = (jax.jacfwd if sources < results else jax.jacrev)(lambda at: jax.tree.map(jnp.log, metrics(at)))(estimates)
 
     def inherited(value: Array, each: Array) -> LogNormal:
-        own = each**2 @ (jnp.ones(sources) if variance is None else variance)
-        together = 0.0 if shared is None else jnp.sum((each @ shared) ** 2, axis=-1)
+        own = exact_matmul(each**2, jnp.ones(sources) if variance is None else variance)
+        together = 0.0 if shared is None else jnp.sum(exact_matmul(each, shared) ** 2, axis=-1)
         return LogNormal(value, jnp.sqrt(own + together))
 
     return jax.tree.map(inherited, values, slopes)

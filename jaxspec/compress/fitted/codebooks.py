@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from hwmodels.numerics.exact_products import exact_matmul
 from jaxspec.compress.footprint import BitsPerValue
 from jaxspec.compress.schemes.interface import CompressedMatrix
 
@@ -46,7 +47,7 @@ def weighted_values(
     def move(values: Array, _: None) -> tuple[Array, None]:
         own = jax.nn.one_hot(_nearest(row, values), count, dtype=row.dtype) * importance[:, None]
         total = own.sum(axis=0)
-        return jnp.where(total > 0, row @ own / jnp.where(total > 0, total, 1.0), values), None
+        return jnp.where(total > 0, exact_matmul(row, own) / jnp.where(total > 0, total, 1.0), values), None
 
     found, _ = jax.lax.scan(move, start, None, length=_ROUNDS)
     return found

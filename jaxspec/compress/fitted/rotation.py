@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from hwmodels.numerics.exact_products import exact_matmul
 from jaxspec.compress.footprint import BitsPerValue
 from jaxspec.compress.schemes import number_forms
 from jaxspec.compress.schemes.interface import CompressedMatrix
@@ -42,7 +43,7 @@ def rotate_rows(matrix: Float[Array, "row column"], *, back: bool = False) -> Fl
     block = min(_BLOCK, columns & -columns)
     signs = jax.random.rademacher(jax.random.key(_SIGNS), (columns,), matrix.dtype)[None]
     hadamard = _hadamard(block).astype(matrix.dtype) / block**0.5
-    mixed = lambda x: (x.reshape(rows, -1, block) @ hadamard).reshape(rows, columns)
+    mixed = lambda x: exact_matmul(x.reshape(rows, -1, block), hadamard).reshape(rows, columns)
     return mixed(matrix) * signs if back else mixed(matrix * signs)
 
 

@@ -10,11 +10,12 @@ import dataclasses
 from collections.abc import Sequence
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.decoder import init_params
-from jaxspec.models.stored import as_computed
+from jaxspec.models.decoder import Params, init_params
+from jaxspec.models.stored import as_computed, as_stored
 from jaxspec.speculate.drafts.interface import ReadyDraft
 from jaxspec.speculate.drafts.network_draft import NetworkDraft
 from jaxspec.speculate.drafts.ngram_draft import NGramDraft, NGramParams
@@ -22,7 +23,7 @@ from jaxspec.speculate.sampling import GREEDY
 from jaxspec.speculate.timing import AUTOREGRESSIVE, chain_way, time_ways
 from jaxspec.studies.calibrate.timing import Timing, timing_of
 
-__all__ = ["CYCLE_SLOTS", "cycle_timings"]
+__all__ = ["CYCLE_SLOTS", "cycle_timings", "random_params"]
 
 #: Tokens of each prompt, and generated behind it: more than a cycle yields.
 _PROMPT, _OUTPUT = 128, 64
@@ -34,18 +35,31 @@ CYCLE_SLOTS = _PROMPT + _OUTPUT
 _PROMPTS = 4
 
 
+def random_params(config: DecoderConfig, held: str, seed: int = 0) -> Params:
+    """Random weights as a network of them decodes.
+
+    Args:
+        held: format of its matrices: float32, as small networks decode, or one of 16 bits, as large ones do.
+    """
+    params = init_params(config, jax.random.key(seed))
+    if held == "float32":
+        return as_computed(params)
+    return as_stored(jax.tree.map(lambda leaf: leaf.astype(jnp.dtype(held)), params))
+
+
 def cycle_timings(
-    config: DecoderConfig, *, draft_layers: int, lengths: Sequence[int], batch: int, repeats: int
+    config: DecoderConfig, held: str, *, draft_layers: int, lengths: Sequence[int], batch: int, repeats: int
 ) -> list[Timing]:
     """Seconds of greedy decoding: of a step without speculation, of a verification of each chain, of a cycle of each.
 
     Args:
         config: of the network.
+        held: see `random_params`; the draft network's too.
         draft_layers: of a draft network of the same widths; 0: a lookup in the text drafts.
         lengths: of the chains.
         batch: sequences decoded together.
     """
-    params, draft = as_computed(init_params(config, jax.random.key(0))), _draft(config, draft_layers)
+    params, draft = random_params(config, held), _draft(config, held, draft_layers)
     prompts = np.random.default_rng(0).integers(0, config.vocab_size, (max(batch, _PROMPTS), _PROMPT))
     ways = {str(length): chain_way(draft, length, GREEDY) for length in lengths}
     found = time_ways(
@@ -65,8 +79,8 @@ def cycle_timings(
     return steps + [timing_of(chain.cycle_s.tolist(), chain.compile_s) for chain in chains]
 
 
-def _draft(config: DecoderConfig, layers: int) -> ReadyDraft:
+def _draft(config: DecoderConfig, held: str, layers: int) -> ReadyDraft:
     if not layers:
         return ReadyDraft(NGramDraft(config.vocab_size), NGramParams())
     own = dataclasses.replace(config, num_layers=layers)
-    return ReadyDraft(NetworkDraft(own), as_computed(init_params(own, jax.random.key(1))))
+    return ReadyDraft(NetworkDraft(own), random_params(own, held, seed=1))

@@ -6,16 +6,13 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-import jax
-
 from hwmodels import Architecture
 from jaxspec.models.apart import LAYERS
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.decoder import init_params
-from jaxspec.models.stored import SMALL, as_computed
+from jaxspec.models.stored import SMALL
 from jaxspec.studies.calibrate import programs
 from jaxspec.studies.calibrate.config import FORMATS, CalibrateConfig
-from jaxspec.studies.calibrate.cycle_programs import CYCLE_SLOTS, cycle_timings
+from jaxspec.studies.calibrate.cycle_programs import CYCLE_SLOTS, cycle_timings, random_params
 from jaxspec.studies.calibrate.table import Row
 from jaxspec.studies.calibrate.timing import Timed, Timing, measure
 
@@ -80,12 +77,12 @@ def groups_of(config: CalibrateConfig, networks: Mapping[str, Architecture], *, 
         few: whether a short run was asked for: fewer rows and shapes.
     """
     rows = [count for count in (_FEW_ROWS if few else ROWS) if count <= config.rows]
-    found = _products(config, networks, rows)
-    found += _attention(networks, _FEW_SHAPES if few else SHAPES)
+    found, held = _products(config, networks, rows), max(config.formats, key=lambda name: FORMATS[name])
+    found += _attention(networks, _FEW_SHAPES if few else SHAPES, held)
     # A loop spends as much on networks of any width, and it shows best beside short steps. These are decoding's own then.
     smallest = min(networks, key=lambda name: sum(inner * outer for inner, outer in matrices_of(networks[name])))
     for name, network in networks.items():
-        found += _cycles(name, network, few=few) if name == smallest else _steps(name, network, few=few)
+        found += (_cycles if name == smallest else _steps)(name, network, held, few=few)
     return [*found, _streams(), _lookups(), _sampling(), _loops()]
 
 
@@ -98,13 +95,17 @@ def matrices_of(network: Architecture) -> list[tuple[int, int]]:
     return [shape for shape in dict.fromkeys(shapes) if min(shape) > 0]
 
 
-def probes_of(network: Architecture) -> list[tuple[int, int, int]]:
-    """(layers, vocabulary, context) of the networks whose whole steps are timed."""
+def probes_of(network: Architecture, held: str) -> list[tuple[int, int, int]]:
+    """(layers, vocabulary, context) of the networks whose whole steps are timed.
+
+    Args:
+        held: format of their matrices. Few float32 ones, as only small networks decode in float32.
+    """
     hidden = int(network.hidden_size)
     layer = sum(inner * outer for inner, outer in matrices_of(network)[:-1])
     # A loop over one layer is none: its matrices are read where they lie, those of several are taken out of a stack.
     most = max(1, int(network.num_layers))
-    layers = int(max(min(2, most), min(4, most, SMALL // 2 // max(layer, 1))))
+    layers = int(min(4, most, max(2, SMALL // 2 // max(layer, 1)) if held == "float32" else most))
     vocab = int(max(256, min(1024, SMALL // 4 // hidden)))
     few = min(layers, 2)
     return list(dict.fromkeys([(layers, 256, 128), (few, 256, 256), (few, vocab, 384)]))
@@ -159,11 +160,11 @@ def _product_group(
     return _group(f"product/{weight_format}-{inner}x{outer}-{layers}", cases)
 
 
-def _attention(networks: Mapping[str, Architecture], shapes: Sequence[tuple[int, int]]) -> list[Group]:
+def _attention(networks: Mapping[str, Architecture], shapes: Sequence[tuple[int, int]], held: str) -> list[Group]:
     heads: dict[tuple[int, int, int], bool] = {}
     for n in networks.values():
         of = int(n.num_heads), int(n.num_kv_heads), int(n.head_dim)
-        heads[of] = heads.get(of, False) or _is_apart(n)
+        heads[of] = heads.get(of, False) or (held == "float32" and _is_apart(n))
     found = []
     for (query_heads, key_heads, size), apart in heads.items():
         for context in _CONTEXTS:
@@ -199,29 +200,29 @@ def _attention(networks: Mapping[str, Architecture], shapes: Sequence[tuple[int,
 
 
 def _is_apart(network: Architecture) -> bool:
-    """Whether the network decodes with matrices and KV of its layers apart (see `as_computed`)."""
+    """Whether the network, if it decodes in float32, has matrices and KV of its layers apart (see `as_computed`)."""
     *layer, head = (inner * outer for inner, outer in matrices_of(network))
     return int(network.num_layers) <= LAYERS and int(network.num_layers) * sum(layer) + 2 * head <= SMALL
 
 
-def _steps(name: str, network: Architecture, *, few: bool) -> list[Group]:
+def _steps(name: str, network: Architecture, held: str, *, few: bool) -> list[Group]:
     found, shapes = [], _FEW_SHAPES if few else SHAPES
-    for layers, vocab, context in probes_of(network):
-        config, cases, whole = _config(network, layers, vocab), [], _network_row("step", name, layers, vocab)
+    for layers, vocab, context in probes_of(network, held):
+        config, cases, whole = _config(network, layers, vocab), [], _network_row("step", name, layers, vocab, held)
         for batch, tokens in shapes:
             row = dataclasses.replace(whole, batch=float(batch), tokens=float(tokens), context_tokens=float(context))
             make = lambda batch=batch, tokens=tokens, config=config, context=context: programs.step_program(
-                _params(config), config, batch=batch, tokens=tokens, context=context
+                random_params(config, held), config, batch=batch, tokens=tokens, context=context
             )
             cases.append(_Case(row, make))
         found.append(_group(f"step/{hash_of(name)}-{layers}-{vocab}-{context}", cases))
     return found
 
 
-def _network_row(part: str, name: str, layers: int, vocab: int) -> Row:
+def _network_row(part: str, name: str, layers: int, vocab: int, held: str) -> Row:
     """A row of a whole network, of no shape yet."""
     sizes = {"layers": float(layers), "vocab_size": float(vocab)}
-    return Row(part, float("nan"), weight_bits=32.0, architecture=name, **sizes)
+    return Row(part, float("nan"), weight_bits=FORMATS[held], architecture=name, **sizes)
 
 
 def _config(network: Architecture, layers: int, vocab: int) -> DecoderConfig:
@@ -237,24 +238,26 @@ def _config(network: Architecture, layers: int, vocab: int) -> DecoderConfig:
     )
 
 
-def _cycles(name: str, network: Architecture, *, few: bool) -> list[Group]:
+def _cycles(name: str, network: Architecture, held: str, *, few: bool) -> list[Group]:
     """Cycles with a lookup and with small networks as drafts, and the steps that took turns with them; of further networks of
     these widths with a lookup alone, for their steps' sake."""
-    first, *others = dict.fromkeys((layers, vocab) for layers, vocab, _ in probes_of(network))
+    first, *others = dict.fromkeys((layers, vocab) for layers, vocab, _ in probes_of(network, held))
     drafted = [(*first, draft_layers) for draft_layers in _DRAFT_LAYERS] + [(*other, 0) for other in others]
     batches = (1,) if few else (1, 16)
-    return [_cycle_group(name, network, *sizes, batch) for sizes in drafted for batch in batches]
+    return [_cycle_group(name, network, held, *sizes, batch) for sizes in drafted for batch in batches]
 
 
-def _cycle_group(name: str, network: Architecture, layers: int, vocab: int, draft_layers: int, batch: int) -> Group:
+def _cycle_group(
+    name: str, network: Architecture, held: str, layers: int, vocab: int, draft_layers: int, batch: int
+) -> Group:
     """Cycles of one network, draft and number of sequences, and their steps."""
     config, shape = _config(network, layers, vocab), {"batch": float(batch), "context_tokens": float(CYCLE_SLOTS)}
-    step = dataclasses.replace(_network_row("step", name, layers, vocab), **shape)
+    step = dataclasses.replace(_network_row("step", name, layers, vocab, held), **shape)
     cycle = dataclasses.replace(step, part="cycle", draft_layers=float(draft_layers))
     rows = [dataclasses.replace(step, tokens=length + 1.0) for length in (0, *_DRAFTED)]
     rows += [dataclasses.replace(cycle, tokens=float(length)) for length in _DRAFTED]
     clock = lambda repeats: cycle_timings(
-        config, draft_layers=draft_layers, lengths=_DRAFTED, batch=batch, repeats=repeats
+        config, held, draft_layers=draft_layers, lengths=_DRAFTED, batch=batch, repeats=repeats
     )
     return Group(f"cycle/{hash_of(name)}-{layers}-{vocab}-{draft_layers}-{batch}", tuple(rows), clock)
 
@@ -262,10 +265,6 @@ def _cycle_group(name: str, network: Architecture, layers: int, vocab: int, draf
 def hash_of(name: str) -> int:
     """A number for a name that may be a path, the same on every machine."""
     return sum((place + 1) * ord(letter) for place, letter in enumerate(name))
-
-
-def _params(config: DecoderConfig):
-    return as_computed(init_params(config, jax.random.key(0)))
 
 
 def _streams() -> Group:

@@ -15,6 +15,7 @@ from flax import struct
 from jaxtyping import Array, Float
 
 from hwmodels import Plan
+from hwmodels.numerics.exact_products import EXACT, exact_matmul
 from hwmodels.speculation.plan import ROOT, chain_plan, node_depths, plan_family, tree_plan
 from jaxspec.trees.optimal_tree import optimal_tree, optimal_trees
 
@@ -56,8 +57,8 @@ class Family:
         others = (1.0 - conditional)[:, None] * jnp.asarray(self.shares)[None]
         chances = jnp.concatenate([conditional[:, None], others], axis=1)
         logs = jnp.log(jnp.maximum(chances, _LEAST))
-        reached = jnp.exp(jnp.einsum("ndr,dr->n", jnp.asarray(self.passes), logs))
-        return 1.0 + jnp.asarray(self.member) @ reached
+        reached = jnp.exp(jnp.einsum("ndr,dr->n", jnp.asarray(self.passes), logs, precision=EXACT))
+        return 1.0 + exact_matmul(jnp.asarray(self.member), reached)
 
 
 def _family(trees: Sequence[tuple[np.ndarray, np.ndarray]], plans: Sequence[Plan], shares: np.ndarray) -> Family:

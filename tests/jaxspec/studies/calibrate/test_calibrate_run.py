@@ -115,11 +115,11 @@ def timed_groups(monkeypatch):
     found, nothing = [], lambda *args, **options: Timed(lambda turns: None)
     for name in plan.programs.__all__:
         monkeypatch.setattr(plan.programs, name, nothing)
-    monkeypatch.setattr(plan, "_params", lambda config: None)
+    monkeypatch.setattr(plan, "random_params", lambda config, held: None)
     monkeypatch.setattr(
         plan,
         "cycle_timings",
-        lambda config, *, lengths, **rest: [Timing(2e-3, 1e-3, 0.01, 0.1)] * (1 + 2 * len(lengths)),
+        lambda config, held, *, lengths, **rest: [Timing(2e-3, 1e-3, 0.01, 0.1)] * (1 + 2 * len(lengths)),
     )
     monkeypatch.setattr(measuring, "product_program", nothing)
     for module in (measuring, plan):
@@ -186,6 +186,18 @@ def test_groups_cover_what_decoding_needs():
     assert len({(row.layers, row.vocab_size) for group in cycles for row in group.rows}) == 3
     few = plan.groups_of(CalibrateConfig(rows=128), {"embedded": network["embedded"]}, few=True)
     assert sum(len(group.rows) for group in few) < len(rows) / 3
+
+
+def test_large_networks_are_timed_in_16_bits_where_these_are_the_widest_format():
+    networks = {name: catalog.architecture(name) for name in ("embedded", "llama-3.2-1b")}
+    groups = plan.groups_of(CalibrateConfig(formats=("bfloat16",)), networks, few=True)
+    whole = [row for group in groups for row in group.rows if row.part in ("step", "cycle")]
+    assert {row.weight_bits for row in whole} == {16.0}
+    # As deep as loops over layers are: nothing of them is in float32, which takes the memory.
+    assert {row.layers for row in whole if row.architecture == "llama-3.2-1b"} == {2.0, 4.0}
+    mixed = plan.groups_of(CalibrateConfig(formats=("bfloat16", "float32")), networks, few=True)
+    whole = [row for group in mixed for row in group.rows if row.part in ("step", "cycle")]
+    assert {row.weight_bits for row in whole} == {32.0}
 
 
 def test_architectures_by_path_are_resolved(tmp_path):

@@ -2,11 +2,14 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from jaxspec.models import DecoderConfig, init_params
+from jaxspec.models.apart import is_apart
+from jaxspec.models.stored import Stored
 from jaxspec.studies.calibrate import programs
-from jaxspec.studies.calibrate.cycle_programs import cycle_timings
+from jaxspec.studies.calibrate.cycle_programs import cycle_timings, random_params
 from jaxspec.studies.calibrate.noise import noise_of
 from jaxspec.studies.calibrate.timing import Timed, measure
 
@@ -85,6 +88,20 @@ def test_every_piece_runs_and_depends_on_its_turns():
     assert all(b == (a + 1) % 11 for a, b in zip(*tokens, strict=True))
 
 
+def test_random_networks_lie_as_those_that_decode():
+    sizes = {"vocab_size": 40, "hidden_size": 12, "intermediate_size": 20, "num_layers": 2}
+    config = DecoderConfig(num_heads=4, num_kv_heads=2, head_dim=6, **sizes)
+    wide, narrow = random_params(config, "float32"), random_params(config, "bfloat16")
+    assert is_apart(wide["layers"]["gate"])
+    assert {leaf.dtype for leaf in jax.tree.leaves(wide)} == {jnp.dtype(jnp.float32)}
+    assert isinstance(narrow["layers"]["gate"], Stored)
+    assert narrow["layers"]["gate"].dtype == jnp.bfloat16
+    np.testing.assert_allclose(
+        wide["layers"]["gate"].values(), narrow["layers"]["gate"].values().astype(jnp.float32), rtol=2**-8
+    )
+    assert not jnp.array_equal(wide["embed"], random_params(config, "float32", seed=1)["embed"])
+
+
 @pytest.mark.slow
 def test_a_whole_step_runs():
     sizes = {"vocab_size": 40, "hidden_size": 12, "intermediate_size": 20, "num_layers": 2}
@@ -99,7 +116,7 @@ def test_a_whole_step_runs():
 def test_decoding_gives_a_step_verifications_and_cycles():
     sizes = {"vocab_size": 40, "hidden_size": 16, "intermediate_size": 24, "num_layers": 2}
     config = DecoderConfig(num_heads=2, num_kv_heads=1, head_dim=8, **sizes)
-    found = cycle_timings(config, draft_layers=1, lengths=(1, 4), batch=2, repeats=3)
+    found = cycle_timings(config, "float32", draft_layers=1, lengths=(1, 4), batch=2, repeats=3)
     assert len(found) == 1 + 2 + 2
     assert all(one.median > 0 for one in found)
     # A cycle is a verification and what is drafted: four passes take longer than the verification alone.

@@ -13,6 +13,7 @@ from jaxspec.files import plain
 from jaxspec.report.terminal import new_console
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.inputs import input_digests, input_sizes
+from jaxspec.runs.machine import peak_device_bytes
 from jaxspec.runs.memory import told_in_one_line
 from jaxspec.runs.processes import ONE_PROCESS, Processes
 from jaxspec.runs.progress import Reporter
@@ -24,6 +25,9 @@ __all__ = ["Prepare", "carry_out"]
 
 #: Loads and checks all that a configuration names, before anything is written; returns the work, which makes the result.
 Prepare = Callable[[RunDirectory, Reporter], Callable[[], Any]]
+
+#: Bytes of a device's memory whose use is told after a run.
+_WORTH_TELLING = 1e9
 
 
 def carry_out(
@@ -92,6 +96,8 @@ def carry_out(
                 reporter.line(f"run directory {directory.path}; the same command resumes it")
                 result = plain(work())
                 directory.write_result(result, headline)
+                if (peak := peak_device_bytes() or 0) >= _WORTH_TELLING:
+                    reporter.line(f"memory: at most {peak / 1e9:.1f} GB of the device were in use")
                 return processes.told(result), directory
 
 

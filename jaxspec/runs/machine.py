@@ -8,10 +8,20 @@ from pathlib import Path
 
 import jax
 
-__all__ = ["load_per_core", "machine_name", "measured_title", "memory_bytes", "processor_name"]
+__all__ = [
+    "device_memory_bytes",
+    "load_per_core",
+    "machine_name",
+    "measured_title",
+    "peak_device_bytes",
+    "processor_name",
+]
 
 #: Where the system does not say: a common size.
-_UNKNOWN_BYTES = 8e9
+_UNKNOWN_BYTES = 8_000_000_000
+
+#: Where Linux tells how much memory this process may take.
+_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def machine_name() -> str:
@@ -21,16 +31,23 @@ def machine_name() -> str:
     return ", ".join([device.platform, *kind, f"{os.cpu_count()} cores", platform.machine()])
 
 
-def memory_bytes() -> float:
-    """Memory of the device that JAX runs on."""
-    device = jax.devices()[0]
-    if device.platform != "cpu":
-        found = device.memory_stats() or {}
-        return float(found.get("bytes_limit", _UNKNOWN_BYTES))
+def device_memory_bytes() -> int:
+    """What programs may take of the first device's memory; of a CPU's, what this process may take."""
+    device = jax.local_devices()[0]
+    told = (device.memory_stats() or {}).get("bytes_limit")
+    if told is not None or device.platform != "cpu":
+        return int(told or _UNKNOWN_BYTES)
     try:
-        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+        found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (OSError, ValueError, AttributeError):  # not on every system
-        return _UNKNOWN_BYTES
+        found = _UNKNOWN_BYTES
+    limit = _LIMIT.read_text(encoding="utf-8").strip() if _LIMIT.is_file() else ""
+    return min(found, int(limit)) if limit.isdigit() else found
+
+
+def peak_device_bytes() -> int | None:
+    """The most that this process has had in use of the first device's memory; None where JAX does not say, as on CPUs."""
+    return (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
 
 
 def processor_name() -> str:

@@ -18,7 +18,7 @@ from jaxspec.results import Quantity, calibrated, given, measured
 from jaxspec.results.network_results import PricedNumber
 from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
-from jaxspec.runs.machine import measured_title, memory_bytes
+from jaxspec.runs.machine import device_memory_bytes, measured_title
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.provenance import attempt, versions
 from jaxspec.runs.stages import Stages
@@ -89,7 +89,7 @@ def calibrate(
             else:
                 found = Measured(rows, [math.nan] * len(rows), 0.0, None, Path(config.measurements).name)
             reporter.line("fitting ...")
-            machine = fit_machine(found.table, networks.__getitem__, capacity_bytes=memory_bytes())
+            machine = fit_machine(found.table, networks.__getitem__, capacity_bytes=float(device_memory_bytes()))
             write_text(directory.path / "measurements.csv", rows_text(found.table))
             result = _result(config, found, machine, directory, stages)
             write_text(directory.path / "device.toml", str(result.device_file))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -13,6 +11,7 @@ import jax
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.stored import SMALL
 from jaxspec.models.streamed import stays_in_host
+from jaxspec.runs.machine import device_memory_bytes
 from jaxspec.settings import CommonConfig
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.speculate.chunks import chunk_size
@@ -20,16 +19,13 @@ from jaxspec.speculate.proof import WIDTH
 from jaxspec.studies.measured.checking import given_mesh, window_tokens
 from jaxspec.tuning.calibration import windows_per_pass
 
-__all__ = ["MemoryNeed", "MemoryPlan", "device_memory_bytes", "memory_need", "plan_memory"]
+__all__ = ["MemoryNeed", "MemoryPlan", "memory_need", "plan_memory"]
 
 #: Room for programs, and for logits and matrices that are made piece by piece.
 _ROOM_BYTES = 1 << 30
 
 #: Bytes of a stored value, and of a computed one.
 _STORED, _COMPUTED = 2, 4
-
-#: Where Linux tells how much memory this process may take.
-_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 class MemoryNeed(NamedTuple):
@@ -106,16 +102,6 @@ def _network_bytes(network: DecoderConfig, stream: bool) -> int:
     held = sum(math.prod(shape) for name, shape in outside.items() if not stays_in_host((name,), shape, tied=tied))
     # Of a layer: as it is stored, and its largest matrices as they are computed with.
     return _STORED * held + (_STORED + _COMPUTED) * -(-matrices // network.num_layers)
-
-
-def device_memory_bytes() -> int:
-    """What the first device has; of a CPU, what this process may take."""
-    stats = jax.local_devices()[0].memory_stats() or {}
-    if "bytes_limit" in stats:
-        return int(stats["bytes_limit"])
-    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limit = _LIMIT.read_text().strip() if _LIMIT.is_file() else ""
-    return min(found, int(limit)) if limit.isdigit() else found
 
 
 def plan_memory(

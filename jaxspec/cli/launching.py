@@ -1,8 +1,10 @@
-"""Options of commands whose work several processes of `jax.distributed` share."""
+"""Where a command runs: on several processes of `jax.distributed`, or on the processor alone."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +12,7 @@ import click
 
 from jaxspec.errors import InputError
 
-__all__ = ["Launch", "launch_of", "launch_options"]
+__all__ = ["Launch", "keep_to_processor", "launch_of", "launch_options"]
 
 #: Largest port.
 _PORTS = 65535
@@ -28,6 +30,12 @@ launch_options: list[Callable[..., Any]] = [
     click.option("--processes", type=int, help="Without a launcher: number of processes."),
     click.option("--process-id", type=int, help="Without a launcher: which of them this is, from 0."),
 ]
+
+
+def keep_to_processor() -> None:
+    """Run programs on the processor, unless JAX_PLATFORMS names a device, or JAX was imported before, by a caller in Python."""
+    if "jax" not in sys.modules:
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 
 @dataclasses.dataclass(frozen=True)

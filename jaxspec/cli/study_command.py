@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jaxspec.cli.launching import launch_of, launch_options
+from jaxspec.cli.launching import keep_to_processor, launch_of, launch_options
 from jaxspec.cli.options import (
     config_option,
     force_option,
@@ -120,6 +120,8 @@ def _run(
         raise InputError(
             f"no {study.config_argument} came; give a file of settings: jaxspec {study.name} --example prints one to begin with"
         )
+    if study.on_processor:
+        keep_to_processor()
     config = resolve(study.config, flags, config_file, quick)
     if json_file or plot:
         from jaxspec.runs.inputs import input_files

@@ -74,6 +74,8 @@ class Study:
         examples: several of them by name, of which `--example NAME` prints one, the first without a name.
         shared: whether several processes of `jax.distributed` may share one run.
         meshed: whether these processes share a mesh of all their devices, and not parts of the work.
+        on_processor: whether the command line runs it on the processor beside a GPU too, unless JAX_PLATFORMS says otherwise:
+            it prices single designs, in many small kernels that take a GPU's compiler longer than all else.
         subcommands: word that may stand in place of an argument -> "module:command" of the command line.
     """
 
@@ -95,6 +97,7 @@ class Study:
     examples: Mapping[str, str] = dataclasses.field(default_factory=dict)
     shared: bool = False
     meshed: bool = False
+    on_processor: bool = False
     subcommands: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 

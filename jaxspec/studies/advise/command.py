@@ -25,6 +25,7 @@ ADVISE = Study(
     help=_HELP,
     run="jaxspec.studies.advise.run:advise",
     present="jaxspec.studies.advise.report:shown",
+    on_processor=True,
     figures="jaxspec.studies.advise.report:figures",
     announce=lambda config: f"{config.architecture} with {config.draft} on {', '.join(config.device)}",
     out=run_directory("advise"),

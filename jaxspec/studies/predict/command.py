@@ -25,6 +25,7 @@ PREDICT = Study(
     help=_HELP,
     run="jaxspec.studies.predict.run:predict",
     present="jaxspec.studies.predict.report:shown",
+    on_processor=True,
     figures="jaxspec.studies.predict.figures:figures",
     plot=Plot(
         "Write a figure: speedups, operators, sensitivities.", "jaxspec.studies.predict.figures:prediction_figure"

@@ -30,6 +30,7 @@ SERVE = Study(
     help=_HELP,
     run="jaxspec.studies.serve.run:serve",
     present="jaxspec.studies.serve.report:shown",
+    on_processor=True,
     figures="jaxspec.studies.serve.figures:figures",
     announce=lambda config: f"{config.architecture} on {', '.join(config.device)}",
     out=run_directory("serve"),

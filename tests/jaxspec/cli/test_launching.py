@@ -1,11 +1,14 @@
-"""Flags that say how processes find one another."""
+"""Flags that say how processes find one another, and which commands stay on the processor."""
 
+import os
 import socket
+import subprocess
+import sys
 
 import pytest
 
 from jaxspec.cli import main
-from jaxspec.cli.launching import Launch, launch_of
+from jaxspec.cli.launching import Launch, keep_to_processor, launch_of
 
 
 def flags(**given):
@@ -71,3 +74,36 @@ def test_other_commands_have_no_such_flags(capsys):
     with pytest.raises(SystemExit) as left:
         main(["predict", "--distributed"])
     assert left.value.code == 2
+
+
+#: A command line that ends where it would read its settings, and tells on which devices it would run.
+ENDED_EARLY = """
+import os, sys
+from jaxspec.cli import main, study_command
+def ends(*_):
+    sys.exit(os.environ.get("JAX_PLATFORMS", "any"))
+study_command.resolve = ends
+main([sys.argv[1]])
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "given", "wanted"),
+    [("predict", None, "cpu"), ("predict", "cuda", "cuda"), ("serve", None, "cpu"), ("evaluate", None, "any")],
+)
+def test_commands_that_price_single_designs_stay_on_the_processor(command, given, wanted):
+    rest = {name: value for name, value in os.environ.items() if name != "JAX_PLATFORMS"}
+    done = subprocess.run(
+        [sys.executable, "-c", ENDED_EARLY, command],
+        env=rest | ({"JAX_PLATFORMS": given} if given else {}),
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr.strip() == wanted
+
+
+def test_a_program_that_uses_jax_already_keeps_its_devices(monkeypatch):
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    assert "jax" in sys.modules
+    keep_to_processor()
+    assert "JAX_PLATFORMS" not in os.environ

@@ -10,7 +10,7 @@ from jaxspec.report.formatting import NOT_KNOWN
 from jaxspec.results import Quantity
 from jaxspec.results.intervals import Ends
 
-__all__ = ["NO_STATUS", "Column", "column_statuses", "interval_in_words"]
+__all__ = ["NO_STATUS", "Column", "column_statuses", "interval_in_words", "shown_columns"]
 
 #: Shown in place of a status that a result does not give.
 NO_STATUS = "no status"
@@ -65,6 +65,12 @@ class Column(Generic[R]):
     def known(self, record: R) -> bool:
         """Whether a record has the number."""
         return self.read(record).number is not None
+
+
+def shown_columns(columns: Iterable[Column[R]], records: Iterable[R]) -> list[Column[R]]:
+    """Columns without the optional ones that no record has."""
+    rows = list(records)
+    return [column for column in columns if not column.optional or any(map(column.known, rows))]
 
 
 def interval_in_words(ends: Ends | None, write: Callable[[float], str]) -> str:

@@ -133,7 +133,9 @@ PAGE_COLUMNS = (
 )
 
 #: Columns of the terminal's table, which fit into 80 characters.
-TERMINAL_COLUMNS = (_ALPHA_TOKEN, _ALPHA_FRACTION, _BITS, _LENGTH, _PREDICTED, _COUNTED, _VS_BF16, _VS_STORED)
+TERMINAL_COLUMNS = (
+    *(_ALPHA_TOKEN, _ALPHA_FRACTION, _BITS, _BITS_HEAD, _LENGTH, _PREDICTED, _COUNTED, _VS_BF16, _VS_STORED),
+)
 
 
 def gap_in_standard_errors(found: Configuration) -> float | None:

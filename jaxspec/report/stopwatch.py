@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from hwmodels.numerics.units import MILLI
-from jaxspec.report.columns import Column
+from jaxspec.report.columns import Column, shown_columns
 from jaxspec.report.figures.style import INK, PAPER, colour_of, legend_below, limits_from_zero, new_figure, styled
 from jaxspec.report.formatting import NOT_KNOWN, fixed
 from jaxspec.report.section import Cell
@@ -67,8 +67,7 @@ def _rows(clock: Stopwatch) -> dict[str, ClockedWay]:
 
 
 def _columns(clock: Stopwatch) -> list[Column[ClockedWay]]:
-    rows = _rows(clock).values()
-    return [column for column in _COLUMNS if not column.optional or any(map(column.known, rows))]
+    return shown_columns(_COLUMNS, _rows(clock).values())
 
 
 def stopwatch_in_words(clock: Stopwatch) -> str:

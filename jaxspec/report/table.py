@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jaxspec.report.columns import column_statuses
+from jaxspec.report.columns import column_statuses, shown_columns
 from jaxspec.report.draft_columns import LARGEST_GAP, TERMINAL_COLUMNS, gap_in_standard_errors
 from jaxspec.report.formatting import NOT_KNOWN, times
 from jaxspec.report.intervals import BRACKETS, statements
@@ -29,10 +29,11 @@ def device_table(result: ConfigurationsResult) -> Table:
     remark = "" if answer.pays or answer.speedup is None else ": no draft pays here"
     table = Table(f"{architecture_title(result)} on {device_title(result)}{remark}", _caption(result))
     table.add_column("draft")
-    for column in TERMINAL_COLUMNS:
+    columns = shown_columns(TERMINAL_COLUMNS, configurations(result).values())
+    for column in columns:
         table.add_column(column.heading, justify="right")
     for name, configuration in configurations(result).items():
-        cells = [column.text(configuration).replace(" ± ", "±") for column in TERMINAL_COLUMNS]
+        cells = [column.text(configuration).replace(" ± ", "±") for column in columns]
         table.add_row(name, *cells, style="bold" if answer.pays and name == answer.best else None)
     return table
 

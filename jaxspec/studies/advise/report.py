@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from jaxspec.report.columns import shown_columns
 from jaxspec.report.notes import note_lines
 from jaxspec.report.page import Drawings
 from jaxspec.report.shown import Shown
@@ -26,7 +27,7 @@ def advice_table(result: AdviseResult, title: str | None = None) -> Table:
     """
     table = Table(advice_in_words(result) if title is None else title, "\n".join(caption(result)))
     table.add_column("batch", justify="right")
-    shown = [column for column in BATCH_COLUMNS if not column.optional or any(map(column.known, result.by_batch))]
+    shown = shown_columns(BATCH_COLUMNS, result.by_batch)
     for column in shown:
         table.add_column(column.heading, justify="left" if column.title == "limited by" else "right")
     for row in result.by_batch:

@@ -8,6 +8,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from jaxspec.report.columns import shown_columns
 from jaxspec.report.device_data import assumptions, device_rows
 from jaxspec.report.formatting import NOT_KNOWN, fixed, times
 from jaxspec.report.notes import note_lines
@@ -95,11 +96,7 @@ def compare_section(result: CompareResult) -> dict[str, Any]:
         "columns": list(found),
         "best": result.best,
         "choice": result.best or NOT_KNOWN,
-        "rows": [
-            _row(found, column)
-            for column in PAGE_COLUMNS
-            if not column.optional or any(map(column.known, found.values()))
-        ],
+        "rows": [_row(found, column) for column in shown_columns(PAGE_COLUMNS, found.values())],
         "ratios": [],
         "lossless": lossless_in_words(result.lossless),
         "more_tables": stopwatch_page_tables(result),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from jaxspec.report.columns import shown_columns
 from jaxspec.report.draft_columns import LARGEST_GAP
 from jaxspec.report.formatting import times
 from jaxspec.report.intervals import BRACKETS, statements
@@ -35,11 +36,7 @@ def compare_tables(results: Sequence[CompareResult]) -> list[Table]:
 def _table(result: CompareResult) -> Table:
     table = Table(compare_headline(result), "\n".join(_caption(result)))
     table.add_column("way to decode")
-    columns = [
-        column
-        for column in TERMINAL_COLUMNS
-        if not column.optional or any(map(column.known, result.contestants.values()))
-    ]
+    columns = shown_columns(TERMINAL_COLUMNS, result.contestants.values())
     for column in columns:
         table.add_column(column.heading, justify="right")
     for name, each in by_speed(result).items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from jaxspec.report.columns import shown_columns
 from jaxspec.report.device_data import assumptions, device_rows
 from jaxspec.report.draft_columns import LARGEST_GAP, PAGE_COLUMNS, gap_in_standard_errors
 from jaxspec.report.formatting import NOT_KNOWN, fixed, knobs_in_words, times
@@ -56,8 +57,7 @@ def _rows(result: TuneResult) -> list[dict[str, Any]]:
             "meaning": column.meaning,
             "cells": [Cell(column.text(configuration), column.status(configuration)) for configuration in found],
         }
-        for column in PAGE_COLUMNS
-        if not column.optional or any(map(column.known, found))
+        for column in shown_columns(PAGE_COLUMNS, found)
     ]
     rows.append(
         {

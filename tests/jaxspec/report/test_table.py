@@ -31,6 +31,26 @@ def test_one_device_is_one_table_with_all_numbers_in_80_columns(make_entry):
     assert "…" not in "".join(lines)
 
 
+def test_bits_of_the_head_are_shown_where_a_scheme_compresses_it(make_entry):
+    entry = make_entry()
+    assert "head" not in printed(tables([entry])[0])
+    for bits, configuration in enumerate(entry["configurations"].values(), start=4):
+        configuration["bits_per_head_weight"] = bits + 0.17
+        configuration["status"]["bits_per_head_weight"] = "measured"
+    (table,) = tables([entry])
+    lines = printed(table, 100).splitlines()
+    rows = {
+        line.split()[0]: line.split()[3:5] for line in lines if line.startswith(("default", "grid", "uni", "tuned"))
+    }
+    assert rows == {
+        "default": ["5.11", "4.17"],
+        "grid": ["4.22", "5.17"],
+        "uniform": ["4.13", "6.17"],
+        "tuned": ["3.64", "7.17"],
+    }
+    assert "bits per weight, bits per head weight, tokens per cycle counted" in table.caption.plain
+
+
 def test_caption_gives_each_columns_status_and_what_ran(make_entry):
     entry = make_entry()
     entry["configurations"]["grid"]["status"]["speedup_vs_stored_ar"] = "calibrated"

@@ -28,7 +28,7 @@ _PROCESSOR, _UNIT = pathlib.Path("/proc/cpuinfo"), "amx_bf16"
 #: NVIDIA GPUs from this compute capability on.
 _CAPABILITY = 8.0
 
-#: Rows from which on a GPU takes products of float32 matrices in parts too. XLA has compiled these for a single row to less
+#: From so many rows on, GPUs multiply float32 matrices in parts too. XLA has compiled such a product of a single row to less
 #: than float32 (a relative error of 2e-3 on an H200), and few rows take no longer in float32.
 _MANY_ROWS = 64
 

@@ -49,6 +49,11 @@ def quantity(name: str, value: float) -> str:
     return f"{value:.4g}"
 
 
+def gigabytes(count: float) -> str:
+    """Bytes of memory, however few, in GB."""
+    return f"{count / GB:.1f} GB"
+
+
 def scale_of(name: str, largest: float) -> tuple[float, str]:
     """Scale and unit that a column of numbers is drawn in; 1 and nothing where its name says no dimension.
 

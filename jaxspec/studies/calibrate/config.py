@@ -75,3 +75,8 @@ class CalibrateConfig(Settings):
     )
 
     unused = (Unused(("architecture", "formats", "rows", "repeats", "statistic"), _from_file),)
+
+    @property
+    def widest(self) -> str:
+        """The format of the most bits: of it, products of all rows are timed, and whole networks."""
+        return max(self.formats, key=lambda name: FORMATS[name])

@@ -77,8 +77,8 @@ def groups_of(config: CalibrateConfig, networks: Mapping[str, Architecture], *, 
         few: whether a short run was asked for: fewer rows and shapes.
     """
     rows = [count for count in (_FEW_ROWS if few else ROWS) if count <= config.rows]
-    found, held = _products(config, networks, rows), max(config.formats, key=lambda name: FORMATS[name])
-    found += _attention(networks, _FEW_SHAPES if few else SHAPES, held)
+    held = config.widest
+    found = _products(config, networks, rows) + _attention(networks, _FEW_SHAPES if few else SHAPES, held)
     # A loop spends as much on networks of any width, and it shows best beside short steps. These are decoding's own then.
     smallest = min(networks, key=lambda name: sum(inner * outer for inner, outer in matrices_of(networks[name])))
     for name, network in networks.items():
@@ -105,7 +105,7 @@ def probes_of(network: Architecture, held: str) -> list[tuple[int, int, int]]:
     layer = sum(inner * outer for inner, outer in matrices_of(network)[:-1])
     # A loop over one layer is none: its matrices are read where they lie, those of several are taken out of a stack.
     most = max(1, int(network.num_layers))
-    layers = int(min(4, most, max(2, SMALL // 2 // max(layer, 1)) if held == "float32" else most))
+    layers = min(4, most, max(2, SMALL // 2 // max(layer, 1))) if held == "float32" else min(4, most)
     vocab = int(max(256, min(1024, SMALL // 4 // hidden)))
     few = min(layers, 2)
     return list(dict.fromkeys([(layers, 256, 128), (few, 256, 256), (few, vocab, 384)]))
@@ -114,8 +114,8 @@ def probes_of(network: Architecture, held: str) -> list[tuple[int, int, int]]:
 def _products(config: CalibrateConfig, networks: Mapping[str, Architecture], rows: Sequence[int]) -> list[Group]:
     shapes = list(dict.fromkeys(shape for network in networks.values() for shape in matrices_of(network)))
     found = []
-    for place, name in enumerate(sorted(config.formats, key=lambda name: -FORMATS[name])):
-        counts = rows if place == 0 else [count for count in rows if count in _FEW_ROWS]
+    for name in sorted(config.formats, key=lambda name: -FORMATS[name]):
+        counts = rows if name == config.widest else [count for count in rows if count in _FEW_ROWS]
         for shape in shapes:
             # As the matrices of a small network lie, and no more of them.
             found.append(_product_group(name, shape, counts, _NEAR_BYTES, _MOST_NEAR))
@@ -123,7 +123,7 @@ def _products(config: CalibrateConfig, networks: Mapping[str, Architecture], row
         for shape in dict.fromkeys((smallest, middle)):
             far = [count for count in rows if count in _FAR_ROWS]
             found.append(_product_group(name, shape, far, _FAR_BYTES, _MOST_LAYERS))
-        if place == 0:
+        if name == config.widest:
             between = _between(FORMATS[name], shapes)
             found += [_product_group(name, *one, programs.MOST_APART) for one in between]
     return list({group.name: group for group in found}.values())
@@ -164,7 +164,7 @@ def _attention(networks: Mapping[str, Architecture], shapes: Sequence[tuple[int,
     heads: dict[tuple[int, int, int], bool] = {}
     for n in networks.values():
         of = int(n.num_heads), int(n.num_kv_heads), int(n.head_dim)
-        heads[of] = heads.get(of, False) or (held == "float32" and _is_apart(n))
+        heads[of] = heads.get(of, False) or _is_apart(n, held)
     found = []
     for (query_heads, key_heads, size), apart in heads.items():
         for context in _CONTEXTS:
@@ -199,10 +199,11 @@ def _attention(networks: Mapping[str, Architecture], shapes: Sequence[tuple[int,
     return found
 
 
-def _is_apart(network: Architecture) -> bool:
-    """Whether the network, if it decodes in float32, has matrices and KV of its layers apart (see `as_computed`)."""
+def _is_apart(network: Architecture, held: str) -> bool:
+    """Whether the network decodes with matrices and KV of its layers apart (see `as_computed`), which 16-bit ones do not."""
     *layer, head = (inner * outer for inner, outer in matrices_of(network))
-    return int(network.num_layers) <= LAYERS and int(network.num_layers) * sum(layer) + 2 * head <= SMALL
+    is_small = int(network.num_layers) <= LAYERS and int(network.num_layers) * sum(layer) + 2 * head <= SMALL
+    return held == "float32" and is_small
 
 
 def _steps(name: str, network: Architecture, held: str, *, few: bool) -> list[Group]:

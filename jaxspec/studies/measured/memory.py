@@ -11,6 +11,7 @@ import jax
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.stored import SMALL
 from jaxspec.models.streamed import stays_in_host
+from jaxspec.report.formatting import gigabytes
 from jaxspec.runs.machine import device_memory_bytes
 from jaxspec.settings import CommonConfig
 from jaxspec.settings.schemes import SCHEME_FACTS
@@ -123,13 +124,13 @@ def plan_memory(
     mesh = None if stream else mesh
     taken = need(stream=True) if stream else unstreamed
     line = (
-        f"memory: about {_gb(taken.total)} ({_gb(taken.network)} of it the network, {_gb(taken.calibration)} the "
-        f"calibration text); there are {_gb(there)}"
+        f"memory: about {gigabytes(taken.total)} ({gigabytes(taken.network)} of it the network, "
+        f"{gigabytes(taken.calibration)} the calibration text); there are {gigabytes(there)}"
     )
     if mesh is not None:
         line += f" on each of {math.prod(mesh)} devices (data={mesh[0]},tensor={mesh[1]})"
     if stream:
-        why = "as --stream asks" if config.stream else f"without that it would take about {_gb(unstreamed.total)}"
+        why = "as --stream asks" if config.stream else f"without that it would take about {gigabytes(unstreamed.total)}"
         line += f". Layers stay in host memory and pass through the device one at a time: {why}"
     elif too_large:
         advice = "leave out --no-stream and --mesh" if jax.process_count() == 1 else "take more devices"
@@ -153,7 +154,3 @@ def _mesh(config: CommonConfig, network: DecoderConfig, need: MemoryNeed, there:
 def _share(need: MemoryNeed, data: int, tensor: int) -> MemoryNeed:
     """Of one device of a mesh."""
     return MemoryNeed(need.network // tensor, need.calibration // data, need.work // data)
-
-
-def _gb(count: int) -> str:
-    return f"{count / 1e9:.1f} GB"

@@ -20,7 +20,7 @@ from jaxtyping import Array, BFloat16, Float
 
 from hwmodels.numerics.exact_products import EXACT
 
-__all__ = ["exact_precision", "split_dot", "splits"]
+__all__ = ["exact_precision", "gpu_has_unit", "split_dot", "splits"]
 
 #: Where Linux says what a processor can do, and what an x86 one with such a unit says.
 _PROCESSOR, _UNIT = pathlib.Path("/proc/cpuinfo"), "amx_bf16"
@@ -43,8 +43,8 @@ def _has_unit() -> bool:
 
 
 @functools.cache
-def _gpu_has_unit() -> bool:
-    """Whether programs run on a GPU that multiplies bfloat16; not known of GPUs of other makers than NVIDIA."""
+def gpu_has_unit() -> bool:
+    """Whether programs run on an NVIDIA GPU that multiplies bfloat16; of other makers' GPUs this is not known."""
     if jax.default_backend() != "gpu":
         return False
     try:
@@ -61,7 +61,7 @@ def splits(rows: Any, matrix: Any, count: int = 2) -> bool:
         rows, matrix: types.
         count: of rows. GPUs multiply a single one without a matrix unit, as fast as they read the matrix.
     """
-    here = _has_unit() if jax.default_backend() == "cpu" else count > 1 and _gpu_has_unit()
+    here = _has_unit() if jax.default_backend() == "cpu" else count > 1 and gpu_has_unit()
     return here and rows == jnp.float32 and matrix == jnp.bfloat16
 
 
@@ -71,7 +71,7 @@ def exact_precision(dtype: Any, count: int) -> Any:
     Many float32 rows are multiplied in six bfloat16 products on a GPU that has a unit for them. On an H200 3,200 rows took half
     the time of float32 (4.1 instead of 7.5 ms), and their program a fifth of the time to compile (2.2 instead of 10.5 s).
     """
-    in_parts = dtype == jnp.float32 and count >= _MANY_ROWS and _gpu_has_unit()
+    in_parts = dtype == jnp.float32 and count >= _MANY_ROWS and gpu_has_unit()
     return jax.lax.DotAlgorithmPreset.BF16_BF16_F32_X6 if in_parts else EXACT
 
 

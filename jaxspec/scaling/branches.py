@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from jaxspec.compress.kv import stored_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, causal_mask, forward
+from jaxspec.models.decoding_programs import jit_decoding
 from jaxspec.models.kv_cache import CachedKV, KVCache, cache_like, empty_cache, take_sequences, write_cache
 from jaxspec.speculate.keys import Purpose, draw_keys
 from jaxspec.speculate.sampling import Decoding, token_distribution
@@ -96,7 +97,7 @@ def started(
     )
 
 
-@partial(jax.jit, static_argnames="config")
+@partial(jit_decoding, static_argnames="config")
 def grow(
     params: Params,
     branches: Branches,

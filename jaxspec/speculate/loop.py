@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxspec.compress.kv import stored_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import ForwardResult, Params, causal_mask, forward
+from jaxspec.models.decoding_programs import jit_decoding
 from jaxspec.models.kv_cache import KVCache, empty_cache, first_slots, take_slots, write_cache
 from jaxspec.models.rope import text_lengths
 from jaxspec.speculate.candidates import CandidateLaw
@@ -69,7 +70,7 @@ class _State(NamedTuple):
     margin: Array
 
 
-@partial(jax.jit, static_argnames=("draft", "config", "room", "law", "limits", "growing"))
+@partial(jit_decoding, static_argnames=("draft", "config", "room", "law", "limits", "growing"))
 def decoding_loop(
     target_params: Params,
     draft_params: Any,

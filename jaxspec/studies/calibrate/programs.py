@@ -18,6 +18,7 @@ from jaxspec.models.apart import Apart, Parts, over_layers
 from jaxspec.models.attention import KVSource, attend
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, causal_mask, forward
+from jaxspec.models.decoding_programs import jit_decoding
 from jaxspec.models.dots import dot_rows
 from jaxspec.models.kv_cache import CachedKV, empty_cache, write_cache
 from jaxspec.models.stored import Stored
@@ -51,7 +52,7 @@ def _noise(seed: int, shape: tuple[int, ...], dtype: Any = jnp.float32) -> Array
 
 def _turns(body: Any) -> Any:
     """A compiled loop of (turns, state, constants)."""
-    return jax.jit(lambda turns, state, fixed: jax.lax.fori_loop(0, turns, lambda _, x: body(x, fixed), state))
+    return jit_decoding(lambda turns, state, fixed: jax.lax.fori_loop(0, turns, lambda _, x: body(x, fixed), state))
 
 
 def product_program(rows: int, inner: int, outer: int, layers: int, weight_format: str) -> Timed:

@@ -104,9 +104,9 @@ def gpu(request, monkeypatch):
     device = SimpleNamespace(**({"compute_capability": request.param} if request.param else {}))
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     monkeypatch.setattr(jax, "local_devices", lambda: [device])
-    split_products._gpu_has_unit.cache_clear()
+    split_products.gpu_has_unit.cache_clear()
     yield request.param == "9.0"
-    split_products._gpu_has_unit.cache_clear()
+    split_products.gpu_has_unit.cache_clear()
 
 
 def test_gpus_split_several_rows_and_multiply_a_single_one_as_it_is(gpu):

@@ -1,0 +1,77 @@
+"""How programs that decode are compiled on a GPU, shown on a CPU that passes for one."""
+
+import inspect
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxspec.models import decoding_programs
+from jaxspec.models.decoding_programs import jit_decoding
+from jaxspec.scaling import branches
+from jaxspec.speculate import loop
+from jaxspec.studies.calibrate import programs
+
+#: An option that no XLA has.
+UNKNOWN = {"xla_an_option_of_tomorrow": True}
+
+
+@pytest.fixture(params=[True, False])
+def gpu(request, monkeypatch):
+    """Whether programs run on a GPU that multiplies bfloat16."""
+    monkeypatch.setattr(decoding_programs, "gpu_has_unit", lambda: request.param)
+    decoding_programs._options.cache_clear()
+    yield request.param
+    decoding_programs._options.cache_clear()
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """Compiler options of all programs that are compiled from now on; None: none were given."""
+    found, real = [], jax.jit
+
+    def recorded(function, **how):
+        found.append(how.get("compiler_options"))
+        return real(function, **how)
+
+    monkeypatch.setattr(jax, "jit", recorded)
+    return found
+
+
+def doubled(x, times):
+    return 2 * x * times
+
+
+def test_only_a_gpu_is_told_something(gpu, compiled):
+    program = jit_decoding(doubled, static_argnames="times")
+    assert compiled == [None]  # nothing asked for a device
+    np.testing.assert_array_equal(program(jnp.arange(3), times=3), [0, 6, 12])
+    assert compiled[1:] == [decoding_programs._OPTIONS] * 2 * gpu  # one tries whether XLA knows them
+    program(jnp.arange(4), times=3)
+    assert len(compiled) == 1 + 2 * gpu
+
+
+def test_within_another_program_it_is_a_part_of_that(gpu):
+    program = jit_decoding(doubled, static_argnames="times")
+    np.testing.assert_array_equal(jax.jit(lambda x: program(x, times=2))(jnp.arange(3)), [0, 4, 8])
+    gradient = jax.grad(lambda x: jnp.sum(program(x, times=2)))(jnp.ones(2))
+    np.testing.assert_array_equal(gradient, [4, 4])
+    assert inspect.unwrap(program) is doubled
+
+
+def test_a_version_without_the_option_goes_without(gpu, monkeypatch):
+    monkeypatch.setattr(decoding_programs, "_OPTIONS", UNKNOWN)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="xla_an_option_of_tomorrow"):
+        jax.jit(lambda x: x + 1.0, compiler_options=UNKNOWN)(0.0)
+    assert decoding_programs._options() == {}
+    np.testing.assert_array_equal(jit_decoding(doubled, static_argnames="times")(jnp.arange(3), times=1), [0, 2, 4])
+
+
+def test_decoding_branches_and_what_is_timed_are_compiled_so(gpu, compiled):
+    for function in (loop.decoding_loop, branches.grow):
+        assert function.__code__.co_filename == decoding_programs.__file__, "not made by jit_decoding"
+    timed = programs.product_program(2, 16, 8, 3, "bfloat16")
+    before = len(compiled)
+    jax.block_until_ready(timed.run(2))
+    assert (decoding_programs._OPTIONS in compiled[before:]) == gpu

@@ -19,12 +19,13 @@ from experiments.benchmarks.decoding import decoding_speed
 from experiments.benchmarks.expert_dispatch import expert_dispatch
 from experiments.benchmarks.gpu_gradients import gpu_gradients
 from experiments.benchmarks.hardware import decode_steps, matrix_units
-from experiments.benchmarks.harness import median_s, row
+from experiments.benchmarks.harness import row
 from experiments.benchmarks.model_peers import model_peers
 from experiments.benchmarks.sampling import sampling
 from experiments.benchmarks.sweeps import sweeps
 from experiments.benchmarks.transformers_decoding import transformers_decoding
 from experiments.benchmarks.trees import tree_search, tree_simulation
+from experiments.clock import median_s
 from hwmodels import catalog
 from jaxspec.compress import MAX_DRAFT_LENGTH, uniform_knobs
 from jaxspec.runs import Reporter, RunDirectory

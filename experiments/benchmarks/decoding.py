@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.benchmarks.harness import median_s, row
+from experiments.benchmarks.harness import row
+from experiments.clock import median_s
 from jaxspec.compress import DEFAULT_SCHEME, hard_draft, uniform_knobs
 from jaxspec.models.embedded import HEAD_NAME, SMALL_NAME, load_model
 from jaxspec.models.stored import as_computed

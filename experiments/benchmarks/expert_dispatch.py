@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.benchmarks.harness import median_s, row
+from experiments.benchmarks.harness import row
+from experiments.clock import medians_s
 from jaxspec.models.blocks import Experts, StepInput
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.expert_sizes import ExpertSizes
@@ -45,7 +46,7 @@ def expert_dispatch() -> list[dict[str, Any]]:
         for tokens in _TOKENS:
             x = jnp.asarray(rng.standard_normal((1, tokens, _CONFIG.hidden_size), np.float32))
             ours, peer = _programs(stored, x)
-            ours_s, peer_s = median_s(ours, 9), median_s(peer, 9)
+            ours_s, peer_s = medians_s((ours, peer), 9)
             workload = f"{tokens} tokens, 128 experts, top-8, stored in {jnp.dtype(dtype).name}"
             rows.append(
                 row("expert_dispatch", workload, ours_s, peer_s, "active experts' products", "s", peer_s / ours_s)

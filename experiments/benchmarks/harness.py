@@ -1,27 +1,13 @@
-"""What every benchmark shares: warm-up, blocking, medians, and the machine they ran on."""
+"""What every benchmark shares: its line of the result, and the machine it ran on."""
 
 from __future__ import annotations
 
 import os
 import platform
-import time
-from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
 import jax
-import numpy as np
-
-
-def median_s(function: Callable[[], Any], repeats: int = 5) -> float:
-    """Median wall time of a call that has run once before, results awaited."""
-    jax.block_until_ready(function())
-    times = []
-    for _ in range(repeats):
-        started = time.perf_counter()
-        jax.block_until_ready(function())
-        times.append(time.perf_counter() - started)
-    return float(np.median(times))
 
 
 def machine() -> str:

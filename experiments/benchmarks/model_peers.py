@@ -21,7 +21,7 @@ import numpy as np
 
 import hwmodels
 from experiments.benchmarks.hardware import CHUNK, REPEATS, Point, decode_cost, draw_points, measure, measured_row, told
-from experiments.benchmarks.harness import median_s
+from experiments.clock import median_s
 from hwmodels import catalog
 from hwmodels.compute.systolic import array as systolic_array
 from hwmodels.compute.systolic.array import OnChipBuffer, SystolicArray

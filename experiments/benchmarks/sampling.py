@@ -7,7 +7,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.benchmarks.harness import median_s, row
+from experiments.benchmarks.harness import row
+from experiments.clock import median_s
 from jaxspec.models.embedded import load_model
 from jaxspec.models.stored import as_computed
 from jaxspec.scaling import sample_continuations

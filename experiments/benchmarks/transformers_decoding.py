@@ -17,7 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.benchmarks.harness import median_s, row
+from experiments.benchmarks.harness import row
+from experiments.clock import medians_s
 from experiments.random_checkpoint import write_checkpoint
 from experiments.released_shapes import SHAPES
 from jaxspec.models.embedded import embedded_directory, load_model
@@ -48,7 +49,8 @@ def transformers_decoding() -> list[dict[str, Any]]:
             if not directory.is_dir():
                 write_checkpoint(SHAPES[name], directory)
             case = directory, batch, prompt_tokens, new_tokens
-            ours, theirs = (batch * new_tokens / median_s(run, repeats) for run in (_ours(*case), _theirs(*case)))
+            seconds = medians_s((_ours(*case), _theirs(*case)), repeats)
+            ours, theirs = (batch * new_tokens / one for one in seconds)
             workload = f"{name}, {batch} prompts of {prompt_tokens}, {new_tokens} tokens each, greedy"
             peer = f"transformers {_stored_type(name)}"
             rows.append(row("transformers_decoding", workload, ours, theirs, peer, "tokens/s", ours / theirs))

@@ -17,7 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.benchmarks.harness import median_s, row
+from experiments.benchmarks.harness import row
+from experiments.clock import median_s
 from jaxspec.trees import (
     ROOT,
     SimulatedTokens,

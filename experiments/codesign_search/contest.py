@@ -19,6 +19,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from experiments.clock import median_s, medians_s
 from jaxspec.errors import InputError
 from jaxspec.studies.codesign.drawing import Drawn, best_that_differ, draw
 from jaxspec.studies.codesign.hardening import harden, merit
@@ -77,8 +78,9 @@ def gradient_cost(problem: Problem, *, repeats: int = 40) -> int:
     """Processor time of a value with all gradients over that of a value, rounded up; at least `_LEAST_COST`."""
     places = np.random.default_rng(0).random((problem.batch, len(problem.before)))
     numbers = problem.variables.stepped(places)
-    ratio = _median_s(lambda: problem.smooth(places), repeats) / _median_s(lambda: problem.tabled(numbers), repeats)
-    return max(math.ceil(ratio), _LEAST_COST)
+    calls = (lambda: problem.smooth(places), lambda: problem.tabled(numbers))
+    smooth_s, tabled_s = medians_s(calls, repeats, clock=time.process_time)
+    return max(math.ceil(smooth_s / tabled_s), _LEAST_COST)
 
 
 def quickest_batch(problem: Problem, *, repeats: int = 5) -> int:
@@ -86,18 +88,10 @@ def quickest_batch(problem: Problem, *, repeats: int = 5) -> int:
     rng, rates = np.random.default_rng(0), {}
     for batch in _BATCHES:
         numbers = problem.variables.stepped(rng.random((batch, len(problem.before))))
-        rates[batch] = batch / _median_s(lambda numbers=numbers: problem.tabled(numbers), repeats)
+        rates[batch] = batch / median_s(
+            lambda numbers=numbers: problem.tabled(numbers), repeats, clock=time.process_time
+        )
     return max(rates, key=lambda batch: rates[batch])
-
-
-def _median_s(call: Callable[[], object], repeats: int) -> float:
-    call()
-    found = []
-    for _ in range(repeats):
-        began = time.process_time()
-        call()
-        found.append(time.process_time() - began)
-    return float(np.median(found))
 
 
 def _objective(merits: np.ndarray) -> float:

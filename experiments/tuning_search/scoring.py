@@ -7,11 +7,11 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from experiments.clock import medians_s
 from jaxspec.compress.knobs import Knobs, harden
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
@@ -95,15 +95,6 @@ class Scores:
         """Processor time of a gradient step over that of a hard evaluation, both compiled."""
         state, number = first_state(self._start), jnp.asarray
         given = (self._drafts.calibration, self._pricing, number(0), number(0.03), number(0.1), number(False))
-        step = lambda: jax.block_until_ready(ascend_once(state, *given, self._goal, self._scheme))
-        return _median_s(step) / _median_s(lambda: self._speedup(self._start))
-
-
-def _median_s(call: Callable[[], object]) -> float:
-    call()
-    seconds = []
-    for _ in range(_REPEATS):
-        began = time.process_time()
-        call()
-        seconds.append(time.process_time() - began)
-    return float(np.median(seconds))
+        step = lambda: ascend_once(state, *given, self._goal, self._scheme)
+        own, other = medians_s((step, lambda: self._speedup(self._start)), _REPEATS, clock=time.process_time)
+        return own / other

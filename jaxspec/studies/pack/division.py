@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from fnmatch import fnmatchcase
 
 import jax.numpy as jnp
@@ -21,6 +20,8 @@ from jaxspec.formats.container import Selection, TensorForm
 from jaxspec.models.config import INPUT_OF
 from jaxspec.models.layerwise import StoredNetwork, input_squares
 from jaxspec.models.stored_parameters import head_tensor, layer_parameters
+from jaxspec.report.formatting import gigabytes
+from jaxspec.runs.machine import device_memory_bytes
 from jaxspec.text import load_text, windows
 
 #: Tensors that stay whole unless they are matrices of a known network: embeddings and heads, by the names of common families.
@@ -150,7 +151,7 @@ def measured_norms(
     Args:
         head: of the head's too.
     Raises:
-        InputError: the text cannot be used, or a layer of the network is larger than this machine's memory.
+        InputError: the text cannot be used, or a layer of the network is larger than the memory there is.
     """
     learned = model.config.learned_positions
     if learned is not None and window_tokens > learned.positions:
@@ -158,12 +159,11 @@ def measured_norms(
             f"window_tokens is {window_tokens}; this network has {learned.positions} positions: give so many at most, or "
             "--importance magnitude"
         )
-    needed = _COPIES_OF_A_LAYER * model.layer_bytes
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    needed, memory = _COPIES_OF_A_LAYER * model.layer_bytes, device_memory_bytes()
     if needed > memory:
         raise InputError(
-            f"running one layer of this network for its activations takes about {needed / 1e9:.1f} GB, this machine has "
-            f"{memory / 1e9:.1f}: pack with --importance magnitude"
+            f"running one layer of this network for its activations takes about {gigabytes(needed)}, there are "
+            f"{gigabytes(memory)}: pack with --importance magnitude"
         )
     # Only the first half is used here.
     split = load_text(text, model.tokenizer, needed=(window_tokens, 0))

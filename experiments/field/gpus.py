@@ -22,11 +22,13 @@ __all__ = ["at_bandwidth", "device_of_group", "named_device", "solved_bandwidth"
 
 #: A name as logs write it -> the catalog's.
 _DEVICES = (
+    (r"\bb200\b", "b200-sxm"),
     (r"\bh200\b", "h200-sxm"),
     (r"\bh100\b|\bgh200\b", "h100-sxm"),
     (r"\ba100\b", "a100-sxm-80gb"),
     (r"\bl40s?\b", "l40s"),
     (r"\b4090\b", "rtx-4090-calibrated"),
+    (r"\brtx pro 6000\b", "rtx-pro-6000"),
     (r"\borin\b", "jetson-agx-orin"),
 )
 

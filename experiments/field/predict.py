@@ -22,6 +22,9 @@ __all__ = ["Parts", "Predicted", "predict", "price_rows"]
 #: Context of rows that do not say one, in tokens; decoding of short answers to short questions.
 ASSUMED_CONTEXT = 512.0
 
+#: Tokens per cycle by which published numbers, rounded as they are, may exceed the most there can be.
+_ROUNDED = 0.02
+
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
@@ -112,6 +115,11 @@ def _price(row: FieldRow, scales: _Bandwidths) -> Parts:
         raise NotPricedError("no acceptance was published")
     if row.draft_length < 1:
         raise NotPricedError("no draft length was published")
+    if not 1.0 <= row.tokens_per_cycle <= row.draft_length + 1.0 + _ROUNDED:
+        raise NotPricedError(
+            f"its acceptance means {row.tokens_per_cycle:g} tokens per cycle, and drafts of {row.draft_length:g} tokens give "
+            f"1 to {row.draft_length + 1:g}: check acceptance_definition and draft_length"
+        )
     target, bits = named_architecture(row.target), stored_bits(row.target_precision)
     draft, plan = draft_of(row, target), _plan(row)
     name, device = _device_of(row, target)

@@ -74,16 +74,22 @@ def read_rows(path: Path = PUBLISHED) -> list[FieldRow]:
         InputError: no such file, columns missing, a number that is none, an id twice.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(
             f"{path}: cannot be read as a text file in UTF-8: {error}; give a CSV file of measurements"
         ) from None
     table = csv.DictReader(text.splitlines())
-    missing = [name for name in _COLUMNS if name not in (table.fieldnames or ())]
+    try:
+        missing = [name for name in _COLUMNS if name not in (table.fieldnames or ())]
+    except csv.Error as error:
+        raise InputError(f"{path}, line 1: not valid CSV ({error}); fix the line") from None
     if missing:
         raise InputError(f"{path}: columns missing: {', '.join(missing)}; needed: {', '.join(_COLUMNS)}")
-    rows = [_row(cells, f"{path}, row {line}") for line, cells in enumerate(table, 2)]
+    try:
+        rows = [_row(cells, f"{path}, row {line}") for line, cells in enumerate(table, 2)]
+    except csv.Error as error:
+        raise InputError(f"{path}, line {table.line_num}: not valid CSV ({error}); fix the line") from None
     names = [row.id for row in rows]
     for name in names:
         if names.count(name) > 1:
@@ -114,8 +120,8 @@ def _row(cells: dict[str, str | None], where: str) -> FieldRow:
         return value
 
     def noted(name: str) -> float | None:
-        found = re.search(rf"\b{name}\s*=\s*(?:[A-Za-z*]+\s*=\s*)?([0-9.]+[0-9])", notes)
-        return float(found[1]) if found else None
+        found = re.search(rf"\b{name}\s*=\s*(?:[A-Za-z*]+\s*=\s*)?([0-9.]*[0-9])", notes)
+        return _plain_number(found[1], f"{where}: {name} in the notes") if found else None
 
     def milliseconds(name: str) -> float | None:
         value = noted(name)
@@ -124,7 +130,10 @@ def _row(cells: dict[str, str | None], where: str) -> FieldRow:
     asked = number("batch", 1.0) or 1.0
     batch, ar_batch = noted("in_flight_sd") or asked, noted("in_flight_ar") or asked
     length = number("draft_length")
-    tokens = _tokens_per_cycle(number("acceptance_value"), values["acceptance_definition"], length, notes)
+    tokens = _tokens_per_cycle(number("acceptance_value"), values["acceptance_definition"], length, notes, where)
+    devices = number("device_count", 1.0) or 1.0
+    if not devices.is_integer():
+        raise InputError(f"{where}: device_count is {devices:g}; it must be a whole number")
     whole_run = number("speedup")
     ar_rate, rate = number("ar_tokens_per_s"), number("sd_tokens_per_s")
     ar_s = milliseconds("tpot_ar_ms") or (ar_batch / ar_rate if ar_rate else None)
@@ -138,7 +147,7 @@ def _row(cells: dict[str, str | None], where: str) -> FieldRow:
             values[name] for name in ("device", "device_count", "engine", "target_model", "target_precision")
         ),
         device=values["device"],
-        device_count=int(number("device_count", 1.0) or 1),
+        device_count=int(devices),
         engine=values["engine"],
         target=values["target_model"],
         target_precision=values["target_precision"],
@@ -160,11 +169,22 @@ def _row(cells: dict[str, str | None], where: str) -> FieldRow:
     )
 
 
-def _tokens_per_cycle(value: float | None, definition: str, length: float | None, notes: str) -> float | None:
+def _plain_number(text: str, what: str) -> float:
+    """Raises InputError, which begins with `what`, for what is no number."""
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"{what} is {shown(text)}; it must be a number") from None
+
+
+def _tokens_per_cycle(
+    value: float | None, definition: str, length: float | None, notes: str, where: str
+) -> float | None:
     """Tokens per cycle, the bonus token included, from whatever was published of acceptance."""
     shares = re.search(r"per_position_pct\s*=\s*([0-9./, ]+)", notes)
     if value is None and shares:
-        return 1.0 + sum(float(part) for part in re.findall(r"[0-9.]+", shares[1])) / 100.0
+        parts = re.findall(r"[0-9.]*[0-9]", shares[1])
+        return 1.0 + sum(_plain_number(part, f"{where}: per_position_pct in the notes") for part in parts) / 100.0
     if value is None or length is None:
         return None
     if definition.startswith("mean_acceptance_length_with_bonus"):

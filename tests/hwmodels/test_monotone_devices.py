@@ -79,6 +79,22 @@ def test_more_never_takes_less(kernels):
     check(quiet(*kernels), seed=3)
 
 
+def test_one_more_sequence_never_takes_less_of_a_mixture():
+    """Step by step, as factors skip over the batches at which a count is rounded to one more tile."""
+    shape, batches = catalog.architecture("qwen3-30b-a3b"), np.arange(1, 513, dtype=np.float32)
+    shapes = jax.tree.map(lambda leaf: np.full(batches.shape, leaf, np.float32), shape)
+    device = quiet("h100-sxm", "vllm", None)
+    for tokens, bits in ((1, 16.0), (4, 4.0)):
+        fixed = {"tokens": tokens, "context_tokens": 1024, "bits": bits, "kv": 16.0}
+        point = {name: np.full(batches.shape, value, np.float32) for name, value in fixed.items()}
+        taken = np.asarray(seconds(device, shapes, point | {"batch": batches}))
+        assert np.all(taken[1:] >= taken[:-1] * (1 - _ALLOWED["batch"])), (
+            tokens,
+            bits,
+            np.argmin(taken[1:] / taken[:-1]),
+        )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kernels", EVERYTHING)
 def test_more_never_takes_less_on_any_kernels(kernels):

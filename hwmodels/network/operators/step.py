@@ -247,7 +247,7 @@ def _shapes(
     for name, k in inner.items():
         products = touched if name.startswith("expert") else 1.0
         # All weights of the operator over its launches, products and rows of weights: the columns of one product.
-        columns = elements[name] / (_safe(launches[name]) * _safe(products) * _safe(k))
+        columns = settled(elements[name] / (_safe(launches[name]) * _safe(products) * _safe(k)))
         present = (launches[name] > 0) & (columns > 0)
         shapes[name] = (
             either(present, outer_rows[name], 1.0),

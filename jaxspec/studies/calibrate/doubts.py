@@ -19,8 +19,11 @@ LARGEST_ERROR = 0.10
 #: A time so many times from the fit to all of them is another unit, or a slip.
 _FAR = 30.0
 
-#: Operations per second that any processor of today exceeds in its fastest product.
-_SLOWEST = 1e9
+#: Operations per second that any processor of today exceeds in its fastest product, and that none exceeds.
+_SLOWEST, _FASTEST = 1e10, 2e16
+
+#: Share of the rows that a fit did not see within its 90 % interval below which a sentence is due, where there are enough rows.
+_LEAST_COVERED, _ENOUGH_ROWS = 0.5, 6
 
 #: Rows of products that are judged together, ends included.
 _RANGES = ((1, 1), (2, 9), (10, 33), (34, 144), (145, math.inf))
@@ -35,6 +38,12 @@ def doubts_of(machine: Machine, table: Sequence[Row]) -> list[str]:
             found.append(f"{what}: too few shapes were measured, so that nothing could be held out")
         elif fit.errors.mean > LARGEST_ERROR:
             found.append(f"{what}: held-out error {100 * fit.errors.mean:.0f} % in the mean{_worst(fit, table)}")
+        covered = [] if fit.interval is None else fit.interval["covered"]
+        if covered and len(fit.rows) >= _ENOUGH_ROWS and np.mean(covered) < _LEAST_COVERED:
+            shares = " and ".join(f"{100 * share:.0f} %" for share in covered)
+            found.append(
+                f"{what}: 90 % intervals hold {shares} of the times that they were not made from; do not rely on them"
+            )
         found += _far(fit, what, table)
         if fit.at_bound:
             found.append(f"{what}: on a bound of the fit: {', '.join(fit.at_bound)}")
@@ -43,10 +52,10 @@ def doubts_of(machine: Machine, table: Sequence[Row]) -> list[str]:
 
 def _slow(table: Sequence[Row]) -> list[str]:
     """Whether all times may be in another unit."""
-    rates = [2.0 * row.rows * row.inner * row.outer / row.seconds for row in table if row.part == "product"]
-    if max(rates) >= _SLOWEST:
+    fastest = max(row.rate for row in table if row.part == "product")
+    if _SLOWEST <= fastest <= _FASTEST:
         return []
-    return [f"the fastest product runs at {max(rates):.1e} operations per second: check that all times are in seconds"]
+    return [f"the fastest product runs at {fastest:.1e} operations per second: check that all times are in seconds"]
 
 
 def _far(fit: PartFit, what: str, table: Sequence[Row]) -> list[str]:

@@ -81,7 +81,8 @@ def check_layers(rows: Sequence[Row], networks: Mapping[str, Architecture]) -> N
 
 def check_products(table: Sequence[Row]) -> None:
     """Every format has enough products to fit to. Raises InputError: otherwise."""
-    counts = Counter(row.weight_bits for row in table if row.part == "product")
+    different = {(row.weight_bits, row.rows, row.inner, row.outer, row.read) for row in table if row.part == "product"}
+    counts = Counter(bits for bits, *_ in different)
     if not counts:
         raise InputError(
             f"no product came; at least {LEAST_PRODUCTS} of one format are needed, of several matrices and numbers of rows"
@@ -90,9 +91,9 @@ def check_products(table: Sequence[Row]) -> None:
         least = LEAST_PRODUCTS if bits == max(counts) else _LEAST_NARROWER
         if count < least:
             raise InputError(
-                f"products of {bits:g}-bit weights: {count} came; at least {LEAST_PRODUCTS} of the widest format and "
-                f"{_LEAST_NARROWER} of each other one are needed, of several matrices and numbers of rows: measure more, or "
-                "leave this format out"
+                f"products of {bits:g}-bit weights: {count} different ones came; at least {LEAST_PRODUCTS} of the widest "
+                f"format and {_LEAST_NARROWER} of each other one are needed, of several matrices and numbers of rows: measure "
+                "more, or leave this format out"
             )
 
 

@@ -117,7 +117,11 @@ def _headline(result: CalibrateResult) -> str:
     error = result.step_error.number
     said = str(result.device_title)
     if error is not None:
-        said += f": whole steps within {100 * error:.1f} % in the mean"
+        said += f": whole steps within {_percent(error)} in the mean"
+        unseen = [part.held_out_mean.number for part in result.parts if part.part == "steps"]
+        said += (
+            f", {_percent(unseen[0])} of networks that the fit did not see" if unseen and unseen[0] is not None else ""
+        )
     if result.noise is not None and not result.noise.believed.value:
         said += "; TOO BUSY TO BE BELIEVED"
     return said

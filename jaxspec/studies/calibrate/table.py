@@ -63,6 +63,9 @@ _MAY_BE_ZERO = ("context_tokens", "draft_layers")
 #: Least time of a row: a cycle of a fast clock. Rates of shorter ones overflow in the fit.
 _LEAST_S = 1e-10
 
+#: Operations per second that no processor does, nor will soon: several times those of the fastest in 4 bits.
+_MOST_RATE = 1e17
+
 
 @dataclasses.dataclass(frozen=True)
 class Row:
@@ -94,6 +97,11 @@ class Row:
     def weights(self) -> float:
         """Elements of a product's matrix."""
         return self.inner * self.outer
+
+    @property
+    def rate(self) -> float:
+        """Operations per second of a product."""
+        return 2.0 * self.rows * self.weights / self.seconds
 
     @property
     def read(self) -> float:
@@ -206,4 +214,9 @@ def _checked(row: Row, where: str) -> Row:
         raise InputError(f"{where}, column tokens: {row.tokens:g} came; a cycle drafts {MOST_DRAFTED} tokens at most")
     if not _LEAST_S <= row.seconds <= 3600:
         raise InputError(f"{where}, column seconds: {row.seconds:g} came; times are in seconds, {_LEAST_S:g} to 3600")
+    if row.part == "product" and row.rate > _MOST_RATE:
+        raise InputError(
+            f"{where}, column seconds: {row.seconds:g} came for {row.rows:g} rows by a matrix of {row.inner:g} x "
+            f"{row.outer:g}, which is {row.rate:.0e} operations per second; allowed are {_MOST_RATE:.0e}: check sizes and unit"
+        )
     return row

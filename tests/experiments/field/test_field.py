@@ -71,11 +71,36 @@ def test_tokens_per_cycle_from_what_was_published(tmp_path, value, definition, n
 
 @pytest.mark.parametrize(
     ("changes", "words"),
-    [({"batch": "many"}, "batch is 'many'"), ({"speedup": "-1"}, "number >= 0"), ({"draft_length": "nan"}, "'nan'")],
+    [
+        ({"batch": "many"}, "batch is 'many'"),
+        ({"speedup": "-1"}, "number >= 0"),
+        ({"draft_length": "nan"}, "'nan'"),
+        ({"device_count": "1.5"}, "device_count is 1.5; it must be a whole number"),
+        ({"notes": "tpot_ar_ms=1.2.3"}, "tpot_ar_ms in the notes is '1.2.3'; it must be a number"),
+        ({"acceptance_value": "", "notes": "per_position_pct=1..2/50"}, "per_position_pct in the notes is '1..2'"),
+        ({"notes": 200_000 * "x"}, "not valid CSV"),
+    ],
 )
 def test_a_bad_cell_is_named(tmp_path, changes, words):
     with pytest.raises(InputError, match=words):
         read_rows(written(tmp_path, **changes))
+
+
+def test_numbers_of_one_digit_in_the_notes_and_a_byte_order_mark_are_read(tmp_path):
+    path = written(tmp_path, notes="tpot_ar_ms=9; tpot_speedup = 2.")
+    path.write_text(path.read_text(encoding="utf-8"), encoding="utf-8-sig")
+    (row,) = read_rows(path)
+    assert (row.ar_s, row.speedup) == (pytest.approx(0.009), 2.0)
+
+
+@pytest.mark.parametrize("value", ["0", "4.5"])
+def test_more_tokens_than_were_drafted_are_not_priced(tmp_path, value):
+    changes = {"acceptance_value": value, "acceptance_definition": "mean_acceptance_length_with_bonus"}
+    (reason,) = pricing.price_rows(read_rows(written(tmp_path, draft_length="3", **changes)))
+    assert reason == (
+        f"its acceptance means {float(value):g} tokens per cycle, and drafts of 3 tokens give 1 to 4: check "
+        "acceptance_definition and draft_length"
+    )
 
 
 def test_files_that_hold_no_measurements(tmp_path):

@@ -84,8 +84,10 @@ def test_what_was_not_measured_is_said(machine, table):
         fit_machine(only[:5], catalog.architecture, capacity_bytes=1e9)
     with pytest.raises(InputError, match="no product came"):
         fit_machine([Row("turn", 1e-8)], catalog.architecture, capacity_bytes=1e9)
+    with pytest.raises(InputError, match="1 different ones came"):
+        fit_machine(8 * only[:1], catalog.architecture, capacity_bytes=1e9)
     narrower = [dataclasses.replace(row, weight_bits=8.0) for row in only]
-    with pytest.raises(InputError, match=r"products of 8-bit weights: 3 came; .* 4 of each other"):
+    with pytest.raises(InputError, match=r"products of 8-bit weights: 3 different ones came; .* 4 of each other"):
         fit_machine([*only, *narrower[:3]], catalog.architecture, capacity_bytes=1e9)
     found = fit_machine([*only, *narrower[:4]], catalog.architecture, capacity_bytes=1e9)
     assert set(found.products) == {8.0, 32.0}
@@ -110,9 +112,23 @@ def test_times_in_another_unit_are_doubted(table):
     assert next(doubt for doubt in found if "check that they are in seconds" in doubt).startswith(
         "products of 32-bit weights: 1 of "
     )
-    everything = [dataclasses.replace(row, seconds=row.seconds * 1000.0) for row in products]
-    found = doubts_of(fit_machine(everything, catalog.architecture, capacity_bytes=1e9), everything)
-    assert any("check that all times are in seconds" in doubt for doubt in found)
+    fastest = max(row.rate for row in products)
+    for factor in (fastest / 9e9, fastest / 3e16):
+        everything = [dataclasses.replace(row, seconds=row.seconds * factor) for row in products]
+        found = doubts_of(fit_machine(everything, catalog.architecture, capacity_bytes=1e9), everything)
+        assert any("check that all times are in seconds" in doubt for doubt in found)
+
+
+def test_intervals_that_hold_few_other_times_are_doubted(machine, table):
+    fit = machine.parts["attention"]
+    assert not any("do not rely" in doubt for doubt in doubts_of(machine, table))
+    poor = dataclasses.replace(fit, interval=fit.interval | {"covered": [0.6, 0.1]})
+    parts = dict(machine.parts) | {"attention": poor}
+    found = doubts_of(dataclasses.replace(machine, parts=parts), table)
+    assert (
+        "attention: 90 % intervals hold 60 % and 10 % of the times that they were not made from; do not rely on them"
+        in found
+    )
 
 
 def test_what_steps_take_beside_is_found(machine, table):

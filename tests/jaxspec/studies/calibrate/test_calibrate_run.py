@@ -102,7 +102,7 @@ def test_bad_input_is_one_line_before_anything_is_made(capsys):
     )
     few = [row for row in known_rows(bits=(32.0,)) if row.part == "product"][:5]
     Path("few.csv").write_text(rows_text(few))
-    assert "32-bit weights: 5 came; at least 8" in refused(capsys, "calibrate", "--from", "few.csv")
+    assert "32-bit weights: 5 different ones came; at least 8" in refused(capsys, "calibrate", "--from", "few.csv")
     assert not Path("runs").exists()
     code, out, _ = run(capsys, "calibrate", "--example")
     assert code == 0

@@ -65,6 +65,10 @@ def test_columns_in_any_order_spaces_and_empty_lines(read):
             "line 3, column seconds: 1e-300 came; times are in seconds, 1e-10 to",
         ),
         (
+            GOOD + "product,16,1,80,256,704,,,,,1e-10\n",
+            "line 3, column seconds: 1e-10 came for 80 rows by a matrix of 256 x 704, which is 3e+17",
+        ),
+        (
             GOOD + "product,16,1,8.5,256,704,,,,,1\n",
             "line 3, column tokens: '8.5' came; it must be a positive whole number",
         ),

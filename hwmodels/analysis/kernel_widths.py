@@ -41,19 +41,21 @@ class KernelWidths:
     extrapolated_kv: tuple[float, ...]
 
 
-def kernel_widths(device: Device, footprint: Footprint) -> KernelWidths | None:
+def kernel_widths(device: Device, footprint: Footprint, *, experts: bool | None = None) -> KernelWidths | None:
     """Sort a footprint's widths by what is measured on the device; on the host.
 
     Args:
         device: its matrix unit decides.
         footprint: leaves "*b"; a sweep's range counts with all its values.
+        experts: whether the network has any. None: it is not known, and a width of experts counts where nothing else is read at
+            it.
     Returns:
         None for a device that is not calibrated: it has no kernels, but rates.
     """
     kernels = unit_of(device).measured
     if kernels is None:
         return None
-    kinds = _kinds_of_widths(kernels, footprint)
+    kinds = _kinds_of_widths(kernels, footprint, experts)
     kv = _distinct([footprint.draft_kv_bits, footprint.target_kv_bits])
     return KernelWidths(
         measured=kernels.weight_widths,
@@ -75,21 +77,21 @@ class _Widths:
     extrapolated: tuple[float, ...]
 
 
-def _kinds_of_widths(kernels: MeasuredKernels, footprint: Footprint) -> list[_Widths]:
+def _kinds_of_widths(kernels: MeasuredKernels, footprint: Footprint, experts: bool | None) -> list[_Widths]:
     """Weights of products, and of experts where those have kernels of their own.
 
-    A footprint has a width for experts of networks without any too: only widths that nothing else is read at are theirs.
+    A footprint has a width for experts of networks without any too.
     """
     apart = EXPERT_MATRICES if kernels.expert_widths else ()
     read: dict[bool, list[object]] = {False: [], True: []}
     for weights in (footprint.draft_weight_bits, footprint.target_weight_bits):
         for kind, bits in weights.items():
-            if kind not in _NO_PRODUCT:
+            if kind not in _NO_PRODUCT and (kind not in EXPERT_MATRICES or experts is not False):
                 read[kind in apart].append(bits)
     products = _distinct(read[False])
     found = [_sorted_out("weights", kernels.weight_widths, products)]
     if apart:
-        theirs = [bits for bits in _distinct(read[True]) if bits not in products]
+        theirs = [bits for bits in _distinct(read[True]) if experts or bits not in products]
         found.append(_sorted_out("weights of experts", kernels.expert_widths, theirs))
     return found
 
@@ -100,18 +102,18 @@ def _sorted_out(of_what: str, measured: tuple[float, ...], widths: Iterable[floa
     return _Widths(of_what, measured, tuple(between), tuple(bits for bits in others if bits not in between))
 
 
-def kernel_remarks(device: Device, footprint: Footprint) -> list[str]:
+def kernel_remarks(device: Device, footprint: Footprint, *, experts: bool | None = None) -> list[str]:
     """What a reader of times on this device should know, a sentence each; empty for a device that is not calibrated.
 
     Names the footprint's widths without a measured kernel, then what the device's fits do not describe.
 
     Args:
-        device, footprint: as of `kernel_widths`.
+        others: as of `kernel_widths`.
     """
-    found, kernels = kernel_widths(device, footprint), unit_of(device).measured
+    found, kernels = kernel_widths(device, footprint, experts=experts), unit_of(device).measured
     if found is None or kernels is None:
         return []
-    remarks = [line for kind in _kinds_of_widths(kernels, footprint) for line in _remarks_on(kind)]
+    remarks = [line for kind in _kinds_of_widths(kernels, footprint, experts) for line in _remarks_on(kind)]
     if found.extrapolated_kv:
         remarks.append(
             f"extrapolated: KV of {_in_words(found.extrapolated_kv)} bits; attention is measured with "
@@ -142,7 +144,7 @@ def _remarks_on(widths: _Widths) -> list[str]:
 def _distinct(leaves: Iterable[object]) -> list[float]:
     """Different widths among leaves, in increasing order, to a hundredth of a bit."""
     values = [np.ravel(np.asarray(jax.device_get(leaf), np.float64)) for leaf in leaves]
-    return sorted({round(float(bits), 2) for bits in np.unique(np.concatenate(values))})
+    return sorted({round(float(bits), 2) for of_one in values for bits in np.unique(of_one)})
 
 
 def _nearest(measured: tuple[float, ...], bits: float) -> float:

@@ -7,6 +7,7 @@ that becomes a `DecoderConfig`. A new family with known blocks is a new row, nev
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 from hwmodels.catalog.huggingface import FAMILIES, WRAPPERS, Family, Running, Setting, layer_windows
@@ -22,6 +23,9 @@ from jaxspec.models.sizes import LearnedPositions
 from jaxspec.models.text_config import STATED, text_config
 
 __all__ = ["decoder_config", "family_of", "runnable_families", "running"]
+
+#: Keys that any family's config.json may have and transformers heeds in all of them -> the only value that is computed here.
+_EVERYWHERE = {"is_causal": True, "is_encoder_decoder": False, "add_cross_attention": False}
 
 
 def runnable_families() -> dict[str, Family]:
@@ -63,6 +67,11 @@ def family_of(raw: dict[str, Any]) -> Family:
         if stated != wanted and not (stated is None and key in family.must_equal):
             allowed = "null" if wanted is None else repr(wanted)
             raise NotImplementedError(f"{name} with {key} = {stated!r} is not modelled; allowed is {allowed}")
+    for key, value in _EVERYWHERE.items():
+        if full.get(key) not in (None, value):
+            raise NotImplementedError(
+                f"{name} with {key} = {full[key]!r} is not modelled; allowed is {json.dumps(value)}"
+            )
     _check_quantization(raw.get("quantization_config"), family)
     _check_windows(family, full)
     return family
@@ -87,10 +96,11 @@ def _check_quantization(stated: Any, family: Family) -> None:
 def _check_windows(family: Family, full: dict[str, Any]) -> None:
     """No key may cut the text that a token sees where tools differ in whether they heed it.
 
-    The Llama family attends to the whole text, and transformers' forward pass does. Its KV cache, however, goes by the keys of
-    config.json: without `layer_types` a `sliding_window` (or `attention_chunk_size`) makes it drop older tokens, so that
-    cached decoding says something else. Families whose configuration class derives `layer_types` (Qwen3) have no such keys.
-    A window that no position reaches cuts nothing. Where `layer_types` is stated, the cache goes by it, and so must the family.
+    Many families (Llama, Granite, OLMo 2) attend to the whole text, and transformers' forward pass does. Its KV cache, however,
+    goes by the keys of config.json: without `layer_types` a `sliding_window` (or `attention_chunk_size`) makes it drop older
+    tokens, so that cached decoding says something else. Families whose configuration class derives `layer_types` (Qwen3) have
+    no such keys. A window that no position reaches cuts nothing. Where `layer_types` is stated, the cache goes by it, and so
+    must the family.
 
     Raises:
         NotImplementedError: a window that one tool heeds and another does not.
@@ -118,8 +128,10 @@ def _check_windows(family: Family, full: dict[str, Any]) -> None:
                 "pass but not when it decodes; allowed are 'sliding_attention' and null"
             )
         return
-    positions = full["max_position_embeddings"]
-    for key in running(family).ambiguous_windows:
+    positions = full.get("max_position_embeddings")
+    # Other patterns are `layer_types` that the family's configuration class derives by itself.
+    chunks = rule is None or rule.pattern == "all"
+    for key in (*(("sliding_window",) if rule is None else ()), *(("attention_chunk_size",) if chunks else ())):
         window = full.get(key)
         whole = lambda value: isinstance(value, int) and not isinstance(value, bool)
         if window is None or (whole(window) and whole(positions) and window >= positions):

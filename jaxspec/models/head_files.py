@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,16 @@ from jaxspec.models.hf_export import config_json, family_for
 from jaxspec.models.hf_load import LoadedModel, parameter_dtype, read_tensors
 from jaxspec.models.stored_parameters import Path as ParameterPath
 from jaxspec.models.stored_parameters import StoredParameter, layer_parameters, stored_tensors
+from jaxspec.models.streamed import fetched, is_streamed
 
 __all__ = ["HEAD_MODEL_TYPE", "LoadedHead", "load_head", "save_head", "weights_sha256"]
 
 #: `model_type` of a head's config.json.
 HEAD_MODEL_TYPE = "jaxspec_draft_head"
 _TARGET_KEY = "target_weights_sha256"
+
+#: Rows of a matrix outside the layers that are made wide at once.
+_ROWS_AT_ONCE = 4096
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -50,6 +55,13 @@ class LoadedHead:
     directory: Path
 
 
+def _parts(node: Any) -> Iterator[Any]:
+    """Layer by layer, or many rows at a time: the wide copy of a whole stack need not fit."""
+    size = 1 if len(node.shape) > 2 else _ROWS_AT_ONCE
+    for first in range(0, node.shape[0], size):
+        yield node.part((slice(first, first + size),)) if is_streamed(node) else node[first : first + size]
+
+
 def weights_sha256(params: Params) -> str:
     """What tells one network's weights from another's, whatever file, sharding or wider dtype they come in.
 
@@ -64,8 +76,7 @@ def weights_sha256(params: Params) -> str:
                 add(f"{path}/{key}", node[key])
             return
         digest.update(f"{path} {tuple(map(int, node.shape))}\n".encode())
-        # Layer by layer: the wide copy of a whole stack need not fit.
-        for part in node if node.ndim == 3 else [node]:
+        for part in _parts(node):
             digest.update(np.ascontiguousarray(np.asarray(part), "<f4").tobytes())
 
     add("", params)
@@ -127,7 +138,9 @@ def load_head(path: str | os.PathLike[str], target: LoadedModel, *, dtype: Any =
         if own != needed:
             raise InputError(f"{directory / 'config.json'} has {name} {own}; the target has {needed}: fetch it again")
     params = read_tensors(_stored(config), CheckpointFiles(directory), directory, wanted)
-    return LoadedHead(config=config, params=params, ends=target_ends(target.params), directory=directory)
+    # On the device also where the target's embeddings stay in host memory: those live as long as the target does.
+    ends = fetched(target_ends(target.params))
+    return LoadedHead(config=config, params=params, ends=ends, directory=directory)
 
 
 def _head_config(path: Path) -> tuple[DecoderConfig, str]:

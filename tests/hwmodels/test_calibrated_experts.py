@@ -70,6 +70,18 @@ def test_four_bit_experts_have_kernels_of_their_own():
     )
 
 
+def test_experts_without_a_kernel_are_told_where_the_network_has_any():
+    # Dense products are measured with 8 bits there, experts with 4 and 16.
+    device = catalog.device("h200-sxm", weight_format="fp8")
+    eight = uniform_footprint(8.0)
+    assert kernel_widths(device, eight).interpolated == kernel_widths(device, eight, experts=False).interpolated == ()
+    assert kernel_widths(device, eight, experts=True).interpolated == (8.0,)
+    (line,) = (one for one in kernel_remarks(device, eight, experts=True) if "weights of experts" in one)
+    assert line not in kernel_remarks(device, eight, experts=False)
+    # What experts alone are read at says nothing of a network without any.
+    assert kernel_widths(device, footprint(6.0), experts=False).interpolated == ()
+
+
 def test_engines_have_experts_of_their_own():
     record = calibration_record("h200-sxm", "vllm")["experts"]["bfloat16"]
     assert record["table"].endswith("h200_sxm/vllm/0.24.0")

@@ -86,8 +86,6 @@ class Running:
         router: of families with experts.
         must_equal: config.json keys that select computations which the network here does not have, with the only value that
             it does, or the setting that has it; written to every config.json.
-        ambiguous_windows: keys that cut the KV cache of transformers to a window although the family's attention knows none:
-            its cached decoding then differs from its own forward pass.
     """
 
     architecture: str
@@ -99,7 +97,6 @@ class Running:
     rotary: Rotary | None = Rotary()
     router: RouterRule | None = None
     must_equal: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    ambiguous_windows: tuple[str, ...] = ()
     fused_by: Mapping[str, Literal["head", "row"]] = dataclasses.field(default_factory=dict)
     transposed: frozenset[str] = frozenset()
     packed: Literal["mxfp4"] | None = None

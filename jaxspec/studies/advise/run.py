@@ -165,7 +165,10 @@ def _advice(config: AdviseConfig, found: _Checked, device: str, directory: RunDi
         **_with(
             kernels.notes + _unpriced(config.batch[0]),
             noted(
-                kernel_notes(pricing.device, [widths]), pricing.device, config.engine, prompts=config.prompt_tokens > 0
+                kernel_notes(pricing.device, [widths], architecture=pricing.architecture),
+                pricing.device,
+                config.engine,
+                prompts=config.prompt_tokens > 0,
             ),
         ),
         versions=versions(),

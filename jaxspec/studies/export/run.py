@@ -16,6 +16,7 @@ from jaxspec.models.families import family_of, running
 from jaxspec.models.layer_files import SHARD_BYTES, LayeredTensors
 from jaxspec.results import given, measured
 from jaxspec.results.network_results import AcceptanceRates
+from jaxspec.runs.memory import told_in_one_line
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.provenance import versions
 from jaxspec.settings import expect
@@ -50,7 +51,7 @@ def export_draft(
     """
     reporter = reporter or Reporter()
     expect(ExportConfig, config)
-    with reporter.alive():
+    with reporter.alive(), told_in_one_line(config):
         run = open_run(config.run, configuration=config.configuration, device=config.device)
         files = target_files(run.config.model)
         place = Path(f"{run.path.resolve().name}-{run.configuration}" if out is None else as_path("out", out))

@@ -69,7 +69,11 @@ def head(work: Work, device: str, footprints: list[Any]) -> dict[str, Any]:
         "inputs": work.inputs,
         "timing_s": {stage: measured(seconds) for stage, seconds in work.stages.timing_s.items()},
         "versions": versions(),
-        **noted(kernel_notes(pricing.device, footprints, batch=float(config.batch)), pricing.device, config.engine),
+        **noted(
+            kernel_notes(pricing.device, footprints, batch=float(config.batch), architecture=pricing.architecture),
+            pricing.device,
+            config.engine,
+        ),
     }
 
 

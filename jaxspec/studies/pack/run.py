@@ -26,6 +26,7 @@ from jaxspec.models.embedded import model_place
 from jaxspec.models.layerwise import StoredNetwork, open_network
 from jaxspec.output_places import check_file_place
 from jaxspec.results import measured
+from jaxspec.runs.memory import told_in_one_line
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect, notes
 from jaxspec.settings.coercion import as_path
@@ -75,7 +76,7 @@ def pack_checkpoint(
     options = {"scheme": config.scheme}
     division = None
     if has_draft:
-        with reporter.alive():
+        with reporter.alive(), told_in_one_line(config):
             division, used = _division(config, source, reporter)
         own = {spec.name for spec in SCHEME_FACTS[config.scheme].knob_specs}
         left_out = {"model", "scheme", *(set(MATRIX_KNOBS) - own)}
@@ -84,7 +85,7 @@ def pack_checkpoint(
         options |= {key: options[key] and _printable(Path(options[key]).name) for key in ("knobs", "text")}
     started = time.perf_counter()
     total = sum(form.bytes for _, form in checkpoint.tensors())
-    with reporter.bytes_bar(f"packing {source.name} ({config.scheme})", total) as advance:
+    with reporter.bytes_bar(f"packing {source.name} ({config.scheme})", total) as advance, told_in_one_line(config):
         packed = pack(checkpoint, target, config.scheme, division=division, options=options, on_bytes=advance)
     with Container(target) as container:
         found = describe(container)
@@ -185,7 +186,7 @@ def _division(config: PackConfig, source: Path, reporter: Reporter) -> tuple[Mat
             seed=config.seed,
             head=head,
         )
-    elif config.importance == "auto":
+    elif model is None and config.importance == "auto":
         reporter.line(f"note: values are ranked by magnitude, as the network cannot be run here: {found}")
     only = None if model is None else frozenset(matrix_names(model))
     whose = head_name(model) if model is not None and head else None

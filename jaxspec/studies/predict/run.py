@@ -86,7 +86,7 @@ def predict(config: PredictConfig | None = None, **settings: Any) -> list[Predic
     for name, pricing in pricings.items():
         errors = known_errors(config, pricing, conditional)
         priced = _price(pricing, widths, jnp.asarray(conditional), experts, errors)
-        results.append(_result(config, name, widths, conditional, priced, overridden, pricing, errors))
+        results.append(_result(config, name, widths, conditional, priced, overridden, pricing, experts, errors))
     return results
 
 
@@ -206,6 +206,7 @@ def _result(
     priced: _Priced,
     overridden: set[str],
     pricing: Pricing,
+    experts: ExpertPricing,
     errors: KnownErrors | None,
 ) -> PredictResult:
     point, steps = priced.point, priced.steps
@@ -264,14 +265,15 @@ def _result(
                 for metric, found in priced.elasticity.items()
             }
         ),
-        **noted(_notes(pricing, widths, steps), pricing.device, config.engine),
+        **noted(_notes(pricing, widths, experts, steps), pricing.device, config.engine),
         **results,
     )
 
 
-def _notes(pricing: Pricing, widths: dict[str, float], steps: Steps) -> dict[str, Any]:
+def _notes(pricing: Pricing, widths: dict[str, float], experts: ExpertPricing, steps: Steps) -> dict[str, Any]:
     """The fields of `kernel_notes`, and what launches have to do with times so short."""
-    found = kernel_notes(pricing.device, [uniform(*widths.values())], batch=float(pricing.workload.batch))
+    footprint, batch = experts.footprint(uniform(*widths.values())), float(pricing.workload.batch)
+    found = kernel_notes(pricing.device, [footprint], batch=batch, architecture=pricing.architecture)
     return found | {"notes": [*found["notes"], *launch_remarks(pricing.device, steps.ar_stored)]}
 
 

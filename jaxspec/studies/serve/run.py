@@ -205,7 +205,12 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
             for column, rate in enumerate(rates)
         ],
         crossings=crossings,
-        **noted(kernel_notes(pricing.device, [parts.footprint]), pricing.device, config.engine, prompts=True),
+        **noted(
+            kernel_notes(pricing.device, [parts.footprint], architecture=pricing.architecture),
+            pricing.device,
+            config.engine,
+            prompts=True,
+        ),
     )
 
 

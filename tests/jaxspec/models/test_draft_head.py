@@ -161,6 +161,8 @@ def test_what_is_written_is_read(written, head):
 def test_the_hash_knows_weights_and_not_how_they_are_stored(written, target_params):
     stored = load_directory(written / "target")
     assert weights_sha256(stored.params) == weights_sha256(target_params) != weights_sha256({})
+    streamed = load_directory(written / "target", stream="all")
+    assert weights_sha256(streamed.params) == weights_sha256(stored.params)
     # One last bit of one weight, and two matrices of one shape in each other's place.
     nudged = target_params | {"embed": jnp.asarray(np.nextafter(np.asarray(target_params["embed"]), 9, dtype="f4"))}
     swapped = target_params | {"embed": target_params["lm_head"], "lm_head": target_params["embed"]}

@@ -96,6 +96,12 @@ def test_both_spellings_of_the_rotary_settings(changes, theta, original):
         ({"model_type": "opt", "ffn_dim": 50, "word_embed_proj_dim": 7}, "word_embed_proj_dim = 7"),
         ({"model_type": "qwen3", "layer_types": ["full_attention", "sliding_attention"]}, "sliding_attention"),
         ({"quantization_config": {"bits": 4}}, "quantization_config"),
+        ({"is_causal": False}, "is_causal = False is not modelled; allowed is true"),
+        (
+            {"model_type": "granite", "is_encoder_decoder": True},
+            "is_encoder_decoder = True is not modelled; allowed is false",
+        ),
+        ({"model_type": "olmo2", "add_cross_attention": True}, "add_cross_attention = True"),
         ({"partial_rotary_factor": 0.5}, "partial_rotary_factor"),
         ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor"),
         (

@@ -38,9 +38,7 @@ GATED: tuple[Family, ...] = (
         LLAMA_LIKE,
         name="llama",
         defaults=sizes(32, 4096, 11008, 32, None, 32000, **stated_values(1e-6, 10_000.0, 2048)),
-        running=Running(
-            "LlamaForCausalLM", LLAMA_TENSORS, ambiguous_windows=("sliding_window", "attention_chunk_size")
-        ),
+        running=Running("LlamaForCausalLM", LLAMA_TENSORS),
     ),
     Family(
         name="mistral",

@@ -25,7 +25,9 @@ from jaxspec.models.decoder import forward_text
 from jaxspec.models.hf_load import load_directory
 from jaxspec.models.layerwise import open_network
 from jaxspec.models.stored import as_computed
+from jaxspec.runs.progress import Reporter
 from jaxspec.studies.pack import division as division_module
+from jaxspec.studies.pack import run as run_module
 from jaxspec.studies.pack.division import matrix_names, measured_norms, named_knobs
 from jaxspec.studies.pack.inspection import inspect_file
 from jaxspec.studies.pack.result import PackResult, UnpackResult
@@ -252,6 +254,28 @@ def test_wanda_needs_a_network_and_memory(folder, tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"takes about .*, there are 0\.0 GB: pack with --importance magnitude"):
         packed(folder)
     packed(folder, importance="magnitude")
+
+
+@pytest.mark.parametrize("place", ["pack", "_division"])
+def test_memory_that_runs_out_is_one_line_and_leaves_nothing(folder, tmp_path, monkeypatch, place):
+    def full(*_, **__):
+        raise MemoryError("Unable to allocate 13.0 GiB")
+
+    monkeypatch.setattr(run_module, place, full)
+    with pytest.raises(InputError, match=r"memory ran out \(Unable to allocate 13.0 GiB\); use ") as caught:
+        pack_checkpoint(PackConfig(model=str(folder)), tmp_path / "a.jspk")
+    assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_ranks_the_values_is_told_once(folder, monkeypatch):
+    told = []
+    monkeypatch.setattr(run_module, "named_norms", lambda *_, **__: {"of a run": np.ones(1, np.float32)})
+    monkeypatch.setattr(Reporter, "line", lambda _, text: told.append(text))
+    packed(folder, knobs=write_result(uniform_knobs(CASSANDRA1, CONFIG)))
+    assert [line for line in told if "ranked" in line] == [
+        "note: values are ranked with the channel norms of the tuning run"
+    ]
 
 
 def test_a_container_is_not_replaced_unless_asked(folder, tmp_path):

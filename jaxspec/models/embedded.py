@@ -10,7 +10,7 @@ from jaxspec.errors import InputError
 from jaxspec.formats.container import SUFFIX, Part
 from jaxspec.models.checking import check_container, check_directory
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.head_files import LoadedHead, load_head
+from jaxspec.models.head_files import LoadedHead, check_head, load_head
 from jaxspec.models.hf_load import LoadedModel, Stream, load_container, load_directory
 
 #: The name that stands for the network of this package, wherever a model is asked for.
@@ -123,5 +123,13 @@ def load_draft_head(name_or_path: str | os.PathLike[str], target: LoadedModel, *
     Raises:
         InputError: see `embedded_directory` and `load_head`.
     """
-    named = name_or_path == HEAD_NAME
-    return load_head(embedded_directory(HEAD_NAME) if named else name_or_path, target, dtype=dtype)
+    return load_head(_head_place(name_or_path), target, dtype=dtype)
+
+
+def check_draft_head(name_or_path: str | os.PathLike[str], target: DecoderConfig) -> None:
+    """Raise InputError for what can be told of such a head without reading weights; see `check_head`."""
+    check_head(_head_place(name_or_path), target)
+
+
+def _head_place(name_or_path: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    return embedded_directory(HEAD_NAME) if name_or_path == HEAD_NAME else name_or_path

@@ -28,7 +28,7 @@ from jaxspec.models.stored_parameters import Path as ParameterPath
 from jaxspec.models.stored_parameters import StoredParameter, layer_parameters, stored_tensors
 from jaxspec.models.streamed import fetched, is_streamed
 
-__all__ = ["HEAD_MODEL_TYPE", "LoadedHead", "load_head", "save_head", "weights_sha256"]
+__all__ = ["HEAD_MODEL_TYPE", "LoadedHead", "check_head", "load_head", "save_head", "weights_sha256"]
 
 #: `model_type` of a head's config.json.
 HEAD_MODEL_TYPE = "jaxspec_draft_head"
@@ -133,14 +133,29 @@ def load_head(path: str | os.PathLike[str], target: LoadedModel, *, dtype: Any =
             f"{target.directory} have {found[:12]}...: use the target that it belongs to, or train another head with "
             "`python -m experiments.train_draft_head`"
         )
-    for name in ("hidden_size", "vocab_size", "norm_eps"):
-        own, needed = getattr(config, name), getattr(target.config, name)
-        if own != needed:
-            raise InputError(f"{directory / 'config.json'} has {name} {own}; the target has {needed}: fetch it again")
+    _check_sizes(config, target.config, directory / "config.json", "fetch it again")
     params = read_tensors(_stored(config), CheckpointFiles(directory), directory, wanted)
     # On the device also where the target's embeddings stay in host memory: those live as long as the target does.
     ends = fetched(target_ends(target.params))
     return LoadedHead(config=config, params=params, ends=ends, directory=directory)
+
+
+def check_head(path: str | os.PathLike[str], target: DecoderConfig) -> None:
+    """Raise InputError for what can be told of a head without reading weights.
+
+    Args:
+        path: a directory as `save_head` writes it.
+        target: shape of the network that it drafts for.
+    """
+    place = Path(path) / "config.json"
+    _check_sizes(_head_config(place)[0], target, place, "use the target that it belongs to, or train another head")
+
+
+def _check_sizes(config: DecoderConfig, target: DecoderConfig, place: Path, advice: str) -> None:
+    for name in ("hidden_size", "vocab_size", "norm_eps"):
+        own, needed = getattr(config, name), getattr(target, name)
+        if own != needed:
+            raise InputError(f"{place} has {name} {own}; the target has {needed}: {advice}")
 
 
 def _head_config(path: Path) -> tuple[DecoderConfig, str]:

@@ -69,6 +69,7 @@ DRAFT_KINDS = (
     DraftKind(
         "head_draft:load_head_draft",
         ("embedded-head",),
+        check="head_draft:check_head_draft",
         directory="head",
         model_type="jaxspec_draft_head",
         takes_in=0,

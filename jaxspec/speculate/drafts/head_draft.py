@@ -18,7 +18,7 @@ from jaxspec.models.apart import Columns, columns_first
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, causal_mask
 from jaxspec.models.draft_head import TargetEnds, check_head_config, head_forward, head_logits
-from jaxspec.models.embedded import load_draft_head
+from jaxspec.models.embedded import check_draft_head, load_draft_head
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, write_cache
 from jaxspec.speculate.drafts.interface import Committed, Level, ReadyDraft, Root
@@ -173,6 +173,11 @@ def load_head_draft(name: str, target: LoadedModel) -> ReadyDraft:
         jax.tree.map(jnp.asarray, HeadDraftParams(found.params, found.ends)), target.config.tie_embeddings
     )
     return ReadyDraft(HeadDraft(found.config, name), params)
+
+
+def check_head_draft(name: str, target: DecoderConfig) -> None:
+    """Raise InputError for what can be told of a head without reading weights."""
+    check_draft_head(name, target)
 
 
 @partial(jax.jit, static_argnames="tied")

@@ -10,6 +10,7 @@ from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.files import read_json
 from jaxspec.models.config import DecoderConfig
+from jaxspec.models.embedded import HEAD_NAME, NETWORK_NAMES, load_draft_head, load_model
 from jaxspec.settings.draft_kinds import DRAFT_NAMES, SELF
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, SCHEME_FACTS
 from jaxspec.speculate.drafts import check_draft
@@ -74,7 +75,7 @@ def check_comparison(config: CompareConfig) -> CheckedComparison:
 
 
 def _drafts(config: CompareConfig, network: DecoderConfig) -> tuple[list[str], dict[str, str]]:
-    """Names of the other drafts, and of those that ship and do not fit, with the reason."""
+    """Names of the other drafts, and of those that ship and do not fit, with the reason. Drafts that are named must fit."""
     if config.drafts is not None:
         for name in config.named_drafts:
             check_draft(name, network)
@@ -85,6 +86,9 @@ def _drafts(config: CompareConfig, network: DecoderConfig) -> tuple[list[str], d
             continue
         try:
             check_draft(name, network)
+            if name == HEAD_NAME and config.model not in NETWORK_NAMES:
+                # Of its target's widths, so a small network: only the weights can tell.
+                load_draft_head(name, load_model(config.model))
             fitting.append(name)
         except InputError as error:
             left_out[name] = str(error)

@@ -5,6 +5,8 @@ import json
 import pytest
 
 from jaxspec.errors import InputError
+from jaxspec.models import save_directory
+from jaxspec.models.embedded import load_model
 from jaxspec.settings import build_config
 from jaxspec.studies import CompareConfig
 from jaxspec.studies.compare.entries import check_comparison
@@ -38,11 +40,27 @@ def test_shipped_drafts_that_do_not_fit_are_left_out_and_named_ones_refused(tiny
     assert names[:4] == ["cassandra1", "cassandra2", "mxint8", "any-precision"]
     assert {"ngram", "q4", "layer-skip", "sparse-kv-25"} < set(names)
     assert not set(found.left_out) & set(names)
+    assert "embedded-head" in found.left_out
+    with pytest.raises(InputError, match=r"has \w+ .*; the target has .*: use the target that it belongs to"):
+        check_comparison(build_config(CompareConfig, base | {"drafts": "embedded-head"}))
     # Knobs reach the schemes that have them alone.
     given = check_comparison(build_config(CompareConfig, base | {"slice_bits": 3, "weight_prune": 0.1}))
     own = {entry.name: entry.config for entry in given.entries}
     assert (own["any-precision"].slice_bits, own["cassandra2"].weight_prune, own["ngram"].weight_prune) == (3, 0.1, 0.4)
     assert own["ngram"].nodes == own["ngram"].depth == 8
+
+
+def test_the_shipped_head_is_left_out_beside_other_weights_of_its_targets_shape(tmp_path, small, some_text):
+    whole = load_model("embedded")
+    other = whole.params | {"embed": -whole.params["embed"]}
+    save_directory(other, whole.config, tmp_path / "other", max_positions=512)
+    base = {name: small[name] for name in ("prompts", "prompt_tokens", "output_tokens", "calibration_prompts")}
+    base |= {"model": str(tmp_path / "other"), "text": str(some_text), "lossy": "none"}
+    found = check_comparison(build_config(CompareConfig, base))
+    assert "was trained on weights with SHA-256" in found.left_out["embedded-head"]
+    assert "embedded-head" not in [entry.name for entry in found.entries]
+    own = check_comparison(build_config(CompareConfig, base | {"model": "embedded"}))
+    assert "embedded-head" in [entry.name for entry in own.entries]
 
 
 def test_a_tuned_run_brings_its_scheme_and_knobs(tiny_model, small, some_text, tmp_path):

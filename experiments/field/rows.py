@@ -81,15 +81,13 @@ def read_rows(path: Path = PUBLISHED) -> list[FieldRow]:
         ) from None
     table = csv.DictReader(text.splitlines())
     try:
-        missing = [name for name in _COLUMNS if name not in (table.fieldnames or ())]
-    except csv.Error as error:
-        raise InputError(f"{path}, line 1: not valid CSV ({error}); fix the line") from None
-    if missing:
-        raise InputError(f"{path}: columns missing: {', '.join(missing)}; needed: {', '.join(_COLUMNS)}")
-    try:
-        rows = [_row(cells, f"{path}, row {line}") for line, cells in enumerate(table, 2)]
+        found = list(table)
     except csv.Error as error:
         raise InputError(f"{path}, line {table.line_num}: not valid CSV ({error}); fix the line") from None
+    missing = [name for name in _COLUMNS if name not in (table.fieldnames or ())]
+    if missing:
+        raise InputError(f"{path}: columns missing: {', '.join(missing)}; needed: {', '.join(_COLUMNS)}")
+    rows = [_row(cells, f"{path}, row {line}") for line, cells in enumerate(found, 2)]
     names = [row.id for row in rows]
     for name in names:
         if names.count(name) > 1:

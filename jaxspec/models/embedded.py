@@ -81,7 +81,7 @@ def load_model(
         InputError: see `embedded_directory`, `load_directory` and `load_container`; a draft asked of something else.
     """
     place = model_place(name_or_path)
-    if _is_container(place):
+    if is_container(place):
         return load_container(place, part=part, dtype=dtype, stream=stream)
     if part != "target":
         raise InputError(
@@ -97,7 +97,7 @@ def check_model(name_or_path: str | os.PathLike[str]) -> DecoderConfig:
         InputError: anything that config.json and the headers of the weights tell; see `load_directory`.
     """
     place = model_place(name_or_path)
-    return check_container(place) if _is_container(place) else check_directory(place)
+    return check_container(place) if is_container(place) else check_directory(place)
 
 
 def model_place(name_or_path: str | os.PathLike[str]) -> Path:
@@ -110,7 +110,8 @@ def model_place(name_or_path: str | os.PathLike[str]) -> Path:
     return embedded_directory(str(name_or_path)) if named else Path(name_or_path)
 
 
-def _is_container(place: Path) -> bool:
+def is_container(place: Path) -> bool:
+    """Whether a place of `model_place` is a container, be it there or not."""
     return str(place).endswith(SUFFIX) and not os.path.isdir(place)
 
 

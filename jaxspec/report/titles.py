@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 #: In the order in which they are told; others that a result holds follow.
-CONFIGURATIONS = ("default", "grid", "uniform", "tuned")
+CONFIGURATIONS = ("default", "j_grid", "grid", "uniform", "tuned")
 
 
 def in_order(names: Iterable[str], order: Iterable[str]) -> list[str]:

@@ -39,7 +39,7 @@ class DraftKind:
         stored_as: scheme that says in how many bits the draft's matrices are read; empty: 16.
         calibrated: whether it is made of the target on calibration text, which a run does itself.
         suffix: of files that hold one; empty where none does.
-        footprint: likewise "module:function", from a name to the bits that it and its target read, where files say so.
+        footprint: likewise "module:function", from a name and the target's to the bits that both read, where files say so.
         takes_in: places that it processes anew in a cycle beside those that the cycle may commit; None: it does no such thing.
         search: likewise "module:function", from a name, the loaded target and calibration text to arrays that `place` gets as a
             third argument; empty: nothing of the draft is chosen on text.

@@ -40,6 +40,11 @@ class SchemeFacts:
     shared_exponents: SharedExponents | None = None
 
     @property
+    def prunes_and_cuts(self) -> bool:
+        """Whether the draft prunes and cuts both weights and KV cache, as Cassandra's does."""
+        return {spec.name for spec in CUT_AND_PRUNE} <= {spec.name for spec in self.knob_specs}
+
+    @property
     def packs(self) -> bool:
         """Whether a container can hold it."""
         return self.codec is not None

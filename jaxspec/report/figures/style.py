@@ -26,8 +26,8 @@ BLACK, ORANGE, SKY, GREEN = "#000000", "#e69f00", "#56b4e9", "#009e73"
 YELLOW, BLUE, VERMILLION, PURPLE = "#f0e442", "#0072b2", "#d55e00", "#cc79a7"
 
 #: Each configuration by colour and by shape.
-COLOURS = {"default": VERMILLION, "grid": BLUE, "uniform": GREEN, "tuned": PURPLE}
-MARKERS = {"default": "s", "grid": "D", "uniform": "^", "tuned": "o"}
+COLOURS = {"default": VERMILLION, "j_grid": SKY, "grid": BLUE, "uniform": GREEN, "tuned": PURPLE}
+MARKERS = {"default": "s", "j_grid": "P", "grid": "D", "uniform": "^", "tuned": "o"}
 OTHER_COLOUR, OTHER_MARKER = ORANGE, "v"
 
 WIDTH_INCHES = 9.0

@@ -14,18 +14,19 @@ import numpy as np
 
 from jaxspec.compress.footprint import BitsPerValue, Footprint, measured_footprint, with_head
 from jaxspec.compress.knobs import Knobs, check_knobs, knob_defaults, uniform_knobs
-from jaxspec.compress.schemes import find_scheme
+from jaxspec.compress.schemes import Scheme, find_scheme
 from jaxspec.errors import InputError
 from jaxspec.files import parse_json
 from jaxspec.formats.container import Container, drafted_bytes
 from jaxspec.models.checkpoint_files import ContainerFiles, TensorTable
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.described import packed_in
-from jaxspec.models.embedded import load_model
+from jaxspec.models.embedded import is_container, load_model, model_place
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.models.packed_tensors import stored_under
 from jaxspec.models.stored import as_computed, as_stored
-from jaxspec.models.stored_parameters import head_tensor, layer_parameters
+from jaxspec.models.stored_parameters import head_tensor, layer_parameters, lookup
+from jaxspec.models.streamed import is_streamed
 from jaxspec.settings.draft_kinds import KV_OPTION
 from jaxspec.settings.knobs import KnobSpec
 from jaxspec.speculate.drafts.interface import ReadyDraft
@@ -33,15 +34,20 @@ from jaxspec.speculate.drafts.self_draft import SelfDraft, SelfDraftParams
 
 __all__ = ["check_container_draft", "container_footprint", "kv_option", "load_container_draft"]
 
+#: Bits of a value of a network that is no container.
+_AS_CHECKPOINTS = 16.0
+
 
 def load_container_draft(name: str, target: LoadedModel) -> ReadyDraft:
     """The draft of a container, which reads none of the bytes that only the target needs.
 
     Raises:
-        InputError: see `load_container`; a network of another shape than the target's.
+        InputError: see `load_container`; a network of another shape than the target's, or with other norms, which every scheme
+            keeps whole.
     """
     found = load_model(name, part="draft")
     _check_shape(name, found.config, target.config)
+    _check_same(name, found, target)
     with Container(name) as container:
         knobs = _kv_knobs(container, target.config)
     draft = SelfDraft(found.config, Path(name).name)
@@ -59,7 +65,33 @@ def check_container_draft(name: str, target: DecoderConfig) -> None:
         _kv_knobs(container, target)
 
 
-def container_footprint(name: str) -> Footprint:
+def container_footprint(name: str, model: str) -> Footprint:
+    """Bits read of a container's draft and of its target.
+
+    The target is read from the model where that is another container. Where the model is no container, it is read from the
+    draft's if its scheme keeps the network as it is, else from the checkpoint, in 16 bits.
+
+    Args:
+        model: name or path of the target.
+    """
+    own = _stored_footprint(name)
+    place = model_place(model)
+    if is_container(place):
+        target = _stored_footprint(str(place))
+    elif _scheme_of(name).lossless:
+        target = own
+    else:
+        target = jax.tree.map(lambda bits: jnp.full_like(bits, _AS_CHECKPOINTS), own)
+    of_target = {field.name: getattr(target, field.name) for field in dataclasses.fields(own) if "target" in field.name}
+    return dataclasses.replace(own, **of_target)
+
+
+def _scheme_of(name: str) -> Scheme:
+    with Container(name) as container:
+        return find_scheme(container.scheme)
+
+
+def _stored_footprint(name: str) -> Footprint:
     """Bits that sections of each matrix take, by layer, and of a divided LM head; of the KV cache what its knobs say without
     a network.
 
@@ -74,7 +106,8 @@ def container_footprint(name: str) -> Footprint:
         stored = layer_parameters(config, row)
         bits = {kind: _bits_of(container, files, stored["layers", kind].names()) for kind in config.matrix_kinds}
         head = _bits_of(container, files, [head_tensor(config, row)]) if scheme.facts.head else None
-    layers = [{n: float(knobs.values[n][i]) for n in ("kv_prune", "kv_cut_bits")} for i in range(config.num_layers)]
+    names = [spec.name for spec in _kv_specs(knobs)]
+    layers = [{name: float(knobs.values[name][i]) for name in names} for i in range(config.num_layers)]
     found = [scheme.expected_footprint(knob_defaults(scheme) | own) for own in layers]
     mean = lambda numbers: jnp.asarray(np.mean([float(number) for number in numbers], keepdims=True))
     kv = BitsPerValue(mean(f.draft_kv_bits for f in found), mean(f.target_kv_bits for f in found))
@@ -124,6 +157,21 @@ def _bits_of(container: Container, files: TensorTable, names: Iterable[str]) -> 
     names = list(names)
     of = lambda drafted: jnp.asarray([one(name, drafted) for name in names], jnp.float32)
     return BitsPerValue(of(True), of(False))
+
+
+def _check_same(name: str, own: LoadedModel, target: LoadedModel) -> None:
+    """Raise InputError unless the vectors, which no scheme changes, are the target's."""
+    config = own.config
+    vectors = {("layers", n) for n, parameter in config.layer_parameters.items() if len(parameter.shape) == 1}
+    if is_streamed(target.params):
+        vectors = set()
+    for path in sorted(vectors | {(n,) for n, (shape, _) in config.outside_parameters.items() if len(shape) == 1}):
+        ours, theirs = (np.asarray(lookup(params, path)).astype(np.float32) for params in (own.params, target.params))
+        if not np.array_equal(ours, theirs):
+            raise InputError(
+                f"draft {name!r} was packed from other weights than the model's ({path[-1]} differs); pack this model, or give "
+                "the container to both"
+            )
 
 
 def _check_shape(name: str, own: DecoderConfig, target: DecoderConfig) -> None:

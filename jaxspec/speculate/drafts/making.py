@@ -66,14 +66,16 @@ def check_draft(name: str, target: DecoderConfig) -> None:
         _function(place)(name, target)
 
 
-def own_footprint(name: str) -> Footprint | None:
-    """Bits that a draft and its target read by the draft's own files; None where they do not say.
+def own_footprint(name: str, model: str) -> Footprint | None:
+    """Bits that a draft and its target read by their own files; None where the draft's do not say.
 
+    Args:
+        model: name or path of the target.
     Raises:
         InputError: a broken file.
     """
     place = kind_of(name).footprint
-    return _function(place)(name) if place else None
+    return _function(place)(name, model) if place else None
 
 
 def _function(place: str) -> Callable[..., Any]:

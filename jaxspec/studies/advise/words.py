@@ -78,7 +78,8 @@ def command_lines(result: AdviseResult) -> list[str]:
     title = _TITLES.get(asked or "", _SHOWN)
     if result.speculate.value and not result.commands:
         return [
-            f"{result.device}: no engine supports the draft {result.draft.name} by itself; jaxspec export writes such a draft"
+            f"{result.device}: no engine supports the draft {result.draft.name} by itself; jaxspec export writes one from a "
+            "run whose scheme keeps the target as it is"
         ]
     if not result.commands:
         return [f"{result.device}: start the engine without a draft"]

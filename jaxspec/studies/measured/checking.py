@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from pathlib import Path
 
 import jax
 import numpy as np
 
 from jaxspec.errors import InputError
+from jaxspec.formats.container import Container
 from jaxspec.models.chat_template import load_chat_template
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.embedded import check_model, model_place
+from jaxspec.models.embedded import check_model, is_container, model_place
 from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
 from jaxspec.settings.common import CommonConfig, mesh_sizes
 from jaxspec.settings.stopwatch import StopwatchSettings, check_stopwatch
@@ -122,7 +124,7 @@ def check_inputs(config: CommonConfig) -> CheckedInputs:
         check_stopwatch(config, len(held_out))
     length = text_length(config, max(map(len, held_out)))
     length.check(config.model, network)
-    notes = text.notes + length.beyond_training(config.model, network)
+    notes = text.notes + length.beyond_training(config.model, network) + _about_its_draft(config, place)
     if config.own_prompts and config.stop is None and not stop:
         notes += (
             f"{config.model} names no token that ends a text; every prompt is decoded to {config.output_tokens} tokens",
@@ -140,6 +142,23 @@ def check_inputs(config: CommonConfig) -> CheckedInputs:
         prompts=held_out,
         stop=stop,
         notes=notes,
+    )
+
+
+def _about_its_draft(config: CommonConfig, place: Path) -> tuple[str, ...]:
+    """A note where a container holds a draft that these settings do not decode with: self-drafts are made of its target."""
+    # Of studies that measure several drafts, and of those that measure one.
+    named = (*(getattr(config, "drafts", None) or ()), getattr(config, "draft", None))
+    if not is_container(place) or config.model in named:
+        return ()
+    with Container(place) as container:
+        scheme, has_draft = container.scheme, container.has_draft
+    if not has_draft:
+        return ()
+    return (
+        f"{config.model} holds a draft of scheme {scheme}, which is not the one measured here (of scheme {config.scheme}, made "
+        f"anew of the file's target); jaxspec compare --model {config.model} --drafts {config.model} measures it, by the bytes "
+        "of the file",
     )
 
 

@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from hwmodels import DraftCost, Footprint, uniform_footprint
-from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels import DraftCost, Footprint
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.models.embedded import load_model
@@ -24,8 +23,8 @@ from jaxspec.settings import expect
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.speculate.drafts import make_draft
-from jaxspec.speculate.drafts.making import kind_of
 from jaxspec.speculate.statistics import acceptance_rates
+from jaxspec.studies.draft_widths import widths_beside
 from jaxspec.studies.scale.config import ScaleConfig
 from jaxspec.studies.scale.curves import curve_point, measured_method
 from jaxspec.studies.scale.exchange import all_positions, exchange_rows
@@ -128,13 +127,12 @@ def _acceptance(stages: ScaleStages, name: str) -> Quantity[list]:
 
 
 def _footprint(config: ScaleConfig) -> Footprint:
-    """Bits read of the network as it is stored, and of the draft: of a network of its own as its kind says."""
+    """Bits read of the network as it is stored, and of the draft: of a container or another network, its own."""
     scheme = find_scheme(config.scheme)
     stored = scheme.expected_footprint({spec.name: spec.default for spec in scheme.knob_specs})
     if config.draft == SELF:
         return stored
-    kept_as = kind_of(config.draft).stored_as
-    own = find_scheme(kept_as).expected_footprint({}) if kept_as else uniform_footprint(UNCOMPRESSED_BITS)
+    own = widths_beside(config.draft, config.model[0])
     return dataclasses.replace(stored, draft_weight_bits=own.draft_weight_bits, draft_kv_bits=stored.target_kv_bits)
 
 

@@ -11,8 +11,6 @@ import numpy as np
 
 import hwmodels
 from hwmodels import DraftCost
-from hwmodels.network.footprint import UNCOMPRESSED_BITS
-from jaxspec.compress import find_scheme
 from jaxspec.compress.expert_pool import has_pool, pool_sizes
 from jaxspec.compress.knobs import Knobs, knob_defaults, uniform_knobs
 from jaxspec.models.architecture import architecture_of
@@ -22,13 +20,14 @@ from jaxspec.settings import knob_values
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.speculate.drafts import ReadyDraft, compressed_copy, make_draft
 from jaxspec.speculate.drafts.layer_skip_search import CalibrationText
-from jaxspec.speculate.drafts.making import kind_of, own_footprint, search_draft
+from jaxspec.speculate.drafts.making import search_draft
 from jaxspec.speculate.engine import autoregressive_tree
 from jaxspec.speculate.expansion import TreeLimits, tree_limits
 from jaxspec.speculate.measured_ranks import record_ranks
 from jaxspec.speculate.predicted_cycles import predict_trees
 from jaxspec.speculate.proof import decode_prompts
 from jaxspec.speculate.sampling import Decoding
+from jaxspec.studies.draft_widths import widths_beside
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.work import Work, way_of
 from jaxspec.studies.tree.config import TreeConfig
@@ -267,13 +266,7 @@ class TreeStages:
 
     def _beside_another_draft(self) -> hwmodels.Footprint:
         """Bits read of a draft that is no compressed copy, and of its target."""
-        if (own := own_footprint(self.config.draft)) is not None:
-            found = priced_footprint(own)
-        else:
-            found, stored_as = hwmodels.uniform_footprint(UNCOMPRESSED_BITS), kind_of(self.config.draft).stored_as
-            if stored_as:
-                own_bits = find_scheme(stored_as).expected_footprint({}).draft_weight_bits
-                found = dataclasses.replace(found, draft_weight_bits=own_bits)
+        found = widths_beside(self.config.draft, self.config.model)
         if not self.config.changes_target:
             return found
         scheme = self.work.setup.scheme

@@ -8,6 +8,7 @@ from typing import Literal
 from jaxspec.settings.base import Unused
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.fields import setting
+from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.settings.stopwatch import StopwatchSettings
 
 __all__ = ["Objective", "TuneConfig"]
@@ -46,9 +47,23 @@ class TuneConfig(StopwatchSettings, CommonConfig):
         0.5, "Temperature of the smooth acceptance, under greedy decoding.", low=0.05, high=10
     )
 
+    j_grid: bool | None = setting(
+        None,
+        "Also search as Cassandra does: a grid in two stages, by its objective J (Eq. 2), on 8 windows of calibration text.",
+        unset="no",
+    )
+
     unused = (
         *CommonConfig.unused,
         *StopwatchSettings.unused,
+        Unused(
+            ("j_grid",),
+            lambda config: (
+                None
+                if SCHEME_FACTS[config.scheme].prunes_and_cuts
+                else f"scheme {config.scheme} does not prune and cut weights and KV cache, of which J speaks"
+            ),
+        ),
         Unused(
             ("surrogate_temperature",),
             lambda config: "it smooths greedy decoding, and temperature is above 0" if config.temperature > 0 else None,

@@ -17,6 +17,7 @@ from jaxspec.report.shown import Shown
 from jaxspec.report.stopwatch import STOPWATCH_CAPTION, stopwatch_figure, stopwatch_tables
 from jaxspec.report.table import tables
 from jaxspec.runs.directory import RunDirectory, read_metrics
+from jaxspec.studies.tune.disagreement import disagreement_lines
 from jaxspec.studies.tune.figures import acceptance_figure, convergence_figure, knobs_figure
 from jaxspec.studies.tune.optimism import optimism_lines
 from jaxspec.studies.tune.result import TuneResult
@@ -28,7 +29,8 @@ DEFAULT_COMMAND = "jaxspec tune --config config.toml"
 #: Figure -> what it shows, in a sentence under it.
 _CAPTIONS = {
     "acceptance": "Each point of the grid is one pair of knobs for all matrices, measured on calibration text; the "
-    "configurations are measured on held-out prompts. Up and left is better; what is fastest depends on the device too.",
+    "configurations are measured on held-out prompts. Up and left is better; what is fastest depends on the device too. The "
+    "ring is what Cassandra's objective J (Eq. 2) would choose, which knows no device.",
     "knobs": "What the tuned draft leaves out of each matrix, and of keys and values. These are settings, not results.",
     "convergence": "Rising lines are the draft as the optimiser sees it, with smooth masks and bits; level lines are the hard, "
     "bit-exact configurations that are reported.",
@@ -121,6 +123,6 @@ def shown(found: tuple[Sequence[TuneResult], RunDirectory]) -> Shown:
     return Shown(
         [result.plain() for result in results],
         [*tables(results), *stopwatch_tables(results)],
-        [*optimism_lines(results), *note_lines(results)],
+        [*optimism_lines(results), *disagreement_lines(results), *note_lines(results)],
         f"report: {directory.path / 'report.html'}",
     )

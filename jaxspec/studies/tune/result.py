@@ -15,6 +15,8 @@ class GridPoint(Record):
     """One point of the uniform grid, on calibration text, with its best draft length.
 
     Attributes:
+        relative_j: Cassandra's objective over that of an undivided draft of which everything is accepted (see `relative_j`);
+            unknown for schemes that it does not speak of.
         knobs: those that the grid varies.
     """
 
@@ -22,6 +24,7 @@ class GridPoint(Record):
     bits_per_weight: Quantity[float] = UNKNOWN
     draft_length: Quantity[int] = UNKNOWN
     speedup_vs_bf16_ar: Quantity[float] = UNKNOWN
+    relative_j: Quantity[float] = UNKNOWN
     knobs: dict[str, Quantity[float]] = spread_field()
 
 
@@ -47,7 +50,7 @@ class OnCalibration(Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TuneResult(ConfigurationsResult):
-    """What tuning found: the configurations "default", "grid", "uniform" and "tuned", and the grid.
+    """What tuning found: the configurations "default", "j_grid" (where asked for), "grid", "uniform" and "tuned", and the grid.
 
     Attributes:
         objective: that was tuned for.

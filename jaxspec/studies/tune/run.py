@@ -15,7 +15,6 @@ from jaxspec.compress.footprint import mean_draft_bits
 from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.norm_files import write_norms
 from jaxspec.models.mesh import on_host
-from jaxspec.results import given, measured, predicted
 from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.processes import shared_processes
@@ -32,10 +31,12 @@ from jaxspec.studies.measured.work import Work, begin_work
 from jaxspec.studies.tune.config import TuneConfig
 from jaxspec.studies.tune.judging import Judge, Judged, best_of, finals_of, judged_arrays, judged_of
 from jaxspec.studies.tune.optimism import with_calibration
+from jaxspec.studies.tune.paper_search import search_by_j
 from jaxspec.studies.tune.report import write_report
-from jaxspec.studies.tune.result import GridPoint, TuneResult
+from jaxspec.studies.tune.result import TuneResult
+from jaxspec.studies.tune.told_grid import told_grid
 from jaxspec.tuning.gradient import HISTORY, Ascent, Goal, ascend
-from jaxspec.tuning.hard import best_length, grid_knobs, grid_points, token_acceptance
+from jaxspec.tuning.hard import best_length, grid_knobs
 from jaxspec.tuning.objective import DraftMeasurement, Pricing
 
 #: Main numbers of a result, for `jaxspec runs`.
@@ -83,7 +84,7 @@ class Tuning:
             hero="tuned",
             choices=_CHOICES,
             objective=self.config.objective,
-            grid=self._grid_points(grid, device),
+            grid=told_grid(grid, self.setup, self.work.pricings[device]),
         )
         elected = {name: each.speedup for name, each in judged.items() if name != "default"}
         return with_calibration(found, elected)
@@ -114,7 +115,7 @@ class Tuning:
         return [jax.tree.unflatten(structure, [leaf[i] for leaf in leaves]) for i in range(len(points))]
 
     def _choose(self, grid: list[DraftMeasurement], device: str, pricing: Pricing) -> dict[str, Judged]:
-        """The four configurations of a device, hardened, each with its own best draft length."""
+        """The configurations of a device, hardened, each with its own best draft length."""
         setup, config, judge = self.setup, self.config, self.judge
         default = judge.judged(pricing, uniform_knobs(setup.scheme, setup.config), self.drafts.measured)
         points = grid_knobs(setup.scheme, setup.config)
@@ -145,7 +146,11 @@ class Tuning:
         ascent = dataclasses.replace(ascent, steps=config.steps, tied=False)
         candidates = [*self._ascend(pricing, uniform.knobs, goal, ascent, device), uniform.knobs]
         tuned = best_of(self._judged("tuned drafts", device, pricing, candidates))
-        return {"default": default, "grid": best_point, "uniform": uniform, "tuned": tuned}
+        found = {"default": default, "grid": best_point, "uniform": uniform, "tuned": tuned}
+        if config.j_grid:
+            by_j = search_by_j(self.drafts, pricing)
+            found["j_grid"] = best_of(self._judged("the draft that J chooses", device, pricing, [by_j]))
+        return found
 
     def _judged(self, what: str, device: str, pricing: Pricing, candidates: Sequence[Knobs]) -> list[Judged]:
         """Candidates on the text that elects."""
@@ -199,25 +204,11 @@ class Tuning:
         last, mean = (Knobs(**jax.tree.map(jnp.asarray, stored[end]), scheme=start.scheme) for end in ("last", "mean"))
         return last, mean
 
-    def _grid_points(self, grid: list[DraftMeasurement], device: str) -> list[GridPoint]:
-        """The grid as a result has it."""
-        found = []
-        for point, measurement in zip(grid_points(self.setup.scheme), grid, strict=True):
-            length, speedup = best_length(self.work.pricings[device], measurement)
-            found.append(
-                GridPoint(
-                    alpha_token=measured(float(token_acceptance(jnp.asarray(measurement.survival), length))),
-                    bits_per_weight=measured(float(mean_draft_bits(measurement.footprint))),
-                    draft_length=predicted(length),
-                    speedup_vs_bf16_ar=predicted(speedup),
-                    knobs={name: given(value) for name, value in point.items()},
-                )
-            )
-        return found
-
 
 #: Configuration -> what the program chose; the knobs of the default are a paper's.
-_CHOICES = {"default": ("draft_length",)} | dict.fromkeys(("grid", "uniform", "tuned"), ("knobs", "draft_length"))
+_CHOICES = {"default": ("draft_length",)} | dict.fromkeys(
+    ("j_grid", "grid", "uniform", "tuned"), ("knobs", "draft_length")
+)
 
 
 def tune_drafts(config: TuneConfig, work: Work) -> HardDrafts:

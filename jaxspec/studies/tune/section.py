@@ -14,6 +14,7 @@ from jaxspec.report.stopwatch import stopwatch_page_tables
 from jaxspec.report.titles import architecture_title, configurations, device_title, provenance
 from jaxspec.report.verdict import headline, ratio, verdict
 from jaxspec.results.network_results import Configuration
+from jaxspec.studies.tune.disagreement import disagreement_in_words
 from jaxspec.studies.tune.optimism import promises
 from jaxspec.studies.tune.result import TuneResult
 
@@ -38,7 +39,7 @@ def section(result: TuneResult) -> dict[str, Any]:
         "more_tables": stopwatch_page_tables(result),
         "device_data": device_rows(result),
         "assumptions": assumptions(result),
-        "settings": [*settings(result, objective=result.objective), *_intervals(result)],
+        "settings": [*settings(result, objective=result.objective), *_by_j(result), *_intervals(result)],
         "timing": timing(result),
         "summary": [
             (times(tuned.speedup_vs_bf16_ar.number), ""),
@@ -71,6 +72,11 @@ def _rows(result: TuneResult) -> list[dict[str, Any]]:
         if any(said != NOT_KNOWN for said in words):  # a scheme may leave out nothing of a kind
             rows.append({"title": title, "meaning": "what the draft leaves out", "cells": list(map(Cell, words))})
     return rows
+
+
+def _by_j(result: TuneResult) -> list[tuple[str, str]]:
+    words = disagreement_in_words(result)
+    return [("objective J", words)] if words else []
 
 
 def _intervals(result: TuneResult) -> list[tuple[str, str]]:

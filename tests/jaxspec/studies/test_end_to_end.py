@@ -55,7 +55,7 @@ STATUSES = {
 
 @pytest.fixture(scope="module")
 def config(tiny_model, some_text, small):
-    settings = {"model": str(tiny_model), "text": str(some_text), "device": "rtx-4090,cassandra-npu"}
+    settings = {"model": str(tiny_model), "text": str(some_text), "device": "rtx-4090,cassandra-npu", "j_grid": True}
     return build_config(TuneConfig, small, settings)
 
 
@@ -79,7 +79,7 @@ def test_one_entry_per_device_with_every_promised_field(finished, config):
     assert [entry["device"] for entry in entries] == ["rtx-4090", "cassandra-npu"]
     assert json.loads((path / "result.json").read_text()) == entries
     for entry in entries:
-        assert set(entry["configurations"]) == {"default", "grid", "uniform", "tuned"}
+        assert set(entry["configurations"]) == {"default", "j_grid", "grid", "uniform", "tuned"}
         for found in entry["configurations"].values():
             assert set(found) >= METRICS
             chosen = ("knobs", "draft_length", "intervals")
@@ -102,7 +102,7 @@ def test_one_entry_per_device_with_every_promised_field(finished, config):
         assert {entry["status"][name] for name in ("model", "workload", "decoding")} == {"input"}
         assert len(entry["grid"]) == 24
         knobs = {name: found["status"]["knobs"] for name, found in entry["configurations"].items()}
-        assert knobs == {"default": "input", "grid": "predicted", "uniform": "predicted", "tuned": "predicted"}
+        assert knobs == {"default": "input"} | dict.fromkeys(("j_grid", "grid", "uniform", "tuned"), "predicted")
         assert set(entry["grid"][0]) == set(entry["status"]["grid"])
         assert entry["device_data"]["peak_flops_per_s"]["status"] == "input"
         assert ("40 unary decoders" in " ".join(entry["assumptions"])) == (entry["device"] == "cassandra-npu")
@@ -130,7 +130,7 @@ def test_what_calibration_text_promised_stands_beside_what_held_out_prompts_keep
     entries, path = finished
     for entry in entries:
         said, kept = entry["on_calibration"], entry["configurations"]
-        assert set(said) == {"grid", "uniform", "tuned"}
+        assert set(said) == {"j_grid", "grid", "uniform", "tuned"}
         speedup = {name: found["speedup_vs_bf16_ar"] for name, found in said.items()}
         # Elected by that very number: none of the three can be worse than the one it began at.
         assert speedup["grid"] <= speedup["uniform"] <= speedup["tuned"]
@@ -144,6 +144,23 @@ def test_what_calibration_text_promised_stands_beside_what_held_out_prompts_keep
     assert all("on calibration text the tuned draft is" in line for line in lines)
     page = (path / "report.html").read_text()
     assert page.count("tuned vs grid, on calibration text") == 2
+
+
+def test_the_papers_own_search_knows_no_device(finished):
+    entries, path = finished
+    found = [entry["configurations"]["j_grid"]["knobs"] for entry in entries]
+    for name in ("weight_prune", "weight_cut_bits", "kv_prune", "kv_cut_bits"):
+        assert found[0][name] == found[1][name]
+        values = found[0][name].values() if name.startswith("weight") else [found[0][name]]
+        grid = {0.3, 0.4, 0.5, 0.6} if name.endswith("prune") else set(range(6))
+        assert len({number for row in values for number in row}) == 1
+        assert {round(number, 6) for row in values for number in row} <= grid
+    j = [[point["relative_j"] for point in entry["grid"]] for entry in entries]
+    assert j[0] == j[1]
+    assert len(set(j[0])) > 12
+    assert {entry["status"]["grid"]["relative_j"] for entry in entries} == {"measured"}
+    page = (path / "report.html").read_text()
+    assert page.count("objective J (Cassandra, Eq. 2) chooses") == 2
 
 
 def test_the_directory_holds_what_was_promised(finished, small):

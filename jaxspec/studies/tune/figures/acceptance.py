@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from jaxspec.report.columns import NO_STATUS
 from jaxspec.report.figures.style import INK, colour_of, legend_below, marker_of, new_figure, styled
 from jaxspec.report.titles import configurations, provenance
+from jaxspec.studies.tune.disagreement import by_j
 from jaxspec.studies.tune.result import TuneResult
 
 
@@ -62,6 +63,19 @@ def acceptance_figure(result: TuneResult) -> Figure | None:
             bar = figure.colorbar(points, ax=axes, pad=0.01, aspect=30)
             bar.set_label("speedup vs bf16 AR of a grid point (predicted)")
             bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
+    chosen_by_j = by_j(result)
+    if chosen_by_j is not None and None not in (chosen_by_j.bits_per_weight.number, chosen_by_j.alpha_token.number):
+        axes.plot(
+            chosen_by_j.bits_per_weight.number,
+            chosen_by_j.alpha_token.number,
+            linestyle="none",
+            marker="o",
+            markersize=17,
+            markerfacecolor="none",
+            markeredgecolor=INK,
+            zorder=2,
+            label="grid point that objective J chooses",
+        )
     # Configurations may coincide: later ones are smaller, so that all show.
     for index, (name, (bits, alpha)) in enumerate(chosen.items()):
         axes.plot(

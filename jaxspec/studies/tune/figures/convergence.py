@@ -16,7 +16,7 @@ from jaxspec.results.quantity import finite
 from jaxspec.studies.tune.result import TuneResult
 
 #: Lines to beat, and where the stages end up once hardened.
-_HARD = {"default": ":", "grid": "--", "uniform": "-.", "tuned": (0, (6, 1))}
+_HARD = {"default": ":", "j_grid": (0, (1, 3)), "grid": "--", "uniform": "-.", "tuned": (0, (6, 1))}
 
 
 @styled

@@ -3,6 +3,7 @@
 import dataclasses
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from packed_runs import CONFIG, pack_run, patterns
@@ -69,7 +70,7 @@ def test_the_packed_draft_is_the_tuned_one_and_decodes_from_its_own_bytes(packed
 
 def test_widths_are_the_bytes_of_the_file(packed):
     path = packed[0]
-    found = container_footprint(str(path))
+    found = container_footprint(str(path), str(path))
     with Container(path) as container:
         chunk = container.tensors["model.layers.1.mlp.up_proj.weight"].chunks[0]
         parts = [container.sections(part) for part in ("draft", "target")]
@@ -90,11 +91,52 @@ def test_widths_of_experts_that_are_stored_in_four_bits(tmp_path):
     # Blocks of 16 bytes and a scale hold 32 values; they stay as they are, and the attention's matrices are divided.
     path = tmp_path / "experts.jspk"
     pack_checkpoint(PackConfig(model=str(GOLDEN / "gpt_oss_packed"), importance="magnitude"), path)
-    found = container_footprint(str(path))
+    found = container_footprint(str(path), str(path))
     for bits in (found.draft_weight_bits, found.target_weight_bits):
         for kind in ("expert_gate", "expert_up", "expert_down"):
             np.testing.assert_allclose(bits[kind], 8 * 17 / 32)
     assert np.all(found.draft_weight_bits["q"] < found.target_weight_bits["q"])
+
+
+@pytest.fixture(scope="module")
+def others(packed):
+    """The same network packed by a scheme that keeps it and by one that changes it."""
+    folder, paths = packed[0].parent, {}
+    for scheme in ("cassandra1", "cassandra2", "huffman"):
+        paths[scheme] = folder / f"other-{scheme}.jspk"
+        of_draft = {"importance": "magnitude"} if scheme != "huffman" else {}
+        pack_checkpoint(PackConfig(model=str(folder / "model"), scheme=scheme, **of_draft), paths[scheme])
+    return {scheme: str(path) for scheme, path in paths.items()} | {"directory": str(folder / "model")}
+
+
+@pytest.mark.parametrize(
+    ("draft", "model", "read"),
+    [
+        ("cassandra1", "directory", "cassandra1"),  # which holds the directory's bits
+        ("cassandra2", "directory", None),
+        ("cassandra2", "cassandra1", "cassandra1"),
+        ("cassandra1", "cassandra2", "cassandra2"),
+        ("cassandra1", "huffman", "huffman"),
+    ],
+)
+def test_a_target_is_read_from_its_own_file(others, draft, model, read):
+    found = container_footprint(others[draft], others[model])
+    own = container_footprint(others[draft], others[draft])
+    for name in ("draft_weight_bits", "draft_kv_bits"):
+        jax.tree.map(np.testing.assert_array_equal, getattr(found, name), getattr(own, name))
+    for kind in CONFIG.matrix_kinds:
+        bits = 16.0 if read is None else container_footprint(others[read], others[read]).target_weight_bits[kind]
+        np.testing.assert_array_equal(found.target_weight_bits[kind], np.broadcast_to(bits, CONFIG.num_layers))
+
+
+def test_a_draft_of_other_weights_is_refused(others, random_network, tmp_path):
+    # Of the same shape: only the weights can tell.
+    target = load_container(others["cassandra1"])
+    params = jax.tree.map(lambda leaf: leaf, target.params)
+    params["layers"]["attention_norm"] = params["layers"]["attention_norm"] * 2
+    with pytest.raises(InputError, match=r"packed from other weights than the model's \(attention_norm differs\)"):
+        make_draft(others["cassandra1"], dataclasses.replace(target, params=params))
+    make_draft(others["cassandra2"], target)
 
 
 def test_what_is_no_draft_of_this_network(packed, tmp_path):

@@ -85,7 +85,7 @@ def test_it_decodes_what_the_target_decodes_in_fewer_cycles(packed):
 
 def test_widths_of_the_head_are_the_bytes_of_the_file(packed):
     folder, _, tie = packed
-    found = container_footprint(str(folder / "model.jspk"))
+    found = container_footprint(*[str(folder / "model.jspk")] * 2)
     with Container(folder / "model.jspk") as container:
         lengths = {role: section.length for role, section in container.tensors[HEADS[tie]].chunks[0].items()}
     read = sum(length for role, length in lengths.items() if role not in ("low", "pruned"))

@@ -12,6 +12,7 @@ from jaxspec.report.figures.roofline import roofline_figure
 from jaxspec.report.figures.style import text_colour_on
 from jaxspec.report.figures.tokens import tokens_figure
 from jaxspec.studies.tune import figures
+from jaxspec.studies.tune.disagreement import disagreement_in_words
 from jaxspec.studies.tune.report import draw_figures
 
 
@@ -52,6 +53,24 @@ def test_acceptance_without_speedups_or_grid(make_entry):
     del entry["grid"]
     assert len(legend(figures.acceptance_figure(read(entry)))) == 4
     assert figures.acceptance_figure(read({})) is None
+
+
+def test_what_objective_j_chooses_is_ringed_and_told(make_entry):
+    entry = make_entry()
+    for place, point in enumerate(entry["grid"]):
+        point["relative_j"] = 2.0 - abs(place - 4)
+    figure = figures.acceptance_figure(read(entry))
+    ring = next(line for line in figure.axes[0].lines if line.get_label() == "grid point that objective J chooses")
+    point = entry["grid"][4]
+    assert [float(np.squeeze(v)) for v in ring.get_data()] == [point["bits_per_weight"], point["alpha_token"]]
+    words = disagreement_in_words(read(entry))
+    assert "weight_prune 0.3, weight_cut_bits 2, predicted 1.80x, instead of weight_prune 0.6" in words
+    entry["grid"][6]["relative_j"] = 3.0
+    assert "is predicted to be the fastest: weight_prune 0.6, weight_cut_bits 0" in disagreement_in_words(read(entry))
+    # Where it cannot be drawn, and where nothing is known of it.
+    entry["grid"][6]["alpha_token"] = None
+    assert "grid point that objective J chooses" not in legend(figures.acceptance_figure(read(entry)))
+    assert disagreement_in_words(read(make_entry())) == ""
 
 
 @pytest.mark.parametrize("layers", [1, 2, 5])

@@ -10,7 +10,7 @@ from jaxspec.report.columns import NO_STATUS
 from jaxspec.report.figures.style import INK, colour_of, legend_below, marker_of, new_figure, styled
 from jaxspec.report.titles import configurations, provenance
 from jaxspec.studies.tune.disagreement import by_j
-from jaxspec.studies.tune.result import TuneResult
+from jaxspec.studies.tune.result import GridPoint, TuneResult
 
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -63,11 +63,12 @@ def acceptance_figure(result: TuneResult) -> Figure | None:
             bar = figure.colorbar(points, ax=axes, pad=0.01, aspect=30)
             bar.set_label("speedup vs bf16 AR of a grid point (predicted)")
             bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
-    chosen_by_j = by_j(result)
-    if chosen_by_j is not None and None not in (chosen_by_j.bits_per_weight.number, chosen_by_j.alpha_token.number):
+    ringed = by_j(result) or GridPoint()
+    bits, alpha = ringed.bits_per_weight.number, ringed.alpha_token.number
+    if bits is not None and alpha is not None:
         axes.plot(
-            chosen_by_j.bits_per_weight.number,
-            chosen_by_j.alpha_token.number,
+            bits,
+            alpha,
             linestyle="none",
             marker="o",
             markersize=17,

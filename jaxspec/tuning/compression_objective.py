@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from hwmodels import ALL_LAYER_MATRICES
 from hwmodels.network.architecture import cached_rows, kv_elements_per_token, parameters
 from hwmodels.network.footprint import UNCOMPRESSED_BITS, Footprint
-from hwmodels.numerics.scalars import Leaf, as_float
+from hwmodels.numerics.scalars import Leaf, Number, as_float
 from jaxspec.compress.footprint import BitsPerValue, measured_footprint
 from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.schemes import Scheme
@@ -24,7 +24,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.settings.knobs import CUT_AND_PRUNE
 from jaxspec.tuning.objective import DraftMeasurement, Pricing, priced_footprint
 
-__all__ = ["J_LENGTH", "num_candidates", "relative_j", "two_stages"]
+__all__ = ["J_LENGTH", "left_bits", "num_candidates", "objective_j", "relative_j", "two_stages"]
 
 #: Drafted tokens whose accepted share is alpha: those of Cassandra-1 in the paper's table of acceptance rates.
 J_LENGTH = 5
@@ -33,6 +33,22 @@ J_LENGTH = 5
 _GRIDS = tuple(spec.grid for spec in CUT_AND_PRUNE if spec.grid)
 
 _WEIGHTS, _KV = ("weight_prune", "weight_cut_bits"), ("kv_prune", "kv_cut_bits")
+
+
+def left_bits(pruned: Number, cut: Number) -> Leaf:
+    """Bits per value that a draft leaves: (1 - pruned share) (16 - cut bits), "*b"."""
+    return (1.0 - as_float(pruned)) * (UNCOMPRESSED_BITS - as_float(cut))
+
+
+def objective_j(alpha: Number, terms: Iterable[tuple[Number, Number]]) -> Leaf:
+    """J, per bit.
+
+    Args:
+        alpha: "*b", accepted share of the drafted tokens.
+        terms: of weights and of the KV cache: elements, and bits left of each (see `left_bits`).
+    Source: Cassandra, VII-B.2, Eq. 2.
+    """
+    return as_float(alpha) / sum(as_float(size) * as_float(bits) for size, bits in terms)
 
 
 def relative_j(pricing: Pricing, measured: DraftMeasurement, knobs: Knobs, config: DecoderConfig) -> Float[Array, ""]:
@@ -47,12 +63,13 @@ def relative_j(pricing: Pricing, measured: DraftMeasurement, knobs: Knobs, confi
         config: of the network that runs.
     Source: Cassandra, VII-B.2, Eq. 2. B is 16 bits.
     """
-    left = _left_bits(knobs, config)
+    left = _left_of_kinds(knobs, config)
     elements = parameters(pricing.architecture)
     weights = [(as_float(elements[kind]), left.draft_weight_bits[kind]) for kind in ALL_LAYER_MATRICES]
     sizes = [*weights, (_kv_elements(pricing), left.draft_kv_bits)]
     alpha = jnp.mean(jnp.asarray(measured.survival)[:J_LENGTH])
-    return alpha * sum(size * UNCOMPRESSED_BITS for size, _ in sizes) / sum(size * bits for size, bits in sizes)
+    whole = objective_j(1.0, [(size, UNCOMPRESSED_BITS) for size, _ in sizes])
+    return objective_j(alpha, sizes) / whole
 
 
 def _kv_elements(pricing: Pricing) -> Leaf:
@@ -62,10 +79,9 @@ def _kv_elements(pricing: Pricing) -> Leaf:
     return rows * kv_elements_per_token(pricing.architecture)
 
 
-def _left_bits(knobs: Knobs, config: DecoderConfig) -> Footprint:
+def _left_of_kinds(knobs: Knobs, config: DecoderConfig) -> Footprint:
     """(1 - pruned) (B - cut) of each kind of the priced network's matrices, and of its KV cache; scalar leaves."""
-    left = lambda names: (1.0 - knobs.values[names[0]]) * (UNCOMPRESSED_BITS - knobs.values[names[1]])
-    of_matrices, of_layers = left(_WEIGHTS), left(_KV)
+    of_matrices, of_layers = (left_bits(*(knobs.values[name] for name in names)) for names in (_WEIGHTS, _KV))
     bits = {}
     for place, kind in enumerate(config.matrix_kinds):
         layers = jnp.asarray(list(config.layer_parameters[kind].layers()))

@@ -4,8 +4,8 @@ J is acceptance over the bits that a draft step reads of weights and KV cache:
 
     J = alpha / (S_w (1 - w_p) (B - w_t) + S_kv (1 - kv_p) (B - kv_t)),
 
-with S the numbers of elements, p the pruned shares, t the bits cut off, B = 16. It counts neither the bitmap nor coded
-exponents, nor the verification, which costs the same for any draft. So it asks for fewer bits than speed does.
+with S the numbers of elements, p the pruned shares, t the bits cut off, B = 16 (`objective_j`). It counts neither the bitmap
+nor coded exponents, nor the verification, which costs the same for any draft. So it asks for fewer bits than speed does.
 
 Drafts are those of Fig. 7 that lie on the paper's grid. Its search decides about the larger of weights and KV cache first: for
 one sequence of this context these are the weights, and the cache is the target's own.
@@ -36,31 +36,12 @@ from hwmodels import (
 )
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from jaxspec.compress.footprint import uniform
+from jaxspec.tuning.compression_objective import left_bits, objective_j
 
-__all__ = ["objective", "on_the_grid", "scored"]
+__all__ = ["on_the_grid", "scored"]
 
 #: What drafts are priced on and for.
 DEVICE, ARCHITECTURE, CONTEXT_TOKENS = "rtx-4090", "llama-3.1-8b", 1024.0
-
-
-def objective(
-    alpha: float,
-    *,
-    weights: float,
-    kv_values: float,
-    weight_prune: float,
-    cut_bits: float,
-    kv_prune: float = 0.0,
-    kv_cut_bits: float = 0.0,
-) -> float:
-    """J of Eq. (2), per bit.
-
-    Args:
-        alpha: accepted fraction of the drafted tokens.
-        weights, kv_values: elements that a draft step reads.
-    """
-    read = weights * (1.0 - weight_prune) * (UNCOMPRESSED_BITS - cut_bits)
-    return alpha / (read + kv_values * (1.0 - kv_prune) * (UNCOMPRESSED_BITS - kv_cut_bits))
 
 
 def on_the_grid(rows: list[dict[str, float]]) -> list[dict[str, float]]:
@@ -87,12 +68,14 @@ def scored(rows: list[dict[str, float]], drafted: int) -> list[dict[str, Any]]:
     layer_weights = float(sum(stored[kind] for kind in LAYER_MATRICES))
     kv_values = CONTEXT_TOKENS * float(kv_elements_per_token(architecture))
     values = [
-        objective(
-            row["alpha_fraction"],
-            weights=layer_weights,
-            kv_values=kv_values,
-            weight_prune=row["weight_prune"],
-            cut_bits=row["cut_bits"],
+        float(
+            objective_j(
+                row["alpha_fraction"],
+                [
+                    (layer_weights, left_bits(row["weight_prune"], row["cut_bits"])),
+                    (kv_values, left_bits(0.0, 0.0)),
+                ],
+            )
         )
         for row in rows
     ]

@@ -8,7 +8,7 @@ from hwmodels import Footprint, Workload, catalog, kv_elements_per_token, parame
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models.config import DecoderConfig
-from jaxspec.tuning.compression_objective import num_candidates, relative_j, two_stages
+from jaxspec.tuning.compression_objective import left_bits, num_candidates, objective_j, relative_j, two_stages
 from jaxspec.tuning.objective import DraftMeasurement, Pricing
 
 CONFIG = DecoderConfig(
@@ -34,6 +34,12 @@ def test_sizes_are_those_of_the_network():
     elements = parameters(ARCHITECTURE)
     assert sum(float(elements[kind]) for kind in ("q", "k", "v", "o", "gate", "up", "down")) == WEIGHTS
     assert float(kv_elements_per_token(ARCHITECTURE)) == KV_PER_TOKEN
+
+
+def test_bits_by_hand():
+    # 1000 weights of which 40 % are pruned, 4 of 16 bits cut: 7200 bits; 50 values of the cache, half pruned, 2 cut: 350.
+    terms = [(1000.0, left_bits(0.4, 4.0)), (50.0, left_bits(0.5, 2.0))]
+    assert float(objective_j(0.9, terms)) == pytest.approx(0.9 / 7550)
 
 
 def test_by_hand():

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from experiments.papers.cassandra import capacity, details, objective, speedups, tables
+from experiments.papers.cassandra import capacity, details, speedups, tables
 from experiments.papers.cassandra.measuring import MEASURED, POINTS
 
 
@@ -86,14 +86,6 @@ def test_drafts_that_others_beat_are_left_out():
 
 def test_draft_and_verify_loads_what_it_does_not_skip():
     assert tables.blocks_left({}) == pytest.approx(100 * (64 - 27) / 64)
-
-
-def test_the_papers_objective_by_hand():
-    # 1000 weights of which 40 % are pruned, 4 of 16 bits cut: 7200 bits; 50 values of the cache, half pruned, 2 cut: 350.
-    found = objective.objective(
-        0.9, weights=1000.0, kv_values=50.0, weight_prune=0.4, cut_bits=4.0, kv_prune=0.5, kv_cut_bits=2.0
-    )
-    assert found == pytest.approx(0.9 / 7550)
 
 
 def test_the_papers_objective_asks_for_fewer_bits_than_speed():

@@ -146,7 +146,7 @@ TABLES = (
         where=tables.in_claims("CAS001", "CAS002"),
     ),
     PrintedTable(
-        name="int8",
+        name="claims_int8",
         title="VII-A.2: INT8 in place of bfloat16",
         model=tables.int8,
         label=("claim_id",),

@@ -56,7 +56,7 @@ def test_declaration(paper):
         assert table.label
         assert table.simplest, f"{table.name} names no simplest predictor"
         assert (paper.folder / "data" / f"{paper.name}_{table.source or table.name}.csv").is_file()
-        assert table.source == "" or table.name.startswith("fig"), "a table is named after its CSV"
+        assert table.name.startswith(("fig", table.source)), "a table is named after its figure or CSV"
 
 
 def test_printed_numbers_are_read_from_the_csvs(paper):

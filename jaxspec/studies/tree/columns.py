@@ -85,4 +85,14 @@ CONTEXT_COLUMNS = (
         times,
         interval=lambda row: row.decision.best_tree.intervals and row.decision.best_tree.intervals.speedup_vs_stored_ar,
     ),
+    Column[ContextRow](
+        "best chain vs stored AR",
+        "best chain\nvs stored AR",
+        "the draft's likeliest tokens in a row, whether or not it pays",
+        lambda row: row.decision.best_chain.speedup_vs_stored_ar,
+        times,
+        interval=lambda row: (
+            row.decision.best_chain.intervals and row.decision.best_chain.intervals.speedup_vs_stored_ar
+        ),
+    ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import jax
@@ -41,6 +42,7 @@ from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.trace_statistics import node_reach
 
 __all__ = [
+    "beside_chains",
     "context_rows",
     "curve_part",
     "draft_part",
@@ -182,6 +184,14 @@ def context_rows(
             )
         )
     return rows
+
+
+def beside_chains(rows: Sequence[ContextRow], chains: Sequence[ContextRow]) -> list[ContextRow]:
+    """Rows of trees with the fastest chain of each context. Args: chains: the same rows of chains."""
+    return [
+        dataclasses.replace(row, decision=dataclasses.replace(row.decision, best_chain=chain.decision.best_tree))
+        for row, chain in zip(rows, chains, strict=True)
+    ]
 
 
 @jax.jit

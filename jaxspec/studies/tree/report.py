@@ -30,6 +30,7 @@ from jaxspec.studies.tree.figures.drawing import drawing_figure
 from jaxspec.studies.tree.figures.performance import performance_figure
 from jaxspec.studies.tree.result import ContextChoice, ContextRow, TreeResult
 from jaxspec.studies.tree.tables import (
+    chain_in_words,
     choice_here,
     intervals_in_words,
     law_in_words,
@@ -117,6 +118,7 @@ def tree_section(result: TreeResult) -> dict[str, Any]:
             ("draft", str(result.draft.name)),
             ("draft steps priced as", str(result.draft.priced_draft.statement)),
             ("search", ", ".join(f"{name} {value}" for name, value in search.items())),
+            *(("tree or chain", words) for words in [chain_in_words(result)] if words),
             ("schedule", schedule_in_words(result)),
             ("law", law_in_words(result)),
             *(("intervals", words) for words in intervals_in_words(result)),

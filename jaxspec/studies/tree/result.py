@@ -103,7 +103,7 @@ class FittedLaw(Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BestTree(Record):
-    """The fastest tree at a context, whether or not it pays.
+    """The fastest tree at a context, or the fastest chain, whether or not it pays.
 
     Attributes:
         intervals: of its numbers, with the rate of one sequence; None where nothing is known to err.
@@ -127,6 +127,7 @@ class ContextChoice(Record):
     speedup_vs_bf16_ar: Quantity[float] = UNKNOWN
     speedup_vs_stored_ar: Quantity[float] = UNKNOWN
     best_tree: BestTree = BestTree()
+    best_chain: BestTree = BestTree()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -29,6 +29,7 @@ from jaxspec.studies.measured.stopwatch import stopwatch_part
 from jaxspec.studies.tree.beginning import begin_tree, check_tree
 from jaxspec.studies.tree.config import TreeConfig
 from jaxspec.studies.tree.parts import (
+    beside_chains,
     context_rows,
     curve_part,
     draft_part,
@@ -58,29 +59,38 @@ def tree_results(stages: TreeStages) -> list[TreeResult]:
     """All stages; one result per device."""
     copies = routed(stages.copies)
     stages = dataclasses.replace(stages, work=copies.work, copies=copies)
-    curve = aat_by_size(stages.growth, stages.traces, num_tokens=stages.config.output_tokens)
+    gained = lambda growth: aat_by_size(growth, stages.traces, num_tokens=stages.config.output_tokens)
+    curve, of_chains = gained(stages.growth), gained(stages.chains)
     measured = {
         "growth": growth_part(stages.growth, stages.traces),
         "curve": curve_part(curve),
         "law": law_part(curve),
     }
-    found = {device: _of_device(stages, device, curve) for device in stages.work.pricings}
+    found = {device: _of_device(stages, device, curve, of_chains) for device in stages.work.pricings}
     # Heads come last: they tell how long all stages took.
     return [
         TreeResult(**(head(stages.work, device, [stages.widths]) | measured | parts)) for device, parts in found.items()
     ]
 
 
-def _of_device(stages: TreeStages, device: str, curve: AATBySize) -> dict[str, Any]:
-    """Fields of a device's result beside its head and what all devices share."""
+def _of_device(stages: TreeStages, device: str, curve: AATBySize, of_chains: AATBySize) -> dict[str, Any]:
+    """Fields of a device's result beside its head and what all devices share.
+
+    Args:
+        curve, of_chains: tokens per cycle of the trees, and of chains.
+    """
     config, work = stages.config, stages.work
     kinds = work.setup.config.matrix_kinds
     priced = stages.cost_on(device)
-    times = price_growth(
-        work.pricings[device], stages.growth, footprint=stages.widths, contexts=stages.contexts, draft=priced
+    options: dict[str, Any] = {"footprint": stages.widths, "contexts": stages.contexts, "draft": priced}
+    times, chain_times = (
+        price_growth(work.pricings[device], growth, **options) for growth in (stages.growth, stages.chains)
     )
     scatter = engine_scatter(config.engine, kind_of_draft(priced))
-    rows = context_rows(stages.contexts, curve, times, scatter=scatter)
+    rows = beside_chains(
+        context_rows(stages.contexts, curve, times, scatter=scatter),
+        context_rows(stages.contexts, of_chains, chain_times, scatter=scatter),
+    )
     own = rows[stages.contexts.index(config.context)].decision
     pays = bool(own.speculate.value)
     nodes = own.verification_length.known - 1 if pays else config.nodes

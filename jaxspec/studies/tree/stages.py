@@ -141,6 +141,12 @@ class TreeStages:
         shape = candidate_shape(self.config.search, **self.sizes)
         return grow(self.config.search, shape, self.calibration_traces, **self.sizes)
 
+    @property
+    def chains(self) -> RankedTree:
+        """The draft's likeliest tokens in a row, as deep as trees may be: what a tree has to beat."""
+        length = min(self.config.depth, self.config.nodes)
+        return RankedTree(parent=np.arange(length, dtype=np.int32) - 1, rank=np.zeros(length, np.int32))
+
     @cached_property
     def calibration_traces(self) -> RankTraces:
         """Ranks of calibration text."""

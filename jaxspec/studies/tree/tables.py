@@ -14,6 +14,7 @@ from jaxspec.studies.tree.columns import CONTEXT_COLUMNS
 from jaxspec.studies.tree.result import ContextChoice, TreeResult
 
 __all__ = [
+    "chain_in_words",
     "choice_here",
     "intervals_in_words",
     "law_in_words",
@@ -79,6 +80,7 @@ def _caption(result: TreeResult) -> list[str]:
         f"trees of up to {search.nodes.value} nodes, depth {search.depth.value}, search {search.name}",
         *_more_nodes(result),
         *(f"{BRACKETS}{words}" for words in intervals_in_words(result)),
+        *(words for words in [chain_in_words(result)] if words),
         schedule_in_words(result),
         law_in_words(result),
         proof_in_words(result),
@@ -95,6 +97,22 @@ def _more_nodes(result: TreeResult) -> list[str]:
         if row.decision.speculate.value and row.decision.verification_length.value == largest
     ]
     return [f"the largest tree is the best one at context {', '.join(at_end)}: more --nodes may pay"] if at_end else []
+
+
+def chain_in_words(result: TreeResult) -> str:
+    """Whether the best tree beats the best chain at the workload's context; empty where either is not known."""
+    decision = choice_here(result)
+    if decision is None:
+        return ""
+    tree, chain = decision.best_tree, decision.best_chain
+    ours, theirs = tree.tokens_per_s.number, chain.tokens_per_s.number
+    if ours is None or theirs is None:
+        return ""
+    what = f"a tree of {(tree.verification_length.value or 1) - 1} nodes"
+    other = f"a chain of {(chain.verification_length.value or 1) - 1}"
+    if ours <= theirs:
+        return f"no tree beats a chain: {what} decodes {times(ours / theirs, 3)} as fast as {other} (predicted)"
+    return f"{what} decodes {times(ours / theirs, 3)} as fast as {other} (predicted)"
 
 
 def intervals_in_words(result: TreeResult) -> list[str]:

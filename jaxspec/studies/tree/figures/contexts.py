@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from jaxspec.report.figures.style import BLUE, GREEN, INK, VERMILLION, legend_below, new_figure, styled
+from jaxspec.report.figures.style import BLUE, GREEN, INK, PURPLE, VERMILLION, legend_below, new_figure, styled
 from jaxspec.report.titles import provenance
 from jaxspec.studies.tree.result import TreeResult
 
@@ -38,6 +38,10 @@ def contexts_figure(result: TreeResult) -> Figure | None:
         linestyle=":",
         label="best tree over stored AR, whether it pays or not",
     )
+    chains = [found.best_chain.speedup_vs_stored_ar.number for found in decisions]
+    if None not in chains:
+        label = "best chain over stored AR, whether it pays or not"
+        speed.plot(contexts, chains, color=PURPLE, marker="+", linestyle="--", label=label)
     speed.axhline(1.0, color=INK, linewidth=0.9)
     speed.set_ylabel("speedup (predicted)")
     speed.set_ylim(bottom=0.0)
@@ -57,7 +61,7 @@ def contexts_figure(result: TreeResult) -> Figure | None:
     length.margins(x=0.06)
     length.set_xticks(contexts, _apart(contexts))
     length.minorticks_off()
-    legend_below(figure, speed, columns=3)
+    legend_below(figure, speed, columns=2)
     return figure
 
 

@@ -16,12 +16,13 @@ from jaxspec.runs import Reporter
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.settings import build_config
 from jaxspec.studies import TreeConfig, search_tree
+from jaxspec.studies.compare.pricing import price_chains
 from jaxspec.studies.tree import run as tree_search_module
 from jaxspec.studies.tree.beginning import begin_tree
 from jaxspec.studies.tree.parts import proof_part
 from jaxspec.studies.tree.report import draw_tree_figures
 from jaxspec.studies.tree.result import TreeResult
-from jaxspec.studies.tree.tables import tree_headline, tree_tables
+from jaxspec.studies.tree.tables import chain_in_words, choice_here, tree_headline, tree_tables
 
 #: Half the compiling of two layers.
 ONE_LAYER = DecoderConfig(
@@ -46,8 +47,8 @@ STATUSES = {
     "tokens_per_cycle_counted tokens_per_cycle_gap_in_standard_errors tokens_per_cycle_standard_error",
     "calibrated": "law",
     "input": "decoding footprint knobs model parameters priced_draft search workload",
-    "predicted": "ar_bf16_s ar_stored_s best_tree draft_s effective_performance engine_s fits pays placement schedule "
-    "speculate speedup_vs_bf16_ar speedup_vs_stored_ar tokens_per_cycle_predicted tokens_per_s verification_length "
+    "predicted": "ar_bf16_s ar_stored_s best_chain best_tree draft_s effective_performance engine_s fits pays placement "
+    "schedule speculate speedup_vs_bf16_ar speedup_vs_stored_ar tokens_per_cycle_predicted tokens_per_s verification_length "
     "verify_s",
 }
 
@@ -114,6 +115,31 @@ def test_the_curve_is_what_loops_count_along_the_ranks(finished, run):
         assert row["tokens_per_cycle"] == pytest.approx(generated / cycles, rel=1e-6)
         tokens.append(generated / cycles)
     assert tokens[-1] > tokens[0]  # the text repeats itself: a case in which trees gain something
+
+
+def test_the_best_chain_is_that_of_another_way_to_price_chains(finished, run):
+    ranks, lengths = np.asarray(run.traces.rank).tolist(), range(1, SMALL["depth"] + 1)
+    counted = [
+        np.sum([decode_by_hand(range(-1, n - 1), [0] * n, text, SMALL["output_tokens"]) for text in ranks], axis=0)
+        for n in lengths
+    ]
+    tokens = np.array([generated / cycles for generated, cycles in counted])
+    for result, entry in zip(TreeResult.load(finished[1] / "result.json"), finished[0], strict=True):
+        pricing = run.work.pricings[entry["device"]]
+        for row in entry["contexts"]:
+            load = pricing.workload.replace(context_tokens=float(row["context_tokens"]))
+            priced = price_chains(
+                pricing.replace(workload=load), run.widths, run.cost_on(entry["device"]), len(lengths)
+            )
+            speed, found = tokens / priced.cycle_s[1:], row["decision"]["best_chain"]
+            assert found["tokens_per_s"] == pytest.approx(speed.max(), rel=1e-5)
+            assert found["verification_length"] == np.argmax(speed) + 2
+            assert found["speedup_vs_stored_ar"] == pytest.approx(speed.max() * row["ar_stored_s"], rel=1e-5)
+        own = choice_here(result)
+        words = chain_in_words(result)
+        slower = own.best_tree.tokens_per_s.value <= own.best_chain.tokens_per_s.value
+        assert words.startswith("no tree beats a chain") == slower
+        assert words in (finished[1] / "report.html").read_text()
 
 
 def test_every_cycle_of_decoding_is_foretold(finished, run):

@@ -30,7 +30,7 @@ def odd_trees(entry):
             row["effective_performance"] = [factor * x for x in row["effective_performance"]]
             row["ar_bf16_s"] /= factor
             row["ar_stored_s"] /= factor
-            for part in (row["decision"], row["decision"]["best_tree"]):
+            for part in (row["decision"], row["decision"]["best_tree"], row["decision"]["best_chain"]):
                 part["tokens_per_s"] *= factor
                 part["speedup_vs_stored_ar"] *= factor
         return found

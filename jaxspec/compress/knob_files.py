@@ -67,17 +67,20 @@ def knobs_from_json(raw: Any, scheme: Scheme, config: DecoderConfig) -> Knobs:
 
 
 def read_tuned_knobs(path: str, scheme: Scheme, config: DecoderConfig) -> Knobs:
-    """The tuned knobs of the first device in a result.json.
+    """The knobs of the first device in a result.json: tuned, or given to a run of `jaxspec evaluate`.
 
     Raises:
-        InputError: no such file, no tuned configuration in it, or knobs of another network.
+        InputError: no such file, no such configuration in it, or knobs of another network.
     """
     try:
-        raw = read_json(path)[0]["configurations"]["tuned"]["knobs"]
+        found = read_json(path)[0]["configurations"]
+        raw = found["tuned" if "tuned" in found else "given"]["knobs"]
     except OSError as error:
         raise InputError(f"knobs {path!r} cannot be read ({error.strerror}); give a result.json") from error
     except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise InputError(f"{path!r} holds no tuned knobs; give the result.json of `jaxspec tune`") from error
+        raise InputError(
+            f"{path!r} holds no knobs of a draft; give the result.json of `jaxspec tune` or `jaxspec evaluate`"
+        ) from error
     return knobs_from_json(raw, scheme, config)
 
 

@@ -20,7 +20,7 @@ from jaxspec.studies.evaluate.result import EvaluateResult
 from jaxspec.studies.measured.chains import ChainDecoding
 from jaxspec.studies.measured.checking import CheckedInputs, check_inputs
 from jaxspec.studies.measured.comparison import compare_configurations
-from jaxspec.studies.measured.hard_drafts import HardDrafts
+from jaxspec.studies.measured.hard_drafts import HardDrafts, keep_norms
 from jaxspec.studies.measured.routing import routed
 from jaxspec.studies.measured.work import Work, begin_work
 
@@ -61,9 +61,12 @@ def evaluate(
         drafts = {"given": knobs}
 
         def results() -> list[dict[str, Any]]:
-            decoding = ChainDecoding(routed(evaluate_drafts(config, work)))
+            hard = routed(evaluate_drafts(config, work))
+            decoding = ChainDecoding(hard)
             compare = partial(compare_configurations, EvaluateResult, decoding, drafts=drafts, hero="given", choices={})
-            return [compare(device).plain() for device in work.pricings]
+            found = [compare(device).plain() for device in work.pricings]
+            keep_norms(hard, directory)
+            return found
 
         return results
 

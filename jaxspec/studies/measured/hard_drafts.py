@@ -11,12 +11,15 @@ import numpy as np
 
 from jaxspec.compress.head import HEAD
 from jaxspec.compress.knobs import Knobs, uniform_knobs
+from jaxspec.compress.norm_files import write_norms
 from jaxspec.compress.weights import hard_draft
 from jaxspec.models.apart import columns_first
 from jaxspec.models.decoder import Params
 from jaxspec.models.ends import head_of
+from jaxspec.models.mesh import on_host
 from jaxspec.models.stored import as_computed
 from jaxspec.models.streamed import is_streamed
+from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.stages import Arrays
 from jaxspec.speculate.drafts import ReadyDraft, compressed_copy
 from jaxspec.speculate.proof import continue_texts
@@ -25,7 +28,16 @@ from jaxspec.tuning.calibration import Calibration, calibrate
 from jaxspec.tuning.hard import mean_measurement, measure_hard
 from jaxspec.tuning.objective import DraftMeasurement
 
-__all__ = ["HardDrafts"]
+__all__ = ["HardDrafts", "keep_norms"]
+
+
+def keep_norms(drafts: HardDrafts, directory: RunDirectory) -> None:
+    """Write what values are ranked by: `jaxspec pack` makes the same draft of it. All processes call it."""
+    if not drafts.work.setup.scheme.facts.packs:
+        return
+    norms = on_host(drafts.calibration.prepared)
+    if directory.owned:
+        write_norms(directory.path, norms)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -46,7 +46,9 @@ class PackConfig(MatrixKnobSettings):
         DEFAULT_SCHEME_NAME, f"How tensors are coded; not lossless: {', '.join(_NOT_LOSSLESS)}."
     )
     knobs: str | None = setting(
-        None, "result.json of `jaxspec tune`: its tuned knobs, matrix by matrix, instead of one pair.", unset="none"
+        None,
+        "result.json of `jaxspec tune` or `evaluate`: its knobs, matrix by matrix, instead of one pair.",
+        unset="none",
     )
     importance: Importance = setting(
         "auto", "wanda runs the network on text, magnitude does not; auto: wanda if the network is known."

@@ -175,7 +175,7 @@ def _division(config: PackConfig, source: Path, reporter: Reporter) -> tuple[Mat
         knobs, kept = named_knobs(model, tuned), {KV_OPTION: kv_option(tuned)}
         norms = named_norms(model, config.knobs, head=head) if importance == "wanda" else {}
         if norms:
-            reporter.line("note: values are ranked with the channel norms of the tuning run")
+            reporter.line("note: values are ranked with the channel norms of the run")
     if model is not None and importance == "wanda" and not norms:
         reporter.line(f"measuring activations on {config.calibration_windows} windows of text ...")
         norms = measured_norms(

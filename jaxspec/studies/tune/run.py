@@ -13,8 +13,6 @@ import numpy as np
 
 from jaxspec.compress.footprint import mean_draft_bits
 from jaxspec.compress.knobs import Knobs, uniform_knobs
-from jaxspec.compress.norm_files import write_norms
-from jaxspec.models.mesh import on_host
 from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.processes import shared_processes
@@ -25,7 +23,7 @@ from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies.measured.chains import ChainDecoding
 from jaxspec.studies.measured.checking import check_inputs
 from jaxspec.studies.measured.comparison import compare_configurations
-from jaxspec.studies.measured.hard_drafts import HardDrafts
+from jaxspec.studies.measured.hard_drafts import HardDrafts, keep_norms
 from jaxspec.studies.measured.routing import routed
 from jaxspec.studies.measured.work import Work, begin_work
 from jaxspec.studies.tune.config import TuneConfig
@@ -249,11 +247,9 @@ def tune(
         def work() -> list[dict[str, Any]]:
             found = [result.plain() for result in run.run()]
             directory.write_metrics(run.metrics)
-            norms = on_host(run.drafts.calibration.prepared) if run.setup.scheme.facts.packs else None
+            keep_norms(run.drafts, directory)
             if not directory.owned:
                 return found
-            if norms is not None:
-                write_norms(directory.path, norms)
             reporter.line("writing the report ...")
             write_report([TuneResult.from_plain(entry) for entry in found], run.metrics, directory.path)
             return found

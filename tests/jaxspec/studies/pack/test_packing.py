@@ -274,7 +274,7 @@ def test_what_ranks_the_values_is_told_once(folder, monkeypatch):
     monkeypatch.setattr(Reporter, "line", lambda _, text: told.append(text))
     packed(folder, knobs=write_result(uniform_knobs(CASSANDRA1, CONFIG)))
     assert [line for line in told if "ranked" in line] == [
-        "note: values are ranked with the channel norms of the tuning run"
+        "note: values are ranked with the channel norms of the run"
     ]
 
 

@@ -1,0 +1,56 @@
+"""A container made of a run of `jaxspec evaluate` holds the draft that was evaluated."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from packed_runs import CONFIG, patterns
+
+from jaxspec.compress.knob_files import read_tuned_knobs
+from jaxspec.compress.norm_files import NORMS_FILE
+from jaxspec.errors import InputError
+from jaxspec.models.embedded import load_model
+from jaxspec.models.hf_export import save_directory
+from jaxspec.models.stored import stack_of
+from jaxspec.runs import Reporter
+from jaxspec.runs.directory import RunDirectory
+from jaxspec.settings import build_config
+from jaxspec.studies import EvaluateConfig, PackConfig, evaluate, pack_checkpoint
+from jaxspec.studies.evaluate.run import evaluate_drafts
+from jaxspec.studies.measured.work import begin_work
+
+#: Apart from what makes a run a matter of seconds.
+GIVEN = {"weight_prune": 0.3, "weight_cut_bits": 2, "kv_prune": 0.25, "kv_cut_bits": 3, "draft_length": 2}
+OF_TUNING = ("steps", "uniform_steps", "windows_per_step")
+
+
+@pytest.mark.usefixtures("compile_quickly")
+def test_the_packed_draft_is_the_evaluated_one(random_network, some_text, small, tmp_path):
+    # Of matrices so large that coding makes each of them smaller: others are stored as they are.
+    network = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), random_network(CONFIG, 3, sharpness=3.0))
+    save_directory(network, CONFIG, tmp_path / "model", max_positions=128)
+    model = str(tmp_path / "model")
+    settings = {name: value for name, value in small.items() if name not in OF_TUNING}
+    config = build_config(EvaluateConfig, settings, GIVEN | {"model": model, "text": str(some_text)})
+    _, directory = evaluate(config, out=str(tmp_path / "run"))
+    assert (directory.path / NORMS_FILE).is_file()
+    packing = PackConfig(model=model, knobs=str(directory.path / "result.json"))
+    pack_checkpoint(packing, tmp_path / "model.jspk")
+    packed = load_model(tmp_path / "model.jspk", part="draft")
+    inputs = json.loads((directory.path / "inputs.json").read_text())
+    with RunDirectory("evaluate", config, inputs=inputs, out=directory.path) as again:
+        drafts = evaluate_drafts(config, begin_work(config, again, Reporter()))
+        measured = drafts.params(read_tuned_knobs(packing.knobs, drafts.work.setup.scheme, packed.config))
+    for kind in packed.config.matrix_kinds:
+        found, expected = (stack_of(each["layers"][kind]).values() for each in (packed.params, measured))
+        np.testing.assert_array_equal(patterns(found), patterns(expected))
+        assert 0.28 < np.mean(np.asarray(found) == 0) < 0.32
+
+
+def test_a_result_without_knobs_is_refused(tiny_model, tmp_path):
+    (tmp_path / "result.json").write_text(json.dumps([{"configurations": {"other": {}}}]))
+    with pytest.raises(InputError, match="holds no knobs of a draft"):
+        pack_checkpoint(PackConfig(model=str(tiny_model), knobs=str(tmp_path / "result.json")), tmp_path / "a.jspk")
+    assert not (tmp_path / "a.jspk").exists()

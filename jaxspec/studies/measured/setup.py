@@ -17,7 +17,7 @@ from jaxspec.settings import CommonConfig
 from jaxspec.speculate.ragged import padded
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.studies.measured.checking import CheckedInputs, check_inputs, window_tokens
-from jaxspec.text import TextSplit, windows
+from jaxspec.text import TextSplit
 from jaxspec.tuning.calibration import target_params
 
 
@@ -89,9 +89,7 @@ def make_setup(
     if loaded.config.experts is None and (pools := [s.name for s in scheme.knob_specs if s.per == "experts"]):
         notes.append(f"{config.model} has no experts; {', '.join(pools)} changes nothing")
     prompts, lengths = padded(checked.prompts)
-    calibration = windows(
-        text.calibration, config.calibration_prompts, window, config.seed, document_starts=text.calibration_starts
-    )
+    calibration = text.calibration_windows(config.calibration_prompts, window, config.seed)
     sample = text.calibration[:4096]
     return Setup(
         model_name=config.model,

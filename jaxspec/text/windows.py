@@ -85,10 +85,12 @@ def load_text(
     """
     begin = beginning(tokenizer)
     if source == STDLIB:
-        encoded = (tokenizer.encode(_snapshot(folder)) for folder in ("calibration", "held_out"))
-        parts = (without_beginning(tokens, begin) for tokens in encoded)
-        name = "standard-library snapshot (calibration modules and held-out modules apart)"
-        return TextSplit(*parts, name, beginning=tuple(begin.tolist()))
+        return TextSplit(
+            calibration=without_beginning(tokenizer.encode(_snapshot("calibration")), begin),
+            held_out=without_beginning(tokenizer.encode(_snapshot("held_out")), begin),
+            source="standard-library snapshot (calibration modules and held-out modules apart)",
+            beginning=tuple(begin.tolist()),
+        )
     needed = max(needed[0] - len(begin), 0), max(needed[1] - len(begin), 0)
     halves, encoder = read_halves(source), Encoder(tokenizer, chat)
     calibration, held_out = (_stream(half, encoder, begin, window) for half, window in zip(halves, needed))

@@ -23,9 +23,11 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.described import packed_in
 from jaxspec.models.embedded import load_model
 from jaxspec.models.hf_load import LoadedModel
+from jaxspec.models.mesh import placed_beside
 from jaxspec.models.packed_tensors import stored_under
 from jaxspec.models.stored import as_computed, as_stored
 from jaxspec.models.stored_parameters import head_tensor, layer_parameters
+from jaxspec.models.streamed import is_streamed
 from jaxspec.settings.draft_kinds import KV_OPTION
 from jaxspec.settings.knobs import KnobSpec
 from jaxspec.speculate.drafts.interface import ReadyDraft
@@ -40,12 +42,14 @@ def load_container_draft(name: str, target: LoadedModel) -> ReadyDraft:
     Raises:
         InputError: see `load_container`; a network of another shape than the target's.
     """
-    found = load_model(name, part="draft")
+    # As the target: it is as large.
+    found = load_model(name, part="draft", stream=is_streamed(target.params))
     _check_shape(name, found.config, target.config)
     with Container(name) as container:
         knobs = _kv_knobs(container, target.config)
     draft = SelfDraft(found.config, Path(name).name)
-    return ReadyDraft(draft, SelfDraftParams(as_computed(as_stored(found.params)), knobs))
+    params = placed_beside(as_stored(found.params), found.config, target.params)
+    return ReadyDraft(draft, SelfDraftParams(as_computed(params), knobs))
 
 
 def check_container_draft(name: str, target: DecoderConfig) -> None:

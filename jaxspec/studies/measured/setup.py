@@ -11,6 +11,7 @@ from jaxspec.compress.weights import target_network
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.embedded import load_model
+from jaxspec.models.hf_load import LoadedModel
 from jaxspec.models.mesh import make_mesh, on_mesh
 from jaxspec.models.stored import as_computed, stored_dtypes
 from jaxspec.settings import CommonConfig
@@ -26,6 +27,7 @@ class Setup:
     """A network with its text, ready to be measured.
 
     Attributes:
+        loaded: the checkpoint, its parameters in 16 bits where the run has them: drafts are made of it.
         stored: the target's parameters, as the scheme makes them of the checkpoint's in 16 bits.
         params: the same to decode with (see `as_computed`).
         prompts: int32 "prompt token", held-out prompts, each followed by zeros up to the longest one's length.
@@ -37,6 +39,7 @@ class Setup:
     """
 
     model_name: str
+    loaded: LoadedModel
     config: DecoderConfig
     stored: Params
     params: Params
@@ -79,6 +82,8 @@ def make_setup(
     stored = target_params(loaded.params)
     if mesh is not None:
         stored = on_mesh(stored, loaded.config, make_mesh(*mesh))
+    # The target's matrices are these very arrays, or are made of them where they are used.
+    loaded = dataclasses.replace(loaded, params=stored, rounded="float32" in dtypes)
     scheme = find_scheme(config.scheme, runs=True)
     stored = target_network(scheme, stored)
     shape = _stored_shape(loaded.config, scheme)
@@ -93,6 +98,7 @@ def make_setup(
     sample = text.calibration[:4096]
     return Setup(
         model_name=config.model,
+        loaded=loaded,
         config=shape,
         stored=stored,
         params=as_computed(stored),

@@ -58,9 +58,9 @@ class LoadedHead:
 
 def _parts(node: Any) -> Iterator[Any]:
     """Layer by layer, or many rows at a time: the wide copy of a whole stack need not fit."""
-    size = 1 if len(node.shape) > 2 else _ROWS_AT_ONCE
-    for first in range(0, node.shape[0], size):
-        last = min(first + size, node.shape[0])
+    size, count = 1 if len(node.shape) > 2 else _ROWS_AT_ONCE, node.shape[0]
+    for first in range(0, count, size):
+        last = min(first + size, count)
         if isinstance(node, Streamed):
             yield node.part((slice(first, last),))
         else:

@@ -53,10 +53,10 @@ SWEEP = {"axes": {"workload.batch": [1]}, "device": ["mine.toml"], "architecture
         (
             EvaluateConfig,
             EVALUATE,
-            {"config.json", "model.safetensors", "more.jspk", "shape/config.json", "mine.toml", "r.json", "t.txt"},
+            {"config.json", "model.safetensors", "shape/config.json", "mine.toml", "r.json", "t.txt"},
         ),
         (EvaluateConfig, {"model": "model/more.jspk"}, {"more.jspk"}),
-        (TreeConfig, TREE, {"config.json", "model.safetensors", "more.jspk", "draft/config.json"}),
+        (TreeConfig, TREE, {"config.json", "model.safetensors", "draft/config.json"}),
         (SweepConfig, SWEEP, {"mine.toml", "shape/config.json", "r.json"}),
         (SweepConfig, SWEEP | {"device": ["rtx-4090"], "architecture": ["llama-3.1-8b"]}, set()),
     ],
@@ -125,7 +125,6 @@ def test_files_of_one_name_are_told_apart(files, monkeypatch):
     assert set(found) == {
         "config.json",
         "model.safetensors",
-        "more.jspk",
         "text config.json",
         "architecture config.json",
     }
@@ -153,3 +152,13 @@ def test_large_inputs_are_digested_with_time_left(files, monkeypatch):
 def test_templates_belong_to_a_model(files):
     Path("model", "chat_template.jinja").write_text("{{ messages }}")
     assert "chat_template.jinja" in input_digests(EvaluateConfig(**EVALUATE))
+
+
+def test_weights_that_are_not_read_have_no_digest(files):
+    # Some releases have the same weights twice, in one large file and in another layout.
+    Path("model", "consolidated.safetensors").write_bytes(b"again")
+    Path("draft", "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "b.safetensors"}}))
+    Path("draft", "b.safetensors").write_bytes(b"shard")
+    found = input_digests(TreeConfig(model="model", draft="draft"))
+    assert {name for name in found if not name.endswith(".json")} == {"model.safetensors", "draft/b.safetensors"}
+    assert found["draft/b.safetensors"] == hashlib.sha256(b"shard").hexdigest()

@@ -79,6 +79,9 @@ def input_files(config: Any) -> dict[str, Path]:
         add("knobs", str(Path(config.knobs)), Path(config.knobs))
     for key, path in getattr(config, "input_files", {}).items():
         add("input", key, path)
+    for name in getattr(config, "named_drafts", ()):
+        for path in _model_files(name) if os.path.exists(name) else ():
+            add("input", f"{name}/{path.name}" if path != Path(name) else name, path)
     draft = getattr(config, "draft", "self")
     files |= {f"draft/{path.name}": path for path in (_model_files(draft) if has_files(draft) else ())}
     return {key: path for key, path in files.items() if os.path.isfile(path)}

@@ -75,15 +75,17 @@ def make_setup(
     loaded = load_model(config.model, stream=stream if mesh is None else "all")
     dtypes = stored_dtypes(loaded.params)
     notes = list(checked.notes)
-    if not dtypes <= {"bfloat16", "float16"}:
+    if wide := dtypes - {"bfloat16", "float16"}:
+        others = f"; its {' and '.join(sorted(dtypes - wide))} values stay as they are" if dtypes - wide else ""
         notes.append(
-            f"the checkpoint stores {', '.join(sorted(dtypes))}; target and draft are values rounded to bfloat16"
+            f"the checkpoint stores {', '.join(sorted(dtypes))}; target and draft have its {' and '.join(sorted(wide))} values "
+            f"rounded to bfloat16{others}"
         )
     stored = target_params(loaded.params)
     if mesh is not None:
         stored = on_mesh(stored, loaded.config, make_mesh(*mesh))
     # The target's matrices are these very arrays, or are made of them where they are used.
-    loaded = dataclasses.replace(loaded, params=stored, rounded="float32" in dtypes)
+    loaded = dataclasses.replace(loaded, params=stored, rounded=bool(wide))
     scheme = find_scheme(config.scheme, runs=True)
     stored = target_network(scheme, stored)
     shape = _stored_shape(loaded.config, scheme)

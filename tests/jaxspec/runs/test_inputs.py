@@ -16,7 +16,7 @@ from jaxspec.errors import InputError
 from jaxspec.runs import Reporter, inputs
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.inputs import input_digests
-from jaxspec.studies import EvaluateConfig, SweepConfig, TreeConfig
+from jaxspec.studies import CompareConfig, EvaluateConfig, SweepConfig, TreeConfig
 
 DEVICE = (Path(catalog.__file__).parent / "devices" / "rtx-4090.toml").read_text(encoding="utf-8")
 
@@ -162,3 +162,15 @@ def test_weights_that_are_not_read_have_no_digest(files):
     found = input_digests(TreeConfig(model="model", draft="draft"))
     assert {name for name in found if not name.endswith(".json")} == {"model.safetensors", "draft/b.safetensors"}
     assert found["draft/b.safetensors"] == hashlib.sha256(b"shard").hexdigest()
+
+
+def test_drafts_of_a_comparison_are_digested_by_the_same_rule(files):
+    for folder in ("one", "two"):
+        Path(folder).mkdir()
+        for name in ("config.json", "model.safetensors", "consolidated.safetensors", "README.md"):
+            Path(folder, name).write_text(folder)
+    found = input_digests(CompareConfig(model="model", drafts=("one", "two", "ngram", "model/more.jspk")))
+    assert {name for name in found if "/" in name} == {
+        *(f"{folder}/{name}" for folder in ("one", "two") for name in ("config.json", "model.safetensors")),
+        "model/more.jspk",
+    }

@@ -23,7 +23,7 @@ __all__ = ["QuantizedDraft", "quantized_copy", "quantized_draft"]
 
 @jax.jit
 def _in_q4_0(stack: Stack) -> Stack:
-    """Layer after layer, so that no whole stack exists in more than 16 bits."""
+    """Layer after layer, so that what it takes to quantize exists of one layer at a time."""
     return jax.lax.map(lambda layer: stack_of(Q4_0.target(layer.values())), stack)
 
 

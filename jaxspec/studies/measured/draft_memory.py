@@ -13,8 +13,11 @@ from jaxspec.speculate.drafts.making import kind_of
 
 __all__ = ["COMPUTED", "STORED", "DraftNeed", "draft_need", "drafts_of", "matrix_sizes"]
 
-#: Bytes of a stored value, and of a computed one.
-STORED, COMPUTED = 2, 4
+#: Bytes of a stored value.
+STORED = 2
+
+#: Bytes of a computed value.
+COMPUTED = 4
 
 
 class DraftNeed(NamedTuple):
